@@ -1,20 +1,25 @@
-# The commands of the house. `make` alone lists them. Each prints its steps and stops at the first that fails.
+# Project commands; `make` alone lists them. Each prints its steps and stops at the first failure.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
+# Where rustup installs cargo, should this shell not know it yet.
+export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO ?= cargo
-# Where cargo builds, should the environment say so.
+# Cargo's target directory; the environment may override it.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-# What is tested is compiled by clippy's driver, which is the compiler with the lints in it: `cargo clippy` would check every
-# crate, dependencies too, a second time.
+# Tests are compiled by clippy's driver, the compiler with lints, because `cargo clippy` would check
+# every crate, including dependencies, a second time.
 LINTED = RUSTC_WORKSPACE_WRAPPER="$$(rustc --print sysroot)/bin/clippy-driver" CLIPPY_ARGS=-Dwarnings
-step = @printf '\033[1m== %s\033[0m\n' "$(1)"
+# Each step is announced, and noted with the time at which it began: `make test` ends with what each took.
+STEPS := $(TARGET)/steps
+step = @printf '\033[1m== %s\033[0m\n' "$(1)"; mkdir -p $(TARGET); echo "$$(date +%s) $(1)" >>$(STEPS)
 
-# Exactly what the lock file names, and again only when it is newer than what was installed. Not `npm ci`: npm 11's
-# refuses a lock file that was written on one platform and lacks the optional packages of the others.
+# Installs exactly the lock file's packages, and only when it is newer than the installation. `npm
+# ci` is not used: npm 11 rejects a lock file written on another platform without that platform's
+# optional packages.
 INSTALL_MODULES := npm install --no-save --no-audit --no-fund --loglevel=error
 CONSOLE_MODULES := console/node_modules/.package-lock.json
 BROWSER_MODULES := tests/browser/node_modules/.package-lock.json
@@ -23,50 +28,53 @@ CONSOLE_SOURCES := $(shell find console/src console/index.html console/public -t
 
 .PHONY: help
 help: ## this list
-	@printf 'make demo           %s\n' 'build, then run origin, live source, edge, agent, controller, console and (as root) an audience; Ctrl-C stops'
+	@printf 'make demo           %s\n' 'build and run origin, live source, edge, agent, controller, console and (as root) an audience; Ctrl-C stops'
 	@printf 'make test           %s\n' 'all tests: format, lints, unit, scenario, model check, browser'
 	@printf 'make build          %s\n' 'the console and target/release/thalweg'
-	@printf 'make lab            %s\n' 'target/release/thalweg-lab: emulated networks, audience, load, published results again'
+	@printf 'make lab            %s\n' 'target/release/thalweg-lab: emulated networks, audience, load, reproductions of published results'
 	@printf 'make bench-relay    %s\n' 'delay of a chunk through the edge, for 1, 50 and 200 clients'
-	@printf 'make bench-load     %s\n' 'the load generator beside wrk: what a request costs each'
-	@printf 'make bench-eviction %s\n' 'hit ratios of what the cache keeps, beside LRU, CLOCK and SIEVE'
-	@printf 'make bench-sockets  %s\n' 'a dump of all sockets beside ss -tin, and the agent over them: CPU, time, memory'
+	@printf 'make bench-load     %s\n' 'the load generator and wrk: cost per request'
+	@printf 'make bench-eviction %s\n' "hit ratios of the cache's eviction, LRU, CLOCK and SIEVE"
+	@printf 'make bench-sockets  %s\n' 'a dump of all sockets, ss -tin, and the agent: CPU, time, memory'
 	@printf 'make bench-intake   %s\n' "records per second into the controller's windows: CPU and memory"
-	@printf 'make bench-telemetry %s\n' 'records per second into each sink and through Kafka; CASES="files kafka clickhouse" some'
+	@printf 'make bench-telemetry %s\n' 'records per second into each sink and through Kafka; CASES="files kafka clickhouse" selects'
 	@printf 'make setup-services %s\n' "Kafka and ClickHouse's engine for the tests, under target/services"
 	@printf 'make fuzz           %s\n' 'one parser under libFuzzer: PARSER=ranges FOR_S=600'
-	@printf 'make bench-edge     %s\n' 'the edge beside nginx, Varnish and Traffic Server; CASES="hits idle" some, QUICK=1 briefly'
-	@printf 'make sample         %s\n' 'make assets/sample anew with ffmpeg'
-	@printf 'make clean          %s\n' 'remove what the above have built'
+	@printf 'make bench-edge     %s\n' 'the edge, nginx, Varnish and Traffic Server; CASES="hits idle" selects, QUICK=1 is short'
+	@printf 'make sample         %s\n' 'regenerate assets/sample with ffmpeg'
+	@printf 'make clean          %s\n' 'remove all build results'
 
-# The audience's network namespaces need root; `make demo AUDIENCE=` is without it, and so is a machine that lacks what the
-# lab needs, which it says.
+# The audience's network namespaces need root. `make demo AUDIENCE=` runs without an audience, as
+# does a machine that lacks the lab's requirements; the demo then reports why.
 AUDIENCE := $(if $(filter 0,$(shell id -u)),lab)
 
 .PHONY: demo
-demo: build
-	$(if $(AUDIENCE),$(call step,set up and build the audience))
-	@lab=; if [ -n "$(AUDIENCE)" ]; then \
-		if ! said=$$(tools/setup lab 2>&1 >/dev/null); then echo "demo: no audience: $${said#setup: }"; \
-		elif ! $(CARGO) build --release -p thalweg-lab; then echo "demo: no audience: the lab cannot be built"; \
-		else lab=$(TARGET)/release/thalweg-lab; fi; \
-	fi; \
-	printf '\033[1m== run: Ctrl-C stops\033[0m\n'; \
-	exec tools/foreground tools/demo $(TARGET)/release/thalweg $$lab
+demo: setup-demo console
+	$(call step,build thalweg)
+	@$(CARGO) build --profile demo -p thalweg
+	$(call step,run: Ctrl-C stops)
+	@exec tools/foreground tools/demo $(TARGET)/demo $(if $(AUDIENCE),"$(CARGO)")
 
 .PHONY: build
 build: setup-demo console
 	$(call step,build thalweg)
 	@$(CARGO) build --release -p thalweg
+	@tools/split-symbols $(TARGET)/release/thalweg
 
 .PHONY: lab
 lab: setup-lab
 	$(call step,build thalweg-lab)
 	@$(CARGO) build --release -p thalweg-lab
+	@tools/split-symbols $(TARGET)/release/thalweg-lab
 
 .PHONY: test
-test: setup-test setup-services console check-console check-rust check-model check-browser
+test: forget-steps setup-test setup-services console check-console check-rust check-model check-browser
 	$(call step,all tests passed)
+	@awk 'NR > 1 { printf "%5d s  %s\n", $$1 - began, name } { began = $$1; name = substr($$0, length($$1) + 2) }' $(STEPS)
+
+.PHONY: forget-steps
+forget-steps:
+	@rm -f $(STEPS)
 
 .PHONY: bench-relay
 bench-relay: setup-bench build
@@ -103,7 +111,7 @@ bench-telemetry: setup-services
 	$(call step,records through the spool and into each sink)
 	@$(CARGO) bench -p thalweg-tests --bench telemetry -- $(CASES)
 
-# Coverage by options that the stable compiler has. `--target` keeps them from build scripts.
+# Coverage by options of the stable compiler. `--target` keeps them away from build scripts.
 FUZZ_FLAGS := --cfg fuzzing -Cdebug-assertions -Cpasses=sancov-module $(addprefix -Cllvm-args=-sanitizer-coverage-,\
 	level=4 inline-8bit-counters pc-table trace-compares)
 FUZZ_HOST = $(shell rustc -vV | sed -n 's/host: //p')
@@ -166,7 +174,7 @@ check-rust: console
 	$(call step,build with lints)
 	@$(LINTED) $(CARGO) build --workspace --all-targets
 	$(call step,unit and scenario tests)
-	@$(LINTED) $(CARGO) test --workspace
+	@$(LINTED) CARGO="$(CARGO)" $(TARGET)/debug/suite
 
 .PHONY: check-model
 check-model:
@@ -177,7 +185,7 @@ check-model:
 check-browser: console $(BROWSER_MODULES)
 	$(call step,browser)
 	@$(LINTED) $(CARGO) build --workspace --all-targets
-	@cd tests/browser && THALWEG=$(abspath $(TARGET))/debug/thalweg npm run --silent test
+	@cd tests/browser && THALWEG="$(if $(filter /%,$(TARGET)),$(TARGET),$(CURDIR)/$(TARGET))/debug/thalweg" npm run --silent test
 
-# One step after the other, in the order written, also under -j: cargo and the browser want the machine for themselves.
+# One step after another, in this order, even with -j: cargo and the browser need the whole machine.
 .NOTPARALLEL:

@@ -7,7 +7,7 @@ export default defineConfig({
   base: "./",
   build: {
     target: "es2022",
-    // The players are the weight of the page; each is a file of its own and loads beside the rest.
+    // The players make up most of the page's size: each is a separate file that loads in parallel.
     chunkSizeWarningLimit: 1500,
     reportCompressedSize: false,
   },

@@ -1,21 +1,21 @@
--- What the controller keeps: what it knows of each PoP, the ledger of its rounds, the bundles that came of them and what became of these.
--- What happens together is written in one transaction.
+-- Controller state: the state of each PoP, the ledger of its rounds, and its bundles with their
+-- outcomes. Related changes are written in one transaction.
 
--- Chance goes by it: drawn once.
+-- Seed of all random choices, drawn once.
 CREATE TABLE seed (seed INTEGER NOT NULL);
 INSERT INTO seed VALUES (random());
 
 CREATE TABLE pops (
     pop TEXT PRIMARY KEY,
-    -- How far its bundles have come: JSON of the control crate.
+    -- Progress of the PoP's bundles: JSON of the control crate.
     rollout BLOB NOT NULL
 ) WITHOUT ROWID;
 
--- A tenant is named by its first host; the rows of hosts that no tenant has are those without a name.
+-- A tenant is named by its first host; rows with an empty name are for hosts without a tenant.
 CREATE TABLE states (
     pop TEXT NOT NULL,
     tenant TEXT NOT NULL,
-    -- What control knows: JSON of the control crate.
+    -- Decision state: JSON of the control crate.
     state BLOB NOT NULL,
     PRIMARY KEY (pop, tenant)
 ) WITHOUT ROWID;
@@ -23,19 +23,19 @@ CREATE TABLE states (
 CREATE TABLE rounds (
     pop TEXT NOT NULL,
     tenant TEXT NOT NULL,
-    -- The end of its window.
+    -- End of the round's window.
     unix_s INTEGER NOT NULL,
-    -- What was decided: JSON as the controller tells it.
+    -- The decision: JSON as the controller reports it.
     told TEXT NOT NULL,
     PRIMARY KEY (pop, tenant, unix_s)
 ) WITHOUT ROWID;
 
--- The rounds of a prefix in which something changed.
+-- Rounds in which a prefix changed.
 CREATE TABLE changes (
     pop TEXT NOT NULL,
     tenant TEXT NOT NULL,
     prefix TEXT NOT NULL,
-    -- The window's number: its start in seconds since the Unix epoch, divided by its length.
+    -- Number of the window: its start in seconds since the Unix epoch, divided by its length.
     window INTEGER NOT NULL,
     unix_s INTEGER NOT NULL,
     -- entered, left, proved
@@ -52,7 +52,7 @@ CREATE TABLE bundles (
     PRIMARY KEY (pop, number)
 ) WITHOUT ROWID;
 
--- What became of bundles and edges, in words.
+-- Outcomes of bundles and edges, in words.
 CREATE TABLE events (
     id INTEGER PRIMARY KEY,
     pop TEXT NOT NULL,

@@ -9,19 +9,19 @@ const CATALOGUE = {
   live: [{ name: "demo", hls: "/live/demo/master.m3u8", dash: "/live/demo/manifest.mpd", since: "2026-11-20T23:00:00Z" }],
 };
 
-it("reads what it writes in the page's address", () => {
+it("round-trips the page's address", () => {
   for (const address of ["?play=live:demo&only=dash", "?play=vod:sample", "?only=hls", "?play=live:demo&show=networks", "?show=sockets", "?show=responses&by=path&group=a%26b", "?show=control", "?show=control&pop=fra1&tenant=video.example&prefix=2001:db8:0:100::/56", "?play=vod:a:b%26c", ""]) {
     expect(writeAddress(readAddress(address))).toBe(address);
   }
 });
 
-it("leaves out of an address what it does not understand", () => {
+it("ignores unknown values in an address", () => {
   const nothing = { choice: null, only: null, show: "requests", responses: FIRST_CHOICE, control: { scope: null, prefix: null } };
   expect(readAddress("?play=demo&only=mss&show=all")).toEqual(nothing);
   expect(readAddress("?play=vod:")).toEqual(nothing);
 });
 
-it("plays what is wanted, waits for it if it is not there, and without a wish takes the first, live before vod", () => {
+it("plays the wanted presentation, waits for a missing one, and defaults to the first, live before vod", () => {
   const available = presentations(CATALOGUE);
   expect(resolve({ kind: "vod", name: "sample" }, available)?.dash).toBe("/vod/sample/manifest.mpd");
   expect(resolve({ kind: "live", name: "sample" }, available)).toBeNull();

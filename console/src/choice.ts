@@ -1,5 +1,4 @@
-// What is played: a live channel or a presentation on demand, and by which of the two players; how the page's
-// address says it. Pure.
+// The viewer's choice of media, players and panel, and its encoding in the page's address. Pure.
 
 import type { Catalogue } from "./api";
 import { type ControlChoice, readControl, writeControl } from "./control/choice";
@@ -7,7 +6,7 @@ import { readResponses, type ResponsesChoice, writeResponses } from "./responses
 
 export type Kind = "live" | "vod";
 
-/** The format stands for its player: hls.js plays HLS, dash.js plays DASH. */
+/** A format, which identifies the player: hls.js plays HLS, dash.js plays DASH. */
 export type Format = "hls" | "dash";
 
 export interface Choice {
@@ -17,28 +16,31 @@ export interface Choice {
 
 export interface Address {
   choice: Choice | null;
-  /** The one player that starts; null: both. */
+  /** The only player to start; null for both players. */
   only: Format | null;
-  /** Which panel is below the players. */
+  /** The panel shown below the players. */
   show: Below;
   responses: ResponsesChoice;
   control: ControlChoice;
 }
 
-/** What can be below the players: requests as they happen, who suffers, what the agent has kept, and what is decided of it. */
+/**
+ * Panels below the players: live requests, networks, stored sockets and responses, and the
+ * controller's decisions.
+ */
 export const BELOW = ["requests", "networks", "sockets", "responses", "control"] as const;
 export type Below = (typeof BELOW)[number];
 
-/** A choice that the catalogue has. */
+/** A choice found in the catalogue. */
 export interface Presentation extends Choice {
   /** Absolute paths on the edge. */
   hls: string;
   dash: string;
-  /** On demand only. */
+  /** Duration of media on demand; null if live. */
   durationS: number | null;
 }
 
-/** Reads `?play=live:demo&only=dash&show=responses&group=hit`; what is not understood is left out. */
+/** Parses `?play=live:demo&only=dash&show=responses&group=hit`; unknown values are ignored. */
 export function readAddress(search: string): Address {
   const parameters = new URLSearchParams(search);
   const only = parameters.get("only");
@@ -51,7 +53,10 @@ export function readAddress(search: string): Address {
   };
 }
 
-/** The query that `readAddress` reads back. What is chosen among the responses, or of control, is part of it while that is shown. */
+/**
+ * Returns the query that `readAddress` parses. Choices within the responses or control panel are
+ * included while that panel is shown.
+ */
 export function writeAddress({ choice, only, show, responses, control }: Address): string {
   const parameters = new URLSearchParams();
   if (choice) parameters.set("play", choiceKey(choice));
@@ -59,7 +64,7 @@ export function writeAddress({ choice, only, show, responses, control }: Address
   if (show !== "requests") parameters.set("show", show);
   if (show === "responses") writeResponses(parameters, responses);
   if (show === "control") writeControl(parameters, control);
-  // Colon and slash need no escape in a query, RFC 3986 section 3.4, and it reads better without.
+  // A query may contain colons and slashes unescaped (RFC 3986 section 3.4), which reads better.
   return parameters.size > 0 ? `?${parameters.toString().replaceAll("%3A", ":").replaceAll("%2F", "/")}` : "";
 }
 
@@ -74,7 +79,7 @@ export function parseChoice(key: string): Choice | null {
   return (kind === "live" || kind === "vod") && name !== "" ? { kind, name } : null;
 }
 
-/** Everything that can be played, live first. */
+/** Lists all presentations, live ones first. */
 export function presentations(catalogue: Catalogue): Presentation[] {
   const live = catalogue.live.map(({ name, hls, dash }) => ({ kind: "live" as const, name, hls, dash, durationS: null }));
   const vod = catalogue.vod.map(({ name, hls, dash, duration_s }) => ({
@@ -87,7 +92,10 @@ export function presentations(catalogue: Catalogue): Presentation[] {
   return [...live, ...vod];
 }
 
-/** The wanted presentation if it is there; without a wish, the first. A wish that is not there yet is waited for. */
+/**
+ * Returns the wanted presentation if it exists or, without a choice, the first one. A missing
+ * presentation may appear later.
+ */
 export function resolve(wanted: Choice | null, available: Presentation[]): Presentation | null {
   if (!wanted) return available[0] ?? null;
   return available.find(({ kind, name }) => kind === wanted.kind && name === wanted.name) ?? null;

@@ -1,7 +1,7 @@
-// Figures for people. Three significant digits; sizes count in 1,024, rates are bits per second in 1,000, as in the
-// request log's line for people.
+// Formats figures with three significant digits. Size units are powers of 1,024; rates are in bits
+// per second, with units in powers of 1,000, as in the log's human-readable lines.
 
-/** What stands where there is no figure. */
+/** Shown for a missing figure. */
 export const NONE = "–";
 
 function threeDigits(value: number): string {
@@ -38,7 +38,7 @@ export function millis(ms: number | null): string {
   return ms === null ? NONE : ms < 1000 ? `${ms.toFixed(0)} ms` : `${(ms / 1000).toFixed(2)} s`;
 }
 
-/** Of bytes per second, as bits. */
+/** Formats a rate in bytes per second as bits per second. */
 export function rate(bytes_per_s: number | null): string {
   return bytes_per_s === null ? NONE : bitsPerS(bytes_per_s * 8);
 }
@@ -47,7 +47,7 @@ export function seconds(s: number | null, decimals = 2): string {
   return s === null ? NONE : `${s.toFixed(decimals)} s`;
 }
 
-/** Local time of day with milliseconds. */
+/** Formats a local time of day with milliseconds. */
 export function clock(time: string): string {
   const date = new Date(time);
   if (Number.isNaN(date.getTime())) return time;
@@ -56,7 +56,7 @@ export function clock(time: string): string {
   return `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}.${ms}`;
 }
 
-/** Minutes and seconds of a duration. */
+/** Formats a duration in minutes and seconds. */
 export function duration(s: number): string {
   const whole = Math.round(s);
   const minutes = Math.floor(whole / 60);

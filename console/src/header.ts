@@ -1,4 +1,4 @@
-// The head of the page: the name, the choice, the addresses of what is chosen, and what is wrong.
+// The page's head: name, choice of presentation, its addresses, and faults.
 
 import type { Fault } from "./api";
 import { type Choice, choiceKey, type Presentation } from "./choice";
@@ -22,7 +22,7 @@ export class Header {
   readonly #fault = el("p", { class: "fault", role: "alert", "data-testid": "fault", hidden: "" });
   #offered = "";
 
-  /** `choose` is told the key of what the viewer chose. */
+  /** `choose` receives the key of the viewer's choice. */
   constructor(choose: (key: string) => void) {
     this.#select.onchange = () => choose(this.#select.value);
     this.element = el(
@@ -38,20 +38,20 @@ export class Header {
     this.showCatalogue([], null, []);
   }
 
-  /** `plays`: there is an edge to play from. */
+  /** Shows the configuration; `plays` means that there is an edge to play from. */
   showConfig(version: string, plays: boolean): void {
     setText(this.#version, version);
     for (const element of [this.#select, this.#links]) element.hidden = !plays;
   }
 
-  /** A failure of the page itself; null when it is over. */
+  /** Shows a failure of the page itself; null clears it. */
   showFault(message: string | null): void {
     setText(this.#fault, message ?? "");
     this.#fault.hidden = message === null;
   }
 
   showCatalogue(available: Presentation[], chosen: Choice | null, faults: Fault[]): void {
-    // The list is rebuilt only when it differs, or an open list would close under the viewer.
+    // Rebuild only if changed, because an open list would close.
     const offered = JSON.stringify([available, chosen]);
     if (offered !== this.#offered) {
       this.#offered = offered;
@@ -94,14 +94,14 @@ function option(item: Presentation): HTMLOptionElement {
   return el("option", { value: choiceKey(item) }, item.name + length);
 }
 
-/** An address to open or to copy. */
+/** Creates an address to open or to copy. */
 function link(label: string, url: string, testid: string): HTMLElement {
   const anchor = el("a", { href: url, target: "_blank", rel: "noreferrer", "data-testid": testid, title: url });
   anchor.append(el("b", {}, label), ` ${new URL(url).pathname}`);
   return el("span", {}, anchor, copyButton(() => url, `copy ${url}`));
 }
 
-/** The mark: two lines of flow. */
+/** Draws the logo: two lines of flow. */
 function wave(): SVGElement {
   const line = (y: number) => svg("path", { d: `M3 ${y}c5-5 9-5 13 0s8 5 13 0` });
   return svg("svg", { viewBox: "0 0 32 32", "aria-hidden": "true" }, line(12), line(20));

@@ -1,5 +1,5 @@
-// The page: what can be played, two players of it, and below them the requests of all clients, their networks, the
-// sockets and responses that the agent has kept, or what the controller has decided.
+// The page: the choice of presentations, two players, and below them the panels for requests,
+// networks, sockets, responses and control.
 
 import "./style.css";
 
@@ -25,13 +25,13 @@ const TITLES: Record<Below, string> = {
   control: "Control",
 };
 
-/** How often the figures are shown anew. */
+/** Interval between updates of the figures. */
 const SHOW_EVERY_MS = 250;
 
-/** How often the catalogue is asked for, and the configuration while it does not come. */
+/** Interval between requests for the catalogue, and for the configuration until it arrives. */
 const CATALOGUE_EVERY_MS = 4000;
 
-/** How often the clock is compared with the edge's. */
+/** Interval between comparisons of this clock with the edge's. */
 const CLOCK_EVERY_MS = 60_000;
 
 class Page {
@@ -52,7 +52,7 @@ class Page {
   readonly #control = new ControlPanel(this.#below.head("control"), (choice) => this.#chooseControl(choice));
   readonly #main = el("main");
   #edge: string | null = null;
-  /** What there is to show below the players; null: not known yet. */
+  /** The available panels below the players; null until known. */
   #offered: readonly Below[] | null = null;
   #clock_offset_ms = 0;
   #clock_read_ms = Number.NEGATIVE_INFINITY;
@@ -97,7 +97,7 @@ class Page {
     if (!this.#offered) this.#configure(await fetchConfig());
     if (this.#edge === null) return;
     this.#catalogue = await fetchCatalogue(this.#edge).catch(() => {
-      throw new Error(`the edge at ${this.#edge} does not give its catalogue; trying again`);
+      throw new Error(`the edge at ${this.#edge} does not send its catalogue; retrying`);
     });
     if (performance.now() - this.#clock_read_ms > CLOCK_EVERY_MS) {
       this.#clock_offset_ms = await fetchClockOffsetMs(this.#edge);
@@ -117,7 +117,7 @@ class Page {
     const is_there: Record<Below, boolean> = {
       requests: has_edge,
       networks: has_edge,
-      // Where there is an edge they say what is missing.
+      // With an edge, these panels are offered even without an agent, and show what is missing.
       sockets: has_edge || config.telemetry,
       responses: has_edge || config.telemetry,
       control: config.control ?? false,
@@ -127,14 +127,14 @@ class Page {
     this.#settleBelow();
   }
 
-  /** Brings what is played in line with what is wanted and what is there. */
+  /** Applies the choice and the catalogue to the players. */
   #settle(): void {
     const edge = this.#edge;
     if (!this.#catalogue || edge === null) return;
     const available = presentations(this.#catalogue);
     const found = resolve(this.#address.choice, available);
     this.#header.showCatalogue(available, this.#address.choice ?? found, this.#catalogue.faults ?? []);
-    // A channel that goes for a while stays in its players, which are the ones to tell of it.
+    // Players keep a channel that disappears for a while, and report that it is missing.
     if (!found || (this.#playing && choiceKey(found) === choiceKey(this.#playing))) return;
     this.#playing = found;
     this.#header.showLinks(edge, found);
@@ -172,11 +172,11 @@ class Page {
     this.#writeAddress(true);
   }
 
-  /** Brings what is below the players in line with the address. */
+  /** Applies the address to the panels below the players. */
   #settleBelow(): void {
     const { responses, control } = this.#address;
     const offered = this.#offered ?? BELOW.filter((name) => name !== "control");
-    // What is not there cannot be shown: where nobody decides, no control.
+    // An unavailable panel cannot be shown, such as control without a controller.
     const is_known = this.#offered !== null;
     const show = is_known && !offered.includes(this.#address.show) ? (offered[0] ?? "requests") : this.#address.show;
     for (const name of BELOW) this.#below.offer(name, offered.includes(name));
@@ -190,7 +190,10 @@ class Page {
     this.#control.show(show === "control" && is_known);
   }
 
-  /** Back and forward go through what was looked at below; what is played stays. */
+  /**
+   * Applies the page's address after back or forward, which step through the panels; playback
+   * continues.
+   */
   #goBack(): void {
     const { show, responses, control } = readAddress(location.search);
     Object.assign(this.#address, { show, responses, control });
@@ -198,7 +201,7 @@ class Page {
     this.#writeAddress();
   }
 
-  /** `is_step`: so that one can go back from it. */
+  /** Writes the page's address; `is_step` adds a step to the browser's history. */
   #writeAddress(is_step = false): void {
     const url = `${location.pathname}${writeAddress(this.#address)}`;
     if (is_step && url !== location.pathname + location.search) history.pushState(null, "", url);

@@ -1,4 +1,5 @@
-//! Builds again when the console's pages were built: the embedding alone does not see new files.
+//! Rebuilds the program when the console's pages change, because the embedding macro misses new
+//! files.
 
 fn main() {
     println!("cargo::rerun-if-changed=../../console/dist");

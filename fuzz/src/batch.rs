@@ -1,9 +1,10 @@
-//! Batches: what is read is written and read again as the same, and fills each row of its table.
+//! Batch target: a decoded batch must encode and decode to itself, and fill every column of its
+//! tables.
 
 use thalweg_record::rows::{self, Table};
 use thalweg_record::{Batch, DecodeError};
 
-/// A batch.
+/// Decodes `input` as a batch.
 pub(crate) fn run(input: &[u8]) {
     let batch = match Batch::decode(input) {
         Ok(batch) => batch,
@@ -12,7 +13,7 @@ pub(crate) fn run(input: &[u8]) {
     };
     let mut again = Vec::new();
     batch.encode(&mut again);
-    assert_eq!(Batch::decode(&again).expect("it was just written"), batch);
+    assert_eq!(Batch::decode(&again).expect("an encoded batch must decode"), batch);
     for entry in &batch.entries {
         let mut values = 0;
         rows::row(&batch.source, entry, &mut |_| values += 1);

@@ -1,13 +1,13 @@
-//! Bundles: the document, its faults, and what is looked up in it.
+//! Bundle target: the document, its faults, and lookups in it.
 
 use std::net::SocketAddr;
 
 use thalweg_bundle::{Bundle, FAULTS_MAX, Place, declared_checksum, is_checksum};
 
-/// What the document has in place of its checksum.
+/// Placeholder for a document's checksum.
 const UNSEALED: &str = r#""checksum":"""#;
 
-/// A document.
+/// Decodes `input` as a bundle document.
 pub(crate) fn run(input: &[u8]) {
     assert!(declared_checksum(input).is_none_or(|checksum| is_checksum(&checksum)));
     let document = sealed(input);
@@ -17,7 +17,7 @@ pub(crate) fn run(input: &[u8]) {
             assert!((1..=FAULTS_MAX).contains(&faults.all().len()));
             let value: Option<serde_json::Value> = serde_json::from_slice(input).ok();
             for fault in faults.all() {
-                // A checksum may be missing; whatever else has a fault is there.
+                // A checksum may be missing; every other faulty value must exist in the document.
                 if let Place::Value(pointer) = &fault.place
                     && pointer != "/checksum"
                 {
@@ -33,7 +33,7 @@ pub(crate) fn run(input: &[u8]) {
     assert_eq!(again.as_ref(), Ok(&bundle));
     for rule in &bundle.content().rules {
         for address in [rule.prefix.first(), rule.prefix.last()] {
-            // A tenant has the name of the first of its hosts.
+            // A tenant is named by the first of its hosts.
             let is_left_alone = bundle.content().hosts_left_alone.contains(&rule.tenant);
             assert_eq!(bundle.rule(address, &rule.tenant), (!is_left_alone).then_some(rule));
             rule.holds_out(SocketAddr::new(address, 443));
@@ -44,7 +44,7 @@ pub(crate) fn run(input: &[u8]) {
     }
 }
 
-/// The document with the checksum that it ought to have, as far as one is told.
+/// Returns the document with its correct checksum, if the fault reports one.
 fn sealed(input: &[u8]) -> Vec<u8> {
     let told = Bundle::decode(input).err().and_then(|faults| {
         let of_checksum = |place: &Place| matches!(place, Place::Value(at) if at == "/checksum");

@@ -1,19 +1,19 @@
-//! The chunked coding (RFC 9112 §7.1), however it is cut up on its way.
+//! Chunked coding target (RFC 9112 §7.1): decoding must not depend on how the input is split.
 
 use thalweg_http::chunked::{
     CHUNK_END, ChunkedError, Decoder, LAST_CHUNK, SIZE_LINE_BYTES, Step, encode_size,
 };
 
-/// What coded content came to.
+/// Result of decoding.
 #[derive(Debug, PartialEq)]
 struct Decoded {
     content: Vec<u8>,
     trailer: Vec<u8>,
-    /// Bytes taken, if the end came.
+    /// Bytes consumed, if the end of the coded content arrived.
     bytes: Option<usize>,
 }
 
-/// Coded content and what follows it.
+/// Decodes coded content and any bytes that follow it.
 pub(crate) fn run(input: &[u8]) {
     let whole = decode(input, input.len().max(1));
     for piece_bytes in [1, 2, 3, 7] {
@@ -24,12 +24,12 @@ pub(crate) fn run(input: &[u8]) {
     if let Some(bytes) = decoded.bytes {
         assert!(
             decode(&input[..bytes - 1], input.len()).is_ok_and(|early| early.bytes.is_none()),
-            "an end too soon"
+            "content must not end early"
         );
     }
     for (end, trailer) in [(LAST_CHUNK, &b""[..]), (b"0\r\nA: b\r\n\r\n", b"A: b\r\n")] {
         let coded = encode(&decoded.content, end);
-        let again = decode(&coded, usize::MAX).expect("what was encoded can be decoded");
+        let again = decode(&coded, usize::MAX).expect("encoded content must decode");
         assert_eq!(again.content, decoded.content);
         assert_eq!((&again.trailer[..], again.bytes), (trailer, Some(coded.len())));
     }
@@ -60,7 +60,7 @@ fn decode(input: &[u8], piece_bytes: usize) -> Result<Decoded, ChunkedError> {
     Ok(Decoded { content, trailer: Vec::new(), bytes: None })
 }
 
-/// In chunks of ten bytes.
+/// Encodes `content` in chunks of ten bytes, followed by `end`.
 fn encode(content: &[u8], end: &[u8]) -> Vec<u8> {
     let mut coded = Vec::new();
     for chunk in content.chunks(10) {

@@ -1,12 +1,14 @@
-//! Entity tags (RFC 9110 §8.8.3), conditional requests (§13) and `If-Range` (§13.1.5).
+//! Conditional request target: entity tags (RFC 9110 §8.8.3), preconditions (§13) and `If-Range`
+//! (§13.1.5).
 
 use thalweg_http::validators::{EntityTag, Outcome, Preconditions, entity_tags, range_applies};
 use thalweg_http::{Fields, Method};
 
 use crate::{lines, number};
 
-/// `ETag`, `Last-Modified` in unix seconds, `If-Match`, `If-None-Match`, `If-Modified-Since`, `If-Unmodified-Since`; an
-/// empty line stands for no field.
+/// Evaluates preconditions. `input` has one line each for `ETag`, `Last-Modified` in unix seconds,
+/// `If-Match`, `If-None-Match`, `If-Modified-Since` and `If-Unmodified-Since`; an empty line means
+/// that the field is absent.
 pub(crate) fn run(input: &[u8]) {
     let [etag, modified_s, if_match, if_none_match, since, unmodified_since] = lines(input);
     let modified_s = (!modified_s.is_empty()).then(|| number(modified_s));
@@ -22,12 +24,12 @@ pub(crate) fn run(input: &[u8]) {
     let of_get = conditions.evaluate(value(etag), modified_s, Method::Get);
     let of_put = conditions.evaluate(value(etag), modified_s, Method::Put);
     assert!(!conditions.is_empty() || of_get == Outcome::Proceed);
-    assert_ne!(of_put, Outcome::NotModified, "only a read is answered from the client's copy");
+    assert_ne!(of_put, Outcome::NotModified, "only GET and HEAD may get a 304");
     assert_eq!(
         of_put == Outcome::Failed,
         of_get == Outcome::Failed || is_put_refused(if_none_match, etag, of_get)
     );
-    // An entity tag goes before a date (§13.2.2).
+    // An entity tag takes precedence over a date (§13.2.2).
     if value(if_none_match).is_some() && value(if_match).is_some() {
         let without = Preconditions::from_values(value(if_match), value(if_none_match), None, None);
         assert_eq!(without.evaluate(value(etag), modified_s, Method::Get), of_get);
@@ -36,7 +38,7 @@ pub(crate) fn run(input: &[u8]) {
     as_fields([("If-Match", if_match), ("If-None-Match", if_none_match)], value(etag), modified_s);
 }
 
-/// Where a read would have been answered with 304 by its tag, a change is refused.
+/// Returns whether a PUT must fail because a GET gets a 304 by its entity tag.
 fn is_put_refused(if_none_match: &[u8], etag: &[u8], of_get: Outcome) -> bool {
     let tag = EntityTag::parse(etag);
     let is_any = thalweg_http::token::trim_ows(if_none_match) == b"*";
@@ -44,7 +46,7 @@ fn is_put_refused(if_none_match: &[u8], etag: &[u8], of_get: Outcome) -> bool {
     of_get == Outcome::NotModified && (is_any || matches)
 }
 
-/// Each member reads back as itself, and all of them do as a list.
+/// Checks that each entity tag parses to itself, alone and in a list.
 fn list(value: &[u8]) {
     let tags: Vec<EntityTag<'_>> = entity_tags(value).collect();
     let written: Vec<Vec<u8>> = tags.iter().map(written).collect();
@@ -59,7 +61,8 @@ fn written(tag: &EntityTag<'_>) -> Vec<u8> {
     [if tag.weak { &b"W/\""[..] } else { b"\"" }, tag.opaque, b"\""].concat()
 }
 
-/// A client that has the current response is told so, and gets its range unless the tag is weak.
+/// Checks that a client with the current response gets a 304, and gets its range unless the tag is
+/// weak.
 fn own_tag(etag: &[u8]) {
     let Some(tag) = EntityTag::parse(etag) else { return };
     let conditions = Preconditions::from_values(None, Some(etag), None, None);
@@ -70,7 +73,7 @@ fn own_tag(etag: &[u8]) {
     assert_eq!(conditions.evaluate(Some(etag), None, Method::Get), expected);
 }
 
-/// As fields of a message they say what they say as values.
+/// Checks that conditions evaluate alike from fields and from values.
 fn as_fields(lines: [(&str, &[u8]); 2], etag: Option<&[u8]>, modified_s: Option<u64>) {
     let fields: Fields = lines.into_iter().filter(|(_, value)| !value.is_empty()).collect();
     let [if_match, if_none_match] = [fields.get("if-match"), fields.get("if-none-match")];

@@ -1,44 +1,45 @@
-//! What control keeps: the state, and a round that goes by whatever was read of one.
+//! Control state target: the stored state, and rounds that start from a decoded state.
 
 use thalweg_control::{Moment, Outcome, Sample, Settings, State, Window, decide, explain};
 
-/// Windows after the state's last one.
+/// Number of windows to decide after the state's last one.
 const ROUNDS: u64 = 3;
-/// Connections of each prefix in a window.
+/// Connections of each prefix per window.
 const CONNECTIONS: u64 = 8;
 
-/// A state as JSON. A line feed after it: edges have a newer bundle.
+/// Decodes `input` as a state in JSON. A trailing line feed means that edges have a newer bundle.
 pub(crate) fn run(input: &[u8]) {
     let Ok(mut state) = State::decode(input) else { return };
-    assert_eq!(State::decode(state.encode().as_bytes()).expect("it is a state"), state);
+    assert_eq!(State::decode(state.encode().as_bytes()).expect("an encoded state must decode"), state);
     let settings = settings();
     let acknowledged_bundle = state.bundle + u64::from(input.ends_with(b"\n"));
     for _ in 0..ROUNDS {
         let window = window(&state);
         let (next, decision) = decide(&settings, &state, &window, moment(&window, acknowledged_bundle));
         if let Some(content) = decision.content {
-            thalweg_bundle::Bundle::new(content).expect("edges take it");
+            thalweg_bundle::Bundle::new(content).expect("edges must accept the bundle");
         }
         for entry in next.entries() {
             assert!(explain(&settings, &next, entry.prefix).starts_with(&entry.prefix.to_string()));
         }
-        assert_eq!(State::decode(next.encode().as_bytes()).expect("what was decided is a state"), next);
+        assert_eq!(State::decode(next.encode().as_bytes()).expect("a decided state must decode"), next);
         state = next;
     }
 }
 
-/// Those that the states of the corpus were made under, as far as another would discard what they know.
+/// Returns the settings under which the corpus's states were made; other settings would discard
+/// part of their evidence.
 fn settings() -> Settings {
     Settings { evidence_connections_min: 2, connections_min: 1, ..Settings::default() }
 }
 
-/// When a window is over.
+/// Returns the moment at which a window ends.
 fn moment(window: &Window, acknowledged_bundle: u64) -> Moment {
     let now_unix_s = (window.number + 1) * settings().window_s;
     Moment { now_unix_s, seed: 1, acknowledged_bundle }
 }
 
-/// The next window, in which each prefix has a few connections of both arms.
+/// Returns the next window, in which each prefix has a few connections of both arms.
 fn window(state: &State) -> Window {
     let sample = |at: u64| {
         let mut sample = Sample::default();
@@ -68,10 +69,11 @@ mod tests {
 
     use super::*;
 
-    /// Else a change of the form would leave the target without a state to go on from, and one of the settings without what the
-    /// state knows.
+    /// Every corpus input must be a state that these settings keep. Otherwise, a change of the
+    /// format or of the settings would leave the target without a state to continue from, or
+    /// without its evidence.
     #[test]
-    fn the_corpus_is_of_states() {
+    fn corpus_states_decode_and_keep_their_evidence() {
         let mut counted = 0;
         for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/control-state")).unwrap() {
             let path = file.unwrap().path();
@@ -85,6 +87,6 @@ mod tests {
                 counted += after.evidence.goodput.count - before.evidence.goodput.count;
             }
         }
-        assert!(counted >= CONNECTIONS, "a trial goes on");
+        assert!(counted >= CONNECTIONS, "a trial must continue");
     }
 }

@@ -1,15 +1,15 @@
-//! What the disk tier reads back: a header of a stored response, and the journal of purges.
+//! Disk tier targets: the header of a stored response, and the journal of purges.
 
 use thalweg_cache::disk::journal::{Entry, read};
 use thalweg_cache::disk::record::{HEADER_ALIGN, Record, VERSION, header_bytes, sum};
 
-/// A header, as it stands and as the sections of one whose checksum holds.
+/// Decodes `input` as a header, and as the sections of a header with a valid checksum.
 pub(crate) fn record(input: &[u8]) {
     decode(input);
     decode(&header_of(input));
 }
 
-/// The header that has these sections.
+/// Returns the header with these sections.
 fn header_of(sections: &[u8]) -> Vec<u8> {
     let mut header = [b"thalweg\0", &VERSION.to_le_bytes()[..], &[0; 14], sections].concat();
     header.resize(header.len().next_multiple_of(HEADER_ALIGN), 0);
@@ -28,7 +28,7 @@ fn decode(header: &[u8]) {
     }
 }
 
-/// A journal, as it stands and as one whose entries have the lines of the input as their payload.
+/// Decodes `input` as a journal, and its lines as the payloads of a valid journal's entries.
 pub(crate) fn journal(input: &[u8]) {
     check(input);
     let mut journal = Vec::new();
@@ -36,7 +36,7 @@ pub(crate) fn journal(input: &[u8]) {
         Entry::Unknown(0, payload.into()).encode(&mut journal);
     }
     check(&journal);
-    // Its tail was not written to its end.
+    // Cut the journal's last entry short, as in a crash.
     journal.pop();
     check(&journal);
 }
@@ -53,12 +53,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_corpus_has_headers_of_this_version() {
+    fn corpus_has_headers_of_this_version() {
         let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/disk-record");
-        let inputs = std::fs::read_dir(corpus).expect("a corpus").flatten();
+        let inputs = std::fs::read_dir(corpus).expect("corpus directory must exist").flatten();
         let right = inputs.filter(|input| {
-            Record::decode(&header_of(&std::fs::read(input.path()).expect("an input"))).is_ok()
+            Record::decode(&header_of(&std::fs::read(input.path()).expect("corpus file must be readable")))
+                .is_ok()
         });
-        assert!(right.count() > 0, "all are refused at once");
+        assert!(right.count() > 0, "the corpus must have a header of this version");
     }
 }

@@ -1,4 +1,4 @@
-//! The target that `PARSER` names, under libFuzzer: `make fuzz`.
+//! Runs the target named by `PARSER` under libFuzzer: `make fuzz`.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 
 static TARGET: LazyLock<thalweg_fuzz::Target> = LazyLock::new(|| {
-    let name = std::env::var("PARSER").expect("PARSER is set");
-    thalweg_fuzz::target(&name).expect("PARSER names a target")
+    let name = std::env::var("PARSER").expect("PARSER must be set");
+    thalweg_fuzz::target(&name).expect("PARSER must name a target")
 });
 
 fuzz_target!(|input: &[u8]| (TARGET.run)(input));

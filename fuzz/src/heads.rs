@@ -1,4 +1,4 @@
-//! Heads of requests and responses (RFC 9112 §3, §4), as they arrive.
+//! Head targets: requests and responses (RFC 9112 §3, §4), whole and in pieces.
 
 use std::fmt::Debug;
 
@@ -8,23 +8,26 @@ use thalweg_http::status::REASON_BYTES_MAX;
 use thalweg_http::write::{write_request_head, write_response_head};
 use thalweg_http::{Limits, Method, RequestHead, ResponseHead, target};
 
-/// Small enough for a mutation to reach.
+/// Limits small enough for a mutation to reach.
 const LIMITS: Limits = Limits { head_bytes_max: 512, target_bytes_max: 128, fields_max: 8 };
 
-/// A request head and what follows it.
+/// Parses a request head and any bytes that follow it.
 pub(crate) fn request(input: &[u8]) {
     let Some((head, taken)) = arriving::<RequestHead>(input, parse_request) else { return };
-    let path = target::decode(head.target.path()).expect("a target's path can be decoded");
+    let path = target::decode(head.target.path()).expect("a parsed target's path must decode");
     assert!(path.split(|byte| *byte == b'/').all(|segment| segment != b".." && segment != b"."));
     if request_framing(&head).is_ok() {
         let lengths = head.fields.get_all("content-length").count();
-        assert!(lengths == 0 || !head.fields.contains("transfer-encoding"), "two framings");
+        assert!(
+            lengths == 0 || !head.fields.contains("transfer-encoding"),
+            "a request must not have two framings"
+        );
     }
     assert!(taken <= input.len());
     let mut out = Vec::new();
     write_request_head(&mut out, head.method_str(), head.target.as_str(), &head.fields);
     let mut again = RequestHead::default();
-    // A request of HTTP/1.0 may lack the host that HTTP/1.1, which is written, asks for.
+    // An HTTP/1.0 request may lack the host that HTTP/1.1, which is written, requires.
     if head.fields.contains("host") {
         assert_eq!(parse_request(&out, &mut again, &Limits::default()), Ok(Some(out.len())));
         assert_eq!((&again.method, &again.target), (&head.method, &head.target));
@@ -32,7 +35,7 @@ pub(crate) fn request(input: &[u8]) {
     }
 }
 
-/// A response head and what follows it.
+/// Parses a response head and any bytes that follow it.
 pub(crate) fn response(input: &[u8]) {
     let Some((head, _)) = arriving::<ResponseHead>(input, parse_response) else { return };
     assert!((100..600).contains(&head.status));
@@ -48,12 +51,12 @@ pub(crate) fn response(input: &[u8]) {
 
 type Parse<H> = fn(&[u8], &mut H, &Limits) -> Result<Option<usize>, HeadError>;
 
-/// The head in `input`, the same however it arrives: no part of it is a head or an error, and what comes after it
-/// changes nothing.
+/// Parses the head in `input`, and checks that the result does not depend on how the input arrives:
+/// no shorter part of it is a head or an error, and bytes after it change nothing.
 fn arriving<H: Default + Debug + PartialEq>(input: &[u8], parse: Parse<H>) -> Option<(H, usize)> {
     let mut head = H::default();
     let whole = parse(input, &mut head, &LIMITS);
-    // As a connection does: it asks only when that may tell more.
+    // Like a connection, parse only when more bytes may change the result.
     let mut seen = 0;
     for arrived in 1..=input.len() {
         if !is_worth_parsing(&input[..arrived], seen, &LIMITS) {
@@ -64,17 +67,17 @@ fn arriving<H: Default + Debug + PartialEq>(input: &[u8], parse: Parse<H>) -> Op
         match parse(&input[..arrived], &mut early, &LIMITS) {
             Ok(None) => {}
             Ok(Some(taken)) => {
-                assert_eq!(Ok(Some(taken)), whole, "a head before it is one");
+                assert_eq!(Ok(Some(taken)), whole, "a part of the input must not be a head");
                 assert_eq!(early, head);
                 return Some((head, taken));
             }
             Err(_) => {
-                assert!(whole.is_err(), "an error in what is none: {whole:?}");
+                assert!(whole.is_err(), "only a faulty head may fail early: {whole:?}");
                 return None;
             }
         }
     }
-    assert!(!matches!(whole, Ok(Some(_))), "a head that nobody asked for");
-    assert!(input.len() < LIMITS.head_bytes_max, "a head without end");
+    assert!(!matches!(whole, Ok(Some(_))), "is_worth_parsing must not miss a head");
+    assert!(input.len() < LIMITS.head_bytes_max, "an overlong head must fail");
     None
 }

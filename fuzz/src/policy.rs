@@ -1,11 +1,12 @@
-//! Policies: from any text to a program or a report.
+//! Policy target: any text compiles to a program or a report.
 
 use thalweg_policy::{File, Known, compile};
 
-/// Files that include gives; at the crate's own limit each input of the smoke run would cost hundreds of compilations.
+/// Maximum included files; at the crate's own limit, each input of the smoke run would cost
+/// hundreds of compilations.
 const INCLUDES_MAX: usize = 20;
 
-/// The text of a policy; an include gives the same text again.
+/// Compiles `input` as a policy; every include returns the same text.
 pub(crate) fn run(input: &[u8]) {
     let text = String::from_utf8_lossy(input).into_owned();
     let file = |name: &str| File { name: name.to_owned(), text: text.clone() };
@@ -19,7 +20,7 @@ pub(crate) fn run(input: &[u8]) {
         Ok((_, report)) => assert!(!report.has_errors()),
         Err(report) => {
             assert!(report.has_errors());
-            // Each fault can be shown, whatever its place.
+            // Every fault must be displayable, whatever its position.
             assert!(!report.to_string().is_empty());
         }
     }

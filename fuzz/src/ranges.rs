@@ -1,10 +1,11 @@
-//! `Range` and its arithmetic (RFC 9110 §14.1.2), `Content-Range` (§14.4).
+//! Range targets: `Range` and its arithmetic (RFC 9110 §14.1.2), `Content-Range` (§14.4).
 
 use thalweg_http::range::{self, Answer, ByteRange, RANGES_MAX};
 
 use crate::{lines, number};
 
-/// The value of `Range`, the content's length, and how much of it has arrived.
+/// Resolves a range. `input` has the value of `Range`, the content's length, and the number of
+/// bytes that have arrived.
 pub(crate) fn run(input: &[u8]) {
     let [value, length, arrived] = lines(input);
     let length = number(length);
@@ -13,14 +14,18 @@ pub(crate) fn run(input: &[u8]) {
     let ranges = set.as_slice();
     assert!((1..=RANGES_MAX).contains(&ranges.len()));
     assert_eq!(set.single().is_some(), ranges.len() == 1);
-    assert_eq!(range::parse(written(ranges).as_bytes()), Some(set), "reads back as itself");
+    assert_eq!(
+        range::parse(written(ranges).as_bytes()),
+        Some(set),
+        "written ranges must parse to themselves"
+    );
     for range in ranges {
         let resolved = range::resolve(*range, length);
         if let Some(resolved) = &resolved {
             assert!(!resolved.is_empty() && resolved.end <= length);
             content_range(range::content_range(resolved, Some(length)).as_bytes());
         }
-        // What is decided before all has come is what it comes to in the end.
+        // A decision before all content has arrived must equal the final one.
         match range::resolve_arriving(*range, arrived, None) {
             Answer::Range(early) => assert_eq!(Some(early), resolved),
             Answer::Unsatisfiable => assert_eq!(None, resolved),
@@ -31,7 +36,7 @@ pub(crate) fn run(input: &[u8]) {
     }
 }
 
-/// The value of `Content-Range`.
+/// Parses `value` as `Content-Range`.
 pub(crate) fn content_range(value: &[u8]) {
     let Some(parsed) = range::parse_content_range(value) else { return };
     let written = match (&parsed.range, parsed.length) {
@@ -39,9 +44,15 @@ pub(crate) fn content_range(value: &[u8]) {
             assert!(!range.is_empty() && length.is_none_or(|length| range.end <= length));
             range::content_range(range, length)
         }
-        (None, length) => range::unsatisfied_range(length.expect("one of both is told")),
+        (None, length) => {
+            range::unsatisfied_range(length.expect("a value without a range must have a length"))
+        }
     };
-    assert_eq!(range::parse_content_range(written.as_bytes()), Some(parsed), "reads back as itself");
+    assert_eq!(
+        range::parse_content_range(written.as_bytes()),
+        Some(parsed),
+        "a written value must parse to itself"
+    );
 }
 
 fn written(ranges: &[ByteRange]) -> String {

@@ -1,15 +1,15 @@
-//! What control keeps of edges: a rollout, and what comes to it by polls, windows and time whatever was read of one.
+//! Rollout target: a decoded rollout, and the polls, windows and ticks that it then handles.
 
 use std::sync::Arc;
 
 use thalweg_control::{Figures, Poll, Rollout, Settings, State, Tenants, Transition, Window};
 
-/// Longer than any span that a candidate waits for, in steps that a rollout believes.
+/// Number of ticks, in steps that a rollout accepts; together longer than any wait of a candidate.
 const TICKS: u64 = 40;
 const STEP_S: u64 = 60;
 const RESPONSES: u64 = 40;
 
-/// A rollout as JSON. A line feed after it: canaries do badly.
+/// Decodes `input` as a rollout in JSON. A trailing line feed means that the canary edges do badly.
 pub(crate) fn run(input: &[u8]) {
     let read = Rollout::decode(input).or_else(|_| Rollout::decode_without_bundles(input));
     let Ok(mut rollout) = read else { return };
@@ -18,7 +18,8 @@ pub(crate) fn run(input: &[u8]) {
     let mut now_unix_s = 1_800_000_000;
     let is_bad = input.ends_with(b"\n");
     check(&rollout, &[]);
-    // What an edge may say, as the input has it: also such numbers as no controller makes.
+    // Bundle number that an edge may report, derived from the input; includes numbers that no
+    // controller makes.
     let number = input.first_chunk().map(|bytes| u64::from_le_bytes(*bytes) >> (input.len() % 64));
     rollout.resume(now_unix_s - 1);
     check(&rollout, &[]);
@@ -42,12 +43,15 @@ pub(crate) fn run(input: &[u8]) {
     let told = rollout.decided(&settings, &mut tenants, now_unix_s);
     check(&rollout, &told);
     let is_newest = tenants.states().values().all(|state| state.bundle >= rollout.newest());
-    assert!(is_newest || told.is_empty(), "numbers are the states' as well");
+    assert!(is_newest || told.is_empty(), "states must know the newest bundle number");
 }
 
-/// What holds after each call.
+/// Checks the properties that must hold after each call.
 fn check(rollout: &Rollout, told: &[Transition]) {
-    assert_eq!(Rollout::decode(rollout.encode().as_bytes()).expect("it is a rollout"), *rollout);
+    assert_eq!(
+        Rollout::decode(rollout.encode().as_bytes()).expect("an encoded rollout must decode"),
+        *rollout
+    );
     for transition in told {
         assert!(!transition.to_string().is_empty());
         if let Transition::RolledBack { number, by, .. } = transition {
@@ -72,9 +76,10 @@ fn figures(is_bad: bool) -> Figures {
 mod tests {
     use super::*;
 
-    /// Else a change of the form, or of a bundle's, would leave the target without a rollout to go on from.
+    /// Every corpus input must be a rollout. Otherwise, a change of its format or of the bundle
+    /// format would leave the target without a rollout to continue from.
     #[test]
-    fn the_corpus_is_of_rollouts() {
+    fn corpus_rollouts_decode() {
         let mut tried = 0;
         for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/control-rollout")).unwrap()
         {

@@ -1,17 +1,17 @@
-//! Each target over its corpus and over mutations of it, the same ones in each run.
+//! Smoke test: each target over its corpus and over mutations of it, the same in each run.
 
 use std::path::Path;
 
 use thalweg_fuzz::{TARGETS, Target};
 
-/// Mutations of one corpus, of some thousand instructions each.
+/// Mutations per corpus, of some thousand instructions each.
 const MUTATIONS: u64 = 20_000;
-/// Steps from an input of the corpus to a mutation.
+/// Maximum mutation steps applied to a corpus input.
 const STEPS_MAX: usize = 4;
-/// Inputs are kept this small.
+/// Maximum length of a mutated input.
 const INPUT_BYTES_MAX: usize = 2048;
 
-/// What the grammars are made of.
+/// Tokens of the grammars.
 const TOKENS: [&[u8]; 24] = [
     b",",
     b";",
@@ -39,7 +39,7 @@ const TOKENS: [&[u8]; 24] = [
     b"max-age=",
 ];
 
-/// SplitMix64.
+/// SplitMix64 generator.
 struct Random(u64);
 
 impl Random {
@@ -50,7 +50,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// From 0 to `end`, both included.
+    /// Returns a number from 0 to `end`, both inclusive.
     fn up_to(&mut self, end: usize) -> usize {
         (self.next() % (end as u64 + 1)) as usize
     }
@@ -59,14 +59,14 @@ impl Random {
         &of[self.up_to(of.len() - 1)]
     }
 
-    /// Part of `0..end`.
+    /// Returns a random subrange of `0..end`.
     fn span(&mut self, end: usize) -> std::ops::Range<usize> {
         let (one, other) = (self.up_to(end), self.up_to(end));
         one.min(other)..one.max(other)
     }
 }
 
-/// Says which input failed, as a literal that can be pasted.
+/// Prints the failing input when a test panics, as a literal to paste.
 struct Shown<'a>(Target, &'a [u8]);
 
 impl Drop for Shown<'_> {
@@ -87,10 +87,11 @@ fn corpus(target: Target) -> Vec<Vec<u8>> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target.name);
     let entries =
         std::fs::read_dir(&directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
-    // In the order of their names, so that a mutation is the same everywhere.
-    let mut paths: Vec<_> = entries.map(|entry| entry.expect("a directory can be read").path()).collect();
+    // Sorted by name, so that mutations are the same on every machine.
+    let mut paths: Vec<_> =
+        entries.map(|entry| entry.expect("corpus directory must be readable").path()).collect();
     paths.sort();
-    paths.iter().map(|path| std::fs::read(path).expect("a corpus can be read")).collect()
+    paths.iter().map(|path| std::fs::read(path).expect("corpus file must be readable")).collect()
 }
 
 fn mutate(input: &mut Vec<u8>, corpus: &[Vec<u8>], random: &mut Random) {
@@ -118,10 +119,10 @@ fn mutate(input: &mut Vec<u8>, corpus: &[Vec<u8>], random: &mut Random) {
 }
 
 #[test]
-fn corpora_and_mutations_of_them() {
+fn corpora_and_their_mutations_pass() {
     for (number, target) in TARGETS.into_iter().enumerate() {
         let corpus = corpus(target);
-        assert!(!corpus.is_empty(), "{} has a corpus", target.name);
+        assert!(!corpus.is_empty(), "{} must have a corpus", target.name);
         for input in &corpus {
             run(target, input);
         }

@@ -1,13 +1,14 @@
--- Records that were lost before they had a number: how many, where, as their agent told.
+-- Records lost before they had a number: their count and where they were lost, as reported by their
+-- agent.
 CREATE TABLE IF NOT EXISTS losses
 (
-    time DateTime64(6, 'UTC') CODEC(Delta(8), ZSTD(1)) COMMENT 'when it was noticed',
-    pop LowCardinality(String) COMMENT 'site of the machine',
-    host LowCardinality(String) COMMENT 'name of the machine',
-    epoch UInt64 CODEC(Delta(8), ZSTD(1)) COMMENT 'when the numbering of records began, unix us',
-    number UInt64 CODEC(Delta(8), ZSTD(1)) COMMENT 'of the record in its epoch',
-    stage LowCardinality(String) COMMENT 'edge, follow, events or spool',
-    records UInt64 CODEC(T64, ZSTD(1)) COMMENT 'how many were lost'
+    time DateTime64(6, 'UTC') CODEC(Delta(8), ZSTD(1)) COMMENT 'When the loss was noticed, in microseconds since the Unix epoch',
+    pop LowCardinality(String) COMMENT 'Name of the site (PoP); empty if unnamed',
+    host LowCardinality(String) COMMENT 'The machine\'s name',
+    epoch UInt64 CODEC(Delta(8), ZSTD(1)) COMMENT 'Start of the record numbering, in microseconds since the Unix epoch; distinguishes the numberings of a host',
+    number UInt64 CODEC(Delta(8), ZSTD(1)) COMMENT 'Number of the record within the epoch',
+    stage LowCardinality(String) COMMENT 'Where the records were lost',
+    records UInt64 CODEC(T64, ZSTD(1)) COMMENT 'Number of lost records'
 )
 ENGINE = MergeTree
 PARTITION BY toStartOfMonth(time)

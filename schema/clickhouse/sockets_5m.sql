@@ -1,24 +1,24 @@
--- Sockets in windows of five minutes. Sums are read with sum(), sketches (DDSketch, relative accuracy 1 %) with
--- quantilesDDMerge(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99)().
+-- Sockets in windows of five minutes. Read sums with sum(), sketches (DDSketch, relative accuracy 1
+-- %) with quantilesDDMerge(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99)().
 CREATE TABLE IF NOT EXISTS sockets_5m
 (
-    window UInt32 CODEC(Delta(4), ZSTD(1)) COMMENT 'its start, unix s, a multiple of 300',
+    window UInt32 CODEC(Delta(4), ZSTD(1)) COMMENT 'start of the window, unix s, a multiple of 300',
     pop LowCardinality(String) COMMENT 'site of the machine',
     prefix LowCardinality(String) COMMENT 'network of the client, /24 or /56',
-    asn UInt32 CODEC(ZSTD(1)) COMMENT 'autonomous system of the client; 0 where unknown',
-    region LowCardinality(String) COMMENT 'of the client; empty where unknown',
-    congestion_control LowCardinality(String) COMMENT 'of the kernel; empty where unknown',
-    samples SimpleAggregateFunction(sum, UInt64) COMMENT 'rows of sockets, however many each stands for',
-    bytes_acked SimpleAggregateFunction(sum, UInt64) COMMENT 'acknowledged, bytes',
-    bytes_retrans SimpleAggregateFunction(sum, UInt64) COMMENT 'sent again, bytes',
+    asn UInt32 CODEC(ZSTD(1)) COMMENT 'autonomous system of the client; 0 if unknown',
+    region LowCardinality(String) COMMENT 'region of the client; empty if unknown',
+    congestion_control LowCardinality(String) COMMENT 'congestion control in the kernel; empty if unknown',
+    samples SimpleAggregateFunction(sum, UInt64) COMMENT 'rows of sockets, regardless of sampling',
+    bytes_acked SimpleAggregateFunction(sum, UInt64) COMMENT 'bytes acknowledged',
+    bytes_retrans SimpleAggregateFunction(sum, UInt64) COMMENT 'bytes retransmitted',
     segs_out SimpleAggregateFunction(sum, UInt64) COMMENT 'TCP segments sent',
-    retransmits SimpleAggregateFunction(sum, UInt64) COMMENT 'TCP segments sent again',
+    retransmits SimpleAggregateFunction(sum, UInt64) COMMENT 'TCP segments retransmitted',
     busy_us SimpleAggregateFunction(sum, UInt64) COMMENT 'time with content in flight, us',
-    rwnd_limited_us SimpleAggregateFunction(sum, UInt64) COMMENT 'of that, held back by the receive window, us',
-    sndbuf_limited_us SimpleAggregateFunction(sum, UInt64) COMMENT 'of that, held back by the send buffer, us',
-    delivery_rate AggregateFunction(quantilesDD(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99), UInt64) COMMENT 'bytes/s, samples that the application did not limit',
-    rtt AggregateFunction(quantilesDD(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99), UInt64) COMMENT 'us',
-    min_rtt AggregateFunction(quantilesDD(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99), UInt64) COMMENT 'us'
+    rwnd_limited_us SimpleAggregateFunction(sum, UInt64) COMMENT 'part of busy_us limited by the receive window',
+    sndbuf_limited_us SimpleAggregateFunction(sum, UInt64) COMMENT 'part of busy_us limited by the send buffer',
+    delivery_rate AggregateFunction(quantilesDD(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99), UInt64) COMMENT 'bytes/s, samples not limited by the application',
+    rtt AggregateFunction(quantilesDD(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99), UInt64) COMMENT 'smoothed RTT in us',
+    min_rtt AggregateFunction(quantilesDD(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99), UInt64) COMMENT 'minimum RTT in us'
 )
 ENGINE = AggregatingMergeTree
 PARTITION BY toMonday(toDateTime(window, 'UTC'))

@@ -1,5 +1,6 @@
--- Delivery rate by $by: percentiles in bytes per second over the samples that the application did not limit.
--- Windows that begin from $since until before $until, seconds since 1970. Most samples first.
+-- Percentiles of the delivery rate by $by, in bytes/s, over samples that the application did not limit.
+-- A socket whose own side has closed has no sample: the kernel would report the rate of the FIN.
+-- Windows that start from $since until before $until, in seconds since 1970. Most samples first.
 WITH sums AS (
     SELECT $by, sum(samples) AS total, quantilesDDMerge(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99)(delivery_rate) AS q
     FROM sockets_5m

@@ -1,5 +1,5 @@
--- Goodput by $by: percentiles in bytes per second over the responses of 100,000 bytes and more that were sent whole.
--- Windows that begin from $since until before $until, seconds since 1970. Most responses first.
+-- Percentiles of goodput by $by, in bytes/s, over complete responses of at least 100,000 bytes.
+-- Windows that start from $since until before $until, in seconds since 1970. Most responses first.
 WITH sums AS (
     SELECT $by, sum(responses) AS total, sum(bytes) AS total_bytes, quantilesDDMerge(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99)(goodput) AS q
     FROM responses_5m

@@ -1,5 +1,5 @@
--- Records that were lost before they were kept, by machine and by where.
--- Noticed from $since until before $until, seconds since 1970.
+-- Records lost before they were stored, by machine and stage.
+-- Losses noticed from $since until before $until, in seconds since 1970.
 SELECT host, stage, sum(losses.records) AS records
 FROM losses
 WHERE time >= toDateTime64($since, 6, 'UTC') AND time < toDateTime64($until, 6, 'UTC')

@@ -1,5 +1,5 @@
--- The slowest prefixes: those with the lowest tenth percentile of the delivery rate, of at least 30 samples; the share of TCP
--- segments that were sent again. Windows that begin from $since until before $until, seconds since 1970.
+-- The 50 client networks with the lowest 10th percentile of the delivery rate, of those with at least 30 samples.
+-- Windows that start from $since until before $until, in seconds since 1970.
 WITH sums AS (
     SELECT prefix AS name, sum(samples) AS samples, sum(retransmits) AS retransmits, sum(segs_out) AS segs_out
     FROM sockets_5m

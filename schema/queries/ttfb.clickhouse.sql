@@ -1,5 +1,5 @@
--- TTFB over time: percentiles in microseconds for each five minutes.
--- Windows that begin from $since until before $until, seconds since 1970.
+-- Percentiles of TTFB for each window of five minutes, in microseconds.
+-- Windows that start from $since until before $until, in seconds since 1970. Oldest first.
 WITH sums AS (
     SELECT window, sum(responses) AS total, quantilesDDMerge(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99)(ttfb) AS q
     FROM responses_5m

@@ -1,5 +1,5 @@
--- TTFB over time: for each window of five minutes percentiles in microseconds.
--- Windows that begin from $since until before $until, seconds since 1970.
+-- Percentiles of TTFB for each window of five minutes, in microseconds.
+-- Windows that start from $since until before $until, in seconds since 1970. Oldest first.
 WITH sums AS (
     SELECT window AS name, sum(responses) AS responses
     FROM responses_5m

@@ -1,7 +1,7 @@
--- How far the records of each numbering are in this file.
+-- Position of each record numbering in this file.
 CREATE TABLE positions (
     host TEXT NOT NULL,                          -- the machine
-    epoch INTEGER NOT NULL,                      -- which numbering of its records
-    position INTEGER NOT NULL,                   -- all with a lower number are here, or are counted as lost
+    epoch INTEGER NOT NULL,                      -- epoch of the record numbering
+    position INTEGER NOT NULL,                   -- every record with a lower number is in this file or counted as lost
     PRIMARY KEY (host, epoch)
 ) STRICT, WITHOUT ROWID;

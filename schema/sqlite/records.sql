@@ -1,130 +1,130 @@
--- The records, one table of each kind, as long as samples are kept.
+-- Records, one table per kind, deleted after the retention time of records.
 --
--- Numbers of 2^63 and above are kept as 2^63 - 1. Yes and no are 1 and 0.
+-- Numbers of 2^63 and above are stored as 2^63 - 1. True and false are 1 and 0.
 
--- Samples of sockets, in the terms of the kernel's tcp_info. Counters are differences since the socket's record before.
--- Gauges and counters are absent where the kernel gave no tcp_info.
+-- Socket samples, named after the kernel's tcp_info. Counters are differences since the socket's
+-- previous record. Gauges and counters are absent if the kernel gave no tcp_info.
 CREATE TABLE sockets (
-    time INTEGER NOT NULL,                       -- when: microseconds since 1970, UTC
-    pop TEXT NOT NULL,                           -- the site; empty if it has no name
-    host TEXT NOT NULL,                          -- the machine
-    epoch INTEGER NOT NULL,                      -- with host: which numbering of records
-    number INTEGER NOT NULL,                     -- of the record, from 0; (host, epoch, number) is never twice in a file
-    prefix TEXT NOT NULL,                        -- the client's network: /24 or /56
-    asn INTEGER,                                 -- the client's autonomous system, where known
-    region TEXT,                                 -- the client's region, where known: DE, US-CA
-    client_ip TEXT NOT NULL,                     -- IPv4 not in IPv6 form
+    time INTEGER NOT NULL,                       -- When the dump or the event was read, in microseconds since the Unix epoch
+    pop TEXT NOT NULL,                           -- Name of the site (PoP); empty if unnamed
+    host TEXT NOT NULL,                          -- The machine's name
+    epoch INTEGER NOT NULL,                      -- Start of the record numbering, in microseconds since the Unix epoch; distinguishes the numberings of a host
+    number INTEGER NOT NULL,                     -- Number of the record within the epoch
+    prefix TEXT NOT NULL,                        -- The client's network: /24 for IPv4, /56 for IPv6
+    asn INTEGER,                                 -- Autonomous system number of the client's network
+    region TEXT,                                 -- Region of the client's network: an ISO 3166-1 country, with the ISO 3166-2 subdivision if known (`DE`, `US-CA`), or the region from a CSV of prefixes
+    client_ip TEXT NOT NULL,                     -- Remote address and port; never IPv4-mapped, even on a dual-stack listener
     client_port INTEGER NOT NULL,
-    local_ip TEXT NOT NULL,                      -- likewise
+    local_ip TEXT NOT NULL,                      -- Local address and port; never IPv4-mapped, even on a dual-stack listener
     local_port INTEGER NOT NULL,
-    cookie INTEGER NOT NULL,                     -- the kernel's name for the socket as long as the machine is up
-    namespace TEXT,                              -- the network namespace; absent: the agent's own
-    state TEXT NOT NULL,                         -- as ss spells it: ESTAB, CLOSE-WAIT
-    cause TEXT NOT NULL,                         -- dump, or destroy: its last words
-    sample_one_in INTEGER,                       -- one socket in so many was followed; absent: all of them
-    interval_us INTEGER,                         -- time that the counters cover; absent in the first record: its life
-    congestion_control TEXT,                     -- absent where the kernel does not say
-    rtt_us INTEGER,                              -- smoothed round trip
-    rttvar_us INTEGER,                           -- mean deviation of the round trip
-    min_rtt_us INTEGER,                          -- smallest round trip, Linux 4.6; absent before the first sample
-    rto_us INTEGER,                              -- retransmission timeout
-    snd_cwnd INTEGER,                            -- congestion window, in TCP segments
-    snd_ssthresh INTEGER,                        -- slow start threshold in TCP segments; absent before the first loss
-    snd_mss_bytes INTEGER,                       -- largest TCP segment sent, content alone
-    pmtu_bytes INTEGER,                          -- path MTU
+    cookie INTEGER NOT NULL,                     -- Kernel's identifier of the socket until reboot (`sock_diag`'s cookie)
+    namespace TEXT,                              -- Network namespace, by its configured name; absent in the agent's own namespace
+    state TEXT NOT NULL,                         -- Socket state, as `ss` spells it: `ESTAB`, `CLOSE-WAIT`, …
+    cause TEXT NOT NULL,                         -- Event that caused this record
+    sample_one_in INTEGER,                       -- Sampling ratio: one in this many matching sockets is sampled, each for its whole life, so this socket represents that many; absent if all sockets are sampled
+    interval_us INTEGER,                         -- Time since the previous record, which the counters cover; absent in a socket's first record
+    congestion_control TEXT,                     -- Congestion control; absent if the kernel does not report it, as in an event for a socket that was in no dump
+    rtt_us INTEGER,                              -- Smoothed RTT
+    rttvar_us INTEGER,                           -- Mean deviation of the RTT
+    min_rtt_us INTEGER,                          -- Minimum RTT (since Linux 4.6); absent before the first sample
+    rto_us INTEGER,                              -- Retransmission timeout
+    snd_cwnd INTEGER,                            -- Congestion window, in TCP segments
+    snd_ssthresh INTEGER,                        -- Slow start threshold in TCP segments; absent before the first loss
+    snd_mss_bytes INTEGER,                       -- Largest TCP segment sent, without headers
+    pmtu_bytes INTEGER,                          -- Path MTU
     unacked INTEGER,                             -- TCP segments in flight
-    lost INTEGER,                                -- of those, taken for lost
-    reordering INTEGER,                          -- reordering that is not taken for loss, in TCP segments
-    ca_state INTEGER,                            -- the loss state machine: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss
-    delivery_rate_bytes_per_s INTEGER,           -- newest delivery rate sample, Linux 4.9; absent before the first, and once this side has closed
-    delivery_rate_app_limited INTEGER,           -- 1: that sample was limited by the application, not by the network
-    pacing_rate_bytes_per_s INTEGER,             -- pacing rate; absent where there is no limit
-    notsent_bytes INTEGER,                       -- bytes that were never sent yet
-    snd_wnd_bytes INTEGER,                       -- the client's receive window, Linux 5.4
-    bytes_acked INTEGER,                         -- bytes that the client acknowledged, Linux 4.1
-    bytes_received INTEGER,                      -- bytes received in order, 4.1
-    bytes_sent INTEGER,                          -- content bytes sent, those sent again included, 4.19
-    bytes_retrans INTEGER,                       -- content bytes sent again, 4.19
-    segs_out INTEGER,                            -- TCP segments sent, 4.2
-    segs_in INTEGER,                             -- TCP segments received, 4.2
-    data_segs_out INTEGER,                       -- TCP segments with content sent, 4.6
-    retransmits INTEGER,                         -- TCP segments sent again
-    delivered INTEGER,                           -- TCP segments delivered, 4.18
-    delivered_ce INTEGER,                        -- of those, with an ECN mark, 4.18
-    dsack_dups INTEGER,                          -- duplicates that the client reported, 4.19
-    reord_seen INTEGER,                          -- reordering events, 4.19
-    timeouts INTEGER,                            -- retransmission timeouts, 6.7
-    busy_us INTEGER,                             -- time with content in flight, 4.10
-    rwnd_limited_us INTEGER,                     -- of the busy time, held back by the client's receive window, 4.10
-    sndbuf_limited_us INTEGER,                   -- of the busy time, held back by the send buffer, 4.10
-    bbr_bw_bytes_per_s INTEGER,                  -- BBR's estimate of the bottleneck's rate
-    bbr_min_rtt_us INTEGER,                      -- its smallest round trip
-    bbr_pacing_gain_256th INTEGER,               -- in 1/256
-    bbr_cwnd_gain_256th INTEGER                  -- in 1/256
+    lost INTEGER,                                -- TCP segments in flight that are considered lost
+    reordering INTEGER,                          -- Reordering tolerated without assuming loss, in TCP segments
+    ca_state INTEGER,                            -- Loss state machine: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss
+    delivery_rate_bytes_per_s INTEGER,           -- Newest delivery rate sample (since Linux 4.9); absent before the first sample, and after this side has closed, when the sample would be the FIN's
+    delivery_rate_app_limited INTEGER,           -- Whether the delivery rate sample was limited by the application, not by the network
+    pacing_rate_bytes_per_s INTEGER,             -- Pacing rate; absent if unlimited
+    notsent_bytes INTEGER,                       -- Bytes not yet sent
+    snd_wnd_bytes INTEGER,                       -- The client's receive window (since Linux 5.4)
+    bytes_acked INTEGER,                         -- Bytes acknowledged by the client (since Linux 4.1)
+    bytes_received INTEGER,                      -- Bytes received in order (since Linux 4.1)
+    bytes_sent INTEGER,                          -- Content bytes sent, including retransmissions (since Linux 4.19)
+    bytes_retrans INTEGER,                       -- Content bytes retransmitted (since Linux 4.19)
+    segs_out INTEGER,                            -- TCP segments sent (since Linux 4.2)
+    segs_in INTEGER,                             -- TCP segments received (since Linux 4.2)
+    data_segs_out INTEGER,                       -- TCP segments with content sent (since Linux 4.6)
+    retransmits INTEGER,                         -- TCP segments retransmitted
+    delivered INTEGER,                           -- TCP segments delivered (since Linux 4.18)
+    delivered_ce INTEGER,                        -- TCP segments delivered with an ECN mark (since Linux 4.18)
+    dsack_dups INTEGER,                          -- Duplicates reported by the client (since Linux 4.19)
+    reord_seen INTEGER,                          -- Reordering events (since Linux 4.19)
+    timeouts INTEGER,                            -- Retransmission timeouts (since Linux 6.7)
+    busy_us INTEGER,                             -- Time with content in flight (since Linux 4.10)
+    rwnd_limited_us INTEGER,                     -- Part of the busy time limited by the client's receive window (since Linux 4.10)
+    sndbuf_limited_us INTEGER,                   -- Part of the busy time limited by the send buffer (since Linux 4.10)
+    bbr_bw_bytes_per_s INTEGER,                  -- Estimated bottleneck rate
+    bbr_min_rtt_us INTEGER,                      -- Minimum RTT
+    bbr_pacing_gain_256th INTEGER,               -- Pacing gain, in 1/256
+    bbr_cwnd_gain_256th INTEGER                  -- Congestion window gain, in 1/256
 ) STRICT;
 CREATE INDEX sockets_time ON sockets (time);
 
--- Responses of the edge.
+-- Responses from edges.
 CREATE TABLE responses (
-    time INTEGER NOT NULL,                       -- when: microseconds since 1970, UTC
-    pop TEXT NOT NULL,                           -- the site; empty if it has no name
-    host TEXT NOT NULL,                          -- the machine
-    epoch INTEGER NOT NULL,                      -- with host: which numbering of records
-    number INTEGER NOT NULL,                     -- of the record, from 0; (host, epoch, number) is never twice in a file
-    prefix TEXT NOT NULL,                        -- the client's network: /24 or /56
-    asn INTEGER,                                 -- the client's autonomous system, where known
-    region TEXT,                                 -- the client's region, where known: DE, US-CA
-    client_ip TEXT NOT NULL,                     -- IPv4 not in IPv6 form
+    time INTEGER NOT NULL,                       -- When the last byte of the request's head arrived, in microseconds since the Unix epoch. The JSON line has milliseconds
+    pop TEXT NOT NULL,                           -- Name of the site (PoP); empty if unnamed
+    host TEXT NOT NULL,                          -- The machine's name
+    epoch INTEGER NOT NULL,                      -- Start of the record numbering, in microseconds since the Unix epoch; distinguishes the numberings of a host
+    number INTEGER NOT NULL,                     -- Number of the record within the epoch
+    prefix TEXT NOT NULL,                        -- The client's network: /24 for IPv4, /56 for IPv6
+    asn INTEGER,                                 -- Autonomous system number of the client's network
+    region TEXT,                                 -- Region of the client's network: an ISO 3166-1 country, with the ISO 3166-2 subdivision if known (`DE`, `US-CA`), or the region from a CSV of prefixes
+    client_ip TEXT NOT NULL,                     -- Client address and port; never IPv4-mapped, even on a dual-stack listener
     client_port INTEGER NOT NULL,
-    method TEXT NOT NULL,                        -- the request's method
-    request_host TEXT NOT NULL,                  -- the request's Host field; empty if there was none
-    path TEXT NOT NULL,                          -- path and query as received
-    status INTEGER NOT NULL,                     -- the status sent, or that would have been if the client had stayed
-    bytes INTEGER NOT NULL,                      -- content bytes handed to the kernel
-    ttfb_us INTEGER,                             -- from the last byte of the request to the first of the response; absent: none was sent
-    duration_us INTEGER NOT NULL,                -- from the last byte of the request to the last of the response, or to where it was cut
-    goodput_bytes_per_s INTEGER NOT NULL,        -- bytes per second of duration_us
-    cache TEXT NOT NULL,                         -- hit, join, miss, validated, stale, pass, purge, synth, pipe, error
-    detail TEXT,                                 -- why that, in a word or a few; absent where there is nothing to say
-    backend TEXT,                                -- the one chosen last
-    protocol TEXT NOT NULL,                      -- the protocol of the response
-    cut TEXT,                                    -- why it was not sent whole: client_closed, client_stalled, …
-    congestion_control TEXT,                     -- at the end of the response
-    congestion_control_start TEXT,               -- when the connection was accepted
-    decider TEXT,                                -- who decided on it: default, rule, experiment, policy
-    rtt_us INTEGER,                              -- smoothed round trip at the end
-    min_rtt_us INTEGER,                          -- smallest round trip
-    snd_cwnd INTEGER,                            -- congestion window, in TCP segments
-    delivery_rate_bytes_per_s INTEGER,           -- newest delivery rate sample
-    retransmits INTEGER,                         -- TCP segments sent again over the life of the connection
-    lost INTEGER,                                -- TCP segments in flight that are taken for lost
-    pacing_rate_bytes_per_s INTEGER,             -- absent where there is no limit
-    bundle INTEGER,                              -- the number of the bundle that had to do with the connection
-    rule TEXT,                                   -- the rule's prefix
-    is_holdout INTEGER,                          -- 1: held out from that rule, for comparison
-    experiment TEXT,                             -- the experiment that the connection is in; absent if in none
-    arm TEXT,                                    -- its arm there
-    refused TEXT,                                -- why the kernel refused what was asked for
-    cmcd_sid TEXT,                               -- what the player said (CMCD): session
-    cmcd_st TEXT,                                -- l live, v on demand
-    cmcd_br_kbps INTEGER,                        -- bitrate of what was asked for
-    cmcd_bl_ms INTEGER,                          -- media buffered
-    cmcd_mtp_kbps INTEGER,                       -- throughput it has measured
-    cmcd_bs INTEGER,                             -- 1: its buffer has run dry since the request before
-    xid INTEGER,                                 -- number of the request in the policy
-    restarts INTEGER NOT NULL,                   -- how often the policy had it begin again
-    lines TEXT                                   -- what the policy logged, a line each after its tag
+    method TEXT NOT NULL,                        -- Request method
+    request_host TEXT NOT NULL,                  -- `Host` field as received; empty if the request had none
+    path TEXT NOT NULL,                          -- Path and query as received
+    status INTEGER NOT NULL,                     -- Status sent, or the status that would have been sent if the client had stayed
+    bytes INTEGER NOT NULL,                      -- Content bytes handed to the kernel, without the head and chunk framing
+    ttfb_us INTEGER,                             -- Time from the last byte of the request to the first byte of the response; absent if no byte was sent
+    duration_us INTEGER NOT NULL,                -- Time from the last byte of the request to the last byte of the response, or to the cut
+    goodput_bytes_per_s INTEGER NOT NULL,        -- Content bytes per second over the whole response
+    cache TEXT NOT NULL,                         -- Cache result
+    detail TEXT,                                 -- Reason for the cache result, in a few words; absent if there is nothing to add
+    backend TEXT,                                -- Last backend chosen for this very request; absent without a policy, or if no backend was chosen
+    protocol TEXT NOT NULL,                      -- Protocol of the response
+    cut TEXT,                                    -- Why the response was cut; absent if it was complete
+    congestion_control TEXT,                     -- Congestion control, as read back from the socket
+    congestion_control_start TEXT,               -- Congestion control that the kernel chose when the connection was accepted, before any decision; absent in older records
+    decider TEXT,                                -- Last decider of the congestion control; absent in older records
+    rtt_us INTEGER,                              -- `tcpi_rtt`, smoothed
+    min_rtt_us INTEGER,                          -- `tcpi_min_rtt`; absent before the first sample and before Linux 4.6
+    snd_cwnd INTEGER,                            -- `tcpi_snd_cwnd`, in TCP segments
+    delivery_rate_bytes_per_s INTEGER,           -- `tcpi_delivery_rate`, the newest sample; absent before Linux 4.9
+    retransmits INTEGER,                         -- `tcpi_total_retrans`: TCP segments retransmitted over the life of the connection
+    lost INTEGER,                                -- `tcpi_lost`: TCP segments in flight considered lost
+    pacing_rate_bytes_per_s INTEGER,             -- `tcpi_pacing_rate`; absent if the kernel does not limit the rate
+    bundle INTEGER,                              -- Number of the bundle
+    rule TEXT,                                   -- Prefix of the matching rule; absent if no rule matched
+    is_holdout INTEGER,                          -- Whether the connection was held out from the rule, for comparison
+    experiment TEXT,                             -- Experiment that includes the connection; absent if none does
+    arm TEXT,                                    -- The connection's arm in the experiment
+    refused TEXT,                                -- Why the kernel refused the congestion control of the rule or the arm; absent if the kernel accepted it
+    cmcd_sid TEXT,                               -- `sid`: the playback session
+    cmcd_st TEXT,                                -- `st`: live or on demand
+    cmcd_br_kbps INTEGER,                        -- `br`: bitrate of the requested media
+    cmcd_bl_ms INTEGER,                          -- `bl`: media buffered ahead of the playhead
+    cmcd_mtp_kbps INTEGER,                       -- `mtp`: measured throughput
+    cmcd_bs INTEGER,                             -- `bs`: whether the buffer ran empty since the previous request
+    xid INTEGER,                                 -- The policy's number for the request; absent without a policy
+    restarts INTEGER NOT NULL,                   -- Number of restarts of the request by the policy, all under the same `xid`
+    lines TEXT                                   -- Lines logged by the policy, each preceded by its tag
 ) STRICT;
 CREATE INDEX responses_time ON responses (time);
 
--- Records that were lost before they had a number.
+-- Records lost before they had a number.
 CREATE TABLE losses (
-    time INTEGER NOT NULL,                       -- when it was noticed: microseconds since 1970, UTC
-    pop TEXT NOT NULL,                           -- the site; empty if it has no name
-    host TEXT NOT NULL,                          -- the machine
-    epoch INTEGER NOT NULL,                      -- with host: which numbering of records
-    number INTEGER NOT NULL,                     -- of the record, from 0; (host, epoch, number) is never twice in a file
-    stage TEXT NOT NULL,                         -- edge, follow, events or spool
-    records INTEGER NOT NULL                     -- how many
+    time INTEGER NOT NULL,                       -- When the loss was noticed, in microseconds since the Unix epoch
+    pop TEXT NOT NULL,                           -- Name of the site (PoP); empty if unnamed
+    host TEXT NOT NULL,                          -- The machine's name
+    epoch INTEGER NOT NULL,                      -- Start of the record numbering, in microseconds since the Unix epoch; distinguishes the numberings of a host
+    number INTEGER NOT NULL,                     -- Number of the record within the epoch
+    stage TEXT NOT NULL,                         -- Where the records were lost
+    records INTEGER NOT NULL                     -- Number of lost records
 ) STRICT;
 CREATE INDEX losses_time ON losses (time);

@@ -1,8 +1,10 @@
-//! Hit ratios of the cache's eviction beside LRU, CLOCK and SIEVE, on skewed traces of media.
+//! Hit ratios of the cache's eviction policy compared with LRU, CLOCK and SIEVE, on skewed media
+//! traces.
 //!
-//! Each trace is made from a fixed seed, so a run is the same everywhere. A tenth of the catalogue are playlists of
-//! 1 KB, the rest segments of 100 KB to 5 MB, as many of each magnitude; how popular an object is does not depend on
-//! its size. Hit ratios are of requests and of bytes, after the first fifth of the trace has filled the cache.
+//! Each trace is generated from a fixed seed, so results are identical everywhere. A tenth of the
+//! catalogue consists of playlists of 1 KB; the rest are segments of 100 KB to 5 MB, log-uniform in
+//! size. Popularity is independent of size. Hit ratios count requests and bytes after the first
+//! fifth of the trace has filled the cache.
 
 #[path = "eviction/policies.rs"]
 mod policies;
@@ -41,7 +43,7 @@ fn main() {
     assert!(below.is_empty(), "fewer hits than LRU: {}", below.join(", "));
 }
 
-/// The part of requests, and of bytes, that are hits.
+/// Returns the fractions of requests and of bytes that are hits.
 fn measure(policy: &mut impl Policy, trace: &Trace) -> (f64, f64) {
     let warm = trace.requests.len() / 5;
     let (mut hits, mut hit_bytes, mut bytes) = (0u64, 0u64, 0u64);

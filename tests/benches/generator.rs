@@ -1,14 +1,13 @@
-//! The load generator beside wrk: the same requests to the same edge, in turn, each on the same core, and what a request costs it.
+//! Compares the load generator with wrk: CPU time per request for the same requests to the same
+//! edge, in turn, on the same core.
 //!
 //! ```text
 //! make bench-load
 //! ```
-//! A generator's rate for each core is its requests by its own CPU time, user and system: the wall clock says what the server can.
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a benchmark ends where something is not as it has to be"
-)]
+//!
+//! A generator's rate per core is requests divided by its own CPU time, user and system. Wall clock
+//! time would measure the server.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a panic ends the benchmark")]
 
 #[path = "support/mod.rs"]
 mod support;
@@ -20,10 +19,10 @@ use anyhow::{Context, Result, bail, ensure};
 
 use support::{CLIENT_CORE, Scratch, free_address, start_edge, start_other, target_directory};
 
-/// How often each generator has its turn, and for how long.
+/// Number of turns of each generator, and the length of a turn.
 const ROUNDS: usize = 5;
 const TURN: &str = "3s";
-/// What is asked for: a name, bytes, connections, and how many times wrk's rate is the target.
+/// Cases: name, bytes, connections, and the target rate as a multiple of wrk's.
 const CASES: [(&str, u64, u32, f64); 2] = [("1 KB", 1000, 50, 1.5), ("1.2 MB", 1_200_000, 10, 2.0)];
 
 fn main() -> Result<()> {
@@ -51,31 +50,31 @@ fn main() -> Result<()> {
         );
     }
     println!(
-        "CPU time of the generator for a request, the median of {ROUNDS} turns of {TURN}; of the ratio also least and most"
+        "CPU time per request of each generator, and the ratio with its range: medians of {ROUNDS} turns of {TURN}"
     );
     Ok(())
 }
 
-/// The release build of the lab.
+/// Returns the path of the lab's release build.
 fn lab() -> Result<PathBuf> {
     let program = target_directory()?.join("release/thalweg-lab");
     ensure!(program.exists(), "{} is not built: make lab", program.display());
     Ok(program)
 }
 
-/// What a request costs the load generator, in microseconds.
+/// Runs the load generator; returns its CPU time per request, in microseconds.
 fn ours(lab: &Path, url: &str, connections: u32) -> Result<f64> {
     let lab = lab.display();
-    let said = timed(&format!("{lab} load --threads 1 --clients {connections} --duration {TURN} {url}"))?;
-    per_request(&said)
+    let report = timed(&format!("{lab} load --threads 1 --clients {connections} --duration {TURN} {url}"))?;
+    per_request(&report)
 }
 
-/// What it costs wrk.
+/// Runs wrk; returns its CPU time per request, in microseconds.
 fn wrk(url: &str, connections: u32) -> Result<f64> {
     per_request(&timed(&format!("wrk --threads 1 --connections {connections} --duration {TURN} {url}"))?)
 }
 
-/// What a command said, and its CPU time, in seconds.
+/// Runs a command; returns its output, and its CPU time in seconds.
 fn timed(command: &str) -> Result<(String, f64)> {
     let script = format!("TIMEFORMAT='cpu %U %S'; time taskset -c {CLIENT_CORE} {command}");
     let output = Command::new("bash").args(["-c", &script]).output()?;
@@ -83,20 +82,21 @@ fn timed(command: &str) -> Result<(String, f64)> {
     if !output.status.success() {
         bail!("{command}: {err}{out}: is it installed? tools/setup bench");
     }
-    let cpu = err.lines().find_map(|line| line.strip_prefix("cpu ")).context("bash tells the time")?;
+    let cpu = err.lines().find_map(|line| line.strip_prefix("cpu ")).context("bash prints the time")?;
     let spent_s = cpu.split(' ').map(str::parse::<f64>).sum::<Result<f64, _>>()?;
     Ok((out, spent_s))
 }
 
-/// Both generators say how many requests there were before the same words.
-fn per_request((said, spent_s): &(String, f64)) -> Result<f64> {
-    let requests = said.split_once(" requests in ").context("no requests")?.0;
+/// Returns the CPU time per request, in microseconds. Both generators print the number of requests
+/// before the same words.
+fn per_request((report, spent_s): &(String, f64)) -> Result<f64> {
+    let requests = report.split_once(" requests in ").context("no requests")?.0;
     let requests: f64 =
         requests.rsplit(['\n', ' ']).find(|word| !word.is_empty()).context("no number")?.parse()?;
     Ok(spent_s * 1e6 / requests)
 }
 
-/// Least, median and most.
+/// Returns minimum, median and maximum.
 fn spread(values: impl Iterator<Item = f64>) -> (f64, f64, f64) {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);

@@ -1,12 +1,15 @@
-//! The controller's intake: records of one window of a site with [`PREFIXES`] client networks and [`CONNECTIONS`] connections, into
-//! windows alone, and by `POST /records` into a controller; then the window is closed and decided.
+//! Measures the controller's intake: the records in one window, from a site with [`PREFIXES`]
+//! client networks and [`CONNECTIONS`] connections. They are added to windows directly, and sent to
+//! a controller by `POST /records`; then the window is closed and decided.
 //!
 //! ```text
 //! make bench-intake
 //! ```
-//! Of each connection there are [`SAMPLES`] samples of its socket and one response, which is steered, held out or neither. CPU time of the
-//! first rows is this process's, without making the records; of the last the controller's, which takes them off the wire as well. Memory is what
-//! is resident more than before.
+//!
+//! Each connection has [`SAMPLES`] samples of its socket and one response, which is steered, held
+//! out or neither. The first rows show this process's CPU time, without that for generating the
+//! records; the last row shows the controller's, which includes reading records from the network.
+//! Memory is the increase in resident memory.
 
 #[path = "support/mod.rs"]
 mod support;
@@ -23,21 +26,21 @@ use thalweg_record::{
     Batch, Counters, Decider, Entry, Gauges, Network, Record, ResponseRecord, SocketRecord, Source, Steered,
     TcpState,
 };
+use thalweg_telemetry::ControllerSink;
 use thalweg_telemetry::Sink;
-use thalweg_telemetry::sink::ControllerSink;
 
 const PREFIXES: u32 = 50_000;
 const CONNECTIONS: u64 = 500_000;
-/// Samples of a connection's socket: one each minute of the window.
+/// Samples per connection: one per minute of the window.
 const SAMPLES: u64 = 5;
-/// Records of a connection.
+/// Records per connection.
 const EACH: u64 = SAMPLES + 1;
 const RECORDS: u64 = CONNECTIONS * EACH;
-/// What a response takes: its bytes are its goodput.
+/// Duration of a response: one second, so that its bytes equal its goodput.
 const RESPONSE_US: u64 = 1_000_000;
-/// Records of a batch: a dump of a busy server.
+/// Records per batch, as in a dump of a busy server.
 const BATCH_RECORDS: u64 = 10_000;
-/// What there has to be a second at least: ten times what such a window has.
+/// Minimum records per second: ten times the rate at which such a window fills.
 const PER_S_MIN: f64 = 10.0 * RECORDS as f64 / 300.0;
 
 fn main() -> anyhow::Result<()> {
@@ -51,7 +54,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Records of a second of CPU time.
+/// Adds the records to windows; returns the number of records per second of CPU time.
 fn into_windows() -> f64 {
     let settings = Settings::default();
     let now_unix_s = 1_800_000_000;
@@ -67,12 +70,12 @@ fn into_windows() -> f64 {
         });
     }
     let per_s = row("windows", took, support::own_rss_bytes().saturating_sub(before_bytes));
-    assert_eq!(collector.counts(), Default::default(), "all are taken");
+    assert_eq!(collector.counts(), Default::default(), "all records are accepted");
     let later_unix_s = now_unix_s + settings.window_s + settings.late_s;
     let mut closed = Vec::new();
     let closing = timed(|| closed = collector.close(later_unix_s));
     row("windows, with closing", took + closing, support::own_rss_bytes().saturating_sub(before_bytes));
-    let closed = closed.pop().expect("it is over");
+    let closed = closed.pop().expect("the window has ended");
     let (_, window) = &closed.windows[0];
     assert_eq!((window.prefixes.len(), window.records), (PREFIXES as usize, RECORDS));
     let moment = Moment { now_unix_s: later_unix_s, seed: 1, acknowledged_bundle: 0 };
@@ -87,7 +90,7 @@ fn into_windows() -> f64 {
     per_s
 }
 
-/// Records of a second of a controller's CPU time.
+/// Sends the records to a controller; returns the number of records per second of its CPU time.
 fn into_controller() -> anyhow::Result<f64> {
     let directory = Scratch::new(&std::env::temp_dir(), "intake")?;
     let database = directory.0.join("control.sqlite");
@@ -110,15 +113,17 @@ fn row(name: &str, took: Duration, bytes: u64) -> f64 {
     per_s
 }
 
-/// The CPU time that this thread takes for it.
+/// Runs `work`; returns the CPU time that this thread spent on it.
 fn timed(work: impl FnOnce()) -> Duration {
-    let now = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).expect("it only goes up");
+    let now =
+        || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).expect("the CPU clock is monotonic");
     let begun = now();
     work();
     now() - begun
 }
 
-/// Records from `first` on, all of one time. One sample, or the response, of each connection, then the next of each.
+/// Creates a batch of the records from `first` on, all with one timestamp: one record of each
+/// connection, then the next one of each.
 fn batch(first: u64, time_unix_us: u64) -> Batch {
     let record = |number: u64| {
         let (round, connection) = (number / CONNECTIONS, number % CONNECTIONS);
@@ -129,7 +134,7 @@ fn batch(first: u64, time_unix_us: u64) -> Batch {
         let record = if round < SAMPLES {
             Record::Socket(Box::new(socket(time_unix_us, client, rate)))
         } else {
-            Record::Response(Arc::new(response(time_unix_us, client, (rate, connection % 3))))
+            Record::Response(Arc::new(response(time_unix_us, client, rate, connection % 3)))
         };
         Entry { number, network: Network::default(), record }
     };
@@ -155,8 +160,8 @@ fn socket(time_unix_us: u64, client: SocketAddr, rate: u64) -> SocketRecord {
     }
 }
 
-/// `arm`: steered, held out, neither.
-fn response(end_unix_us: u64, client: SocketAddr, (rate, arm): (u64, u64)) -> ResponseRecord {
+/// Creates a response. `arm` is 0 if steered, 1 if held out, 2 if neither.
+fn response(end_unix_us: u64, client: SocketAddr, rate: u64, arm: u64) -> ResponseRecord {
     let steered = Steered {
         bundle: 7,
         rule: Some("100.0.0.0/24".to_owned()),
@@ -171,15 +176,11 @@ fn response(end_unix_us: u64, client: SocketAddr, (rate, arm): (u64, u64)) -> Re
         duration_us: RESPONSE_US,
         tcp: Some(TcpState {
             congestion_control: "cubic".to_owned(),
-            congestion_control_start: None,
             decider: Some(if arm == 0 { Decider::Rule } else { Decider::Default }),
             rtt_us: 40_000,
             min_rtt_us: Some(30_000),
             snd_cwnd: 40,
-            delivery_rate_bytes_per_s: None,
-            retransmits: 0,
-            lost: 0,
-            pacing_rate_bytes_per_s: None,
+            ..TcpState::default()
         }),
         steered: (arm < 2).then_some(steered),
         ..ResponseRecord::new(end_unix_us - RESPONSE_US, client)

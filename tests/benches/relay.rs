@@ -1,12 +1,14 @@
-//! The relay's delay: from the origin's receipt of a CMAF chunk to its arrival at a client behind the edge.
+//! Measures the relay's delay: from the origin's receipt of a CMAF chunk to the chunk's arrival at
+//! a client behind the edge.
 //!
-//! A scripted ingest source pushes the sample's chunks in real time, as one long PUT. Before each segment begins,
-//! all clients ask the edge for it, each on a connection that it keeps. The clock starts when the source is about to
-//! hand a chunk to its socket, and stops at each client when its last byte is there: more than the promise covers,
-//! never less.
+//! A scripted ingest source pushes the sample's chunks in real time, as one long PUT. Before each
+//! segment begins, all clients request it from the edge, each on a persistent connection. The clock
+//! starts just before the source writes a chunk to its socket, and stops at each client once the
+//! chunk's last byte has arrived. The result is therefore never less than the promised delay.
 
 mod support;
 
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -20,7 +22,7 @@ use thalweg_media::retime;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Clients on one segment, and over how many segments they are measured.
+/// Clients per segment, and the number of segments measured.
 const RUNS: [(usize, usize); 3] = [(1, 15), (50, 6), (200, 6)];
 const CHUNKS_IN_SEGMENT: usize = 4;
 const CHUNK_TIME: Duration = Duration::from_millis(500);
@@ -29,18 +31,21 @@ const P99_MAX: Duration = Duration::from_millis(10);
 
 fn main() -> Result<()> {
     support::leave_server_core()?;
-    let origin = support::start_thalweg(&["origin", "--listen", "127.0.0.1:0"])?;
+    let ingest = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let any = "127.0.0.1:0";
+    let arguments = ["origin", "--listen", any, "--ingest", &ingest.to_string(), "--admin", any];
+    let origin = support::start_thalweg(&arguments)?;
     let edge = support::start_edge(origin.address, &["--memory", "256MiB"])?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         tokio::spawn(support::never_sleep());
-        run(&origin, &edge).await
+        run(ingest, &edge).await
     })
 }
 
-async fn run(origin: &Server, edge: &Server) -> Result<()> {
-    let mut source = Source::start(origin).await?;
-    // The channel is there once its first segment is complete.
+async fn run(ingest: SocketAddr, edge: &Server) -> Result<()> {
+    let mut source = Source::start(ingest).await?;
+    // The channel exists once its first segment is complete.
     for _ in 0..2 * CHUNKS_IN_SEGMENT {
         source.push().await?;
     }
@@ -80,7 +85,7 @@ async fn run(origin: &Server, edge: &Server) -> Result<()> {
     Ok(())
 }
 
-/// One segment, relayed to `clients`; the CPU time that the edge took.
+/// Relays one segment to `clients`; returns the CPU time used by the edge.
 async fn segment(
     source: &mut Source,
     edge: &Server,
@@ -92,7 +97,7 @@ async fn segment(
     let cpu = edge.cpu_ns();
     let mut reading = tokio::task::JoinSet::new();
     for mut client in clients.drain(..) {
-        client.ask(&path).await?;
+        client.send_request(&path).await?;
         reading.spawn(async move { client.read_chunks(&sizes).await });
     }
     let mut pushed = Vec::new();
@@ -109,7 +114,7 @@ async fn segment(
     Ok(edge.cpu_ns() - cpu)
 }
 
-/// A client that keeps its connection.
+/// A client with a persistent connection.
 struct Client {
     stream: TcpStream,
     input: BytesMut,
@@ -122,12 +127,12 @@ impl Client {
         Ok(Self { stream, input: BytesMut::with_capacity(256 * 1024) })
     }
 
-    async fn ask(&mut self, path: &str) -> Result<()> {
+    async fn send_request(&mut self, path: &str) -> Result<()> {
         let request = format!("GET {path} HTTP/1.1\r\nHost: bench\r\n\r\n");
         Ok(self.stream.write_all(request.as_bytes()).await?)
     }
 
-    /// Reads a response. Says when the end of each chunk was there.
+    /// Reads a response; returns when the end of each chunk arrived.
     async fn read_chunks(mut self, sizes: &[usize; CHUNKS_IN_SEGMENT]) -> Result<(Self, Vec<Instant>)> {
         let head = loop {
             self.receive().await?;
@@ -168,7 +173,7 @@ impl Client {
     }
 }
 
-/// The path of the segment that has not begun yet: one after the last that the playlist has.
+/// Returns the path of the next segment to begin: one after the last in the playlist.
 async fn next_segment(edge: &Server) -> Result<String> {
     let playlist = get(edge, "/live/bench/video/media.m3u8").await?;
     let last = playlist.lines().rev().find(|line| line.ends_with(".m4s")).context("no segment is listed")?;
@@ -178,7 +183,7 @@ async fn next_segment(edge: &Server) -> Result<String> {
 
 async fn get(edge: &Server, path: &str) -> Result<String> {
     let mut stream = TcpStream::connect(edge.address).await?;
-    // A query of its own for each look: the cached playlist may be half a segment old.
+    // A unique query per look-up: the cached playlist may be half a segment old.
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_nanos();
     let request = format!("GET {path}?{now} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
@@ -188,11 +193,11 @@ async fn get(edge: &Server, path: &str) -> Result<String> {
     Ok(response)
 }
 
-/// The ingest source: the sample's chunks, over and over, on a timeline that goes on.
+/// The ingest source: the sample's chunks, repeated on a continuous timeline.
 struct Source {
     stream: TcpStream,
     chunks: Vec<Bytes>,
-    /// Of all chunks, and its unit.
+    /// Total duration of the chunks, and the timescale.
     duration: u64,
     timescale: u32,
     next: usize,
@@ -200,7 +205,7 @@ struct Source {
 }
 
 impl Source {
-    async fn start(origin: &Server) -> Result<Self> {
+    async fn start(ingest: SocketAddr) -> Result<Self> {
         let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../assets/sample/video_360.mp4");
         let mut scanner = ChunkScanner::new();
         scanner.push(&std::fs::read(&sample).with_context(|| sample.display().to_string())?);
@@ -215,7 +220,7 @@ impl Source {
         let header = header.context("the sample has a header")?;
         let duration = found.iter().map(|chunk| chunk.fragment.duration).sum();
         let chunks = found.into_iter().map(|chunk| chunk.bytes).collect();
-        let mut stream = TcpStream::connect(origin.address).await?;
+        let mut stream = TcpStream::connect(ingest).await?;
         stream.set_nodelay(true)?;
         let head = "PUT /ingest/bench/Streams(video.cmfv) HTTP/1.1\r\nHost: bench\r\n\
                     Content-Type: video/mp4\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -226,7 +231,7 @@ impl Source {
         Ok(source)
     }
 
-    /// Sends the next chunk when it is due. Says when.
+    /// Sends the next chunk when it is due; returns the time just before.
     async fn push(&mut self) -> Result<Instant> {
         tokio::time::sleep_until(self.due).await;
         self.due += CHUNK_TIME;
@@ -247,7 +252,7 @@ impl Source {
         Ok(self.stream.write_all(&framed).await?)
     }
 
-    /// Bytes of the chunks of the segment that comes next.
+    /// Returns the sizes of the next segment's chunks.
     fn next_sizes(&self) -> [usize; CHUNKS_IN_SEGMENT] {
         std::array::from_fn(|at| self.chunks[(self.next + at) % self.chunks.len()].len())
     }

@@ -1,17 +1,15 @@
-//! What a dump of all sockets costs, beside `ss -tin`: CPU and wall time at 1,000, 10,000, 18,000 and 50,000 sockets; and what the
-//! agent takes that dumps the most of them again and again.
+//! Measures the cost of dumping all sockets, compared with `ss -tin`: CPU and wall time at 1,000,
+//! 10,000, 18,000 and 50,000 sockets, and the cost of an agent that repeatedly dumps the largest
+//! number.
 //!
 //! ```text
 //! make bench-sockets
 //! ```
-//! The sockets are both ends of connections over loopback, held by processes of their own: this program again, told to `hold` so
-//! many. The library's dump decodes each socket with tcp_info, congestion control and model; the two programs do the same and
-//! write it, to nobody.
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a benchmark ends where something is not as it has to be"
-)]
+//!
+//! The sockets are both ends of loopback connections, held open by separate processes: this program
+//! with the argument `hold`. The library's dump decodes each socket with `tcp_info`, congestion
+//! control and model. `thalweg sockets` and `ss` do the same and write the result to `/dev/null`.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a panic ends the benchmark")]
 
 #[path = "sockets/agent.rs"]
 mod agent;
@@ -27,19 +25,21 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use thalweg_tcp::diag::{Diag, Extensions, Filter};
 
-/// Sockets at a time, and how often each has its turn.
+/// Numbers of sockets, and rounds for each number.
 const SIZES: [usize; 4] = [1_000, 10_000, 18_000, 50_000];
 const ROUNDS: usize = 9;
-/// Runs of a program in one turn: bash tells milliseconds.
+/// Runs of a program per measurement, because bash measures milliseconds.
 const RUNS: u32 = 5;
-/// Sockets that one process holds, and what other files it may have: many systems allow 20,000.
+/// Maximum sockets per process, and number of its other files: many systems allow 20,000 open
+/// files.
 const HELD_MAX: usize = 18_000;
 const OTHER_FILES: usize = 100;
-/// What the library's dump may cost a socket, beside the walk over the kernel's table, which is there without any.
+/// Maximum CPU time per socket of the library's dump, without the walk over the kernel's table,
+/// which costs the same if the table is empty.
 const CPU_US_MAX: f64 = 1.5;
-/// What the library's dump of the most sockets may take in all.
+/// Maximum wall time of the library's dump of the largest number of sockets.
 const WALL_MAX: Duration = Duration::from_millis(100);
-/// The word that tells this program to hold sockets.
+/// The argument that makes this program hold sockets.
 const HOLD: &str = "hold";
 
 fn main() -> Result<()> {
@@ -82,41 +82,41 @@ fn main() -> Result<()> {
     }
     let walk_ms = walk.cpu.as_secs_f64() * 1e3;
     println!(
-        "the kernel's table by itself, with {others} sockets of other processes: {walk_ms:.2} ms of CPU"
+        "walk over the kernel's table alone, with {others} sockets of other processes: {walk_ms:.2} ms of CPU time"
     );
     println!(
-        "wall time, and CPU time for a socket: medians of {ROUNDS} turns; the last are the library's and the program's"
+        "wall time, and CPU time per socket: medians of {ROUNDS} turns; last column: library and program"
     );
     let agents = agent::measure(held);
     if !is_met {
         bail!(
-            "the library's dump costs more than {CPU_US_MAX} us of CPU for a socket, or more than {WALL_MAX:?}"
+            "the library's dump must use at most {CPU_US_MAX} us of CPU time per socket, and take at most {WALL_MAX:?}"
         );
     }
     agents
 }
 
-/// The sockets that other processes have, which all three dump as well.
+/// Returns the number of sockets of other processes, which all three programs dump, too.
 fn others(diag: &mut Diag) -> Result<usize> {
     Ok(usize::try_from(diag.dump(&Filter::default(), Extensions::NONE, |_| ())?.sockets)?)
 }
 
-/// A process that holds sockets as long as it is held itself.
+/// A process that holds sockets until this value is dropped.
 struct Holder {
     child: Child,
-    /// Its end is that of the process.
+    /// Standard input of the process; closing it ends the process.
     _stdin: ChildStdin,
 }
 
 impl Holder {
-    /// Starts one, and waits until it has so many.
+    /// Starts a process and waits until it holds `sockets` sockets.
     fn start(sockets: usize) -> Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         let command = command.args([HOLD, &sockets.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn()?;
         let stdin = child.stdin.take().context("it was piped")?;
-        let mut said = [0; 2];
-        child.stdout.take().context("it was piped")?.read_exact(&mut said).context("it holds no sockets")?;
+        let mut ready = [0; 2];
+        child.stdout.take().context("it was piped")?.read_exact(&mut ready).context("it holds no sockets")?;
         Ok(Self { child, _stdin: stdin })
     }
 }
@@ -128,7 +128,7 @@ impl Drop for Holder {
     }
 }
 
-/// Holds both ends of connections until nobody wants them any more.
+/// Holds both ends of connections until standard input closes.
 fn hold(sockets: usize) -> Result<()> {
     let limit = getrlimit(Resource::Nofile);
     let wanted = (sockets + OTHER_FILES) as u64;
@@ -148,7 +148,7 @@ fn hold(sockets: usize) -> Result<()> {
     Ok(())
 }
 
-/// What one dump took.
+/// The cost of one dump.
 #[derive(Clone, Copy)]
 struct Cost {
     wall: Duration,
@@ -162,7 +162,8 @@ impl Cost {
     }
 }
 
-/// The library's dump, by this thread's own CPU time. As an agent does, it keeps the socket and the buffers.
+/// Measures the library's dump, by this thread's CPU time. Like an agent, it reuses the netlink
+/// socket and the buffers.
 fn dump(diag: &mut Diag, least: usize) -> Result<Cost> {
     let filter = Filter::default();
     let (before, began) = (clock_gettime(ClockId::ThreadCPUTime), Instant::now());
@@ -176,22 +177,22 @@ fn dump(diag: &mut Diag, least: usize) -> Result<Cost> {
     Ok(Cost { wall, cpu: Duration::from_nanos(ns.unsigned_abs()) })
 }
 
-/// A program's run, its output thrown away.
+/// Measures the cost of running a program, with its output discarded.
 fn timed(command: &str) -> Result<Cost> {
     let script = format!(
         "TIMEFORMAT='cpu %3R %3U %3S'; time for i in {{1..{RUNS}}}; do {command} >/dev/null || exit; done"
     );
     let output = Command::new("bash").args(["-c", &script]).output()?;
-    let said = String::from_utf8(output.stderr)?;
-    ensure!(output.status.success(), "{command}: {said}");
-    let times = said.lines().find_map(|line| line.strip_prefix("cpu ")).context("bash tells the time")?;
+    let text = String::from_utf8(output.stderr)?;
+    ensure!(output.status.success(), "{command}: {text}");
+    let times = text.lines().find_map(|line| line.strip_prefix("cpu ")).context("bash prints the time")?;
     let times: Vec<f64> = times.split(' ').map(str::parse).collect::<Result<_, _>>()?;
-    let [wall, user, system] = times[..] else { bail!("{said}") };
+    let [wall, user, system] = times[..] else { bail!("{text}") };
     let each = |seconds: f64| Duration::from_secs_f64(seconds / f64::from(RUNS));
     Ok(Cost { wall: each(wall), cpu: each(user + system) })
 }
 
-/// The median of each.
+/// Returns the median wall time and the median CPU time.
 fn median(mut costs: Vec<Cost>) -> Cost {
     let middle = costs.len() / 2;
     costs.sort_by_key(|cost| cost.wall);

@@ -1,14 +1,16 @@
-//! Records through the spool into each sink: how many a second, and what CPU time of this process each takes, encoding and
-//! reading back included.
+//! Measures records through the spool into each sink: records per second, and CPU time of this
+//! process per record, including encoding and reading back.
 //!
 //! ```text
 //! make bench-telemetry
 //! make bench-telemetry CASES=kafka
 //! ```
-//! Each case appends the same records in batches, as fast as the spool takes them, while one sink keeps them, and ends when the
-//! last one is kept. Four of five records are samples of sockets, the others responses, of [`FEW`] or [`MANY`] client networks over
-//! half an hour: the aggregates of five minutes change all the time. Kafka and ClickHouse are real ones, on the same cores:
-//! records a second are those of all together, CPU time is ours alone.
+//!
+//! Each case appends the same records in batches, as fast as the spool accepts them, while one sink
+//! stores them; it ends when the last one is stored. Four of five records are socket samples; the
+//! others are responses. They come from [`FEW`] or [`MANY`] client networks over half an hour, so
+//! the five-minute aggregates change constantly. Kafka and ClickHouse are real and on the same
+//! cores: the rate is that of all processes together; the CPU time is that of this process.
 
 #[path = "telemetry/sinks.rs"]
 mod sinks;
@@ -26,35 +28,36 @@ use thalweg_telemetry::spool::{Limits, Spool};
 use thalweg_tests::records;
 use thalweg_tests::services::{ClickHouse, Kafka};
 
-/// Records of a case.
+/// Records per case.
 const RECORDS: u64 = 400_000;
-/// Time between two records: all together are half an hour.
+/// Time between two records; all records together span half an hour.
 const STEP_US: u64 = 1_800_000_000 / RECORDS;
-/// Records of one append: a dump of a busy server.
+/// Records per append, as in a dump of a busy server.
 const APPEND_RECORDS: u64 = 10_000;
-/// Client networks: those of a site at a time, and more than SQLite's sink has aggregates in memory.
+/// Numbers of client networks: as many as a site has at a time, and more than those whose
+/// aggregates the SQLite sink keeps in memory.
 const FEW: u64 = 1_000;
 const MANY: u64 = 50_000;
-/// What a service may take to keep the records of a case.
+/// Maximum time for a service to store the records of a case.
 const KEPT_AFTER_MAX: Duration = Duration::from_secs(600);
-/// What there has to be a second at least.
+/// Minimum records per second.
 const SQLITE_PER_S_MIN: f64 = 50_000.0;
 const KAFKA_PER_S_MIN: f64 = 100_000.0;
 
 fn main() -> anyhow::Result<()> {
-    // Cargo says `--bench` to each.
-    let asked: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let is_asked = |group: &str| asked.is_empty() || asked.iter().any(|word| word == group);
+    // Cargo passes `--bench`.
+    let selected: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let is_selected = |group: &str| selected.is_empty() || selected.iter().any(|word| word == group);
     println!("{RECORDS} records, appended {APPEND_RECORDS} at a time");
     println!("{:<36} {:>12} {:>12} {:>16}", "", "records/s", "at least", "CPU us/record");
     let mut report = Report::default();
-    if is_asked("files") {
+    if is_selected("files") {
         files(&mut report)?;
     }
-    if is_asked("kafka") {
+    if is_selected("kafka") {
         kafka(&mut report)?;
     }
-    if is_asked("clickhouse") {
+    if is_selected("clickhouse") {
         let server = ClickHouse::start();
         let open = |_: &Path| sinks::clickhouse(&server);
         report.row("clickhouse", None, &through_spool(FEW, Some(&open))?);
@@ -63,7 +66,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What needs no service.
+/// Runs the cases without a service.
 fn files(report: &mut Report) -> anyhow::Result<()> {
     let alone = through_spool(FEW, None)?;
     report.row("spool alone", None, &alone);
@@ -76,10 +79,10 @@ fn files(report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Into Kafka, and from there into ClickHouse.
+/// Runs the cases that write to Kafka and, from there, to ClickHouse.
 fn kafka(report: &mut Report) -> anyhow::Result<()> {
     let kafka = Kafka::start();
-    // A broker that has run for a moment has compiled what it runs: on few cores that takes as much as the first records do.
+    // Warm up the broker's JIT compiler, which on few cores takes as long as the first records.
     let warm = |_: &Path| Ok(sinks::kafka(&kafka, "warm"));
     through_spool(FEW, Some(&warm))?;
     for (name, topic, prefixes) in
@@ -96,15 +99,15 @@ fn kafka(report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a case took.
+/// The cost of a case.
 struct Took {
     elapsed: Duration,
     cpu: Duration,
-    /// What is in the spool at the end.
+    /// Size of the spool at the end.
     spool_bytes: u64,
 }
 
-/// The printed rows, and the names of those that were too slow.
+/// The printed rows, and the names of cases below their minimum.
 #[derive(Default)]
 struct Report {
     below: Vec<&'static str>,
@@ -122,10 +125,10 @@ impl Report {
     }
 }
 
-/// What keeps the records of a case, where it is to have its files.
+/// Opens the sink of a case, with its files in the given directory.
 type Open<'a> = &'a dyn Fn(&Path) -> anyhow::Result<Box<dyn Sink>>;
 
-/// Appends the records to a spool while a sink, if there is one, keeps them.
+/// Appends the records to a spool while a sink, if any, stores them.
 fn through_spool(prefixes: u64, open: Option<Open<'_>>) -> anyhow::Result<Took> {
     let dir = Dir::new()?;
     let begin_us = u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_micros())?;
@@ -158,13 +161,13 @@ fn timed(work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<Took> {
     Ok(Took { elapsed: begin.elapsed(), cpu: cpu_time() - cpu, spool_bytes: 0 })
 }
 
-/// CPU time of this process, of all threads.
+/// Returns the CPU time of all threads of this process.
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// A directory that goes with the case.
+/// A directory removed on drop.
 struct Dir(PathBuf);
 
 impl Dir {

@@ -1,4 +1,5 @@
-// What a controller decides, looked at in the console: client networks are tried, and the edge goes by it.
+// Browser test of the console's control panel: trials start on networks, and the edge uses the
+// bundle.
 
 import assert from "node:assert/strict";
 import { request } from "node:http";
@@ -7,11 +8,11 @@ import { after, before, it } from "node:test";
 import { launch, openConsole, picture } from "./page.mjs";
 import { startThalweg } from "./thalweg.mjs";
 
-/** Clients, each of a network of its own: as many as a bottom group needs, and one. */
+/** Clients of different networks: one more than a bottom group needs. */
 const CLIENTS = [1, 2, 3, 4, 5, 6].map((network) => `127.0.${network}.1`);
-/** Between two connections of a client. */
+/** Pause between two connections of a client. */
 const PAUSE_MS = 20;
-/** One of them. */
+/** Network of one of the clients. */
 const NETWORK = "127.0.3.0/24";
 
 let thalweg;
@@ -27,23 +28,23 @@ after(async () => {
   assert.equal(await thalweg?.stop(), 0);
 });
 
-/** A client at this address of loopback asks for something, on a connection of its own. */
-function ask(from) {
+/** Requests a manifest from a loopback address, on a new connection. */
+function fetchFrom(from) {
   return new Promise((done, failed) => {
     const options = { localAddress: from, agent: false };
-    const asked = request(`${thalweg.edge}/vod/sample/manifest.mpd`, options, (response) => {
+    const sent = request(`${thalweg.edge}/vod/sample/manifest.mpd`, options, (response) => {
       assert.equal(response.statusCode, 200);
       response.resume().on("end", done);
     });
-    asked.on("error", failed).end();
+    sent.on("error", failed).end();
   });
 }
 
-it("shows who is tried, why, and which edge goes by it", async () => {
+it("shows the networks on trial, the reason, and the edge's bundle", async () => {
   let isOver = false;
-  const asking = CLIENTS.map(async (client) => {
+  const clients = CLIENTS.map(async (client) => {
     while (!isOver) {
-      await ask(client);
+      await fetchFrom(client);
       await new Promise((passed) => setTimeout(passed, PAUSE_MS));
     }
   });
@@ -56,25 +57,26 @@ it("shows who is tried, why, and which edge goes by it", async () => {
     const text = page.getByTestId("control-text");
     await text.filter({ hasText: /connections [1-9]\d* steered, [1-9]\d* held out/ }).waitFor();
     assert.match(await text.textContent(), /^127\.0\.3\.0\/24: (slow|explored): steered/);
-    // The edge of the same process has asked for its bundle, and goes by it.
+    // The edge of the same process has fetched its bundle and uses it.
     const edge = page.getByTestId("control-edges-list").locator("tr[data-edge]");
     await edge.filter({ has: page.locator(".has", { hasText: /^\d+$/ }) }).waitFor();
-    // What is tried, the rounds' bars and lines, and the effect with its interval are drawn.
+    // The panel draws the trials, the bars and lines of the rounds, and the effect with its
+    // interval.
     const drawn = (testid, shape) => page.getByTestId(testid).locator(shape).first().waitFor({ state: "attached" });
     await drawn("control-scatter", "circle.trial");
     for (const bars of ["kept", "entered"]) await drawn("control-bars", `svg path.${bars}[d*="h"], svg path.${bars}[d*="H"]`);
-    // So small responses tell of no delivery rate.
+    // Responses this small have no delivery rate.
     await drawn("control-goodput", 'path.line.steered[d*="L"]');
     await drawn("control-effect-goodput", "path.interval");
-    // A round further back is told.
-    const told = page.getByTestId("control-round");
-    const newest = await told.textContent();
+    // Select an older round to describe it.
+    const description = page.getByTestId("control-round");
+    const newest = await description.textContent();
     await page.getByTestId("control-bars").press("Home");
-    await told.filter({ hasNotText: newest }).waitFor();
+    await description.filter({ hasNotText: newest }).waitFor();
     await picture(page, "control");
     assert.deepEqual(complaints, []);
   } finally {
     isOver = true;
-    await Promise.all(asking);
+    await Promise.all(clients);
   }
 });

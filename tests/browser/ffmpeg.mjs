@@ -1,6 +1,7 @@
-// Live sources as ffmpeg pushes them: objects of DASH and HLS, or one long CMAF track for each PUT.
+// Live sources pushed by ffmpeg: DASH and HLS objects, or one long PUT per CMAF track.
 //
-// Small pictures and the fastest preset: what is tested is delivery, and the browser needs the machine.
+// Frames are small and the preset is the fastest, because the tests are about delivery and the
+// browser needs the CPU.
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -16,8 +17,8 @@ const VIDEO = [
 ];
 const AUDIO = ["-c:a", "aac", "-b:a", "64k"];
 
-/** MPD, playlists and segments, each a PUT: 2 s segments of 0.5 s chunks. */
-export function pushObjects(origin, channel) {
+/** MPD, playlists and segments, one PUT each: 2 s segments of 0.5 s chunks. */
+export function pushObjects({ origin, ingest }, channel) {
   const dash = [
     ...["-f", "dash", "-ldash", "1", "-streaming", "1", "-use_template", "1", "-use_timeline", "0"],
     ...["-seg_duration", "2", "-frag_type", "duration", "-frag_duration", "0.5", "-target_latency", "3"],
@@ -25,15 +26,15 @@ export function pushObjects(origin, channel) {
     ...["-adaptation_sets", "id=0,streams=v id=1,streams=a", "-window_size", "10", "-hls_playlist", "1"],
     ...["-method", "PUT", "-http_persistent", "0", "-ignore_io_errors", "1"],
   ];
-  const url = `${origin}/ingest/${channel}/live.mpd`;
+  const url = `${ingest}/ingest/${channel}/live.mpd`;
   return push([...INPUT, "-map", "0:v", "-map", "1:a", ...VIDEO, ...AUDIO, ...dash, url]);
 }
 
-/** One PUT a track that lasts as long as the channel: chunks of 0.5 s. */
-export function pushTracks(origin, channel) {
+/** One PUT per track that lasts as long as the channel, in chunks of 0.5 s. */
+export function pushTracks({ ingest }, channel) {
   const cmaf = (name) => [
     ...["-f", "mp4", "-movflags", "+cmaf+empty_moov+default_base_moof+frag_keyframe", "-frag_duration", "500000"],
-    ...["-write_prft", "wallclock", "-method", "PUT", `${origin}/ingest/${channel}/Streams(${name})`],
+    ...["-write_prft", "wallclock", "-method", "PUT", `${ingest}/ingest/${channel}/Streams(${name})`],
   ];
   return push([
     ...INPUT,
@@ -51,7 +52,7 @@ function push(options) {
     get running() {
       return child.exitCode === null && child.signalCode === null;
     },
-    /** Ends the source as `q` would: what is under way is sent to its end. */
+    /** Stops the source like `q`: pending data is sent first. */
     async stop() {
       if (!this.running) return;
       const exited = once(child, "exit");

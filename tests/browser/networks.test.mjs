@@ -1,4 +1,4 @@
-// Whose buffers run dry is at the top of the console's networks: by requests of players that say so.
+// Browser test of the console's networks panel: networks with empty buffers come first.
 
 import assert from "node:assert/strict";
 import { request } from "node:http";
@@ -20,29 +20,29 @@ after(async () => {
   assert.equal(await thalweg?.stop(), 0);
 });
 
-/** A player at this address of loopback asks for a playlist, and says this of itself. */
-function ask(from, cmcd) {
+/** Requests a playlist as a player at a loopback address, with these CMCD values. */
+function fetchFrom(from, cmcd) {
   return new Promise((done, failed) => {
     const options = { localAddress: from, headers: { "CMCD-Request": cmcd } };
-    const asked = request(`${thalweg.edge}/vod/sample/master.m3u8`, options, (response) => {
+    const sent = request(`${thalweg.edge}/vod/sample/master.m3u8`, options, (response) => {
       assert.equal(response.statusCode, 200);
       response.resume().on("end", done);
     });
-    asked.on("error", failed).end();
+    sent.on("error", failed).end();
   });
 }
 
-it("shows who suffers first", async () => {
+it("shows the worst networks first", async () => {
   const { page, complaints } = await openConsole(browser, `${thalweg.console}?play=vod:none&show=networks`);
   const rows = page.getByTestId("networks").locator("tr");
   await page.getByTestId("networks-state").filter({ hasText: "last" }).waitFor();
-  await ask("127.0.8.1", "bl=12000,mtp=25000");
-  await ask("127.0.9.1", "bl=4000,mtp=900");
-  await ask("127.0.7.1", "bl=8000,mtp=1200");
-  await ask("127.0.7.2", "bl=100,bs,mtp=300");
+  await fetchFrom("127.0.8.1", "bl=12000,mtp=25000");
+  await fetchFrom("127.0.9.1", "bl=4000,mtp=900");
+  await fetchFrom("127.0.7.1", "bl=8000,mtp=1200");
+  await fetchFrom("127.0.7.2", "bl=100,bs,mtp=300");
   await rows.filter({ hasText: "50 %" }).waitFor();
   const networks = await rows.evaluateAll((all) => all.map((row) => row.dataset.network));
-  // The page itself asks for the catalogue, and says nothing of itself.
+  // The page itself requests the catalogue, without CMCD.
   assert.deepEqual(networks, ["127.0.7.0/24", "127.0.9.0/24", "127.0.8.0/24", "127.0.0.0/24"]);
   const cells = await rows.first().locator("td").allTextContents();
   assert.deepEqual(cells.slice(1, 5), ["50 %", "1 of 2", "0.1 s", "300 kbit/s"]);
@@ -56,9 +56,9 @@ it("shows who suffers first", async () => {
   assert.deepEqual(complaints, []);
 });
 
-it("says what it waits for while nobody asks for anything", async () => {
+it("explains what it waits for without requests", async () => {
   const page = await browser.newPage();
-  // Without its catalogue the page asks the edge for nothing.
+  // Without its configuration the page requests nothing from the edge.
   await page.route("**/api/config", (route) => route.abort());
   await page.goto(`${thalweg.console}?show=networks`);
   const empty = page.getByTestId("networks").locator(".empty");

@@ -1,4 +1,4 @@
-// The console in a browser: opening it, watching a player, and what the browser complained of.
+// The console in a browser: opens it, watches players, and collects the browser's errors.
 
 import { mkdir } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
@@ -8,7 +8,9 @@ import { chromium } from "playwright-core";
 
 const OUT = resolve(dirname(fileURLToPath(import.meta.url)), "../out");
 
-/** A silent, offline browser that may start players by itself; it takes an empty profile. */
+/**
+ * Flags for a silent, offline browser that may start playback on its own, with an empty profile.
+ */
 const FLAGS = [
   "--no-sandbox",
   "--disable-gpu",
@@ -20,17 +22,20 @@ const FLAGS = [
   "--autoplay-policy=no-user-gesture-required",
 ];
 
-/** How often a player is looked at. */
+/** Interval between samples of a player. */
 const LOOK_EVERY_MS = 250;
 
 export function launch() {
   return chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: FLAGS });
 }
 
-/** What each player asked for last, kept to tell what one that stands still waits for. */
+/** Maximum latest requests kept per player, to explain why a player has stopped. */
 const ASKED_MAX = 60;
 
-/** Opens the console. `complaints` fills with every error the page logs or throws, `asked` with what each player fetched. */
+/**
+ * Opens the console. `complaints` collects all errors on the page; `asked` collects the requests of
+ * each player.
+ */
 export async function openConsole(browser, url, { colorScheme = "light" } = {}) {
   const page = await browser.newPage({ viewport: { width: 1280, height: 800 }, colorScheme });
   const complaints = [];
@@ -41,7 +46,7 @@ export async function openConsole(browser, url, { colorScheme = "light" } = {}) 
   const asked = { hls: [], dash: [] };
   page.on("response", (response) => {
     const { pathname } = new URL(response.url());
-    // hls.js asks with XMLHttpRequest, dash.js for media with fetch; an MPD is of no interest.
+    // hls.js fetches with XMLHttpRequest, dash.js fetches media with fetch; MPDs are ignored.
     const last = { xhr: asked.hls, fetch: asked.dash }[response.request().resourceType()];
     if (!last || !/\.(m3u8|m4s|mp4)$/.test(pathname)) return;
     last.push(`${response.status()} ${pathname.split("/").slice(-2).join("/")}`);
@@ -51,13 +56,13 @@ export async function openConsole(browser, url, { colorScheme = "light" } = {}) 
   return { page, complaints, asked };
 }
 
-/** Leaves a picture of the page in tests/out. */
+/** Saves a screenshot to tests/out. */
 export async function picture(page, name) {
   await mkdir(OUT, { recursive: true });
   await page.screenshot({ path: join(OUT, `${name}.png`) });
 }
 
-/** Waits for the first frame of a player. */
+/** Waits for a player's first frame. */
 export async function started(page, format, timeout_ms = 20_000) {
   const startup = page.locator(`[data-testid=${format}-startup][data-value]`);
   await startup.waitFor({ timeout: timeout_ms }).catch(async () => {
@@ -66,8 +71,9 @@ export async function started(page, format, timeout_ms = 20_000) {
 }
 
 /**
- * Looks at a player until its playhead has advanced by `advance_s`, or twice that time and 10 s has passed.
- * Gives a look each `LOOK_EVERY_MS`: time, playhead, and the figures under the player.
+ * Samples a player until its playhead has advanced by `advance_s`, or for at most twice that time
+ * plus 10 s. Returns one sample per `LOOK_EVERY_MS`: time, playhead, and the figures below the
+ * player.
  */
 export function watch(page, format, advance_s) {
   return page.evaluate(
@@ -77,7 +83,8 @@ export function watch(page, format, advance_s) {
         const text = find(name).getAttribute("data-value");
         return text === null ? null : Number(text);
       };
-      // What tells apart a player that fetches nothing more, one that appends nothing more and one before a hole.
+      // Distinguishes a player that fetches nothing, one that appends nothing, and one before a
+      // gap.
       const element = ({ currentTime, buffered, readyState, seeking, paused }) => {
         const ranges = Array.from(buffered, (_, i) => `${buffered.start(i).toFixed(3)}-${buffered.end(i).toFixed(3)}`);
         const is = [seeking && "seeking", paused && "paused"].filter(Boolean);

@@ -1,6 +1,6 @@
-// A media file and live sources, played by a browser through the edge.
+// Browser tests of playback through the edge: a media file and live sources.
 //
-// One player at a time where latency is asserted: two would share what is left of the machine.
+// Latency tests run one player at a time: two would share the remaining CPU.
 
 import assert from "node:assert/strict";
 import { after, afterEach, before, describe, it } from "node:test";
@@ -9,29 +9,35 @@ import { pushObjects, pushTracks } from "./ffmpeg.mjs";
 import { launch, openConsole, picture, started, watch } from "./page.mjs";
 import { BROKEN, startThalweg } from "./thalweg.mjs";
 
-/** How much media has to be played without a stall. */
+/** Duration of media to play without a stall. */
 const PLAYED_S = 20;
 
-/** Live latency on loopback, and for how long at the end of the watch it has to hold throughout. */
+/** Maximum latency on loopback, and the final period during which it must hold. */
 const DASH_LATENCY_S_MAX = 3;
 const LATENCY_HELD_S = 15;
 
 /**
- * How long that may take to come true. A machine that is busy elsewhere slows a player's clock for moments, and the player then
- * catches up by no more than 40 ms in each second (PlaybackRate of the MPD).
+ * Time for the latency to settle. A busy machine slows a player's clock at times, and the player
+ * then catches up by at most 40 ms per second (PlaybackRate of the MPD).
  */
 const LATENCY_SETTLED_S_MAX = 90;
 
-/** HLS of whole segments: three segments of 2 s behind the live edge, and the one that is being made. */
+/**
+ * Maximum latency of HLS with whole segments: three 2 s segments behind the live edge, plus the one
+ * being produced.
+ */
 const HLS_LATENCY_S_MAX = 10;
 
-/** How soon an open player goes on once a source that was away can be played: an MPD is asked for every 2 s. */
+/**
+ * Maximum time for open players to resume once a returned source is playable; the MPD is fetched
+ * every 2 s.
+ */
 const RESUMED_MS_MAX = 8000;
 
-/** What the MPD allows where a player cannot hold its target. */
+/** The MPD's limit for a player that cannot hold its target. */
 const DASH_LATENCY_LIMIT_S = 4.5;
 
-/** More than an HLS player has buffered when its source comes back. */
+/** Media time longer than an HLS player's buffer when the source returns. */
 const AFTER_HLS_S = 10;
 
 let thalweg;
@@ -49,7 +55,7 @@ after(async () => {
   assert.equal(status, 0, `thalweg did not end cleanly:\n${thalweg?.log.join("\n")}`);
 });
 
-/** Every page a test opens is closed after it, and was free of errors. */
+/** Closes the page that a test opened, and asserts that it logged no error. */
 afterEach(async () => {
   const { page, complaints } = open ?? {};
   open = null;
@@ -62,16 +68,16 @@ async function openPage(query, options) {
   return open.page;
 }
 
-/** The playhead advanced by what was asked, and no stall was counted or seen. */
+/** Asserts that enough media was played and no stall was counted. */
 function assertPlayed(looks) {
   const [first, last] = [looks[0], looks.at(-1)];
   const advanced_s = last.playhead_s - first.playhead_s;
-  const told = `${last.state} after ${advanced_s.toFixed(2)} s of media in ${((last.at_ms - first.at_ms) / 1000).toFixed(2)} s`;
-  assert.ok(advanced_s >= PLAYED_S, told);
-  assert.equal(last.stalls, 0, `${last.stalls} stalls, ${last.stalled_ms} ms: ${told}`);
+  const progress = `${last.state} after ${advanced_s.toFixed(2)} s of media in ${((last.at_ms - first.at_ms) / 1000).toFixed(2)} s`;
+  assert.ok(advanced_s >= PLAYED_S, progress);
+  assert.equal(last.stalls, 0, `${last.stalls} stalls, ${last.stalled_ms} ms: ${progress}`);
 }
 
-/** Whether the latency was below its limit for all of the last `LATENCY_HELD_S`. */
+/** Returns whether the latency stayed below the limit during the last `LATENCY_HELD_S`. */
 function isLatencyHeld(looks, latency_s_max) {
   const end_ms = looks.at(-1).at_ms;
   const held = looks.filter(({ at_ms }) => end_ms - at_ms <= LATENCY_HELD_S * 1000);
@@ -79,9 +85,9 @@ function isLatencyHeld(looks, latency_s_max) {
   return held.every(({ latency_s }) => latency_s !== null && latency_s > 0 && latency_s < latency_s_max);
 }
 
-/** Watches on until the latency is as it has to be. */
-async function settled(page, looks, isAsItHasToBe) {
-  while (!isAsItHasToBe()) {
+/** Watches until the latency has settled. */
+async function settled(page, looks, isSettled) {
+  while (!isSettled()) {
     const watched_s = (looks.at(-1).at_ms - looks[0].at_ms) / 1000;
     assert.ok(watched_s < LATENCY_SETTLED_S_MAX, latencies(looks));
     looks.push(...(await watch(page, looks[0].format, 1)));
@@ -131,12 +137,12 @@ for (const [form, channel, push] of [
   describe(`a channel that ffmpeg pushes as ${form}`, () => {
     let source;
     before(() => {
-      source = push(thalweg.origin, channel);
+      source = push(thalweg, channel);
     });
     after(async () => {
       const running = source.running;
       await source.stop();
-      assert.ok(running, `ffmpeg ended by itself:\n${source.log.join("")}`);
+      assert.ok(running, `ffmpeg ended early:\n${source.log.join("")}`);
     });
     it("plays as low-latency DASH", (test) => playLive(test, channel, "dash", DASH_LATENCY_S_MAX));
     it("plays as HLS", (test) => playLive(test, channel, "hls", HLS_LATENCY_S_MAX));
@@ -148,27 +154,27 @@ for (const [away_s, form, push] of [
   [5, "objects", pushObjects],
   [20, "one long track each", pushTracks],
 ]) {
-  describe(`a source of ${form} that is away for ${away_s} s and begins again at zero`, () => {
+  describe(`a source of ${form} that pauses for ${away_s} s and restarts at zero`, () => {
     const channel = `away${away_s}`;
     let source;
     before(() => {
-      source = push(thalweg.origin, channel);
+      source = push(thalweg, channel);
     });
     after(() => source.stop());
-    it("leaves open players playing, and one that opens afterwards", async () => {
+    it("keeps open players playing, and a new one", async () => {
       const page = await openPage(`?play=live:${channel}`);
       await Promise.all([started(page, "hls"), started(page, "dash")]);
       await watch(page, "dash", 4);
       assert.deepEqual(open.complaints, []);
       await source.stop();
       await new Promise((passed) => setTimeout(passed, away_s * 1000));
-      source = push(thalweg.origin, channel);
+      source = push(thalweg, channel);
       const resumed_s = await secondPeriod(channel);
-      // The playhead of dash.js is media time, which is the clock's since the channel began.
+      // dash.js's playhead is media time: the time since the channel started.
       const dash = playhead(page, "dash", resumed_s + 1, RESUMED_MS_MAX);
       const hls = watch(page, "hls", AFTER_HLS_S);
       await Promise.all([dash, hls]);
-      forgiveVain(open.complaints);
+      dropMissingSegments(open.complaints);
       assertAdvanced(await hls, AFTER_HLS_S);
       const looks = await watch(page, "dash", 5);
       assertAdvanced(looks, 5);
@@ -184,13 +190,13 @@ for (const [away_s, form, push] of [
   });
 }
 
-/** Takes out what is said of segments that a source which was away did not make: they were asked for in vain. */
-function forgiveVain(complaints) {
+/** Drops errors about segments that the source did not produce while it was away. */
+function dropMissingSegments(complaints) {
   const others = complaints.filter((complaint) => !/404 .*\/live\/.*\.m4s\)$/.test(complaint));
   complaints.splice(0, complaints.length, ...others);
 }
 
-/** Start of the channel's second Period in seconds, as soon as its MPD has it. */
+/** Waits until the channel's MPD has a second Period; returns its start in seconds. */
 async function secondPeriod(channel) {
   const give_up = Date.now() + 20_000;
   while (Date.now() < give_up) {
@@ -199,7 +205,7 @@ async function secondPeriod(channel) {
     if (start) return Number(start[1]);
     await new Promise((passed) => setTimeout(passed, 100));
   }
-  throw new Error(`the source of ${channel} is not back`);
+  throw new Error(`the source of ${channel} did not return`);
 }
 
 /** Waits until a player's playhead is past `at_s`. */
@@ -210,12 +216,15 @@ function playhead(page, format, at_s, timeout) {
 
 function assertAdvanced(looks, by_s) {
   const advanced_s = looks.at(-1).playhead_s - looks[0].playhead_s;
-  const told = `${looks.at(-1).state} after ${advanced_s.toFixed(2)} s of media`;
+  const progress = `${looks.at(-1).state} after ${advanced_s.toFixed(2)} s of media`;
   const { format } = looks[0];
-  assert.ok(advanced_s >= by_s, `${format} ${told}:\n${story(looks)}\nlast fetched: ${open.asked[format].join(", ")}`);
+  assert.ok(advanced_s >= by_s, `${format} ${progress}:\n${story(looks)}\nlast fetched: ${open.asked[format].join(", ")}`);
 }
 
-/** What a player did: the first look, the last one, and each at which its state is another or its playhead went back. */
+/**
+ * Returns a player's history: the first and last sample, and each with a new state or a playhead
+ * that went back.
+ */
 function story(looks) {
   const doing = ({ state }) => state.replace(/ × .*/, "");
   const turns = looks.filter((now, i) => {
@@ -227,13 +236,13 @@ function story(looks) {
 }
 
 describe("the console", () => {
-  it("shows the requests as they happen", async () => {
+  it("shows requests live", async () => {
     const page = await openPage("?play=vod:sample&only=hls");
     await started(page, "hls");
     const rows = page.getByTestId("records").locator("tr");
     const playlist = rows.filter({ hasText: "/vod/sample/master.m3u8" }).first();
     await playlist.waitFor();
-    // The kernel's name of the congestion control, read back from the socket.
+    // The kernel's name for the congestion control, read back from the socket.
     assert.match(await playlist.locator(".cc").textContent(), /^[a-z][a-z0-9_]*$/);
     assert.match(await playlist.locator(".cache").textContent(), /^(hit|join|miss|validated)$/);
     assert.equal(await playlist.locator(".status").textContent(), "200");
@@ -249,7 +258,7 @@ describe("the console", () => {
     assert.equal(await rows.count(), paused);
   });
 
-  it("names what is not served, and goes from one presentation to another", async () => {
+  it("lists faulty presentations, and switches between presentations", async () => {
     const page = await openPage("?only=hls");
     await page.getByTestId("faults").click();
     assert.match(await page.getByTestId("faults").locator("li").textContent(), new RegExp(`^${BROKEN} .*video\\.mp4`));
@@ -259,12 +268,12 @@ describe("the console", () => {
     assert.equal(await page.getByTestId("link-dash").getAttribute("href"), `${thalweg.edge}/vod/sample/manifest.mpd`);
   });
 
-  it("is light or dark as the viewer's system is, and fits a window of 1280 by 800", async () => {
+  it("follows the system's colour scheme, and fits a 1280 by 800 window", async () => {
     const grounds = [];
     for (const colorScheme of ["light", "dark"]) {
       const page = await openPage("?play=live:demo", { colorScheme });
       await Promise.all([started(page, "hls"), started(page, "dash")]);
-      // Some seconds of curve make a picture worth looking at.
+      // Collect some seconds of the curves for the screenshot.
       await watch(page, "dash", 8);
       await picture(page, `console-${colorScheme}`);
       grounds.push(await page.evaluate(() => getComputedStyle(document.body).backgroundColor));

@@ -1,4 +1,4 @@
-// What the agent has kept, looked at in the console: the browser's own connections, and its responses one by one.
+// Browser tests of the console over the agent's data: the browser's own connections and responses.
 
 import assert from "node:assert/strict";
 import { after, before, it } from "node:test";
@@ -19,14 +19,17 @@ after(async () => {
   assert.equal(await thalweg?.stop(), 0);
 });
 
-/** Opens the console at a player of the sample that has begun. */
+/** Opens the console with a started player of the sample. */
 async function openPlaying(show) {
   const opened = await openConsole(browser, `${thalweg.console}?play=vod:sample&only=hls&show=${show}`);
   await started(opened.page, "hls");
   return opened;
 }
 
-/** The browser's end of each connection that the edge has answered on, from its own records. */
+/**
+ * Returns the browser's address on each connection on which the edge has responded, from the edge's
+ * records.
+ */
 async function clients(page) {
   await page.getByRole("button", { name: "Requests" }).click();
   const rows = page.getByTestId("records").locator("tr[data-cache]");
@@ -35,16 +38,24 @@ async function clients(page) {
   return new Set(titles.map((title) => title.match(/ from (\S+)/)[1]));
 }
 
-it("shows the browser's own connections as the kernel has them", async () => {
+it("shows the browser's own connections with the kernel's figures", async () => {
   const { page, complaints } = await openPlaying("requests");
   const answered = await clients(page);
   await page.getByRole("button", { name: "Sockets" }).click();
   assert.match(page.url(), /&show=sockets$/);
   const edge = new URL(thalweg.edge).host;
-  // The kernel's last words of a connection that has ended do not name its congestion control.
+  // The kernel's last event for a connection does not name the congestion control.
   const row = (client) => `tr[data-local="${edge}"][data-client="${client}"]:not([data-ended])`;
-  const own = page.getByTestId("sockets").locator([...answered].map(row).join(","));
-  await own.first().waitFor();
+  const rows = [...answered].map(row).join(",");
+  const own = page.getByTestId("sockets").locator(rows);
+  // A sample taken before the edge accepted the connection still has the kernel's default.
+  await page.waitForFunction(
+    ([rows, congestionControl]) => {
+      const shown = [...document.querySelectorAll(rows)];
+      return shown.length > 0 && shown.every((row) => row.querySelector("td.cc").textContent === congestionControl);
+    },
+    [rows, CONGESTION_CONTROL],
+  );
   const shown = await own.evaluateAll((all) => all.map((row) => Array.from(row.cells, (cell) => cell.textContent)));
   assert.ok(shown.length > 0);
   for (const [client, network, , congestion_control, rtt] of shown) {
@@ -52,7 +63,7 @@ it("shows the browser's own connections as the kernel has them", async () => {
     assert.deepEqual([network, congestion_control], ["127.0.0.0/24", CONGESTION_CONTROL]);
     assert.match(rtt, /^[\d.]+ (µs|ms|s)$/);
   }
-  // The samples of a connection that lasts make a curve.
+  // The samples of a long-lived connection form a curve.
   await own.locator('path[d*="L"]').first().waitFor({ state: "attached" });
 
   await page.getByTestId("sockets-filter").fill(`${edge} ${CONGESTION_CONTROL.toUpperCase()}`);
@@ -68,13 +79,13 @@ it("shows the browser's own connections as the kernel has them", async () => {
   assert.deepEqual(complaints, []);
 });
 
-it("leads from how TTFB is distributed to a single response of a segment", async () => {
+it("leads from a TTFB distribution to a single response", async () => {
   const { page, complaints } = await openPlaying("responses");
   await page.getByTestId("groups").locator("tr[data-group]").first().waitFor();
   await page.getByTestId("responses-by").selectOption("path");
   const groups = page.getByTestId("groups");
   const path = (await groups.locator('tr[data-group*=".m4s"]').first().getAttribute("data-group")).slice(1);
-  // Which of them is first may change until one is open.
+  // The first bar may change until a bar is open.
   const bars = groups.locator(`tr[data-group="=${path}"] .bar`);
   const bar = bars.and(page.locator(`[data-bucket="${await bars.first().getAttribute("data-bucket")}"]`));
   const [, low, low_unit, high, high_unit, count] = (await bar.getAttribute("aria-label")).match(/^([\d.]+) (\S+) to ([\d.]+) (\S+): (\d+) /);
@@ -87,7 +98,7 @@ it("leads from how TTFB is distributed to a single response of a segment", async
   const us = (number, unit) => Number(number) * { µs: 1, ms: 1e3, s: 1e6 }[unit];
   for (const text of await singles.locator("td.ttfb").allTextContents()) {
     const ttfb_us = us(...text.split(" "));
-    // Three digits are shown of each.
+    // Values are shown with three digits.
     assert.ok(ttfb_us >= us(low, low_unit) * 0.99 && ttfb_us <= us(high, high_unit) * 1.01, text);
   }
 
@@ -100,7 +111,7 @@ it("leads from how TTFB is distributed to a single response of a segment", async
   assert.match(await field("snd_cwnd"), /^\d+ TCP segments?$/);
   await picture(page, "responses");
 
-  // The address says it all, and one step back there is the table without it.
+  // The page's address restores the view, and going back closes the details.
   const opened = await field("time_us");
   await page.reload();
   await page.getByTestId("details").waitFor();
@@ -115,11 +126,11 @@ it("leads from how TTFB is distributed to a single response of a segment", async
   assert.deepEqual(complaints, []);
 });
 
-it("shows sockets beside servers that are others'", async () => {
+it("shows sockets without an edge in the process", async () => {
   const beside = await startThalweg({ agent: true, delivery: false });
   try {
     const { page, complaints } = await openConsole(browser, beside.console);
-    // The browser's connection to the console is one of the machine's.
+    // The browser's connection to the console is one of the machine's sockets.
     const own = page.getByTestId("sockets").locator(`tr[data-local="${new URL(beside.console).host}"]`);
     await own.first().waitFor();
     const tabs = page.locator(".tabs button:visible");
@@ -133,7 +144,7 @@ it("shows sockets beside servers that are others'", async () => {
   }
 });
 
-it("says so where there is no agent", async () => {
+it("reports a missing agent", async () => {
   const page = await browser.newPage();
   const without = (route) => route.fulfill({ json: { edge: { url: thalweg.edge }, version: "", telemetry: false } });
   await page.route("**/api/config", without);
@@ -145,7 +156,7 @@ it("says so where there is no agent", async () => {
   await page.close();
 });
 
-it("tells of an answer that does not come, and goes on with the next", async () => {
+it("reports a failed request and continues with the next", async () => {
   const page = await browser.newPage();
   const refuse = (route) => route.fulfill({ status: 500, json: { error: "the database is away" } });
   await page.route("**/api/telemetry/sockets*", refuse, { times: 1 });

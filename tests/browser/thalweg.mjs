@@ -1,4 +1,4 @@
-// Runs `thalweg up` for the tests: a config of its own, free ports, and an end that is checked.
+// Runs `thalweg up` for the tests, with its own config and free ports, and checks its exit status.
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -12,20 +12,20 @@ const HERE = dirname(fileURLToPath(import.meta.url));
 const SAMPLE = resolve(HERE, "../../assets/sample");
 const PROGRAM = resolve(process.env.THALWEG ?? join(HERE, "../../target/debug/thalweg"));
 
-const DELIVERY = ["origin", "edge"];
+const DELIVERY = ["origin", "ingest", "edge"];
 
-/** How long the program may take until all its roles listen, and to end once it is told to. */
+/** Maximum time for all roles to listen, and for the program to stop. */
 const READY_MS_MAX = 10_000;
 const STOP_MS_MAX = 10_000;
 
-/** The name of the presentation that cannot be served. */
+/** The name of the unservable presentation. */
 export const BROKEN = "broken";
 
 /**
- * Starts the program with the sample on demand, as channel `demo`, and a broken presentation beside it.
- * With `agent`, one that keeps sockets and responses, and an edge that is not left on the system's congestion control; with
- * `controller` as well, one that decides every two seconds and tries another congestion control wherever it may. Without `delivery` there
- * are the console and these alone.
+ * Starts the program with the sample on demand and as channel `demo`, and a broken presentation.
+ * `agent` adds an agent that stores sockets and responses, and sets the edge's congestion control.
+ * `controller`, with `agent`, adds a controller that decides every two seconds and starts as many
+ * trials as it may. Without `delivery`, only the console and these roles run.
  */
 export async function startThalweg({ agent = false, controller = false, delivery = true } = {}) {
   const directory = await mkdtemp(join(tmpdir(), "thalweg-browser-"));
@@ -52,8 +52,9 @@ export async function startThalweg({ agent = false, controller = false, delivery
     console: `http://${addresses.console}/`,
     edge: `http://${addresses.edge}`,
     origin: `http://${addresses.origin}`,
+    ingest: `http://${addresses.ingest}`,
     log,
-    /** Ends the program as Ctrl-C does; gives its exit status, or the signal that was needed. */
+    /** Stops the program like Ctrl-C; returns its exit status, or the signal that was needed. */
     async stop() {
       const exited = child.exitCode === null ? once(child, "exit") : [child.exitCode, child.signalCode];
       child.kill("SIGINT");
@@ -69,11 +70,16 @@ const CONSOLE = `
 listen = "127.0.0.1:0"
 `;
 
-/** Every role on a port that is free, which it tells; `edge` is set in its section, and `more` are further ones. */
+/**
+ * Returns a config with every role on a free port; `edge` is added to the edge's section, and
+ * `more` contains further sections.
+ */
 function configText(media, edge = "", more = "") {
   return `
 [origin]
 listen = "127.0.0.1:0"
+ingest = "127.0.0.1:0"
+admin = "127.0.0.1:0"
 media = ${JSON.stringify(media)}
 
 [edge]
@@ -87,10 +93,13 @@ media = ${JSON.stringify(join(media, "sample"))}
 ${more}`;
 }
 
-/** That of the edge beside an agent: no system's own, so a browser's side of a connection does not have it. */
+/**
+ * The edge's congestion control when it runs with an agent. It is no system's default, so the
+ * browser's end of a connection differs.
+ */
 export const CONGESTION_CONTROL = "reno";
 
-/** An agent that is quick enough to be watched. */
+/** Returns the config section of an agent that is fast enough to watch. */
 function agentText(directory) {
   return `
 [agent]
@@ -119,14 +128,14 @@ congestion_control = "cubic"
 `;
 }
 
-/** A track that ends in the middle of a box. */
+/** Writes a track that ends in the middle of a box. */
 async function addBroken(media) {
   const track = await readFile(join(SAMPLE, "video_180.mp4"));
   await mkdir(join(media, BROKEN));
   await writeFile(join(media, BROKEN, "video.mp4"), track.subarray(0, 2000));
 }
 
-/** Waits until each of the roles has said where it listens; gives the addresses by role. Its lines are kept in `log`. */
+/** Waits until all roles listen; returns their addresses. Output lines are appended to `log`. */
 async function listening(child, log, roles) {
   const addresses = {};
   const ready = new Promise((done, failed) => {
@@ -144,7 +153,10 @@ async function listening(child, log, roles) {
   });
 }
 
-/** The promise's value; once `ms` have passed without it, `late` is called, which may throw. */
+/**
+ * Waits for the promise and returns its value. If that takes longer than `ms`, calls `late`, which
+ * may throw.
+ */
 async function within(ms, promise, late) {
   let timer;
   const passed = new Promise((_, failed) => {

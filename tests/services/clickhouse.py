@@ -1,11 +1,14 @@
-"""ClickHouse for tests: the engine itself (chdb) behind as much of ClickHouse's HTTP interface as its clients use.
+"""ClickHouse for tests: the engine itself (chdb) behind the parts of ClickHouse's HTTP interface that its clients use.
 
     clickhouse.py --path DIR [--port 0]
 
-Prints the port once it answers. The query is in `?query=` or the body, the data of an INSERT in the body after it;
-`database`, `default_format`, `param_*` and settings are in the URL. User and password are not looked at, but for the user
-`insert_only`, who is refused what makes, changes or drops a table, as without rights to it. An error has the server's
-status and `X-ClickHouse-Exception-Code`. No compression. One thread has the engine, so statements run one after another; an INSERT runs once its body has come whole, so a client that breaks off inserts nothing.
+Prints the port once it is ready. The query is in `?query=` or in the body; the data of an INSERT follow it in the body.
+`database`, `default_format`, `param_*` and settings are in the URL. User and password are ignored, except that the
+user `insert_only` may not create, alter or drop anything, as if it lacked the rights. An error has the server's status
+and `X-ClickHouse-Exception-Code`. Compression is not supported.
+
+A single thread uses the engine, so statements run one after another. An INSERT runs once its whole body has arrived,
+so a client that disconnects early inserts nothing.
 """
 
 import argparse
@@ -20,11 +23,11 @@ from chdb.session import Session
 BODY_BYTES_MAX = 1 << 30
 APPEND_BYTES = 1 << 20
 
-# What is in the URL and no setting.
+# URL parameters that are not settings.
 NOT_SETTINGS = {"query", "database", "default_format", "user", "password", "query_id", "session_id", "compress",
                 "decompress", "enable_http_compression", "role", "wait_end_of_query"}
 
-# ClickHouse's exceptionCodeToHTTPStatus; all others are 500.
+# From ClickHouse's exceptionCodeToHTTPStatus; all other codes map to 500.
 STATUSES = {62: 400, 6: 400, 26: 400, 27: 400, 33: 400, 41: 400, 43: 400, 53: 400, 70: 400, 117: 400, 36: 400, 42: 400,
             46: 404, 47: 404, 60: 404, 81: 404, 16: 404, 115: 404, 158: 507, 241: 500, 159: 408, 164: 500, 192: 403,
             193: 403, 194: 401, 497: 403, 516: 403}
@@ -37,7 +40,7 @@ FORMAT_AT_END = re.compile(r"\bFORMAT\s+\w+\s*$", re.IGNORECASE)
 
 
 class Engine:
-    """The engine, and the one thread that may enter it."""
+    """The engine and the only thread that may use it."""
 
     def __init__(self, path):
         self.jobs = queue.Queue(maxsize=64)
@@ -67,7 +70,7 @@ def literal(value):
 
 
 def insert(statement, format_name, settings, body):
-    """The work of an INSERT whose data are in the body."""
+    """Returns a job that runs an INSERT with its data in the request body."""
     if settings:
         statement += " SETTINGS " + ", ".join(f"{name} = {literal(value)}" for name, value in settings.items())
 
@@ -83,7 +86,7 @@ def insert(statement, format_name, settings, body):
 
 
 def select(statement, format_name, settings, params):
-    """The work of any other statement."""
+    """Returns a job that runs any other statement."""
     if settings and SELECT.match(statement):
         tail = FORMAT_AT_END.search(statement)
         end = tail.start() if tail else len(statement)
@@ -112,7 +115,7 @@ class Handler(BaseHTTPRequestHandler):
     def exactly(self, size):
         data = self.rfile.read(size)
         if len(data) < size:
-            raise ConnectionError("the client broke off")
+            raise ConnectionError("the client disconnected")
         return data
 
     def do_GET(self):

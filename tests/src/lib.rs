@@ -1,4 +1,4 @@
-//! End-to-end scenarios, the records that they send, and the real services that they run against.
+//! Fixtures for end-to-end tests: telemetry records, and the real services they are sent to.
 
 pub mod records;
 pub mod services;

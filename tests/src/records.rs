@@ -1,5 +1,5 @@
-//! Records as an edge under load has them, each the same for the same number. Magnitudes are those of a day of video: what
-//! differs between records of one socket is small, as it is there.
+//! Telemetry records of an edge under load, determined by their number. Magnitudes are those of a
+//! day of video; as in reality, records of one socket differ little.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use thalweg_record::{
     CacheResult, Counters, Gauges, Network, Record, ResponseRecord, SocketRecord, TcpState,
 };
 
-/// One record in so many is of a response, the others are samples of sockets.
+/// One record in this many is a response; the others are socket samples.
 pub const RESPONSE_EVERY: u64 = 5;
 
-/// The record of a number, of so many client networks, 2^16 at most.
+/// Creates record `number`, from one of `prefixes` client networks (at most 2^16).
 pub fn record(number: u64, prefixes: u64, time_unix_us: u64) -> (Network, Record) {
     let random = &mut Random(number);
     let prefix = random.below(prefixes);
@@ -84,20 +84,18 @@ fn response(random: &mut Random, time_unix_us: u64, client: SocketAddr) -> Respo
         tcp: Some(TcpState {
             congestion_control: "bbr".to_owned(),
             congestion_control_start: Some("cubic".to_owned()),
-            decider: None,
             rtt_us: 8_000 + random.below(60_000) as u32,
             min_rtt_us: Some(8_000),
             snd_cwnd: 10 + random.below(300) as u32,
             delivery_rate_bytes_per_s: Some(random.below(8_000_000)),
             retransmits: random.below(20) as u32,
-            lost: 0,
-            pacing_rate_bytes_per_s: None,
+            ..TcpState::default()
         }),
         ..ResponseRecord::new(time_unix_us, client)
     }
 }
 
-/// SplitMix64.
+/// A random number generator (SplitMix64).
 struct Random(u64);
 
 impl Random {

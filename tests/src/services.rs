@@ -1,7 +1,8 @@
-//! Real services for tests: a Kafka broker and ClickHouse's engine, as `make setup-services` has fetched them. Each has a directory
-//! and a port of its own on loopback, which outlive a kill, and is ready once it has answered.
+//! Real services for tests: a Kafka broker and ClickHouse's engine, as fetched by `make
+//! setup-services`. Each service has its own directory and loopback port, which survive a kill. A
+//! service is ready once it has responded to a request.
 //!
-//! **Invariant:** what a test has started ends with it, by its process alone.
+//! ***Invariant:** a service started by a test ends with the test, which kills no other process.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,18 +11,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
-/// The broker's heap: enough for a test, and two of them fit beside a build.
+/// The broker's heap: enough for a test, and small enough for two brokers beside a build.
 const KAFKA_HEAP: &str = "-Xmx512m";
 
-/// A user of ClickHouse who may insert and select, and make, change and drop nothing.
+/// A ClickHouse user who may insert and select, but not create, alter or drop.
 pub const INSERT_ONLY: &str = "insert_only";
 
-/// A service's process, which is killed with it.
+/// A service's process, killed on drop.
 #[derive(Debug)]
 struct Process(Child);
 
 impl Process {
-    /// Starts a program; its standard error goes to a file.
+    /// Starts a program and appends its standard error to a file.
     fn start(command: &mut Command, errors: &Path) -> Self {
         let errors =
             fs::OpenOptions::new().create(true).append(true).open(errors).expect("a log can be opened");
@@ -29,22 +30,22 @@ impl Process {
         Self(child.unwrap_or_else(|error| panic!("{command:?}: {error}; run make setup-services")))
     }
 
-    /// The first line of its standard output that holds; the rest is read and dropped.
-    fn line(&mut self, holds: impl Fn(&str) -> bool) -> Option<String> {
+    /// Waits for the first matching line on standard output; the rest is read and discarded.
+    fn line(&mut self, matches: impl Fn(&str) -> bool) -> Option<String> {
         let mut output = BufReader::new(self.0.stdout.take()?);
         loop {
             let mut line = String::new();
             if output.read_line(&mut line).ok()? == 0 {
                 return None;
             }
-            if holds(&line) {
+            if matches(&line) {
                 thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
                 return Some(line);
             }
         }
     }
 
-    /// SIGKILL, and its end.
+    /// Sends SIGKILL and waits for the exit.
     fn kill(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -57,7 +58,7 @@ impl Drop for Process {
     }
 }
 
-/// A directory that goes with its service.
+/// A directory removed on drop.
 #[derive(Debug)]
 struct Dir(PathBuf);
 
@@ -75,7 +76,7 @@ impl Drop for Dir {
     }
 }
 
-/// A Kafka broker, its own controller.
+/// A Kafka broker that is its own controller.
 #[derive(Debug)]
 pub struct Kafka {
     process: Process,
@@ -87,7 +88,7 @@ impl Kafka {
     /// Formats a directory and starts a broker on it.
     ///
     /// # Panics
-    /// When it does not start.
+    /// If the service does not start.
     pub fn start() -> Self {
         let (port, controller_port) = (free_port(), free_port());
         let dir = Dir::make("kafka", port);
@@ -110,20 +111,20 @@ impl Kafka {
         Self { process, dir, port }
     }
 
-    /// `host:port`.
+    /// Returns the broker's `host:port`.
     pub fn brokers(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// SIGKILL.
+    /// Kills the service with SIGKILL.
     pub fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// Starts again after a kill, on the same directory and port.
+    /// Restarts the service after a kill, with the same directory and port.
     ///
     /// # Panics
-    /// When it does not start.
+    /// If the service does not start.
     pub fn restart(&mut self) {
         self.process = Self::launch(&self.dir, self.port);
     }
@@ -136,7 +137,7 @@ impl Kafka {
         let mut process = Process::start(&mut command, &log);
         let started = process.line(|line| line.contains("Kafka Server started"));
         assert!(started.is_some(), "Kafka: {}", fs::read_to_string(&log).unwrap_or_default());
-        assert!(answers(port), "Kafka answers no request");
+        assert!(answers(port), "Kafka does not answer requests");
         process
     }
 }
@@ -147,14 +148,15 @@ fn java() -> Command {
     command
 }
 
-/// Asks a broker for the versions of its requests (`ApiVersions`, version 0).
+/// Returns whether the broker responds to a request for its API versions (`ApiVersions`, version
+/// 0).
 fn answers(port: u16) -> bool {
-    let ask = || -> std::io::Result<()> {
+    let request_versions = || -> std::io::Result<()> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
         stream.write_all(&[0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 1, 0xff, 0xff])?;
         stream.read_exact(&mut [0; 8])
     };
-    ask().is_ok()
+    request_versions().is_ok()
 }
 
 /// ClickHouse's engine behind its HTTP interface.
@@ -166,10 +168,10 @@ pub struct ClickHouse {
 }
 
 impl ClickHouse {
-    /// Starts an empty one.
+    /// Starts an empty server.
     ///
     /// # Panics
-    /// When it does not start.
+    /// If the service does not start.
     pub fn start() -> Self {
         let port = free_port();
         let dir = Dir::make("clickhouse", port);
@@ -177,20 +179,20 @@ impl ClickHouse {
         Self { process, dir, port }
     }
 
-    /// Its URL.
+    /// Returns the server's URL.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// SIGKILL.
+    /// Kills the service with SIGKILL.
     pub fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// Starts again after a kill, on the same directory and port.
+    /// Restarts the service after a kill, with the same directory and port.
     ///
     /// # Panics
-    /// When it does not start.
+    /// If the service does not start.
     pub fn restart(&mut self) {
         self.process = Self::launch(&self.dir, self.port);
     }
@@ -201,7 +203,7 @@ impl ClickHouse {
         command.arg("--path").arg(dir.0.join("data")).args(["--port", &port.to_string()]);
         let log = dir.0.join("log");
         let mut process = Process::start(&mut command, &log);
-        // It says its port after the engine has answered a first query.
+        // The server prints its port after the engine has run a first query.
         let started = process.line(|line| line.trim() == port.to_string());
         assert!(started.is_some(), "ClickHouse: {}", fs::read_to_string(&log).unwrap_or_default());
         process
@@ -212,7 +214,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// A port that nobody listens on.
+/// Returns an unused port.
 fn free_port() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has free ports");
     listener.local_addr().expect("it is bound").port()

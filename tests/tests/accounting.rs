@@ -1,6 +1,7 @@
-//! Every response of an edge is kept once or counted as lost, whoever is killed: the agent at seeded moments of a loaded run, the
-//! edge (`edges`), all from the edge to ClickHouse (`chain`), and a sink that is away while the spool has no room.
-#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+//! Every response of an edge must be stored once or counted as lost, whatever is killed: the agent
+//! at seeded moments under load, the edge (`edges`), or every part from the edge to ClickHouse
+//! (`chain`). This also holds while a sink is unavailable and the spool is full.
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 #[path = "accounting/chain.rs"]
 mod chain;
@@ -15,35 +16,36 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread;
 
-use program::{Directory, PATIENCE, Process, drain, figures, number, records, site, thalweg, until};
+use program::{Directory, PATIENCE, Process, drain, metric_values, number, records, site, thalweg, until};
 use rusqlite::Connection;
 
 const SEED: u64 = 0x7468_616c_7765_6721;
 const CLIENTS: u64 = 4;
-/// How often the agent is killed under load, and what is asked for in each of its lives.
+/// Number of agent kills under load, and number of requests between two kills.
 const KILLS: u64 = 8;
 const REQUESTS: u64 = 2_000;
-/// Records that an edge has for followers that come back, and what is asked for while none comes.
+/// Records that an edge keeps for reconnecting followers, and requests sent while no follower is
+/// connected.
 const RECENT: u64 = 16 * 1024;
 const REQUESTS_UNHEARD: u64 = RECENT + 616;
-/// What is asked for at once while the spool is full, and how often.
+/// Requests per round while the spool is full, and number of rounds.
 const REQUESTS_TO_SPOOL: u64 = 1_000;
 const ROUNDS_TO_SPOOL: u64 = 12;
 const SPOOL_BYTES_MAX: f64 = 16.0 * 1024.0 * 1024.0;
-/// Of each of those: they do not compress to less than half.
+/// Query length of these requests. Queries are random, so they compress to no less than half.
 const QUERY_BYTES: usize = 4_000;
 
-/// That no socket is wanted.
+/// Arguments for an agent without socket samples.
 const NO_SOCKETS: [&str; 4] = ["--period", "1h", "--sockets", "sport 1"];
-/// How often an agent that follows a connection ends, and after how many dumps at most.
+/// Number of agent starts during one connection, and maximum dumps per start.
 const LIVES: u64 = 9;
 const DUMPS_MAX: u64 = 5;
 
-/// What an agent says once it has the stream of an edge, and once that has ended.
-const FOLLOWING: &str = "following the responses of an edge";
-const AWAY: &str = "the responses of an edge are not to be had";
+/// Agent log lines when it has connected to an edge's stream, and when the stream has ended.
+const FOLLOWING: &str = "following edge records";
+const AWAY: &str = "cannot follow edge records";
 
-/// Numbers that look random and are the same in each run.
+/// A deterministic random number generator (xorshift64).
 struct Random(u64);
 
 impl Random {
@@ -55,15 +57,16 @@ impl Random {
     }
 }
 
-/// An address of loopback that nobody listens at.
-fn free() -> SocketAddr {
+/// Returns an unused loopback address.
+fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
-/// A backend that is not there.
+/// URL of a backend that does not exist.
 const NO_BACKEND: &str = "http://127.0.0.1:1";
 
-/// An edge that answers by itself, and where. Its state is beside what is kept.
+/// Starts an edge that responds without a backend; returns its address. The edge stores its state
+/// in `directory`.
 fn edge(admin: SocketAddr, directory: &Path) -> (Process, SocketAddr) {
     edge_before(NO_BACKEND, admin, directory)
 }
@@ -73,38 +76,40 @@ fn edge_before(backend: &str, admin: SocketAddr, directory: &Path) -> (Process, 
     command.args(["edge", "--listen", "127.0.0.1:0", "--memory", "16MiB", "--backend", backend, "--state"]);
     command.arg(directory.join("edge"));
     let edge = Process::start(command.args(["--admin", &admin.to_string()]));
-    let address = edge.said("edge listening").parse().unwrap();
+    let address = edge.wait_for_log("edge listening").parse().unwrap();
     (edge, address)
 }
 
-/// An agent of that edge, and where its figures are. It has files of JSON lines and what is given beside.
+/// Starts an agent for the edge, writing JSON lines and with further arguments; returns its metrics
+/// address.
 fn agent(edge: SocketAddr, directory: &Path, arguments: &[&str]) -> (Process, SocketAddr) {
     let mut command = thalweg();
     command.args(["agent", "--listen", "127.0.0.1:0", "--edge", &edge.to_string()]);
     command.arg("--json").arg(directory.join("files")).args(arguments);
     let agent = Process::start(&mut command);
-    let metrics = agent.said("agent listening").parse().unwrap();
+    let metrics = agent.wait_for_log("agent listening").parse().unwrap();
     (agent, metrics)
 }
 
-/// An agent of that edge that keeps responses alone, in a database.
-fn keeping_agent(edge: SocketAddr, directory: &Path, database: &Path) -> (Process, SocketAddr) {
+/// Starts an agent for the edge that stores only responses, in a database.
+fn sqlite_agent(edge: SocketAddr, directory: &Path, database: &Path) -> (Process, SocketAddr) {
     let spool = format!("{}=64MiB", directory.join("spool").display());
     let sinks = ["--spool", &spool, "--sqlite", &database.display().to_string()].map(str::to_owned);
     let arguments: Vec<_> = NO_SOCKETS.into_iter().chain(sinks.iter().map(String::as_str)).collect();
     agent(edge, directory, &arguments)
 }
 
-/// How many responses a database has, or has the loss of.
-const TOLD: &str = "(SELECT count(*) FROM responses) + (SELECT coalesce(sum(records), 0) FROM losses)";
+/// SQL for the number of responses that a database contains or counts as lost.
+const STORED_OR_LOST: &str =
+    "(SELECT count(*) FROM responses) + (SELECT coalesce(sum(records), 0) FROM losses)";
 
-/// Each client is of a network of its own.
+/// Returns the network of a client: each one has its own.
 fn network_of(client: u64) -> u8 {
     1 + u8::try_from(client).unwrap()
 }
 
-/// Asks for as many responses on some connections, under paths that no other request has.
-fn ask(edge: SocketAddr, times: u64, query_bytes: usize, answered: &AtomicU64) {
+/// Sends a total of `times` requests over several connections, each request with a unique path.
+fn send_requests(edge: SocketAddr, times: u64, query_bytes: usize, answered: &AtomicU64) {
     let begun = answered.load(SeqCst);
     thread::scope(|scope| {
         for client in 0..CLIENTS {
@@ -116,8 +121,7 @@ fn ask(edge: SocketAddr, times: u64, query_bytes: usize, answered: &AtomicU64) {
                     while query.len() < query_bytes {
                         query.push_str(&format!("{:016x}", random.next()));
                     }
-                    let request =
-                        format!("OPTIONS /{begun}/{client}/{at}?{query} HTTP/1.1\r\nHost: a\r\n\r\n");
+                    let request = format!("TRACE /{begun}/{client}/{at}?{query} HTTP/1.1\r\nHost: a\r\n\r\n");
                     stream.get_mut().write_all(request.as_bytes()).unwrap();
                     read_response(&mut stream).unwrap();
                     answered.fetch_add(1, SeqCst);
@@ -128,7 +132,7 @@ fn ask(edge: SocketAddr, times: u64, query_bytes: usize, answered: &AtomicU64) {
     assert_eq!(answered.load(SeqCst), begun + times);
 }
 
-/// Reads a response to its end; gives its length.
+/// Reads a response to its end; returns the length.
 fn read_response(stream: &mut BufReader<TcpStream>) -> io::Result<u64> {
     let (mut line, mut bytes, mut content_bytes) = (String::new(), 0, 0);
     while line != "\r\n" {
@@ -156,64 +160,69 @@ fn count(database: &Path, of: &str) -> u64 {
 fn every_response_is_kept_once_or_counted_as_lost() {
     let directory = Directory::new();
     let database = directory.0.join("telemetry.sqlite");
-    let (admin, answered, mut random) = (free(), AtomicU64::new(0), Random(SEED));
-    let start = || keeping_agent(admin, &directory.0, &database);
-    let has_all = || until("all is told", || count(&database, TOLD) == answered.load(SeqCst));
+    let (admin, answered, mut random) = (free_address(), AtomicU64::new(0), Random(SEED));
+    let start = || sqlite_agent(admin, &directory.0, &database);
+    let wait_for_all = || {
+        until("all responses are accounted for", || {
+            count(&database, STORED_OR_LOST) == answered.load(SeqCst)
+        });
+    };
     let (running, mut address) = edge(admin, &directory.0);
     let mut following = start().0;
-    following.said(FOLLOWING);
-    // An edge is followed from the first response that is in the spool.
-    ask(address, REQUESTS, 0, &answered);
-    has_all();
+    following.wait_for_log(FOLLOWING);
+    // The agent follows an edge from the first response in the spool.
+    send_requests(address, REQUESTS, 0, &answered);
+    wait_for_all();
 
-    // The agent dies while it is told of responses, and while it begins to be.
+    // Kill the agent while it receives responses, and while it connects.
     for kill in 0..KILLS {
         let moment = answered.load(SeqCst) + random.next() % REQUESTS;
         thread::scope(|scope| {
-            scope.spawn(|| ask(address, REQUESTS, 0, &answered));
-            until("it is asked for", || answered.load(SeqCst) >= moment);
+            scope.spawn(|| send_requests(address, REQUESTS, 0, &answered));
+            until("requests are under way", || answered.load(SeqCst) >= moment);
             following.kill();
             following = start().0;
         });
         if kill % 2 == 0 {
-            following.said(FOLLOWING);
+            following.wait_for_log(FOLLOWING);
         }
     }
-    has_all();
-    assert_eq!(count(&database, "count(*) FROM losses"), 0, "none is lost of as few");
+    wait_for_all();
+    assert_eq!(count(&database, "count(*) FROM losses"), 0, "this few records must not be lost");
 
-    // The edge ends under the agent's eyes and is asked before the agent is back; the next one is killed with nothing to tell.
-    running.end();
-    following.said(AWAY);
+    // The edge stops while it is followed, and receives requests before the agent reconnects. The
+    // next edge is killed with no records left to send.
+    running.stop();
+    following.wait_for_log(AWAY);
     let mut running;
     (running, address) = edge(admin, &directory.0);
-    ask(address, REQUESTS, 0, &answered);
-    has_all();
+    send_requests(address, REQUESTS, 0, &answered);
+    wait_for_all();
     running.kill();
     let running;
     (running, address) = edge(admin, &directory.0);
-    ask(address, REQUESTS, 0, &answered);
-    has_all();
+    send_requests(address, REQUESTS, 0, &answered);
+    wait_for_all();
     assert_eq!(count(&database, "count(*) FROM losses"), 0);
 
-    // More than the edge keeps for an agent that is away.
+    // Send more responses than the edge keeps records for while no agent is connected.
     following.kill();
-    ask(address, REQUESTS_UNHEARD, 0, &answered);
+    send_requests(address, REQUESTS_UNHEARD, 0, &answered);
     let metrics;
     (following, metrics) = start();
-    has_all();
-    running.end();
-    following.said(AWAY);
-    let lag = |sink| figures(metrics)[&format!("thalweg_agent_sink_lag_records{{sink=\"{sink}\"}}")];
-    until("both sinks have all", || lag("sqlite") == 0.0 && lag("file") == 0.0);
-    following.end();
+    wait_for_all();
+    running.stop();
+    following.wait_for_log(AWAY);
+    let lag = |sink| metric_values(metrics)[&format!("thalweg_agent_sink_lag_records{{sink=\"{sink}\"}}")];
+    until("both sinks have stored everything", || lag("sqlite") == 0.0 && lag("file") == 0.0);
+    following.stop();
 
     let records = records(&directory.0.join("files"));
     let mut numbers: Vec<u64> = records.iter().map(|record| number(record, "number")).collect();
     numbers.sort_unstable();
-    assert!(numbers.iter().copied().eq(0..records.len() as u64), "each number is there once");
+    assert!(numbers.iter().copied().eq(0..records.len() as u64), "each number appears once");
     let paths: Vec<_> = records.iter().filter_map(|record| record["path"].as_str()).collect();
-    assert_eq!(paths.iter().collect::<HashSet<_>>().len(), paths.len(), "no response is there twice");
+    assert_eq!(paths.iter().collect::<HashSet<_>>().len(), paths.len(), "no response appears twice");
     let losses = records.iter().filter(|record| record["stage"].is_string());
     let lost: u64 = losses
         .map(|loss| {
@@ -234,21 +243,21 @@ fn every_response_is_kept_once_or_counted_as_lost() {
 }
 
 #[test]
-fn a_full_spool_loses_the_oldest_to_the_sink_that_is_away_and_says_so() {
+fn full_spool_drops_and_counts_the_oldest_records() {
     let directory = Directory::new();
-    let (admin, answered, nobody) = (free(), AtomicU64::new(0), free());
+    let (admin, answered, nobody) = (free_address(), AtomicU64::new(0), free_address());
     let (running, address) = edge(admin, &directory.0);
     let spool = format!("{}=16MiB", directory.0.join("spool").display());
     let arguments = ["--spool", &spool, "--kafka", &nobody.to_string()].map(str::to_owned);
     let arguments: Vec<_> = NO_SOCKETS.into_iter().chain(arguments.iter().map(String::as_str)).collect();
     let (following, metrics) = agent(admin, &directory.0, &arguments);
-    following.said(FOLLOWING);
-    let figure = |name: &str| figures(metrics)[&format!("thalweg_agent_{name}")];
+    following.wait_for_log(FOLLOWING);
+    let figure = |name: &str| metric_values(metrics)[&format!("thalweg_agent_{name}")];
     let of = |sink: &str, name: &str| figure(&format!("sink_{name}{{sink=\"{sink}\"}}"));
     for _ in 0..ROUNDS_TO_SPOOL {
-        ask(address, REQUESTS_TO_SPOOL, QUERY_BYTES, &answered);
-        let has_all = || figure("spool_records_total") >= answered.load(SeqCst) as f64;
-        until("the files have all", || has_all() && of("file", "lag_records") == 0.0);
+        send_requests(address, REQUESTS_TO_SPOOL, QUERY_BYTES, &answered);
+        let wait_for_all = || figure("spool_records_total") >= answered.load(SeqCst) as f64;
+        until("the files have everything", || wait_for_all() && of("file", "lag_records") == 0.0);
         assert!(figure("spool_bytes") <= SPOOL_BYTES_MAX);
     }
     let appended = figure("spool_records_total");
@@ -258,33 +267,33 @@ fn a_full_spool_loses_the_oldest_to_the_sink_that_is_away_and_says_so() {
     assert!(of("kafka", "records_total") == 0.0 && lost > 0.0 && lag > 0.0);
     assert_eq!(lost + lag, appended, "appended = kept + lost + in the spool");
 
-    running.end();
-    following.said(AWAY);
-    following.end();
+    running.stop();
+    following.wait_for_log(AWAY);
+    following.stop();
     let records = records(&directory.0.join("files"));
     let paths: HashSet<_> = records.iter().filter_map(|record| record["path"].as_str()).collect();
     assert_eq!((paths.len(), records.len() as f64), (answered.load(SeqCst) as usize, appended));
 }
 
 #[test]
-fn a_connection_is_counted_once_over_the_lives_of_an_agent() {
+fn connection_is_counted_once_across_agent_restarts() {
     let directory = Directory::new();
-    let (admin, mut random) = (free(), Random(SEED));
+    let (admin, mut random) = (free_address(), Random(SEED));
     let (running, address) = edge(admin, &directory.0);
     let spool = format!("{}=64MiB", directory.0.join("spool").display());
     let filter = format!("sport {}", address.port());
     let start =
         || agent(admin, &directory.0, &["--period", "100ms", "--sockets", &filter, "--spool", &spool]);
-    let dumps = |metrics| figures(metrics)["thalweg_agent_dumps_total"] as u64;
+    let dumps = |metrics| metric_values(metrics)["thalweg_agent_dumps_total"] as u64;
 
     let (mut following, mut metrics) = start();
-    until("it has looked once", || dumps(metrics) > 0);
+    until("the first dump is done", || dumps(metrics) > 0);
     let mut stream = BufReader::new(TcpStream::connect(address).unwrap());
     let client = stream.get_ref().local_addr().unwrap().port();
     let mut received = 0;
-    let mut ask = |times: u64| {
+    let mut send_requests = |times: u64| {
         for _ in 0..times {
-            stream.get_mut().write_all(b"OPTIONS / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+            stream.get_mut().write_all(b"TRACE / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
             received += read_response(&mut stream).unwrap();
         }
         received
@@ -292,25 +301,27 @@ fn a_connection_is_counted_once_over_the_lives_of_an_agent() {
     for life in 0..LIVES {
         let end = dumps(metrics) + random.next() % DUMPS_MAX;
         while dumps(metrics) < end {
-            ask(50);
+            send_requests(50);
         }
-        ask(random.next() % 50);
+        send_requests(random.next() % 50);
         if life % 3 == 2 {
-            following.end();
+            following.stop();
         } else {
             following.kill();
         }
-        ask(100);
+        send_requests(100);
         (following, metrics) = start();
     }
-    until("it has looked once", || dumps(metrics) > 0);
-    let received = ask(100);
-    following.end();
-    // What it could not keep in its last moment the next one does.
+    until("the first dump is done", || dumps(metrics) > 0);
+    let received = send_requests(100);
+    following.stop();
+    // The next agent stores the records that this one could not store before it stopped.
     (following, metrics) = start();
-    until("the files have all", || figures(metrics)["thalweg_agent_sink_lag_records{sink=\"file\"}"] == 0.0);
-    following.end();
-    running.end();
+    until("the files have everything", || {
+        metric_values(metrics)["thalweg_agent_sink_lag_records{sink=\"file\"}"] == 0.0
+    });
+    following.stop();
+    running.stop();
 
     let records = records(&directory.0.join("files"));
     let of_client = records.iter().filter(|record| record["client_port"] == client);
@@ -321,7 +332,7 @@ fn a_connection_is_counted_once_over_the_lives_of_an_agent() {
 }
 
 #[test]
-fn the_edge_of_the_same_process_is_followed_from_its_first_response_to_its_last() {
+fn edge_of_the_same_process_is_followed_completely() {
     let directory = Directory::new();
     let (answered, files) = (AtomicU64::new(0), directory.0.join("files"));
     let config = format!(
@@ -334,8 +345,8 @@ fn the_edge_of_the_same_process_is_followed_from_its_first_response_to_its_last(
     std::fs::write(&path, config).unwrap();
     for _ in 0..2 {
         let running = Process::start(thalweg().args(["up", "--config"]).arg(&path));
-        ask(running.said("edge listening").parse().unwrap(), REQUESTS, 0, &answered);
-        running.end();
+        send_requests(running.wait_for_log("edge listening").parse().unwrap(), REQUESTS, 0, &answered);
+        running.stop();
     }
     drain(&directory.0.join("spool"), &[("--json", &files)]);
     let records = records(&files);

@@ -1,6 +1,7 @@
-//! The agent beside servers that know nothing of it: Debian's nginx and an edge, both under load. What the kernel saw of every
-//! connection, and what the edge said of every response, is in SQLite and in files, once.
-#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+//! The agent beside independent servers under load: Debian's nginx, and an edge. The kernel's data
+//! on every connection, and the edge's record of every response, must be stored once, in SQLite and
+//! in files.
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 #[path = "../../crates/tcp/tests/sockets/namespace.rs"]
 mod namespace;
@@ -14,18 +15,18 @@ use std::process::Command;
 use std::thread;
 
 use namespace::Namespace;
-use program::{Directory, Port, Process, drain, edge, figures, number, query, records, thalweg, until};
+use program::{Directory, Port, Process, drain, edge, metric_values, number, query, records, thalweg, until};
 use serde_json::Value;
 
 const CONTENT_BYTES: usize = 200_000;
-/// Clients of nginx, each with so many connections one after the other, each of so many requests.
+/// Clients of nginx, sequential connections per client, and requests per connection.
 const CLIENTS: usize = 4;
 const CONNECTIONS: usize = 10;
 const REQUESTS: usize = 5;
 /// Requests to the edge.
 const EDGE_REQUESTS: usize = 300;
 
-/// nginx with one file, `/content`.
+/// Starts nginx with one file, `/content`.
 fn nginx(directory: &Path, port: &Port) -> Process {
     std::fs::write(directory.join("content"), vec![7; CONTENT_BYTES]).unwrap();
     let address = port.address();
@@ -45,11 +46,11 @@ fn nginx(directory: &Path, port: &Port) -> Process {
     let mut command = Command::new("/usr/sbin/nginx");
     let process =
         Process::start(command.arg("-p").arg(directory).arg("-c").arg(&path).args(["-e", "stderr"]));
-    process.said("start worker process ");
+    process.wait_for_log("start worker process ");
     process
 }
 
-/// Asks `times` times on one connection; gives the client's address.
+/// Sends `times` requests on one connection; returns the client's address.
 fn get(server: SocketAddr, times: usize) -> SocketAddr {
     let mut stream = TcpStream::connect(server).unwrap();
     for _ in 0..times {
@@ -65,7 +66,7 @@ fn get(server: SocketAddr, times: usize) -> SocketAddr {
     stream.local_addr().unwrap()
 }
 
-/// What clients ask of nginx, together; their addresses.
+/// Puts load on nginx with all clients in parallel; returns their addresses.
 fn load(server: SocketAddr) -> Vec<SocketAddr> {
     let one = move || (0..CONNECTIONS).map(|_| get(server, REQUESTS)).collect::<Vec<_>>();
     let clients: Vec<_> = (0..CLIENTS).map(|_| thread::spawn(one)).collect();
@@ -73,7 +74,7 @@ fn load(server: SocketAddr) -> Vec<SocketAddr> {
 }
 
 #[test]
-fn a_sample_is_a_part_of_the_connections_and_says_so() {
+fn sample_covers_a_marked_part_of_the_connections() {
     let directory = Directory::new();
     let port = Port::new();
     let (nginx, server) = (nginx(&directory.0, &port), port.address());
@@ -83,25 +84,27 @@ fn a_sample_is_a_part_of_the_connections_and_says_so() {
     command.args(["--sockets", &format!("sport {}", server.port())]);
     command.arg("--json").arg(&files).args(["--spool", &format!("{}=64MiB", spool.display())]);
     let agent = Process::start(&mut command);
-    let metrics = agent.said("agent listening").parse().unwrap();
-    until("it has looked once", || figures(metrics)["thalweg_agent_dumps_total"] > 0.0);
+    let metrics = agent.wait_for_log("agent listening").parse().unwrap();
+    until("the first dump is done", || metric_values(metrics)["thalweg_agent_dumps_total"] > 0.0);
     let clients = load(server);
-    nginx.end();
-    until("ends are told", || figures(metrics)["thalweg_agent_sockets_destroyed_total"] > 0.0);
-    agent.end();
+    nginx.stop();
+    until("socket ends are reported", || {
+        metric_values(metrics)["thalweg_agent_sockets_destroyed_total"] > 0.0
+    });
+    agent.stop();
     drain(&spool, &[("--json", &files)]);
     let records = records(&files);
     assert!(records.iter().all(|record| record["sample_one_in"] == 2));
-    let is_told = |client: &&SocketAddr| {
+    let is_recorded = |client: &&SocketAddr| {
         records.iter().any(|record| record["client_port"].as_u64() == Some(client.port().into()))
     };
-    // That all or none of so many are told by chance is one in 2^39.
-    let told = clients.iter().filter(is_told).count();
-    assert!((1..CLIENTS * CONNECTIONS).contains(&told), "{told}");
+    // The chance that all or none of this many connections are sampled is one in 2^39.
+    let recorded = clients.iter().filter(is_recorded).count();
+    assert!((1..CLIENTS * CONNECTIONS).contains(&recorded), "{recorded}");
 }
 
 #[test]
-fn what_servers_did_is_told_once() {
+fn server_activity_is_recorded_once() {
     let directory = Directory::new();
     let (database, files) = (directory.0.join("telemetry.sqlite"), directory.0.join("files"));
     let (parquet, networks) = (directory.0.join("parquet"), directory.0.join("networks.csv"));
@@ -109,8 +112,8 @@ fn what_servers_did_is_told_once() {
     let port = Port::new();
     let (nginx, server) = (nginx(&directory.0, &port), port.address());
     let edge = Process::start(edge(server).args(["--state", "off"]));
-    let edge_address: SocketAddr = edge.said("edge listening").parse().unwrap();
-    let admin = edge.said("admin listening");
+    let edge_address: SocketAddr = edge.wait_for_log("edge listening").parse().unwrap();
+    let admin = edge.wait_for_log("admin listening");
     let agent = Process::start(
         thalweg()
             .args(["agent", "--period", "200ms", "--pop", "here", "--edge", &admin])
@@ -126,20 +129,21 @@ fn what_servers_did_is_told_once() {
             .arg(&networks)
             .args(["--spool", &format!("{}=64MiB", directory.0.join("spool").display())]),
     );
-    let metrics = agent.said("agent listening").parse().unwrap();
-    agent.said("following the responses of an edge");
-    // What was there at the first dump has no counters.
-    until("it has looked once", || figures(metrics)["thalweg_agent_dumps_total"] > 0.0);
+    let metrics = agent.wait_for_log("agent listening").parse().unwrap();
+    agent.wait_for_log("following edge records");
+    // Connections open at the first dump have no counters, so wait for it first.
+    until("the first dump is done", || metric_values(metrics)["thalweg_agent_dumps_total"] > 0.0);
 
     let clients = load(server);
     get(edge_address, EDGE_REQUESTS);
-    // An edge that ends has told all it has. The kernel tells of ends later: those of the clients and of the edge's connection.
-    edge.end();
-    agent.said("the responses of an edge are not to be had");
-    nginx.end();
-    let destroyed = || figures(metrics)["thalweg_agent_sockets_destroyed_total"];
-    until("all ends are told", || destroyed() > (CLIENTS * CONNECTIONS) as f64);
-    agent.end();
+    // An edge that has stopped has sent all records. The kernel reports the ends of sockets later:
+    // those of the clients and of the edge's connection.
+    edge.stop();
+    agent.wait_for_log("cannot follow edge records");
+    nginx.stop();
+    let destroyed = || metric_values(metrics)["thalweg_agent_sockets_destroyed_total"];
+    until("all socket ends are reported", || destroyed() > (CLIENTS * CONNECTIONS) as f64);
+    agent.stop();
     let sinks = [("--sqlite", database.as_path()), ("--json", &files), ("--parquet", &parquet)];
     drain(&directory.0.join("spool"), &sinks);
     for table in ["sockets", "responses"] {
@@ -186,13 +190,13 @@ fn what_servers_did_is_told_once() {
     );
     assert_eq!(query(&database, &["losses"]), Vec::<Value>::new());
     assert!(!query(&database, &["delivery_rate", "--by", "congestion_control"]).is_empty());
-    // Whether a network has enough samples for it is a matter of time; the query is answered.
+    // Whether a network has enough samples depends on timing, but the query must succeed.
     let slowest = query(&database, &["slowest_prefixes"]);
     assert!(slowest.iter().all(|row| row["prefix"] == "127.0.0.0/24"), "{slowest:?}");
 }
 
 #[test]
-fn namespaces_are_looked_into_and_named() {
+fn namespaces_are_dumped_and_named() {
     let (directory, other) = (Directory::new(), Namespace::with_loopback());
     let files = directory.0.join("files");
     let names = ["/proc/self/ns/net".to_owned(), other.path().display().to_string()];
@@ -214,14 +218,16 @@ fn namespaces_are_looked_into_and_named() {
             .arg("--json")
             .arg(&files),
     );
-    let metrics = agent.said("agent listening").parse().unwrap();
-    until("both are kept", || figures(metrics)["thalweg_agent_sink_records_total{sink=\"file\"}"] >= 2.0);
-    agent.end();
+    let metrics = agent.wait_for_log("agent listening").parse().unwrap();
+    until("both are stored", || {
+        metric_values(metrics)["thalweg_agent_sink_records_total{sink=\"file\"}"] >= 2.0
+    });
+    agent.stop();
 
-    let told: BTreeSet<_> = records(&files)
+    let recorded: BTreeSet<_> = records(&files)
         .iter()
         .map(|record| (record["namespace"].as_str().unwrap().to_owned(), number(record, "local_port")))
         .collect();
     let [own, others] = names;
-    assert_eq!(told, BTreeSet::from([(own, here.into()), (others, there.into())]));
+    assert_eq!(recorded, BTreeSet::from([(own, here.into()), (others, there.into())]));
 }

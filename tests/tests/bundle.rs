@@ -1,6 +1,6 @@
-//! The edge is killed before, while and after it keeps a bundle: it begins with the last good one, from the first response on, whether
-//! the server of bundles is there or not.
-#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+//! The edge is killed before, during and after storing a bundle. It must restart with the last good
+//! bundle, from the first response on, whether or not the bundle server is reachable.
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod program;
 
@@ -15,11 +15,11 @@ use program::{Directory, PATIENCE, Port, Process, edge, until};
 use serde_json::Value;
 use thalweg_bundle::{Bundle, Content, Rule, Share};
 
-/// Tries to kill the edge while it writes a bundle: one has to be in time.
+/// Maximum attempts to kill the edge while it writes a bundle; one attempt must succeed.
 const TRIES_MAX: u64 = 100;
 const OTHER_RULES: u64 = 5000;
 
-/// A rule for clients here, and many others, so that there is something to write.
+/// Returns a bundle with a rule for local clients and many others, so that writing takes time.
 fn bundle(number: u64) -> Bundle {
     let rule = |prefix: String| Rule {
         tenant: String::new(),
@@ -35,7 +35,7 @@ fn bundle(number: u64) -> Bundle {
     Bundle::new(Content { number, rules, ..Content::default() }).unwrap()
 }
 
-/// The head of a message; nothing if whoever sends it has gone.
+/// Reads the head of a message; returns `None` if the sender has closed the connection.
 fn head(stream: &TcpStream) -> Option<String> {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let (mut input, mut head) = (BufReader::new(stream), String::new());
@@ -47,7 +47,7 @@ fn head(stream: &TcpStream) -> Option<String> {
     Some(head)
 }
 
-/// Whether the other end has not closed.
+/// Returns whether the peer has not closed the connection.
 fn is_open(stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     let is_open = matches!(stream.peek(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock);
@@ -55,12 +55,12 @@ fn is_open(stream: &TcpStream) -> bool {
     is_open
 }
 
-/// A server of bundles, which answers when it is told to.
+/// A bundle server controlled by the test.
 struct Server(TcpListener);
 
 impl Server {
-    /// The next request of an edge that has not been killed since.
-    fn poll(&self) -> (TcpStream, String) {
+    /// Waits for the next request from an edge that is still running.
+    fn next_request(&self) -> (TcpStream, String) {
         loop {
             let (stream, _) = self.0.accept().unwrap();
             if let Some(head) = head(&stream).filter(|_| is_open(&stream)) {
@@ -69,15 +69,15 @@ impl Server {
         }
     }
 
-    /// Answers the next request with a bundle.
-    fn give(&self, bundle: &Bundle) {
-        self.give_part(bundle, bundle.encode().len());
+    /// Sends a bundle as the response to the next request.
+    fn send_bundle(&self, bundle: &Bundle) {
+        self.send_part(bundle, bundle.encode().len());
     }
 
-    /// Answers the next request with so many bytes of a bundle.
-    fn give_part(&self, bundle: &Bundle, bytes: usize) -> TcpStream {
+    /// Sends the first `bytes` of a bundle as the response to the next request.
+    fn send_part(&self, bundle: &Bundle, bytes: usize) -> TcpStream {
         let (document, checksum) = (bundle.encode(), bundle.checksum());
-        let (mut stream, _) = self.poll();
+        let (mut stream, _) = self.next_request();
         let head =
             format!("HTTP/1.1 200 OK\r\nETag: \"{checksum}\"\r\nContent-Length: {}\r\n\r\n", document.len());
         stream.write_all(head.as_bytes()).unwrap();
@@ -85,16 +85,17 @@ impl Server {
         stream
     }
 
-    /// Answers the next request with a bundle, and waits until the edge says that it has it: then it is kept. The next request is held.
-    fn give_and_hear(&self, bundle: &Bundle) -> TcpStream {
-        self.give(bundle);
-        let (stream, head) = self.poll();
+    /// Sends a bundle as the response to the next request, and waits until the edge acknowledges
+    /// the bundle, which is then stored. The request after that is held.
+    fn send_and_await_ack(&self, bundle: &Bundle) -> TcpStream {
+        self.send_bundle(bundle);
+        let (stream, head) = self.next_request();
         assert!(head.contains(bundle.checksum()), "{head}");
         stream
     }
 }
 
-/// A backend whose every response is the same.
+/// Starts a backend that always sends the same response.
 fn backend() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -121,15 +122,15 @@ impl Edge {
         command.arg("--bundle").arg(format!("http://{server}/bundle?pop=test"));
         command.arg("--state").arg(directory.join("edge")).arg("--log").arg(directory.join("log"));
         let process = Process::start(&mut command);
-        let address = process.said("edge listening").parse().unwrap();
-        let admin = process.said("admin listening").parse().unwrap();
+        let address = process.wait_for_log("edge listening").parse().unwrap();
+        let admin = process.wait_for_log("admin listening").parse().unwrap();
         Self { process, address, admin }
     }
 
     fn get(address: SocketAddr, path: &str) -> String {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let (head, content) = answer.split_once("\r\n\r\n").unwrap();
@@ -137,12 +138,12 @@ impl Edge {
         content.to_owned()
     }
 
-    /// The record of this start's first response, to a request for `path`.
+    /// Returns the record of the first response since the start, to a request for `path`.
     fn first_record(&self, directory: &Path, path: &str) -> Value {
         Self::get(self.address, path);
         let of_path = || {
             let log = std::fs::read_to_string(directory.join("log")).unwrap_or_default();
-            // The last line may be half written.
+            // The last line may be incomplete.
             let whole = log[..log.rfind('\n').map_or(0, |end| end + 1)].lines();
             let mut records = whole.map(|line| serde_json::from_str::<Value>(line).unwrap());
             records.find(|record| record.to_string().contains(&format!("\"{path}\"")))
@@ -156,31 +157,31 @@ impl Edge {
     }
 }
 
-/// What an edge keeps.
-struct Kept(PathBuf);
+/// The bundle file of an edge.
+struct BundleFile(PathBuf);
 
-impl Kept {
+impl BundleFile {
     fn number(&self) -> u64 {
         Bundle::decode(&std::fs::read(&self.0).unwrap()).unwrap().content().number
     }
 
-    /// That another is being written.
+    /// Returns whether a new bundle is being written.
     fn is_written(&self) -> bool {
         self.0.with_added_extension("new").exists()
     }
 
-    /// Which file it is.
+    /// Returns the inode, which identifies the file.
     fn inode(&self) -> u64 {
         std::fs::metadata(&self.0).unwrap().ino()
     }
 }
 
 #[test]
-fn an_edge_begins_with_the_last_good_bundle() {
+fn edge_starts_with_the_last_good_bundle() {
     let directory = Directory::new();
     let (backend, port) = (backend(), Port::new());
     let server = Server(port.listen());
-    let kept = Kept(directory.0.join("edge/bundle.json"));
+    let kept = BundleFile(directory.0.join("edge/bundle.json"));
     let start = || Edge::start(&directory.0, backend, port.address());
     let begin_with = |number: u64| {
         let edge = start();
@@ -189,29 +190,29 @@ fn an_edge_begins_with_the_last_good_bundle() {
         edge
     };
 
-    // Killed after it was kept, which it is once the edge says that it has it.
+    // Kill the edge after it has acknowledged, and so stored, the bundle.
     let mut edge = start();
-    let held = server.give_and_hear(&bundle(1));
+    let held = server.send_and_await_ack(&bundle(1));
     edge.process.kill();
     assert!(kept.number() == 1 && !kept.is_written());
     drop(held);
 
-    // Before: a part of it has come.
+    // Kill the edge before it stores the bundle: only part of it has arrived.
     let mut edge = begin_with(1);
-    let part = server.give_part(&bundle(2), 100_000);
+    let part = server.send_part(&bundle(2), 100_000);
     edge.process.kill();
     assert!(kept.number() == 1 && !kept.is_written());
     drop(part);
 
-    // While it is written: the file that takes the place of the other is there.
+    // Kill the edge while it writes: the temporary file exists.
     let (mut last, mut is_caught) = (1, false);
     for next in 3..3 + TRIES_MAX {
         let mut edge = begin_with(last);
         let before = kept.inode();
-        server.give(&bundle(next));
+        server.send_bundle(&bundle(next));
         let begun = Instant::now();
         while !kept.is_written() && kept.inode() == before {
-            assert!(begun.elapsed() < PATIENCE, "it is not written");
+            assert!(begun.elapsed() < PATIENCE, "the bundle is not written");
             std::hint::spin_loop();
         }
         edge.process.kill();
@@ -225,13 +226,13 @@ fn an_edge_begins_with_the_last_good_bundle() {
     }
     assert!(is_caught, "never killed while a bundle was written");
 
-    // What is left of it is in nobody's way.
+    // A leftover temporary file must do no harm.
     let mut edge = begin_with(last);
-    let held = server.give_and_hear(&bundle(200));
+    let held = server.send_and_await_ack(&bundle(200));
     edge.process.kill();
     assert!(kept.number() == 200 && !kept.is_written());
 
-    // Without the server.
+    // Restart without the server.
     drop((server, held));
     let edge = start();
     let record = edge.first_record(&directory.0, "/first");
@@ -241,14 +242,16 @@ fn an_edge_begins_with_the_last_good_bundle() {
         "{record}"
     );
     assert_eq!(edge.bundle()["source"], "kept");
-    until("it is told that there is no server", || edge.bundle()["unheard"]["reason"].is_string());
-    edge.process.end();
+    until("the edge reports that the server is unreachable", || {
+        edge.bundle()["unheard"]["reason"].is_string()
+    });
+    edge.process.stop();
 
-    // A server that has come back is asked as if nothing had been.
+    // A server that returns must receive the usual request.
     let server = Server(port.listen());
     let edge = start();
-    let (_, head) = server.poll();
+    let (_, head) = server.next_request();
     assert!(head.contains(&format!("\r\nif-none-match: \"{}\"\r\n", bundle(200).checksum())), "{head}");
     assert!(head.starts_with("GET /bundle?pop=test&edge="), "{head}");
-    edge.process.end();
+    edge.process.stop();
 }

@@ -1,13 +1,14 @@
-//! `thalweg consumer` as an operator runs it: without its topic, then with it, secrets in files, its figures, and how it ends.
-#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+//! `thalweg consumer` as an operator runs it: without and with its topic, with secrets in files,
+//! its metrics, and its exit.
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod program;
 
+use thalweg_kafka::Cluster;
 use thalweg_record::{Batch, Entry, LossRecord, Network, Record, Source, Stage};
 use thalweg_telemetry::clickhouse::Server;
-use thalweg_telemetry::kafka::Cluster;
 use thalweg_telemetry::schema;
-use thalweg_telemetry::sink::{KafkaSink, Sink};
+use thalweg_telemetry::{KafkaSink, Sink};
 use thalweg_tests::services;
 
 use program::{Directory, Process, metrics, thalweg, until};
@@ -23,7 +24,7 @@ fn batch() -> Batch {
 }
 
 #[test]
-fn a_consumer_tells_what_it_lacks_and_brings_what_there_is() {
+fn consumer_reports_a_missing_topic_and_delivers_records() {
     let (kafka, clickhouse) = (services::Kafka::start(), services::ClickHouse::start());
     let server = Server::at(&clickhouse.url()).unwrap();
     schema::apply(&server).unwrap();
@@ -42,10 +43,12 @@ fn a_consumer_tells_what_it_lacks_and_brings_what_there_is() {
         "--topic-wait",
         "1s",
     ]));
-    assert!(missing.said("has no topic \"absent\"").contains("kafka-topics.sh --create --topic absent"));
-    assert_eq!(missing.ended(), Some(1));
+    assert!(
+        missing.wait_for_log("has no topic \"absent\"").contains("kafka-topics.sh --create --topic absent")
+    );
+    assert_eq!(missing.exit_code(), Some(1));
 
-    // A property whose value is in a file, and a topic that comes later.
+    // Read a property's value from a file, and create the topic later.
     let client = directory.file("client", "secret-client\n");
     let file = directory.file(
         "thalweg.toml",
@@ -55,22 +58,22 @@ fn a_consumer_tells_what_it_lacks_and_brings_what_there_is() {
         ),
     );
     let consumer = Process::start(thalweg().args(["up", "--config", &file]));
-    let address = consumer.said("consumer listening").parse().unwrap();
-    consumer.said("no such topic yet");
+    let address = consumer.wait_for_log("consumer listening").parse().unwrap();
+    consumer.wait_for_log("topic missing, waiting for it");
     assert!(!consumer.command_line().contains("secret"));
-    let topic = thalweg_telemetry::kafka::TOPIC.to_owned();
-    let mut sink = KafkaSink::of(Cluster { brokers, topic, properties: Vec::new() }, Some(2));
+    let topic = thalweg_kafka::DEFAULT_TOPIC.to_owned();
+    let mut sink = KafkaSink::new(Cluster { brokers, topic, properties: Vec::new() }, Some(2));
     let batch = batch();
     let mut keeps = || sink.keep(&batch).is_ok();
     until("Kafka has the batch", &mut keeps);
-    consumer.said("reading");
-    let told = format!("thalweg_consumer_records_total {RECORDS}");
-    until("the consumer has inserted it", || metrics(address).contains(&told));
+    consumer.wait_for_log("reading");
+    let expected = format!("thalweg_consumer_records_total {RECORDS}");
+    until("the consumer has inserted it", || metrics(address).contains(&expected));
     let text = metrics(address);
     assert!(text.contains("# TYPE thalweg_consumer_lag_messages gauge"), "{text}");
     assert!(text.contains("thalweg_consumer_blocks_unverified_total 0"), "{text}");
     assert!(text.trim_end().ends_with("# EOF"), "{text}");
     let rows = server.query("SELECT count() FROM losses", "TSV").unwrap();
     assert_eq!(String::from_utf8_lossy(&rows).trim(), RECORDS.to_string());
-    consumer.end();
+    consumer.stop();
 }

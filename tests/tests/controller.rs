@@ -1,6 +1,7 @@
-//! The controller among real parts: an edge and an agent, or Kafka. What clients do becomes rounds and bundles, the edge goes by
-//! them, and what is told of a network is what it had; through kills of the controller and of the edge, and other [`faults`].
-#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+//! The controller with real parts: an edge and an agent, or Kafka. Client activity must lead to
+//! rounds and bundles, the edge must apply the bundles, and reports on a network must match the
+//! network's traffic, even if the controller and the edge are killed, and despite other [`faults`].
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 #[path = "controller/faults.rs"]
 mod faults;
@@ -11,27 +12,27 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use program::site::{Clients, NETWORKS, ask, backend, told};
+use program::site::{Clients, NETWORKS, backend, get_json, http_get};
 use program::{Directory, Port, Process, records, site, thalweg, until};
 use serde_json::Value;
+use thalweg_kafka::Cluster;
 use thalweg_record::{Batch, Counters, Entry, Gauges, Network, Record, SocketRecord, Source};
+use thalweg_telemetry::KafkaSink;
 use thalweg_telemetry::Sink;
-use thalweg_telemetry::kafka::Cluster;
-use thalweg_telemetry::sink::KafkaSink;
 use thalweg_tests::services;
 
-/// The edge's name, to its agent and where it asks for bundles.
+/// The edge's name, used by its agent and in bundle requests.
 const HOST: &str = "edge-1";
 
-/// A network's treated and held-out connections.
+/// Returns the numbers of a network's treated and held-out connections.
 fn arms(controller: SocketAddr, network: u8) -> (u64, u64) {
-    let entry = &told(controller, &format!("/explain?pop=here&prefix=127.0.{network}.0/24"))["entry"];
+    let entry = &get_json(controller, &format!("/explain?pop=here&prefix=127.0.{network}.0/24"))["entry"];
     (entry["treated"].as_u64().unwrap_or(0), entry["held_out"].as_u64().unwrap_or(0))
 }
 
 fn controller(directory: &Directory, listen: SocketAddr) -> Process {
     let process = Process::start(&mut site::controller(directory, listen));
-    process.said("controller listening");
+    process.wait_for_log("controller listening");
     process
 }
 
@@ -47,13 +48,13 @@ fn edge(
     command.args(["--listen", &listen.to_string(), "--admin", &admin.to_string()]);
     command.args(["--backend", &format!("http://{backend}")]).arg("--state").arg(directory.0.join("edge"));
     let process = Process::start(&mut command);
-    process.said("edge listening");
+    process.wait_for_log("edge listening");
     process
 }
 
 fn agent(directory: &Directory, control: SocketAddr, listen: SocketAddr, admin: SocketAddr) -> Process {
     let process = Process::start(&mut agent_command(directory, control, listen, admin));
-    process.said("following the responses of an edge");
+    process.wait_for_log("following edge records");
     process
 }
 
@@ -73,7 +74,7 @@ fn agent_command(
 }
 
 #[test]
-fn what_clients_have_becomes_rules_that_the_edge_goes_by() {
+fn client_traffic_becomes_rules_that_the_edge_applies() {
     let directory = Directory::new();
     let ports = [Port::new(), Port::new(), Port::new()];
     let [control, listen, admin] = ports.each_ref().map(Port::address);
@@ -84,59 +85,61 @@ fn what_clients_have_becomes_rules_that_the_edge_goes_by() {
     let agent = agent(&directory, control, listen, admin);
     let clients = Clients::of(listen, &["media.example"]);
 
-    until("both arms of every network have shown something", || {
+    until("both arms of every network have connections", || {
         (1..=NETWORKS).all(|network| {
             let (treated, held_out) = arms(control, network);
             treated >= 10 && held_out >= 10
         })
     });
-    let edges = told(control, "/edges?pop=here");
+    let edges = get_json(control, "/edges?pop=here");
     assert!(edges["edges"][0]["bundle"].is_u64(), "{edges}");
-    let rounds = told(control, "/rounds?pop=here");
+    let rounds = get_json(control, "/rounds?pop=here");
     let rounds = rounds["rounds"].as_array().unwrap();
     for arm in ["all", "steered", "held_out"] {
         let has_arm = |round: &Value| round["goodput"][arm]["p10"].as_f64().is_some_and(|rate| rate > 0.0);
         assert!(rounds.iter().any(has_arm), "{arm}: {rounds:?}");
     }
 
-    // Nobody decides: the edge goes on by what it has, also one that comes back to nobody.
+    // Without a controller, the edge continues with its bundle, even after a restart.
     let before: Vec<_> = (1..=NETWORKS).map(|network| arms(control, network)).collect();
     deciding.kill();
     serving.kill();
     let _serving = edge(&directory, listen, admin, backend, &bundle);
-    agent.said("following the responses of an edge");
+    agent.wait_for_log("following edge records");
     let _deciding = controller(&directory, control);
-    // What was known is known: nothing is counted anew, but for what is told of a window that has just closed.
+    // State must survive: no record is counted again, except those in a window that has just
+    // closed.
     for (network, before) in (1..=NETWORKS).zip(&before) {
         let now = arms(control, network);
         let has_left = now == (0, 0);
         assert!(has_left || now.0 >= before.0 && now.1 >= before.1, "{network}: {before:?}, {now:?}");
     }
-    let (_, etag, _) = ask(control, "/bundle?pop=here", "");
-    let (status, ..) = ask(control, "/bundle?pop=here", &format!("If-None-Match: {etag}\r\n"));
-    assert!(status == 304 || status == 200, "{status}: 200 if it has become another meanwhile");
-    until("what was shown goes on from what was known", || {
-        // Those that were slow may leave meanwhile: they are not any more.
+    let (_, etag, _) = http_get(control, "/bundle?pop=here", "");
+    let (status, ..) = http_get(control, "/bundle?pop=here", &format!("If-None-Match: {etag}\r\n"));
+    assert!(status == 304 || status == 200, "{status}: 200 if the bundle has changed meanwhile");
+    until("counts continue from the restored state", || {
+        // Networks may leave meanwhile, because they are no longer slow.
         (1..=NETWORKS).zip(&before).any(|(network, before)| {
             let now = arms(control, network);
             now.0 > before.0 && now.1 > before.1
         })
     });
     drop(clients);
-    agent.end();
+    agent.stop();
 
     let records = records(&directory.0.join("files"));
     let steered: Vec<_> = records.iter().filter(|record| record["rule"].is_string()).collect();
     assert!(steered.len() > 100, "{} steered of {}: {}", steered.len(), records.len(), records[0]);
-    let told = |record: &Value, name: &str| record[name].as_str().unwrap_or_default().to_owned();
+    let text = |record: &Value, name: &str| record[name].as_str().unwrap_or_default().to_owned();
     for record in steered {
         let held_out = record["is_holdout"].as_bool().unwrap();
-        let ran = told(record, "congestion_control");
+        let ran = text(record, "congestion_control");
         assert_eq!(ran, if held_out { "cubic" } else { "reno" }, "{record}");
     }
 }
 
-/// A site of one process. Of all hosts no network is steered, as round trips are shorter than what is asked for; a tenant asks for less.
+/// A site in one process. By default no network is steered, because round trips are shorter than
+/// the required minimum; the tenant sets a lower one.
 const TENANT: &str = r#"
 [edge]
 listen = "127.0.0.1:0"
@@ -167,7 +170,7 @@ min_rtt_min = "0ms"
 "#;
 
 #[test]
-fn a_tenant_is_steered_by_its_own_responses_and_nobody_else_is() {
+fn tenant_is_steered_by_its_own_responses_only() {
     let directory = Directory::new();
     let (port, backend) = (Port::new(), backend());
     let control = port.address();
@@ -175,18 +178,18 @@ fn a_tenant_is_steered_by_its_own_responses_and_nobody_else_is() {
     let text = TENANT.replace("BACKEND", &format!("http://{backend}"));
     std::fs::write(&file, text.replace("CONTROLLER", &control.to_string())).unwrap();
     let process = Process::start(thalweg().args(["up", "--config"]).arg(&file).current_dir(&directory.0));
-    let listen = process.said("edge listening").parse().unwrap();
+    let listen = process.wait_for_log("edge listening").parse().unwrap();
     let clients = Clients::of(listen, &["media.example", "news.example", "Sport.example:80"]);
     let of_tenant = |network: u8| {
         let target = format!("/explain?pop=here&tenant=news.example&prefix=127.0.{network}.0/24");
-        let (status, _, content) = ask(control, &target, "");
+        let (status, _, content) = http_get(control, &target, "");
         if status != 200 {
             return 0;
         }
-        let told: Value = serde_json::from_str(&content).unwrap();
-        told["entry"]["treated"].as_u64().unwrap_or(0)
+        let explanation: Value = serde_json::from_str(&content).unwrap();
+        explanation["entry"]["treated"].as_u64().unwrap_or(0)
     };
-    until("a network of the tenant has shown something", || (1..=NETWORKS).any(|it| of_tenant(it) >= 10));
+    until("a network of the tenant has connections", || (1..=NETWORKS).any(|it| of_tenant(it) >= 10));
     let status = thalweg().args(["controller", "status", "--controller", &control.to_string()]).output();
     let status = String::from_utf8(status.unwrap().stdout).unwrap();
     let tenants: Vec<_> = status.lines().skip(1).map_while(|line| line.split_whitespace().nth(1)).collect();
@@ -199,7 +202,7 @@ fn a_tenant_is_steered_by_its_own_responses_and_nobody_else_is() {
     assert!(said(&[]).starts_with("127.0.1.0/24: low_rtt"), "{}", said(&[]));
     assert!(!said(&["--tenant", "News.example"]).starts_with("127.0.1.0/24: low_rtt"));
     drop(clients);
-    process.end();
+    process.stop();
 
     let records = records(&directory.0.join("files"));
     let (mut own, mut others) = (0, 0);
@@ -217,21 +220,22 @@ fn a_tenant_is_steered_by_its_own_responses_and_nobody_else_is() {
 }
 
 const KAFKA_WINDOW_S: u64 = 4;
-/// Longer than what is to be sent takes on a busy machine.
+/// Lateness limit, longer than sending takes on a busy machine.
 const KAFKA_LATE_S: u64 = 16;
 const BATCHES: u64 = 60;
 const BATCH_RECORDS: u64 = 200;
-/// Times that the controller is started while records come, each but the first after a kill; and once more when all have come.
+/// Controller starts while records arrive, each but the first after a kill; one more start follows
+/// after all records have arrived.
 const STARTS: u64 = 4;
 
 const HOUR_US: u64 = 3_600_000_000;
 
-/// The same of another machine.
+/// Returns `batch` as if from another host.
 fn warming(batch: Batch) -> Batch {
     Batch { source: Source { host: "edge-0".into(), ..batch.source }, ..batch }
 }
 
-/// Samples of sockets, within the last window's length before a time.
+/// Creates socket samples from the last window length before `now_unix_us`.
 fn batch(index: u64, now_unix_us: u64) -> Batch {
     let source = Source { host: "edge-1".into(), pop: "here".into(), epoch: 1 };
     let numbers = index * BATCH_RECORDS..(index + 1) * BATCH_RECORDS;
@@ -261,25 +265,25 @@ fn kafka_controller(directory: &Directory, brokers: &str) -> (Process, SocketAdd
     command.args(["--window", &format!("{KAFKA_WINDOW_S}s"), "--late", &format!("{KAFKA_LATE_S}s")]);
     command.arg("--database").arg(directory.0.join("control.sqlite"));
     let process = Process::start(&mut command);
-    let address = process.said("controller listening").parse().unwrap();
+    let address = process.wait_for_log("controller listening").parse().unwrap();
     (process, address)
 }
 
 #[test]
-fn a_controller_that_is_killed_has_its_windows_whole_again_from_kafka_which_is_killed_too() {
+fn killed_controller_rebuilds_its_windows_from_kafka() {
     let mut kafka = services::Kafka::start();
     let directory = Directory::new();
     let cluster =
         Cluster { brokers: kafka.brokers(), topic: "thalweg.telemetry".into(), properties: Vec::new() };
-    let mut sink = KafkaSink::of(cluster, Some(3));
-    // The first makes the topic, which takes its time, and is of windows long over.
+    let mut sink = KafkaSink::new(cluster, Some(3));
+    // The first batch creates the topic, which takes a while; the batch's windows ended long ago.
     sink.keep(&warming(batch(0, HOUR_US))).unwrap();
     let mut now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let mut sent = BTreeMap::<u64, u64>::new();
     let mut running = None;
     for index in 0..BATCHES {
         if index == BATCHES / 2 {
-            // While it is read: what was written before the kill is there afterwards.
+            // Kill the broker during reading: it keeps what was written before the kill.
             kafka.kill();
             kafka.restart();
             now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
@@ -291,21 +295,22 @@ fn a_controller_that_is_killed_has_its_windows_whole_again_from_kafka_which_is_k
         }
         sink.keep(&batch).unwrap();
         if index % (BATCHES / STARTS) == BATCHES / STARTS / 2 {
-            // What it had read is gone with it.
+            // The controller loses everything that it has read.
             drop(running.take());
             running = Some(kafka_controller(&directory, &kafka.brokers()));
         }
     }
-    // A sink that is not sure sends again.
+    // A sink that does not know whether a batch arrived sends it again.
     sink.keep(&batch(BATCHES - 1, u64::try_from(now.as_micros()).unwrap())).unwrap();
-    // Nobody is there when the windows close.
+    // Stop the controller, so that none runs when the windows close.
     drop(running.take());
     let closed_s = now.as_secs() + KAFKA_WINDOW_S + KAFKA_LATE_S;
-    until("the windows are over", || {
+    until("the windows have ended", || {
         SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() > closed_s
     });
     let (_process, controller) = kafka_controller(&directory, &kafka.brokers());
-    let rounds = || told(controller, "/rounds?pop=here")["rounds"].as_array().cloned().unwrap_or_default();
+    let rounds =
+        || get_json(controller, "/rounds?pop=here")["rounds"].as_array().cloned().unwrap_or_default();
     until("every window is decided", || rounds().len() >= sent.len());
     let decided: BTreeMap<u64, u64> = rounds()
         .iter()

@@ -1,6 +1,6 @@
-//! The edge is killed under load at random moments, again and again, and no client ever sees a wrong byte: what lies on
-//! disk after a kill is whole, or not there.
-#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+//! The edge is repeatedly killed under load at random times. No client must ever receive a wrong
+//! byte: after a crash, data on disk is complete or absent.
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -11,20 +11,22 @@ use std::thread;
 use std::time::Duration;
 
 const SEED: u64 = 0x7468_616c_7765_6721;
-/// How often the edge is killed.
+/// Number of kills.
 const ROUNDS: usize = 40;
-/// It lives no longer than this.
+/// Maximum time from start to kill.
 const LIFE_MS_MAX: u64 = 250;
 const CLIENTS: usize = 4;
-/// What clients ask for in each life, as much as the disk may take; some of it is new each time.
+/// Number of paths requested per edge process, as many as fit on the disk, and number of new ones
+/// each time.
 const PATHS: u64 = 60;
 const NEW_PATHS: u64 = 7;
-/// What has to outlive the last kills, a third of what the disk may take, and in how many lives at most.
+/// Number of paths that must survive the last kills (a third of the disk), and maximum edge
+/// processes until they do.
 const KEPT_PATHS: u64 = 20;
 const KEPT_LIVES_MAX: usize = 20;
 const SIZES: [usize; 5] = [0, 700, 20_000, 300_000, 1_500_000];
 
-/// Numbers that look random and are the same in each run.
+/// A deterministic random number generator (xorshift64).
 struct Random(u64);
 
 impl Random {
@@ -40,13 +42,13 @@ fn size(path: u64) -> usize {
     SIZES[path as usize % SIZES.len()]
 }
 
-/// The byte at each offset of what a path names.
+/// Returns the byte at an offset of a path's content.
 fn byte(path: u64, at: usize) -> u8 {
     let at = at as u64;
     (path.wrapping_mul(0x9e37_79b9) ^ at ^ (at >> 8) ^ (at >> 16)) as u8
 }
 
-/// A head, and how much of its content has been read with it.
+/// Reads a head; returns `None` if the connection ends first.
 fn read_head(input: &mut BufReader<TcpStream>) -> Option<String> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -62,7 +64,7 @@ fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     Some(rest.split_once("\r\n")?.0)
 }
 
-/// A backend whose every third path has to be validated each time.
+/// Serves as a backend; every third path must be validated on each use.
 fn serve(listener: &TcpListener) {
     for stream in listener.incoming() {
         let stream = stream.unwrap();
@@ -117,18 +119,18 @@ impl Edge {
                 panic!("{}: {error}; cargo test --workspace builds it", program.display())
             });
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-        let mut said = |what: &str| {
+        let mut wait_for_line = |what: &str| {
             let line = lines.find_map(|line| Some(line.strip_prefix(what)?.trim().to_owned()));
-            line.unwrap_or_else(|| panic!("the edge ended before {what}"))
+            line.unwrap_or_else(|| panic!("the edge stopped before {what}"))
         };
-        let (address, admin) = (said("edge listening"), said("admin listening"));
+        let (address, admin) = (wait_for_line("edge listening"), wait_for_line("admin listening"));
         thread::spawn(move || lines.for_each(|line| eprintln!("{line}")));
         Self { child, address, admin }
     }
 
     fn stats(&self) -> std::io::Result<String> {
         let mut stream = TcpStream::connect(&self.admin)?;
-        stream.write_all(b"GET /stats HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")?;
+        stream.write_all(b"GET /stats HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
         let mut stats = String::new();
         stream.read_to_string(&mut stats)?;
         Ok(stats)
@@ -148,16 +150,16 @@ impl Drop for Edge {
     }
 }
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Debug, PartialEq)]
 enum Answer {
     Hit,
     Other,
-    /// The edge was gone before the end.
+    /// The edge was killed before the end.
     Cut,
 }
 
-/// Asks for a path on a connection, and checks every byte that comes.
+/// Requests a path on a connection, and checks every byte received.
 fn ask(input: &mut BufReader<TcpStream>, path: u64) -> Answer {
     let request = format!("GET /{path} HTTP/1.1\r\nHost: a\r\n\r\n");
     if input.get_mut().write_all(request.as_bytes()).is_err() {
@@ -165,7 +167,7 @@ fn ask(input: &mut BufReader<TcpStream>, path: u64) -> Answer {
     }
     let Some(head) = read_head(input) else { return Answer::Cut };
     assert!(head.starts_with("HTTP/1.1 200"), "/{path}: {head}");
-    assert_eq!(field(&head, "ETag"), Some(&*format!("\"{path}\"")), "/{path}: the head of another response");
+    assert_eq!(field(&head, "ETag"), Some(&*format!("\"{path}\"")), "/{path}: head of a different response");
     let length: usize = field(&head, "Content-Length").unwrap().parse().unwrap();
     assert_eq!(length, size(path), "/{path}");
     let (mut at, mut buffer) = (0, vec![0; 64 * 1024]);
@@ -183,39 +185,40 @@ fn ask(input: &mut BufReader<TcpStream>, path: u64) -> Answer {
     if head.contains("thalweg; hit") { Answer::Hit } else { Answer::Other }
 }
 
-/// Asks for one thing after the other until the edge is killed.
+/// Sends requests until the edge is killed.
 fn load(edge: &str, first: u64, mut random: Random, killed: &AtomicBool, answers: &AtomicUsize) {
     let Ok(stream) = TcpStream::connect(edge) else { return };
     let mut input = BufReader::new(stream);
     while !killed.load(SeqCst) {
-        // Some are asked for more often than others.
+        // Some paths are requested more often than others.
         let path = first + random.below(PATHS).max(random.below(PATHS));
         match ask(&mut input, path) {
-            Answer::Cut => assert!(killed.load(SeqCst), "/{path} was cut, and nobody killed the edge"),
+            Answer::Cut => assert!(killed.load(SeqCst), "/{path} was cut without a kill"),
             Answer::Hit | Answer::Other => _ = answers.fetch_add(1, SeqCst),
         }
     }
 }
 
-/// How many lives it takes, each killed too, until what needs no validation is a hit from the first request on.
+/// Starts and kills edges until every path that needs no validation is a hit from the first request
+/// on; returns the number of edges started.
 fn lives_until_all_is_kept(backend: &str, directory: &str) -> usize {
     let first = ROUNDS as u64 * NEW_PATHS;
     let fresh = (first..first + KEPT_PATHS).filter(|path| !path.is_multiple_of(3)).count();
     let mut found = Vec::new();
     while found.last() != Some(&fresh) {
-        assert!(found.len() < KEPT_LIVES_MAX, "{found:?} hits of {fresh} in the lives one after the other");
+        assert!(found.len() < KEPT_LIVES_MAX, "{found:?} hits of {fresh} in successive lives");
         let mut edge = Edge::start(backend, directory);
         let mut input = BufReader::new(TcpStream::connect(&edge.address).unwrap());
         let hits = (first..first + KEPT_PATHS).filter(|path| ask(&mut input, *path) == Answer::Hit).count();
         found.push(hits);
-        thread::sleep(Duration::from_millis(LIFE_MS_MAX)); // what had to be fetched may be written meanwhile
+        thread::sleep(Duration::from_millis(LIFE_MS_MAX)); // time to write what had to be fetched
         edge.kill();
     }
     found.len()
 }
 
 #[test]
-fn killed_at_any_moment_the_edge_serves_no_wrong_byte_and_keeps_what_it_had() {
+fn killed_edge_serves_no_wrong_byte_and_keeps_its_store() {
     let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("crash-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&directory);
     let place = directory.to_str().unwrap();
@@ -228,14 +231,15 @@ fn killed_at_any_moment_the_edge_serves_no_wrong_byte_and_keeps_what_it_had() {
         let mut edge = Edge::start(&backend, place);
         let (address, killed) = (edge.address.clone(), AtomicBool::new(false));
         let life = Duration::from_millis(random.below(LIFE_MS_MAX));
-        // Nothing in here may fail before the clients are told that the edge is killed: they would go on for ever.
+        // No assertion here may fail before the clients know that the edge has been killed, or they
+        // would never stop.
         let stats = thread::scope(|scope| {
             for _ in 0..CLIENTS {
                 let (first, random) = (round as u64 * NEW_PATHS, Random(random.below(u64::MAX) | 1));
                 let (address, killed, answers) = (&address, &killed, &answers);
                 scope.spawn(move || load(address, first, random, killed, answers));
             }
-            thread::sleep(life); // at any moment, that is
+            thread::sleep(life); // a random moment
             let stats = edge.stats();
             killed.store(true, SeqCst);
             edge.kill();

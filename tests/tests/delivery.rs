@@ -1,6 +1,6 @@
-//! Media to player across the real program: what ffprobe gets through the edge is what the source has, on demand
-//! and live, over segment borders and over the loop of the live source.
-#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+//! From media to player through the real program: packets that ffprobe reads through the edge must
+//! equal the source, on demand and live, across segment boundaries and the live source's loop.
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The tracks of the sample: name, ffprobe's stream kind, units of time a second, units a packet.
+/// The tracks of the sample: name, ffprobe's stream kind, timescale, units per packet.
 const TRACKS: [(&str, &str, u64, u64); 4] = [
     ("video_180", "v", 12_288, 512),
     ("video_360", "v", 12_288, 512),
@@ -17,19 +17,19 @@ const TRACKS: [(&str, &str, u64, u64); 4] = [
     ("audio", "a", 48_000, 1_024),
 ];
 
-/// Seconds of the presentation that is pushed in a loop: whole packets of every track, 375 of them AAC.
+/// Duration of the looped presentation in seconds: whole packets of every track, 375 of them AAC.
 const LOOP_S: u32 = 8;
-/// Seconds of the channel that are looked at: two ends of the loop are among them.
+/// Seconds of the channel to check; they include two ends of the loop.
 const WATCHED_S: u32 = 14;
 
-/// A channel's first segments are there by then, on a machine that is busy with other tests too.
+/// Time limit for a channel's first segments, on a machine busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn sample() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../assets/sample")
 }
 
-/// The program with every role, on free ports; it is asked to end with its value.
+/// The program with all roles, on free ports; stopped on drop.
 struct Program {
     child: Child,
     edge: String,
@@ -64,7 +64,7 @@ impl Program {
         format!("http://{}{path}", self.edge)
     }
 
-    /// Asks until `path` is answered with 200, as `Retry-After` says.
+    /// Requests `path` until the status is 200, waiting as `Retry-After` asks.
     fn wait_for(&self, path: &str) {
         let begun = Instant::now();
         loop {
@@ -90,7 +90,7 @@ impl Drop for Program {
     }
 }
 
-/// ffprobe's packets of one stream, `fields` of each.
+/// Returns ffprobe's packets of one stream, with `fields` of each packet.
 fn packets(input: &str, stream: &str, fields: &str, options: &[&str]) -> Vec<String> {
     let output = Command::new("ffprobe")
         .args(["-v", "error", "-select_streams", stream])
@@ -106,13 +106,16 @@ fn packets(input: &str, stream: &str, fields: &str, options: &[&str]) -> Vec<Str
     text.lines().map(|line| line.trim_end_matches(',').to_owned()).filter(|line| !line.is_empty()).collect()
 }
 
+/// An origin on free ports.
+const ORIGIN: &str = "[origin]\nlisten = '127.0.0.1:0'\ningest = '127.0.0.1:0'\nadmin = '127.0.0.1:0'\n";
+
 #[test]
-fn on_demand_through_the_edge_every_rendition_is_the_source() {
+fn on_demand_renditions_through_the_edge_equal_the_source() {
     let media = sample().parent().unwrap().canonicalize().unwrap();
     let program = Program::start(
         "on-demand",
         &format!(
-            "[origin]\nlisten = '127.0.0.1:0'\nmedia = '{}'\n[edge]\nlisten = '127.0.0.1:0'\nadmin = '127.0.0.1:0'\n",
+            "{ORIGIN}media = '{}'\n[edge]\nlisten = '127.0.0.1:0'\nadmin = '127.0.0.1:0'\n",
             media.display()
         ),
     );
@@ -128,7 +131,7 @@ fn on_demand_through_the_edge_every_rendition_is_the_source() {
     }
 }
 
-/// The first `LOOP_S` seconds of the sample, as a presentation of its own.
+/// Writes the first `LOOP_S` seconds of the sample as a separate presentation.
 fn short_loop(directory: &Path) {
     for (track, ..) in TRACKS {
         let status = Command::new("ffmpeg")
@@ -145,7 +148,7 @@ fn short_loop(directory: &Path) {
 }
 
 #[test]
-fn live_through_the_edge_time_goes_on_over_segments_and_over_the_loop() {
+fn live_time_through_the_edge_is_continuous_across_the_loop() {
     let media = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("loop");
     std::fs::create_dir_all(&media).unwrap();
     short_loop(&media);
@@ -153,7 +156,7 @@ fn live_through_the_edge_time_goes_on_over_segments_and_over_the_loop() {
     let program = Program::start(
         "live",
         &format!(
-            "[origin]\n{listen}\n[edge]\n{listen}\nadmin = '127.0.0.1:0'\n\
+            "{ORIGIN}[edge]\n{listen}\nadmin = '127.0.0.1:0'\n\
              [[source]]\nchannel = 'demo'\nmedia = '{}'\n",
             media.display()
         ),
@@ -181,7 +184,7 @@ fn live_through_the_edge_time_goes_on_over_segments_and_over_the_loop() {
                 let step_s = *step as f64 / *scale as f64;
                 for pair in times.windows(2) {
                     let gap = pair[1] - pair[0];
-                    // ffprobe prints microseconds of a clock of its own.
+                    // ffprobe prints times rounded to microseconds.
                     assert!(
                         (gap - step_s).abs() < 0.000_05,
                         "{name}: {gap} s from {} to {}",

@@ -1,10 +1,11 @@
-//! A block whose token ClickHouse knows and whose rows it lacks, as a kill leaves it: it is looked for and brought, table and
-//! rollup each, and what is there is left alone, by two at a time too. A place of a partition is not lowered by what comes late.
-#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+//! A block whose token ClickHouse knows but whose rows are missing, as after a crash. The block
+//! must be detected and restored, in the table and its rollup separately, while present rows stay
+//! untouched, even with two sinks at once. A late position must not lower the known position of a
+//! partition.
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,20 +15,22 @@ use thalweg_record::{
 };
 use thalweg_telemetry::clickhouse::Server;
 use thalweg_telemetry::schema;
-use thalweg_telemetry::sink::{ClickHouseSink, Sink};
+use thalweg_telemetry::{ClickHouseSink, Sink};
 use thalweg_tests::services;
 
 const BATCHES: u64 = 3;
 const RECORDS: u64 = 600;
-/// The batch that is lost; those around it have rows in the same groups of the rollups.
+/// The lost batch; its neighbours have rows in the same groups of the rollups.
 const LOST: u64 = 1;
 const TABLES: [&str; 3] = ["sockets", "responses", "losses"];
 const ROLLUPS: [&str; 2] = ["sockets_5m", "responses_5m"];
-/// How often two look for the lost batch at a time, each time further apart.
+/// Number of races between two sinks that restore the lost batch; in each race they start further
+/// apart.
 const RACES: u32 = 4;
 const QUANTILES: &str = "quantilesDDMerge(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99)";
 
-/// The batch of an index. Each is on both sides of midnight, so in two partitions of its tables.
+/// Creates the batch with an index. Each batch spans midnight, so it is in two partitions of its
+/// tables.
 fn batch(index: u64, midnight: u64) -> Batch {
     let source = Source { host: "alpha".into(), pop: "fra".into(), epoch: 7 };
     let entry = |nth: u64| {
@@ -57,7 +60,7 @@ fn socket(number: u64, client: std::net::SocketAddr, time_unix_us: u64) -> Socke
 }
 
 fn response(number: u64, client: std::net::SocketAddr, time_unix_us: u64) -> ResponseRecord {
-    // The long one is '(other)' in the rollup.
+    // The long name becomes '(other)' in the rollup.
     let host = if number.is_multiple_of(3) { "a.example".to_owned() } else { "b".repeat(300) };
     ResponseRecord {
         host,
@@ -74,17 +77,17 @@ fn response(number: u64, client: std::net::SocketAddr, time_unix_us: u64) -> Res
 struct Tables {
     clickhouse: services::ClickHouse,
     server: Server,
-    /// What has filled them, which has no doubt left.
+    /// The sink that filled the tables; it has nothing left to verify.
     sink: ClickHouseSink,
     midnight: u64,
-    /// The parts that the other batches have made of the rollups, by where they begin.
+    /// Rollup parts written by the other batches, by their first block.
     others: BTreeSet<String>,
-    /// What there is with every batch.
+    /// Content of the tables with every batch.
     whole: String,
 }
 
 impl Tables {
-    /// With every batch in them, each in parts of its own.
+    /// Creates tables that contain every batch, each in separate parts.
     fn filled() -> Self {
         let clickhouse = services::ClickHouse::start();
         let server = Server::at(&clickhouse.url()).unwrap();
@@ -117,7 +120,7 @@ impl Tables {
         String::from_utf8_lossy(&answer).into_owned()
     }
 
-    /// The parts of the rollups: where they begin, and what they are called now.
+    /// Returns the rollups' parts, by first block, with their current names.
     fn parts(&self) -> BTreeMap<String, (String, String)> {
         let query = "SELECT concat(table, ' ', partition_id, ' ', min_block_number), table, name FROM system.parts \
              WHERE database = currentDatabase() AND table LIKE '%_5m' AND active";
@@ -129,7 +132,7 @@ impl Tables {
         self.text(query).lines().map(line).collect()
     }
 
-    /// Every row, and every group of the rollups with its sums and percentiles.
+    /// Returns every row, and every group of the rollups with its sums and percentiles.
     fn content(&self) -> String {
         let rows = TABLES.map(|table| self.text(&format!("SELECT * FROM {table} ORDER BY number, host")));
         let keys = "window, pop, prefix, asn, region, congestion_control";
@@ -145,7 +148,7 @@ impl Tables {
         rows.concat() + &sockets + &responses
     }
 
-    /// Of another process.
+    /// Creates a new sink, as in another process.
     fn sink(&self) -> ClickHouseSink {
         ClickHouseSink::at(&self.clickhouse.url()).unwrap()
     }
@@ -154,7 +157,7 @@ impl Tables {
         batch(LOST, self.midnight)
     }
 
-    /// Takes rows of the lost batch away; their token stays.
+    /// Deletes rows of the lost batch; the token stays.
     fn lose_rows(&self, of: &str) {
         let (first, end) = (LOST * RECORDS, (LOST + 1) * RECORDS);
         for table in TABLES {
@@ -164,7 +167,7 @@ impl Tables {
         }
     }
 
-    /// Takes the lost batch out of the rollups; its tokens stay.
+    /// Deletes the lost batch from the rollups; the tokens stay.
     fn lose_rollups(&self) {
         let mut lost = BTreeSet::new();
         for (_, (rollup, part)) in self.parts().into_iter().filter(|(begin, _)| !self.others.contains(begin))
@@ -175,37 +178,39 @@ impl Tables {
         assert!(lost.iter().eq(&ROLLUPS.map(str::to_owned).into_iter().collect::<BTreeSet<_>>()));
     }
 
-    /// A sink that has no doubt about the lost batch adds nothing: its tokens are known. A new one brings it, and one after it
-    /// finds it there.
+    /// Checks that a sink that trusts the lost batch's tokens adds nothing, that a new sink
+    /// restores the batch, and that the next one finds it present.
     fn restores(&mut self, tables: u64) {
         let lost = self.content();
         assert_ne!(lost, self.whole);
         let batch = self.lost_batch();
         self.sink.keep(&batch).unwrap();
-        assert!(self.content() == lost, "the tokens are not known");
+        assert!(self.content() == lost, "the tokens are unknown");
         for restored in [tables, 0] {
             let mut sink = self.sink();
             sink.keep(&batch).unwrap();
-            assert!(self.content() == self.whole, "it is not as it was");
-            assert_eq!(sink.verified().restored.load(Relaxed), restored);
-            assert_eq!(sink.verified().blocks.load(Relaxed), TABLES.len() as u64);
+            assert!(self.content() == self.whole, "the content is not restored");
+            assert_eq!(sink.verified().restored.get(), restored);
+            assert_eq!(sink.verified().blocks.get(), TABLES.len() as u64);
             assert_eq!(sink.unverified(), 0);
         }
         let aside = "SELECT name FROM system.tables WHERE name LIKE 'thalweg_verify%'";
         assert_eq!(self.text(aside), "");
     }
 
-    /// The lost batch passes after a bounded number of attempts, with so many tables not verified, its sockets among them.
+    /// Checks that the lost batch passes after a bounded number of attempts, with `unverified`
+    /// tables not verified, including `sockets`.
     fn passes_unverified(&self, unverified: u64) {
         let (mut sink, batch) = (self.sink(), self.lost_batch());
         let failures = (0..100).take_while(|_| sink.keep(&batch).is_err()).count();
         let verified = sink.verified();
         assert_eq!((failures, sink.unverified()), (15, unverified));
-        assert_eq!(verified.blocks.load(Relaxed), TABLES.len() as u64 - unverified);
-        assert_eq!(verified.restored.load(Relaxed), 0);
+        assert_eq!(verified.blocks.get(), TABLES.len() as u64 - unverified);
+        assert_eq!(verified.restored.get(), 0);
     }
 
-    /// What a process killed before its move has left: rows that were to be moved, among some that are not the block's.
+    /// Creates the tables that a process killed before its move would leave: rows to be moved,
+    /// among rows of other blocks.
     fn leave_tables(&self) {
         let token = format!("alpha/7/{}-{}/sockets", LOST * RECORDS, (LOST + 1) * RECORDS - 1);
         let hash = self.text(&format!("SELECT lower(hex(xxh3('{token}')))"));
@@ -218,11 +223,11 @@ impl Tables {
 }
 
 #[test]
-fn what_is_lost_is_brought_and_what_is_there_is_left_alone() {
+fn lost_rows_are_restored_and_present_rows_stay() {
     let mut tables = Tables::filled();
     let mut sink = tables.sink();
     sink.keep(&tables.lost_batch()).unwrap();
-    assert_eq!(sink.verified().restored.load(Relaxed), 0);
+    assert_eq!(sink.verified().restored.get(), 0);
     assert!(tables.content() == tables.whole);
 
     tables.lose_rows("true");
@@ -238,9 +243,9 @@ fn what_is_lost_is_brought_and_what_is_there_is_left_alone() {
 }
 
 #[test]
-fn what_cannot_be_told_is_counted_and_passes() {
+fn unverifiable_block_is_counted_and_passes() {
     let tables = Tables::filled();
-    // Rows of somebody else are in the table and never come into the rollup.
+    // Add foreign rows to the table that never entered the rollup.
     let partition = tables.text("SELECT DISTINCT _partition_id FROM sockets LIMIT 1");
     for statement in [
         "CREATE TABLE other AS sockets",
@@ -251,15 +256,15 @@ fn what_cannot_be_told_is_counted_and_passes() {
     }
     let content = tables.content();
     tables.passes_unverified(1);
-    assert!(tables.content() == content, "nothing is added where it is not clear");
+    assert!(tables.content() == content, "nothing is added in case of doubt");
 
-    // The server refuses what a look needs.
+    // The server refuses queries that verification needs.
     for statement in ["DROP VIEW sockets_5m_view", "DROP TABLE sockets_5m"] {
         tables.server.execute(statement).unwrap();
     }
     tables.passes_unverified(1);
 
-    // A table that only leads to another: one like it would lead there too.
+    // Create a table that only forwards to another one; a copy of it would forward there, too.
     for statement in [
         "DROP VIEW responses_5m_view",
         "RENAME TABLE responses TO kept",
@@ -271,7 +276,7 @@ fn what_cannot_be_told_is_counted_and_passes() {
 }
 
 #[test]
-fn two_that_look_for_one_block_bring_it_once() {
+fn two_sinks_restore_a_block_once() {
     for race in 0..RACES {
         let tables = Tables::filled();
         let url = tables.clickhouse.url();
@@ -283,7 +288,8 @@ fn two_that_look_for_one_block_bring_it_once() {
         }
         assert!(tables.content() != tables.whole);
         thread::scope(|scope| {
-            // Who comes later waits longer, too: two that always come together get in each other's way.
+            // The later sink also waits longer: two sinks in lockstep would keep obstructing each
+            // other.
             for looker in 0..2 {
                 let (url, batch) = (&url, tables.lost_batch());
                 scope.spawn(move || {
@@ -305,7 +311,7 @@ fn two_that_look_for_one_block_bring_it_once() {
 }
 
 #[test]
-fn without_the_rights_to_look_a_block_passes_at_once() {
+fn without_verification_rights_a_block_passes_at_once() {
     let tables = Tables::filled();
     tables.lose_rows("true");
     let lost = tables.content();
@@ -314,12 +320,12 @@ fn without_the_rights_to_look_a_block_passes_at_once() {
             .unwrap();
     sink.keep(&tables.lost_batch()).unwrap();
     assert_eq!(sink.unverified(), TABLES.len() as u64);
-    assert_eq!(sink.verified().blocks.load(Relaxed), 0);
+    assert_eq!(sink.verified().blocks.get(), 0);
     assert!(tables.content() == lost);
 }
 
 #[test]
-fn a_place_that_comes_late_does_not_lower_the_one_that_is_known() {
+fn late_position_does_not_lower_the_known_one() {
     let clickhouse = services::ClickHouse::start();
     let server = Server::at(&clickhouse.url()).unwrap();
     schema::apply(&server).unwrap();

@@ -1,6 +1,7 @@
-//! Kafka is away for as long as ten minutes of load take, as a number of records: they wait in the spool, and once it is back they
-//! are in ClickHouse, each once. A spool that is too small for them keeps to its bound, loses the oldest and counts them.
-#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+//! A Kafka outage of ten minutes' load, counted in records. Records must wait in the spool, and
+//! after recovery each one must be in ClickHouse once. A spool too small for them must respect its
+//! limit, drop the oldest records and count them.
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod program;
 
@@ -12,31 +13,32 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use program::tables::{number, until_delivered};
 use program::{Directory, topic, until};
+use thalweg_kafka::{Cluster, DEFAULT_TOPIC as TOPIC};
+use thalweg_telemetry::KafkaSink;
 use thalweg_telemetry::clickhouse::Server;
 use thalweg_telemetry::consumer::{self, Consumer};
-use thalweg_telemetry::kafka::{Cluster, TOPIC};
 use thalweg_telemetry::runner::Runner;
 use thalweg_telemetry::schema;
-use thalweg_telemetry::sink::KafkaSink;
 use thalweg_telemetry::spool::{Limits, Spool};
 use thalweg_tests::{records, services};
 
-/// The outage, and the load in it: samples of 1,600 sockets each 10 s, and 40 responses a second.
+/// The outage and its load: samples of 1,600 sockets every 10 s, and 40 responses a second.
 const OUTAGE_S: u64 = 600;
 const LOAD_RECORDS_PER_S: u64 = 200;
 const OUTAGE_RECORDS: u64 = OUTAGE_S * LOAD_RECORDS_PER_S;
-/// Before it, so that all are at work, and as many under way as it begins.
+/// Records before the outage, so that all parts are running, and records in flight when the outage
+/// begins.
 const RECORDS_BEFORE: u64 = 20_000;
-/// Of one append: a dump of a busy server.
+/// Records per append, as in a dump of a busy server.
 const APPEND_RECORDS: u64 = 4_000;
 const PREFIXES: u64 = 200;
 const PARTITIONS: u16 = 3;
 const GROUP: &str = "tables";
-/// The agent's default, and one that has no room for the outage.
+/// Spool sizes: the agent's default, and one too small for the outage.
 const SPOOL_BYTES: u64 = 1 << 30;
 const SMALL_SPOOL_BYTES: u64 = 4 << 20;
 
-/// A machine whose records go into a spool, and from there to Kafka.
+/// A machine whose records are written to a spool and from there to Kafka.
 struct Machine {
     name: &'static str,
     dir: PathBuf,
@@ -50,13 +52,13 @@ impl Machine {
     fn start(name: &'static str, spool_bytes: u64, directory: &Directory, cluster: Cluster) -> Self {
         let (dir, limits) = (directory.0.join(name), Limits { total_bytes: spool_bytes });
         let spool = Spool::open(&dir, limits, name, name).unwrap();
-        let runner = Runner::start(&spool, Box::new(KafkaSink::of(cluster, Some(PARTITIONS)))).unwrap();
+        let runner = Runner::start(&spool, Box::new(KafkaSink::new(cluster, Some(PARTITIONS)))).unwrap();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         let begin_us = u64::try_from(now.as_micros()).unwrap() - OUTAGE_S * 1_000_000;
         Self { name, dir, limits, spool, runner, begin_us }
     }
 
-    /// Appends as fast as the spool takes it, which never takes more of the disk than it may.
+    /// Appends as fast as the spool accepts records; its size on disk must stay within the limit.
     fn append(&self, records: u64) {
         let end = self.spool.appended() + records;
         while self.spool.appended() < end {
@@ -73,29 +75,31 @@ impl Machine {
     fn bytes_on_disk(&self) -> u64 {
         let files = std::fs::read_dir(&self.dir).unwrap().map(|entry| entry.unwrap());
         let segments = files.filter(|file| file.path().extension().is_some_and(|kind| kind == "segment"));
-        // One that the sink is done with may go meanwhile.
+        // The sink may delete a finished spool segment meanwhile.
         segments.filter_map(|segment| Some(segment.metadata().ok()?.len())).sum()
     }
 
-    /// Whether the sink has given a batch up, and says why.
+    /// Returns whether the sink has abandoned a batch and reports why.
     fn is_without_kafka(&self) -> bool {
         let state = self.runner.state();
         state.retries() > 0 && state.error().is_some_and(|error| error.contains("cannot write to topic"))
     }
 
-    /// What was lost, by the position's file as well, once the sink has come to the end of the spool.
+    /// Waits until the sink has reached the end of the spool; returns the number of lost records,
+    /// which must match the position file.
     fn lost_at_end(&self) -> u64 {
         let state = self.runner.state();
         let appended = self.spool.appended();
-        until_delivered("the sink has all that there is", || state.kept() + state.lost() == appended);
+        until_delivered("the sink has processed everything", || state.kept() + state.lost() == appended);
         let lost = state.lost();
         let position = std::fs::read_to_string(self.dir.join("kafka.position")).unwrap();
-        let told: Vec<u64> = position.split_whitespace().map(|word| word.parse().unwrap()).take(2).collect();
-        assert_eq!(told, [appended, lost], "{}", self.name);
+        let recorded: Vec<u64> =
+            position.split_whitespace().map(|word| word.parse().unwrap()).take(2).collect();
+        assert_eq!(recorded, [appended, lost], "{}", self.name);
         lost
     }
 
-    /// Its rows: all, by name, and in the rollups.
+    /// Returns the machine's rows: total, distinct, and in the rollups.
     fn rows(&self, server: &Server) -> [u64; 3] {
         let of = |what: &str, table: &str| {
             format!("SELECT {what} AS value FROM {table} WHERE pop = '{}'", self.name)
@@ -111,13 +115,13 @@ impl Machine {
 }
 
 #[test]
-fn what_ten_minutes_without_kafka_bring_is_in_clickhouse_once_or_counted() {
+fn records_of_a_kafka_outage_reach_clickhouse_once_or_are_counted() {
     let clickhouse = thread::spawn(services::ClickHouse::start);
     let mut kafka = services::Kafka::start();
     let clickhouse = clickhouse.join().unwrap();
     let (server, directory) = (Server::at(&clickhouse.url()).unwrap(), Directory::new());
     schema::apply(&server).unwrap();
-    // A client notices soon that the broker is back, and the group that a member was away.
+    // Make clients notice quickly that the broker is available again, and that a member was lost.
     let properties = [
         ("reconnect.backoff.max.ms", "500"),
         ("session.timeout.ms", "3000"),
@@ -129,7 +133,7 @@ fn what_ten_minutes_without_kafka_bring_is_in_clickhouse_once_or_counted() {
     let machines = [start("large", SPOOL_BYTES), start("small", SMALL_SPOOL_BYTES)];
     let [large, small] = &machines;
     machines.iter().for_each(|machine| machine.append(RECORDS_BEFORE));
-    until_delivered("the topic is there", || cluster.has_topic().unwrap());
+    until_delivered("the topic exists", || cluster.has_topic().unwrap());
     let limits = consumer::Limits { rows_max: 200_000, wait_max: Duration::from_secs(1) };
     let mut consumer =
         Consumer::join(&cluster, GROUP, Server::at(&clickhouse.url()).unwrap(), limits).unwrap();
@@ -137,14 +141,14 @@ fn what_ten_minutes_without_kafka_bring_is_in_clickhouse_once_or_counted() {
     let is_over = Arc::clone(&stop);
     let consuming = thread::spawn(move || consumer.run(&is_over));
 
-    until_delivered("all are at work", || figures.records.load(Relaxed) == 2 * RECORDS_BEFORE);
+    until_delivered("all parts are running", || figures.records.get() == 2 * RECORDS_BEFORE);
     machines.iter().for_each(|machine| machine.append(RECORDS_BEFORE));
-    until("the sinks are at work on that", || {
+    until("the sinks are processing it", || {
         machines.iter().all(|machine| machine.runner.state().kept() > RECORDS_BEFORE)
     });
     kafka.kill();
     machines.iter().for_each(|machine| machine.append(OUTAGE_RECORDS));
-    until_delivered("no broker answers", || machines.iter().all(Machine::is_without_kafka));
+    until_delivered("the sinks have noticed the outage", || machines.iter().all(Machine::is_without_kafka));
     let lag = large.runner.state().lag();
     assert!(lag.records >= OUTAGE_RECORDS && large.runner.state().lost() == 0, "{lag:?}");
     println!("{:.1} bytes a record in the spool", lag.bytes as f64 / lag.records as f64);
@@ -154,7 +158,7 @@ fn what_ten_minutes_without_kafka_bring_is_in_clickhouse_once_or_counted() {
     let lost = machines.each_ref().map(Machine::lost_at_end);
     until_delivered("the topic is read to its end", || topic::is_read(&kafka.brokers(), TOPIC, GROUP));
     let appended = 2 * RECORDS_BEFORE + OUTAGE_RECORDS;
-    println!("{appended} appended, {lost:?} lost, {} messages came again", figures.repeated.load(Relaxed));
+    println!("{appended} appended, {lost:?} lost, {} messages repeated", figures.messages_repeated.get());
     assert_eq!(lost[0], 0);
     assert_eq!(large.rows(&server), [appended; 3]);
     assert!(lost[1] > 0);

@@ -1,5 +1,6 @@
-//! The ready queries mean the same in SQLite and in ClickHouse: both are asked about the same records.
-#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+//! The predefined queries must give the same results in SQLite and in ClickHouse; both run on the
+//! same records.
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,15 +14,15 @@ use thalweg_telemetry::clickhouse::Server;
 use thalweg_telemetry::query::{By, Parameters, QUERIES};
 use thalweg_telemetry::schema;
 use thalweg_telemetry::sink::sqlite::{Retention, SqliteSink};
-use thalweg_telemetry::sink::{ClickHouseSink, Sink};
+use thalweg_telemetry::{ClickHouseSink, Sink};
 use thalweg_tests::services;
 
 const SEED: u64 = 0x7468_616c_7765_6721;
 const RECORDS: u64 = 20_000;
-/// A sketch is right to 1 %, on either side.
+/// Maximum relative difference between percentiles: a sketch is accurate to 1 % on either side.
 const DIFFERENCE_MAX: f64 = 0.025;
 
-/// Numbers that look random and are the same in each run.
+/// A deterministic random number generator (xorshift64).
 struct Random(u64);
 
 impl Random {
@@ -36,7 +37,7 @@ impl Random {
         u32::try_from(self.below(end.into())).unwrap()
     }
 
-    /// One time of two.
+    /// Returns `value` half of the time.
     fn maybe<T>(&mut self, value: T) -> Option<T> {
         (self.below(2) == 0).then_some(value)
     }
@@ -44,23 +45,20 @@ impl Random {
 
 fn entry(number: u64, since: u64, random: &mut Random) -> Entry {
     let time_unix_us = since * 1_000_000 + random.below(900_000_000);
-    // Some networks have few records: there the rank that a percentile takes shows.
+    // Some networks have few records: there, the rank used by a percentile matters.
     let network = if number < 100 { 100 + number / 10 } else { random.below(5) };
     let client = format!("10.0.{network}.{}:443", random.below(200)).parse().unwrap();
     let record = match random.below(10) {
         0 => Record::Loss(LossRecord { time_unix_us, stage: Stage::Edge, records: random.below(50) }),
-        1..5 => {
-            let client_and_time = (client, time_unix_us);
-            Record::Response(Arc::new(response(client_and_time, random)))
-        }
-        _ => Record::Socket(Box::new(socket((client, time_unix_us), random))),
+        1..5 => Record::Response(Arc::new(response(client, time_unix_us, random))),
+        _ => Record::Socket(Box::new(socket(client, time_unix_us, random))),
     };
     let asn = random.below_u32(3);
     let network = Network { asn: random.maybe(64_500 + asn), region: random.maybe(Arc::from("DE")) };
     Entry { number, network, record }
 }
 
-fn socket((client, time_unix_us): (std::net::SocketAddr, u64), random: &mut Random) -> SocketRecord {
+fn socket(client: std::net::SocketAddr, time_unix_us: u64, random: &mut Random) -> SocketRecord {
     let gauges = Gauges {
         rtt_us: 5_000 + random.below_u32(50_000),
         min_rtt_us: Some(5_000),
@@ -84,7 +82,7 @@ fn socket((client, time_unix_us): (std::net::SocketAddr, u64), random: &mut Rand
     }
 }
 
-fn response((client, time_unix_us): (std::net::SocketAddr, u64), random: &mut Random) -> ResponseRecord {
+fn response(client: std::net::SocketAddr, time_unix_us: u64, random: &mut Random) -> ResponseRecord {
     let ttfb_us = 500 + random.below(20_000);
     ResponseRecord {
         host: "media.example".into(),
@@ -100,7 +98,7 @@ fn response((client, time_unix_us): (std::net::SocketAddr, u64), random: &mut Ra
     }
 }
 
-/// Whether two cells say the same: percentiles nearly, all else exactly.
+/// Returns whether two cells agree: percentiles approximately, everything else exactly.
 fn agree(column: &str, left: &Value, right: &Value) -> bool {
     match (left.as_f64(), right.as_f64()) {
         (Some(left), Some(right)) if column.starts_with('p') => {
@@ -112,7 +110,7 @@ fn agree(column: &str, left: &Value, right: &Value) -> bool {
 }
 
 #[test]
-fn queries_say_the_same_of_the_same_records() {
+fn queries_agree_between_sqlite_and_clickhouse() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let since = now / 300 * 300 - 1_200;
     let mut random = Random(SEED);

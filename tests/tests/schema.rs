@@ -1,12 +1,13 @@
-//! The schema in a ClickHouse: what it makes has no difference, what is changed there is told, and what its views bound.
-#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+//! The schema in ClickHouse: a fresh one must have no differences, changes on the server must be
+//! reported, and views must bound their cardinality.
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use thalweg_telemetry::clickhouse::Server;
 use thalweg_telemetry::schema;
 use thalweg_tests::services;
 
 #[test]
-fn what_a_server_has_otherwise_is_told() {
+fn differences_on_the_server_are_reported() {
     let clickhouse = services::ClickHouse::start();
     let server = Server::at(&clickhouse.url()).unwrap();
     assert_eq!(schema::apply(&server).unwrap().len(), 9);
@@ -27,25 +28,25 @@ fn what_a_server_has_otherwise_is_told() {
     let (views, tables): (Vec<_>, Vec<_>) =
         differences.iter().map(String::as_str).partition(|line| line.starts_with("sockets_5m_view"));
     let expected = [
-        "sockets: TTL is toDateTime(time) + toIntervalDay(3), to be toDateTime(time) + toIntervalDay(7)",
-        "sockets: setting replicated_deduplication_window is 100, to be 10000",
-        "losses: engine is ReplacingMergeTree, to be MergeTree",
-        "losses: partition key is none, to be toStartOfMonth(time)",
-        "losses: order is (host, number), to be (host, time)",
-        "losses: TTL is none, to be toDateTime(time) + toIntervalDay(35)",
+        "sockets: TTL is toDateTime(time) + toIntervalDay(3), expected toDateTime(time) + toIntervalDay(7)",
+        "sockets: setting replicated_deduplication_window is 100, expected 10000",
+        "losses: engine is ReplacingMergeTree, expected MergeTree",
+        "losses: partition key is none, expected toStartOfMonth(time)",
+        "losses: order is (host, number), expected (host, time)",
+        "losses: TTL is none, expected toDateTime(time) + toIntervalDay(35)",
     ];
     assert_eq!(tables, expected);
-    let is = "sockets_5m_view: query is SELECT pop, count() AS samples FROM sockets GROUP BY pop, to be SELECT toUInt32(";
+    let is = "sockets_5m_view: query is SELECT pop, count() AS samples FROM sockets GROUP BY pop, expected SELECT toUInt32(";
     assert!(views.len() == 1 && views[0].starts_with(is), "{views:?}");
-    assert_eq!(schema::apply(&server).unwrap(), Vec::<String>::new(), "that is an operator's to change");
+    assert_eq!(schema::apply(&server).unwrap(), Vec::<String>::new(), "changes are left to the operator");
 }
 
 #[test]
-fn hosts_beyond_a_bound_share_an_aggregate() {
+fn hosts_beyond_the_limit_share_an_aggregate() {
     let clickhouse = services::ClickHouse::start();
     let server = Server::at(&clickhouse.url()).unwrap();
     schema::apply(&server).unwrap();
-    // One host has every second response, of the others each has one.
+    // Half of the responses are from one host; each of the other hosts has one response.
     let rows = "SELECT toDateTime64(1800000000, 6, 'UTC'), 'fra', number, if(number % 2 = 0, 'www.example', \
                 concat(toString(number), '.example')), 200, 10, 'hit' FROM numbers(5000)";
     let columns = "time, pop, number, request_host, status, bytes, cache";

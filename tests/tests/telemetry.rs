@@ -1,11 +1,12 @@
-//! Records of sockets, responses and losses go through Kafka to ClickHouse, while the sink, the broker, ClickHouse and consumers are
-//! killed again and again, and consumers are held up: what was sent is there, once, and so it is in the rollups, also where ClickHouse
-//! was killed within an insert; and what has one key is in one partition. Without kills, what comes twice is there once, and every
-//! query of the dashboard has its rows.
+//! Records of sockets, responses and losses are sent through Kafka to ClickHouse while the sink,
+//! the broker, ClickHouse and consumers are killed repeatedly and consumers are paused. Each record
+//! must arrive once, in the tables and the rollups, even if ClickHouse is killed during an insert,
+//! and each key must be in one partition. Without kills, repeated batches must be stored once, and
+//! every dashboard query must return rows.
 //!
-//! The sink and the consumers are processes of their own: this program again, told by its environment what to be. `SEED=n` has
-//! them killed at other moments.
-#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+//! The sink and the consumers are separate processes: this program, with its role in the
+//! environment. `SEED=n` changes the times of the kills.
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 #[path = "telemetry/dashboard.rs"]
 mod dashboard;
@@ -22,13 +23,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rdkafka::ClientConfig;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rustix::process::{Pid, Signal, kill_process};
+use thalweg_kafka::Cluster;
 use thalweg_record::{Batch, Entry, LossRecord, Record, Source, Stage};
 use thalweg_telemetry::Sink;
 use thalweg_telemetry::clickhouse::Server;
 use thalweg_telemetry::consumer::{Consumer, Limits};
-use thalweg_telemetry::kafka::Cluster;
 use thalweg_telemetry::schema;
-use thalweg_telemetry::sink::{ClickHouseSink, KafkaSink};
+use thalweg_telemetry::{ClickHouseSink, KafkaSink};
 use thalweg_tests::{records, services};
 
 use program::tables::{DELIVERY_MAX, number};
@@ -39,17 +40,17 @@ const TOPIC: &str = "telemetry";
 const GROUP: &str = "tables";
 const BATCHES: u64 = 80;
 const BATCH_RECORDS: u64 = 250;
-/// Client networks.
+/// Number of client networks.
 const PREFIXES: u64 = 20;
-/// One record in so many is of a loss.
+/// One record in this many is a loss.
 const LOSS_EVERY: u64 = 50;
-/// Who is killed, and how often.
+/// Number of kills.
 const KILLS: usize = 10;
 const DEFAULT_SEED: u64 = 20_261_122;
-/// How long the group waits for a member that says nothing.
+/// Time for which the group waits for a silent member.
 const SESSION: Duration = Duration::from_secs(3);
 
-/// The batch of an index: the same in each life of the sink.
+/// Creates the batch with an index, identical in each process of the sink.
 fn batch(index: u64, time_unix_us: u64) -> Batch {
     let source = Source { host: "alpha".into(), pop: "fra".into(), epoch: 7 };
     let numbers = index * BATCH_RECORDS..(index + 1) * BATCH_RECORDS;
@@ -66,21 +67,21 @@ fn entry(number: u64, time_unix_us: u64) -> Entry {
 }
 
 fn cluster(brokers: String) -> Cluster {
-    // A killed member has to be missed soon.
+    // Notice a killed member quickly.
     let session = SESSION.as_millis().to_string();
     let properties = [("session.timeout.ms", session.as_str()), ("heartbeat.interval.ms", "500")];
     let properties = properties.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
     Cluster { brokers, topic: TOPIC.into(), properties }
 }
 
-/// What this program is when it is told to be something else than the tests.
+/// Runs this program in a role other than the tests.
 #[test]
 fn role() {
     let var = |name: &str| std::env::var(name).unwrap_or_default();
     match var("THALWEG_TEST_ROLE").as_str() {
         "sink" => {
             let from = var("THALWEG_TEST_FROM").parse().unwrap();
-            be_sink(var("THALWEG_TEST_BROKERS"), var("THALWEG_TEST_TIME").parse().unwrap(), from);
+            run_sink(var("THALWEG_TEST_BROKERS"), var("THALWEG_TEST_TIME").parse().unwrap(), from);
         }
         "consumer" => {
             tracing_subscriber::fmt().with_writer(std::io::stderr).init();
@@ -93,52 +94,52 @@ fn role() {
     }
 }
 
-/// Sends every batch from one on, and says so of each.
-fn be_sink(brokers: String, time_unix_us: u64, from: u64) {
+/// Sends every batch from `from` on, and prints the index of each.
+fn run_sink(brokers: String, time_unix_us: u64, from: u64) {
     let mut cluster = cluster(brokers);
     cluster.properties.clear();
-    let mut sink = KafkaSink::of(cluster, Some(3));
+    let mut sink = KafkaSink::new(cluster, Some(3));
     for index in from..BATCHES {
         let batch = batch(index, time_unix_us);
-        until_kept(|| sink.keep(&batch));
+        retry(|| sink.keep(&batch));
         println!("kept {index}");
     }
 }
 
-fn until_kept<T>(mut attempt: impl FnMut() -> Result<T, thalweg_telemetry::SinkError>) -> T {
+fn retry<T>(mut attempt: impl FnMut() -> Result<T, thalweg_telemetry::SinkError>) -> T {
     let until = Instant::now() + DELIVERY_MAX;
     loop {
         match attempt() {
             Ok(done) => return done,
             Err(error) => {
                 assert!(Instant::now() < until, "{error}: {}", error.cause);
-                thread::sleep(Duration::from_millis(50)); // the broker is down: there is nothing to wait on
+                thread::sleep(Duration::from_millis(50)); // no event to wait for: poll
             }
         }
     }
 }
 
-/// The services, and the time of all records.
+/// The services, and the timestamp of all records.
 struct Services {
     kafka: services::Kafka,
     clickhouse: services::ClickHouse,
     time_unix_us: u64,
 }
 
-/// A life of the sink or a consumer.
+/// One process of the sink or a consumer.
 struct Life(Child);
 
 impl Life {
-    /// Of a sink, which sends from a batch on.
+    /// Starts a sink that sends batches starting at `from`.
     fn sink(services: &Services, from: u64) -> Self {
-        Self::begin("sink", services, from)
+        Self::start("sink", services, from)
     }
 
     fn consumer(services: &Services) -> Self {
-        Self::begin("consumer", services, 0)
+        Self::start("consumer", services, 0)
     }
 
-    fn begin(role: &str, services: &Services, from: u64) -> Self {
+    fn start(role: &str, services: &Services, from: u64) -> Self {
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "role", "--nocapture"])
             .env("THALWEG_TEST_ROLE", role)
@@ -152,14 +153,14 @@ impl Life {
         Self(child)
     }
 
-    /// SIGKILL, and its end.
-    fn end(&mut self) {
+    /// Sends SIGKILL and waits for the exit.
+    fn kill(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 
-    /// It does nothing for a while.
-    fn is_held_for(&self, duration: Duration) {
+    /// Pauses the process.
+    fn pause_for(&self, duration: Duration) {
         self.signal(Signal::STOP);
         thread::sleep(duration);
         self.signal(Signal::CONT);
@@ -169,10 +170,10 @@ impl Life {
         kill_process(Pid::from_child(&self.0), signal).unwrap();
     }
 
-    /// Reads until a batch at or behind an index is kept.
-    fn keeps(&mut self, index: u64) {
+    /// Reads the process's output until this batch or a later one is stored.
+    fn wait_for_batch(&mut self, index: u64) {
         let output = self.0.stdout.as_mut().unwrap();
-        // A byte of reading ahead would be lost to the next reader.
+        // Reading ahead would lose bytes that the next reader needs.
         let mut output = BufReader::with_capacity(1, output);
         loop {
             let mut line = String::new();
@@ -187,11 +188,11 @@ impl Life {
 
 impl Drop for Life {
     fn drop(&mut self) {
-        self.end();
+        self.kill();
     }
 }
 
-/// Sends a message that is no batch.
+/// Sends a message that is not a batch.
 fn send_junk(kafka: &services::Kafka) {
     let producer: BaseProducer =
         ClientConfig::new().set("bootstrap.servers", kafka.brokers()).create().unwrap();
@@ -203,7 +204,7 @@ fn now_unix_us() -> u64 {
     u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros()).unwrap()
 }
 
-/// Small numbers that look random, the same in every run.
+/// A deterministic random number generator.
 struct Random(u64);
 
 impl Random {
@@ -213,22 +214,23 @@ impl Random {
     }
 }
 
-/// Who is killed: each in turn, so that none is spared, at moments that the seed says.
+/// Part to kill. Each one is killed in turn, so that none is spared, at times given by the seed.
 #[derive(Debug, Clone, Copy)]
 enum Victim {
     Sink,
     Kafka,
     ClickHouse,
     Consumer,
-    /// Held for longer than its session lasts, then let go on: another has its partitions by then.
-    HeldConsumer,
+    /// A consumer paused for longer than its session, then resumed when another consumer has its
+    /// partitions.
+    PausedConsumer,
 }
 
 const VICTIMS: [Victim; 5] =
-    [Victim::Kafka, Victim::Sink, Victim::Consumer, Victim::ClickHouse, Victim::HeldConsumer];
+    [Victim::Kafka, Victim::Sink, Victim::Consumer, Victim::ClickHouse, Victim::PausedConsumer];
 
 #[test]
-fn what_is_sent_through_kafka_is_in_clickhouse_once_whoever_is_killed() {
+fn records_through_kafka_reach_clickhouse_once_despite_kills() {
     let seed = std::env::var("SEED").map_or(DEFAULT_SEED, |seed| seed.parse().unwrap());
     println!("SEED={seed}");
     let mut random = Random(seed);
@@ -243,24 +245,24 @@ fn what_is_sent_through_kafka_is_in_clickhouse_once_whoever_is_killed() {
     let mut consumers = [Life::consumer(&services), Life::consumer(&services)];
 
     let mut kept = 3;
-    sink.keeps(kept);
+    sink.wait_for_batch(kept);
     send_junk(&services.kafka);
     for victim in VICTIMS.into_iter().cycle().take(KILLS) {
         kept += 1 + random.below(2 * (BATCHES - kept) / (KILLS as u64 + 1));
-        sink.keeps(kept);
+        sink.wait_for_batch(kept);
         println!("{victim:?} after batch {kept}");
         let consumer = &mut consumers[random.below(2) as usize];
         match victim {
             Victim::Sink => {
-                sink.end();
-                // Its note may have told it where it was, or have been lost.
+                sink.kill();
+                // The position file may or may not have been written.
                 sink = Life::sink(&services, random.below(2) * kept);
             }
             Victim::Consumer => {
-                consumer.end();
+                consumer.kill();
                 *consumer = Life::consumer(&services);
             }
-            Victim::HeldConsumer => consumer.is_held_for(SESSION + SESSION / 2),
+            Victim::PausedConsumer => consumer.pause_for(SESSION + SESSION / 2),
             Victim::Kafka => {
                 services.kafka.kill();
                 services.kafka.restart();
@@ -271,14 +273,14 @@ fn what_is_sent_through_kafka_is_in_clickhouse_once_whoever_is_killed() {
             }
         }
     }
-    sink.keeps(BATCHES - 1);
+    sink.wait_for_batch(BATCHES - 1);
 
     let sent = BATCHES * BATCH_RECORDS;
     delivered(&server, sent);
     drop(consumers);
     check_once(&server, sent);
     let by_key = topic::partitions_by_key(&services.kafka.brokers(), TOPIC);
-    // Each network, and the machine, under whose name losses are.
+    // One key per network, and one for the host, which losses use.
     assert_eq!(by_key.len() as u64, PREFIXES + 1);
     assert!(by_key.values().all(|partitions| partitions.len() == 1), "{by_key:?}");
     assert!(by_key.values().flatten().any(|partition| *partition > 0), "{by_key:?}");
@@ -290,7 +292,7 @@ fn what_is_sent_through_kafka_is_in_clickhouse_once_whoever_is_killed() {
 }
 
 #[test]
-fn a_batch_that_comes_again_is_in_clickhouse_once() {
+fn repeated_batch_is_in_clickhouse_once() {
     let mut clickhouse = services::ClickHouse::start();
     let server = Server::at(&clickhouse.url()).unwrap();
     assert_eq!(schema::apply(&server).unwrap().len(), 9);
@@ -313,18 +315,18 @@ fn a_batch_that_comes_again_is_in_clickhouse_once() {
     server.execute("DROP TABLE refused").unwrap();
     let expected = [
         "sockets.bbr_min_rtt_us: is missing",
-        "losses.records: is UInt32, to be UInt64",
+        "losses.records: is UInt32, expected UInt64",
         "losses.own: is not in the schema",
         "refused: is missing",
     ];
     assert_eq!(schema::diff(&server).unwrap(), expected);
     let done = schema::apply(&server).unwrap();
-    assert_eq!(done, ["added column bbr_min_rtt_us to sockets", "made refused"]);
+    assert_eq!(done, ["added column bbr_min_rtt_us to sockets", "created refused"]);
     let error = sink.keep(&Batch { source: batch(0, 0).source, entries: vec![] });
     assert!(error.is_ok());
     server.execute("DROP TABLE losses").unwrap();
     assert!(
         !sink.keep(&batch(2, time)).unwrap_err().is_passing,
-        "a table that is missing does not come by itself"
+        "a missing table does not reappear by itself"
     );
 }

@@ -1,20 +1,20 @@
-// The shapes that the console server answers with from the controller, and the requests for them.
+// Types and requests of the controller's API behind the console server.
 //
-// Kept by hand beside their source, the controller's HTTP (docs/control.md). Rates are bytes per second, times are seconds since
-// 1970, UTC; what is not known is null.
+// Kept in sync by hand with the controller's HTTP API (docs/reference/controller-http.md). Rates
+// are bytes per second, times are seconds since 1970 in UTC; unknown values are null.
 
 import { getJson } from "../api";
 
-/** What is decided apart from all else: a PoP, or one tenant's part of it. */
+/** A unit of decision: a PoP, or one tenant's part of it. */
 export interface ScopeName {
   pop: string;
-  /** By its first host; null: hosts that no tenant has. */
+  /** The tenant's first host; null for hosts without a tenant. */
   tenant: string | null;
 }
 
-/** How one scope stands after its newest window. */
+/** The state of a scope after its newest window. */
 export interface Scope extends ScopeName {
-  /** The newest window that was decided; windows are numbered by the clock. */
+  /** Number of the newest decided window; windows are numbered by the clock. */
   window: number;
   window_s: number;
   bundle: number | null;
@@ -22,12 +22,12 @@ export interface Scope extends ScopeName {
   on_trial: number;
   proved: number;
   explored: number;
-  /** Windows for which the guardrail goes on to stop the rounds. */
+  /** Number of further windows in which the guardrail blocks new entries. */
   paused_windows: number;
   prefixes: number;
-  /** The largest median of the bottom group. */
+  /** The largest median of a prefix in the bottom group. */
   bottom_bytes_per_s: number | null;
-  /** What all trials show together, as effects on log goodput. */
+  /** The pooled result of all trials, as effects on log goodput. */
   pool: { mean: number; sd: number; prefixes: number } | null;
 }
 
@@ -36,7 +36,7 @@ export interface Percentiles {
   p10: number | null;
 }
 
-/** Who the percentiles are of. */
+/** Groups of connections for which there are percentiles. */
 export const GROUPS = ["all", "steered", "held_out"] as const;
 export type Group = (typeof GROUPS)[number];
 export type Rates = Record<Group, Percentiles | null>;
@@ -48,7 +48,7 @@ export interface PrefixChange {
 
 export type Outcome = "decided" | "stopped" | "silent" | "repeated" | "early";
 
-/** One decision. */
+/** A decision of the controller. */
 export interface Round {
   window: number;
   unix_s: number;
@@ -56,32 +56,32 @@ export interface Round {
   ranked: number;
   bottom_bytes_per_s: number | null;
   steered: number;
-  /** Of the steered, those that were before. */
+  /** Number of steered prefixes that were already steered in the previous round. */
   kept: number;
   entered: PrefixChange[];
   left: PrefixChange[];
   proved: string[];
-  /** The bundle that says so, where it is another one than before. */
+  /** The new bundle, if the round produced one. */
   bundle: number | null;
   delivery_rate: Rates | null;
   goodput: Rates | null;
 }
 
-/** An effect on goodput with its interval, in percent. */
+/** An effect on goodput and its interval, in percent. */
 export interface Effect {
   percent: number;
   low: number;
   high: number;
 }
 
-/** How far a steered prefix is; null where it is not steered. */
+/** The stage of a steered prefix; null if it is not steered. */
 export type Stage = "on trial" | "shown to be helped" | "by duty cycle alone";
 
 export interface Prefix {
   prefix: string;
   duty: number;
   flap: number;
-  /** Windows of its history in which it was ranked. */
+  /** Number of windows in the history in which the prefix was ranked. */
   observed: number;
   connections: number;
   steered: boolean;
@@ -102,24 +102,27 @@ export interface Limits {
 }
 
 export interface Explanation {
-  /** As `thalweg controller explain` prints it. */
+  /** The output of `thalweg controller explain`. */
   text: string;
   reason: string;
-  /** The reason in words. */
+  /** The reason as a sentence. */
   said: string;
-  /** A sign for each window, oldest first: # in the bottom group, . not, - not ranked. */
+  /**
+   * One character per window, oldest first: `#` in the bottom group, `.` outside it, `-` not
+   * ranked.
+   */
   history: string;
   entry: Evidence | null;
   changes: { window: number; unix_s: number; what: "entered" | "left" | "proved"; reason: string | null }[];
 }
 
-/** What a trial has shown. */
+/** The evidence of a trial. */
 export interface Evidence {
-  /** Connections of each arm. */
+  /** Number of connections in each arm. */
   treated: number;
   held_out: number;
   goodput: Effect | null;
-  /** Of the share of bytes that is sent again, in percentage points. */
+  /** Effect on the retransmitted share of bytes, in percentage points. */
   retransmitted: { points: number; low: number; high: number } | null;
 }
 
@@ -132,13 +135,13 @@ export interface Edge {
 }
 
 export interface EdgesAnswer {
-  /** The bundle that all edges are to have. */
+  /** Number of the bundle for all edges. */
   stable: number | null;
   candidate: { number: number; stage: string; since_unix_s: number } | null;
   edges: Edge[];
 }
 
-/** Rounds that are asked for: a day of five minutes. */
+/** Maximum rounds to request: a day of five-minute windows. */
 export const ROUNDS_MAX = 288;
 
 export const SCOPES_URL = "api/control/scopes";
@@ -147,14 +150,14 @@ export function fetchScopes(signal: AbortSignal): Promise<{ scopes: Scope[] }> {
   return getJson(SCOPES_URL, signal);
 }
 
-/** The address of one of a scope's answers. */
+/** Returns the URL of one of a scope's resources. */
 export function scopeUrl(what: "rounds" | "prefixes" | "explain" | "edges", { pop, tenant }: ScopeName, more: Record<string, string> = {}): string {
   const query = new URLSearchParams({ pop, ...(tenant === null ? {} : { tenant }), ...more });
-  // Slash and colon need no escape in a query, RFC 3986 section 3.4: prefixes read better without.
+  // A query may contain slashes and colons unescaped (RFC 3986 section 3.4): prefixes read better.
   return `api/control/${what}?${query.toString().replaceAll("%2F", "/").replaceAll("%3A", ":")}`;
 }
 
-/** What to type for the text of a prefix. */
+/** Returns the command that prints the explanation of a prefix. */
 export function explainCommand({ pop, tenant }: ScopeName, prefix: string): string {
   const quoted = (word: string): string => (/^[\w.:/-]+$/.test(word) ? word : `'${word.replaceAll("'", String.raw`'\''`)}'`);
   const flags = [["pop", pop], ["tenant", tenant ?? ""]] as const;

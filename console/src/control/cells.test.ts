@@ -9,7 +9,7 @@ function prefix(name: string, more: Partial<Prefix> = {}): Prefix {
   return { prefix: name, duty: 0.5, flap: 0.2, observed: 72, connections: 10, steered: false, reason: "not_slow", stage: null, effect: null, ...more };
 }
 
-it("puts prefixes of one place into one cell, the steered first, then those with more connections", () => {
+it("groups prefixes of one position in one cell, steered first, then by connections", () => {
   const { cells } = cellsOf(
     [
       prefix("a", { duty: 36 / 72, connections: 1 }),
@@ -26,7 +26,7 @@ it("puts prefixes of one place into one cell, the steered first, then those with
   ]);
 });
 
-it("has every duty cycle and flap rate of a history in a cell of its own, where it is", () => {
+it("gives every duty cycle and flap rate of a history its own cell", () => {
   for (const windows of [12, 40, 72, 128]) {
     const all = Array.from({ length: windows + 1 }, (_, n) => prefix(`d${n}`, { duty: n / windows, flap: 0, observed: windows }));
     const flaps = Array.from({ length: windows }, (_, n) => prefix(`f${n}`, { duty: 0, flap: n / (windows - 1), observed: windows }));
@@ -37,25 +37,25 @@ it("has every duty cycle and flap rate of a history in a cell of its own, where 
   }
 });
 
-it("leaves out those with too few windows, unless they are steered, and counts them", () => {
+it("leaves out and counts unsteered prefixes with too few windows", () => {
   const those = [prefix("a", { reason: "too_few", observed: 1, duty: 1 }), prefix("b", { reason: "too_few", observed: 2, steered: true }), prefix("c")];
   const { cells, too_few } = cellsOf(those, LIMITS);
   expect([cells.flatMap(({ prefixes }) => prefixes.map(({ prefix }) => prefix)), too_few]).toEqual([["b", "c"], 1]);
 });
 
-it("shows the greatest flap rate there is, and always more than that to enter with, but never above one", () => {
+it("shows the greatest flap rate and more than the entry limit, but at most one", () => {
   expect(cellsOf([], LIMITS).flap_to).toBe(0.4);
   expect(cellsOf([prefix("a", { flap: 0.55 })], LIMITS).flap_to).toBeCloseTo(0.6);
   expect(cellsOf([prefix("a", { flap: 1 })], { ...LIMITS, flap_max: 0.9 }).flap_to).toBe(1);
 });
 
-it("shades by powers of ten, and marks by area", () => {
+it("shades by powers of ten and marks by area", () => {
   expect([0, 1, 9, 10, 99, 1000, 10_000, 5_000_000].map(shade)).toEqual([null, 0, 0, 1, 1, 3, 4, SHADES - 1]);
   expect(radius(4)).toBeCloseTo(2 * radius(1));
   expect(radius(1e6)).toBe(radius(1e5));
 });
 
-it("means a mark before a shade beneath it, the nearest before others, and nothing where nothing is", () => {
+it("hits a mark before a shade beneath it, the nearest cell first, and nothing in empty space", () => {
   const x = { from: 0, to: 1, from_px: 0, to_px: 720 };
   const y = { from: 0, to: 0.4, from_px: 300, to_px: 0 };
   const cells = cellsOf(
@@ -75,7 +75,7 @@ it("means a mark before a shade beneath it, the nearest before others, and nothi
   expect(found(360, 200)).toBeNull();
 });
 
-it("takes fifty thousand prefixes into a few thousand cells", () => {
+it("groups fifty thousand prefixes in a few thousand cells", () => {
   const many = Array.from({ length: 50_000 }, (_, n) => prefix(String(n), { duty: (n % 73) / 72, flap: ((n * 7) % 72) / 71 }));
   const { cells } = cellsOf(many, LIMITS);
   expect(cells.length).toBeLessThanOrEqual(73 * 72);

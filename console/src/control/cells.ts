@@ -1,32 +1,33 @@
-// Prefixes in cells of duty cycle and flap rate. Pure.
+// Prefixes grouped in cells of duty cycle and flap rate. Pure.
 //
-// Both are counts over counts of windows, so that tens of thousands of prefixes share a few hundred places. A cell is one such
-// place: of its prefixes, those that are steered are a mark whose area is their number, and all others a shade.
+// Both rates are ratios of window counts, so tens of thousands of prefixes fall into a few hundred
+// cells. A cell's steered prefixes are drawn as a mark with an area proportional to their number;
+// its other prefixes are drawn as a shade.
 
 import type { Limits, Prefix } from "./api";
 import { place, type Scale, steps } from "../ui/scale";
 
-/** Cells of the whole duty cycle: windows of a history, within reason. */
+/** Limits for the number of columns, which is that of windows in a history. */
 const COLUMNS_MIN = 12;
 const COLUMNS_MAX = 128;
 
-/** How large the mark of one steered prefix is, and of the most. */
+/** Radius of the mark for one steered prefix, and maximum radius. */
 const MARK_PX = 3;
 const MARK_PX_MAX = 11;
 
-/** How far from a mark or a cell it is still meant. */
+/** Maximum distance at which the pointer still hits a mark or a cell. */
 const REACH_PX = 6;
 
-/** Flap rates that are drawn at least, as a multiple of the greatest with which a prefix enters. */
+/** Minimum range of the flap axis, as a multiple of the entry limit. */
 const FLAP_ROOM = 1.4;
 
 export interface Cell {
   duty: number;
   flap: number;
-  /** Those that are steered first, then those with more connections. */
+  /** Prefixes in the cell: steered ones first, then by number of connections. */
   prefixes: Prefix[];
   steered: number;
-  /** Of the steered, those that are shown to be helped. */
+  /** Number of steered prefixes that are shown to be helped. */
   helped: number;
 }
 
@@ -35,18 +36,21 @@ export interface Cells {
   /** The size of a cell. */
   duty_step: number;
   flap_step: number;
-  /** The greatest flap rate of the axis. */
+  /** Maximum flap rate on the axis. */
   flap_to: number;
-  /** Left out: too few windows tell of them. */
+  /** Number of prefixes left out because they have too few windows. */
   too_few: number;
 }
 
-/** Prefixes of which too few windows tell are left out: two windows make a duty cycle of 0, ½ or 1 of anybody. */
+/**
+ * Groups prefixes in cells. Prefixes with too few windows are left out: with two windows, any duty
+ * cycle is 0, ½ or 1.
+ */
 export function cellsOf(prefixes: readonly Prefix[], { flap_max }: Limits): Cells {
   const drawn = prefixes.filter(({ reason, steered }) => steered || reason !== "too_few");
   const windows = drawn.reduce((most, { observed }) => Math.max(most, observed), 0);
   const columns = Math.min(COLUMNS_MAX, Math.max(COLUMNS_MIN, windows));
-  // A history of n windows has n - 1 pairs of neighbours, at each of which it may flap.
+  // A history of n windows has n - 1 pairs of adjacent windows, each of which can flap.
   const rows = columns - 1;
   const cells = new Map<number, Cell>();
   let flap_most = flap_max * FLAP_ROOM;
@@ -69,27 +73,34 @@ export function isHelped({ steered, stage }: Prefix): boolean {
   return steered && stage === "shown to be helped";
 }
 
-/** Shades of cells, by powers of ten. */
+/** Number of shades, by powers of ten. */
 export const SHADES = 5;
 
-/** The shade of a cell of so many prefixes that are not steered, 0 to SHADES - 1; null without any. */
+/**
+ * Returns the shade for a number of unsteered prefixes, from 0 to SHADES - 1; null for zero
+ * prefixes.
+ */
 export function shade(count: number): number | null {
   return count > 0 ? Math.min(SHADES - 1, Math.floor(Math.log10(count) + 1e-9)) : null;
 }
 
-/** The radius of the mark of so many steered prefixes: its area is their number, until it would hide all else. */
+/** Returns the radius of a mark: its area is proportional to the count, up to a limit. */
 export function radius(count: number): number {
   return Math.min(MARK_PX_MAX, MARK_PX * Math.sqrt(count));
 }
 
-/** The cell that is meant at a place in pixels: a mark before a shade, the nearest before others; null if nothing is near. */
+/**
+ * Returns the cell at a position in pixels; null if none is near. Marks take precedence over
+ * shades, then the nearest cell wins.
+ */
 export function hit({ cells }: Cells, x: Scale, y: Scale, at: { x: number; y: number }): Cell | null {
   let best: { cell: Cell; order: number } | null = null;
   for (const cell of cells) {
     const distance = Math.hypot(place(x, cell.duty) - at.x, place(y, cell.flap) - at.y);
     const marked = cell.steered > 0;
     if (distance > REACH_PX + (marked ? radius(cell.steered) : 0)) continue;
-    // A mark that is beneath the pointer comes before all shades; of marks within one another the smallest.
+    // A mark under the pointer takes precedence over all shades; of overlapping marks, the smallest
+    // wins.
     const order = marked ? distance - REACH_PX - 2 * MARK_PX_MAX : distance;
     if (!best || order < best.order) best = { cell, order };
   }

@@ -1,4 +1,5 @@
-// The pictures of rounds, each drawn anew as a whole: who is kept and who is new, and percentiles of rates. All share one axis of time.
+// Charts of rounds, each redrawn as a whole, on a common time axis: kept and new prefixes, and
+// percentiles of rates.
 
 import { place, type RateUnit, rateUnit, type Scale, steps, timeTicks } from "../ui/scale";
 import { boxPath, linePath, svg } from "../ui/svg";
@@ -7,47 +8,50 @@ import { beginnings, lines, type Measure } from "./series";
 
 const MARGIN = { left: 40, right: 10, top: 8, bottom: 6, times: 18 } as const;
 
-/** Room for a time that is written at the axis. */
+/** Width of a time label on the axis. */
 const TIME_PX = 58;
 
-/** Room for a value. */
+/** Height of a value label. */
 const VALUE_PX = 26;
 
-/** Room for the words where steering begins. */
+/** Width of the label where steering begins. */
 const BEGAN_PX = 90;
 
-/** Who is new or has left is seen beside hundreds that are kept. */
+/** Minimum bar height, so that a few new prefixes stay visible beside hundreds of kept ones. */
 const BAR_PX_MIN = 1.5;
 
-/** What a chart is drawn of: rounds and their places, and its size. */
-export interface Drawn {
+/** Data and size of a chart: rounds and their positions. */
+export interface ChartData {
   rounds: readonly Round[];
   places: readonly number[];
   width: number;
   height: number;
-  /** Whether times are written beneath it. */
+  /** Whether the chart has time labels. */
   has_times: boolean;
 }
 
-/** The common axis: a window is a place wide. */
-export function timeScale({ places, width }: Drawn): Scale {
+/** Returns the common time axis: a window has width 1. */
+export function timeScale({ places, width }: ChartData): Scale {
   return { from: -0.5, to: (places.at(-1) ?? 0) + 0.5, from_px: MARGIN.left, to_px: width - MARGIN.right };
 }
 
-function valueScale({ height, has_times }: Drawn, from: number, to: number): Scale {
+function valueScale({ height, has_times }: ChartData, from: number, to: number): Scale {
   return { from, to, from_px: height - MARGIN.bottom - (has_times ? MARGIN.times : 0), to_px: MARGIN.top };
 }
 
-/** The steered of each round: those that were before, above them the new ones, and below the line those that left. */
-export function stackedBars(drawn: Drawn): SVGElement[] {
-  const { rounds, places } = drawn;
+/**
+ * Draws the steered prefixes of each round: kept ones, new ones above them, and those that left
+ * below the axis.
+ */
+export function stackedBars(data: ChartData): SVGElement[] {
+  const { rounds, places } = data;
   const most = Math.max(1, ...rounds.map(({ steered }) => steered));
   const left_most = Math.max(0, ...rounds.map(({ left }) => left.length));
-  const probe = valueScale(drawn, 0, 1);
-  // A prefix is not parted: whole steps.
+  const probe = valueScale(data, 0, 1);
+  // Counts of prefixes are integers, so label only whole steps.
   const ticks = steps(most, Math.max(2, (probe.from_px - probe.to_px) / VALUE_PX)).filter(Number.isInteger);
-  const y = valueScale(drawn, -left_most * 1.1, Math.max(most, ticks.at(-1) ?? 0));
-  const x = timeScale(drawn);
+  const y = valueScale(data, -left_most * 1.1, Math.max(most, ticks.at(-1) ?? 0));
+  const x = timeScale(data);
   const wide = place(x, 1) - place(x, 0);
   const width = wide > 3 ? wide - 1 : wide;
   const paths = { kept: "", quiet: "", entered: "", left: "", stopped: "" };
@@ -64,38 +68,38 @@ export function stackedBars(drawn: Drawn): SVGElement[] {
   }
   return [
     ...valueAxis(x, y, ticks.map((value) => ({ value, label: String(value) }))),
-    ...times(drawn, x, y),
+    ...times(data, x, y),
     ...Object.entries(paths).map(([name, d]) => svg("path", { class: name, d })),
     svg("path", { class: "zero", d: `M${x.from_px} ${place(y, 0)}H${x.to_px}` }),
-    ...began(drawn, x, y, true),
+    ...beginMarks(data, x, y, true),
   ];
 }
 
-/** The percentiles of a rate: p5 and p10 of all, of the steered and of the held out. */
-export function rateLines(drawn: Drawn, measure: Measure, unit: RateUnit): SVGElement[] {
-  const { rounds, places } = drawn;
+/** Draws percentiles of a rate: p5 and p10 of all, steered and held-out connections. */
+export function rateLines(data: ChartData, measure: Measure, unit: RateUnit): SVGElement[] {
+  const { rounds, places } = data;
   const all = lines(rounds, measure);
   const most = greatest(rounds, measure) / unit.bytes_per_s;
-  const probe = valueScale(drawn, 0, 1);
+  const probe = valueScale(data, 0, 1);
   const ticks = steps(most, Math.max(2, (probe.from_px - probe.to_px) / VALUE_PX));
-  const y = valueScale(drawn, 0, ticks.at(-1) ?? 1);
-  const x = timeScale(drawn);
+  const y = valueScale(data, 0, ticks.at(-1) ?? 1);
+  const x = timeScale(data);
   const points = (values: readonly (number | null)[]) =>
     values.flatMap((value, index): [number, number | null][] => {
       const at = places[index] ?? 0;
       const point: [number, number | null] = [place(x, at), value === null ? null : place(y, value / unit.bytes_per_s)];
-      // No line over windows without a round.
+      // Interrupt the line where windows have no round.
       return index > 0 && at - (places[index - 1] ?? 0) > 1 ? [[point[0], null], point] : [point];
     });
   return [
     ...valueAxis(x, y, ticks.map((value) => ({ value, label: String(value) }))),
-    ...times(drawn, x, y),
-    ...began(drawn, x, y, false),
+    ...times(data, x, y),
+    ...beginMarks(data, x, y, false),
     ...all.map(({ group, percentile, values }) => svg("path", { class: `line ${group} ${percentile}`, d: linePath(points(values)) })),
   ];
 }
 
-/** The unit in which a chart's values are written. */
+/** Selects the unit for a chart's values. */
 export function unitOf(rounds: readonly Round[], measure: Measure): RateUnit {
   return rateUnit(greatest(rounds, measure));
 }
@@ -113,8 +117,8 @@ function valueAxis(x: Scale, y: Scale, ticks: readonly { value: number; label: s
   ]);
 }
 
-function times(drawn: Drawn, x: Scale, y: Scale): SVGElement[] {
-  const { rounds, places, width, has_times } = drawn;
+function times(data: ChartData, x: Scale, y: Scale): SVGElement[] {
+  const { rounds, places, width, has_times } = data;
   const behind_utc_min = new Date((rounds.at(-1)?.unix_s ?? 0) * 1000).getTimezoneOffset();
   const ticks = timeTicks(rounds.map(({ unix_s }) => unix_s), Math.max(2, width / TIME_PX), behind_utc_min);
   return ticks.flatMap(({ index, label }) => {
@@ -124,14 +128,14 @@ function times(drawn: Drawn, x: Scale, y: Scale): SVGElement[] {
   });
 }
 
-/** Where steering begins: what is left of it is before, what is right of it after. */
-function began({ rounds, places }: Drawn, x: Scale, y: Scale, is_named: boolean): SVGElement[] {
+/** Draws a marker where steering begins, which separates rounds before and after. */
+function beginMarks({ rounds, places }: ChartData, x: Scale, y: Scale, is_named: boolean): SVGElement[] {
   return beginnings(rounds).flatMap((index) => {
     const at = place(x, (places[index] ?? 0) - 0.5);
-    const mark = svg("path", { class: "began", d: `M${at} ${y.to_px - 6}V${y.from_px}` });
-    // To the left of it no bars are in the way.
+    const mark = svg("path", { class: "beginMarks", d: `M${at} ${y.to_px - 6}V${y.from_px}` });
+    // The left side has no bars that the label could overlap.
     const is_left = at - x.from_px > BEGAN_PX;
-    const text = svg("text", { class: "began", x: at + (is_left ? -5 : 5), y: y.to_px + 5, "text-anchor": is_left ? "end" : "start" }, "steering begins");
+    const text = svg("text", { class: "beginMarks", x: at + (is_left ? -5 : 5), y: y.to_px + 5, "text-anchor": is_left ? "end" : "start" }, "steering begins");
     return is_named ? [mark, text] : [mark];
   });
 }

@@ -9,7 +9,7 @@ const SCOPES = [
   { pop: "ams1", tenant: "a" },
 ];
 
-it("shows the wanted scope, else the first of its PoP, and nothing of a PoP that is not known", () => {
+it("selects the wanted scope, else the first of its PoP, and none of an unknown PoP", () => {
   expect(chosen(null, SCOPES)).toBe(SCOPES[0]);
   expect(chosen({ pop: "fra1", tenant: "video.example" }, SCOPES)).toBe(SCOPES[1]);
   expect(chosen({ pop: "ams1", tenant: null }, SCOPES)).toBe(SCOPES[2]);
@@ -17,7 +17,7 @@ it("shows the wanted scope, else the first of its PoP, and nothing of a PoP that
   expect(chosen(null, [])).toBeNull();
 });
 
-it("asks for a scope's answers so that names cannot be read as anything else", () => {
+it("escapes names in a scope's URLs", () => {
   expect(scopeUrl("rounds", { pop: "fra1", tenant: null }, { limit: "288" })).toBe("api/control/rounds?pop=fra1&limit=288");
   expect(explainCommand({ pop: "", tenant: null }, "203.0.113.0/24")).toBe("thalweg controller explain 203.0.113.0/24");
   expect(explainCommand({ pop: "fra 1'", tenant: "a.example" }, "2001:db8::/56")).toBe(String.raw`thalweg controller explain 2001:db8::/56 --pop 'fra 1'\''' --tenant a.example`);

@@ -1,11 +1,11 @@
-// What of control is looked at, and how the page's address says it. Pure.
+// The selected scope and prefix of control, and their encoding in the page's address. Pure.
 
 import type { ScopeName } from "./api";
 
 export interface ControlChoice {
-  /** Null: the first that there is. */
+  /** The selected scope; null for the first one. */
   scope: ScopeName | null;
-  /** The one that is open. */
+  /** The prefix whose explanation is open. */
   prefix: string | null;
 }
 
@@ -26,7 +26,10 @@ export function isSame(one: ScopeName, other: ScopeName): boolean {
   return one.pop === other.pop && one.tenant === other.tenant;
 }
 
-/** The wanted scope if it is there; of a PoP that has no such tenant its first; without a wish the first of all. */
+/**
+ * Returns the wanted scope if it exists, otherwise the first scope of its PoP; without a choice,
+ * the first of all scopes.
+ */
 export function chosen<S extends ScopeName>(wanted: ScopeName | null, scopes: readonly S[]): S | null {
   if (!wanted) return scopes[0] ?? null;
   return scopes.find((scope) => isSame(scope, wanted)) ?? scopes.find(({ pop }) => pop === wanted.pop) ?? null;

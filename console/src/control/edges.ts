@@ -1,24 +1,23 @@
-// The edges of a scope's PoP and the rollout: who has which bundle, and who has refused one.
+// The edges of a scope's PoP and the rollout: the bundle that each edge uses, and the bundles
+// refused.
 
-import { getJson } from "../api";
 import * as format from "../format";
 import { el, setText } from "../ui/element";
+import { emptyRow, scrolling } from "../ui/table";
 import { type EdgesAnswer, type ScopeName, scopeUrl } from "./api";
 import { dateTime } from "./figures";
-import { Pane, WAITING } from "./pane";
-import { type Has, LATE_S, type Standing, standings, summary } from "./rollout";
-import { Source } from "./source";
+import { Followed } from "./followed";
+import { Pane, type Phase } from "./pane";
+import { type BundleState, LATE_S, type EdgeStatus, edgeStatuses, summary } from "./rollout";
 
 const COLUMNS = [
-  ["edge", "edge", "its name"],
-  ["has", "bundle", "what it goes by, as its last poll said"],
-  ["heard", "heard", "when it was last heard, local time"],
+  ["edge", "edge", "name"],
+  ["has", "bundle", "bundle in use at its last poll"],
+  ["heard", "heard", "time of its last poll, local"],
 ] as const;
 
-const NOTHING = "No edge has asked for a bundle yet.";
-
-const HAS: Record<Has, string> = {
-  stable: "what all are to have",
+const HAS: Record<BundleState, string> = {
+  stable: "the stable bundle",
   candidate: "the candidate",
   another: "neither the stable bundle nor the candidate",
   none: "no bundle",
@@ -29,60 +28,44 @@ export class EdgesPane {
 
   readonly #summary = el("p", { "data-testid": "control-rollout" });
   readonly #rows = el("tbody", { "data-testid": "control-edges-list" });
-  readonly #pane: Pane;
-  readonly #source: Source<EdgesAnswer>;
+  readonly #followed: Followed<EdgesAnswer>;
 
   constructor() {
-    const names = COLUMNS.map(([name, label, title]) => el("th", { scope: "col", class: name, title }, label));
-    const table = el("table", {}, el("thead", {}, el("tr", {}, ...names)), this.#rows);
-    this.#pane = new Pane("control-edges", "Edges and rollout", this.#summary, el("div", { class: "scroll", tabindex: "0" }, table));
-    this.element = this.#pane.element;
-    this.#source = new Source<EdgesAnswer>(getJson, {
-      asked: (url) => {
-        this.#show(null, WAITING);
-        this.#pane.tell("starting", "loading");
-        this.#pane.comesFrom(url);
-      },
-      answered: (answer) => {
-        this.#show(answer, NOTHING);
-        this.#pane.tell(...rolloutState(answer));
-      },
-      failed: (message) => this.#pane.tell("failed", message),
+    const pane = new Pane("control-edges", "Edges and rollout", this.#summary, scrolling(COLUMNS, this.#rows));
+    this.element = pane.element;
+    this.#followed = new Followed<EdgesAnswer>(pane, {
+      nothing: "No edge has requested a bundle yet.",
+      show: (answer, nothing) => this.#show(answer, nothing),
+      state: rolloutState,
     });
-    this.#show(null, WAITING);
   }
 
   follow({ pop }: ScopeName, version: string): void {
-    // Edges go by the PoP's bundle, whoever it was decided for.
-    this.#source.follow(scopeUrl("edges", { pop, tenant: null }), version);
+    // Edges use the PoP's bundle, which covers all tenants.
+    this.#followed.follow(scopeUrl("edges", { pop, tenant: null }), version);
   }
 
-  /** Nobody looks. */
   stop(): void {
-    this.#source.stop();
+    this.#followed.stop();
   }
 
-  /** There is no scope. */
   clear(): void {
-    this.#source.clear();
-    this.#pane.tell("idle", "");
-    this.#show(null, NOTHING);
+    this.#followed.clear();
   }
 
   #show(answer: EdgesAnswer | null, nothing: string): void {
-    const all = answer ? standings(answer) : [];
+    const all = answer ? edgeStatuses(answer) : [];
     setText(this.#summary, answer ? summary(answer) : "");
-    const empty = el("tr", { class: "empty" }, el("td", { colspan: String(COLUMNS.length) }, nothing));
-    this.#rows.replaceChildren(...(all.length > 0 ? all.flatMap(rows) : [empty]));
+    this.#rows.replaceChildren(...(all.length > 0 ? all.flatMap(rows) : [emptyRow(COLUMNS.length, nothing)]));
   }
 }
 
-/** An edge, and beneath it what it has refused. */
-function rows(edge: Standing): HTMLElement[] {
+/** Returns an edge's row and, below it, the bundle that the edge refused. */
+function rows(edge: EdgeStatus): HTMLElement[] {
   const { name, bundle, heard_unix_s, is_canary, refused, has, is_late } = edge;
-  const canary = is_canary ? [el("i", { title: "bundles come here first" }, "canary"), " "] : [];
+  const canary = is_canary ? [el("i", { title: "gets bundles first" }, "canary"), " "] : [];
   const heard = heard_unix_s === null ? format.NONE : format.clock(new Date(heard_unix_s * 1000).toISOString()).slice(0, 8);
-  const heard_title = heard_unix_s === null ? "never" : dateTime(heard_unix_s) + (is_late ? `, ${LATE_S} s and more before others` : "");
+  const heard_title = heard_unix_s === null ? "never" : dateTime(heard_unix_s) + (is_late ? `, at least ${LATE_S} s before the newest` : "");
   const line = el(
     "tr",
     { "data-edge": name, "data-has": has },
@@ -95,8 +78,8 @@ function rows(edge: Standing): HTMLElement[] {
   return [line, el("tr", { class: "refused" }, el("td", { colspan: String(COLUMNS.length) }, `refused: ${refused.reason}`))];
 }
 
-function rolloutState({ candidate, edges }: EdgesAnswer): ["playing" | "starting" | "failed", string] {
+function rolloutState({ candidate, edges }: EdgesAnswer): [Phase, string] {
   const refused = edges.filter(({ refused }) => refused !== null).length;
   if (refused > 0) return ["failed", `refused by ${refused}`];
-  return candidate ? ["starting", "a rollout is under way"] : ["playing", "settled"];
+  return candidate ? ["starting", "rollout in progress"] : ["playing", "settled"];
 }

@@ -1,5 +1,5 @@
-// What is known of one prefix, and why it is steered or not: its history, what its trial has shown, what became of it, and the text
-// that the command prints.
+// The explanation of one prefix: why the prefix is steered or not, its history, trial and changes,
+// and the output of the equivalent command.
 
 import { getJson } from "../api";
 import { copyButton } from "../ui/copy";
@@ -12,16 +12,16 @@ import { type Forest, ofPercent, ofPoints } from "./forest";
 import { Pane, WAITING } from "./pane";
 import { Source } from "./source";
 
-/** Signs of a history, and what each says. */
-const SIGNS: Record<string, readonly [name: string, says: string]> = {
+/** Characters in a history: name and meaning. */
+const SIGNS: Record<string, readonly [name: string, meaning: string]> = {
   "#": ["group", "bottom group"],
   ".": ["not", "not in it"],
-  "-": ["unknown", "too few to tell"],
+  "-": ["unknown", "too few connections"],
 };
 
 const CHANGES = { entered: "entered", left: "left", proved: "shown to be helped" } as const;
 
-/** The box of a forest plot; it is stretched to the room there is. */
+/** View box of a forest plot, which is stretched to the available width. */
 const FOREST = { width: 240, height: 32, middle: 9 } as const;
 
 export class ExplanationPane {
@@ -37,21 +37,21 @@ export class ExplanationPane {
     const close = el("button", { type: "button", title: "close", "data-testid": "control-close" }, "Close");
     close.onclick = closed;
     this.#source = new Source<Explanation>(getJson, {
-      asked: (url) => {
+      requested: (url) => {
         if (!this.#open) return;
         const { scope, prefix } = this.#open;
         this.element.toggleAttribute("data-closed", false);
         this.#pane.title(prefix);
-        this.#pane.tell("starting", "loading");
-        this.#pane.comesFrom(url, explainCommand(scope, prefix));
+        this.#pane.setState("starting", "loading");
+        this.#pane.showRequest(url, explainCommand(scope, prefix));
         this.#pane.tools(close);
         this.#body.replaceChildren(el("p", { class: "hint" }, WAITING));
       },
       answered: (answer) => {
-        this.#pane.tell("playing", words(answer.reason));
+        this.#pane.setState("playing", words(answer.reason));
         if (this.#open) this.#body.replaceChildren(...explanation(answer, this.#open.prefix, this.#open.scope));
       },
-      failed: (message) => this.#pane.tell("failed", message),
+      failed: (message) => this.#pane.setState("failed", message),
     });
     this.#showNone();
   }
@@ -61,12 +61,12 @@ export class ExplanationPane {
     this.#source.follow(scopeUrl("explain", scope, { prefix }), version);
   }
 
-  /** Nobody looks. */
+  /** Stops updates while the panel is hidden. */
   stop(): void {
     this.#source.stop();
   }
 
-  /** None is open. */
+  /** Closes the open prefix. */
   clear(): void {
     if (this.#open === null) return;
     this.#source.clear();
@@ -77,10 +77,10 @@ export class ExplanationPane {
   #showNone(): void {
     this.element.toggleAttribute("data-closed", true);
     this.#pane.title("Prefix");
-    this.#pane.tell("idle", "none is open");
+    this.#pane.setState("idle", "none selected");
     this.#pane.tools();
-    this.#pane.comesFrom(null);
-    this.#body.replaceChildren(el("p", { class: "hint" }, "Choose one in the picture, in the table or of a round: why it is steered or not, and what its trial has shown."));
+    this.#pane.showRequest(null);
+    this.#body.replaceChildren(el("p", { class: "hint" }, "Choose a prefix in the chart, the table or a round to see why it is steered or not, and what its trial shows."));
   }
 }
 
@@ -89,43 +89,45 @@ function explanation({ said, history, entry, changes, text }: Explanation, prefi
   return [
     el("p", { class: "said", "data-testid": "control-said" }, said),
     ...strip(history, scope),
-    ...(entry ? trial(entry) : [el("p", { class: "hint" }, "No trial is under way: nothing to compare.")]),
+    ...(entry ? trial(entry) : [el("p", { class: "hint" }, "No trial in progress.")]),
     ...(changes.length > 0 ? [changed(changes)] : []),
-    el("div", { class: "text" }, el("code", {}, command), copyButton(() => text, `copy what ${command} prints`), el("pre", { "data-testid": "control-text" }, text)),
+    el("div", { class: "text" }, el("code", {}, command), copyButton(() => text, `copy the output of ${command}`), el("pre", { "data-testid": "control-text" }, text)),
   ];
 }
 
-/** A box for each window, the newest to the right. */
+/** Draws a box for each window, newest on the right. */
 function strip(history: string, { window, window_s }: Scope): HTMLElement[] {
   const all = [...history];
   if (all.length === 0) return [];
   const boxes = all.map((sign, index) => {
-    const [name, says] = SIGNS[sign] ?? ["unknown", sign];
+    const [name, meaning] = SIGNS[sign] ?? ["unknown", sign];
     const start_s = (window - (all.length - 1 - index)) * window_s;
-    return el("span", { "data-was": name, title: `${dateTime(start_s)} to ${time(start_s + window_s)}: ${says}` });
+    return el("span", { "data-was": name, title: `${dateTime(start_s)} to ${time(start_s + window_s)}: ${meaning}` });
   });
   const number = (sign: string) => all.filter((other) => other === sign).length;
-  const label = Object.entries(SIGNS).map(([sign, [, says]]) => `${says}: ${number(sign)}`).join(", ");
+  const label = Object.entries(SIGNS).map(([sign, [, meaning]]) => `${meaning}: ${number(sign)}`).join(", ");
   const row = el("div", { class: "strip", role: "img", "aria-label": `the last ${all.length} windows; ${label}`, "data-testid": "control-history" }, ...boxes);
   const from_s = (window - all.length + 1) * window_s;
-  const keys = Object.values(SIGNS).map(([name, says]) => el("span", {}, el("i", { "data-was": name }), says));
+  const keys = Object.values(SIGNS).map(([name, meaning]) => el("span", {}, el("i", { "data-was": name }), meaning));
   return [row, el("div", { class: "ends" }, el("span", {}, dateTime(from_s).slice(5)), el("span", { class: "legend" }, ...keys), el("span", {}, time((window + 1) * window_s)))];
 }
 
-/** Treated against held out, each effect with its interval on an axis of its own. */
+/**
+ * Compares steered with held-out connections: each effect with its interval, on a separate axis.
+ */
 function trial({ treated, held_out, goodput, retransmitted }: Evidence): HTMLElement[] {
   const points = ({ points, low, high }: NonNullable<Evidence["retransmitted"]>) => `${signed(points, 2)} points [${signed(low, 2)}, ${signed(high, 2)}]`;
   return [
-    el("p", { class: "arms" }, el("b", {}, count(treated)), " connections steered, ", el("b", {}, count(held_out)), " held out; the difference, with its interval at every look:"),
+    el("p", { class: "arms" }, el("b", {}, count(treated)), " connections steered, ", el("b", {}, count(held_out)), " held out; difference with its anytime-valid interval:"),
     forestRow("goodput", goodput && ofPercent(goodput), goodput && `${percent(goodput.percent)} [${percent(goodput.low)}, ${percent(goodput.high)}]`, "more"),
-    forestRow("sent again", retransmitted && ofPoints(retransmitted), retransmitted && points(retransmitted), "less"),
+    forestRow("retransmitted", retransmitted && ofPoints(retransmitted), retransmitted && points(retransmitted), "less"),
   ];
 }
 
-/** `good`: which side of no effect is to be wished for. */
+/** Draws one effect; `good` is the direction of a desirable effect. */
 function forestRow(name: string, forest: Forest | null, value: string | null, good: "more" | "less"): HTMLElement {
-  const told = el("span", { class: forest ? "value" : "hint" }, value ?? "too few connections");
-  const row = el("div", { class: "forest", "data-testid": `control-effect-${name.replace(" ", "-")}` }, el("div", {}, el("b", {}, name), told));
+  const label = el("span", { class: forest ? "value" : "hint" }, value ?? "too few connections");
+  const row = el("div", { class: "forest", "data-testid": `control-effect-${name.replace(" ", "-")}` }, el("div", {}, el("b", {}, name), label));
   if (!forest) return row;
   row.dataset.says = forest.says === "nothing" ? "nothing" : forest.says === good ? "better" : "worse";
   row.append(forestPicture(forest));
@@ -136,7 +138,7 @@ function forestPicture({ to, mark, low, high, is_cut, ticks }: Forest): SVGEleme
   const { width, height, middle } = FOREST;
   const scale: Scale = { from: -to, to, from_px: 10, to_px: width - 10 };
   const [from, end, at] = [place(scale, low), place(scale, high), place(scale, mark)];
-  // An end within the axis is a bar, one beyond it an arrow.
+  // An end within the axis gets a cap; an end beyond the axis gets an arrow.
   const cap = (x: number, is_beyond: boolean, way: number) => (is_beyond ? `M${x - 5 * way} ${middle - 4}L${x} ${middle}L${x - 5 * way} ${middle + 4}` : `M${x} ${middle - 4}V${middle + 4}`);
   return svg(
     "svg",
@@ -148,7 +150,7 @@ function forestPicture({ to, mark, low, high, is_cut, ticks }: Forest): SVGEleme
   );
 }
 
-/** What became of it, the newest first. */
+/** Lists the changes of the prefix, newest first. */
 function changed(changes: Explanation["changes"]): HTMLElement {
   const items = changes.toReversed().map(({ unix_s, window, what, reason }) => {
     const line = el("li", { "data-what": what, title: `window ${window}` }, el("span", {}, dateTime(unix_s)), " ", el("b", {}, CHANGES[what]));

@@ -3,7 +3,7 @@ import { expect, it } from "vitest";
 import type { Scope } from "./api";
 import { dateTime, figures, percent, percentOfLog, signed, time } from "./figures";
 
-/** On this machine's clock, whatever its time zone. */
+/** Returns the Unix time of a time of day in this machine's time zone. */
 const local_s = (...at: [hour: number, minute: number, second: number]) => new Date(2026, 10, 22, ...at).getTime() / 1000;
 
 function scope(more: Partial<Scope> = {}): Scope {
@@ -27,7 +27,7 @@ function scope(more: Partial<Scope> = {}): Scope {
 
 const shown = (scope: Scope) => figures(scope).map(({ label, value }) => `${label} ${value}`);
 
-it("tells the key figures with units, thousands apart", () => {
+it("shows the key figures with units and thousands separators", () => {
   expect(shown(scope())).toEqual([
     "window 09:05 to 09:10",
     "bundle 42",
@@ -39,22 +39,22 @@ it("tells the key figures with units, thousands apart", () => {
     "bottom group 1.22 Mbit/s",
     "all trials +4.1 %",
   ]);
-  expect(figures(scope()).at(-1)?.title).toBe("mean effect on goodput over 31 prefixes; from one prefix to another it differs by a factor of 1.12 (a standard deviation)");
+  expect(figures(scope()).at(-1)?.title).toBe("mean effect on goodput over 31 prefixes; standard deviation between prefixes: a factor of 1.12");
 });
 
-it("says what is not known, and that rounds are stopped", () => {
+it("shows unknown values, and that rounds are stopped", () => {
   const those = figures(scope({ bundle: null, bottom_bytes_per_s: null, pool: null, paused_windows: 1 }));
   expect(those.filter(({ value }) => value === "–").map(({ label }) => label)).toEqual(["bundle", "bottom group", "all trials"]);
   expect(those.at(-1)).toMatchObject({ label: "paused for", value: "1 window", is_alert: true });
 });
 
-it("gives every effect its sign, and none to what rounds to zero from below", () => {
+it("signs every effect, except a negative one that rounds to zero", () => {
   expect([12.14, -3, 0, -0.04].map(percent)).toEqual(["+12.1 %", "−3.0 %", "+0.0 %", "+0.0 %"]);
   expect([Math.log(2), Math.log(0.5)].map(percentOfLog)).toEqual(["+100.0 %", "−50.0 %"]);
   expect(signed(-0.45, 2)).toBe("−0.45");
 });
 
-it("has seconds in a time only where there are any", () => {
+it("shows seconds of a time only if they are not zero", () => {
   expect([time(local_s(9, 5, 0)), time(local_s(9, 5, 7))]).toEqual(["09:05", "09:05:07"]);
   expect(dateTime(local_s(23, 0, 0))).toBe("2026-11-22 23:00");
 });

@@ -2,26 +2,26 @@ import { expect, it } from "vitest";
 
 import { ofPercent, ofPoints } from "./forest";
 
-it("has a doubling as far from no effect as a halving", () => {
+it("places doubling and halving equally far from no effect", () => {
   const { mark, low, high, to, says, is_cut } = ofPercent({ percent: 0, low: -50, high: 100 });
   expect([mark, low + high, says, is_cut]).toEqual([0, 0, "nothing", [false, false]]);
   expect(to).toBeGreaterThan(high);
 });
 
-it("says more or less only if all of the interval does", () => {
+it("says more or less only for a whole interval", () => {
   const says = (low: number, high: number) => ofPercent({ percent: (low + high) / 2, low, high }).says;
   expect([says(3, 22), says(-22, -3), says(-3, 22), says(0, 22)]).toEqual(["more", "less", "nothing", "nothing"]);
   expect(ofPoints({ points: 1.05, low: 0.45, high: 2.56 }).says).toBe("more");
 });
 
-it("cuts what leads beyond any sense, to below nothing as well, and keeps the mark on the axis", () => {
+it("cuts absurd intervals, even below -100 %, and keeps the mark on the axis", () => {
   const wild = ofPercent({ percent: 20_000, low: -140, high: 1e9 });
   expect(wild.is_cut).toEqual([true, true]);
   expect([wild.low, wild.high, wild.mark]).toEqual([-wild.to, wild.to, wild.to]);
   for (const value of [wild.to, wild.low, wild.mark]) expect(Number.isFinite(value)).toBe(true);
 });
 
-it("writes values within the axis that have room, no effect among them", () => {
+it("labels the values that fit within the axis, including no effect", () => {
   const labels = (low: number, high: number) => ofPercent({ percent: 0, low, high }).ticks.map(({ label }) => label);
   expect(labels(-1, 1)).toEqual(["−10 %", "−5 %", "0", "+5 %", "+11 %"]);
   for (const [low, high] of [[-1, 1], [-25.6, 123.9], [-90, 900], [3, 22]] as const) {

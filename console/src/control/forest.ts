@@ -1,31 +1,38 @@
-// The axis of an effect and its interval, as in a forest plot: no effect in the middle, what is worse to the left. Pure.
+// The axis of an effect and its interval, as in a forest plot: no effect in the middle, losses to
+// the left. Pure.
 
 import { percent, signed } from "./figures";
 
-/** An effect as it is drawn: in the unit of its axis, in which both directions are alike. */
+/** An effect to draw, in the unit of the symmetric axis. */
 export interface Forest {
-  /** Half of the axis: it goes from -to to +to. */
+  /** Half the length of the axis, which spans -to to +to. */
   to: number;
   mark: number;
   low: number;
   high: number;
-  /** Beyond the axis, to the left and to the right. */
+  /** Whether the interval extends beyond the axis, on the left and on the right. */
   is_cut: [low: boolean, high: boolean];
   ticks: { at: number; label: string }[];
-  /** What the interval says: all of it above no effect, all of it below, or neither. */
+  /** Position of the interval: entirely above no effect, entirely below, or neither. */
   says: "more" | "less" | "nothing";
 }
 
-/** Effects in percent are ratios: a doubling is as far from none as a halving, so the axis is logarithmic. */
+/**
+ * Tick values. Percent effects are ratios: doubling and halving are equally far from no effect, so
+ * the axis is logarithmic.
+ */
 const PERCENTS = [-90, -75, -50, -33, -20, -10, -5, 0, 5, 11, 25, 50, 100, 300, 900];
 
-/** The least half of an axis, so that it does not grow with noise, and the most, beyond which an interval says nothing. */
+/**
+ * Minimum half axis, so that noise is not magnified, and maximum, beyond which an interval carries
+ * no information.
+ */
 const LOG_MIN = Math.log(1.12);
 const LOG_MAX = Math.log(10.5);
 const POINTS_MIN = 1.2;
 const POINTS_MAX = 100;
 
-/** Room beyond the ends of the interval. */
+/** Factor for the space beyond the ends of the interval. */
 const ROOM = 1.12;
 
 export function ofPercent({ percent: mark, low, high }: { percent: number; low: number; high: number }): Forest {
@@ -52,7 +59,7 @@ function forest(mark: number, low: number, high: number, to: number, ticks: Fore
   return { to, mark: within(mark), low: within(low), high: within(high), is_cut: [low < -to, high > to], ticks, says };
 }
 
-/** Ticks within the axis that have room, from the middle outwards. */
+/** Returns the ticks that fit within the axis, from the middle outwards. */
 function thinned(ticks: Forest["ticks"], to: number): Forest["ticks"] {
   const apart = to / 3.2;
   const kept: Forest["ticks"] = [];

@@ -1,18 +1,19 @@
-// The table of prefixes: what the picture shows, to read, to filter and to reach by keyboard.
+// The table of prefixes: the data of the chart, filterable and accessible by keyboard.
 
 import * as format from "../format";
 import { el, replaceChildren, setText } from "../ui/element";
 import { type Column, SortableHead } from "../ui/head";
+import { emptyRow } from "../ui/table";
 import type { Prefix } from "./api";
 import { count, percent, words } from "./figures";
 import { matching, resort, type Sort, sorted, type SortKey } from "./table";
 
-/** Rows that are drawn; the filter finds all others. */
+/** Maximum rows drawn; the filter finds all others. */
 const ROWS_MAX = 200;
 
 const COLUMNS: readonly Column<SortKey>[] = [
   [null, "prefix", "prefix", "client network: /24 for IPv4, /56 for IPv6"],
-  ["stage", "reason", "reason", "why it is steered or not; sorted: shown to be helped, on trial, others"],
+  ["stage", "reason", "reason", "why it is steered or not; sorts: shown to be helped, on trial, others"],
   ["duty", "share", "duty", "duty cycle: share of its windows in the bottom group"],
   ["flap", "share", "flap", "flap rate: changes per window"],
   ["connections", "conns", "conns", "connections"],
@@ -21,7 +22,7 @@ const COLUMNS: readonly Column<SortKey>[] = [
 
 export interface ListListener {
   opened(prefix: string): void;
-  /** By pointer or focus; null: no longer. */
+  /** Called with the prefix pointed at or focused; null when this ends. */
   pointed(prefix: string | null): void;
 }
 
@@ -32,7 +33,7 @@ export class PrefixList {
   readonly #filter = el("input", {
     type: "search",
     placeholder: "prefix, reason, stage …",
-    "aria-label": "list prefixes that have each of these words",
+    "aria-label": "list prefixes that contain all of these words",
     "data-testid": "control-filter",
   });
   readonly #place = el("button", { type: "button", class: "place", title: "list all again", hidden: "" });
@@ -43,8 +44,8 @@ export class PrefixList {
   });
   readonly #rows = el("tbody", { "data-testid": "control-list" });
   #prefixes: readonly Prefix[] | null = null;
-  /** Those of one place of the picture. */
-  #there: readonly Prefix[] | null = null;
+  /** Prefixes in the selected cell of the chart; null if none is selected. */
+  #cell: readonly Prefix[] | null = null;
   #open: string | null = null;
   #sort: Sort = { key: "stage", descending: true };
   #nothing = "";
@@ -61,17 +62,17 @@ export class PrefixList {
     this.element = el("div", { class: "list" }, el("div", { class: "head" }, this.#filter, this.#place, this.#count), el("div", { class: "scroll", tabindex: "0" }, table));
   }
 
-  /** `nothing` stands in place of no answer, or of one without prefixes. */
+  /** Shows the prefixes; `nothing` is the text if there are none or they have not arrived. */
   show(prefixes: readonly Prefix[] | null, nothing: string): void {
     this.#prefixes = prefixes;
-    this.#there = null;
+    this.#cell = null;
     this.#nothing = nothing;
     this.#draw();
   }
 
-  /** Lists those of one place; null: all. */
-  restrict(there: readonly Prefix[] | null): void {
-    this.#there = there;
+  /** Lists the prefixes in one cell; null lists all. */
+  restrict(cell: readonly Prefix[] | null): void {
+    this.#cell = cell;
     this.#draw();
   }
 
@@ -82,13 +83,13 @@ export class PrefixList {
 
   #draw(): void {
     this.#head.mark(this.#sort);
-    const among = this.#there ?? this.#prefixes ?? [];
+    const among = this.#cell ?? this.#prefixes ?? [];
     const found = sorted(matching(among, this.#filter.value), this.#sort);
     const rows = found.slice(0, ROWS_MAX).map((prefix) => this.#row(prefix));
-    const words = this.#prefixes?.length ? "No prefix among these matches." : this.#nothing;
-    replaceChildren(this.#rows, ...(rows.length > 0 ? rows : [el("tr", { class: "empty" }, el("td", { colspan: String(COLUMNS.length) }, words))]));
-    this.#place.hidden = this.#there === null;
-    setText(this.#place, `at one place: ${count(this.#there?.length ?? 0)} ×`);
+    const words = this.#prefixes?.length ? "No matching prefix." : this.#nothing;
+    replaceChildren(this.#rows, ...(rows.length > 0 ? rows : [emptyRow(COLUMNS.length, words)]));
+    this.#place.hidden = this.#cell === null;
+    setText(this.#place, `one cell: ${count(this.#cell?.length ?? 0)} ×`);
     setText(this.#count, found.length > ROWS_MAX ? `${ROWS_MAX} of ${count(found.length)}` : count(found.length));
   }
 

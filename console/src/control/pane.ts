@@ -1,10 +1,14 @@
-// A part of the screen of control: its title, how it stands, the request that it comes from, and its content.
+// A pane of the control panel: its title, state, request and content.
 
 import { QueryDisclosure } from "../telemetry/query";
 import { el, setAttribute, setText } from "../ui/element";
+import { showState } from "../ui/table";
 
-/** What stands in place of an answer that is awaited. */
-export const WAITING = "Not answered yet.";
+/** Text shown until data arrives. */
+export const WAITING = "Waiting for data.";
+
+/** The state of a pane. */
+export type Phase = "playing" | "starting" | "failed" | "idle";
 
 export class Pane {
   readonly element: HTMLElement;
@@ -23,31 +27,32 @@ export class Pane {
       el("div", { class: "head" }, this.#title, this.#state, this.#query.element, this.#tools),
       ...content,
     );
-    this.tell("idle", "");
+    this.setState("idle", "");
   }
 
   title(text: string): void {
     setText(this.#title, text);
   }
 
-  /** What stands at the end of the head. */
+  /** Elements at the end of the head. */
   tools(...elements: HTMLElement[]): void {
     this.#tools.replaceChildren(...elements);
   }
 
-  tell(phase: "playing" | "starting" | "failed" | "idle", words: string): void {
-    setText(this.#state, words);
-    setAttribute(this.#state, "data-phase", phase);
+  setState(phase: Phase, words: string): void {
+    showState(this.#state, phase, words);
     setAttribute(this.#state, "title", words || null);
   }
 
-  /** The request that it comes from, as it can be typed, after any command that says the same; null: from none. */
-  comesFrom(url: string | null, ...commands: string[]): void {
-    this.#query.show(url === null ? null : [...commands, typed(url)].join("\n"));
+  /**
+   * Shows the pane's request as commands: first equivalent ones, then curl; null shows none.
+   */
+  showRequest(url: string | null, ...commands: string[]): void {
+    this.#query.show(url === null ? null : [...commands, curlCommand(url)].join("\n"));
   }
 }
 
-/** A request as it can be typed. */
-export function typed(url: string): string {
+/** Formats a request as a curl command. */
+export function curlCommand(url: string): string {
   return `curl '${new URL(url, document.baseURI).href.replaceAll("'", "%27")}'`;
 }

@@ -1,6 +1,7 @@
-// The screen of control: how a scope stands, its prefixes, its rounds, one prefix, and the edges.
+// The control panel: the state of a scope, its prefixes and rounds, one prefix, and the edges.
 //
-// The scopes are asked for again and again; all else of the one that is shown once they tell of a newer window or bundle.
+// The scopes are polled. Other data of the selected scope is requested when the scope's window or
+// bundle changes.
 
 import "./style.css";
 import "./charts.css";
@@ -17,11 +18,11 @@ import { chosen, type ControlChoice } from "./choice";
 import { EdgesPane } from "./edges";
 import { ExplanationPane } from "./explanation";
 import { figures, time } from "./figures";
-import { typed } from "./pane";
+import { curlCommand } from "./pane";
 import { PrefixesPane } from "./prefixes";
 import { RoundsPane } from "./rounds";
 
-const ASK_EVERY_MS = 2000;
+const POLL_MS = 2000;
 
 const NO_TENANT = "all hosts together";
 
@@ -53,18 +54,18 @@ export class ControlPanel {
   });
 
   #choice: ControlChoice = { scope: null, prefix: null };
-  /** Null: not answered yet. */
+  /** Scopes; null until they arrive. */
   #scopes: Scope[] | null = null;
   #failure: string | null = null;
   #answers = 0;
   #offered = "";
   #shown = false;
 
-  /** `head` begins the panel's own; `chosen` is told what the viewer chose. */
+  /** `head` is placed at the start of the panel's head; `chosen` receives the viewer's choice. */
   constructor(head: HTMLElement, chosen: (choice: ControlChoice) => void) {
     this.#chosen = chosen;
-    this.#query.show(typed(SCOPES_URL));
-    // A prefix is looked at in each place by itself, but it is the same one.
+    this.#query.show(curlCommand(SCOPES_URL));
+    // Keep the prefix when the PoP changes.
     this.#pop.onchange = () => this.#chosen({ ...this.#choice, scope: { pop: this.#pop.value, tenant: null } });
     this.#tenant.onchange = () => {
       const scope = this.#scopes?.find(({ pop, tenant }) => pop === this.#pop.value && tenantKey(tenant) === this.#tenant.value);
@@ -80,11 +81,11 @@ export class ControlPanel {
     this.#settle();
   }
 
-  /** Whether somebody looks at it. */
+  /** Starts updates when the panel is shown, and stops them when it is hidden. */
   show(shown: boolean): void {
     if (this.#shown === shown) return;
     this.#shown = shown;
-    if (shown) return this.#poller.start(ASK_EVERY_MS);
+    if (shown) return this.#poller.start(POLL_MS);
     this.#poller.stop();
     for (const pane of [this.#prefixes, this.#rounds, this.#explanation, this.#edges]) pane.stop();
   }
@@ -98,7 +99,7 @@ export class ControlPanel {
     this.#chosen({ ...this.#choice, prefix });
   }
 
-  /** Brings everything in line with the choice and the newest scopes. */
+  /** Applies the choice and the newest scopes to the panel. */
   #settle(): void {
     const scope = this.#scopes && chosen(this.#choice.scope, this.#scopes);
     this.#drawState();
@@ -114,25 +115,25 @@ export class ControlPanel {
     const version = `${scope.window} ${scope.bundle}`;
     this.#prefixes.follow(scope, version);
     this.#rounds.follow(scope, version);
-    // A rollout goes on between rounds.
+    // A rollout advances between rounds.
     this.#edges.follow(scope, String(this.#answers));
     if (this.#choice.prefix === null) this.#explanation.clear();
     else this.#explanation.follow(scope, this.#choice.prefix, version);
   }
 
   #drawState(): void {
-    const [phase, words] = this.#told();
+    const [phase, words] = this.#stateText();
     setText(this.#state, words);
     setAttribute(this.#state, "data-phase", phase);
   }
 
-  #told(): [phase: string, words: string] {
+  #stateText(): [phase: string, words: string] {
     if (this.#failure !== null) return ["failed", this.#failure];
     if (this.#scopes === null) return ["starting", "connecting"];
     const scope = chosen(this.#choice.scope, this.#scopes);
     if (scope) return ["playing", `decided up to ${time((scope.window + 1) * scope.window_s)}`];
     const { scope: wanted } = this.#choice;
-    return ["starting", wanted && this.#scopes.length > 0 ? `nothing is known of ${wanted.pop}` : "no window has been decided yet"];
+    return ["starting", wanted && this.#scopes.length > 0 ? `no data on ${wanted.pop}` : "no window has been decided yet"];
   }
 
   #drawChooser(scope: Scope | null): void {
@@ -140,7 +141,7 @@ export class ControlPanel {
     const pops = [...new Set(all.map(({ pop }) => pop))];
     const tenants = all.filter(({ pop }) => pop === scope?.pop).map(({ tenant }) => tenant);
     const wanted = scope?.pop ?? this.#choice.scope?.pop ?? "";
-    // Rebuilt only when it differs, or an open list would close under the viewer.
+    // Rebuild only if changed, because an open list would close.
     const offered = JSON.stringify([pops, tenants, wanted, scope?.tenant]);
     if (offered === this.#offered) return;
     this.#offered = offered;
@@ -162,7 +163,7 @@ export class ControlPanel {
   }
 }
 
-/** Tells no tenant from one of any name. */
+/** Returns a key that distinguishes no tenant from a tenant of any name. */
 function tenantKey(tenant: string | null): string {
   return tenant === null ? "" : `=${tenant}`;
 }

@@ -1,23 +1,19 @@
-// The prefixes of a scope, as a picture and as a table beneath it: what is chosen in one is marked in the other.
+// The prefixes of a scope, as a chart and a table; selecting a prefix in one marks it in the other.
 
-import { getJson } from "../api";
 import { type PrefixesAnswer, type ScopeName, scopeUrl } from "./api";
 import { cellsOf } from "./cells";
 import { count } from "./figures";
+import { Followed } from "./followed";
 import { PrefixList } from "./list";
-import { Pane, WAITING } from "./pane";
+import { Pane } from "./pane";
 import { Scatter } from "./scatter";
-import { Source } from "./source";
-
-const NOTHING = "No prefix has been seen yet.";
 
 export class PrefixesPane {
   readonly element: HTMLElement;
 
   readonly #scatter: Scatter;
   readonly #list: PrefixList;
-  readonly #pane: Pane;
-  readonly #source: Source<PrefixesAnswer>;
+  readonly #followed: Followed<PrefixesAnswer>;
   #open: string | null = null;
 
   constructor(opened: (prefix: string) => void) {
@@ -26,37 +22,25 @@ export class PrefixesPane {
       if (first) opened(first.prefix);
     });
     this.#list = new PrefixList({ opened, pointed: (prefix) => this.#scatter.point(prefix) });
-    this.#pane = new Pane("control-prefixes", "Prefixes", this.#scatter.element, this.#list.element);
-    this.element = this.#pane.element;
-    this.#source = new Source<PrefixesAnswer>(getJson, {
-      asked: (url) => {
-        this.#show(null, WAITING);
-        this.#pane.tell("starting", "loading");
-        this.#pane.comesFrom(url);
-      },
-      answered: (answer) => {
-        this.#show(answer, NOTHING);
-        this.#pane.tell("playing", count(answer.prefixes.length));
-      },
-      failed: (message) => this.#pane.tell("failed", message),
+    const pane = new Pane("control-prefixes", "Prefixes", this.#scatter.element, this.#list.element);
+    this.element = pane.element;
+    this.#followed = new Followed<PrefixesAnswer>(pane, {
+      nothing: "No prefix seen yet.",
+      show: (answer, nothing) => this.#show(answer, nothing),
+      state: ({ prefixes }) => ["playing", count(prefixes.length)],
     });
-    this.#show(null, WAITING);
   }
 
   follow(scope: ScopeName, version: string): void {
-    this.#source.follow(scopeUrl("prefixes", scope), version);
+    this.#followed.follow(scopeUrl("prefixes", scope), version);
   }
 
-  /** Nobody looks. */
   stop(): void {
-    this.#source.stop();
+    this.#followed.stop();
   }
 
-  /** There is no scope. */
   clear(): void {
-    this.#source.clear();
-    this.#pane.tell("idle", "");
-    this.#show(null, NOTHING);
+    this.#followed.clear();
   }
 
   mark(prefix: string | null): void {

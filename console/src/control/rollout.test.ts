@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 
 import type { Edge, EdgesAnswer } from "./api";
-import { LATE_S, standings, summary } from "./rollout";
+import { LATE_S, edgeStatuses, summary } from "./rollout";
 
 function edge(name: string, bundle: number | null, more: Partial<Edge> = {}): Edge {
   return { name, bundle, heard_unix_s: 1000, is_canary: false, refused: null, ...more };
@@ -21,21 +21,21 @@ const ANSWER: EdgesAnswer = {
   ],
 };
 
-it("puts refusals first, then canaries, then names with their numbers by value, and says what each has", () => {
-  expect(standings(ANSWER).map(({ name, has }) => `${name} ${has}`)).toEqual(["e3 another", "e2 candidate", "e1 none", "e9 candidate", "e10 stable"]);
+it("sorts refusals first, then canaries, then names by numeric value, with each edge's bundle state", () => {
+  expect(edgeStatuses(ANSWER).map(({ name, has }) => `${name} ${has}`)).toEqual(["e3 another", "e2 candidate", "e1 none", "e9 candidate", "e10 stable"]);
 });
 
-it("finds who is late by the others, not by the clock of who looks", () => {
-  const late = (answer: EdgesAnswer) => standings(answer).filter(({ is_late }) => is_late).map(({ name }) => name);
+it("finds late edges by the others' polls, not by the viewer's clock", () => {
+  const late = (answer: EdgesAnswer) => edgeStatuses(answer).filter(({ is_late }) => is_late).map(({ name }) => name);
   expect(late(ANSWER)).toEqual(["e3", "e1"]);
   expect(late({ ...ANSWER, edges: [edge("e1", 41, { heard_unix_s: 5 })] })).toEqual([]);
 });
 
-it("does not take an edge without a bundle for one that has the stable one where there is none", () => {
-  expect(standings({ stable: null, candidate: null, edges: [edge("e1", null)] })[0]?.has).toBe("none");
+it("tells an edge without a bundle from one on the stable bundle when there is none", () => {
+  expect(edgeStatuses({ stable: null, candidate: null, edges: [edge("e1", null)] })[0]?.has).toBe("none");
 });
 
-it("tells the rollout in words", () => {
+it("describes the rollout in words", () => {
   expect(summary(ANSWER)).toBe("stable: 41, on 1 of 5 edges · candidate: 42, canary since 09:05, on 2 of 5 edges");
   expect(summary({ stable: 41, candidate: null, edges: [edge("e1", 41)] })).toBe("stable: 41, on 1 of 1 edge");
   expect(summary({ stable: null, candidate: null, edges: [] })).toBe("no bundle yet");

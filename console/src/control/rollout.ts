@@ -1,39 +1,44 @@
-// Which edge goes by which bundle. Pure.
+// Bundles in use on the edges. Pure.
 
 import type { Edge, EdgesAnswer } from "./api";
 import { time } from "./figures";
 
-/** A poll is held for 60 s at most: who was not heard for twice that, while others were, is late. */
+/**
+ * A poll takes at most 60 s, so an edge is late if it has been silent for twice that time and
+ * others have not.
+ */
 export const LATE_S = 120;
 
-/** What an edge has: what all are to have, what is tried on the canaries, another one, or none. */
-export type Has = "stable" | "candidate" | "another" | "none";
+/**
+ * State of an edge's bundle: the stable one, the candidate on the canaries, another one, or none.
+ */
+export type BundleState = "stable" | "candidate" | "another" | "none";
 
-export interface Standing extends Edge {
-  has: Has;
+export interface EdgeStatus extends Edge {
+  has: BundleState;
   is_late: boolean;
 }
 
-/** Refusals first, then canaries, then by name. */
-export function standings({ stable, candidate, edges }: EdgesAnswer): Standing[] {
-  // By the newest word of any edge: the clock of whoever looks at this may be another one.
+/** Lists the edges: those that refused a bundle first, then canaries, then by name. */
+export function edgeStatuses({ stable, candidate, edges }: EdgesAnswer): EdgeStatus[] {
+  // Compare with the newest poll of any edge: the viewer's clock may differ.
   const newest_s = edges.reduce((newest, { heard_unix_s }) => Math.max(newest, heard_unix_s ?? 0), 0);
   const all = edges.map((edge) => ({ ...edge, has: has(edge.bundle), is_late: newest_s - (edge.heard_unix_s ?? 0) > LATE_S }));
   return all.sort(
     (a, b) => Number(b.refused !== null) - Number(a.refused !== null) || Number(b.is_canary) - Number(a.is_canary) || a.name.localeCompare(b.name, "en", { numeric: true }),
   );
 
-  function has(bundle: number | null): Has {
+  function has(bundle: number | null): BundleState {
     if (bundle === null) return "none";
     return bundle === candidate?.number ? "candidate" : bundle === stable ? "stable" : "another";
   }
 }
 
-/** How far the rollout is, in words. */
+/** Describes the progress of the rollout in words. */
 export function summary(answer: EdgesAnswer): string {
   const { stable, candidate, edges } = answer;
-  const all = standings(answer);
-  const having = (has: Has) => all.filter((edge) => edge.has === has).length;
+  const all = edgeStatuses(answer);
+  const having = (has: BundleState) => all.filter((edge) => edge.has === has).length;
   const of = (count: number) => `on ${count} of ${edges.length} ${edges.length === 1 ? "edge" : "edges"}`;
   const words = [stable === null ? "no bundle yet" : `stable: ${stable}, ${of(having("stable"))}`];
   if (candidate) words.push(`candidate: ${candidate.number}, ${candidate.stage} since ${time(candidate.since_unix_s)}, ${of(having("candidate"))}`);

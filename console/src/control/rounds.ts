@@ -1,18 +1,17 @@
-// The rounds of a scope, one above the other on one axis of time: who is kept and who is new, delivery rate, goodput. A round that
-// is pointed at, or chosen, is told in words beneath.
+// The rounds of a scope as charts on one time axis: kept and new prefixes, delivery rate, goodput.
+// The round pointed at or selected is described below the charts.
 
-import { getJson } from "../api";
 import * as format from "../format";
 import { el, replaceChildren, setAttribute, setText } from "../ui/element";
 import { place, type RateUnit, valueAt } from "../ui/scale";
 import { svg } from "../ui/svg";
 import { type Group, GROUPS, type Rates, type Round, ROUNDS_MAX, type ScopeName, scopeUrl } from "./api";
-import { type Drawn, rateLines, stackedBars, timeScale, unitOf } from "./charts";
+import { type ChartData, rateLines, stackedBars, timeScale, unitOf } from "./charts";
+import { Followed } from "./followed";
 import { Pane, WAITING } from "./pane";
 import { changes, inWords, type Measure, MEASURES, nearest, PERCENTILES, places } from "./series";
-import { Source } from "./source";
 
-/** Changes of a round that are named; the table of prefixes has the others. */
+/** Maximum changes of a round to name; the table of prefixes lists the others. */
 const NAMED_MAX = 60;
 
 const MEASURE_NAMES: Record<Measure, string> = { delivery_rate: "Delivery rate", goodput: "Goodput" };
@@ -26,12 +25,11 @@ export class RoundsPane {
   readonly #legends: Record<Measure, LinesLegend> = { delivery_rate: new LinesLegend(), goodput: new LinesLegend() };
   readonly #words = el("p", { "data-testid": "control-round", "aria-live": "polite" });
   readonly #changed = el("div", { class: "changed" });
-  readonly #pane: Pane;
-  readonly #source: Source<{ rounds: Round[] }>;
+  readonly #followed: Followed<{ rounds: Round[] }>;
   #rounds: readonly Round[] = [];
   #places: readonly number[] = [];
   #nothing = WAITING;
-  /** The window that was chosen; null: the newest. */
+  /** The selected window; null for the newest. */
   #chosen: number | null = null;
   #pointed: number | null = null;
 
@@ -44,69 +42,60 @@ export class RoundsPane {
       delivery_rate: chart("control-delivery-rate", MEASURE_NAMES.delivery_rate, this.#legends.delivery_rate.element),
       goodput: chart("control-goodput", MEASURE_NAMES.goodput, this.#legends.goodput.element),
     };
-    const told = el("div", { class: "round" }, this.#words, this.#changed);
-    this.#pane = new Pane("control-rounds", "Rounds", ...Object.values(this.#charts).map(({ element }) => element), told);
-    this.element = this.#pane.element;
-    this.#source = new Source<{ rounds: Round[] }>(getJson, {
-      asked: (url) => {
-        this.#chosen = null;
-        this.#show([], WAITING);
-        this.#pane.tell("starting", "loading");
-        this.#pane.comesFrom(url);
-      },
-      answered: ({ rounds }) => {
-        this.#show(rounds, "No round has been decided yet.");
-        this.#pane.tell("playing", `the last ${rounds.length}`);
-      },
-      failed: (message) => this.#pane.tell("failed", message),
+    const description = el("div", { class: "round" }, this.#words, this.#changed);
+    const pane = new Pane("control-rounds", "Rounds", ...Object.values(this.#charts).map(({ element }) => element), description);
+    this.element = pane.element;
+    this.#followed = new Followed<{ rounds: Round[] }>(pane, {
+      nothing: "No round decided yet.",
+      show: (answer, nothing) => this.#show(answer?.rounds ?? null, nothing),
+      state: ({ rounds }) => ["playing", `the last ${rounds.length}`],
     });
-    this.#draw();
   }
 
   follow(scope: ScopeName, version: string): void {
-    this.#source.follow(scopeUrl("rounds", scope, { limit: String(ROUNDS_MAX) }), version);
+    this.#followed.follow(scopeUrl("rounds", scope, { limit: String(ROUNDS_MAX) }), version);
   }
 
-  /** Nobody looks. */
   stop(): void {
-    this.#source.stop();
+    this.#followed.stop();
   }
 
-  /** There is no scope. */
   clear(): void {
-    this.#source.clear();
-    this.#pane.tell("idle", "");
-    this.#show([], "No round has been decided yet.");
+    this.#followed.clear();
   }
 
-  #show(rounds: readonly Round[], nothing: string): void {
-    this.#rounds = rounds;
-    this.#places = places(rounds);
+  #show(rounds: readonly Round[] | null, nothing: string): void {
+    if (rounds === null) this.#chosen = null;
+    this.#rounds = rounds ?? [];
+    this.#places = places(this.#rounds);
     this.#nothing = nothing;
     this.#draw();
   }
 
   #draw(): void {
     const { bars, delivery_rate, goodput } = this.#charts;
-    const drawn = (chart: Chart, has_times: boolean): Drawn => ({ rounds: this.#rounds, places: this.#places, ...chart.size(), has_times });
+    const chartData = (chart: Chart, has_times: boolean): ChartData => ({ rounds: this.#rounds, places: this.#places, ...chart.size(), has_times });
     const is_empty = this.#rounds.length === 0;
-    bars.show("", is_empty ? [] : stackedBars(drawn(bars, false)));
+    bars.show("", is_empty ? [] : stackedBars(chartData(bars, false)));
     for (const [measure, chart, has_times] of [["delivery_rate", delivery_rate, false], ["goodput", goodput, true]] as const) {
       const unit = unitOf(this.#rounds, measure);
-      chart.show(is_empty ? "" : `${unit.name}, p5 dashed, p10 solid`, is_empty ? [] : rateLines(drawn(chart, has_times), measure, unit));
+      chart.show(is_empty ? "" : `${unit.name}, p5 dashed, p10 solid`, is_empty ? [] : rateLines(chartData(chart, has_times), measure, unit));
     }
-    this.#tell();
+    this.#describe();
   }
 
-  /** The round that is told: pointed at, chosen, or the newest. */
-  #told(): number {
+  /**
+   * Returns the index of the round to describe: the one pointed at, the selected one, or the
+   * newest.
+   */
+  #roundIndex(): number {
     if (this.#pointed !== null && this.#pointed < this.#rounds.length) return this.#pointed;
     const chosen = this.#rounds.findIndex(({ window }) => window === this.#chosen);
     return chosen === -1 ? this.#rounds.length - 1 : chosen;
   }
 
-  #tell(): void {
-    const index = this.#told();
+  #describe(): void {
+    const index = this.#roundIndex();
     const round = this.#rounds[index];
     const at = this.#places[index];
     for (const chart of Object.values(this.#charts)) {
@@ -114,7 +103,7 @@ export class RoundsPane {
       chart.cursor(round && at !== undefined ? place(scale, at) : null, index === this.#rounds.length - 1 && this.#pointed === null);
     }
     setText(this.#words, round ? inWords(round) : this.#nothing);
-    for (const measure of MEASURES) this.#legends[measure].tell(round?.[measure] ?? null, unitOf(this.#rounds, measure));
+    for (const measure of MEASURES) this.#legends[measure].showValues(round?.[measure] ?? null, unitOf(this.#rounds, measure));
     const all = round ? changes(round) : [];
     const buttons = all.slice(0, NAMED_MAX).map(({ prefix, what, words }) => {
       const button = el("button", { type: "button", "data-what": what, "data-key": `${prefix} ${what}`, title: `${prefix}: why` }, el("b", {}, prefix), ` ${words}`);
@@ -125,26 +114,26 @@ export class RoundsPane {
     replaceChildren(this.#changed, ...buttons, ...more);
   }
 
-  /** Where on the axis of `chart` the pointer is; null: nowhere. */
+  /** Updates the pointer's position on the axis of `chart`; null if it has left. */
   #point(at: { chart: Chart; x: number } | null): void {
     if (at) {
       const scale = timeScale({ rounds: this.#rounds, places: this.#places, ...at.chart.size(), has_times: false });
       this.#pointed = this.#rounds.length > 0 ? nearest(this.#places, valueAt(scale, at.x)) : null;
     } else this.#pointed = null;
-    this.#tell();
+    this.#describe();
   }
 
   #choose(): void {
-    this.#chosen = this.#rounds[this.#told()]?.window ?? null;
-    this.#tell();
+    this.#chosen = this.#rounds[this.#roundIndex()]?.window ?? null;
+    this.#describe();
   }
 
   #step(by: number): void {
     this.#pointed = null;
-    const index = Math.min(this.#rounds.length - 1, Math.max(0, this.#told() + by));
-    // The newest is not held: the next one takes its place.
+    const index = Math.min(this.#rounds.length - 1, Math.max(0, this.#roundIndex() + by));
+    // The newest round is not pinned: the next one replaces it.
     this.#chosen = index === this.#rounds.length - 1 ? null : (this.#rounds[index]?.window ?? null);
-    this.#tell();
+    this.#describe();
   }
 }
 
@@ -155,7 +144,7 @@ interface ChartListener {
   step(by: number): void;
 }
 
-/** One of the pictures, with its title and its line at the round that is told. */
+/** A chart with its title and a cursor at the described round. */
 class Chart {
   readonly element: HTMLElement;
 
@@ -166,7 +155,7 @@ class Chart {
 
   constructor(testid: string, title: string, legend: HTMLElement, listener: ChartListener) {
     this.#picture.append(this.#content, this.#cursor);
-    const frame = el("div", { class: "chart", tabindex: "0", "data-testid": testid, role: "group", "aria-label": `${title}: arrow keys go from round to round` });
+    const frame = el("div", { class: "chart", tabindex: "0", "data-testid": testid, role: "group", "aria-label": `${title}: arrow keys move between rounds` });
     frame.append(this.#picture);
     this.element = el("figure", { class: "rounds" }, el("figcaption", {}, el("span", {}, el("b", {}, title), " ", this.#unit), legend), frame);
     frame.onpointermove = ({ clientX }) => listener.point({ chart: this, x: clientX - this.#picture.getBoundingClientRect().left });
@@ -192,7 +181,10 @@ class Chart {
     this.#content.replaceChildren(...(width > 0 && height > 0 ? content : []));
   }
 
-  /** `is_resting`: it stands at the newest because nothing else is meant. */
+  /**
+   * Moves the cursor. `is_resting` means that the newest round is described because none is
+   * selected.
+   */
   cursor(x: number | null, is_resting: boolean): void {
     setAttribute(this.#cursor, "d", x === null || is_resting ? null : `M${x} 0V${this.size().height}`);
   }
@@ -201,11 +193,11 @@ class Chart {
 function barsLegend(): HTMLElement {
   const box = (name: string, label: string) => el("span", {}, svg("svg", { viewBox: "0 0 12 12", "aria-hidden": "true" }, svg("rect", { class: name, x: 1, y: 1, width: 10, height: 10 })), label);
   const stopped = el("span", {}, svg("svg", { viewBox: "0 0 12 12", "aria-hidden": "true" }, svg("path", { class: "stopped", d: "M6 0V12" })), "stopped");
-  stopped.title = "by the guardrail: all that were on trial have left";
+  stopped.title = "stopped by the guardrail: all prefixes on trial have left";
   return el("span", { class: "legend" }, box("kept", "kept"), box("entered", "new"), box("left", "left"), stopped);
 }
 
-/** Who a line is of, with its values in the round that is told. */
+/** Legend of the lines: groups, with their values in the described round. */
 class LinesLegend {
   readonly element: HTMLElement;
 
@@ -213,11 +205,11 @@ class LinesLegend {
 
   constructor() {
     const groups = GROUPS.map((group) => key(`${group} p10`, GROUP_NAMES[group], this.#values[group]));
-    this.element = el("span", { class: "legend", title: "p5 and p10 in the round that is told below" }, ...groups);
+    this.element = el("span", { class: "legend", title: "p5 and p10 in the round described below" }, ...groups);
   }
 
-  /** In the unit of the chart. */
-  tell(rates: Rates | null, unit: RateUnit): void {
+  /** Shows the values in the chart's unit. */
+  showValues(rates: Rates | null, unit: RateUnit): void {
     for (const group of GROUPS) {
       const known = rates?.[group];
       const values = PERCENTILES.map((percentile) => valueIn(unit, known?.[percentile] ?? null));

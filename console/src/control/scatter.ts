@@ -1,4 +1,5 @@
-// The picture of all prefixes: duty cycle against flap rate, with what is asked for to enter and to leave.
+// The chart of all prefixes: duty cycle against flap rate, with the limits for entering and
+// leaving.
 
 import { el, setAttribute } from "../ui/element";
 import { place, type Scale, steps } from "../ui/scale";
@@ -9,7 +10,7 @@ import { count, words } from "./figures";
 
 const MARGIN = { left: 40, right: 16, top: 12, bottom: 38 } as const;
 
-/** Prefixes that are named of a cell. */
+/** Maximum prefixes named in a tooltip. */
 const NAMED_MAX = 4;
 
 export class Scatter {
@@ -26,7 +27,7 @@ export class Scatter {
   #marked: Cell | null = null;
   #pointed: Cell | null = null;
 
-  /** `opened` is told of a cell that was chosen. */
+  /** `opened` is called with the clicked cell. */
   constructor(opened: (cell: Cell) => void) {
     this.#opened = opened;
     const frame = el("div", { class: "chart", "data-testid": "control-scatter" });
@@ -50,13 +51,13 @@ export class Scatter {
     this.#draw();
   }
 
-  /** Puts a ring around what is open. */
+  /** Draws a ring around the open prefix. */
   mark(prefix: string | null): void {
     this.#marked = this.#cellOf(prefix);
     this.#drawRings();
   }
 
-  /** And around what is pointed at elsewhere. */
+  /** Draws a ring around the prefix pointed at elsewhere. */
   point(prefix: string | null): void {
     this.#pointed = this.#cellOf(prefix);
     this.#drawRings();
@@ -95,7 +96,7 @@ export class Scatter {
     const y: Scale = { from: 0, to: cells?.flap_to ?? 1, from_px: height - MARGIN.bottom, to_px: MARGIN.top };
     this.#scales = { x, y };
     setAttribute(this.#picture, "viewBox", `0 0 ${width} ${height}`);
-    setAttribute(this.#picture, "aria-label", "prefixes by duty cycle and flap rate; the table beside has each");
+    setAttribute(this.#picture, "aria-label", "prefixes by duty cycle and flap rate; the table lists each");
     this.#picture.replaceChildren(...axes(x, y), ...(cells && limits ? parts(x, y, cells, limits) : []), this.#rings);
     this.#drawRings();
   }
@@ -126,7 +127,7 @@ function axes(x: Scale, y: Scale): SVGElement[] {
   ];
 }
 
-/** The area in which a prefix enters, all prefixes, and over them the thresholds. */
+/** Draws the entry area, all prefixes, and the limits on top. */
 function parts(x: Scale, y: Scale, cells: Cells, { duty_enter, duty_leave, flap_max }: Limits): SVGElement[] {
   const [enter, leave, flap] = [place(x, duty_enter), place(x, duty_leave), place(y, flap_max)];
   const label = (at_x: number, at_y: number, anchor: string, text: string) => svg("text", { class: "limit", x: at_x, y: at_y, "text-anchor": anchor }, text);
@@ -141,7 +142,7 @@ function parts(x: Scale, y: Scale, cells: Cells, { duty_enter, duty_leave, flap_
   ];
 }
 
-/** All cells of one shade are one element. */
+/** Draws the shades; all cells of one shade form one element. */
 function shades(x: Scale, y: Scale, { cells, duty_step, flap_step }: Cells): SVGElement[] {
   const width = Math.max(2, place(x, duty_step) - x.from_px - 0.7);
   const height = Math.max(2, y.from_px - place(y, flap_step) - 0.7);
@@ -153,14 +154,15 @@ function shades(x: Scale, y: Scale, { cells, duty_step, flap_step }: Cells): SVG
   return paths.map((d, which) => svg("path", { class: "shade", "data-shade": which, d }));
 }
 
-/** The largest first, so that none is hidden by another. */
+/** Draws the marks, largest first, so that none is hidden. */
 function marks(x: Scale, y: Scale, { cells }: Cells): SVGElement[] {
   const steered = cells.filter(({ steered }) => steered > 0).sort((a, b) => b.steered - a.steered);
   return steered.flatMap(({ duty, flap, steered, helped }) => {
     const [cx, cy] = [place(x, duty), place(y, flap)];
     const trial = svg("circle", { class: "trial", cx, cy, r: radius(steered) });
     const disk = svg("circle", { class: "helped", cx, cy, r: radius(steered) * Math.sqrt(helped / steered) });
-    // The helped are a disk in the ring of all, of their share of its area.
+    // A ring stands for all steered prefixes; a disk inside it covers the same share of the area as
+    // the helped prefixes have of all.
     return helped === 0 ? [trial] : helped === steered ? [disk] : [trial, disk];
   });
 }
@@ -181,6 +183,6 @@ function legend(): HTMLElement {
     { class: "legend" },
     el("span", {}, dot("helped"), "shown to be helped"),
     el("span", {}, dot("trial"), "on trial"),
-    el("span", { title: "prefixes at a place that are not steered: 1, 10, 100, 1,000, 10,000 and more" }, "not steered: 1", svg("svg", { class: "shades", viewBox: "0 0 46 12" }, ...boxes), "10,000"),
+    el("span", { title: "unsteered prefixes in a cell: 1, 10, 100, 1,000, 10,000 and more" }, "not steered: 1", svg("svg", { class: "shades", viewBox: "0 0 46 12" }, ...boxes), "10,000"),
   );
 }

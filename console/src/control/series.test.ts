@@ -24,7 +24,7 @@ function round(window: number, more: Partial<Round> = {}): Round {
 
 const of = (...windows: number[]) => windows.map((window) => round(window));
 
-it("leaves the windows free that have no round, not many for a long absence, and goes on where a clock went back", () => {
+it("leaves limited gaps for windows without a round, and continues after a clock goes back", () => {
   expect(places(of(100, 101, 104))).toEqual([0, 1, 4]);
   expect(places(of(100, 900_000, 900_001))).toEqual([0, GAP_MAX, GAP_MAX + 1]);
   expect(places(of(100, 101, 50, 51))).toEqual([0, 1, 2, 3]);
@@ -32,18 +32,18 @@ it("leaves the windows free that have no round, not many for a long absence, and
   expect(places([])).toEqual([]);
 });
 
-it("finds the round that is meant", () => {
+it("finds the nearest round", () => {
   expect([-3, 0.4, 2, 2.6, 99].map((at) => nearest([0, 1, 4], at))).toEqual([0, 0, 1, 2, 2]);
   expect(nearest([], 1)).toBe(-1);
 });
 
-it("marks each round with which steering begins, not one before which nothing is known", () => {
+it("marks rounds where steering begins, except the first known one", () => {
   const steered = (...counts: number[]) => counts.map((steered, index) => round(index, { steered }));
   expect(beginnings(steered(0, 0, 3, 4, 0, 1))).toEqual([2, 5]);
   expect(beginnings(steered(3, 4))).toEqual([]);
 });
 
-it("has a line for each percentile of which something is known, with gaps", () => {
+it("has a line with gaps for each percentile with data", () => {
   const delivery_rate = (all: number, steered: number | null) => ({
     all: { p5: all, p10: 2 * all },
     steered: steered === null ? null : { p5: steered, p10: null },
@@ -58,7 +58,7 @@ it("has a line for each percentile of which something is known, with gaps", () =
   expect(lines(rounds, "goodput")).toEqual([]);
 });
 
-it("tells a round in words, and what changed in it by prefix", () => {
+it("describes a round in words, and its changes by prefix", () => {
   const full = round(5, {
     outcome: "stopped",
     steered: 17,

@@ -1,12 +1,18 @@
-// Rounds as series: where each stands, what is stacked, which lines there are, and where steering begins. Pure.
+// Rounds as series: positions, lines, and where steering begins. Pure.
 
 import { type Group, GROUPS, type Percentiles, type Round } from "./api";
 import { dateTime, words } from "./figures";
 
-/** Windows without a round that are left free, at most: a longer absence, or a clock that leaps, must not squeeze the rest. */
+/**
+ * Maximum empty windows shown as a gap, so that a long absence or a clock jump does not squeeze the
+ * rest.
+ */
 export const GAP_MAX = 12;
 
-/** Where each round stands, in windows from the first. Windows that go back, as after a clock was set, only go on. */
+/**
+ * Returns each round's position, in windows from the first round. Window numbers that go back, as
+ * after a clock change, count as one step.
+ */
 export function places(rounds: readonly Round[]): number[] {
   let at = 0;
   return rounds.map(({ window }, index) => {
@@ -16,7 +22,7 @@ export function places(rounds: readonly Round[]): number[] {
   });
 }
 
-/** The round whose place is nearest; -1 without any. */
+/** Returns the index of the round nearest to a position; -1 if there are no rounds. */
 export function nearest(places: readonly number[], at: number): number {
   let best = -1;
   for (const [index, place] of places.entries()) {
@@ -25,7 +31,7 @@ export function nearest(places: readonly number[], at: number): number {
   return best;
 }
 
-/** Rounds in which something is steered that come after one in which nothing was, as indices. */
+/** Returns the indices of rounds that steer prefixes right after a round that steered none. */
 export function beginnings(rounds: readonly Round[]): number[] {
   return rounds.flatMap(({ steered }, index) => (steered > 0 && rounds[index - 1]?.steered === 0 ? [index] : []));
 }
@@ -35,14 +41,14 @@ export type Measure = (typeof MEASURES)[number];
 
 export const PERCENTILES = ["p5", "p10"] as const;
 
-/** One line of a chart of rates, a value for each round. */
+/** A line of a rate chart, with a value for each round. */
 export interface Line {
   group: Group;
   percentile: keyof Percentiles;
   values: (number | null)[];
 }
 
-/** A line for each percentile of each group of which something is known. */
+/** Builds a line for each percentile of each group with data. */
 export function lines(rounds: readonly Round[], measure: Measure): Line[] {
   const all = GROUPS.flatMap((group) =>
     PERCENTILES.map((percentile) => ({ group, percentile, values: rounds.map((round) => round[measure]?.[group]?.[percentile] ?? null) })),
@@ -50,15 +56,15 @@ export function lines(rounds: readonly Round[], measure: Measure): Line[] {
   return all.filter(({ values }) => values.some((value) => value !== null));
 }
 
-/** What became of a round that was not simply decided. */
+/** Outcomes of rounds other than a decision. */
 const OUTCOMES: Record<Exclude<Round["outcome"], "decided">, string> = {
   stopped: "stopped by the guardrail",
-  silent: "nothing was reported",
-  repeated: "was decided before",
-  early: "not over by the clock",
+  silent: "no reports",
+  repeated: "already decided",
+  early: "window not over yet",
 };
 
-/** A round in words: when, what became of it, how many. */
+/** Describes a round in words: time, outcome, counts. */
 export function inWords({ unix_s, outcome, steered, kept, entered, left, proved, ranked, bundle }: Round): string {
   return [
     dateTime(unix_s),
@@ -71,7 +77,7 @@ export function inWords({ unix_s, outcome, steered, kept, entered, left, proved,
   ].join(" · ");
 }
 
-/** Everything that changed in a round: prefix, and what became of it. */
+/** Lists all changes of a round, by prefix. */
 export function changes({ entered, left, proved }: Round): { prefix: string; what: "entered" | "left" | "proved"; words: string }[] {
   return [
     ...proved.map((prefix) => ({ prefix, what: "proved" as const, words: "shown to be helped" })),

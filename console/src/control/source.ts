@@ -1,12 +1,12 @@
-// An answer that is asked for anew when there is a newer one: once for each address and version.
+// A resource that is requested once per URL and version.
 //
-// Invariant: what is told is of the address that was told as asked last.
+// Invariant: the listener receives only results for the URL last passed to `requested`.
 
 import { Poller } from "../telemetry/poller";
 
 export interface Listener<Answer> {
-  /** From now on all is about this address; what was shown is of another one. */
-  asked(url: string): void;
+  /** Called when a new URL is requested; the old content belongs to another URL. */
+  requested(url: string): void;
   answered(answer: Answer): void;
   failed(message: string): void;
 }
@@ -14,7 +14,7 @@ export interface Listener<Answer> {
 export class Source<Answer> {
   readonly #poller: Poller<Answer>;
   #url: string | null = null;
-  #asked_version = "";
+  #requested_version = "";
   #answered_version: string | null = null;
   #is_under_way = false;
   readonly #listener: Listener<Answer>;
@@ -25,7 +25,7 @@ export class Source<Answer> {
       ask: (signal) => ask(this.#url ?? "", signal),
       answered: (answer) => {
         this.#is_under_way = false;
-        this.#answered_version = this.#asked_version;
+        this.#answered_version = this.#requested_version;
         listener.answered(answer);
       },
       failed: (message) => {
@@ -36,8 +36,8 @@ export class Source<Answer> {
   }
 
   /**
-   * Asks if the address is another one, or its answer is of another version. One that is slower than versions come is waited
-   * for, and one that failed is asked for again.
+   * Requests the URL if the URL or the version is new. A pending request for an older version is
+   * completed first; a failed request is repeated.
    */
   follow(url: string, version: string): void {
     const is_new = url !== this.#url;
@@ -45,20 +45,20 @@ export class Source<Answer> {
     if (is_new) {
       this.#url = url;
       this.#answered_version = null;
-      this.#listener.asked(url);
+      this.#listener.requested(url);
     }
-    this.#asked_version = version;
+    this.#requested_version = version;
     this.#is_under_way = true;
     this.#poller.start(null);
   }
 
-  /** What is under way is given up. The next `follow` of a new version goes on. */
+  /** Cancels the pending request. The next `follow` continues. */
   stop(): void {
     this.#is_under_way = false;
     this.#poller.stop();
   }
 
-  /** Forgets the address: there is nothing to ask. */
+  /** Clears the URL, because there is nothing to request. */
   clear(): void {
     this.stop();
     this.#url = null;

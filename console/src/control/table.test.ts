@@ -16,7 +16,7 @@ const THOSE = [
   prefix("d", { steered: true, stage: "by duty cycle alone", reason: "slow", connections: 20, duty: 0.9 }),
 ];
 
-it("sorts what is shown to be helped first, what is not known last either way, equals by their connections", () => {
+it("sorts helped prefixes first, unknown values last in both directions, ties by connections", () => {
   const by = (key: Sort["key"], descending: boolean) => names(sorted(THOSE, { key, descending }));
   expect([by("stage", true), by("stage", false)]).toEqual(["c d b a", "a d b c"]);
   expect([by("effect", true), by("effect", false)]).toEqual(["c b d a", "b c d a"]);
@@ -24,7 +24,7 @@ it("sorts what is shown to be helped first, what is not known last either way, e
   expect(names(THOSE)).toBe("a b c d");
 });
 
-it("begins with the greatest of a column, and turns it round", () => {
+it("sorts a column descending first, then reverses it", () => {
   const duty = resort({ key: "stage", descending: true }, "duty");
   expect([duty, resort(duty, "duty")]).toEqual([
     { key: "duty", descending: true },
@@ -32,7 +32,7 @@ it("begins with the greatest of a column, and turns it round", () => {
   ]);
 });
 
-it("finds prefixes by every word of prefix, reason, stage and whether they are steered", () => {
+it("matches prefixes by every word of prefix, reason, stage and steered", () => {
   const those = [prefix("203.0.113.0/24"), prefix("203.0.114.0/24", { steered: true, reason: "slow", stage: "on trial" })];
   const found = (text: string) => names(matching(those, text));
   expect([found(""), found("203.0 STEERED"), found("trial"), found("not slow"), found("113"), found("113 steered")]).toEqual([

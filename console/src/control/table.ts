@@ -1,21 +1,21 @@
-// Which prefixes are listed, and in which order. Pure.
+// Filter and order of the listed prefixes. Pure.
 
 import type { Prefix } from "./api";
 import { isHelped } from "./cells";
 import { words } from "./figures";
 import type { Order } from "../ui/head";
 
-/** What can be sorted by. */
+/** Columns by which prefixes can be sorted. */
 export type SortKey = "stage" | "duty" | "flap" | "connections" | "effect";
 
 export type Sort = Order<SortKey>;
 
-/** From the greatest down, unless chosen again. */
+/** Returns the new order: descending first; choosing the column again reverses it. */
 export function resort(sort: Sort, key: SortKey): Sort {
   return { key, descending: sort.key === key ? !sort.descending : true };
 }
 
-/** How much is shown of it. */
+/** Returns the strength of the evidence as a rank. */
 function stageOf(prefix: Prefix): number {
   return isHelped(prefix) ? 2 : Number(prefix.steered);
 }
@@ -28,7 +28,10 @@ const VALUES: Record<SortKey, (prefix: Prefix) => number | null> = {
   effect: ({ effect }) => effect?.percent ?? null,
 };
 
-/** A copy in order. What is not known comes last either way; of equals, those with more connections come first. */
+/**
+ * Returns a sorted copy. Unknown values come last in both directions; ties are ordered by
+ * connections.
+ */
 export function sorted(prefixes: readonly Prefix[], { key, descending }: Sort): Prefix[] {
   const value = VALUES[key];
   return [...prefixes].sort((one, other) => {
@@ -38,7 +41,10 @@ export function sorted(prefixes: readonly Prefix[], { key, descending }: Sort): 
   });
 }
 
-/** Those that have every word of `text` in prefix, reason, stage or "steered", in any case. */
+/**
+ * Returns the prefixes whose address, reason, stage or "steered" contain every word of `text`,
+ * ignoring case.
+ */
 export function matching(prefixes: readonly Prefix[], text: string): Prefix[] {
   const wanted = text.toLowerCase().split(/\s+/).filter(Boolean);
   if (wanted.length === 0) return [...prefixes];

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 
-import type { Cmcd, ResponseRecord } from "../api";
+import type { Cmcd, ResponseRecord } from "../record";
 import { LastResponses, networkOf, RESPONSES_MAX, WINDOW_MS } from "./figures";
 
 function record(client: string, cmcd?: Cmcd, more: Partial<ResponseRecord> = {}): ResponseRecord {
@@ -28,7 +28,7 @@ function names(last: LastResponses): string[] {
   return last.networks(0).networks.map(({ name }) => name);
 }
 
-it("finds the prefix of an address", () => {
+it("derives the prefix of an address", () => {
   expect(networkOf("198.18.8.7:50000")).toBe("198.18.8.0/24");
   expect(networkOf("[2001:db8:0:1ab::9]:443")).toBe("2001:db8:0:100::/56");
   expect(networkOf("[2001:db8:0:ff::9]:443")).toBe("2001:db8::/56");
@@ -39,7 +39,7 @@ it("finds the prefix of an address", () => {
   for (const no of ["", "host:80", "[]:1", "[1:2:3]:1", "[1::2:3:4:5:6:7:8:9]:1"]) expect(networkOf(no)).toBeNull();
 });
 
-it("puts first whose buffers run dry, then whose are low, then who asks more", () => {
+it("sorts empty buffers first, then low buffers, then more requests", () => {
   const last = new LastResponses();
   last.push(record("192.0.2.1:1"), 0);
   for (let n = 0; n < 2; n += 1) last.push(record("192.0.3.1:1"), 0);
@@ -51,7 +51,7 @@ it("puts first whose buffers run dry, then whose are low, then who asks more", (
   expect(names(last)).toEqual([7, 6, 5, 4, 3, 2].map((n) => `192.0.${n}.0/24`));
 });
 
-it("sums up what players say and what the edge measured", () => {
+it("sums up player reports and edge measurements", () => {
   const last = new LastResponses();
   const tcp = { congestion_control: "cubic", rtt_us: 40_000, snd_cwnd: 10, delivery_rate_bytes_per_s: 9000, retransmits: 0, lost: 0 };
   last.push(record("192.0.2.1:1", { sid: "a", bl_ms: 4000, mtp_kbps: 3000 }, { tcp, bytes: 5000 }), 0);
@@ -79,7 +79,7 @@ it("sums up what players say and what the edge measured", () => {
   ]);
 });
 
-it("has nothing to say of what nobody has said or measured", () => {
+it("leaves unreported and unmeasured figures null", () => {
   const last = new LastResponses();
   expect(last.networks(0)).toEqual({ networks: [], since_ms: 0 });
   last.push(record("192.0.2.3:1", undefined, { bytes: 0 }), 0);
@@ -93,7 +93,7 @@ it("has nothing to say of what nobody has said or measured", () => {
   });
 });
 
-it("forgets what is old, and the oldest where there is too much", () => {
+it("drops old responses, and the oldest beyond the limit", () => {
   const last = new LastResponses();
   last.push(record("192.0.2.1:1"), 0);
   last.push(record("192.0.3.1:1"), 1000);

@@ -1,52 +1,53 @@
-// Clients by network over the last minutes: what the edge measured of them, and what their players say. Pure.
+// Clients by network over the last minutes: measurements by the edge and reports from players.
+// Pure.
 
-import type { ResponseRecord } from "../api";
+import type { ResponseRecord } from "../record";
 import { percentile } from "../requests/totals";
 
-/** How far back the figures go. */
+/** Length of the window of responses. */
 export const WINDOW_MS = 5 * 60_000;
 
-/** Responses that are kept; on a busier edge the figures go back less far. */
+/** Maximum responses kept; on a busy edge, this shortens the window. */
 export const RESPONSES_MAX = 20_000;
 
-/** What is kept of a response. */
+/** The stored fields of a response. */
 interface Response {
   at_ms: number;
   network: string;
   bytes: number;
-  /** From the first byte to the last. */
+  /** Time from the first byte to the last. */
   send_us: number;
   ttfb_us: number | null;
   rtt_us: number | null;
   delivery_bytes_per_s: number | null;
   cmcd: ResponseRecord["cmcd"];
-  /** The session, or the address of a player that names none. */
+  /** The session ID, or the player's address if it reports no session. */
   session: string;
 }
 
-/** The figures of one network. What nobody has said or measured is null. */
+/** The figures of one network. Unknown values are null. */
 export interface Network {
   /** A prefix: /24 for IPv4, /56 for IPv6. */
   name: string;
   requests: number;
-  /** Sessions whose players say something of themselves (CMCD), and those of them whose buffer has run dry. */
+  /** Sessions that report CMCD, and those among them whose buffer ran empty. */
   sessions: number;
   sessions_starved: number;
-  /** Share of what players have said in which a buffer had run dry, 0 to 1. */
+  /** Share of player reports with an empty buffer, 0 to 1. */
   starvation: number | null;
-  /** Buffer and throughput as players tell, medians. */
+  /** Medians of the buffer length and throughput that players report. */
   buffer_ms: number | null;
   throughput_kbps: number | null;
-  /** Of all content together: its bytes over the time to send it. */
+  /** All content bytes divided by the time to send them. */
   goodput_bytes_per_s: number | null;
-  /** As the kernel samples it, median: what there is to send limits it as well. */
+  /** Median of the kernel's samples, which are also limited by the available data. */
   delivery_bytes_per_s: number | null;
   ttfb_us_p50: number | null;
   ttfb_us_p95: number | null;
   rtt_us_p50: number | null;
 }
 
-/** The last responses, bounded in number and time. */
+/** The latest responses, bounded in number and time. */
 export class LastResponses {
   #responses: Response[] = [];
 
@@ -63,14 +64,14 @@ export class LastResponses {
       rtt_us: tcp?.rtt_us ?? null,
       delivery_bytes_per_s: tcp?.delivery_rate_bytes_per_s ?? null,
       cmcd,
-      // Without its port: a player has several connections, one after the other or at once.
+      // Remove the port, because a player may use several connections.
       session: cmcd?.sid ?? client.replace(/:\d+$/, ""),
     });
-    // Twice as many at most, so that not each one moves all.
+    // Allow twice as many responses, so that not every push moves the whole array.
     if (this.#responses.length >= 2 * RESPONSES_MAX) this.#responses.splice(0, this.#responses.length - RESPONSES_MAX);
   }
 
-  /** The figures of all networks, who suffers most first, and how far they go back. */
+  /** Returns the figures of all networks, worst first, and the length of the window. */
   networks(now_ms: number): { networks: Network[]; since_ms: number } {
     const oldest_ms = now_ms - WINDOW_MS;
     this.#responses = this.#responses.slice(-RESPONSES_MAX).filter(({ at_ms }) => at_ms >= oldest_ms);
@@ -81,13 +82,13 @@ export class LastResponses {
       else by_network.set(response.network, [response]);
     }
     const networks = [...by_network].map(([name, responses]) => figures(name, responses));
-    return { networks: networks.sort(bySuffering), since_ms: now_ms - (this.#responses[0]?.at_ms ?? now_ms) };
+    return { networks: networks.sort(worstFirst), since_ms: now_ms - (this.#responses[0]?.at_ms ?? now_ms) };
   }
 }
 
 function figures(name: string, responses: readonly Response[]): Network {
-  const said = responses.filter(({ cmcd }) => cmcd !== undefined);
-  const starved = said.filter(({ cmcd }) => cmcd?.bs === true);
+  const reported = responses.filter(({ cmcd }) => cmcd !== undefined);
+  const starved = reported.filter(({ cmcd }) => cmcd?.bs === true);
   const count = (those: readonly Response[]) => new Set(those.map(({ session }) => session)).size;
   const sent = responses.filter(({ bytes, send_us }) => bytes > 0 && send_us > 0);
   const sum = (of: (response: Response) => number) => sent.reduce((total, response) => total + of(response), 0);
@@ -95,11 +96,11 @@ function figures(name: string, responses: readonly Response[]): Network {
   return {
     name,
     requests: responses.length,
-    sessions: count(said),
+    sessions: count(reported),
     sessions_starved: count(starved),
-    starvation: said.length > 0 ? starved.length / said.length : null,
-    buffer_ms: percentile(sorted(said, ({ cmcd }) => cmcd?.bl_ms), 0.5),
-    throughput_kbps: percentile(sorted(said, ({ cmcd }) => cmcd?.mtp_kbps), 0.5),
+    starvation: reported.length > 0 ? starved.length / reported.length : null,
+    buffer_ms: percentile(sorted(reported, ({ cmcd }) => cmcd?.bl_ms), 0.5),
+    throughput_kbps: percentile(sorted(reported, ({ cmcd }) => cmcd?.mtp_kbps), 0.5),
     goodput_bytes_per_s: sent.length > 0 ? sum(({ bytes }) => bytes) / (sum(({ send_us }) => send_us) / 1e6) : null,
     delivery_bytes_per_s: percentile(sorted(responses, ({ delivery_bytes_per_s }) => delivery_bytes_per_s), 0.5),
     ttfb_us_p50: percentile(ttfb_us, 0.5),
@@ -112,8 +113,8 @@ function sorted(responses: readonly Response[], of: (response: Response) => numb
   return responses.flatMap((response) => of(response) ?? []).sort((a, b) => a - b);
 }
 
-/** Buffers that run dry come first, then those that are low, then the network with more requests. */
-function bySuffering(a: Network, b: Network): number {
+/** Orders networks: empty buffers first, then low buffers, then more requests. */
+function worstFirst(a: Network, b: Network): number {
   return (
     (b.starvation ?? 0) - (a.starvation ?? 0) ||
     (a.buffer_ms ?? Number.MAX_VALUE) - (b.buffer_ms ?? Number.MAX_VALUE) ||
@@ -121,7 +122,10 @@ function bySuffering(a: Network, b: Network): number {
   );
 }
 
-/** The prefix of `192.0.2.7:50000` or `[2001:db8::7]:50000`; null if it is neither. */
+/**
+ * Returns the prefix of an address such as `192.0.2.7:50000` or `[2001:db8::7]:50000`; null for any
+ * other text.
+ */
 export function networkOf(client: string): string | null {
   const four = /^(\d+\.\d+\.\d+)\.\d+:\d+$/.exec(client);
   if (four) return `${four[1]}.0/24`;
@@ -134,10 +138,10 @@ export function networkOf(client: string): string | null {
   return `${kept.map((group) => group.toString(16)).join(":")}::/56`;
 }
 
-/** The first four groups of an IPv6 address as text (RFC 4291, section 2.2). */
+/** Parses the first four groups of an IPv6 address in text form (RFC 4291, section 2.2). */
 function firstGroups(address: string): number[] | null {
   const [before = "", after] = address.split("::");
-  // An IPv4 address at the end stands for two groups.
+  // A trailing IPv4 address fills two groups.
   const groups = (text: string) =>
     text === "" ? [] : text.split(":").flatMap((group) => (group.includes(".") ? [0, 0] : [Number.parseInt(group, 16)]));
   const [head, tail] = [groups(before), groups(after ?? "")];

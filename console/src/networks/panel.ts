@@ -1,29 +1,33 @@
-// Who suffers: clients by network over the last minutes, the worst first.
+// The networks panel: clients by network over the last minutes, worst first.
 
-import type { RecordListener, ResponseRecord } from "../api";
+import type { RecordListener } from "../api";
+import type { ResponseRecord } from "../record";
 import * as format from "../format";
-import { el, setAttribute, setText } from "../ui/element";
+import { el } from "../ui/element";
+import { emptyRow, scrolling, showState } from "../ui/table";
 import { LastResponses, type Network } from "./figures";
 
 const DRAW_EVERY_MS = 1000;
 
-/** Networks that are shown, the worst of all. */
+/** Maximum networks shown; the worst ones are kept. */
 const ROWS_MAX = 100;
 
-/** Class, name, and what it means. */
+/** Class, name and title of each column. */
 const COLUMNS = [
-  ["network", "network", "clients' addresses: /24 for IPv4, /56 for IPv6"],
-  ["starved", "starved", "share of what players said (CMCD) in which their buffer had run dry"],
-  ["sessions", "sessions", "in which it had run dry, of all whose players say something of themselves"],
-  ["buffer", "buffer", "that players say they have, median"],
-  ["throughput", "throughput", "that players say they measure, median"],
-  ["goodput", "goodput", "content over the time until the kernel had taken it"],
-  ["goodput", "delivery", "rate of delivery as the kernel samples it, median"],
+  ["network", "network", "client prefix: /24 for IPv4, /56 for IPv6"],
+  ["starved", "starved", "share of player reports (CMCD) with an empty buffer"],
+  ["sessions", "sessions", "sessions with an empty buffer, of all that report CMCD"],
+  ["buffer", "buffer", "reported by players, median"],
+  ["throughput", "throughput", "measured by players, median"],
+  ["goodput", "goodput", "content over the time to write it to the kernel"],
+  ["goodput", "delivery", "delivery rate sampled by the kernel, median"],
   ["ttfb", "TTFB p50", "time to the first byte, median"],
   ["ttfb", "p95", "time to the first byte, 95th percentile"],
-  ["asked", "requests", "answered"],
-  ["rtt", "RTT p50", "round trip as the kernel has it, median"],
+  ["asked", "requests", "answered requests"],
+  ["rtt", "RTT p50", "smoothed round trip time of the kernel, median"],
 ] as const;
+
+const NOTHING = "No request since this page was opened: networks are computed from the edge's live responses.";
 
 export class NetworksPanel implements RecordListener {
   readonly element: HTMLElement;
@@ -34,15 +38,13 @@ export class NetworksPanel implements RecordListener {
   #connected = false;
   #lost = 0;
 
-  /** `head` begins the panel's own. */
+  /** `head` is placed at the start of the panel's head. */
   constructor(head: HTMLElement) {
-    const names = COLUMNS.map(([name, label, title]) => el("th", { scope: "col", class: name, title }, label));
-    const table = el("table", {}, el("thead", {}, el("tr", {}, ...names)), this.#rows);
     this.element = el(
       "section",
       { class: "records", "aria-label": "networks" },
       el("header", {}, head, this.#state),
-      el("div", { class: "scroll", tabindex: "0" }, table),
+      scrolling(COLUMNS, this.#rows),
     );
     setInterval(() => this.draw(), DRAW_EVERY_MS);
     this.draw();
@@ -60,15 +62,15 @@ export class NetworksPanel implements RecordListener {
     this.#connected = up;
   }
 
-  /** Shows how it is now, unless nobody sees it. */
+  /** Redraws the table if it is visible. */
   draw(): void {
     if (this.element.hidden) return;
     const { networks, since_ms } = this.#responses.networks(performance.now());
-    this.#rows.replaceChildren(...(networks.length > 0 ? networks.slice(0, ROWS_MAX).map(row) : [emptyRow()]));
+    this.#rows.replaceChildren(...(networks.length > 0 ? networks.slice(0, ROWS_MAX).map(row) : [emptyRow(COLUMNS.length, NOTHING)]));
     const lost = this.#lost > 0 ? `, ${this.#lost} requests lost` : "";
     const more = networks.length > ROWS_MAX ? `the worst ${ROWS_MAX} of ${networks.length}, ` : "";
-    setText(this.#state, this.#connected ? `${more}last ${format.duration(since_ms / 1000)} min${lost}` : "connecting");
-    setAttribute(this.#state, "data-phase", this.#connected ? "playing" : "starting");
+    if (this.#connected) showState(this.#state, "playing", `${more}last ${format.duration(since_ms / 1000)} min${lost}`);
+    else showState(this.#state, "starting", "connecting");
   }
 }
 
@@ -97,9 +99,4 @@ function row(network: Network): HTMLTableRowElement {
     line.style.setProperty("--share", String(starvation));
   }
   return line;
-}
-
-function emptyRow(): HTMLTableRowElement {
-  const words = "No request since this page was opened: networks are told from the edge's responses as they happen.";
-  return el("tr", { class: "empty" }, el("td", { colspan: String(COLUMNS.length) }, words));
 }

@@ -1,10 +1,10 @@
-// dash.js behind the page's idea of a player.
+// dash.js as an engine of the page.
 
 import type { MediaPlayerErrorEvent } from "dashjs";
 
 import { type Engine, type LibraryLoader, type Sample, shortUrl, type Task } from "./engine";
 
-/** `LogLevel.LOG_LEVEL_NONE`, a constant of the types alone. */
+/** `LogLevel.LOG_LEVEL_NONE`, a constant that exists only in the types. */
 const LOG_LEVEL_NONE = 0;
 
 type Library = typeof import("dashjs");
@@ -19,18 +19,20 @@ function start(dashjs: Library, task: Task): Engine {
   player.updateSettings({
     debug: { logLevel: LOG_LEVEL_NONE },
     streaming: {
-      // The target and the limits of latency are the MPD's, by its ServiceDescription.
+      // The MPD's ServiceDescription sets the latency target and limits.
       applyServiceDescription: true,
       liveCatchup: { enabled: true },
       buffer: { fastSwitchEnabled: true, bufferToKeep: 30 },
     },
   });
   player.initialize();
-  // The clock is the edge's, named by the MPD's UTCTiming; dash.js would else ask a server of its makers' choice.
+  // The MPD's UTCTiming names the edge's clock; without it dash.js would query its default time
+  // server.
   player.clearDefaultUTCTimingSources();
   player.on(dashjs.MediaPlayer.events.ERROR, (event) => {
     const { code, message } = (event as MediaPlayerErrorEvent).error;
-    // Before it is ready it has nothing to go on with; afterwards it tries again by itself, but for these two.
+    // Before dash.js is ready, any error is fatal; later it retries by itself, except after these
+    // two errors.
     const { APPEND_ERROR_CODE, CAPABILITY_MEDIASOURCE_ERROR_CODE } = dashjs.MediaPlayer.errors;
     const fatal = !player.isReady() || code === APPEND_ERROR_CODE || code === CAPABILITY_MEDIASOURCE_ERROR_CODE;
     if (fatal) task.failed(inWords(message));
@@ -58,7 +60,7 @@ function start(dashjs: Library, task: Task): Engine {
   };
 }
 
-/** dash.js's messages are sentences with whole URLs; the host is known here. */
+/** Shortens dash.js's messages, which are sentences with whole URLs, although the host is known. */
 function inWords(message: string): string {
   return message.replace(/https?:\/\/[^\s"']+/g, shortUrl).replace(/[.\s]+$/, "");
 }

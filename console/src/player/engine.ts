@@ -1,47 +1,47 @@
-// What the page asks of a player, whichever library it is.
+// The interface of a player library.
 
-/** The rendition that is being loaded or shown. */
+/** The rendition being loaded or shown. */
 export interface Rendition {
   height: number;
   bits_per_s: number;
 }
 
-/** What a player knows of itself at one moment. */
+/** A player's figures at one moment. */
 export interface Sample {
-  /** Wall clock minus the time of the frame at the playhead; null on demand. */
+  /** Wall clock minus the time of the shown frame; null on demand. */
   live_latency_s: number | null;
-  /** The player's estimate of the bandwidth; null before the first. */
+  /** The player's bandwidth estimate; null before the first one. */
   estimate_bits_per_s: number | null;
   rendition: Rendition | null;
 }
 
-/** A player at work on a media element, from its construction to `destroy`. */
+/** A player attached to a media element, from construction to `destroy`. */
 export interface Engine {
   sample(): Sample;
   destroy(): void;
 }
 
-/** What an engine is made with. */
+/** The input of an engine. */
 export interface Task {
   video: HTMLVideoElement;
   /** The multivariant playlist or the MPD. */
   url: string;
   live: boolean;
-  /** The edge's time in ms since the Unix epoch. */
+  /** Returns the edge's clock, in ms since the Unix epoch. */
   now_ms(): number;
-  /** A failure the player cannot get over, in words. */
+  /** Reports a failure that the player cannot recover from. */
   failed(message: string): void;
-  /** A failure it goes on after, or tries to. */
+  /** Reports a failure that the player has recovered from. */
   troubled(message: string): void;
 }
 
-/** Starts a player. Throws an `Error` with words for the viewer where it cannot. */
+/** Starts a player. Throws an `Error` with a message for the viewer if it cannot. */
 export type EngineStarter = (task: Task) => Engine;
 
-/** Loads a player's library: once, however often it is asked for. */
+/** Loads a player's library, at most once. */
 export type LibraryLoader = () => Promise<EngineStarter>;
 
-/** Path of an absolute URL, for a message that has no room for all of it. */
+/** Returns the path of an absolute URL, for messages with little room. */
 export function shortUrl(url: string | undefined): string {
   if (!url) return "";
   try {

@@ -1,11 +1,11 @@
-// The last minute of a figure, as a ring of equally spaced samples. Pure.
+// The last minute of a figure, in equally spaced samples. Pure.
 
-/** How far back the curves reach, and how far apart their samples are. */
+/** Length of the curves, and the interval between samples. */
 export const HISTORY_S = 60;
 export const HISTORY_STEP_MS = 500;
 const SAMPLES_MAX = (HISTORY_S * 1000) / HISTORY_STEP_MS;
 
-/** Samples, oldest first; null where the figure had no value. At most `SAMPLES_MAX`. */
+/** Up to `SAMPLES_MAX` samples, oldest first; null if the figure had no value. */
 export class History {
   readonly #samples: (number | null)[] = [];
 
@@ -22,12 +22,12 @@ export class History {
     return this.#samples;
   }
 
-  /** How many samples a full ring has. */
+  /** Maximum samples in a history. */
   get capacity(): number {
     return SAMPLES_MAX;
   }
 
-  /** The least and the greatest value; null without one. */
+  /** Returns the minimum and maximum value; null without values. */
   range(): { min: number; max: number } | null {
     const values = this.#samples.filter((value) => value !== null);
     return values.length > 0 ? { min: Math.min(...values), max: Math.max(...values) } : null;

@@ -1,10 +1,10 @@
-// hls.js behind the page's idea of a player.
+// hls.js as an engine of the page.
 
 import type { ErrorData } from "hls.js";
 
 import { type Engine, type LibraryLoader, type Sample, shortUrl, type Task } from "./engine";
 
-/** Media errors that hls.js is asked to recover from, for one presentation, before it is given up. */
+/** Maximum media errors per presentation from which hls.js may recover. */
 const RECOVERIES_MAX = 2;
 
 type Library = typeof import("hls.js").default;
@@ -18,18 +18,18 @@ function start(Hls: Library, task: Task): Engine {
   if (!Hls.isSupported()) throw new Error("this browser has no Media Source Extensions");
 
   const hls = new Hls({
-    // CMAF needs no transmuxing, so a worker would have nothing to do.
+    // CMAF needs no transmuxing, so a worker would be idle.
     enableWorker: false,
-    // A viewer that has drifted behind comes back by playing a little faster.
+    // A viewer who has drifted behind catches up by slightly faster playback.
     maxLiveSyncPlaybackRate: 1.1,
-    // Enough to see the buffer at work without holding a whole film.
+    // Enough to show the buffer at work without holding a whole film.
     backBufferLength: 30,
   });
   let recoveries = 0;
 
   hls.on(Hls.Events.ERROR, (_event, data) => {
     if (!data.fatal) {
-      // A stalled buffer is the element's to tell, and counted there.
+      // Stalls are counted from the media element's events.
       if (data.details !== Hls.ErrorDetails.BUFFER_STALLED_ERROR) task.troubled(inWords(data));
       return;
     }
@@ -37,8 +37,9 @@ function start(Hls: Library, task: Task): Engine {
       recoveries += 1;
       const at_s = task.video.currentTime;
       hls.recoverMediaError();
-      // hls.js 1.7.4 has stopped all loading for a fatal error (`error-controller`), and `recoverMediaError` (`hls.ts`)
-      // starts it again only if it had not. At the live edge nobody else does: no playlist would be asked for any more.
+      // hls.js 1.7.4 stops all loading after a fatal error (`error-controller`), and
+      // `recoverMediaError` (`hls.ts`) restarts it only if it was not stopped. At the live edge
+      // nothing else would request playlists.
       hls.startLoad(at_s);
       task.video.play().catch(() => undefined);
       return;
@@ -46,7 +47,7 @@ function start(Hls: Library, task: Task): Engine {
     task.failed(inWords(data));
   });
   hls.on(Hls.Events.MANIFEST_PARSED, () => {
-    // A refusal to play shows in the element's own state.
+    // If the browser refuses to play, the element's state shows that.
     task.video.play().catch(() => undefined);
   });
   hls.loadSource(task.url);
@@ -66,7 +67,7 @@ function start(Hls: Library, task: Task): Engine {
   };
 }
 
-/** `manifestLoadError` and the like as words, with the status and the path where there are any. */
+/** Formats errors such as `manifestLoadError` as words, with status and path if known. */
 function inWords(data: ErrorData): string {
   const words = data.details.replace(/([A-Z])/g, " $1").toLowerCase();
   const status = data.response?.code ? ` ${data.response.code}` : "";

@@ -1,6 +1,7 @@
-// One player on the page: its video, its state, its figures and their last minute.
+// One player of the page: its video, state and figures, and the figures' last minute.
 //
-// Invariant: signals and samples of a player that was replaced reach nothing: each run has its own number.
+// Invariant: signals and samples of a replaced player are ignored, because each run has its own
+// number.
 
 import type { Format, Presentation } from "../choice";
 import * as format from "../format";
@@ -17,21 +18,21 @@ const PLAYERS: Record<Format, { library: string; label: string; load: LibraryLoa
   dash: { library: "dash.js", label: "DASH", load: loadDash },
 };
 
-/** The media element's events that are signals of quality. */
+/** Events of the media element that are quality signals. */
 const SIGNALS = ["playing", "waiting", "play", "pause", "seeking", "seeked", "ended"] as const;
 
-/** The least value that the full height of a curve stands for, in seconds. */
+/** Minimum value that the full height of a curve stands for, in seconds. */
 const CURVE_FLOOR_S = 2;
 
-/** How long a failure that the player went on after is shown. */
+/** Time for which to show a failure that the player recovered from. */
 const TROUBLE_SHOWN_MS = 8000;
 
-/** The phases in which a frame is on the screen, without which there is no latency to speak of. */
+/** Phases with a frame on the screen; in other phases there is no latency. */
 const SHOWING: readonly Phase[] = ["playing", "stalled", "seeking", "resuming", "paused"];
 
 const NO_SAMPLE: Sample = { live_latency_s: null, estimate_bits_per_s: null, rendition: null };
 
-/** What a run is made of. */
+/** The input of a run. */
 interface Source {
   presentation: Presentation;
   /** The edge's base URL. */
@@ -57,7 +58,7 @@ export class PlayerPanel {
   #failure = "";
   #trouble: { message: string; until_ms: number } | null = null;
 
-  /** `switched` is told when the viewer turns the player on or off. */
+  /** `switched` is called when the viewer turns the player on or off. */
   constructor(which: Format, on: boolean, switched: (on: boolean) => void) {
     const { library, label } = PLAYERS[which];
     this.#format = which;
@@ -65,7 +66,7 @@ export class PlayerPanel {
     const id = (name: string) => ({ "data-testid": `${which}-${name}` });
 
     this.#video = el("video", { ...id("video"), playsinline: "" });
-    // As a property: the attribute alone is read only when the page is parsed.
+    // Set the property: the attribute is read only when the page is parsed.
     this.#video.muted = true;
     this.#state = el("span", { class: "state", role: "status", ...id("state") });
     this.#power = el("button", { type: "button", ...id("power") });
@@ -74,7 +75,7 @@ export class PlayerPanel {
       switched(this.#on);
       this.#restart();
     };
-    const restart = el("button", { type: "button", title: "load anew", ...id("restart") }, "Restart");
+    const restart = el("button", { type: "button", title: "reload", ...id("restart") }, "Restart");
     restart.onclick = () => this.#restart();
 
     const figure = (name: string) => el("dd", id(name));
@@ -111,7 +112,7 @@ export class PlayerPanel {
     this.#video.addEventListener("error", () => this.#mediaFailed());
     this.#watchFrames();
     this.#showPower();
-    // Fetched ahead; a failure shows when a player is started with it.
+    // Load the library early; a failure shows when the player starts.
     if (on) PLAYERS[which].load().catch(() => undefined);
   }
 
@@ -119,14 +120,14 @@ export class PlayerPanel {
     return this.#on;
   }
 
-  /** Plays this from now on; null: nothing. */
+  /** Plays `source` from now on; null stops playback. */
   play(source: Source | null): void {
     this.#source = source;
     this.#curves.latency.element.hidden = source?.presentation.kind !== "live";
     this.#restart();
   }
 
-  /** Shows the figures of this moment. */
+  /** Updates the figures. */
   show(): void {
     const now_ms = performance.now();
     const quality = report(this.#account, now_ms);
@@ -149,7 +150,7 @@ export class PlayerPanel {
     this.#showState(quality.phase, now_ms);
   }
 
-  /** Takes one sample for the curves and draws them; to be called each `HISTORY_STEP_MS`. */
+  /** Adds a sample to the curves and draws them; called every `HISTORY_STEP_MS`. */
   remember(): void {
     this.#curves.latency.push(this.#sample().live_latency_s);
     this.#curves.buffer.push(this.#engine ? bufferAhead(this.#video) : null);
@@ -183,7 +184,7 @@ export class PlayerPanel {
   async #start(source: Source): Promise<void> {
     const run = this.#run;
     try {
-      // What is measured is delivery: the clock starts when the library is there.
+      // The figures are about delivery, so the clock starts once the library is loaded.
       const begin = await PLAYERS[this.#format].load();
       if (run !== this.#run) return;
       this.#video.controls = true;
@@ -213,12 +214,14 @@ export class PlayerPanel {
   }
 
   #mediaFailed(): void {
-    // An element without a source reports an error too; that is no failure of a player.
+    // An element without a source also reports an error, which is not a player's failure.
     const message = this.#video.error?.message;
     if (this.#engine && message) this.#fail(message);
   }
 
-  /** A frame shown is a signal; where the browser does not tell of frames, `playing` stands for the first. */
+  /**
+   * Turns shown frames into signals. Without frame callbacks, `playing` stands for the first frame.
+   */
   #watchFrames(): void {
     if (!("requestVideoFrameCallback" in this.#video)) {
       (this.#video as HTMLVideoElement).addEventListener("playing", () => this.#signal("frame"));
@@ -252,7 +255,7 @@ export class PlayerPanel {
   }
 }
 
-/** A named curve with its latest extremes. */
+/** A named curve and its current range. */
 class Curve {
   readonly element: HTMLElement;
   readonly #history = new History();
@@ -276,13 +279,13 @@ class Curve {
   }
 }
 
-/** Shows a figure for people, and keeps its plain value for programs. */
+/** Shows a figure as text, with the plain value for programs. */
 function figure(element: HTMLElement, words: string, value: number | null): void {
   setText(element, words);
   setAttribute(element, "data-value", value === null ? null : String(value));
 }
 
-/** Seconds of media ahead of the playhead that can be played without a gap. */
+/** Returns the seconds of media that can be played from the playhead without a gap. */
 function bufferAhead({ buffered, currentTime }: HTMLVideoElement): number {
   for (let index = 0; index < buffered.length; index += 1) {
     if (buffered.start(index) <= currentTime && currentTime < buffered.end(index)) {

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 
 import { type Account, idle, report, type Signal, step } from "./quality";
 
-/** Plays a script of signals, `[signal, at_ms]`, and gives the figures at the end. */
+/** Replays signals `[signal, at_ms]` and returns the final figures. */
 function play(...script: [Signal, number][]) {
   let account: Account = idle(0);
   for (const [signal, at_ms] of script) account = step(account, signal, at_ms);
@@ -10,7 +10,7 @@ function play(...script: [Signal, number][]) {
 }
 
 describe("startup time", () => {
-  it("is from the request to the first frame", () => {
+  it("runs from the request to the first frame", () => {
     const account = play(["request", 100], ["waiting", 150], ["playing", 300], ["frame", 420]);
     expect(report(account, 1000)).toEqual({
       phase: "playing",
@@ -26,7 +26,7 @@ describe("startup time", () => {
     expect(report(account, 5200)).toMatchObject({ phase: "playing", startup_ms: null, stalls: 0, played_ms: 100 });
   });
 
-  it("is counted anew with each request, and so is all the rest", () => {
+  it("restarts with each request, as do all figures", () => {
     const account = play(
       ["request", 0],
       ["frame", 200],
@@ -51,7 +51,7 @@ describe("a stall", () => {
     ["frame", 100],
   ];
 
-  it("is from waiting to playing", () => {
+  it("runs from waiting to playing", () => {
     const account = play(...started, ["waiting", 1100], ["playing", 1600], ["waiting", 2600], ["playing", 2700]);
     expect(report(account, 3000)).toMatchObject({ stalls: 2, stalled_ms: 600, played_ms: 1000 + 1000 + 300 });
   });
@@ -61,12 +61,12 @@ describe("a stall", () => {
     expect(report(account, 1250)).toMatchObject({ phase: "stalled", stalls: 1, stalled_ms: 250, played_ms: 900 });
   });
 
-  it("is one stall however often the element says waiting", () => {
+  it("is one stall, however often the element reports waiting", () => {
     const account = play(...started, ["waiting", 1000], ["waiting", 1100], ["frame", 1150], ["playing", 1200]);
     expect(report(account, 1200)).toMatchObject({ stalls: 1, stalled_ms: 200 });
   });
 
-  it("goes on when the player seeks to get out of it", () => {
+  it("continues when the player seeks to escape it", () => {
     const account = play(...started, ["waiting", 1000], ["seeking", 1500], ["seeked", 1600], ["playing", 1700]);
     expect(report(account, 1700)).toMatchObject({ phase: "playing", stalls: 1, stalled_ms: 700 });
   });
@@ -76,7 +76,7 @@ describe("a stall", () => {
     expect(report(account, 9500)).toMatchObject({ stalls: 1, stalled_ms: 300, played_ms: 900 });
   });
 
-  it("is not what a seek causes", () => {
+  it("is not caused by a seek", () => {
     const account = play(
       ...started,
       ["seeking", 1000],
@@ -88,7 +88,7 @@ describe("a stall", () => {
     expect(report(account, 1700)).toMatchObject({ phase: "playing", stalls: 0, stalled_ms: 0, played_ms: 1000 });
   });
 
-  it("is not what comes before the first frame", () => {
+  it("does not happen before the first frame", () => {
     const account = play(["request", 0], ["playing", 10], ["waiting", 20], ["playing", 30], ["frame", 40]);
     expect(report(account, 40)).toMatchObject({ startup_ms: 40, stalls: 0 });
   });

@@ -1,14 +1,16 @@
-// The accounting of playback quality: startup time and stalls, from the signals of a media element. Pure: the time
-// of each signal is given, in ms of a monotonic clock.
+// Playback quality: startup time and stalls, from the signals of a media element. Pure: each signal
+// carries its time, in ms of a monotonic clock.
 //
-// Startup time: from the request to play to the first frame shown. Stall: the media element waits for data that
-// neither a seek nor a pause of the viewer has made it wait for; it counts once started and ends when playing goes on.
+// Startup time runs from the request to play to the first frame shown. A stall is a wait for data
+// that no seek or pause of the viewer caused; it counts when it starts and ends when playback
+// continues.
 //
-// Invariant: time is counted as played or as stalled in the phases of that name alone, so they never overlap.
+// Invariant: time counts as played or stalled only in the phases of that name, so the two never
+// overlap.
 
-/** What a media element, or its player, reports. */
+/** Events of a media element or its player. */
 export type Signal =
-  | "request" // play was asked for; begins a new account
+  | "request" // play was requested; starts new metrics
   | "frame" // a frame was shown
   | "playing"
   | "waiting"
@@ -20,33 +22,33 @@ export type Signal =
   | "failure";
 
 export type Phase =
-  | "idle" // nothing was asked for
-  | "starting" // asked for, nothing shown yet
+  | "idle" // nothing requested
+  | "starting" // requested, nothing shown yet
   | "playing"
   | "stalled"
   | "seeking"
   | "paused"
-  | "resuming" // after a pause or a seek, until playing goes on
+  | "resuming" // after a pause or a seek, until playback continues
   | "ended"
   | "failed";
 
-/** One account, from a request on. */
+/** Metrics of one playback, from the request on. */
 export interface Account {
   phase: Phase;
-  /** When the phase began. */
+  /** Time at which the phase started. */
   since_ms: number;
   requested_ms: number;
-  /** Null until the first frame; it stays null if the viewer paused before. */
+  /** Startup time; null until the first frame, and if the viewer paused before it. */
   startup_ms: number | null;
-  /** Stalls begun. */
+  /** Number of stalls started. */
   stalls: number;
-  /** Of stalls that have ended. */
+  /** Duration of finished stalls. */
   stalled_ms: number;
-  /** Of stretches of playing that have ended. */
+  /** Duration of finished stretches of playback. */
   played_ms: number;
 }
 
-/** The figures at one moment, what is still going on included. */
+/** The figures at one moment, including the current phase. */
 export interface Report {
   phase: Phase;
   startup_ms: number | null;
@@ -56,10 +58,10 @@ export interface Report {
 }
 
 /**
- * The transitions; a signal that is not named changes nothing. Three need a reason:
- * a seek in a stall does not end it, for players seek by themselves to get out of one;
- * in a seek, while paused and until playing goes on again, waiting is the viewer's doing;
- * a stall ends with `playing` and not with a frame, for the last frames before it may be shown after `waiting`.
+ * Transitions between phases; signals not listed change nothing. Three transitions are not obvious.
+ * A seek does not end a stall, because players seek on their own to get out of one. In a seek,
+ * while paused, and until playback continues, waiting is the viewer's doing. `playing` ends a
+ * stall, not a frame: the last frames before it may be shown after `waiting`.
  */
 const NEXT: Record<Phase, Partial<Record<Signal, Phase>>> = {
   idle: {},
@@ -73,7 +75,7 @@ const NEXT: Record<Phase, Partial<Record<Signal, Phase>>> = {
   failed: {},
 };
 
-/** An account in which nothing was asked for. */
+/** Returns metrics before any request. */
 export function idle(now_ms: number): Account {
   return {
     phase: "idle",
@@ -86,7 +88,7 @@ export function idle(now_ms: number): Account {
   };
 }
 
-/** The account after a signal. */
+/** Returns the metrics after a signal. */
 export function step(account: Account, signal: Signal, now_ms: number): Account {
   if (signal === "request") return { ...idle(now_ms), phase: "starting" };
   const phase = NEXT[account.phase][signal];
@@ -105,7 +107,7 @@ export function step(account: Account, signal: Signal, now_ms: number): Account 
   };
 }
 
-/** The figures now. */
+/** Returns the figures at `now_ms`. */
 export function report(account: Account, now_ms: number): Report {
   const running_ms = Math.max(0, now_ms - account.since_ms);
   return {

@@ -1,11 +1,14 @@
-// A curve of the last minute, drawn on a canvas: the newest sample at the right edge, zero at the foot.
+// A curve of the last minute on a canvas: newest sample at the right edge, zero at the bottom.
 
 import type { History } from "./history";
 
-/** Room above the greatest value, as a share of the height. */
+/** Space above the maximum value, as a share of the height. */
 const HEADROOM = 0.15;
 
-/** Draws the history in the canvas's own CSS colour. `floor` is the least value that the full height stands for. */
+/**
+ * Draws the history in the canvas's CSS colour. `floor` is the minimum value that the full height
+ * stands for.
+ */
 export function drawSparkline(canvas: HTMLCanvasElement, history: History, floor: number): void {
   const context = fit(canvas);
   const range = history.range();
@@ -29,7 +32,7 @@ export function drawSparkline(canvas: HTMLCanvasElement, history: History, floor
   }
 }
 
-/** Stretches of samples that have a value, each with the index of its first. */
+/** Yields the runs of samples with values, each with the index of its first sample. */
 function* runs(samples: readonly (number | null)[]): Generator<{ first: number; values: number[] }> {
   let values: number[] = [];
   for (const [index, value] of samples.entries()) {
@@ -67,7 +70,7 @@ function fillUnder(context: CanvasRenderingContext2D, points: Points, height: nu
   context.globalAlpha = 1;
 }
 
-/** Gives the canvas as many pixels as it has on the screen, and clears it. */
+/** Sets the canvas to its on-screen pixel size, and clears it. */
 function fit(canvas: HTMLCanvasElement): CanvasRenderingContext2D | null {
   const width = Math.round(canvas.clientWidth * devicePixelRatio);
   const height = Math.round(canvas.clientHeight * devicePixelRatio);

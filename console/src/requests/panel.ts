@@ -1,11 +1,13 @@
-// The last requests as they happen: newest first, filtered, with a pause.
+// The latest requests, live: newest first, filterable, with a pause.
 //
-// Records may come far faster than a screen can show; they are kept as they come and drawn at most once a
-// `DRAW_EVERY_MS`.
+// Records may arrive faster than a screen can show them. All are added to the list, which is drawn
+// at most once per `DRAW_EVERY_MS`.
 
-import type { RecordListener, ResponseRecord } from "../api";
+import type { RecordListener } from "../api";
+import type { ResponseRecord } from "../record";
 import * as format from "../format";
 import { el, setAttribute, setText } from "../ui/element";
+import { emptyRow, figure, scrolling, showState } from "../ui/table";
 import { LastRecords, RECORDS_MAX, totals } from "./totals";
 
 const DRAW_EVERY_MS = 200;
@@ -40,25 +42,23 @@ export class RequestsPanel implements RecordListener {
 
   #paused = false;
   #missed = 0;
-  /** Records that the server left out because this page was too slow for them, since it was opened. */
+  /**
+   * Number of records that the server has dropped since the page was opened, because the page was
+   * too slow.
+   */
   #lost = 0;
   #connected = false;
   #drawing = false;
 
-  /** `head` begins the panel's own. */
+  /** `head` is placed at the start of the panel's head. */
   constructor(head: HTMLElement) {
-    const names = COLUMNS.map(([name, label]) => el("th", { scope: "col", class: name }, label));
     this.#pause.onclick = () => this.#togglePause();
     this.#filter.oninput = () => this.#draw();
     this.element = el(
       "section",
       { class: "records", "aria-label": "requests" },
       el("header", {}, head, this.#link, this.#totals, this.#filter, this.#pause),
-      el(
-        "div",
-        { class: "scroll", tabindex: "0" },
-        el("table", {}, el("thead", {}, el("tr", {}, ...names)), this.#rows),
-      ),
+      scrolling(COLUMNS, this.#rows),
     );
     this.#draw();
   }
@@ -74,7 +74,7 @@ export class RequestsPanel implements RecordListener {
   }
 
   record(record: ResponseRecord): void {
-    // A pause keeps what is on the screen; what comes meanwhile is counted and not shown later.
+    // A pause freezes the screen; records that arrive meanwhile are counted but not shown later.
     if (this.#paused) this.#missed += 1;
     else this.#records.push(record);
     if (this.#drawing) return;
@@ -89,34 +89,35 @@ export class RequestsPanel implements RecordListener {
   #togglePause(): void {
     this.#paused = !this.#paused;
     this.#missed = 0;
-    setText(this.#pause, this.#paused ? "Go on" : "Pause");
+    setText(this.#pause, this.#paused ? "Resume" : "Pause");
     this.#draw();
   }
 
   #draw(): void {
     const shown = this.#records.matching(this.#filter.value);
-    this.#rows.replaceChildren(...(shown.length > 0 ? shown.map(row) : [emptyRow(this.#filter.value)]));
+    const nothing = this.#filter.value.trim() ? "No matching request." : "No request yet.";
+    this.#rows.replaceChildren(...(shown.length > 0 ? shown.map(row) : [emptyRow(COLUMNS.length, nothing)]));
     this.#drawTotals(shown);
     this.#drawLink();
   }
 
   #drawTotals(shown: ResponseRecord[]): void {
     const { count, bytes, hit_ratio, ttfb_us_p50, ttfb_us_p99 } = totals(shown);
-    const pair = (name: string, value: string) => el("div", {}, el("dt", {}, name), el("dd", {}, value));
     this.#totals.replaceChildren(
-      pair(`last ${RECORDS_MAX}`, String(count)),
-      pair("content", format.bytes(bytes)),
-      pair("hit ratio", hit_ratio === null ? format.NONE : `${(hit_ratio * 100).toFixed(0)} %`),
-      pair("TTFB p50", format.micros(ttfb_us_p50 ?? undefined)),
-      pair("p99", format.micros(ttfb_us_p99 ?? undefined)),
+      figure(`last ${RECORDS_MAX}`, String(count)),
+      figure("content", format.bytes(bytes)),
+      figure("hit ratio", hit_ratio === null ? format.NONE : `${(hit_ratio * 100).toFixed(0)} %`),
+      figure("TTFB p50", format.micros(ttfb_us_p50 ?? undefined)),
+      figure("p99", format.micros(ttfb_us_p99 ?? undefined)),
     );
   }
 
   #drawLink(): void {
     const paused = this.#missed > 0 ? `paused, ${this.#missed} since` : "paused";
     const lost = this.#lost > 0 ? `, ${this.#lost} lost` : "";
-    setText(this.#link, !this.#connected ? "connecting" : (this.#paused ? paused : "as they happen") + lost);
-    setAttribute(this.#link, "data-phase", !this.#connected ? "starting" : this.#paused ? "paused" : "playing");
+    if (!this.#connected) showState(this.#link, "starting", "connecting");
+    else if (this.#paused) showState(this.#link, "paused", paused + lost);
+    else showState(this.#link, "playing", `live${lost}`);
   }
 }
 
@@ -144,7 +145,7 @@ function row(record: ResponseRecord): HTMLTableRowElement {
   return line;
 }
 
-/** What the columns have no room for. */
+/** Lists the fields that have no column. */
 function details({ method, host, path, client, protocol, cut, tcp }: ResponseRecord): string {
   const lines = [`${method} ${host}${path}`, `${protocol} from ${client}`];
   if (cut) lines.push(`cut: ${cut.replaceAll("_", " ")}`);
@@ -156,9 +157,4 @@ function details({ method, host, path, client, protocol, cut, tcp }: ResponseRec
     );
   }
   return lines.join("\n");
-}
-
-function emptyRow(filter: string): HTMLTableRowElement {
-  const words = filter.trim() ? "No request among the last matches." : "No request yet.";
-  return el("tr", { class: "empty" }, el("td", { colspan: String(COLUMNS.length) }, words));
 }

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 
-import type { CacheResult, ResponseRecord } from "../api";
+import type { CacheResult, ResponseRecord } from "../record";
 import { LastRecords, percentile, RECORDS_MAX, totals } from "./totals";
 
 function record(path: string, cache: CacheResult, ttfb_us?: number): ResponseRecord {
@@ -22,7 +22,7 @@ function record(path: string, cache: CacheResult, ttfb_us?: number): ResponseRec
   };
 }
 
-it("keeps the newest records, newest first, and finds them by a part of the path", () => {
+it("keeps the newest records, newest first, and finds them by part of the path", () => {
   const last = new LastRecords();
   for (let n = 0; n <= RECORDS_MAX; n += 1) last.push(record(n % 2 ? `/live/Demo/${n}` : `/vod/${n}`, "hit"));
   const all = last.matching("");
@@ -31,13 +31,13 @@ it("keeps the newest records, newest first, and finds them by a part of the path
   expect(last.matching(" DEMO/97 ").map(({ path }) => path)).toEqual(["/live/Demo/97"]);
 });
 
-it("sums up: a join is a hit, a validation is not, a response without a first byte has no TTFB", () => {
+it("counts a join as a hit, but not a validation, and no TTFB without a first byte", () => {
   const shown = [record("/a", "hit", 100), record("/b", "join", 300), record("/c", "validated", 200), record("/d", "error")];
   expect(totals(shown)).toEqual({ count: 4, bytes: 40, hit_ratio: 0.5, ttfb_us_p50: 200, ttfb_us_p99: 300 });
   expect(totals([])).toEqual({ count: 0, bytes: 0, hit_ratio: null, ttfb_us_p50: null, ttfb_us_p99: null });
 });
 
-it("takes percentiles by nearest rank", () => {
+it("computes nearest-rank percentiles", () => {
   const hundred = Array.from({ length: 100 }, (_, n) => n + 1);
   expect([0, 0.5, 0.99, 1].map((p) => percentile(hundred, p))).toEqual([1, 50, 99, 100]);
   expect(percentile([7], 0.99)).toBe(7);

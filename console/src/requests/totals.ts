@@ -1,8 +1,8 @@
-// The last requests, bounded, and what they come to. Pure.
+// The latest requests, up to a limit, and their totals. Pure.
 
-import type { CacheResult, ResponseRecord } from "../api";
+import type { CacheResult, ResponseRecord } from "../record";
 
-/** How many records are kept and shown. */
+/** Maximum records kept and shown. */
 export const RECORDS_MAX = 100;
 
 /** Records, newest first. */
@@ -14,24 +14,24 @@ export class LastRecords {
     if (this.#records.length > RECORDS_MAX) this.#records.length = RECORDS_MAX;
   }
 
-  /** Those whose path contains `part`, in any case. */
+  /** Returns the records whose path contains `part`, ignoring case. */
   matching(part: string): ResponseRecord[] {
     const wanted = part.trim().toLowerCase();
     return wanted ? this.#records.filter(({ path }) => path.toLowerCase().includes(wanted)) : [...this.#records];
   }
 }
 
-/** The figures over some records. */
+/** Totals over some records. */
 export interface Totals {
   count: number;
   bytes: number;
-  /** Share that needed no fetch of its own, 0 to 1; null without a record. */
+  /** Share of requests that caused no fetch, 0 to 1; null without records. */
   hit_ratio: number | null;
   ttfb_us_p50: number | null;
   ttfb_us_p99: number | null;
 }
 
-/** Results for which the cache made no fetch of the request's own. */
+/** Cache results for which the request itself caused no fetch. */
 const HITS: readonly CacheResult[] = ["hit", "join"];
 
 export function totals(records: readonly ResponseRecord[]): Totals {
@@ -46,7 +46,10 @@ export function totals(records: readonly ResponseRecord[]): Totals {
   };
 }
 
-/** The nearest-rank percentile of sorted values: the least of which at least the share `p` is not above. */
+/**
+ * Returns the nearest-rank percentile of sorted values: the smallest value that is not below a
+ * share `p` of the values.
+ */
 export function percentile(sorted: readonly number[], p: number): number | null {
   const rank = Math.max(1, Math.ceil(p * sorted.length));
   return sorted[rank - 1] ?? null;

@@ -1,20 +1,20 @@
-// The common logarithmic axis of all TTFB distributions, and their bars on it. Pure.
+// The logarithmic axis shared by all TTFB distributions, and the bars on it. Pure.
 //
-// A bucket b has the times from 2^(b/2) up to, but not with, 2^((b+1)/2) µs: the axis is linear in buckets.
+// Bucket b covers 2^(b/2) µs up to, but excluding, 2^((b+1)/2) µs: the axis is linear in buckets.
 
 import * as format from "../format";
 import type { TtfbGroup } from "../telemetry/api";
 
-/** The least span, so that a single bucket does not fill the axis. */
+/** Minimum span, so that a single bucket does not fill the axis. */
 const SPAN_MIN = 8;
 
 export interface Axis {
-  /** The first bucket, and the one after the last. */
+  /** The first bucket, and the bucket after the last. */
   from: number;
   to: number;
 }
 
-/** What all groups need together, a bucket's room on either side. */
+/** Returns the axis for all groups, with a bucket of space on either side. */
 export function axisOf(groups: readonly TtfbGroup[]): Axis {
   const buckets = groups.flatMap(({ buckets }) => buckets.map(([bucket]) => bucket));
   if (buckets.length === 0) return { from: 0, to: SPAN_MIN };
@@ -22,13 +22,13 @@ export function axisOf(groups: readonly TtfbGroup[]): Axis {
   return { from, to: Math.max(Math.max(...buckets) + 2, from + SPAN_MIN) };
 }
 
-/** Where a time is, 0 to 1. */
+/** Returns the position of a time on the axis, from 0 to 1. */
 export function position({ from, to }: Axis, us: number): number {
   const at = (2 * Math.log2(Math.max(1, us)) - from) / (to - from);
   return Math.min(1, Math.max(0, at));
 }
 
-/** Whole powers of ten on the axis. */
+/** Returns the powers of ten on the axis. */
 export function ticks(axis: Axis): { us: number; at: number; label: string }[] {
   const all = Array.from({ length: 16 }, (_, power) => 10 ** power);
   const within = all.filter((us) => 2 * Math.log2(us) >= axis.from && 2 * Math.log2(us) <= axis.to);
@@ -40,7 +40,10 @@ function tickLabel(us: number): string {
   return us >= 1000 ? `${us / 1000} ms` : `${us} µs`;
 }
 
-/** A bar: where it begins and how wide it is on the axis, and its height, of the group's greatest; each 0 to 1. */
+/**
+ * A bar: position and width on the axis, and height relative to the group's highest bar; each from
+ * 0 to 1.
+ */
 export interface Bar {
   bucket: number;
   count: number;
@@ -60,13 +63,13 @@ export function bars({ from, to }: Axis, { buckets }: TtfbGroup): Bar[] {
   }));
 }
 
-/** The whole microseconds that are in a bucket: at least `min_us`, below `max_us`. */
+/** Returns the whole microseconds in a bucket: at least `min_us`, below `max_us`. */
 export function bucketRange(bucket: number): { min_us: number; max_us: number } {
-  // Bucket 0 has the times below a microsecond too.
+  // Bucket 0 also contains times below a microsecond.
   return { min_us: bucket === 0 ? 0 : Math.ceil(2 ** (bucket / 2)), max_us: Math.ceil(2 ** ((bucket + 1) / 2)) };
 }
 
-/** A bucket for people. */
+/** Returns the label of a bucket. */
 export function bucketLabel(bucket: number): string {
   return `${format.micros(bucket === 0 ? 0 : 2 ** (bucket / 2))} to ${format.micros(2 ** ((bucket + 1) / 2))}`;
 }

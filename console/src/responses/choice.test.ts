@@ -9,7 +9,7 @@ function written(choice: ResponsesChoice): string {
   return parameters.toString();
 }
 
-it("reads what it writes, from everything down to a single response", () => {
+it("round-trips every choice, down to a single response", () => {
   const choices: [Partial<ResponsesChoice>, string][] = [
     [{}, ""],
     [{ by: "path", window_s: 3600 }, "by=path&window=3600"],
@@ -25,14 +25,14 @@ it("reads what it writes, from everything down to a single response", () => {
   }
 });
 
-it("leaves out what it does not understand, and what hangs on a group that is not there", () => {
+it("ignores unknown values, and those that depend on a missing group", () => {
   for (const query of ["by=size&window=7", "bucket=3&response=1-2", "window=-1"]) {
     expect(readResponses(new URLSearchParams(query))).toEqual(FIRST_CHOICE);
   }
   expect(readResponses(new URLSearchParams("group=a&bucket=1e3")).bucket).toBeNull();
 });
 
-it("asks for a group by its name, or for the one without, and for a bucket by its times", () => {
+it("requests a group by name or as unnamed, and a bucket by its time range", () => {
   const asked = (name: string | null, ttfb: { min_us: number; max_us: number } | null) =>
     responsesQuery({ by: "cache", name, ttfb }, 900);
   expect(asked("hit", null)).toBe("window_s=900&limit=200&by=cache&name=hit");

@@ -1,8 +1,9 @@
-// What is looked at among the responses, from all of them down to a single one, and how the page's address says it. Pure.
+// The selection of responses, from all to a single one, and its encoding in the page's address.
+// Pure.
 
 import { type Grouping, GROUPINGS, type SingleResponse } from "../telemetry/api";
 
-/** How far back responses are looked at, in seconds, and as it is written. */
+/** Time ranges of responses, in seconds, and their labels. */
 export const WINDOWS = [
   [60, "last minute"],
   [300, "last 5 minutes"],
@@ -15,22 +16,24 @@ export const WINDOWS = [
 export interface ResponsesChoice {
   by: Grouping;
   window_s: number;
-  /** The group that is open. */
+  /** The open group. */
   group: { name: string | null } | null;
-  /** The bucket of it whose responses are shown; null: all. */
+  /** The selected bucket of the group; null for all buckets. */
   bucket: number | null;
-  /** The response that is open: `responseKey`. */
+  /** The `responseKey` of the open response. */
   response: string | null;
 }
 
 export const FIRST_CHOICE: ResponsesChoice = { by: "cache", window_s: 900, group: null, bucket: null, response: null };
 
-/** Names one response among those of a machine's agent. */
+/** Returns a key that identifies a response among those of one agent. */
 export function responseKey({ time_us, number }: SingleResponse): string {
   return `${time_us}-${number}`;
 }
 
-/** Reads what `writeResponses` writes; what is not understood is left out, with what hangs on it. */
+/**
+ * Parses the output of `writeResponses`; ignores unknown values and the values that depend on them.
+ */
 export function readResponses(parameters: URLSearchParams): ResponsesChoice {
   const { by, window_s } = FIRST_CHOICE;
   const name = parameters.get("group");

@@ -3,7 +3,7 @@ import { expect, it } from "vitest";
 import type { SingleResponse } from "../telemetry/api";
 import { details } from "./details";
 
-const SEGMENT: SingleResponse = {
+const SEGMENT = {
   time_us: 1_700_000_000_123_007,
   client: "203.0.113.7:50000",
   prefix: "203.0.113.0/24",
@@ -50,9 +50,9 @@ const SEGMENT: SingleResponse = {
   pop: "fra1",
   host: "edge1",
   number: "12",
-};
+} satisfies Partial<SingleResponse> as SingleResponse;
 
-it("shows every field once, with its unit and as exactly as it was measured", () => {
+it("shows every field once, with its unit and full precision", () => {
   const groups = details(SEGMENT);
   const text = groups.map(({ name, fields }) => [name, ...fields.map(({ label, value }) => `  ${label}: ${value}`)].join("\n"));
   expect(`${text.join("\n")}`).toMatchInlineSnapshot(`
@@ -81,12 +81,12 @@ it("shows every field once, with its unit and as exactly as it was measured", ()
       congestion control at the start: cubic
       decided by: rule
       RTT, smoothed: 20.0 ms (20000 µs)
-      smallest RTT: 19.0 ms (19000 µs)
+      minimum RTT: 19.0 ms (19000 µs)
       congestion window: 1 TCP segment
       delivery rate: 20.0 Mbit/s (2500000 B/s)
       pacing rate: –
-      sent again, connection: 0 TCP segments
-      taken for lost: 2 TCP segments
+      retransmitted, connection: 0 TCP segments
+      considered lost: 2 TCP segments
     Control
       bundle: 4
       steering rule: 203.0.113.0/25
@@ -114,7 +114,13 @@ it("shows every field once, with its unit and as exactly as it was measured", ()
   expect(keys.sort()).toEqual(Object.keys(SEGMENT).sort());
 });
 
-it("says of nothing that it is not known, rather than leaving it out", () => {
+it("shows an unlisted column by its name and unit", () => {
+  const later = { ...SEGMENT, rttvar_us: 1903, wnd_bytes_per_s: null, epoch: 5 };
+  const fields = details(later).at(-1)?.fields.map(({ label, value }) => `${label}: ${value}`);
+  expect(fields).toEqual(["rttvar: 1.90 ms (1903 µs)", "wnd: –"]);
+});
+
+it("shows missing values instead of leaving them out", () => {
   const unknown = details({ ...SEGMENT, ttfb_us: null, cut: null, request_host: "", is_holdout: null });
   const values = unknown.flatMap(({ fields }) => fields).filter(({ value }) => value === "–");
   expect(values.map(({ key }) => key)).toEqual(["request_host", "ttfb_us", "cut", "pacing_rate_bytes_per_s", "is_holdout"]);

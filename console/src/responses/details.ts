@@ -1,13 +1,13 @@
-// Everything that is known of one response, in words and units. Pure.
+// All fields of one response, as text with units. Pure.
 
 import * as format from "../format";
-import type { SingleResponse } from "../telemetry/api";
+import { REPLACED, type SingleResponse } from "../telemetry/api";
 
 type Field = readonly [label: string, value: (response: SingleResponse) => string | null];
-type Key = keyof SingleResponse;
+type Key = Extract<keyof SingleResponse, string>;
 
-/** Every column has its place here: the type sees to it. */
-const FIELDS: Record<Key, Field> = {
+/** Labels and formats of columns. Other columns appear by name, under the remaining fields. */
+const FIELDS: Partial<Record<Key, Field>> = {
   time_us: ["time", ({ time_us }) => `${new Date(time_us / 1000).toISOString().slice(0, -1)}${String(time_us % 1000).padStart(3, "0")}Z`],
   method: ["method", ({ method }) => method],
   request_host: ["host", ({ request_host }) => request_host || null],
@@ -30,12 +30,12 @@ const FIELDS: Record<Key, Field> = {
   congestion_control_start: ["congestion control at the start", (response) => response.congestion_control_start],
   decider: ["decided by", ({ decider }) => decider],
   rtt_us: ["RTT, smoothed", ({ rtt_us }) => time(rtt_us)],
-  min_rtt_us: ["smallest RTT", ({ min_rtt_us }) => time(min_rtt_us)],
+  min_rtt_us: ["minimum RTT", ({ min_rtt_us }) => time(min_rtt_us)],
   snd_cwnd: ["congestion window", ({ snd_cwnd }) => segments(snd_cwnd)],
   delivery_rate_bytes_per_s: ["delivery rate", (response) => rate(response.delivery_rate_bytes_per_s)],
   pacing_rate_bytes_per_s: ["pacing rate", (response) => rate(response.pacing_rate_bytes_per_s)],
-  retransmits: ["sent again, connection", ({ retransmits }) => segments(retransmits)],
-  lost: ["taken for lost", ({ lost }) => segments(lost)],
+  retransmits: ["retransmitted, connection", ({ retransmits }) => segments(retransmits)],
+  lost: ["considered lost", ({ lost }) => segments(lost)],
   bundle: ["bundle", ({ bundle }) => text(bundle)],
   rule: ["steering rule", ({ rule }) => rule],
   is_holdout: ["holdout", ({ is_holdout }) => yesNo(is_holdout)],
@@ -56,7 +56,7 @@ const FIELDS: Record<Key, Field> = {
   number: ["record", ({ number }) => number],
 };
 
-/** The fields by what they are of, in the order they are shown. */
+/** Fields by group, in display order. */
 const GROUPS: readonly (readonly [string, readonly Key[]])[] = [
   ["Request", ["time_us", "method", "request_host", "path", "client", "prefix", "asn", "region"]],
   ["Response", ["protocol", "status", "bytes", "ttfb_us", "duration_us", "goodput_bytes_per_s", "cut", "cache", "detail", "backend"]],
@@ -74,15 +74,33 @@ export interface DetailGroup {
   fields: { key: Key; label: string; value: string }[];
 }
 
-/** All fields, those without a value too. */
+/** Lists all fields, including those without a value. */
 export function details(response: SingleResponse): DetailGroup[] {
-  return GROUPS.map(([name, keys]) => ({
+  const placed = new Set<string>([...REPLACED, ...GROUPS.flatMap(([, keys]) => keys)]);
+  const rest = Object.keys(response).filter((key) => !placed.has(key)) as Key[];
+  const groups = rest.length > 0 ? [...GROUPS, ["Other", rest] as const] : GROUPS;
+  return groups.map(([name, keys]) => ({
     name,
     fields: keys.map((key) => {
-      const [label, value] = FIELDS[key];
+      const [label, value] = FIELDS[key] ?? plain(key);
       return { key, label, value: value(response) ?? format.NONE };
     }),
   }));
+}
+
+/** Returns the label and format of an unlisted column, derived from the column's name. */
+function plain(key: Key): Field {
+  const label = key.replace(/_us$|_bytes_per_s$/, "").replaceAll("_", " ");
+  return [
+    label,
+    (response) => {
+      const value = response[key];
+      if (typeof value === "boolean") return yesNo(value);
+      if (typeof value !== "number") return value;
+      if (key.endsWith("_us")) return time(value);
+      return key.endsWith("_bytes_per_s") ? rate(value) : String(value);
+    },
+  ];
 }
 
 function exact(rounded: string, value: number, unit: string): string {

@@ -1,8 +1,9 @@
-// The table of distributions: a histogram for each group, all on one axis.
+// The table of TTFB distributions: a histogram for each group, on a common axis.
 
 import * as format from "../format";
 import type { TtfbGroup } from "../telemetry/api";
 import { el, replaceChildren, setAttribute } from "../ui/element";
+import { emptyRow } from "../ui/table";
 import { type Axis, axisOf, type Bar, bars, bucketLabel, position, ticks } from "./axis";
 import type { ResponsesChoice } from "./choice";
 
@@ -14,7 +15,7 @@ const PERCENTILES = [
 
 const COLUMNS = 3 + PERCENTILES.length;
 
-/** Told of a group, and of a bar of it. */
+/** Called with the clicked group, and with the bar if one was clicked. */
 type Opened = (group: { name: string | null }, bucket: number | null) => void;
 
 export class GroupsTable {
@@ -30,23 +31,22 @@ export class GroupsTable {
       el("th", { scope: "col", class: "group" }, "group"),
       this.#axis,
       ...PERCENTILES.map(([, label, title]) => el("th", { scope: "col", class: label, title: `TTFB, ${title}` }, label)),
-      el("th", { scope: "col", class: "asked", title: "of which a first byte was sent" }, "responses"),
+      el("th", { scope: "col", class: "asked", title: "responses with a first byte" }, "responses"),
     ];
     const table = el("table", {}, el("thead", {}, el("tr", {}, ...heads)), this.#rows);
     this.element = el("div", { class: "scroll groups", tabindex: "0" }, table);
   }
 
-  /** `nothing` stands in place of no group. */
+  /** Shows the groups; `nothing` is the text to show without groups. */
   show(groups: readonly TtfbGroup[], nothing: string): void {
     const axis = axisOf(groups);
     const marks = groups.length > 0 ? ticks(axis) : [];
     this.#axis.replaceChildren(...marks.map(({ at, label }) => el("span", { style: left(at) }, label)));
     const rows = groups.map((group) => this.#row(group, axis));
-    const empty = el("tr", { class: "empty" }, el("td", { colspan: String(COLUMNS) }, nothing));
-    replaceChildren(this.#rows, ...(rows.length > 0 ? rows : [empty]));
+    replaceChildren(this.#rows, ...(rows.length > 0 ? rows : [emptyRow(COLUMNS, nothing)]));
   }
 
-  /** Marks what is open. */
+  /** Marks the open group and bar. */
   mark({ group, bucket }: ResponsesChoice): void {
     for (const row of this.#rows.querySelectorAll<HTMLElement>("tr[data-group]")) {
       const is_open = group !== null && row.dataset.group === groupKey(group.name);
@@ -69,7 +69,7 @@ export class GroupsTable {
       ...PERCENTILES.map(([key, label]) => el("td", { class: label }, format.micros(group[key]))),
       el("td", { class: "asked" }, String(responses)),
     );
-    // Its buttons are in it: a bar says which bucket, everything else is the whole group.
+    // A bar selects its bucket; the rest of the row selects the whole group.
     line.onclick = ({ target }) => {
       const bucket = target instanceof HTMLElement ? target.dataset.bucket : undefined;
       this.#opened({ name }, bucket === undefined ? null : Number(bucket));
@@ -106,12 +106,12 @@ function left(at: number): string {
   return `left:${(at * 100).toFixed(3)}%`;
 }
 
-/** Tells a group without a name from one of any name. */
+/** Returns a key that distinguishes a group without a name from a group of any name. */
 function groupKey(name: string | null): string {
   return name === null ? "null" : `=${name}`;
 }
 
-/** A group's name for people. */
+/** Returns the label of a group. */
 export function groupLabel(name: string | null): string {
-  return name === null ? "not known" : name === "" ? "empty" : name;
+  return name === null ? "unknown" : name === "" ? "empty" : name;
 }

@@ -1,8 +1,8 @@
-// How long responses took to begin, by what they have in common; a group, or a bar of it, opens the single responses
-// behind it, and one of those everything that is known of it.
+// TTFB distributions of responses by group. Clicking a group or a bar lists its single responses;
+// clicking a response shows its details.
 //
-// While no group is open the distributions are asked for again and again; from then on everything stands still until
-// it is refreshed, so that what is looked into does not move away.
+// Distributions are polled while no group is open. While a group is open, all data is frozen until
+// the viewer updates it, so that the inspected data does not move.
 
 import {
   fetchResponses,
@@ -16,13 +16,14 @@ import {
 } from "../telemetry/api";
 import { Poller } from "../telemetry/poller";
 import { QueryDisclosure } from "../telemetry/query";
-import { el, setAttribute, setText } from "../ui/element";
+import { el } from "../ui/element";
+import { showState } from "../ui/table";
 import { bucketRange } from "./axis";
 import { FIRST_CHOICE, type ResponsesChoice, WINDOWS } from "./choice";
 import { GroupsTable } from "./groups";
 import { SinglesTable } from "./singles";
 
-const ASK_EVERY_MS = 5000;
+const POLL_MS = 5000;
 
 const GROUPING_NAMES: Record<Grouping, string> = {
   path: "by path",
@@ -55,7 +56,7 @@ export class ResponsesPanel {
     },
   });
   readonly #singles = new Poller<ResponsesAnswer>({
-    ask: (signal) => this.#askSingles(signal),
+    ask: (signal) => this.#fetchSingles(signal),
     answered: (answer) => {
       this.#responses = answer;
       this.#single.show(this.#choice, answer);
@@ -68,10 +69,13 @@ export class ResponsesPanel {
   #responses: ResponsesAnswer | null = null;
   #failure: string | null = null;
   #shown = false;
-  /** Null: not known yet. */
+  /** Whether there is an agent; null until known. */
   #has_agent: boolean | null = null;
 
-  /** `head` begins the panel's own; `chosen` is told what the viewer wants to see, and has it come back by `choose`. */
+  /**
+   * `head` is placed at the start of the panel's head; `chosen` receives the viewer's choice, which
+   * is passed back to `choose`.
+   */
   constructor(head: HTMLElement, chosen: (choice: ResponsesChoice) => void) {
     this.#chosen = chosen;
     this.#by.onchange = () => this.#regroup();
@@ -88,7 +92,7 @@ export class ResponsesPanel {
     this.#drawGroups();
   }
 
-  /** Whether somebody looks at it. */
+  /** Starts updates when the panel is shown, and stops them when it is hidden. */
   show(shown: boolean): void {
     if (this.#shown === shown) return;
     this.#shown = shown;
@@ -128,7 +132,7 @@ export class ResponsesPanel {
     this.#change({ by, window_s: Number(this.#window.value), group: null, bucket: null, response: null });
   }
 
-  /** Asks for what is wanted and not there; `anew`: for what is there as well. */
+  /** Requests the data that is needed and missing; with `anew`, also data that is present. */
   #settle(anew: boolean): void {
     const is_open = this.#choice.group !== null;
     if (!this.#shown || !this.#has_agent) {
@@ -136,34 +140,32 @@ export class ResponsesPanel {
       this.#singles.stop();
       return;
     }
-    if (!is_open) this.#groups.start(ASK_EVERY_MS);
+    if (!is_open) this.#groups.start(POLL_MS);
     else if (anew || this.#ttfb === null) this.#groups.start(null);
     else this.#groups.stop();
     if (is_open && (anew || this.#responses === null)) this.#singles.start(null);
     else this.#singles.stop();
   }
 
-  #askSingles(signal: AbortSignal): Promise<ResponsesAnswer> {
+  #fetchSingles(signal: AbortSignal): Promise<ResponsesAnswer> {
     const { by, window_s, group, bucket } = this.#choice;
     const ttfb = bucket === null ? null : bucketRange(bucket);
     return fetchResponses({ by, name: group?.name ?? null, ttfb }, window_s, signal);
   }
 
   #drawGroups(): void {
-    const waiting = this.#has_agent === false ? NO_AGENT : "Not answered yet.";
-    this.#table.show(this.#ttfb?.groups ?? [], this.#ttfb ? "No response in this time." : waiting);
+    const waiting = this.#has_agent === false ? NO_AGENT : "Waiting for data.";
+    this.#table.show(this.#ttfb?.groups ?? [], this.#ttfb ? "No response in this window." : waiting);
     this.#table.mark(this.#choice);
     if (this.#ttfb) this.#query.show(this.#ttfb.sql);
     this.#drawState();
   }
 
   #drawState(): void {
-    const [phase, words] = this.#told();
-    setText(this.#state, words);
-    setAttribute(this.#state, "data-phase", phase);
+    showState(this.#state, ...this.#stateText());
   }
 
-  #told(): [phase: string, words: string] {
+  #stateText(): [phase: string, words: string] {
     if (this.#has_agent === false) return ["failed", NO_AGENT];
     if (this.#failure !== null) return ["failed", this.#failure];
     if (this.#ttfb === null) return ["starting", "connecting"];
@@ -171,7 +173,7 @@ export class ResponsesPanel {
     const count = groups.reduce((sum, { responses }) => sum + responses, 0);
     const cut = groups.length >= GROUPS_MAX ? ` of the ${GROUPS_MAX} largest groups` : "";
     const words = `${count} ${count === 1 ? "response" : "responses"}${cut}`;
-    return this.#choice.group === null ? ["playing", words] : ["starting", `${words}, held until refreshed`];
+    return this.#choice.group === null ? ["playing", words] : ["starting", `${words}, frozen until refreshed`];
   }
 }
 

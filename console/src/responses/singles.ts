@@ -1,9 +1,10 @@
-// The single responses behind a group or a bar, the slowest to begin first, and everything that is known of one.
+// The single responses of a group or a bar, slowest TTFB first, with all fields of the open one.
 
 import * as format from "../format";
 import { RESPONSES_MAX, type ResponsesAnswer, type SingleResponse } from "../telemetry/api";
 import { QueryDisclosure } from "../telemetry/query";
-import { el, replaceChildren, setAttribute, setText } from "../ui/element";
+import { el, replaceChildren, setAttribute } from "../ui/element";
+import { emptyRow, scrolling, showState } from "../ui/table";
 import { bucketLabel } from "./axis";
 import { responseKey, type ResponsesChoice } from "./choice";
 import { details } from "./details";
@@ -23,7 +24,7 @@ const COLUMNS = [
   ["rtt", "RTT"],
 ] as const;
 
-/** What the viewer can change here. */
+/** The parts of the choice that this panel can change. */
 type Change = Partial<Pick<ResponsesChoice, "group" | "bucket" | "response">>;
 
 export class SinglesTable {
@@ -34,49 +35,45 @@ export class SinglesTable {
   readonly #query = new QueryDisclosure();
   readonly #whole = el("button", { type: "button", "data-testid": "singles-whole" }, "Whole group");
   readonly #rows = el("tbody", { "data-testid": "singles" });
-  readonly #scroll = el("div", { class: "scroll", tabindex: "0" });
+  readonly #scroll = scrolling(COLUMNS, this.#rows);
 
   constructor(changed: (part: Change) => void) {
     this.#changed = changed;
     this.#whole.onclick = () => changed({ bucket: null, response: null });
     const close = el("button", { type: "button", "data-testid": "singles-close" }, "Close");
     close.onclick = () => changed({ group: null, bucket: null, response: null });
-    const names = COLUMNS.map(([name, label]) => el("th", { scope: "col", class: name }, label));
-    this.#scroll.append(el("table", {}, el("thead", {}, el("tr", {}, ...names)), this.#rows));
     const header = el("header", {}, this.#title, this.#query.element, this.#whole, close);
     this.element = el("div", { class: "singles", hidden: "" }, header, this.#scroll);
   }
 
-  /** Shows what is chosen; null: there is no answer yet. Hidden without an open group. */
+  /**
+   * Shows the responses of the choice; `answer` is null until it arrives. Hidden if no group is
+   * open.
+   */
   show(choice: ResponsesChoice, answer: ResponsesAnswer | null): void {
     const { group, bucket, response } = choice;
     this.element.hidden = group === null;
     this.#whole.hidden = bucket === null;
     if (group === null) return;
     const name = groupLabel(group.name) + (bucket === null ? "" : `, TTFB ${bucketLabel(bucket)}`);
-    this.#tell(answer ? "playing" : "starting", answer ? `${name}: ${found(answer, response)}` : name);
+    showState(this.#title, answer ? "playing" : "starting", answer ? `${name}: ${found(answer, response)}` : name);
     const rows = (answer?.responses ?? []).flatMap((single) => this.#row(single, response));
-    replaceChildren(this.#rows, ...(rows.length > 0 ? rows : [emptyRow(answer ? "No response in this time." : "Not answered yet.")]));
+    replaceChildren(this.#rows, ...(rows.length > 0 ? rows : [emptyRow(COLUMNS.length, answer ? "No response in this window." : "Waiting for data.")]));
     if (answer) this.#query.show(answer.sql);
     this.#scrollToOpen();
   }
 
-  /** The open one comes first below the head, which gives what is known of it the most room. */
+  /** Scrolls the open response to the top, which leaves the most room for its details. */
   #scrollToOpen(): void {
     const open = this.#rows.querySelector<HTMLElement>("[data-open]");
     if (open) this.#scroll.scrollTop = open.offsetTop - this.#rows.offsetTop;
   }
 
   fail(message: string): void {
-    this.#tell("failed", message);
+    showState(this.#title, "failed", message);
   }
 
-  #tell(phase: string, words: string): void {
-    setText(this.#title, words);
-    setAttribute(this.#title, "data-phase", phase);
-  }
-
-  /** The line of a response, and what is known of it if it is the open one. */
+  /** Returns the row of a response, and its details if it is open. */
   #row(single: SingleResponse, open: string | null): HTMLElement[] {
     const key = responseKey(single);
     const is_open = key === open;
@@ -90,7 +87,7 @@ function found({ responses }: ResponsesAnswer, open: string | null): string {
   const all = responses.length === 1 ? "1 response" : `${responses.length} responses, slowest first`;
   const count = responses.length >= RESPONSES_MAX ? `the slowest ${RESPONSES_MAX} responses` : all;
   const is_there = open === null || responses.some((single) => responseKey(single) === open);
-  return is_there ? count : `${count}; the one that was open is not among them any more`;
+  return is_there ? count : `${count}; the open one is no longer among them`;
 }
 
 function row(single: SingleResponse, is_open: boolean): HTMLElement {
@@ -127,8 +124,4 @@ function detailRow(single: SingleResponse): HTMLElement {
   });
   const all = el("div", { class: "details", "data-testid": "details" }, ...groups);
   return el("tr", { class: "detail" }, el("td", { colspan: String(COLUMNS.length) }, all));
-}
-
-function emptyRow(words: string): HTMLElement {
-  return el("tr", { class: "empty" }, el("td", { colspan: String(COLUMNS.length) }, words));
 }

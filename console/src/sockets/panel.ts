@@ -1,36 +1,38 @@
-// The sockets as the agent sees them: who is given most first, sorted and filtered at will, each with its last minutes.
+// The sockets sampled by the agent: busiest first, sortable and filterable, each with curves of the
+// last minutes.
 
 import * as format from "../format";
 import { fetchSockets, NO_AGENT, type Socket, SOCKETS_MAX, type SocketsAnswer } from "../telemetry/api";
 import { Poller } from "../telemetry/poller";
 import { QueryDisclosure } from "../telemetry/query";
-import { el, setAttribute, setText } from "../ui/element";
+import { el, setText } from "../ui/element";
 import { type Column, SortableHead } from "../ui/head";
 import { svg } from "../ui/svg";
+import { emptyRow, figure, showState } from "../ui/table";
 import { CURVE, curve, matching, RATE, resort, RTT, type Sort, sorted, type SortKey, summary } from "./table";
 
-const ASK_EVERY_MS = 2000;
+const POLL_MS = 2000;
 
-/** How far back sockets are shown, and their curves reach. */
+/** Length of the shown window and of the curves. */
 const WINDOW_S = 120;
 
-/** What it is sorted by, class, name, and what it means. Curves are not sorted by. */
+/** Sort key, class, name and title of each column. Curves are not sortable. */
 const COLUMNS: readonly Column<SortKey>[] = [
   ["client", "client", "client", "address and port"],
-  ["prefix", "prefix", "network", "the client's: /24 for IPv4, /56 for IPv6; autonomous system and region where known"],
-  ["state", "socket-state", "state", "as ss spells it"],
+  ["prefix", "prefix", "network", "the client's prefix: /24 for IPv4, /56 for IPv6; autonomous system and region if known"],
+  ["state", "socket-state", "state", "as in ss"],
   ["congestion_control", "cc", "cc", "congestion control, read back from the kernel"],
-  ["rtt_us", "figure", "RTT", "round trip as the kernel has it, smoothed"],
-  [null, "curve", "", "round trip over the last two minutes, from zero"],
-  ["min_rtt_us", "figure", "min RTT", "smallest round trip"],
+  ["rtt_us", "figure", "RTT", "smoothed round trip time of the kernel"],
+  [null, "curve", "", "RTT over the last two minutes, from zero"],
+  ["min_rtt_us", "figure", "min RTT", "minimum round trip time"],
   ["snd_cwnd", "count", "cwnd", "congestion window, TCP segments"],
-  ["delivery_rate_bytes_per_s", "rate", "delivery rate", "newest sample; app: the application sent too little for it to tell of the network"],
+  ["delivery_rate_bytes_per_s", "rate", "delivery rate", "newest sample; app: limited by the application, not the network"],
   [null, "curve", "", "delivery rate over the last two minutes, from zero"],
-  ["pacing_rate_bytes_per_s", "rate", "pacing", "pacing rate; none where there is no limit"],
-  ["acked_bytes_per_s", "rate", "acked", "what the client acknowledged over the last period"],
-  ["bytes_acked", "figure", "in all", "what the client acknowledged in the last two minutes"],
-  ["retransmits", "count", "retrans", "TCP segments sent again in the last two minutes"],
-  ["last_us", "seen", "seen", "how long before the answer the newest sample was taken"],
+  ["pacing_rate_bytes_per_s", "rate", "pacing", "pacing rate; none if unlimited"],
+  ["acked_bytes_per_s", "rate", "acked", "acknowledged by the client over the last period"],
+  ["bytes_acked", "figure", "total", "acknowledged by the client in the last two minutes"],
+  ["retransmits", "count", "retrans", "TCP segments retransmitted in the last two minutes"],
+  ["last_us", "seen", "seen", "age of the newest sample"],
 ];
 
 export class SocketsPanel {
@@ -47,7 +49,7 @@ export class SocketsPanel {
   readonly #filter = el("input", {
     type: "search",
     placeholder: "network, address, cc, state …",
-    "aria-label": "show sockets that have each of these words",
+    "aria-label": "show sockets that contain all of these words",
     "data-testid": "sockets-filter",
   });
   readonly #pause = el("button", { type: "button", "data-testid": "sockets-pause" }, "Pause");
@@ -69,15 +71,15 @@ export class SocketsPanel {
   #sort: Sort = { key: "bytes_acked", descending: true };
   #paused = false;
   #shown = false;
-  /** Null: not known yet. */
+  /** Whether there is an agent; null until known. */
   #has_agent: boolean | null = null;
 
-  /** `head` begins the panel's own. */
+  /** `head` is placed at the start of the panel's head. */
   constructor(head: HTMLElement) {
     this.#filter.oninput = () => this.#draw();
     this.#pause.onclick = () => {
       this.#paused = !this.#paused;
-      setText(this.#pause, this.#paused ? "Go on" : "Pause");
+      setText(this.#pause, this.#paused ? "Resume" : "Pause");
       this.#settle();
     };
     const table = el("table", {}, this.#head.element, this.#rows);
@@ -91,7 +93,7 @@ export class SocketsPanel {
     this.#draw();
   }
 
-  /** Whether somebody looks at it. */
+  /** Starts updates when the panel is shown, and stops them when it is hidden. */
   show(shown: boolean): void {
     if (this.#shown === shown) return;
     this.#shown = shown;
@@ -104,7 +106,7 @@ export class SocketsPanel {
   }
 
   #settle(): void {
-    if (this.#shown && !this.#paused && this.#has_agent) this.#poller.start(ASK_EVERY_MS);
+    if (this.#shown && !this.#paused && this.#has_agent) this.#poller.start(POLL_MS);
     else this.#poller.stop();
     this.#draw();
   }
@@ -121,22 +123,19 @@ export class SocketsPanel {
 
   #drawSummary(shown: Socket[]): void {
     const { open, ended, acked_bytes_per_s, by_congestion_control } = summary(shown);
-    const pair = (name: string, value: string) => el("div", {}, el("dt", {}, name), el("dd", {}, value));
     this.#summary.replaceChildren(
-      pair("sockets", String(open)),
-      pair("ended", String(ended)),
-      pair("acked together", format.rate(acked_bytes_per_s)),
-      ...by_congestion_control.map(([name, count]) => pair(name ?? "cc not known", String(count))),
+      figure("sockets", String(open)),
+      figure("ended", String(ended)),
+      figure("acked together", format.rate(acked_bytes_per_s)),
+      ...by_congestion_control.map(([name, count]) => figure(name ?? "cc unknown", String(count))),
     );
   }
 
   #drawState(): void {
-    const [phase, words] = this.#told();
-    setText(this.#state, words);
-    setAttribute(this.#state, "data-phase", phase);
+    showState(this.#state, ...this.#stateText());
   }
 
-  #told(): [phase: string, words: string] {
+  #stateText(): [phase: string, words: string] {
     if (this.#has_agent === false) return ["failed", NO_AGENT];
     if (this.#failure !== null) return ["failed", this.#failure];
     if (this.#answer === null) return ["starting", "connecting"];
@@ -146,10 +145,9 @@ export class SocketsPanel {
   }
 
   #emptyRow(): HTMLTableRowElement {
-    const waiting = this.#has_agent === false ? NO_AGENT : "Not answered yet.";
-    const none = this.#answer?.sockets.length ? "No socket among these matches." : "No socket in this time.";
-    const words = this.#answer ? none : waiting;
-    return el("tr", { class: "empty" }, el("td", { colspan: String(COLUMNS.length) }, words));
+    const waiting = this.#has_agent === false ? NO_AGENT : "Waiting for data.";
+    const none = this.#answer?.sockets.length ? "No matching socket." : "No socket in this window.";
+    return emptyRow(COLUMNS.length, this.#answer ? none : waiting);
   }
 }
 

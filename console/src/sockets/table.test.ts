@@ -31,7 +31,7 @@ function socket(cookie: string, more: Partial<Socket> = {}): Socket {
 
 const cookies = (sockets: Socket[]) => sockets.map(({ cookie }) => cookie).join(" ");
 
-it("sorts figures and names, numbers in names by value, what is unknown last either way", () => {
+it("sorts figures and names, numbers in names by value, unknown values last in both directions", () => {
   const those = [socket("9", { rtt_us: 5 }), socket("10", { rtt_us: null }), socket("2", { rtt_us: 30 }), socket("1", { rtt_us: 5 })];
   const by = (key: Sort["key"], descending: boolean) => cookies(sorted(those, { key, descending }));
   expect([by("rtt_us", true), by("rtt_us", false)]).toEqual(["2 9 1 10", "9 1 2 10"]);
@@ -39,7 +39,7 @@ it("sorts figures and names, numbers in names by value, what is unknown last eit
   expect(cookies(those)).toBe("9 10 2 1");
 });
 
-it("turns the order round when a column is chosen again", () => {
+it("reverses the order when a column is chosen again", () => {
   const by_rtt = resort({ key: "bytes_acked", descending: true }, "rtt_us");
   expect([by_rtt, resort(by_rtt, "rtt_us")]).toEqual([
     { key: "rtt_us", descending: true },
@@ -48,7 +48,7 @@ it("turns the order round when a column is chosen again", () => {
   expect(resort(by_rtt, "client")).toEqual({ key: "client", descending: false });
 });
 
-it("finds sockets by every word of network, address, congestion control and state", () => {
+it("matches sockets by every word of network, address, congestion control and state", () => {
   const those = [
     socket("1", { asn: 64500, region: "DE" }),
     socket("2", { congestion_control: "cubic", is_ended: true }),
@@ -66,7 +66,7 @@ it("finds sockets by every word of network, address, congestion control and stat
   expect(found("bbr cubic")).toBe("");
 });
 
-it("sums up those that are open", () => {
+it("sums up the open sockets", () => {
   const those = [
     socket("1"),
     socket("2", { congestion_control: "cubic", acked_bytes_per_s: null }),
@@ -94,11 +94,11 @@ it("draws a curve at the samples' times, with gaps", () => {
   expect(curve(history, RATE, 100, 100)).toBe("M0 1.8h0L25 20.0M100 10.9h0");
   expect(curve(history, RTT, 100, 100)).toBe("M25 1.8h0");
   expect(curve([[0, null, null]], RTT, 100, 100)).toBe("");
-  // A sample that is older than the window, or newer than the answer, stays in the box.
+  // Samples older than the window or newer than its end must stay in the box.
   expect(curve([[-50, 0, 0], [120, 0, 0]], RTT, 100, 100)).toBe("M0 20.0h0L100 20.0");
 });
 
-it("has as many points as there is room for, and keeps what stands out", () => {
+it("has at most one point per unit of width, and keeps peaks", () => {
   const history = Array.from({ length: 12_000 }, (_, at): Socket["history"][number] => [at, null, at === 6000 ? 1000 : 500]);
   history[5999] = [5999, null, null];
   const path = curve(history, RTT, 12_000, 12_000);

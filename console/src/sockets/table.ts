@@ -1,33 +1,23 @@
-// Which sockets are shown, in which order, what they come to, and their curves. Pure.
+// Filter and order of the shown sockets, their summary and their curves. Pure.
 
 import type { Socket, SocketSample } from "../telemetry/api";
 import type { Order } from "../ui/head";
 
-/** What can be sorted by. */
-export type SortKey =
-  | "client"
-  | "prefix"
-  | "state"
-  | "congestion_control"
-  | "rtt_us"
-  | "min_rtt_us"
-  | "snd_cwnd"
-  | "delivery_rate_bytes_per_s"
-  | "pacing_rate_bytes_per_s"
-  | "acked_bytes_per_s"
-  | "bytes_acked"
-  | "retransmits"
-  | "last_us";
+/** Columns by which sockets can be sorted. */
+export type SortKey = Exclude<keyof Socket, "history">;
 
 export type Sort = Order<SortKey>;
 
-/** Names go up from A, figures down from the greatest, unless chosen again. */
+/**
+ * Returns the new order: names ascend and figures descend first; choosing the column again reverses
+ * the order.
+ */
 export function resort(sort: Sort, key: SortKey): Sort {
   if (sort.key === key) return { key, descending: !sort.descending };
   return { key, descending: !["client", "prefix", "state", "congestion_control"].includes(key) };
 }
 
-/** A copy in order. What is not known comes last either way; equals stay as they are. */
+/** Returns a sorted copy. Unknown values come last in both directions; the sort is stable. */
 export function sorted(sockets: readonly Socket[], { key, descending }: Sort): Socket[] {
   return [...sockets].sort((one, other) => {
     const [a, b] = [one[key], other[key]];
@@ -37,10 +27,13 @@ export function sorted(sockets: readonly Socket[], { key, descending }: Sort): S
   });
 }
 
-/** Numbers within names by their value: 10.0.0.9 before 10.0.0.10. */
+/** Compares numbers in names by value: 10.0.0.9 before 10.0.0.10. */
 const NAMES = new Intl.Collator("en", { numeric: true });
 
-/** Those that have every word of `text` in their network, addresses, congestion control or state, in any case. */
+/**
+ * Returns the sockets whose network, addresses, congestion control or state contain every word of
+ * `text`, ignoring case.
+ */
 export function matching(sockets: readonly Socket[], text: string): Socket[] {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   return sockets.filter((socket) => {
@@ -57,9 +50,9 @@ function haystack({ client, local, prefix, asn, region, state, congestion_contro
 export interface Summary {
   open: number;
   ended: number;
-  /** Of the open ones. */
+  /** Total rate of the open sockets. */
   acked_bytes_per_s: number;
-  /** Open ones by congestion control, the most first; null where it is not known. */
+  /** Open sockets by congestion control, largest count first; null if unknown. */
   by_congestion_control: [string | null, number][];
 }
 
@@ -75,16 +68,17 @@ export function summary(sockets: readonly Socket[]): Summary {
   };
 }
 
-/** The two curves of a socket's samples. */
+/** Indices of the two curves in a socket's samples. */
 export const RATE = 1;
 export const RTT = 2;
 
-/** The box that curves are drawn in. A curve has a point at each whole unit of its width at most. */
+/** View box of a curve, which has at most one point per unit of width. */
 export const CURVE = { width: 100, height: 20 } as const;
 
 /**
- * The path of a curve (SVG) over the window that ends at `to_us`: zero at the foot, the greatest value near the top,
- * a gap where samples have no value. A value between two gaps is a dot. Empty without a value.
+ * Returns the SVG path of a curve over the window that ends at `to_us`; empty without values. Zero
+ * is at the bottom, the maximum near the top. Samples without a value make a gap; a value between
+ * two gaps is a dot.
  */
 export function curve(history: readonly SocketSample[], which: typeof RATE | typeof RTT, to_us: number, window_us: number): string {
   const points = [...greatest(history, which, to_us, window_us)];
@@ -95,13 +89,13 @@ export function curve(history: readonly SocketSample[], which: typeof RATE | typ
     drawing = value !== null;
     if (value === null) return "";
     const y = (CURVE.height * (1 - value / max)).toFixed(1);
-    // A line of no length is drawn by its round ends.
+    // The round caps draw a line of zero length.
     return first ? `M${x} ${y}h0` : `L${x} ${y}`;
   });
   return parts.join("");
 }
 
-/** The greatest value at each place of the curve's width that has samples, from the left. */
+/** Returns the maximum value at each position of the curve that has samples, from the left. */
 function greatest(history: readonly SocketSample[], which: typeof RATE | typeof RTT, to_us: number, window_us: number): Map<number, number | null> {
   const values = new Map<number, number | null>();
   for (const sample of history) {

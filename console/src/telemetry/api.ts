@@ -1,41 +1,43 @@
-// The shapes that the console server answers with from the agent's SQLite, and the requests for them.
+// Types and requests of the agent's SQLite behind the console server.
 //
-// Kept by hand beside their source, schema/queries/console/. Each answer has the query that made it. Times are
-// microseconds since 1970, UTC; what is not known is null.
+// Kept in sync by hand with schema/queries/console/, except for the columns, which come from
+// record.ts. Each reply contains its SQL query. Times are microseconds since 1970 in UTC; unknown
+// values are null.
 
 import { getJson } from "../api";
+import type { ResponseRow, SocketRow } from "../record";
 
 /** `[time_us, delivery_rate_bytes_per_s, rtt_us]` of one sample. */
 export type SocketSample = [number, number | null, number | null];
 
-/** The newest sample of a socket, in the terms of the kernel's tcp_info. */
-export interface Socket {
-  /** The kernel's name for it; beyond 2^53, so text. */
+/** The newest sample of a socket; fields are named as in the kernel's `tcp_info`. */
+export interface Socket
+  extends Pick<
+    SocketRow,
+    | "prefix"
+    | "asn"
+    | "region"
+    | "state"
+    | "congestion_control"
+    | "rtt_us"
+    | "min_rtt_us"
+    | "snd_cwnd"
+    | "delivery_rate_bytes_per_s"
+    | "delivery_rate_app_limited"
+    | "pacing_rate_bytes_per_s"
+  > {
+  /** The socket's cookie, a string because it may exceed 2^53. */
   cookie: string;
   client: string;
   local: string;
-  prefix: string;
-  asn: number | null;
-  region: string | null;
-  /** As ss spells it: ESTAB, CLOSE-WAIT. */
-  state: string;
-  congestion_control: string | null;
-  rtt_us: number | null;
-  min_rtt_us: number | null;
-  /** In TCP segments. */
-  snd_cwnd: number | null;
-  delivery_rate_bytes_per_s: number | null;
-  /** Whether the application had too little to send for the rate to tell of the network. */
-  delivery_rate_app_limited: boolean | null;
-  pacing_rate_bytes_per_s: number | null;
   acked_bytes_per_s: number | null;
-  /** TCP segments sent again within the window. */
+  /** Number of TCP segments retransmitted in the window. */
   retransmits: number | null;
-  /** Within the window. */
+  /** Bytes acknowledged in the window. */
   bytes_acked: number | null;
   last_us: number;
   is_ended: boolean;
-  /** Oldest first. */
+  /** Samples, oldest first. */
   history: SocketSample[];
 }
 
@@ -45,20 +47,23 @@ export interface SocketsAnswer {
   sockets: Socket[];
 }
 
-/** What responses can be grouped by: columns of the table. */
+/** Columns by which responses can be grouped. */
 export const GROUPINGS = ["path", "request_host", "cache", "congestion_control", "prefix"] as const;
 export type Grouping = (typeof GROUPINGS)[number];
 
 /** The TTFB of one group of responses. */
 export interface TtfbGroup {
-  /** Null: that of responses for which it is not known. */
+  /** Name of the group; null for responses without this value. */
   name: string | null;
-  /** Of which a first byte was sent. */
+  /** Number of responses with a first byte. */
   responses: number;
   p50_us: number;
   p95_us: number;
   p99_us: number;
-  /** `[bucket, responses]`, in order: bucket b has 2^(b/2) up to, not with, 2^((b+1)/2) µs. */
+  /**
+   * `[bucket, responses]` in order: bucket b covers 2^(b/2) µs up to, but excluding, 2^((b+1)/2)
+   * µs.
+   */
   buckets: [number, number][];
 }
 
@@ -67,78 +72,40 @@ export interface TtfbAnswer {
   groups: TtfbGroup[];
 }
 
-/** One response, everything that was kept of it. */
-export interface SingleResponse {
+/** One response with all stored fields. */
+export interface SingleResponse extends Omit<ResponseRow, Replaced | "number"> {
   time_us: number;
+  /** Address and port of the client. */
   client: string;
-  prefix: string;
-  asn: number | null;
-  region: string | null;
-  method: string;
-  request_host: string;
-  path: string;
-  status: number;
-  bytes: number;
-  /** Null if no byte of it was sent. */
-  ttfb_us: number | null;
-  duration_us: number;
-  goodput_bytes_per_s: number;
-  cache: string;
-  detail: string | null;
-  backend: string | null;
-  protocol: string;
-  cut: string | null;
-  congestion_control: string | null;
-  congestion_control_start: string | null;
-  decider: string | null;
-  rtt_us: number | null;
-  min_rtt_us: number | null;
-  snd_cwnd: number | null;
-  delivery_rate_bytes_per_s: number | null;
-  pacing_rate_bytes_per_s: number | null;
-  retransmits: number | null;
-  lost: number | null;
-  bundle: number | null;
-  rule: string | null;
-  is_holdout: boolean | null;
-  experiment: string | null;
-  arm: string | null;
-  refused: string | null;
-  cmcd_sid: string | null;
-  cmcd_st: string | null;
-  cmcd_br_kbps: number | null;
-  cmcd_bl_ms: number | null;
-  cmcd_mtp_kbps: number | null;
-  cmcd_bs: boolean | null;
-  xid: number | null;
-  restarts: number;
-  /** What the policy logged, a line each after its tag. */
-  lines: string | null;
-  pop: string;
-  host: string;
   number: string;
 }
+
+/** Columns that a reply contains but also replaces with other fields. */
+export const REPLACED = ["time", "epoch", "client_ip", "client_port"] as const;
+type Replaced = (typeof REPLACED)[number];
 
 export interface ResponsesAnswer {
   sql: string;
   responses: SingleResponse[];
 }
 
-/** Which single responses are wanted: those of a group, and of a TTFB of at least `min_us` and below `max_us`. */
+/**
+ * Selects single responses: those in a group, with a TTFB of at least `min_us` and below `max_us`.
+ */
 export interface Wanted {
   by: Grouping;
   name: string | null;
   ttfb: { min_us: number; max_us: number } | null;
 }
 
-/** Rows that are asked for. */
+/** Maximum rows requested. */
 export const SOCKETS_MAX = 300;
 export const RESPONSES_MAX = 200;
 
-/** Groups that are answered, those with the most responses. */
+/** Maximum groups in a reply; the largest are kept. */
 export const GROUPS_MAX = 50;
 
-/** What stands in place of an answer where there is nobody to ask. */
+/** Shown instead of data if there is no agent. */
 export const NO_AGENT = "no agent: write [agent] into the config file";
 
 export function fetchSockets(window_s: number, signal: AbortSignal): Promise<SocketsAnswer> {

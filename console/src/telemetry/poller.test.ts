@@ -5,54 +5,54 @@ import { Poller } from "./poller";
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
-/** A poller whose questions are answered by hand. */
+/** Creates a poller whose requests the test completes. */
 function rig() {
-  const asked: { answer(text: string): void; refuse(reason: Error): void; signal: AbortSignal }[] = [];
-  const told: string[] = [];
+  const requests: { answer(text: string): void; refuse(reason: Error): void; signal: AbortSignal }[] = [];
+  const events: string[] = [];
   const poller = new Poller<string>({
-    ask: (signal) => new Promise((answer, refuse) => void asked.push({ answer, refuse, signal })),
-    answered: (text) => void told.push(text),
-    failed: (reason) => void told.push(`failed: ${reason}`),
+    ask: (signal) => new Promise((answer, refuse) => void requests.push({ answer, refuse, signal })),
+    answered: (text) => void events.push(text),
+    failed: (reason) => void events.push(`failed: ${reason}`),
   });
-  return { asked, told, poller };
+  return { requests, events, poller };
 }
 
-it("asks again only after an answer, and tells a failure and goes on", async () => {
-  const { asked, told, poller } = rig();
+it("polls again only after an answer, and reports failures and continues", async () => {
+  const { requests, events, poller } = rig();
   poller.start(2000);
   await vi.advanceTimersByTimeAsync(10_000);
-  expect(asked).toHaveLength(1);
-  asked[0]?.answer("first");
+  expect(requests).toHaveLength(1);
+  requests[0]?.answer("first");
   await vi.advanceTimersByTimeAsync(1999);
-  expect(asked).toHaveLength(1);
+  expect(requests).toHaveLength(1);
   await vi.advanceTimersByTimeAsync(1);
-  expect(asked).toHaveLength(2);
-  asked[1]?.refuse(new Error("500"));
+  expect(requests).toHaveLength(2);
+  requests[1]?.refuse(new Error("500"));
   await vi.advanceTimersByTimeAsync(2000);
-  expect(told).toEqual(["first", "failed: 500"]);
-  expect(asked).toHaveLength(3);
+  expect(events).toEqual(["first", "failed: 500"]);
+  expect(requests).toHaveLength(3);
 });
 
-it("gives up what is under way for a new question, and keeps its answer from everybody", async () => {
-  const { asked, told, poller } = rig();
+it("cancels a pending request for a new one, and discards its answer", async () => {
+  const { requests, events, poller } = rig();
   poller.start(2000);
   poller.start(null);
-  expect(asked.map(({ signal }) => signal.aborted)).toEqual([true, false]);
-  asked[0]?.answer("of the old question");
-  asked[1]?.answer("of the new one");
+  expect(requests.map(({ signal }) => signal.aborted)).toEqual([true, false]);
+  requests[0]?.answer("of the old question");
+  requests[1]?.answer("of the new one");
   await vi.advanceTimersByTimeAsync(60_000);
-  expect(told).toEqual(["of the new one"]);
-  expect(asked).toHaveLength(2);
+  expect(events).toEqual(["of the new one"]);
+  expect(requests).toHaveLength(2);
 });
 
-it("asks nothing once it is stopped, not even from within an answer", async () => {
-  const { asked, told, poller } = rig();
+it("requests nothing once stopped, even from within an answer", async () => {
+  const { requests, events, poller } = rig();
   poller.start(2000);
-  asked[0]?.answer("first");
+  requests[0]?.answer("first");
   await vi.advanceTimersByTimeAsync(0);
   poller.stop();
   await vi.advanceTimersByTimeAsync(60_000);
-  expect(asked).toHaveLength(1);
+  expect(requests).toHaveLength(1);
 
   let own = 0;
   const once: Poller<null> = new Poller<null>({
@@ -65,5 +65,5 @@ it("asks nothing once it is stopped, not even from within an answer", async () =
   });
   once.start(2000);
   await vi.advanceTimersByTimeAsync(60_000);
-  expect([told, own]).toEqual([["first"], 1]);
+  expect([events, own]).toEqual([["first"], 1]);
 });

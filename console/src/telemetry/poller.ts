@@ -1,39 +1,39 @@
-// Asks a question again and again while somebody looks at its answer.
+// Polls a resource while it is shown.
 //
-// Invariants: there are never two requests at once; an answer to a question that was replaced reaches nobody.
+// Invariants: there are never two requests at once; replies to replaced requests are discarded.
 
-/** How long an answer may take. */
+/** Time limit for a reply. */
 const ANSWER_MS_MAX = 15_000;
 
 export interface Asker<Answer> {
   ask(signal: AbortSignal): Promise<Answer>;
   answered(answer: Answer): void;
-  /** It will be asked again if it was to be. */
+  /** Reports a failed request; the next poll is still made. */
   failed(message: string): void;
 }
 
 export class Poller<Answer> {
   readonly #asker: Asker<Answer>;
-  #under_way: AbortController | null = null;
+  #pending: AbortController | null = null;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(asker: Asker<Answer>) {
     this.#asker = asker;
   }
 
-  /** Asks now, and then `every_ms` after each answer; null: only now. */
+  /** Requests now, and again `every_ms` after each reply; if null, only now. */
   start(every_ms: number | null): void {
     this.stop();
-    const under_way = new AbortController();
-    this.#under_way = under_way;
-    void this.#run(under_way.signal, every_ms);
+    const pending = new AbortController();
+    this.#pending = pending;
+    void this.#run(pending.signal, every_ms);
   }
 
-  /** Whatever is under way is given up. */
+  /** Cancels a pending request. */
   stop(): void {
     clearTimeout(this.#timer);
-    this.#under_way?.abort();
-    this.#under_way = null;
+    this.#pending?.abort();
+    this.#pending = null;
   }
 
   async #run(stopped: AbortSignal, every_ms: number | null): Promise<void> {

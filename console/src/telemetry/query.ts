@@ -1,4 +1,4 @@
-// The query behind an answer, to read and to copy: every figure can be traced.
+// The query that produced the data, to read and to copy, so that every figure can be traced.
 
 import { el, setText } from "../ui/element";
 
@@ -10,7 +10,7 @@ export class QueryDisclosure {
     this.element = el("details", { class: "query", "data-testid": "query", hidden: "" }, el("summary", {}, "query"), this.#text);
   }
 
-  /** Null: there is none. */
+  /** Shows the query; null hides it. */
   show(query: string | null): void {
     setText(this.#text, query ?? "");
     this.element.hidden = query === null;

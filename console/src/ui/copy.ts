@@ -2,13 +2,14 @@
 
 import { el, setText } from "./element";
 
-/** How long a copy is confirmed. */
+/** Time for which the confirmation is shown. */
 const COPIED_SHOWN_MS = 1200;
 
 export function copyButton(text: () => string, title: string): HTMLButtonElement {
   const button = el("button", { type: "button", title }, "Copy");
   button.onclick = async () => {
-    // Refused on pages that are neither secure nor local; the text itself can still be selected.
+    // Clipboard access fails on pages that are neither secure nor local; the text can still be
+    // selected.
     const copied = await navigator.clipboard?.writeText(text()).then(
       () => true,
       () => false,

@@ -1,8 +1,8 @@
-// Building elements without a framework.
+// HTML elements without a framework.
 
 type Child = Node | string;
 
-/** An element with a class, attributes and children. */
+/** Creates an element with attributes and children. */
 export function el<K extends keyof HTMLElementTagNameMap>(
   tag: K,
   attributes: Record<string, string> = {},
@@ -14,7 +14,7 @@ export function el<K extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
-/** Sets text only where it differs, so that a selection in it survives. */
+/** Sets text only if it differs, so that the viewer's selection in it survives. */
 export function setText(element: Element, text: string): void {
   if (element.textContent !== text) element.textContent = text;
 }
@@ -25,7 +25,7 @@ export function setAttribute(element: Element, name: string, value: string | nul
   else if (element.getAttribute(name) !== value) element.setAttribute(name, value);
 }
 
-/** Replaces all children; what had the focus has it again if something with the same `data-key` is there. */
+/** Replaces all children. Restores the focus if a new element has the same `data-key`. */
 export function replaceChildren(parent: Element, ...children: Child[]): void {
   const focused = document.activeElement;
   const key = focused instanceof HTMLElement && parent.contains(focused) ? focused.dataset.key : undefined;

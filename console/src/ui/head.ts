@@ -1,17 +1,17 @@
-// The head of a table that its reader puts in order.
+// The head of a sortable table.
 
 import { el, setAttribute } from "./element";
 
-/** The order of rows. */
+/** The sort order of rows. */
 export interface Order<K extends string> {
   key: K;
   descending: boolean;
 }
 
-/** A column: by what it puts in order, if by anything; its class, its label, what its title says. */
+/** A column: sort key (null if not sortable), class, label and title. */
 export type Column<K extends string> = readonly [K | null, string, string, string];
 
-/** The row of headings. A press on one that can put rows in order tells its key. */
+/** The row of headings. Pressing a sortable heading reports its key. */
 export class SortableHead<K extends string> {
   readonly element: HTMLElement;
   readonly #headings: (readonly [K | null, HTMLElement])[];
@@ -26,7 +26,7 @@ export class SortableHead<K extends string> {
     this.element = el("thead", {}, el("tr", {}, ...this.#headings.map(([, heading]) => heading)));
   }
 
-  /** Says in which order the rows are. */
+  /** Marks the current order. */
   mark({ key, descending }: Order<K>): void {
     for (const [by, heading] of this.#headings) setAttribute(heading, "aria-sort", by === key ? (descending ? "descending" : "ascending") : null);
   }

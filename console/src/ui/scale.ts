@@ -1,6 +1,6 @@
-// Where values stand on an axis, and which of them are written there. Pure.
+// Axes: positions of values, and labels. Pure.
 
-/** A linear axis: the values `from` and `to` stand at these pixels. */
+/** A linear axis: the pixel positions of the values `from` and `to`. */
 export interface Scale {
   from: number;
   to: number;
@@ -12,22 +12,25 @@ export function place({ from, to, from_px, to_px }: Scale, value: number): numbe
   return from_px + ((value - from) / (to - from)) * (to_px - from_px);
 }
 
-/** The value that stands at a pixel. */
+/** Returns the value at a pixel position. */
 export function valueAt({ from, to, from_px, to_px }: Scale, at_px: number): number {
   return from + ((at_px - from_px) / (to_px - from_px)) * (to - from);
 }
 
-/** Multiples of 1, 2 or 5 times a power of ten, from zero up to the first that is not below `max`; `count` steps or fewer. */
+/**
+ * Returns multiples of 1, 2 or 5 times a power of ten, from zero to the first multiple not below
+ * `max`, in at most `count` steps.
+ */
 export function steps(max: number, count: number): number[] {
   if (!(max > 0)) return [0, 1];
   const rough = max / count;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = ([1, 2, 5].find((digit) => digit * power >= rough * (1 - 1e-9)) ?? 10) * power;
-  // Without what binary fractions leave behind: 0.3, not 0.30000000000000004.
+  // Round off binary fractions: 0.3, not 0.30000000000000004.
   return Array.from({ length: Math.ceil(max / step - 1e-9) + 1 }, (_, n) => Number((n * step).toPrecision(12)));
 }
 
-/** A unit of rate, and how many bytes per second one of it is. */
+/** A unit of rate, and its value in bytes per second. */
 export interface RateUnit {
   name: string;
   bytes_per_s: number;
@@ -40,20 +43,20 @@ const RATE_UNITS: readonly [RateUnit, ...RateUnit[]] = [
   { name: "Gbit/s", bytes_per_s: 1e9 / 8 },
 ];
 
-/** The largest unit of which `max_bytes_per_s` is one or more. */
+/** Selects the largest unit not above `max_bytes_per_s`. */
 export function rateUnit(max_bytes_per_s: number): RateUnit {
   return RATE_UNITS.findLast(({ bytes_per_s }) => max_bytes_per_s >= bytes_per_s) ?? RATE_UNITS[0];
 }
 
-/** Spans between times that are written at an axis, in seconds. */
+/** Intervals between time labels, in seconds. */
 const TIME_STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800];
 
 const DAY_S = 86_400;
 
 /**
- * Which of `times_s` (since 1970, oldest first) are written at the axis: the first of each whole step of the local time, in as
- * small steps as give `count` or fewer. Where whole steps were missed, nothing is written at the time that comes late.
- * `behind_utc_min` is `Date.getTimezoneOffset()`.
+ * Selects the `times_s` (since 1970, oldest first) to label: the first time in each whole step of
+ * local time, with the smallest step that gives at most `count` labels. After a gap of more than a
+ * step, the late time gets no label. `behind_utc_min` is `Date.getTimezoneOffset()`.
  */
 export function timeTicks(times_s: readonly number[], count: number, behind_utc_min: number): { index: number; label: string }[] {
   const local_s = times_s.map((time_s) => time_s - behind_utc_min * 60);
@@ -69,7 +72,7 @@ export function timeTicks(times_s: readonly number[], count: number, behind_utc_
   return [];
 }
 
-/** The whole step that a local time is in. */
+/** Returns the label of the whole step that contains a local time. */
 function timeLabel(local_s: number, step_s: number): string {
   const whole = new Date(Math.floor(local_s / step_s) * step_s * 1000).toISOString();
   if (step_s >= DAY_S) return whole.slice(5, 10);

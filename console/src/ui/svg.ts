@@ -1,4 +1,4 @@
-// Building SVG without a framework, and the paths that charts are made of.
+// SVG elements without a framework, and the paths of charts.
 
 type Attributes = Record<string, string | number>;
 
@@ -9,20 +9,23 @@ export function svg<K extends keyof SVGElementTagNameMap>(tag: K, attributes: At
   return element;
 }
 
-/** The path through points in pixels; where a point is not known there is a gap, and one between two gaps is a dot. */
+/**
+ * Returns the path through points in pixels. A null point is a gap; a point between two gaps is a
+ * dot.
+ */
 export function linePath(points: readonly (readonly [x: number, y: number | null])[]): string {
   let drawing = false;
   const parts = points.map(([x, y]) => {
     const first = !drawing;
     drawing = y !== null;
     if (y === null) return "";
-    // A line of no length is drawn by its round ends.
+    // The round caps draw a line of zero length.
     return first ? `M${px(x)} ${px(y)}h0` : `L${px(x)} ${px(y)}`;
   });
   return parts.join("");
 }
 
-/** A rectangle as a part of a path, so that thousands of them are one element. */
+/** Returns a rectangle as part of a path, so that thousands of rectangles form one element. */
 export function boxPath(x: number, y: number, width: number, height: number): string {
   return `M${px(x)} ${px(y)}h${px(width)}v${px(height)}h${px(-width)}z`;
 }

@@ -1,4 +1,4 @@
-// Panels of which one is shown. Each has the buttons of all in its own head.
+// Tabbed panels: each panel's head has the buttons for all panels.
 
 import { el, setAttribute } from "./element";
 
@@ -8,13 +8,15 @@ export class Tabs<Name extends string> {
   readonly #panels = new Map<Name, HTMLElement>();
   readonly #buttons: (readonly [Name, HTMLElement])[] = [];
 
-  /** Names of the panels, and as they are written; `chosen` is told which is shown from now on. */
+  /**
+   * `names` are the panels' names and labels; `chosen` receives the name of a newly shown panel.
+   */
   constructor(names: readonly (readonly [Name, string])[], chosen: (name: Name) => void) {
     this.#names = names;
     this.#chosen = chosen;
   }
 
-  /** What the head of the panel `name` begins with. */
+  /** Creates the buttons for the start of the head of the panel `name`. */
   head(name: Name): HTMLElement {
     const buttons = this.#names.map(([other, label]) => {
       const button = el("button", { type: "button" }, label);
@@ -22,7 +24,7 @@ export class Tabs<Name extends string> {
       button.onclick = () => {
         this.show(other);
         this.#chosen(other);
-        // The button that was used goes with its panel.
+        // The clicked button is hidden with its panel, so move the focus.
         this.#panels.get(other)?.querySelector<HTMLElement>(".tabs [aria-pressed=true]")?.focus();
       };
       this.#buttons.push([other, button]);
@@ -31,13 +33,13 @@ export class Tabs<Name extends string> {
     return el("h2", { class: "tabs" }, ...buttons);
   }
 
-  /** Takes a panel, which is not shown yet. */
+  /** Adds a panel, hidden. */
   add(name: Name, panel: HTMLElement): void {
     panel.hidden = true;
     this.#panels.set(name, panel);
   }
 
-  /** Whether the panel `name` can be chosen, from whichever is shown. */
+  /** Sets whether the panel `name` can be chosen. */
   offer(name: Name, offered: boolean): void {
     for (const [other, button] of this.#buttons) if (other === name) button.hidden = !offered;
   }

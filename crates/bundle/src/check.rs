@@ -1,4 +1,5 @@
-//! What makes a document a bundle. Every fault is told: of each part by itself, then of parts with one another.
+//! Validation of bundle documents. Reports every fault: those in each part, then those between
+//! parts.
 
 use std::collections::HashMap;
 
@@ -12,26 +13,26 @@ use crate::{
     HOST_BYTES_MAX, HOSTS_MAX, NAME_BYTES_MAX, REASON_BYTES_MAX, RULES_MAX, Rule, SIZE_BYTES_MAX,
     TENANTS_MAX, Tenant,
 };
-use thalweg_record::Prefix;
+use thalweg_record::{Prefix, parse_time};
 
-/// The last second that RFC 3339 can write: of the year 9999.
-pub const MADE_UNIX_S_MAX: u64 = 253_402_300_799;
+/// Latest creation time of a bundle: 9999-12-30T22:00:00Z.
+pub const MADE_UNIX_S_MAX: u64 = 253_402_207_200;
 
-/// What to do instead of an empty list.
-const NO_HOST: &str = "leave it out if there is none";
+/// Message for an empty list, which must be omitted instead.
+const NO_HOST: &str = "must not be empty; omit it instead";
 
-/// Checks a document; its checksum as well, if that was `read` with it.
+/// Checks a document; if it was `read`, rather than built in memory, also its checksum.
 pub(crate) fn bundle(wire: &WireBundle, read: bool) -> Result<Bundle, Faults> {
     let mut faults = Faults::default();
     if wire.number == 0 {
-        faults.add("/number", "bundles count from 1");
+        faults.add("/number", "must be at least 1");
     }
     let made_unix_s = made_at(&wire.made_at, &mut faults);
     reason("/reason", &wire.reason, &mut faults);
     let checksum = checksum(wire);
     if read && wire.checksum.as_deref() != Some(&checksum) {
-        let found = wire.checksum.as_deref().map_or("there is none", |_| "not that of the content");
-        faults.add("/checksum", format!("{found}, which is {checksum}"));
+        let found = wire.checksum.as_deref().map_or("missing", |_| "does not match the content");
+        faults.add("/checksum", format!("{found}, expected {checksum}"));
     }
     hosts("/hosts_left_alone", wire.hosts_left_alone.as_deref(), NO_HOST, &mut faults);
     let tenants = tenants(wire, &mut faults);
@@ -62,23 +63,23 @@ pub(crate) fn bundle(wire: &WireBundle, read: bool) -> Result<Bundle, Faults> {
                 rules,
                 experiments,
             };
-            Ok(Bundle { hosts: whose(&content), content, tables, checksum })
+            Ok(Bundle { hosts: host_tables(&content), content, tables, checksum })
         }
         _ => Err(faults),
     }
 }
 
-/// The tenants, of which each host has one at most and none that is left alone.
+/// Checks the tenants: no host is in two of them, or both in a tenant and left alone.
 fn tenants<'a>(wire: &'a WireBundle, faults: &mut Faults) -> &'a [WireTenant] {
     let tenants = wire.tenants.as_deref();
     if tenants.is_some_and(<[_]>::is_empty) {
-        faults.add("/tenants", "leave it out if there is none");
+        faults.add("/tenants", "must not be empty; omit it instead");
     }
     let tenants = tenants.unwrap_or_default();
     count("/tenants", tenants.len(), TENANTS_MAX, faults);
     let tenants = &tenants[..tenants.len().min(TENANTS_MAX)];
     for (at, tenant) in tenants.iter().enumerate() {
-        hosts(&format!("/tenants/{at}/hosts"), Some(&tenant.hosts), "a tenant has a host at least", faults);
+        hosts(&format!("/tenants/{at}/hosts"), Some(&tenant.hosts), "must have at least one host", faults);
     }
     let left_alone = wire.hosts_left_alone.iter().map(|hosts| ("/hosts_left_alone".to_owned(), hosts));
     let own = tenants.iter().enumerate().map(|(at, it)| (format!("/tenants/{at}/hosts"), &it.hosts));
@@ -90,7 +91,7 @@ fn tenants<'a>(wire: &'a WireBundle, faults: &mut Faults) -> &'a [WireTenant] {
     tenants
 }
 
-/// The table of hosts that no tenant has, then of each tenant.
+/// Builds the rule tables: the first for hosts without a tenant, then one for each tenant.
 fn tables(
     wire: &WireBundle,
     tenants: &[WireTenant],
@@ -106,7 +107,7 @@ fn tables(
             Some(tenant) => own.get(tenant).copied(),
         };
         if table.is_none() {
-            faults.add(format!("/rules/{index}/tenant"), "not the first host of one of /tenants");
+            faults.add(format!("/rules/{index}/tenant"), "must be the first host of a tenant in /tenants");
         }
         table.zip(*prefix).into_iter().for_each(|(table, prefix)| prefixes[table].push((prefix, index)));
     }
@@ -123,8 +124,8 @@ fn tables(
     prefixes.into_iter().map(table).collect()
 }
 
-/// The table of each host that is named; none if it is left alone.
-fn whose(content: &Content) -> Hosts<Option<usize>> {
+/// Maps each named host to its table index; `None` for a host that is left alone.
+fn host_tables(content: &Content) -> Hosts<Option<usize>> {
     let left_alone = content.hosts_left_alone.iter().map(|host| (host.as_str(), None));
     let own = content.tenants.iter().enumerate();
     let own = own.flat_map(|(at, tenant)| tenant.hosts.iter().map(move |host| (host.as_str(), Some(at + 1))));
@@ -132,27 +133,25 @@ fn whose(content: &Content) -> Hosts<Option<usize>> {
 }
 
 fn made_at(text: &str, faults: &mut Faults) -> Option<u64> {
-    let time_of = humantime::parse_rfc3339(text).ok();
-    let since = time_of.and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
-    let unix_s = since.map(|since| since.as_secs()).filter(|at| *at <= MADE_UNIX_S_MAX && time(*at) == text);
+    let unix_s = parse_time(text).map(|unix_us| unix_us / 1_000_000).filter(|unix_s| time(*unix_s) == text);
     if unix_s.is_none() {
-        faults.add("/made_at", "not a time in UTC to the second such as 2026-11-20T23:00:00Z (RFC 3339)");
+        faults.add("/made_at", "must be a UTC time to the second, such as 2026-11-20T23:00:00Z (RFC 3339)");
     }
     unix_s
 }
 
-/// A rule, and its prefix even where the rest of it is faulty.
+/// Checks a rule. Returns its prefix even if the rest is faulty.
 fn rule((index, wire): (usize, &WireRule), faults: &mut Faults) -> (Option<Prefix>, Option<Rule>) {
     let at = format!("/rules/{index}");
     let prefix: Option<Prefix> =
         wire.prefix.parse().map_err(|error| faults.add(format!("{at}/prefix"), format!("{error}"))).ok();
-    // The checksum is of the document, which all who have the bundle are to write alike.
+    // The checksum covers the document, so everyone with the bundle must write it identically.
     if let Some(written) = prefix.map(|prefix| prefix.to_string()).filter(|written| *written != wire.prefix) {
-        faults.add(format!("{at}/prefix"), format!("is written {written}"));
+        faults.add(format!("{at}/prefix"), format!("must be written as {written}"));
     }
     congestion_control(&format!("{at}/congestion_control"), &wire.congestion_control, faults);
     if wire.size_bytes_min.is_some_and(|size| size > SIZE_BYTES_MAX) {
-        faults.add(format!("{at}/size_bytes_min"), format!("more than {SIZE_BYTES_MAX}"));
+        faults.add(format!("{at}/size_bytes_min"), format!("must be at most {SIZE_BYTES_MAX}"));
     }
     let holdout = share(&format!("{at}/holdout"), wire.holdout, faults);
     if let Some(salt) = &wire.salt {
@@ -175,7 +174,7 @@ fn experiment((index, wire): (usize, &WireExperiment), faults: &mut Faults) -> O
     let at = format!("/experiments/{index}");
     name(&format!("{at}/name"), &wire.name, faults);
     name(&format!("{at}/salt"), &wire.salt, faults);
-    let any = "leave it out if it is about any host";
+    let any = "must not be empty; omit it to match any host";
     hosts(&format!("{at}/hosts"), wire.hosts.as_deref(), any, faults);
     count(&format!("{at}/arms"), wire.arms.len(), ARMS_MAX, faults);
     let arms = arms(&at, &wire.arms, faults)?;
@@ -188,7 +187,7 @@ fn experiment((index, wire): (usize, &WireExperiment), faults: &mut Faults) -> O
     })
 }
 
-/// A list of hosts, if there is one; `absent` says what to do instead of an empty one.
+/// Checks a host list, if given; `absent` is the message for an empty one.
 fn hosts(at: &str, hosts: Option<&[String]>, absent: &str, faults: &mut Faults) {
     let Some(hosts) = hosts else { return };
     count(at, hosts.len(), HOSTS_MAX, faults);
@@ -197,10 +196,8 @@ fn hosts(at: &str, hosts: Option<&[String]>, absent: &str, faults: &mut Faults) 
     }
     for (index, host) in hosts.iter().take(HOSTS_MAX).enumerate() {
         if !is_host(host) {
-            faults.add(
-                format!("{at}/{index}"),
-                "not a host's name, in lower case, without a port and a dot at its end",
-            );
+            faults
+                .add(format!("{at}/{index}"), "must be a lower-case host name without port or trailing dot");
         }
     }
 }
@@ -226,17 +223,20 @@ fn arms(at: &str, wire: &[WireArm], faults: &mut Faults) -> Option<Vec<Arm>> {
     let arms: Vec<_> = arms.into_iter().collect::<Option<_>>()?;
     let sum: u32 = arms.iter().map(|arm: &Arm| arm.share.millionths()).sum();
     if sum != Share::ALL.millionths() {
-        faults.add(format!("{at}/arms"), format!("the shares add up to {}, not to 1", f64::from(sum) / 1e6));
+        faults.add(format!("{at}/arms"), format!("shares must sum to 1, got {}", f64::from(sum) / 1e6));
     }
     Some(arms)
 }
 
-/// One lever has one experiment: no two are about the same host.
+/// Checks that no two experiments apply to the same host.
 fn hosts_of_all(experiments: &[WireExperiment], faults: &mut Faults) {
     if experiments.len() > 1 {
         for (index, _) in experiments.iter().enumerate().filter(|(_, experiment)| experiment.hosts.is_none())
         {
-            faults.add(format!("/experiments/{index}"), "it is about any host, so it has to be the only one");
+            faults.add(
+                format!("/experiments/{index}"),
+                "applies to any host, so it must be the only experiment",
+            );
         }
     }
     let hosts = experiments.iter().enumerate().flat_map(|(index, experiment)| {
@@ -246,12 +246,12 @@ fn hosts_of_all(experiments: &[WireExperiment], faults: &mut Faults) {
     unique(hosts, faults);
 }
 
-/// Tells each name that stands at an earlier place already.
+/// Reports each repeated name.
 fn unique<'a>(names: impl Iterator<Item = (String, &'a str)>, faults: &mut Faults) {
     let mut known = HashMap::new();
     for (at, name) in names {
         match known.get(name) {
-            Some(first) => faults.add(at, format!("the same as {first}")),
+            Some(first) => faults.add(at, format!("duplicate of {first}")),
             None => {
                 known.insert(name, at);
             }
@@ -261,16 +261,16 @@ fn unique<'a>(names: impl Iterator<Item = (String, &'a str)>, faults: &mut Fault
 
 fn count(at: &str, found: usize, most: usize, faults: &mut Faults) {
     if found > most {
-        faults.add(at, format!("{found} of them, and {most} are the most"));
+        faults.add(at, format!("must have at most {most} entries, got {found}"));
     }
 }
 
 fn share(at: &str, number: f64, faults: &mut Faults) -> Option<Share> {
     let share = Share::from_number(number);
     match share {
-        None => faults.add(at, "not a share: 0 to 1, with at most six decimals"),
+        None => faults.add(at, "must be from 0 to 1 with at most six decimals"),
         Some(share) if share.number().to_bits() != number.to_bits() => {
-            faults.add(at, format!("is written {:?}", share.number()));
+            faults.add(at, format!("must be written as {:?}", share.number()));
         }
         Some(_) => {}
     }
@@ -279,20 +279,20 @@ fn share(at: &str, number: f64, faults: &mut Faults) -> Option<Share> {
 
 fn reason(at: &str, text: &str, faults: &mut Faults) {
     if text.len() > REASON_BYTES_MAX || text.contains(char::is_control) {
-        faults.add(at, format!("not a text of one line and at most {REASON_BYTES_MAX} bytes"));
+        faults.add(at, format!("must be one line of at most {REASON_BYTES_MAX} bytes"));
     }
 }
 
 fn name(at: &str, text: &str, faults: &mut Faults) {
     if !is_word(text, NAME_BYTES_MAX) {
-        let message = format!("not a name: 1 to {NAME_BYTES_MAX} letters, digits, \".\", \"_\" and \"-\"");
+        let message = format!("must be 1 to {NAME_BYTES_MAX} letters, digits, \".\", \"_\" or \"-\"");
         faults.add(at, message);
     }
 }
 
 fn congestion_control(at: &str, text: &str, faults: &mut Faults) {
     if !is_word(text, CONGESTION_CONTROL_BYTES_MAX) {
-        faults.add(at, "not the name of a congestion control such as bbr");
+        faults.add(at, "must be a congestion control name such as bbr");
     }
 }
 
@@ -301,8 +301,9 @@ fn is_word(text: &str, bytes_max: usize) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
-/// Whether a text is a host's name as bundles have them: of RFC 1123 §2.1, in lower case, without a port and the dot that may end it, with
-/// `_`, which hosts have though they should not.
+/// Returns whether a text is a host name in the form used in bundles: as in RFC 1123 §2.1, in lower
+/// case, without port or trailing dot. `_` is accepted, because real host names contain it although
+/// they should not.
 pub fn is_host(text: &str) -> bool {
     is_word(text, HOST_BYTES_MAX)
         && !text.ends_with('.')

@@ -1,20 +1,20 @@
-//! Faults of a document: what is wrong, and where.
+//! Faults in a document: what is wrong, and where.
 
 use std::fmt;
 
-/// Faults that are told; of more, the first ones.
+/// Maximum faults reported; any further ones are only counted.
 pub const FAULTS_MAX: usize = 100;
 
-/// Where a fault is.
+/// Location of a fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     /// The document as a whole.
     Whole,
-    /// A byte of the text, line and column counted from 1.
+    /// A position in the text; lines and columns count from 1.
     Text {
-        /// The line.
+        /// Line number.
         line: usize,
-        /// The column; 0 for the end of the line before.
+        /// Column number; 0 for the end of the previous line.
         column: usize,
     },
     /// A value, as a JSON pointer (RFC 6901).
@@ -24,9 +24,9 @@ pub enum Place {
 /// One fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// Where.
+    /// Location of the fault.
     pub place: Place,
-    /// What, and what would do.
+    /// What is wrong, and what would be valid.
     pub message: String,
 }
 
@@ -41,7 +41,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Everything that is wrong with a document, at least one fault; each is a line of its text.
+/// All faults in a document, at least one; printed one per line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Faults {
     faults: Vec<Fault>,
@@ -53,7 +53,7 @@ impl Faults {
         Self { faults: vec![Fault { place, message }], more: 0 }
     }
 
-    /// Adds one, about the value at `pointer`.
+    /// Adds a fault in the value at `pointer`.
     pub(crate) fn add(&mut self, pointer: impl Into<String>, message: impl Into<String>) {
         if self.faults.len() == FAULTS_MAX {
             self.more += 1;
@@ -66,12 +66,12 @@ impl Faults {
         self.faults.is_empty()
     }
 
-    /// The faults, in the order in which they were found; at most [`FAULTS_MAX`].
+    /// Returns the faults in the order found; at most [`FAULTS_MAX`].
     pub fn all(&self) -> &[Fault] {
         &self.faults
     }
 
-    /// How many more there are.
+    /// Returns the number of faults beyond [`FAULTS_MAX`].
     pub fn more(&self) -> usize {
         self.more
     }

@@ -1,8 +1,8 @@
-//! Names of hosts, each with something: found without regard to case, and without a copy.
+//! A map from host names to values, looked up without regard to case and without a copy.
 
 use std::cmp::Ordering;
 
-/// Hosts in lower case, each once, in order.
+/// Host names in lower case, unique and sorted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hosts<T>(Vec<(String, T)>);
 
@@ -13,7 +13,7 @@ impl<T> Default for Hosts<T> {
 }
 
 impl<T: Copy> Hosts<T> {
-    /// Of a name that comes twice, one is kept.
+    /// Builds the map; keeps one of several equal names.
     pub fn new<'a>(hosts: impl Iterator<Item = (&'a str, T)>) -> Self {
         let mut hosts: Vec<_> = hosts.map(|(host, of)| (host.to_ascii_lowercase(), of)).collect();
         hosts.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -21,14 +21,14 @@ impl<T: Copy> Hosts<T> {
         Self(hosts)
     }
 
-    /// What a host has.
+    /// Returns the value for a host.
     pub fn get(&self, host: &str) -> Option<T> {
         let at = self.0.binary_search_by(|(known, _)| compare(known, host)).ok()?;
         self.0.get(at).map(|(_, of)| *of)
     }
 }
 
-/// The order of a name in lower case and one in any.
+/// Compares a lower-case name with one in any case.
 fn compare(known: &str, host: &str) -> Ordering {
     known.bytes().cmp(host.bytes().map(|byte| byte.to_ascii_lowercase()))
 }

@@ -1,14 +1,14 @@
-//! Bundles: what control pushes to edges. Steering rules by client prefix, and experiments.
+//! Bundles: steering rules by client prefix, and experiments, which the controller pushes to edges.
 //!
-//! A bundle is data, never code: one JSON document (`wire.rs`), checked as a whole (`check.rs`). Who is held out and who
-//! gets which arm is a function of the bundle and the client alone (`place.rs`), so every edge, and whoever reads its
-//! records, comes to the same.
+//! A bundle is data, never code: one JSON document (`wire.rs`), checked as a whole (`check.rs`).
+//! Holdouts and arms depend only on the bundle and the client (`place.rs`), so every edge and every
+//! reader of its records computes the same ones.
 //!
 //! Pure: no clock, no socket, no file.
 //!
-//! **Invariant:** a [`Bundle`] is valid: prefixes of one tenant do not overlap, no host is in two tenants or two experiments, arms
-//! share out all.
-//! **Invariant:** what is wrong with a document is told all at once, each fault with its place.
+//! **Invariant:** a [`Bundle`] is valid: prefixes of one tenant do not overlap, no host is in two
+//! tenants or two experiments, and the shares of arms sum to 1. **Invariant:** all faults in a
+//! document are reported at once, each with its location.
 
 mod check;
 mod fault;
@@ -31,100 +31,102 @@ pub use wire::{declared_checksum, is_checksum};
 
 use table::Table;
 
-/// The version of the document that this crate reads and writes, its member `format`. It changes with every change of
-/// the document: an edge that ignored what it does not know might steer whom it should not.
+/// Version of the document that this crate reads and writes, in the member `format`. It increases
+/// with every change: an edge that ignored unknown members might steer the wrong clients.
 pub const FORMAT: u32 = 3;
-/// Bytes of a document.
+/// Maximum bytes of a document.
 pub const BYTES_MAX: usize = 8 << 20;
-/// Rules of a bundle.
+/// Maximum rules in a bundle.
 pub const RULES_MAX: usize = 10_000;
-/// Experiments of a bundle.
+/// Maximum experiments in a bundle.
 pub const EXPERIMENTS_MAX: usize = 64;
-/// Arms of an experiment.
+/// Maximum arms of an experiment.
 pub const ARMS_MAX: usize = 16;
-/// Tenants of a bundle.
+/// Maximum tenants in a bundle.
 pub const TENANTS_MAX: usize = 1_000;
-/// Hosts of an experiment, of a tenant, and those that rules leave alone.
+/// Maximum hosts in an experiment, in a tenant, and in `hosts_left_alone`.
 pub const HOSTS_MAX: usize = 256;
-/// Bytes of a reason.
+/// Maximum bytes of a reason.
 pub const REASON_BYTES_MAX: usize = 1024;
-/// Bytes of the name of an experiment or an arm, and of a salt.
+/// Maximum bytes of a salt and of the name of an experiment or an arm.
 pub const NAME_BYTES_MAX: usize = 64;
-/// Bytes of a host: what a DNS name can have.
+/// Maximum bytes of a host name, as in DNS.
 pub const HOST_BYTES_MAX: usize = 253;
-/// Bytes of the name of a congestion control: Linux' `TCP_CA_NAME_MAX` without its end.
+/// Maximum bytes of a congestion control name: Linux's `TCP_CA_NAME_MAX` without the terminator.
 pub const CONGESTION_CONTROL_BYTES_MAX: usize = 15;
-/// The largest [`Rule::size_bytes_min`].
+/// Maximum of [`Rule::size_bytes_min`].
 pub const SIZE_BYTES_MAX: u64 = 1 << 30;
 
-/// What a bundle says, before it is checked.
+/// The contents of a bundle before they are checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Content {
-    /// Counts up from 1, over all bundles of a controller.
+    /// Number of the bundle; counts up from 1 across all bundles of a controller.
     pub number: u64,
-    /// When it was made, unix seconds.
+    /// Creation time in unix seconds.
     pub made_unix_s: u64,
-    /// Why it was made, for people.
+    /// Why the bundle was created, for people.
     pub reason: String,
-    /// Hosts, in lower case and without ports, for whose responses no rule is ever due.
+    /// Hosts to whose responses no rule ever applies, in lower case and without ports.
     pub hosts_left_alone: Vec<String>,
-    /// Hosts that have rules of their own, and none but these. No host is in two, or left alone.
+    /// The tenants. No host is in two tenants, or both in a tenant and left alone.
     pub tenants: Vec<Tenant>,
-    /// Who is steered. No two prefixes of one tenant overlap.
+    /// The steering rules. No two prefixes of one tenant overlap.
     pub rules: Vec<Rule>,
-    /// What is tried on whom. No two are about the same host.
+    /// The experiments. No two apply to the same host.
     pub experiments: Vec<Experiment>,
 }
 
-/// Hosts that have rules of their own.
+/// Hosts that use only their own rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tenant {
-    /// Their names, in lower case and without ports. The first is the tenant's.
+    /// Host names, in lower case and without ports. The first also names the tenant.
     pub hosts: Vec<String>,
 }
 
-/// A congestion control for the connections of a prefix.
+/// A steering rule: the congestion control for connections from a client prefix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// The tenant whose hosts it is about; empty: hosts that no tenant has.
+    /// Name of the tenant whose hosts the rule applies to; empty for hosts without a tenant.
     pub tenant: String,
-    /// The clients.
+    /// Prefix of the client addresses that the rule applies to.
     pub prefix: Prefix,
-    /// As the kernel names it.
+    /// The algorithm's name in the kernel.
     pub congestion_control: String,
-    /// The least response, in bytes, for which it is set, or so much sent on the connection; `None`: the edge's setting.
+    /// Minimum response size in bytes, or minimum bytes sent on the connection, for the rule to
+    /// apply. `None` means the edge's setting.
     pub size_bytes_min: Option<u64>,
-    /// The share of connections that stay as they are, for comparison.
+    /// Share of connections that keep the default, for comparison.
     pub holdout: Share,
-    /// Changes who is held out; may be empty.
+    /// Changes which connections are held out; may be empty.
     pub salt: String,
-    /// Why, for people.
+    /// Why the rule exists, for people.
     pub reason: String,
 }
 
-/// A comparison of arms.
+/// An experiment, which compares arms.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Experiment {
-    /// By which policies and records name it.
+    /// Name used by policies and records.
     pub name: String,
-    /// The hosts whose requests it is about; any, if empty.
+    /// Hosts whose requests the experiment applies to; empty for any host.
     pub hosts: Vec<String>,
-    /// Changes who gets which arm.
+    /// Changes which units get which arm.
     pub salt: String,
-    /// What gets an arm.
+    /// Unit of allocation.
     pub unit: Unit,
-    /// What is compared; the shares are all there is.
+    /// The arms to compare; their shares sum to 1.
     pub arms: Vec<Arm>,
 }
 
 /// An arm of an experiment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Arm {
-    /// By which policies and records name it.
+    /// Name used by policies and records.
     pub name: String,
-    /// The share of units that get it.
+    /// Share of units that get the arm.
     pub share: Share,
-    /// As the kernel names it; `None`: as it would be without the experiment.
+    /// The algorithm's name in the kernel; `None` keeps the one that applies without the
+    /// experiment.
     pub congestion_control: Option<String>,
 }
 
@@ -132,60 +134,62 @@ pub struct Arm {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bundle {
     content: Content,
-    /// The table of each host; of those that are left alone there is none.
+    /// Table index of each host; `None` for a host that is left alone.
     hosts: Hosts<Option<usize>>,
-    /// Rules by address: of hosts that no tenant has, then of each tenant.
+    /// Rules by address: the first table for hosts without a tenant, then one for each tenant.
     tables: Vec<Table>,
     checksum: String,
 }
 
 impl Bundle {
-    /// Checks `content`.
+    /// Creates a bundle if `content` is valid.
     ///
     /// # Errors
-    /// Everything that is wrong with it, placed as in the document that it would make.
+    /// All faults, each with its location in the document that `content` would encode to.
     pub fn new(content: Content) -> Result<Self, Faults> {
         wire::checked(content)
     }
 
-    /// Reads a document.
+    /// Decodes a document.
     ///
     /// # Errors
-    /// Everything that is wrong with it; what is no JSON, or not of the right shape, only to the first such fault.
+    /// All faults; for invalid JSON or a wrong shape, only the first.
     pub fn decode(document: &[u8]) -> Result<Self, Faults> {
         wire::decode(document)
     }
 
-    /// The document, on one line with its end.
+    /// Encodes the document on one line, including the newline.
     pub fn encode(&self) -> String {
         wire::encode(self)
     }
 
-    /// What it says.
+    /// Returns the contents.
     pub fn content(&self) -> &Content {
         &self.content
     }
 
-    /// SHA-256 of the document without its checksum: `sha256:` and 64 lower-case hexadecimal digits.
+    /// Returns the SHA-256 of the document without its checksum: `sha256:` and 64 lower-case
+    /// hexadecimal digits.
     pub fn checksum(&self) -> &str {
         &self.checksum
     }
 
-    /// The rule for a client's requests for `host`, a name without a port; an IPv4 address in IPv6 form counts as IPv4.
+    /// Returns the rule for a client's requests for `host`, a name without a port. An IPv4 address
+    /// in IPv6 form counts as IPv4.
     pub fn rule(&self, client: IpAddr, host: &str) -> Option<&Rule> {
         let table = self.hosts.get(host).unwrap_or(Some(0))?;
         let rule = self.tables.get(table)?.find(client.to_canonical())?;
         self.content.rules.get(rule)
     }
 
-    /// The experiment about requests for `host`, a name without a port.
+    /// Returns the experiment that applies to requests for `host`, a name without a port.
     pub fn experiment(&self, host: &str) -> Option<&Experiment> {
         self.content.experiments.iter().find(|experiment| experiment.is_about(host))
     }
 }
 
 impl Rule {
-    /// Whether the connection from this address and port stays as it is.
+    /// Returns whether the connection from this address and port is held out.
     pub fn holds_out(&self, client: SocketAddr) -> bool {
         let prefix = self.prefix;
         let salt = if self.salt.is_empty() { prefix.to_string() } else { format!("{prefix} {}", self.salt) };
@@ -195,12 +199,12 @@ impl Rule {
 }
 
 impl Experiment {
-    /// Whether requests for `host`, a name without a port, are in it.
+    /// Returns whether the experiment applies to requests for `host`, a name without a port.
     pub fn is_about(&self, host: &str) -> bool {
         self.hosts.is_empty() || self.hosts.iter().any(|own| own.eq_ignore_ascii_case(host))
     }
 
-    /// The arm of the connection from this address and port.
+    /// Returns the arm for the connection from this address and port.
     pub fn arm(&self, client: SocketAddr) -> &Arm {
         let key = match self.unit {
             Unit::Client => place::client(client.ip()),
@@ -212,10 +216,10 @@ impl Experiment {
             end += arm.share.millionths();
             place < end
         });
-        arm.expect("the shares of a valid bundle's arms are all there is")
+        arm.expect("the shares of a valid bundle's arms sum to 1")
     }
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests;

@@ -1,4 +1,4 @@
-//! The document's contract, its faults, and that look-up and places are what they are said to be.
+//! Tests of the document format, its faults, look-up and places.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -48,9 +48,10 @@ fn sample() -> Content {
 }
 
 #[test]
-fn the_document() {
+fn document_has_the_documented_form() {
     let bundle = Bundle::new(sample()).unwrap();
-    // The checksum is what Python says: hashlib.sha256 of json.dumps(…, sort_keys=True, separators=(",", ":")).
+    // The checksum was computed in Python: hashlib.sha256 of json.dumps(…, sort_keys=True,
+    // separators=(",", ":")).
     expect![[r#"
         {"checksum":"sha256:59b1a7efcfc5aa9c5eef09b73c9825cade4dc41ff7df5cec339aee7f4f733970","experiments":[{"arms":[{"name":"as-is","share":0.5},{"congestion_control":"bbr","name":"bbr","share":0.5}],"hosts":["live.example"],"name":"live-bbr","salt":"november","unit":"client"}],"format":3,"hosts_left_alone":["audio.example"],"made_at":"2026-11-20T23:00:00Z","number":42,"reason":"round of 23:00","rules":[{"congestion_control":"bbr","holdout":0.1,"prefix":"203.0.113.0/24","reason":"slow: p20 of 1.2 Mbit/s","salt":"7f-12","size_bytes_min":100000},{"congestion_control":"bbr","holdout":0.1,"prefix":"2001:db8::/32","reason":"slow: p20 of 1.2 Mbit/s"},{"congestion_control":"reno","holdout":0.1,"prefix":"203.0.0.0/16","reason":"slow: p20 of 1.2 Mbit/s","size_bytes_min":100000,"tenant":"news.example"}],"tenants":[{"hosts":["news.example","sport.example"]}]}
     "#]]
@@ -59,15 +60,15 @@ fn the_document() {
 }
 
 #[test]
-fn canonical_is_in_the_order_of_names() {
+fn canonical_form_sorts_members_by_name() {
     let document = Bundle::new(sample()).unwrap().encode();
     let value: serde_json::Value = serde_json::from_str(&document).unwrap();
-    // A `Value` keeps its members sorted.
+    // `Value` sorts its members.
     assert_eq!(value.to_string(), document.trim_end());
 }
 
 #[test]
-fn no_rule_is_about_a_host_that_is_left_alone() {
+fn no_rule_applies_to_a_host_left_alone() {
     let bundle = Bundle::new(sample()).unwrap();
     let rule = |host| bundle.rule("203.0.113.7".parse().unwrap(), host);
     assert!(rule("live.example").is_some());
@@ -75,7 +76,7 @@ fn no_rule_is_about_a_host_that_is_left_alone() {
 }
 
 #[test]
-fn a_tenant_has_rules_of_its_own_and_none_but_these() {
+fn tenant_uses_only_its_own_rules() {
     let bundle = Bundle::new(sample()).unwrap();
     let control = |client: &str, host| {
         bundle.rule(client.parse().unwrap(), host).map(|rule| rule.congestion_control.as_str())
@@ -94,7 +95,7 @@ fn a_tenant_has_rules_of_its_own_and_none_but_these() {
 }
 
 #[test]
-fn what_is_made_can_be_read() {
+fn created_bundle_can_be_decoded() {
     let reason = "r".repeat(REASON_BYTES_MAX);
     let rule = |at: u32| Rule {
         prefix: format!("10.{}.{}.0/24", at / 256, at % 256).parse().unwrap(),
@@ -109,24 +110,24 @@ fn what_is_made_can_be_read() {
 }
 
 #[test]
-fn the_example_of_the_documentation_is_one() {
-    let page = include_str!("../../../docs/steering.md");
+fn documentation_example_is_a_valid_bundle() {
+    let page = include_str!("../../../docs/reference/bundle.md");
     let example = page.split("```json\n").nth(1).unwrap().split("```").next().unwrap();
     let bundle = Bundle::decode(example.as_bytes()).unwrap_or_else(|faults| panic!("{faults}"));
     assert_eq!(bundle.rule("203.0.113.7".parse().unwrap(), "any.example").unwrap().congestion_control, "bbr");
 }
 
-/// What is told of a document.
+/// Checks the faults reported for a document.
 fn check(document: &str, expected: Expect) {
-    let told = match Bundle::decode(document.as_bytes()) {
+    let text = match Bundle::decode(document.as_bytes()) {
         Ok(_) => "right".to_owned(),
         Err(faults) => faults.to_string(),
     };
-    expected.assert_eq(&told);
+    expected.assert_eq(&text);
 }
 
 #[test]
-fn every_fault_is_told_with_its_place() {
+fn every_fault_is_reported_with_its_location() {
     check(
         r#"{"format":3,"number":0,"made_at":"2026-11-20T23:00:00.5Z","reason":"a\nb","checksum":"sha256:00",
         "rules":[
@@ -146,41 +147,41 @@ fn every_fault_is_told_with_its_place() {
           {"name":"e","salt":"s","unit":"client","arms":[{"name":"x","share":1}]}
         ]}"#,
         expect![[r#"
-            /number: bundles count from 1
-            /made_at: not a time in UTC to the second such as 2026-11-20T23:00:00Z (RFC 3339)
-            /reason: not a text of one line and at most 1024 bytes
-            /checksum: not that of the content, which is sha256:ad6bc4cbe3f93e61d30124879675ae18445c541bd9d56b7d4382f16ca3a192c3
-            /rules/1/congestion_control: not the name of a congestion control such as bbr
-            /rules/1/holdout: not a share: 0 to 1, with at most six decimals
+            /number: must be at least 1
+            /made_at: must be a UTC time to the second, such as 2026-11-20T23:00:00Z (RFC 3339)
+            /reason: must be one line of at most 1024 bytes
+            /checksum: does not match the content, expected sha256:ad6bc4cbe3f93e61d30124879675ae18445c541bd9d56b7d4382f16ca3a192c3
+            /rules/1/congestion_control: must be a congestion control name such as bbr
+            /rules/1/holdout: must be from 0 to 1 with at most six decimals
             /rules/2/prefix: bits after the prefix are set: write 203.0.113.0/24
-            /rules/2/congestion_control: not the name of a congestion control such as bbr
-            /rules/2/size_bytes_min: more than 1073741824
-            /rules/2/holdout: not a share: 0 to 1, with at most six decimals
+            /rules/2/congestion_control: must be a congestion control name such as bbr
+            /rules/2/size_bytes_min: must be at most 1073741824
+            /rules/2/holdout: must be from 0 to 1 with at most six decimals
             /rules/3/prefix: not an address, a slash and a number of bits such as 203.0.113.0/24
-            /rules/3/holdout: not a share: 0 to 1, with at most six decimals
+            /rules/3/holdout: must be from 0 to 1 with at most six decimals
             /rules/4/prefix: an IPv4 address in IPv6 form: write it as IPv4
             /rules/5/prefix: more than 128 bits
             /rules/0/prefix: 203.0.113.0/24 overlaps 0.0.0.0/0 of /rules/6
             /rules/1/prefix: 203.0.113.128/25 overlaps 0.0.0.0/0 of /rules/6
-            /experiments/0/hosts: leave it out if it is about any host
-            /experiments/0/arms: the shares add up to 0, not to 1
-            /experiments/1/salt: not a name: 1 to 64 letters, digits, ".", "_" and "-"
-            /experiments/1/hosts/1: not a host's name, in lower case, without a port and a dot at its end
-            /experiments/1/hosts/2: not a host's name, in lower case, without a port and a dot at its end
-            /experiments/1/arms/1/congestion_control: not the name of a congestion control such as bbr
-            /experiments/1/arms/1/name: the same as /experiments/1/arms/0/name
-            /experiments/1/arms: the shares add up to 0.9, not to 1
-            /experiments/2/name: not a name: 1 to 64 letters, digits, ".", "_" and "-"
-            /experiments/2/arms/0/share: not a share: 0 to 1, with at most six decimals
-            /experiments/1/name: the same as /experiments/0/name
-            /experiments/3: it is about any host, so it has to be the only one
-            /experiments/2/hosts/0: the same as /experiments/1/hosts/0
-            /experiments/2/hosts/1: the same as /experiments/1/hosts/0"#]],
+            /experiments/0/hosts: must not be empty; omit it to match any host
+            /experiments/0/arms: shares must sum to 1, got 0
+            /experiments/1/salt: must be 1 to 64 letters, digits, ".", "_" or "-"
+            /experiments/1/hosts/1: must be a lower-case host name without port or trailing dot
+            /experiments/1/hosts/2: must be a lower-case host name without port or trailing dot
+            /experiments/1/arms/1/congestion_control: must be a congestion control name such as bbr
+            /experiments/1/arms/1/name: duplicate of /experiments/1/arms/0/name
+            /experiments/1/arms: shares must sum to 1, got 0.9
+            /experiments/2/name: must be 1 to 64 letters, digits, ".", "_" or "-"
+            /experiments/2/arms/0/share: must be from 0 to 1 with at most six decimals
+            /experiments/1/name: duplicate of /experiments/0/name
+            /experiments/3: applies to any host, so it must be the only experiment
+            /experiments/2/hosts/0: duplicate of /experiments/1/hosts/0
+            /experiments/2/hosts/1: duplicate of /experiments/1/hosts/0"#]],
     );
 }
 
 #[test]
-fn faults_of_tenants() {
+fn tenant_faults_are_reported() {
     let rule = |tenant: &str, prefix: &str| {
         format!(
             r#"{{"congestion_control":"bbr","holdout":0,"prefix":"{prefix}","reason":"","tenant":"{tenant}"}}"#
@@ -201,26 +202,26 @@ fn faults_of_tenants() {
     check(
         &document,
         expect![[r#"
-            /checksum: there is none, which is sha256:bcae411013588090cf9f83f865103be433cb9985e862d0fb36495308c1a7fe1c
-            /tenants/1/hosts: a tenant has a host at least
-            /tenants/2/hosts/2: not a host's name, in lower case, without a port and a dot at its end
-            /tenants/2/hosts/3: not a host's name, in lower case, without a port and a dot at its end
-            /tenants/2/hosts/0: the same as /tenants/0/hosts/1
-            /tenants/2/hosts/1: the same as /hosts_left_alone/0
-            /rules/4/tenant: not the first host of one of /tenants
+            /checksum: missing, expected sha256:bcae411013588090cf9f83f865103be433cb9985e862d0fb36495308c1a7fe1c
+            /tenants/1/hosts: must have at least one host
+            /tenants/2/hosts/2: must be a lower-case host name without port or trailing dot
+            /tenants/2/hosts/3: must be a lower-case host name without port or trailing dot
+            /tenants/2/hosts/0: duplicate of /tenants/0/hosts/1
+            /tenants/2/hosts/1: duplicate of /hosts_left_alone/0
+            /rules/4/tenant: must be the first host of a tenant in /tenants
             /rules/3/prefix: 10.1.0.0/16 overlaps 10.0.0.0/8 of /rules/0
             /rules/2/prefix: 10.0.0.0/24 overlaps 10.0.0.0/24 of /rules/1"#]],
     );
 }
 
 #[test]
-fn what_is_no_document() {
+fn unreadable_document_is_refused() {
     check("", expect!["1:0: EOF while parsing a value"]);
     check(
         "{\"format\":3,\n \"number\": 1.5}",
         expect!["2:14: invalid type: floating point `1.5`, expected u64"],
     );
-    check(r#"{"format":4,"colour":"red"}"#, expect!["/format: format 4, and this program reads format 3"]);
+    check(r#"{"format":4,"colour":"red"}"#, expect!["/format: unsupported format 4, expected 3"]);
     let document = Bundle::new(sample()).unwrap().encode();
     check(
         &document.replace("\"reason\"", "\"raeson\""),
@@ -242,24 +243,24 @@ fn what_is_no_document() {
     );
     check(
         &document.replace("\"format\":3", "\"format\":1"),
-        expect!["/format: format 1, and this program reads format 3"],
+        expect!["/format: unsupported format 1, expected 3"],
     );
     check(
         &document.replace("203.0.113", "203.0.114"),
         expect![
-            "/checksum: not that of the content, which is sha256:daa38c319df16b249677106298046009e8e59236475124a53b5ab1efda864fed"
+            "/checksum: does not match the content, expected sha256:daa38c319df16b249677106298046009e8e59236475124a53b5ab1efda864fed"
         ],
     );
     check(&" ".repeat(BYTES_MAX + 1), expect!["longer than 8388608 bytes"]);
 }
 
 #[test]
-fn a_document_declares_its_checksum() {
+fn declared_checksum_is_read_even_from_a_faulty_document() {
     let bundle = Bundle::new(sample()).unwrap();
     let checksum = Some(bundle.checksum().to_owned());
     let document = bundle.encode();
     assert_eq!(declared_checksum(document.as_bytes()), checksum);
-    // Whatever else is wrong with it.
+    // The declared checksum is read even if the rest of the document is wrong.
     for wrong in
         [document.replace("\"format\":3", "\"format\":4"), document.replace("\"number\":", "\"count\":")]
     {
@@ -283,20 +284,20 @@ fn a_document_declares_its_checksum() {
 }
 
 #[test]
-fn what_is_too_many_is_told_and_bounded() {
+fn excess_entries_are_reported_and_the_report_is_bounded() {
     let rules = (0..=RULES_MAX as u32).map(|at| rule(&format!("{}/32", Ipv4Addr::from_bits(at)))).collect();
     let experiments = (0..EXPERIMENTS_MAX + FAULTS_MAX).map(|_| sample().experiments.remove(0)).collect();
     let faults = Bundle::new(Content { rules, experiments, ..sample() }).unwrap_err();
     assert_eq!(faults.all().len(), FAULTS_MAX);
     assert!(faults.more() > 0);
-    let told = faults.to_string();
-    assert!(told.contains("/rules: 10001 of them, and 10000 are the most"), "{told}");
-    assert!(told.contains("/experiments: 164 of them, and 64 are the most"), "{told}");
+    let text = faults.to_string();
+    assert!(text.contains("/rules: must have at most 10000 entries, got 10001"), "{text}");
+    assert!(text.contains("/experiments: must have at most 64 entries, got 164"), "{text}");
 }
 
 #[test]
-fn places_are_what_every_program_computes() {
-    // As the reference implementation has it: `xxh3_64_intdigest(key, xxh3_64_intdigest(salt))` of python-xxhash.
+fn places_agree_with_the_reference_implementation() {
+    // Computed with python-xxhash: `xxh3_64_intdigest(key, xxh3_64_intdigest(salt))`.
     let connection = |text: &str| place::of("203.0.113.0/24", &place::connection(text.parse().unwrap()));
     let client = |text: &str| place::of("november", &place::client(text.parse().unwrap()));
     let places = [
@@ -314,7 +315,7 @@ fn places_are_what_every_program_computes() {
 }
 
 #[test]
-fn an_experiment_is_about_its_hosts() {
+fn experiment_applies_to_its_hosts() {
     let bundle = Bundle::new(sample()).unwrap();
     assert!(bundle.experiment("LIVE.example").is_some());
     assert!(bundle.experiment("vod.example").is_none());
@@ -324,7 +325,7 @@ fn an_experiment_is_about_its_hosts() {
 }
 
 #[test]
-fn a_client_keeps_its_arm_and_a_connection_has_its_own() {
+fn unit_decides_whether_connections_share_an_arm() {
     let mut experiment = sample().experiments.remove(0);
     let arms = |experiment: &Experiment| {
         let arm = |port| experiment.arm((Ipv4Addr::LOCALHOST, port).into()).name.clone();
@@ -335,7 +336,8 @@ fn a_client_keeps_its_arm_and_a_connection_has_its_own() {
     assert_eq!(arms(&experiment), 2);
 }
 
-/// Counts within six standard deviations: one run in 5·10^8 is outside.
+/// Asserts that a count is within six standard deviations of `share`: one run in 5·10^8 fails by
+/// chance.
 fn assert_binomial(count: u32, of: u32, share: f64) {
     let (n, expected) = (f64::from(of), f64::from(of) * share);
     let deviation = (n * share * (1.0 - share)).sqrt();
@@ -344,7 +346,8 @@ fn assert_binomial(count: u32, of: u32, share: f64) {
 }
 
 prop_compose! {
-    /// Within 16 addresses of an end of each kind, so that prefixes meet.
+    /// Generates addresses within 16 of either end of each address family, so that prefixes
+    /// overlap.
     fn addresses()(at in any::<u32>(), bits in 0_u32..=32, is_v6 in any::<bool>()) -> IpAddr {
         let at = at & !(u32::MAX.checked_shr(bits).unwrap_or(0));
         match is_v6 {
@@ -364,7 +367,7 @@ prop_compose! {
 prop_compose! {
     fn contents()(
         number in 1_u64..,
-        made_unix_s in 0_u64..=253_402_300_799,
+        made_unix_s in 0_u64..=crate::MADE_UNIX_S_MAX,
         reason in "[ -~é]{0,40}",
         rules in proptest::collection::vec((prefixes(), 0_u32..=100, any::<Option<u16>>(), "[a-z0-9_]{1,15}", any::<bool>()), 0..20),
         shares in proptest::collection::vec(0_u32..=50, 0..8),
@@ -400,7 +403,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn a_look_up_finds_what_a_scan_finds(content in contents(), addresses in proptest::collection::vec(addresses(), 50)) {
+    fn look_up_agrees_with_a_linear_scan(content in contents(), addresses in proptest::collection::vec(addresses(), 50)) {
         let bundle = Bundle::new(content).unwrap();
         let rules = &bundle.content().rules;
         let ends = rules.iter().flat_map(|rule| [rule.prefix.first(), rule.prefix.last()]);
@@ -413,7 +416,7 @@ proptest! {
     }
 
     #[test]
-    fn overlaps_are_found(prefixes in proptest::collection::vec(prefixes(), 0..12)) {
+    fn overlaps_are_reported(prefixes in proptest::collection::vec(prefixes(), 0..12)) {
         let overlap = prefixes.iter().enumerate().any(|(at, one)| {
             prefixes[..at].iter().any(|other| one.contains(other.first()) || other.contains(one.first()))
         });
@@ -422,7 +425,7 @@ proptest! {
     }
 
     #[test]
-    fn a_bundle_is_read_as_it_was_written(content in contents()) {
+    fn encoded_bundle_decodes_to_itself(content in contents()) {
         let bundle = Bundle::new(content.clone()).unwrap();
         let read = Bundle::decode(bundle.encode().as_bytes()).unwrap();
         prop_assert_eq!(&read, &bundle);
@@ -430,7 +433,7 @@ proptest! {
     }
 
     #[test]
-    fn no_byte_can_change(content in contents(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+    fn any_changed_byte_is_detected(content in contents(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
         let mut document = Bundle::new(content).unwrap().encode().into_bytes();
         document.pop();
         let at = at.index(document.len());
@@ -440,15 +443,15 @@ proptest! {
     }
 
     #[test]
-    fn shares_are_kept(salt in "[a-z0-9]{1,12}", prefix in prefixes(), percent in 1_u32..100, from in any::<u32>()) {
+    fn holdout_and_arm_shares_are_met(salt in "[a-z0-9]{1,12}", prefix in prefixes(), percent in 1_u32..100, from in any::<u32>()) {
         const CONNECTIONS: u32 = 20_000;
         let share = f64::from(percent) / 100.0;
         let rule = Rule { holdout: Share::from_number(share).unwrap(), ..rule(&prefix.to_string()) };
-        // A few ports of many clients side by side, as one PoP sees them.
+        // A few ports of many consecutive clients, as one PoP sees them.
         let client = |at: u32| SocketAddr::from((Ipv4Addr::from_bits(from.wrapping_add(at / 8)), 40_000 + (at % 8) as u16));
         let held = (0..CONNECTIONS).filter(|at| rule.holds_out(client(*at))).count();
         assert_binomial(held as u32, CONNECTIONS, share);
-        // With another salt it is another toss.
+        // Another salt gives an independent draw.
         let other = Rule { salt: salt.clone(), ..rule.clone() };
         let both = (0..CONNECTIONS).filter(|at| rule.holds_out(client(*at)) && other.holds_out(client(*at))).count();
         assert_binomial(both as u32, CONNECTIONS, share * share);
@@ -460,7 +463,7 @@ proptest! {
     }
 
     #[test]
-    fn reading_never_panics(document in ".*") {
+    fn decoding_never_panics(document in ".*") {
         let _ = Bundle::decode(document.as_bytes());
     }
 }

@@ -1,10 +1,10 @@
-//! The document: structs of its own, converted by hand.
+//! The JSON document: its structs, and hand-written conversions to and from them.
 //!
-//! Its checksum is about its canonical form: the document without `checksum`, on one line, without spaces, the members of
-//! each object in the order of their names. The fields below stand in that order, so that is what serde writes.
+//! The checksum covers the canonical form: the document without `checksum`, on one line, without
+//! spaces, with the members of each object sorted by name. The fields below are declared in that
+//! order, so serde writes the canonical form.
 
 use std::fmt::Write as _;
-use std::time::{Duration, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use crate::fault::{Faults, Place};
 use crate::{BYTES_MAX, Bundle, Content, Experiment, FORMAT, Rule, Tenant, check};
 
-/// What a checksum begins with, and how many hexadecimal digits follow.
+/// The prefix of a checksum, and the number of hexadecimal digits after it.
 const CHECKSUM: &str = "sha256:";
 const CHECKSUM_DIGITS: usize = 64;
 
@@ -74,13 +74,14 @@ pub(crate) struct WireRule {
     pub(crate) tenant: Option<String>,
 }
 
-/// What gets an arm of an experiment.
+/// Unit of allocation in an experiment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
-    /// A client's address, all of its connections alike; of an IPv6 address the first 56 bits. For what viewers see.
+    /// A client address, of an IPv6 address the first 56 bits; all its connections get the same
+    /// arm. For effects that viewers see.
     Client,
-    /// Each connection by itself. For what connections do.
+    /// Each connection separately. For effects on connections.
     Connection,
 }
 
@@ -109,9 +110,9 @@ fn too_long() -> Faults {
     Faults::alone(Place::Whole, format!("longer than {BYTES_MAX} bytes"))
 }
 
-/// Of a document of another format nothing else can be said.
+/// Returns the only fault reported for a document in another format.
 fn other_format(format: u32) -> Faults {
-    let message = format!("format {format}, and this program reads format {FORMAT}");
+    let message = format!("unsupported format {format}, expected {FORMAT}");
     Faults::alone(Place::Value("/format".into()), message)
 }
 
@@ -141,8 +142,8 @@ fn json(wire: &WireBundle) -> String {
     serde_json::to_string(wire).expect("a bundle has no map, and its shares are numbers")
 }
 
-/// The checksum that a document says it has, if that has the form of one; nothing else of the document is checked. By it a
-/// refusal says what was refused.
+/// Reads the checksum that a document declares, if well-formed, without checking the rest. A
+/// refusal identifies the document by it.
 pub fn declared_checksum(document: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Declared {
@@ -155,30 +156,30 @@ pub fn declared_checksum(document: &[u8]) -> Option<String> {
     is_checksum(&declared.checksum).then_some(declared.checksum)
 }
 
-/// Whether a text has the form of [`Bundle::checksum`].
+/// Returns whether a text has the form of [`Bundle::checksum`].
 pub fn is_checksum(text: &str) -> bool {
     let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     text.strip_prefix(CHECKSUM)
         .is_some_and(|digits| digits.len() == CHECKSUM_DIGITS && digits.bytes().all(is_digit))
 }
 
-/// The checksum that a document ought to have.
+/// Computes the correct checksum of a document.
 pub(crate) fn checksum(wire: &WireBundle) -> String {
     let canonical = json(&WireBundle { checksum: None, ..wire.clone() });
     let mut text = String::from(CHECKSUM);
     for byte in Sha256::digest(canonical.as_bytes()) {
-        write!(text, "{byte:02x}").expect("a String takes every write");
+        write!(text, "{byte:02x}").expect("writing to a String cannot fail");
     }
     text
 }
 
-/// RFC 3339 in UTC, to the second.
+/// Formats a time as in RFC 3339, in UTC, to the second.
 pub(crate) fn time(unix_s: u64) -> String {
-    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(unix_s)).to_string()
+    format!("{:.0}", thalweg_record::time(unix_s.saturating_mul(1_000_000)))
 }
 
-/// Names, if there are any: an empty list is left out.
-fn listed(names: &[String]) -> Option<Vec<String>> {
+/// Copies the names; `None` omits an empty list.
+fn non_empty(names: &[String]) -> Option<Vec<String>> {
     (!names.is_empty()).then(|| names.to_vec())
 }
 
@@ -188,7 +189,7 @@ impl From<&Content> for WireBundle {
             checksum: None,
             experiments: content.experiments.iter().map(WireExperiment::from).collect(),
             format: FORMAT,
-            hosts_left_alone: listed(&content.hosts_left_alone),
+            hosts_left_alone: non_empty(&content.hosts_left_alone),
             made_at: time(content.made_unix_s),
             number: content.number,
             reason: content.reason.clone(),
@@ -228,7 +229,7 @@ impl From<&Experiment> for WireExperiment {
         };
         Self {
             arms: experiment.arms.iter().map(arm).collect(),
-            hosts: listed(&experiment.hosts),
+            hosts: non_empty(&experiment.hosts),
             name: experiment.name.clone(),
             salt: experiment.salt.clone(),
             unit: experiment.unit,

@@ -1,13 +1,15 @@
-//! The memory that content lies in: slabs of a memfd, runs of bytes cut from them.
+//! The memory that holds content: slabs of a memfd, divided into runs of bytes.
 //!
-//! A slab is the unit of recycling. Content takes *runs*: whole slabs while it is large, then a piece of a slab
-//! that it shares with others. A slab whose last run is dropped has its pages punched out and is free again, so
-//! **bytes are never overwritten while a socket may still send them** (`sendfile` does not copy, and a
-//! retransmission reads the page once more).
+//! A slab is the unit of recycling. Content is stored in *runs*: whole slabs first if it is large,
+//! then part of a slab that it shares with other content. When the last run in a slab is dropped,
+//! the slab's pages are punched out and the slab is free again. So **bytes are never overwritten
+//! while a socket may still send them** (`sendfile` does not copy, and a retransmission reads the
+//! page once more).
 //!
-//! Small and large content share no slab: a hot playlist must not pin two megabytes of dead segments. What is still alive
-//! in a slab that is dead for the most part is copied to the one being filled, so that the slab can be recycled
-//! ([`Arena::compact`]): else a few hot survivors come to hold nearly all of them.
+//! Small and large content never share a slab: a hot playlist must not pin two megabytes of dead
+//! segments. Live content in a mostly dead slab is copied to the slab being filled, so that the
+//! sparse slab can be recycled ([`Arena::compact`]). Otherwise a few hot responses would eventually
+//! pin nearly all slabs.
 
 use std::fmt;
 use std::io;
@@ -15,49 +17,44 @@ use std::sync::Weak;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::memory::Memory;
+pub use crate::memory::SLAB_BYTES;
 use crate::sync::{Arc, Mutex, lock};
 
-/// Bytes of a slab: one huge page.
-#[cfg(not(loom))]
-pub const SLAB_BYTES: usize = 2 << 20;
-/// Bytes of a slab, small enough for a model checker.
-#[cfg(loom)]
-pub const SLAB_BYTES: usize = 4;
-
-/// Content up to this size is kept in one run, in slabs for small content.
+/// Maximum bytes of small content, which occupies a single run in a slab for small content.
 pub const SMALL_BYTES_MAX: usize = SLAB_BYTES / 32;
 
-/// Small runs begin on a cache line, large ones on a page: one that is sent in two parts costs two fragments of a
-/// packet, and those are what limits a packet.
+/// Small runs start on a cache line, large ones on a page. Content sent in two parts costs two
+/// packet fragments, and the number of fragments limits a packet's size.
 const ALIGN_SMALL: usize = if SLAB_BYTES >= 4096 { 64 } else { 1 };
 const ALIGN_LARGE: usize = if SLAB_BYTES >= 4096 { 4096 } else { 1 };
 
-/// The part of the memory in use that may be dead, shut in by what is alive in the same slabs. In a long churn of small
-/// content each byte that came in moved 0.3 bytes in an arena of 128 slabs, and 3 in one of 16.
+/// Compaction starts once this fraction (1/n) of the memory in use is dead but pinned by live
+/// content in the same slabs. In a long churn of small content, compaction moved 0.3 bytes per
+/// incoming byte in an arena of 128 slabs, and 3 in one of 16.
 const DEAD_SHARE_MAX: usize = 5;
-/// Residents that one call has leave at most: each of a slab of small ones takes about a microsecond.
+/// Maximum residents moved per call; moving a small one takes about a microsecond.
 const RESIDENTS_MOVED_MAX: usize = 512;
-/// Residents of a slab that may be gone before they are cleared out.
+/// Minimum stale resident references in a slab before they are cleared.
 const RESIDENTS_GONE_MIN: usize = 64;
 
-/// What one call of [`Arena::compact`] came to.
+/// The result of one call of [`Arena::compact`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compaction {
-    /// Nothing: it was not worth it, or there was no room for what would move.
+    /// Nothing was moved: it is not worthwhile, or there is no room to move to.
     Nothing,
-    /// Some of what is alive in a slab has left it: the calls to come empty it.
+    /// Some of a slab's live content was moved; later calls empty the slab.
     Begun,
-    /// All that is alive in a slab has left it. It is free once nobody reads from it any more.
+    /// All of a slab's live content was moved. The slab is free once no reader holds a run in it.
     Emptied,
 }
 
 /// Content that can move.
 pub(crate) trait Resident: fmt::Debug + Send + Sync {
-    /// Leaves `slab` for another.
-    fn leave(self: std::sync::Arc<Self>, slab: usize) -> Result<(), NoRoom>;
+    /// Moves this content's runs out of `slab`.
+    fn move_out_of(self: std::sync::Arc<Self>, slab: usize) -> Result<(), NoRoom>;
 }
 
-/// A memfd of a fixed number of slabs.
+/// A memfd with a fixed number of slabs.
 pub struct Arena {
     memory: Memory,
     slabs: Mutex<Slabs>,
@@ -67,12 +64,12 @@ pub struct Arena {
 #[derive(Debug)]
 struct Slabs {
     free: Vec<usize>,
-    /// Runs alive in each slab, and one more while it is open.
+    /// Live runs in each slab, plus one while the slab is open.
     holders: Vec<u32>,
-    /// Bytes of the runs alive in each slab, and in all of them.
+    /// Bytes of the live runs in each slab; `live_bytes_total` is their sum.
     live_bytes: Vec<usize>,
     live_bytes_total: usize,
-    /// Who can be asked to leave each slab; some are gone already.
+    /// Movable content in each slab; some of it may have been dropped.
     residents: Vec<Vec<Weak<dyn Resident>>>,
     small: Option<Open>,
     large: Option<Open>,
@@ -92,7 +89,7 @@ pub struct NoRoom;
 
 impl fmt::Display for NoRoom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no room left in the memory for content")
+        f.write_str("no room left in the content memory")
     }
 }
 
@@ -105,7 +102,8 @@ impl fmt::Debug for Arena {
 }
 
 impl Arena {
-    /// An arena of at most `bytes_max` bytes, rounded up to whole slabs (at least two, one for each size class).
+    /// Creates an arena of at most `bytes_max` bytes, rounded up to whole slabs (at least two, one
+    /// for each size class).
     ///
     /// # Errors
     /// When the system refuses the memfd or its mapping.
@@ -125,24 +123,25 @@ impl Arena {
         Ok(Arc::new(Self { memory: Memory::new(slabs_max)?, slabs: Mutex::new(slabs), slabs_max }))
     }
 
-    /// Slabs that nothing lies in.
+    /// Returns the number of free slabs.
     pub fn free_slabs(&self) -> usize {
         lock(&self.slabs).free.len()
     }
 
-    /// All slabs.
+    /// Returns the total number of slabs.
     pub fn slabs_max(&self) -> usize {
         self.slabs_max
     }
 
-    /// The memfd, for `sendfile`.
+    /// Returns the memfd, for `sendfile`.
     #[cfg(not(loom))]
     pub fn file(&self) -> rustix::fd::BorrowedFd<'_> {
         self.memory.file()
     }
 
-    /// Takes a run of at most `want` bytes: all of them where one slab can hold them, else what is left in it.
-    pub(crate) fn take(arena: &Arc<Self>, want: usize) -> Result<Run, NoRoom> {
+    /// Allocates a run of at most `want` bytes: all of them if one slab can hold them, otherwise
+    /// the rest of the open slab.
+    pub(crate) fn allocate(arena: &Arc<Self>, want: usize) -> Result<Run, NoRoom> {
         let want = want.max(1);
         let mut slabs = lock(&arena.slabs);
         let (slab, at, len) = if want >= SLAB_BYTES {
@@ -158,24 +157,25 @@ impl Arena {
         Ok(Run { arena: arena.clone(), at: (slab * SLAB_BYTES + at) as u64, len, used: len.into() })
     }
 
-    /// Bytes of content, and of what is reserved for it.
+    /// Returns the bytes of live content, including space reserved for it.
     pub fn live_bytes(&self) -> usize {
         lock(&self.slabs).live_bytes_total
     }
 
-    /// Tells of content that has a run in `slab` and can leave it.
-    pub(crate) fn settle(&self, slab: usize, resident: Weak<dyn Resident>) {
+    /// Registers content that has a run in `slab` and can be moved out of it.
+    pub(crate) fn register_resident(&self, slab: usize, resident: Weak<dyn Resident>) {
         lock(&self.slabs).residents[slab].push(resident);
     }
 
-    /// Empties the slab with the least alive in it, if much of the memory in use is dead. One with very many in it takes
-    /// several calls.
+    /// Moves live content out of the slab that has the least, if much of the memory in use is dead.
+    /// A slab with very many residents takes several calls.
     pub fn compact(&self) -> Compaction {
         let mut slabs = lock(&self.slabs);
         let Some((slab, residents)) = slabs.sparsest() else { return Compaction::Nothing };
         let is_all = slabs.residents[slab].is_empty();
         drop(slabs);
-        let moved = residents.iter().filter_map(Weak::upgrade).try_for_each(|resident| resident.leave(slab));
+        let moved =
+            residents.iter().filter_map(Weak::upgrade).try_for_each(|resident| resident.move_out_of(slab));
         if moved.is_err() {
             lock(&self.slabs).residents[slab].extend(residents);
             return Compaction::Nothing;
@@ -183,10 +183,10 @@ impl Arena {
         if is_all { Compaction::Emptied } else { Compaction::Begun }
     }
 
-    /// Drops the hold of a run of `used` bytes on `slab`; with the last one its pages go back.
+    /// Releases a run of `used` bytes in `slab`; releasing the last run frees the slab's pages.
     fn release(&self, slab: usize, used: usize) {
         let mut slabs = lock(&self.slabs);
-        slabs.died(slab, used);
+        slabs.subtract_live(slab, used);
         slabs.holders[slab] -= 1;
         if slabs.holders[slab] > 0 {
             return;
@@ -195,8 +195,8 @@ impl Arena {
         self.recycle(slab);
     }
 
-    /// Punches out the pages of a slab that nobody holds. Nobody can take it before it is in the free list. One that
-    /// cannot be punched is never used again: its old pages may be in flight.
+    /// Punches out the pages of a slab without holders, then adds it to the free list. A slab whose
+    /// pages cannot be punched out is never used again: its old pages may be in flight.
     fn recycle(&self, slab: usize) {
         if self.memory.punch(slab).is_ok() {
             lock(&self.slabs).free.push(slab);
@@ -205,7 +205,7 @@ impl Arena {
 }
 
 impl Slabs {
-    fn died(&mut self, slab: usize, bytes: usize) {
+    fn subtract_live(&mut self, slab: usize, bytes: usize) {
         self.live_bytes[slab] -= bytes;
         self.live_bytes_total -= bytes;
         let residents = &mut self.residents[slab];
@@ -214,7 +214,8 @@ impl Slabs {
         }
     }
 
-    /// The slab with the least alive in it of those that can be emptied, and who is to leave it now, if it is worth it.
+    /// Returns the emptiable slab with the least live content and the residents to move now, if
+    /// moving them is worthwhile.
     fn sparsest(&mut self) -> Option<(usize, Vec<Weak<dyn Resident>>)> {
         let used_bytes = (self.holders.len() - self.free.len()) * SLAB_BYTES;
         if used_bytes - self.live_bytes_total < used_bytes / DEAD_SHARE_MAX {
@@ -237,7 +238,7 @@ impl Slabs {
         Ok(slab)
     }
 
-    /// Small content lies in one run: what does not fit opens the next slab.
+    /// Cuts a single run for small content; if the open slab has no room, opens the next one.
     fn cut_small(&mut self, want: usize, arena: &Arena) -> Result<(usize, usize, usize), NoRoom> {
         if let Some(cut) = self.small.as_mut().and_then(|open| open.cut(want)) {
             return Ok(cut);
@@ -249,8 +250,8 @@ impl Slabs {
         Ok(cut)
     }
 
-    /// Large content takes what is left in the slab, if that is worth a `sendfile` of its own, and the rest from
-    /// the next one.
+    /// Cuts the rest of the open slab for large content, if that is worth a separate `sendfile`;
+    /// otherwise opens the next slab.
     fn cut_large(&mut self, want: usize, arena: &Arena) -> Result<(usize, usize, usize), NoRoom> {
         if let Some(open) = &mut self.large {
             let piece = if open.left() >= SMALL_BYTES_MAX { want.min(open.left()) } else { want };
@@ -271,7 +272,7 @@ impl Slabs {
         Ok(Open { slab, used: 0, align })
     }
 
-    /// Lets go of a full slab; if its content is already gone it is free at once.
+    /// Releases a full slab; if its content is already gone, the slab is free at once.
     fn close(&mut self, open: Option<Open>, arena: &Arena) {
         let Some(Open { slab, .. }) = open else { return };
         self.holders[slab] -= 1;
@@ -282,7 +283,7 @@ impl Slabs {
 }
 
 impl Open {
-    /// Where the next run begins.
+    /// Returns the start of the next run.
     fn at(&self) -> usize {
         self.used.next_multiple_of(self.align)
     }
@@ -301,12 +302,12 @@ impl Open {
     }
 }
 
-/// A run of bytes in one slab, given back when dropped.
+/// A run of bytes in one slab, released on drop.
 pub(crate) struct Run {
     arena: Arc<Arena>,
     at: u64,
     len: usize,
-    /// What of `len` the writer has not given back.
+    /// Bytes of `len` still in use; the writer returns the rest at the end.
     used: AtomicUsize,
 }
 
@@ -325,21 +326,21 @@ impl Run {
         &self.arena
     }
 
-    /// Where byte `at` of the run lies in the memfd.
+    /// Returns the offset in the memfd of byte `at` of the run.
     pub(crate) fn file_offset(&self, at: usize) -> u64 {
         self.at + at as u64
     }
 
-    /// Writes bytes that are not published yet.
+    /// Writes bytes that have not been published yet.
     #[allow(unsafe_code)]
     pub(crate) fn write(&self, at: usize, bytes: &[u8]) {
-        assert!(at + bytes.len() <= self.len, "a write past its run");
-        // SAFETY: in the run by the assertion; `fill` lets only the one writer write, and only past what it has
-        // published.
+        assert!(at + bytes.len() <= self.len, "write past the end of the run");
+        // SAFETY: the assertion keeps the write within the run; `fill` allows only the one writer
+        // to write, and only past the published bytes.
         unsafe { self.arena.memory.write(self.file_offset(at), bytes) };
     }
 
-    /// Copies bytes of another run that were published to the start of this one.
+    /// Copies published bytes of another run to the start of this one.
     pub(crate) fn copy_from(&self, other: &Run, at: usize) {
         #[cfg(not(loom))]
         self.write(0, other.read(at, self.len));
@@ -347,28 +348,30 @@ impl Run {
         self.write(0, &other.copy(at, self.len));
     }
 
-    /// Bytes that were published.
+    /// Returns published bytes.
     #[cfg(not(loom))]
     #[allow(unsafe_code)]
     pub(crate) fn read(&self, at: usize, len: usize) -> &[u8] {
-        assert!(at + len <= self.len, "a read past its run");
-        // SAFETY: in the run by the assertion, which `self` holds; `fill` hands out published bytes only.
+        assert!(at + len <= self.len, "read past the end of the run");
+        // SAFETY: the assertion keeps the read within the run, which `self` keeps alive; `fill`
+        // hands out only published bytes.
         unsafe { self.arena.memory.read(self.file_offset(at), len) }
     }
 
-    /// Bytes that were published.
+    /// Copies published bytes.
     #[cfg(loom)]
     pub(crate) fn copy(&self, at: usize, len: usize) -> Vec<u8> {
         self.arena.memory.copy(self.file_offset(at), len)
     }
 
-    /// Gives back what the writer did not use. It is cut again if nothing was cut after it.
-    pub(crate) fn give_back(&self, used: usize) {
+    /// Returns the bytes beyond `used` to the arena. They can be reallocated only if no run was
+    /// allocated after this one.
+    pub(crate) fn shrink_to(&self, used: usize) {
         let slab = self.slab();
         let end = usize::try_from(self.at).expect("offsets lie in the mapping") % SLAB_BYTES + self.len;
         let mut slabs = lock(&self.arena.slabs);
         let slabs = &mut *slabs;
-        slabs.died(slab, self.used.swap(used, Relaxed) - used);
+        slabs.subtract_live(slab, self.used.swap(used, Relaxed) - used);
         for open in [&mut slabs.small, &mut slabs.large].into_iter().flatten() {
             if open.slab == slab && open.used == end {
                 open.used = end - self.len + used;
@@ -376,7 +379,7 @@ impl Run {
         }
     }
 
-    /// Where it lies.
+    /// Returns the slab that contains this run.
     pub(crate) fn slab(&self) -> usize {
         usize::try_from(self.at).expect("offsets lie in the mapping") / SLAB_BYTES
     }
@@ -393,15 +396,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_content_shares_a_slab_and_frees_it_with_the_last() {
+    fn small_content_shares_a_slab_that_is_freed_with_its_last_run() {
         let arena = Arena::new(4 * SLAB_BYTES as u64).unwrap();
-        let runs: Vec<Run> = (0..100).map(|_| Arena::take(&arena, 1000).unwrap()).collect();
+        let runs: Vec<Run> = (0..100).map(|_| Arena::allocate(&arena, 1000).unwrap()).collect();
         assert_eq!(arena.free_slabs(), 3);
-        // Enough more to close the first slab.
-        let more: Vec<Run> = (0..2100).map(|_| Arena::take(&arena, 1000).unwrap()).collect();
+        // Allocate enough to close the first slab.
+        let more: Vec<Run> = (0..2100).map(|_| Arena::allocate(&arena, 1000).unwrap()).collect();
         assert_eq!(arena.free_slabs(), 2);
         drop(runs);
-        assert_eq!(arena.free_slabs(), 2, "the slab holds later runs too");
+        assert_eq!(arena.free_slabs(), 2, "the slab still holds later runs");
         drop(more);
         assert_eq!(arena.free_slabs(), 3, "only the open slab is held");
     }
@@ -409,41 +412,42 @@ mod tests {
     #[test]
     fn large_content_takes_whole_slabs_and_a_tail() {
         let arena = Arena::new(4 * SLAB_BYTES as u64).unwrap();
-        let whole = Arena::take(&arena, 5_000_000).unwrap();
+        let whole = Arena::allocate(&arena, 5_000_000).unwrap();
         assert_eq!(whole.len(), SLAB_BYTES);
-        let tail = Arena::take(&arena, SLAB_BYTES - 100_000).unwrap();
-        let next = Arena::take(&arena, 500_000).unwrap();
+        let tail = Arena::allocate(&arena, SLAB_BYTES - 100_000).unwrap();
+        let next = Arena::allocate(&arena, 500_000).unwrap();
         let left = 100_000 - 100_000 % ALIGN_LARGE;
         assert_eq!((tail.len(), next.len()), (SLAB_BYTES - 100_000, left));
         assert_eq!(arena.free_slabs(), 2);
     }
 
     #[test]
-    fn a_full_arena_says_so_and_recovers() {
+    fn full_arena_refuses_and_recovers() {
         let arena = Arena::new(2 * SLAB_BYTES as u64).unwrap();
-        let held = [Arena::take(&arena, SLAB_BYTES).unwrap(), Arena::take(&arena, SLAB_BYTES).unwrap()];
-        assert_eq!(Arena::take(&arena, 1).unwrap_err(), NoRoom);
+        let held =
+            [Arena::allocate(&arena, SLAB_BYTES).unwrap(), Arena::allocate(&arena, SLAB_BYTES).unwrap()];
+        assert_eq!(Arena::allocate(&arena, 1).unwrap_err(), NoRoom);
         drop(held);
         assert_eq!(arena.free_slabs(), 2);
-        Arena::take(&arena, 1).unwrap();
+        Arena::allocate(&arena, 1).unwrap();
     }
 
     #[test]
-    fn what_was_not_used_is_cut_again() {
+    fn unused_tail_of_a_run_is_reused() {
         let arena = Arena::new(2 * SLAB_BYTES as u64).unwrap();
-        let run = Arena::take(&arena, 60_000).unwrap();
-        run.give_back(100);
-        let next = Arena::take(&arena, 100).unwrap();
+        let run = Arena::allocate(&arena, 60_000).unwrap();
+        run.shrink_to(100);
+        let next = Arena::allocate(&arena, 100).unwrap();
         assert_eq!(next.file_offset(0), 128);
     }
 
     #[test]
-    fn a_recycled_slab_has_new_pages() {
+    fn recycled_slab_has_new_pages() {
         let arena = Arena::new(2 * SLAB_BYTES as u64).unwrap();
-        let run = Arena::take(&arena, SLAB_BYTES).unwrap();
+        let run = Arena::allocate(&arena, SLAB_BYTES).unwrap();
         run.write(0, b"old");
         drop(run);
-        let run = Arena::take(&arena, SLAB_BYTES).unwrap();
+        let run = Arena::allocate(&arena, SLAB_BYTES).unwrap();
         assert_eq!(run.read(0, 3), [0, 0, 0]);
     }
 }

@@ -1,65 +1,67 @@
-//! What goes when room is needed: S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023),
-//! counted in bytes.
+//! Eviction policy: S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP
+//! 2023), counted in bytes.
 //!
-//! - What comes for the first time stands in the *small* queue. Only what is used there goes on to the *main* queue, so
-//!   a pass over cold content drives out its like and nothing else.
-//! - What was evicted is remembered by its hash alone, in the *ghost*. If it comes again soon, it goes to the main queue
-//!   at once: its stay was too short to tell.
-//! - The main queue is second chance, with uses counted up to [`USES_MAX`].
+//! - A new item enters the *small* queue. Only items used there move on to the *main* queue, so a
+//!   scan over cold content evicts only cold content.
+//! - The *ghost* queue keeps the hash of each evicted item. An item that returns soon is added
+//!   directly to the main queue: its first stay was too short to judge.
+//! - The main queue gives second chances, counting up to [`USES_MAX`] uses.
 //!
-//! The paper's small queue has a tenth of the cache, and its ghost forgets what left the main queue. The settings here
-//! are those with the most hits in the benchmark `eviction`.
+//! In the paper, the small queue has a tenth of the cache, and the ghost queue does not include
+//! items evicted from the main queue. The settings here gave the most hits in the `eviction`
+//! benchmark.
 //!
-//! The policy holds handles and knows nothing of what they stand for. It is asked in two halves, so that no lock of the
-//! caller's is held while an item is looked at or let go:
+//! The policy holds opaque handles. It works in two steps, so that the caller need not hold a lock
+//! while it examines or releases an item:
 //!
 //! ```text
-//! take() → the caller looks:  gone          → drop the candidate
-//!                             may not go    → defer(candidate)
-//!                             stays(uses)   → keep(candidate)
-//!                             else          → evicted(candidate)
+//! take() → the caller decides:  gone             → drop the candidate
+//!                               not evictable    → defer(candidate)
+//!                               stays(uses)      → keep(candidate)
+//!                               otherwise        → evicted(candidate)
 //! ```
 //!
-//! **Invariant:** a call looks at one item: its cost does not grow with what is held.
-//! **Invariant:** the bytes of a queue are those of the items in it; a candidate is in none.
+//! **Invariant:** each call examines one item, so its cost does not grow with the number of items.
+//! **Invariant:** a queue's byte count is the sum of its items' bytes; a candidate is in no queue.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
-/// The small queue's share of the bytes is one part in so many. In the benchmark, half as many cost up to 1.2 % of the
-/// requests their hit, and twice as many 0.2 % where half of the requests are live.
+/// The small queue's fraction (1/n) of the bytes. In the benchmark, 10 turned up to 1.2 % of the
+/// requests from hits into misses, and 40 turned 0.2 % if half of the requests are live.
 const SMALL_SHARE: u64 = 20;
-/// Uses that are counted; more make no difference.
+/// Maximum uses counted per item; further uses make no difference.
 pub const USES_MAX: u8 = 3;
-/// Uses in the small queue that take an item to the main queue.
+/// Number of uses in the small queue that move an item to the main queue.
 const USES_TO_STAY: u8 = 1;
-/// Hashes that are remembered for each item held. Four cost up to 3 % of the requests their hit: what is that long gone
-/// is not wanted more than what is there.
+/// Hashes kept per item held. With four, up to 3 % of the requests missed instead of hitting: items
+/// evicted that long ago are requested less than those present.
 const GHOSTS_PER_ITEM: usize = 1;
-/// Hashes that a call forgets at most.
+/// Maximum hashes dropped per call.
 const GHOST_STEPS_MAX: usize = 2;
 
-/// How often an item was used of late. It lies in the item itself, so that a hit takes no lock.
+/// Recent uses of an item. It is stored in the item itself, so that a hit takes no lock.
 #[derive(Debug, Default)]
 pub struct Frequency {
     uses: AtomicU8,
-    /// It has its place in the main queue.
+    /// Whether the item belongs in the main queue.
     is_proven: AtomicBool,
 }
 
 impl Frequency {
-    /// Takes over from `old`, whose place it takes: as often used, and once more, for that is why it came.
+    /// Inherits the state of `old`, the item that this one replaces, plus one use: the request that
+    /// caused the replacement.
     pub fn succeed(&self, old: &Frequency) {
         self.uses.fetch_max(old.uses.load(Relaxed), Relaxed);
         self.is_proven.fetch_or(old.is_proven.load(Relaxed), Relaxed);
         self.used();
     }
 
-    /// Counts a use. Two at once may count as one.
+    /// Counts a use. Two concurrent uses may be counted as one.
     pub fn used(&self) {
         let uses = self.uses.load(Relaxed);
-        // A shared line that is written on every hit would travel between the cores.
+        // Writing the shared cache line on every hit would bounce it between cores.
         if uses < USES_MAX {
             self.uses.store(uses + 1, Relaxed);
         }
@@ -72,17 +74,18 @@ pub struct Policy<T> {
     small: Queue<T>,
     main: Queue<T>,
     ghost: Ghost,
-    /// The queue whose turn it is out of order: the other one's front may not go now.
+    /// The queue to take from next, out of turn, because the front of the other could not be
+    /// evicted.
     turn: Option<Place>,
 }
 
-/// An item that may have to go, out of its queue until it is put back.
+/// An item considered for eviction, out of its queue until it is put back.
 #[derive(Debug)]
 #[must_use]
 pub struct Candidate<T> {
     /// The handle.
     pub item: T,
-    /// What the item takes up. The caller brings it up to date where it has changed.
+    /// The item's size; the caller updates it if it has changed.
     pub bytes: u64,
     digest: u64,
     place: Place,
@@ -95,7 +98,7 @@ enum Place {
 }
 
 impl<T> Candidate<T> {
-    /// Whether it was used enough to stay; uses one up.
+    /// Returns whether the item was used enough to stay; consumes one use.
     pub fn stays(&mut self, frequency: &Frequency) -> bool {
         let uses = frequency.uses.load(Relaxed);
         match self.place {
@@ -121,7 +124,7 @@ impl<T> Default for Policy<T> {
 }
 
 impl<T> Policy<T> {
-    /// Takes in an item of `bytes`, whose key has the hash `digest`.
+    /// Adds an item of `bytes` whose key hashes to `digest`.
     pub fn insert(&mut self, item: T, digest: u64, bytes: u64, frequency: &Frequency) {
         let is_proven = self.ghost.take(digest) || frequency.is_proven.load(Relaxed);
         frequency.is_proven.store(is_proven, Relaxed);
@@ -129,9 +132,9 @@ impl<T> Policy<T> {
         self.keep(Candidate { item, bytes, digest, place });
     }
 
-    /// The next that has to go, unless it stays.
+    /// Removes and returns the next candidate for eviction.
     pub fn take(&mut self) -> Option<Candidate<T>> {
-        // Any item that leaves a queue leaves it here.
+        // Every item that leaves a queue passes through here.
         self.ghost.trim(self.len() * GHOSTS_PER_ITEM, GHOST_STEPS_MAX);
         let small_is_over = self.small.bytes.saturating_mul(SMALL_SHARE) >= self.bytes();
         let first = self.turn.take().unwrap_or(if small_is_over { Place::Small } else { Place::Main });
@@ -141,7 +144,7 @@ impl<T> Policy<T> {
         }
     }
 
-    /// Puts back one that stays.
+    /// Puts back a candidate that stays.
     pub fn keep(&mut self, candidate: Candidate<T>) {
         match candidate.place {
             Place::Small => self.small.push(candidate),
@@ -149,7 +152,8 @@ impl<T> Policy<T> {
         }
     }
 
-    /// Puts back one that may not go now. The other queue has the next turn: one full of such items holds up nothing.
+    /// Puts back a candidate that cannot be evicted now. The other queue is next, so a queue full
+    /// of such items does not block eviction.
     pub fn defer(&mut self, candidate: Candidate<T>) {
         self.turn = Some(match candidate.place {
             Place::Small => Place::Main,
@@ -158,29 +162,29 @@ impl<T> Policy<T> {
         self.keep(candidate);
     }
 
-    /// Lets go of one that was evicted.
+    /// Drops a candidate that was evicted, and keeps its hash.
     pub fn evicted(&mut self, candidate: Candidate<T>) {
         self.ghost.add(candidate.digest);
     }
 
-    /// Drops the items of which `wanted` is false.
+    /// Drops the items for which `wanted` is false.
     pub fn retain(&mut self, mut wanted: impl FnMut(&T) -> bool) {
         self.small.retain(&mut wanted);
         self.main.retain(&mut wanted);
         self.ghost.trim(self.len() * GHOSTS_PER_ITEM, usize::MAX);
     }
 
-    /// Items in the queues.
+    /// Returns the number of items in the queues.
     pub fn len(&self) -> usize {
         self.small.items.len() + self.main.items.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether the queues are empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What they take up.
+    /// Returns the bytes of the items in the queues.
     pub fn bytes(&self) -> u64 {
         self.small.bytes + self.main.bytes
     }
@@ -216,11 +220,11 @@ impl<T> Queue<T> {
     }
 }
 
-/// Hashes of what was evicted, the oldest first.
+/// Hashes of evicted items, oldest first.
 #[derive(Debug, Default)]
 struct Ghost {
     order: VecDeque<(u64, u64)>,
-    /// The latest number of each hash in `order`.
+    /// Latest number of each hash in `order`.
     latest: HashMap<u64, u64, BuildHasherDefault<Digest>>,
     added: u64,
 }
@@ -232,24 +236,24 @@ impl Ghost {
         self.latest.insert(digest, self.added);
     }
 
-    /// Forgets the oldest beyond `len_max`, in some steps.
+    /// Drops the oldest hashes beyond `len_max`, at most `steps_max` of them.
     fn trim(&mut self, len_max: usize, steps_max: usize) {
         let excess = self.order.len().saturating_sub(len_max);
         for (digest, number) in self.order.drain(..excess.min(steps_max)) {
-            // It may have come and gone once more since.
+            // The item may have been evicted again since.
             if self.latest.get(&digest) == Some(&number) {
                 self.latest.remove(&digest);
             }
         }
     }
 
-    /// Whether `digest` is remembered; it is forgotten then.
+    /// Removes `digest`; returns whether it was present.
     fn take(&mut self, digest: u64) -> bool {
         self.latest.remove(&digest).is_some()
     }
 }
 
-/// Hashes are hashes already.
+/// Identity hasher: the keys are already hashes.
 #[derive(Debug, Default)]
 struct Digest(u64);
 
@@ -273,11 +277,11 @@ mod tests {
 
     use super::*;
 
-    /// Evicts until `bytes_max` are left; gives what went.
+    /// Evicts down to `bytes_max` and returns the evicted items.
     fn shrink(policy: &mut Policy<usize>, uses: &[Frequency], bytes_max: u64) -> Vec<usize> {
         let mut evicted = Vec::new();
         while policy.bytes() > bytes_max {
-            let mut candidate = policy.take().expect("bytes are those of items");
+            let mut candidate = policy.take().expect("a queue with bytes has items");
             if candidate.stays(&uses[candidate.item]) {
                 policy.keep(candidate);
             } else {
@@ -288,7 +292,8 @@ mod tests {
         evicted
     }
 
-    /// What a cache of 100 items has left of 50 hot ones after a pass over 10,000 others, of which `each` takes in one.
+    /// Returns how many of 50 hot items survive in a cache of 100 after a scan over 10,000 others,
+    /// each inserted by `each`.
     fn left_after_scan(mut each: impl FnMut(usize) -> Vec<usize>) -> usize {
         let mut held = [true; 50];
         for cold in 50..10_050 {
@@ -300,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_drives_out_nothing_that_is_used_where_lru_loses_it_all() {
+    fn scan_evicts_no_used_item_where_lru_evicts_them_all() {
         let mut lru: VecDeque<usize> = (0..50).collect();
         let of_lru = left_after_scan(|cold| {
             lru.push_back(cold);
@@ -320,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_again_soon_outlives_the_next_pass() {
+    fn item_returning_soon_survives_the_next_scan() {
         let uses: Vec<Frequency> = (0..200).map(|_| Frequency::default()).collect();
         let mut policy = Policy::default();
         for (item, uses) in uses.iter().enumerate().take(101) {
@@ -335,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_successor_has_its_place() {
+    fn replacement_inherits_its_predecessors_queue() {
         let old = Frequency::default();
         old.used();
         let mut policy = Policy::default();
@@ -351,13 +356,14 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_go_holds_up_nothing() {
+    fn unevictable_items_do_not_block_eviction() {
         let uses: Vec<Frequency> = (0..20).map(|_| Frequency::default()).collect();
         let mut policy = Policy::default();
         for (item, uses) in uses.iter().enumerate() {
             policy.insert(item, item as u64, 1, uses);
         }
-        // The even ones are in the main queue, and the odd ones, in the small one, may not go.
+        // The even items are in the main queue; the odd ones, in the small queue, cannot be
+        // evicted.
         for item in (0..20).step_by(2) {
             uses[item].used();
         }
@@ -377,7 +383,7 @@ mod tests {
                 item % 2
             })
             .collect();
-        assert!(in_two.contains(&0), "only {in_two:?}");
+        assert!(in_two.contains(&0), "evictable items were not offered: {in_two:?}");
     }
 
     #[derive(Debug, Clone)]
@@ -401,7 +407,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bytes_are_accounted_nothing_is_lost_and_the_ghost_is_bounded(steps in steps()) {
+        fn byte_counts_match_no_item_is_lost_and_the_ghost_is_bounded(steps in steps()) {
             let mut policy = Policy::default();
             let mut uses: Vec<Frequency> = Vec::new();
             let mut held = HashMap::new();
@@ -443,7 +449,7 @@ mod tests {
                 prop_assert!(policy.ghost.latest.len() <= policy.ghost.order.len());
                 prop_assert!(uses.iter().all(|uses| uses.uses.load(Relaxed) <= USES_MAX));
             }
-            // An end is reached: each look uses up a use or lets an item go.
+            // This terminates: each candidate either loses a use or is evicted.
             prop_assert_eq!(shrink(&mut policy, &uses, 0).len() + policy.len(), held.len());
         }
     }

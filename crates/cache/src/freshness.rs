@@ -1,47 +1,52 @@
-//! Freshness of a stored response (RFC 9111 §4.2) and what may be done with it once stale (§4.2.4, RFC 5861): a function
-//! of its fields, when it came, what the request asks for, and `now`.
+//! Freshness of a stored response (RFC 9111 §4.2) and its use once stale (§4.2.4, RFC 5861): a pure
+//! function of the response's fields and time of arrival, the request's directives, and `now`.
 //!
-//! Times are unix milliseconds, and so are durations, which policies set: those in fields are whole seconds.
+//! Times are unix milliseconds. Durations are also in milliseconds, because policies may set them;
+//! fields give whole seconds.
 
 use thalweg_http::cache_control::{CacheControl, RequestCacheControl};
 use thalweg_http::{Fields, date, number};
 
 use crate::rules::Rules;
-use crate::storage::is_heuristically_cacheable;
 
-/// How long a response is fresh, since when it ages, and how long it may be of use after that.
+/// Freshness of a response: its lifetime, the time it ages from, and how long it may be used stale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Freshness {
-    /// Milliseconds from age 0 for which it is fresh; 0 where nothing says so.
+    /// Milliseconds from age 0 for which the response is fresh; 0 if unspecified.
     pub lifetime_ms: u64,
-    /// When its age was 0, as far as can be told: never later than when it came.
+    /// Time at which the age was 0, as far as known; never later than the response's arrival.
     pub born_ms: u64,
-    /// Milliseconds after its lifetime for which it may be served while it is refreshed behind (RFC 5861 §3, and grace).
+    /// Milliseconds after the lifetime for which the response may be served while it is revalidated
+    /// in the background (RFC 5861 §3, and grace).
     pub while_revalidate_ms: u64,
-    /// Milliseconds after its lifetime for which it may be served when the backend fails (RFC 5861 §4).
+    /// Milliseconds after the lifetime for which the response may be served when the backend fails
+    /// (RFC 5861 §4).
     pub if_error_ms: u64,
-    /// Never to be served stale, whatever the client allows (`must-revalidate`, `proxy-revalidate`, `s-maxage`).
+    /// Whether the response must never be served stale, even if the client allows it
+    /// (`must-revalidate`, `proxy-revalidate`, `s-maxage`).
     pub must_revalidate: bool,
-    /// Content that does not change while it is fresh (RFC 8246): a reload need not ask.
+    /// Whether the content does not change while fresh (RFC 8246): a reload needs no validation.
     pub immutable: bool,
 }
 
-/// What a stored response is good for now.
+/// How a stored response may be used now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reuse {
-    /// It answers the request.
+    /// Serve it.
     Now,
-    /// It answers the request, stale, and somebody refreshes it behind.
+    /// Serve it although it is stale, and revalidate it in the background.
     NowAndRefresh,
-    /// Only after the backend has said that it is still good.
+    /// Serve it only after the backend has validated it.
     AfterValidation,
 }
 
 impl Freshness {
-    /// Of a response asked for at `requested_ms`, whose head came at `received_ms`.
+    /// Computes the freshness of a response requested at `requested_ms` whose head arrived at
+    /// `received_ms`.
     ///
-    /// `s-maxage` goes before `max-age` before `Expires` (§5.2.2.10, §5.3) before heuristics (§4.2.2). A response that
-    /// says `no-cache` is never fresh. `expires` is whether `Expires` counts; beside a targeted field it does not.
+    /// `s-maxage` takes precedence over `max-age`, which takes precedence over `Expires`
+    /// (§5.2.2.10, §5.3) and then heuristics (§4.2.2). A `no-cache` response is never fresh.
+    /// `expires` is whether `Expires` counts, which it does not beside a targeted field.
     pub fn of(
         status: u16,
         fields: &Fields,
@@ -65,7 +70,7 @@ impl Freshness {
         Self {
             lifetime_ms: ms(lifetime_s),
             born_ms: received_ms.saturating_sub(age_ms),
-            // Errors end with their lifetime.
+            // Error responses are never used beyond their lifetime.
             while_revalidate_ms: if status >= 400 { 0 } else { ms(stale.while_revalidate_s) },
             if_error_ms: if status >= 400 { 0 } else { ms(stale.if_error_s) },
             must_revalidate: stale.forbidden || directives.s_maxage.is_some(),
@@ -73,48 +78,48 @@ impl Freshness {
         }
     }
 
-    /// Its age (§4.2.3), in milliseconds.
+    /// Returns the response's age (§4.2.3) in milliseconds.
     pub fn age_ms(&self, now_ms: u64) -> u64 {
         now_ms.saturating_sub(self.born_ms)
     }
 
-    /// Its age, in whole seconds.
+    /// Returns the response's age in whole seconds.
     pub fn age_s(&self, now_ms: u64) -> u64 {
         self.age_ms(now_ms) / 1000
     }
 
-    /// Milliseconds of freshness left; negative once stale.
+    /// Returns the milliseconds of freshness left; negative once stale.
     pub fn ttl_ms(&self, now_ms: u64) -> i64 {
         let signed = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
         signed(self.lifetime_ms).saturating_sub(signed(self.age_ms(now_ms)))
     }
 
-    /// The same in seconds: of a lifetime in whole seconds, what is left of it at an age in whole seconds. Above 0 while
-    /// fresh.
+    /// Returns the seconds of freshness left, rounded up; above 0 while fresh. For a lifetime in
+    /// whole seconds, this is the lifetime minus the age in whole seconds.
     pub fn ttl_s(&self, now_ms: u64) -> i64 {
         let ttl_ms = self.ttl_ms(now_ms);
         ttl_ms.div_euclid(1000) + i64::from(ttl_ms.rem_euclid(1000) > 0)
     }
 
-    /// Whether it may be reused without asking (§4.2).
+    /// Returns whether the response may be reused without validation (§4.2).
     pub fn is_fresh(&self, now_ms: u64) -> bool {
         self.lifetime_ms > self.age_ms(now_ms)
     }
 
-    /// For how long it has been stale, in milliseconds.
+    /// Returns the milliseconds since the response became stale.
     pub fn stale_ms(&self, now_ms: u64) -> u64 {
         self.age_ms(now_ms).saturating_sub(self.lifetime_ms)
     }
 
-    /// The same, but stale from `since_ms` on.
+    /// Returns this freshness, cut short so that the response is stale from `since_ms` on.
     pub fn stale_from(self, since_ms: u64) -> Self {
         Self { lifetime_ms: self.lifetime_ms.min(self.age_ms(since_ms)), ..self }
     }
 
-    /// What it is good for, for a request that says `asked` (§5.2.1).
+    /// Returns how the response may be used for a request with the directives `asked` (§5.2.1).
     pub fn reuse(&self, asked: &RequestCacheControl, now_ms: u64) -> Reuse {
         let (age_s, fresh) = (self.age_s(now_ms), self.is_fresh(now_ms));
-        // A reload asks with max-age=0; only a forced one, with no-cache, goes past `immutable`.
+        // A reload sends max-age=0; only a forced reload, with no-cache, overrides `immutable`.
         let too_old = asked.max_age.is_some_and(|most| age_s > u64::from(most)) && !(fresh && self.immutable);
         if asked.no_cache || too_old {
             return Reuse::AfterValidation;
@@ -135,7 +140,7 @@ impl Freshness {
         }
     }
 
-    /// Whether it may be served though the backend failed to say anything of it.
+    /// Returns whether the response may be served when the backend failed to validate it.
     pub fn serves_on_error(&self, now_ms: u64) -> bool {
         self.stale_ms(now_ms) < self.if_error_ms
     }
@@ -149,14 +154,16 @@ struct Stale {
 }
 
 impl Stale {
-    /// What a response says of its own use when stale goes before the settings. `s-maxage` forbids staleness that only
-    /// a setting would allow (RFC 9111 §5.2.2.10); an explicit RFC 5861 directive beside it is the origin's wish.
+    /// Combines directives and settings. The response's own directives about stale use take
+    /// precedence over the settings. `s-maxage` forbids stale use that only a setting would allow
+    /// (RFC 9111 §5.2.2.10), but not stale use that an explicit RFC 5861 directive next to it
+    /// allows.
     fn of(directives: &CacheControl, rules: &Rules) -> Self {
         let forbidden =
             directives.must_revalidate || directives.proxy_revalidate || directives.no_cache.is_whole();
-        let seconds = |told: Option<u32>, set: u64| match told {
+        let seconds = |explicit: Option<u32>, set: u64| match explicit {
             _ if forbidden => 0,
-            Some(told) => u64::from(told),
+            Some(explicit) => u64::from(explicit),
             None if directives.s_maxage.is_some() => 0,
             None => set,
         };
@@ -172,14 +179,21 @@ fn explicit_s(fields: &Fields, directives: &CacheControl, expires: bool, date_s:
     if let Some(explicit) = directives.s_maxage.or(directives.max_age) {
         return Some(u64::from(explicit));
     }
-    // An Expires that cannot be read, such as "0", is in the past (§5.3); of several, any may be meant.
+    // An unreadable Expires, such as "0", is in the past (§5.3). If there are several, any may be
+    // the intended one.
     let mut all = fields.get_all("expires").filter(|_| expires).map(|value| date::parse(value).unwrap_or(0));
     let first = all.next()?;
     let earliest = all.fold(first, u64::min);
     Some(earliest.saturating_sub(date_s))
 }
 
-/// A part of the time since it was last changed (§4.2.2), where the status or `public` allows for it.
+/// Returns whether a status may be reused without an explicit lifetime (RFC 9110 §15.1).
+pub(crate) fn is_heuristically_cacheable(status: u16) -> bool {
+    matches!(status, 200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
+}
+
+/// Computes a share of the time since the last modification (§4.2.2), if the status or `public`
+/// allows it.
 fn heuristic_s(status: u16, fields: &Fields, directives: &CacheControl, rules: &Rules, date_s: u64) -> u64 {
     if !(directives.public || is_heuristically_cacheable(status)) {
         return 0;
@@ -191,16 +205,17 @@ fn heuristic_s(status: u16, fields: &Fields, directives: &CacheControl, rules: &
     (unchanged_s / 100).saturating_mul(rules.heuristic_percent).min(rules.heuristic_max_s)
 }
 
-/// corrected_initial_age (§4.2.3), in milliseconds.
+/// Computes corrected_initial_age (§4.2.3) in milliseconds.
 fn initial_age_ms(fields: &Fields, date_s: Option<u64>, requested_ms: u64, received_ms: u64) -> u64 {
     let apparent_ms = date_s.map_or(0, |date_s| (received_ms / 1000).saturating_sub(date_s) * 1000);
-    let told_s = match fields.get("age").and_then(number::parse) {
+    // The first of several members counts (§5.1).
+    let age_s = match fields.list("age").next().and_then(number::parse) {
         Some(number::Decimal::Value(age)) => age,
         Some(number::Decimal::Overflow) => u64::from(thalweg_http::cache_control::DELTA_S_MAX),
         None => 0,
     };
     let delay_ms = received_ms.saturating_sub(requested_ms);
-    apparent_ms.max(told_s.saturating_mul(1000).saturating_add(delay_ms))
+    apparent_ms.max(age_s.saturating_mul(1000).saturating_add(delay_ms))
 }
 
 #[cfg(test)]
@@ -230,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn s_maxage_goes_before_max_age_before_expires() {
+    fn s_maxage_overrides_max_age_overrides_expires() {
         let expires = ("Expires", "Thu, 01 Jan 2026 00:01:40 GMT");
         check(
             &[("Cache-Control", "max-age=10, s-maxage=20"), expires],
@@ -241,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_expires_is_in_the_past() {
+    fn invalid_expires_is_in_the_past() {
         check(&[("Expires", "0")], expect!["lifetime 0, age 0, ttl 0, stale"]);
     }
 
@@ -251,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn age_is_the_larger_of_apparent_and_told() {
+    fn age_is_the_larger_of_apparent_age_and_age_field() {
         let directive = ("Cache-Control", "max-age=10");
         check(&[directive, ("Age", "4")], expect!["lifetime 10, age 4, ttl 6, fresh"]);
         check(
@@ -262,6 +277,38 @@ mod tests {
     }
 
     #[test]
+    fn rfc9111_5_1_first_of_several_ages_counts() {
+        let directive = ("Cache-Control", "max-age=10");
+        check(&[directive, ("Age", "7200, 0")], expect!["lifetime 10, age 7200, ttl -7190, stale"]);
+        check(&[directive, ("Age", "4, x"), ("Age", "9")], expect!["lifetime 10, age 4, ttl 6, fresh"]);
+        check(&[directive, ("Age", "x, 4")], expect!["lifetime 10, age 0, ttl 10, fresh"]);
+    }
+
+    #[test]
+    fn rfc9111_4_2_3_response_delay_counts_towards_age() {
+        let of = |age: &str, requested_ms: u64| {
+            let fields: Fields = [("Age", age), ("Cache-Control", "max-age=60")].into_iter().collect();
+            let directives = CacheControl::from_fields(&fields);
+            let now_ms = NOW_S * 1000;
+            let times = (requested_ms, now_ms);
+            Freshness::of(200, &fields, &directives, true, &Rules::default(), times).age_ms(now_ms)
+        };
+        assert_eq!(of("4", NOW_S * 1000 - 2500), 6500);
+        assert_eq!(of("0", NOW_S * 1000 - 2500), 2500);
+        assert_eq!(of("4", NOW_S * 1000 + 1), 4000, "clock set back during the request");
+    }
+
+    #[test]
+    fn earliest_of_several_expires_counts() {
+        let (early, late) = ("Thu, 01 Jan 2026 00:00:10 GMT", "Thu, 01 Jan 2026 00:01:40 GMT");
+        for lines in [[early, late], [late, early]] {
+            let lines = lines.map(|date| ("Expires", date));
+            check(&lines, expect!["lifetime 10, age 0, ttl 10, fresh"]);
+        }
+        check(&[("Expires", late), ("Expires", "0")], expect!["lifetime 0, age 0, ttl 0, stale"]);
+    }
+
+    #[test]
     fn expires_counts_from_date() {
         check(
             &[("Expires", "Thu, 01 Jan 2026 00:00:10 GMT"), ("Date", "Wed, 31 Dec 2025 23:59:55 GMT")],
@@ -269,7 +316,7 @@ mod tests {
         );
     }
 
-    /// A response with these directives, `age` seconds old.
+    /// Returns how a response with these directives may be reused when it is `age` seconds old.
     fn reuse(directives: &str, request: &str, age: u64) -> Reuse {
         let mut fields = Fields::new();
         fields.push("Cache-Control", directives);
@@ -280,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9111_5_2_1_a_request_may_ask_for_more_or_less() {
+    fn rfc9111_5_2_1_request_directives_tighten_or_relax_reuse() {
         use Reuse::{AfterValidation, Now};
         for (response, request, age, expected) in [
             ("max-age=10", "", 9, Now),
@@ -297,10 +344,13 @@ mod tests {
             ("max-age=10, proxy-revalidate", "max-stale", 11, AfterValidation),
             ("s-maxage=10", "max-stale", 11, AfterValidation),
             ("max-age=10, no-cache", "max-stale", 0, AfterValidation),
-            // RFC 8246: a reload of what does not change is a hit, a forced one is not.
+            // RFC 8246: a reload of an immutable response is a hit; a forced reload is not.
             ("max-age=10, immutable", "max-age=0", 5, Now),
             ("max-age=10, immutable", "no-cache", 5, AfterValidation),
             ("max-age=10, immutable", "max-age=0", 11, AfterValidation),
+            // Once stale, a reload is not a hit, even if other directives would allow it.
+            ("max-age=10, immutable", "max-age=0, max-stale", 11, AfterValidation),
+            ("max-age=10, immutable, stale-while-revalidate=60", "max-age=0", 11, AfterValidation),
         ] {
             assert_eq!(reuse(response, request, age), expected, "{response} / {request} at {age}");
         }
@@ -322,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_in_milliseconds_counts_in_milliseconds() {
+    fn millisecond_settings_have_millisecond_effect() {
         let (lifetime_ms, while_revalidate_ms) = (500, 250);
         let freshness =
             Freshness { lifetime_ms, while_revalidate_ms, born_ms: 1_000, ..Freshness::default() };
@@ -334,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_count_where_the_response_is_silent() {
+    fn settings_apply_where_the_response_has_no_directive() {
         let rules = Rules { grace_s: 5, stale_if_error_s: 9, ..Rules::default() };
         let of = |directives: &str| {
             let mut fields = Fields::new();
@@ -343,10 +393,28 @@ mod tests {
             let freshness = Freshness::of(200, &fields, &directives, true, &rules, (0, 0));
             (freshness.while_revalidate_ms / 1000, freshness.if_error_ms / 1000)
         };
+        assert_eq!(Rules::default().stale_if_error_s, 60);
         assert_eq!(of("max-age=1"), (5, 9));
         assert_eq!(of("max-age=1, stale-while-revalidate=1, stale-if-error=2"), (1, 2));
         assert_eq!(of("max-age=1, must-revalidate"), (0, 0));
         assert_eq!(of("s-maxage=1"), (0, 0));
+    }
+
+    #[test]
+    fn errors_are_never_served_stale() {
+        let rules = Rules { grace_s: 5, stale_if_error_s: 9, ..Rules::default() };
+        let directives = "max-age=1, stale-while-revalidate=100, stale-if-error=100";
+        let fields: Fields = [("Cache-Control", directives)].into_iter().collect();
+        let directives = CacheControl::from_fields(&fields);
+        for status in [400, 404, 500, 503] {
+            let freshness = Freshness::of(status, &fields, &directives, true, &rules, (0, 0));
+            assert!(freshness.is_fresh(999) && !freshness.serves_on_error(1000), "{status}");
+            assert_eq!(freshness.reuse(&RequestCacheControl::default(), 1000), Reuse::AfterValidation);
+        }
+        let fine = Freshness::of(399, &fields, &directives, true, &rules, (0, 0));
+        assert!(
+            fine.serves_on_error(1000) && fine.serves_on_error(100_999) && !fine.serves_on_error(101_000)
+        );
     }
 
     #[test]
@@ -395,7 +463,7 @@ mod tests {
         }
 
         #[test]
-        fn a_response_gets_no_better_with_age_nor_by_asking_for_more(
+        fn reuse_never_improves_with_age_or_stricter_requests(
             response in response_directives(),
             request in request_directives(),
             age in 0..40u64,
@@ -410,12 +478,12 @@ mod tests {
             let is_fresh = reuse(&response, "", age) == Reuse::Now;
             proptest::prop_assert!(is_fresh || may_be_stale || !usable(&request, age));
             if response.contains("must-revalidate") {
-                proptest::prop_assert!(is_fresh || !usable(&request, age), "stale all the same");
+                proptest::prop_assert!(is_fresh || !usable(&request, age), "served stale despite must-revalidate");
             }
         }
     }
 
-    /// Some of the directives that bear on reuse, with small numbers.
+    /// Generates directives that affect reuse, with small numbers.
     fn response_directives() -> impl proptest::strategy::Strategy<Value = String> {
         directives(&[
             "max-age=",

@@ -1,9 +1,17 @@
-//! The bytes of the arena: one memfd, mapped once, read and written by offset.
+//! The arena's bytes: one memfd, mapped once, read and written by offset.
 //!
-//! This is the memory store's `unsafe`. The contract that makes it sound is kept by [`crate::fill`] and
-//! [`crate::arena`]: a byte is written at most once between two punches of its slab, by the one writer that
-//! owns its run, and read only after that write was published under the `FillBuffer`'s lock.
+//! This module holds the memory store's `unsafe` code. [`crate::fill`] and [`crate::arena`] keep
+//! the contract that makes it sound: a byte is written at most once between two punches of its
+//! slab, by the one writer that owns its run, and is read only after that write was published under
+//! the `FillBuffer`'s lock.
 #![allow(unsafe_code)]
+
+/// Size of a slab in bytes: one huge page.
+#[cfg(not(loom))]
+pub const SLAB_BYTES: usize = 2 << 20;
+/// Size of a slab in bytes, small enough for a model checker.
+#[cfg(loom)]
+pub const SLAB_BYTES: usize = 4;
 
 #[cfg(not(loom))]
 pub(crate) use memfd::Memory;
@@ -21,7 +29,7 @@ mod memfd {
     use std::io;
     use std::ptr::NonNull;
 
-    use crate::arena::SLAB_BYTES;
+    use super::SLAB_BYTES;
 
     /// A shared mapping of a memfd, aligned to slabs so that a slab can be one huge page.
     #[derive(Debug)]
@@ -33,14 +41,14 @@ mod memfd {
         len: usize,
     }
 
-    // SAFETY: the mapping lives as long as the value and is not tied to a thread; who may touch which byte when
-    // is the contract in the module's head.
+    // SAFETY: the mapping lives as long as the value and is not tied to a thread. The contract in
+    // the module's documentation defines who may access which byte when.
     unsafe impl Send for Memory {}
     // SAFETY: as above.
     unsafe impl Sync for Memory {}
 
     impl Memory {
-        /// Maps `slabs` slabs. Nothing is resident until it is written.
+        /// Maps `slabs` slabs. No page is resident until it is written.
         pub(crate) fn new(slabs: usize) -> io::Result<Self> {
             let len = slabs.checked_mul(SLAB_BYTES).ok_or(io::ErrorKind::OutOfMemory)?;
             let file = match huge_file(len) {
@@ -49,12 +57,13 @@ mod memfd {
             };
             ftruncate(&file, len as u64)?;
             let reserved_len = len + SLAB_BYTES;
-            // SAFETY: a fresh anonymous reservation at an address of the kernel's choice.
+            // SAFETY: a fresh anonymous reservation at an address chosen by the kernel.
             let reserved = unsafe {
                 mmap_anonymous(std::ptr::null_mut(), reserved_len, ProtFlags::empty(), MapFlags::PRIVATE)?
             };
             let base = reserved.wrapping_byte_add(reserved.align_offset(SLAB_BYTES));
-            // SAFETY: replaces part of the reservation just made, which nobody else knows of.
+            // SAFETY: replaces part of the reservation just made, which no other code has access
+            // to.
             let mapped = unsafe {
                 mmap(
                     base,
@@ -68,11 +77,12 @@ mod memfd {
             let (Some(reserved), Ok(Some(base))) =
                 (NonNull::new(reserved.cast::<u8>()), mapped.map(|base| NonNull::new(base.cast::<u8>())))
             else {
-                // SAFETY: the reservation made above, not handed out.
+                // SAFETY: the reservation made above, which was not handed out.
                 let _ = unsafe { munmap(reserved, reserved_len) };
                 return Err(mapped.err().map_or(io::ErrorKind::OutOfMemory.into(), Into::into));
             };
-            // Worth up to a quarter of the CPU at 5 MB, and only a wish: kernels without it serve as well.
+            // Saves up to a quarter of the CPU time at 5 MB. Only a hint: kernels without it work
+            // as well.
             // SAFETY: the mapping made above; this advice changes no content.
             let _ = unsafe { madvise(base.as_ptr().cast(), len, Advice::LinuxHugepage) };
             Ok(Self { file, reserved, reserved_len, base, len })
@@ -83,11 +93,11 @@ mod memfd {
         }
 
         /// # Safety
-        /// `at..at + bytes.len()` belongs to the caller's run and nobody reads it yet.
+        /// `at..at + bytes.len()` belongs to the caller's run and is not read yet.
         pub(crate) unsafe fn write(&self, at: u64, bytes: &[u8]) {
             let at = usize::try_from(at).expect("offsets lie in the mapping");
-            assert!(at <= self.len && bytes.len() <= self.len - at, "a write past the arena");
-            // SAFETY: in bounds by the assertion; exclusive by the caller's promise.
+            assert!(at <= self.len && bytes.len() <= self.len - at, "write past the end of the arena");
+            // SAFETY: in bounds by the assertion; exclusive by this function's contract.
             unsafe { self.base.add(at).copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
         }
 
@@ -95,23 +105,25 @@ mod memfd {
         /// The bytes were published, and their run is held for as long as the slice is used.
         pub(crate) unsafe fn read(&self, at: u64, len: usize) -> &[u8] {
             let at = usize::try_from(at).expect("offsets lie in the mapping");
-            assert!(at <= self.len && len <= self.len - at, "a read past the arena");
-            // SAFETY: in bounds by the assertion; published bytes do not change while their run is held.
+            assert!(at <= self.len && len <= self.len - at, "read past the end of the arena");
+            // SAFETY: in bounds by the assertion; published bytes do not change while their run is
+            // held.
             unsafe { std::slice::from_raw_parts(self.base.add(at).as_ptr(), len) }
         }
 
-        /// Gives a whole slab's pages back to the system. The pages that a socket still sends from live on until
-        /// it lets go, and what is written here next lies in new ones: `sendfile` does not copy.
-        /// Always a whole slab: a hole in part of a huge page that a socket holds would be *zeroed in place*.
+        /// Returns a whole slab's pages to the system. Pages that a socket is still sending from
+        /// survive until the socket releases them, and later writes use new pages: `sendfile` does
+        /// not copy. Always punches a whole slab: a hole in part of a huge page that a socket holds
+        /// would be *zeroed in place*.
         pub(crate) fn punch(&self, slab: usize) -> io::Result<()> {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             Ok(fallocate(&self.file, flags, (slab * SLAB_BYTES) as u64, SLAB_BYTES as u64)?)
         }
     }
 
-    /// A file without a name in a tmpfs that nobody sees, made of huge pages whatever
-    /// `transparent_hugepage/shmem_enabled` says (it is `never` by default). Needs CAP_SYS_ADMIN and Linux 5.2;
-    /// the mount lives as long as the file.
+    /// Creates an unnamed file in a private tmpfs of huge pages, regardless of
+    /// `transparent_hugepage/shmem_enabled` (`never` by default). Needs CAP_SYS_ADMIN and Linux
+    /// 5.2; the mount exists as long as the file.
     fn huge_file(len: usize) -> io::Result<OwnedFd> {
         let tmpfs = fsopen(c"tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
         fsconfig_set_string(&tmpfs, c"huge", c"always")?;
@@ -125,7 +137,8 @@ mod memfd {
 
     impl Drop for Memory {
         fn drop(&mut self) {
-            // SAFETY: the reservation made in `new`, unmapped once; every run holds the arena, so none is left.
+            // SAFETY: the reservation made in `new`, unmapped once; every run holds the arena, so
+            // no run is left.
             let _ = unsafe { munmap(self.reserved.as_ptr().cast(), self.reserved_len) };
         }
     }
@@ -134,7 +147,7 @@ mod memfd {
 #[cfg(loom)]
 mod tracked {
     //! The same contract over cells in which loom finds every race.
-    use crate::arena::SLAB_BYTES;
+    use super::SLAB_BYTES;
     use loom::cell::UnsafeCell;
     use std::io;
 
@@ -142,7 +155,7 @@ mod tracked {
         cells: Vec<UnsafeCell<u8>>,
     }
 
-    // SAFETY: loom reports any access that the contract would not allow.
+    // SAFETY: loom reports any access that violates the contract.
     unsafe impl Send for Memory {}
     // SAFETY: as above.
     unsafe impl Sync for Memory {}
@@ -160,20 +173,20 @@ mod tracked {
 
         pub(crate) unsafe fn write(&self, at: u64, bytes: &[u8]) {
             for (cell, byte) in self.cells[at as usize..].iter().zip(bytes) {
-                // SAFETY: loom checks that nobody else is in the cell.
+                // SAFETY: loom checks that no other thread accesses the cell.
                 cell.with_mut(|cell| unsafe { *cell = *byte });
             }
         }
 
         pub(crate) fn copy(&self, at: u64, len: usize) -> Vec<u8> {
             let cells = &self.cells[at as usize..at as usize + len];
-            // SAFETY: loom checks that nobody writes the cell.
+            // SAFETY: loom checks that no other thread writes the cell.
             cells.iter().map(|cell| cell.with(|cell| unsafe { *cell })).collect()
         }
 
         pub(crate) fn punch(&self, slab: usize) -> io::Result<()> {
             for cell in &self.cells[slab * SLAB_BYTES..(slab + 1) * SLAB_BYTES] {
-                // SAFETY: loom checks that nobody else is in the cell.
+                // SAFETY: loom checks that no other thread accesses the cell.
                 cell.with_mut(|cell| unsafe { *cell = 0 });
             }
             Ok(())

@@ -1,25 +1,27 @@
-//! Purges: one sequence of them, and what each takes away.
+//! Purges: a numbered sequence, and the responses that each purge removes.
 //!
-//! Every purge has a number, and every response has that of the newest purge before its fetch began: a response that
-//! was under way when a purge came counts as older. A purge of a tag, or a ban, touches no response. It is written down
-//! here, and whatever is found is tested against what was written down since it was last tested; where nothing was, that
-//! costs two loads. A walk over all that is stored ([`Cache::sweep`](crate::Cache::sweep)) tests the rest, so that its
-//! memory is free soon and this list is short.
+//! Every purge has a number, and every response carries the number of the newest purge before its
+//! fetch began; a response in flight when a purge arrives counts as older. A tag purge or a ban
+//! touches no response. It is listed here, and each response found by a look-up is tested against
+//! the purges listed since its last test; if there are none, that costs two loads. A sweep over all
+//! stored responses ([`Cache::sweep`](crate::Cache::sweep)) tests the rest, which frees their
+//! memory soon and keeps the list short.
 //!
-//! - A key is host, path and query. What is derived from it, such as a part of its content, has a key of its own that
-//!   goes on after a space, and is purged and banned with it.
-//! - Hard: gone. Soft: stale from the moment of the purge on.
+//! - A key is host, path and query. An item derived from it, such as a slice of its content, has a
+//!   separate key: the base key, a space and a suffix. Derived keys are purged and banned together
+//!   with the base key.
+//! - A hard purge removes responses. A soft purge makes them stale from the moment of the purge.
 //!
-//! **Invariant:** no look-up that begins after a purge has returned is given a response that it took away.
-//! **Invariant:** what is written down is forgotten only after everything older was tested against it, fetches whose head
-//! was awaited meanwhile among it, and what a disk tier has still to find.
+//! **Invariant:** no look-up that begins after a purge returns finds a response that it removed.
+//! **Invariant:** a listed purge is dropped only after everything older was tested against it,
+//! including fetches whose heads were awaited and responses that the disk tier has yet to find.
 //!
 //! Lock order: a shard of the index, then this list.
 
-mod standing;
+mod state;
 
-pub use standing::Position;
-pub(crate) use standing::Standing;
+pub use state::Position;
+pub(crate) use state::PurgeState;
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -27,87 +29,92 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use standing::GONE;
+use state::GONE;
+use thalweg_http::Fields;
 
-use crate::ban::{Expression, Subject};
-use crate::store::Head;
+use crate::ban::{Predicate, Subject};
+use crate::entry::Head;
 use crate::tags::tags;
 
-/// Tags, and URLs that others are derived from, that may be purged until a walk has come round, each.
+/// Maximum tags, and maximum URLs with derived keys, that may be purged between two sweeps.
 pub const PURGES_MAX: usize = 65_536;
-/// Bans that may be in force at a time.
+/// Maximum bans in force at a time.
 pub const BANS_MAX: usize = 1024;
 
-/// A purge, as it is kept in a journal.
+/// A purge, as stored in the journal.
 #[derive(Debug, Clone)]
 pub struct Purge {
-    /// Its place in the sequence, from 1.
+    /// Position in the sequence, from 1.
     pub number: u64,
-    /// What it takes away.
-    pub what: What,
-    /// Soft: when it came, in unix milliseconds. `None`: hard, as every ban is.
+    /// Responses that the purge removes.
+    pub what: PurgeScope,
+    /// Arrival time of a soft purge, in unix milliseconds; `None` for a hard purge, as every ban
+    /// is.
     pub soft_ms: Option<u64>,
 }
 
-/// What a purge takes away.
+/// Scope of a purge: the responses that it removes.
 #[derive(Debug, Clone)]
-pub enum What {
-    /// Every variant under a key, and what is derived from it.
+pub enum PurgeScope {
+    /// Every variant under a key, and everything derived from the key.
     Url(Box<str>),
     /// Every response with a tag.
     Tag(Box<[u8]>),
-    /// Every response that an expression holds for.
+    /// Every response that matches an expression.
     Ban(Arc<Ban>),
 }
 
-/// An expression and when it was put in force.
+/// A ban: an expression and the time at which it came into force.
 #[derive(Debug)]
 pub struct Ban {
-    /// What is banned.
-    pub expression: Expression,
-    /// When, in unix milliseconds: what it says of ages is about then.
+    /// The expression as written.
+    pub text: Box<str>,
+    /// When the ban came into force, in unix milliseconds; ages in the expression are as of then.
     pub made_ms: u64,
+    /// The compiled text; `None` for a ban from an earlier process until it is replayed.
+    predicate: Option<Arc<dyn Predicate>>,
 }
 
-/// Too many purges are in force: another try after a moment may find room.
+/// Error: too many purges are in force. A retry after a moment may succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TooMany;
+pub struct TooManyPurges;
 
-impl fmt::Display for TooMany {
+impl fmt::Display for TooManyPurges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("too many purges are in force; try again in a moment")
     }
 }
 
-impl std::error::Error for TooMany {}
+impl std::error::Error for TooManyPurges {}
 
-/// Every purge that not everything has been tested against.
+/// Every purge against which some response may not have been tested.
 #[derive(Default)]
 pub(crate) struct Purges {
-    /// The number of the newest purge.
+    /// Number of the newest purge.
     sequence: AtomicU64,
-    /// The number of the newest one that was written down.
+    /// Number of the newest listed purge.
     latest: AtomicU64,
     list: RwLock<List>,
-    /// Whether anything was ever derived from another key.
+    /// Whether any derived key was ever seen.
     has_derived: AtomicBool,
-    /// Whether there may be more on disk than the index knows of.
-    has_unknown: AtomicBool,
+    /// Whether the disk may hold responses unknown to the index.
+    is_scanning: AtomicBool,
 }
 
 #[derive(Default)]
 struct List {
     urls: HashMap<Box<str>, Marks>,
     tags: HashMap<Box<[u8]>, Marks>,
-    /// By number.
+    /// Bans in force, in order of number.
     bans: VecDeque<(u64, Arc<Ban>)>,
-    /// There was no room for a purge of this number: what is derived and older is gone, and what is found on disk.
+    /// Number of the newest purge that the list had no room for. It removes all older derived
+    /// responses, and all older ones found on disk.
     unlisted: u64,
-    /// Up to this number all was forgotten.
+    /// All purges up to this number were dropped.
     forgotten: u64,
 }
 
-/// Numbers of the latest hard and the latest soft purge of one name, 0 for none.
+/// Numbers of the latest hard purge and the latest soft purge of one name; 0 if there was none.
 #[derive(Debug, Default, Clone, Copy)]
 struct Marks {
     hard: u64,
@@ -122,16 +129,18 @@ enum Verdict {
 }
 
 impl Purges {
-    /// The number of the newest purge. Whoever sees it sees what was written down for it.
+    /// Returns the number of the newest purge. A thread that sees it also sees the purge in the
+    /// list.
     pub(crate) fn number(&self) -> u64 {
         self.sequence.load(SeqCst)
     }
 
-    /// The number of a fetch of `key` that is about to begin, by one who saw `number` before looking for it.
+    /// Returns the purge number for a fetch of `key` that is about to begin. The caller must have
+    /// read `number` before its look-up.
     pub(crate) fn number_of_fetch(&self, key: &str, number: u64) -> u64 {
         if is_derived(key) && !self.has_derived.load(Relaxed) {
-            // Purges of URLs from here on are written down; those before were before it. Under the lock: none has looked
-            // at the flag and not got its number yet.
+            // From here on, purges of URLs are listed; earlier ones precede this fetch. The lock
+            // ensures that no purge has read the flag but not yet received its number.
             let _list = self.write();
             self.has_derived.store(true, SeqCst);
             return self.number();
@@ -139,127 +148,153 @@ impl Purges {
         number
     }
 
-    /// There may be more on disk than the index knows of: what is purged meanwhile is written down.
-    pub(crate) fn await_disk(&self) {
-        self.has_unknown.store(true, SeqCst);
+    /// Starts the disk scan: until it finishes, the disk may hold unknown responses, so every purge
+    /// is listed.
+    pub(crate) fn start_scan(&self) {
+        self.is_scanning.store(true, SeqCst);
     }
 
-    /// All that is on disk is in the index, and was tested.
-    pub(crate) fn found_disk(&self) {
+    /// Finishes the disk scan: all responses on disk are in the index and have been tested.
+    pub(crate) fn finish_scan(&self) {
         let _list = self.write();
-        self.has_unknown.store(false, SeqCst);
+        self.is_scanning.store(false, SeqCst);
     }
 
-    /// Whether everything that is stored is in the index.
-    pub(crate) fn knows_all(&self) -> bool {
-        !self.has_unknown.load(SeqCst)
+    /// Returns whether the disk scan is complete, so that every stored response is in the index.
+    pub(crate) fn is_scan_complete(&self) -> bool {
+        !self.is_scanning.load(SeqCst)
     }
 
-    /// Whether what was found on disk is still there; to be asked before it is in the index, and there again by
-    /// [`spares`](Self::spares).
-    pub(crate) fn spares_found(&self, key: &str, head: &Head, standing: &Standing) -> bool {
+    /// Returns whether a response found on disk is not purged. Call this before inserting the
+    /// response; once inserted, it is tested again by [`spares`](Self::spares).
+    pub(crate) fn spares_restored(&self, key: &str, head: &Head, purge_state: &PurgeState) -> bool {
         if is_derived(key) {
             self.has_derived.store(true, SeqCst);
         }
-        standing.number >= self.read().unlisted && self.spares(key, head, standing)
+        purge_state.number >= self.read().unlisted && self.spares(key, head, purge_state, None)
     }
 
-    /// The number of the newest purge that responses are tested against.
+    /// Returns the number of the newest purge that responses are tested against.
     pub(crate) fn latest(&self) -> u64 {
         self.latest.load(Acquire)
     }
 
-    /// Gives a purge its number, and writes it down where responses are to be tested against it.
-    pub(crate) fn enter(&self, what: What, soft_ms: Option<u64>) -> Result<Purge, TooMany> {
+    /// Numbers a purge, and lists it if responses have to be tested against it.
+    pub(crate) fn enter(&self, what: PurgeScope, soft_ms: Option<u64>) -> Result<Purge, TooManyPurges> {
         let mut list = self.write();
         let number = self.sequence.load(Relaxed) + 1;
         let purge = Purge { number, what, soft_ms };
-        if !matches!(purge.what, What::Url(_)) || self.has_derived.load(SeqCst) || !self.knows_all() {
-            list.write_down(&purge)?;
+        if !matches!(purge.what, PurgeScope::Url(_))
+            || self.has_derived.load(SeqCst)
+            || !self.is_scan_complete()
+        {
+            list.add(&purge)?;
             self.latest.store(number, Release);
         }
         self.sequence.store(number, SeqCst);
         Ok(purge)
     }
 
-    /// Writes down a purge of an earlier life of this cache. Where there is no room for it, all that is older is gone.
+    /// Lists a purge from an earlier process. If the list has no room, all older responses are
+    /// gone.
     pub(crate) fn replay(&self, purge: &Purge) {
-        if self.write().write_down(purge) == Err(TooMany) {
+        if self.write().add(purge) == Err(TooManyPurges) {
             self.replay_unlisted(purge.number);
         }
-        self.go_on_after(purge.number);
+        self.advance_to(purge.number);
     }
 
-    /// It is not known what the purge of an earlier life took away: what is found on disk and older is gone.
+    /// Replays a purge from an earlier process whose target is unknown: all older responses found
+    /// on disk are gone.
     pub(crate) fn replay_unlisted(&self, number: u64) {
         let mut list = self.write();
         list.unlisted = list.unlisted.max(number);
         drop(list);
-        self.go_on_after(number);
+        self.advance_to(number);
     }
 
-    /// The sequence goes on after `number`.
-    pub(crate) fn go_on_after(&self, number: u64) {
+    /// Continues the sequence after `number`.
+    pub(crate) fn advance_to(&self, number: u64) {
         let _list = self.write();
         self.latest.fetch_max(number, Release);
         self.sequence.fetch_max(number, SeqCst);
     }
 
-    /// Whether a response is still there; where it was purged softly, that is noted in its standing.
-    pub(crate) fn spares(&self, key: &str, head: &Head, standing: &Standing) -> bool {
-        let checked = standing.checked.load(Acquire);
+    /// Returns whether a response found for a request with the fields `request` is not purged. A
+    /// soft purge is recorded in the response's purge state. As in Varnish, a ban that depends on
+    /// the request is decided by the first look-up after it.
+    pub(crate) fn spares(
+        &self,
+        key: &str,
+        head: &Head,
+        purge_state: &PurgeState,
+        request: Option<&Fields>,
+    ) -> bool {
+        let checked = purge_state.checked.load(Acquire);
         if checked == GONE {
             return false;
         }
-        checked >= self.latest() || self.test(key, head, standing)
+        checked >= self.latest() || self.test(key, head, purge_state, request)
     }
 
     #[cold]
-    fn test(&self, key: &str, head: &Head, standing: &Standing) -> bool {
+    fn test(&self, key: &str, head: &Head, purge_state: &PurgeState, request: Option<&Fields>) -> bool {
         let list = self.read();
-        // It moves under the lock alone.
-        let latest = self.latest();
-        let verdict = list.verdict(key, head, standing.number, standing.checked.load(Relaxed));
+        let checked = purge_state.checked.load(Relaxed);
+        let verdict = list.verdict(key, head, (purge_state.number, checked), request);
+        // `latest` changes only under the lock.
+        let latest = self.latest().min(list.testable(key, checked, request));
         drop(list);
         if let Verdict::Stale(since_ms) = verdict {
-            standing.soften(since_ms);
+            purge_state.soften(since_ms);
         }
         let gone = matches!(verdict, Verdict::Gone);
-        standing.checked.fetch_max(if gone { GONE } else { latest }, Release);
+        purge_state.checked.fetch_max(if gone { GONE } else { latest }, Release);
         !gone
     }
 
-    /// Whether a response whose fetch began after purge `number` was purged since, hard or soft; true also where that
-    /// was forgotten, as its head is no longer awaited.
+    /// Returns whether a response whose fetch began after purge `number` was purged since, hard or
+    /// soft. Also true if those purges were dropped because the response's head is no longer
+    /// awaited.
     pub(crate) fn has_purged(&self, key: &str, head: &Head, number: u64) -> bool {
         if number >= self.latest() {
             return false;
         }
         let list = self.read();
-        number < list.forgotten || !matches!(list.verdict(key, head, number, number), Verdict::Spared)
+        number < list.forgotten
+            || list.testable(key, number, None) < u64::MAX
+            || !matches!(list.verdict(key, head, (number, number), None), Verdict::Spared)
     }
 
-    /// Forgets all up to `number`.
-    pub(crate) fn forget(&self, number: u64) {
+    /// Drops all purges up to `number`. Bans that depend on a request are dropped only up to
+    /// `looked_up`, up to which every response was tested.
+    pub(crate) fn forget(&self, number: u64, looked_up: u64) {
         let mut list = self.write();
         list.forgotten = list.forgotten.max(number);
         list.urls.retain(|_, marks| marks.latest() > number);
         list.tags.retain(|_, marks| marks.latest() > number);
-        while list.bans.pop_front_if(|(ban, _)| *ban <= number).is_some() {}
+        list.bans.retain(|(of_ban, ban)| {
+            *of_ban > if ban.needs_request() { number.min(looked_up) } else { number }
+        });
     }
 
-    /// Bans in force, the oldest first.
+    /// Returns the bans in force, oldest first.
     pub(crate) fn bans(&self) -> Vec<Arc<Ban>> {
         self.read().bans.iter().map(|(_, ban)| ban.clone()).collect()
     }
 
-    /// Names and expressions that are written down.
-    pub(crate) fn written_down(&self) -> usize {
+    /// Returns the numbers of the bans in force.
+    pub(crate) fn numbers_of_bans(&self) -> Vec<u64> {
+        self.read().bans.iter().map(|(number, _)| *number).collect()
+    }
+
+    /// Returns the number of listed names and expressions.
+    pub(crate) fn listed(&self) -> usize {
         let list = self.read();
         list.urls.len() + list.tags.len() + list.bans.len()
     }
 
-    /// Has all who would test anything wait.
+    /// Blocks every test of a response while the guard is held.
     #[cfg(test)]
     pub(crate) fn hold(&self) -> impl Sized {
         self.write()
@@ -276,25 +311,26 @@ impl Purges {
 
 impl fmt::Debug for Purges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Purges({}, {} written down)", self.number(), self.written_down())
+        write!(f, "Purges({}, {} listed)", self.number(), self.listed())
     }
 }
 
 impl List {
-    fn write_down(&mut self, purge: &Purge) -> Result<(), TooMany> {
+    fn add(&mut self, purge: &Purge) -> Result<(), TooManyPurges> {
         match &purge.what {
-            What::Url(key) => match marks(&mut self.urls, key) {
+            PurgeScope::Url(key) => match marks(&mut self.urls, key) {
                 Ok(marks) => marks.set(purge),
-                // What is derived can be had again: rather too much of it than a purge that is not done.
-                Err(TooMany) => self.unlisted = purge.number,
+                // Derived responses can be fetched again: removing too many is better than an
+                // incomplete purge.
+                Err(TooManyPurges) => self.unlisted = purge.number,
             },
-            What::Tag(name) => marks(&mut self.tags, name)?.set(purge),
-            What::Ban(ban) => {
-                // The newer one takes away all that the older one would; not where the age counts, as of each.
-                let is_repeated = |old: &Ban| old.expression.as_str() == ban.expression.as_str();
-                self.bans.retain(|(_, old)| old.expression.has_age() || !is_repeated(old));
+            PurgeScope::Tag(name) => marks(&mut self.tags, name)?.set(purge),
+            PurgeScope::Ban(ban) => {
+                // A newer ban supersedes an identical older one, unless it tests age: each ban
+                // measures age from its own creation.
+                self.bans.retain(|(_, old)| old.has_age() || old.text != ban.text);
                 if self.bans.len() >= BANS_MAX {
-                    return Err(TooMany);
+                    return Err(TooManyPurges);
                 }
                 self.bans.push_back((purge.number, ban.clone()));
             }
@@ -302,8 +338,26 @@ impl List {
         Ok(())
     }
 
-    /// On a response whose fetch began after purge `number`, and that was tested against bans up to `checked`.
-    fn verdict(&self, key: &str, head: &Head, number: u64, checked: u64) -> Verdict {
+    /// Returns the highest purge number that a response tested up to `checked` can be tested up to
+    /// now. Without a request, bans that depend on one cannot be tested. A derived response has no
+    /// request of its own, so such bans do not apply to it.
+    fn testable(&self, key: &str, checked: u64, request: Option<&Fields>) -> u64 {
+        if request.is_some() || is_derived(key) {
+            return u64::MAX;
+        }
+        let untestable = self.bans.iter().find(|(number, ban)| *number > checked && ban.needs_request());
+        untestable.map_or(u64::MAX, |(number, _)| number - 1)
+    }
+
+    /// Returns the verdict on a response whose fetch began after purge `number` and that was tested
+    /// against bans up to `checked`.
+    fn verdict(
+        &self,
+        key: &str,
+        head: &Head,
+        (number, checked): (u64, u64),
+        request: Option<&Fields>,
+    ) -> Verdict {
         let mut stale_ms = None;
         let url_marks = (!self.urls.is_empty()).then(|| self.urls.get(url(key))).flatten();
         let tags = (!self.tags.is_empty()).then(|| tags([&head.surrogate, &head.fields]));
@@ -318,7 +372,7 @@ impl List {
         }
         let newer = self.bans.iter().rev().take_while(|(ban, _)| *ban > checked);
         if (self.unlisted > number && is_derived(key))
-            || newer.into_iter().any(|(_, ban)| ban.takes_away(key, head))
+            || newer.into_iter().any(|(_, ban)| ban.takes_away(key, head, request))
         {
             return Verdict::Gone;
         }
@@ -326,16 +380,16 @@ impl List {
     }
 }
 
-/// The marks of a name, if there is room for another.
+/// Returns the marks of a name, adding them if needed, unless the list is full.
 fn marks<'a, N: ?Sized + std::hash::Hash + Eq>(
     map: &'a mut HashMap<Box<N>, Marks>,
     name: &N,
-) -> Result<&'a mut Marks, TooMany>
+) -> Result<&'a mut Marks, TooManyPurges>
 where
     Box<N>: for<'b> From<&'b N>,
 {
     if map.len() >= PURGES_MAX && !map.contains_key(name) {
-        return Err(TooMany);
+        return Err(TooManyPurges);
     }
     Ok(map.entry(name.into()).or_default())
 }
@@ -354,16 +408,40 @@ impl Marks {
 }
 
 impl Ban {
-    /// Whether it is about a response under `key`.
-    pub fn takes_away(&self, key: &str, head: &Head) -> bool {
+    /// Creates a ban of everything that `predicate`, compiled from `text`, matches.
+    pub fn new(text: &str, predicate: Arc<dyn Predicate>, made_ms: u64) -> Self {
+        Self { text: text.into(), made_ms, predicate: Some(predicate) }
+    }
+
+    /// Creates a ban from an earlier process, which is not compiled yet.
+    pub(crate) fn read(text: &str, made_ms: u64) -> Self {
+        Self { text: text.into(), made_ms, predicate: None }
+    }
+
+    fn has_age(&self) -> bool {
+        self.predicate.as_ref().is_some_and(|predicate| predicate.has_age())
+    }
+
+    fn needs_request(&self) -> bool {
+        self.predicate.as_ref().is_some_and(|predicate| predicate.needs_request())
+    }
+
+    /// Returns whether the ban matches a response under `key` looked up by a request with the
+    /// fields `request`.
+    fn takes_away(&self, key: &str, head: &Head, request: Option<&Fields>) -> bool {
+        let request = request.filter(|_| !is_derived(key));
+        let Some(predicate) = self.predicate.as_ref().filter(|it| request.is_some() || !it.needs_request())
+        else {
+            return false;
+        };
         let (host, url) = url(key).split_at(key.find('/').unwrap_or(0));
         let age_s = head.freshness.age_s(self.made_ms);
         let fields = [&head.fields, &head.surrogate];
-        self.expression.matches(&Subject { host, url, status: head.status, fields, age_s })
+        predicate.matches(&Subject { host, url, status: head.status, fields, age_s, request })
     }
 }
 
-/// The key that `key` is derived from, or that it is.
+/// Returns the base key of `key`, which may be `key` itself.
 fn url(key: &str) -> &str {
     key.split(' ').next().unwrap_or_default()
 }
@@ -378,24 +456,47 @@ mod tests {
     use std::sync::OnceLock;
     use std::thread;
 
+    use thalweg_http::Fields;
+
     use super::*;
+    use crate::freshness::Freshness;
 
     #[test]
-    fn what_is_written_down_is_bounded() {
+    fn purge_list_is_bounded() {
         let purges = Purges::default();
         for number in 0..PURGES_MAX {
-            purges.enter(What::Tag(number.to_string().into_bytes().into()), None).unwrap();
+            purges.enter(PurgeScope::Tag(number.to_string().into_bytes().into()), None).unwrap();
         }
-        let enter = |tag: &[u8]| purges.enter(What::Tag(tag.into()), None).map(|purge| purge.number);
-        assert_eq!(enter(b"one more"), Err(TooMany));
-        assert_eq!(enter(b"7"), Ok(PURGES_MAX as u64 + 1), "it is there already");
-        purges.forget(PURGES_MAX as u64);
-        assert_eq!(purges.written_down(), 1);
+        let enter = |tag: &[u8]| purges.enter(PurgeScope::Tag(tag.into()), None).map(|purge| purge.number);
+        assert_eq!(enter(b"one more"), Err(TooManyPurges));
+        assert_eq!(enter(b"7"), Ok(PURGES_MAX as u64 + 1), "an already listed tag needs no room");
+        purges.forget(PURGES_MAX as u64, 0);
+        assert_eq!(purges.listed(), 1);
         enter(b"one more").unwrap();
     }
 
     #[test]
-    fn a_purge_that_the_first_derived_fetch_may_be_older_than_is_written_down() {
+    fn unlisted_url_purge_removes_all_older_derived_responses() {
+        let purges = Purges::default();
+        let head = Head::new(200, Fields::new(), Freshness::default());
+        let spares = |key: &str, number| purges.spares(key, &head, &PurgeState::new(number), None);
+        purges.number_of_fetch("h/0 0", 0);
+        let purge_url =
+            |number: usize| purges.enter(PurgeScope::Url(format!("h/{number}").into()), None).unwrap();
+        (0..PURGES_MAX).for_each(|number| drop(purge_url(number)));
+        let before = purges.number();
+        assert!(spares("h/another 0", 0) && !spares("h/0 0", 0));
+        let number = purge_url(PURGES_MAX).number;
+        assert_eq!(purges.listed(), PURGES_MAX);
+        assert!(!spares(&format!("h/{PURGES_MAX} 0"), before) && !spares("h/another 0", before));
+        assert!(spares("h/another", before), "the index itself removes the base key");
+        // Listing one more purge causes responses to be tested against the newer one too.
+        purges.enter(PurgeScope::Tag(b"x".as_slice().into()), None).unwrap();
+        assert!(spares("h/another 0", number));
+    }
+
+    #[test]
+    fn purge_concurrent_with_first_derived_fetch_is_listed() {
         let purges = Purges::default();
         let task = OnceLock::new();
         thread::scope(|scope| {
@@ -405,26 +506,27 @@ mod tests {
                 purges.number_of_fetch("h/a x", 0)
             });
             let stat = || std::fs::read_to_string(Path::new("/proc").join(task.get()?).join("stat")).ok();
-            // Until it waits for the list; one that went on without it has its number by then.
+            // Wait until the thread blocks on the list. A thread that did not block has its number
+            // by then.
             while !fetch.is_finished() && !stat().is_some_and(|stat| stat.contains(") S ")) {
                 thread::yield_now();
             }
-            // As one does that has the list, and has seen nothing derived.
+            // Act like a thread that holds the list and has seen no derived key.
             assert!(!purges.has_derived.load(SeqCst));
             purges.sequence.store(1, SeqCst);
             drop(held);
-            assert_eq!(fetch.join().unwrap(), 1, "older than a purge that is not written down");
+            assert_eq!(fetch.join().unwrap(), 1, "the fetch is older than an unlisted purge");
         });
-        purges.enter(What::Url("h/a".into()), None).unwrap();
-        assert_eq!(purges.written_down(), 1);
+        purges.enter(PurgeScope::Url("h/a".into()), None).unwrap();
+        assert_eq!(purges.listed(), 1);
     }
 
     #[test]
-    fn bans_of_one_expression_are_one_and_all_are_bounded() {
+    fn equal_bans_are_merged_and_bans_are_bounded() {
         let purges = Purges::default();
         let ban = |text: &str| {
-            let ban = Ban { expression: Expression::parse(text).unwrap(), made_ms: 0 };
-            purges.enter(What::Ban(Arc::new(ban)), None).map(|purge| purge.number)
+            let ban = crate::ban::tests::ban(text, 0);
+            purges.enter(PurgeScope::Ban(Arc::new(ban)), None).map(|purge| purge.number)
         };
         for _ in 0..3 {
             ban("obj.status == 404").unwrap();
@@ -433,8 +535,8 @@ mod tests {
         for status in 1..BANS_MAX {
             ban(&format!("obj.age == {status}")).unwrap();
         }
-        assert_eq!(ban("obj.age == 0"), Err(TooMany));
-        purges.forget(purges.number());
+        assert_eq!(ban("obj.age == 0"), Err(TooManyPurges));
+        purges.forget(purges.number(), 0);
         assert_eq!(purges.bans().len(), 0);
     }
 }

@@ -1,28 +1,31 @@
-//! What an operator may set about caching, beside what responses say of themselves.
+//! The operator's caching settings, which complement the responses' own directives.
 
 use thalweg_http::Fields;
 use thalweg_http::cache_control::CacheControl;
 
-/// The settings. Durations are seconds.
+/// Caching settings. Durations are in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
-    /// A response without an explicit lifetime is fresh for this part of the time since it was last modified
-    /// (RFC 9111 §4.2.2).
+    /// Percentage of the time since its last modification for which a response without an explicit
+    /// lifetime is fresh (RFC 9111 §4.2.2).
     pub heuristic_percent: u64,
-    /// And for no longer than this.
+    /// Upper limit of the heuristic lifetime.
     pub heuristic_max_s: u64,
-    /// Lifetime of a 404 or 410 that says nothing of it.
+    /// Lifetime of a 404 or 410 response without an explicit lifetime.
     pub negative_s: u64,
-    /// The longest lifetime of any response of status 400 and above, whatever it says: an error is over some day.
+    /// Maximum lifetime of any response with status 400 or above, even if it specifies a longer
+    /// one, because errors end eventually.
     pub negative_max_s: u64,
-    /// For so long a stale response is served while it is refreshed behind, where the response neither forbids it nor
-    /// has a `stale-while-revalidate` of its own.
+    /// How long a stale response is served while it is revalidated in the background, if the
+    /// response neither forbids it nor has its own `stale-while-revalidate`.
     pub grace_s: u64,
-    /// For so long a stale response is served when the backend fails, under the same conditions.
+    /// How long a stale response is served when the backend fails, if the response neither forbids
+    /// it nor has its own `stale-if-error`.
     pub stale_if_error_s: u64,
     /// Whether `Surrogate-Control` is read.
     pub surrogate_control: bool,
-    /// Whether directives of requests are followed (RFC 9111 §5.2.1), which lets clients ask past the cache.
+    /// Whether request directives are honoured (RFC 9111 §5.2.1), which lets clients bypass the
+    /// cache.
     pub request_directives: bool,
 }
 
@@ -34,18 +37,19 @@ impl Default for Rules {
             negative_s: 1,
             negative_max_s: 60,
             grace_s: 0,
-            stale_if_error_s: 0,
+            stale_if_error_s: 60,
             surrogate_control: false,
             request_directives: true,
         }
     }
 }
 
-/// Fields that speak to caches like this one, before all others (RFC 9213 §2.2). The first that is there counts alone.
+/// Fields addressed to caches like this one, in order of precedence; they override all others (RFC
+/// 9213 §2.2). Only the first one present counts.
 const TARGETED: [&str; 1] = ["cdn-cache-control"];
 const SURROGATE_CONTROL: &str = "surrogate-control";
 
-/// What a response says of its caching, and whether its `Expires` counts beside it.
+/// Returns a response's caching directives, and whether its `Expires` counts in addition to them.
 pub fn directives(fields: &Fields, rules: &Rules) -> (CacheControl, bool) {
     if let Some(targeted) = TARGETED.iter().find_map(|name| CacheControl::from_targeted(fields, name)) {
         return (targeted, false);
@@ -70,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9213_2_2_a_targeted_field_counts_alone() {
+    fn rfc9213_2_2_targeted_field_overrides_all_others() {
         let plain = ("Cache-Control", "no-store");
         let rules = Rules::default();
         assert_eq!(lifetime(&[plain, ("CDN-Cache-Control", "max-age=5")], &rules), (Some(5), false, false));
@@ -82,13 +86,13 @@ mod tests {
             lifetime(&[plain, ("CDN-Cache-Control", "max-age=\"5\"")], &rules),
             (Some(0), false, false)
         );
-        // Empty or malformed is absent.
+        // An empty or malformed field counts as absent.
         assert_eq!(lifetime(&[plain, ("CDN-Cache-Control", "")], &rules), (None, true, true));
         assert_eq!(lifetime(&[plain, ("CDN-Cache-Control", "max-age=5, &")], &rules), (None, true, true));
     }
 
     #[test]
-    fn surrogate_control_is_read_if_so_set() {
+    fn surrogate_control_is_read_if_enabled() {
         let lines = [("Cache-Control", "max-age=1"), ("Surrogate-Control", "max-age=9")];
         assert_eq!(lifetime(&lines, &Rules::default()), (Some(1), false, true));
         let rules = Rules { surrogate_control: true, ..Rules::default() };

@@ -1,27 +1,29 @@
-//! What may be stored (RFC 9111 §3), for a shared cache, and which request a stored response answers (§4.1).
+//! Storage decisions of a shared cache (RFC 9111 §3), and selection of stored responses by requests
+//! (§4.1).
 
 use thalweg_http::cache_control::{CacheControl, RequestCacheControl};
 use thalweg_http::validators::has_validator;
 use thalweg_http::{Fields, Method, RequestHead, date};
 
-use crate::freshness::Freshness;
+use crate::freshness::{Freshness, is_heuristically_cacheable};
 use crate::tags::has_too_many_tags;
 
-/// Whether a response may answer other requests.
+/// Whether a response may be reused for other requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Storable {
-    /// It may, as long as it is fresh or has been validated.
+    /// It may be reused while it is fresh or after validation.
     Yes,
-    /// It may not, and neither may the next one; the reason, for `Cache-Status`.
+    /// It may not be reused, and neither may the next response; the reason is for `Cache-Status`.
     No(&'static str),
-    /// It may not because of this request; a response to another might.
+    /// It may not be reused because of this request; a response to another request might be.
     NotThis(&'static str),
 }
 
-/// Decides by the request, the response and its freshness. `fields` are those that others may get.
+/// Decides whether a response may be stored, given the request, the response and its freshness.
+/// `fields` are those that other clients may get.
 ///
-/// Stricter than §3 in two places, each the safe side: a response that sets a cookie is not shared, and neither is the
-/// answer to anything but a plain GET.
+/// Stricter than §3 in two ways, both on the safe side: a response that sets a cookie is not
+/// shared, and neither is the response to anything but a plain GET.
 pub fn storable(
     request: &RequestHead,
     status: u16,
@@ -37,7 +39,7 @@ pub fn storable(
     if status < 200 || matches!(status, 206 | 304) || (directives.must_understand && !understood) {
         return no("status");
     }
-    // For a cache that understands the status, must-understand takes no-store back (§5.2.2.3).
+    // For a cache that understands the status, must-understand overrides no-store (§5.2.2.3).
     if directives.no_store && !directives.must_understand {
         return no("no-store");
     }
@@ -58,7 +60,7 @@ pub fn storable(
     if fields.list("vary").any(|name| name == b"*") {
         return no("vary");
     }
-    if has_too_many_tags(fields) {
+    if has_too_many_tags([fields]) {
         return no("tags");
     }
     let can_be_validated = has_validator(fields);
@@ -68,19 +70,14 @@ pub fn storable(
     Storable::Yes
 }
 
-/// Status codes whose caching is understood here (§3): final, and not partial (206) or about another response
-/// (304).
+/// Returns whether the caching of a status is understood here (§3): final, and neither partial
+/// (206) nor about another response (304).
 fn is_understood(status: u16) -> bool {
     is_heuristically_cacheable(status) || matches!(status, 302 | 307)
 }
 
-/// Status codes that may be reused though nothing says for how long (RFC 9110 §15.1).
-pub(crate) fn is_heuristically_cacheable(status: u16) -> bool {
-    matches!(status, 200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
-}
-
-/// Takes out of `fields` what only the client that caused the fetch may get: the fields that `private` and `no-cache`
-/// name (§5.2.2.4, §5.2.2.7).
+/// Removes from `fields` those that only the requesting client may get, and returns them: the
+/// fields named in `private` and `no-cache` (§5.2.2.4, §5.2.2.7).
 pub fn withhold(fields: &mut Fields, directives: &CacheControl) -> Fields {
     let mut withheld = Fields::new();
     let names = || directives.private.names().chain(directives.no_cache.names());
@@ -95,12 +92,13 @@ pub fn withhold(fields: &mut Fields, directives: &CacheControl) -> Fields {
     withheld
 }
 
-/// The request fields that a response was selected by (`Vary`), with their values.
+/// The request fields by which a response was selected (`Vary`), with their values; `None` for an
+/// absent field.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Selection(Vec<(Box<str>, Vec<u8>)>);
+pub struct Selection(Vec<(Box<str>, Option<Vec<u8>>)>);
 
 impl Selection {
-    /// What `response`'s `Vary` names, as `request` has it.
+    /// Returns the fields named in `response`'s `Vary`, with `request`'s values.
     pub fn of(request: &Fields, response: &Fields) -> Self {
         let mut names: Vec<String> =
             response.list("vary").map(|name| String::from_utf8_lossy(name).to_ascii_lowercase()).collect();
@@ -109,41 +107,52 @@ impl Selection {
         Self(names.into_iter().map(|name| (name.as_str().into(), normalised(request, &name))).collect())
     }
 
-    /// Whether `request` selects the same response.
+    /// Returns a selection by the same fields, with `request`'s values.
+    pub fn for_request(&self, request: &Fields) -> Self {
+        Self(self.0.iter().map(|(name, _)| (name.clone(), normalised(request, name))).collect())
+    }
+
+    /// Returns whether `request` selects the response.
     pub fn matches(&self, request: &Fields) -> bool {
-        self.0.iter().all(|(name, value)| normalised(request, name) == *value)
+        !self.is_unmatchable() && self.0.iter().all(|(name, value)| normalised(request, name) == *value)
+    }
+
+    /// Returns whether no request selects the response (`Vary: *`).
+    pub fn is_unmatchable(&self) -> bool {
+        self.0.iter().any(|(name, _)| **name == *"*")
+    }
+
+    /// Returns the bytes of names and values.
+    pub fn bytes(&self) -> usize {
+        self.0.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, Vec::len)).sum()
     }
 }
 
 #[cfg(not(loom))]
 impl Selection {
-    /// The fields and their values, for one who stores them.
-    pub(crate) fn lines(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        self.0.iter().map(|(name, value)| (&**name, &**value))
+    /// Returns the fields and their values, for storage.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = (&str, Option<&[u8]>)> {
+        self.0.iter().map(|(name, value)| (&**name, value.as_deref()))
     }
 
-    /// What [`Selection::lines`] gave.
-    pub(crate) fn from_lines(lines: Vec<(Box<str>, Vec<u8>)>) -> Self {
+    /// Creates a selection from the output of [`Selection::lines`].
+    pub(crate) fn from_lines(lines: Vec<(Box<str>, Option<Vec<u8>>)>) -> Self {
         Self(lines)
     }
 }
 
-impl Selection {
-    /// Bytes that it takes up.
-    pub fn bytes(&self) -> usize {
-        self.0.iter().map(|(name, value)| name.len() + value.len()).sum()
-    }
-}
-
-/// Fields of preferences, whose members have no order and no case (RFC 9110 §12.5).
+/// Preference fields, whose members have no order and are case-insensitive (RFC 9110 §12.5).
 const PREFERENCES: [&str; 3] = ["accept-charset", "accept-encoding", "accept-language"];
 
-/// A field's members, all lines joined, without the white space that means nothing (§4.1); of a field of preferences
-/// also without the order and case that mean nothing. Absent is empty: for what a request may say there is no
-/// difference that a response could be selected by.
-fn normalised(request: &Fields, name: &str) -> Vec<u8> {
+/// Returns a field's members, joined from all lines, without insignificant white space (§4.1); for
+/// a preference field also sorted and in lower case. `None` if the field is absent, which differs
+/// from empty.
+fn normalised(request: &Fields, name: &str) -> Option<Vec<u8>> {
+    if !request.contains(name) {
+        return None;
+    }
     if !PREFERENCES.contains(&name) {
-        return request.list(name).collect::<Vec<_>>().join(&b","[..]);
+        return Some(request.list(name).collect::<Vec<_>>().join(&b","[..]));
     }
     let lower = |member: &[u8]| {
         let solid = member.iter().filter(|byte| !matches!(byte, b' ' | b'\t'));
@@ -152,10 +161,11 @@ fn normalised(request: &Fields, name: &str) -> Vec<u8> {
     let mut members: Vec<Vec<u8>> = request.list(name).map(lower).collect();
     members.sort_unstable();
     members.dedup();
-    members.join(&b","[..])
+    Some(members.join(&b","[..]))
 }
 
-/// When a response was made, in unix seconds (§4.1: of several that match, the most recent by `Date` is used).
+/// Returns when a response was generated, in unix seconds (§4.1: of several matching responses, the
+/// most recent by `Date` is used).
 pub(crate) fn made_s(fields: &Fields) -> u64 {
     fields.get("date").and_then(date::parse).unwrap_or(0)
 }
@@ -183,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9111_3_what_is_fresh_or_can_be_validated_is_stored() {
+    fn rfc9111_3_fresh_or_validatable_response_is_stored() {
         check(&[], 200, &[("Cache-Control", "max-age=1")], expect!["Yes"]);
         check(&[], 200, &[("ETag", "\"a\"")], expect!["Yes"]);
         check(&[], 200, &[("Cache-Control", "no-cache"), ("ETag", "\"a\"")], expect!["Yes"]);
@@ -192,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9111_3_what_is_not_for_all_is_not_stored() {
+    fn rfc9111_3_unshareable_response_is_not_stored() {
         check(&[], 200, &[("Cache-Control", "no-store, max-age=1")], expect![[r#"No("no-store")"#]]);
         check(
             &[("Cache-Control", "no-store")],
@@ -212,21 +222,21 @@ mod tests {
     }
 
     #[test]
-    fn rfc9111_3_a_status_that_is_not_understood_needs_a_lifetime() {
+    fn rfc9111_3_status_not_understood_needs_a_lifetime() {
         check(&[], 599, &[("Cache-Control", "max-age=1")], expect!["Yes"]);
         check(&[], 599, &[("ETag", "\"a\"")], expect![[r#"No("not-fresh")"#]]);
         check(&[], 304, &[("Cache-Control", "max-age=1")], expect![[r#"No("status")"#]]);
     }
 
     #[test]
-    fn rfc9111_5_2_2_3_must_understand_takes_no_store_back() {
+    fn rfc9111_5_2_2_3_must_understand_overrides_no_store() {
         let both = [("Cache-Control", "max-age=1, no-store, must-understand")];
         check(&[], 200, &both, expect!["Yes"]);
         check(&[], 599, &both, expect![[r#"No("status")"#]]);
     }
 
     #[test]
-    fn rfc9111_5_2_2_4_and_7_named_fields_are_for_one_client() {
+    fn rfc9111_5_2_2_4_and_7_named_fields_are_withheld_from_other_clients() {
         let mut all = fields(&[
             ("Cache-Control", "max-age=1, private=\"x-user\", no-cache=\"Set-Cookie, x-b\""),
             ("X-User", "me"),
@@ -237,12 +247,12 @@ mod tests {
         let withheld = withhold(&mut all, &directives);
         assert_eq!(withheld.text(), b"X-User: me\r\nset-cookie: a=b\r\n");
         assert!(!all.contains("x-user") && !all.contains("set-cookie") && all.contains("etag"));
-        // A list that names nothing is about the whole response.
+        // An empty list applies to the whole response.
         check(&[], 200, &[("Cache-Control", "max-age=1, private=\"\"")], expect![[r#"No("private")"#]]);
     }
 
     #[test]
-    fn rfc9111_3_5_authorization_needs_leave() {
+    fn rfc9111_3_5_authorization_requires_explicit_permission() {
         let request = [("Authorization", "Basic YTpi")];
         check(&request, 200, &[("Cache-Control", "max-age=1")], expect![[r#"NotThis("authorization")"#]]);
         check(&request, 200, &[("Cache-Control", "public, max-age=1")], expect!["Yes"]);
@@ -250,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9111_4_1_vary_selects_by_members_not_by_white_space() {
+    fn rfc9111_4_1_vary_compares_members_ignoring_white_space() {
         let vary = fields(&[("Vary", "Accept-Encoding"), ("Vary", "accept-language")]);
         let stored = Selection::of(&fields(&[("Accept-Encoding", "gzip, br")]), &vary);
         assert!(stored.matches(&fields(&[("accept-encoding", "gzip"), ("Accept-Encoding", "br")])));
@@ -261,5 +271,28 @@ mod tests {
         assert!(stored.matches(&fields(&[("Accept", "a/b"), ("accept", "c/d")])));
         assert!(!stored.matches(&fields(&[("Accept", "c/d, a/b")])));
         assert!(Selection::default().matches(&fields(&[("Accept-Language", "de")])));
+    }
+
+    #[test]
+    fn rfc9111_4_1_absent_field_differs_from_empty() {
+        for name in ["X", "Accept-Encoding"] {
+            let vary = fields(&[("Vary", name)]);
+            let (absent, empty) = (fields(&[]), fields(&[(name, "")]));
+            for (stored, other) in [(&absent, &empty), (&empty, &absent)] {
+                let stored_for = Selection::of(stored, &vary);
+                assert!(stored_for.matches(stored) && !stored_for.matches(other), "{name}: {stored:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn rfc9111_4_1_vary_star_on_any_line_matches_nothing() {
+        for lines in [&[("Vary", "*")][..], &[("Vary", "A, *")], &[("Vary", "a,b"), ("vary", "c , *")]] {
+            let selection = Selection::of(&fields(&[]), &fields(lines));
+            assert!(selection.is_unmatchable() && !selection.matches(&fields(&[])), "{lines:?}");
+            let all = [&[("Cache-Control", "max-age=1")], lines].concat();
+            check(&[], 200, &all, expect![[r#"No("vary")"#]]);
+        }
+        assert!(!Selection::of(&fields(&[]), &fields(&[("Vary", "a*, *b")])).is_unmatchable());
     }
 }

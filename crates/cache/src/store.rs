@@ -1,37 +1,45 @@
-//! The index: what is stored under which key, who is fetching what, and what goes when room is needed.
+//! The index: stored responses by key, fetches in progress, and eviction.
 //!
-//! - A key has any number of variants (`Vary`) and, but for who will not wait, at most one fetch whose head is still
-//!   awaited: those who come meanwhile wait for that head, no longer.
-//! - From its head on, a stored fill is found like any stored response; whether it is complete is the
-//!   `FillBuffer`'s matter.
-//! - A fill that fails leaves the index *before* its readers hear of it: the next request starts afresh. What has
-//!   failed is never put back.
-//! - A key whose response turned out not to be shareable is passed for a moment, or for as long as a policy says
-//!   (hit-for-pass), or each request for it fetches for itself (hit-for-miss): nobody waits for a head that will not
-//!   help them.
-//! - What goes when room is needed is [`eviction`](crate::eviction)'s to say; never one still filling.
-//! - What was purged is absent for every look-up; its memory is freed by a walk (`sweep`).
+//! - A key has any number of variants (`Vary`). Each variant has at most one shared fetch that
+//!   awaits its head; requests that do not wait start their own fetches. Requests for the same
+//!   variant wait only until that head arrives.
+//! - Variants are distinguished by the fields that the latest stored response varied by. Until a
+//!   first response is stored, all requests for the key wait for one head; after that, variants are
+//!   fetched in parallel.
+//! - Once its head has arrived, a stored fill is found like any stored response. Only the
+//!   `FillBuffer` knows whether it is complete.
+//! - A failing fill is removed from the index *before* its readers are notified, so the next
+//!   request starts a new fetch. A failed fill is never put back.
+//! - A key whose response turned out not to be shareable is passed for a moment, or for as long as
+//!   a policy says (hit-for-pass); or each request for it fetches separately (hit-for-miss). No
+//!   request waits for a head that it could not use.
+//! - [`eviction`](crate::eviction) chooses what to evict; a response that is still filling is never
+//!   evicted.
+//! - Every look-up treats purged responses as absent; a sweep (`sweep`) frees their memory.
 //!
-//! Lock order: a shard, then the queue or the list of purges; none is held while the other's owner is called back.
+//! Lock order: a shard, then the queue or the list of purges. Neither of those is held during a
+//! call back into the owner of the other.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 
 use thalweg_http::Fields;
 use thalweg_http::cache_control::RequestCacheControl;
 use thalweg_http::cache_status::Forward;
-use thalweg_http::validators::has_validator;
 
 use crate::arena::{Arena, SLAB_BYTES};
-use crate::disk::{Disk, Tier};
-use crate::eviction::{Frequency, Policy};
+use crate::disk::{Disk, Index, Tier};
+use crate::entry::{Head, PassMark};
+use crate::eviction::Policy;
 use crate::fill::{FillBuffer, Progress, Reader};
-use crate::freshness::{Freshness, Reuse};
-use crate::purge::{Purges, Standing};
-use crate::storage::{Selection, made_s};
+use crate::freshness::Reuse;
+use crate::purge::Purges;
+use crate::stored::Stored;
 use crate::sync::lock;
+use shard::{PENDING_MAX, Pending, Shard};
+use sweeper::Sweeper;
 
 mod changes;
 mod filling;
@@ -39,162 +47,50 @@ mod on_disk;
 mod room;
 mod shard;
 mod sweep;
+mod sweeper;
 
 pub use filling::Fill;
-pub(crate) use shard::Key;
-use shard::{Marked, PENDING_MAX, Pending, Shard, Slot};
 pub use shard::{PASS_MARK_MS, VARIANTS_MAX};
 
-/// Parts of the index with a lock of their own: so many that a walk, which holds one at a time, holds up nobody.
+/// Number of independently locked parts of the index. A sweep holds one lock at a time; with this
+/// many shards, it does not delay requests noticeably.
 const SHARDS: usize = 1024;
-/// Content of one response may take this part of the memory at most.
+/// Maximum fraction (1/n) of the memory for one response's content.
 const CONTENT_SHARE_MAX: u64 = 4;
-/// Keys, fields and the rest of the index may take this part of the memory's size, beside it.
+/// Maximum size of keys, fields and the rest of the index, as a fraction (1/n) of the content
+/// memory and in addition to it.
 const INDEX_SHARE_MAX: usize = 8;
-/// With a disk tier, this part of its size more.
+/// With a disk tier, the index may also use this fraction (1/n) of the tier's size.
 const INDEX_SHARE_OF_DISK: u64 = 1024;
-/// What a stored response takes in the index beside its texts, roughly.
-const STORED_BYTES: usize = 512;
-/// Content bytes that may wait for the reader of a passed response.
+/// Maximum content bytes of a passed response waiting for its reader.
 pub const PASS_WINDOW_BYTES: usize = 256 * 1024;
 const _: () = assert!(PASS_WINDOW_BYTES < SLAB_BYTES);
 
-/// A response's head as the cache keeps it, and what it implies.
-#[derive(Debug, Clone)]
-pub struct Head {
-    /// Status code.
-    pub status: u16,
-    /// The reason phrase, if it is not that of the status.
-    pub reason: Option<Arc<str>>,
-    /// End-to-end fields, without `Content-Length` and `Age`.
-    pub fields: Fields,
-    /// Fields for the client that caused the fetch, and no other.
-    pub withheld: Fields,
-    /// Fields for this cache, and no client: `Surrogate-Key`.
-    pub surrogate: Fields,
-    /// Content bytes, where the head says how many.
-    pub length: Option<u64>,
-    /// How long it may be reused.
-    pub freshness: Freshness,
-    /// Which requests select it.
-    pub selection: Selection,
-    /// Unless it may be shared: why not.
-    pub private: Option<Private>,
-    /// Its content is kept in slices, each under a key of its own.
-    pub sliced: bool,
-    /// Unless a backend sent it: why a policy has made it. The disk tier keeps such a response, but not this of it.
-    pub made: Option<Made>,
-}
-
-impl Head {
-    /// One that may be shared, of unknown length, as a backend sent it.
-    pub fn new(status: u16, fields: Fields, freshness: Freshness) -> Self {
-        Self {
-            status,
-            reason: None,
-            fields,
-            withheld: Fields::new(),
-            surrogate: Fields::new(),
-            length: None,
-            freshness,
-            selection: Selection::default(),
-            private: None,
-            sliced: false,
-            made: None,
-        }
-    }
-
-    /// Whether it is there because the fetch failed.
-    pub fn is_error(&self) -> bool {
-        self.made == Some(Made::Failed)
-    }
-}
-
-/// Why a policy has made a response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Made {
-    /// The fetch had failed.
-    Failed,
-    /// The policy has chosen to.
-    Chosen,
-}
-
-/// Why a response is for one client alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Private {
-    /// In a word, for `Cache-Status`.
-    pub reason: &'static str,
-    /// What is expected of the next response under its key.
-    pub lasting: Lasting,
-}
-
-/// What is expected of the next response under the key of one that was for one client alone, by requests that select
-/// the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lasting {
-    /// Nothing.
-    No,
-    /// It is so too: requests, of whatever variant, are passed for [`PASS_MARK_MS`], but served what is stored.
-    Moment,
-    /// A policy says so: requests are passed (hit-for-pass). Nothing that they select stays stored.
-    Pass {
-        /// Unix milliseconds.
-        until_ms: u64,
-    },
-    /// Each request fetches for itself, and what may be shared is stored (hit-for-miss). Nothing that they select stays
-    /// stored.
-    Miss {
-        /// Unix milliseconds.
-        until_ms: u64,
-    },
-}
-
-impl Lasting {
-    /// Whether a policy has said it.
-    pub fn is_of_policy(self) -> bool {
-        matches!(self, Self::Pass { .. } | Self::Miss { .. })
-    }
-}
-
-/// Content of a response with its head.
-pub type Content = FillBuffer<Arc<Head>>;
-
-/// A stored response. Its content may still be arriving.
-#[derive(Debug)]
-pub struct Stored {
-    /// The head, as of its last validation.
-    pub head: Arc<Head>,
-    /// The content; its own head is that of the fill.
-    pub content: Arc<Content>,
-    key: Key,
-    frequency: Frequency,
-    standing: Standing,
-    /// How often a policy has found it.
-    hits: AtomicU64,
-}
-
-/// What a look-up comes to.
+/// Result of a look-up.
 #[derive(Debug)]
 pub enum Lookup {
-    /// Fresh, and complete.
+    /// The stored response is fresh and complete.
     Hit(Arc<Stored>),
-    /// Fresh, and still arriving.
+    /// The stored response is fresh and still arriving.
     Joined(Arc<Stored>),
-    /// Stale, but good enough while it is refreshed; the caller does that if nobody is about it yet.
+    /// The stored response is stale, but usable while it is revalidated in the background. The
+    /// caller revalidates it if it gets a fill; there is none while another revalidation is in
+    /// flight.
     Refresh(Arc<Stored>, Option<Fill>),
-    /// Somebody is fetching; the head is awaited. With the number of the newest purge before: see
-    /// [`Cache::has_purged`].
+    /// A fetch is in progress and its head is awaited. The number identifies the newest
+    /// purge before the fetch began; see [`Cache::has_purged`].
     Wait(Reader<Arc<Head>>, u64),
-    /// Nothing that fits: the caller fetches, and reads what it fetches.
+    /// Nothing suitable is stored: the caller fetches, and reads from its own fetch.
     Miss(Fill, Reader<Arc<Head>>),
-    /// The same, though somebody else may be fetching: the last response was for one client alone.
+    /// Like `Miss`, but other fetches may be in progress: the last response was for one client
+    /// only.
     HitMiss(Fill, Reader<Arc<Head>>),
-    /// Stored but not fresh: the caller asks the backend whether it is still good, if the response has a validator, or
-    /// for another.
+    /// The stored response is not fresh: the caller validates it with the backend if it has a
+    /// validator, and otherwise fetches a new one.
     Stale(Fill, Reader<Arc<Head>>, Arc<Stored>),
-    /// Known not to be shareable: everybody goes their own way.
+    /// The response is known not to be shareable: each request fetches separately.
     Pass,
-    /// Nothing that fits, and the client wants nothing else (`only-if-cached`).
+    /// Nothing suitable is stored, and the client wants only a stored response (`only-if-cached`).
     Nothing,
 }
 
@@ -205,18 +101,18 @@ pub struct Cache {
     pub(crate) disk: Option<Arc<Tier>>,
     hasher: RandomState,
     shards: Box<[Mutex<Shard>]>,
-    /// Every stored response, in the order of eviction.
+    /// Every stored response, in eviction order.
     queue: Mutex<Policy<Weak<Stored>>>,
     stored: AtomicUsize,
     index_bytes: Arc<AtomicUsize>,
     index_bytes_max: usize,
     content_bytes_max: u64,
     purges: Purges,
-    sweeper: sweep::Sweeper,
+    sweeper: Sweeper,
 }
 
 impl Cache {
-    /// A cache of `memory_bytes` of content.
+    /// Creates a cache with `memory_bytes` of memory for content.
     ///
     /// # Errors
     /// When the system refuses the memory.
@@ -224,7 +120,8 @@ impl Cache {
         Self::with_disk(memory_bytes, None)
     }
 
-    /// A cache of `memory_bytes` of content, and of what `disk` takes; see [`Cache::start_disk`].
+    /// Creates a cache with `memory_bytes` of memory for content and `disk` as its second tier; see
+    /// [`Cache::start_disk`].
     ///
     /// # Errors
     /// When the system refuses the memory.
@@ -234,10 +131,13 @@ impl Cache {
         let disk_bytes = disk.as_ref().map_or(0, Disk::bytes_max);
         let index_bytes_of_disk = usize::try_from(disk_bytes / INDEX_SHARE_OF_DISK).unwrap_or(usize::MAX);
         let mut disk = disk;
-        let journal = disk.as_mut().map(Disk::take_journal);
-        let cache = Arc::new_cyclic(|cache| Self {
+        let journal = disk.as_mut().map(|disk| (disk.take_journal(), disk.compile));
+        let cache = Arc::new_cyclic(|cache: &Weak<Self>| Self {
             arena,
-            disk: disk.map(|disk| Tier::new(disk, memory_bytes as u64, cache.clone())),
+            disk: disk.map(|disk| {
+                let index: Weak<dyn Index> = cache.clone();
+                Tier::new(disk, memory_bytes as u64, index)
+            }),
             hasher: RandomState::new(),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             queue: Mutex::default(),
@@ -246,37 +146,38 @@ impl Cache {
             index_bytes_max: (memory_bytes / INDEX_SHARE_MAX).saturating_add(index_bytes_of_disk),
             content_bytes_max: memory_bytes as u64 / CONTENT_SHARE_MAX,
             purges: Purges::default(),
-            sweeper: sweep::Sweeper::default(),
+            sweeper: Sweeper::default(),
         });
-        if let Some(journal) = journal {
-            cache.purges.await_disk();
-            cache.replay(journal);
+        if let Some((journal, compile)) = journal {
+            cache.purges.start_scan();
+            cache.replay(journal, compile);
         }
         Ok(cache)
     }
 
-    /// The most content that is stored of one response, in bytes; more is passed.
+    /// Returns the maximum content bytes stored for one response; a larger one is passed.
     pub fn content_bytes_max(&self) -> u64 {
         self.content_bytes_max
     }
 
-    /// Stored responses.
+    /// Returns the number of stored responses.
     pub fn stored(&self) -> usize {
         self.stored.load(Relaxed)
     }
 
-    /// Bytes of keys, fields and the rest of the index.
+    /// Returns the bytes used by keys, fields and the rest of the index.
     pub fn index_bytes(&self) -> usize {
         self.index_bytes.load(Relaxed)
     }
 
-    /// The memory that content lies in.
+    /// Returns the memory that holds content.
     pub fn arena(&self) -> &Arc<Arena> {
         &self.arena
     }
 
-    /// Looks under `key` for what answers a request with `fields` that asks for `asked`; if there is nothing, the caller
-    /// becomes the one to fetch it.
+    /// Looks up a response under `key` for a request with `fields` and the cache directives
+    /// `asked`. If nothing suitable is stored, the caller becomes responsible for fetching the
+    /// response.
     pub fn look_up(
         self: &Arc<Self>,
         key: &str,
@@ -286,11 +187,12 @@ impl Cache {
     ) -> Lookup {
         let digest = self.digest(key);
         let mut shard = lock(self.shard(digest));
-        // Seen before anything is selected: what a fetch begun now will ask about was not purged until then.
+        // Read before selecting: a response that a fetch started now would validate was not purged
+        // up to this number.
         let number = self.purges.number();
         let marked = shard.marked(digest, fields, now_ms);
-        // What a policy has said of the last response is newer than what is stored.
-        let is_hidden = matches!(marked, Some(Marked::Pass | Marked::Miss));
+        // A policy's verdict on the last response is newer than the stored responses.
+        let is_hidden = marked.is_some_and(PassMark::is_of_policy);
         let slot = shard.slots.find_mut(digest, |slot| slot.key.is(digest, key));
         let selected = slot.as_ref().filter(|_| !is_hidden);
         let selected = selected.and_then(|slot| slot.select(fields, &self.purges, now_ms)).cloned();
@@ -300,12 +202,12 @@ impl Cache {
             None if slot.as_ref().is_some_and(|slot| slot.has_any(&self.purges)) => Forward::VaryMiss,
             None => Forward::UriMiss,
         };
-        let pending = slot.and_then(|slot| slot.pending.iter().find(|pending| pending.is_shared).cloned());
+        let pending = slot.and_then(|slot| slot.awaited(fields).cloned());
         match selected.as_ref().map(|stored| stored.freshness().reuse(asked, now_ms)) {
             Some(Reuse::Now) => {
                 drop(shard);
                 let stored = selected.expect("what is good for now was selected");
-                return match stored.found() {
+                return match stored.note_use() {
                     Progress::Complete(_) => {
                         self.offer_again(&stored);
                         Lookup::Hit(stored)
@@ -315,9 +217,9 @@ impl Cache {
             }
             Some(Reuse::NowAndRefresh) => {
                 let stored = selected.expect("what is good for now was selected");
-                stored.found();
+                stored.note_use();
                 let is_alone = pending.is_none() && marked.is_none();
-                let begin = || self.begin(&mut shard, (digest, key), number, forward, true);
+                let begin = || self.begin(&mut shard, (digest, key), fields, (number, forward, true));
                 let fill = is_alone.then(begin).flatten();
                 let fill = fill.map(|(fill, _)| fill);
                 return Lookup::Refresh(stored, fill);
@@ -326,11 +228,11 @@ impl Cache {
             Some(Reuse::AfterValidation) | None => {}
         }
         match (marked, pending) {
-            (Some(Marked::Pass | Marked::Moment), _) => return Lookup::Pass,
+            (Some(PassMark::Pass { .. } | PassMark::Moment), _) => return Lookup::Pass,
             (None, Some(pending)) => return Lookup::Wait(pending.content.reader(0), pending.number),
-            (Some(Marked::Miss), _) | (None, None) => {}
+            (Some(PassMark::Miss { .. } | PassMark::No), _) | (None, None) => {}
         }
-        let begun = self.begin(&mut shard, (digest, key), number, forward, marked.is_none());
+        let begun = self.begin(&mut shard, (digest, key), fields, (number, forward, marked.is_none()));
         drop(shard);
         let Some((fill, reader)) = begun else { return Lookup::Pass };
         if marked.is_some() {
@@ -342,24 +244,25 @@ impl Cache {
         }
     }
 
-    /// A fetch of what may be stored already, beside those that are under way: [`Lookup::Miss`]. Where these are too many,
-    /// [`Lookup::Pass`].
-    pub fn begin_anew(self: &Arc<Self>, key: &str) -> Lookup {
+    /// Starts a fetch for a request with `fields` even if a response is stored, in addition to
+    /// those in progress, and returns [`Lookup::Miss`]; or [`Lookup::Pass`] if too many are in
+    /// progress.
+    pub fn start_fetch(self: &Arc<Self>, key: &str, fields: &Fields) -> Lookup {
         let digest = self.digest(key);
         let mut shard = lock(self.shard(digest));
         let number = self.purges.number();
-        let begun = self.begin(&mut shard, (digest, key), number, Forward::Request, true);
+        let begun = self.begin(&mut shard, (digest, key), fields, (number, Forward::Request, true));
         begun.map_or(Lookup::Pass, |(fill, reader)| Lookup::Miss(fill, reader))
     }
 
-    /// A fetch that others who ask for `key` wait for if it is shared, unless those that are under way are too many.
+    /// Starts a fetch. Other requests for the same variant of `key` wait for it if it is shared.
+    /// Returns `None` if too many fetches are in progress.
     fn begin(
         self: &Arc<Self>,
         shard: &mut Shard,
         (digest, key): (u64, &str),
-        number: u64,
-        forward: Forward,
-        is_shared: bool,
+        fields: &Fields,
+        (number, forward, is_shared): (u64, Forward, bool),
     ) -> Option<(Fill, Reader<Arc<Head>>)> {
         let slot = shard.slot_or_new(digest, key);
         if slot.pending.len() >= PENDING_MAX {
@@ -367,17 +270,19 @@ impl Cache {
         }
         let (content, writer, reader) = FillBuffer::new();
         let number = self.purges.number_of_fetch(key, number);
-        slot.pending.push(Pending { content: content.clone(), number, is_shared });
+        let selection = slot.selection_for(fields);
+        slot.pending.push(Pending { content: content.clone(), number, is_shared, selection });
         Some((Fill::pending(self.clone(), (slot.key.clone(), number), content, writer, forward), reader))
     }
 
-    /// A fetch for one client alone, which the index does not know of.
+    /// Starts a fetch for one client only, unknown to the index.
     pub fn pass(self: &Arc<Self>) -> (Fill, Reader<Arc<Head>>) {
         let (content, writer, reader) = FillBuffer::new();
         (Fill::alone(self.clone(), content, writer), reader)
     }
 
-    /// What is stored for `request`, fresh or not: for one who knows it was validated just now.
+    /// Returns the response stored for `request`, fresh or not, for a caller that knows that it was
+    /// just validated.
     pub fn peek(&self, key: &str, request: &Fields, now_ms: u64) -> Option<Arc<Stored>> {
         let digest = self.digest(key);
         let shard = lock(self.shard(digest));
@@ -388,12 +293,14 @@ impl Cache {
             .cloned()
     }
 
-    /// Whether the response with this very head is stored under `key`, and was not purged.
+    /// Returns whether the response with exactly this head is stored under `key` and not purged.
     pub fn is_stored(&self, key: &str, head: &Arc<Head>) -> bool {
         let digest = self.digest(key);
         let shard = lock(self.shard(digest));
         let Some(slot) = shard.slots.find(digest, |slot| slot.key.is(digest, key)) else { return false };
-        slot.variants.iter().any(|stored| Arc::ptr_eq(&stored.head, head) && stored.is_spared(&self.purges))
+        slot.variants
+            .iter()
+            .any(|stored| Arc::ptr_eq(&stored.head, head) && stored.is_spared(&self.purges, None))
     }
 
     fn digest(&self, key: &str) -> u64 {
@@ -401,7 +308,7 @@ impl Cache {
     }
 
     fn shard(&self, digest: u64) -> &Mutex<Shard> {
-        // The table itself uses the low and the top bits.
+        // The hash table itself uses the low and the top bits.
         &self.shards[(digest >> 32) as usize % SHARDS]
     }
 
@@ -415,75 +322,6 @@ impl Drop for Cache {
         if let Some(disk) = &self.disk {
             disk.close();
         }
-    }
-}
-
-impl Stored {
-    /// How long it may be reused: what its head says, cut short where it was purged softly.
-    pub fn freshness(&self) -> Freshness {
-        let freshness = self.head.freshness;
-        self.standing.stale_ms().map_or(freshness, |since_ms| freshness.stale_from(since_ms))
-    }
-
-    /// The number of the newest purge before its fetch began.
-    pub fn number(&self) -> u64 {
-        self.standing.number()
-    }
-
-    fn is_spared(&self, purges: &Purges) -> bool {
-        purges.spares(&self.key.text, &self.head, &self.standing)
-    }
-
-    pub(crate) fn key(&self) -> &Key {
-        &self.key
-    }
-
-    /// The same content under another head.
-    fn with_head(&self, head: Head, standing: Standing) -> Arc<Self> {
-        let (content, key, frequency) = (self.content.clone(), self.key.clone(), Frequency::default());
-        let hits = AtomicU64::new(self.hits.load(Relaxed));
-        Arc::new(Self { head: Arc::new(head), content, key, standing, frequency, hits })
-    }
-
-    fn made_s(&self) -> u64 {
-        made_s(&self.head.fields)
-    }
-
-    /// Counts a hit, and says how many there have been.
-    pub fn count_hit(&self) -> u64 {
-        self.hits.fetch_add(1, Relaxed) + 1
-    }
-
-    fn found(&self) -> Progress {
-        self.frequency.used();
-        if self.head.sliced
-            && let Some(copy) = self.content.copy()
-        {
-            copy.used();
-        }
-        self.content.progress()
-    }
-
-    /// Whether all of it is there: what is still arriving could fail after it was found to be good.
-    pub fn is_complete(&self) -> bool {
-        matches!(self.content.progress(), Progress::Complete(_))
-    }
-
-    /// Whether the backend can be asked about it. Not about an error, which is to be over: its validator may be that of
-    /// what it stands for.
-    pub fn has_validator(&self) -> bool {
-        self.head.status < 400 && has_validator(&self.head.fields)
-    }
-
-    /// Bytes that it takes beside its content.
-    pub(crate) fn index_bytes(&self) -> usize {
-        STORED_BYTES
-            + self.key.text.len()
-            + self.head.reason.as_deref().map_or(0, str::len)
-            + self.head.fields.text_len()
-            + self.head.withheld.text_len()
-            + self.head.surrogate.text_len()
-            + self.head.selection.bytes()
     }
 }
 

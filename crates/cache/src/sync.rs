@@ -1,12 +1,12 @@
-//! The primitives of the parts that run under loom's model checker, from one place.
+//! Synchronisation primitives of the modules that also run under loom's model checker.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{Arc, Mutex, MutexGuard};
 #[cfg(not(loom))]
 pub(crate) use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Locks, also after a panic in another holder: every critical section here leaves its data sound
-/// before it can panic, and one request's panic must not take the cache with it.
+/// Locks the mutex even after another holder panicked. Every critical section here leaves its data
+/// consistent before it can panic, and one request's panic must not take down the cache.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

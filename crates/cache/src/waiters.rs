@@ -1,17 +1,18 @@
-//! Who waits for the next change of a `FillBuffer`: one waker a waiting reader, all taken by each change.
+//! Wakers of readers that wait for a `FillBuffer` to change: one per reader. Each change takes all
+//! of them.
 
 use std::task::Waker;
 
-/// Wakers since the last change.
+/// Wakers registered since the last change.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
     change: u64,
     wakers: Vec<Option<Waker>>,
-    /// Places of `wakers` that readers have left.
+    /// Positions in `wakers` that readers have left.
     free: Vec<usize>,
 }
 
-/// A reader's place among the waiters, good until the next change.
+/// A reader's position among the waiters, valid until the next change.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ticket {
     change: u64,
@@ -19,7 +20,7 @@ pub(crate) struct Ticket {
 }
 
 impl Waiters {
-    /// Registers `waker`, in the reader's old place if there was no change since.
+    /// Registers `waker`, at the reader's old position if there was no change since.
     pub(crate) fn register(&mut self, ticket: &mut Option<Ticket>, waker: &Waker) {
         match ticket.filter(|ticket| ticket.change == self.change) {
             Some(Ticket { place, .. }) => match &mut self.wakers[place] {
@@ -37,7 +38,7 @@ impl Waiters {
         }
     }
 
-    /// A reader that goes away wakes nobody, and leaves its place to the next.
+    /// Removes a reader's waker and frees its position.
     pub(crate) fn forget(&mut self, ticket: &mut Option<Ticket>) {
         if let Some(Ticket { place, .. }) = ticket.take().filter(|ticket| ticket.change == self.change) {
             self.wakers[place] = None;
@@ -45,7 +46,7 @@ impl Waiters {
         }
     }
 
-    /// A change: all who wait, to be woken once the lock is released.
+    /// Records a change, and returns all wakers, to be called once the lock is released.
     pub(crate) fn take(&mut self) -> Woken {
         self.change += 1;
         self.free.clear();

@@ -1,10 +1,10 @@
-//! Content that is passed, not stored: a bounded stretch of it, from the writer to its one reader.
+//! The bounded window of passed (not stored) content between a fill's writer and its only reader.
 
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::task::Waker;
 
-/// The stretch `start..end` of the content, and who waits for room at its end.
+/// The part `start..end` of the content, and the writer waiting for room.
 #[derive(Debug)]
 pub(crate) struct Window {
     pieces: VecDeque<Bytes>,
@@ -27,7 +27,7 @@ impl Window {
         self.end - self.start < self.bytes_max as u64
     }
 
-    /// Registers the writer, to be woken when the reader has taken something.
+    /// Registers the writer, to be woken when the reader takes some content.
     pub(crate) fn wait_for_room(&mut self, waker: &Waker) {
         self.writer = Some(waker.clone());
     }
@@ -37,13 +37,13 @@ impl Window {
         self.pieces.push_back(bytes);
     }
 
-    /// Takes up to `max` bytes at `offset`, which lies in the window or before its end, and drops what comes
-    /// before. The waker is the writer's, now that there is room.
+    /// Takes up to `max` bytes at `offset`, and drops everything before. `offset` must be in the
+    /// window or at its end. Also returns the writer's waker, now that there is room.
     pub(crate) fn take(&mut self, offset: u64, max: usize) -> (Option<Bytes>, Option<Waker>) {
         while let Some(first) = self.pieces.front_mut() {
             let skip = offset.saturating_sub(self.start);
             if skip < first.len() as u64 {
-                // `skip` fits: it is less than a length in memory.
+                // `skip` fits: it is less than the length of a piece in memory.
                 let mut rest = first.split_off(usize::try_from(skip).expect("less than a piece's length"));
                 let taken = rest.split_to(max.min(rest.len()));
                 self.start += skip + taken.len() as u64;
@@ -60,7 +60,7 @@ impl Window {
         (None, self.writer.take())
     }
 
-    /// The reader is gone: nothing more is kept, and the writer is told.
+    /// Drops the content because the reader is gone, and returns the writer's waker.
     pub(crate) fn abandon(&mut self) -> Option<Waker> {
         self.pieces.clear();
         self.start = self.end;

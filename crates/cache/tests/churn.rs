@@ -1,7 +1,9 @@
-//! A long churn of small content through a small memory: what is used stays together, so the memory stays in use.
+//! A long churn of small content through a small memory: live content is kept together, so the
+//! memory stays in use.
 //!
-//! Of what comes, half is asked for once; what is asked for again is scattered among it. Without moving what is left in
-//! sparse slabs some hundred survivors come to hold all of them, and 3 % of the memory in use are alive.
+//! Half of the incoming objects are requested only once; those requested again are scattered among
+//! them. Without compaction of sparse slabs, a few hundred survivors would eventually pin all
+//! slabs, and only 3 % of the memory in use would be live.
 #![cfg(not(loom))]
 
 use std::collections::VecDeque;
@@ -12,19 +14,20 @@ use thalweg_cache::arena::{Compaction, SLAB_BYTES};
 use thalweg_cache::fill::FillBuffer;
 use thalweg_cache::freshness::Freshness;
 use thalweg_cache::rules::Rules;
-use thalweg_cache::{Cache, Head, Lookup, Piece, What};
+use thalweg_cache::{Cache, Head, Lookup, Piece, PurgeScope};
 use thalweg_http::Fields;
 use thalweg_http::cache_control::{CacheControl, RequestCacheControl};
 
 const SLABS: usize = 32;
 const REQUESTS: u64 = 200_000;
 const LENGTH_MAX: usize = 16_000;
-/// Objects that are asked for again, the `n`th as often as all from `n / e` to `n` together.
+/// Objects that are requested repeatedly; object `n` is requested as often as all objects from
+/// `n / e` to `n` together.
 const CATALOGUE: f64 = 40_000.0;
-/// Pieces that slow clients hold.
+/// Pieces held by slow clients.
 const HELD: usize = 4;
 
-/// SplitMix64.
+/// Hashes `seed` with SplitMix64.
 fn mixed(seed: u64) -> u64 {
     let mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -40,7 +43,7 @@ fn object(request: u64) -> u64 {
     CATALOGUE.powf((random >> 11) as f64 / (1u64 << 53) as f64) as u64
 }
 
-/// The content of an object: a piece of `pattern`.
+/// Returns the content of an object: part of `pattern`.
 fn content(object: u64, pattern: &Bytes) -> Bytes {
     let at = mixed(object) as usize;
     pattern.slice(at % LENGTH_MAX..at % LENGTH_MAX + 100 + (at >> 32) % (LENGTH_MAX - 100))
@@ -54,8 +57,8 @@ fn head() -> Head {
     Head::new(200, fields, freshness)
 }
 
-/// The part of the memory in use that is alive.
-fn alive(cache: &Cache) -> f64 {
+/// Returns the fraction of the memory in use that is live.
+fn live_fraction(cache: &Cache) -> f64 {
     let used = cache.arena().slabs_max() - cache.arena().free_slabs();
     cache.arena().live_bytes() as f64 / (used * SLAB_BYTES) as f64
 }
@@ -74,7 +77,7 @@ fn memory_stays_in_use_in_a_long_churn() {
             Lookup::Hit(stored) => {
                 hits += 1;
                 let Some(Ok(Some(piece))) = stored.content.reader(0).try_next(usize::MAX) else {
-                    panic!("{object} is not there")
+                    panic!("{object} is not readable")
                 };
                 assert_eq!(piece.as_slice().unwrap(), content, "{object}");
                 held.push_back((piece, content));
@@ -89,39 +92,40 @@ fn memory_stays_in_use_in_a_long_churn() {
         if held.len() > HELD
             && let Some((piece, content)) = held.pop_front()
         {
-            assert_eq!(piece.as_slice().unwrap(), content, "a piece that was held");
+            assert_eq!(piece.as_slice().unwrap(), content, "a held piece changed");
         }
         if request >= REQUESTS / 4 && request.is_multiple_of(1000) {
-            let alive = alive(&cache);
-            assert!(alive > 0.7, "{:.0} % alive after {request} requests", alive * 100.0);
+            let live_fraction = live_fraction(&cache);
+            assert!(live_fraction > 0.7, "{:.0} % live after {request} requests", live_fraction * 100.0);
         }
     }
     assert!(hits > REQUESTS / 3, "{hits} hits");
 }
 
-/// A cache of so many slabs, into which `count` objects of `length` bytes came, and of which every `kept`th is left.
+/// Creates a cache of this many slabs that received `count` objects of `length` bytes and kept
+/// every `kept`th.
 fn sparse(slabs: usize, length: usize, count: usize, kept: usize) -> Arc<Cache> {
     let cache: Arc<Cache> = Cache::new((slabs * SLAB_BYTES) as u64).expect("a memfd");
     for object in 0..count {
         let looked_up =
             cache.look_up(&object.to_string(), &Fields::new(), &RequestCacheControl::default(), 0);
-        let Lookup::Miss(mut fill, _reader) = looked_up else { panic!("{object} is there") };
+        let Lookup::Miss(mut fill, _reader) = looked_up else { panic!("{object} is already stored") };
         fill.begin(Head { length: Some(length as u64), ..head() }, 0);
         fill.append(Bytes::from(vec![object as u8; length]), 0).expect("there is room");
         fill.complete();
     }
     assert_eq!(cache.stored(), count);
     for object in (0..count).filter(|object| object % kept > 0) {
-        cache.purge(What::Url(object.to_string().into()), None).expect("a url");
+        cache.purge(PurgeScope::Url(object.to_string().into()), None).expect("a url");
     }
     cache
 }
 
 #[test]
-fn nothing_alive_is_evicted_while_a_slab_is_emptied_bit_by_bit() {
-    // A thousand in a slab, six of them full.
+fn nothing_is_evicted_while_a_slab_is_emptied_gradually() {
+    // A slab holds a thousand objects; all of them fill six slabs.
     let cache = sparse(16, 2000, 6400, 2);
-    // One slab is left free, which is fewer than are to be.
+    // One slab is left free, fewer than the number to keep free.
     let (_held, mut writer) = FillBuffer::stored(cache.arena(), ());
     while cache.arena().free_slabs() > 1 {
         writer.append(Bytes::from(vec![0; SLAB_BYTES / 2])).unwrap();
@@ -133,20 +137,20 @@ fn nothing_alive_is_evicted_while_a_slab_is_emptied_bit_by_bit() {
     };
     let calls = (0..20).take_while(|_| is_short()).count();
     assert_eq!((cache.stored(), cache.arena().free_slabs()), (stored, 2), "after {calls} calls");
-    assert!(calls > 0, "it was emptied at once");
+    assert!(calls > 0, "the slab was emptied in one call");
 }
 
 #[test]
-fn a_slab_of_very_many_is_emptied_bit_by_bit() {
+fn slab_of_very_many_objects_is_emptied_gradually() {
     const LENGTH: usize = 300;
-    // They fill a slab and open another.
+    // The objects fill a slab and open another.
     let count = SLAB_BYTES / 320 + 1000;
     let cache = sparse(SLABS, LENGTH, count, 3);
-    let before = alive(&cache);
+    let before = live_fraction(&cache);
     let calls = (0..20).take_while(|_| cache.arena().compact() != Compaction::Nothing).count();
-    // Some two thousand are left in the first slab, beside what is remembered of those that are gone.
+    // Some two thousand objects are left in the first slab, besides stale resident references.
     assert!((2..10).contains(&calls), "{calls} calls");
-    assert!(alive(&cache) > 1.9 * before, "{:.2} alive, {before:.2} before", alive(&cache));
+    assert!(live_fraction(&cache) > 1.9 * before, "{:.2} live, {before:.2} before", live_fraction(&cache));
     for object in (0..count).step_by(3) {
         let stored = cache.peek(&object.to_string(), &Fields::new(), 0).unwrap();
         let piece = stored.content.reader(0).try_next(usize::MAX).unwrap().unwrap().unwrap();

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use proptest::prelude::*;
 use thalweg_cache::arena::{Compaction, SLAB_BYTES};
-use thalweg_cache::fill::{Keep, Progress, Room};
+use thalweg_cache::fill::{Destination, Progress, Room};
 use thalweg_cache::{Arena, Failure, FillBuffer, Reader};
 
 #[derive(Debug, Clone)]
@@ -36,7 +36,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
-/// The byte at each offset, so that any mix-up shows.
+/// Generates a distinct byte at each offset, so that any mix-up shows.
 fn content(from: u64, len: usize) -> Vec<u8> {
     (from..from + len as u64).map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect()
 }
@@ -47,7 +47,7 @@ fn poll(reader: &mut Reader<u8>, max: usize) -> Poll<Result<Option<Vec<u8>>, Fai
     polled.map(|next| next.map(|piece| piece.map(|piece| piece.as_slice().expect("in memory").to_vec())))
 }
 
-/// Reads as much as there is; says whether the reader waits, ended, or failed.
+/// Reads everything available; returns whether the reader waits, ended, or failed.
 fn drain(reader: &mut Reader<u8>, published: u64) -> Poll<Result<(), Failure>> {
     loop {
         let at = reader.offset();
@@ -67,7 +67,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn readers_see_what_was_published_and_how_it_ended(
+    fn readers_see_published_bytes_and_the_outcome(
         steps in steps(),
         end in prop_oneof![Just(End::Complete), Just(End::Fail), Just(End::Drop)],
         length_known in any::<bool>(),
@@ -78,7 +78,7 @@ proptest! {
         let mut readers = vec![first];
         prop_assert_eq!(buffer.progress(), Progress::AwaitingHead);
         prop_assert!(poll(&mut readers[0], 1).is_pending());
-        writer.set_head(7, Keep::Store(Room::reserve(&arena, length_known.then_some(total)).unwrap()));
+        writer.set_head(7, Destination::Store(Room::reserve(&arena, length_known.then_some(total)).unwrap()));
         prop_assert_eq!(buffer.head(), Some(7));
 
         let mut published = 0;
@@ -127,14 +127,14 @@ proptest! {
     }
 
     #[test]
-    fn a_window_holds_no_more_than_it_may_and_loses_nothing(
+    fn window_stays_within_its_limit_and_loses_nothing(
         pieces in prop::collection::vec(1..500usize, 1..40),
         window_bytes in 1..1000usize,
         skip in 0..3000u64,
         max in 1..700usize,
     ) {
         let (_, mut writer, mut reader) = FillBuffer::<u8>::new();
-        writer.set_head(7, Keep::Pass { window_bytes });
+        writer.set_head(7, Destination::Pass { window_bytes });
         reader.seek(skip);
         let mut published = 0;
         for len in pieces {
@@ -161,7 +161,7 @@ proptest! {
 }
 
 #[test]
-fn content_without_room_fails_and_what_fitted_is_there() {
+fn append_without_room_fails_and_keeps_what_fitted() {
     let arena = Arena::new(2 * SLAB_BYTES as u64).unwrap();
     let (buffer, mut writer) = FillBuffer::stored(&arena, 7);
     writer.append(Bytes::from(content(0, 3 * SLAB_BYTES))).unwrap_err();
@@ -181,7 +181,7 @@ fn bytes_outlive_their_buffer_and_hold_their_slab() {
     let Poll::Ready(Ok(Some(piece))) =
         pin!(reader.next(usize::MAX)).poll(&mut Context::from_waker(Waker::noop()))
     else {
-        panic!("complete content is there")
+        panic!("complete content is not readable")
     };
     let bytes = piece.into_bytes().unwrap();
     drop((reader, Arc::into_inner(buffer)));
@@ -192,7 +192,7 @@ fn bytes_outlive_their_buffer_and_hold_their_slab() {
 }
 
 #[test]
-fn room_that_was_reserved_is_there_whoever_else_fills() {
+fn reserved_room_is_not_taken_by_another_fill() {
     let arena = Arena::new(4 * SLAB_BYTES as u64).unwrap();
     let length = 2 * SLAB_BYTES + 1000;
     let room = Room::reserve(&arena, Some(length as u64)).unwrap();
@@ -200,43 +200,43 @@ fn room_that_was_reserved_is_there_whoever_else_fills() {
     let (buffer, mut other) = FillBuffer::stored(&arena, 7);
     while other.append(Bytes::from(content(0, SLAB_BYTES))).is_ok() {}
     let (reserved, mut writer, _) = FillBuffer::new();
-    writer.set_head(7, Keep::Store(room));
+    writer.set_head(7, Destination::Store(room));
     writer.append(Bytes::from(content(0, length))).unwrap();
     writer.complete();
     assert_eq!(drain(&mut reserved.reader(0), length as u64), Poll::Ready(Ok(())));
     drop((other, buffer));
 }
 
-/// Complete content that may move.
-fn settled(arena: &Arc<Arena>, len: usize) -> Arc<FillBuffer<u8>> {
+/// Creates complete content that may move.
+fn movable(arena: &Arc<Arena>, len: usize) -> Arc<FillBuffer<u8>> {
     let (buffer, mut writer) = FillBuffer::stored(arena, 7);
     writer.append(Bytes::from(content(0, len))).expect("there is room");
     writer.complete();
-    buffer.reside();
+    buffer.allow_moves();
     buffer
 }
 
 #[test]
-fn what_is_left_in_a_sparse_slab_moves_and_held_pieces_stay_where_they_are() {
+fn sparse_slab_is_compacted_while_held_pieces_stay_in_place() {
     let arena = Arena::new(8 * SLAB_BYTES as u64).unwrap();
-    // Whole slabs and a tail, which shares its slab with content that goes away.
+    // `left` fills a whole slab and a tail, which shares its slab with content that is dropped.
     let len = SLAB_BYTES + 300_000;
-    let (left, gone) = (settled(&arena, len), settled(&arena, SLAB_BYTES - 400_000));
-    let _open = settled(&arena, SLAB_BYTES / 2);
-    assert_eq!(arena.compact(), Compaction::Nothing, "all of it is alive");
+    let (left, gone) = (movable(&arena, len), movable(&arena, SLAB_BYTES - 400_000));
+    let _open = movable(&arena, SLAB_BYTES / 2);
+    assert_eq!(arena.compact(), Compaction::Nothing, "nothing is dead yet");
     drop(gone);
     let mut reader = left.reader(len as u64 - 1);
-    let Some(Ok(Some(piece))) = reader.try_next(1) else { panic!("complete content is there") };
+    let Some(Ok(Some(piece))) = reader.try_next(1) else { panic!("complete content is not readable") };
     let (free, live) = (arena.free_slabs(), arena.live_bytes());
     assert_eq!(arena.compact(), Compaction::Emptied);
     assert_eq!(
         (arena.free_slabs(), arena.live_bytes()),
         (free, live + 300_000),
-        "the piece holds the old run"
+        "the piece keeps the old run alive"
     );
     assert_eq!(piece.as_slice().unwrap(), content(len as u64 - 1, 1));
     drop(piece);
     assert_eq!((arena.free_slabs(), arena.live_bytes()), (free + 1, live));
     assert_eq!(drain(&mut left.reader(0), len as u64), Poll::Ready(Ok(())));
-    assert_eq!(arena.compact(), Compaction::Nothing, "there is nothing more to move");
+    assert_eq!(arena.compact(), Compaction::Nothing, "nothing is left to move");
 }

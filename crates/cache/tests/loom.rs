@@ -1,5 +1,5 @@
-//! The `FillBuffer` under loom: every interleaving of a writer and its readers, with the arena's bytes in cells
-//! in which loom finds a read that races with a write or with the recycling of a slab.
+//! The `FillBuffer` under loom: every interleaving of a writer and its readers. The arena's bytes
+//! are in cells in which loom finds a read that races with a write or with the recycling of a slab.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p thalweg-cache --release --test loom`
 #![cfg(loom)]
@@ -8,10 +8,11 @@ use bytes::Bytes;
 use loom::future::block_on;
 use loom::thread;
 use thalweg_cache::arena::Compaction;
-use thalweg_cache::fill::{Keep, Room};
+use thalweg_cache::fill::{Destination, Room};
 use thalweg_cache::{Arena, Failure, FillBuffer, Reader};
 
-/// Every interleaving in which threads are cut off at most this often: what published bugs take, and seconds.
+/// Maximum preemptions per interleaving explored: enough to find published bugs, and done in
+/// seconds.
 const PREEMPTIONS_MAX: usize = 2;
 
 fn model(check: impl Fn() + Send + Sync + 'static) {
@@ -31,8 +32,8 @@ fn read_all(mut reader: Reader<()>) -> (Vec<u8>, Result<(), Failure>) {
     }
 }
 
-fn stored(arena: &loom::sync::Arc<Arena>) -> Keep {
-    Keep::Store(Room::growing(arena))
+fn stored(arena: &loom::sync::Arc<Arena>) -> Destination {
+    Destination::Store(Room::growing(arena))
 }
 
 #[test]
@@ -55,7 +56,7 @@ fn every_reader_gets_every_byte_and_is_always_woken() {
 }
 
 #[test]
-fn a_fill_that_breaks_off_never_ends_cleanly() {
+fn abandoned_fill_never_ends_cleanly() {
     model(|| {
         let arena = Arena::new(8).unwrap();
         let (_, mut writer, reader) = FillBuffer::<()>::new();
@@ -70,7 +71,7 @@ fn a_fill_that_breaks_off_never_ends_cleanly() {
 }
 
 #[test]
-fn those_who_wait_for_the_head_hear_of_its_failure() {
+fn readers_waiting_for_the_head_see_the_failure() {
     model(|| {
         let (buffer, writer, mut reader) = FillBuffer::<()>::new();
         let mut joined = buffer.reader(0);
@@ -82,11 +83,11 @@ fn those_who_wait_for_the_head_hear_of_its_failure() {
 }
 
 #[test]
-fn what_is_passed_waits_for_its_reader() {
+fn passed_content_waits_for_its_reader() {
     model(|| {
         let (_, mut writer, reader) = FillBuffer::<()>::new();
         let filling = thread::spawn(move || {
-            writer.set_head((), Keep::Pass { window_bytes: 1 });
+            writer.set_head((), Destination::Pass { window_bytes: 1 });
             for byte in [b"a", b"b"] {
                 block_on(writer.room()).unwrap();
                 writer.append(Bytes::from_static(byte)).unwrap();
@@ -99,11 +100,11 @@ fn what_is_passed_waits_for_its_reader() {
 }
 
 #[test]
-fn a_reader_that_leaves_ends_what_is_passed() {
+fn dropping_the_reader_ends_passed_content() {
     model(|| {
         let (_, mut writer, reader) = FillBuffer::<()>::new();
         let filling = thread::spawn(move || {
-            writer.set_head((), Keep::Pass { window_bytes: 1 });
+            writer.set_head((), Destination::Pass { window_bytes: 1 });
             while block_on(writer.room()).is_ok() {
                 writer.append(Bytes::from_static(b"a")).unwrap();
             }
@@ -114,7 +115,7 @@ fn a_reader_that_leaves_ends_what_is_passed() {
 }
 
 #[test]
-fn a_held_piece_outlives_its_buffer_and_its_slab_is_not_reused() {
+fn held_piece_outlives_its_buffer_and_its_slab_is_not_reused() {
     model(|| {
         // Two slabs of four bytes. `ab` and `cd` fill the first, `ef` opens the second.
         let arena = Arena::new(8).unwrap();
@@ -128,7 +129,7 @@ fn a_held_piece_outlives_its_buffer_and_its_slab_is_not_reused() {
         let refilling = thread::spawn(move || {
             drop(gone);
             let (_, mut writer) = FillBuffer::<()>::stored(&arena, ());
-            // Fits only into the slab of the held piece, once that is given back.
+            // The content fits only into the slab of the held piece, once that is released.
             let _ = writer.append(Bytes::from_static(b"WXYZ"));
         });
         drop(kept);
@@ -141,13 +142,13 @@ fn a_held_piece_outlives_its_buffer_and_its_slab_is_not_reused() {
 #[test]
 fn content_moves_under_its_readers() {
     model(|| {
-        // `ab` is left alone in the first slab, `ef` opens the second and leaves room in it.
+        // `ab` is left alone in the first slab; `ef` opens the second and leaves room in it.
         let arena = Arena::new(8).unwrap();
         let [moved, gone, open] = [b"ab", b"cd", b"ef"].map(|bytes| {
             let (buffer, mut writer) = FillBuffer::<()>::stored(&arena, ());
             writer.append(Bytes::from_static(bytes)).unwrap();
             writer.complete();
-            buffer.reside();
+            buffer.allow_moves();
             buffer
         });
         drop(gone);

@@ -1,4 +1,5 @@
-//! Very many readers of one fill: each is woken by the append, all have the same bytes, and these are kept once.
+//! A fill with very many readers: each append wakes all of them, all read the same bytes, and the
+//! bytes are stored once.
 #![allow(clippy::unwrap_used)]
 #![cfg(not(loom))]
 
@@ -14,7 +15,7 @@ use thalweg_cache::{Arena, FillBuffer, Reader};
 const READERS: usize = 10_000;
 const CHUNK_BYTES: usize = 40_000;
 
-/// Counts how often it was woken.
+/// Counts wake-ups.
 #[derive(Default)]
 struct Woken(AtomicUsize);
 
@@ -24,7 +25,7 @@ impl Wake for Woken {
     }
 }
 
-/// Reads what is there; true if it then waits for more, false at the end.
+/// Reads the available content; returns true if the reader then waits for more, false at the end.
 fn read_on(reader: &mut Reader<()>, waker: &Waker) -> bool {
     loop {
         let at = reader.offset();
@@ -41,7 +42,7 @@ fn read_on(reader: &mut Reader<()>, waker: &Waker) -> bool {
 }
 
 #[test]
-fn ten_thousand_readers_cost_one_copy_and_one_wake_up_each() {
+fn ten_thousand_readers_share_one_copy_and_wake_once_per_append() {
     let arena = Arena::new(4 * SLAB_BYTES as u64).unwrap();
     let (buffer, mut writer) = FillBuffer::stored(&arena, ());
     let woken: Vec<Arc<Woken>> = (0..READERS).map(|_| Arc::default()).collect();
@@ -54,7 +55,7 @@ fn ten_thousand_readers_cost_one_copy_and_one_wake_up_each() {
         writer.append(Bytes::from(vec![chunk; CHUNK_BYTES])).unwrap();
         assert!(woken.iter().all(|woken| woken.0.load(Relaxed) == usize::from(chunk) + 1));
     }
-    // Half of them leave without a word, and half stand still: nobody else notices.
+    // Half of the readers are dropped silently, and half stop reading; the others are not affected.
     readers.truncate(READERS / 2);
     writer.complete();
     for (reader, waker) in readers.iter_mut().zip(&wakers) {

@@ -1,21 +1,23 @@
-//! What a state was made under: settings that, once changed, make what is known tell of something else.
+//! Settings under which a state was made, and what a change to each of them discards.
 //!
-//! | changed | what is discarded |
-//! |---|---|
-//! | `congestion_control` | rules, evidence and failures: what was shown is of another one. All leave, and enter again as any do; no cool-off is longer than the first |
-//! | the outcome (`goodput_bytes_min`, `counts_relayed`, and the hosts that tell: those left alone, those of tenants) or who is in which arm (`holdout_trial`, `holdout`) | evidence: trials begin anew, and what was shown is on trial again |
-//! | `measure` | histories |
-//! | `window_s` | histories and evidence: an outcome is that of a connection's first window |
+//! - `congestion_control` discards rules, evidence and failures, because they concern another
+//!   algorithm. All steered prefixes are withdrawn and may re-enter as usual. Cool-offs lengthened
+//!   by failures are cut to the base length.
+//! - Settings that define the outcome (`goodput_bytes_min`, `counts_relayed`, and the measured
+//!   hosts: hosts left alone and tenants' hosts) or the arms (`holdout_trial`, `holdout`) discard
+//!   evidence. Trials restart, and proved prefixes go back on trial.
+//! - `measure` discards histories.
+//! - `window_s` discards histories and evidence, because an outcome covers a connection's first
+//!   window.
 //!
-//! What is not listed acts from the next round on, on what is known.
+//! Any other setting applies to the existing state from the next round.
 
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
-use crate::decide::names;
-use crate::settings::{Measure, Settings};
+use crate::settings::{Measure, Settings, normalized_hosts};
 
-/// The settings that a state was made under.
+/// Settings under which a state was made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Basis {
@@ -24,16 +26,16 @@ pub(crate) struct Basis {
     congestion_control: String,
     goodput_bytes_min: u64,
     counts_relayed: bool,
-    /// Of who tells: see [`digest_of`].
+    /// Digest of the measured hosts: see [`digest_of`].
     hosts_left_alone_digest: u64,
     holdout_trial_millionths: u32,
     holdout_millionths: u32,
 }
 
-/// What has changed since.
+/// Differences between two bases.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
-    /// The settings.
+    /// Names of the changed settings.
     pub(crate) settings: Vec<&'static str>,
     pub(crate) discards_histories: bool,
     pub(crate) discards_evidence: bool,
@@ -54,7 +56,7 @@ impl Basis {
         }
     }
 
-    /// What has changed since `before`.
+    /// Returns what changed since `before`.
     pub(crate) fn changes_since(&self, before: &Self) -> Changes {
         let (histories, evidence, rules) = ((true, false, false), (false, true, false), (false, true, true));
         let both = (true, true, false);
@@ -79,7 +81,8 @@ impl Basis {
         changes
     }
 
-    /// The newest window of the length now that had begun when window `number` of the length then was over.
+    /// Returns the newest window, counted in the new length, that had started when window `number`
+    /// of the old length ended.
     pub(crate) fn renumber(&self, number: u64, now: &Self) -> u64 {
         if self.window_s == now.window_s {
             return number;
@@ -89,12 +92,13 @@ impl Basis {
     }
 }
 
-/// Of the hosts that tell: those that are left alone, and those of tenants, whichever has which. Names are the same in upper case.
+/// Hashes the hosts that determine the evidence: hosts left alone and the hosts of all tenants,
+/// regardless of which tenant has which host. Names are compared case-insensitively.
 fn digest_of(settings: &Settings) -> u64 {
     let of_tenants: Vec<_> = settings.tenants.iter().flat_map(|tenant| tenant.hosts().to_vec()).collect();
-    let mut text = names(&settings.hosts_left_alone).join("\n");
+    let mut text = normalized_hosts(&settings.hosts_left_alone).join("\n");
     if !of_tenants.is_empty() {
-        text = [text, names(&of_tenants).join("\n")].join("\n\n");
+        text = [text, normalized_hosts(&of_tenants).join("\n")].join("\n\n");
     }
     XxHash3_64::oneshot(text.as_bytes())
 }
@@ -105,7 +109,7 @@ mod tests {
     use crate::tenant::Tenant;
 
     #[test]
-    fn hosts_are_a_set_of_names() {
+    fn host_digest_ignores_order_case_and_duplicates() {
         let names = |hosts: &[&str]| hosts.iter().map(ToString::to_string).collect::<Vec<_>>();
         let of = |hosts: &[&str]| Settings { hosts_left_alone: names(hosts), ..Settings::default() };
         let digest = |hosts: &[&str]| digest_of(&of(hosts));
@@ -117,9 +121,9 @@ mod tests {
         };
         let one = of_tenants(&[&["b.example"]]);
         assert!(![digest(&["a.example", "b.example"]), digest(&["a.example"])].contains(&one));
-        // Another digest would void what states know.
+        // A changed digest would discard the evidence of every stored state.
         assert_eq!([digest(&[]), digest(&["a.example"])], [0x2d06_8005_38d3_94c2, 0x9ec4_28c4_6505_6f88]);
-        // To who has no tenant it is the same who has them.
+        // Moving a host between tenants does not affect hosts without a tenant.
         let two = of_tenants(&[&["b.example", "d.example"], &["c.example"]]);
         assert_eq!(two, of_tenants(&[&["c.example", "d.example"], &["b.example"]]));
         assert_ne!(two, one);

@@ -1,12 +1,14 @@
-//! What each field of a state has to be that was read from a disk or a network: whoever wrote it, a round that goes by it ends
-//! in a decision, never in a panic, a number that is none, or a bundle that edges refuse.
+//! Decoding and validation of a stored [`State`]. However damaged the stored bytes, deciding on the
+//! decoded state never panics, produces a NaN or makes a bundle that edges refuse.
 //!
-//! Ranges are those of what this crate itself writes. Counts of windows and failures have none: what adds to them saturates.
+//! The ranges match what this crate writes. Window and failure counts are not limited, because they
+//! saturate when incremented.
 //!
-//! **Invariant:** a state that a decision has made passes.
+//! **Invariant:** every state produced by a decision passes validation.
 
 use std::fmt;
 
+use serde::Deserialize;
 use thalweg_record::Prefix;
 
 use crate::entry::{CoolingOff, Entry, Phase, Proof, Steered};
@@ -15,33 +17,103 @@ use crate::online::Trials;
 use crate::pool::{Estimate, POOL_MIN};
 use crate::sequential::{Mean, VALUES_MAX};
 use crate::settings::PREFIXES_MAX;
-use crate::state::{BUNDLES_MAX, State};
+use crate::state::{BUNDLES_MAX, STATE_FORMAT, State};
 
-/// The logarithm of the largest goodput that a record can have, 2^64 bytes per second, and a bit.
+/// Logarithm of the largest goodput in a record (2^64 bytes per second), rounded up.
 const LN_GOODPUT_MAX: f64 = 45.0;
-/// The largest effect of one connection: [`LN_GOODPUT_MAX`] over the least share of an arm, which is 0.01, and more.
+/// Maximum effect of one connection: [`LN_GOODPUT_MAX`] divided by the smallest share of an arm
+/// (0.01), rounded up.
 const EFFECT_MAX: f64 = 1e4;
-/// The largest variance of effects: where half are at either end it is above [`EFFECT_MAX`] squared, by what few of them are.
+/// Maximum variance of effects. If half of the effects are at each extreme, the variance of a small
+/// sample slightly exceeds [`EFFECT_MAX`] squared.
 const POOL_VARIANCE_MAX: f64 = 2.0 * EFFECT_MAX * EFFECT_MAX;
-/// The logarithm of an e-value.
+/// Maximum logarithm of an e-value.
 const LN_E_MAX: f64 = 1e17;
-/// The number of a window: of one second, one in the year 6325.
+/// Maximum window number: with one-second windows, the year 6325.
 pub(crate) const WINDOW_MAX: u64 = 1 << 37;
-/// The share held out, in millionths: one arm has 1 % at least.
+/// Maximum held-out share in millionths, which leaves each arm at least 1 %.
 const HOLDOUT_MILLIONTHS_MAX: u32 = 990_000;
 
-/// A field out of its range.
+/// A field that is out of range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldFault {
-    /// Which, from the state down.
+    /// Path to the field.
     pub field: String,
-    /// What it has to be.
+    /// Requirement, phrased to follow "must be".
     pub expected: &'static str,
 }
 
 impl fmt::Display for FieldFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} has to be {}", self.field, self.expected)
+        write!(f, "{} must be {}", self.field, self.expected)
+    }
+}
+
+/// Error decoding a stored state.
+#[derive(Debug)]
+pub enum StateError {
+    /// The bytes are not JSON with the expected structure.
+    Json(serde_json::Error),
+    /// The format version is not supported.
+    Format {
+        /// Version found.
+        found: u32,
+        /// Version that this program reads.
+        read: u32,
+    },
+    /// The bundles in a stored rollout have an unsupported format.
+    Bundles {
+        /// Format of the first such bundle.
+        found: u32,
+        /// Format that this program reads.
+        read: u32,
+    },
+    /// A field is out of range.
+    Field(FieldFault),
+}
+
+impl fmt::Display for StateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Json(_) => f.write_str("cannot parse stored control state"),
+            Self::Format { found, read } => {
+                write!(f, "stored state has format {found}; expected format {read}")
+            }
+            Self::Bundles { found, read } => {
+                write!(f, "stored bundles have format {found}; expected format {read}")
+            }
+            Self::Field(fault) => write!(f, "invalid control state: {fault}"),
+        }
+    }
+}
+
+impl std::error::Error for StateError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Json(cause) => Some(cause),
+            Self::Format { .. } | Self::Bundles { .. } | Self::Field(_) => None,
+        }
+    }
+}
+
+impl State {
+    /// Decodes the output of [`State::encode`].
+    ///
+    /// # Errors
+    /// Returns an error if the bytes are not JSON with the expected structure and format version,
+    /// or a field is out of range.
+    pub fn decode(bytes: &[u8]) -> Result<Self, StateError> {
+        #[derive(Deserialize)]
+        struct Version {
+            format: u32,
+        }
+        let Version { format } = serde_json::from_slice(bytes).map_err(StateError::Json)?;
+        if format != STATE_FORMAT {
+            return Err(StateError::Format { found: format, read: STATE_FORMAT });
+        }
+        let state: Self = serde_json::from_slice(bytes).map_err(StateError::Json)?;
+        check(&state).map_err(StateError::Field)?;
+        Ok(state)
     }
 }
 
@@ -51,22 +123,22 @@ pub(crate) fn ensure(holds: bool, field: &str, expected: &'static str) -> Checke
     if holds { Ok(()) } else { Err(FieldFault { field: field.to_owned(), expected }) }
 }
 
-/// Says in which field the one is that a check has found.
+/// Prepends `field` to the path of a fault.
 pub(crate) fn within(field: &str, checked: Checked) -> Checked {
     checked.map_err(|fault| FieldFault { field: format!("{field}.{}", fault.field), ..fault })
 }
 
-/// The first field of a state that is out of its range.
+/// Checks the whole state; fails on the first field that is out of range.
 pub(crate) fn check(state: &State) -> Checked {
     ensure(state.window.is_none_or(|number| number <= WINDOW_MAX), "window", "at most 2^37")?;
     ensure(state.bundle <= BUNDLES_MAX, "bundle", "at most 2^53")?;
     let has_both = state.window.is_some() == state.basis.is_some();
-    ensure(has_both, "basis", "there where a window is, and only there")?;
+    ensure(has_both, "basis", "present if and only if a window is")?;
     trials(state)?;
     let is_rate = |rate: f64| rate > 0.0 && rate <= LN_GOODPUT_MAX.exp();
     ensure(state.bottom_bytes_per_s.is_none_or(is_rate), "bottom_bytes_per_s", "a rate above zero")?;
     if let Some(pool) = &state.pool {
-        ensure(pool.mean.abs() <= EFFECT_MAX, "pool.mean", "an effect on log goodput")?;
+        ensure(pool.mean.abs() <= EFFECT_MAX, "pool.mean", "from -10000 to 10000")?;
         ensure((0.0..=POOL_VARIANCE_MAX).contains(&pool.variance), "pool.variance", "at least 0")?;
         ensure((POOL_MIN..=PREFIXES_MAX).contains(&pool.prefixes), "pool.prefixes", "from 8 to 200000")?;
         ensure(pool.weight > 0.0, "pool.weight", "above 0")?;
@@ -74,28 +146,37 @@ pub(crate) fn check(state: &State) -> Checked {
     }
     ensure(state.entries.len() <= PREFIXES_MAX, "entries", "at most 200000 prefixes")?;
     let in_order = state.entries.is_sorted_by(|one, next| one.prefix < next.prefix);
-    ensure(in_order, "entries", "in the order of their prefixes, each once")?;
+    ensure(in_order, "entries", "sorted by prefix, without duplicates")?;
     state.entries.iter().try_for_each(|it| within(&format!("entries[{}]", it.prefix), entry(it, state)))
 }
 
-/// Each trial has a number of its own, and is either told or may be yet. Of numbers that have run out the last is given to all.
+/// Checks the trial numbers: each trial has its own, and is either a discovery or undecided. After
+/// the numbers have run out, trials share the last one.
 fn trials(state: &State) -> Checked {
-    let Trials { begun, told } = state.trials;
-    ensure(told <= begun && begun <= VALUES_MAX, "trials", "at most 2^53 begun, and at most those told")?;
-    if begun == VALUES_MAX {
+    let Trials { started, discoveries } = state.trials;
+    ensure(
+        discoveries <= started && started <= VALUES_MAX,
+        "trials",
+        "at most 2^53 started, and no more discoveries than started",
+    )?;
+    if started == VALUES_MAX {
         return Ok(());
     }
-    let untold = state.steered().filter(|(_, steered)| steered.proof.is_none()).count() as u64;
-    ensure(told + untold <= begun, "trials.told", "at most those begun, without those on trial")?;
+    let undecided = state.steered().filter(|(_, steered)| steered.proof.is_none()).count() as u64;
+    ensure(
+        discoveries + undecided <= started,
+        "trials.told",
+        "at most the number of trials started minus those still undecided",
+    )?;
     let mut numbers: Vec<_> = state.steered().map(|(_, steered)| steered.trial).collect();
     numbers.sort_unstable();
-    ensure(numbers.is_sorted_by(|one, next| one < next), "entries", "each of another trial")
+    ensure(numbers.is_sorted_by(|one, next| one < next), "entries", "unique in their trial numbers")
 }
 
 fn entry(entry: &Entry, state: &State) -> Checked {
     let is_client = Prefix::of_client(entry.prefix.first()) == entry.prefix;
-    ensure(is_client, "prefix", "a /24 of IPv4 or a /56 of IPv6")?;
-    ensure(entry.history.is_whole(), "history.in_group", "windows that were observed")?;
+    ensure(is_client, "prefix", "an IPv4 /24 or an IPv6 /56")?;
+    ensure(entry.history.is_whole(), "history.in_group", "a subset of the observed windows")?;
     let is_count = (0.0..=u32::MAX as f32).contains(&entry.connections);
     ensure(is_count, "connections", "from 0 to 2^32")?;
     ensure(entry.ln_goodput.is_none_or(|ln| is_ln_goodput(ln.into())), "ln_goodput", "from 0 to 45")?;
@@ -110,17 +191,17 @@ fn steered(steered: &Steered, state: &State) -> Checked {
     let held = steered.holdout_millionths;
     let is_share = held == 0 || (10_000..=HOLDOUT_MILLIONTHS_MAX).contains(&held);
     ensure(is_share, "holdout_millionths", "0, or from 10000 to 990000")?;
-    let is_counted = (1..=state.trials.begun).contains(&steered.trial);
-    ensure(is_counted, "trial", "the number of one that has begun")?;
+    let is_counted = (1..=state.trials.started).contains(&steered.trial);
+    ensure(is_counted, "trial", "the number of a trial that has started")?;
     ensure(steered.from_bundle <= state.bundle + 1, "from_bundle", "at most the next bundle's number")?;
     within("evidence", evidence(&steered.evidence))?;
     steered.proof.as_ref().map_or(Ok(()), |it| within("proof", proof(it)))
 }
 
 fn proof(proof: &Proof) -> Checked {
-    ensure(proof.ln_e.abs() <= LN_E_MAX, "ln_e", "the logarithm of an e-value")?;
+    ensure(proof.ln_e.abs() <= LN_E_MAX, "ln_e", "from -1e17 to 1e17")?;
     let is_finite = proof.reversal.ln_e.iter().all(|ln_e| ln_e.abs() <= LN_E_MAX);
-    ensure(is_finite, "reversal.ln_e", "the logarithms of e-values")?;
+    ensure(is_finite, "reversal.ln_e", "from -1e17 to 1e17")?;
     within("goodput", mean(&proof.goodput))
 }
 
@@ -129,7 +210,7 @@ fn cooling_off(cooling: &CoolingOff) -> Checked {
 }
 
 fn estimate(estimate: &Estimate) -> Checked {
-    ensure(estimate.effect.abs() <= EFFECT_MAX, "effect", "an effect on log goodput")?;
+    ensure(estimate.effect.abs() <= EFFECT_MAX, "effect", "from -10000 to 10000")?;
     let variance = estimate.variance;
     ensure(variance > 0.0 && variance <= 4.0 * EFFECT_MAX * EFFECT_MAX, "variance", "above 0")
 }
@@ -145,17 +226,13 @@ fn evidence(evidence: &Evidence) -> Checked {
     ensure(is_share, "baseline_retransmitted", "from 0 to 1")
 }
 
-/// A mean of effects.
+/// Checks a mean of effects.
 pub(crate) fn mean(mean: &Mean) -> Checked {
     ensure(mean.count <= VALUES_MAX, "count", "at most 2^53")?;
-    ensure(mean.count > 0 || *mean == Mean::default(), "count", "above 0 where there is a mean")?;
-    ensure(mean.mean.abs() <= EFFECT_MAX, "mean", "an effect of at most 10000 either way")?;
+    ensure(mean.count > 0 || *mean == Mean::default(), "count", "above 0 if mean or squares is not 0")?;
+    ensure(mean.mean.abs() <= EFFECT_MAX, "mean", "from -10000 to 10000")?;
     let squares_max = 4.0 * EFFECT_MAX * EFFECT_MAX * mean.count as f64;
-    ensure(
-        (0.0..=squares_max).contains(&mean.squares),
-        "squares",
-        "at least 0, and what so many values can have",
-    )
+    ensure((0.0..=squares_max).contains(&mean.squares), "squares", "at least 0 and consistent with count")
 }
 
 fn is_ln_goodput(ln: f64) -> bool {

@@ -1,11 +1,12 @@
-//! From records to windows. Whatever comes of a connection is gathered until its window closes: only then is it known whose it
-//! was, and what a rule has done with it.
+//! Collector: aggregates records into windows. A connection's records are kept until its window
+//! closes, because only then are its tenant and the effect of any rule known.
 //!
-//! A window closes [`Settings::late_s`] after its end by the clock that [`Collector::close`] is told, which may be behind where records
-//! come late; what comes after that is counted and left out, so a window is made once. A connection's
-//! outcome is told once, in the first window in which it has one.
+//! A window closes [`Settings::late_s`] after its end, by the clock passed to [`Collector::close`].
+//! Callers pass an earlier time if records arrive late. Records of closed windows are counted and
+//! dropped, so each window is produced once. A connection's outcome is reported once, in the first
+//! window that contains one.
 //!
-//! **Invariant:** a closed window is not opened again, whatever the clock does: see [`follows`].
+//! **Invariant:** a closed window is never reopened, even if the clock changes: see [`follows`].
 
 mod close;
 mod connection;
@@ -25,91 +26,92 @@ use crate::settings::Settings;
 use crate::tenant::Tenant;
 use crate::tenants::UNNAMED_MAX;
 use crate::window::{Arm, Window, follows};
-use connection::{Connection, Rule, has_failed, rule_of, tells_of_goodput};
+use connection::{Connection, Rule, has_failed, measures_goodput, rule_of};
 pub use samples::SAMPLES_MAX;
 
-/// PoPs, and tenants of one.
+/// Maximum PoPs, and maximum tenants per PoP.
 pub const SCOPES_MAX: usize = 1_000;
-/// Connections of a PoP in a window.
+/// Maximum connections per PoP and window.
 pub const CONNECTIONS_MAX: usize = 2_000_000;
-/// Windows after its last one for which a connection is known to have been told.
-const TOLD_WINDOWS: u64 = 12;
-/// The status of a response for a host that the edge does not serve (RFC 9110 §15.5.20).
+/// Number of windows after a connection's last one in which its outcome is not reported again.
+const REPORTED_WINDOWS: u64 = 12;
+/// Status of a response for a host that the edge does not serve (RFC 9110 §15.5.20).
 const MISDIRECTED: u16 = 421;
 
-/// What was left out.
+/// Counts of dropped records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Records of windows that were closed.
+    /// Records whose window has closed.
     pub late: u64,
-    /// Records of windows that have not begun by the clock here.
+    /// Records whose window has not started by the local clock.
     pub early: u64,
-    /// Records beyond a limit: of scopes, connections or prefixes.
+    /// Records dropped at the limit on PoPs, tenants, connections or prefixes.
     pub over_limit: u64,
 }
 
-/// Makes windows of records.
+/// Aggregates records into windows.
 #[derive(Debug)]
 pub struct Collector {
     settings: Settings,
-    /// The tenant of each host that settings name.
+    /// Tenant index of each host named in settings.
     tenants: Hosts<usize>,
     pops: BTreeMap<String, Pop>,
-    /// The clock by which windows have closed.
+    /// Time up to which windows have closed.
     closed_unix_s: u64,
     counts: Counts,
 }
 
-/// What has closed of a PoP: windows of one span of time.
+/// Closed windows of one PoP for one time span.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Closed {
-    /// The site; empty if it has no name.
+pub struct ClosedWindows {
+    /// Name of the PoP; empty if it has none.
     pub pop: String,
-    /// What is known of its edges, without prefixes.
+    /// Window of the whole PoP, with its edges but without prefixes.
     pub window: Window,
-    /// What is known of each tenant, by its name; that of hosts that no tenant has by none.
+    /// Window of each tenant, by name; the empty name stands for hosts without a tenant.
     pub windows: Vec<(String, Window)>,
 }
 
 #[derive(Debug, Default)]
 struct Pop {
-    open: BTreeMap<u64, Open>,
+    open: BTreeMap<u64, OpenWindow>,
     closed: Option<u64>,
-    /// Connections whose outcome was told, with the newest window in which they were there.
-    told: HashMap<u64, u64>,
+    /// Connections whose outcome was reported, each with the newest window that contains it.
+    reported: HashMap<u64, u64>,
 }
 
-/// A window that takes records.
+/// A window that still accepts records.
 #[derive(Debug, Default)]
-struct Open {
+struct OpenWindow {
     records: u64,
     lost: u64,
     connections: HashMap<u64, Connection>,
-    /// Tenants, by their place.
+    /// Tenant indices by name.
     tenants: HashMap<String, usize>,
-    /// Of these, hosts that are tenants by themselves.
+    /// Number of tenants that are single hosts not named in settings.
     unnamed: usize,
-    /// Edges, by their place.
+    /// Edge indices by name.
     edges: HashMap<String, usize>,
 }
 
 impl Collector {
-    /// One that has seen nothing.
+    /// Creates an empty collector.
     pub fn new(settings: Settings) -> Self {
         let tenants = settings.tenants_of_hosts();
         Self { settings, tenants, pops: BTreeMap::new(), closed_unix_s: 0, counts: Counts::default() }
     }
 
-    /// What was left out so far.
+    /// Returns counts of the records dropped so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Takes a record.
+    /// Adds a record.
     pub fn add(&mut self, source: &Source, entry: &Entry, now_unix_s: u64) {
         let time_unix_us = match &entry.record {
             Record::Socket(socket) => socket.time_unix_us,
-            // Its end: by its beginning a slow one would be late, and the slower arm lose more of them.
+            // Use the end of the response: by its start, slow responses would count as late, and
+            // the slower arm would lose more of them.
             Record::Response(response) => response.time_unix_us.saturating_add(response.duration_us),
             Record::Loss(loss) => loss.time_unix_us,
         };
@@ -118,7 +120,7 @@ impl Collector {
             self.counts.early += 1;
             return;
         }
-        // Looked up before it is cloned: this is done for each record.
+        // Look the PoP up before cloning its name, because this runs for every record.
         if !self.pops.contains_key(&source.pop) && self.pops.len() < SCOPES_MAX {
             self.pops.insert(source.pop.clone(), Pop::default());
         }
@@ -132,7 +134,7 @@ impl Collector {
             return;
         }
         let open = pop.open.entry(number).or_default();
-        let taken = match &entry.record {
+        let has_room = match &entry.record {
             Record::Socket(socket) => open.add_socket(source, socket),
             Record::Response(response) => open.add_response(&self.settings, &self.tenants, source, response),
             Record::Loss(loss) => {
@@ -140,16 +142,17 @@ impl Collector {
                 true
             }
         };
-        open.records += u64::from(taken);
-        self.counts.over_limit += u64::from(!taken);
+        open.records += u64::from(has_room);
+        self.counts.over_limit += u64::from(!has_room);
     }
 
-    /// Closes each window whose time has passed, in order.
-    pub fn close(&mut self, now_unix_s: u64) -> Vec<Closed> {
+    /// Closes every window that is due, in order.
+    pub fn close(&mut self, now_unix_s: u64) -> Vec<ClosedWindows> {
         self.closed_unix_s = now_unix_s;
         let mut closed = Vec::new();
         for (name, pop) in &mut self.pops {
-            // A clock that was set back leaves windows of a future that is not over: they wait for it, or go below.
+            // If the clock was set back, windows that are now in the future stay open until they
+            // end or turn out to be late.
             let over: Vec<_> = pop
                 .open
                 .keys()
@@ -164,20 +167,20 @@ impl Collector {
                 }
                 pop.closed = Some(number);
                 let (window, windows) = pop.window(&self.settings, number, open, &mut self.counts);
-                closed.push(Closed { pop: name.clone(), window, windows });
+                closed.push(ClosedWindows { pop: name.clone(), window, windows });
             }
         }
         closed
     }
 }
 
-/// When a window takes no more records.
+/// Returns the time at which a window stops accepting records.
 fn closes_at(number: u64, settings: &Settings) -> u64 {
     number.saturating_add(1).saturating_mul(settings.window_s).saturating_add(settings.late_s)
 }
 
-impl Open {
-    /// Whether there was room for it.
+impl OpenWindow {
+    /// Adds a socket record; returns false if the window has no room for it.
     fn add_socket(&mut self, source: &Source, socket: &SocketRecord) -> bool {
         let Some(connection) = self.connection(source, socket.client) else { return false };
         if let Some(counters) = &socket.counters {
@@ -195,7 +198,7 @@ impl Open {
         true
     }
 
-    /// Whether there was room for it.
+    /// Adds a response; returns false if the window has no room for it.
     fn add_response(
         &mut self,
         settings: &Settings,
@@ -203,7 +206,7 @@ impl Open {
         source: &Source,
         response: &ResponseRecord,
     ) -> bool {
-        let host = name_of(&response.host);
+        let host = host_name(&response.host);
         let is_left_alone = settings.hosts_left_alone.iter().any(|alone| alone.eq_ignore_ascii_case(host));
         let named = tenants.get(host).and_then(|at| settings.tenants.get(at));
         let name = tenant_of(settings, named, response, host);
@@ -214,18 +217,19 @@ impl Open {
         connection.is_left_alone |= is_left_alone;
         let Some(tenant) = tenant else { return name.is_none() || is_left_alone };
         if *connection.tenant.get_or_insert(tenant) != tenant {
-            // Another tenant's response on the same connection tells nothing of the first one's.
+            // A connection counts only for the tenant of its first response.
             return true;
         }
         if let Some(rule) = rule_of(response) {
-            // Once something else has decided on it, it is in neither arm.
-            let is_spoilt = connection.rule.is_some_and(|before| before.arm == Arm::Other);
-            connection.rule = Some(if is_spoilt { Rule { arm: Arm::Other, ..rule } } else { rule });
+            // If anything but the rule decided for any of its responses, the connection is in
+            // neither arm.
+            let is_other = connection.rule.is_some_and(|before| before.arm == Arm::Other);
+            connection.rule = Some(if is_other { Rule { arm: Arm::Other, ..rule } } else { rule });
         }
         if let Some(min_rtt_us) = response.tcp.as_ref().and_then(|tcp| tcp.min_rtt_us) {
             connection.min_rtt_us = min_rtt_us;
         }
-        if tells_of_goodput(named.map_or(settings, |tenant| &tenant.settings), response) {
+        if measures_goodput(named.map_or(settings, |tenant| &tenant.settings), response) {
             connection.add_goodput(response.goodput_bytes_per_s().max(1));
         }
         true
@@ -240,18 +244,19 @@ impl Open {
         if !has_room {
             return None;
         }
-        let edge = place_of(&mut self.edges, &source.host);
+        let edge = edge_index(&mut self.edges, &source.host);
         let key = *slot.key();
         Some(slot.insert(Connection::new(key, Prefix::of_client(client.ip()), edge)))
     }
 
-    /// The place of a tenant among the window's, if there is one left.
+    /// Returns the index of a tenant in the window, or `None` if there is no room for another.
     fn tenant(&mut self, settings: &Settings, name: &str) -> Option<usize> {
         if let Some(known) = self.tenants.get(name) {
             return Some(*known);
         }
-        // Of hosts that are tenants by themselves there may be more than are kept: they leave the others theirs.
-        let is_unnamed = !name.is_empty() && !settings.names(name);
+        // Hosts that are their own tenants have a separate limit, so they cannot displace named
+        // tenants.
+        let is_unnamed = !name.is_empty() && !settings.has_named_tenant(name);
         if (is_unnamed && self.unnamed == UNNAMED_MAX) || !settings.is_tenant(name) {
             return None;
         }
@@ -261,7 +266,8 @@ impl Open {
     }
 }
 
-/// What names a connection to a PoP. Two of one client's ports on two machines are two.
+/// Hashes a connection's identity within a PoP. The same client address and port at two edges give
+/// different keys.
 fn key(source: &Source, client: SocketAddr) -> u64 {
     let ip = match client.ip() {
         std::net::IpAddr::V4(ip) => ip.to_ipv6_mapped(),
@@ -274,8 +280,8 @@ fn key(source: &Source, client: SocketAddr) -> u64 {
     XxHash3_64::oneshot_with_seed(seed, &key)
 }
 
-/// The place of an edge among the window's, if there is one left.
-fn place_of(edges: &mut HashMap<String, usize>, name: &str) -> Option<usize> {
+/// Returns the index of an edge in the window, or `None` if there is no room for another.
+fn edge_index(edges: &mut HashMap<String, usize>, name: &str) -> Option<usize> {
     let known = edges.get(name).copied();
     if known.is_none() && edges.len() < EDGES_MAX {
         edges.insert(name.to_owned(), edges.len());
@@ -284,7 +290,8 @@ fn place_of(edges: &mut HashMap<String, usize>, name: &str) -> Option<usize> {
     known
 }
 
-/// The name of a host's tenant, where it has one: that which settings name, or by itself; empty of hosts that no tenant has.
+/// Returns the tenant name for a response: the named tenant of its host, or the host itself. The
+/// name is empty if the host has no tenant, `None` if the edge does not serve the host.
 fn tenant_of<'a>(
     settings: &Settings,
     named: Option<&'a Tenant>,
@@ -294,15 +301,15 @@ fn tenant_of<'a>(
     match named {
         Some(tenant) => Some(tenant.name().into()),
         None if !settings.by_tenant => Some("".into()),
-        // The edge does not serve it: anybody can make one up.
+        // Clients can invent any number of names that the edge does not serve.
         None if response.status == MISDIRECTED || host.is_empty() => None,
         None if host.bytes().any(|byte| byte.is_ascii_uppercase()) => Some(host.to_ascii_lowercase().into()),
         None => Some(host.into()),
     }
 }
 
-/// A host without its port and the dots that may end a name.
-fn name_of(host: &str) -> &str {
+/// Strips the port and trailing dots from a host.
+fn host_name(host: &str) -> &str {
     let name = match host.rfind(':') {
         Some(at) if !host.ends_with(']') => &host[..at],
         _ => host,

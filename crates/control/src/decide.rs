@@ -1,12 +1,12 @@
-//! The decision: one round of one scope, as a pure function.
+//! Decision of one round for one scope, as a pure function.
 //!
 //! ```text
-//! observe the window → discard what settings have made void → evidence → what all show together → verdicts → guardrail
-//!   → limits → who enters → rules
+//! observe the window → discard what depends on changed settings → add evidence
+//!   → pool all trials → verdicts → guardrail → limits → admission → rules
 //! ```
 //!
-//! What leaves for safety leaves at once; all other changes of a round are bounded together, those that leave before those that
-//! enter.
+//! Safety withdrawals take effect at once. All other changes share one limit per round; withdrawals
+//! take precedence over admissions.
 
 mod admit;
 mod judge;
@@ -26,85 +26,88 @@ use crate::check::WINDOW_MAX;
 use crate::entry::{Entry, Steered};
 use crate::pool::Pool;
 use crate::reason::Reason;
-use crate::settings::Settings;
+use crate::settings::{Settings, normalized_hosts};
 use crate::state::{BUNDLES_MAX, State};
 use crate::window::{Window, follows};
 
-/// What became of a round.
+/// Outcome of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Round {
-    /// It was decided.
+pub enum RoundOutcome {
+    /// The window was decided.
     Decided,
-    /// The guardrail has stopped it: all that were on trial have left.
+    /// The guardrail stopped the round: every prefix on trial was withdrawn.
     Stopped,
-    /// The PoP has reported nothing: all is as it was.
+    /// The PoP reported nothing; the state is unchanged.
     Silent,
-    /// The window was decided before, or is from before the one that was: all is as it was.
+    /// The window was already decided or is older than the last decided one; the state is
+    /// unchanged.
     Repeated,
-    /// The window is not over by the clock, or its number is above those that a state can have: all is as it was.
+    /// The window has not ended by the clock, or its number exceeds the maximum for a state; the
+    /// state is unchanged.
     Early,
 }
 
-/// A prefix that has entered, has left or was shown to be helped.
+/// A prefix that entered or was withdrawn, and why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Change {
     /// The prefix.
     pub prefix: Prefix,
-    /// Why.
+    /// The reason for the change.
     pub reason: Reason,
 }
 
-/// When and for whom a window is decided.
+/// Time of a decision, its random seed, and the newest acknowledged bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
-    /// The clock, seconds since the Unix epoch.
+    /// Current time in seconds since the Unix epoch.
     pub now_unix_s: u64,
-    /// What chance goes by.
+    /// Seed for random choices.
     pub seed: u64,
-    /// The highest number of a bundle that an edge of the scope acknowledges; 0 if none does. One above
-    /// half of [`BUNDLES_MAX`] is no controller's, and is not believed.
+    /// Highest bundle number that an edge of the scope acknowledges; 0 if none does. A number above
+    /// half of [`BUNDLES_MAX`] cannot come from a controller and is ignored.
     pub acknowledged_bundle: u64,
 }
 
-/// What a round has decided.
+/// Result of a round.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
-    /// The window's number.
+    /// Number of the window.
     pub window: u64,
-    /// What became of the round.
-    pub round: Round,
-    /// Prefixes that were ranked.
+    /// Outcome of the round.
+    pub round: RoundOutcome,
+    /// Number of ranked prefixes.
     pub ranked: usize,
-    /// The largest median of the bottom group, bytes per second; absent if there was none.
+    /// Largest median in the bottom group, in bytes per second; `None` if there was no group.
     pub bottom_bytes_per_s: Option<f64>,
-    /// Prefixes that enter, in order.
+    /// Prefixes that enter, sorted.
     pub entered: Vec<Change>,
-    /// Prefixes that leave, in order.
+    /// Prefixes withdrawn, sorted.
     pub left: Vec<Change>,
-    /// Settings that have changed since the round before, for which evidence or histories were discarded.
+    /// Changed settings that discarded evidence or histories in this round.
     pub changed: Vec<&'static str>,
-    /// Prefixes that are now shown to be helped, in order.
+    /// Prefixes newly proved to be helped, sorted.
     pub proved: Vec<Prefix>,
-    /// Prefixes that are steered from now on.
+    /// Number of steered prefixes after this round.
     pub steered: usize,
-    /// What all that were tried show together; absent of too few.
+    /// Distribution of effects across all trials; `None` if there are too few trials.
     pub pool: Option<Pool>,
-    /// The bundle that says so, where it is not the one before: valid, its number one higher.
+    /// New bundle if the rules changed: always valid, with the next number.
     pub content: Option<Content>,
 }
 
-/// Decides a window. The same arguments make the same decision.
+/// Decides a window. The same arguments produce the same decision.
 pub fn decide(settings: &Settings, state: &State, window: &Window, moment: Moment) -> (State, Decision) {
-    decide_heard(settings, state, window, moment, !window.prefixes.is_empty())
+    decide_tenant(settings, state, window, moment, !window.prefixes.is_empty())
 }
 
-/// The same for one of several tenants: an empty window says that nobody asked for it, if the PoP is heard.
-pub(crate) fn decide_heard(
+/// Like [`decide`], for one of several tenants. If the PoP reported any traffic, an empty window
+/// means that the tenant had no traffic.
+pub(crate) fn decide_tenant(
     settings: &Settings,
     state: &State,
     window: &Window,
     moment: Moment,
-    is_heard: bool,
+    pop_has_traffic: bool,
 ) -> (State, Decision) {
     let kept = |round| {
         let decision = Decision {
@@ -127,32 +130,35 @@ pub(crate) fn decide_heard(
         Err(round) => return kept(round),
     };
     let basis = Basis::of(settings);
-    if !is_heard {
-        // Not even the window's number is taken over: what passes until the PoP is heard again is told by the next.
-        return kept(Round::Silent);
+    if !pop_has_traffic {
+        // Keep the old window number, so that the next window with traffic counts all windows that
+        // passed.
+        return kept(RoundOutcome::Silent);
     }
-    let (mut state, mut decision) = round::Taken::new(settings, state, window, elapsed, moment, basis).run();
+    let (mut state, mut decision) =
+        round::DecisionRound::new(settings, state, window, elapsed, moment, basis).run();
     decision.content = new_bundle(settings, &mut state, &decision, moment);
     (state, decision)
 }
 
-/// How many windows it is after the last one that was decided; else what becomes of it.
+/// Returns the number of windows since the last decided one, or the outcome if this window cannot
+/// be decided.
 pub(crate) fn elapsed(
     settings: &Settings,
     state: &State,
     window: &Window,
     now_unix_s: u64,
-) -> Result<u64, Round> {
+) -> Result<u64, RoundOutcome> {
     let over_unix_s = window.number.saturating_add(1).saturating_mul(settings.window_s);
     if over_unix_s > now_unix_s || window.number > WINDOW_MAX {
-        return Err(Round::Early);
+        return Err(RoundOutcome::Early);
     }
     let basis = Basis::of(settings);
     let last = state.window.zip(state.basis.as_ref()).map(|(last, before)| before.renumber(last, &basis));
-    follows(last, window.number, settings.history_windows).ok_or(Round::Repeated)
+    follows(last, window.number, settings.history_windows).ok_or(RoundOutcome::Repeated)
 }
 
-/// The bundle of a state, if its rules are not those that edges are known to go by.
+/// Makes the bundle for a state, unless its rules match those already distributed.
 fn new_bundle(
     settings: &Settings,
     state: &mut State,
@@ -160,9 +166,9 @@ fn new_bundle(
     moment: Moment,
 ) -> Option<Content> {
     let rules = rules(settings, state);
-    let hosts_left_alone = names(&settings.hosts_left_alone);
-    let said = format!("{hosts_left_alone:?} {rules:?}");
-    let digest = Some(XxHash3_64::oneshot(said.as_bytes()));
+    let hosts_left_alone = normalized_hosts(&settings.hosts_left_alone);
+    let rule_set = format!("{hosts_left_alone:?} {rules:?}");
+    let digest = Some(XxHash3_64::oneshot(rule_set.as_bytes()));
     if digest == state.rules_digest || state.bundle == BUNDLES_MAX {
         return None;
     }
@@ -179,30 +185,22 @@ fn new_bundle(
     })
 }
 
-/// The rules of a state, in the order of prefixes.
+/// Returns the rules of a state, sorted by prefix.
 pub(crate) fn rules(settings: &Settings, state: &State) -> Vec<Rule> {
     state.steered().map(|(entry, steered)| rule(settings, entry, steered)).collect()
 }
 
-/// Why there is a bundle.
+/// Formats the reason stated in the bundle.
 fn reason(decision: &Decision) -> String {
     let Decision { window, entered, left, steered, changed, .. } = decision;
     let changed = match changed.as_slice() {
         [] => String::new(),
-        changed => format!("; changed, so that what was known is discarded: {}", changed.join(", ")),
+        changed => format!("; state discarded because settings changed: {}", changed.join(", ")),
     };
     format!("window {window}: {} enter, {} leave, {steered} steered{changed}", entered.len(), left.len())
 }
 
-/// Names in lower case, each once.
-pub(crate) fn names(hosts: &[String]) -> Vec<String> {
-    let mut hosts: Vec<_> = hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
-    hosts.sort_unstable();
-    hosts.dedup();
-    hosts
-}
-
-/// The rule of a steered prefix. Its reason says nothing that changes while the rule does not.
+/// Returns the rule for a steered prefix. Its reason text changes only when the rule does.
 fn rule(settings: &Settings, entry: &Entry, steered: &Steered) -> Rule {
     let entered = if steered.is_explored { "explored" } else { "slow" };
     let stage = match (steered.holdout_millionths, &steered.proof) {

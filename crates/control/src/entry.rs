@@ -1,4 +1,4 @@
-//! What is known of one prefix: its windows, and where it is between not steered, steered and left.
+//! The state of one prefix: its history, and its phase (idle, steered or cooling off).
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thalweg_record::Prefix;
@@ -11,73 +11,73 @@ use crate::reason::Reason;
 use crate::sequential::Mean;
 use crate::settings::Settings;
 
-/// Rounds for which a failed trial is remembered once its cool-off has passed: a week of five minutes.
+/// Rounds for which failed trials are kept after the cool-off ends: a week of 5-minute windows.
 const FAILURES_KEPT_ROUNDS: u32 = 2016;
-/// Doublings of the cool-off.
+/// Maximum number of times a cool-off doubles.
 const DOUBLINGS_MAX: u8 = 4;
 
-/// What a trial had shown when it was enough, and ended.
+/// Evidence from a trial at the time it was declared a discovery.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Proof {
-    /// The logarithm of the e-value.
+    /// Logarithm of the e-value.
     #[serde(with = "crate::exact")]
     pub ln_e: f64,
-    /// The effect on log goodput.
+    /// Effect on log goodput.
     pub goodput: Mean,
-    /// Rounds since.
+    /// Rounds since the proof.
     pub rounds: u32,
-    /// Whether it has turned since.
+    /// Detector of a change from help to harm since the proof.
     pub reversal: Detector,
 }
 
-/// A prefix that is steered.
+/// A steered prefix.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Steered {
-    /// The number of its trial: see [`Trials`](crate::Trials).
+    /// Trial number: see [`Trials`](crate::Trials).
     pub trial: u64,
-    /// What tells its tosses apart from those of other trials.
+    /// Salt that makes the trial's holdout draws differ from those of other trials.
     pub salt: u64,
-    /// Whether it has entered though it was not slow.
+    /// Whether the prefix entered by exploration rather than for being slow.
     pub is_explored: bool,
-    /// Whether it was shown to be helped before this trial.
+    /// Whether the prefix was proved to be helped before this trial.
     pub is_renewed: bool,
-    /// By what it was shown to be helped; absent on trial.
+    /// Proof that steering helps; `None` while on trial.
     pub proof: Option<Proof>,
-    /// The share of its connections that is held out, in millionths.
+    /// Held-out share of the prefix's connections, in millionths.
     pub holdout_millionths: u32,
-    /// The bundle from which on it is so; connections of rules before do not count.
+    /// First bundle with this rule; connections under earlier bundles are not counted.
     pub from_bundle: u64,
-    /// Windows of this trial, or since its evidence was begun anew.
+    /// Windows since the trial or its current evidence started.
     pub windows: u32,
-    /// Windows since a connection came.
+    /// Windows since the prefix last had a connection.
     pub quiet_windows: u32,
-    /// Trials before this one that failed one after the other.
+    /// Consecutive failed trials before the current one.
     pub failures: u8,
-    /// What was shown.
+    /// Evidence so far.
     pub evidence: Evidence,
 }
 
-/// A prefix that has left.
+/// A withdrawn prefix that is cooling off.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CoolingOff {
-    /// Why.
+    /// Reason for the withdrawal.
     pub left: Reason,
-    /// Rounds since, and
+    /// Rounds since the withdrawal.
     pub rounds: u32,
-    /// before it may enter again.
+    /// Rounds before the prefix may re-enter.
     pub rounds_min: u32,
-    /// Trials that failed one after the other.
+    /// Consecutive failed trials.
     pub failures: u8,
-    /// What the trial had shown,
+    /// Effect estimated by the trial, if any.
     pub estimate: Option<Estimate>,
-    /// and rounds since: of one that was shown to be helped since then, not since it has left.
+    /// Age of the estimate in rounds, counted from the proof if there was one.
     pub estimate_rounds: u32,
 }
 
-/// Where a prefix is.
+/// Phase of a prefix.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub enum Phase {
     /// Not steered.
@@ -85,7 +85,7 @@ pub enum Phase {
     Idle,
     /// Steered.
     Steered(Box<Steered>),
-    /// Not steered any more.
+    /// Withdrawn.
     CoolingOff(Box<CoolingOff>),
 }
 
@@ -95,37 +95,38 @@ impl Phase {
     }
 }
 
-/// What is known of a prefix.
+/// Everything known about one prefix.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
-    /// The network of clients.
+    /// Client network.
     #[serde(serialize_with = "write_prefix", deserialize_with = "read_prefix")]
     pub prefix: Prefix,
-    /// Its windows.
+    /// Observed windows and bottom-group membership.
     pub history: History,
-    /// Connections in a window, smoothed.
+    /// Smoothed number of connections per window.
     pub connections: f32,
-    /// Log goodput of connections that are not steered, smoothed; absent until there is one.
+    /// Smoothed log goodput of connections that are not steered; `None` before the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ln_goodput: Option<f32>,
-    /// The median of its connections' smallest round trips, of the newest window that tells; absent before.
+    /// Median of the connections' minimum RTTs in the newest window that has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_rtt_us: Option<u32>,
-    /// Why it is steered or is not.
+    /// Why the prefix is or is not steered.
     pub reason: Reason,
-    /// Where it is.
+    /// Whether the prefix is idle, steered or cooling off.
     #[serde(default, skip_serializing_if = "Phase::is_idle")]
     pub phase: Phase,
 }
 
 impl Steered {
-    /// The share of its connections that is held out.
+    /// Returns the held-out share of the prefix's connections.
     pub(crate) fn holdout(&self) -> f64 {
         f64::from(self.holdout_millionths) / 1e6
     }
 
-    /// What its trial has shown, if it is enough to tell: of one that is over what it had shown by then.
+    /// Returns the trial's estimate if the evidence suffices. After a proof, returns the estimate
+    /// at the time of the proof.
     pub(crate) fn estimate(&self, settings: &Settings) -> Option<Estimate> {
         match &self.proof {
             Some(proof) => Estimate::of(&proof.goodput),
@@ -136,14 +137,15 @@ impl Steered {
         }
     }
 
-    /// Whether it is on trial to find out, as the first of its kind: those that were shown to be helped make room for others.
+    /// Returns whether the prefix is on its first exploratory trial. Prefixes with a proven
+    /// benefit no longer count towards the exploration limit, which makes room for others.
     pub(crate) fn is_exploring(&self) -> bool {
         self.is_explored && !self.is_renewed && self.proof.is_none()
     }
 }
 
 impl Entry {
-    /// Of a prefix that is new.
+    /// Creates an idle entry for a prefix seen for the first time.
     pub(crate) fn new(prefix: Prefix) -> Self {
         Self {
             prefix,
@@ -156,7 +158,7 @@ impl Entry {
         }
     }
 
-    /// What there is of it as a steered one.
+    /// Returns the steered state if the prefix is steered.
     pub fn steered(&self) -> Option<&Steered> {
         match &self.phase {
             Phase::Steered(steered) => Some(steered),
@@ -171,13 +173,13 @@ impl Entry {
         }
     }
 
-    /// Whether it has left and may not enter yet.
+    /// Returns whether the prefix was withdrawn and may not re-enter yet.
     pub fn is_cooling_off(&self) -> bool {
         matches!(&self.phase, Phase::CoolingOff(cooling) if cooling.rounds < cooling.rounds_min)
     }
 
-    /// Goes on by a round, so many windows after the one before. Only histories have gaps: a cool-off that a clock's jump could
-    /// end would be none.
+    /// Advances by one round, whose window is `windows` after the previous one. Only the history
+    /// counts the gap: otherwise a clock jump could end a cool-off early.
     pub(crate) fn advance(&mut self, windows: u64, history_windows: u32) {
         self.history.advance(windows, history_windows);
         if let Phase::CoolingOff(cooling) = &mut self.phase {
@@ -189,13 +191,13 @@ impl Entry {
         }
     }
 
-    /// Whether nothing is left to remember of it.
+    /// Returns whether the entry has nothing worth keeping.
     pub(crate) fn is_forgotten(&self) -> bool {
         let failed = matches!(&self.phase, Phase::CoolingOff(cooling) if cooling.failures > 0);
         self.history.is_empty() && self.steered().is_none() && !self.is_cooling_off() && !failed
     }
 
-    /// Trials that failed one after the other.
+    /// Returns the number of consecutive failed trials.
     pub(crate) fn failures(&self) -> u8 {
         match &self.phase {
             Phase::CoolingOff(cooling) => cooling.failures,
@@ -204,7 +206,8 @@ impl Entry {
         }
     }
 
-    /// Forgets the trials that failed, and by how much longer its cool-off is for them: they were of another congestion control.
+    /// Clears failed trials and the extra cool-off they caused, because they concerned another
+    /// congestion control.
     pub(crate) fn forget_failures(&mut self, cool_off_windows: u32) {
         match &mut self.phase {
             Phase::Idle => {}
@@ -216,14 +219,15 @@ impl Entry {
         }
     }
 
-    /// Leaves. What is shown of it stays known, if it is enough to tell and its arms could be compared.
+    /// Withdraws the prefix. Keeps its estimate if the evidence suffices and the arms were
+    /// comparable.
     pub(crate) fn leave(&mut self, reason: Reason, settings: &Settings) {
         let failures = self.failures().saturating_add(u8::from(reason.is_failure()));
         let doublings = failures.saturating_sub(1).min(DOUBLINGS_MAX);
         self.phase = Phase::CoolingOff(Box::new(CoolingOff {
             left: reason,
             rounds: 0,
-            // What has left for no fault of its own may come back in the next round.
+            // A prefix withdrawn by a settings change may re-enter in the next round.
             rounds_min: if reason == Reason::Changed {
                 1
             } else {

@@ -1,68 +1,74 @@
-//! Evidence: what a trial has shown in one prefix, steered against held out.
+//! Evidence from a trial in one prefix: a comparison of steered with held-out connections.
 //!
-//! The unit is the connection, told once: its responses are not independent of one another. A connection is steered with the
-//! probability π that the rule's hash gives it, whatever else befalls it, so that
+//! The unit is the connection, reported once, because its responses are not independent. The rule's
+//! hash steers each connection with a fixed probability π, so
 //!
 //! ```text
 //! (outcome − baseline) × (1/π if steered, −1/(1−π) if held out)
 //! ```
 //!
-//! has the connection's own effect as its mean, for any baseline that was fixed before: an inverse-probability estimate, as for
-//! randomized experiments in Waudby-Smith et al. (2024, §3) and by design in Ham, Bojinov, Lindon and Tingley (2022,
-//! arXiv:2210.08639). What befalls all connections of a prefix alike, such as the evening, falls on both arms by the toss alone
-//! and is in the variance.
+//! has the connection's own effect as its mean, for any baseline fixed in advance. This is an
+//! inverse-probability estimate, as for randomized experiments in Waudby-Smith et al. (2024, §3)
+//! and by design in Ham, Bojinov, Lindon and Tingley (2022, arXiv:2210.08639). Anything that
+//! affects all connections of a prefix alike, such as evening load, falls on the two arms at random
+//! and adds only variance.
 //!
-//! Its e-value is exact against "steering does nothing to any connection", for noise of whatever tails and skew and connections that
-//! are as alike as they may be, since then only the toss is random: with x the value above and σ² its variance over the toss,
-//! which for a given outcome is (outcome − baseline)² / (π(1−π)), exp(λΣx − λ²/2 Σ(x²/3 + 2σ²/3)) is a supermartingale for every λ
-//! (Delyon, Electronic Journal of Probability 14, 2009; Howard et al., Probability Surveys 17, 2020, Table 3), which is mixed
-//! over λ of one sign. That takes tosses that are independent of all before; one is the same again for an address and port that come
-//! again. Against "it does nothing on average" it is asymptotic. What the toss does not take out is what the one arm does to the other on a bottleneck that they share.
+//! The e-value is exact against "steering has no effect on any connection". It holds for noise of
+//! any skew and tail weight and for arbitrarily correlated connections, because only the draw is
+//! random. Let x be the value above and σ² its variance over the draw; for a given outcome, σ² is
+//! (outcome − baseline)² / (π(1−π)). Then exp(λΣx − λ²/2 Σ(x²/3 + 2σ²/3)) is a supermartingale for
+//! every λ (Delyon, Electronic Journal of Probability 14, 2009; Howard et al., Probability Surveys
+//! 17, 2020, Table 3). The e-value is a mixture of these over λ of one sign.
 //!
-//! **Invariant:** a baseline is of windows before the one whose outcomes it is taken from.
+//! This assumes that each draw is independent of everything before it; a returning address and
+//! port, however, get the same draw again. Against "no effect on average" the e-value is
+//! asymptotic. Randomization does not remove interference between the arms on a shared bottleneck.
+//!
+//! **Invariant:** the baseline subtracted from a window's outcomes uses only earlier windows.
 
 use serde::{Deserialize, Serialize};
 
 use crate::sequential::{Mean, TIGHT_AT, ln_e_one_sided, ln_e_two_sided};
 use crate::window::Outcome;
 
-/// Outcomes that a baseline has in mind: the larger, the slower it follows the day.
+/// Weight of the baseline, in outcomes: the larger, the more slowly it follows the time of day.
 const BASELINE_WEIGHT: f64 = 30.0;
-/// The chance to be told skewed without being so.
+/// Probability of reporting a skew when there is none.
 const FALSE_SKEW_SHARE: f64 = 0.001;
-/// The standard deviation of log goodput over connections of a network for which e-values are largest.
+/// Standard deviation of log goodput across a network's connections at which e-values are largest.
 const LN_GOODPUT_SPREAD: f64 = 0.6;
 
-/// What a trial has shown.
+/// Evidence collected by a trial.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Evidence {
-    /// Connections steered and
+    /// Number of steered connections.
     pub steered: u32,
-    /// held out.
+    /// Number of held-out connections.
     pub held_out: u32,
-    /// The effect on log goodput.
+    /// Effect on log goodput.
     pub goodput: Mean,
-    /// The sum of variances over the toss of what [`Evidence::goodput`] has, were there no effect.
+    /// Sum of the variances over the draw of the values in [`Evidence::goodput`], assuming no
+    /// effect.
     #[serde(with = "crate::exact")]
     pub toss_variance: f64,
-    /// The effect on the retransmitted share of bytes.
+    /// Effect on the retransmitted share of bytes.
     pub retransmitted: Mean,
-    /// What log goodput is to be expected; absent until a window has told.
+    /// Expected log goodput; `None` until a window has measured it.
     #[serde(with = "crate::exact::option")]
     pub baseline_ln_goodput: Option<f64>,
-    /// What retransmitted share.
+    /// Expected retransmitted share.
     #[serde(with = "crate::exact")]
     pub baseline_retransmitted: f64,
 }
 
 impl Evidence {
-    /// None yet, where `ln_goodput` is to be expected.
-    pub fn from(ln_goodput: Option<f64>) -> Self {
+    /// Creates empty evidence with `ln_goodput` as the expected outcome.
+    pub fn with_baseline(ln_goodput: Option<f64>) -> Self {
         Self { baseline_ln_goodput: ln_goodput, ..Self::default() }
     }
 
-    /// Adds a window's connections under a rule that holds out the share `holdout`.
+    /// Adds a window's outcomes under a rule with this `holdout` share.
     pub fn add<'a>(&mut self, outcomes: impl Iterator<Item = &'a Outcome> + Clone, holdout: f64) {
         let weight = |outcome: &Outcome| {
             if outcome.is_steered { 1.0 / (1.0 - holdout) } else { -1.0 / holdout }
@@ -79,11 +85,12 @@ impl Evidence {
                 }
             }
         }
-        self.follow(outcomes, holdout);
+        self.update_baselines(outcomes, holdout);
     }
 
-    /// Moves the baselines towards what leaves the least variance: the mean of the arms, each weighted by the other's share.
-    fn follow<'a>(&mut self, outcomes: impl Iterator<Item = &'a Outcome>, holdout: f64) {
+    /// Moves the baselines towards the values that minimize variance: the mean of the arms, each
+    /// weighted by the share of the other arm.
+    fn update_baselines<'a>(&mut self, outcomes: impl Iterator<Item = &'a Outcome>, holdout: f64) {
         let (mut weight, mut ln_goodput, mut share, mut share_weight) = (0.0, 0.0, 0.0, 0.0);
         for outcome in outcomes {
             let own = if outcome.is_steered { holdout / (1.0 - holdout) } else { (1.0 - holdout) / holdout };
@@ -103,35 +110,36 @@ impl Evidence {
             (self.baseline_retransmitted * BASELINE_WEIGHT + share) / (BASELINE_WEIGHT + share_weight);
     }
 
-    /// Whether either arm has at least so many connections.
+    /// Returns whether each arm has at least `connections_min` connections.
     pub fn is_enough(&self, connections_min: u32) -> bool {
         self.steered.min(self.held_out) >= connections_min
     }
 
-    /// The logarithm of the e-value against "steering does not help", under a rule that holds out the share `holdout`. 1/α is reached
-    /// with a chance of at most α if it does nothing. Zero of no connections.
+    /// Returns the log e-value against "steering does not help", under a rule with this `holdout`
+    /// share; 0 without connections. If there is no effect, it reaches ln 1/α with probability at
+    /// most α.
     pub fn ln_e_helped(&self, holdout: f64) -> f64 {
         self.ln_e(1.0, holdout)
     }
 
-    /// The same against "it does not harm".
+    /// Returns the log e-value against "steering does not harm".
     pub fn ln_e_harmed(&self, holdout: f64) -> f64 {
         self.ln_e(-1.0, holdout)
     }
 
     fn ln_e(&self, sign: f64, holdout: f64) -> f64 {
         let (sum, variance) = self.sum_and_variance();
-        ln_e_one_sided(sign * sum, variance, TIGHT_AT * unit(holdout))
+        ln_e_one_sided(sign * sum, variance, TIGHT_AT * tuned_variance(holdout))
     }
 
-    /// The sum of effects on log goodput, and its variance were there none.
+    /// Returns the sum of effects on log goodput, and its variance assuming no effect.
     pub(crate) fn sum_and_variance(&self) -> (f64, f64) {
         let sum = self.goodput.mean * self.goodput.count as f64;
         (sum, (self.goodput.squares_about(0.0) + 2.0 * self.toss_variance) / 3.0)
     }
 
-    /// Whether more or fewer are held out than the rule says: then something but the toss decides who is in which arm, and the
-    /// arms cannot be compared.
+    /// Returns whether the held-out share differs from the rule's. If it does, something other than
+    /// the draw assigns connections, so the arms cannot be compared.
     pub fn is_skewed(&self, holdout: f64) -> bool {
         let of = f64::from(self.steered) + f64::from(self.held_out);
         let off = f64::from(self.held_out) - of * holdout;
@@ -139,8 +147,8 @@ impl Evidence {
     }
 }
 
-/// The variance of a connection's effect for which e-values are largest.
-pub(crate) fn unit(holdout: f64) -> f64 {
+/// Returns the variance of a connection's effect at which e-values are largest.
+pub(crate) fn tuned_variance(holdout: f64) -> f64 {
     LN_GOODPUT_SPREAD.powi(2) / (holdout * (1.0 - holdout))
 }
 
@@ -152,10 +160,11 @@ mod tests {
     use super::*;
     use crate::simulate::normal;
 
-    /// Windows of connections of one prefix; log goodput falls and rises for all by `day`.
+    /// Simulates windows of one prefix's connections; `day` is the amplitude of a shared daily
+    /// cycle.
     fn windows(effect: f64, holdout: f64, day: f64, windows: usize) -> Evidence {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(11);
-        let mut evidence = Evidence::from(Some(13.0));
+        let mut evidence = Evidence::with_baseline(Some(13.0));
         for at in 0..windows {
             let level = 13.0 + day * (at as f64 / 40.0).sin();
             let outcomes: Vec<_> = (0..20)
@@ -173,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_effect_is_found_whatever_the_day_does() {
+    fn estimates_the_effect_despite_a_daily_cycle() {
         for (effect, holdout, day) in [(0.2, 0.5, 0.0), (0.2, 0.5, 0.8), (-0.3, 0.1, 0.8), (0.0, 0.1, 0.0)] {
             let evidence = windows(effect, holdout, day, 300);
             let interval = evidence.goodput.interval(0.05).unwrap();
@@ -185,57 +194,60 @@ mod tests {
         }
     }
 
-    /// Of streams of connections to which steering does nothing, with noise that is skewed and of heavy tails, those that are
-    /// ever told to be helped and to be harmed.
-    fn told_of_nothing(holdout: f64, alpha: f64) -> [usize; 2] {
+    /// Counts the streams, out of [`STREAMS`] without any effect, that are ever declared helped,
+    /// and harmed. The noise is skewed and heavy-tailed.
+    fn false_alarms(holdout: f64, alpha: f64) -> [usize; 2] {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(13);
-        let mut told = [0; 2];
+        let mut alarms = [0; 2];
         for _ in 0..STREAMS {
-            let (mut evidence, mut is_told) = (Evidence::from(Some(13.0)), [false; 2]);
+            let (mut evidence, mut is_alarm) = (Evidence::with_baseline(Some(13.0)), [false; 2]);
             for _ in 0..100 {
                 let outcomes: Vec<_> = (0..20)
                     .map(|_| Outcome {
                         bundle: 1,
                         is_steered: !random.random_bool(holdout),
-                        // Log-normal: at times far slower, never far faster.
+                        // Log-normal noise: sometimes far slower, never far faster.
                         ln_goodput: 14.0 - (1.2 * normal(&mut random)).exp().min(14.0),
                         retransmitted_share: None,
                     })
                     .collect();
                 evidence.add(outcomes.iter(), holdout);
-                is_told[0] |= evidence.ln_e_helped(holdout) >= -alpha.ln();
-                is_told[1] |= evidence.ln_e_harmed(holdout) >= -alpha.ln();
+                is_alarm[0] |= evidence.ln_e_helped(holdout) >= -alpha.ln();
+                is_alarm[1] |= evidence.ln_e_harmed(holdout) >= -alpha.ln();
             }
-            told.iter_mut().zip(is_told).for_each(|(told, is_told)| *told += usize::from(is_told));
+            alarms.iter_mut().zip(is_alarm).for_each(|(alarms, is_alarm)| *alarms += usize::from(is_alarm));
         }
-        told
+        alarms
     }
 
     const STREAMS: usize = 1_000;
 
     #[test]
-    fn skew_and_heavy_tails_do_not_tell_falsely() {
+    fn false_alarms_stay_bounded_under_skewed_heavy_tailed_noise() {
         let alpha = 0.05;
         let n = STREAMS as f64;
         let most = n * alpha + 3.0 * (n * alpha * (1.0 - alpha)).sqrt();
         for holdout in [0.5, 0.1] {
-            let told = told_of_nothing(holdout, alpha);
-            assert!(told.iter().all(|told| (*told as f64) < most), "{holdout}: {told:?}");
-            // What cannot tell at all would pass.
-            assert!(holdout != 0.5 || told.iter().all(|told| *told > STREAMS / 200), "{holdout}: {told:?}");
+            let alarms = false_alarms(holdout, alpha);
+            assert!(alarms.iter().all(|alarms| (*alarms as f64) < most), "{holdout}: {alarms:?}");
+            // The e-value must still detect real effects.
+            assert!(
+                holdout != 0.5 || alarms.iter().all(|alarms| *alarms > STREAMS / 200),
+                "{holdout}: {alarms:?}"
+            );
         }
     }
 
     #[test]
-    fn arms_that_the_toss_did_not_make_are_told() {
+    fn arms_that_differ_from_the_holdout_share_are_skewed() {
         let evidence = windows(0.2, 0.5, 0.0, 300);
         assert!(evidence.is_skewed(0.45) && evidence.is_skewed(0.55) && !evidence.is_skewed(0.5));
         assert!(!Evidence::default().is_skewed(0.1));
     }
 
     #[test]
-    fn the_first_window_without_a_baseline_makes_one() {
-        let mut evidence = Evidence::from(None);
+    fn first_window_sets_the_missing_baseline() {
+        let mut evidence = Evidence::with_baseline(None);
         let outcome = Outcome { bundle: 1, is_steered: true, ln_goodput: 12.0, retransmitted_share: None };
         evidence.add([outcome.clone()].iter(), 0.5);
         assert_eq!((evidence.steered, evidence.baseline_ln_goodput), (0, Some(12.0)));

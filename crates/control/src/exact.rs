@@ -1,9 +1,9 @@
-//! Numbers with a fraction in JSON, as texts: what is read is what was written to the last bit, whatever reads it between, and
-//! infinities and what is no number are refused.
+//! Floating-point numbers as JSON strings, which round-trip exactly through any JSON reader.
+//! Infinities and NaN are rejected.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// For `serde(with)`: a number.
+/// Serializes a number, for `serde(with)`.
 pub(crate) fn serialize<S: Serializer>(number: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(number)
 }
@@ -11,13 +11,13 @@ pub(crate) fn serialize<S: Serializer>(number: &f64, serializer: S) -> Result<S:
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
     let number = text.parse::<f64>().map_err(serde::de::Error::custom)?;
-    if number.is_finite() { Ok(number) } else { Err(serde::de::Error::custom("not a finite number")) }
+    if number.is_finite() { Ok(number) } else { Err(serde::de::Error::custom("expected a finite number")) }
 }
 
 #[derive(Serialize, Deserialize)]
 struct Exact(#[serde(with = "self")] f64);
 
-/// For `serde(with)`: a number, or null.
+/// Numbers or null, for `serde(with)`.
 pub(crate) mod option {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -32,7 +32,7 @@ pub(crate) mod option {
     }
 }
 
-/// For `serde(with)`: so many numbers.
+/// Arrays of numbers, for `serde(with)`.
 pub(crate) mod array {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

@@ -1,30 +1,33 @@
-//! How an edge did in a span of time, whatever steered its connections: what a bundle is watched by that few edges have.
+//! Figures of an edge over a time span, regardless of how its connections were steered: the basis
+//! for watching canaries.
 //!
-//! The unit is the connection, as in all proof: responses of one fail, or are slow, together.
+//! Each connection contributes one value, as in all evidence, because responses on one connection
+//! fail or slow down together.
 
 use serde::{Deserialize, Serialize};
 
 use crate::sequential::Mean;
 
-/// Edges of a PoP.
+/// Maximum edges in a PoP.
 pub const EDGES_MAX: usize = 1_000;
 
-/// How an edge did.
+/// Figures of an edge.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figures {
-    /// Responses.
+    /// Number of responses.
     pub responses: u64,
-    /// The share of responses that failed: cut short, or a status from 500 on. One value of each connection.
+    /// Share of failed responses (cut short, or status 500 and above), one value per connection.
     pub failed: Mean,
-    /// The share of bytes that was sent again, likewise.
+    /// Share of retransmitted bytes, one value per connection.
     pub retransmitted: Mean,
-    /// Log goodput in bytes per second, likewise: the mean of its responses that tell of it.
+    /// Log goodput in bytes per second, one value per connection: the mean over its measurable
+    /// responses.
     pub ln_goodput: Mean,
 }
 
 impl Figures {
-    /// Adds another's: of another edge, or of another time.
+    /// Merges the figures of another edge or time span.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.responses = self.responses.saturating_add(other.responses);
         self.failed.merge(&other.failed);
@@ -32,8 +35,9 @@ impl Figures {
         self.ln_goodput.merge(&other.ln_goodput);
     }
 
-    /// Goes on by a window: what was before counts half, and responses are those of one window.
-    pub(crate) fn go_on(&self, window: &Self) -> Self {
+    /// Returns the figures with a window appended: older values get half the weight, and
+    /// `responses` estimates the count in one window.
+    pub(crate) fn decayed_with(&self, window: &Self) -> Self {
         let mut next = Self {
             responses: 0,
             failed: self.failed.halved(),

@@ -1,10 +1,12 @@
-//! The history of a prefix: for each window whether it was observed and whether it was in the bottom group.
+//! History of a prefix: for each window, whether it was observed and whether it was in the bottom
+//! group.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Windows as bits, the newest the lowest.
+/// Observed windows and windows in the bottom group: one bit per window, with the newest in the
+/// lowest bit.
 ///
-/// **Invariant:** a window in the group was observed.
+/// **Invariant:** a window in the bottom group was observed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct History {
@@ -15,7 +17,7 @@ pub struct History {
 }
 
 impl History {
-    /// Goes on by `windows`, of which nothing is known yet, and keeps the newest `length`.
+    /// Advances by `windows` unobserved windows and keeps the newest `length`.
     pub fn advance(&mut self, windows: u64, length: u32) {
         let by = u32::try_from(windows).unwrap_or(u32::MAX);
         let kept = u128::MAX.checked_shr(128_u32.saturating_sub(length)).unwrap_or(0);
@@ -23,44 +25,44 @@ impl History {
         self.in_group = self.in_group.checked_shl(by).unwrap_or(0) & kept;
     }
 
-    /// Notes the newest window.
+    /// Marks the newest window as observed.
     pub fn observe(&mut self, is_in_group: bool) {
         self.observed |= 1;
         self.in_group = self.in_group & !1 | u128::from(is_in_group);
     }
 
-    /// Whether each window in the group was observed.
+    /// Returns whether every window in the group was observed.
     pub(crate) fn is_whole(self) -> bool {
         self.in_group & !self.observed == 0
     }
 
-    /// Whether nothing is known.
+    /// Returns whether no window was observed.
     pub fn is_empty(self) -> bool {
         self.observed == 0
     }
 
-    /// Whether the newest window was observed.
+    /// Returns whether the newest window was observed.
     pub fn is_observed_now(self) -> bool {
         self.observed & 1 == 1
     }
 
-    /// Windows that were observed.
+    /// Returns the number of observed windows.
     pub fn observed_windows(self) -> u32 {
         self.observed.count_ones()
     }
 
-    /// Windows in the bottom group.
+    /// Returns the number of windows in the bottom group.
     pub fn windows_in_group(self) -> u32 {
         self.in_group.count_ones()
     }
 
-    /// The share of observed windows in the bottom group; zero where none was observed.
+    /// Returns the share of observed windows in the bottom group; 0 if none was observed.
     pub fn duty_cycle(self) -> f64 {
         f64::from(self.windows_in_group()) / f64::from(self.observed_windows().max(1))
     }
 
-    /// How often it entered or left the group, for each observed window that follows on another: those between them that were
-    /// not observed are passed over.
+    /// Returns the changes of group membership per observed window after the first, skipping
+    /// unobserved windows.
     pub fn flap_rate(self) -> f64 {
         let (mut left, mut changes, mut last) = (self.observed, 0_u32, None);
         while left != 0 {
@@ -73,7 +75,8 @@ impl History {
         f64::from(changes) / f64::from(self.observed_windows().saturating_sub(1).max(1))
     }
 
-    /// A letter for each of the newest `length` windows, the oldest first: `#` in the group, `.` not, `-` not observed.
+    /// Formats the newest `length` windows as one character each, oldest first: `#` in the group,
+    /// `.` not in the group, `-` not observed.
     pub fn text(self, length: u32) -> String {
         let letter = |at: u32| match (self.observed >> at & 1, self.in_group >> at & 1) {
             (0, _) => '-',
@@ -84,7 +87,7 @@ impl History {
     }
 }
 
-/// As hexadecimal: readers of JSON other than ours keep 53 bits of a number.
+/// Writes the bits as hexadecimal, because some JSON readers keep only 53 bits of a number.
 fn write_bits<S: Serializer>(bits: &u128, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&format_args!("{bits:x}"))
 }
@@ -128,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_older_than_the_history_goes() {
+    fn windows_beyond_the_length_are_dropped() {
         let mut history = history("####....");
         history.advance(1, 8);
         assert_eq!(history.text(9), "-###....-");
@@ -138,7 +141,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn counts_are_those_of_the_text(text in "[#.-]{0,72}", by in 0_u64..100) {
+        fn counts_match_the_text_form(text in "[#.-]{0,72}", by in 0_u64..100) {
             let mut history = history(&text);
             history.advance(by, 72);
             let kept: String = text.chars().skip((text.len() as u64 + by).saturating_sub(72) as usize).collect();

@@ -1,5 +1,7 @@
-//! Networks that are left alone, as ranges of addresses: in order, none touching another, so that one search finds whether a prefix
-//! meets any of them.
+//! Networks excluded from steering, as address ranges.
+//!
+//! **Invariant:** ranges are sorted and disjoint, so one binary search finds whether a prefix
+//! overlaps any of them.
 
 use std::net::IpAddr;
 
@@ -22,7 +24,7 @@ impl LeftAlone {
         Self(ranges)
     }
 
-    /// Whether `prefix` lies in one of the networks, or has one in it.
+    /// Returns whether `prefix` overlaps one of the networks.
     pub(crate) fn meets(&self, prefix: Prefix) -> bool {
         let upto = self.0.partition_point(|(first, _)| *first <= prefix.last());
         upto.checked_sub(1).is_some_and(|at| self.0[at].1 >= prefix.first())
@@ -46,7 +48,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_as_if_each_were_looked_at(networks in vec(prefix(), 0..12), prefix in prefix()) {
+        fn search_agrees_with_checking_each_network(networks in vec(prefix(), 0..12), prefix in prefix()) {
             let meets = networks
                 .iter()
                 .any(|network| network.contains(prefix.first()) || prefix.contains(network.first()));

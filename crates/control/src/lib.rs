@@ -1,19 +1,24 @@
-//! Control: which client prefixes get another congestion control, and whether that helped them.
+//! Control: decides which client prefixes use another congestion control, and tests whether that
+//! helps them.
 //!
 //! ```text
-//! records → Collector → Window → decide(settings, state, window, moment) → (State, Decision) → bundle
+//! records → Collector → Window
+//! decide(settings, state, window, moment) → (State, Decision) → bundle
 //! ```
 //!
-//! A prefix that is consistently in the bottom group of its PoP is tried, a few that are not as well; a share of its connections
-//! is held out; it stays only as long as nothing speaks against it, and is told to be helped only once that is shown.
-//! `docs/control.md` has the statistics and their sources.
+//! Control tries prefixes that are consistently in the bottom group of their PoP, and explores a
+//! few others. It holds out a share of each prefix's connections for comparison. A prefix stays
+//! steered only while no evidence speaks against it, and is declared helped only once that is
+//! proved. `docs/explanation/control.md` describes the statistics and their sources.
 //!
-//! Pure: records, settings, `now` and a seed go in. No clock, no socket, no file.
+//! This crate is pure: its inputs are records, settings, `now` and a seed. It uses no clock, socket
+//! or file.
 //!
-//! **Invariant:** the same state, window, settings and moment make the same decision.
-//! **Invariant:** a window is decided once; the numbers of bundles go up, beyond those that edges acknowledge or
-//! connections went by; a bundle of a decision is valid.
-//! **Invariant:** a prefix that has left does not enter before its cool-off has passed.
+//! **Invariant:** the same state, window, settings and moment produce the same decision.
+//! **Invariant:** each window is decided at most once. Bundle numbers only increase, and exceed
+//! every number that an edge acknowledges or a connection used. Every bundle from a decision is
+//! valid.
+//! **Invariant:** a withdrawn prefix cannot re-enter before its cool-off ends.
 
 mod basis;
 mod check;
@@ -40,9 +45,9 @@ mod tenant;
 mod tenants;
 mod window;
 
-pub use check::FieldFault;
-pub use collect::{CONNECTIONS_MAX, Closed, Collector, Counts, SAMPLES_MAX, SCOPES_MAX};
-pub use decide::{Change, Decision, Moment, Round, decide};
+pub use check::{FieldFault, StateError};
+pub use collect::{CONNECTIONS_MAX, ClosedWindows, Collector, Counts, SAMPLES_MAX, SCOPES_MAX};
+pub use decide::{Change, Decision, Moment, RoundOutcome, decide};
 pub use detector::Detector;
 pub use entry::{CoolingOff, Entry, Phase, Proof, Steered};
 pub use evidence::Evidence;
@@ -53,14 +58,14 @@ pub use online::Trials;
 pub use pool::{Estimate, Pool};
 pub use reason::Reason;
 pub use rollout::{
-    Canary, Candidate, EDGE_NAME_BYTES_MAX, Edge, Figure, Poll, ROLLOUT_FORMAT, Refusal, Rollout, Stage,
-    Transition, Why,
+    Canary, Candidate, EDGE_NAME_BYTES_MAX, Edge, Figure, Poll, ROLLOUT_FORMAT, Refusal, RollbackReason,
+    Rollout, Stage, Transition,
 };
 pub use sequential::{Interval, Mean};
 pub use settings::{Fault, HISTORY_WINDOWS_MAX, LEFT_ALONE_MAX, Measure, PREFIXES_MAX, Settings};
-pub use state::{BUNDLES_MAX, Guard, STATE_FORMAT, State, StateError};
+pub use state::{BUNDLES_MAX, Guard, STATE_FORMAT, State};
 pub use tenant::{TENANT_HOSTS_MAX, TENANTS_MAX, Tenant};
-pub use tenants::{Tenants, Whom};
+pub use tenants::{RuleKey, Tenants};
 pub use window::{Arm, ArmSample, Outcome, Sample, Window};
 
 #[cfg(test)]

@@ -1,61 +1,64 @@
-//! What all prefixes together say of one: shrinkage towards their mean, and how far that is to be believed.
+//! Pooling of effects across all trials: each estimate is shrunk towards the mean, and its
+//! uncertainty is adjusted accordingly.
 //!
-//! Effects are taken for draws from a normal distribution. Its variance is the restricted maximum likelihood estimate (Veroniki et
-//! al., Research Synthesis Methods 7(1), 2016). A shrunken effect and its variance are those of Morris (Parametric empirical
-//! Bayes inference, JASA 78(381), 1983, §5), which have in them that mean and variance of the pool are estimates: also where the
-//! variance is estimated as zero, a prefix keeps 2/(k−1) of its own estimate, and as much of its own variance.
+//! Effects are modelled as draws from a normal distribution. Its variance is the restricted maximum
+//! likelihood estimate (Veroniki et al., Research Synthesis Methods 7(1), 2016). A shrunken effect
+//! and its variance follow Morris (Parametric empirical Bayes inference, JASA 78(381), 1983, §5),
+//! which accounts for the pool's mean and variance being estimates. Even if the variance is
+//! estimated as zero, a prefix keeps 2/(k−1) of its own estimate and of its own variance.
 //!
-//! Trials that were stopped are in it with what they had shown at their stop, those that were told to be helped as well as those
-//! that were harmed, for the same time after it, and with nothing from after it. To take one kind only would bias the pool (Schou
-//! and Marschner, Statistics in Medicine 32(28), 2013). With both, why a trial was stopped is in what it has shown, and the
-//! likelihood is what it would be without stops (Berger and Wolpert, The Likelihood Principle, 1988, §4.2), which is why the
-//! estimate goes by it and not by moments. That effects are normal and the estimates' variances known remains an approximation.
+//! A stopped trial counts with its estimate at the stop, for the same time whether it was declared
+//! helped or harmed; later observations are not added. Including only one kind would bias the pool
+//! (Schou and Marschner, Statistics in Medicine 32(28), 2013). With both kinds, the data contain
+//! the reason for stopping, and the likelihood is the same as without stops (Berger and Wolpert,
+//! The Likelihood Principle, 1988, §4.2). The estimate therefore uses the likelihood, not moments.
+//! Normal effects and known variances remain approximations.
 
 use serde::{Deserialize, Serialize};
 
 use crate::sequential::{Mean, probability_below};
 
-/// Prefixes without which there is no pool.
+/// Minimum prefixes in a pool.
 pub(crate) const POOL_MIN: usize = 8;
-/// Halvings in the search for the variance: to a 2^-40th of where it was looked for.
+/// Maximum bisection steps when solving for the variance: precise to 2^-40 of the interval.
 const HALVINGS_MAX: u32 = 40;
-/// Doublings before it.
+/// Maximum doublings to bracket the variance before the bisection.
 const DOUBLINGS_MAX: u32 = 40;
 
-/// An effect and its variance.
+/// An effect and the variance of its estimate.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Estimate {
-    /// The effect on log goodput.
+    /// Effect on log goodput.
     #[serde(with = "crate::exact")]
     pub effect: f64,
-    /// The variance of that estimate.
+    /// Variance of the estimated effect.
     #[serde(with = "crate::exact")]
     pub variance: f64,
 }
 
-/// The distribution of effects over prefixes.
+/// Distribution of effects across prefixes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pool {
-    /// The mean effect.
+    /// Mean effect.
     #[serde(with = "crate::exact")]
     pub mean: f64,
-    /// The variance of effects, that of their estimates taken out.
+    /// Variance of effects, excluding the variance of their estimates.
     #[serde(with = "crate::exact")]
     pub variance: f64,
-    /// Prefixes that it is estimated from, at least [`POOL_MIN`].
+    /// Number of prefixes in the pool, at least [`POOL_MIN`].
     pub prefixes: usize,
-    /// The inverse of the variance of the mean.
+    /// Inverse of the variance of the mean.
     #[serde(with = "crate::exact")]
     pub(crate) weight: f64,
-    /// The mean variance of the estimates, weighted alike.
+    /// Mean variance of the estimates, weighted like the mean effect.
     #[serde(with = "crate::exact")]
     pub(crate) variance_own: f64,
 }
 
 impl Pool {
-    /// Estimates it; nothing of too few prefixes.
+    /// Estimates the pool; returns `None` with too few prefixes.
     pub fn of(estimates: &[Estimate]) -> Option<Self> {
         if estimates.len() < POOL_MIN {
             return None;
@@ -77,7 +80,7 @@ impl Pool {
         Some(Self::with(estimates, high))
     }
 
-    /// The one whose effects have this variance.
+    /// Creates the pool for a given variance of effects.
     fn with(estimates: &[Estimate], variance: f64) -> Self {
         let (mut weight, mut mean, mut own) = (0.0, 0.0, 0.0);
         for it in estimates {
@@ -87,14 +90,14 @@ impl Pool {
         Self { mean: mean / weight, variance, prefixes: estimates.len(), weight, variance_own: own / weight }
     }
 
-    /// What is to be thought of one of the prefixes that it is estimated from.
+    /// Shrinks the estimate of one of the prefixes in the pool.
     pub fn shrink(&self, own: Estimate) -> Estimate {
         let k = self.prefixes as f64;
         let w = 1.0 / (own.variance + self.variance);
         let to_pool = (k - 3.0) / (k - 1.0) * own.variance * w;
         let leverage = w / self.weight;
         let off = own.effect - self.mean;
-        // What the estimate of the variance is uncertain by.
+        // Uncertainty of the estimated variance.
         let uncertain = 2.0 / (k - 3.0) * to_pool.powi(2) * (self.variance_own + self.variance) * w;
         Estimate {
             effect: own.effect - to_pool * off,
@@ -103,7 +106,8 @@ impl Pool {
     }
 }
 
-/// The derivative of the restricted likelihood by the variance of effects, twice.
+/// Returns twice the derivative of the restricted log likelihood with respect to the variance of
+/// effects.
 fn score(estimates: &[Estimate], variance: f64) -> f64 {
     let pool = Pool::with(estimates, variance);
     let (mut score, mut squares) = (0.0, 0.0);
@@ -116,12 +120,12 @@ fn score(estimates: &[Estimate], variance: f64) -> f64 {
 }
 
 impl Estimate {
-    /// By a mean of effects.
+    /// Creates an estimate from a mean of effects.
     pub(crate) fn of(mean: &Mean) -> Option<Self> {
         Some(Self { effect: mean.mean, variance: mean.variance_of_mean()? })
     }
 
-    /// The probability that the effect is above `bound`, taken for normal.
+    /// Returns the probability that the effect exceeds `bound`, under a normal distribution.
     pub fn probability_above(&self, bound: f64) -> f64 {
         probability_below((self.effect - bound) / self.variance.sqrt())
     }
@@ -146,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_distribution_of_effects_is_found() {
+    fn recovers_the_distribution_of_effects() {
         for (mean, deviation) in [(0.1, 0.2), (-0.05, 0.0), (0.0, 0.5)] {
             let estimates: Vec<_> = drawn(2_000, mean, deviation).into_iter().map(|(_, it)| it).collect();
             let pool = Pool::of(&estimates).unwrap();
@@ -157,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn shrunken_effects_are_nearer_to_the_truth_and_their_probabilities_hold() {
+    fn shrinkage_reduces_error_and_keeps_probabilities_valid() {
         let drawn = drawn(4_000, 0.05, 0.2);
         let pool = Pool::of(&drawn.iter().map(|(_, it)| *it).collect::<Vec<_>>()).unwrap();
         let error = |of: &dyn Fn(&Estimate) -> f64| {
@@ -171,11 +175,11 @@ mod tests {
     }
 
     #[test]
-    fn a_small_pool_of_noise_is_not_sure_of_anything() {
+    fn small_pool_of_noise_is_rarely_confident() {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(4);
         let (mut wrong, mut sure) = (0, 0);
         for _ in 0..2_000 {
-            // Nothing helps by more than the bound: whoever is sure is wrong.
+            // No effect exceeds the bound, so every confident estimate is wrong.
             let estimates: Vec<_> = (0..POOL_MIN)
                 .map(|_| Estimate { effect: 0.05 + 0.2 * normal(&mut random), variance: 0.04 })
                 .collect();
@@ -185,10 +189,11 @@ mod tests {
         }
         let share = wrong as f64 / sure as f64;
         assert!(share < 0.1, "{share}");
-        assert!(share > 0.005, "whoever is never sure would pass: {share}");
+        assert!(share > 0.005, "never confident: {share}");
     }
 
-    /// A trial of normal values, looked at every twentieth, that stops once it is sure of harm or help.
+    /// Simulates a trial of normal values that is checked every 20 values and stops at significant
+    /// harm or help.
     fn stopped(truth: f64, random: &mut Xoshiro256PlusPlus) -> (Estimate, bool) {
         let mut mean = Mean::default();
         let sure = 20_f64.ln();
@@ -214,7 +219,7 @@ mod tests {
         println!("{pool:?}");
         assert!((pool.mean - mean).abs() < 0.015, "{pool:?}");
         assert!((pool.variance.sqrt() - deviation).abs() < 0.03, "{pool:?}");
-        // Without those that were told to be helped it is far off.
+        // Without the trials declared helped, the estimate is far off.
         let failed: Vec<_> =
             trials.iter().filter(|(_, is_helped)| !is_helped).map(|(estimate, _)| *estimate).collect();
         assert!(Pool::of(&failed).unwrap().mean < mean - 0.05);

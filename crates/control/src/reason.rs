@@ -1,105 +1,81 @@
-//! Reasons: why a prefix is steered, is not, or has left.
+//! Reasons why a prefix is steered, is not steered, or was withdrawn.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Why a prefix is steered, is not, or has left: one word, and all that there are. Why one has left is never its [`Entry::reason`], but
-/// [`CoolingOff::left`].
-///
-/// [`Entry::reason`]: crate::Entry::reason
-/// [`CoolingOff::left`]: crate::CoolingOff::left
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Reason {
-    /// Not steered: too few windows in which it could be ranked.
-    #[default]
-    TooFew,
-    /// Not steered: its duty cycle is too low.
-    NotSlow,
-    /// Not steered: it enters and leaves the bottom group too often.
-    Flapping,
-    /// Not steered: its round trips are short.
-    LowRtt,
-    /// Not steered: its network is to be left alone.
-    LeftAlone,
-    /// Not steered: as many are steered as may be.
-    Full,
-    /// Not steered: as many have entered or changed in this round as may.
-    RoundFull,
-    /// Not steered: the guardrail has stopped the rounds for a while.
-    Paused,
-    /// Not steered: it has left, and may not come back yet.
-    CoolingOff,
-    /// Steered, on trial: slow.
-    Slow,
-    /// Steered, on trial: tried to find out, though it is not slow.
-    Explored,
-    /// Steered, on trial again: it was shown to be helped, under other settings or long ago.
-    Renewed,
-    /// Steered: not shown by itself, but likely, after what all prefixes show.
-    Likely,
-    /// Steered: shown to be helped.
-    Helped,
-    /// Has left: it was no longer slow.
-    NoLongerSlow,
-    /// Has left: not shown to be helped, or by less than is worth it.
-    NotHelped,
-    /// Has left: shown to be harmed.
-    Harmed,
-    /// Has left: more was sent again than may be.
-    Retransmits,
-    /// Has left: its arms cannot be compared.
-    Skewed,
-    /// Has left: the guardrail over all prefixes on trial.
-    Guardrail,
-    /// Has left: no connection came from it any more.
-    Gone,
-    /// Has left: another congestion control is tried now.
-    Changed,
-    /// Has left: fewer may be steered than were.
-    OverLimit,
-    /// Has left: the bundle that brought it was rolled back.
-    RolledBack,
+/// Declares the enum, with the serialized word and a readable text for each reason.
+macro_rules! reasons {
+    ($(#[$meta:meta])* $($reason:ident = $word:literal: $text:literal,)+) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub enum Reason {
+            $(#[doc = $text] #[serde(rename = $word)] $reason,)+
+        }
+
+        impl Reason {
+            /// All reasons, in declaration order.
+            #[cfg(test)]
+            const ALL: &[Self] = &[$(Self::$reason),+];
+
+            /// Returns the serialized word.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$reason => $word,)+
+                }
+            }
+
+            /// Returns a human-readable description.
+            pub(crate) fn text(self) -> &'static str {
+                match self {
+                    $(Self::$reason => $text,)+
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// Reason why a prefix is steered, is not steered, or was withdrawn. Reasons for withdrawals
+    /// appear only in [`CoolingOff::left`], never in [`Entry::reason`].
+    ///
+    /// [`Entry::reason`]: crate::Entry::reason
+    /// [`CoolingOff::left`]: crate::CoolingOff::left
+    TooFew = "too_few": "not steered, too few windows in which it was ranked",
+    NotSlow = "not_slow": "not steered, its duty cycle is too low",
+    Flapping = "flapping": "not steered, it enters and leaves the bottom group too often",
+    LowRtt = "low_rtt": "not steered, its round-trip time is too short",
+    LeftAlone = "left_alone": "not steered, its network is excluded by left_alone",
+    Full = "full": "not steered, the limit on steered prefixes is reached",
+    RoundFull = "round_full": "not steered yet, the limit on changes in this round is reached",
+    Paused = "paused": "not steered yet, the guardrail has paused new trials",
+    CoolingOff = "cooling_off": "not steered, it was withdrawn and is cooling off",
+    Slow = "slow": "steered because it is slow, nothing shown yet",
+    Explored = "explored": "steered to explore although it is not slow, nothing shown yet",
+    Renewed = "renewed": "steered, on trial again after it was shown to be helped",
+    Likely = "likely": "steered, not proved by itself, but likely to be helped given all trials",
+    Helped = "helped": "steered, shown to be helped",
+    NoLongerSlow = "no_longer_slow": "withdrawn, it is no longer slow",
+    NotHelped = "not_helped": "withdrawn, not shown to be helped, or by too little to be worthwhile",
+    Harmed = "harmed": "withdrawn, shown to be harmed",
+    Retransmits = "retransmits": "withdrawn, its retransmitted share rose too much",
+    Skewed = "skewed": "withdrawn, the held-out share differs from the rule's, so the arms cannot be compared",
+    Guardrail = "guardrail": "withdrawn, the retransmitted share over all trials rose too much",
+    Gone = "gone": "withdrawn, it no longer has connections",
+    Changed = "changed": "withdrawn, the settings now try another congestion control or drop its tenant",
+    OverLimit = "over_limit": "withdrawn, the limit on steered prefixes was lowered",
+    RolledBack = "rolled_back": "withdrawn, the bundle that added it was rolled back",
 }
 
 impl Reason {
-    /// The word, as in the kept form.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::TooFew => "too_few",
-            Self::NotSlow => "not_slow",
-            Self::Flapping => "flapping",
-            Self::LowRtt => "low_rtt",
-            Self::LeftAlone => "left_alone",
-            Self::Full => "full",
-            Self::RoundFull => "round_full",
-            Self::Paused => "paused",
-            Self::CoolingOff => "cooling_off",
-            Self::Slow => "slow",
-            Self::Explored => "explored",
-            Self::Renewed => "renewed",
-            Self::Likely => "likely",
-            Self::Helped => "helped",
-            Self::NoLongerSlow => "no_longer_slow",
-            Self::NotHelped => "not_helped",
-            Self::Harmed => "harmed",
-            Self::Retransmits => "retransmits",
-            Self::Skewed => "skewed",
-            Self::Guardrail => "guardrail",
-            Self::Gone => "gone",
-            Self::Changed => "changed",
-            Self::OverLimit => "over_limit",
-            Self::RolledBack => "rolled_back",
-        }
-    }
-
-    /// Whether a prefix that leaves for it has failed: its cool-off doubles.
+    /// Returns whether a withdrawal for this reason counts as a failure, which doubles the
+    /// cool-off.
     pub(crate) fn is_failure(self) -> bool {
         matches!(self, Self::NotHelped | Self::Harmed | Self::Retransmits | Self::RolledBack)
     }
 
-    /// Whether a prefix leaves for it at once, however many have left in this round.
+    /// Returns whether this reason withdraws a prefix at once, regardless of the limit on changes
+    /// per round.
     pub(crate) fn is_safety(self) -> bool {
         matches!(
             self,
@@ -118,5 +94,20 @@ impl Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documentation_lists_every_reason() {
+        let page = include_str!("../../../docs/reference/controller-http.md");
+        let table = page.split("## Reasons").nth(1).and_then(|rest| rest.split("\n## ").next()).unwrap();
+        let rows: Vec<_> = table.lines().filter(|line| line.starts_with("| `")).collect();
+        let declared: Vec<_> =
+            Reason::ALL.iter().map(|reason| format!("| `{reason}` | {} |", reason.text())).collect();
+        assert_eq!(rows, declared, "docs/reference/controller-http.md");
     }
 }

@@ -1,24 +1,31 @@
-//! How bundles get to the edges of a PoP: what adds goes to a few edges first, which are watched, then to all; what takes back goes to
-//! all at once.
+//! Rollout of bundles to the edges of a PoP.
+//!
+//! Withdrawals go to all edges at once. Additions go to a few canary edges first, then to all
+//! edges, or are rolled back.
 //!
 //! ```text
-//! decide → decided: stable, reduced to what the state steers ──────────────────────────→ all edges
-//!                   candidate, where it steers more ──→ canaries ─ acknowledge ─ watched ─ promoted → stable
-//!                                                          refused, silent, worse ─→ rolled back: last good rules, new number
+//! decide → decided: stable, reduced to what the state steers ───────────→ all edges
+//!                   candidate, if it steers more
+//!                     → canaries → acknowledged → watched → promoted ───→ stable
+//!                     └ refused, silent, worse → rolled back ───────────→ last good rules,
+//!                                                                         new number
 //! ```
 //!
-//! The state is what waits: while there is a candidate it goes on, and the next candidate is all that it steers then. So only
-//! the newest waits, and none of its rules can be old.
+//! While a candidate is on trial, the state keeps changing. The next candidate contains everything
+//! the state steers by then, so only the newest decision waits and none of its rules are outdated.
 //!
-//! Pure: polls, windows and `now` come in. Who keeps a rollout keeps it together with the state, whenever a call has told something,
-//! before an edge is answered again.
+//! This module is pure: its inputs are polls, windows and `now`. If a call returns transitions, the
+//! caller stores the rollout together with the state before replying to another edge.
 //!
-//! **Invariant:** an edge is given the stable bundle or the candidate, none that it refuses, and never a lower number than before.
-//! **Invariant:** after a decision no bundle has a prefix that the state does not steer.
-//! **Invariant:** what was rolled back is not given again, and what it added has left the state.
-//! **Invariant:** spans are told on a clock of its own, which goes on while events come: neither a clock that is set nor the time that a
-//! controller was down has a part in them.
-//! **Invariant:** a candidate goes to all only after windows that tell of a canary which goes by it.
+//! **Invariant:** an edge gets the stable bundle or the candidate, never a bundle that it refuses,
+//! and never a lower number than before.
+//! **Invariant:** after a decision, every prefix in a bundle is steered by the state.
+//! **Invariant:** a rolled-back bundle is never distributed again, and its additions are withdrawn
+//! from the state.
+//! **Invariant:** durations are measured on the rollout's own clock, which advances only with
+//! events. Neither a clock change nor controller downtime affects them.
+//! **Invariant:** a candidate is promoted only after windows with traffic from a canary that uses
+//! it.
 
 mod check;
 mod document;
@@ -39,137 +46,144 @@ use crate::settings::Settings;
 pub use edges::{EDGE_NAME_BYTES_MAX, Poll};
 pub(crate) use rules::steers_alike;
 pub use settings::Canary;
-pub use transition::{Figure, Transition, Why};
+pub use transition::{Figure, RollbackReason, Transition};
 
-/// The version of the form that [`Rollout::encode`] writes.
+/// Version of the stored form that [`Rollout::encode`] writes.
 pub const ROLLOUT_FORMAT: u32 = 1;
-/// What an event may add to a rollout's own clock, seconds: it has to be told the time twice as often.
+/// Maximum seconds by which one event advances the rollout's clock. The caller ticks at least twice
+/// as often.
 const STEP_S_MAX: u64 = 60;
 
-/// What is known of a PoP's bundles and of who has them.
+/// State of a PoP's bundles and edges.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rollout {
     format: u32,
-    /// The highest number of a bundle that was made, or that an edge has.
+    /// Highest bundle number made so far, or reported by an edge.
     newest: u64,
-    /// What edges get that are no canaries; absent before the first decision.
+    /// Bundle for all edges except canaries; `None` before the first decision.
     #[serde(with = "document::option")]
     stable: Option<Bundle>,
     candidate: Option<Candidate>,
-    /// Decisions that are in no bundle yet.
+    /// Decisions since the last candidate was proposed.
     rounds: u32,
     edges: BTreeMap<String, Edge>,
     clock: Clock,
 }
 
-/// A bundle that is tried.
+/// A bundle on trial at canary edges.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Candidate {
-    /// The bundle; its number is above that of the stable one.
+    /// Bundle on trial; its number is above the stable one's.
     #[serde(with = "document")]
     pub bundle: Bundle,
-    /// When it was made, or its canaries were chosen: seconds since the Unix epoch.
+    /// When the candidate was made or its canaries were chosen, in seconds since the Unix epoch.
     pub since_unix_s: u64,
-    /// The edges that get it, and whether they say that they go by it.
+    /// Edges that get the candidate, and whether each reports that it uses it.
     pub canaries: BTreeMap<String, bool>,
-    /// How far it is.
+    /// Stage of the candidate.
     pub stage: Stage,
-    /// Decisions that are in it, and not in the stable one.
+    /// Number of decisions in the candidate that are not in the stable bundle.
     rounds: u32,
 }
 
-/// How far a candidate is.
+/// Stage of a candidate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Stage {
-    /// No edge is heard: the first one becomes its canary.
-    Unheard,
-    /// Canaries have it, and are to acknowledge it.
-    Handed {
-        /// Since when, on the rollout's clock.
+    /// No edge has polled recently; the first edge to poll becomes the canary.
+    #[serde(rename = "Unheard")]
+    Unassigned,
+    /// Canaries are chosen and must acknowledge the candidate.
+    #[serde(rename = "Handed")]
+    Assigned {
+        /// Start of this stage on the rollout's clock.
         since_s: u64,
-        /// How many have to.
+        /// Number of acknowledgements needed.
         wanted: usize,
-        /// Whether others were chosen already for those that do not.
+        /// Whether replacements for silent canaries were already chosen.
         is_second: bool,
     },
-    /// Canaries go by it.
+    /// Canaries use the candidate and are watched.
     Watched {
-        /// Since when there was no window, on the rollout's clock.
+        /// Time of the last window on the rollout's clock.
         since_s: u64,
-        /// Since when, by the clock: windows that began before are not whole.
+        /// Wall-clock start of the stage: windows that began earlier are incomplete.
         since_unix_s: u64,
-        /// Windows since, of those that tell of a canary.
+        /// Windows with canary traffic since the stage started.
         windows: u32,
-        /// Windows one after the other, the newest, that tell of none.
+        /// Consecutive newest windows without canary traffic.
         #[serde(default)]
         unseen: u32,
-        /// How the canaries did in them,
+        /// Figures of the canaries in these windows.
         own: Figures,
-        /// and how the others did.
+        /// Figures of the other edges in these windows.
         others: Figures,
     },
 }
 
 impl Candidate {
-    /// How far it is, in words.
-    pub fn standing(&self) -> String {
+    /// Describes the stage in human-readable text.
+    pub fn stage_text(&self) -> String {
         match &self.stage {
-            Stage::Unheard => "waits for an edge".to_owned(),
-            Stage::Handed { .. } => "handed to canaries".to_owned(),
+            Stage::Unassigned => "waiting for an edge".to_owned(),
+            Stage::Assigned { .. } => "sent to canaries".to_owned(),
             Stage::Watched { unseen: 0, .. } => "watched".to_owned(),
-            Stage::Watched { .. } => format!("waits: {}", transition::untold(&self.acknowledging())),
+            Stage::Watched { .. } => {
+                format!("waiting: {}", transition::no_traffic_text(&self.acknowledging()))
+            }
         }
     }
 
-    /// Canaries that go by it.
+    /// Returns the canaries that use the candidate.
     fn acknowledging(&self) -> Vec<String> {
-        self.canaries.iter().filter(|(_, goes_by_it)| **goes_by_it).map(|(name, _)| name.clone()).collect()
+        self.canaries.iter().filter(|(_, uses_it)| **uses_it).map(|(name, _)| name.clone()).collect()
     }
 }
 
-/// What is known of an edge.
+/// State of an edge.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Edge {
-    /// The checksum of the bundle that it goes by; absent if it has none.
+    /// Checksum of the bundle in force; `None` if there is none.
     pub in_force: Option<String>,
-    /// Its number, where the bundle is one of those that were out then, or the edge says so.
+    /// Number of the bundle in force, if that bundle was active at the time or the edge reported
+    /// its number.
     pub number: Option<u64>,
-    /// When it was heard, seconds since the Unix epoch,
+    /// Time of the last poll, in seconds since the Unix epoch.
     pub heard_unix_s: u64,
-    /// and on the rollout's clock.
+    /// Time of the last poll, on the rollout's clock.
     heard_s: u64,
-    /// What it refuses, the newest.
+    /// Newest bundle that the edge refuses.
     pub refused: Option<Refusal>,
-    /// Whether it was told to be heard no more.
+    /// Whether the edge was already reported silent.
     pub is_silent: bool,
-    /// How it did in windows without a candidate.
+    /// Figures of the edge in windows without a candidate.
     before: Option<Figures>,
 }
 
-/// What an edge refuses.
+/// A bundle that an edge refuses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Refusal {
-    /// The bundle's checksum.
+    /// Checksum of the refused bundle.
     pub checksum: String,
-    /// Why, in the edge's words.
+    /// Reason given by the edge.
     pub reason: String,
 }
 
-/// Goes on while events come.
+/// The rollout's own clock, which advances with events.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Clock {
     own_s: u64,
-    /// The clock at the last event; absent before the first.
+    /// Wall-clock time of the last event; `None` before the first.
     last_unix_s: Option<u64>,
 }
 
 impl Clock {
-    /// Whether the clock has gone on since the last event, by at most so much.
+    /// Advances the clock. Returns whether the wall clock advanced by at most `steady_s_max` since
+    /// the last event and did not go back.
     fn advance(&mut self, now_unix_s: u64, steady_s_max: u64) -> bool {
         let last_unix_s = self.last_unix_s.replace(now_unix_s).unwrap_or(now_unix_s);
         let passed_s = now_unix_s.checked_sub(last_unix_s);
@@ -193,28 +207,30 @@ impl Default for Rollout {
 }
 
 impl Rollout {
-    /// The bundle for an edge; nothing before the first, where the edge refuses it, and where it has a higher one until the next decision.
+    /// Returns the bundle for an edge. Returns `None` before the first decision, if the edge
+    /// refuses the bundle, or if it already has a higher number, until the next decision.
     pub fn document(&self, edge: &str) -> Option<&Bundle> {
-        let bundle = self.given(edge)?;
+        let bundle = self.assigned(edge)?;
         let Some(known) = self.edges.get(edge) else { return Some(bundle) };
         let is_refused = known.refused.as_ref().is_some_and(|it| it.checksum == bundle.checksum());
         (!is_refused && known.number <= Some(bundle.content().number)).then_some(bundle)
     }
 
-    /// The bundle for an edge, whether or not it refuses it.
-    fn given(&self, edge: &str) -> Option<&Bundle> {
+    /// Returns the bundle for an edge, regardless of refusals.
+    fn assigned(&self, edge: &str) -> Option<&Bundle> {
         let candidate = self.candidate.as_ref().filter(|it| it.canaries.contains_key(edge));
         candidate.map(|it| &it.bundle).or(self.stable.as_ref())
     }
 
-    /// Goes on after records were lost, as by a controller that was down: the window that is open now is not whole.
+    /// Resumes after records were lost, for example while the controller was down. The currently
+    /// open window then counts as incomplete.
     pub fn resume(&mut self, now_unix_s: u64) {
         if let Some(since_unix_s) = self.watched_since_unix_s() {
             *since_unix_s = now_unix_s.max(*since_unix_s);
         }
     }
 
-    /// Lets time pass. A clock that was set leaves a window of which only a part is seen.
+    /// Advances the clock. After a clock change, the currently open window counts as incomplete.
     fn advance(&mut self, settings: &Settings, now_unix_s: u64) {
         if !self.clock.advance(now_unix_s, settings.window_s)
             && let Some(since_unix_s) = self.watched_since_unix_s()
@@ -226,26 +242,27 @@ impl Rollout {
     fn watched_since_unix_s(&mut self) -> Option<&mut u64> {
         match &mut self.candidate.as_mut()?.stage {
             Stage::Watched { since_unix_s, .. } => Some(since_unix_s),
-            Stage::Unheard | Stage::Handed { .. } => None,
+            Stage::Unassigned | Stage::Assigned { .. } => None,
         }
     }
 
-    /// What edges get that are no canaries; absent before the first decision.
+    /// Returns the bundle for all edges except canaries, or `None` before the first decision.
     pub fn stable(&self) -> Option<&Bundle> {
         self.stable.as_ref()
     }
 
-    /// What is tried.
+    /// Returns the candidate, if there is one.
     pub fn candidate(&self) -> Option<&Candidate> {
         self.candidate.as_ref()
     }
 
-    /// What is known of each edge, by its name.
+    /// Returns all known edges, by name.
     pub fn edges(&self) -> &BTreeMap<String, Edge> {
         &self.edges
     }
 
-    /// The highest number of a bundle that was made, or that an edge has: what [`Moment::acknowledged_bundle`](crate::Moment) is at least.
+    /// Returns the highest bundle number issued so far or reported by an edge.
+    /// [`Moment::acknowledged_bundle`](crate::Moment) must be at least this.
     pub fn newest(&self) -> u64 {
         self.newest
     }

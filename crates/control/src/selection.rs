@@ -1,4 +1,4 @@
-//! Selection: which prefixes are in the bottom group of a window, and who may be tried.
+//! Selection: which prefixes are in a window's bottom group, and which may be tried.
 
 use thalweg_record::{Prefix, Sketch};
 
@@ -8,14 +8,19 @@ use crate::reason::Reason;
 use crate::settings::{Measure, Settings};
 use crate::window::{ArmSample, Sample, Window};
 
-/// Ranked prefixes without which there is no bottom group.
+/// Minimum ranked prefixes for a bottom group.
 const RANKED_MIN: usize = 5;
 
-/// The median over a prefix's connections of each one's own in a window, by which it is ranked; absent where too few tell.
+/// Ranks a prefix in a window by the median, over connections, of each connection's own median.
+/// Returns `None` with too few connections.
 ///
-/// Over connections, not over samples: one that lasts has hundreds of these. The median, because it is what half of its connections are below: a lower percentile would let a single slow client speak for
-/// its network, a mean a single fast one. Of a prefix that is steered with proof it is that of the connections held out: the
-/// question is whether it would be slow without. Connections that an earlier rule still steers do not count.
+/// The outer median is over connections, not samples, because a long connection has hundreds of
+/// samples. Half of the connections are below a median; with a lower percentile one slow client
+/// would represent its network, and with a mean, one fast client would.
+///
+/// If help must be proved, a steered prefix is ranked by its held-out connections, since the
+/// question is whether it would be slow without steering. In an idle prefix, connections that an
+/// earlier rule still steers do not count.
 pub(crate) fn rank(settings: &Settings, sample: &Sample, is_steered: bool) -> Option<f64> {
     let arms: &[&ArmSample] = match (settings.has_proof(), is_steered) {
         (false, _) => &[&sample.other, &sample.steered, &sample.held_out],
@@ -46,7 +51,8 @@ fn median(measure: Measure, arms: &[&ArmSample]) -> Option<f64> {
     all.quantile(0.5)
 }
 
-/// The medians of a window, each with its prefix's place there, and the largest of the bottom group.
+/// Returns the rank of each prefix, by its index in the window, and the largest rank in the bottom
+/// group.
 pub(crate) fn bottom_group(
     settings: &Settings,
     left_alone: &LeftAlone,
@@ -71,7 +77,7 @@ pub(crate) fn bottom_group(
     (ranks, Some(bottom))
 }
 
-/// Why a prefix that is not steered may not be tried as a slow one; nothing if it may.
+/// Returns why an idle prefix cannot be tried as slow, or `None` if it can.
 pub(crate) fn obstacle(settings: &Settings, left_alone: &LeftAlone, entry: &Entry) -> Option<Reason> {
     if left_alone.meets(entry.prefix) {
         Some(Reason::LeftAlone)
@@ -90,7 +96,7 @@ pub(crate) fn obstacle(settings: &Settings, left_alone: &LeftAlone, entry: &Entr
     }
 }
 
-/// Whether a steered prefix has been fast for so long that it need not be steered.
+/// Returns whether a steered prefix has been fast long enough to stop steering it.
 pub(crate) fn is_no_longer_slow(settings: &Settings, entry: &Entry) -> bool {
     entry.history.observed_windows() >= settings.observed_windows_min
         && entry.history.duty_cycle() <= settings.duty_leave

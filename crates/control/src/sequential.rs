@@ -1,42 +1,46 @@
-//! Sequential statistics of a mean: an interval and an e-value that hold at every look, however often one looks.
+//! Sequential statistics of a mean: an interval and an e-value that are valid at every look,
+//! regardless of how many looks there are.
 //!
-//! Both are Robbins' normal mixture over a sum, whose variance is known or estimated: the asymptotic confidence sequence
-//! of Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas (Annals of Statistics 52(6), 2024, Theorem 2.2), and its one-sided test,
-//! whose mixture is over drifts of one sign (Howard, Ramdas, McAuliffe, Sekhon, Annals of Statistics 49(2), 2021, Proposition 6).
-//! With an estimated variance they are asymptotic: the normal approximation has to hold from the first look on, which is why a least
-//! number of connections is asked for before it. What proves an effect has a variance of another kind: see `evidence.rs`.
+//! Both use Robbins' normal mixture over a sum with known or estimated variance. The interval is
+//! the asymptotic confidence sequence of Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas (Annals of
+//! Statistics 52(6), 2024, Theorem 2.2). The e-value is its one-sided test, with a mixture over
+//! drifts of one sign (Howard, Ramdas, McAuliffe, Sekhon, Annals of Statistics 49(2), 2021,
+//! Proposition 6). With an estimated variance they are asymptotic: the normal approximation must
+//! hold from the first look on, which is why a minimum number of connections is required. The proof
+//! of an effect uses another kind of variance: see `evidence.rs`.
 
 use serde::{Deserialize, Serialize};
 use statrs::function::erf::erfc;
 
-/// The number of observations at which intervals are tightest.
+/// Number of observations at which intervals are tightest.
 pub(crate) const TIGHT_AT: f64 = 500.0;
-/// The error for which they are so.
+/// Error level at which intervals are tightest.
 const TIGHT_ALPHA: f64 = 0.01;
 
-/// Values of a mean: as many as a 64-bit float counts. Of more, the first.
+/// Maximum values in a mean, because a 64-bit float represents integers exactly only up to this
+/// one. Later values are ignored.
 pub(crate) const VALUES_MAX: u64 = 1 << 53;
 
-/// A mean and a variance, of values one after the other (Welford).
+/// A running mean and variance (Welford).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mean {
-    /// How many values.
+    /// Number of values.
     pub count: u64,
-    /// Their mean.
+    /// Mean of the values.
     #[serde(with = "crate::exact")]
     pub mean: f64,
-    /// The sum of squared distances from it.
+    /// Sum of squared deviations from the mean.
     #[serde(with = "crate::exact")]
     pub squares: f64,
 }
 
-/// A range, both ends included.
+/// A closed interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Interval {
-    /// Its lower end.
+    /// Lower end.
     pub low: f64,
-    /// Its upper end.
+    /// Upper end.
     pub high: f64,
 }
 
@@ -52,7 +56,8 @@ impl Mean {
         self.squares += off * (value - self.mean);
     }
 
-    /// Adds another's values (Chan, Golub and LeVeque, Updating formulae and a pairwise algorithm, 1979).
+    /// Merges another mean (Chan, Golub and LeVeque, Updating formulae and a pairwise algorithm,
+    /// 1979).
     pub(crate) fn merge(&mut self, other: &Self) {
         let count = self.count.saturating_add(other.count).min(VALUES_MAX);
         if other.count == 0 || count == 0 {
@@ -64,7 +69,7 @@ impl Mean {
         self.count = count;
     }
 
-    /// As if every other value had not come.
+    /// Returns the mean with half the weight: the count and squared deviations are halved.
     pub(crate) fn halved(&self) -> Self {
         let count = self.count / 2;
         if count == 0 {
@@ -73,18 +78,19 @@ impl Mean {
         Self { count, mean: self.mean, squares: self.squares * (count as f64 / self.count as f64) }
     }
 
-    /// The variance of the values; absent of fewer than two, and where all are the same.
+    /// Returns the variance of the values, or `None` with fewer than two values or if all are
+    /// equal.
     pub fn variance(&self) -> Option<f64> {
         let variance = self.squares / (self.count.checked_sub(1)? as f64);
         (variance.is_finite() && variance > 0.0).then_some(variance)
     }
 
-    /// The variance of the mean; absent likewise, and where it is too small for a number.
+    /// Returns the variance of the mean, or `None` without a variance or if it underflows to zero.
     pub fn variance_of_mean(&self) -> Option<f64> {
         Some(self.variance()? / self.count as f64).filter(|variance| *variance > 0.0)
     }
 
-    /// The mean's interval of error `alpha`.
+    /// Returns the interval of the mean at error level `alpha`.
     pub fn interval(&self, alpha: f64) -> Option<Interval> {
         let (t, rho2) = (self.count as f64, rho2(TIGHT_AT));
         let spread = t * rho2 + 1.0;
@@ -93,14 +99,16 @@ impl Mean {
         Some(Interval { low: self.mean - half, high: self.mean + half })
     }
 
-    /// The sum of squared distances from `bound`.
+    /// Returns the sum of squared deviations from `bound`.
     pub(crate) fn squares_about(&self, bound: f64) -> f64 {
         self.squares + self.count as f64 * (self.mean - bound).powi(2)
     }
 
-    /// The logarithm of the e-value against "the mean is at most `bound`". 1/α is reached with a chance of at most α if it is.
+    /// Returns the log e-value against "the mean is at most `bound`". If that is true, it reaches
+    /// ln 1/α with probability at most α.
     ///
-    /// Standardized about the bound, not the mean: a few extreme values then widen it by what they add.
+    /// Values are standardized about the bound, not the mean, so a few extreme values add to the
+    /// variance as well as to the sum.
     pub fn ln_e_above(&self, bound: f64) -> Option<f64> {
         let (count, squares) = (self.count as f64, self.squares_about(bound));
         (squares > 0.0 && self.count > 1)
@@ -108,8 +116,9 @@ impl Mean {
     }
 }
 
-/// Of a sum with variance `v`, against a drift of zero and below: 2 / √(vρ²+1) · exp(w·sum²/2) · Φ(√w·sum) with w = ρ²/(vρ²+1), the
-/// likelihood ratio mixed over drifts above zero. It is largest for what it shows at a variance of `tight_at`.
+/// Returns the log e-value of a sum with variance `v` against a drift of at most zero: 2 / √(vρ²+1)
+/// · exp(w·sum²/2) · Φ(√w·sum) with w = ρ²/(vρ²+1). This is the likelihood ratio mixed over
+/// positive drifts; it is most powerful at a variance of `tight_at`.
 pub(crate) fn ln_e_one_sided(sum: f64, variance: f64, tight_at: f64) -> f64 {
     let rho2 = rho2(tight_at);
     let spread = variance * rho2 + 1.0;
@@ -117,20 +126,22 @@ pub(crate) fn ln_e_one_sided(sum: f64, variance: f64, tight_at: f64) -> f64 {
     std::f64::consts::LN_2 - spread.ln() / 2.0 + w * sum * sum / 2.0 + ln_probability_below(w.sqrt() * sum)
 }
 
-/// The same against a drift either way.
+/// Returns the log e-value against a zero drift, with a mixture over both signs.
 pub(crate) fn ln_e_two_sided(sum: f64, t: f64) -> f64 {
     let rho2 = rho2(TIGHT_AT);
     let spread = t * rho2 + 1.0;
     rho2 / spread * sum * sum / 2.0 - spread.ln() / 2.0
 }
 
-/// The mixture's variance that makes the interval tightest at a variance of the sum (Waudby-Smith et al., Appendix C.3).
+/// Returns the mixture variance that makes the interval tightest when the sum has variance
+/// `tight_at` (Waudby-Smith et al., Appendix C.3).
 fn rho2(tight_at: f64) -> f64 {
     let log = -2.0 * TIGHT_ALPHA.ln();
     (log + (log + 1.0).ln()) / tight_at
 }
 
-/// The logarithm of the normal distribution function, also where that is too small for a number (Abramowitz and Stegun, 26.2.12).
+/// Returns the logarithm of the normal distribution function, accurate even where the function
+/// underflows (Abramowitz and Stegun, 26.2.12).
 fn ln_probability_below(x: f64) -> f64 {
     if x > -20.0 {
         probability_below(x).ln()
@@ -139,7 +150,7 @@ fn ln_probability_below(x: f64) -> f64 {
     }
 }
 
-/// The normal distribution function.
+/// Evaluates the normal distribution function.
 pub(crate) fn probability_below(x: f64) -> f64 {
     erfc(-x / std::f64::consts::SQRT_2) / 2.0
 }
@@ -152,54 +163,58 @@ mod tests {
     use super::*;
     use crate::simulate::normal;
 
-    /// Streams, and the most values of one.
+    /// Number of streams, and the length of each.
     const STREAMS: usize = 2_000;
     const VALUES_MAX: u64 = 3_000;
     const LOOKS_FROM: u64 = 60;
 
-    /// How many streams of inverse-probability values are ever told to be above zero, or to have an interval without their mean.
-    fn told(effect: f64, steered_share: f64, alpha: f64) -> [usize; 2] {
+    /// Counts the streams of inverse-probability values that are ever declared above zero, and
+    /// those whose interval ever misses their mean.
+    fn rejections(effect: f64, steered_share: f64, alpha: f64) -> [usize; 2] {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(7);
-        let mut told = [0; 2];
+        let mut rejected = [0; 2];
         for _ in 0..STREAMS {
-            let (mut mean, mut is_told) = (Mean::default(), [false; 2]);
+            let (mut mean, mut is_rejected) = (Mean::default(), [false; 2]);
             while mean.count < VALUES_MAX {
                 let is_steered = random.random_bool(steered_share);
                 let outcome = 0.7 * normal(&mut random) + if is_steered { effect } else { 0.0 };
                 let weight = if is_steered { 1.0 / steered_share } else { -1.0 / (1.0 - steered_share) };
                 mean.add(outcome * weight);
                 if mean.count >= LOOKS_FROM {
-                    is_told[0] |= mean.ln_e_above(0.0).unwrap() >= -alpha.ln();
+                    is_rejected[0] |= mean.ln_e_above(0.0).unwrap() >= -alpha.ln();
 
                     let interval = mean.interval(alpha).unwrap();
-                    is_told[1] |= !(interval.low..=interval.high).contains(&effect);
+                    is_rejected[1] |= !(interval.low..=interval.high).contains(&effect);
                 }
             }
-            told.iter_mut().zip(is_told).for_each(|(told, is_told)| *told += usize::from(is_told));
+            rejected
+                .iter_mut()
+                .zip(is_rejected)
+                .for_each(|(rejected, is_rejected)| *rejected += usize::from(is_rejected));
         }
-        told
+        rejected
     }
 
     #[test]
-    fn looking_at_every_value_errs_no_more_often_than_stated() {
+    fn error_rate_holds_when_checking_after_every_value() {
         let alpha = 0.05;
-        // Three standard deviations of a binomial above its mean.
+        // Three binomial standard deviations above the mean.
         let most = |share: f64| {
             let n = STREAMS as f64;
             (n * share + 3.0 * (n * share * (1.0 - share)).sqrt()) as usize
         };
         for steered_share in [0.5, 0.9] {
-            let [above, missed] = told(0.0, steered_share, alpha);
+            let [above, missed] = rejections(0.0, steered_share, alpha);
             assert!(above <= most(alpha), "{steered_share}: {above}");
             assert!(missed <= most(alpha), "{steered_share}: {missed}");
-            // A test that never tells would pass the lines above.
-            let [above, missed] = told(0.3, steered_share, alpha);
+            // The assertions above would also hold for a test that never rejects.
+            let [above, missed] = rejections(0.3, steered_share, alpha);
             assert!(above > STREAMS * 9 / 10 && missed <= most(alpha), "{above} {missed}");
         }
     }
 
     #[test]
-    fn merged_is_as_if_added() {
+    fn merging_equals_adding_all_values() {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(8);
         let (mut all, mut parts) = (Mean::default(), [Mean::default(), Mean::default(), Mean::default()]);
         for at in 0..60 {
@@ -214,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_is_wider_than_that_of_one_look() {
+    fn sequential_interval_is_wider_than_a_fixed_one() {
         let mut mean = Mean::default();
         (0..500).for_each(|at| mean.add(f64::from(at % 2)));
         let interval = mean.interval(0.05).unwrap();
@@ -224,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_variance_nothing_is_said() {
+    fn no_interval_or_e_value_without_a_variance() {
         let mut mean = Mean::default();
         assert_eq!(mean.interval(0.05), None);
         (0..100).for_each(|_| mean.add(1.0));
@@ -232,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn evidence_that_is_far_against_is_none() {
+    fn strong_contrary_evidence_gives_a_small_finite_e_value() {
         for sum in [-1.0, -1e2, -1e3, -1e4, -1e6, -1e9] {
             let ln_e = ln_e_one_sided(sum, 1e4, TIGHT_AT);
             assert!(ln_e < 0.0 && ln_e > -60.0, "{sum}: {ln_e}");

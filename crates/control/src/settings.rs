@@ -1,4 +1,4 @@
-//! What an operator may set of the decision, each with its bounds, and the limits that are not settings.
+//! Decision settings for operators, with their bounds, and fixed limits.
 
 use std::fmt;
 
@@ -9,109 +9,120 @@ use thalweg_record::Prefix;
 use crate::rollout::Canary;
 use crate::tenant::Tenant;
 
-/// Windows of history that a prefix can have: a bit of a `u128` each.
+/// Maximum windows in a prefix's history: one bit of a `u128` each.
 pub const HISTORY_WINDOWS_MAX: u32 = 128;
-/// Prefixes of one tenant of a PoP, in a window and in the state; of more, those that come first in the order of addresses.
+/// Maximum prefixes of one tenant in a PoP, in a window and in the state. Above it, prefixes with
+/// lower addresses are kept.
 pub const PREFIXES_MAX: usize = 200_000;
-/// Networks that are left alone.
+/// Maximum excluded networks.
 pub const LEFT_ALONE_MAX: usize = 10_000;
 
-/// By what prefixes are ranked.
+/// Measure by which prefixes are ranked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
-    /// The kernel's delivery rate samples, without those that the application limited.
+    /// Kernel delivery rate samples, excluding application-limited ones.
     DeliveryRate,
-    /// The goodput of responses of [`Settings::goodput_bytes_min`] and more.
+    /// Goodput of responses of at least [`Settings::goodput_bytes_min`] bytes.
     Goodput,
 }
 
-/// The settings of a decision. `docs/control.md` has them for people; [`Settings::check`] their bounds.
+/// Settings of a decision. `docs/reference/settings.md` documents them for operators;
+/// [`Settings::check`] enforces their bounds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// Seconds of a window.
+    /// Length of a window in seconds.
     pub window_s: u64,
-    /// Seconds after its end for which a window takes records: two periods of the agent, and the way here.
+    /// Seconds after its end for which a window accepts records: two agent periods plus transit.
     pub late_s: u64,
-    /// By what prefixes are ranked.
+    /// Measure by which prefixes are ranked.
     pub measure: Measure,
-    /// The least response, in bytes of content, that tells of goodput, and from which on a rule is due.
+    /// Minimum content bytes of a response for it to measure goodput and for rules to apply to it.
     pub goodput_bytes_min: u64,
-    /// Whether responses that the backend was still sending count as well: their goodput is also that of the backend.
+    /// Whether to count responses that were relayed while the backend was still sending them. Their
+    /// goodput also reflects the backend.
     pub counts_relayed: bool,
-    /// Hosts (names without ports) whose connections decide nothing.
+    /// Hosts (names without ports) whose connections are not used as evidence.
     pub hosts_left_alone: Vec<String>,
-    /// Whether each host that is none of [`Settings::tenants`] is a tenant by itself.
+    /// Whether each host outside [`Settings::tenants`] is its own tenant.
     pub by_tenant: bool,
-    /// Hosts that are decided for by themselves. What all share, such as the length of windows and how bundles get to edges, is not theirs.
+    /// Tenants, which are decided separately. They cannot change what a PoP shares, such as the
+    /// window length and the rollout.
     pub tenants: Vec<Tenant>,
 
-    /// Connections that tell of the measure and make a prefix observed in a window.
+    /// Minimum connections with the measure for a prefix to be observed in a window.
     pub connections_min: u32,
-    /// The share of observed prefixes that is the bottom group.
+    /// Share of observed prefixes in the bottom group.
     pub bottom_share: f64,
-    /// Windows of history.
+    /// Length of the history in windows.
     pub history_windows: u32,
-    /// Observed windows in the history without which nothing is said of a prefix.
+    /// Minimum observed windows in the history before any decision on a prefix.
     pub observed_windows_min: u32,
-    /// A prefix enters with at least this duty cycle,
+    /// Duty cycle at or above which a prefix enters.
     pub duty_enter: f64,
-    /// and leaves, where nothing is proved of it, with at most this one.
+    /// Duty cycle at or below which a prefix without proof leaves.
     pub duty_leave: f64,
-    /// It enters with at most this flap rate.
+    /// Flap rate at or below which a prefix enters.
     pub flap_max: f64,
-    /// Prefixes whose median of smallest round trips is below this are left alone, microseconds.
+    /// Minimum RTT in microseconds: a prefix is not steered if the median of its connections'
+    /// minimum RTTs is below it.
     pub min_rtt_us_min: u64,
-    /// Networks that are left alone, such as back offices and monitors.
+    /// Networks that are never steered, such as offices and monitors.
     pub left_alone: Vec<Prefix>,
 
-    /// The congestion control that is tried, as the kernel names it.
+    /// Congestion control to try, by its kernel name.
     pub congestion_control: String,
-    /// Prefixes that are steered at once, in one PoP.
+    /// Maximum prefixes steered at once in a PoP.
     pub steered_max: usize,
-    /// Prefixes that may enter in a round.
+    /// Maximum prefixes that enter in a round.
     pub entering_max: usize,
-    /// Rules that a round may add or take back; what leaves for safety comes on top.
+    /// Maximum rules that a round adds or withdraws, not counting safety withdrawals.
     pub changes_max: usize,
-    /// Of [`Settings::steered_max`], how many may be on trial, to find out, that were not slow and never shown to be helped yet.
+    /// Maximum exploratory trials among [`Settings::steered_max`]: prefixes that were neither slow
+    /// nor ever proved to be helped.
     pub explored_max: usize,
-    /// Of those, how many may enter in a round.
+    /// Maximum exploratory trials that enter in a round.
     pub exploring_max: usize,
 
-    /// The share of connections held out in a prefix on trial. Zero: no proof, the rule of duty cycles alone, also for
-    /// what has entered by another.
+    /// Held-out share of connections in a prefix on trial. Zero disables proof: duty cycles alone
+    /// decide, even for prefixes that entered by exploration.
     pub holdout_trial: Share,
-    /// The share held out where it is shown that steering helps.
+    /// Held-out share in prefixes proved to be helped.
     pub holdout: Share,
-    /// The share of false ones among prefixes that are told to be helped, at most and on average.
+    /// Maximum expected share of false discoveries among prefixes declared helped.
     pub false_discovery_share: f64,
-    /// For each prefix and each trial, the chance to be told harmed while it is not.
+    /// Probability, for each prefix and trial, of declaring harm when there is none.
     pub false_harm_share: f64,
-    /// Connections of each arm before which nothing is said.
+    /// Minimum connections in each arm before evidence counts.
     pub evidence_connections_min: u32,
-    /// The least effect worth having, as a change of log goodput.
+    /// Minimum worthwhile effect, as a change in log goodput.
     pub effect_min: f64,
-    /// Windows after which a prefix leaves that was not shown to be helped,
+    /// Windows after which a prefix that is not proved to be helped is withdrawn, subject to
+    /// [`Settings::pooled_keep`].
     pub trial_windows_max: u32,
-    /// unless its shrunken effect is above [`Settings::effect_min`] with this probability.
+    /// Minimum probability that a prefix's shrunken effect exceeds [`Settings::effect_min`] for the
+    /// prefix to stay without proof.
     pub pooled_keep: f64,
-    /// Windows after which a prefix that was shown to be helped is on trial again: what harm nothing has shown ends with it.
+    /// Windows after which a proved prefix goes back on trial, which also ends undetected harm.
     pub proof_windows_max: u32,
-    /// The rise of the retransmitted share of bytes that is shown to be exceeded, in one prefix: it leaves.
+    /// Maximum rise in the retransmitted share of bytes in one prefix; the prefix is withdrawn once
+    /// a larger rise is shown.
     pub retransmitted_rise_max: f64,
-    /// The same over all prefixes on trial: all of these leave, and none enters for a while.
+    /// Maximum rise in the retransmitted share across all prefixes on trial; above it, all of them
+    /// are withdrawn and admission pauses.
     pub guardrail_rise_max: f64,
-    /// How long none enters after that, in windows.
+    /// Windows for which the guardrail pauses admission.
     pub guardrail_pause_windows: u32,
-    /// How long a prefix that has left may not enter again, in windows that are decided; twice as long each time that it failed again.
+    /// Decided windows for which a withdrawn prefix may not re-enter; each further failure doubles
+    /// it.
     pub cool_off_windows: u32,
-    /// How bundles get to the edges.
+    /// Distribution of bundles to the edges.
     pub canary: Canary,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        let share = |millionths| Share::from_millionths(millionths).expect("it is a share");
+        let share = |millionths| Share::from_millionths(millionths).expect("a valid share");
         Self {
             window_s: 300,
             late_s: 60,
@@ -157,25 +168,25 @@ impl Default for Settings {
 /// A setting outside its bounds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// The setting.
+    /// Name of the setting.
     pub setting: &'static str,
-    /// What it has to be.
+    /// Requirement, phrased to follow "must be".
     pub expected: String,
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} has to be {}", self.setting, self.expected)
+        write!(f, "{} must be {}", self.setting, self.expected)
     }
 }
 
 impl Settings {
-    /// Whether prefixes have a holdout, and so a proof.
+    /// Returns whether prefixes have a holdout, so that help can be proved.
     pub fn has_proof(&self) -> bool {
         self.holdout_trial > Share::default()
     }
 
-    /// Every setting that is outside its bounds.
+    /// Returns every setting outside its bounds.
     pub fn check(&self) -> Vec<Fault> {
         let mut faults = Vec::new();
         let mut ensure = |holds: bool, setting: &'static str, expected: String| {
@@ -209,9 +220,13 @@ impl Settings {
             self.hosts_left_alone.len() <= HOSTS_MAX
                 && self.hosts_left_alone.iter().all(|host| is_host(&host.to_ascii_lowercase())),
             "hosts_left_alone",
-            format!("at most {HOSTS_MAX} names of hosts, without a port and a dot at the end"),
+            format!("at most {HOSTS_MAX} host names without a port or a trailing dot"),
         );
-        ensure(self.left_alone.len() <= LEFT_ALONE_MAX, "left_alone", format!("at most {LEFT_ALONE_MAX}"));
+        ensure(
+            self.left_alone.len() <= LEFT_ALONE_MAX,
+            "left_alone",
+            format!("at most {LEFT_ALONE_MAX} networks"),
+        );
         ensure(
             (1..=thalweg_bundle::CONGESTION_CONTROL_BYTES_MAX).contains(&self.congestion_control.len())
                 && self
@@ -219,7 +234,7 @@ impl Settings {
                     .bytes()
                     .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)),
             "congestion_control",
-            "the name of one, such as bbr".into(),
+            "the name of a congestion control, such as bbr".into(),
         );
         ensure(
             self.goodput_bytes_min <= thalweg_bundle::SIZE_BYTES_MAX,
@@ -245,7 +260,7 @@ impl Settings {
         ensure(
             self.evidence_connections_min >= 2,
             "evidence_connections_min",
-            "at least 2: a variance takes two".into(),
+            "at least 2, because a variance needs two values".into(),
         );
         for (setting, value) in [
             ("effect_min", self.effect_min),
@@ -269,12 +284,20 @@ fn is_share(number: f64) -> bool {
     (0.0..=1.0).contains(&number)
 }
 
+/// Returns names in lower case, sorted and without duplicates.
+pub(crate) fn normalized_hosts(hosts: &[String]) -> Vec<String> {
+    let mut hosts: Vec<_> = hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    hosts
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_are_within_bounds() {
+    fn defaults_are_within_bounds() {
         assert_eq!(Settings::default().check(), []);
         let alone = Settings { holdout_trial: Share::default(), ..Settings::default() };
         assert_eq!(alone.check(), []);
@@ -282,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_outside_is_told() {
+    fn settings_out_of_bounds_are_reported() {
         let settings = Settings {
             history_windows: 129,
             duty_leave: 0.7,
@@ -291,16 +314,16 @@ mod tests {
             holdout: Share::ALL,
             ..Settings::default()
         };
-        let told: Vec<_> = settings.check().iter().map(ToString::to_string).collect();
+        let faults: Vec<_> = settings.check().iter().map(ToString::to_string).collect();
         expect_test::expect![[r#"
             [
-                "history_windows has to be from 1 to 128",
-                "duty_leave has to be from 0 to duty_enter",
-                "flap_max has to be from 0 to 1",
-                "congestion_control has to be the name of one, such as bbr",
-                "holdout has to be from 0.01 to 0.9",
+                "history_windows must be from 1 to 128",
+                "duty_leave must be from 0 to duty_enter",
+                "flap_max must be from 0 to 1",
+                "congestion_control must be the name of a congestion control, such as bbr",
+                "holdout must be from 0.01 to 0.9",
             ]
         "#]]
-        .assert_debug_eq(&told);
+        .assert_debug_eq(&faults);
     }
 }

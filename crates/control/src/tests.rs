@@ -1,4 +1,4 @@
-//! Whole decisions: what a prefix goes through.
+//! Whole-decision tests: a prefix from entry to withdrawal.
 
 use expect_test::expect;
 use thalweg_bundle::Share;
@@ -18,27 +18,27 @@ mod rollout;
 mod tenants;
 
 #[test]
-fn a_slow_prefix_that_is_helped_enters_is_shown_and_stays() {
+fn helped_slow_prefix_enters_is_proved_and_stays() {
     let mut lab = Lab::new(|_| {});
     lab.effect = 0.4;
-    assert_eq!(lab.until(Reason::Slow), 12, "as many windows as have to be observed");
+    assert_eq!(lab.until(Reason::Slow), 12, "after the required number of observed windows");
     let entered = lab.state.entry(prefix(0)).unwrap().steered().unwrap();
     assert_eq!((entered.holdout_millionths, entered.from_bundle), (500_000, lab.state.bundle));
     lab.until(Reason::Helped);
     let decision = lab.round();
-    assert_eq!((decision.steered, &decision.content), (2, &None), "nothing changes, so there is no bundle");
+    assert_eq!((decision.steered, &decision.content), (2, &None), "an unchanged rule set needs no bundle");
     let shown = lab.state.entry(prefix(0)).unwrap().steered().unwrap();
     assert_eq!(shown.holdout_millionths, 100_000);
     for _ in 0..300 {
         lab.round();
         assert_eq!(lab.state.entry(prefix(0)).unwrap().reason, Reason::Helped);
     }
-    assert_eq!(lab.state.steered().count(), 2, "prefixes that are not slow are left alone");
+    assert_eq!(lab.state.steered().count(), 2, "prefixes that are not slow are not steered");
     assert_eq!(lab.state.entry(prefix(5)).unwrap().reason, Reason::NotSlow);
 }
 
 #[test]
-fn a_prefix_that_is_harmed_leaves_and_comes_back_after_its_cool_off() {
+fn harmed_prefix_leaves_and_re_enters_after_its_cool_off() {
     let mut lab = Lab::new(|settings| settings.cool_off_windows = 20);
     lab.effect = -0.4;
     lab.until(Reason::Slow);
@@ -48,27 +48,27 @@ fn a_prefix_that_is_harmed_leaves_and_comes_back_after_its_cool_off() {
     assert_eq!((cooling.left, cooling.failures, cooling.rounds_min), (Reason::Harmed, 1, 20));
     assert_eq!(lab.until(Reason::Slow), 20);
     lab.until(Reason::CoolingOff);
-    // The second time in a row twice as long.
+    // The second consecutive failure doubles the cool-off.
     assert_eq!(lab.until(Reason::Slow), 40);
 }
 
 #[test]
-fn a_prefix_that_nothing_is_shown_of_leaves_in_the_end() {
+fn unproved_prefix_leaves_when_its_trial_expires() {
     let mut lab = Lab::new(|settings| settings.trial_windows_max = 30);
     lab.connections = 10;
     lab.until(Reason::Slow);
     assert_eq!(lab.until(Reason::CoolingOff), 30);
     let text = explain(&lab.settings, &lab.state, prefix(0));
     let left = [
-        "  left        not_helped: has left, not shown to be helped, or by less than is worth it\n",
-        "  cool-off    left 0 rounds ago; may enter again after 288\n",
-        "  failed      1 trials one after the other\n",
+        "  left        not_helped: withdrawn, not shown to be helped, or by too little to be worthwhile\n",
+        "  cool-off    withdrawn 0 rounds ago; may re-enter after 288\n",
+        "  failed      1 consecutive trials\n",
     ];
     assert!(text.ends_with(&left.concat()), "{text}");
 }
 
 #[test]
-fn what_sends_much_more_again_leaves_though_it_is_faster() {
+fn prefix_with_far_more_retransmits_leaves_even_if_faster() {
     let mut lab = Lab::new(|settings| settings.guardrail_rise_max = 1.0);
     (lab.effect, lab.rise) = (0.4, 0.15);
     lab.until(Reason::Slow);
@@ -78,24 +78,42 @@ fn what_sends_much_more_again_leaves_though_it_is_faster() {
 }
 
 #[test]
-fn the_guardrail_ends_all_trials_and_stops_the_rounds_for_a_while() {
+fn guardrail_withdraws_all_trials_and_pauses_admission() {
     let mut lab = Lab::new(|settings| {
         settings.retransmitted_rise_max = 1.0;
         settings.cool_off_windows = 4;
     });
     lab.rise = 0.15;
     lab.until(Reason::Slow);
-    let stopped = (0..20).map(|_| lab.round()).find(|decision| decision.round == Round::Stopped).unwrap();
+    let stopped =
+        (0..20).map(|_| lab.round()).find(|decision| decision.round == RoundOutcome::Stopped).unwrap();
     let left: Vec<_> = stopped.left.iter().map(|change| change.reason).collect();
     assert_eq!((left, stopped.steered), (vec![Reason::Guardrail; 2], 0));
     assert_eq!(stopped.content.unwrap().rules, []);
-    // The cool-off of the prefix is over before the pause.
+    // The prefixes' cool-off ends before the guardrail's pause.
     lab.until(Reason::Paused);
     assert_eq!(lab.until(Reason::Slow), 12 - 4);
 }
 
 #[test]
-fn what_has_left_does_not_stop_the_others() {
+fn guardrail_needs_twice_the_evidence_of_a_trial() {
+    let mut lab = Lab::new(|settings| settings.retransmitted_rise_max = 1.0);
+    (lab.rise, lab.connections) = (0.8, 10);
+    lab.until(Reason::Slow);
+    let counted = |lab: &Lab| -> u64 {
+        lab.state.steered().map(|(_, steered)| steered.evidence.retransmitted.count).sum()
+    };
+    let enough = 2 * u64::from(lab.settings.evidence_connections_min);
+    let mut most = 0;
+    while lab.round().round != RoundOutcome::Stopped {
+        most = counted(&lab);
+        assert!(most < enough, "{most} connections must stop the round");
+    }
+    assert!(most >= enough / 2, "the guardrail must not act on half the evidence");
+}
+
+#[test]
+fn withdrawn_prefix_does_not_trigger_the_guardrail() {
     let mut lab = Lab::new(|settings| settings.retransmitted_rise_max = settings.guardrail_rise_max);
     (lab.rise, lab.connections) = (0.3, 100);
     lab.until(Reason::Slow);
@@ -103,11 +121,11 @@ fn what_has_left_does_not_stop_the_others() {
     for _ in 0..30 {
         let mut window = lab.window();
         lab.number += 1;
-        // Only the first prefix sends more again.
+        // Only the first prefix retransmits more.
         let others = window.prefixes[1..].iter_mut().flat_map(|(_, sample)| &mut sample.outcomes);
         others.for_each(|outcome| outcome.retransmitted_share = Some(0.01));
         let decision = lab.decide(&window);
-        assert_eq!(decision.round, Round::Decided);
+        assert_eq!(decision.round, RoundOutcome::Decided);
         left.extend(decision.left);
     }
     let first: Vec<_> = left.iter().filter(|it| it.prefix == prefix(0)).map(|it| it.reason).collect();
@@ -116,13 +134,13 @@ fn what_has_left_does_not_stop_the_others() {
 }
 
 #[test]
-fn arms_that_the_rule_did_not_make_end_a_trial() {
+fn trial_ends_when_its_arms_are_skewed() {
     let mut lab = Lab::new(|_| {});
     lab.until(Reason::Slow);
     while lab.state.entry(prefix(0)).unwrap().steered().is_some() {
         let mut window = lab.window();
         lab.number += 1;
-        // As if a policy had decided on many of those that are steered.
+        // Simulate a policy that decides for many of the steered connections.
         let mut at = 0;
         window.prefixes[0].1.outcomes.retain(|outcome| {
             at += 1;
@@ -135,7 +153,7 @@ fn arms_that_the_rule_did_not_make_end_a_trial() {
 }
 
 #[test]
-fn outcomes_of_rules_before_do_not_count() {
+fn outcomes_under_earlier_bundles_do_not_count() {
     let mut lab = Lab::new(|_| {});
     lab.until(Reason::Slow);
     let mut window = lab.window();
@@ -148,21 +166,21 @@ fn outcomes_of_rules_before_do_not_count() {
 }
 
 #[test]
-fn without_a_holdout_it_is_the_rule_of_duty_cycles() {
+fn duty_cycle_alone_decides_without_a_holdout() {
     let mut lab = Lab::new(|settings| settings.holdout_trial = Share::default());
-    // Harmed by a third: nobody notices.
+    // Steering costs a third of the goodput, which goes unnoticed.
     lab.effect = -0.4;
     lab.until(Reason::Slow);
     for _ in 0..300 {
         assert_eq!(lab.round().steered, 2);
     }
-    // So fast that it is no longer in the group: then it leaves.
+    // Once the prefix is fast enough to leave the bottom group, it is withdrawn.
     lab.effect = 9.0;
     lab.until(Reason::CoolingOff);
 }
 
 #[test]
-fn networks_and_short_round_trips_are_left_alone() {
+fn excluded_networks_and_short_rtts_are_not_steered() {
     let mut lab = Lab::new(|settings| {
         settings.left_alone = vec!["203.0.0.0/24".parse().unwrap()];
         settings.min_rtt_us_min = 50_000;
@@ -173,8 +191,8 @@ fn networks_and_short_round_trips_are_left_alone() {
     let reason = |at| lab.state.entry(prefix(at)).unwrap().reason;
     assert_eq!((reason(1), reason(5)), (Reason::LowRtt, Reason::LowRtt));
     let text = explain(&lab.settings, &lab.state, prefix(0));
-    assert_eq!(text, "203.0.0.0/24: left_alone: not steered, its network is to be left alone\n");
-    // One that is steered already leaves at once.
+    assert_eq!(text, "203.0.0.0/24: left_alone: not steered, its network is excluded by left_alone\n");
+    // A prefix that is already steered is withdrawn at once.
     let mut lab = Lab::new(|_| {});
     lab.until(Reason::Slow);
     lab.settings.left_alone = vec!["203.0.0.0/16".parse().unwrap()];
@@ -201,9 +219,9 @@ fn prefixes_that_are_not_slow_are_explored() {
         assert!(on_trial(&lab) <= 3);
     }
     let explored = lab.state.steered().filter(|(_, it)| it.is_explored).count();
-    assert_eq!((explored, on_trial(&lab)), (8, 0), "those that are shown to be helped stay and make room");
+    assert_eq!((explored, on_trial(&lab)), (8, 0), "proved prefixes stay and make room for others");
     let mut other = Lab::new(|settings| settings.exploring_max = 1);
-    let toss = |lab: &mut Lab, seed| {
+    let explore = |lab: &mut Lab, seed| {
         (0..14)
             .flat_map(|_| {
                 let window = lab.window();
@@ -215,35 +233,35 @@ fn prefixes_that_are_not_slow_are_explored() {
             })
             .collect::<Vec<_>>()
     };
-    let one = toss(&mut other, 1);
+    let one = explore(&mut other, 1);
     let others: Vec<_> =
-        (2..6).map(|seed| toss(&mut Lab::new(|settings| settings.exploring_max = 1), seed)).collect();
-    assert!(others.iter().any(|other| *other != one), "the seed decides");
+        (2..6).map(|seed| explore(&mut Lab::new(|settings| settings.exploring_max = 1), seed)).collect();
+    assert!(others.iter().any(|other| *other != one), "the choice depends on the seed");
 }
 
 #[test]
-fn a_prefix_is_explained() {
+fn explains_a_prefix() {
     let mut lab = Lab::new(|_| {});
     lab.effect = 0.4;
     assert_eq!(
         explain(&lab.settings, &lab.state, prefix(0)),
-        "203.0.0.0/24: it was ranked in none of the last 72 windows\n"
+        "203.0.0.0/24: not ranked in the last 72 windows\n"
     );
     lab.until(Reason::Slow);
     lab.round();
     expect![[r#"
-        203.0.0.0/24: slow: steered as a slow one, nothing shown yet
+        203.0.0.0/24: slow: steered because it is slow, nothing shown yet
           windows     -----------------------------------------------------------#############
                       oldest first: # in the bottom group, . not, - too few samples or connections
-          observed    13 of 72 windows; asked for: 12
-          duty cycle  1.00; enters from 0.60, leaves at 0.30
-          flap rate   0.00; enters up to 0.25
-          min rtt     39.7 ms; left alone below 10.0 ms
+          observed    13 of 72 windows; minimum 12
+          duty cycle  1.00; enters at 0.60 or more, leaves at 0.30 or less
+          flap rate   0.00; enters at 0.25 or less
+          min rtt     39.7 ms; not steered below 10.0 ms
           group       up to 0.41 Mbit/s in the newest window
           proof       50 % held out, on trial for 1 windows of 72
-          connections 27 steered, 13 held out; asked for: 30
-          goodput     +29.0 % [-25.6 %, +123.9 %], 95 % at every look; worth it from +5.1 %
-          sent again  +1.05 points [-0.45 points, +2.56 points], 95 % at every look; at most +5.00 points
+          connections 27 steered, 13 held out; minimum 30 each
+          goodput     +29.0 % [-25.6 %, +123.9 %], 95 % at every look; worthwhile from +5.1 %
+          retransmits +1.05 points [-0.45 points, +2.56 points], 95 % at every look; at most +5.00 points
     "#]]
     .assert_eq(&explain(&lab.settings, &lab.state, prefix(0)));
     lab.until(Reason::Helped);
@@ -252,15 +270,15 @@ fn a_prefix_is_explained() {
         203.0.0.0/24: helped: steered, shown to be helped
           windows     --------------------------------------------------------################
                       oldest first: # in the bottom group, . not, - too few samples or connections
-          observed    16 of 72 windows; asked for: 12
-          duty cycle  1.00; enters from 0.60, leaves at 0.30
-          flap rate   0.00; enters up to 0.25
-          min rtt     39.7 ms; left alone below 10.0 ms
+          observed    16 of 72 windows; minimum 12
+          duty cycle  1.00; enters at 0.60 or more, leaves at 0.30 or less
+          flap rate   0.00; enters at 0.25 or less
+          min rtt     39.7 ms; not steered below 10.0 ms
           group       up to 0.75 Mbit/s in the newest window
           proof       10 % held out, evidence since 1 windows of 72
-          connections 34 steered, 6 held out; asked for: 30
-          goodput     +42.5 % [-56.5 %, +366.2 %], 95 % at every look; worth it from +5.1 %
-          sent again  -0.14 points [-0.97 points, +0.70 points], 95 % at every look; at most +5.00 points
+          connections 34 steered, 6 held out; minimum 30 each
+          goodput     +42.5 % [-56.5 %, +366.2 %], 95 % at every look; worthwhile from +5.1 %
+          retransmits -0.14 points [-0.97 points, +0.70 points], 95 % at every look; at most +5.00 points
           shown       +42.1 % [+4.7 %, +92.9 %], 95 % at every look, by an e-value of 73
     "#]]
     .assert_eq(&explain(&lab.settings, &lab.state, prefix(0)));

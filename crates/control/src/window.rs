@@ -1,6 +1,7 @@
-//! Windows: what a PoP's records say of each prefix in one span of time.
+//! Windows: aggregates of a PoP's records for each prefix over one time span.
 //!
-//! **Invariant:** prefixes are in order, each once, and at most [`PREFIXES_MAX`](crate::PREFIXES_MAX).
+//! **Invariant:** prefixes are sorted and distinct. There are at most
+//! [`PREFIXES_MAX`](crate::PREFIXES_MAX) of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,72 +11,73 @@ use thalweg_record::{Prefix, Sketch};
 use crate::figures::Figures;
 use crate::sequential::Mean;
 
-/// What a rule has done with a connection.
+/// How a rule treated a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arm {
-    /// Nothing, or something else has decided.
+    /// No rule applied, or something other than the rule decided.
     Other,
-    /// It set the congestion control.
+    /// The rule set the congestion control.
     Steered,
-    /// It held the connection out, which went on with the default.
+    /// The rule held the connection out, so the connection kept the default.
     HeldOut,
 }
 
-/// What the connections of one arm had.
+/// Measurements over the connections of one arm.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ArmSample {
-    /// Connections.
+    /// Number of connections.
     pub connections: u32,
-    /// Delivery rates in bytes per second, one value of each connection that has any: the median of its samples, without those
-    /// that the application limited.
+    /// Delivery rates in bytes per second, one value per connection: the median of its samples that
+    /// were not application-limited.
     pub delivery_rate: Sketch,
-    /// Goodputs in bytes per second, likewise: the median of its responses that tell of it.
+    /// Goodputs in bytes per second, one value per connection: the median over its measurable
+    /// responses.
     pub goodput: Sketch,
-    /// Bytes sent, those sent again included.
+    /// Bytes sent, including retransmissions.
     pub sent_bytes: u64,
-    /// Of those, sent again.
+    /// Bytes retransmitted.
     pub retrans_bytes: u64,
 }
 
 impl ArmSample {
-    /// The share of bytes that was sent again; absent if none was sent.
+    /// Returns the share of bytes retransmitted, or `None` if none were sent.
     pub fn retransmitted_share(&self) -> Option<f64> {
         (self.sent_bytes > 0).then(|| self.retrans_bytes as f64 / self.sent_bytes as f64)
     }
 }
 
-/// What a connection has shown that a rule was about, told once in its life: the unit of all proof.
+/// Outcome of one connection under a rule, reported once per connection: the unit of all evidence.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
-    /// The bundle whose rule it was.
+    /// Number of the bundle with the rule.
     pub bundle: u64,
-    /// Whether it was steered; else it was held out.
+    /// Whether the connection was steered; otherwise it was held out.
     pub is_steered: bool,
-    /// The mean of its responses' log goodput in bytes per second.
+    /// Mean log goodput of the connection's responses, in bytes per second.
     pub ln_goodput: f64,
-    /// The share of its bytes that was sent again, where a sample of its socket tells.
+    /// Share of the connection's bytes that were retransmitted, if its socket was sampled.
     pub retransmitted_share: Option<f64>,
 }
 
-/// What a window has of a prefix.
+/// Measurements of one prefix in a window.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sample {
-    /// Connections that no rule was about.
+    /// Connections without a rule.
     pub other: ArmSample,
-    /// Connections that a rule steered.
+    /// Steered connections.
     pub steered: ArmSample,
-    /// Connections that a rule held out.
+    /// Held-out connections.
     pub held_out: ArmSample,
-    /// Smallest round trips of connections, microseconds.
+    /// Minimum RTTs of connections, in microseconds.
     pub min_rtt_us: Sketch,
-    /// Log goodput of connections that no rule steered, one value each.
+    /// Log goodput of connections that were not steered, one value per connection.
     pub ln_goodput: Mean,
-    /// The connections that a rule was about.
+    /// Outcomes of connections under a rule.
     pub outcomes: Vec<Outcome>,
 }
 
 impl Sample {
-    /// What there is of an arm.
+    /// Returns the measurements of an arm.
     pub fn arm_mut(&mut self, arm: Arm) -> &mut ArmSample {
         match arm {
             Arm::Other => &mut self.other,
@@ -84,7 +86,7 @@ impl Sample {
         }
     }
 
-    /// Connections of all arms.
+    /// Returns the number of connections across all arms.
     pub fn connections(&self) -> u32 {
         self.other
             .connections
@@ -93,33 +95,35 @@ impl Sample {
     }
 }
 
-/// One window of a PoP, or of a tenant there.
+/// Window of a PoP, or of one tenant in it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Window {
-    /// Its start in seconds since the Unix epoch, divided by its length: windows are numbered by the clock.
+    /// Start of the window in seconds since the Unix epoch, divided by the window length.
     pub number: u64,
-    /// Records that it is made of, of all tenants together.
+    /// Records in the window, across all tenants.
     pub records: u64,
-    /// Records that the agents say were lost, likewise.
+    /// Records lost in the window, as reported by agents, across all tenants.
     pub lost: u64,
-    /// What there is of each prefix, in order.
+    /// Sample for each prefix, sorted by prefix.
     pub prefixes: Vec<(Prefix, Sample)>,
-    /// How each edge of the PoP did, by the name of its machine; of all tenants together.
+    /// Figures of each edge of the PoP, by host name, across all tenants.
     pub edges: Arc<BTreeMap<String, Figures>>,
 }
 
 impl Window {
-    /// What there is of `prefix`.
+    /// Returns the sample of `prefix`.
     pub fn sample(&self, prefix: Prefix) -> Option<&Sample> {
         let at = self.prefixes.binary_search_by_key(&prefix, |(prefix, _)| *prefix).ok()?;
         self.prefixes.get(at).map(|(_, sample)| sample)
     }
 }
 
-/// How many windows `number` is after `last`; nothing if it was decided already, or is from before.
+/// Returns how many windows `number` is after `last`, or `None` if it was already decided or is
+/// older.
 ///
-/// A number that is more than `history` behind is taken for that of a clock that was set right, and follows: else a clock that
-/// was a year ahead once would end all decisions for that year.
+/// A number more than `history` behind is accepted as the next one, because the clock was ahead and
+/// has been corrected. Otherwise a clock that was once a year ahead would stop decisions for a
+/// year.
 pub(crate) fn follows(last: Option<u64>, number: u64, history: u32) -> Option<u64> {
     match last {
         None => Some(1),

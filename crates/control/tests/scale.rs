@@ -1,7 +1,7 @@
-//! What a decision takes for a PoP of 50,000 prefixes with a full history and as many trials as may be, in a process of its own: its
-//! memory is all there is.
+//! Time and memory of a decision for a PoP with 50,000 prefixes, a full history and the maximum
+//! number of trials. The test runs in its own process, whose peak memory is the result.
 
-#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -10,12 +10,13 @@ use thalweg_control::{Arm, Entry, LEFT_ALONE_MAX, Moment, Outcome, Sample, Setti
 use thalweg_record::Prefix;
 
 const PREFIXES: u32 = 50_000;
-/// Connections of each in a window, at least three of each arm.
+/// Connections per prefix and window: at least three in each arm.
 const CONNECTIONS: u64 = 6;
 const DECISION_MAX: Duration = Duration::from_secs(1);
 const RESIDENT_BYTES_MAX: u64 = 500 << 20;
 
-/// Every prefix is seen, by a few connections of different rates, in both arms where a rule of the state is about it.
+/// Makes a window in which every prefix has a few connections with different rates, in both arms if
+/// a rule applies.
 fn window(number: u64, state: &State) -> Window {
     let prefix = |at: u32| {
         let prefix = Prefix::of_client(Ipv4Addr::from_bits(at << 8).into());
@@ -40,7 +41,7 @@ fn window(number: u64, state: &State) -> Window {
                 sample.outcomes.push(Outcome {
                     bundle: state.bundle,
                     is_steered: arm == Arm::Steered,
-                    // Spread alike in all prefixes.
+                    // Use the same spread in all prefixes.
                     ln_goodput: (rate as f64).ln() + 0.3 * ((number + connection * 3) % 5) as f64,
                     retransmitted_share: Some(0.01),
                 });
@@ -58,8 +59,8 @@ fn resident_bytes_max() -> u64 {
 }
 
 #[test]
-fn a_pop_of_50_000_prefixes_over_72_windows_takes_under_a_second_and_500_mb() {
-    // As many networks as may be are left alone, none of them a client's here.
+fn decision_for_50_000_prefixes_over_72_windows_takes_under_a_second_and_500_mb() {
+    // Exclude the maximum number of networks; none contains a client.
     let network = |at: u32| Prefix::cut(Ipv4Addr::from_bits(0xc000_0000 + (at << 9)).into(), 24);
     let left_alone = (0..LEFT_ALONE_MAX as u32).map(network).collect();
     let settings = Settings { left_alone, ..Settings::default() };
@@ -77,10 +78,10 @@ fn a_pop_of_50_000_prefixes_over_72_windows_takes_under_a_second_and_500_mb() {
     let whole = state.entries().iter().filter(|entry| entry.history.observed_windows() == 72);
     assert_eq!(whole.count(), PREFIXES as usize);
     assert_eq!(state.steered().count(), 500);
-    assert!(pool.is_some(), "trials have shown something");
+    assert!(pool.is_some(), "trials have estimates");
     let (resident, encoded) = (resident_bytes_max(), state.encode().len());
     println!(
-        "the longest of 72 decisions: {longest:?}; {} MB resident at most; {} MB of state as JSON",
+        "longest of 72 decisions: {longest:?}; peak resident memory: {} MB; state as JSON: {} MB",
         resident >> 20,
         encoded >> 20
     );

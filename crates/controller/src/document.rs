@@ -1,32 +1,31 @@
-//! Bundles as edges get them, and what edges tell in return.
+//! Bundle documents as sent to edges, and the request fields in which edges report their status.
 
 use std::sync::Arc;
 
 use axum::http::HeaderMap;
 use axum::http::header::IF_NONE_MATCH;
 use thalweg_bundle::Bundle;
+use thalweg_control::Refusal;
 
-use crate::carried::Acknowledged;
-
-/// The request field in which an edge says which document it has refused, and why: the checksum, a space and the reason, with percent
-/// signs where it is not visible ASCII.
+/// Request field with the checksum of a refused document, a space, and the reason, in which
+/// characters other than visible ASCII are percent-encoded.
 pub(crate) const REFUSED_FIELD: &str = "thalweg-refused";
-/// The request field with the number of the bundle that the edge goes by.
+/// Request field with the number of the bundle in force.
 pub(crate) const NUMBER_FIELD: &str = "thalweg-bundle-number";
-/// Entity tags of a request that are read.
+/// Maximum entity tags read from a request.
 const ETAGS_MAX: usize = 8;
 
-/// A bundle with its text.
+/// An encoded bundle.
 #[derive(Debug)]
 pub(crate) struct Document {
     pub(crate) text: String,
-    /// Its checksum in quotes: an entity tag (RFC 9110 §8.8.3).
+    /// Checksum of the bundle in quotes, used as its entity tag (RFC 9110 §8.8.3).
     pub(crate) etag: String,
 }
 
 impl Document {
     pub(crate) fn new(bundle: &Bundle) -> Arc<Self> {
-        Arc::new(Self { text: bundle.encode(), etag: etag(bundle.checksum()) })
+        Arc::new(Self { text: bundle.encode(), etag: format!("\"{}\"", bundle.checksum()) })
     }
 
     pub(crate) fn checksum(&self) -> &str {
@@ -38,56 +37,47 @@ impl Document {
     }
 }
 
-fn etag(checksum: &str) -> String {
-    format!("\"{checksum}\"")
-}
-
-/// What an edge says when it asks.
+/// Status that an edge reports when it polls.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Heard {
-    /// The entity tags of what it has: what is in force first, then what it has refused.
+pub(crate) struct EdgeReport {
+    /// Entity tags of the edge's documents: the one in force first, then refused ones.
     etags: Vec<String>,
-    /// The number of what is in force.
+    /// Number of the bundle in force.
     pub(crate) number: Option<u64>,
-    /// The checksum of what it has refused, and why.
-    pub(crate) refused: Option<(String, String)>,
+    /// Checksum of a refused bundle, and the reason.
+    pub(crate) refused: Option<Refusal>,
 }
 
-impl Heard {
+impl EdgeReport {
     pub(crate) fn of(fields: &HeaderMap) -> Self {
         let text = |name: &str| fields.get(name).and_then(|value| value.to_str().ok());
         let etags = text(IF_NONE_MATCH.as_str()).unwrap_or_default().split(',').map(str::trim);
         let refused = text(REFUSED_FIELD).and_then(|refused| {
             let (checksum, reason) = refused.split_once(' ')?;
-            Some((checksum.to_owned(), plain(reason)))
+            Some(Refusal { checksum: checksum.to_owned(), reason: percent_decoded(reason) })
         });
         Self {
             etags: etags.filter(|etag| !etag.is_empty()).take(ETAGS_MAX).map(str::to_owned).collect(),
             number: text(NUMBER_FIELD).and_then(|number| number.parse().ok()),
-            refused: refused.filter(|(checksum, _)| checksum.starts_with("sha256:")),
+            refused: refused.filter(|refusal| refusal.checksum.starts_with("sha256:")),
         }
     }
 
-    /// What an edge says in the topic over which bundles go.
-    pub(crate) fn said(Acknowledged { in_force, number, refused }: Acknowledged) -> Self {
-        let etags = in_force.iter().map(|checksum| etag(checksum)).collect();
-        Self { etags, number, refused: refused.and_then(|refused| Some((refused.checksum?, refused.reason))) }
-    }
-
-    /// Whether it has this document, or has refused it.
+    /// Returns whether the edge has this document or has refused it.
     pub(crate) fn knows(&self, document: &Document) -> bool {
         self.etags.contains(&document.etag)
     }
 
-    /// The checksum of what is in force, if anything is: an edge that has nothing but a refusal names an empty tag first.
+    /// Returns the checksum of the bundle in force, if any. An edge that has only refused a bundle
+    /// sends an empty tag first.
     pub(crate) fn in_force(&self) -> Option<&str> {
         let first = self.etags.first()?.strip_prefix('"')?.strip_suffix('"')?;
         (!first.is_empty()).then_some(first)
     }
 }
 
-/// Text without its percent signs; what is no text then has replacement characters.
-fn plain(text: &str) -> String {
+/// Decodes percent-encoding; bytes that are not UTF-8 become replacement characters.
+fn percent_decoded(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {
@@ -109,36 +99,39 @@ fn plain(text: &str) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use thalweg_bundle::Content;
 
     use super::*;
 
     #[test]
-    fn an_edge_says_what_it_has() {
+    fn parses_edge_reports() {
         let bundle = Bundle::new(Content { number: 7, ..Content::default() }).unwrap();
         let document = Document::new(&bundle);
         assert!(document.is_of(&bundle));
-        let heard = |etags: &str, refused: &str| {
+        let report = |etags: &str, refused: &str| {
             let mut fields = HeaderMap::new();
             fields.insert(IF_NONE_MATCH, etags.parse().unwrap());
             fields.insert(REFUSED_FIELD, refused.parse().unwrap());
-            Heard::of(&fields)
+            EdgeReport::of(&fields)
         };
-        assert_eq!(Heard::of(&HeaderMap::new()), Heard::default());
+        assert_eq!(EdgeReport::of(&HeaderMap::new()), EdgeReport::default());
         let both =
-            heard(&format!("\"sha256:0\", {}", document.etag), "sha256:1 zu lang: 8%20MiB %C3%BC %+5 %zz%");
+            report(&format!("\"sha256:0\", {}", document.etag), "sha256:1 zu lang: 8%20MiB %C3%BC %+5 %zz%");
         assert!(both.knows(&document));
         assert_eq!(both.in_force(), Some("sha256:0"));
-        for (told, number) in [("41", Some(41)), ("-1", None), ("18446744073709551616", None), ("", None)] {
-            let fields = HeaderMap::from_iter([(NUMBER_FIELD.parse().unwrap(), told.parse().unwrap())]);
-            assert_eq!(Heard::of(&fields).number, number);
+        for (field, number) in [("41", Some(41)), ("-1", None), ("18446744073709551616", None), ("", None)] {
+            let fields = HeaderMap::from_iter([(NUMBER_FIELD.parse().unwrap(), field.parse().unwrap())]);
+            assert_eq!(EdgeReport::of(&fields).number, number);
         }
-        assert_eq!(both.refused, Some(("sha256:1".into(), "zu lang: 8 MiB ü %+5 %zz%".into())));
-        let refused_alone = heard("\"\", \"sha256:1\"", "sha256:1 no");
+        assert_eq!(
+            both.refused,
+            Some(Refusal { checksum: "sha256:1".into(), reason: "zu lang: 8 MiB ü %+5 %zz%".into() })
+        );
+        let refused_alone = report("\"\", \"sha256:1\"", "sha256:1 no");
         assert_eq!(refused_alone.in_force(), None);
-        assert_eq!(heard("*", "nothing").in_force(), None);
-        assert_eq!(heard("*", "no checksum").refused, None);
+        assert_eq!(report("*", "nothing").in_force(), None);
+        assert_eq!(report("*", "no checksum").refused, None);
     }
 }

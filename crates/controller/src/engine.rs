@@ -1,7 +1,8 @@
-//! The thread that decides: records go in one after the other, windows close by the clock, and each is decided, written and
-//! told.
+//! Engine thread: adds records to windows, closes windows by the clock, then decides, stores and
+//! publishes each window.
 //!
-//! **Invariant:** nobody else changes what is known; others read a [`View`], which is replaced as a whole.
+//! **Invariant:** only this thread changes the state. Other threads read a [`View`], which is
+//! replaced as a whole.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::ready;
@@ -9,82 +10,87 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
-use thalweg_control::{Closed, Collector, Counts, Decision, Round, SCOPES_MAX, Settings, Tenants};
+use thalweg_control::{
+    ClosedWindows, Collector, Counts, Decision, RoundOutcome, SCOPES_MAX, Settings, Tenants,
+};
 use thalweg_record::{Batch, Source};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval};
 use twox_hash::XxHash3_64;
 
-use crate::Config;
-use crate::document::{Document, Heard};
-use crate::figures::Figures;
+use crate::config::Config;
+use crate::document::{Document, EdgeReport};
+use crate::metrics::Metrics;
 use crate::pop::Pop;
 use crate::store::{Store, StoreError};
 
-/// How often it is looked whether a window is over.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Batches and questions that wait for the engine; who has more waits.
+/// Interval at which the engine checks whether a window has ended.
+const TICK_INTERVAL: Duration = Duration::from_secs(1);
+/// Maximum messages queued for the engine; above it, senders wait.
 const WAITING_MAX: usize = 16;
-/// How long windows are held open for what is not read from Kafka yet, seconds.
+/// Maximum seconds for which windows are held open for records not yet read from Kafka.
 const HELD_S_MAX: u64 = 900;
-/// How far behind windows have to be for rollouts to wait for them, seconds.
+/// Minimum lag of windows, in seconds, at which rollouts wait for them.
 const BEHIND_S: u64 = 60;
-/// Sources (a machine, and a start of its agent's numbers) whose position is known.
+/// Maximum sources (a host and an epoch of its agent) whose positions are kept.
 const SOURCES_MAX: usize = 100_000;
-/// What the engine is asked.
+/// Request to the engine.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// To take a batch; tells the number after the last record that it has of the source.
+    /// Adds a batch and replies with the source's next record number.
     Records(Batch, oneshot::Sender<u64>),
-    /// To take a batch in which nothing came before.
-    Read(Batch),
-    /// To what time, seconds since the Unix epoch, Kafka is read; nothing where it cannot be told.
-    ReadTo(Option<u64>),
-    /// Which number is the first that it has not from this host and epoch, if it has any.
-    Position { host: String, epoch: u64, tell: oneshot::Sender<Option<u64>> },
-    /// Which bundle an edge is to have; and what it says, if it says something.
-    Poll { pop: String, edge: Option<String>, heard: Option<Heard>, tell: oneshot::Sender<Answer> },
-    /// The edges of a PoP; null where none is known, or what is known is not written yet.
-    Edges { pop: String, tell: oneshot::Sender<Value> },
+    /// Adds a batch from Kafka, which contains no repeated records.
+    KafkaRecords(Batch),
+    /// Reports the time up to which Kafka was read, in seconds since the Unix epoch; `None` if
+    /// unknown.
+    KafkaReadTo(Option<u64>),
+    /// Asks for the next record number of this host and epoch; the reply is `None` if unknown.
+    Position { host: String, epoch: u64, reply: oneshot::Sender<Option<u64>> },
+    /// Asks for an edge's bundle, and passes on what the edge reports.
+    Poll { pop: String, edge: Option<String>, report: EdgeReport, reply: oneshot::Sender<Answer> },
+    /// Asks for the edges of a PoP; the reply is null if none is known or the state is not stored
+    /// yet.
+    Edges { pop: String, reply: oneshot::Sender<Value> },
 }
 
-/// What an edge is answered.
+/// Reply to an edge.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// What it is to have; nothing before there is any. And by what it is known that this may have become another.
+    /// The edge's document, if there is one yet, and a receiver that signals when the document may
+    /// have changed.
     Document(Option<Arc<Document>>, watch::Receiver<()>),
-    /// Nothing now: what is known could not be written.
+    /// No reply yet, because the state could not be stored.
     Unwritten,
 }
 
-/// What is known of a PoP, for who reads.
+/// Snapshot of a PoP for readers.
 #[derive(Debug, Default)]
 pub(crate) struct View {
     pub(crate) tenants: Tenants,
-    /// The number of the bundle that all edges have but canaries.
+    /// Number of the stable bundle.
     pub(crate) bundle: Option<u64>,
 }
 
-/// What everybody may read.
+/// State shared with readers.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     views: RwLock<BTreeMap<String, Arc<View>>>,
-    pub(crate) figures: Figures,
+    pub(crate) metrics: Metrics,
 }
 
 impl Shared {
-    /// What is known of a PoP; nothing before its first round.
+    /// Returns the snapshot of a PoP, or `None` before its first round.
     pub(crate) fn view(&self, pop: &str) -> Option<Arc<View>> {
         self.views.read().unwrap_or_else(PoisonError::into_inner).get(pop).cloned()
     }
 
-    /// What is known of every PoP.
+    /// Returns the snapshots of all PoPs.
     pub(crate) fn views(&self) -> Vec<(String, Arc<View>)> {
         let views = self.views.read().unwrap_or_else(PoisonError::into_inner);
         views.iter().map(|(pop, view)| (pop.clone(), view.clone())).collect()
     }
 
-    /// The number of the bundle that a PoP is known to have.
+    /// Returns the published number of a PoP's stable bundle.
     fn bundle(&self, pop: &str) -> Option<u64> {
         self.view(pop)?.bundle
     }
@@ -95,48 +101,39 @@ impl Shared {
     }
 }
 
-/// How the engine is reached.
+/// Handle to the engine.
 #[derive(Debug, Clone)]
 pub(crate) struct Handle {
     pub(crate) messages: mpsc::Sender<Message>,
-    /// Changes when something was written of any PoP.
-    pub(crate) changes: watch::Receiver<()>,
     pub(crate) shared: Arc<Shared>,
 }
 
-/// How it is reached by who does not keep it going: it ends when nobody else can ask.
+/// Handle that does not keep the engine alive; the engine ends when no strong handle is left.
 #[derive(Debug, Clone)]
 pub(crate) struct WeakHandle {
     messages: mpsc::WeakSender<Message>,
-    pub(crate) changes: watch::Receiver<()>,
     pub(crate) shared: Arc<Shared>,
 }
 
 impl Handle {
     pub(crate) fn downgrade(&self) -> WeakHandle {
-        let Self { messages, changes, shared } = self.clone();
-        WeakHandle { messages: messages.downgrade(), changes, shared }
+        WeakHandle { messages: self.messages.downgrade(), shared: self.shared.clone() }
     }
 }
 
 impl WeakHandle {
-    /// Whether somebody else may ask.
+    /// Returns whether a strong handle exists.
     pub(crate) fn is_open(&self) -> bool {
         self.messages.strong_count() > 0
     }
 
-    /// Sends; nothing once the engine ends.
+    /// Sends a message; returns `None` once the engine has ended.
     pub(crate) fn send(&self, message: Message) -> Option<()> {
         self.messages.upgrade()?.blocking_send(message).ok()
     }
-
-    /// The PoPs of which something is known.
-    pub(crate) fn pops(&self) -> impl Iterator<Item = String> + use<> {
-        self.shared.views().into_iter().map(|(pop, _)| pop)
-    }
 }
 
-/// The thread's own.
+/// State owned by the engine thread.
 #[derive(Debug)]
 pub(crate) struct Engine {
     settings: Settings,
@@ -144,36 +141,39 @@ pub(crate) struct Engine {
     collector: Collector,
     store: Store,
     pops: BTreeMap<String, Pop>,
-    /// The number after the last record of each source, by host and epoch.
+    /// Next record number of each source, by host and epoch.
     positions: HashMap<(String, u64), u64>,
-    /// To what time Kafka is read, if it is.
+    /// Time up to which Kafka was read, if it is used.
     read_to_unix_s: Option<u64>,
     reads_kafka: bool,
-    pending: VecDeque<Closed>,
-    /// When it may be tried again to write.
+    pending: VecDeque<ClosedWindows>,
+    /// Time of the next attempt to store, after a failure.
     retry_at: Instant,
     counted: Counts,
     messages: mpsc::Receiver<Message>,
-    /// Changes when something was written of any PoP, or there is another.
+    /// Signals that a PoP was stored or added.
     changes: watch::Sender<()>,
     shared: Arc<Shared>,
 }
 
 impl Engine {
-    /// With what the file has.
+    /// Opens the database and restores the stored state.
     pub(crate) fn open(config: &Config) -> Result<(Self, Handle), StoreError> {
         let mut store = Store::open(&config.database)?;
         let seed = store.seed()?;
         let shared = Arc::new(Shared::default());
         let mut pops: BTreeMap<_, _> = store.pops()?.into_iter().collect();
         for (name, pop) in &mut pops {
-            for (tenant, state, steered) in pop.tenants.keep(&config.settings) {
+            for (tenant, state, steered) in pop.tenants.retain_configured(&config.settings) {
                 if steered > 0 {
-                    let told =
-                        "not a tenant any more: its networks leave, what is known of them stays in the file";
-                    tracing::warn!(pop = name, tenant, steered, "{told}");
+                    tracing::warn!(
+                        pop = name,
+                        tenant,
+                        steered,
+                        "removed tenant's prefixes withdrawn; its state stays in the file"
+                    );
                 }
-                let is_kept = steered > 0 || !pop.tenants.is_past(&state);
+                let is_kept = steered > 0 || !pop.tenants.is_outdated(&state);
                 store.set_aside(name, &tenant, is_kept.then_some(&state))?;
             }
             pop.rollout.resume(now_unix_s());
@@ -181,10 +181,10 @@ impl Engine {
         for (name, pop) in pops.iter().filter(|(_, pop)| pop.tenants.window().is_some()) {
             shared.set(name, pop);
         }
-        shared.figures.steered.set(steered(&pops) as f64);
+        shared.metrics.steered.set(steered(&pops) as f64);
         let (send, messages) = mpsc::channel(WAITING_MAX);
         let changes = watch::Sender::new(());
-        let handle = Handle { messages: send, changes: changes.subscribe(), shared: shared.clone() };
+        let handle = Handle { messages: send, shared: shared.clone() };
         let engine = Self {
             settings: config.settings.clone(),
             seed,
@@ -204,20 +204,21 @@ impl Engine {
         Ok((engine, handle))
     }
 
-    /// Runs until nobody can ask any more.
+    /// Runs until no strong handle is left.
     pub(crate) fn run(mut self) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         match runtime {
             Ok(runtime) => runtime.block_on(self.serve()),
-            Err(error) => tracing::error!(%error, "the controller cannot start its runtime"),
+            Err(error) => tracing::error!(%error, "cannot start controller runtime"),
         }
     }
 
     async fn serve(&mut self) {
-        let mut tick = interval(LOOK_EVERY);
+        let mut tick = interval(TICK_INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            // In turn, at random: between two decisions those that ask are heard, and records hold no decision up.
+            // Poll in random order, so that requests are answered between decisions and records do
+            // not delay decisions.
             tokio::select! {
                 message = self.messages.recv() => match message {
                     Some(message) => self.answer(message),
@@ -231,28 +232,29 @@ impl Engine {
 
     fn answer(&mut self, message: Message) {
         match message {
-            Message::Records(batch, tell) => {
-                let _ = tell.send(self.take(&batch)); // who has gone asks again
+            Message::Records(batch, reply) => {
+                let _ = reply.send(self.add_new(&batch)); // a disconnected agent asks again
             }
-            Message::Read(batch) => self.add(&batch, 0),
-            Message::ReadTo(unix_s) => self.read_to_unix_s = unix_s,
-            Message::Position { host, epoch, tell } => {
-                let _ = tell.send(self.positions.get(&(host, epoch)).copied());
+            Message::KafkaRecords(batch) => self.add(&batch, 0),
+            Message::KafkaReadTo(unix_s) => self.read_to_unix_s = unix_s,
+            Message::Position { host, epoch, reply } => {
+                let _ = reply.send(self.positions.get(&(host, epoch)).copied());
             }
-            Message::Poll { pop, edge, heard, tell } => {
-                let _ = tell.send(self.poll(&pop, edge.as_deref(), heard.as_ref()));
+            Message::Poll { pop, edge, report, reply } => {
+                let _ = reply.send(self.poll(&pop, edge.as_deref(), &report));
             }
-            Message::Edges { pop, tell } => {
+            Message::Edges { pop, reply } => {
                 let written = self.pops.get(&pop).filter(|pop| pop.unwritten.is_empty());
-                let _ = tell.send(written.map(Pop::edges).unwrap_or_default());
+                let _ = reply.send(written.map(Pop::edges).unwrap_or_default());
             }
         }
     }
 
-    /// What an edge is to have. Of a PoP without records nothing is kept: whoever asks may have its name wrong.
-    fn poll(&mut self, name: &str, edge: Option<&str>, heard: Option<&Heard>) -> Answer {
-        if let (Some(edge), Some(heard), Some(pop)) = (edge, heard, self.pops.get_mut(name)) {
-            pop.hear(&self.settings, edge, heard, now_unix_s());
+    /// Returns the reply to an edge. A PoP without records is not stored, because its name may be
+    /// wrong.
+    fn poll(&mut self, name: &str, edge: Option<&str>, report: &EdgeReport) -> Answer {
+        if let (Some(edge), Some(pop)) = (edge, self.pops.get_mut(name)) {
+            pop.poll(&self.settings, edge, report, now_unix_s());
             self.write(name);
         }
         let Some(pop) = self.pops.get_mut(name) else {
@@ -264,39 +266,41 @@ impl Engine {
         Answer::Document(pop.document(edge.unwrap_or_default()), pop.changes.subscribe())
     }
 
-    /// Takes what is new of a batch; gives the number after its last record.
-    fn take(&mut self, batch: &Batch) -> u64 {
+    /// Adds the new records of a batch and returns the number after its last one.
+    fn add_new(&mut self, batch: &Batch) -> u64 {
         let Source { host, epoch, .. } = &batch.source;
         let key = (host.clone(), *epoch);
         let known = self.positions.get(&key).copied().unwrap_or(0);
         let repeated = batch.entries.partition_point(|entry| entry.number < known);
-        self.shared.figures.repeated.inc_by(repeated as u64);
+        self.shared.metrics.repeated.inc_by(repeated as u64);
         self.add(batch, repeated);
         let next = batch.entries.last().map_or(known, |last| known.max(last.number.saturating_add(1)));
         if self.positions.len() == SOURCES_MAX {
-            self.positions.clear(); // what comes again now is counted twice, once in years of restarts
+            // Records that are sent again now count twice, but reaching the limit takes years of
+            // restarts.
+            self.positions.clear();
         }
         self.positions.insert(key, next);
         next
     }
 
-    /// Adds the records of a batch from a place on.
+    /// Adds the records of a batch from index `from` on.
     fn add(&mut self, batch: &Batch, from: usize) {
         let now_unix_s = now_unix_s();
         for entry in &batch.entries[from..] {
             self.collector.add(&batch.source, entry, now_unix_s);
         }
-        self.shared.figures.records.inc_by((batch.entries.len() - from) as u64);
+        self.shared.metrics.records.inc_by((batch.entries.len() - from) as u64);
         self.count();
     }
 
-    /// Lets time pass: windows close, edges are missed, and what could not be written is tried again.
+    /// Advances time: closes windows, detects silent edges and retries storing.
     fn tick(&mut self) {
         let now_unix_s = now_unix_s();
         let closes_unix_s = self.closes_unix_s(now_unix_s);
         self.pending.extend(self.collector.close(closes_unix_s));
         self.count();
-        // What is still held open, or is not decided, tells nothing against a candidate.
+        // Windows that are still open or undecided must not count against a candidate.
         let held_s = now_unix_s.saturating_sub(closes_unix_s);
         let is_held = held_s > BEHIND_S && held_s < held_s_max(&self.settings);
         let is_behind = is_held || !self.pending.is_empty();
@@ -308,10 +312,11 @@ impl Engine {
             self.write(&name);
         }
         let edges: usize = self.pops.values().map(|pop| pop.rollout.edges().len()).sum();
-        self.shared.figures.edges.set(edges as f64);
+        self.shared.metrics.edges.set(edges as f64);
     }
 
-    /// The clock by which windows close: it waits for what is not read yet, but not for ever.
+    /// Returns the time by which windows close. It waits for records not yet read from Kafka, up to
+    /// a limit.
     fn closes_unix_s(&self, now_unix_s: u64) -> u64 {
         if !self.reads_kafka {
             return now_unix_s;
@@ -321,18 +326,18 @@ impl Engine {
     }
 
     fn count(&mut self) {
-        let (counts, before, figures) = (self.collector.counts(), self.counted, &self.shared.figures);
-        figures.late.inc_by(counts.late - before.late);
-        figures.early.inc_by(counts.early - before.early);
-        figures.over_limit.inc_by(counts.over_limit - before.over_limit);
+        let (counts, before, metrics) = (self.collector.counts(), self.counted, &self.shared.metrics);
+        metrics.late.inc_by(counts.late - before.late);
+        metrics.early.inc_by(counts.early - before.early);
+        metrics.over_limit.inc_by(counts.over_limit - before.over_limit);
         self.counted = counts;
     }
 
     /// Decides the windows that have waited longest.
     fn decide_next(&mut self) {
-        let Some(Closed { pop: name, window, windows }) = self.pending.pop_front() else { return };
+        let Some(ClosedWindows { pop: name, window, windows }) = self.pending.pop_front() else { return };
         if !self.pops.contains_key(&name) && self.pops.len() == SCOPES_MAX {
-            self.shared.figures.over_limit.inc_by(window.records);
+            self.shared.metrics.over_limit.inc_by(window.records);
             return;
         }
         let seed = XxHash3_64::oneshot_with_seed(self.seed, name.as_bytes());
@@ -340,29 +345,29 @@ impl Engine {
             self.changes.send_replace(());
             Pop::default()
         });
-        let closed = pop.close(&self.settings, (&window, windows), seed, now_unix_s());
-        self.shared.figures.over_limit.inc_by(closed.over_limit);
+        let closed = pop.close(&self.settings, &window, windows, seed, now_unix_s());
+        self.shared.metrics.over_limit.inc_by(closed.over_limit);
         for (tenant, Decision { window, round, entered, left, steered, .. }) in closed.decisions {
             let (entered, left) = (entered.len(), left.len());
             tracing::info!(pop = name, tenant, window, ?round, entered, left, steered, "window closed");
-            if matches!(round, Round::Decided | Round::Stopped) {
-                self.shared.figures.rounds.inc();
+            if matches!(round, RoundOutcome::Decided | RoundOutcome::Stopped) {
+                self.shared.metrics.rounds.inc();
             }
         }
         self.write(&name);
     }
 
-    /// Writes what is not written of a PoP, and tells it then; what cannot be written is tried again each second, and no edge of the PoP
-    /// is answered meanwhile.
+    /// Stores the changes of a PoP and then publishes them. A failure is retried each second;
+    /// meanwhile the PoP's edges get no reply.
     fn write(&mut self, name: &str) {
         let Some(pop) = self.pops.get_mut(name).filter(|pop| !pop.unwritten.is_empty()) else { return };
         if Instant::now() < self.retry_at {
             return;
         }
-        if let Err(error) = self.store.keep(name, pop, now_unix_s()) {
-            self.retry_at = Instant::now() + LOOK_EVERY;
-            self.shared.figures.failures.inc();
-            tracing::error!(pop = name, %error, "what is known cannot be written: edges hear nothing until it is");
+        if let Err(error) = self.store.save(name, pop, now_unix_s()) {
+            self.retry_at = Instant::now() + TICK_INTERVAL;
+            self.shared.metrics.failures.inc();
+            tracing::error!(pop = name, %error, "cannot persist controller state: bundle replies suspended until it succeeds");
             return;
         }
         for transition in &pop.unwritten.transitions {
@@ -376,17 +381,18 @@ impl Engine {
         pop.written();
         pop.changes.send_replace(());
         self.changes.send_replace(());
-        self.shared.figures.steered.set(steered(&self.pops) as f64);
+        self.shared.metrics.steered.set(steered(&self.pops) as f64);
     }
 }
 
-/// How long windows are held open, seconds: so long that all that are read again after a restart are known to have been decided.
+/// Returns the maximum seconds for which windows are held open. The limit ensures that every window
+/// read again after a restart is recognised as decided.
 pub(crate) fn held_s_max(settings: &Settings) -> u64 {
     let known_s = u64::from(settings.history_windows).saturating_sub(1).saturating_mul(settings.window_s);
     known_s.saturating_sub(settings.late_s).min(HELD_S_MAX)
 }
 
-/// Prefixes that are steered, of all PoPs.
+/// Counts the steered prefixes across all PoPs.
 fn steered(pops: &BTreeMap<String, Pop>) -> usize {
     pops.values().map(|pop| pop.rollout.stable().map_or(0, |bundle| bundle.content().rules.len())).sum()
 }

@@ -1,50 +1,52 @@
-//! A PoP: what is known of it, and how far its bundles have come.
+//! State of a PoP: its tenants, its rollout, and the changes not yet stored.
 //!
-//! **Invariant:** an edge is answered only by what is in the file: what could not be written is written before anybody hears of it.
+//! **Invariant:** replies to edges are based on stored state only; changes are stored before they
+//! are published.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use thalweg_bundle::Bundle;
-use thalweg_control::{Decision, Moment, Poll, Rollout, Round, Settings, Tenants, Transition, Window};
+use thalweg_control::{Decision, Moment, Poll, Rollout, RoundOutcome, Settings, Tenants, Transition, Window};
 use tokio::sync::watch;
 
-use crate::document::{Document, Heard};
-use crate::round::Told;
+use crate::document::{Document, EdgeReport};
+use crate::round::RoundRecord;
 
-/// Rounds, of all tenants, that wait to be written; of more the oldest are not in the ledger.
+/// Maximum rounds, across all tenants, that wait to be stored; above it, the oldest are missing
+/// from the ledger.
 const UNWRITTEN_MAX: usize = 1_000;
 
-/// What is known of a PoP.
+/// State of a PoP.
 #[derive(Debug, Default)]
 pub(crate) struct Pop {
     pub(crate) tenants: Tenants,
     pub(crate) rollout: Rollout,
-    /// What is not in the file yet.
+    /// Changes not yet stored.
     pub(crate) unwritten: Unwritten,
-    /// Texts of the bundles that are out.
+    /// Encoded active bundles.
     documents: Vec<Arc<Document>>,
-    /// Changes when something was written.
+    /// Signals that changes were stored.
     pub(crate) changes: watch::Sender<()>,
 }
 
-/// What became of the windows of one span of time.
+/// Result of deciding the windows of one time span.
 #[derive(Debug, Default)]
-pub(crate) struct Closed {
-    /// What was decided, by tenants.
+pub(crate) struct ClosedRound {
+    /// Decisions, by tenant.
     pub(crate) decisions: Vec<(String, Decision)>,
-    /// Connections of hosts for which as tenants there was no room.
+    /// Connections of hosts that could not become tenants because the limit was reached.
     pub(crate) over_limit: u64,
 }
 
-/// What is to be written of a PoP.
+/// Changes of a PoP that are not yet stored.
 #[derive(Debug, Default)]
 pub(crate) struct Unwritten {
-    pub(crate) rounds: Vec<Told>,
+    pub(crate) rounds: Vec<RoundRecord>,
     pub(crate) transitions: Vec<Transition>,
-    /// Whether states have changed; the rollout has whenever something has.
+    /// Whether states changed; the rollout is stored with any change.
     pub(crate) states: bool,
-    /// Tenants of which all is to be removed.
+    /// Tenants to remove completely.
     pub(crate) forgotten: Vec<String>,
     is_changed: bool,
 }
@@ -68,21 +70,23 @@ impl Pop {
         Self { tenants, rollout, ..Self::default() }
     }
 
-    /// Decides the windows of one span of time, unless that was decided or is from before the last.
+    /// Decides the windows of one time span, unless it was already decided or is older than the
+    /// last decided one.
     pub(crate) fn close(
         &mut self,
         settings: &Settings,
-        (window, windows): (&Window, Vec<(String, Window)>),
+        window: &Window,
+        windows: Vec<(String, Window)>,
         seed: u64,
         now_unix_s: u64,
-    ) -> Closed {
-        let mut closed = Closed::default();
+    ) -> ClosedRound {
+        let mut closed = ClosedRound::default();
         if !self.tenants.is_next(settings, window, now_unix_s) {
             return closed;
         }
         self.unwritten.add(self.rollout.observe(settings, &mut self.tenants, window, now_unix_s));
         let moment = Moment { now_unix_s, seed, acknowledged_bundle: self.rollout.newest() };
-        let mut windows = self.tenants.with_quiet(windows);
+        let mut windows = self.tenants.with_empty_windows(windows);
         let known: Vec<_> = self.tenants.states().keys().cloned().collect();
         let decisions = self.tenants.decide(settings, &windows, moment);
         let forgotten = known.into_iter().filter(|tenant| !self.tenants.states().contains_key(tenant));
@@ -91,15 +95,15 @@ impl Pop {
         let bundle = Some(self.rollout.newest()).filter(|newest| *newest > 0);
         for (at, decision) in decisions {
             let (tenant, window) = std::mem::take(&mut windows[at]);
-            let is_decided = matches!(decision.round, Round::Decided | Round::Stopped);
+            let is_decided = matches!(decision.round, RoundOutcome::Decided | RoundOutcome::Stopped);
             self.unwritten.states |= is_decided;
             self.unwritten.is_changed |= is_decided;
-            // Of whom nobody asked for it is told what has changed.
+            // Tenants without traffic are reported only if something changed.
             if window.prefixes.is_empty() && decision.left.is_empty() {
                 continue;
             }
             if is_decided {
-                self.unwritten.rounds.push(Told::of(settings, &tenant, &window, &decision, bundle));
+                self.unwritten.rounds.push(RoundRecord::of(settings, &tenant, &window, &decision, bundle));
             }
             closed.decisions.push((tenant, decision));
         }
@@ -110,34 +114,33 @@ impl Pop {
         closed
     }
 
-    /// Hears an edge.
-    pub(crate) fn hear(&mut self, settings: &Settings, edge: &str, heard: &Heard, now_unix_s: u64) {
-        let refused = heard.refused.as_ref();
+    /// Records the status that an edge reports.
+    pub(crate) fn poll(&mut self, settings: &Settings, edge: &str, report: &EdgeReport, now_unix_s: u64) {
         let poll = Poll {
             edge,
-            in_force: heard.in_force(),
-            number: heard.number,
-            refused: refused.map(|(checksum, reason)| (checksum.as_str(), reason.as_str())),
+            in_force: report.in_force(),
+            number: report.number,
+            refused: report.refused.as_ref(),
         };
         self.unwritten.add(self.rollout.poll(settings, &mut self.tenants, poll, now_unix_s));
     }
 
-    /// Lets time pass.
+    /// Advances time.
     pub(crate) fn tick(&mut self, settings: &Settings, now_unix_s: u64) {
         self.unwritten.add(self.rollout.tick(settings, &mut self.tenants, now_unix_s));
     }
 
-    /// The number of the bundle that all edges have but canaries.
+    /// Returns the number of the stable bundle.
     pub(crate) fn bundle(&self) -> Option<u64> {
         self.rollout.stable().map(|bundle| bundle.content().number)
     }
 
-    /// What was to be written is.
+    /// Marks all changes as stored.
     pub(crate) fn written(&mut self) {
         self.unwritten = Unwritten::default();
     }
 
-    /// The bundle for an edge; an edge without a name gets what all get.
+    /// Returns the document for an edge; an edge without a name gets the stable one.
     pub(crate) fn document(&mut self, edge: &str) -> Option<Arc<Document>> {
         let bundle = self.rollout.document(edge)?;
         if let Some(known) = self.documents.iter().find(|document| document.is_of(bundle)) {
@@ -145,12 +148,12 @@ impl Pop {
         }
         let document = Document::new(bundle);
         let (rollout, documents) = (&self.rollout, &mut self.documents);
-        documents.retain(|document| out(rollout).any(|bundle| document.is_of(bundle)));
+        documents.retain(|document| active_bundles(rollout).any(|bundle| document.is_of(bundle)));
         documents.push(document.clone());
         Some(document)
     }
 
-    /// The edges, and the bundles that are out.
+    /// Formats the edges and the active bundles as JSON.
     pub(crate) fn edges(&self) -> Value {
         let number = |bundle: &Bundle| bundle.content().number;
         let candidate = self.rollout.candidate();
@@ -173,7 +176,7 @@ impl Pop {
             "stable": self.bundle(),
             "candidate": candidate.map(|candidate| json!({
                 "number": number(&candidate.bundle),
-                "stage": candidate.standing(),
+                "stage": candidate.stage_text(),
                 "since_unix_s": candidate.since_unix_s,
             })),
             "edges": edges,
@@ -181,7 +184,7 @@ impl Pop {
     }
 }
 
-/// The bundles that edges get.
-pub(crate) fn out(rollout: &Rollout) -> impl Iterator<Item = &Bundle> {
+/// Returns the bundles that edges currently get.
+pub(crate) fn active_bundles(rollout: &Rollout) -> impl Iterator<Item = &Bundle> {
     rollout.stable().into_iter().chain(rollout.candidate().map(|candidate| &candidate.bundle))
 }

@@ -1,22 +1,31 @@
-//! What the ledger has of a round.
+//! Rounds in the form stored in the ledger.
 
 use serde_json::{Value, json};
-use thalweg_control::{ArmSample, Change, Decision, Round, Settings, Window};
+use thalweg_control::{ArmSample, Change, Decision, RoundOutcome, Settings, Window};
 use thalweg_record::{Prefix, Sketch};
 
-/// A round as it is kept.
+/// Round in its stored form.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct RoundRecord {
     pub(crate) tenant: String,
     pub(crate) window: u64,
-    /// The end of its window.
+    /// End of the round's window.
     pub(crate) unix_s: u64,
     pub(crate) json: Value,
-    pub(crate) changes: Vec<(Prefix, &'static str, &'static str)>,
+    pub(crate) changes: Vec<LedgerChange>,
 }
 
-impl Told {
-    /// Of a round that was decided, after which this is the newest bundle.
+/// Change of a prefix in a round.
+#[derive(Debug)]
+pub(crate) struct LedgerChange {
+    pub(crate) prefix: Prefix,
+    /// Kind of change: `entered`, `left` or `proved`.
+    pub(crate) what: &'static str,
+    pub(crate) reason: &'static str,
+}
+
+impl RoundRecord {
+    /// Creates the record of a decided round, after which `bundle` is the newest.
     pub(crate) fn of(
         settings: &Settings,
         tenant: &str,
@@ -44,31 +53,37 @@ impl Told {
             "delivery_rate": arms(window, |arm| &arm.delivery_rate),
             "goodput": arms(window, |arm| &arm.goodput),
         });
-        let told = |what| move |it: &Change| (it.prefix, what, it.reason.as_str());
-        let proved = proved.iter().map(|prefix| (*prefix, "proved", "helped"));
-        let changes =
-            entered.iter().map(told("entered")).chain(left.iter().map(told("left"))).chain(proved).collect();
+        let change =
+            |what| move |it: &Change| LedgerChange { prefix: it.prefix, what, reason: it.reason.as_str() };
+        let proved =
+            proved.iter().map(|prefix| LedgerChange { prefix: *prefix, what: "proved", reason: "helped" });
+        let changes = entered
+            .iter()
+            .map(change("entered"))
+            .chain(left.iter().map(change("left")))
+            .chain(proved)
+            .collect();
         Self { tenant: tenant.to_owned(), window: window.number, unix_s, json, changes }
     }
 }
 
-/// The word for what became of a round.
-fn outcome(round: Round) -> &'static str {
+/// Returns the name of a round's outcome.
+fn outcome(round: RoundOutcome) -> &'static str {
     match round {
-        Round::Decided => "decided",
-        Round::Stopped => "stopped",
-        Round::Silent => "silent",
-        Round::Repeated => "repeated",
-        Round::Early => "early",
+        RoundOutcome::Decided => "decided",
+        RoundOutcome::Stopped => "stopped",
+        RoundOutcome::Silent => "silent",
+        RoundOutcome::Repeated => "repeated",
+        RoundOutcome::Early => "early",
     }
 }
 
 fn changes(changes: &[Change]) -> Value {
-    let told = |it: &Change| json!({ "prefix": it.prefix.to_string(), "reason": it.reason.as_str() });
-    changes.iter().map(told).collect()
+    let json = |it: &Change| json!({ "prefix": it.prefix.to_string(), "reason": it.reason.as_str() });
+    changes.iter().map(json).collect()
 }
 
-/// The lower percentiles of a rate over connections: of all, of those that rules steered, of those that they held out.
+/// Formats low percentiles of a rate over connections: all, steered, and held out.
 fn arms(window: &Window, rate: impl Fn(&ArmSample) -> &Sketch) -> Value {
     let [mut all, mut steered, mut held_out] = [const { None::<Sketch> }; 3];
     for (_, sample) in &window.prefixes {
@@ -86,7 +101,7 @@ fn arms(window: &Window, rate: impl Fn(&ArmSample) -> &Sketch) -> Value {
     json!({ "all": lows(all), "steered": lows(steered), "held_out": lows(held_out) })
 }
 
-/// The 5th and 10th percentile; null of nothing.
+/// Formats the 5th and 10th percentiles, or null without data.
 fn lows(sketch: Option<Sketch>) -> Value {
     let low = |sketch: &Sketch| Some(json!({ "p5": sketch.quantile(0.05)?, "p10": sketch.quantile(0.1)? }));
     sketch.as_ref().and_then(low).unwrap_or_default()

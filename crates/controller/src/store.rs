@@ -1,6 +1,6 @@
-//! The controller's file: SQLite in WAL mode, with the tables of `schema/control.sql`.
+//! Controller database: SQLite in WAL mode, with the tables of `schema/control.sql`.
 //!
-//! **Invariant:** what happens together is in it together, or not at all.
+//! **Invariant:** changes made together are stored in one transaction.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,31 +10,32 @@ use std::time::Duration;
 
 use rusqlite::{CachedStatement, Connection, OpenFlags, OptionalExtension, Transaction};
 use serde_json::Value;
-use thalweg_control::{Rollout, State, StateError, Tenants, Transition, Whom};
+use thalweg_control::{Rollout, RuleKey, State, StateError, Tenants, Transition};
 use thalweg_record::Prefix;
 
-use crate::pop::{Pop, out};
-use crate::round::Told;
+use crate::pop::{Pop, active_bundles};
+use crate::round::{LedgerChange, RoundRecord};
 
-/// Rounds that the ledger keeps of each tenant of a PoP: four weeks of five minutes.
+/// Rounds kept in the ledger for each tenant of a PoP: four weeks of 5-minute windows.
 pub const ROUNDS_KEPT: u64 = 8_064;
-/// Events that are kept of each PoP.
+/// Events kept for each PoP.
 const EVENTS_KEPT: u32 = 1_000;
-/// Bundles that are kept of each PoP.
+/// Bundles kept for each PoP.
 const BUNDLES_KEPT: u64 = 100;
-/// Changes of a prefix that are told, the newest.
-const CHANGES_TOLD_MAX: u32 = 100;
-/// Readers beside the engine wait for it so long,
+/// Maximum changes of a prefix in one response; the newest are returned.
+const CHANGES_SHOWN_MAX: u32 = 100;
+/// Maximum time that readers wait for the database lock.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
-/// and the engine for others: there are none but those who look into the file by hand.
+/// Maximum time that the engine waits for the database lock, which only someone inspecting the file
+/// by hand can hold.
 const WRITER_BUSY_TIMEOUT: Duration = Duration::from_millis(100);
-/// What marks a file as one of these (`application_id`): "Thlc".
+/// `application_id` that marks the controller's files: "Thlc".
 const APPLICATION: u32 = 0x5468_6c63;
-/// The version of the tables (`user_version`).
+/// Schema version (`user_version`).
 const SCHEMA_VERSION: u32 = 2;
 const SCHEMA: &str = include_str!("../../../schema/control.sql");
 
-/// Why the file cannot be used.
+/// Error opening or reading the database.
 #[derive(Debug)]
 pub struct StoreError {
     path: PathBuf,
@@ -49,33 +50,34 @@ impl fmt::Display for StoreError {
 
 impl std::error::Error for StoreError {}
 
-/// Something that has changed of a prefix.
+/// Change of a prefix.
 #[derive(Debug)]
-pub(crate) struct Changed {
+pub(crate) struct PrefixChange {
     pub(crate) window: u64,
     pub(crate) unix_s: u64,
     pub(crate) what: String,
     pub(crate) reason: String,
 }
 
-/// The file, opened.
+/// Open database.
 #[derive(Debug)]
 pub(crate) struct Store {
     connection: Connection,
     path: PathBuf,
-    /// Held by who writes, until its end: a file beside it, since SQLite has locks of its own on this one.
+    /// Lock file, held by the writer as long as it lives. A separate file is needed, because SQLite
+    /// locks the database itself.
     _lock: Option<File>,
 }
 
 impl Store {
-    /// Opens a file, or makes it, with its directory.
+    /// Opens the database, creating it and its directory if needed.
     pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
         let refused = |why| StoreError { path: path.to_owned(), why };
         let beside = path.with_added_extension("lock");
         let made = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| File::create(&beside));
         let lock = made.map_err(|error| refused(format!("{}: {error}", beside.display())))?;
         lock.try_lock()
-            .map_err(|_| refused("another controller has it: give this one a file of its own".to_owned()))?;
+            .map_err(|_| refused("another controller uses it: configure a separate file".to_owned()))?;
         let opened = Connection::open(path).and_then(|mut connection| {
             connection.busy_timeout(WRITER_BUSY_TIMEOUT)?;
             let why = prepare(&mut connection)?;
@@ -88,20 +90,21 @@ impl Store {
         }
     }
 
-    /// Opens it once more, to read what the engine writes.
+    /// Opens another connection, which reads what the engine writes.
     pub(crate) fn reader(path: &Path) -> rusqlite::Result<Self> {
         let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
         Ok(Self { connection, path: path.to_owned(), _lock: None })
     }
 
-    /// What chance goes by.
+    /// Returns the seed for random choices.
     pub(crate) fn seed(&self) -> Result<u64, StoreError> {
         let seed = self.connection.query_row("SELECT seed FROM seed", [], |row| row.get::<_, i64>(0));
         seed.map(i64::cast_unsigned).map_err(|error| self.refused(error.to_string()))
     }
 
-    /// What is known of each PoP. What cannot be read is a fault: to begin anew in silence would forget which networks were harmed.
+    /// Loads the state of each PoP. Unreadable data is an error: starting over silently would lose
+    /// the record of which networks were harmed.
     pub(crate) fn pops(&self) -> Result<Vec<(String, Pop)>, StoreError> {
         let failed = |error: rusqlite::Error| self.refused(error.to_string());
         let mut states = self.states()?;
@@ -112,7 +115,7 @@ impl Store {
             let (name, rollout) = row.map_err(failed)?;
             let rollout = match Rollout::decode(&rollout) {
                 Err(error @ StateError::Bundles { .. }) => {
-                    tracing::warn!(pop = name, %error, "goes on without them: all edges get new ones");
+                    tracing::warn!(pop = name, %error, "stored bundles dropped: all edges get new ones");
                     Rollout::decode_without_bundles(&rollout)
                 }
                 read => read,
@@ -126,7 +129,7 @@ impl Store {
         Ok(pops)
     }
 
-    /// The states of each PoP.
+    /// Loads the states of each PoP.
     fn states(&self) -> Result<HashMap<String, Tenants>, StoreError> {
         let failed = |error: rusqlite::Error| self.refused(error.to_string());
         let mut statement =
@@ -145,19 +148,19 @@ impl Store {
         Ok(pops.into_iter().map(|(name, states)| (name, Tenants::from_iter(states))).collect())
     }
 
-    /// Writes what is not written of a PoP, with all that is known of it.
-    pub(crate) fn keep(&mut self, name: &str, pop: &Pop, now_unix_s: u64) -> rusqlite::Result<()> {
+    /// Stores the unwritten changes of a PoP together with its current state.
+    pub(crate) fn save(&mut self, name: &str, pop: &Pop, now_unix_s: u64) -> rusqlite::Result<()> {
         let transaction = self.connection.transaction()?;
         transaction
             .prepare_cached("INSERT OR REPLACE INTO pops VALUES (?1, ?2)")?
             .execute((name, pop.rollout.encode().as_bytes()))?;
         if pop.unwritten.states {
-            keep_states(&transaction, name, pop)?;
+            save_states(&transaction, name, pop)?;
         }
-        for told in &pop.unwritten.rounds {
-            keep_round(&transaction, name, told)?;
+        for record in &pop.unwritten.rounds {
+            insert_round(&transaction, name, record)?;
         }
-        for bundle in out(&pop.rollout) {
+        for bundle in active_bundles(&pop.rollout) {
             let number = bundle.content().number;
             transaction.prepare_cached("INSERT OR IGNORE INTO bundles VALUES (?1, ?2, ?3)")?.execute((
                 name,
@@ -176,9 +179,9 @@ impl Store {
             };
             let window = pop.tenants.window().unwrap_or(0);
             let mut change = change(&transaction)?;
-            for Whom { tenant, prefix } in withdrawn {
-                let at = (window, now_unix_s);
-                keep_change(&mut change, name, tenant, at, (*prefix, "left", "rolled_back"))?;
+            for RuleKey { tenant, prefix } in withdrawn {
+                let entry = LedgerChange { prefix: *prefix, what: "left", reason: "rolled_back" };
+                insert_change(&mut change, name, tenant, window, now_unix_s, &entry)?;
             }
         }
         for transition in &pop.unwritten.transitions {
@@ -197,7 +200,8 @@ impl Store {
         transaction.commit()
     }
 
-    /// Writes what is known of a tenant that is none under these settings; removes it where that is `None`.
+    /// Stores the state of a tenant that the settings no longer include, or removes the tenant if
+    /// `state` is `None`.
     pub(crate) fn set_aside(
         &mut self,
         pop: &str,
@@ -207,7 +211,7 @@ impl Store {
         let transaction = self.connection.transaction();
         let written = transaction.and_then(|transaction| {
             match state {
-                Some(state) => keep_state(&transaction, pop, tenant, state),
+                Some(state) => save_state(&transaction, pop, tenant, state),
                 None => forget(&transaction, pop, tenant),
             }?;
             transaction.commit()
@@ -215,7 +219,7 @@ impl Store {
         written.map_err(|error| self.refused(error.to_string()))
     }
 
-    /// What became of bundles and edges of a PoP, the newest `limit`, oldest first.
+    /// Returns the newest `limit` events of a PoP's bundles and edges, oldest first.
     pub(crate) fn events(&self, pop: &str, limit: u32) -> rusqlite::Result<Vec<(u64, String)>> {
         let mut statement = self
             .connection
@@ -227,10 +231,12 @@ impl Store {
         Ok(events)
     }
 
-    /// The rounds of a tenant whose windows ended later than that, the newest `limit` of them, oldest first.
+    /// Returns the newest `limit` rounds of a tenant whose windows ended after `since_unix_s`,
+    /// oldest first.
     pub(crate) fn rounds(
         &self,
-        (pop, tenant): (&str, &str),
+        pop: &str,
+        tenant: &str,
         since_unix_s: u64,
         limit: u32,
     ) -> rusqlite::Result<Vec<Value>> {
@@ -247,18 +253,19 @@ impl Store {
         Ok(rounds)
     }
 
-    /// What has changed of a tenant's prefix, oldest first.
+    /// Returns the changes of a tenant's prefix, oldest first.
     pub(crate) fn changes(
         &self,
-        (pop, tenant): (&str, &str),
+        pop: &str,
+        tenant: &str,
         prefix: Prefix,
-    ) -> rusqlite::Result<Vec<Changed>> {
+    ) -> rusqlite::Result<Vec<PrefixChange>> {
         let mut statement = self.connection.prepare_cached(
             "SELECT window, unix_s, what, reason FROM changes WHERE pop = ?1 AND tenant = ?2 AND prefix = ?3 \
              ORDER BY unix_s DESC, what LIMIT ?4",
         )?;
-        let changed = statement.query_map((pop, tenant, prefix.to_string(), CHANGES_TOLD_MAX), |row| {
-            Ok(Changed {
+        let changed = statement.query_map((pop, tenant, prefix.to_string(), CHANGES_SHOWN_MAX), |row| {
+            Ok(PrefixChange {
                 window: row.get::<_, i64>(0)?.cast_unsigned(),
                 unix_s: row.get::<_, i64>(1)?.cast_unsigned(),
                 what: row.get(2)?,
@@ -275,19 +282,19 @@ impl Store {
     }
 }
 
-/// An error and its cause on one line.
+/// Formats an error and its cause on one line.
 fn with_cause(error: &dyn std::error::Error) -> String {
     error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }
 
-/// Writes the states of a PoP. Those of others in the file stay: what is no tenant under these settings may be one again, whose networks were
-/// harmed.
-fn keep_states(transaction: &Transaction<'_>, name: &str, pop: &Pop) -> rusqlite::Result<()> {
+/// Stores the states of a PoP. States of other tenants in the file are kept: a removed tenant may
+/// return, and its harmed networks must still be known.
+fn save_states(transaction: &Transaction<'_>, name: &str, pop: &Pop) -> rusqlite::Result<()> {
     pop.unwritten.forgotten.iter().try_for_each(|gone| forget(transaction, name, gone))?;
-    pop.tenants.states().iter().try_for_each(|(tenant, state)| keep_state(transaction, name, tenant, state))
+    pop.tenants.states().iter().try_for_each(|(tenant, state)| save_state(transaction, name, tenant, state))
 }
 
-fn keep_state(connection: &Connection, pop: &str, tenant: &str, state: &State) -> rusqlite::Result<()> {
+fn save_state(connection: &Connection, pop: &str, tenant: &str, state: &State) -> rusqlite::Result<()> {
     connection.prepare_cached("INSERT OR REPLACE INTO states VALUES (?1, ?2, ?3)")?.execute((
         pop,
         tenant,
@@ -296,7 +303,7 @@ fn keep_state(connection: &Connection, pop: &str, tenant: &str, state: &State) -
     Ok(())
 }
 
-/// Removes all that is known of a tenant.
+/// Deletes everything stored about a tenant.
 fn forget(transaction: &Transaction<'_>, pop: &str, tenant: &str) -> rusqlite::Result<()> {
     for table in ["states", "rounds", "changes"] {
         transaction
@@ -310,21 +317,23 @@ fn change<'a>(transaction: &'a Transaction<'_>) -> rusqlite::Result<CachedStatem
     transaction.prepare_cached("INSERT OR REPLACE INTO changes VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")
 }
 
-fn keep_change(
+fn insert_change(
     change: &mut CachedStatement<'_>,
     pop: &str,
     tenant: &str,
-    (window, unix_s): (u64, u64),
-    (prefix, what, reason): (Prefix, &str, &str),
+    window: u64,
+    unix_s: u64,
+    LedgerChange { prefix, what, reason }: &LedgerChange,
 ) -> rusqlite::Result<()> {
     let (window, unix_s) = (window.cast_signed(), unix_s.cast_signed());
     change.execute((pop, tenant, prefix.to_string(), window, unix_s, what, reason))?;
     Ok(())
 }
 
-fn keep_round(transaction: &Transaction<'_>, pop: &str, told: &Told) -> rusqlite::Result<()> {
-    let (tenant, unix_s) = (told.tenant.as_str(), told.unix_s.cast_signed());
-    // Rounds of a clock that was ahead would be the newest until it has come to them.
+fn insert_round(transaction: &Transaction<'_>, pop: &str, record: &RoundRecord) -> rusqlite::Result<()> {
+    let (tenant, unix_s) = (record.tenant.as_str(), record.unix_s.cast_signed());
+    // Delete rounds made while the clock was ahead; otherwise they would stay the newest until the
+    // clock reaches them.
     for table in ["rounds", "changes"] {
         transaction
             .prepare_cached(&format!("DELETE FROM {table} WHERE pop = ?1 AND tenant = ?2 AND unix_s > ?3"))?
@@ -334,13 +343,13 @@ fn keep_round(transaction: &Transaction<'_>, pop: &str, told: &Told) -> rusqlite
         pop,
         tenant,
         unix_s,
-        told.json.to_string(),
+        record.json.to_string(),
     ))?;
     let mut change = change(transaction)?;
-    for changed in &told.changes {
-        keep_change(&mut change, pop, tenant, (told.window, told.unix_s), *changed)?;
+    for changed in &record.changes {
+        insert_change(&mut change, pop, tenant, record.window, record.unix_s, changed)?;
     }
-    // By their count: a clock that was wrong for a moment is no reason to forget.
+    // Prune by count, so that a clock that was briefly wrong deletes nothing.
     let oldest = transaction
         .prepare_cached(
             "SELECT unix_s FROM rounds WHERE pop = ?1 AND tenant = ?2 ORDER BY unix_s DESC LIMIT 1 OFFSET ?3",
@@ -359,17 +368,19 @@ fn keep_round(transaction: &Transaction<'_>, pop: &str, told: &Told) -> rusqlite
     Ok(())
 }
 
-/// Sets a connection up, and makes the tables of an empty file; gives why a file is not to be used.
+/// Configures a connection and creates the tables of an empty file. Returns a reason if the file
+/// must not be used.
 fn prepare(connection: &mut Connection) -> rusqlite::Result<Option<String>> {
     let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, u32>(0));
     let (application, version) = (number("application_id")?, number("user_version")?);
     let first = connection.query_row("SELECT 1 FROM sqlite_schema LIMIT 1", [], |_| Ok(())).optional()?;
     if first.is_some() && application != APPLICATION {
-        return Ok(Some("it is no file of a controller: give another one".to_owned()));
+        return Ok(Some("not a controller database: configure another file".to_owned()));
     }
     if first.is_some() && version != SCHEMA_VERSION {
-        let other = if version > SCHEMA_VERSION { "use a newer release" } else { "give another file" };
-        let why = format!("its version is {version}, and this program reads {SCHEMA_VERSION}: {other}");
+        let other = if version > SCHEMA_VERSION { "use a newer release" } else { "configure another file" };
+        let why =
+            format!("its schema version is {version}, but this program reads {SCHEMA_VERSION}: {other}");
         return Ok(Some(why));
     }
     connection.pragma_update(None, "journal_mode", "WAL")?;

@@ -1,75 +1,71 @@
-//! The thread that reads Kafka's topic, where records come that way.
+//! Thread that reads records from the Kafka topic, if one is configured.
 //!
-//! Reading begins with the oldest window that may still be open: a controller that was killed has its windows whole again. What it had
-//! decided it is not asked to decide again.
+//! Reading starts at the oldest window that may still be open, so that a controller gets complete
+//! windows again after a crash. Windows already decided are not decided again.
 
 use std::thread;
 use std::time::Duration;
 
 use thalweg_control::Settings;
-use thalweg_telemetry::Error;
-use thalweg_telemetry::tail::{Read, Tail};
+use thalweg_kafka::{Error, Followed, Follower};
 
 use crate::engine::{Message, WeakHandle, held_s_max, now_unix_s};
 
-/// The pause after a failure.
+/// Pause after an error.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Reads until nobody takes what is read.
-pub(crate) fn read(mut tail: Tail, settings: &Settings, handle: &WeakHandle) {
-    let figures = &handle.shared.figures;
+/// Reads until the engine ends.
+pub(crate) fn read(mut follower: Follower, settings: &Settings, handle: &WeakHandle) {
+    let metrics = &handle.shared.metrics;
     let since_unix_ms = i64::try_from(oldest_open_s(settings, now_unix_s()) * 1000).unwrap_or(i64::MAX);
-    let (mut told, mut read_to) = (None, None);
+    let (mut logged, mut read_to) = (None, None);
     while handle.is_open() {
-        let read = tail.read(since_unix_ms);
-        tell(&mut told, &read);
+        let read = follower.read(since_unix_ms);
+        log_change(&mut logged, &read);
         match read {
-            Ok(Read::Batch(batch)) => {
-                if handle.send(Message::Read(batch)).is_none() {
+            Ok(Followed::Batch(batch)) => {
+                if handle.send(Message::KafkaRecords(batch)).is_none() {
                     return;
                 }
             }
-            Ok(Read::Repeated) => {
-                figures.messages_repeated.inc();
+            Ok(Followed::Repeated) => {
+                metrics.messages_repeated.inc();
             }
-            Ok(Read::Unreadable(_)) => {
-                figures.messages_refused.inc();
+            Ok(Followed::Unreadable(_)) => {
+                metrics.messages_refused.inc();
             }
-            Ok(Read::Nothing) => {}
+            Ok(Followed::Nothing) => {}
             Err(_) => thread::sleep(PAUSE),
         }
-        let unix_s = tail.read_to_unix_ms().and_then(|ms| u64::try_from(ms / 1000).ok());
+        let unix_s = follower.read_to_unix_ms().and_then(|ms| u64::try_from(ms / 1000).ok());
         if unix_s != read_to {
             read_to = unix_s;
-            if handle.send(Message::ReadTo(unix_s)).is_none() {
+            if handle.send(Message::KafkaReadTo(unix_s)).is_none() {
                 return;
             }
         }
     }
 }
 
-/// Logs a failure that is another than before, and the end of one.
-fn tell(told: &mut Option<String>, read: &Result<Read, Error>) {
-    let cause = |error: &Error| {
-        std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default()
-    };
+/// Logs an error that differs from the previous one, and logs the recovery.
+fn log_change(logged: &mut Option<String>, read: &Result<Followed, Error>) {
     let now = match read {
-        Ok(Read::Unreadable(why)) => Some(format!("a message holds no records: {why}")),
-        Ok(Read::Nothing) if told.is_some() => return,
+        Ok(Followed::Unreadable(why)) => Some(format!("invalid message: {why}")),
+        Ok(Followed::Nothing) if logged.is_some() => return,
         Ok(_) => None,
-        Err(error) => Some(format!("{error}{}", cause(error))),
+        Err(error) => Some(format!("{error}: {}", error.cause)),
     };
     match &now {
-        Some(error) if told.as_ref() != Some(error) => {
+        Some(error) if logged.as_ref() != Some(error) => {
             tracing::warn!(error, "cannot read records from Kafka");
         }
-        None if told.is_some() => tracing::info!("records are read from Kafka again"),
+        None if logged.is_some() => tracing::info!("reading records from Kafka again"),
         _ => {}
     }
-    *told = now;
+    *logged = now;
 }
 
-/// The start of the oldest window that may take records at a time.
+/// Returns the start of the oldest window that may accept records at this time.
 fn oldest_open_s(settings: &Settings, now_unix_s: u64) -> u64 {
     now_unix_s.saturating_sub(settings.late_s + held_s_max(settings)) / settings.window_s * settings.window_s
 }
@@ -79,11 +75,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reading_begins_with_the_oldest_open_window() {
+    fn reading_starts_at_the_oldest_open_window() {
         let settings = Settings::default();
         assert_eq!(oldest_open_s(&settings, 1_800_000_059), 1_799_998_800);
         assert_eq!(oldest_open_s(&settings, 1_800_000_060), 1_799_999_100);
-        // No window is read again that is not known to have been decided.
+        // Only windows that would be recognised as decided are read again.
         let short = Settings { window_s: 10, late_s: 5, history_windows: 8, ..Settings::default() };
         assert_eq!(oldest_open_s(&short, 1_800_000_000), 1_800_000_000 - 70);
     }

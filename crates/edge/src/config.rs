@@ -1,4 +1,4 @@
-//! What an edge is told: resolved values, checked by whoever made them.
+//! Edge configuration: resolved values, already validated by the caller.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -9,124 +9,128 @@ use thalweg_cache::rules::Rules;
 use thalweg_record::Prefix;
 use thalweg_tcp::congestion::CongestionControl;
 
-use crate::backend::BackendUrl;
+use crate::backend::url::BackendUrl;
 use crate::bundle::BundleSource;
 
 /// Configuration of an edge.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where clients connect.
+    /// Address where clients connect.
     pub listen: SocketAddr,
-    /// Where fetches go, at least one.
+    /// Backends to fetch from; at least one unless a policy declares its own.
     pub backends: Vec<BackendUrl>,
-    /// Hosts that are served; any if empty. Others get 421.
+    /// Hosts to serve; empty for any. Requests for other hosts get 421.
     pub hosts: Vec<String>,
-    /// Bytes of content kept in memory.
+    /// Memory for content, in bytes.
     pub memory_bytes: u64,
-    /// Where content is kept on disk as well, if it is.
+    /// The disk tier, if there is one.
     pub disk: Option<DiskPlace>,
-    /// Where the edge keeps what it has to know after a kill, and its bundle; `None`: nowhere. The directory is made if it is not there.
+    /// Directory for the bundle and for state that survives a crash, created if missing; `None`
+    /// keeps neither.
     pub state: Option<PathBuf>,
-    /// Worker threads; `None`: one for each core that this process may use.
+    /// Worker threads; `None` for one per core available to this process.
     pub threads: Option<NonZeroUsize>,
-    /// Congestion control of each client connection; `None`: the system's.
+    /// Congestion control of client connections; `None` for the system's default.
     pub congestion_control: Option<CongestionControl>,
-    /// The least size of a response, in bytes, for which a steering rule or an experiment changes the congestion control;
-    /// once so much has been sent on a connection, of any.
+    /// Minimum response size, in bytes, for a steering rule or experiment to change the congestion
+    /// control. A connection that has already sent this much is changed at any response.
     pub steering_size_bytes_min: u64,
-    /// Bytes that may wait unsent in the kernel for each client connection, at least 1; `None`: the system's.
+    /// Limit on unsent bytes in the kernel per client connection, at least 1; `None` for the
+    /// system's default.
     pub tcp_notsent_lowat_bytes: Option<u32>,
-    /// What becomes of the kernel's slow start after idle.
+    /// Whether to turn off the kernel's slow start after idle.
     pub tcp_slow_start_after_idle: SlowStartAfterIdle,
-    /// Clients that may purge, by their addresses.
+    /// Whether publish requests (unsafe methods below `/ingest/`) are forwarded.
+    pub forwards_ingest: bool,
+    /// Client addresses that may purge.
     pub purge_from: Vec<Prefix>,
-    /// Where the admin interface listens.
+    /// Address of the admin interface, if there is one.
     pub admin: Option<SocketAddr>,
-    /// Where the request log goes.
-    pub log: LogTo,
-    /// The policy that requests run through, if any: a file of VCL.
+    /// Destination of the request log.
+    pub log: LogDestination,
+    /// The VCL file of the initial policy, if there is one.
     pub policy: Option<PathBuf>,
-    /// MaxMind databases, for what a policy asks of where clients are.
+    /// MaxMind databases for the geolocation of clients in policies.
     pub geoip: Vec<PathBuf>,
-    /// Where the bundle of steering rules and experiments comes from, if it does.
+    /// Source of the bundle of steering rules and experiments, if there is one.
     pub bundle: Option<BundleSource>,
-    /// What is stored, and for how long.
+    /// Rules for which responses are stored, and for how long.
     pub rules: Rules,
-    /// Bytes of the slices in which content is fetched that is too large to be stored whole, or that is asked for far from
-    /// its start; 0: none.
+    /// Slice size in bytes; 0 turns slicing off. Content is sliced if it is too large to store
+    /// whole, or requested far from its start.
     pub slice_bytes: u64,
-    /// What becomes of a stored response that nobody reads any more while it arrives.
+    /// Whether a fill continues after its last reader leaves.
     pub abandoned_fills: AbandonedFills,
-    /// How long anything may take.
+    /// All timeouts.
     pub timeouts: Timeouts,
-    /// What a head may take up, a request's and a response's.
+    /// Size limits of request and response heads.
     pub head: thalweg_http::Limits,
-    /// Client connections at a time, of all workers; more are closed as they come.
+    /// Maximum open client connections across all workers; further connections are closed
+    /// immediately.
     pub connections_max: usize,
-    /// Connections in use to all backends, by each worker. A fetch beyond them waits for one as long as connecting
-    /// may take, then fails.
+    /// Maximum backend connections in use per worker, across all backends. A further fetch waits up
+    /// to the connect timeout, then fails.
     pub backend_connections_max: usize,
 }
 
-/// The disk tier's place.
+/// Location and size of the disk tier.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskPlace {
-    /// The directory; it is made if it is not there.
+    /// Directory of the disk tier; created if missing.
     pub directory: PathBuf,
-    /// The most that files in it may take.
+    /// Maximum total size of the files in `directory`, in bytes.
     pub bytes_max: u64,
 }
 
-/// Where the request log goes. Who follows over the admin interface gets it in any case.
+/// Destination of the request log. Followers on the admin interface receive records regardless.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum LogTo {
-    /// Nowhere.
+pub enum LogDestination {
+    /// No log.
     #[default]
     Off,
     /// Standard output.
     Stdout,
-    /// Appended to a file.
+    /// A file, appended to.
     File(PathBuf),
 }
 
-/// What becomes of a stored response that nobody reads any more while it arrives. A refresh behind a stale response is
-/// always finished.
+/// Whether a fill continues after its last reader leaves. Background revalidation always finishes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum AbandonedFills {
-    /// It is fetched to its end.
+    /// Fetch the rest.
     Finish,
-    /// It is fetched to its end if half of it has come or little is missing; without a length, as long as little has
-    /// come since the last reader left.
+    /// Fetch the rest if half has arrived or little is missing. If the length is unknown, fetch a
+    /// limited number of further bytes.
     #[default]
     Half,
-    /// Its fetch ends.
+    /// Cancel the fetch.
     Cancel,
 }
 
-/// Whether the kernel lets a connection begin again from the initial window after a pause.
+/// Whether the kernel restarts a connection from the initial window after an idle period.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SlowStartAfterIdle {
-    /// As the system has it.
+    /// Keep the system's setting.
     #[default]
     Keep,
-    /// No, for the whole network namespace; where this process may not say so, as the system has it.
+    /// Turn it off for the whole network namespace; without permission, keep the system's setting.
     Off,
 }
 
-/// How long anything may take.
+/// Timeouts of an edge.
 #[derive(Debug, Clone, Copy)]
 pub struct Timeouts {
-    /// Until a backend accepts a connection.
+    /// Maximum time until a backend accepts a connection.
     pub connect: Duration,
-    /// From a request's last byte to the end of the backend's head.
+    /// Maximum time from the last byte of the request to the end of the response head.
     pub first_byte: Duration,
-    /// Between two reads of a backend's content.
+    /// Maximum time between two reads of a backend's content.
     pub between_bytes: Duration,
-    /// A client's connection without a request.
+    /// Maximum time a client connection stays open without a request.
     pub idle: Duration,
-    /// From the first byte of a request's head to its last.
+    /// Maximum time from the first to the last byte of a request head.
     pub head: Duration,
-    /// While a client takes nothing of what is sent to it, or sends nothing of its request's content.
+    /// Maximum time a client neither reads its response nor sends request content.
     pub send_stall: Duration,
 }
 
@@ -157,9 +161,10 @@ impl Default for Config {
             steering_size_bytes_min: 100_000,
             tcp_notsent_lowat_bytes: None,
             tcp_slow_start_after_idle: SlowStartAfterIdle::default(),
+            forwards_ingest: false,
             purge_from: Prefix::LOOPBACK.into(),
             admin: Some((Ipv4Addr::LOCALHOST, 8082).into()),
-            log: LogTo::Off,
+            log: LogDestination::Off,
             policy: None,
             geoip: Vec::new(),
             bundle: None,

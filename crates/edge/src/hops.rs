@@ -1,5 +1,4 @@
-//! The way of a message through nodes like this one: `Via` (RFC 9110 §7.6.3) tells it, `CDN-Loop` (RFC 8586) ends it
-//! where it would go in a circle.
+//! Message hops: `Via` (RFC 9110 §7.6.3) lists them, and `CDN-Loop` (RFC 8586) detects loops.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -7,17 +6,17 @@ use thalweg_http::{Fields, Version, token};
 
 use crate::CACHE_NAME;
 
-/// A node's own name among all of them, as a `cdn-id`.
+/// A node's unique name, as a `cdn-id`.
 #[derive(Debug)]
 pub(crate) struct Node(String);
 
 impl Node {
-    /// A name that no other node has: 64 random bits.
+    /// Creates a unique name from 64 random bits.
     pub(crate) fn new() -> Self {
         Self(format!("{CACHE_NAME}-{:016x}", RandomState::new().hash_one(())))
     }
 
-    /// Whether a request with `fields` has come through this node before.
+    /// Whether a request with `fields` has already passed through this node.
     pub(crate) fn has_seen(&self, fields: &Fields) -> bool {
         fields.list("cdn-loop").any(|member| {
             let id = member.split(|byte| *byte == b';').next().unwrap_or_default();
@@ -25,13 +24,13 @@ impl Node {
         })
     }
 
-    /// Adds this node to a request that it passes on.
+    /// Adds this node to a forwarded request.
     pub(crate) fn sign(&self, fields: &mut Fields) {
         fields.append("CDN-Loop", &self.0);
     }
 }
 
-/// The member of `Via` for a message that was received in `version`.
+/// Formats the `Via` member for a message received in `version`.
 pub(crate) fn via(version: Version) -> String {
     let received = version.as_str().trim_start_matches("HTTP/");
     format!("{received} {CACHE_NAME}")

@@ -1,26 +1,27 @@
-//! Purges as they are asked for: by the method `PURGE` from a client that may, or over the admin interface.
+//! Purge requests: by the method `PURGE` from an authorised client, or over the admin interface.
 //!
-//! `PURGE` has no standard. What Varnish's and Fastly's users send is understood: the URL of the request, or the tags in
-//! its `Surrogate-Key` or `xkey`; soft with `Soft-Purge: 1`, `Fastly-Soft-Purge: 1`, or tags in `xkey-softpurge`.
+//! `PURGE` is not standardised. The forms of Varnish and Fastly are accepted: the request URL, or
+//! the tags in `Surrogate-Key` or `xkey`. A purge is soft with `Soft-Purge: 1`, `Fastly-Soft-Purge:
+//! 1`, or tags in `xkey-softpurge`.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use thalweg_cache::tags::{tags, xkeys};
-use thalweg_cache::{Cache, TooMany, What};
+use thalweg_cache::{Cache, PurgeScope, TooManyPurges};
 use thalweg_http::{Authority, Fields, target};
 
-use crate::now_ms;
-use crate::request::write_key;
+use crate::clock::now_ms;
+use crate::key::write_key;
 
-/// What is to be purged.
+/// Keys and tags to purge.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Order {
-    what: Vec<(Named, Mode)>,
+pub(crate) struct PurgeRequest {
+    what: Vec<(PurgeTarget, Mode)>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Named {
+enum PurgeTarget {
     Key(Box<str>),
     Tag(Box<[u8]>),
 }
@@ -31,63 +32,69 @@ enum Mode {
     Soft,
 }
 
-impl Order {
-    /// What a `PURGE` request with `fields` for `key` asks for.
+impl PurgeRequest {
+    /// Requests a hard purge of everything stored under `key`.
+    pub(crate) fn of_key(key: &str) -> Self {
+        Self { what: vec![(PurgeTarget::Key(key.into()), Mode::Hard)] }
+    }
+
+    /// Reads a `PURGE` request for `key` with `fields`.
     pub(crate) fn from_request(fields: &Fields, key: &str) -> Self {
         let is_set = |name| fields.get(name).is_some_and(|value| value != b"0");
         let soft = is_set("soft-purge") || is_set("fastly-soft-purge");
         let mode = if soft { Mode::Soft } else { Mode::Hard };
-        let tag = |mode| move |tag: &[u8]| (Named::Tag(tag.into()), mode);
+        let tag = |mode| move |tag: &[u8]| (PurgeTarget::Tag(tag.into()), mode);
         let mut what: Vec<_> = tags([fields]).map(tag(mode)).collect();
         what.extend(fields.get_all("xkey-softpurge").flat_map(xkeys).map(tag(Mode::Soft)));
         if what.is_empty() {
-            what.push((Named::Key(key.into()), mode));
+            what.push((PurgeTarget::Key(key.into()), mode));
         }
         Self { what }
     }
 
-    /// What a request to the admin interface asks for: `url`, `urls`, `tag`, `tags`, `soft`, in its query or in a JSON
+    /// Reads an admin request: `url`, `urls`, `tag`, `tags` and `soft`, in the query or in a JSON
     /// object.
     ///
     /// # Errors
-    /// What is wrong with it, in words for the client.
+    /// If the request is invalid; the message is for the client.
     pub(crate) fn from_admin(query: &str, content: &[u8]) -> Result<Self, String> {
-        let mut asked = Asked::default();
+        let mut request = AdminRequest::default();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let value =
                 target::decode(&value.replace('+', " ")).and_then(|text| String::from_utf8(text).ok());
-            let value = value.ok_or_else(|| format!("{name}: the value is not UTF-8, percent-encoded"))?;
-            asked.take(name, &Value::String(value))?;
+            let value = value.ok_or_else(|| format!("{name}: must be percent-encoded UTF-8"))?;
+            request.add_member(name, &Value::String(value))?;
         }
         if !content.is_empty() {
-            let object = serde_json::from_slice(content).map_err(|error| format!("not JSON: {error}"))?;
-            let Value::Object(members) = object else { return Err("not a JSON object".into()) };
-            members.iter().try_for_each(|(name, value)| asked.take(name, value))?;
+            let object =
+                serde_json::from_slice(content).map_err(|error| format!("content must be JSON: {error}"))?;
+            let Value::Object(members) = object else { return Err("content must be a JSON object".into()) };
+            members.iter().try_for_each(|(name, value)| request.add_member(name, value))?;
         }
-        if asked.named.is_empty() {
-            return Err("nothing to purge: give url, urls, tag or tags".into());
+        if request.named.is_empty() {
+            return Err("nothing to purge: expected url, urls, tag or tags".into());
         }
-        let mode = if asked.soft { Mode::Soft } else { Mode::Hard };
-        Ok(Self { what: asked.named.into_iter().map(|named| (named, mode)).collect() })
+        let mode = if request.soft { Mode::Soft } else { Mode::Hard };
+        Ok(Self { what: request.named.into_iter().map(|named| (named, mode)).collect() })
     }
 
-    /// Does it, on a thread that may wait for the journal of the disk tier. Says how many responses there were, where
-    /// that is known: not with tags.
+    /// Executes the purge on a blocking thread, because it may wait for the disk tier's journal.
+    /// Returns the number of purged responses, or `None` for tags, where the number is unknown.
     ///
     /// # Errors
-    /// When too many purges are in force; some of this may have been done.
-    pub(crate) async fn carry_out(self, cache: &Arc<Cache>) -> Result<Option<usize>, TooMany> {
-        in_background(cache, |cache| self.carry_out_here(cache)).await
+    /// If too many purges are in force; some targets may already be purged.
+    pub(crate) async fn execute(self, cache: &Arc<Cache>) -> Result<Option<usize>, TooManyPurges> {
+        run_blocking(cache, |cache| self.execute_blocking(cache)).await
     }
 
-    fn carry_out_here(self, cache: &Cache) -> Result<Option<usize>, TooMany> {
+    fn execute_blocking(self, cache: &Cache) -> Result<Option<usize>, TooManyPurges> {
         let mut count = Some(0);
         for (named, mode) in self.what {
             let soft_ms = (mode == Mode::Soft).then(now_ms);
             let what = match named {
-                Named::Key(key) => What::Url(key),
-                Named::Tag(tag) => What::Tag(tag),
+                PurgeTarget::Key(key) => PurgeScope::Url(key),
+                PurgeTarget::Tag(tag) => PurgeScope::Tag(tag),
             };
             let purged = cache.purge(what, soft_ms)?;
             count = count.zip(purged).map(|(count, purged)| count + purged);
@@ -96,8 +103,8 @@ impl Order {
     }
 }
 
-/// Does something to `cache` that may wait for the disk.
-pub(crate) async fn in_background<T: Send + 'static>(
+/// Runs `work`, which may wait for the disk, on a blocking thread.
+pub(crate) async fn run_blocking<T: Send + 'static>(
     cache: &Arc<Cache>,
     work: impl FnOnce(&Cache) -> T + Send + 'static,
 ) -> T {
@@ -105,49 +112,49 @@ pub(crate) async fn in_background<T: Send + 'static>(
     tokio::task::spawn_blocking(move || work(&cache)).await.expect("a purge does not panic")
 }
 
-/// The answer to a purge that was done.
-pub(crate) fn done(count: Option<usize>) -> String {
-    json!({"status": "ok", "purged": count}).to_string()
+/// Formats the reply to a completed purge.
+pub(crate) fn reply(count: Option<usize>) -> Value {
+    json!({"status": "ok", "purged": count})
 }
 
-/// What the admin interface was asked, member by member.
+/// An admin request under construction, one member at a time.
 #[derive(Default)]
-struct Asked {
-    named: Vec<Named>,
+struct AdminRequest {
+    named: Vec<PurgeTarget>,
     soft: bool,
 }
 
-impl Asked {
-    fn take(&mut self, name: &str, value: &Value) -> Result<(), String> {
+impl AdminRequest {
+    fn add_member(&mut self, name: &str, value: &Value) -> Result<(), String> {
         let values = match value {
             Value::Array(values) => values.as_slice(),
             value => std::slice::from_ref(value),
         };
         for value in values {
             match (name, value) {
-                ("url" | "urls", Value::String(url)) => self.named.push(Named::Key(key_of(url)?)),
+                ("url" | "urls", Value::String(url)) => self.named.push(PurgeTarget::Key(key_of(url)?)),
                 ("tag" | "tags", Value::String(tags)) => {
-                    self.named.extend(xkeys(tags.as_bytes()).map(|tag| Named::Tag(tag.into())));
+                    self.named.extend(xkeys(tags.as_bytes()).map(|tag| PurgeTarget::Tag(tag.into())));
                 }
                 ("soft", Value::Bool(soft)) => self.soft = *soft,
                 ("soft", Value::String(text)) => self.soft = !matches!(text.as_str(), "0" | "false"),
                 ("url" | "urls" | "tag" | "tags", _) => {
-                    return Err(format!("{name}: a string or a list of strings"));
+                    return Err(format!("{name}: must be a string or a list of strings"));
                 }
-                ("soft", _) => return Err("soft: true or false".into()),
-                _ => return Err(format!("{name} is not known; known are url, urls, tag, tags, soft")),
+                ("soft", _) => return Err("soft: must be true or false".into()),
+                _ => return Err(format!("unknown member {name} (expected url, urls, tag, tags or soft)")),
             }
         }
         Ok(())
     }
 }
 
-/// The key of a URL, whose scheme may be absent.
+/// Returns the cache key of a URL; the scheme is optional.
 fn key_of(url: &str) -> Result<Box<str>, String> {
     if let Some((scheme, _)) =
         url.split_once("://").filter(|(scheme, _)| !matches!(*scheme, "http" | "https"))
     {
-        return Err(format!("{url}: {scheme} is not served here"));
+        return Err(format!("{url}: scheme must be http or https, got {scheme}"));
     }
     let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://")).unwrap_or(url);
     let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
@@ -164,26 +171,26 @@ mod tests {
     use super::*;
     use expect_test::{Expect, expect};
 
-    fn text(order: &Order) -> String {
-        let text = |(named, mode): &(Named, Mode)| match named {
-            Named::Key(key) => format!("{mode:?} url {key}"),
-            Named::Tag(tag) => format!("{mode:?} tag {}", String::from_utf8_lossy(tag)),
+    fn text(order: &PurgeRequest) -> String {
+        let text = |(named, mode): &(PurgeTarget, Mode)| match named {
+            PurgeTarget::Key(key) => format!("{mode:?} url {key}"),
+            PurgeTarget::Tag(tag) => format!("{mode:?} tag {}", String::from_utf8_lossy(tag)),
         };
         order.what.iter().map(text).collect::<Vec<_>>().join(", ")
     }
 
     fn check_request(fields: &[(&str, &str)], expect: Expect) {
         let fields: Fields = fields.iter().copied().collect();
-        expect.assert_eq(&text(&Order::from_request(&fields, "a/b")));
+        expect.assert_eq(&text(&PurgeRequest::from_request(&fields, "a/b")));
     }
 
     fn check_admin(query: &str, content: &str, expect: Expect) {
-        let said = Order::from_admin(query, content.as_bytes());
-        expect.assert_eq(&said.map_or_else(|error| error, |order| text(&order)));
+        let parsed = PurgeRequest::from_admin(query, content.as_bytes());
+        expect.assert_eq(&parsed.map_or_else(|error| error, |order| text(&order)));
     }
 
     #[test]
-    fn a_request_names_its_url_or_tags() {
+    fn request_names_url_or_tags() {
         check_request(&[], expect!["Hard url a/b"]);
         check_request(&[("Soft-Purge", "1")], expect!["Soft url a/b"]);
         check_request(&[("Soft-Purge", "0")], expect!["Hard url a/b"]);
@@ -196,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_admin_interface_takes_a_query_or_json() {
+    fn admin_interface_accepts_query_or_json() {
         check_admin(
             "url=http%3A%2F%2FA.example%2fb&tag=c+d&soft=1",
             "",
@@ -207,12 +214,12 @@ mod tests {
             r#"{"urls": ["a/%7eb?c", "a:81"], "tags": ["c"]}"#,
             expect!["Hard tag c, Hard url a/~b?c, Hard url a:81/"],
         );
-        check_admin("", "", expect!["nothing to purge: give url, urls, tag or tags"]);
-        check_admin("soft", "", expect!["nothing to purge: give url, urls, tag or tags"]);
-        check_admin("uri=a", "", expect!["uri is not known; known are url, urls, tag, tags, soft"]);
-        check_admin("", "[]", expect!["not a JSON object"]);
-        check_admin("", r#"{"url": 1}"#, expect!["url: a string or a list of strings"]);
+        check_admin("", "", expect!["nothing to purge: expected url, urls, tag or tags"]);
+        check_admin("soft", "", expect!["nothing to purge: expected url, urls, tag or tags"]);
+        check_admin("uri=a", "", expect!["unknown member uri (expected url, urls, tag, tags or soft)"]);
+        check_admin("", "[]", expect!["content must be a JSON object"]);
+        check_admin("", r#"{"url": 1}"#, expect!["url: must be a string or a list of strings"]);
         check_admin("url=/a", "", expect!["/a: host is empty"]);
-        check_admin("url=a/../b", "", expect!["a/../b: path has a dot segment"]);
+        check_admin("url=a/../b", "", expect!["a/../b: path contains a dot segment"]);
     }
 }

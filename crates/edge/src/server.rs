@@ -1,4 +1,4 @@
-//! The edge as a whole: sockets bound and files opened first, threads after, everything ended at the end.
+//! The edge as a whole: binds sockets, opens files, starts threads, and stops them at the end.
 
 use std::fmt;
 use std::io;
@@ -13,47 +13,47 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, Socket, Type};
 use thalweg_cache::{Cache, Disk};
 use thalweg_geo::GeoError;
+use thalweg_surface::{Pages, serve};
 use thalweg_tcp::{sending, sysctl};
 use tokio::sync::{Notify, oneshot, watch};
 
+use crate::accept;
 use crate::admin;
 use crate::backend::Backends;
-use crate::bundle::{Bundles, Kept};
-use crate::config::{Config, DiskPlace, LogTo, SlowStartAfterIdle};
+use crate::bundle::{Bundles, SavedBundle};
+use crate::config::{Config, DiskPlace, LogDestination, SlowStartAfterIdle};
 use crate::hops::Node;
-use crate::log::{self, LogWriter, Records};
+use crate::log::{self, LogWriter, Records, Ring};
 use crate::policy::{Compiled, GeoFiles, LoadError, Policies};
 use crate::state::{FILE_BYTES, State};
 use crate::steering;
-use crate::worker::{Shared, Worker};
+use crate::worker::Shared;
 
-/// Connections that wait to be accepted, for each worker; the kernel lowers it to `net.core.somaxconn`.
+/// Listen backlog of each worker; the kernel caps it at `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
-/// How long clients wait, before the first is served, for what lies on disk to be found.
+/// Maximum time that clients wait at startup for the disk tier scan.
 const DISK_WAIT_MAX: Duration = Duration::from_millis(300);
-/// The name of the policy that the edge begins with, as in Varnish.
+/// Name of the initial policy, as in Varnish.
 const FIRST_POLICY: &str = "boot";
-/// How long the admin interface's last responses may take once the edge has ended.
-const ADMIN_STOP_TIME_MAX: Duration = Duration::from_millis(200);
 
-/// What could not be had before the edge starts.
+/// Errors that prevent the edge from starting.
 #[derive(Debug)]
 pub enum BindError {
-    /// The clients' address.
+    /// Cannot listen for clients.
     Listen(SocketAddr, io::Error),
-    /// The admin interface's address.
+    /// Cannot listen for the admin interface.
     Admin(SocketAddr, io::Error),
-    /// The request log.
-    Log(LogTo, io::Error),
-    /// The memory for content.
+    /// Cannot open the request log.
+    Log(LogDestination, io::Error),
+    /// Cannot allocate memory for content.
     Memory(u64, io::Error),
-    /// The directory of the disk tier.
+    /// Cannot use the directory of the disk tier.
     Disk(PathBuf, io::Error),
-    /// The congestion control of client connections.
+    /// Cannot set the congestion control of client connections.
     CongestionControl(thalweg_tcp::Error),
-    /// A database of where clients are.
+    /// Cannot load a GeoIP database.
     Geo(GeoError),
-    /// The policy.
+    /// Cannot load the policy.
     Policy(LoadError),
 }
 
@@ -62,12 +62,12 @@ impl fmt::Display for BindError {
         match self {
             Self::Listen(address, error) => write!(f, "cannot listen on {address}: {error}"),
             Self::Admin(address, error) => write!(f, "cannot listen on {address} (admin): {error}"),
-            Self::Log(LogTo::File(path), error) => {
+            Self::Log(LogDestination::File(path), error) => {
                 write!(f, "cannot open the log {}: {error}", path.display())
             }
             Self::Log(_, error) => write!(f, "cannot open the log: {error}"),
             Self::Memory(bytes, error) => {
-                write!(f, "cannot have {bytes} bytes of memory for content: {error}")
+                write!(f, "cannot allocate {bytes} bytes of memory for content: {error}")
             }
             Self::Disk(directory, error) if error.kind() == io::ErrorKind::WouldBlock => {
                 write!(f, "another process stores responses in {}", directory.display())
@@ -90,16 +90,17 @@ pub struct Edge {
     shared: Arc<Shared>,
     listeners: Vec<TcpListener>,
     admin: Option<TcpListener>,
+    rings: Vec<Ring>,
     log: LogWriter,
     address: SocketAddr,
     policy: Option<Compiled>,
 }
 
 impl Edge {
-    /// Binds and opens all that the edge needs; starts nothing.
+    /// Binds sockets and opens files; starts nothing.
     ///
     /// # Errors
-    /// What could not be had.
+    /// If a socket cannot be bound, a file cannot be opened or memory cannot be allocated.
     pub fn bind(config: Config) -> Result<Self, BindError> {
         if let Some(name) = config.congestion_control {
             thalweg_tcp::congestion::check(name).map_err(BindError::CongestionControl)?;
@@ -120,20 +121,20 @@ impl Edge {
             let most = cache.content_bytes_max();
             tracing::warn!(
                 most,
-                "slices are larger than a quarter of the memory: large content is not stored"
+                "slice size exceeds a quarter of the memory: large content will not be stored"
             );
         }
-        let state = State::of(config.state.as_deref())
+        let state = State::open_or_in_memory(config.state.as_deref())
             .map_err(|error| BindError::Memory(FILE_BYTES as u64, error))?;
-        let kept = state.directory().map(Kept::within);
-        let bundles = Arc::new(Bundles::new(config.bundle.as_ref(), kept));
-        let (log, writer) =
-            log::open(&config.log, state).map_err(|error| BindError::Log(config.log.clone(), error))?;
+        let saved = state.directory().map(SavedBundle::within);
+        let bundles = Arc::new(Bundles::new(config.bundle.as_ref(), saved));
+        let (log, rings, writer) = log::open(&config.log, state, threads)
+            .map_err(|error| BindError::Log(config.log.clone(), error))?;
         if config.tcp_slow_start_after_idle == SlowStartAfterIdle::Off {
             end_slow_start_after_idle();
         }
         let backends = Arc::new(Backends::new(&config.backends, &config.timeouts, threads));
-        let steering = Arc::new(steering::Common::new(config.steering_size_bytes_min));
+        let steering = Arc::new(steering::SharedSteering::new(config.steering_size_bytes_min));
         let (node, connections) = (Node::new(), Arc::default());
         let geo = GeoFiles::open(&config.geoip).map_err(BindError::Geo)?;
         let policies = Arc::new(Policies::new(backends.clone(), geo));
@@ -141,88 +142,98 @@ impl Edge {
         let policy = policy.map_err(BindError::Policy)?;
         let shared = Shared { config, cache, backends, node, log, policies, connections, steering, bundles };
         let shared = Arc::new(shared);
-        Ok(Self { shared, listeners, admin, log: writer, address, policy })
+        Ok(Self { shared, listeners, admin, rings, log: writer, address, policy })
     }
 
-    /// Where clients connect.
+    /// Returns the address where clients connect.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where the admin interface listens.
+    /// Returns the address of the admin interface, if there is one.
     pub fn admin_addr(&self) -> Option<SocketAddr> {
         self.admin.as_ref().and_then(|listener| listener.local_addr().ok())
     }
 
-    /// The policies that requests run through.
+    /// Returns the loaded policies.
     pub fn policies(&self) -> Arc<Policies> {
         self.shared.policies.clone()
     }
 
-    /// Counts up when another bundle is in force, one is refused, or its server is no longer, or again, heard.
+    /// Returns a counter that increases when a bundle is activated or refused, or when its server
+    /// is lost or regained.
     pub fn bundle_changes(&self) -> watch::Receiver<u64> {
         self.shared.bundles.changes()
     }
 
-    /// The records of all responses, to follow.
+    /// Returns access to the records of all responses.
     pub fn records(&self) -> Records {
         self.shared.log.records().clone()
     }
 
-    /// Serves until `stop` resolves, then ends the responses under way, within a second.
+    /// Serves until `stop` resolves, then gives running responses a second to finish.
     ///
     /// # Errors
-    /// When a thread or its runtime cannot be had, or a worker ends before it was asked to.
+    /// If a thread or its runtime cannot be started, or a worker ends unexpectedly.
     pub async fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
         if let Some(policy) = self.policy {
-            begin(&self.shared.policies, policy).await.map_err(io::Error::other)?;
+            activate_first_policy(&self.shared.policies, policy).await.map_err(io::Error::other)?;
         }
+        let stopping = watch::Sender::new(false);
         let (end_admin, ended) = oneshot::channel::<()>();
-        let ended = async {
-            let _ = ended.await;
-        };
-        let admin = self.admin.map(|listener| admin::serve(listener, &self.shared, ended)).transpose()?;
+        let admin = self.admin.map(|listener| {
+            let surface = admin::router(&self.shared, stopping.subscribe());
+            let served = serve(listener, surface, Pages::None, async { drop(ended.await) });
+            async {
+                if let Err(error) = served.await {
+                    tracing::error!(%error, "admin interface failed");
+                }
+            }
+        });
         let cache = self.shared.cache.clone();
         let disk = cache.clone();
         let started = tokio::task::spawn_blocking(move || disk.start_disk(DISK_WAIT_MAX)).await;
         started.unwrap_or_else(|panic| Err(io::Error::other(panic)))?;
         let backends = self.shared.backends.clone();
         let bundles = self.shared.bundles.clone();
-        let threads = Threads::start(self.shared, self.listeners, self.log)?;
+        let workers = self.listeners.into_iter().zip(self.rings);
+        let threads = Threads::start(self.shared, workers, self.log, stopping)?;
         let admin = admin.map(tokio::spawn);
-        let asked = tokio::select! {
+        let stopped = tokio::select! {
             () = stop => Ok(()),
-            () = threads.early_end.notified() => Err(io::Error::other("a worker of the edge ended by itself")),
+            () = threads.early_end.notified() => Err(io::Error::other("an edge worker ended unexpectedly")),
             never = backends.close_old() => match never {},
             never = bundles.clone().watch() => match never {},
         };
         let joined = tokio::task::spawn_blocking(move || {
-            // The state directory is let go with the log.
+            // Stop saving bundles first: the log, when it ends, releases the state directory.
             bundles.end();
             let ended = threads.end();
             cache.stop_disk();
             ended
         })
         .await;
-        let ended = joined.unwrap_or_else(|panic| Err(io::Error::other(panic))).and(asked);
-        // The log has ended and its followers with it: nothing but a client that does not read is left.
+        let ended = joined.unwrap_or_else(|panic| Err(io::Error::other(panic))).and(stopped);
+        // The log and its followers have ended; the only admin connections left are those not being
+        // read.
         drop(end_admin);
-        if let Some(mut admin) = admin
-            && tokio::time::timeout(ADMIN_STOP_TIME_MAX, &mut admin).await.is_err()
+        if let Some(admin) = admin
+            && let Err(panic) = admin.await
         {
-            admin.abort();
+            tracing::error!(%panic, "admin interface failed");
         }
         ended
     }
 }
 
-/// Opens the disk tier. Without a disk that has failed the edge goes on, but what its settings say must hold.
+/// Opens the disk tier. If the disk has failed, the edge runs without it; an invalid setting is an
+/// error.
 fn open_disk(place: &DiskPlace) -> Result<Option<Disk>, BindError> {
-    match Disk::open(&place.directory, place.bytes_max) {
+    match Disk::open(&place.directory, place.bytes_max, crate::ban::compile) {
         Ok(disk) => Ok(Some(disk)),
         Err(error) if is_fault_of_disk(&error) => {
             let directory = place.directory.display();
-            tracing::error!(%directory, %error, "going on without the disk tier");
+            tracing::error!(%directory, %error, "disk failed, running without the disk tier");
             Ok(None)
         }
         Err(error) => Err(BindError::Disk(place.directory.clone(), error)),
@@ -246,41 +257,48 @@ struct Threads {
     early_end: Arc<Notify>,
 }
 
-/// Tells that a worker has ended, however it did.
-struct TellsEnd(Arc<Notify>);
+/// Notifies when dropped, so that a worker's end is noticed whatever its cause.
+struct NotifyOnDrop(Arc<Notify>);
 
-impl Drop for TellsEnd {
+impl Drop for NotifyOnDrop {
     fn drop(&mut self) {
         self.0.notify_one();
     }
 }
 
 impl Threads {
-    /// Starts all of them, or none.
-    fn start(shared: Arc<Shared>, listeners: Vec<TcpListener>, log: LogWriter) -> io::Result<Self> {
+    /// Starts all threads, or none if one fails to start.
+    fn start(
+        shared: Arc<Shared>,
+        workers: impl Iterator<Item = (TcpListener, Ring)>,
+        log: LogWriter,
+        stopping: watch::Sender<bool>,
+    ) -> io::Result<Self> {
         let mut threads = Self {
-            workers: Vec::with_capacity(listeners.len()),
+            workers: Vec::new(),
             sweeper: {
                 let cache = shared.cache.clone();
                 thread::Builder::new().name("edge-sweep".into()).spawn(move || cache.run_sweeps())?
             },
             cache: shared.cache.clone(),
             log: thread::Builder::new().name("edge-log".into()).spawn(|| log.run())?,
-            stopping: watch::Sender::new(false),
+            stopping,
             early_end: Arc::default(),
         };
-        for (number, listener) in listeners.into_iter().enumerate() {
+        let mut workers = workers.enumerate();
+        while let Some((number, (listener, ring))) = workers.next() {
             let (worker, stop) = (shared.clone(), threads.stopping.subscribe());
-            let tells_end = TellsEnd(threads.early_end.clone());
+            let notify = NotifyOnDrop(threads.early_end.clone());
             let worker = thread::Builder::new().name(format!("edge-{number}")).spawn(move || {
-                let _tells_end = tells_end;
-                Worker::run(worker, number, listener, stop)
+                let _notify = notify;
+                let _ring = ring.enter();
+                accept::run(worker, number, listener, stop)
             });
             match worker {
                 Ok(worker) => threads.workers.push(worker),
                 Err(error) => {
-                    // Nothing is under way yet, so the others end at once.
-                    drop(shared);
+                    // Nothing is running yet, so the others end immediately.
+                    drop((shared, workers));
                     let _ = threads.end();
                     return Err(error);
                 }
@@ -289,38 +307,38 @@ impl Threads {
         Ok(threads)
     }
 
-    /// Ends all of them.
+    /// Stops all threads.
     ///
     /// # Errors
-    /// What a worker failed with.
+    /// The first error returned by a worker.
     fn end(self) -> io::Result<()> {
         self.stopping.send_replace(true);
         let mut ended = Ok(());
         for worker in self.workers {
-            let panicked = |_| Err(io::Error::other("a worker of the edge panicked"));
+            let panicked = |_| Err(io::Error::other("an edge worker panicked"));
             ended = ended.and(worker.join().unwrap_or_else(panicked));
         }
         self.cache.end_sweeps();
         let _ = self.sweeper.join();
-        // The log ends once no worker can put anything into it.
+        // The log ends once no worker can write to it.
         let _ = self.log.join();
         ended
     }
 }
 
-/// It helps connections, and is nothing to fail for.
+/// Turns off slow start after idle. Failure is only logged, because this is an optimisation.
 fn end_slow_start_after_idle() {
     if !matches!(sysctl::slow_start_after_idle(), Ok(false))
         && let Err(error) = sysctl::set_slow_start_after_idle(false)
     {
-        tracing::warn!(%error, "tcp_slow_start_after_idle is not off: net.ipv4.tcp_slow_start_after_idle cannot be written");
+        tracing::warn!(%error, "tcp_slow_start_after_idle is not off: cannot write net.ipv4.tcp_slow_start_after_idle");
     }
 }
 
-/// One listener for each worker on the same port; the kernel spreads the connections over them, and they have of their
-/// listener how much may wait unsent.
+/// Creates one listener per worker on the same port; the kernel distributes the connections.
+/// Accepted sockets inherit the listener's limit on unsent bytes.
 fn listen(address: SocketAddr, count: usize, notsent_lowat: Option<u32>) -> io::Result<Vec<TcpListener>> {
-    // With SO_REUSEPORT another process could hold the port and nobody would be told: ask without it first.
+    // With SO_REUSEPORT another process could share the port unnoticed, so try without it first.
     let address = listen_alone(address)?.local_addr()?;
     (0..count)
         .map(|_| {
@@ -351,8 +369,8 @@ fn bind(socket: Socket, address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Has requests run through the policy that the edge begins with.
-async fn begin(policies: &Policies, policy: Compiled) -> Result<(), LoadError> {
+/// Activates the initial policy.
+async fn activate_first_policy(policies: &Policies, policy: Compiled) -> Result<(), LoadError> {
     let warnings = policies.add(FIRST_POLICY, policy, true).await?;
     for warning in warnings.faults {
         tracing::warn!(warning = warning.message, place = %warning.place, help = warning.help, "policy");

@@ -1,11 +1,15 @@
-//! Large content in slices: each is a fill under a key of its own, fetched by range when somebody reads it.
+//! Slices: large content is divided into parts, each a fill with its own key, fetched by range when
+//! a response reads it.
 //!
-//! A response is sliced where its content is too large to be stored whole, or where somebody asks for bytes far from what
-//! has come of it: a seek into a film does not wait for its start. Its head is found under its own key as ever, and is
-//! fresh, validated and purged there; of content it has none there. The slices' keys have its strong entity tag in them,
-//! so a slice never belongs to another representation, and is good for as long as the head is.
+//! A response is sliced if its content is too large to store whole, or if a client requests bytes
+//! far ahead of what has arrived, so that seeking in a film need not wait for its start. The head
+//! far ahead of what has arrived, so that seeking in a film need not wait for its start. The head
+//! is stored without content under the response's own key; it has a freshness lifetime, and is
+//! validated and purged like any other stored response. Each slice's key contains the strong entity
+//! tag, so a slice never belongs to another
 //!
-//! **Invariant:** only what a backend sent as exactly this range of exactly this representation becomes a slice.
+//! This module defines the keys, heads and byte ranges of slices. `fetch::slices` receives them
+//! from a backend, and `lookup::sliced` reads them for a response.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -20,31 +24,26 @@ use thalweg_http::{Fields, Method, RequestHead};
 
 use crate::worker::Worker;
 
-mod fetching;
-mod reading;
-
-pub(crate) use fetching::{Left, begin, begin_large};
-pub(crate) use reading::{Opened, Sliced};
-
-/// A representation whose content can be had in slices.
+/// A representation whose content can be fetched in slices.
 #[derive(Debug, Clone)]
-struct Representation {
+pub(crate) struct Representation {
     /// The key of the response.
-    key: Arc<str>,
-    /// Its strong entity tag.
-    etag: Arc<[u8]>,
-    /// Bytes of all of it.
-    length: u64,
-    /// Bytes of each slice but the last.
-    slice_bytes: u64,
-    /// The head that slices are stored with, but for their length. It has the fields of the response, so that a ban or a
-    /// tag takes the slices away with it; it does not age: what is in a slice follows from its key.
+    pub(crate) key: Arc<str>,
+    /// Strong entity tag of the response.
+    pub(crate) etag: Arc<[u8]>,
+    /// Length of the whole content in bytes.
+    pub(crate) length: u64,
+    /// Size in bytes of each slice except the last.
+    pub(crate) slice_bytes: u64,
+    /// Head stored with each slice, apart from its length. It has the response's fields, so a ban
+    /// or a purged tag that matches the response also removes its slices. It never becomes stale,
+    /// because the key determines the content.
     head: Arc<Head>,
 }
 
 impl Representation {
-    /// Of the response with `head` under `key`, if its head says enough.
-    fn of(worker: &Worker, key: &str, head: &Head) -> Option<Self> {
+    /// Creates the representation of the response with `head` under `key`, if it can be sliced.
+    pub(crate) fn of(worker: &Worker, key: &str, head: &Head) -> Option<Self> {
         let (length, etag) = (head.length?, strong_etag(&head.fields)?);
         let slice_bytes = slice_bytes(worker)?;
         if head.status != 200 || head.private.is_some() {
@@ -57,66 +56,75 @@ impl Representation {
         Some(Self { key: key.into(), etag: etag.into(), length, slice_bytes, head: Arc::new(slice_head) })
     }
 
-    /// The bytes of slice `index`.
-    fn bytes(&self, index: u64) -> Range<u64> {
+    /// Returns the byte range of slice `index`.
+    pub(crate) fn bytes(&self, index: u64) -> Range<u64> {
         let start = index * self.slice_bytes;
         start..(start + self.slice_bytes).min(self.length)
     }
 
-    /// The key of slice `index`, derived from that of the response: no client can ask for a key with a space in it.
-    fn slice_key(&self, index: u64) -> String {
+    /// Derives the key of slice `index` from the response's key. No client can request it, because
+    /// it contains spaces.
+    pub(crate) fn slice_key(&self, index: u64) -> String {
         let mut key = format!("{} ", self.key);
         for byte in &*self.etag {
-            // A tag may have bytes that are no text.
+            // An entity tag may contain bytes that are not text.
             let _ = write!(key, "{byte:02x}");
         }
         let _ = write!(key, " {}/{}*{index}", self.length, self.slice_bytes);
         key
     }
 
-    /// The head that slice `index` is stored with; it came with `status`.
-    fn slice_head(&self, index: u64, status: u16) -> Head {
+    /// Creates the head to store with slice `index`, which was received with `status`.
+    pub(crate) fn slice_head(&self, index: u64, status: u16) -> Head {
         let bytes = self.bytes(index);
         Head { status, length: Some(bytes.end - bytes.start), ..Head::clone(&self.head) }
     }
 }
 
-/// What a fetch asks for that is to bring a slice.
+/// A slice to fetch.
 #[derive(Debug)]
-pub(crate) struct Asked {
-    bytes: Range<u64>,
-    /// The representation that it must belong to; any, if nothing is known of it yet.
-    of: Option<Representation>,
+pub(crate) enum SliceRequest {
+    /// A range of a representation that is not known yet.
+    Cold(Range<u64>),
+    /// Slice `index` of a known representation.
+    Known { of: Representation, index: u64 },
 }
 
-impl Asked {
-    /// The conditions of the request.
+impl SliceRequest {
+    /// Adds the range to `fields` and, if known, the entity tag that the response must match.
     pub(crate) fn write(&self, fields: &mut Fields) {
-        fields.push("Range", format!("bytes={}-{}", self.bytes.start, self.bytes.end - 1));
-        if let Some(of) = &self.of {
+        let bytes = match self {
+            Self::Cold(bytes) => bytes.clone(),
+            Self::Known { of, index } => of.bytes(*index),
+        };
+        fields.push("Range", format!("bytes={}-{}", bytes.start, bytes.end - 1));
+        if let Self::Known { of, .. } = self {
             fields.push("If-Range", &*of.etag);
         }
     }
 }
 
-/// The slice to ask for first, where nothing is stored and `request` begins too far in to wait for the start.
-pub(crate) fn cold(worker: &Worker, request: &RequestHead) -> Option<Asked> {
+/// Returns the first slice to fetch if nothing is stored and `request` starts too far into the
+/// content to wait for its start.
+pub(crate) fn cold(worker: &Worker, request: &RequestHead) -> Option<SliceRequest> {
     let slice_bytes = slice_bytes(worker)?;
     let ranges = range::parse(request.fields.get("range").filter(|_| request.method == Method::Get)?)?;
-    // The end of what is not known is not known.
+    // A suffix range needs the length, which is not known yet.
     let (ByteRange::FromTo(first, _) | ByteRange::From(first)) = ranges.single()? else { return None };
     if first <= slice_bytes {
         return None;
     }
     let start = first - first % slice_bytes;
-    Some(Asked { bytes: start..start.checked_add(slice_bytes)?, of: None })
+    Some(SliceRequest::Cold(start..start.checked_add(slice_bytes)?))
 }
 
-fn slice_bytes(worker: &Worker) -> Option<u64> {
+/// Returns the slice size in bytes; `None` if slicing is off or a slice would not fit in the cache.
+pub(crate) fn slice_bytes(worker: &Worker) -> Option<u64> {
     let bytes = worker.config().slice_bytes;
     (bytes > 0 && bytes <= worker.cache().content_bytes_max()).then_some(bytes)
 }
 
-fn serves_ranges(fields: &Fields) -> bool {
+/// Whether the backend declares support for byte ranges.
+pub(crate) fn serves_ranges(fields: &Fields) -> bool {
     fields.list("accept-ranges").any(|unit| unit.eq_ignore_ascii_case(b"bytes"))
 }

@@ -1,22 +1,24 @@
-//! What an edge knows over its starts, in its state directory: how many responses each of them has begun.
+//! State directory: keeps response counts across starts of an edge, including crashes.
 //!
 //! ```text
 //! DIR/               locked (flock) by the process that uses it
-//! DIR/EPOCH.begun    the counters of one start (`thalweg_cache::counters`); its header: MAGIC, then the epoch, u64.
-//!                    Until the start has ended, and after a kill, a link to that page in SHARED_MEMORY
-//! DIR/bundle.json    the last good bundle (`bundle::kept`)
+//! DIR/EPOCH.begun    the counters of one start (`counters`); header: MAGIC, then the epoch, u64.
+//!                    Until the start has ended, and after a crash, a link into SHARED_MEMORY
+//! DIR/bundle.json    the last good bundle (`bundle::saved`)
 //! ```
 //!
-//! The page is in a tmpfs, in `DIR` itself if that is in one. On a disk each thread that counts would wait, now and then, for the
-//! file system: it write-protects a page to write it out, and the next store into it may take a place in the journal
-//! (<https://www.evanjones.ca/jvm-mmap-pause.html>). So a restart of the machine takes the count of a start that was killed; one
-//! that ended is a file.
+//! The counter page is in a tmpfs: in `DIR` itself if that is one, otherwise in `SHARED_MEMORY`. On
+//! a disk, counting threads would sometimes block: the file system write-protects a page to write
+//! it out, and the next store may need journal space
+//! (<https://www.evanjones.ca/jvm-mmap-pause.html>). So a reboot loses the count of a start that
+//! crashed; a start that ended properly has its count in a file.
 //!
-//! A start makes its page before it takes a request, and never changes another's: a kill leaves nothing torn but a page that is
-//! too short, of a start that took none.
+//! Each start creates its page before it accepts a request, and never changes another's. After a
+//! crash no page is torn, but the page of a start without requests may be too short.
 //!
-//! **Invariant:** a response is counted before a byte of it leaves, so what has a number, or was received, is in the count.
-//! **Invariant:** epochs of one directory go up, whatever the clock says.
+//! **Invariant:** a response is counted before its first byte is sent, so the count includes every
+//! response that was numbered or received.
+//! **Invariant:** epochs in one directory increase, even if the clock is set back.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -27,46 +29,48 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FlockOperation, OFlags, flock, statfs};
 use rustix::process::geteuid;
-use thalweg_cache::counters::{Counters, HEADER_BYTES, sum_of};
+use thalweg_replace::replace;
 
-pub(crate) use thalweg_cache::counters::FILE_BYTES;
+pub(crate) use counters::FILE_BYTES;
+use counters::{Counters, HEADER_BYTES, sum_of};
 
-use crate::replace::replace;
+mod counters;
 
-/// Starts before this one that are known, of those that began a response; the oldest go.
+/// Maximum number of earlier starts to keep, counting those that had responses; above it, the
+/// oldest are dropped.
 const ENDED_MAX: usize = 64;
-/// What a file of counters of this version begins with, as this machine orders bytes.
+/// Magic number of this version's counter files, in native byte order.
 const MAGIC: u64 = u64::from_be_bytes(*b"twbegun1");
 const EXTENSION: &str = "begun";
 pub(crate) const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
-/// What a directory may not be: a link in it is followed.
+/// Permissions that the state directory must not have, because links in it are followed.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
-/// A tmpfs of every user.
+/// A tmpfs available to every user.
 const SHARED_MEMORY: &str = "/dev/shm";
 /// `TMPFS_MAGIC` of linux/magic.h.
 const TMPFS: u64 = 0x0102_1994;
 
-/// A start of this edge that began responses and has ended, somehow.
+/// An earlier start of this edge that had responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended {
-    /// When it began.
+    /// Start time, in microseconds since the Unix epoch.
     pub epoch: u64,
-    /// Responses that it began: no number is as high.
+    /// Number of responses; greater than every record number.
     pub total: u64,
 }
 
-/// What is known of this start and of those before it.
+/// Response counts of this start and of earlier ones.
 #[derive(Debug)]
 pub(crate) struct State {
     epoch: u64,
-    begun: Counters,
-    /// The oldest first.
+    started: Counters,
+    /// Earlier starts, oldest first.
     ended: Vec<Ended>,
     directory: Option<Directory>,
 }
 
-/// A state directory that is ours.
+/// A state directory locked by this process.
 #[derive(Debug)]
 struct Directory {
     path: PathBuf,
@@ -74,27 +78,28 @@ struct Directory {
 }
 
 impl State {
-    /// That of a directory, if it can be had. Without it the edge delivers as well, and says what it lacks.
+    /// Opens a state directory. If that fails, logs the consequences and counts in memory.
     ///
     /// # Errors
-    /// When there is no memory.
-    pub(crate) fn of(directory: Option<&Path>) -> io::Result<Self> {
+    /// If memory cannot be mapped.
+    pub(crate) fn open_or_in_memory(directory: Option<&Path>) -> io::Result<Self> {
         let Some(path) = directory else { return Self::in_memory() };
         Self::open(path).or_else(|error| {
             let directory = path.display();
             let error = match error.kind() {
-                ErrorKind::WouldBlock => "another process uses it".to_owned(),
+                ErrorKind::WouldBlock => "in use by another process".to_owned(),
                 _ => error.to_string(),
             };
-            tracing::warn!(%directory, error, "no state directory: if this edge is killed, what it had not told is not counted, and its bundle is not kept");
+            tracing::warn!(%directory, error, "no state directory: records not yet sent when the edge crashes are not counted, and the bundle is not saved");
             Self::in_memory()
         })
     }
 
-    /// That of a directory, which is made if it is not there.
+    /// Opens the state directory at `path`, creating it if missing.
     ///
     /// # Errors
-    /// `WouldBlock` where another process uses it, `PermissionDenied` where it is not this user's alone; else what the system says.
+    /// `WouldBlock` if another process uses it, `PermissionDenied` if other users can write to it,
+    /// or any system error.
     fn open(path: &Path) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path)?;
         let lock = File::open(path)?;
@@ -102,7 +107,7 @@ impl State {
         if of.uid() != geteuid().as_raw() || of.mode() & WRITABLE_BY_OTHERS != 0 {
             return Err(io::Error::new(
                 ErrorKind::PermissionDenied,
-                "it is another user's, or others may write into it",
+                "must belong to this user and be writable by no one else",
             ));
         }
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
@@ -112,54 +117,56 @@ impl State {
         for too_old in ended.drain(..ended.len().saturating_sub(ENDED_MAX)) {
             remove(&file_of(path, too_old.epoch));
         }
-        let begun = create(path, &of, epoch).or_else(|error| {
+        let started = create(path, &of, epoch).or_else(|error| {
             let directory = path.display();
-            tracing::warn!(%directory, %error, "if this start of the edge is killed, what it had not told is not counted");
+            tracing::warn!(%directory, %error, "no counter file: records not yet sent when the edge crashes are not counted");
             Counters::in_memory()
         })?;
-        Ok(Self { epoch, begun, ended, directory: Some(Directory { path: path.to_owned(), lock }) })
+        Ok(Self { epoch, started, ended, directory: Some(Directory { path: path.to_owned(), lock }) })
     }
 
-    /// One that is gone with the process.
+    /// Creates state that is lost with the process.
     ///
     /// # Errors
-    /// When there is no memory.
+    /// If memory cannot be mapped.
     fn in_memory() -> io::Result<Self> {
-        Ok(Self { epoch: now_us(), begun: Counters::in_memory()?, ended: Vec::new(), directory: None })
+        Ok(Self { epoch: now_us(), started: Counters::in_memory()?, ended: Vec::new(), directory: None })
     }
 
-    /// When this start began, microseconds since the Unix epoch; later where that would not be after the one before.
+    /// Returns when this start began, in microseconds since the Unix epoch; later if needed to
+    /// exceed the previous epoch.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// Counts a response that begins on a worker.
+    /// Counts a response that starts on `worker`.
     pub(crate) fn begin(&self, worker: usize) {
-        self.begun.counter(worker).fetch_add(1, Relaxed);
+        self.started.counter(worker).fetch_add(1, Relaxed);
     }
 
-    /// Responses that have begun.
-    pub(crate) fn begun(&self) -> u64 {
-        self.begun.sum()
+    /// Returns the number of responses started so far.
+    pub(crate) fn started(&self) -> u64 {
+        self.started.sum()
     }
 
-    /// The directory, if there is one that this process alone uses, until [`State::end`].
+    /// Returns the directory, if this process has one; valid until [`State::end`].
     pub(crate) fn directory(&self) -> Option<&Path> {
         self.directory.as_ref().map(|directory| directory.path.as_path())
     }
 
-    /// Starts from that of an epoch on, which have ended; none where that epoch is not one of them.
+    /// Returns the ended starts from `epoch` on; empty if `epoch` is not among them.
     pub(crate) fn ended_from(&self, epoch: u64) -> &[Ended] {
         let first = self.ended.iter().position(|ended| ended.epoch == epoch);
         first.map_or(&[], |first| &self.ended[first..])
     }
 
-    /// Keeps the count, and lets another process have the directory, once nothing is counted any more.
+    /// Stores the final count and releases the directory. Must be called after the last response is
+    /// counted.
     pub(crate) fn end(&self) {
         let Some(Directory { path, lock }) = &self.directory else { return };
-        if let Err(error) = keep(&file_of(path, self.epoch), self.epoch, self.begun()) {
+        if let Err(error) = persist(&file_of(path, self.epoch), self.epoch, self.started()) {
             let directory = path.display();
-            tracing::warn!(%directory, %error, "how many responses were begun is known until the machine starts again");
+            tracing::warn!(%directory, %error, "response count not stored: it is lost when the machine restarts");
         }
         let _ = flock(lock, FlockOperation::Unlock);
     }
@@ -174,7 +181,7 @@ fn file_of(directory: &Path, epoch: u64) -> PathBuf {
     directory.join(format!("{epoch}.{EXTENSION}"))
 }
 
-/// The epochs of which there is a file, in order.
+/// Lists the epochs that have a counter file, in order.
 fn epochs(directory: &Path) -> io::Result<Vec<u64>> {
     let mut epochs = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -186,7 +193,7 @@ fn epochs(directory: &Path) -> io::Result<Vec<u64>> {
     Ok(epochs)
 }
 
-/// Makes the page of a start, for a directory of which `of` tells.
+/// Creates the counter page of a start; `of` is the directory's metadata.
 fn create(directory: &Path, of: &fs::Metadata, epoch: u64) -> io::Result<Counters> {
     let path = file_of(directory, epoch);
     if is_in_memory(directory)? {
@@ -195,7 +202,7 @@ fn create(directory: &Path, of: &fs::Metadata, epoch: u64) -> io::Result<Counter
     if !is_in_memory(Path::new(SHARED_MEMORY))? {
         return Err(io::Error::new(
             ErrorKind::Unsupported,
-            format!("neither it nor {SHARED_MEMORY} is a tmpfs"),
+            format!("the directory or {SHARED_MEMORY} must be a tmpfs"),
         ));
     }
     let shared = format!("{SHARED_MEMORY}/thalweg-{:x}-{:x}-{epoch}.{EXTENSION}", of.dev(), of.ino());
@@ -208,14 +215,15 @@ fn is_in_memory(directory: &Path) -> io::Result<bool> {
     Ok(u64::try_from(statfs(directory)?.f_type) == Ok(TMPFS))
 }
 
-/// Makes the page. All of it is written, so that there is room for it: a mapping could not say that there is none.
+/// Creates a counter page. Writes all of it to reserve space, because a mapping cannot report a
+/// full file system.
 fn page(path: &Path, epoch: u64) -> io::Result<Counters> {
     let mut file = OpenOptions::new().read(true).write(true).create_new(true).mode(FILE_MODE).open(path)?;
     let mapped = file.write_all(&content(epoch, 0)).and_then(|()| Counters::in_file(&file));
     mapped.inspect_err(|_| remove(path))
 }
 
-/// What a page has of which one counter has counted.
+/// Formats a counter page whose total is `count`.
 fn content(epoch: u64, count: u64) -> Vec<u8> {
     let mut content = header(epoch).concat();
     content.resize(HEADER_BYTES, 0);
@@ -224,14 +232,14 @@ fn content(epoch: u64, count: u64) -> Vec<u8> {
     content
 }
 
-/// Makes the link of a start that ends a file, in one step.
-fn keep(path: &Path, epoch: u64, total: u64) -> io::Result<()> {
+/// Atomically replaces an ending start's link with a file.
+fn persist(path: &Path, epoch: u64, total: u64) -> io::Result<()> {
     let Ok(page) = fs::read_link(path) else { return Ok(()) };
     replace(path, &content(epoch, total), FILE_MODE)?;
     fs::remove_file(page)
 }
 
-/// Removes a file, and that to which it is a link.
+/// Removes a file and, if it is a link, its target.
 fn remove(path: &Path) {
     if let Ok(page) = fs::read_link(path) {
         let _ = fs::remove_file(page);
@@ -243,8 +251,8 @@ fn header(epoch: u64) -> [[u8; 8]; 2] {
     [MAGIC.to_ne_bytes(), epoch.to_ne_bytes()]
 }
 
-/// What the file of an earlier start says. It is removed where it does not say it, or the start began no response; one that cannot
-/// be read now stays.
+/// Reads the count of an earlier start. Removes the file if it is invalid or the count is 0; keeps
+/// it if it cannot be read now.
 fn ended(directory: &Path, epoch: u64) -> Option<Ended> {
     let path = file_of(directory, epoch);
     match total(&path, epoch) {
@@ -252,7 +260,7 @@ fn ended(directory: &Path, epoch: u64) -> Option<Ended> {
         Ok(total) => return Some(Ended { epoch, total }),
         Err(error) => {
             let file = path.display();
-            tracing::warn!(%file, %error, "how many responses an earlier start has begun is not known");
+            tracing::warn!(%file, %error, "response count of an earlier start is unknown");
             if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidData | ErrorKind::UnexpectedEof)
             {
                 remove(&path);
@@ -262,11 +270,11 @@ fn ended(directory: &Path, epoch: u64) -> Option<Ended> {
     None
 }
 
-/// What a file says, if it is one of ours: everybody can make one in `SHARED_MEMORY`, after a restart of the machine also under the
-/// name of ours.
+/// Reads the count in a counter file, which must be ours: anyone can create a file in
+/// `SHARED_MEMORY`, after a reboot even under our name.
 fn total(path: &Path, epoch: u64) -> io::Result<u64> {
-    let foreign = || io::Error::new(ErrorKind::InvalidData, "it is of another version, or of something else");
-    // A pipe would have us wait for its other end.
+    let foreign = || io::Error::new(ErrorKind::InvalidData, "must be a counter file of this version");
+    // Without this, opening a pipe would wait for its other end.
     let without_waiting = OFlags::NONBLOCK.bits().cast_signed();
     let mut file = OpenOptions::new().read(true).custom_flags(without_waiting).open(path)?;
     let of = file.metadata()?;

@@ -1,126 +1,147 @@
-//! Who decides on the congestion control of a client's connection, and what was decided.
+//! Steering: selects the congestion control of a client's connection, and records who selected it.
 //!
-//! The policy acts at once, each time that it asks, as on Varnish and Fastly. Below it an arm of an experiment, a rule,
-//! then the configured default each decide once a connection, and only where nobody stronger has: a connection is
-//! upgraded, never flapped between its requests. Arms and rules wait until there is something to send, since most
-//! connections of a player carry a playlist and go.
+//! A policy acts immediately, each time it sets an algorithm, as in Varnish and Fastly. An
+//! experiment's arm, a rule and the configured default (in decreasing precedence) each decide once
+//! per connection, and only if nothing stronger has: a connection is upgraded, never switched back
+//! and forth between requests. Arms and rules wait until there is enough to send, because most
+//! connections of a player only fetch a playlist.
 //!
-//! **Invariant:** an algorithm that the kernel refuses changes nothing: the connection goes on with what it has.
-//! **Invariant:** who has decided is who set what was then read back.
+//! **Invariant:** an algorithm that the kernel refuses changes nothing.
+//! **Invariant:** the recorded decider is the one that set the algorithm read back from the kernel.
 
 use std::fmt::Write as _;
 use std::os::fd::BorrowedFd;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
-use thalweg_policy::task::Tag;
-use thalweg_record::{Decider, LineTag, Steered};
+use thalweg_record::{Decider, Steered};
 use thalweg_tcp::congestion::{self, CongestionControl};
 
 mod bundle;
 mod socket;
+mod tcp;
 
 pub(crate) use bundle::Response;
 pub(crate) use socket::Socket;
+pub(crate) use tcp::Tcp;
 
-/// Refused names that are told in the log, each once; all are counted.
-const NAMES_TOLD_MAX: usize = 16;
+/// Maximum number of refused names to log, each once; all refusals are counted.
+const LOGGED_NAMES_MAX: usize = 16;
 
-/// What a connection knows of its congestion control. Every idle connection has one.
+/// Congestion control state of a connection. Every idle connection has one, so it is small.
 #[derive(Debug, Default)]
 pub(crate) struct Steering {
-    /// As the kernel had it when the connection was accepted.
+    /// Algorithm in the kernel when the connection was accepted.
     start: Option<CongestionControl>,
-    /// The strongest who has set an algorithm.
+    /// Algorithm in the kernel at accept, and after each attempt to set one.
+    current: Option<CongestionControl>,
+    /// The strongest decider that has set an algorithm.
     decided: Option<Decider>,
-    /// A bit for each decider that has asked for one.
-    asked: u8,
-    /// The one under way among them.
+    /// One bit per decider that has already requested an algorithm.
+    requested: u8,
+    /// Requests so far, including the current one.
     requests: u32,
-    /// Content of all responses so far.
+    /// Content bytes of all responses so far.
     sent_bytes: u64,
-    /// TCP segments that had been sent again when a policy last looked, and when it last looked in an earlier request.
+    /// Retransmitted TCP segments when a policy last read the count (`retrans_seen`), and when one
+    /// last read it in an earlier request (`retrans_before`).
     retrans_seen: AtomicU32,
     retrans_before: u32,
-    /// What a bundle has had to do with it; boxed, as with most connections none has.
-    steered: Option<Box<Steered>>,
+    /// Decision of the active bundle, shared with records; absent on most connections.
+    steered: Option<Arc<Steered>>,
 }
 
-const _: () = assert!(size_of::<Steering>() <= 48);
+const _: () = assert!(size_of::<Steering>() <= 64);
 
-/// An algorithm that somebody wants for a connection.
+/// A request to set an algorithm on a connection.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wish {
+pub(crate) struct SteeringRequest {
     pub(crate) by: Decider,
-    /// `None`: it is to stay as it is.
+    /// Algorithm to set; `None` leaves the current one unchanged.
     pub(crate) algorithm: Option<CongestionControl>,
-    /// The length of the response's content, if it is known.
+    /// Content length of the response, if known.
     pub(crate) response_bytes: Option<u64>,
-    /// A rule or an experiment waits for a response of this size, or for so much sent.
+    /// Minimum size: the request applies once the response, or all content sent so far, is this
+    /// large.
     pub(crate) size_bytes_min: u64,
 }
 
-impl Wish {
-    /// Of somebody who waits for nothing.
-    fn now(by: Decider, algorithm: CongestionControl) -> Self {
+impl SteeringRequest {
+    /// Creates a request without a minimum size.
+    fn immediate(by: Decider, algorithm: CongestionControl) -> Self {
         Self { by, algorithm: Some(algorithm), response_bytes: None, size_bytes_min: 0 }
     }
 }
 
 impl Steering {
-    /// Of a connection that was just accepted, with the configured default set.
-    pub(crate) fn begin(fd: BorrowedFd<'_>, default: Option<CongestionControl>, common: &Common) -> Self {
+    /// Starts steering a newly accepted connection; applies the configured default.
+    pub(crate) fn begin(
+        fd: BorrowedFd<'_>,
+        default: Option<CongestionControl>,
+        common: &SharedSteering,
+    ) -> Self {
         let mut steering = Self::new(congestion::get(fd).ok());
         if let Some(algorithm) = default {
-            // A refusal has been counted and told.
-            let _ = steering.grant(fd, Wish::now(Decider::Default, algorithm), common);
+            // The refusal has already been counted and logged.
+            let _ = steering.apply(fd, SteeringRequest::immediate(Decider::Default, algorithm), common);
         }
         steering
     }
 
     fn new(start: Option<CongestionControl>) -> Self {
-        Self { start, ..Self::default() }
+        Self { start, current: start, ..Self::default() }
     }
 
-    /// Another request has come.
+    /// Counts a request that has arrived on the connection.
     pub(crate) fn begin_request(&mut self) {
         self.requests = self.requests.saturating_add(1);
         self.retrans_before = *self.retrans_seen.get_mut();
     }
 
-    /// A response has ended, with so much content sent.
+    /// Counts the content bytes sent by an ended response.
     pub(crate) fn count_sent(&mut self, bytes: u64) {
         self.sent_bytes = self.sent_bytes.saturating_add(bytes);
     }
 
-    /// What the connection had when it was accepted.
+    /// Returns the algorithm when the connection was accepted.
     pub(crate) fn start(&self) -> Option<CongestionControl> {
         self.start
     }
 
-    /// Who has decided; where nobody has, it is what the system gave.
+    /// Returns the algorithm that the kernel last reported. Only this process can change it, by
+    /// `setsockopt` on its own descriptor, so it is read after each attempt to set one and not
+    /// after each response.
+    pub(crate) fn congestion_control(&self) -> Option<CongestionControl> {
+        self.current
+    }
+
+    /// Returns the decider that set the algorithm; `Default` for the system's own.
     pub(crate) fn decider(&self) -> Decider {
         self.decided.unwrap_or(Decider::Default)
     }
 
-    /// Sets what is wished for, if it is due; whether it was.
+    /// Sets the requested algorithm if the request is due; returns whether it was.
     ///
     /// # Errors
-    /// The kernel's refusal, which has been counted and told.
-    pub(crate) fn grant(
+    /// If the kernel refuses the algorithm; the refusal has been counted and logged.
+    pub(crate) fn apply(
         &mut self,
         fd: BorrowedFd<'_>,
-        wish: Wish,
-        common: &Common,
+        request: SteeringRequest,
+        common: &SharedSteering,
     ) -> Result<bool, thalweg_tcp::Error> {
-        if !self.is_due(wish.by, wish.response_bytes, wish.size_bytes_min) {
+        if !self.is_due(request.by, request.response_bytes, request.size_bytes_min) {
             return Ok(false);
         }
-        self.asked |= bit(wish.by);
-        if let Some(algorithm) = wish.algorithm {
-            congestion::choose(fd, algorithm)
-                .inspect_err(|error| common.refuse(algorithm.as_str(), error))?;
-            self.decided = self.decided.max(Some(wish.by));
+        self.requested |= bit(request.by);
+        if let Some(algorithm) = request.algorithm {
+            let chosen = congestion::choose(fd, algorithm);
+            self.current = match chosen {
+                Ok(()) => Some(algorithm),
+                Err(_) => congestion::get(fd).ok(),
+            };
+            chosen.inspect_err(|error| common.refuse(algorithm.as_str(), error))?;
+            self.decided = self.decided.max(Some(request.by));
         }
         Ok(true)
     }
@@ -136,9 +157,10 @@ impl Steering {
             }
     }
 
-    /// Whether `by` may decide at all: nobody as strong has, and it was not asked yet.
+    /// Whether `by` may decide at all: no equal or stronger decider has, and `by` has not requested
+    /// yet. A policy always may.
     fn is_open_to(&self, by: Decider) -> bool {
-        by == Decider::Policy || Some(by) > self.decided && self.asked & bit(by) == 0
+        by == Decider::Policy || Some(by) > self.decided && self.requested & bit(by) == 0
     }
 }
 
@@ -146,62 +168,51 @@ fn bit(by: Decider) -> u8 {
     1 << by as u8
 }
 
-/// What all connections of an edge share.
+/// Steering state shared by all connections of an edge.
 #[derive(Debug)]
-pub(crate) struct Common {
-    /// Rules and experiments that do not say otherwise wait for a response of this size, or for so much sent.
+pub(crate) struct SharedSteering {
+    /// Default minimum size for rules and experiments.
     size_bytes_min: u64,
     refused: AtomicU64,
-    told: Mutex<Vec<String>>,
+    logged: Mutex<Vec<String>>,
 }
 
-impl Common {
+impl SharedSteering {
     pub(crate) fn new(size_bytes_min: u64) -> Self {
-        Self { size_bytes_min, refused: AtomicU64::new(0), told: Mutex::default() }
+        Self { size_bytes_min, refused: AtomicU64::new(0), logged: Mutex::default() }
     }
 
-    /// How often an algorithm was asked for that could not be set.
+    /// Returns how often an algorithm could not be set.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
     }
 
-    /// Counts a refusal, and tells it if it is the first of this name.
+    /// Counts a refusal, and logs the first one for each name.
     fn refuse(&self, name: &str, error: &thalweg_tcp::Error) {
         self.refused.fetch_add(1, Relaxed);
         let name = &name[..name.floor_char_boundary(congestion::NAME_BYTES_MAX + 1)];
-        let mut told = self.told.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if told.len() < NAMES_TOLD_MAX && !told.iter().any(|known| known == name) {
-            told.push(name.to_owned());
+        let mut logged = self.logged.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if logged.len() < LOGGED_NAMES_MAX && !logged.iter().any(|known| known == name) {
+            logged.push(name.to_owned());
             tracing::warn!(
                 error = chain(error),
-                "congestion control not set; connections go on with what they have"
+                "congestion control not set, connections keep their current one"
             );
         }
     }
 }
 
-/// An error and its causes on one line.
+/// Formats an error and its causes on one line.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(next) = cause {
-        write!(text, ": {next}").expect("a String takes every write");
+        write!(text, ": {next}").expect("writing to a String cannot fail");
         cause = next.source();
     }
     text
 }
 
-/// What a policy's line is about, as records have it.
-pub(crate) fn tag(tag: Tag) -> LineTag {
-    match tag {
-        Tag::Log => LineTag::Log,
-        Tag::Error => LineTag::Error,
-        Tag::Timestamp => LineTag::Timestamp,
-        Tag::Acl => LineTag::Acl,
-        Tag::FetchError => LineTag::FetchError,
-    }
-}
-
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+#[allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 mod tests;

@@ -1,30 +1,26 @@
-//! A worker: one thread, its runtime, its listener on the shared port, and its connections, which never move.
+//! A worker: the state shared by the sessions and fetches of one thread. It has the edge's shared
+//! parts, a pool of backend connections and the number of running responses.
+//! [`accept`](crate::accept) runs it.
 
-use std::io;
-use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use thalweg_cache::{Cache, Failure};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use crate::backend::{Backends, Connection, Pool, Route, Wanted};
 use crate::bundle::Bundles;
 use crate::config::{Config, Timeouts};
-use crate::connection;
-use crate::exchange::Exchange;
 use crate::hops::Node;
-use crate::log::{Begun, Log};
+use crate::log::{Log, StartedResponse};
 use crate::policy::Policies;
 use crate::steering;
 
-/// How long responses may take to end once the edge is to stop.
+/// Maximum time for running responses to finish once the edge stops.
 const STOP_TIME_MAX: Duration = Duration::from_secs(1);
-/// After a failed accept, such as for want of file descriptors: trying on at once would spin.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
-/// What all workers share.
+/// State shared by all workers.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) config: Config,
@@ -34,11 +30,11 @@ pub(crate) struct Shared {
     pub(crate) log: Log,
     pub(crate) policies: Arc<Policies>,
     pub(crate) connections: Arc<AtomicUsize>,
-    pub(crate) steering: Arc<steering::Common>,
+    pub(crate) steering: Arc<steering::SharedSteering>,
     pub(crate) bundles: Arc<Bundles>,
 }
 
-/// One worker.
+/// State of one worker.
 #[derive(Debug)]
 pub(crate) struct Worker {
     shared: Arc<Shared>,
@@ -50,6 +46,23 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
+    /// Creates the worker with this number.
+    pub(crate) fn new(shared: Arc<Shared>, number: usize) -> Self {
+        let pool = Pool::new(number, shared.config.backend_connections_max);
+        Self {
+            shared,
+            number,
+            pool,
+            busy: AtomicUsize::new(0),
+            idle: Notify::new(),
+            stopping: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     pub(crate) fn config(&self) -> &Config {
         &self.shared.config
     }
@@ -70,7 +83,7 @@ impl Worker {
         &self.shared.policies
     }
 
-    pub(crate) fn steering(&self) -> &steering::Common {
+    pub(crate) fn steering(&self) -> &steering::SharedSteering {
         &self.shared.steering
     }
 
@@ -82,12 +95,12 @@ impl Worker {
         &self.shared.log
     }
 
-    /// Counts a response that begins here.
-    pub(crate) fn begin(&self) -> Begun {
+    /// Counts a response that starts on this worker.
+    pub(crate) fn begin(&self) -> StartedResponse {
         self.log().begin(self.number)
     }
 
-    /// Whether requests for `host` are served here.
+    /// Whether this edge serves `host`.
     pub(crate) fn serves(&self, host: &str) -> bool {
         let hosts = &self.shared.config.hosts;
         hosts.is_empty() || hosts.iter().any(|served| served.eq_ignore_ascii_case(host))
@@ -102,101 +115,35 @@ impl Worker {
         tokio::spawn(task);
     }
 
-    /// A connection to a backend.
+    /// Takes a connection to a backend from the pool, or opens one.
     pub(crate) async fn connect(&self, route: &Route, wanted: Wanted) -> Result<Connection, Failure> {
         Ok(self.pool.take(&self.shared.backends, route, wanted).await?)
     }
 
-    /// Keeps the connection of an exchange for the next one, if it can carry it.
-    pub(crate) fn finish(&self, exchange: Exchange) {
-        if let Some(connection) = exchange.finish() {
+    /// Returns a connection to the pool after an exchange, if it can be reused.
+    pub(crate) fn keep_connection(&self, connection: Option<Connection>) {
+        if let Some(connection) = connection {
             self.pool.put(connection);
         }
     }
 
-    /// Marks a response as under way for as long as the guard lives.
+    /// Counts a running response until the returned guard is dropped.
     pub(crate) fn busy(self: &Arc<Self>) -> Busy {
         self.busy.fetch_add(1, Relaxed);
         Busy(self.clone())
     }
 
-    /// Runs as the worker of this number until `stop` says so, then until the responses under way have ended, or time is up.
-    pub(crate) fn run(
-        shared: Arc<Shared>,
-        number: usize,
-        listener: TcpListener,
-        mut stop: watch::Receiver<bool>,
-    ) -> io::Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let ended = runtime.block_on(async {
-            let listener = tokio::net::TcpListener::from_std(listener)?;
-            let pool = Pool::new(number, shared.config.backend_connections_max);
-            let worker = Arc::new(Self {
-                shared,
-                number,
-                pool,
-                busy: AtomicUsize::new(0),
-                idle: Notify::new(),
-                stopping: AtomicBool::new(false),
-            });
-            tokio::select! {
-                () = worker.accept(&listener) => {}
-                _ = stop.wait_for(|stop| *stop) => {}
-            }
-            worker.stopping.store(true, Relaxed);
-            if worker.busy.load(Relaxed) > 0 {
-                let _ = tokio::time::timeout(STOP_TIME_MAX, worker.idle.notified()).await;
-            }
-            Ok(())
-        });
-        // Nobody waits for a name any more that is still being looked up.
-        runtime.shutdown_background();
-        ended
-    }
-
-    async fn accept(self: &Arc<Self>, listener: &tokio::net::TcpListener) {
-        loop {
-            match listener.accept().await {
-                Ok((stream, client)) => self.take(stream, client),
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            }
+    /// Stops accepting requests on open connections, and waits for running responses up to the time
+    /// limit.
+    pub(crate) async fn stop(&self) {
+        self.stopping.store(true, Relaxed);
+        if self.busy.load(Relaxed) > 0 {
+            let _ = tokio::time::timeout(STOP_TIME_MAX, self.idle.notified()).await;
         }
     }
-
-    fn take(self: &Arc<Self>, stream: tokio::net::TcpStream, client: SocketAddr) {
-        let open = Open::new(&self.shared);
-        if self.shared.connections.load(Relaxed) > self.config().connections_max {
-            tracing::warn!(%client, limit = self.config().connections_max, "too many connections");
-            return;
-        }
-        let worker = self.clone();
-        self.spawn(async move {
-            connection::serve(worker, stream, client).await;
-            drop(open);
-        });
-    }
 }
 
-/// A connection that is counted.
-struct Open(Arc<Shared>);
-
-impl Open {
-    fn new(shared: &Arc<Shared>) -> Self {
-        shared.connections.fetch_add(1, Relaxed);
-        Self(shared.clone())
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Relaxed);
-    }
-}
-
-/// A response under way.
+/// Guard that counts a running response.
 pub(crate) struct Busy(Arc<Worker>);
 
 impl Drop for Busy {

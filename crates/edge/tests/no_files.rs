@@ -1,4 +1,5 @@
-//! A worker that cannot go on. Alone in its process: the limit of open files is the whole process's.
+//! Startup failure test: a worker that cannot start. In its own process, because the limit on open
+//! files is per process.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,12 +14,12 @@ use support::{PATIENCE, config};
 use thalweg_edge::Edge;
 
 #[tokio::test]
-async fn a_worker_without_a_runtime_ends_the_edge_with_its_error() {
+async fn worker_without_runtime_ends_edge_with_its_error() {
     let edge = Edge::bind(config((Ipv4Addr::LOCALHOST, 9).into())).unwrap();
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..limit }).unwrap();
     let ended = tokio::time::timeout(PATIENCE, edge.run(pending())).await;
     setrlimit(Resource::Nofile, limit).unwrap();
-    let error = ended.expect("an edge that serves nobody goes on").unwrap_err();
+    let error = ended.expect("an edge without workers must end").unwrap_err();
     assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::MFILE.raw_os_error()));
 }

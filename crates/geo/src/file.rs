@@ -1,14 +1,14 @@
-//! A file that is read whole, and known again by its length and its time of change.
+//! A file read whole, with a stamp of its length and modification time that detects changes.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::SystemTime;
 
-/// Bytes of one file; the largest that MaxMind offers have less.
+/// Maximum bytes of a file; MaxMind's largest database is smaller.
 pub const FILE_BYTES_MAX: u64 = 2 << 30;
 
-/// By which a changed file is known.
+/// Identifies the state of a file, to detect changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     length_bytes: u64,
@@ -16,7 +16,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// That of a file as it is now, if it is there.
+    /// Returns the current stamp of a file, if it exists.
     pub fn of(path: &Path) -> Option<Self> {
         fs::metadata(path).ok().map(|metadata| Self::from(&metadata))
     }
@@ -31,7 +31,7 @@ impl From<&Metadata> for Stamp {
 /// Reads a file.
 ///
 /// # Errors
-/// What the system says, or that it has more than [`FILE_BYTES_MAX`].
+/// The system's error, or an error if the file exceeds [`FILE_BYTES_MAX`].
 pub fn read(path: &Path) -> io::Result<(Vec<u8>, Stamp)> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;

@@ -1,7 +1,9 @@
-//! Where clients are, as files say that an operator names: MaxMind databases (MaxMind DB file format, version 2.0), read whole into
-//! memory. What is made of a record is the caller's: the edge gives it to policies, the agent to records.
+//! Client locations from MaxMind databases (MaxMind DB file format, version 2.0). The operator
+//! names the files, which are read whole into memory. The caller decides how to use a record: the
+//! edge passes it to policies, the agent adds it to telemetry records.
 //!
-//! **Invariant:** files that have changed are read all together or not at all: where one cannot be used, the caller keeps what it had.
+//! **Invariant:** databases are reloaded all together or not at all: if one cannot be used, the
+//! caller keeps the old ones.
 
 mod file;
 
@@ -14,7 +16,7 @@ use maxminddb::{MaxMindDbError, Reader};
 pub use file::{FILE_BYTES_MAX, Stamp, read};
 pub use maxminddb::geoip2::{Asn, City};
 
-/// A database that cannot be had.
+/// Error for a database that cannot be read or is invalid.
 #[derive(Debug)]
 pub struct GeoError {
     path: PathBuf,
@@ -25,15 +27,15 @@ impl fmt::Display for GeoError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.display();
         match &self.cause {
-            MaxMindDbError::Io(error) => write!(f, "cannot read the database {path}: {error}"),
-            error => write!(f, "{path} is no MaxMind database: {error}"),
+            MaxMindDbError::Io(error) => write!(f, "cannot read database {path}: {error}"),
+            error => write!(f, "{path} is not a MaxMind database: {error}"),
         }
     }
 }
 
 impl std::error::Error for GeoError {}
 
-/// Databases as they were read.
+/// The loaded databases.
 pub struct Databases {
     databases: Vec<Database>,
 }
@@ -51,36 +53,37 @@ impl fmt::Debug for Databases {
     }
 }
 
-/// What one database has of an address: subjects that it is not about are empty.
+/// One database's data for an address; parts that the database does not cover are empty.
 #[derive(Debug)]
 pub struct Record<'a> {
-    /// Of a City or a Country database.
+    /// From a City or a Country database.
     pub place: City<'a>,
-    /// Of an ASN database.
+    /// From an ASN database.
     pub network: Asn<'a>,
 }
 
 impl Databases {
-    /// Reads files, in the order in which they count.
+    /// Reads the files at `paths`, given in order of precedence.
     ///
     /// # Errors
-    /// At the first that cannot be read, or is no database.
+    /// For the first file that cannot be read or is not a database.
     pub fn read(paths: &[PathBuf]) -> Result<Self, GeoError> {
         let read =
             |path: &PathBuf| Database::read(path).map_err(|cause| GeoError { path: path.clone(), cause });
         Ok(Self { databases: paths.iter().map(read).collect::<Result<_, _>>()? })
     }
 
-    /// Whether the files are as they were read.
+    /// Returns whether the files are unchanged since they were read.
     pub fn are_current(&self) -> bool {
         self.databases.iter().all(|database| Stamp::of(&database.path) == Some(database.stamp))
     }
 
-    /// What the databases have of an address, in their order. A record that cannot be read says nothing.
+    /// Returns the records for an address, in the order of the databases. Skips records that cannot
+    /// be decoded.
     pub fn find(&self, address: IpAddr) -> impl Iterator<Item = Record<'_>> {
         self.databases.iter().filter_map(move |database| {
             database.find(address).unwrap_or_else(|error| {
-                tracing::debug!(%address, %error, path = %database.path.display(), "no record in the database");
+                tracing::debug!(%address, %error, path = %database.path.display(), "cannot decode database record");
                 None
             })
         })

@@ -1,6 +1,8 @@
-//! CPU time of what every request passes through: `cargo bench -p thalweg-http`, nanoseconds an operation.
+//! CPU time of the operations that every request needs, in nanoseconds per operation:
+//! `cargo bench -p thalweg-http`.
 //!
-//! The least of several rounds is printed: on a shared machine the others measure the neighbours.
+//! Prints the minimum of several rounds: on a shared machine, slower rounds measure other
+//! processes.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -1,18 +1,19 @@
-//! The authority of a request: `host [":" port]` of `Host` (RFC 9110 §7.2) or of a target in absolute-form.
+//! The authority of a request: `host [":" port]` from `Host` (RFC 9110 §7.2) or an absolute-form
+//! target.
 //!
-//! **Invariant:** the text is lower-case and safe in a cache key, a log line and a file name: letters, digits,
-//! `-`, `.`, `_`, or an IPv6 address in brackets. Other characters that RFC 3986 lets into a reg-name do not
-//! occur in DNS names and are refused.
+//! **Invariant:** the text is lower-case and safe in a cache key, a log line and a file name:
+//! letters, digits, `-`, `.`, `_`, or an IPv6 address in brackets. Other characters that RFC 3986
+//! allows in a reg-name do not occur in DNS names and are refused.
 
 use std::fmt::{self, Write as _};
 use std::net::Ipv6Addr;
 
 use crate::number::{self, Decimal};
 
-/// The longest host; DNS allows 253 characters and a final dot.
+/// Maximum bytes of a host; DNS allows 253 characters and a final dot.
 pub const HOST_BYTES_MAX: usize = 255;
 
-/// A host, lower-cased, and a port if one was given. Empty by default, as in HTTP/1.0 without `Host`.
+/// A lower-cased host with an optional port. Empty by default, as in HTTP/1.0 without `Host`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Authority {
     text: String,
@@ -21,14 +22,14 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// Reads `host [":" port]`.
+    /// Parses `host [":" port]`.
     pub fn parse(value: &[u8]) -> Result<Authority, AuthorityError> {
         let mut authority = Authority::default();
         authority.set(value)?;
         Ok(authority)
     }
 
-    /// [`parse`](Self::parse) that keeps the allocation; unchanged on error.
+    /// Like [`parse`](Self::parse), but reuses the allocation. On error, `self` is unchanged.
     pub fn set(&mut self, value: &[u8]) -> Result<(), AuthorityError> {
         let (host, port) = split(value)?;
         self.text.clear();
@@ -37,40 +38,41 @@ impl Authority {
         self.host_bytes = host.len();
         self.port = port;
         if let Some(port) = port {
-            write!(self.text, ":{port}").expect("a string takes all that is written");
+            write!(self.text, ":{port}").expect("writing to a string cannot fail");
         }
         Ok(())
     }
 
-    /// Forgets host and port and keeps the allocation.
+    /// Clears host and port but keeps the allocation.
     pub fn clear(&mut self) {
         self.text.clear();
         self.host_bytes = 0;
         self.port = None;
     }
 
-    /// `host` or `host:port`, lower-cased; an IPv6 address in its brackets.
+    /// Returns `host` or `host:port`, lower-cased; an IPv6 address keeps its brackets.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The host alone, lower-cased; an IPv6 address in its brackets.
+    /// Returns the host alone, lower-cased; an IPv6 address keeps its brackets.
     pub fn host(&self) -> &str {
         &self.text[..self.host_bytes]
     }
 
-    /// The host as a name: without the dot that may end one that is written in full (RFC 1034 §3.1). `a.example.` and `a.example` are
-    /// one host; more dots than one are no name's, and are left out as well.
+    /// Returns the host name without the trailing dot of a fully qualified name (RFC 1034 §3.1):
+    /// `a.example.` and `a.example` are the same host. Multiple trailing dots, though invalid,
+    /// are removed too.
     pub fn name(&self) -> &str {
         self.host().trim_end_matches('.')
     }
 
-    /// The port, if one was given.
+    /// Returns the port, if given.
     pub fn port(&self) -> Option<u16> {
         self.port
     }
 
-    /// Whether the request named no host.
+    /// Returns whether the request named no host.
     pub fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
@@ -82,16 +84,17 @@ impl fmt::Display for Authority {
     }
 }
 
-/// Why an authority is refused; the answer is 400.
+/// Reason for refusing an authority; the response is 400.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthorityError {
-    /// No host.
+    /// The host is empty.
     Empty,
-    /// A host longer than [`HOST_BYTES_MAX`].
+    /// The host is longer than [`HOST_BYTES_MAX`].
     TooLong,
-    /// A character that no host has; user information ends here too (RFC 9110 §4.2.4).
+    /// The host contains an invalid character, including the `@` of user information (RFC 9110
+    /// §4.2.4).
     Host,
-    /// Not a port: 1 to 65535.
+    /// The port is not a number from 1 to 65535.
     Port,
 }
 
@@ -100,15 +103,15 @@ impl fmt::Display for AuthorityError {
         f.write_str(match self {
             AuthorityError::Empty => "host is empty",
             AuthorityError::TooLong => "host is too long",
-            AuthorityError::Host => "host has a character that no host name has",
-            AuthorityError::Port => "port is not a number from 1 to 65535",
+            AuthorityError::Host => "host contains an invalid character",
+            AuthorityError::Port => "port must be a number from 1 to 65535",
         })
     }
 }
 
 impl std::error::Error for AuthorityError {}
 
-/// Host and port of `value`, both checked.
+/// Splits `value` into host and port and checks both.
 fn split(value: &[u8]) -> Result<(&str, Option<u16>), AuthorityError> {
     let host_bytes = if value.starts_with(b"[") {
         1 + value.iter().position(|byte| *byte == b']').ok_or(AuthorityError::Host)?
@@ -118,7 +121,7 @@ fn split(value: &[u8]) -> Result<(&str, Option<u16>), AuthorityError> {
     let (host, rest) = value.split_at(host_bytes);
     let host = check_host(host)?;
     match rest {
-        // RFC 3986 §3.2.3: the port may be empty, which is the same as none.
+        // RFC 3986 §3.2.3: an empty port means no port.
         [] | [b':'] => Ok((host, None)),
         [b':', port @ ..] => Ok((host, Some(parse_port(port)?))),
         _ => Err(AuthorityError::Host),
@@ -170,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_has_no_final_dot() {
+    fn name_has_no_final_dot() {
         let name = |text: &str| Authority::parse(text.as_bytes()).unwrap().name().to_owned();
         assert_eq!(
             ["A.Example.:80", "a.example", "a.", "a..", "."].map(name),
@@ -181,20 +184,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_authority_is_refused() {
+    fn invalid_authority_is_refused() {
         check("", expect!["host is empty"]);
         check(":80", expect!["host is empty"]);
-        check("user@example.com", expect!["host has a character that no host name has"]);
-        check("a b", expect!["host has a character that no host name has"]);
-        check("a,b", expect!["host has a character that no host name has"]);
-        check("a/b", expect!["host has a character that no host name has"]);
-        check("[::1", expect!["host has a character that no host name has"]);
-        check("[::1]x", expect!["host has a character that no host name has"]);
-        check("[x]", expect!["host has a character that no host name has"]);
-        check("a:0", expect!["port is not a number from 1 to 65535"]);
-        check("a:65536", expect!["port is not a number from 1 to 65535"]);
-        check("a:+1", expect!["port is not a number from 1 to 65535"]);
-        check("a:80:80", expect!["port is not a number from 1 to 65535"]);
+        check("user@example.com", expect!["host contains an invalid character"]);
+        check("a b", expect!["host contains an invalid character"]);
+        check("a,b", expect!["host contains an invalid character"]);
+        check("a/b", expect!["host contains an invalid character"]);
+        check("[::1", expect!["host contains an invalid character"]);
+        check("[::1]x", expect!["host contains an invalid character"]);
+        check("[x]", expect!["host contains an invalid character"]);
+        check("a:0", expect!["port must be a number from 1 to 65535"]);
+        check("a:65536", expect!["port must be a number from 1 to 65535"]);
+        check("a:+1", expect!["port must be a number from 1 to 65535"]);
+        check("a:80:80", expect!["port must be a number from 1 to 65535"]);
         check(&"a".repeat(256), expect!["host is too long"]);
     }
 }

@@ -1,32 +1,33 @@
-//! `Cache-Control` of responses and requests (RFC 9111 §5.2, RFC 5861, RFC 8246), and fields that are targeted at some
-//! caches, such as `CDN-Cache-Control` (RFC 9213).
+//! `Cache-Control` of responses and requests (RFC 9111 §5.2, RFC 5861, RFC 8246), and targeted
+//! fields such as `CDN-Cache-Control` (RFC 9213).
 //!
-//! **Invariant:** what is malformed is read the safe way, the one that stores and serves less: an invalid
-//! lifetime is 0, of duplicates the smallest counts (§4.2.1), a directive that loosens counts only in its
-//! exact form, one that tightens in any.
+//! **Invariant:** malformed input is read conservatively, so that less is stored and served. An
+//! invalid lifetime is 0, and the shortest of several lifetimes applies (§4.2.1). A directive that
+//! permits more caching counts only in its exact form; one that permits less counts in any form.
 
 use crate::Fields;
 use crate::fields::{members, unquoted_position};
 use crate::number::{self, Decimal};
 use crate::token::trim_ows;
 
-/// The most that a delta-seconds comes to (RFC 9111 §1.2.2): larger numbers are held to 2^31.
+/// Maximum delta-seconds value (RFC 9111 §1.2.2); larger numbers are clamped to 2^31.
 pub const DELTA_S_MAX: u32 = 1 << 31;
 
-/// A directive that may be qualified by field names: `no-cache` and `private`.
+/// A directive that may be limited to named fields: `no-cache` and `private`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Qualified {
     /// The directive is absent.
     #[default]
     Absent,
-    /// It concerns these fields only: the text of the quoted list. See [`names`](Self::names).
+    /// The directive applies only to the fields in this quoted list; see [`names`](Self::names).
     Fields(Box<[u8]>),
-    /// It concerns the whole response.
+    /// The directive applies to the whole response.
     Whole,
 }
 
 impl Qualified {
-    /// Whether the directive concerns the whole response; so does one whose list names nothing.
+    /// Returns whether the directive applies to the whole response, as it does if its list is
+    /// empty.
     pub fn is_whole(&self) -> bool {
         match self {
             Qualified::Absent => false,
@@ -35,7 +36,7 @@ impl Qualified {
         }
     }
 
-    /// The field names that it is limited to.
+    /// Returns the names of the fields that the directive is limited to.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
         members(match self {
             Qualified::Fields(names) => names,
@@ -43,7 +44,7 @@ impl Qualified {
         })
     }
 
-    /// Adds what another occurrence says; the wider one wins, and two lists become one.
+    /// Merges another occurrence: the wider one wins, and two lists are joined.
     fn widen(&mut self, argument: Argument<'_>) {
         *self = match (std::mem::take(self), argument) {
             (Qualified::Absent, Argument::Quoted(names)) => Qualified::Fields(names.into()),
@@ -55,7 +56,7 @@ impl Qualified {
     }
 }
 
-/// The directives of a response; lifetimes in seconds.
+/// Response directives. Lifetimes are in seconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CacheControl {
     /// `max-age`.
@@ -87,12 +88,12 @@ pub struct CacheControl {
 }
 
 impl CacheControl {
-    /// Of all `Cache-Control` lines of a response.
+    /// Parses all `Cache-Control` lines of a response.
     pub fn from_fields(fields: &Fields) -> CacheControl {
         CacheControl::from_values(fields.get_all("cache-control"))
     }
 
-    /// Of the values of the lines.
+    /// Parses the values of `Cache-Control` lines.
     pub fn from_values<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> CacheControl {
         let mut directives = CacheControl::default();
         for member in lines.into_iter().flat_map(members) {
@@ -102,8 +103,9 @@ impl CacheControl {
         directives
     }
 
-    /// Of all lines of a targeted field, a dictionary of Structured Fields (RFC 9213 §2.1); `None` where it is absent,
-    /// empty or malformed, which is the same as absent. A lifetime of another type than Integer is 0.
+    /// Parses all lines of a targeted field, a Structured Fields dictionary (RFC 9213 §2.1).
+    /// Returns `None` if the field is absent, empty or malformed: all three count as absent. A
+    /// lifetime that is not an Integer is read as 0.
     pub fn from_targeted(fields: &Fields, name: &str) -> Option<CacheControl> {
         let lines: Vec<&[u8]> = fields.get_all(name).collect();
         let text = lines.join(&b", "[..]);
@@ -114,7 +116,7 @@ impl CacheControl {
         let mut directives = CacheControl::default();
         for (name, value) in &dictionary {
             let sfv::ListEntry::Item(item) = value else { continue };
-            // A directive that is there with the value "false" is not there.
+            // A directive with the value "false" counts as absent.
             if item.bare_item.as_boolean() == Some(false) {
                 continue;
             }
@@ -157,14 +159,14 @@ impl CacheControl {
     }
 }
 
-/// The directives of a request; times in seconds.
+/// Request directives. Times are in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestCacheControl {
-    /// `max-age`: no older than this.
+    /// `max-age`: maximum age.
     pub max_age: Option<u32>,
-    /// `max-stale`: stale by no more than this; [`DELTA_S_MAX`] if by any time.
+    /// `max-stale`: maximum staleness; [`DELTA_S_MAX`] means any.
     pub max_stale: Option<u32>,
-    /// `min-fresh`: fresh for at least this long.
+    /// `min-fresh`: minimum freshness lifetime left.
     pub min_fresh: Option<u32>,
     /// `no-cache`.
     pub no_cache: bool,
@@ -177,7 +179,8 @@ pub struct RequestCacheControl {
 }
 
 impl RequestCacheControl {
-    /// Of all `Cache-Control` lines of a request; without one, `Pragma: no-cache` says `no-cache` (RFC 9111 §5.4).
+    /// Parses all `Cache-Control` lines of a request. If there is none, `Pragma: no-cache` means
+    /// `no-cache` (RFC 9111 §5.4).
     pub fn from_fields(fields: &Fields) -> RequestCacheControl {
         let mut directives = RequestCacheControl::from_values(fields.get_all("cache-control"));
         if !fields.contains("cache-control") {
@@ -187,7 +190,7 @@ impl RequestCacheControl {
         directives
     }
 
-    /// Of the values of the lines.
+    /// Parses the values of `Cache-Control` lines.
     pub fn from_values<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> RequestCacheControl {
         let mut directives = RequestCacheControl::default();
         for member in lines.into_iter().flat_map(members) {
@@ -217,20 +220,21 @@ impl RequestCacheControl {
     }
 }
 
-/// What follows the name of a directive.
+/// Argument of a directive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Argument<'a> {
     None,
     Token(&'a [u8]),
-    /// What is between the quotes.
+    /// The text between the quotes.
     Quoted(&'a [u8]),
-    /// Something else: white space around `=`, a quote that never ends, or an escape, which neither a number
-    /// nor a field name needs.
+    /// Malformed: white space around `=`, an unterminated quote, or an escape, which neither a
+    /// number nor a field name needs.
     Malformed,
 }
 
 impl Argument<'_> {
-    /// As delta-seconds in token or quoted form (RFC 9111 §5.2 asks for both to be read).
+    /// Parses the argument as delta-seconds. Both the token and the quoted form are accepted, as
+    /// RFC 9111 §5.2 asks of recipients.
     fn seconds(self) -> Option<u32> {
         let (Argument::Token(digits) | Argument::Quoted(digits)) = self else { return None };
         let seconds = match number::parse(digits)? {
@@ -241,12 +245,12 @@ impl Argument<'_> {
     }
 }
 
-/// Whether a directive may be limited to fields.
+/// Returns whether a directive may be limited to named fields.
 fn is_qualified(name: &str) -> bool {
     matches!(name, "no-cache" | "private")
 }
 
-/// Name and argument of one directive.
+/// Splits a directive into name and argument.
 fn split_directive(member: &[u8]) -> (&[u8], Argument<'_>) {
     let Some(equals) = unquoted_position(member, b'=') else { return (member, Argument::None) };
     let name = trim_ows(&member[..equals]);
@@ -261,7 +265,8 @@ fn split_directive(member: &[u8]) -> (&[u8], Argument<'_>) {
     (name, argument)
 }
 
-/// Directive names have any case; calls `then` with `name` in lower case unless it is longer than any known.
+/// Calls `then` with `name` in lower case, because directive names are case-insensitive. Skips
+/// names longer than every known one.
 fn match_name(name: &[u8], then: impl FnOnce(&[u8])) {
     const LONGEST: usize = b"stale-while-revalidate".len();
     let mut lower = [0; LONGEST];
@@ -272,7 +277,7 @@ fn match_name(name: &[u8], then: impl FnOnce(&[u8])) {
     }
 }
 
-/// Keeps the shortest of several lifetimes; what cannot be read is 0.
+/// Keeps the shorter lifetime; an unreadable one counts as 0.
 fn shorten(lifetime: &mut Option<u32>, argument: Argument<'_>) {
     let seconds = argument.seconds().unwrap_or(0);
     *lifetime = Some(lifetime.map_or(seconds, |shortest| shortest.min(seconds)));

@@ -1,34 +1,35 @@
-//! `Cache-Status` (RFC 9211): what a cache did with a request, as one member of a structured list (RFC 8941).
+//! `Cache-Status` (RFC 9211): how a cache handled a request, as one member of a structured list
+//! (RFC 8941).
 
 use crate::token::is_token;
 use crate::{Fields, number};
 
-/// The field's name.
+/// Name of the `Cache-Status` field.
 pub const CACHE_STATUS: &str = "Cache-Status";
 
-/// Why a request went forward (RFC 9211 §2.2), the most specific reason that holds.
+/// Reason for forwarding a request (RFC 9211 §2.2). Use the most specific one that applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forward {
     /// The cache was configured not to handle this request.
     Bypass,
-    /// The method's semantics require it.
+    /// The semantics of the method require forwarding.
     Method,
-    /// Nothing stored under the URI.
+    /// Nothing is stored under the URI.
     UriMiss,
-    /// Stored under the URI, but no variant that the request selects.
+    /// Responses are stored under the URI, but no variant that the request selects.
     VaryMiss,
-    /// Nothing stored that fits; which of the two before is not known.
+    /// No suitable response is stored; whether `UriMiss` or `VaryMiss` is unknown.
     Miss,
-    /// Fresh and selected, but the request's directives did not allow it.
+    /// A fresh response was selected, but the request's directives did not allow it.
     Request,
-    /// Selected, but stale.
+    /// The selected response was stale.
     Stale,
-    /// Selected, but it lacks part of the range asked for.
+    /// The selected response lacks part of the requested range.
     Partial,
 }
 
 impl Forward {
-    /// As it stands in the field.
+    /// Returns the value of the `fwd` parameter.
     pub fn as_str(self) -> &'static str {
         match self {
             Forward::Bypass => "bypass",
@@ -43,30 +44,30 @@ impl Forward {
     }
 }
 
-/// One cache's account of one request. A hit has no `forward` (RFC 9211 §2.1); a response that the cache made
-/// itself, such as an error, has neither.
+/// How one cache handled one request. A hit has no `forward` (RFC 9211 §2.1); a response generated
+/// by the cache itself, such as an error, is neither a hit nor forwarded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStatus<'a> {
-    /// Served from what was stored, without going forward.
+    /// The response was served from the cache, without forwarding the request.
     pub hit: bool,
-    /// Why it went forward.
+    /// Why the request was forwarded.
     pub forward: Option<Forward>,
-    /// The status that the next hop answered, where it differs from the response's or is of interest.
+    /// The status of the next hop's response, if it differs from this response's or is of interest.
     pub forward_status: Option<u16>,
-    /// The freshness lifetime left, in seconds; negative once stale.
+    /// Freshness lifetime left, in seconds; negative once stale.
     pub ttl_s: Option<i64>,
     /// The response was stored.
     pub stored: bool,
     /// The request was collapsed with another (RFC 9211 §2.6).
     pub collapsed: bool,
-    /// The cache key, for those who debug.
+    /// The cache key, for debugging.
     pub key: Option<&'a str>,
-    /// Anything else, in the cache's own words.
+    /// Further details, as free text.
     pub detail: Option<&'a str>,
 }
 
 impl CacheStatus<'_> {
-    /// Appends the member of the cache called `cache` to `out`.
+    /// Appends the member for the cache called `cache` to `out`.
     pub fn write(&self, cache: &str, out: &mut Vec<u8>) {
         debug_assert!(!(self.hit && self.forward.is_some()), "a hit is not forwarded");
         write_token_or_string(out, cache);
@@ -95,7 +96,7 @@ impl CacheStatus<'_> {
         }
     }
 
-    /// Adds the member at the end of `Cache-Status` in `fields`, after those of caches nearer the origin
+    /// Appends the member to `Cache-Status` in `fields`, after those of caches nearer the origin
     /// server (RFC 9211 §2).
     pub fn append_to(&self, cache: &str, fields: &mut Fields) {
         let mut member = Vec::with_capacity(128);
@@ -116,7 +117,7 @@ fn write_key(out: &mut Vec<u8>, name: &str) {
     out.push(b'=');
 }
 
-/// An sf-integer has 15 digits at most (RFC 8941 §3.3.1).
+/// Writes an sf-integer, which has at most 15 digits (RFC 8941 §3.3.1).
 fn write_integer(out: &mut Vec<u8>, value: i64) {
     const SF_INTEGER_MAX: u64 = 999_999_999_999_999;
     if value < 0 {
@@ -125,7 +126,8 @@ fn write_integer(out: &mut Vec<u8>, value: i64) {
     number::write(out, value.unsigned_abs().min(SF_INTEGER_MAX));
 }
 
-/// An sf-token (RFC 8941 §3.3.4) starts with a letter; whatever is not one is written as a string.
+/// Writes an sf-token (RFC 8941 §3.3.4), which starts with a letter, or an sf-string if `text` is
+/// not a token.
 fn write_token_or_string(out: &mut Vec<u8>, text: &str) {
     if text.starts_with(|c: char| c.is_ascii_alphabetic()) && is_token(text.as_bytes()) {
         out.extend_from_slice(text.as_bytes());
@@ -134,7 +136,8 @@ fn write_token_or_string(out: &mut Vec<u8>, text: &str) {
     }
 }
 
-/// An sf-string (RFC 8941 §3.3.3) holds printable ASCII; what it cannot hold becomes `?`.
+/// Writes an sf-string (RFC 8941 §3.3.3), which holds printable ASCII; any other character becomes
+/// `?`.
 fn write_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     for c in text.chars() {

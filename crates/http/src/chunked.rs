@@ -1,70 +1,71 @@
-//! The chunked coding (RFC 9112 §7.1), decoded as bytes arrive and without copying content.
+//! The chunked coding (RFC 9112 §7.1), decoded incrementally and without copying content.
 //!
-//! **Invariant:** content ends only with a last chunk and the empty line after it; a caller that runs out of
-//! input before [`Step::Done`] has a truncated message.
+//! **Invariant:** content ends only with a last chunk and the empty line after it. If the input
+//! ends before [`Step::Done`], the message is truncated.
 
 use std::fmt;
 use std::ops::Range;
 
 use crate::Fields;
 
-/// The bytes of one chunk's extensions, from the end of the size to the end of the line.
+/// Maximum bytes of one chunk's extensions, from the end of the size to the end of the line.
 pub const EXTENSION_BYTES_MAX: usize = 256;
-/// The bytes of the trailer section.
+/// Maximum bytes of the trailer section.
 pub const TRAILER_BYTES_MAX: usize = 8 * 1024;
-/// The field lines of the trailer section.
+/// Maximum field lines in the trailer section.
 pub const TRAILER_FIELDS_MAX: usize = 32;
-/// The digits of a chunk's size, leading zeros included; 16 fill 64 bits.
+/// Maximum digits of a chunk's size, including leading zeros; 16 digits fill 64 bits.
 pub const SIZE_DIGITS_MAX: u32 = 16;
-/// The bytes that [`encode_size`] needs.
+/// Size of the buffer that [`encode_size`] needs.
 pub const SIZE_LINE_BYTES: usize = SIZE_DIGITS_MAX as usize + 2;
-/// What ends each chunk's data.
+/// Terminator of each chunk's data.
 pub const CHUNK_END: &[u8] = b"\r\n";
-/// What ends the content where there is no trailer.
+/// Last chunk and an empty trailer section.
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
-/// [`CHUNK_END`] and [`LAST_CHUNK`].
+/// [`CHUNK_END`] followed by [`LAST_CHUNK`].
 pub const CONTENT_END: &[u8] = b"\r\n0\r\n\r\n";
 
-/// What a call of [`Decoder::decode`] came to.
+/// The result of one call of [`Decoder::decode`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// `input[data]` is content, never empty; call again with what follows `consumed`.
+    /// `input[data]` is content and never empty. Call again with the input after `consumed`.
     Data {
-        /// Where the content lies in the input.
+        /// Position of the content in the input.
         data: Range<usize>,
-        /// The bytes of the input that are dealt with.
+        /// Number of input bytes consumed.
         consumed: usize,
     },
-    /// All of the input is dealt with and more is needed.
+    /// All input is consumed, and more is needed.
     More,
     /// The content is complete; bytes after `consumed` belong to the next message.
     Done {
-        /// The bytes of the input that are dealt with.
+        /// Number of input bytes consumed.
         consumed: usize,
     },
 }
 
-/// Why content is not in the chunked coding. The connection must be closed.
+/// Reason why chunked content is invalid. The connection must be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkedError {
     /// A chunk's size is not hexadecimal.
     Size,
     /// A chunk's size has more than [`SIZE_DIGITS_MAX`] digits.
     SizeOverflow,
-    /// A control, or a line feed alone, in a chunk extension.
+    /// A chunk extension contains a control character or a bare line feed.
     Extension,
-    /// Chunk extensions longer than [`EXTENSION_BYTES_MAX`].
+    /// The chunk extensions are longer than [`EXTENSION_BYTES_MAX`].
     ExtensionTooLong,
-    /// Carriage return and line feed missing where a line or a chunk ends.
+    /// A line or a chunk does not end in CRLF.
     LineEnd,
-    /// A trailer section that is none.
+    /// The trailer section is malformed.
     Trailer,
-    /// A trailer section over [`TRAILER_BYTES_MAX`] or [`TRAILER_FIELDS_MAX`].
+    /// The trailer section exceeds [`TRAILER_BYTES_MAX`] or [`TRAILER_FIELDS_MAX`].
     TrailerTooLarge,
 }
 
 impl ChunkedError {
-    /// The status to answer a request with. For a response from a backend the answer is 502 in every case.
+    /// Returns the status of the response to an invalid request. For an invalid backend response,
+    /// it is always 502.
     pub fn status(&self) -> u16 {
         if *self == ChunkedError::TrailerTooLarge { 431 } else { 400 }
     }
@@ -75,9 +76,9 @@ impl fmt::Display for ChunkedError {
         f.write_str(match self {
             ChunkedError::Size => "chunk size is not hexadecimal",
             ChunkedError::SizeOverflow => "chunk size has too many digits",
-            ChunkedError::Extension => "chunk extension has a control character",
+            ChunkedError::Extension => "chunk extension contains a control character",
             ChunkedError::ExtensionTooLong => "chunk extension is too long",
-            ChunkedError::LineEnd => "chunk does not end in carriage return and line feed",
+            ChunkedError::LineEnd => "chunk does not end in CRLF",
             ChunkedError::Trailer => "malformed trailer section",
             ChunkedError::TrailerTooLarge => "trailer section is too large",
         })
@@ -86,7 +87,7 @@ impl fmt::Display for ChunkedError {
 
 impl std::error::Error for ChunkedError {}
 
-/// Decodes the content of one message.
+/// Decoder for the content of one message.
 #[derive(Clone, Debug, Default)]
 pub struct Decoder {
     state: State,
@@ -94,7 +95,7 @@ pub struct Decoder {
     trailer: Fields,
 }
 
-/// What the next byte belongs to.
+/// Element that the next byte belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Size { value: u64, digits: u32 },
@@ -115,25 +116,25 @@ impl Default for State {
 }
 
 impl Decoder {
-    /// A decoder at the first chunk's size.
+    /// Creates a decoder that expects the first chunk's size.
     pub fn new() -> Decoder {
         Decoder::default()
     }
 
-    /// Whether the content is complete.
+    /// Returns whether the content is complete.
     pub fn is_done(&self) -> bool {
         self.state == State::Done
     }
 
-    /// The trailer section once the content is complete; until then empty. It is not to be merged into the
-    /// header section unread (RFC 9110 §6.5.1).
+    /// Returns the trailer section, which is empty until the content is complete. It must not be
+    /// merged into the header section without inspection (RFC 9110 §6.5.1).
     pub fn trailer(&self) -> &Fields {
         &self.trailer
     }
 
-    /// Takes `input`, the bytes that follow those consumed so far, up to the next piece of content.
+    /// Decodes `input`, the bytes after those consumed so far, up to the next piece of content.
     ///
-    /// After an error every further call may only be an error: drop the decoder with its connection.
+    /// After an error, drop the decoder along with its connection; do not call it again.
     pub fn decode(&mut self, input: &[u8]) -> Result<Step, ChunkedError> {
         let mut at = 0;
         while self.state != State::Done {
@@ -152,17 +153,18 @@ impl Decoder {
         Ok(Step::Done { consumed: at })
     }
 
-    /// The bytes of the current chunk's data that are still to come; 0 between two chunks.
+    /// Returns the number of bytes left in the current chunk's data; 0 between chunks.
     pub fn data_left(&self) -> u64 {
         if let State::Data { left } = self.state { left } else { 0 }
     }
 
-    /// Counts `bytes` of the current chunk's data as dealt with, by who has seen to them without a look at them.
+    /// Marks `bytes` of the current chunk's data as consumed, for a caller that processed them
+    /// without the decoder.
     ///
     /// # Panics
-    /// If that is more than [`data_left`](Self::data_left).
+    /// If `bytes` exceeds [`data_left`](Self::data_left).
     pub fn skip_data(&mut self, bytes: u64) {
-        let left = self.data_left().checked_sub(bytes).expect("no more is skipped than is left");
+        let left = self.data_left().checked_sub(bytes).expect("skipped more bytes than the chunk has left");
         if matches!(self.state, State::Data { .. }) {
             self.state = if left == 0 { State::DataReturn } else { State::Data { left } };
         }
@@ -170,16 +172,17 @@ impl Decoder {
 
     fn take_data(&mut self, left: u64, start: usize, input_bytes: usize) -> Step {
         let available = input_bytes - start;
-        // Whatever does not fit into `usize` is more than the input has.
+        // A value that does not fit into `usize` exceeds the input anyway.
         let taken = usize::try_from(left).unwrap_or(usize::MAX).min(available);
         let left = left - taken as u64;
         self.state = if left == 0 { State::DataReturn } else { State::Data { left } };
         Step::Data { data: start..start + taken, consumed: start + taken }
     }
 
-    /// Collects lines up to the empty one, then reads them; says how much of `input` it took.
+    /// Collects lines up to the empty one, then parses them. Returns the number of bytes of `input`
+    /// consumed.
     fn take_trailer(&mut self, input: &[u8]) -> Result<usize, ChunkedError> {
-        // Nearly all content ends without a trailer: keep nothing for it.
+        // Nearly all content ends without a trailer: allocate nothing for it.
         if self.trailer_text.is_empty() && input.starts_with(CHUNK_END) {
             self.state = State::Done;
             return Ok(CHUNK_END.len());
@@ -215,7 +218,7 @@ impl Decoder {
 }
 
 impl State {
-    /// The state after `byte`, for the states that take one byte at a time.
+    /// Returns the state after `byte`, for states that consume one byte at a time.
     fn after(self, byte: u8) -> Result<State, ChunkedError> {
         match (self, byte) {
             (State::Size { value, digits }, _) => after_size(value, digits, byte),
@@ -255,7 +258,8 @@ fn after_size(value: u64, digits: u32, byte: u8) -> Result<State, ChunkedError> 
     }
 }
 
-/// White space may stand before `;` (`BWS`), and some servers pad the size with it.
+/// Handles white space after the size: it may precede `;` (`BWS`), and some servers pad the size
+/// with it.
 fn after_padding(size: u64, bytes: usize, byte: u8) -> Result<State, ChunkedError> {
     match byte {
         b' ' | b'\t' => Ok(State::Padding { size, bytes: bytes + 1 }),
@@ -265,9 +269,9 @@ fn after_padding(size: u64, bytes: usize, byte: u8) -> Result<State, ChunkedErro
     }
 }
 
-/// Writes the line that starts a chunk of `bytes` and returns it: hexadecimal digits and CRLF.
+/// Writes the size line of a chunk of `bytes` bytes, hexadecimal digits and CRLF, and returns it.
 ///
-/// `bytes` is not 0: that would end the content; see [`LAST_CHUNK`].
+/// `bytes` must not be 0, which would end the content; see [`LAST_CHUNK`].
 pub fn encode_size(bytes: u64, buffer: &mut [u8; SIZE_LINE_BYTES]) -> &[u8] {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     debug_assert!(bytes > 0);
@@ -276,7 +280,7 @@ pub fn encode_size(bytes: u64, buffer: &mut [u8; SIZE_LINE_BYTES]) -> &[u8] {
     let mut rest = bytes;
     loop {
         at -= 1;
-        // The cast keeps the value: it is below 16.
+        // The cast is lossless: the value is below 16.
         buffer[at] = DIGITS[(rest & 0xf) as usize];
         rest >>= 4;
         if rest == 0 {

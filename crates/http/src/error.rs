@@ -1,4 +1,4 @@
-//! The crate's error: what was wrong with a message, by the part that found it.
+//! The crate's error: which part of a message is invalid.
 
 use std::fmt;
 
@@ -6,19 +6,21 @@ use crate::chunked::ChunkedError;
 use crate::framing::FramingError;
 use crate::head::HeadError;
 
-/// Why a message is refused. After any of them the connection's next byte has no known meaning: close it.
+/// Reason for refusing a message. The start of the next message is then unknown, so the connection
+/// must be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// The start line or a field line.
+    /// The start line or a field line is invalid.
     Head(HeadError),
-    /// Where the content ends.
+    /// The length of the content cannot be determined.
     Framing(FramingError),
-    /// The chunked coding of the content.
+    /// The chunked coding of the content is invalid.
     Chunked(ChunkedError),
 }
 
 impl Error {
-    /// The status that tells a client of it. For a message from a backend the answer is 502 in every case.
+    /// Returns the status of the response to an invalid request. For an invalid backend response,
+    /// it is always 502.
     pub fn status(&self) -> u16 {
         match self {
             Error::Head(error) => error.status(),

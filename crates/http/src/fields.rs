@@ -1,13 +1,15 @@
-//! A field section (RFC 9110 §5): ordered field lines, kept as the text that goes on the wire.
+//! A field section (RFC 9110 §5): ordered field lines, stored as the text sent on the wire.
 //!
-//! `text` holds `Name: value CRLF` for each line and nothing else; `spans` says where each one lies. So writing
-//! a section is one copy, cloning it two, and no field has an allocation of its own.
+//! `text` holds `Name: value CRLF` for each line and nothing else; `spans` records the position of
+//! each line. Writing a section thus takes one copy, cloning it takes two, and no field has an
+//! allocation of its own.
 //!
-//! **Invariant:** every name is a token, every value is trimmed and free of CR, LF, NUL and other controls, and
-//! `text` has no byte outside a line: nothing put in here can start a line of its own (response splitting).
-//! **Invariant:** spans are in the order of `text` and join without gaps.
-//! **Invariant:** the bit of each name that is there is set in `present`.
+//! **Invariant:** every name is a token, every value is trimmed and free of CR, LF, NUL and other
+//! controls, and `text` has no byte outside a line. So no value can start a new line (response
+//! splitting). **Invariant:** spans are in the order of `text` and contiguous. **Invariant:** the
+//! bit of each name in the section is set in `present`.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use crate::name::{self, Name, NameKey, SEPARATOR};
@@ -18,17 +20,17 @@ pub use crate::name::NAME_BYTES_MAX;
 
 const LINE_END: &[u8] = b"\r\n";
 
-/// An ordered list of field lines. Names compare without regard to ASCII case.
+/// An ordered list of field lines. Names are compared ignoring ASCII case.
 #[derive(Default)]
 pub struct Fields {
     text: Vec<u8>,
     spans: Vec<Span>,
-    /// Most names that are asked for are not there: this mostly says so without a look at the lines. A bit stays when its
-    /// line goes.
+    /// One bit per name, by its hash. Most look-ups are for absent names, and a clear bit answers
+    /// them without searching the lines. A bit stays set after its line is removed.
     present: u64,
 }
 
-/// Where one line lies in the text.
+/// Position of one line in the text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Span {
     start: u32,
@@ -37,70 +39,72 @@ struct Span {
 }
 
 impl Fields {
-    /// An empty section; allocates nothing.
+    /// Creates an empty section without allocating.
     pub fn new() -> Fields {
         Fields::default()
     }
 
-    /// The number of field lines.
+    /// Returns the number of field lines.
     pub fn len(&self) -> usize {
         self.spans.len()
     }
 
-    /// Whether there is no line.
+    /// Returns whether the section is empty.
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
 
-    /// The bytes of the section on the wire, without the empty line that ends it.
+    /// Returns the length of the section on the wire, without the empty line that ends it.
     pub fn text_len(&self) -> usize {
         self.text.len()
     }
 
-    /// The section as it goes on the wire, each line ended by CRLF, without the empty line that ends it.
+    /// Returns the section as sent on the wire: each line ends in CRLF, and the final empty line is
+    /// left out.
     pub fn text(&self) -> &[u8] {
         &self.text
     }
 
-    /// Removes all lines and keeps the allocations.
+    /// Removes all lines but keeps the allocations.
     pub fn clear(&mut self) {
         self.text.clear();
         self.spans.clear();
         self.present = 0;
     }
 
-    /// Appends a line. White space around `value` is dropped and control bytes in it become spaces
-    /// (RFC 9110 §5.5).
+    /// Appends a line. Trims white space around `value` and replaces control bytes with spaces (RFC
+    /// 9110 §5.5).
     ///
     /// # Panics
-    /// If `name` is not a token: check a name from outside with [`is_token`] first.
+    /// If `name` is not a token. Check untrusted names with [`is_token`] first.
     pub fn push(&mut self, name: &str, value: impl AsRef<[u8]>) {
-        assert!(is_token(name.as_bytes()), "a field name is a token: {name:?}");
+        assert!(is_token(name.as_bytes()), "field name must be a token: {name:?}");
         let value = trim_value(value.as_ref());
         self.push_line(name.as_bytes(), value);
         self.replace_controls(value);
     }
 
-    /// Makes spaces of the controls in the last line's value, which is `value`.
+    /// Replaces controls in the last line's value, which is `value`, with spaces.
     fn replace_controls(&mut self, value: &[u8]) {
-        // All bytes in one vectorised loop: controls are rare.
+        // Check all bytes in one vectorised loop: controls are rare.
         if !value.iter().fold(true, |clean, byte| clean & is_value_byte(*byte)) {
             let value_end = self.text.len() - LINE_END.len();
             replace_controls(&mut self.text[value_end - value.len()..value_end]);
         }
     }
 
-    /// Appends a line whose value is a number.
+    /// Appends a line with a number as its value.
     ///
     /// # Panics
-    /// As [`push`](Self::push).
+    /// See [`push`](Self::push).
     pub fn push_number(&mut self, name: &str, value: u64) {
         self.push(name, number::format(value, &mut [0; number::DECIMAL_BYTES_MAX]));
     }
 
-    /// Appends a line that a parser has found to be one: a token, and a value trimmed and without controls.
+    /// Appends a line that a parser has validated: the name is a token, the value trimmed and
+    /// without controls.
     pub(crate) fn push_line(&mut self, name: &[u8], value: &[u8]) {
-        assert!(name.len() <= NAME_BYTES_MAX, "a field name is at most {NAME_BYTES_MAX} bytes long");
+        assert!(name.len() <= NAME_BYTES_MAX, "field name must be at most {NAME_BYTES_MAX} bytes long");
         let start = self.text.len();
         self.text.reserve(name.len() + SEPARATOR.len() + value.len() + LINE_END.len());
         self.text.extend_from_slice(name);
@@ -112,22 +116,22 @@ impl Fields {
         self.present |= key.bit();
     }
 
-    /// Makes room for `lines` more lines of `bytes` in all.
+    /// Reserves space for `lines` more lines with `bytes` bytes in total.
     pub(crate) fn reserve(&mut self, lines: usize, bytes: usize) {
         self.spans.reserve(lines);
         self.text.reserve(bytes);
     }
 
-    /// Replaces all lines called `name` by one at the end of the section.
+    /// Replaces all lines called `name` with one at the end of the section.
     ///
     /// # Panics
-    /// As [`push`](Self::push).
+    /// See [`push`](Self::push).
     pub fn set(&mut self, name: &str, value: impl AsRef<[u8]>) {
         self.remove(name);
         self.push(name, value);
     }
 
-    /// [`set`](Self::set), the name checked before.
+    /// Like [`set`](Self::set), for a name that is already checked.
     pub fn set_named(&mut self, name: &Name, value: &[u8]) {
         self.remove_named(name);
         let (value, start) = (trim_value(value), self.text.len());
@@ -140,10 +144,10 @@ impl Fields {
         self.replace_controls(value);
     }
 
-    /// Adds `member` at the end of the list field `name` (RFC 9110 §5.3), on its last line if there is one.
+    /// Appends `member` to the list field `name` (RFC 9110 §5.3), on its last line if there is one.
     ///
     /// # Panics
-    /// As [`push`](Self::push).
+    /// See [`push`](Self::push).
     pub fn append(&mut self, name: &str, member: impl AsRef<[u8]>) {
         let key = NameKey::of(name.as_bytes());
         let Some(index) = self.spans.iter().rposition(|span| span.is_called(&self.text, name, key)) else {
@@ -162,7 +166,7 @@ impl Fields {
         self.insert_value(index, &addition);
     }
 
-    /// Puts `addition` at the end of the value of line `index`.
+    /// Inserts `addition` at the end of the value of line `index`.
     fn insert_value(&mut self, index: usize, addition: &[u8]) {
         let span = self.spans[index];
         let at = span.value_end();
@@ -176,18 +180,18 @@ impl Fields {
         }
     }
 
-    /// Removes all lines called `name`; says how many there were.
+    /// Removes all lines called `name` and returns how many there were.
     pub fn remove(&mut self, name: &str) -> usize {
         self.remove_called(name, NameKey::of(name.as_bytes()))
     }
 
-    /// [`remove`](Self::remove), the name checked before.
+    /// Like [`remove`](Self::remove), for a name that is already checked.
     pub fn remove_named(&mut self, name: &Name) -> usize {
         self.remove_called(name.as_str(), name.key())
     }
 
     fn remove_called(&mut self, name: &str, key: NameKey) -> usize {
-        // Nearly all that is set was not there before, or once.
+        // Most names to be set are absent or occur once.
         let Some(first) = self.position(name, key, 0) else { return 0 };
         if self.position(name, key, first + 1).is_some() {
             return self.remove_where(|line_name, _| line_name.eq_ignore_ascii_case(name.as_bytes()));
@@ -200,7 +204,7 @@ impl Fields {
         1
     }
 
-    /// Removes every line of which `unwanted(name, value)` is true; says how many there were.
+    /// Removes every line for which `unwanted(name, value)` is true; returns how many there were.
     pub fn remove_where(&mut self, mut unwanted: impl FnMut(&[u8], &[u8]) -> bool) -> usize {
         let before = self.spans.len();
         let (mut kept, mut write) = (0, 0);
@@ -221,12 +225,13 @@ impl Fields {
         before - kept
     }
 
-    /// Removes what concerns one connection only: `Connection`, the fields that it nominates, and those that
-    /// RFC 9110 §7.6.1 lists as known (`Proxy-Connection`, `Keep-Alive`, `TE`, `Transfer-Encoding`, `Upgrade`).
+    /// Removes the hop-by-hop fields: `Connection`, the fields that it nominates, and those listed
+    /// in RFC 9110 §7.6.1 (`Proxy-Connection`, `Keep-Alive`, `TE`, `Transfer-Encoding`, `Upgrade`).
     ///
-    /// `Trailer`, `Proxy-Authenticate` and `Proxy-Authorization` stay: that clause does not list them. `Host`,
-    /// `Content-Length`, `Cache-Control`, `Via` and `CDN-Loop` stay even if nominated: they are for every recipient, a
-    /// sender must not nominate them (same clause), and a client must not be able to strip them (RFC 8586 §2).
+    /// Keeps `Trailer`, `Proxy-Authenticate` and `Proxy-Authorization`, which that section does not
+    /// list. Keeps `Host`, `Content-Length`, `Cache-Control`, `Via` and `CDN-Loop` even if
+    /// nominated: they are for every recipient, senders must not nominate them (same section), and
+    /// a client must not be able to strip them (RFC 8586 §2).
     pub fn remove_hop_by_hop(&mut self) {
         let nominated = self.nominated();
         self.remove_where(|name, _| {
@@ -237,8 +242,8 @@ impl Fields {
         });
     }
 
-    /// Removes the fields that `Connection` nominates, and leaves those that always are for one connection: what others
-    /// must not see must not choose for them either.
+    /// Removes the fields that `Connection` nominates, except those that are always hop-by-hop. A
+    /// field hidden from other recipients must not select their response either.
     pub fn remove_nominated(&mut self) {
         let nominated = self.nominated();
         if !nominated.is_empty() {
@@ -249,8 +254,8 @@ impl Fields {
         }
     }
 
-    /// The connection options that may name fields, joined by commas; empty, and without an allocation, when
-    /// there are only `close` and names that are removed anyway.
+    /// Returns the connection options that may name fields, joined by commas. If there are only
+    /// `close` and names that are removed anyway, the result is empty and nothing is allocated.
     fn nominated(&self) -> Vec<u8> {
         let mut nominated = Vec::new();
         for option in self.list("connection") {
@@ -262,12 +267,12 @@ impl Fields {
         nominated
     }
 
-    /// Whether there is a line called `name`.
+    /// Returns whether there is a line called `name`.
     pub fn contains(&self, name: &str) -> bool {
         self.position(name, NameKey::of(name.as_bytes()), 0).is_some()
     }
 
-    /// The index of the first line called `name`, of which `key` is the key, from line `from` on.
+    /// Returns the index of the first line called `name`, whose key is `key`, from line `from` on.
     fn position(&self, name: &str, key: NameKey, from: usize) -> Option<usize> {
         if self.present & key.bit() == 0 {
             return None;
@@ -276,22 +281,32 @@ impl Fields {
         lines.iter().position(|span| span.is_called(&self.text, name, key)).map(|index| from + index)
     }
 
-    /// The value of the first line called `name`, without white space around it.
+    /// Returns the value of the first line called `name`, without surrounding white space.
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         Some(self.spans[self.position(name, NameKey::of(name.as_bytes()), 0)?].value(&self.text))
     }
 
-    /// [`get`](Self::get), the name checked before.
-    pub fn get_named(&self, name: &Name) -> Option<&[u8]> {
-        Some(self.spans[self.position(name.as_str(), name.key(), 0)?].value(&self.text))
+    /// Returns the value of a field that may have several lines, joined into one (RFC 9110 §5.3;
+    /// for `Cookie`, RFC 9113 §8.2.3). `Set-Cookie` is not a list, so its first line is returned.
+    pub fn get_joined(&self, name: &Name) -> Option<Cow<'_, [u8]>> {
+        let first = self.position(name.as_str(), name.key(), 0)?;
+        let value = self.spans[first].value(&self.text);
+        let is = |known: &str| name.as_str().eq_ignore_ascii_case(known);
+        if self.position(name.as_str(), name.key(), first + 1).is_none() || is("set-cookie") {
+            return Some(Cow::Borrowed(value));
+        }
+        let separator: &[u8] = if is("cookie") { b"; " } else { b", " };
+        // An empty line has no members.
+        let lines: Vec<_> = self.get_all(name.as_str()).filter(|line| !line.is_empty()).collect();
+        Some(Cow::Owned(lines.join(separator)))
     }
 
-    /// [`get`](Self::get) where the value is UTF-8.
+    /// Like [`get`](Self::get), but `None` unless the value is UTF-8.
     pub fn get_str(&self, name: &str) -> Option<&str> {
         str::from_utf8(self.get(name)?).ok()
     }
 
-    /// The values of all lines called `name`, in order.
+    /// Returns the values of all lines called `name`, in order.
     pub fn get_all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> + Clone {
         let key = NameKey::of(name.as_bytes());
         self.spans
@@ -300,12 +315,13 @@ impl Fields {
             .map(|span| span.value(&self.text))
     }
 
-    /// The members of the list field `name` over all its lines (RFC 9110 §5.6.1); see [`members`].
+    /// Returns the members of the list field `name` across all its lines (RFC 9110 §5.6.1); see
+    /// [`members`].
     pub fn list<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> + Clone {
         self.get_all(name).flat_map(members)
     }
 
-    /// All lines as name and value, in order.
+    /// Iterates over all lines as names and values, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> + Clone {
         self.spans.iter().map(|span| {
             let name = str::from_utf8(span.name(&self.text)).expect("a field name is an ASCII token");
@@ -315,7 +331,7 @@ impl Fields {
 }
 
 impl PartialEq for Fields {
-    /// `present` may tell of lines that are gone.
+    /// Not derived: `present` may still have bits of removed lines.
     fn eq(&self, other: &Fields) -> bool {
         self.text == other.text && self.spans == other.spans
     }
@@ -328,7 +344,7 @@ impl Clone for Fields {
         Fields { text: self.text.clone(), spans: self.spans.clone(), present: self.present }
     }
 
-    /// Keeps the allocations, which the derived one would not.
+    /// Keeps the allocations, unlike the derived implementation.
     fn clone_from(&mut self, source: &Fields) {
         self.text.clone_from(&source.text);
         self.spans.clone_from(&source.spans);
@@ -338,7 +354,7 @@ impl Clone for Fields {
 
 impl<N: AsRef<str>, V: AsRef<[u8]>> FromIterator<(N, V)> for Fields {
     /// # Panics
-    /// As [`Fields::push`].
+    /// See [`Fields::push`].
     fn from_iter<I: IntoIterator<Item = (N, V)>>(lines: I) -> Fields {
         let mut fields = Fields::new();
         for (name, value) in lines {
@@ -357,7 +373,7 @@ impl fmt::Debug for Fields {
 }
 
 impl Span {
-    /// Panics where the section outgrows 4 GiB, which no limit of a head allows.
+    /// Creates a span. Panics if the section exceeds 4 GiB, which the head limits rule out.
     fn new(start: usize, key: NameKey, value_bytes: usize) -> Span {
         Span {
             start: u32::try_from(start).expect("a field section is below 4 GiB"),
@@ -366,7 +382,7 @@ impl Span {
         }
     }
 
-    /// The same line, beginning elsewhere.
+    /// Moves the span to `start`.
     fn at(self, start: usize) -> Span {
         Span::new(start, self.key, self.value_bytes as usize)
     }
@@ -399,17 +415,17 @@ impl Span {
         &text[self.value_start()..self.value_end()]
     }
 
-    /// Whether the line is called `name`, of which `key` is the key.
+    /// Returns whether the line is called `name`, whose key is `key`.
     #[inline]
     fn is_called(self, text: &[u8], name: &str, key: NameKey) -> bool {
         self.key == key && name::is_same(self.name(text), name.as_bytes())
     }
 }
 
-/// The members of one list value (RFC 9110 §5.6.1): split at commas outside quoted strings, white space around
-/// them dropped, empty ones skipped.
+/// Splits one list value (RFC 9110 §5.6.1) into members at commas outside quoted strings. Trims
+/// surrounding white space and skips empty members.
 ///
-/// A quoted string that never ends runs to the end of the value: a comma in it never splits.
+/// An unterminated quoted string runs to the end of the value, so a comma in it never splits.
 pub fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
     Members { rest: value }
 }
@@ -435,7 +451,7 @@ impl<'a> Iterator for Members<'a> {
     }
 }
 
-/// The first `separator` outside a quoted string (RFC 9110 §5.6.4).
+/// Finds the first `separator` outside a quoted string (RFC 9110 §5.6.4).
 pub(crate) fn unquoted_position(text: &[u8], separator: u8) -> Option<usize> {
     let (mut quoted, mut escaped) = (false, false);
     for (at, &byte) in text.iter().enumerate() {
@@ -452,7 +468,7 @@ pub(crate) fn unquoted_position(text: &[u8], separator: u8) -> Option<usize> {
     None
 }
 
-/// `value` without white space and controls around it; controls count, as they would become spaces.
+/// Trims white space and controls around `value` (controls would become spaces).
 fn trim_value(mut value: &[u8]) -> &[u8] {
     let blank = |byte: u8| byte == b' ' || byte == b'\t' || !is_value_byte(byte);
     while let [first, rest @ ..] = value

@@ -1,6 +1,7 @@
-//! Where a message's content ends (RFC 9112 §6.3), and whether the connection outlives it (§9.3).
+//! Message framing: where the content ends (RFC 9112 §6.3) and whether the connection persists
+//! (§9.3).
 //!
-//! Whatever a front and a backend could read differently is an error here and never guessed at (§11.2).
+//! Anything that a proxy and a backend could read differently is an error, never a guess (§11.2).
 
 use std::fmt;
 
@@ -13,33 +14,34 @@ use crate::{Fields, Method, RequestHead, ResponseHead, Version, status};
 pub enum Framing {
     /// There is no content.
     None,
-    /// So many bytes. A `Content-Length: 0` is `Length(0)`.
+    /// Content of this many bytes; `Content-Length: 0` is `Length(0)`.
     Length(u64),
-    /// The chunked coding; see [`chunked`](crate::chunked).
+    /// Content in the chunked coding; see [`chunked`](crate::chunked).
     Chunked,
-    /// Responses only: all bytes until the connection closes. A close may hide a truncation.
+    /// Content up to the close of the connection; responses only. The close may hide a truncation.
     UntilClose,
 }
 
-/// Why the end of a message cannot be known. Answer, then close the connection.
+/// Reason why the end of a message cannot be determined. Respond, then close the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FramingError {
-    /// `Transfer-Encoding` beside `Content-Length`.
+    /// Both `Transfer-Encoding` and `Content-Length` are present.
     LengthAndCoding,
-    /// `Transfer-Encoding` in HTTP/1.0 (RFC 9112 §6.1).
+    /// `Transfer-Encoding` is present in HTTP/1.0 (RFC 9112 §6.1).
     CodingInHttp10,
-    /// A coding that this crate does not have, before a final chunked.
+    /// An unsupported coding precedes the final chunked coding.
     UnknownCoding,
-    /// `Transfer-Encoding` that does not end in one plain `chunked`.
+    /// `Transfer-Encoding` does not end in exactly one `chunked`.
     NotChunked,
-    /// `Content-Length` that is not `1*DIGIT`, or does not fit into 64 bits.
+    /// `Content-Length` is not `1*DIGIT`, or does not fit into 64 bits.
     InvalidLength,
-    /// Several `Content-Length` that differ.
+    /// Several `Content-Length` values differ.
     DifferingLengths,
 }
 
 impl FramingError {
-    /// The status to answer a request with. For a response from a backend the answer is 502 in every case.
+    /// Returns the status of the response to an invalid request. For an invalid backend response,
+    /// it is always 502.
     pub fn status(&self) -> u16 {
         if *self == FramingError::UnknownCoding { 501 } else { 400 }
     }
@@ -48,28 +50,28 @@ impl FramingError {
 impl fmt::Display for FramingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            FramingError::LengthAndCoding => "both content-length and transfer-encoding are given",
-            FramingError::CodingInHttp10 => "transfer-encoding in http/1.0",
+            FramingError::LengthAndCoding => "both content-length and transfer-encoding are present",
+            FramingError::CodingInHttp10 => "transfer-encoding is not allowed in http/1.0",
             FramingError::UnknownCoding => "transfer coding is not implemented",
-            FramingError::NotChunked => "transfer-encoding does not end in one chunked",
-            FramingError::InvalidLength => "content-length is not a number",
-            FramingError::DifferingLengths => "content-length is given with differing values",
+            FramingError::NotChunked => "transfer-encoding must end in exactly one chunked coding",
+            FramingError::InvalidLength => "content-length must be a decimal number below 2^64",
+            FramingError::DifferingLengths => "content-length values differ",
         })
     }
 }
 
 impl std::error::Error for FramingError {}
 
-/// The framing of a request's content.
+/// Returns the framing of a request's content.
 ///
-/// Equal values in a repeated `Content-Length` count as one (RFC 9110 §8.6): a request that is forwarded gets
-/// a single one written from the result, never the received lines.
+/// Equal values in a repeated `Content-Length` count as one (RFC 9110 §8.6). The `Content-Length`
+/// of the forwarded request is written from the result, never copied from the received lines.
 pub fn request_framing(head: &RequestHead) -> Result<Framing, FramingError> {
     let framing = declared(head.version, &head.fields)?;
     Ok(framing.unwrap_or(Framing::None))
 }
 
-/// The framing of the content of a response to a request with `request_method`.
+/// Returns the framing of the content of a response to a request with `request_method`.
 pub fn response_framing(request_method: Method, head: &ResponseHead) -> Result<Framing, FramingError> {
     if request_method == Method::Head || status::is_bodyless(head.status) {
         return Ok(Framing::None);
@@ -78,7 +80,7 @@ pub fn response_framing(request_method: Method, head: &ResponseHead) -> Result<F
     Ok(framing.unwrap_or(Framing::UntilClose))
 }
 
-/// Whether the connection may carry another message after this one (RFC 9112 §9.3).
+/// Returns whether the connection may carry another message after this one (RFC 9112 §9.3).
 pub fn keep_alive(version: Version, fields: &Fields) -> bool {
     let (mut close, mut keep) = (false, false);
     for option in fields.list("connection") {
@@ -88,7 +90,7 @@ pub fn keep_alive(version: Version, fields: &Fields) -> bool {
     !close && (version == Version::Http11 || keep)
 }
 
-/// What the fields say; `None` if they say nothing.
+/// Returns the framing that the fields declare; `None` if they declare none.
 fn declared(version: Version, fields: &Fields) -> Result<Option<Framing>, FramingError> {
     let length = content_length(fields)?;
     if !fields.contains("transfer-encoding") {
@@ -104,8 +106,8 @@ fn declared(version: Version, fields: &Fields) -> Result<Option<Framing>, Framin
     Ok(Some(Framing::Chunked))
 }
 
-/// Lets through one line with `chunked` alone, in any case. Not even the empty list members that RFC 9110
-/// §5.6.1 allows pass: readers differ over them, and no sender needs them.
+/// Accepts only one line with `chunked` alone, in any letter case. Refuses even the empty list
+/// members that RFC 9110 §5.6.1 allows: parsers differ over them, and no sender needs them.
 fn check_coding(fields: &Fields) -> Result<(), FramingError> {
     let is_chunked = |coding: &[u8]| coding.eq_ignore_ascii_case(b"chunked");
     let mut lines = fields.get_all("transfer-encoding");
@@ -122,7 +124,7 @@ fn check_coding(fields: &Fields) -> Result<(), FramingError> {
     }
 }
 
-/// The one value of `Content-Length`; `None` where there is no such line.
+/// Returns the value of `Content-Length`; `None` if there is no such line.
 pub fn content_length(fields: &Fields) -> Result<Option<u64>, FramingError> {
     let mut length = None;
     for line in fields.get_all("content-length") {

@@ -1,11 +1,12 @@
-//! HTTP messages as bytes: fields, heads, framing, ranges, conditions and cache directives of HTTP/1.1.
+//! HTTP/1.1 messages as bytes: fields, heads, framing, ranges, conditions and cache directives.
 //!
-//! Everything here is a function of its arguments: no socket, no clock (a caller passes unix seconds), no
-//! environment. The edge, the cache and the origin build on it; it depends on nothing of the project.
+//! Every function depends only on its arguments: no socket, no clock (callers pass unix seconds),
+//! no environment. The edge, the cache and the origin build on this crate, which depends on no
+//! other crate of the project.
 //!
-//! **Invariant:** what is parsed without error can be written again without changing its meaning, and nothing
-//! that two parsers could read differently is passed on (RFC 9112 §11).
-//! **Invariant:** no parser panics on any bytes, and each one has a named limit on what it keeps.
+//! **Invariant:** a message parsed without error can be written again without changing its meaning.
+//! Nothing that two parsers could read differently is passed on (RFC 9112 §11). **Invariant:** no
+//! parser panics on any input, and each has a named limit on the data that it stores.
 
 pub mod authority;
 pub mod cache_control;

@@ -1,6 +1,6 @@
 //! Request methods (RFC 9110 §9). Method names are case-sensitive.
 
-/// A method that the project treats by name; the text of any other is kept beside it by
+/// A method that the project handles by name; the text of any other is stored in
 /// [`RequestHead`](crate::RequestHead).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Method {
@@ -21,14 +21,14 @@ pub enum Method {
     Patch,
     /// `TRACE`.
     Trace,
-    /// `PURGE`, which caches use among themselves; no RFC defines it.
+    /// `PURGE`, a convention among caches; no RFC defines it.
     Purge,
     /// Any other token.
     Other,
 }
 
 impl Method {
-    /// The method that `text` names. Says nothing of whether `text` is a token.
+    /// Returns the method named `text`, without checking that `text` is a token.
     pub fn parse(text: &[u8]) -> Method {
         match text {
             b"GET" => Method::Get,
@@ -44,7 +44,8 @@ impl Method {
         }
     }
 
-    /// Its name; `OTHER` for [`Method::Other`], so that it can label a metric with bounded values.
+    /// Returns the method's name; `OTHER` for [`Method::Other`], so that a metric labelled with it
+    /// stays bounded.
     pub fn as_str(self) -> &'static str {
         match self {
             Method::Get => "GET",
@@ -60,12 +61,13 @@ impl Method {
         }
     }
 
-    /// Read-only by definition (RFC 9110 §9.2.1).
+    /// Returns whether the method is read-only by definition (RFC 9110 §9.2.1).
     pub fn is_safe(self) -> bool {
         matches!(self, Method::Get | Method::Head | Method::Options | Method::Trace)
     }
 
-    /// Whether a request may be sent again after its connection broke (RFC 9110 §9.2.2).
+    /// Returns whether a request with this method may be resent after its connection broke (RFC
+    /// 9110 §9.2.2).
     pub fn is_idempotent(self) -> bool {
         self.is_safe() || matches!(self, Method::Put | Method::Delete)
     }

@@ -1,31 +1,31 @@
-//! Names of fields (RFC 9110 §5.1): tokens that compare without regard to ASCII case, told apart by a key first.
+//! Field names (RFC 9110 §5.1): tokens compared ignoring ASCII case, by a short key first.
 //!
-//! **Invariant:** names that are equal have equal keys.
+//! **Invariant:** equal names have equal keys.
 
 use crate::token::is_token;
 
-/// The longest field name; far above what a head's limit lets in.
+/// Maximum bytes of a field name; far above what the head limits allow.
 pub const NAME_BYTES_MAX: usize = u16::MAX as usize;
 
-/// A name that was checked once, for a field that is looked up or set again and again.
+/// A validated name, for a field that is looked up or set repeatedly.
 #[derive(Clone, Debug)]
 pub struct Name {
-    /// The name and what stands between it and a value, as a line begins.
+    /// The name with the separator, as at the start of a line.
     line: Box<str>,
     key: NameKey,
 }
 
-/// What stands between name and value of a line.
+/// Separator between the name and the value in a line.
 pub(crate) const SEPARATOR: &str = ": ";
 
 impl Name {
-    /// `None` if `text` is no token or longer than [`NAME_BYTES_MAX`].
+    /// Creates a name; `None` if `text` is not a token or is longer than [`NAME_BYTES_MAX`].
     pub fn new(text: &str) -> Option<Name> {
         let is_name = is_token(text.as_bytes()) && text.len() <= NAME_BYTES_MAX;
         is_name.then(|| Name { line: format!("{text}{SEPARATOR}").into(), key: NameKey::of(text.as_bytes()) })
     }
 
-    /// As it was given.
+    /// Returns the name as given.
     pub fn as_str(&self) -> &str {
         &self.line[..self.key.name_bytes()]
     }
@@ -39,13 +39,14 @@ impl Name {
     }
 }
 
-/// What tells nearly all names apart without a look at the text: length, first and last letter, the latter two with
-/// the bit set that makes letters lower-case.
+/// A key that distinguishes nearly all names without comparing their text: the length and the first
+/// and last letters, with the bit set that makes letters lower-case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NameKey(u32);
 
 impl NameKey {
-    /// A longer name than a line may have gets a key all the same, and is called like no line.
+    /// Computes the key of a name. A name longer than [`NAME_BYTES_MAX`] gets one too, but equals
+    /// no line's name.
     pub(crate) fn of(name: &[u8]) -> NameKey {
         let letter = |byte: Option<&u8>| u32::from(byte.copied().unwrap_or(0) | 0x20);
         let bytes = u16::try_from(name.len()).unwrap_or(u16::MAX);
@@ -56,13 +57,15 @@ impl NameKey {
         (self.0 >> 16) as usize
     }
 
-    /// One of 64 bits, the same for the same name.
+    /// Returns one of 64 bits; equal names have the same bit.
     pub(crate) fn bit(self) -> u64 {
         1 << (self.0.wrapping_mul(0x9e37_79b1) >> 26)
     }
 }
 
-/// Out of line: a look-up comes here once, for the line that it finds. [`eq_ignore_ascii_case`](slice::eq_ignore_ascii_case), eight bytes at a time: names have some twelve.
+/// Like [`eq_ignore_ascii_case`](slice::eq_ignore_ascii_case), but compares eight bytes at a time:
+/// a typical name has about twelve. Not inlined: a look-up calls it only for the line that it
+/// finds.
 #[inline(never)]
 pub(crate) fn is_same(left: &[u8], right: &[u8]) -> bool {
     let (Some(left_last), Some(right_last)) = (left.last_chunk(), right.last_chunk()) else {
@@ -82,7 +85,7 @@ fn is_same_word(left: &[u8; 8], right: &[u8; 8]) -> bool {
     if differing & !CASE != 0 {
         return false;
     }
-    // The top bit of each byte that is a letter; no sum reaches the byte beside it.
+    // The top bit of each byte that is a letter; no sum carries into the next byte.
     let lower = (left | CASE) & !TOP;
     let from_a = lower + u64::from(0x80 - b'a') * ONES;
     let past_z = lower + u64::from(0x7f - b'z') * ONES;
@@ -95,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_case_of_letters_makes_no_difference() {
+    fn names_differing_only_in_letter_case_are_equal() {
         for (left, right) in (0..=u8::MAX).flat_map(|left| (0..=u8::MAX).map(move |right| (left, right))) {
             for (before, after) in [("", ""), ("x-forwar", ""), ("", "ed-For-y"), ("x-forward", "-For")] {
                 let name = |byte: u8| [before.as_bytes(), &[byte], after.as_bytes()].concat();

@@ -1,18 +1,18 @@
-//! Decimal numbers in fields: `1*DIGIT`, with no sign, no space and no surprise on overflow.
+//! Decimal numbers in fields: `1*DIGIT`, without sign or spaces. Overflow is reported.
 
-/// The most bytes that [`format`] needs: the digits of `u64::MAX`.
+/// Size of the buffer that [`format`] needs: the digits of `u64::MAX`.
 pub const DECIMAL_BYTES_MAX: usize = 20;
 
-/// What `1*DIGIT` came to.
+/// A parsed `1*DIGIT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decimal {
-    /// A number that fits.
+    /// A number that fits into 64 bits.
     Value(u64),
-    /// Digits only, but more than 64 bits hold.
+    /// Only digits, but the number exceeds 64 bits.
     Overflow,
 }
 
-/// Reads `1*DIGIT`; `None` if there is anything else or nothing.
+/// Parses `1*DIGIT`; `None` if `text` is empty or contains any other byte.
 pub fn parse(text: &[u8]) -> Option<Decimal> {
     if text.is_empty() {
         return None;
@@ -34,7 +34,7 @@ pub fn format(value: u64, buffer: &mut [u8; DECIMAL_BYTES_MAX]) -> &[u8] {
     let mut at = buffer.len();
     loop {
         at -= 1;
-        // The cast keeps the value: it is below 10.
+        // The cast is lossless: the value is below 10.
         buffer[at] = b'0' + (rest % 10) as u8;
         rest /= 10;
         if rest == 0 {
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digits_only() {
+    fn only_digits_are_parsed() {
         assert_eq!(parse(b"0"), Some(Decimal::Value(0)));
         assert_eq!(parse(b"18446744073709551615"), Some(Decimal::Value(u64::MAX)));
         assert_eq!(parse(b"18446744073709551616"), Some(Decimal::Overflow));
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn written_numbers_read_back() {
+    fn written_numbers_parse_back() {
         for value in [0, 9, 10, 1234, u64::MAX] {
             assert_eq!(parse(format(value, &mut [0; 20])), Some(Decimal::Value(value)));
         }

@@ -7,21 +7,22 @@ use std::ops::Range;
 use crate::fields::members;
 use crate::number::{self, Decimal};
 
-/// The ranges in one request; more make the field ignored (RFC 9110 §14.2, against floods of tiny ranges).
+/// Maximum ranges in one request. A field with more is ignored, which defends against floods of
+/// tiny ranges (RFC 9110 §14.2).
 pub const RANGES_MAX: usize = 16;
 
-/// One range as asked for; numbers beyond 64 bits are held to `u64::MAX`.
+/// One requested range; numbers beyond 64 bits are clamped to `u64::MAX`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByteRange {
-    /// `first-last`, both included.
+    /// `first-last`, both inclusive.
     FromTo(u64, u64),
-    /// `first-`: to the end.
+    /// `first-`: from `first` to the end.
     From(u64),
     /// `-n`: the last `n` bytes.
     Suffix(u64),
 }
 
-/// The ranges of one `Range` field, at least one, in the order given.
+/// The ranges of one `Range` field in the order given; at least one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RangeSet {
     ranges: [ByteRange; RANGES_MAX],
@@ -29,12 +30,12 @@ pub struct RangeSet {
 }
 
 impl RangeSet {
-    /// The ranges.
+    /// Returns the ranges.
     pub fn as_slice(&self) -> &[ByteRange] {
         &self.ranges[..self.len]
     }
 
-    /// The only range; `None` if there are several.
+    /// Returns the only range; `None` if there are several.
     pub fn single(&self) -> Option<ByteRange> {
         match self.as_slice() {
             [range] => Some(*range),
@@ -43,8 +44,8 @@ impl RangeSet {
     }
 }
 
-/// Reads the value of `Range`; `None` means that the field is to be ignored: another unit, a malformed or
-/// reversed range, more than [`RANGES_MAX`].
+/// Parses the value of `Range`. Returns `None` if the field must be ignored: it has another unit, a
+/// malformed or reversed range, or more than [`RANGES_MAX`] ranges.
 pub fn parse(value: &[u8]) -> Option<RangeSet> {
     let equals = value.iter().position(|byte| *byte == b'=')?;
     if !value[..equals].eq_ignore_ascii_case(b"bytes") {
@@ -77,9 +78,11 @@ fn position(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// The bytes that `range` selects of `length`; `None` if it cannot be satisfied (416).
+/// Returns the bytes that `range` selects from content of `length` bytes; `None` if it cannot be
+/// satisfied (416).
 ///
-/// A suffix of empty content is not satisfied either: no `Content-Range` could describe the answer.
+/// A suffix of empty content cannot be satisfied either: no `Content-Range` could describe the
+/// response.
 pub fn resolve(range: ByteRange, length: u64) -> Option<Range<u64>> {
     let selected = match range {
         ByteRange::FromTo(first, last) => first..last.saturating_add(1).min(length),
@@ -89,22 +92,23 @@ pub fn resolve(range: ByteRange, length: u64) -> Option<Range<u64>> {
     (!selected.is_empty()).then_some(selected)
 }
 
-/// Bytes between two ranges up to which they are answered as one: about what the head of another part costs.
+/// Maximum gap between two ranges that are merged: about the size of another part's head.
 const GAP_BYTES_MAX: u64 = 80;
 
-/// What a set of ranges comes to for content of a known length.
+/// Result of applying a set of ranges to content of known length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selected {
-    /// None of them can be satisfied (416).
+    /// No range can be satisfied (416).
     Unsatisfiable,
-    /// One stretch.
+    /// One contiguous range.
     One(Range<u64>),
-    /// Two stretches or more, apart from each other, in the order asked for.
+    /// Two or more separate ranges, in the order requested.
     Several(Vec<Range<u64>>),
 }
 
-/// The bytes that `ranges` select of `length`. Those that cannot be satisfied are left out; those that overlap or
-/// nearly touch become one (RFC 9110 §15.3.7.2), so nobody gets more than the content and some heads.
+/// Returns the bytes that `ranges` select from content of `length` bytes. Omits unsatisfiable
+/// ranges and merges overlapping or nearly adjacent ones (RFC 9110 §15.3.7.2), so a response has at
+/// most the content and some part heads.
 pub fn select(ranges: &RangeSet, length: u64) -> Selected {
     let mut apart: Vec<Range<u64>> = Vec::new();
     for range in ranges.as_slice() {
@@ -113,7 +117,7 @@ pub fn select(ranges: &RangeSet, length: u64) -> Selected {
             one.start <= other.end.saturating_add(GAP_BYTES_MAX)
                 && other.start <= one.end.saturating_add(GAP_BYTES_MAX)
         };
-        // What it grows to may touch others in turn.
+        // A merged range may touch others in turn.
         while let Some(at) = apart.iter().position(|other| touches(&selected, other)) {
             let other = apart.remove(at);
             selected = selected.start.min(other.start)..selected.end.max(other.end);
@@ -127,42 +131,44 @@ pub fn select(ranges: &RangeSet, length: u64) -> Selected {
     }
 }
 
-/// Whether a range can be answered while its content still arrives.
+/// Result of resolving a range while its content is still arriving.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// With these bytes.
+    /// The range selects these bytes.
     Range(Range<u64>),
-    /// Never (416).
+    /// The range can never be satisfied (416).
     Unsatisfiable,
-    /// Not known before more content or its end has arrived.
+    /// The result is unknown until more content or its end has arrived.
     Undecided,
 }
 
-/// [`resolve`] for content of which `arrived` bytes are there and the complete length may not be known.
+/// Like [`resolve`], for content of which `arrived` bytes have arrived; its complete length may be
+/// unknown.
 ///
-/// With a known length every range is decided at once, whatever has arrived. Without it only `first-last` is,
-/// once `last` has arrived: before, the content could end inside the range and the `Content-Range` already
-/// sent would be wrong; `first-` has no last position to name, a suffix counts from an end that is not there.
+/// If the length is known, every range is decided at once, regardless of `arrived`. Otherwise, only
+/// `first-last` can be decided, once `last` has arrived: earlier, the content could end inside the
+/// range and invalidate the `Content-Range` already sent. `first-` has no last position, and a
+/// suffix counts from an unknown end.
 pub fn resolve_arriving(range: ByteRange, arrived: u64, length: Option<u64>) -> Answer {
     match (range, length) {
         (_, Some(length)) => resolve(range, length).map_or(Answer::Unsatisfiable, Answer::Range),
         (ByteRange::FromTo(first, last), None) if last < arrived => Answer::Range(first..last + 1),
-        // RFC 9110 §14.1.2: a suffix of no bytes is unsatisfiable, however long the content is.
+        // RFC 9110 §14.1.2: a suffix of zero bytes is unsatisfiable, however long the content is.
         (ByteRange::Suffix(0), None) => Answer::Unsatisfiable,
         _ => Answer::Undecided,
     }
 }
 
-/// What a `Content-Range` says.
+/// The parsed value of `Content-Range`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContentRange {
-    /// The bytes enclosed; `None` in a 416.
+    /// The enclosed bytes; `None` in a 416.
     pub range: Option<Range<u64>>,
     /// The complete length; `None` for `*`.
     pub length: Option<u64>,
 }
 
-/// The value of `Content-Range` for a 206 with `range`, which is not empty.
+/// Formats the `Content-Range` value of a 206 with `range`, which must not be empty.
 pub fn content_range(range: &Range<u64>, length: Option<u64>) -> String {
     debug_assert!(!range.is_empty());
     let last = range.end.saturating_sub(1);
@@ -172,12 +178,12 @@ pub fn content_range(range: &Range<u64>, length: Option<u64>) -> String {
     }
 }
 
-/// The value of `Content-Range` for a 416.
+/// Formats the `Content-Range` value of a 416.
 pub fn unsatisfied_range(length: u64) -> String {
     format!("bytes */{length}")
 }
 
-/// Reads the value of `Content-Range`; `None` if it is malformed, contradicts itself or has another unit.
+/// Parses a `Content-Range` value; `None` if it is malformed, inconsistent, or in another unit.
 pub fn parse_content_range(value: &[u8]) -> Option<ContentRange> {
     let (unit, rest) = split_once(value, b' ')?;
     if !unit.eq_ignore_ascii_case(b"bytes") {
@@ -186,7 +192,7 @@ pub fn parse_content_range(value: &[u8]) -> Option<ContentRange> {
     let (range, length) = split_once(rest, b'/')?;
     let length = if length == b"*" { None } else { Some(exact(length)?) };
     if range == b"*" {
-        // `*/*` says nothing and is not in the grammar.
+        // `*/*` carries no information and is not in the grammar.
         return length.map(|length| ContentRange { range: None, length: Some(length) });
     }
     let (first, last) = split_once(range, b'-')?;

@@ -1,10 +1,10 @@
-//! URI references in responses, resolved against the request (RFC 3986 §5.2): which target of the same host a
-//! `Location` or `Content-Location` names.
+//! Resolution of URI references in responses (RFC 3986 §5.2): finds the target on the same host
+//! that a `Location` or `Content-Location` names.
 
 use crate::{Authority, Target};
 
-/// The target that `reference` names in a response to a request for `base` at `authority`. `None` if it is another
-/// host's or another port's, of another scheme than HTTP, or no target that would be served.
+/// Returns the target that `reference` names in a response to a request for `base` at `authority`.
+/// `None` for another host, another port, a non-HTTP scheme or an invalid target.
 pub fn resolve(authority: &Authority, base: &Target, reference: &str) -> Option<Target> {
     let reference = reference.split('#').next().unwrap_or_default();
     let (scheme, rest) = split_scheme(reference);
@@ -14,7 +14,7 @@ pub fn resolve(authority: &Authority, base: &Target, reference: &str) -> Option<
         Some(_) => return None,
     };
     let Some(with_authority) = rest.strip_prefix("//") else {
-        // A scheme without an authority is no URI of HTTP (RFC 9110 §4.2).
+        // An HTTP URI with a scheme must have an authority (RFC 9110 §4.2).
         return if scheme.is_none() { Target::new(&merge(base, rest)).ok() } else { None };
     };
     let end = with_authority.find(['/', '?']).unwrap_or(with_authority.len());
@@ -28,7 +28,7 @@ pub fn resolve(authority: &Authority, base: &Target, reference: &str) -> Option<
     Target::new(&without_dot_segments(&path)).ok()
 }
 
-/// The scheme before the first colon, if it is one, and the rest.
+/// Splits off the scheme before the first colon, if valid.
 fn split_scheme(reference: &str) -> (Option<&str>, &str) {
     let is_scheme = |text: &str| {
         text.starts_with(|first: char| first.is_ascii_alphabetic())
@@ -40,7 +40,7 @@ fn split_scheme(reference: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// Path and query of a reference without scheme and authority (RFC 3986 §5.2.2).
+/// Resolves a reference without scheme and authority to path and query (RFC 3986 §5.2.2).
 fn merge(base: &Target, reference: &str) -> String {
     match reference.as_bytes().first() {
         None => base.as_str().to_owned(),
@@ -53,7 +53,7 @@ fn merge(base: &Target, reference: &str) -> String {
     }
 }
 
-/// RFC 3986 §5.2.4, for a path that starts with `/`; the query stays as it is.
+/// Removes dot segments (RFC 3986 §5.2.4) from a path that starts with `/`; the query is unchanged.
 fn without_dot_segments(target: &str) -> String {
     let (path, query) = target.split_at(target.find('?').unwrap_or(target.len()));
     let mut kept: Vec<&str> = Vec::new();
@@ -65,7 +65,7 @@ fn without_dot_segments(target: &str) -> String {
                 if segment == ".." {
                     kept.pop();
                 }
-                // What ends in a dot segment names a directory.
+                // A path that ends in a dot segment names a directory.
                 if is_last {
                     kept.push("");
                 }

@@ -1,14 +1,15 @@
-//! Status codes (RFC 9110 §15): reason phrases and what a code says about its message.
+//! Status codes (RFC 9110 §15): reason phrases, and what each code implies for its message.
 
 use std::sync::Arc;
 
-/// The bytes of a reason phrase that are kept.
+/// Maximum bytes of a reason phrase that are kept.
 pub const REASON_BYTES_MAX: usize = 256;
-/// The reason phrase of a status that has none, as Varnish has it.
+/// The reason phrase of an unknown status, as in Varnish.
 const REASON_UNKNOWN: &str = "Unknown HTTP Status";
 
-/// What is kept of a reason phrase: `None` if it is empty or that of the status, else the phrase up to [`REASON_BYTES_MAX`], with
-/// spaces in place of control characters. It has no meaning to a client (RFC 9112 §4); people read it.
+/// Returns the part of `phrase` to keep: up to [`REASON_BYTES_MAX`] bytes, with control characters
+/// replaced with spaces. `None` if the phrase is empty or the usual one for the status. Clients
+/// ignore phrases (RFC 9112 §4); people read them.
 pub fn unusual_reason(status: u16, phrase: &str) -> Option<Arc<str>> {
     if phrase.is_empty() || phrase == reason(status) {
         return None;
@@ -17,7 +18,7 @@ pub fn unusual_reason(status: u16, phrase: &str) -> Option<Arc<str>> {
     Some(kept.replace(|c: char| c.is_ascii_control(), " ").into())
 }
 
-/// The phrase that goes with `status` and what [`unusual_reason`] has kept: never missing.
+/// Returns the phrase for `status`, given the one kept by [`unusual_reason`]; never empty.
 pub fn phrase(status: u16, kept: Option<&str>) -> &str {
     kept.unwrap_or_else(|| match reason(status) {
         "" => REASON_UNKNOWN,
@@ -25,7 +26,7 @@ pub fn phrase(status: u16, kept: Option<&str>) -> &str {
     })
 }
 
-/// The reason phrase that the registry gives `status`; empty for codes this table lacks.
+/// Returns the registered reason phrase of `status`; empty for codes missing from this table.
 pub fn reason(status: u16) -> &'static str {
     match status {
         100 => "Continue",
@@ -84,17 +85,13 @@ pub fn reason(status: u16) -> &'static str {
     }
 }
 
-/// Whether a response with `status` may be stored on a heuristic lifetime alone (RFC 9110 §15.1).
-pub fn is_cacheable_by_default(status: u16) -> bool {
-    matches!(status, 200 | 203 | 204 | 206 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
-}
-
-/// Whether a response with `status` never has content, whatever its fields say (RFC 9112 §6.3, rule 1).
+/// Returns whether a response with `status` never has content, regardless of its fields (RFC 9112
+/// §6.3, rule 1).
 pub fn is_bodyless(status: u16) -> bool {
     is_informational(status) || matches!(status, 204 | 304)
 }
 
-/// Whether another response to the same request follows (RFC 9110 §15.2).
+/// Returns whether another response to the same request follows (RFC 9110 §15.2).
 pub fn is_informational(status: u16) -> bool {
     (100..200).contains(&status)
 }

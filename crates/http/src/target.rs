@@ -1,8 +1,9 @@
-//! Request targets: path and query in origin-form (RFC 9112 §3.2.1), checked before anything acts on them.
+//! Request targets: path and query in origin-form (RFC 9112 §3.2.1), validated before use.
 //!
-//! **Invariant:** a [`Target`] starts with `/`, is visible ASCII without a fragment, and its path has valid
-//! percent-encoding and no dot segment, backslash or control, also when decoded. A backend that decodes once
-//! and then walks directories cannot be led out of its root, and the cache key is the path that it sees.
+//! **Invariant:** a [`Target`] starts with `/`, is visible ASCII without a fragment, and has valid
+//! percent-encoding in its path. Even when decoded, the path contains no dot segment, backslash or
+//! control. A backend that decodes it once and then walks directories cannot be led out of its
+//! root, and the cache key has the same path that the backend sees.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,14 +16,14 @@ pub struct Target {
 }
 
 impl Target {
-    /// Takes a target in origin-form, or says what is wrong with it.
+    /// Parses a target in origin-form.
     pub fn new(text: &str) -> Result<Target, TargetError> {
         let mut target = Target::default();
         target.set(text)?;
         Ok(target)
     }
 
-    /// [`new`](Self::new) that keeps the allocation; unchanged on error.
+    /// Like [`new`](Self::new), but reuses the allocation. On error, `self` is unchanged.
     pub fn set(&mut self, text: &str) -> Result<(), TargetError> {
         let path_bytes = check(text)?;
         self.text.clear();
@@ -31,24 +32,24 @@ impl Target {
         Ok(())
     }
 
-    /// Path and query as received.
+    /// Returns path and query as received.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The path as received; starts with `/`.
+    /// Returns the path as received, starting with `/`.
     pub fn path(&self) -> &str {
         &self.text[..self.path_bytes]
     }
 
-    /// What follows the first `?`; `Some("")` if nothing does.
+    /// Returns the text after the first `?`; `Some("")` if it is empty.
     pub fn query(&self) -> Option<&str> {
         self.text[self.path_bytes..].strip_prefix('?')
     }
 }
 
 impl Default for Target {
-    /// `/`
+    /// Returns `/`.
     fn default() -> Target {
         Target { text: "/".into(), path_bytes: 1 }
     }
@@ -60,35 +61,36 @@ impl fmt::Display for Target {
     }
 }
 
-/// Why a target is refused; the answer is 400.
+/// Reason for refusing a target; the response is 400.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetError {
-    /// It does not start with `/`.
+    /// The target does not start with `/`.
     NotOriginForm,
-    /// A control, a space or a byte outside ASCII.
+    /// The target contains a control, a space or a byte outside ASCII.
     Byte,
-    /// A `#`: fragments are not sent (RFC 9110 §7.1).
+    /// The target contains `#`: fragments are not sent (RFC 9110 §7.1).
     Fragment,
-    /// `%` without two hexadecimal digits in the path.
+    /// The path contains `%` without two hexadecimal digits.
     Escape,
-    /// A control in the decoded path, NUL among them.
+    /// The decoded path contains a control, including NUL.
     Control,
-    /// A backslash, plain or encoded, which some servers take for `/`.
+    /// The path contains a backslash, plain or encoded, which some servers treat as `/`.
     Backslash,
-    /// A segment `.` or `..`, plain, encoded, set off by `%2F`, or followed by `;`.
+    /// The path contains a segment `.` or `..`: plain, encoded, delimited by `%2F`, or followed by
+    /// `;`.
     DotSegment,
 }
 
 impl fmt::Display for TargetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            TargetError::NotOriginForm => "target is not an absolute path",
-            TargetError::Byte => "target has a byte that is not visible ascii",
-            TargetError::Fragment => "target has a fragment",
-            TargetError::Escape => "path has an invalid percent-encoding",
-            TargetError::Control => "path has an encoded control",
-            TargetError::Backslash => "path has a backslash",
-            TargetError::DotSegment => "path has a dot segment",
+            TargetError::NotOriginForm => "target must start with /",
+            TargetError::Byte => "target contains a byte outside visible ascii",
+            TargetError::Fragment => "target must not have a fragment",
+            TargetError::Escape => "path contains invalid percent-encoding",
+            TargetError::Control => "path contains an encoded control character",
+            TargetError::Backslash => "path contains a backslash",
+            TargetError::DotSegment => "path contains a dot segment",
         })
     }
 }
@@ -97,13 +99,13 @@ impl std::error::Error for TargetError {}
 
 /// Checks path and query in origin-form and returns the length of the path.
 ///
-/// `%2F` is let through as the data that it is (RFC 3986 §2.2), unless decoding it would set off a dot segment.
-/// The query is data of the backend's: only its bytes are checked.
+/// `%2F` is accepted as data (RFC 3986 §2.2) unless decoding it would create a dot segment. The
+/// query is the backend's data: only its bytes are checked.
 pub fn check(text: &str) -> Result<usize, TargetError> {
     if !text.starts_with('/') {
         return Err(TargetError::NotOriginForm);
     }
-    // All bytes in one vectorised loop: a refused target is rare.
+    // Check all bytes in one vectorised loop: refused targets are rare.
     if !text.bytes().fold(true, |visible, byte| visible & byte.is_ascii_graphic()) {
         return Err(TargetError::Byte);
     }
@@ -136,12 +138,13 @@ fn check_segments(path: &[u8]) -> Result<(), TargetError> {
     Ok(())
 }
 
-/// Servlet containers cut `;parameters` off a segment before they resolve it, so `..;x` is `..` to them.
+/// Returns whether a segment is `.` or `..`, with or without `;parameters`: servlet containers
+/// strip parameters before they resolve the path, so they treat `..;x` as `..`.
 fn is_dot_segment(segment: &[u8]) -> bool {
     matches!(segment, b"." | b".." | [b'.', b';', ..] | [b'.', b'.', b';', ..])
 }
 
-/// `text` with its percent-encoding undone once; `None` where that is malformed.
+/// Decodes the percent-encoding of `text` once; `None` if it is malformed.
 pub fn decode(text: &str) -> Option<Vec<u8>> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -158,10 +161,11 @@ pub fn decode(text: &str) -> Option<Vec<u8>> {
     Some(decoded)
 }
 
-/// Path and query in the normal form of RFC 3986 §6.2.2 for a cache key: digits of percent-encodings in upper
-/// case, encodings of unreserved characters decoded. Borrows when that changes nothing.
+/// Normalises path and query for a cache key (RFC 3986 §6.2.2): writes hexadecimal digits in upper
+/// case and decodes unreserved characters. Borrows if nothing changes.
 ///
-/// Dot segments are not removed: [`check`] has refused them. A stray `%` in the query stays as it is.
+/// Does not remove dot segments, since [`check`] refuses them. Leaves a stray `%` in the query
+/// unchanged.
 pub fn normalise(text: &str) -> Cow<'_, str> {
     let Some(first) = first_unnormal(text) else { return Cow::Borrowed(text) };
     let mut normal = String::with_capacity(text.len());
@@ -176,7 +180,7 @@ pub fn normalise(text: &str) -> Cow<'_, str> {
     Cow::Owned(normal)
 }
 
-/// Where the first percent-encoding lies that [`normalise`] writes differently.
+/// Returns the offset of the first percent-encoding that [`normalise`] changes.
 fn first_unnormal(text: &str) -> Option<usize> {
     let is_unnormal = |at: usize| {
         let digits = &text.as_bytes()[at + 1..];
@@ -186,7 +190,8 @@ fn first_unnormal(text: &str) -> Option<usize> {
     text.match_indices('%').map(|(at, _)| at).find(|at| is_unnormal(*at))
 }
 
-/// Appends the normal form of the escape that `text` starts with; says how many bytes it had, 1 for a stray `%`.
+/// Appends the normal form of the escape at the start of `text`. Returns the length of the escape;
+/// 1 for a stray `%`.
 fn push_normal_escape(text: &str, normal: &mut String) -> usize {
     let Some((byte, _)) = decode_escape(&text.as_bytes()[1..]) else {
         normal.push('%');
@@ -200,7 +205,7 @@ fn push_normal_escape(text: &str, normal: &mut String) -> usize {
     3
 }
 
-/// The byte that two hexadecimal digits at the start of `text` stand for, and what follows them.
+/// Decodes two hexadecimal digits at the start of `text` into a byte; also returns the rest.
 fn decode_escape(text: &[u8]) -> Option<(u8, &[u8])> {
     let [high, low, rest @ ..] = text else { return None };
     let (high, low) = (char::from(*high).to_digit(16)?, char::from(*low).to_digit(16)?);

@@ -1,9 +1,10 @@
-//! Trailer sections (RFC 9110 §6.5): which fields may stand in one.
+//! Trailer sections (RFC 9110 §6.5): which fields they may contain.
 
 use crate::Fields;
 
-/// Fields that have to be known before the content: framing, routing, controls of the response and of caches,
-/// authentication, what the content is (§6.5.1), and what speaks of one hop, one client or one page alone.
+/// Fields forbidden in trailers. Most must be known before the content: framing, routing, response
+/// and cache control, authentication, and content format (§6.5.1). The others concern a single hop,
+/// client or page.
 const FORBIDDEN: [&str; 54] = [
     "accept-ranges",
     "age",
@@ -61,7 +62,8 @@ const FORBIDDEN: [&str; 54] = [
     "x-forwarded-for",
 ];
 
-/// Removes from `trailer` what must not stand there, and what the message's `head` nominates for its hop alone.
+/// Removes the forbidden fields from `trailer`, and those that the message's `head` nominates as
+/// hop-by-hop.
 pub fn remove_forbidden(trailer: &mut Fields, head: &Fields) {
     let is = |name: &[u8], other: &[u8]| name.eq_ignore_ascii_case(other);
     trailer.remove_where(|name, _| {
@@ -70,7 +72,7 @@ pub fn remove_forbidden(trailer: &mut Fields, head: &Fields) {
     });
 }
 
-/// Whether who sent `fields` takes trailers (RFC 9110 §10.1.4).
+/// Returns whether the sender of `fields` accepts trailers (RFC 9110 §10.1.4).
 pub fn are_accepted(fields: &Fields) -> bool {
     fields.list("te").any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
 }

@@ -1,17 +1,17 @@
-//! The version of a message (RFC 9112 §2.3).
+//! HTTP versions of messages (RFC 9112 §2.3).
 
-/// A version that this crate reads and writes.
+/// An HTTP version that this crate supports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
-    /// `HTTP/1.0`: no chunked coding, connections close unless asked to stay.
+    /// `HTTP/1.0`: no chunked coding; connections close unless asked to stay open.
     Http10,
-    /// `HTTP/1.1`.
+    /// `HTTP/1.1`, and any later minor version received (RFC 9110 §2.5).
     #[default]
     Http11,
 }
 
 impl Version {
-    /// As it stands in a start line.
+    /// Returns the version as written in a start line.
     pub fn as_str(self) -> &'static str {
         match self {
             Version::Http10 => "HTTP/1.0",

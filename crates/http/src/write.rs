@@ -1,6 +1,6 @@
-//! Message heads as bytes, appended to a buffer that the caller sends.
+//! Serialisation of message heads into a buffer that the caller sends.
 //!
-//! The version written is HTTP/1.1 in every case: it states what the sender can do (RFC 9110 §2.5).
+//! The version written is always HTTP/1.1: it states what the sender supports (RFC 9110 §2.5).
 
 use crate::{Fields, Method, number, status};
 
@@ -21,9 +21,9 @@ pub fn write_response_head(out: &mut Vec<u8>, status: u16, fields: &Fields) {
 
 /// Appends a request line, `fields` and the empty line.
 ///
-/// `method` is a method's text (of [`RequestHead::method_str`](crate::RequestHead::method_str) or
-/// [`Method::as_str`]), `target` one in origin-form, as [`Target::as_str`](crate::Target::as_str) gives it;
-/// `Host` is a field like any other and should stand first.
+/// `method` is the text from [`RequestHead::method_str`](crate::RequestHead::method_str) or
+/// [`Method::as_str`]; `target` is in origin-form, as [`Target::as_str`](crate::Target::as_str)
+/// returns it. `Host` is an ordinary field and should come first.
 pub fn write_request_head(out: &mut Vec<u8>, method: &str, target: &str, fields: &Fields) {
     const END: &[u8] = b" HTTP/1.1\r\n";
     debug_assert!(method != Method::Other.as_str() && target.bytes().all(|byte| byte.is_ascii_graphic()));

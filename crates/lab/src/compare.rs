@@ -1,6 +1,6 @@
-//! `thalweg-lab cc`: compares algorithms of congestion control and writes what it found.
+//! `thalweg-lab cc`: compares congestion control algorithms and writes the results.
 
-use std::io::{IsTerminal, Write, stderr, stdout};
+use std::io::{IsTerminal, Write, stderr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -8,28 +8,29 @@ use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure};
 use clap::Args;
-use thalweg_lab::cc::{Ask, Plan, run};
+use thalweg_lab::cc::{Plan, Request, run};
 use thalweg_lab::report::cc::{csv, json, page, table};
 use thalweg_lab::reproduce::varnish::at_losses;
-use thalweg_record::units::Size;
+use thalweg_netem::scenario::Share;
+use thalweg_units::Size;
 
 use crate::paths::read_all;
-use crate::results;
+use crate::results::{self, Results};
 
-/// The algorithms that Linux has of itself.
+/// The algorithms built into Linux.
 const ALGORITHMS: &str = "bbr,cubic,reno";
-/// Without `--samples`.
+/// Default for `--samples`.
 const SAMPLES: usize = 100;
-/// Sizes without `--sizes`.
+/// Default for `--sizes`.
 const SIZES: &[u64] = &[1_200_000, 5_000_000];
-/// Samples and lanes of `--quick`.
+/// Samples and lanes with `--quick`.
 const QUICK: (usize, usize) = (6, 8);
-/// Its size: a response of 5 MB takes up to a minute over some paths.
+/// Size with `--quick`; a 5 MB response takes up to a minute over some paths.
 const QUICK_SIZES: &[u64] = &[1_200_000];
-/// Between two lines of progress.
-const TELL_EVERY: Duration = Duration::from_secs(1);
+/// Interval between progress updates.
+const SHOW_EVERY: Duration = Duration::from_secs(1);
 
-/// What to compare.
+/// The arguments of `cc`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -37,108 +38,108 @@ Examples:
   thalweg-lab cc long-haul --loss 0%,0.1%,0.5%,1% --out report
   thalweg-lab cc lte wifi mine.toml --algorithms bbr,cubic --sizes 100kB,5MB --ranges 512kB --samples 40
 
-Each sample is a connection of its own to a real edge (`thalweg edge`, whose policy sets the algorithm; it is read back from the
-socket), in rounds of random order. With --out, DIR has report.html, samples.csv and summary.json. Needs root.")]
+Each sample is a separate connection to a real edge (`thalweg edge`, whose policy sets the algorithm; it is read back from the
+socket). Each round takes all samples in random order. --out writes report.html, samples.csv and summary.json. Needs root.")]
 pub(crate) struct Compare {
-    /// Scenarios' files, or names of paths; long-haul without any
+    /// Scenario files or named paths [default: long-haul]
     #[arg(value_name = "FILE|NAME")]
     scenarios: Vec<PathBuf>,
-    /// What to compare, by the kernel's names
+    /// Algorithms to compare, by kernel name
     #[arg(long, value_delimiter = ',', default_value = ALGORITHMS, value_name = "NAME,…")]
     algorithms: Vec<String>,
-    /// Sizes of whole responses [default: 1200kB,5MB, of --quick 1200kB]
+    /// Sizes of whole responses [default: 1200kB,5MB; with --quick 1200kB]
     #[arg(long, value_delimiter = ',', value_name = "SIZE,…")]
     sizes: Vec<Size>,
-    /// Sizes of ranges of 5 MB
+    /// Sizes of ranges to request from a 5 MB response
     #[arg(long, value_delimiter = ',', value_name = "SIZE,…")]
     ranges: Vec<Size>,
-    /// Samples of each path, size and algorithm [default: 100, of --quick 6]
+    /// Samples for each path, size and algorithm [default: 100; with --quick 6]
     #[arg(long)]
     samples: Option<usize>,
-    /// Copies of each path that are used side by side [default: 1, of --quick 8]
+    /// Copies of each path to use in parallel [default: 1; with --quick 8]
     #[arg(long)]
     lanes: Option<usize>,
-    /// Each path once with each of these losses towards the clients, in place of its own
-    #[arg(long, value_delimiter = ',', value_name = "SHARE,…", value_parser = share)]
-    loss: Vec<Share>,
-    /// A first table within a minute: fewer samples, side by side
+    /// Replace each path's loss towards the clients: run the path once with each of these values
+    #[arg(long, value_delimiter = ',', value_name = "SHARE,…", value_parser = loss)]
+    loss: Vec<Loss>,
+    /// Print a first table within a minute: fewer samples, in parallel
     #[arg(long)]
     quick: bool,
-    /// Where to write the report, the samples and the summary
+    /// Directory for the report, the samples and the summary
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// The program whose edge is measured [default: thalweg beside this program, else in PATH]
+    /// Program whose edge to measure [default: thalweg beside this program, else in PATH]
     #[arg(long, value_name = "FILE")]
     thalweg: Option<PathBuf>,
 }
 
-/// A share as it was written, and from 0 to 1.
+/// A share of lost packets, with the text the user wrote.
 #[derive(Debug, Clone)]
-struct Share {
+struct Loss {
     text: String,
     share: f64,
 }
 
-fn share(text: &str) -> Result<Share, String> {
-    match text.strip_suffix('%').and_then(|number| number.parse::<f64>().ok()) {
-        Some(percent) if (0.0..=100.0).contains(&percent) => {
-            Ok(Share { text: text.to_owned(), share: percent / 100.0 })
-        }
-        _ => Err(format!("{text:?} is no share: write 0.5% for one in two hundred")),
-    }
+fn loss(text: &str) -> Result<Loss, String> {
+    Ok(Loss { text: text.to_owned(), share: text.parse::<Share>()?.0 })
 }
 
-/// Each with its text, none twice however it is written.
-fn losses(asked: &[Share]) -> anyhow::Result<Vec<(&str, f64)>> {
-    for (index, Share { text, share }) in asked.iter().enumerate() {
-        ensure!(asked[..index].iter().all(|other| other.share != *share), "a loss of {text} is named twice");
+/// Returns each loss with its text; fails if two are equal, even if written differently.
+fn losses(arguments: &[Loss]) -> anyhow::Result<Vec<(&str, f64)>> {
+    for (index, Loss { text, share }) in arguments.iter().enumerate() {
+        ensure!(
+            arguments[..index].iter().all(|other| other.share != *share),
+            "--loss: {text} is given twice"
+        );
     }
-    Ok(asked.iter().map(|loss| (loss.text.as_str(), loss.share)).collect())
+    Ok(arguments.iter().map(|loss| (loss.text.as_str(), loss.share)).collect())
 }
 
-pub(crate) fn compare(asked: Compare) -> anyhow::Result<ExitCode> {
-    let mut scenarios = asked.scenarios;
+pub(crate) fn compare(arguments: Compare) -> anyhow::Result<ExitCode> {
+    let mut scenarios = arguments.scenarios;
     if scenarios.is_empty() {
         scenarios.push("long-haul".into());
     }
-    let ((samples, lanes), sizes) = if asked.quick { (QUICK, QUICK_SIZES) } else { ((SAMPLES, 1), SIZES) };
-    let mut asks: Vec<Ask> =
-        asked.sizes.iter().map(|size| Ask { bytes: size.bytes, is_range: false }).collect();
-    asks.extend(asked.ranges.iter().map(|size| Ask { bytes: size.bytes, is_range: true }));
-    if asks.is_empty() {
-        asks.extend(sizes.iter().map(|bytes| Ask { bytes: *bytes, is_range: false }));
+    let ((samples, lanes), sizes) =
+        if arguments.quick { (QUICK, QUICK_SIZES) } else { ((SAMPLES, 1), SIZES) };
+    let mut requests: Vec<Request> =
+        arguments.sizes.iter().map(|size| Request { bytes: size.bytes, is_range: false }).collect();
+    requests.extend(arguments.ranges.iter().map(|size| Request { bytes: size.bytes, is_range: true }));
+    if requests.is_empty() {
+        requests.extend(sizes.iter().map(|bytes| Request { bytes: *bytes, is_range: false }));
     }
     let mut scenario = read_all(&scenarios)?;
-    if !asked.loss.is_empty() {
-        scenario = at_losses(&scenario, &losses(&asked.loss)?);
+    if !arguments.loss.is_empty() {
+        scenario = at_losses(&scenario, &losses(&arguments.loss)?);
     }
     let plan = Plan {
         scenario,
-        asks,
-        algorithms: asked.algorithms,
-        samples: asked.samples.unwrap_or(samples),
-        lanes: asked.lanes.unwrap_or(lanes),
+        requests,
+        algorithms: arguments.algorithms,
+        samples: arguments.samples.unwrap_or(samples),
+        lanes: arguments.lanes.unwrap_or(lanes),
     };
     plan.check()?;
-    let thalweg = program(asked.thalweg.as_deref())?;
-    if let Some(directory) = &asked.out {
-        results::make(directory)?;
-    }
+    let thalweg = program(arguments.thalweg.as_deref())?;
+    results::create_directory(arguments.out.as_deref())?;
     let report = {
-        let progress = Progress::begin();
-        run(&plan, &thalweg, &|done, all| progress.tell(done, all))?
+        let progress = Progress::start();
+        run(&plan, &thalweg, &|done, all| progress.show(done, all))?
     };
-    let _ = stdout().write_all(table(&report).as_bytes());
-    if let Some(directory) = &asked.out {
-        results::write(directory, &page(&report), &csv(&report), &json(&report, &[]))?;
-    }
-    Ok(ExitCode::from(report.exit_status()))
+    let results = Results {
+        table: table(&report),
+        page: page(&report),
+        samples: csv(&report),
+        summary: json(&report, &[]),
+        exit_status: report.exit_status(),
+    };
+    results.write(arguments.out.as_deref())
 }
 
-/// The delivery program.
+/// Finds the delivery program.
 pub(crate) fn program(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     if let Some(file) = given {
-        ensure!(file.is_file(), "{}: there is no such program", file.display());
+        ensure!(file.is_file(), "{}: no such program", file.display());
         return Ok(file.to_owned());
     }
     let own = std::env::current_exe()?;
@@ -148,32 +149,30 @@ pub(crate) fn program(given: Option<&Path>) -> anyhow::Result<PathBuf> {
         std::iter::once(beside).chain(std::env::split_paths(&in_path).map(|dir| dir.join("thalweg")));
     match found.find(|file| file.is_file()) {
         Some(file) => Ok(file),
-        None => bail!(
-            "there is no `thalweg` beside this program nor in PATH: build it, or name it with --thalweg"
-        ),
+        None => bail!("`thalweg` not found beside this program or in PATH: build it, or pass --thalweg"),
     }
 }
 
-/// A line on a terminal, from time to time.
+/// A progress line on a terminal.
 pub(crate) struct Progress {
-    begun: Instant,
+    started: Instant,
     last: Mutex<Instant>,
 }
 
 impl Progress {
-    pub(crate) fn begin() -> Self {
-        let begun = Instant::now();
-        Self { begun, last: Mutex::new(begun) }
+    pub(crate) fn start() -> Self {
+        let started = Instant::now();
+        Self { started, last: Mutex::new(started) }
     }
 
-    /// So many are done of all.
-    pub(crate) fn tell(&self, done: usize, all: usize) {
+    /// Shows that `done` of `all` samples have been taken.
+    pub(crate) fn show(&self, done: usize, all: usize) {
         let Ok(mut last) = self.last.try_lock() else { return };
-        if !stderr().is_terminal() || (last.elapsed() < TELL_EVERY && done < all) {
+        if !stderr().is_terminal() || (last.elapsed() < SHOW_EVERY && done < all) {
             return;
         }
         *last = Instant::now();
-        let elapsed = self.begun.elapsed();
+        let elapsed = self.started.elapsed();
         let left = elapsed.mul_f64((all - done) as f64 / done as f64);
         let (elapsed, left) = (elapsed.as_secs(), left.as_secs());
         let _ = write!(stderr(), "\r{done} of {all} samples, {elapsed} s, {left} s to go   ");
@@ -181,7 +180,7 @@ impl Progress {
 }
 
 impl Drop for Progress {
-    /// What follows begins a line of its own.
+    /// Ends the line.
     fn drop(&mut self) {
         if stderr().is_terminal() {
             let _ = writeln!(stderr());
@@ -194,11 +193,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_loss_is_named_as_it_is_written_and_once() {
-        let asked = |texts: &[&str]| texts.iter().map(|text| share(text).unwrap()).collect::<Vec<_>>();
-        assert_eq!(losses(&asked(&["0.7%", "1%"])).unwrap()[0], ("0.7%", 0.7 / 100.0));
-        let twice = losses(&asked(&["0.7%", "1%", "0.70%"])).unwrap_err();
-        assert_eq!(twice.to_string(), "a loss of 0.70% is named twice");
-        assert!(share("0.7").is_err() && share("101%").is_err());
+    fn losses_keep_their_text_and_reject_duplicates() {
+        let arguments = |texts: &[&str]| texts.iter().map(|text| loss(text).unwrap()).collect::<Vec<_>>();
+        assert_eq!(losses(&arguments(&["0.7%", "1%"])).unwrap()[0], ("0.7%", 0.7 / 100.0));
+        let twice = losses(&arguments(&["0.7%", "1%", "0.70%"])).unwrap_err();
+        assert_eq!(twice.to_string(), "--loss: 0.70% is given twice");
+        assert!(loss("0.7").is_err() && loss("101%").is_err());
     }
 }

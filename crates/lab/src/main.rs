@@ -1,6 +1,7 @@
 //! The `thalweg-lab` program: command line and messages.
 //!
-//! Exit status: 0 done, 1 failed, 2 wrong use or a machine that cannot; that of the command for `paths run`.
+//! Exit status: 0 success, 1 failure, 2 wrong usage or an unsuitable machine. `paths run` exits
+//! with the status of its command.
 
 mod audience;
 mod compare;
@@ -15,16 +16,16 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
-/// Exit status of wrong use, the same as clap's.
+/// Exit status for wrong usage, as in clap.
 const WRONG_USE: u8 = 2;
 
-/// Everything after the program's name.
+/// Command-line arguments.
 #[derive(Debug, Parser)]
 #[command(
     name = "thalweg-lab",
     version,
     about = "Networks, load and the field's published results on one machine",
-    after_help = "Exit status: 0 done, 1 failed, 2 wrong use or a machine that lacks what is needed."
+    after_help = "Exit status: 0 success, 1 failure, 2 wrong usage or a machine that lacks a requirement."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -36,13 +37,13 @@ enum Command {
     /// Emulated network paths between clients and a server
     #[command(subcommand)]
     Paths(paths::Command),
-    /// Compare algorithms of congestion control: time to fetch from a real edge over emulated paths
+    /// Compare congestion control algorithms: time to fetch from a real edge over emulated paths
     Cc(compare::Compare),
-    /// Measure the field's published results again
+    /// Reproduce the field's published results
     Reproduce(reproduction::Reproduce),
-    /// Load on a server by requests or viewers, and what they measure
+    /// Put a server under load with plain requests or viewers, and measure the responses
     Load(Box<load_command::Load>),
-    /// Viewers behind emulated paths of a server on this machine, and who of them suffers
+    /// Watch a server on this machine from emulated paths, and show which viewers suffer
     Audience(audience::Audience),
 }
 
@@ -51,10 +52,10 @@ fn main() -> ExitCode {
     start_logging();
     let done = match command {
         Command::Paths(command) => paths::run(command),
-        Command::Cc(asked) => compare::compare(asked),
-        Command::Reproduce(asked) => reproduction::reproduce(asked),
+        Command::Cc(arguments) => compare::compare(arguments),
+        Command::Reproduce(arguments) => reproduction::reproduce(arguments),
         Command::Load(load) => load_command::run(&load),
-        Command::Audience(asked) => audience::run(&asked),
+        Command::Audience(arguments) => audience::run(&arguments),
     };
     done.unwrap_or_else(|failure| {
         eprintln!("thalweg-lab: {failure:#}");
@@ -62,10 +63,10 @@ fn main() -> ExitCode {
     })
 }
 
-/// Events to standard error. Those of the emulator are about its own workings.
+/// Starts logging to standard error. The emulator logs only its own operation.
 fn start_logging() {
-    let filter =
-        EnvFilter::try_from_env("THALWEG_LOG").unwrap_or_else(|_| EnvFilter::new("off,thalweg_lab=info"));
+    let filter = EnvFilter::try_from_env("THALWEG_LOG")
+        .unwrap_or_else(|_| EnvFilter::new("off,thalweg_lab=info,thalweg_netem=info"));
     let colour = stderr().is_terminal();
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr).with_ansi(colour).init();
 }

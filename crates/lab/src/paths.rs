@@ -1,37 +1,40 @@
-//! `thalweg-lab paths`: lists named paths, runs a command over some, and checks that they are what they say.
+//! `thalweg-lab paths`: lists named paths, runs a command over paths, and checks that paths behave
+//! as described.
 
 mod check;
 mod run;
 
 use std::fs;
-use std::io::{Write, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{Subcommand, ValueEnum};
-use thalweg_lab::emulation::Side;
-use thalweg_lab::scenario::{self, Scenario, library, named};
+use thalweg_netem::emulation::Side;
+use thalweg_netem::scenario::{self, Scenario, library, named};
 
-/// What to do with paths.
+use crate::results::print;
+
+/// Subcommands of `paths`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Name the paths that come with the lab
+    /// List the paths that come with the lab
     List,
-    /// Print a named path as text, to begin one's own with
+    /// Print a named path as a starting point for your own
     Show {
-        /// Its name
+        /// Path name
         name: String,
     },
-    /// Measure paths, one after the other, and compare with what they say
+    /// Measure paths one by one and compare them with their descriptions
     #[command(after_help = "\
-Delay within 1 ms, rate within 3 %, loss within four standard deviations, and no packet but one in a thousand more than 1 ms later
-than it should be, and no more than one in 10,000 lost by the emulator itself. Exit status 1 if one is not. Some ten seconds a path; needs root.")]
+A path passes if its delay is within 1 ms, its rate within 3 %, its loss within four standard deviations, at most one packet in
+1,000 is more than 1 ms late, and the emulator itself loses at most one packet in 10,000. Exit status 1 if a path fails. Takes
+about ten seconds per path; needs root.")]
     Check {
-        /// Scenarios' files, or names of paths; all named ones if there is none
+        /// Scenario files or named paths [default: all named paths]
         #[arg(value_name = "FILE|NAME")]
         scenarios: Vec<PathBuf>,
-        /// Print all of it as JSON, at the end
+        /// Print the results as JSON at the end
         #[arg(long)]
         json: bool,
     },
@@ -43,38 +46,38 @@ Examples:
       curl --fail --retry 9 --retry-connrefused -o /dev/null http://203.0.113.1/vod/sample/master.m3u8
   thalweg-lab paths run mine.toml -- bash
 
-The server's side is a network of its own: its 127.0.0.1 is not this machine's, so what a server needs runs beside it. The command
-begins at once; curl tries again until the server listens.
+The server's side is a separate network: its 127.0.0.1 is not this machine's, so run the server's own dependencies on that side.
+The command starts at once; curl retries until the server listens.
 
-The clients' side has an address of each path, and the whole prefix of it: curl --interface 198.18.2.9 comes from the second
-path. Environment of both commands:
+Clients have a whole prefix of addresses for each path: for example, curl --interface 198.18.2.9 uses the second path.
+Environment of both commands:
   LAB_SERVER4, LAB_SERVER6    the server's addresses
-  LAB_CLIENTS                 of each path NAME=IPV4,IPV6 with the first address of its prefixes
+  LAB_CLIENTS                 for each path NAME=IPV4,IPV6: the first addresses of its prefixes
   LAB_NETNS_CLIENTS, LAB_NETNS_SERVER   files for nsenter --net=FILE
 
-Needs root. Everything it made is gone when the command ends; so is the server.")]
+Needs root. When the command ends, the server is stopped and everything is removed.")]
     Run {
-        /// A scenario's file, or the name of a path
+        /// Scenario file or named path
         #[arg(value_name = "FILE|NAME")]
         scenario: PathBuf,
-        /// Run this by the shell on the server's side meanwhile
+        /// Shell command to run on the server's side meanwhile
         #[arg(long, value_name = "COMMAND")]
         server: Option<String>,
-        /// On which side the command runs
+        /// Side on which the command runs
         #[arg(long, value_enum, default_value_t = On::Clients)]
         on: On,
-        /// The command with its arguments
+        /// Command to run, with its arguments
         #[arg(last = true, required = true, value_name = "COMMAND")]
         command: Vec<String>,
     },
 }
 
-/// A side, as it is written.
+/// A side of the emulation, as a command-line value.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum On {
-    /// Where the clients are
+    /// The clients' side
     Clients,
-    /// Where the server is
+    /// The server's side
     Server,
 }
 
@@ -98,36 +101,31 @@ fn list() -> anyhow::Result<ExitCode> {
     for path in library() {
         text += &format!("{:<12}{}\n", path.name, path.about());
     }
-    print_or_gone(&text);
+    print(&text);
     Ok(ExitCode::SUCCESS)
 }
 
 fn show(name: &str) -> anyhow::Result<ExitCode> {
-    let Some(path) = named(name) else { bail!("no path is called {name:?}: see thalweg-lab paths list") };
-    print_or_gone(path.text);
+    let Some(path) = named(name) else { bail!("unknown path {name:?}: see thalweg-lab paths list") };
+    print(path.text);
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints to standard output; a reader that has gone, such as `head`, has what it wanted.
-fn print_or_gone(text: &str) {
-    let _ = stdout().write_all(text.as_bytes());
-}
-
-/// All these in one; all named paths if there are none.
+/// Reads and combines the scenarios; uses all named paths if the list is empty.
 pub(crate) fn read_all(files: &[PathBuf]) -> anyhow::Result<Scenario> {
     let names: Vec<PathBuf> = library().iter().map(|path| path.name.into()).collect();
     let files = if files.is_empty() { &names } else { files };
     let scenarios: Vec<Scenario> = files.iter().map(|file| read(file)).collect::<anyhow::Result<_>>()?;
-    Ok(scenario::together(scenarios)?)
+    Ok(scenario::combine(scenarios)?)
 }
 
-/// The scenario in that file, or of the path of that name.
+/// Reads a scenario file, or a named path if the file does not exist.
 pub(crate) fn read(file: &Path) -> anyhow::Result<Scenario> {
     if let Some(path) = file.to_str().and_then(named)
         && !file.exists()
     {
         return Ok(scenario::read(&format!("[[path]]\nuse = {:?}\n", path.name), &|_| {
-            unreachable!("it names none")
+            unreachable!("a named path includes no file")
         })?);
     }
     let text = fs::read_to_string(file).with_context(|| {

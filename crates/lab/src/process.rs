@@ -1,8 +1,10 @@
-//! Programs that the lab runs beside itself: ready when they say where they listen or take connections there, ended when dropped.
+//! Child processes of the lab: ready once they log an address or accept connections, killed when
+//! dropped.
 //!
-//! Those on this machine's own network end also where the lab is killed: they are started through `setpriv --pdeathsig`, which
-//! util-linux has. That is by the end of the thread that starts them (prctl(2), `PR_SET_PDEATHSIG`), so it has to stay. Those in an
-//! emulation are started by threads that do not; what a killed lab has left there is ended by the next.
+//! Processes on this machine's own network also end when the lab is killed: `setpriv --pdeathsig`
+//! (util-linux) starts them. The kernel sends the signal when the *thread* that started a process
+//! ends (prctl(2), `PR_SET_PDEATHSIG`), so that thread must stay alive. Emulated processes are
+//! started by short-lived threads; if the lab is killed, the next run ends those processes.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -15,36 +17,37 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
+use thalweg_netem::emulation::{Emulation, Side};
 
-use crate::emulation::{Emulation, Side};
-
-/// A program says within so long where it listens.
+/// Time limit for a program to become ready.
 const START_MAX: Duration = Duration::from_secs(20);
-/// Between two attempts to connect to one that does not say it.
+/// Interval between connection attempts while waiting for a program that does not log its address.
 const ATTEMPT_EVERY: Duration = Duration::from_millis(10);
-/// Lines of its standard error that are kept to be told if it does not.
+/// Maximum lines of standard error kept for the error message if the program does not become ready.
 const LINES_MAX: usize = 20;
 
-/// Sets what a process may, and gets, before it runs a program.
+/// The util-linux program that sets process attributes and then executes another program.
 const SETPRIV: &str = "setpriv";
-/// Its arguments before the program, as they are given here.
+/// Number of `setpriv` arguments before the program.
 const BEFORE_PROGRAM: usize = 2;
-/// Signals by the names that it takes.
+/// Signal names as `setpriv` expects them.
 const KILL: &str = "KILL";
 const TERM: &str = "TERM";
 
-/// A program that runs until this is dropped.
+/// A child process, killed on drop.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct ChildProcess {
     process: Child,
-    end_by: Signal,
+    end_signal: Signal,
 }
 
-impl Running {
-    /// Starts a program on one side of an emulation. It prints `… listening ADDRESS` to standard error; that is waited for.
+impl ChildProcess {
+    /// Starts a program on one side of an emulation and waits until it prints `… listening ADDRESS`
+    /// to standard error.
     ///
     /// # Errors
-    /// If it cannot be started, or ends, or takes too long; with what it said.
+    /// If the program cannot be started, exits early, or takes too long; the error includes its
+    /// output.
     pub(crate) fn start_on(
         emulation: &Emulation,
         side: Side,
@@ -53,67 +56,58 @@ impl Running {
         Self::listening(command, |command| emulation.spawn(side, command))
     }
 
-    /// The same on this machine's own network.
+    /// Starts a program like [`start_on`](Self::start_on), but on this machine's own network.
     ///
     /// # Errors
-    /// As [`start_on`](Self::start_on).
+    /// See [`start_on`](Self::start_on).
     pub(crate) fn start(command: Command) -> anyhow::Result<(Self, SocketAddr)> {
         Self::listening(ending_with_lab(&command, KILL), Command::spawn)
     }
 
-    /// Starts a program that says nothing and takes connections at `address` once it is ready. It is ended by SIGTERM, so that
-    /// it ends its own processes.
+    /// Starts a program that prints nothing and waits until it accepts connections at `address`.
+    /// Dropping the result sends SIGTERM, so that the program can end its own children.
     ///
     /// # Errors
-    /// As [`start_on`](Self::start_on).
+    /// See [`start_on`](Self::start_on).
     pub(crate) fn start_at(command: Command, address: SocketAddr) -> anyhow::Result<Self> {
-        let name = name(&command);
-        let (mut running, lines) = Self::heard(ending_with_lab(&command, TERM), Command::spawn)?;
-        running.end_by = Signal::TERM;
-        let (begun, mut said) = (Instant::now(), Vec::new());
-        loop {
-            match lines.recv_timeout(ATTEMPT_EVERY) {
-                Ok(line) => keep(&mut said, line),
-                Err(RecvTimeoutError::Timeout) if TcpStream::connect(address).is_ok() => return Ok(running),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => bail!("{name} ended: {}", said.join("; ")),
-            }
-            let said = || said.join("; ");
-            ensure!(begun.elapsed() < START_MAX, "{name} takes no connections at {address}: {}", said());
-        }
+        let is_listening = |_: Option<&str>| TcpStream::connect(address).ok().map(drop);
+        let mut running = Self::start_until(ending_with_lab(&command, TERM), Command::spawn, is_listening)?.0;
+        running.end_signal = Signal::TERM;
+        Ok(running)
     }
 
-    /// Starts a program on this machine's own network that is ready once it says this, in some line.
+    /// Starts a program on this machine's own network and waits until it prints a line containing
+    /// `text`.
     ///
     /// # Errors
-    /// As [`start_on`](Self::start_on).
-    pub(crate) fn start_saying(command: Command, text: &str) -> anyhow::Result<Self> {
-        let says = |line: &str| line.contains(text).then_some(());
-        Ok(Self::until(ending_with_lab(&command, KILL), Command::spawn, says)?.0)
+    /// See [`start_on`](Self::start_on).
+    pub(crate) fn start_until_line(command: Command, text: &str) -> anyhow::Result<Self> {
+        let has_text = |line: Option<&str>| line?.contains(text).then_some(());
+        Ok(Self::start_until(ending_with_lab(&command, KILL), Command::spawn, has_text)?.0)
     }
 
-    /// Starts a program that is ready at once. What it says goes to that file.
+    /// Starts a program without waiting; its standard error is written to `output`.
     ///
     /// # Errors
-    /// If it cannot be started.
-    pub(crate) fn spawn(command: Command, said: File) -> anyhow::Result<Self> {
+    /// If the program cannot be started.
+    pub(crate) fn spawn(command: Command, output: File) -> anyhow::Result<Self> {
         let name = name(&command);
         let mut command = ending_with_lab(&command, KILL);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said).process_group(0);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output).process_group(0);
         let process = command.spawn().with_context(|| name)?;
-        Ok(Self { process, end_by: Signal::KILL })
+        Ok(Self { process, end_signal: Signal::KILL })
     }
 
-    /// Its number.
+    /// Returns the process id.
     pub(crate) fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// How it ended, if it has.
+    /// Returns the exit status, if the process has exited.
     ///
     /// # Errors
-    /// If the system does not say.
-    pub(crate) fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+    /// If the system cannot report the status.
+    pub(crate) fn exit_status(&mut self) -> io::Result<Option<ExitStatus>> {
         self.process.try_wait()
     }
 
@@ -121,47 +115,49 @@ impl Running {
         command: Command,
         spawn: impl FnOnce(&mut Command) -> io::Result<Child>,
     ) -> anyhow::Result<(Self, SocketAddr)> {
-        Self::until(command, spawn, |line| line.rsplit_once("listening ")?.1.trim().parse().ok())
+        Self::start_until(command, spawn, |line| line?.rsplit_once("listening ")?.1.trim().parse().ok())
     }
 
-    /// Starts a program and waits for a line in which that is found.
-    fn until<T>(
+    /// Starts a program and waits until `find` returns a value: it is called with each line of
+    /// output, and regularly with `None`.
+    fn start_until<T>(
         command: Command,
         spawn: impl FnOnce(&mut Command) -> io::Result<Child>,
-        find: impl Fn(&str) -> Option<T>,
+        find: impl Fn(Option<&str>) -> Option<T>,
     ) -> anyhow::Result<(Self, T)> {
         let name = name(&command);
-        let (running, lines) = Self::heard(command, spawn)?;
-        let (begun, mut said) = (Instant::now(), Vec::new());
+        let (running, lines) = Self::spawn_piped(command, spawn)?;
+        let (started, mut output) = (Instant::now(), Vec::new());
         loop {
-            match lines.recv_timeout(START_MAX.saturating_sub(begun.elapsed())) {
-                Ok(line) => match find(&line) {
-                    Some(found) => return Ok((running, found)),
-                    None => keep(&mut said, line),
-                },
-                Err(RecvTimeoutError::Timeout) => {
-                    bail!("{name} does not say that it is ready: {}", said.join("; "))
-                }
-                Err(RecvTimeoutError::Disconnected) => bail!("{name} ended: {}", said.join("; ")),
+            let line = match lines.recv_timeout(ATTEMPT_EVERY) {
+                Ok(line) => Some(line),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => bail!("{name} ended: {}", output.join("; ")),
+            };
+            if let Some(found) = find(line.as_deref()) {
+                return Ok((running, found));
             }
+            // Keep the first lines: the cause is logged before its consequences.
+            output.extend(line.filter(|_| output.len() < LINES_MAX));
+            ensure!(started.elapsed() < START_MAX, "{name} is not ready: {}", output.join("; "));
         }
     }
 
-    /// Starts a program, and the lines that it says on standard error.
-    fn heard(
+    /// Starts a program and returns a channel with the lines of its standard error.
+    fn spawn_piped(
         mut command: Command,
         spawn: impl FnOnce(&mut Command) -> io::Result<Child>,
     ) -> anyhow::Result<(Self, Receiver<String>)> {
-        // Ctrl-C is for the lab, which ends it.
+        // Use a separate process group: Ctrl-C reaches only the lab, which then ends the program.
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
         let mut process = spawn(&mut command).with_context(|| name(&command))?;
-        let said = process.stderr.take().expect("it is piped");
-        let running = Self { process, end_by: Signal::KILL };
+        let output = process.stderr.take().expect("stderr is piped");
+        let running = Self { process, end_signal: Signal::KILL };
         let (sender, lines) = sync_channel(LINES_MAX);
         thread::spawn(move || {
-            for line in BufReader::new(said).lines().map_while(Result::ok) {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
                 tracing::debug!(target: "thalweg_lab::process", "{line}");
-                // Once it runs nobody hears.
+                // Nothing receives once the program is ready.
                 let _ = sender.try_send(line);
             }
         });
@@ -169,40 +165,33 @@ impl Running {
     }
 }
 
-/// The first lines are kept: the cause comes before what follows from it.
-fn keep(said: &mut Vec<String>, line: String) {
-    if said.len() < LINES_MAX {
-        said.push(line);
-    }
-}
-
-/// What is run, behind [`ending_with_lab`] too.
+/// Returns the program's name, even if wrapped by [`ending_with_lab`].
 fn name(command: &Command) -> String {
     let program = match command.get_program() {
-        through if through == SETPRIV => command.get_args().nth(BEFORE_PROGRAM).unwrap_or(through),
+        wrapped if wrapped == SETPRIV => command.get_args().nth(BEFORE_PROGRAM).unwrap_or(wrapped),
         program => program,
     };
     program.to_string_lossy().into_owned()
 }
 
-/// The same command, run by a process that gets this signal once the thread that starts it has ended.
+/// Wraps a command so that its process receives `signal` when the thread that starts it ends.
 fn ending_with_lab(command: &Command, signal: &str) -> Command {
-    let mut through = Command::new(SETPRIV);
-    through.args(["--pdeathsig", signal]).arg(command.get_program()).args(command.get_args());
+    let mut wrapped = Command::new(SETPRIV);
+    wrapped.args(["--pdeathsig", signal]).arg(command.get_program()).args(command.get_args());
     for (variable, value) in command.get_envs() {
         match value {
-            Some(value) => through.env(variable, value),
-            None => through.env_remove(variable),
+            Some(value) => wrapped.env(variable, value),
+            None => wrapped.env_remove(variable),
         };
     }
-    through
+    wrapped
 }
 
-impl Drop for Running {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
-        // One that has ended and was waited for has no number any more.
+        // After a wait, the process id may belong to another process.
         if let Ok(None) = self.process.try_wait() {
-            let _ = kill_process(Pid::from_child(&self.process), self.end_by);
+            let _ = kill_process(Pid::from_child(&self.process), self.end_signal);
         }
         let _ = self.process.wait();
     }

@@ -1,30 +1,32 @@
-//! The field's published results, measured again: what was published, what is measured here by the same method, and the ratio.
+//! Reproductions of published results: the published figure, the figure measured here by the same
+//! method, and their ratio.
 //!
-//! - [`varnish`]: algorithms of congestion control behind a cache.
-//! - [`lumen`]: live segments through a content network while they are made.
+//! - [`varnish`]: congestion control algorithms behind a cache.
+//! - [`lumen`]: live segments delivered through a content network while being produced.
 //! - [`edgio`]: congestion control tuned by client network.
 //!
-//! **Invariant:** a publication's method is followed as far as it says; what it leaves open, and what was chosen, is told beside
-//! the figures.
+//! **Invariant:** each reproduction follows the published method as far as it is described.
+//! Parameters that the publication leaves open are printed with the figures, along with our
+//! choices.
 
 pub mod edgio;
 pub mod lumen;
 pub mod varnish;
 
-use std::fmt::Write as _;
+use thalweg_units::table::{Column, Table};
 
-/// A published system.
+/// A published result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Published {
-    /// Its short name.
+    /// Short name.
     pub name: &'static str,
-    /// Who published what.
+    /// Publisher, year and subject.
     pub title: &'static str,
-    /// What is missing here to measure it; `None` where nothing is.
+    /// Feature that the lab still needs to measure this result; `None` if measurable.
     pub missing: Option<&'static str>,
 }
 
-/// All of them.
+/// All published results.
 pub const ALL: [Published; 5] = [
     Published { name: "varnish", title: varnish::TITLE, missing: None },
     Published { name: "lumen", title: lumen::TITLE, missing: None },
@@ -41,122 +43,117 @@ pub const ALL: [Published; 5] = [
     Published { name: "edgio", title: edgio::TITLE, missing: None },
 ];
 
-/// What ended a measuring before all was measured.
+/// Why a measurement ended early.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Early {
-    /// A failure: of what, and why.
+pub enum EarlyEnd {
+    /// A failure, with its cause.
     Failed(String),
-    /// A signal, by its number.
+    /// A signal, by number.
     Interrupted(i32),
 }
 
-impl Early {
-    /// Why it is not all, in words.
+impl EarlyEnd {
+    /// Returns the reason as a sentence.
     pub(crate) fn words(&self) -> String {
         match self {
-            Early::Failed(why) => format!("Not all was measured: {why}."),
-            Early::Interrupted(signal) => format!("Not all was measured: interrupted by signal {signal}."),
+            EarlyEnd::Failed(why) => format!("Incomplete measurement: {why}."),
+            EarlyEnd::Interrupted(signal) => {
+                format!("Incomplete measurement: interrupted by signal {signal}.")
+            }
         }
     }
 
-    /// The program's exit status: of a signal as the shell has it.
+    /// The program's exit status; after a signal, 128 plus its number, as in the shell.
     pub(crate) fn exit_status(&self) -> u8 {
         match self {
-            Early::Interrupted(signal) => u8::try_from(128 + signal).unwrap_or(1),
-            Early::Failed(_) => 1,
+            EarlyEnd::Interrupted(signal) => u8::try_from(128 + signal).unwrap_or(1),
+            EarlyEnd::Failed(_) => 1,
         }
     }
 }
 
-/// What a publication says of a figure.
+/// The published value of a figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Said {
-    /// It lies between these two.
+pub enum PublishedValue {
+    /// Between these two values.
     Between(f64, f64),
-    /// It is less.
+    /// Below this value.
     Under(f64),
-    /// It is more.
+    /// Above this value.
     Over(f64),
 }
 
-/// A headline figure.
+/// A headline figure of a publication.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Headline {
-    /// What it is of, with its unit.
+    /// Name of the figure, with its unit.
     pub what: String,
-    /// What was published.
-    pub published: Said,
-    /// What was measured; `None` where it was not.
+    /// The published value.
+    pub published: PublishedValue,
+    /// The value measured here; `None` if not measured.
     pub here: Option<f64>,
-    /// The 95 % interval of that, where it has one.
+    /// The 95 % interval of `here`, if there is one.
     pub interval: Option<(f64, f64)>,
-    /// What it leaves out, where it does.
-    pub but: Option<String>,
+    /// Samples that the figure excludes, if any.
+    pub caveat: Option<String>,
 }
 
 impl Headline {
-    /// What was measured by what was published: by the nearer end of a range, within which it is 1; else by the bound.
+    /// Divides the measured by the published value. A range counts as its nearer end, and the ratio
+    /// is 1 inside it.
     pub fn ratio(&self) -> Option<f64> {
         let here = self.here?;
         Some(match self.published {
-            Said::Between(least, most) => here / here.clamp(least, most),
-            Said::Under(bound) | Said::Over(bound) => here / bound,
+            PublishedValue::Between(least, most) => here / here.clamp(least, most),
+            PublishedValue::Under(bound) | PublishedValue::Over(bound) => here / bound,
         })
     }
 
-    /// In words, of these [`COLUMNS`].
+    /// Formats the headline as one string per column in [`COLUMNS`].
     pub fn words(&self) -> [String; 4] {
         let published = match self.published {
-            Said::Between(least, most) if least == most => number(least),
-            Said::Between(least, most) => format!("{} to {}", number(least), number(most)),
-            Said::Under(bound) => format!("under {}", number(bound)),
-            Said::Over(bound) => format!("over {}", number(bound)),
+            PublishedValue::Between(least, most) if least == most => number(least),
+            PublishedValue::Between(least, most) => format!("{} to {}", number(least), number(most)),
+            PublishedValue::Under(bound) => format!("under {}", number(bound)),
+            PublishedValue::Over(bound) => format!("over {}", number(bound)),
         };
         let here = self.here.map_or_else(|| "not measured".to_owned(), number);
         let interval = self.interval.map(|(least, most)| format!(" ({} to {})", number(least), number(most)));
-        let but = self.but.as_ref().map(|but| format!(" ({but})"));
-        let here = [Some(here), interval, but].into_iter().flatten().collect();
+        let caveat = self.caveat.as_ref().map(|caveat| format!(" ({caveat})"));
+        let here = [Some(here), interval, caveat].into_iter().flatten().collect();
         let ratio = self.ratio().map_or_else(|| "-".to_owned(), number);
         [self.what.clone(), published, here, ratio]
     }
 }
 
-/// So many of all, if any: what a figure leaves out.
+/// Formats the samples a figure excludes as "`count` of `all` `why`"; `None` if `count` is 0.
 pub(crate) fn left_out(count: u64, all: u64, why: &str) -> Option<String> {
     (count > 0).then(|| format!("{count} of {all} {why}"))
 }
 
-/// The columns of headlines.
+/// Column names of a headline table.
 pub const COLUMNS: [&str; 4] = ["", "published", "here", "here / published"];
 
-/// A number to three digits, none of those before the point left out.
+/// Formats a number with three significant digits, or with all digits of its integer part.
 pub(crate) fn number(value: f64) -> String {
     let digits_before = if value == 0.0 { 1 } else { value.abs().log10().floor() as i32 + 1 };
     let decimals = usize::try_from(3 - digits_before).unwrap_or(0);
     format!("{value:.decimals$}")
 }
 
-/// Headlines for a terminal.
+/// Renders a headline table for a terminal.
 pub fn table(headlines: &[Headline]) -> String {
     let rows: Vec<_> = headlines.iter().map(|headline| headline.words().to_vec()).collect();
     columns(&COLUMNS, &rows)
 }
 
-/// A table for a terminal: the first column to the left, the others to the right, each as wide as it has to be.
+/// Renders a table for a terminal, with the first column aligned left and the others right.
 pub(crate) fn columns(names: &[&str], rows: &[Vec<String>]) -> String {
-    let mut all = vec![names.iter().map(|name| (*name).to_owned()).collect()];
-    all.extend_from_slice(rows);
-    let width = |column: usize| all.iter().map(|row: &Vec<String>| row[column].chars().count()).max();
-    let widths: Vec<usize> = (0..names.len()).map(|column| width(column).unwrap_or(0)).collect();
-    let mut text = String::new();
-    for row in &all {
-        let _ = write!(text, "{:<1$}", row[0], widths[0]);
-        for (cell, width) in row.iter().zip(&widths).skip(1) {
-            let _ = write!(text, "  {cell:>width$}");
-        }
-        text.push('\n');
-    }
-    text
+    let (first, rest) = names.split_at(1);
+    let columns = first.iter().copied().map(Column::text).chain(rest.iter().copied().map(Column::number));
+    let mut table = Table::new(columns);
+    rows.iter().for_each(|row| table.push(row));
+    table.to_string()
 }
 
 #[cfg(test)]
@@ -166,21 +163,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headlines_in_words() {
+    fn headlines_render_as_a_table() {
         let headline = |published, here, interval| Headline {
             what: "latency, ms".to_owned(),
             published,
             here,
             interval,
-            but: None,
+            caveat: None,
         };
-        let but = |headline, failed| Headline { but: left_out(failed, 100, "failed"), ..headline };
+        let caveat = |headline, failed| Headline { caveat: left_out(failed, 100, "failed"), ..headline };
         let all = [
-            headline(Said::Between(2.0, 3.0), Some(6.0), Some((4.5, 12.25))),
-            headline(Said::Between(2.0, 3.0), Some(2.5), None),
-            headline(Said::Between(500.0, 500.0), Some(250.0), None),
-            but(headline(Said::Under(70.0), Some(0.21), None), 2),
-            but(headline(Said::Over(50_000.0), None, None), 100),
+            headline(PublishedValue::Between(2.0, 3.0), Some(6.0), Some((4.5, 12.25))),
+            headline(PublishedValue::Between(2.0, 3.0), Some(2.5), None),
+            headline(PublishedValue::Between(500.0, 500.0), Some(250.0), None),
+            caveat(headline(PublishedValue::Under(70.0), Some(0.21), None), 2),
+            caveat(headline(PublishedValue::Over(50_000.0), None, None), 100),
         ];
         expect![[r#"
                             published                              here  here / published

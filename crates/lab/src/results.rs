@@ -1,23 +1,47 @@
-//! Results as files of a directory: a page for people, every sample, and a summary for programs.
+//! Result output: a table on standard output and, optionally, a directory with a page, all samples
+//! and a summary.
 
 use std::fs;
-use std::io::{Write, stderr};
+use std::io::{Write, stderr, stdout};
 use std::path::Path;
+use std::process::ExitCode;
 
 use anyhow::Context;
 
-/// Makes the directory: before anything is measured, so that it is not in vain.
-pub(crate) fn make(directory: &Path) -> anyhow::Result<()> {
+/// Rendered results of one command.
+pub(crate) struct Results {
+    pub(crate) table: String,
+    pub(crate) page: String,
+    pub(crate) samples: String,
+    pub(crate) summary: String,
+    pub(crate) exit_status: u8,
+}
+
+impl Results {
+    /// Prints the table, writes the other files to the directory if one is given, and prints the
+    /// path of the page.
+    pub(crate) fn write(&self, directory: Option<&Path>) -> anyhow::Result<ExitCode> {
+        print(&self.table);
+        let Some(directory) = directory else { return Ok(ExitCode::from(self.exit_status)) };
+        let files =
+            [("report.html", &self.page), ("samples.csv", &self.samples), ("summary.json", &self.summary)];
+        for (name, text) in files {
+            let file = directory.join(name);
+            fs::write(&file, text).with_context(|| file.display().to_string())?;
+        }
+        // Ignore errors: after SIGHUP, standard error may be closed.
+        let _ = writeln!(stderr(), "{}", directory.join("report.html").display());
+        Ok(ExitCode::from(self.exit_status))
+    }
+}
+
+/// Creates the directory; called before measuring, so that a bad path fails early.
+pub(crate) fn create_directory(directory: Option<&Path>) -> anyhow::Result<()> {
+    let Some(directory) = directory else { return Ok(()) };
     fs::create_dir_all(directory).with_context(|| directory.display().to_string())
 }
 
-/// Writes them there, and says where the page is.
-pub(crate) fn write(directory: &Path, page: &str, samples: &str, summary: &str) -> anyhow::Result<()> {
-    for (name, text) in [("report.html", page), ("samples.csv", samples), ("summary.json", summary)] {
-        let file = directory.join(name);
-        fs::write(&file, text).with_context(|| file.display().to_string())?;
-    }
-    // Nobody may be there to read it, after SIGHUP.
-    let _ = writeln!(stderr(), "{}", directory.join("report.html").display());
-    Ok(())
+/// Prints to standard output, ignoring errors: a reader such as `head` may close the pipe early.
+pub(crate) fn print(text: &str) {
+    let _ = stdout().write_all(text.as_bytes());
 }

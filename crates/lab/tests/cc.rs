@@ -1,6 +1,6 @@
-//! The program's `cc` as people run it: a real edge over emulated paths, which is killed, and interrupted.
+//! End-to-end tests of `cc`: a real edge over emulated paths, killed and interrupted.
 //!
-//! As root, with `thalweg` beside `thalweg-lab`.
+//! They need root, and `thalweg` beside `thalweg-lab`.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -19,34 +19,34 @@ fn alone() -> MutexGuard<'static, ()> {
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A comparison that takes samples, of which the first is there.
+/// A running comparison that has taken its first sample.
 struct Comparison {
     child: Child,
-    said: BufReader<ChildStderr>,
+    output: BufReader<ChildStderr>,
     directory: PathBuf,
 }
 
 impl Comparison {
-    fn begun(name: &str, samples: &str) -> Self {
+    fn started(name: &str, samples: &str) -> Self {
         let beside = Path::new(PROGRAM).with_file_name("thalweg");
-        assert!(beside.exists(), "{}: `cargo build -p thalweg` makes it", beside.display());
+        assert!(beside.exists(), "{}: build it with `cargo build -p thalweg`", beside.display());
         let directory = std::env::temp_dir().join(format!("thalweg-lab-{name}-{}", std::process::id()));
         let mut command = Command::new(PROGRAM);
         command.args(["cc", "fibre", "--sizes", "100kB", "--algorithms", "cubic,reno", "--samples", samples]);
         command.arg("--out").arg(&directory).env("THALWEG_LOG", "off,thalweg_lab::cc=debug");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap());
+        let mut output = BufReader::new(child.stderr.take().unwrap());
         let (mut line, mut before) = (String::new(), String::new());
         while !line.contains("sample") {
             before += &line;
             line.clear();
-            assert!(said.read_line(&mut line).unwrap() > 0, "it ended: {before}");
+            assert!(output.read_line(&mut line).unwrap() > 0, "the comparison exited: {before}");
         }
-        Self { child, said, directory }
+        Self { child, output, directory }
     }
 
-    /// Its status, its table, and what it has written.
+    /// Waits for the comparison to end; returns its exit status, table and files.
     fn end(mut self) -> (i32, String, [String; 3]) {
         let mut out = self.child.stdout.take().unwrap();
         let table = std::thread::spawn(move || {
@@ -55,7 +55,7 @@ impl Comparison {
             table
         });
         let mut rest = String::new();
-        self.said.read_to_string(&mut rest).unwrap();
+        self.output.read_to_string(&mut rest).unwrap();
         let status = self.child.wait().unwrap().code().unwrap_or(-1);
         let table = table.join().unwrap();
         let files = ["report.html", "samples.csv", "summary.json"]
@@ -65,7 +65,7 @@ impl Comparison {
     }
 }
 
-/// The edge that a process has started.
+/// Finds the edge started by a process.
 fn edge_of(parent: u32) -> Pid {
     let is_edge = |pid: i32| {
         let of = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
@@ -79,10 +79,10 @@ fn edge_of(parent: u32) -> Pid {
 }
 
 #[test]
-fn an_interrupted_comparison_writes_what_it_has() {
+fn interrupted_comparison_writes_partial_results() {
     let _alone = alone();
     for (signal, number) in [(Signal::INT, 2), (Signal::TERM, 15), (Signal::HUP, 15)] {
-        let comparison = Comparison::begun("interrupted", "5000");
+        let comparison = Comparison::started("interrupted", "5000");
         kill_process(Pid::from_child(&comparison.child), signal).unwrap();
         let (status, table, [page, samples, summary]) = comparison.end();
         assert_eq!(status, 128 + number, "{table}");
@@ -97,9 +97,9 @@ fn an_interrupted_comparison_writes_what_it_has() {
 }
 
 #[test]
-fn samples_that_fail_are_told_and_end_nothing() {
+fn failed_samples_are_counted_and_do_not_end_the_run() {
     let _alone = alone();
-    let comparison = Comparison::begun("failed", "200");
+    let comparison = Comparison::started("failed", "200");
     kill_process(edge_of(comparison.child.id()), Signal::KILL).unwrap();
     let (status, table, [page, samples, summary]) = comparison.end();
     assert_eq!(status, 1, "{table}");
@@ -113,10 +113,10 @@ fn samples_that_fail_are_told_and_end_nothing() {
 }
 
 #[test]
-fn an_edge_that_does_not_start_is_another_status() {
+fn edge_that_does_not_start_is_exit_status_2() {
     let _alone = alone();
-    let told = Command::new(PROGRAM).args(["cc", "fibre", "--thalweg", "/bin/false"]).output().unwrap();
-    let err = String::from_utf8(told.stderr).unwrap();
-    assert_eq!((told.status.code(), told.stdout.len()), (Some(2), 0), "{err}");
+    let output = Command::new(PROGRAM).args(["cc", "fibre", "--thalweg", "/bin/false"]).output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{err}");
     assert!(err.contains("/bin/false ended") && err.lines().count() == 1, "{err}");
 }

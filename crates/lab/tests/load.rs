@@ -1,4 +1,4 @@
-//! The program's `load` as people run it, against servers that misbehave in known ways: what they do is found again.
+//! End-to-end tests of `load` against servers whose known misbehaviour the figures must show.
 #![allow(clippy::unwrap_used)]
 
 mod program;
@@ -10,10 +10,10 @@ use std::process::Command;
 use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
-use thalweg_lab::load::ErrorKind;
-use thalweg_lab::load::figures::{Figures, Time};
-use thalweg_lab::load::report::to_json;
-use thalweg_lab::load::serve::Server;
+use thalweg_load::ErrorKind;
+use thalweg_load::figures::{Figures, Time};
+use thalweg_load::report::to_json;
+use thalweg_load::serve::Server;
 
 use program::{PROGRAM, counts, done, lab, refused};
 
@@ -21,14 +21,14 @@ fn server() -> Server {
     Server::start(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), 1).unwrap()
 }
 
-/// Runs a load of these options on paths of the server.
+/// Runs a load with `options` against `paths` on the server.
 fn measured(server: &Server, options: &str, paths: &[&str]) -> (Figures, i32) {
     let urls: Vec<String> = paths.iter().map(|path| format!("http://{}{path}", server.address())).collect();
     program::measured(options, &urls)
 }
 
 #[test]
-fn a_known_delay_is_found_again() {
+fn known_delay_is_measured() {
     let (figures, status) = measured(&server(), "-n 40 -c 2", &["/a?wait=50ms"]);
     assert_eq!((status, figures.requests, figures.begun, figures.clients), (0, 40, 40, 2));
     assert_eq!((figures.content_bytes, &figures.statuses), (40_000, &[(200, 40)].into()));
@@ -36,15 +36,15 @@ fn a_known_delay_is_found_again() {
         let times = figures.time(time).unwrap();
         let asked = times.lowest_equivalent(50_000);
         assert_eq!(times.len(), 40);
-        // The server's timer has milliseconds, and the machine has other work: the quickest has waited for neither, and may have been
-        // late to see that its request was sent.
+        // Allow 2 ms less: the server's timer has millisecond resolution, and a busy machine may
+        // record a request's sending late.
         assert!((asked - 2000..60_000).contains(&times.min()), "{time:?}: {}", times.min());
     }
     assert_eq!(figures.time(Time::Connect).unwrap().len(), 2);
 }
 
 #[test]
-fn chunks_are_stamped_one_by_one() {
+fn chunk_gaps_are_measured() {
     let path = "/a?bytes=100000&chunk=20kB&every=20ms";
     for verify in ["", "--verify"] {
         let (figures, status) = measured(&server(), &format!("-n 4 -c 1 {verify}"), &[path]);
@@ -57,7 +57,7 @@ fn chunks_are_stamped_one_by_one() {
 }
 
 #[test]
-fn errors_are_counted_exactly_and_told() {
+fn errors_are_counted_exactly_with_examples() {
     let paths = [
         "/good",
         "/cut?cut=700",
@@ -78,16 +78,16 @@ fn errors_are_counted_exactly_and_told() {
         ]
     );
     assert_eq!(figures.statuses, [(200, 40), (404, 10), (503, 10)].into());
-    // Only whole responses have times.
+    // Only complete responses have times.
     assert_eq!(figures.time(Time::Ttlb).unwrap().len(), 30);
-    let told = |kind| figures.examples[&kind].1.split_once(": ").unwrap().1.to_owned();
-    assert_eq!(told(ErrorKind::Cut), "the server closed after 700 of 1000 bytes");
-    assert_eq!(told(ErrorKind::Content), "byte 321 is not what path and offset say");
-    assert_eq!(told(ErrorKind::Status5xx), "answered with 503");
+    let example = |kind| figures.examples[&kind].1.split_once(": ").unwrap().1.to_owned();
+    assert_eq!(example(ErrorKind::Cut), "the server closed after 700 of 1000 bytes");
+    assert_eq!(example(ErrorKind::Content), "byte 321 differs from the expected content");
+    assert_eq!(example(ErrorKind::Status5xx), "responded with 503");
 }
 
 #[test]
-fn what_takes_too_long_is_given_up() {
+fn slow_responses_time_out() {
     let paths = ["/a?wait=10s", "/a?chunk=100B&every=10s"];
     let (figures, status) =
         measured(&server(), "-n 4 -c 1 --head-timeout 50ms --content-timeout 50ms", &paths);
@@ -96,7 +96,7 @@ fn what_takes_too_long_is_given_up() {
 }
 
 #[test]
-fn without_verification_content_is_not_looked_at() {
+fn content_is_checked_only_with_verify() {
     let (figures, status) = measured(&server(), "-n 9 -c 3", &["/wrong?corrupt=321&bytes=900000"]);
     assert_eq!((status, figures.content_bytes), (0, 9 * 900_000));
     let (figures, status) = measured(&server(), "-n 9 -c 3 --verify", &["/right?bytes=900000"]);
@@ -104,20 +104,21 @@ fn without_verification_content_is_not_looked_at() {
 }
 
 #[test]
-fn ranges_follow_one_another_to_the_end() {
+fn ranges_are_consecutive_to_the_end() {
     let (figures, status) = measured(&server(), "-n 6 -c 1 --range 512KiB --verify", &["/a?bytes=1200000"]);
     assert_eq!((status, figures.statuses, figures.content_bytes), (0, [(206, 6)].into(), 2_400_000));
     let (figures, _) = measured(&server(), "-n 3 -c 1 --range 1KiB", &["/a?status=200"]);
     assert_eq!(counts(&figures), [(ErrorKind::Range, 3)]);
 }
 
-/// One client that is answered in 20 ms, and a request every 10 ms: each waits for all before it.
+/// With one client, responses after 20 ms, and a request due every 10 ms, each request waits for
+/// all earlier ones; times must include that wait.
 #[test]
-fn an_open_model_counts_the_wait_for_a_slow_server() {
+fn open_model_counts_the_wait_for_a_slow_server() {
     let server = server();
     let (figures, _) = measured(&server, "-n 30 -c 1 --rate 100/s", &["/a?wait=20ms"]);
     let times = figures.time(Time::Ttlb).unwrap();
-    // The request of index i is due at 10 i ms and answered at 20 (i + 1) ms at the soonest.
+    // Request i is due at 10 i ms, and its response arrives at 20 (i + 1) ms at the earliest.
     assert!(times.max() >= times.lowest_equivalent(310_000), "{}", times.max());
     assert!(times.mean() >= 164_000.0, "{}", times.mean());
     assert!((20_000 - 20..40_000).contains(&times.min()), "{}", times.min());
@@ -126,33 +127,34 @@ fn an_open_model_counts_the_wait_for_a_slow_server() {
 }
 
 #[test]
-fn an_open_model_ends_with_its_requests() {
-    // Fifty clients would wait for fifty seconds, each for a request of its own.
+fn open_model_ends_with_its_requests() {
+    // The run must not wait until all fifty clients have had a request, which would take fifty
+    // seconds.
     let (figures, status) = measured(&server(), "-n 2 -c 50 --rate 1/s", &["/a"]);
     assert_eq!((status, figures.begun, figures.requests, figures.unsent), (0, 2, 2, 0));
     assert!(figures.measured_s() < 20.0, "{}", figures.measured_s());
 }
 
 #[test]
-fn what_was_due_and_not_sent_is_told() {
+fn unsent_requests_are_counted() {
     let (figures, _) = measured(&server(), "-d 500ms -c 1 --rate 100/s", &["/a?wait=10s"]);
-    // One is under way; of those due within half a second the others had no client.
+    // One request is in flight; the others due within half a second had no client.
     assert_eq!((figures.begun, figures.requests), (1, 0));
-    // A busy machine ends later than it should, and more are due by then.
+    // A busy machine ends the run late, when more requests are due.
     assert!((48..=150).contains(&figures.unsent), "{}", figures.unsent);
 }
 
 #[test]
-fn the_warm_up_is_left_out() {
+fn warm_up_is_excluded() {
     let (figures, _) = measured(&server(), "-d 600ms --warm-up 300ms -c 1 --rate 100/s", &["/a"]);
-    // A busy machine ends later than it should; what is counted is what was due in that time.
+    // A busy machine ends the run late; requests due in the extra time count too.
     let due = 100.0 * figures.measured_s();
     assert!((figures.requests as f64 - due).abs() <= 5.0, "{} of {due}", figures.requests);
     assert!((0.29..1.5).contains(&figures.measured_s()), "{}", figures.measured_s());
 }
 
 #[test]
-fn merged_figures_are_those_of_all() {
+fn merged_figures_equal_those_of_all_runs() {
     let server = server();
     let directory = std::env::temp_dir().join(format!("thalweg-lab-load-{}", std::process::id()));
     fs::create_dir_all(&directory).unwrap();
@@ -177,7 +179,7 @@ fn merged_figures_are_those_of_all() {
     assert_eq!(merged, expected);
 }
 
-/// A head, read from a client.
+/// Reads one request head from a client.
 fn request(stream: &TcpStream) -> String {
     let mut text = String::new();
     let mut reader = BufReader::new(stream);
@@ -186,13 +188,13 @@ fn request(stream: &TcpStream) -> String {
 }
 
 #[test]
-fn interrupted_it_tells_what_it_has() {
+fn interrupted_load_writes_its_figures() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v/1.m4s", listener.local_addr().unwrap());
     let options = "-d 1h -c 3 --source 127.0.0.2-127.0.0.4 --cmcd --cmcd-bitrate 3Mbit/s -H a:b --json -";
     let arguments: Vec<&str> = options.split_whitespace().chain([url.as_str()]).collect();
     let child = lab(&arguments).spawn().unwrap();
-    // First comes the look whether anybody is there.
+    // The first connection is the initial connectivity check.
     let mut streams: Vec<_> = (0..4).map(|_| listener.accept().unwrap()).collect();
     let mut sources: Vec<String> = streams
         .drain(1..)
@@ -214,7 +216,7 @@ fn interrupted_it_tells_what_it_has() {
 }
 
 #[test]
-fn a_request_on_a_connection_that_was_closed_is_sent_again() {
+fn request_on_a_closed_connection_is_retried() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     thread::spawn(move || {
@@ -230,11 +232,11 @@ fn a_request_on_a_connection_that_was_closed_is_sent_again() {
 }
 
 #[test]
-fn without_a_server_there_is_one_line_and_no_report() {
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+fn each_startup_error_is_one_line() {
+    let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     assert_eq!(
-        refused(&[&format!("http://{nobody}/")]),
-        format!("thalweg-lab: cannot connect to {nobody}: Connection refused (os error 111)\n")
+        refused(&[&format!("http://{unused}/")]),
+        format!("thalweg-lab: cannot connect to {unused}: Connection refused (os error 111)\n")
     );
     let mut limited = Command::new("sh");
     limited.args(["-c", "ulimit -n 100; exec \"$0\" load -c 50 http://127.0.0.1:1/", PROGRAM]);
@@ -242,37 +244,38 @@ fn without_a_server_there_is_one_line_and_no_report() {
     assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
     assert_eq!(
         String::from_utf8(output.stderr).unwrap(),
-        "thalweg-lab: 50 clients need 114 files and this process may open 100: raise `ulimit -Hn`, or run several \
+        "thalweg-lab: 50 clients need 114 open files, but the limit is 100: raise `ulimit -Hn`, or run several \
          processes and `thalweg-lab load merge` their figures\n"
     );
     let wrong = ["--source", "::1", "http://127.0.0.1/"];
     assert_eq!(
         refused(&wrong),
-        "thalweg-lab: http://127.0.0.1/: is at 127.0.0.1:80, and --source has addresses of the other family\n"
+        "thalweg-lab: http://127.0.0.1/: resolves to 127.0.0.1:80, but --source has addresses of the other family\n"
     );
     assert!(refused(&["merge", "/nowhere"]).starts_with("thalweg-lab: /nowhere: No such file"));
 }
 
 #[test]
-fn what_cannot_be_written_is_told_before_anything_is_measured() {
+fn unwritable_output_fails_before_measuring() {
     let server = server();
     let url = format!("http://{}/a", server.address());
-    let told = refused(&["-n", "1", "--html", "/nowhere/page.html", &url]);
+    let error = refused(&["-n", "1", "--html", "/nowhere/page.html", &url]);
     assert_eq!(
-        told,
+        error,
         "thalweg-lab: cannot write /nowhere/page.html: No such file or directory (os error 2)\n"
     );
 }
 
 #[test]
-fn a_server_that_answers_nothing_has_failed() {
+fn load_without_any_response_fails() {
     let (figures, status) = measured(&server(), "-c 2 -d 300ms", &["/a?wait=60s"]);
     assert_eq!((status, figures.requests, figures.begun), (1, 0, 2));
 }
 
 #[test]
-fn an_open_model_is_not_judged_by_what_was_answered_alone() {
-    // Two clients, both held for as long as it runs: what is due and not answered is as late as it is.
+fn open_model_counts_unanswered_requests() {
+    // Both clients are blocked the whole time; due requests without a response count with their
+    // wait so far.
     let (figures, status) = measured(&server(), "--rate 100/s -c 2 -d 1s", &["/a?wait=60s"]);
     let times = figures.time(Time::Ttlb).unwrap();
     assert_eq!((status, figures.begun, times.len()), (1, 2, 2 + figures.unsent));
@@ -281,7 +284,7 @@ fn an_open_model_is_not_judged_by_what_was_answered_alone() {
 }
 
 #[test]
-fn verification_sees_what_is_missing() {
+fn verification_finds_missing_content() {
     let server = server();
     let (figures, status) = measured(&server, "-n 4 -c 1 --verify", &["/a?bytes=0", "/a?bytes=500"]);
     assert_eq!((status, counts(&figures)), (1, vec![(ErrorKind::Content, 2)]));

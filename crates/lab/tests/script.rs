@@ -1,4 +1,5 @@
-//! `load --script` with scripts in the forms of wrk's own, and beside wrk itself, before a server that writes down what it is asked.
+//! Tests of `load --script`, with scripts like wrk's own, against a server that records requests;
+//! some compare with wrk itself.
 #![allow(clippy::unwrap_used)]
 
 mod program;
@@ -11,44 +12,45 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use thalweg_lab::load::ErrorKind;
-use thalweg_lab::load::figures::Figures;
-use thalweg_lab::load::report::from_json;
+use thalweg_load::ErrorKind;
+use thalweg_load::figures::Figures;
+use thalweg_load::report::from_json;
 
 use program::{counts, lab, measured, refused};
 
-/// Answers all requests alike, and keeps them as they came.
+/// Server that records requests and sends the same response to each.
 struct Witness {
     port: u16,
-    asked: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl Witness {
     fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let all = Arc::clone(&asked);
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let all = Arc::clone(&requests);
         thread::spawn(move || {
             for stream in listener.incoming() {
-                let (stream, asked) = (stream.unwrap(), Arc::clone(&all));
-                thread::spawn(move || answer(&stream, &asked));
+                let (stream, requests) = (stream.unwrap(), Arc::clone(&all));
+                thread::spawn(move || answer(&stream, &requests));
             }
         });
-        Self { port, asked }
+        Self { port, requests }
     }
 
     fn url(&self, target: &str) -> String {
         format!("http://127.0.0.1:{}{target}", self.port)
     }
 
-    /// What has been asked since the last look: request line, fields in order of their names, and content.
-    fn asked(&self) -> Vec<String> {
-        std::mem::take(&mut *self.asked.lock().unwrap())
+    /// Returns the requests since the last call, each as request line, fields sorted by name, and
+    /// content.
+    fn requests(&self) -> Vec<String> {
+        std::mem::take(&mut *self.requests.lock().unwrap())
     }
 }
 
-fn answer(mut stream: &TcpStream, asked: &Mutex<Vec<String>>) {
+fn answer(mut stream: &TcpStream, requests: &Mutex<Vec<String>>) {
     let mut reader = BufReader::new(stream);
     loop {
         let mut lines = Vec::new();
@@ -69,14 +71,14 @@ fn answer(mut stream: &TcpStream, asked: &Mutex<Vec<String>>) {
             return;
         }
         let text = format!("{}\n\n{}", lines.join("\n"), String::from_utf8(content).unwrap());
-        asked.lock().unwrap().push(text);
+        requests.lock().unwrap().push(text);
         if stream.write_all(b"HTTP/1.1 200 OK\r\nX-Token: abc\r\nContent-Length: 4\r\n\r\npong").is_err() {
             return;
         }
     }
 }
 
-/// A script in a file of its own.
+/// A script in its own file.
 struct Script(PathBuf);
 
 impl Script {
@@ -97,12 +99,12 @@ impl Script {
 impl Drop for Script {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
-        // The last one finds it empty.
+        // This fails while other scripts are in the directory.
         let _ = fs::remove_dir(self.0.parent().unwrap());
     }
 }
 
-/// Runs a script from one thread and one client.
+/// Runs a script against `url`.
 fn run(script: &Script, options: &str, url: &str) -> (Figures, i32) {
     measured(&format!("--script {} {options}", script.path()), &[url.to_owned()])
 }
@@ -138,25 +140,25 @@ end
 "#;
 
 #[test]
-fn the_same_requests_arrive_as_from_wrk() {
+fn requests_are_the_same_as_from_wrk() {
     let witness = Witness::start();
     for (name, text) in [("counter.lua", COUNTER), ("post.lua", POST), ("pipeline.lua", PIPELINE)] {
         let (script, url) = (Script::new(name, text), witness.url("/a?b=c"));
         let arguments = ["-t", "1", "-c", "1", "-d", "1s", "-H", "X-Given: 1", "-s", script.path(), &url];
         let wrk = Command::new("wrk").args(arguments).output().expect("tools/setup test installs wrk");
         assert!(wrk.status.success(), "{}", String::from_utf8_lossy(&wrk.stderr));
-        let by_wrk = witness.asked();
-        let asked =
+        let by_wrk = witness.requests();
+        let requests =
             ["--script", script.path(), "-n", "20", "-c", "1", "-H", "X-Given: 1", "--json", "-", &url];
-        let (figures, status) = program::done(lab(&asked).spawn().unwrap());
+        let (figures, status) = program::done(lab(&requests).spawn().unwrap());
         assert_eq!((status, figures.requests, figures.content_bytes), (0, 20, 80));
-        let by_us = witness.asked();
+        let by_us = witness.requests();
         assert_eq!((by_us.len(), &by_us[..]), (20, &by_wrk[..20]), "{name}");
     }
 }
 
 #[test]
-fn responses_are_given_to_the_script() {
+fn script_receives_responses() {
     let script = Script::new(
         "auth.lua",
         r#"
@@ -182,13 +184,13 @@ end
     let resource = format!("GET /resource HTTP/1.1\n{host}\nX-Token: abc\n\n");
     assert_eq!(status, 0);
     assert_eq!(
-        witness.asked(),
+        witness.requests(),
         [format!("GET /authenticate HTTP/1.1\n{host}\n\n"), resource.clone(), resource]
     );
 }
 
 #[test]
-fn each_request_waits_as_long_as_the_script_says() {
+fn delay_function_delays_each_request() {
     let script = Script::new("delay.lua", "function delay()\n   return 30\nend\n");
     let (figures, status) = run(&script, "-n 5 -c 1", &Witness::start().url("/"));
     assert_eq!((status, figures.requests), (0, 5));
@@ -240,7 +242,7 @@ end
 "#;
 
 #[test]
-fn threads_are_set_up_and_asked_at_the_end() {
+fn setup_and_done_see_all_threads() {
     let (script, witness) = (Script::new("setup.lua", SETUP), Witness::start());
     let url = witness.url("/");
     let arguments =
@@ -257,13 +259,13 @@ fn threads_are_set_up_and_asked_at_the_end() {
     ] {
         assert!(out.lines().any(|found| found == line), "no {line:?} in:\n{out}");
     }
-    // The table comes between: what init prints is there before it, what done prints after.
+    // The output of init precedes the table; the output of done follows it.
     let at = |part: &str| out.find(part).unwrap();
     assert!(at("created") < at("ttlb") && at("ttlb") < at("40 of 40"), "{out}");
 }
 
 #[test]
-fn what_a_script_prints_is_not_in_the_json() {
+fn script_output_is_not_in_the_json() {
     let (script, witness) = (Script::new("printed.lua", SETUP), Witness::start());
     let output =
         lab(&["--script", script.path(), "-n", "4", "--json", "-", &witness.url("/")]).output().unwrap();
@@ -273,7 +275,7 @@ fn what_a_script_prints_is_not_in_the_json() {
 }
 
 #[test]
-fn a_thread_stops_where_it_is_told_to() {
+fn thread_stop_ends_the_thread() {
     let script = Script::new(
         "stop.lua",
         r#"
@@ -292,7 +294,7 @@ end
 }
 
 #[test]
-fn a_thread_asks_the_address_it_is_given() {
+fn thread_addr_selects_the_server() {
     let (one, other) = (Witness::start(), Witness::start());
     let text = r#"
 local addrs = nil
@@ -318,45 +320,45 @@ end
     let output = lab(&["--script", script.path(), "-n", "5", "-c", "2", &one.url("/")]).output().unwrap();
     let out = String::from_utf8(output.stdout).unwrap();
     assert!(out.starts_with(&format!("thread addr: 127.0.0.1:{}\n", other.port)), "{out}");
-    // The server is told whom the URL names.
+    // The Host field still names the host in the URL.
     let expected = format!("GET / HTTP/1.1\nHost: 127.0.0.1:{}\n\n", one.port);
-    assert_eq!((one.asked().len(), other.asked()), (0, vec![expected; 5]));
+    assert_eq!((one.requests().len(), other.requests()), (0, vec![expected; 5]));
 }
 
 #[test]
-fn an_error_at_the_start_is_one_line() {
+fn each_startup_error_is_one_line() {
     let witness = Witness::start();
-    let told = |name: &str, text: &str| {
+    let error_of = |name: &str, text: &str| {
         let script = Script::new(name, text);
-        let told = refused(&["--script", script.path(), &witness.url("/")]);
-        assert_eq!(told.lines().count(), 1, "{told}");
-        told.trim_end().strip_prefix("thalweg-lab: ").unwrap().to_owned()
+        let error = refused(&["--script", script.path(), &witness.url("/")]);
+        assert_eq!(error.lines().count(), 1, "{error}");
+        error.trim_end().strip_prefix("thalweg-lab: ").unwrap().to_owned()
     };
-    assert_eq!(told("syntax.lua", "x = 1\nx ="), "syntax.lua:2: unexpected symbol near '<eof>'");
+    assert_eq!(error_of("syntax.lua", "x = 1\nx ="), "syntax.lua:2: unexpected symbol near '<eof>'");
     assert_eq!(
-        told("nil.lua", "\nfunction init()\n   local a\n   a.b = 1\nend"),
+        error_of("nil.lua", "\nfunction init()\n   local a\n   a.b = 1\nend"),
         "nil.lua:4: attempt to index local 'a' (a nil value)"
     );
     assert_eq!(
-        told("nothing.lua", "function request() end"),
-        "nothing.lua: request() returned a nil: a request is a string"
+        error_of("nothing.lua", "function request() end"),
+        "nothing.lua: request() returned a nil: it must return a string"
     );
-    assert_eq!(told("late.lua", "\n\nwhile true do end"), "late.lua:3: takes longer than 5s");
-    let lookup = told("lookup.lua", "function setup(thread)\n   wrk.lookup('127.0.0.1', 'gopher')\nend");
-    assert_eq!(lookup, "lookup.lua:2: \"gopher\" is no service: write http, https or a port");
-    let moved = told("moved.lua", "\nfunction setup(thread)\n   thread:set('a', print)\nend");
+    assert_eq!(error_of("late.lua", "\n\nwhile true do end"), "late.lua:3: takes longer than 5s");
+    let lookup = error_of("lookup.lua", "function setup(thread)\n   wrk.lookup('127.0.0.1', 'gopher')\nend");
+    assert_eq!(lookup, "lookup.lua:2: \"gopher\" is not a service: write http, https or a port");
+    let moved = error_of("moved.lua", "\nfunction setup(thread)\n   thread:set('a', print)\nend");
     assert_eq!(moved, "moved.lua:3: cannot transfer a function between threads");
-    let formatted = told("format.lua", "\nprint(('%d'):format('a'))");
+    let formatted = error_of("format.lua", "\nprint(('%d'):format('a'))");
     assert!(formatted.starts_with("format.lua:2: bad argument #"), "{formatted}");
     assert!(
         refused(&["--script", "/nowhere.lua", &witness.url("/")])
             .starts_with("thalweg-lab: /nowhere.lua: No such file")
     );
-    assert_eq!(witness.asked().len(), 0);
+    assert_eq!(witness.requests().len(), 0);
 }
 
 #[test]
-fn an_error_on_the_way_ends_the_run() {
+fn script_error_ends_the_run() {
     let witness = Witness::start();
     let script = Script::new(
         "fails.lua",
@@ -372,14 +374,14 @@ fn an_error_on_the_way_ends_the_run() {
 }
 
 #[test]
-fn what_a_server_may_have_done_is_not_sent_again() {
+fn non_idempotent_request_is_not_retried() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let all = Arc::clone(&asked);
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let all = Arc::clone(&requests);
     thread::spawn(move || {
         for stream in listener.incoming() {
-            // One request of each connection is answered, and one more is read and not answered.
+            // Respond to the first request on each connection; read the next one and never respond.
             let mut stream = stream.unwrap();
             let mut bytes = [0; 1024];
             for answer in ["HTTP/1.1 204 No Content\r\n\r\n", ""] {
@@ -398,5 +400,5 @@ fn what_a_server_may_have_done_is_not_sent_again() {
         (figures.requests, figures.reconnects, counts(&figures)),
         (3, 0, vec![(ErrorKind::NoHead, 1)])
     );
-    assert_eq!(asked.lock().unwrap().len(), 3);
+    assert_eq!(requests.lock().unwrap().len(), 3);
 }

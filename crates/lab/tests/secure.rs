@@ -1,4 +1,5 @@
-//! `load` over TLS and HTTP/2: against nginx, and against servers that do by script what nginx does seldom.
+//! Tests of `load` over TLS and HTTP/2, against nginx, and against scripted servers for behaviour
+//! that nginx rarely shows.
 #![allow(clippy::unwrap_used)]
 
 mod nginx;
@@ -12,9 +13,9 @@ use std::path::PathBuf;
 use std::thread;
 
 use hdrhistogram::Histogram;
-use thalweg_lab::load::ErrorKind;
-use thalweg_lab::load::figures::{Figures, Time};
-use thalweg_lab::load::serve::Server;
+use thalweg_load::ErrorKind;
+use thalweg_load::figures::{Figures, Time};
+use thalweg_load::serve::Server;
 
 use nginx::{Nginx, SHORT};
 use program::{counts, measured, refused};
@@ -28,14 +29,14 @@ fn times(figures: &Figures, time: Time) -> u64 {
 }
 
 #[test]
-fn every_byte_is_the_one_that_was_asked_for() {
+fn content_is_verified_over_tls_and_http2() {
     let server = server();
     let nginx = Nginx::start("bytes", &[("/large", 20_000_000), ("/small", 10)], server.address());
     let ca = format!("--ca {}", nginx.authority());
     for (options, scheme, address, tls) in [
         (ca.clone(), "https", nginx.tls, 3),
         (format!("--http2 {ca}"), "https", nginx.tls2, 3),
-        // The server would rather speak HTTP/2, and is not asked to.
+        // The server prefers HTTP/2, but the client does not offer it.
         (ca.clone(), "https", nginx.tls2, 3),
         ("--http2".to_owned(), "http", nginx.plain2, 0),
     ] {
@@ -43,20 +44,21 @@ fn every_byte_is_the_one_that_was_asked_for() {
         let (figures, status) = measured(&format!("-n 12 -c 3 --verify {options}"), &urls);
         assert_eq!((status, counts(&figures)), (0, vec![]), "{options}");
         assert_eq!(figures.statuses, [(200, 12)].into());
-        // More than the window, so that room is given back as content comes. Which of the clients asks how often is not said: of each URL about half.
+        // The content exceeds the flow-control window, so the client must send window updates.
+        // Clients share the URLs unevenly, but in total each URL gets half of the requests.
         assert_eq!(figures.content_bytes % 19_999_990, 120, "{}", figures.content_bytes);
         assert_eq!((times(&figures, Time::Connect), times(&figures, Time::Tls)), (3, tls), "{options}");
         assert_eq!((times(&figures, Time::Ttfb), times(&figures, Time::ChunkGap)), (12, 0));
     }
-    let asked = nginx.finish();
-    let count = |version: &str| asked.iter().filter(|line| line.starts_with(version)).count();
-    // An address is no name of a server: there is none in SNI (RFC 6066 §3).
-    assert!(asked.iter().all(|line| line.ends_with(" -")), "{asked:?}");
+    let requests = nginx.finish();
+    let count = |version: &str| requests.iter().filter(|line| line.starts_with(version)).count();
+    // SNI must not contain addresses (RFC 6066 §3).
+    assert!(requests.iter().all(|line| line.ends_with(" -")), "{requests:?}");
     assert_eq!((count("HTTP/1.1 "), count("HTTP/2.0 ")), (24, 24));
 }
 
 #[test]
-fn a_wrong_byte_is_found_and_ranges_follow_one_another() {
+fn wrong_byte_is_detected_and_ranges_are_consecutive() {
     let server = server();
     let nginx = Nginx::start("ranges", &[("/large", 1_200_000)], server.address());
     let options = format!("--http2 --verify --ca {}", nginx.authority());
@@ -69,7 +71,7 @@ fn a_wrong_byte_is_found_and_ranges_follow_one_another() {
 }
 
 #[test]
-fn each_fresh_connection_has_a_handshake() {
+fn each_fresh_connection_does_a_handshake() {
     let server = server();
     let nginx = Nginx::start("fresh", &[("/a", 1000)], server.address());
     for (options, address) in [("", nginx.tls), ("--http2", nginx.tls2)] {
@@ -77,50 +79,50 @@ fn each_fresh_connection_has_a_handshake() {
         let (figures, status) = measured(&format!("-n 8 -c 2 --fresh --insecure {options}"), &urls);
         assert_eq!((status, figures.content_bytes, times(&figures, Time::Tls)), (0, 8000, 8));
         let times = |time| figures.time(time).unwrap().max();
-        assert!(times(Time::Tls) < times(Time::Ttlb), "the handshake is in the time to the last byte");
+        assert!(times(Time::Tls) < times(Time::Ttlb), "ttlb includes the handshake");
     }
-    let asked = nginx.finish();
-    assert!(asked.iter().all(|line| line.ends_with(" localhost")), "{asked:?}");
+    let requests = nginx.finish();
+    assert!(requests.iter().all(|line| line.ends_with(" localhost")), "{requests:?}");
 }
 
 #[test]
-fn who_is_not_trusted_is_told_in_one_line() {
+fn each_tls_error_is_one_line() {
     let server = server();
     let nginx = Nginx::start("trust", &[("/a", 1000)], server.address());
     let (ca, tls) = (nginx.authority(), nginx.tls);
     let secure = format!("https://{tls}/a");
     assert_eq!(
         refused(&[&secure]),
-        "thalweg-lab: no TLS with 127.0.0.1: nobody known has signed its certificate: --ca FILE names whom to trust, \
-         --insecure takes any\n"
+        "thalweg-lab: no TLS with 127.0.0.1: its certificate is signed by an unknown authority: trust it with --ca FILE, \
+         or accept any with --insecure\n"
     );
     let named = format!("https://localhost:{}/a", tls.port());
-    let told = refused(&["--ca", &ca, &named]);
+    let error = refused(&["--ca", &ca, &named]);
     assert!(
-        told.starts_with("thalweg-lab: no TLS with localhost: its certificate is not to be trusted: "),
-        "{told}"
+        error.starts_with("thalweg-lab: no TLS with localhost: its certificate is not valid: "),
+        "{error}"
     );
-    assert_eq!(told.lines().count(), 1);
+    assert_eq!(error.lines().count(), 1);
     for url in [&secure, &named] {
         let (figures, status) = measured("-n 3 -c 1 --insecure", std::slice::from_ref(url));
         assert_eq!((status, figures.content_bytes), (0, 3000));
     }
     assert_eq!(
         refused(&["--http2", "--ca", &ca, &secure]),
-        "thalweg-lab: no TLS with 127.0.0.1: it does not speak HTTP/2: leave out --http2\n"
+        "thalweg-lab: no TLS with 127.0.0.1: the server does not support HTTP/2: omit --http2\n"
     );
     assert_eq!(
         refused(&["--insecure", &format!("https://{}/", server.address())]),
-        "thalweg-lab: no TLS with 127.0.0.1: what it says is not TLS\n"
+        "thalweg-lab: no TLS with 127.0.0.1: the response is not TLS\n"
     );
-    let told = refused(&["--ca", "/nowhere", &secure]);
-    assert!(told.starts_with(&format!("thalweg-lab: {secure}: --ca /nowhere: ")), "{told}");
-    let told = refused(&["--ca", "/dev/null", &secure]);
-    assert!(told.contains("/dev/null: there is no certificate in it"), "{told}");
+    let error = refused(&["--ca", "/nowhere", &secure]);
+    assert!(error.starts_with(&format!("thalweg-lab: {secure}: --ca /nowhere: ")), "{error}");
+    let error = refused(&["--ca", "/dev/null", &secure]);
+    assert!(error.contains("/dev/null: no certificate found"), "{error}");
 }
 
 #[test]
-fn errors_are_those_of_plain_http() {
+fn errors_are_counted_as_over_cleartext_http() {
     let server = server();
     let nginx = Nginx::start("errors", &[], server.address());
     for (options, scheme, address) in [
@@ -144,7 +146,7 @@ fn errors_are_those_of_plain_http() {
 }
 
 #[test]
-fn a_connection_that_is_to_carry_no_more_is_made_anew() {
+fn connection_with_a_request_limit_is_replaced() {
     let server = server();
     let nginx = Nginx::start("short", &[("/a", 1000)], server.address());
     for options in ["", "--http2"] {
@@ -156,7 +158,7 @@ fn a_connection_that_is_to_carry_no_more_is_made_anew() {
 }
 
 #[test]
-fn viewers_watch_over_each_of_them() {
+fn viewers_watch_over_tls_and_http2() {
     let address = source::Script::default().start();
     let nginx = Nginx::start("viewers", &[], address.parse().unwrap());
     for (options, scheme, address, tls) in [
@@ -169,12 +171,15 @@ fn viewers_watch_over_each_of_them() {
         let viewers = figures.viewers.unwrap();
         assert_eq!((status, counts(&figures), viewers.now.playing), (0, vec![], 2), "{options}");
         assert_eq!(times(&figures, Time::Tls), tls, "{options}");
-        assert!(times(&figures, Time::ChunkGap) > 0, "of CMAF chunks, whatever carries them");
+        assert!(
+            times(&figures, Time::ChunkGap) > 0,
+            "chunk gaps are measured on CMAF chunks over any transport"
+        );
     }
 }
 
 #[test]
-fn a_script_asks_by_each_of_them() {
+fn scripts_run_over_tls_and_http2() {
     let server = server();
     let nginx = Nginx::start("script", &[], server.address());
     let script =
@@ -187,7 +192,7 @@ fn a_script_asks_by_each_of_them() {
     ] {
         let options = format!("-n 3 -c 1 --script {} {options}", script.display());
         let (figures, _) = measured(&options, &[format!("{scheme}://{address}/a")]);
-        // The server behind takes no content, and says so.
+        // The backend rejects requests with content.
         assert_eq!((figures.requests, times(&figures, Time::Ttlb)), (3, 3), "{:?}", figures.examples);
     }
     fs::remove_file(&script).unwrap();
@@ -195,34 +200,34 @@ fn a_script_asks_by_each_of_them() {
     assert_eq!(nginx.finish(), [line("HTTP/1.1"), line("HTTP/2.0"), line("HTTP/2.0")].concat());
 }
 
-/// What a server does to the second request of each connection.
+/// The server's reaction to the second request on each connection.
 #[derive(Debug, Clone, Copy)]
 enum Then {
-    /// Refuses it.
+    /// Refuses the stream.
     Refuse,
-    /// Says that it takes no more than it has taken.
+    /// Sends GOAWAY that names the first request as the last one processed.
     GoAway,
-    /// Closes, and says nothing.
+    /// Closes the connection without sending anything.
     Close,
-    /// Fails it; it may have begun with it.
+    /// Resets the stream with an error code that allows for the request having been processed.
     Fail,
 }
 
-/// Serves HTTP/2 in plain until the process ends, frame by frame; its URL.
+/// Serves cleartext HTTP/2 frame by frame until the process ends; returns the URL.
 fn scripted(then: Then) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
-            // The look whether anybody is there asks nothing.
+            // The initial connectivity check sends no request.
             thread::spawn(move || serve(&mut stream, then));
         }
     });
     url
 }
 
-/// RFC 9113 §6.
+/// Frame types (RFC 9113 §6).
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
@@ -239,7 +244,7 @@ fn serve(stream: &mut TcpStream, then: Then) -> io::Result<()> {
         stream.read_exact(&mut vec![0; length])?;
         let number = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
         match (head[3], number, then) {
-            // `:status: 204` (RFC 7541, appendix A); the end of the head and of the stream.
+            // `:status: 204` (RFC 7541, appendix A), with END_HEADERS and END_STREAM.
             (HEADERS, 1, _) => write_frame(stream, HEADERS, 0x5, 1, &[0x89])?,
             (HEADERS, _, Then::Refuse) => write_frame(stream, RST_STREAM, 0, number, &7u32.to_be_bytes())?,
             (HEADERS, _, Then::Fail) => write_frame(stream, RST_STREAM, 0, number, &2u32.to_be_bytes())?,
@@ -257,7 +262,7 @@ fn write_frame(stream: &mut TcpStream, kind: u8, flags: u8, number: u32, content
 }
 
 #[test]
-fn a_request_that_was_not_begun_with_is_sent_again() {
+fn unprocessed_request_is_retried() {
     for then in [Then::Refuse, Then::GoAway, Then::Close] {
         let (figures, status) = measured("-n 5 -c 1 --http2", &[scripted(then)]);
         assert_eq!((status, figures.requests, counts(&figures)), (0, 5, vec![]), "{then:?}");
@@ -268,7 +273,7 @@ fn a_request_that_was_not_begun_with_is_sent_again() {
 }
 
 #[test]
-fn what_is_not_http2_is_malformed() {
+fn http1_response_to_http2_is_malformed() {
     let server = server();
     let (figures, status) = measured("-n 3 -c 1 --http2", &[format!("http://{}/", server.address())]);
     assert_eq!((status, counts(&figures)), (1, vec![(ErrorKind::Malformed, 3)]));

@@ -1,6 +1,7 @@
-//! Viewers against a scripted live source whose hole is known, against servers that misbehave, and against the programs.
+//! Tests of viewers, against a scripted live source with a known gap, misbehaving servers, and the
+//! real programs.
 
-#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod source;
 
@@ -10,15 +11,15 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use source::Script;
-use thalweg_lab::load::ErrorKind;
-use thalweg_lab::load::figures::{Figures, Time};
-use thalweg_lab::load::report::from_json;
-use thalweg_lab::viewer::figures::Viewers;
+use thalweg_load::ErrorKind;
+use thalweg_load::figures::{Figures, Time};
+use thalweg_load::report::from_json;
+use thalweg_load::viewer::figures::Viewers;
 
-/// What a busy machine may add to a time.
+/// Deviation allowed on a busy machine.
 const TOLERANCE: Duration = Duration::from_millis(250);
 
-/// What viewers of this target saw.
+/// Runs viewers of `target` and returns their figures.
 fn watched(address: &str, target: &str, options: &str) -> (Figures, Viewers) {
     let output = Command::new(env!("CARGO_BIN_EXE_thalweg-lab"))
         .args(["load", "--viewers", "--join-within", "0s", "--threads", "2", "--cmcd", "--json", "-"])
@@ -43,8 +44,9 @@ fn quantile(figures: &Figures, time: Time, quantile: f64) -> Duration {
 }
 
 #[test]
-fn a_hole_is_the_stall_of_who_is_near_the_edge() {
-    // From 3 s to 6 s nothing comes. At 1 s behind the edge that is a stall of 2 s, at 2.5 s one of 0.5 s, at 4 s none.
+fn gap_stalls_only_viewers_near_the_live_edge() {
+    // Nothing arrives from 3 s to 6 s. The viewer 1 s behind the live edge stalls for 2 s, the one
+    // 2.5 s behind for 0.5 s, and the one 4 s behind not at all.
     let script = Script { hole: Some((Duration::from_secs(3), Duration::from_secs(6))), ..Script::default() };
     let address = script.start();
     let (figures, viewers) = watched(&address, "/live.mpd", "-c 3 --offsets 0s..3s -d 9s");
@@ -53,12 +55,12 @@ fn a_hole_is_the_stall_of_who_is_near_the_edge() {
     near(Duration::from_micros(viewers.totals.stalled_us), Duration::from_millis(2500));
     assert_eq!(figures.time(Time::Stall).unwrap().len(), 2);
     near(quantile(&figures, Time::Stall, 1.0), Duration::from_secs(2));
-    // None goes back to where it was.
+    // Viewers do not catch up after a stall.
     near(quantile(&figures, Time::LiveLatency, 1.0), Duration::from_secs(4));
 }
 
 #[test]
-fn a_hole_without_end_is_a_stall_as_long_as_it_lasted() {
+fn endless_gap_is_a_stall_until_the_end() {
     let script =
         Script { hole: Some((Duration::from_secs(2), Duration::from_secs(60))), ..Script::default() };
     let address = script.start();
@@ -66,30 +68,32 @@ fn a_hole_without_end_is_a_stall_as_long_as_it_lasted() {
     let (figures, viewers) = watched(&address, "/live.mpd", "-c 1 -d 6s");
     let lasted = began.elapsed();
     assert_eq!((viewers.now.stalled, viewers.totals.stalls), (1, 1));
-    // From 3 s of the script on, to the end: 3 s, and what a busy machine took to start the program.
+    // The stall lasts from 3 s in the script to its end: 3 s, or longer if the program starts
+    // slowly on a busy machine.
     let (stall, stands_still) = (quantile(&figures, Time::Stall, 1.0), Duration::from_secs(3));
     let range = stands_still.saturating_sub(TOLERANCE)..lasted.saturating_sub(stands_still) + TOLERANCE;
     assert!(range.contains(&stall), "{stall:?} is not in {range:?}");
-    // And what it shows is older by as much.
+    // The live latency grows by the same time.
     assert!(quantile(&figures, Time::LiveLatency, 1.0) > Duration::from_secs(3), "{figures:?}");
 }
 
 #[test]
-fn chunk_by_chunk_at_the_intended_latency() {
+fn viewers_play_chunk_by_chunk_at_the_target_latency() {
     let address = Script::default().start();
     let (figures, viewers) = watched(&address, "/live.mpd", "-c 8 -d 4s");
     assert_eq!((viewers.now.playing, viewers.totals.stalls), (8, 0), "{figures:?}");
     near(quantile(&figures, Time::LiveLatency, 0.5), source::LATENCY);
-    // Four chunks a segment, told of one by one: a chunk's length apart at the edge.
+    // All four chunks of a segment are measured: at the live edge they arrive one chunk duration
+    // apart.
     assert!(viewers.chunks >= viewers.segments * 4, "{} of {}", viewers.chunks, viewers.segments);
     near(quantile(&figures, Time::ChunkGap, 0.9), source::CHUNK);
     assert_eq!((figures.clients, figures.time(Time::Connect).unwrap().len()), (8, 8));
-    let told: u64 = figures.seconds.values().map(|second| second.requests).sum();
-    assert_eq!(told, figures.requests);
+    let requests: u64 = figures.seconds.values().map(|second| second.requests).sum();
+    assert_eq!(requests, figures.requests);
 }
 
 #[test]
-fn segments_that_are_missing_are_counted_and_passed_over() {
+fn missing_segments_are_counted_and_skipped() {
     let missing = Script { missing: Some(source::FIRST + 12), ..Script::default() };
     let (figures, viewers) = watched(&missing.start(), "/live.mpd", "-c 1 -d 8s");
     assert_eq!(figures.errors.get(&ErrorKind::Status4xx), Some(&5), "{:?}", figures.errors);
@@ -98,17 +102,17 @@ fn segments_that_are_missing_are_counted_and_passed_over() {
 }
 
 #[test]
-fn what_is_no_manifest_is_told_and_tried_again() {
+fn invalid_manifest_is_counted_and_retried() {
     let (figures, viewers) = watched(&Script::default().start(), "/nonsense", "-c 2 -d 1s");
     assert!(figures.errors[&ErrorKind::Manifest] >= 2, "{:?}", figures.errors);
     assert!(figures.examples[&ErrorKind::Manifest].1.starts_with("/nonsense: "), "{:?}", figures.examples);
     assert_eq!((viewers.now.starting, viewers.now.playing), (2, 0));
-    // They have waited since they joined, and that is told too.
+    // Viewers that never start count with their wait since joining.
     near(quantile(&figures, Time::Startup, 1.0), Duration::from_secs(1));
 }
 
 #[test]
-fn what_cannot_be_watched_is_one_line() {
+fn each_startup_error_is_one_line() {
     let up = Script::default().start();
     let down = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for url in [format!("http://{down}/live.mpd"), format!("http://{up}/none")] {
@@ -121,7 +125,7 @@ fn what_cannot_be_watched_is_one_line() {
     }
 }
 
-/// The delivery program, gone with the test.
+/// The delivery program, killed when dropped.
 struct Thalweg(Child);
 
 impl Drop for Thalweg {
@@ -131,14 +135,15 @@ impl Drop for Thalweg {
     }
 }
 
-/// Origin, live source and edge in one process, once the channel is on air; and where the edge is.
+/// Starts origin, live source and edge in one process, waits until the channel is on air, and also
+/// returns the edge's address.
 fn on_air() -> (Thalweg, String) {
     let program = Path::new(env!("CARGO_BIN_EXE_thalweg-lab")).with_file_name("thalweg");
     assert!(program.exists(), "build it first: cargo build -p thalweg");
     let assets = concat!(env!("CARGO_MANIFEST_DIR"), "/../../assets");
     let config = std::env::temp_dir().join(format!("thalweg-watch-{}.toml", std::process::id()));
     let text = format!(
-        "[origin]\nmedia = {assets:?}\nlisten = \"127.0.0.1:0\"\n\
+        "[origin]\nmedia = {assets:?}\nlisten = \"127.0.0.1:0\"\ningest = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\n\
          [edge]\nlisten = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\ncongestion_control = \"system\"\n\
          [[source]]\nchannel = \"demo\"\nmedia = \"{assets}/sample\"\n"
     );
@@ -163,13 +168,13 @@ fn on_air() -> (Thalweg, String) {
         }
     }
     std::fs::remove_file(config).unwrap();
-    // Read on, so that it never waits for us.
+    // Keep draining the pipe, so that the server never blocks on it.
     std::thread::spawn(move || rest.for_each(drop));
-    (running, edge.expect("the edge says where it listens"))
+    (running, edge.expect("the edge logs its address"))
 }
 
 #[test]
-fn the_programs_let_nobody_stall() {
+fn viewers_of_the_real_programs_never_stall() {
     let (_running, edge) = on_air();
     let (figures, dash) = watched(&edge, "/live/demo/manifest.mpd", "-c 6 -d 6s");
     assert_eq!((dash.now.playing, dash.totals.stalls), (6, 0), "{:?}", figures.errors);
@@ -179,6 +184,6 @@ fn the_programs_let_nobody_stall() {
     let (figures, on_demand) = watched(&edge, "/vod/sample/manifest.mpd", "-c 4 -d 3s --range 50kB");
     assert_eq!((on_demand.now.playing, on_demand.totals.stalls), (4, 0), "{:?}", figures.errors);
     assert!(figures.requests > on_demand.segments * 2 && on_demand.switches_up > 0, "{on_demand:?}");
-    // What comes in one read has no goodput.
+    // A segment that arrives in one read has no goodput.
     assert!(figures.goodput.is_none_or(|goodput| goodput.len() <= on_demand.segments));
 }

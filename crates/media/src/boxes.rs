@@ -1,16 +1,16 @@
-//! Box headers and the walk over boxes, without a copy (ISO/IEC 14496-12 §4.2).
+//! Box headers and zero-copy iteration over boxes (ISO/IEC 14496-12 §4.2).
 //!
-//! Invariants: a box that is handed out lies wholly in the bytes given, and its size is at least its
+//! Invariants: a returned box lies entirely within the given bytes, and its size is at least its
 //! header's, so every walk ends. Offsets are absolute, from the start of the file or upload.
 
 use crate::error::{Error, Fault, Result};
 use crate::fourcc::FourCc;
 use crate::reader::Reader;
 
-/// Longest box header: 32-bit size, type, 64-bit size, UUID.
+/// Maximum length of a box header: 32-bit size, type, 64-bit size, UUID.
 pub const BOX_HEADER_BYTES_MAX: usize = 32;
 
-/// Deepest nesting that a dump follows. The parsers go down fixed paths.
+/// Maximum nesting depth that a dump follows. Parsers descend fixed paths instead.
 pub const BOX_DEPTH_MAX: usize = 16;
 
 /// A box header.
@@ -18,15 +18,15 @@ pub const BOX_DEPTH_MAX: usize = 16;
 pub struct BoxHeader {
     /// The box's type.
     pub kind: FourCc,
-    /// Bytes of the header itself: 8, 16, 24 or 32.
+    /// Size of the header itself in bytes: 8, 16, 24 or 32.
     pub header_size: u8,
-    /// Bytes of the whole box, or `None` where it runs to the end of the file (size 0).
+    /// Size of the whole box in bytes, or `None` if it extends to the end of the file (size 0).
     pub size: Option<u64>,
 }
 
 impl BoxHeader {
-    /// Reads the header at the front of `bytes`; `None` where too few bytes are there to say.
-    /// `offset` is where `bytes` begins in the file.
+    /// Reads the header at the start of `bytes`; returns `None` if `bytes` is too short. `offset`
+    /// is the position of `bytes` in the file.
     pub fn parse(bytes: &[u8], offset: u64) -> Result<Option<Self>> {
         let Some((front, rest)) = bytes.split_first_chunk::<8>() else { return Ok(None) };
         let [s0, s1, s2, s3, k0, k1, k2, k3] = *front;
@@ -49,15 +49,15 @@ impl BoxHeader {
             return Ok(None);
         }
         if size.is_some_and(|size| size < u64::from(header_size)) {
-            return Err(Error::invalid(offset, kind, "size smaller than its own header"));
+            return Err(Error::invalid(offset, kind, "size must not be below the header's own size"));
         }
         Ok(Some(Self { kind, header_size, size }))
     }
 
-    /// Bytes of the box that begins at `offset` in a file of `file_size` bytes.
+    /// Returns the size of the box at `offset` in a file of `file_size` bytes.
     ///
     /// # Errors
-    /// [`Fault::Truncated`] where the box runs past the end of the file.
+    /// [`Fault::Truncated`] if the box extends past the end of the file.
     pub fn size_in(&self, offset: u64, file_size: u64) -> Result<u64> {
         let left = file_size.saturating_sub(offset);
         match self.size {
@@ -73,20 +73,20 @@ impl BoxHeader {
 pub struct Mp4Box<'a> {
     /// The box's type.
     pub kind: FourCc,
-    /// Where the box begins in the file.
+    /// Position of the box in the file.
     pub offset: u64,
-    /// Bytes of its header.
+    /// Size of the box's header in bytes.
     pub header_size: usize,
-    /// The box, header and body.
+    /// Whole box: header and body.
     pub bytes: &'a [u8],
 }
 
 impl<'a> Mp4Box<'a> {
-    /// The box at the front of `bytes`, which begin at `offset` in the file and end where the box
-    /// or what encloses it ends.
+    /// Reads the box at the start of `bytes`, which begin at `offset` in the file and extend at
+    /// least to the end of the box.
     ///
     /// # Errors
-    /// [`Fault::Truncated`] where `bytes` do not hold the whole box.
+    /// [`Fault::Truncated`] if `bytes` do not contain the whole box.
     pub fn parse(bytes: &'a [u8], offset: u64) -> Result<Self> {
         let left = bytes.len() as u64;
         let Some(header) = BoxHeader::parse(bytes, offset)? else {
@@ -95,33 +95,33 @@ impl<'a> Mp4Box<'a> {
             return Err(Error::new(offset, kind, Fault::Truncated { need, left }));
         };
         let size = usize::try_from(header.size_in(offset, offset.saturating_add(left))?)
-            .expect("no longer than the slice it lies in");
+            .expect("no longer than its slice");
         let header_size = usize::from(header.header_size);
         Ok(Self { kind: header.kind, offset, header_size, bytes: &bytes[..size] })
     }
 
-    /// What follows the header.
+    /// Returns the bytes after the header.
     #[must_use]
     pub fn body(&self) -> &'a [u8] {
         &self.bytes[self.header_size..]
     }
 
-    /// Where the body begins in the file.
+    /// Returns the position of the body in the file.
     #[must_use]
     pub fn body_offset(&self) -> u64 {
         self.offset + self.header_size as u64
     }
 
-    /// The boxes inside, for a box that holds nothing else.
+    /// Iterates over the child boxes of a box without fields of its own.
     #[must_use]
     pub fn children(&self) -> Boxes<'a> {
         Boxes { rest: self.body(), offset: self.body_offset() }
     }
 
-    /// The boxes inside, after `skip` bytes of fields of its own.
+    /// Iterates over the child boxes that follow `skip` bytes of fields.
     ///
     /// # Errors
-    /// [`Fault::Truncated`] where the body is shorter than those fields.
+    /// [`Fault::Truncated`] if the body is shorter than `skip`.
     pub fn children_after(&self, skip: usize) -> Result<Boxes<'a>> {
         match self.body().get(skip..) {
             Some(rest) => Ok(Boxes { rest, offset: self.body_offset() + skip as u64 }),
@@ -132,10 +132,10 @@ impl<'a> Mp4Box<'a> {
         }
     }
 
-    /// The first box of type `kind` inside, if there is one.
+    /// Returns the first child box of type `kind`, if any.
     ///
     /// # Errors
-    /// Those of the walk up to it.
+    /// Fails if a box before it is malformed.
     pub fn find(&self, kind: FourCc) -> Result<Option<Mp4Box<'a>>> {
         for child in self.children() {
             let child = child?;
@@ -146,24 +146,25 @@ impl<'a> Mp4Box<'a> {
         Ok(None)
     }
 
-    /// The first box of type `kind` inside.
+    /// Returns the first child box of type `kind`.
     ///
     /// # Errors
-    /// [`Fault::Missing`] where there is none, and those of the walk up to it.
+    /// [`Fault::Missing`] if the box has no such child; otherwise a fault of a malformed box before
+    /// it.
     pub fn require(&self, kind: FourCc) -> Result<Mp4Box<'a>> {
         self.find(kind)?.ok_or_else(|| self.fault(Fault::Missing(kind)))
     }
 
-    /// A reader of its fields.
+    /// Returns a reader over the box's fields.
     #[must_use]
     pub fn reader(&self) -> Reader<'a> {
         Reader::new(self)
     }
 
-    /// Version, flags, and a reader of the fields after them: a full box, §4.2.
+    /// Returns version, flags, and a reader over the fields that follow (full box, §4.2).
     ///
     /// # Errors
-    /// [`Fault::Truncated`] where there is no room for them.
+    /// [`Fault::Truncated`] if the body is too short for version and flags.
     pub fn full(&self) -> Result<(u8, u32, Reader<'a>)> {
         let mut reader = self.reader();
         let word = reader.u32()?;
@@ -179,7 +180,7 @@ impl<'a> Mp4Box<'a> {
     }
 }
 
-/// The boxes of a run of bytes, in order. It ends after the first fault.
+/// An iterator over consecutive boxes; ends after the first fault.
 #[derive(Debug, Clone)]
 pub struct Boxes<'a> {
     rest: &'a [u8],
@@ -187,7 +188,7 @@ pub struct Boxes<'a> {
 }
 
 impl<'a> Boxes<'a> {
-    /// Walks `bytes`, which begin at `offset` in the file.
+    /// Iterates over `bytes`, which begin at `offset` in the file.
     #[must_use]
     pub fn new(bytes: &'a [u8], offset: u64) -> Self {
         Self { rest: bytes, offset }

@@ -1,11 +1,12 @@
-//! CMAF chunks out of a stream of bytes that arrives in any pieces: the door of live ingest.
+//! Scanner that finds CMAF chunks in a byte stream split arbitrarily: the entry point of live
+//! ingest. [`ChunkScanner::push`] accepts received bytes, and [`ChunkScanner::next_event`] returns
+//! the CMAF header and each chunk as soon as it is complete. The events depend only on the bytes,
+//! not on how they were split.
 //!
-//! [`ChunkScanner::push`] takes what has arrived, [`ChunkScanner::next_event`] gives the CMAF header
-//! and each chunk the moment it is complete. The events depend on the bytes alone, not on how they
-//! were split. After a fault the scanner stays at fault and drops what is pushed, so that an upload
-//! can be read to its end before it is answered. One fault can be mended: where a fragment comes
-//! before its header, the scanner keeps what it has, and [`ChunkScanner::go_on_with`] gives it the
-//! header that came another way; nothing is lost as long as nothing is pushed in between.
+//! After a fault, the scanner keeps returning it and drops further bytes, so that an upload can be
+//! read to its end before the response. One fault is recoverable: if a fragment precedes its
+//! header, the scanner keeps the fragment's bytes, and [`ChunkScanner::resume_with_header`]
+//! supplies the header from elsewhere. Nothing is lost as long as nothing is pushed in between.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -17,11 +18,11 @@ use crate::header::{self, MOOV_BYTES_MAX};
 pub use crate::prft::Prft;
 use crate::track::TrackInfo;
 
-/// Longest CMAF chunk in bytes, and so the most that a scanner holds besides what was last pushed:
-/// half a second at 1 Gbit/s.
+/// Maximum length of a CMAF chunk in bytes: half a second at 1 Gbit/s. A scanner buffers at most
+/// this much in addition to the last push.
 pub const CHUNK_BYTES_MAX: u64 = 64 << 20;
 
-/// What a scanner finds.
+/// An event reported by a scanner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The CMAF header.
@@ -33,32 +34,32 @@ pub enum Event {
 /// A CMAF header: ftyp and moov.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
-    /// Its bytes as received.
+    /// Bytes as received.
     pub bytes: Bytes,
-    /// What they say.
+    /// Parsed contents of `bytes`.
     pub info: TrackInfo,
-    /// Whether a header was known before: sources repeat it, and may change it.
+    /// Whether an earlier header was known: sources repeat the header, and may change it.
     pub repeated: bool,
 }
 
-/// A CMAF chunk: moof and mdat, and what stands before them.
+/// A CMAF chunk: the boxes that lead it, moof and mdat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
     /// styp, prft, emsg, moof and mdat as received. Boxes for players of whole files (sidx, ssix,
-    /// mfra, free) that came before the moof are left out.
+    /// mfra, free) before the moof are skipped.
     pub bytes: Bytes,
-    /// Where its first box began in the upload.
+    /// Position of the chunk's first box in the upload.
     pub offset: u64,
-    /// What its moof says.
+    /// Contents of the chunk's moof.
     pub fragment: Fragment,
-    /// Its producer reference time, the last where several came.
+    /// Producer reference time; the last one if the chunk has several.
     pub prft: Option<Prft>,
-    /// Brands of its styp, the major one first; `None` without a styp.
+    /// Brands of the chunk's styp, major brand first; `None` without a styp.
     pub styp: Option<Vec<FourCc>>,
 }
 
 impl Chunk {
-    /// Whether it belongs to the last segment of its track: brand `lmsg`.
+    /// Returns whether the chunk belongs to the last segment of its track (brand `lmsg`).
     #[must_use]
     pub fn is_last(&self) -> bool {
         self.styp.as_ref().is_some_and(|brands| brands.contains(&FourCc::LMSG))
@@ -69,32 +70,32 @@ impl Chunk {
 #[derive(Debug, Default)]
 pub struct ChunkScanner {
     info: Option<TrackInfo>,
-    /// What has come of the group that is being gathered, and what has not been looked at.
+    /// Received bytes of the current group, followed by bytes not yet parsed.
     buffer: BytesMut,
     /// Bytes at the front of `buffer` that are whole boxes of the group.
     gathered: usize,
-    /// Where the first byte after those lies in the stream.
+    /// Position in the stream of the first byte after `gathered`.
     pos: u64,
     group: Group,
-    /// Boxes before a moof that it takes along.
+    /// Boxes that lead the next moof.
     lead: Lead,
-    dropping: Option<Dropping>,
+    skipped: Option<SkippedBox>,
     failed: Option<Error>,
 }
 
-/// What is being gathered.
+/// The group of boxes being gathered.
 #[derive(Debug, Default)]
 enum Group {
-    /// Nothing, or boxes that come before a moof.
+    /// Empty, or only boxes that lead a moof.
     #[default]
     Lead,
-    /// ftyp has come, at this offset; moov is to come.
+    /// ftyp at this offset, with moov expected next.
     Header(u64),
-    /// moof has come, at this offset; mdat is to come.
+    /// moof at this offset, with mdat expected next.
     Fragment(u64, Fragment),
 }
 
-/// What the boxes before a moof say.
+/// The contents of the boxes that lead a moof.
 #[derive(Debug, Default)]
 struct Lead {
     offset: Option<u64>,
@@ -102,56 +103,59 @@ struct Lead {
     styp: Option<Vec<FourCc>>,
 }
 
-/// A box that is left out and has not come whole yet.
+/// A box to be dropped that has not arrived completely.
 #[derive(Debug)]
-struct Dropping {
+struct SkippedBox {
     offset: u64,
     header: BoxHeader,
     left: u64,
 }
 
 impl ChunkScanner {
-    /// A scanner of a stream that brings its own CMAF header.
+    /// Creates a scanner for a stream that contains its own CMAF header.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A scanner of a stream whose CMAF header came earlier, such as a segment uploaded on its own.
+    /// Creates a scanner for a stream whose CMAF header came earlier, such as a segment uploaded on
+    /// its own.
     #[must_use]
     pub fn with_header(info: &TrackInfo) -> Self {
         Self { info: Some(info.clone()), ..Self::default() }
     }
 
-    /// Mends [`Fault::MissingHeader`]: what was scanned so far is kept, and goes on under this header. Does nothing
-    /// where the scanner is not at this fault, or where bytes were dropped at it.
-    pub fn go_on_with(&mut self, info: &TrackInfo) {
+    /// Recovers from [`Fault::MissingHeader`]: scanning continues with this header from the
+    /// buffered bytes. Does nothing if the scanner has another fault or none, or if bytes were
+    /// skipped after the fault.
+    pub fn resume_with_header(&mut self, info: &TrackInfo) {
         if !self.buffer.is_empty() && self.failed.take_if(|e| e.fault == Fault::MissingHeader).is_some() {
             self.info = Some(info.clone());
         }
     }
 
-    /// Bytes that are held until a chunk or header is complete.
+    /// Returns the number of bytes buffered until a chunk or header is complete.
     #[must_use]
     pub fn buffered(&self) -> usize {
         self.buffer.len()
     }
 
-    /// Takes the next bytes of the stream, any number of them.
+    /// Appends the next bytes of the stream, in any number.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.failed.is_some() {
             self.buffer = BytesMut::new();
             return;
         }
-        let dropped = self.drop_from(bytes.len());
-        self.buffer.extend_from_slice(&bytes[dropped..]);
+        let skipped_bytes = self.skip_from(bytes.len());
+        self.buffer.extend_from_slice(&bytes[skipped_bytes..]);
     }
 
-    /// The next header or chunk that is complete; `None` until more is pushed.
+    /// Returns the next complete header or chunk; `None` until more bytes are pushed.
     ///
     /// # Errors
-    /// The stream's first fault, with its offset and box; it stays. [`Fault::MissingHeader`] where a
-    /// fragment came and no header before it, until [`go_on_with`](Self::go_on_with) mends it.
+    /// Returns the stream's first fault, with its offset and box; later calls repeat it.
+    /// [`Fault::MissingHeader`] if a fragment precedes any header, until
+    /// [`resume_with_header`](Self::resume_with_header) recovers from it.
     pub fn next_event(&mut self) -> Result<Option<Event>> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -172,17 +176,16 @@ impl ChunkScanner {
         }
     }
 
-    /// Says that the stream has ended. To be called when [`next_event`](Self::next_event) has
-    /// nothing more.
+    /// Ends the stream. Call it once [`next_event`](Self::next_event) returns `None`.
     ///
     /// # Errors
-    /// The fault met before, or [`Fault::Truncated`] where a box is left unfinished, or a moof without
-    /// its mdat, or an ftyp without its moov.
+    /// Returns an earlier fault, [`Fault::Truncated`] for an incomplete box, or an error for a moof
+    /// without its mdat or an ftyp without its moov.
     pub fn finish(&mut self) -> Result<()> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        if let Some(Dropping { offset, header, left }) = &self.dropping
+        if let Some(SkippedBox { offset, header, left }) = &self.skipped
             && let Some(need) = header.size
         {
             let fault = Fault::Truncated { need, left: need - left };
@@ -199,22 +202,22 @@ impl ChunkScanner {
         }
     }
 
-    /// Looks at the next box, if it is there.
+    /// Processes the next box, if it is available.
     fn step(&mut self) -> Result<Progress> {
-        if self.dropping.is_some() {
+        if self.skipped.is_some() {
             return Ok(Progress::Starved);
         }
         let rest = &self.buffer[self.gathered..];
         let Some(header) = self.box_header(rest)? else { return Ok(Progress::Starved) };
-        if !self.keeps(&header)? {
-            self.start_dropping(header);
+        if !self.belongs_to_chunk(&header)? {
+            self.start_skipping(header);
             return Ok(Progress::Box);
         }
         let size = self.bounded_size(&header)?;
         if rest.len() < size {
             return Ok(Progress::Starved);
         }
-        let event = self.take(&header, size)?;
+        let event = self.accept_box(&header, size)?;
         Ok(event.map_or(Progress::Box, Progress::Event))
     }
 
@@ -227,14 +230,14 @@ impl ChunkScanner {
         match header {
             Some(BoxHeader { kind, .. }) if self.pos == 0 && !kind.can_begin() => Err(not_iso_bmff),
             Some(BoxHeader { kind, .. }) if !kind.is_plausible() => {
-                Err(Error::invalid(self.pos, kind, "no box begins here"))
+                Err(Error::invalid(self.pos, kind, "expected a box header"))
             }
             header => Ok(header),
         }
     }
 
-    /// Whether the box belongs to a header or a chunk, rather than to a whole file.
-    fn keeps(&self, header: &BoxHeader) -> Result<bool> {
+    /// Returns whether the box belongs to a header or a chunk, rather than only to a whole file.
+    fn belongs_to_chunk(&self, header: &BoxHeader) -> Result<bool> {
         let (kind, pos) = (header.kind, self.pos);
         match (&self.group, kind) {
             (
@@ -248,14 +251,14 @@ impl ChunkScanner {
                 Group::Fragment(moof, _),
                 FourCc::FTYP | FourCc::MOOV | FourCc::STYP | FourCc::PRFT | FourCc::MOOF,
             ) => Err(missing_mdat(*moof)),
-            // The moof counts the distance to its samples over what stands between.
+            // The moof's data offset spans any boxes before the mdat, so they must stay.
             (Group::Fragment(..), _) => Ok(true),
             (Group::Lead, FourCc::MOOV) => Err(Error::invalid(pos, kind, header::NO_FTYP)),
             (Group::Lead, FourCc::MOOF) if self.info.is_none() => {
                 Err(Error::new(pos, kind, Fault::MissingHeader))
             }
             (_, FourCc::MDAT) if header.size == Some(u64::from(header.header_size)) => Ok(false),
-            (_, FourCc::MDAT) => Err(Error::invalid(pos, kind, "media that no moof describes")),
+            (_, FourCc::MDAT) => Err(Error::invalid(pos, kind, "media data without a moof")),
             (_, kind) => Ok(matches!(
                 kind,
                 FourCc::FTYP | FourCc::MOOV | FourCc::STYP | FourCc::PRFT | FourCc::EMSG | FourCc::MOOF
@@ -263,10 +266,10 @@ impl ChunkScanner {
         }
     }
 
-    /// Bytes of a box that is kept, once they are known to be within the limits.
+    /// Returns the size of a box to keep, checked against the limits.
     fn bounded_size(&self, header: &BoxHeader) -> Result<usize> {
         let Some(size) = header.size else {
-            let what = "size 0, to the end of the stream, which cannot be told before it ends";
+            let what = "size must not be 0 (up to the end) in a stream";
             return Err(Error::invalid(self.pos, header.kind, what));
         };
         let (limit, max, found) = match header.kind {
@@ -280,10 +283,10 @@ impl ChunkScanner {
         Ok(usize::try_from(size).expect("below a limit of some MiB"))
     }
 
-    /// Takes a whole box into the group, and gives the group if the box ends it.
-    fn take(&mut self, header: &BoxHeader, size: usize) -> Result<Option<Event>> {
+    /// Adds a whole box to the group; returns the group if the box completes it.
+    fn accept_box(&mut self, header: &BoxHeader, size: usize) -> Result<Option<Event>> {
         if header.kind == FourCc::FTYP {
-            // What came before a header leads no fragment.
+            // Boxes before a header lead no fragment.
             self.buffer.advance(self.gathered);
             self.gathered = 0;
             self.lead = Lead::default();
@@ -300,7 +303,7 @@ impl ChunkScanner {
             (FourCc::MOOV, _) => {
                 let info = header::parse_moov(&whole)?;
                 let repeated = self.info.replace(info.clone()).is_some();
-                let bytes = self.give(size);
+                let bytes = self.finish_group(size);
                 return Ok(Some(Event::Header(Header { bytes, info, repeated })));
             }
             (FourCc::MDAT, group) => {
@@ -309,7 +312,7 @@ impl ChunkScanner {
                 };
                 let Lead { offset, prft, styp } = std::mem::take(&mut self.lead);
                 let offset = offset.unwrap_or(self.pos);
-                let bytes = self.give(size);
+                let bytes = self.finish_group(size);
                 return Ok(Some(Event::Chunk(Chunk { bytes, offset, fragment, prft, styp })));
             }
             _ => {}
@@ -322,8 +325,8 @@ impl ChunkScanner {
         Ok(None)
     }
 
-    /// Ends the group with a last box of `size` bytes.
-    fn give(&mut self, size: usize) -> Bytes {
+    /// Completes the group with a last box of `size` bytes.
+    fn finish_group(&mut self, size: usize) -> Bytes {
         let bytes = self.buffer.split_to(self.gathered + size).freeze();
         self.gathered = 0;
         self.pos += size as u64;
@@ -331,32 +334,32 @@ impl ChunkScanner {
         bytes
     }
 
-    fn start_dropping(&mut self, header: BoxHeader) {
+    fn start_skipping(&mut self, header: BoxHeader) {
         let size = header.size.unwrap_or(u64::MAX);
-        self.dropping = Some(Dropping { offset: self.pos, header, left: size });
-        let dropped = self.drop_from(self.buffer.len() - self.gathered);
-        // The boxes gathered move up over what is left out; they are few bytes.
-        self.buffer.copy_within(..self.gathered, dropped);
-        self.buffer.advance(dropped);
+        self.skipped = Some(SkippedBox { offset: self.pos, header, left: size });
+        let skipped_bytes = self.skip_from(self.buffer.len() - self.gathered);
+        // Move the gathered boxes, which are small, up over the skipped bytes.
+        self.buffer.copy_within(..self.gathered, skipped_bytes);
+        self.buffer.advance(skipped_bytes);
     }
 
-    /// How many of the next `available` bytes belong to the box that is left out.
-    fn drop_from(&mut self, available: usize) -> usize {
-        let Some(dropping) = &mut self.dropping else { return 0 };
-        let dropped = usize::try_from(dropping.left).unwrap_or(usize::MAX).min(available);
-        if dropping.header.size.is_some() {
-            dropping.left -= dropped as u64;
+    /// Returns how many of the next `available` bytes belong to the box being skipped.
+    fn skip_from(&mut self, available: usize) -> usize {
+        let Some(skipped) = &mut self.skipped else { return 0 };
+        let skipped_bytes = usize::try_from(skipped.left).unwrap_or(usize::MAX).min(available);
+        if skipped.header.size.is_some() {
+            skipped.left -= skipped_bytes as u64;
         }
-        self.pos += dropped as u64;
-        if dropping.left == 0 {
-            self.dropping = None;
+        self.pos += skipped_bytes as u64;
+        if skipped.left == 0 {
+            self.skipped = None;
         }
-        dropped
+        skipped_bytes
     }
 }
 
 enum Progress {
-    /// A box was dealt with.
+    /// A box was processed.
     Box,
     Event(Event),
     /// More bytes are needed.
@@ -368,10 +371,10 @@ fn missing_moov(ftyp: u64) -> Error {
 }
 
 fn missing_mdat(moof: u64) -> Error {
-    Error::invalid(moof, FourCc::MOOF, "no mdat follows it")
+    Error::invalid(moof, FourCc::MOOF, "must be followed by an mdat")
 }
 
-/// The brands of an styp, the major one first (§4.3).
+/// Returns the brands of an styp, major brand first (§4.3).
 fn brands(styp: &Mp4Box<'_>) -> Result<Vec<FourCc>> {
     let mut r = styp.reader();
     let mut brands = vec![r.fourcc()?];
@@ -380,11 +383,11 @@ fn brands(styp: &Mp4Box<'_>) -> Result<Vec<FourCc>> {
     Ok(brands)
 }
 
-/// A fragment that can be served as it came: its offsets count from its moof.
+/// Parses a fragment that must be servable as received: its data offsets must count from its moof.
 fn cmaf_fragment(moof: &Mp4Box<'_>, info: &TrackInfo) -> Result<Fragment> {
     let fragment = Fragment::parse(moof.bytes, moof.offset, info)?;
     if fragment.has_base_data_offset {
-        let what = "its tfhd has a base_data_offset, which CMAF forbids: with ffmpeg, add \
+        let what = "tfhd must not have a base_data_offset (CMAF): with ffmpeg, add \
                     -movflags +default_base_moof";
         return Err(moof.invalid(what));
     }

@@ -1,8 +1,8 @@
-//! Sample entries: the codec string of RFC 6381 (with ISO/IEC 14496-15 Annex E for AVC and HEVC, and
-//! the AV1 and VP9 bindings), and what the codec configuration alone knows of sound.
+//! Sample entries: RFC 6381 codec strings (ISO/IEC 14496-15 Annex E for AVC and HEVC, and the AV1
+//! and VP9 bindings), and audio parameters that only the codec configuration contains.
 //!
-//! mp4-atom decodes the configuration boxes; finding them is done here, so that a box it does not
-//! know beside them costs nothing.
+//! mp4-atom decodes the configuration boxes. This module locates them itself, so unknown boxes
+//! beside them are skipped without being decoded.
 
 use mp4_atom::{
     Ac3SpecificBox, Av1c, Avcc, Decode, Dfla, Dops, Ec3SpecificBox, Esds, FlacMetadataBlock, Hvcc, VpcC,
@@ -12,27 +12,27 @@ use crate::boxes::Mp4Box;
 use crate::error::{Fault, Result};
 use crate::fourcc::FourCc;
 
-/// Fields of a VisualSampleEntry before its boxes, ISO/IEC 14496-12 §12.1.3.
+/// Size of a VisualSampleEntry's fields before its boxes, ISO/IEC 14496-12 §12.1.3.
 const VISUAL_FIELD_BYTES: usize = 78;
-/// Fields of an AudioSampleEntry before its boxes, §12.2.3.
+/// Size of an AudioSampleEntry's fields before its boxes, §12.2.3.
 const AUDIO_FIELD_BYTES: usize = 28;
-/// What QuickTime's sound description adds in its versions 1 and 2.
+/// Additional bytes of QuickTime's sound description in versions 1 and 2.
 const QUICKTIME_V1_BYTES: usize = 16;
 const QUICKTIME_V2_BYTES: usize = 36;
 
-/// Sound, as its sample entry has it.
+/// Contents of an audio sample entry.
 pub(crate) struct AudioEntry {
     pub(crate) codec: String,
     pub(crate) sample_rate: u32,
     pub(crate) channels: u32,
 }
 
-/// Pictures, as their sample entry has them.
+/// Contents of a video sample entry.
 pub(crate) struct VideoEntry {
     pub(crate) codec: String,
-    /// Size of a coded picture, in its own pixels.
+    /// Coded size, in pixels that need not be square.
     pub(crate) coded: (u32, u32),
-    /// Width and height of a pixel (pasp, §12.1.4.3).
+    /// Width and height of one pixel (pasp, §12.1.4.3).
     pub(crate) pixel: (u32, u32),
 }
 
@@ -69,7 +69,7 @@ fn video_codec(kind: FourCc, inside: &Inside<'_, '_>) -> Result<String> {
     })
 }
 
-/// ISO/IEC 14496-15 §E.3.
+/// Formats the codec string of HEVC, ISO/IEC 14496-15 §E.3.
 fn hevc(kind: FourCc, c: &Hvcc) -> String {
     let space = ["", "A", "B", "C"][usize::from(c.general_profile_space & 3)];
     let compatibility = u32::from_be_bytes(c.general_profile_compatibility_flags).reverse_bits();
@@ -84,7 +84,8 @@ fn hevc(kind: FourCc, c: &Hvcc) -> String {
     codec
 }
 
-/// AV1 Codec ISO Media File Format Binding §5, without the optional fields.
+/// Formats the codec string of AV1, without the optional fields (AV1 Codec ISO Media File Format
+/// Binding §5).
 fn av1(c: &Av1c) -> String {
     let tier = if c.seq_tier_0 { 'H' } else { 'M' };
     let depth = match (c.high_bitdepth, c.twelve_bit) {
@@ -104,7 +105,8 @@ pub(crate) fn audio(entry: &Mp4Box<'_>) -> Result<AudioEntry> {
     let channels = u32::from(r.u16()?);
     r.skip(6)?;
     let sample_rate = r.u32()? >> 16;
-    // ISO's own version 1 has no further fields; QuickTime's are told by what follows being no box.
+    // ISO's version 1 adds no fields. QuickTime's versions 1 and 2 do, and are recognised because
+    // no box follows the ISO fields.
     let skip = AUDIO_FIELD_BYTES
         + match version {
             1 if !begins_with_box(entry, AUDIO_FIELD_BYTES) => QUICKTIME_V1_BYTES,
@@ -126,7 +128,7 @@ fn audio_codec(kind: FourCc, inside: &Inside<'_, '_>, plain: AudioEntry) -> Resu
         b"mp4a" => mpeg4_audio(inside, plain)?,
         b"Opus" => {
             let c: Dops = inside.decode(b"dOps")?;
-            // Opus decodes to 48 kHz whatever it was made from (RFC 7845 §5.1).
+            // Opus always decodes to 48 kHz (RFC 7845 §5.1).
             AudioEntry {
                 codec: named("opus"),
                 sample_rate: 48_000,
@@ -140,7 +142,7 @@ fn audio_codec(kind: FourCc, inside: &Inside<'_, '_>, plain: AudioEntry) -> Resu
         b"ec-3" => {
             let c: Ec3SpecificBox = inside.decode(b"dec3")?;
             let main = c.substreams.first().map_or(0, |s| dolby_channels(s.acmod, s.lfeon));
-            // Dependent substreams add channels that only the sample entry counts, if anything does.
+            // Dependent substreams add channels that possibly only the sample entry counts.
             AudioEntry { codec: named("ec-3"), channels: plain.channels.max(main), ..plain }
         }
         b"fLaC" => {
@@ -158,7 +160,7 @@ fn audio_codec(kind: FourCc, inside: &Inside<'_, '_>, plain: AudioEntry) -> Resu
     })
 }
 
-/// Channels of an acmod, ETSI TS 102 366 §4.4.2.3.
+/// Returns the number of channels of an acmod, ETSI TS 102 366 §4.4.2.3.
 fn dolby_channels(acmod: u8, lfe: bool) -> u32 {
     [2, 1, 2, 3, 3, 4, 4, 5][usize::from(acmod & 7)] + u32::from(lfe)
 }
@@ -179,17 +181,18 @@ fn mpeg4_audio(inside: &Inside<'_, '_>, plain: AudioEntry) -> Result<AudioEntry>
     }
     let specific = config.dec_specific.unwrap_or_default();
     if specific.profile == 0 {
-        let what = "esds has no AudioSpecificConfig";
+        let what = "esds must have an AudioSpecificConfig";
         return Err(inside.entry.fault(Fault::CodecConfiguration(what.to_owned())));
     }
-    // ISO/IEC 14496-3 table 1.19; 0 says that a program config element tells, so the entry has to.
+    // Channels by ISO/IEC 14496-3 table 1.19; 0 defers to a program config element, so the sample
+    // entry's count is used.
     let channels = match specific.chan_conf {
         count @ 1..=6 => u32::from(count),
         7 | 12 | 14 => 8,
         11 => 7,
         _ => plain.channels,
     };
-    // The entry's field is 16 bits wide, so that 88.2 and 96 kHz do not fit.
+    // The sample entry's 16-bit field is too small for 88.2 and 96 kHz.
     let sample_rate = match AAC_SAMPLE_RATES.get(usize::from(specific.freq_index)) {
         Some(rate) if plain.sample_rate == 0 => *rate,
         _ => plain.sample_rate,
@@ -197,7 +200,7 @@ fn mpeg4_audio(inside: &Inside<'_, '_>, plain: AudioEntry) -> Result<AudioEntry>
     Ok(AudioEntry { codec: format!("mp4a.40.{}", specific.profile), sample_rate, channels })
 }
 
-/// The codec string of a subtitle track.
+/// Returns the codec string of a subtitle track.
 pub(crate) fn text(entry: &Mp4Box<'_>) -> Result<String> {
     match &entry.kind.0 {
         b"wvtt" => Ok(entry.kind.to_string()),
@@ -206,8 +209,9 @@ pub(crate) fn text(entry: &Mp4Box<'_>) -> Result<String> {
     }
 }
 
-/// `stpp.ttml.PROFILE`, as players ask whether they can show it, where a mime box says the profile
-/// (ISO/IEC 14496-30 §4.2.2: three strings, then optional boxes; W3C TTML Profile Registry: `im1t`, `im1i`, …).
+/// Returns `stpp.ttml.PROFILE`, which players use to check support, if a mime box names the profile
+/// (ISO/IEC 14496-30 §4.2.2: three strings, then optional boxes; W3C TTML Profile Registry: `im1t`,
+/// `im1i`, …).
 fn ttml(entry: &Mp4Box<'_>) -> Option<String> {
     let body = entry.bytes.get(entry.header_size..)?;
     let strings_end =
@@ -220,7 +224,7 @@ fn ttml(entry: &Mp4Box<'_>) -> Option<String> {
     plain.then(|| format!("stpp.ttml.{first}"))
 }
 
-/// The boxes inside a sample entry, after its fields.
+/// The child boxes of a sample entry, after its fields.
 struct Inside<'a, 'b> {
     entry: &'b Mp4Box<'a>,
     skip: usize,
@@ -243,7 +247,7 @@ impl<'a> Inside<'a, '_> {
         let kind = FourCc(*kind);
         let config = self.find(kind)?.ok_or_else(|| self.entry.fault(Fault::Missing(kind)))?;
         T::decode(&mut &*config.bytes).map_err(|error| match error {
-            // As ffmpeg writes av1C, empty, when it does not wait for the first packet.
+            // ffmpeg writes an empty av1C unless it waits for the first packet.
             mp4_atom::Error::OverDecode(_) => config.invalid("codec configuration is cut off"),
             other => config.fault(Fault::CodecConfiguration(other.to_string())),
         })

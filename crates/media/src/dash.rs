@@ -1,10 +1,10 @@
-//! DASH MPDs (ISO/IEC 23009-1), written from the same model as the playlists.
+//! DASH MPDs (ISO/IEC 23009-1), written from the same model as the HLS playlists.
 //!
-//! Owns every byte: on demand in [`on_demand`], low-latency live in [`live`]. What an AdaptationSet
-//! and a Representation say of their tracks is the same for both and stands here. Elements are
-//! written in the order of the MPEG schema, which is a sequence.
+//! [`on_demand`] writes static MPDs, [`live`] low-latency live MPDs. This module writes the parts
+//! of AdaptationSet and Representation that both kinds share. Elements follow the order of the MPEG
+//! schema, which is a sequence.
 //!
-//! **Invariant:** the templates name the segments that the media playlists name.
+//! **Invariant:** the templates name the same segments as the media playlists.
 
 mod live;
 mod on_demand;
@@ -19,11 +19,12 @@ use std::fmt;
 use xml::Xml;
 
 const NAMESPACE: &str = "urn:mpeg:dash:schema:mpd:2011";
-/// Templates with a timeline or numbers, segments each with a stream access point (ISO/IEC 23009-1 §8.4).
+/// Profile of templates with a timeline or numbers; each segment has a stream access point (ISO/IEC
+/// 23009-1 §8.4).
 const PROFILE_LIVE: &str = "urn:mpeg:dash:profile:isoff-live:2011";
 const PROFILE_CMAF: &str = "urn:mpeg:dash:profile:cmaf:2019";
 
-/// `xs:duration` of microseconds, in seconds.
+/// Microseconds formatted as `xs:duration`, in seconds.
 struct Duration(u64);
 
 impl fmt::Display for Duration {
@@ -32,7 +33,7 @@ impl fmt::Display for Duration {
     }
 }
 
-/// Microseconds as decimal seconds without trailing zeros.
+/// Microseconds formatted as decimal seconds without trailing zeros.
 struct Seconds(u64);
 
 impl fmt::Display for Seconds {
@@ -46,8 +47,9 @@ impl fmt::Display for Seconds {
     }
 }
 
-/// Opens an AdaptationSet and writes its attributes. Segments of a set start at the same times, each
-/// with a sync sample: SAP type 1, or 2 where pictures are reordered before the first is shown.
+/// Opens an AdaptationSet and writes its attributes. Segments of all members start at the same
+/// times, each with a sync sample: SAP type 1, or 2 if frames are reordered before the first one
+/// shown.
 fn begin_set(xml: &mut Xml, id: usize, set: &SwitchingSet, renditions: &[Rendition<'_>], independent: bool) {
     let (kind, mime, sap) = match set.kind {
         Kind::Video => ("video", "video/mp4", 2),
@@ -64,7 +66,7 @@ fn begin_set(xml: &mut Xml, id: usize, set: &SwitchingSet, renditions: &[Renditi
     }
 }
 
-/// Number of channels, where all members agree, by ISO/IEC 23091-3.
+/// Writes the number of channels (ISO/IEC 23091-3), which all members share.
 fn write_channels(xml: &mut Xml, set: &SwitchingSet, renditions: &[Rendition<'_>]) {
     let Media::Audio { channels, .. } = renditions[set.members[0]].info.media else { return };
     let configuration = match channels {

@@ -1,11 +1,11 @@
-//! A text of the boxes in a file or chunk, one line a box: for golden tests and for people.
+//! Text dump of the boxes in a file or chunk, one line per box: for golden tests and people.
 //!
 //! ```text
 //! moof 160
 //!   mfhd 16 sequence_number=1
 //! ```
 //!
-//! What cannot be read is said where it stands, and the walk goes on after it if it can.
+//! Unreadable parts are reported where they occur; the dump continues after them if possible.
 
 use std::fmt::Write;
 
@@ -16,7 +16,7 @@ use crate::prft::Prft;
 use crate::reader::Reader;
 use crate::sidx::Sidx;
 
-/// The boxes of `bytes`, a line each, indented by depth: type, size in bytes, main values.
+/// Formats `bytes` as one line per box, indented by depth: type, size in bytes, main values.
 #[must_use]
 pub fn dump(bytes: &[u8]) -> String {
     let mut text = String::new();
@@ -43,10 +43,10 @@ fn dump_boxes(boxes: Boxes<'_>, depth: usize, text: &mut String) {
 }
 
 fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
-    writeln!(text, "{line}").expect("a string takes all that is written");
+    writeln!(text, "{line}").expect("writing to a string never fails");
 }
 
-/// The boxes inside, for those that are opened.
+/// Returns the child boxes, for box types that the dump opens.
 fn children<'a>(parent: &Mp4Box<'a>) -> Option<Boxes<'a>> {
     match &parent.kind.0 {
         b"moov" | b"trak" | b"edts" | b"mdia" | b"minf" | b"dinf" | b"stbl" | b"mvex" | b"moof" | b"traf"
@@ -128,7 +128,7 @@ fn full_values(kind: FourCc, version: u8, f: &mut Fields<'_, '_>) -> Result<()> 
     Ok(())
 }
 
-/// Fields of a full box, as they are read and written down.
+/// Fields of a full box, formatted as they are read.
 struct Fields<'r, 'a> {
     text: String,
     r: &'r mut Reader<'a>,
@@ -137,7 +137,7 @@ struct Fields<'r, 'a> {
 
 impl Fields<'_, '_> {
     fn add(&mut self, name: &str, value: std::fmt::Arguments<'_>) {
-        write!(self.text, " {name}={value}").expect("a string takes all that is written");
+        write!(self.text, " {name}={value}").expect("writing to a string never fails");
     }
 
     fn u32(&mut self, name: &str) -> Result<()> {
@@ -177,7 +177,7 @@ fn sidx(found: &Mp4Box<'_>) -> Result<String> {
     for r in &sidx.references {
         let kind = if r.is_index { "index" } else { "media" };
         let sap = if r.starts_with_sap { format!("/sap{}", r.sap_type) } else { String::new() };
-        write!(text, " {kind}:{}/{}{sap}", r.size, r.duration).expect("a string takes all that is written");
+        write!(text, " {kind}:{}/{}{sap}", r.size, r.duration).expect("writing to a string never fails");
     }
     Ok(text)
 }

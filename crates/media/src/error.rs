@@ -1,62 +1,62 @@
-//! The fault of a file or stream: where it is, in which box, and what is wrong there.
+//! Parser errors: the position, the box, and the fault.
 //!
 //! `Display` reads `offset 1234: box 'trun': truncated, needs 40 bytes, 12 left`. The offset counts
-//! from the first byte of the file or upload, so that it can be found with a hex viewer.
+//! from the first byte of the file or upload, for use with a hex viewer.
 
 use std::fmt;
 
 use crate::fourcc::FourCc;
 
-/// What this crate's parsers return.
+/// The result type of this crate's parsers.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A fault in the bytes of a file or stream.
+/// A fault in a file or stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
-    /// Bytes from the start of the file or upload to the box at fault.
+    /// Position of the faulty box, from the start of the file or upload.
     pub offset: u64,
-    /// The box at fault.
+    /// The faulty box.
     pub kind: FourCc,
-    /// What is wrong with it.
+    /// The fault.
     pub fault: Fault,
 }
 
-/// The kinds of fault.
+/// Kinds of fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// The box says it is longer than what is there.
+    /// The box's size exceeds the bytes available.
     Truncated {
         /// Bytes that the box needs.
         need: u64,
-        /// Bytes that are left for it.
+        /// Bytes available for the box.
         left: u64,
     },
     /// A value that the specification forbids.
     Invalid(&'static str),
-    /// A box that has to be inside this one is not.
+    /// A required child box is missing.
     Missing(FourCc),
-    /// Above one of this crate's named limits.
+    /// A value above one of this crate's named limits.
     OverLimit {
         /// The limit's name.
         limit: &'static str,
-        /// Its value.
+        /// The limit's value.
         max: u64,
-        /// What the box asks for.
+        /// The value found in the file.
         found: u64,
     },
-    /// A sample entry (RFC 6381 codec) that is not packaged.
+    /// A sample entry whose codec is not supported.
     UnsupportedCodec(FourCc),
-    /// The codec configuration could not be read; mp4-atom's words.
+    /// The codec configuration could not be parsed; carries mp4-atom's message.
     CodecConfiguration(String),
-    /// Not a fragmented file: its samples lie in one table in moov.
+    /// The file is not fragmented: its samples are described in moov.
     Progressive,
-    /// A CMAF track file has one track (ISO/IEC 23000-19 §7.3.1).
+    /// The file has this many tracks; a CMAF track file has one (ISO/IEC 23000-19 §7.3.1).
     ManyTracks(usize),
-    /// A fragment that came before any CMAF header, so that its times have no timescale.
+    /// A fragment has no preceding CMAF header, so its times have no timescale.
     MissingHeader,
-    /// Bytes that are no ISO BMFF file at all.
+    /// The file is not ISO BMFF.
     NotIsoBmff,
-    /// A file with a CMAF header and no fragment.
+    /// The file has a CMAF header but no fragment.
     Empty,
 }
 
@@ -86,13 +86,13 @@ impl fmt::Display for Fault {
             Self::UnsupportedCodec(kind) => write!(f, "codec '{kind}' is not supported"),
             Self::CodecConfiguration(why) => write!(f, "codec configuration: {why}"),
             Self::Progressive => f.write_str(
-                "progressive MP4, not fragmented: make it so, a file a track, with `ffmpeg -i IN.mp4 -map 0:v:0 -c copy \
+                "progressive MP4, not fragmented: convert it, one file per track, with `ffmpeg -i IN.mp4 -map 0:v:0 -c copy \
                  -movflags +cmaf+frag_keyframe OUT.mp4` (audio: `-map 0:a:0 -c copy -movflags +cmaf -frag_duration \
                  500000`)",
             ),
             Self::ManyTracks(count) => write!(
                 f,
-                "{count} tracks in one file, CMAF has one a file: split them with `ffmpeg -i IN.mp4 -map 0:v:0 \
+                "{count} tracks in one file, CMAF allows one per file: split them with `ffmpeg -i IN.mp4 -map 0:v:0 \
                  -c copy -movflags +cmaf+frag_keyframe OUT.mp4` (audio: `-map 0:a:0 -c copy -movflags +cmaf \
                  -frag_duration 500000`)"
             ),

@@ -7,7 +7,7 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FourCc(pub [u8; 4]);
 
-/// Declares the codes that the crate knows by name.
+/// Declares the named codes.
 macro_rules! known {
     ($($name:ident = $code:literal, $doc:literal;)*) => {
         impl FourCc {
@@ -61,7 +61,8 @@ known! {
 }
 
 impl FourCc {
-    /// Whether a file or an upload may begin with a box of this type. What begins otherwise is not MP4.
+    /// Returns whether a file or an upload may begin with a box of this type. Input that begins
+    /// with any other type is not MP4.
     #[must_use]
     pub fn can_begin(self) -> bool {
         let (known, media) = (
@@ -71,8 +72,8 @@ impl FourCc {
         known.contains(&self) || media.contains(&self)
     }
 
-    /// Whether it could name a box: four printable ASCII characters, as every registered code has
-    /// (QuickTime's `©` codes occur in udta alone, which is never opened).
+    /// Returns whether the code could be a box type: four printable ASCII characters, like every
+    /// registered code. QuickTime's `©` codes occur only in udta, which is never opened.
     #[must_use]
     pub fn is_plausible(self) -> bool {
         self.0.iter().all(|b| (0x20..0x7f).contains(b))

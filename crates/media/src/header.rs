@@ -1,4 +1,4 @@
-//! The CMAF header: what ftyp and moov say of a file's one track (ISO/IEC 23000-19 §7.3.2).
+//! CMAF header: ftyp and moov of a single-track file (ISO/IEC 23000-19 §7.3.2).
 
 use crate::boxes::{Boxes, Mp4Box};
 use crate::codec;
@@ -7,16 +7,15 @@ use crate::fourcc::FourCc;
 use crate::language;
 use crate::track::{Media, SampleDefaults, TrackInfo};
 
-/// Longest moov that is read, in bytes. A fragmented file's has about 1 KiB; a progressive file's has
-/// 10 MiB in two hours, and is read only to be refused with the right words.
+/// Maximum length of a moov, in bytes. The moov of a fragmented file has about 1 KiB; the moov of a
+/// two-hour progressive file has 10 MiB and is read only to report the fault precisely.
 pub const MOOV_BYTES_MAX: u64 = 16 << 20;
 
-/// Reads a CMAF header that begins at `offset` in its file or upload: ftyp and moov, and what boxes
-/// stand between them.
+/// Reads a CMAF header at `offset` in its file or upload: ftyp, moov, and any boxes between them.
 ///
 /// # Errors
-/// [`Fault::Progressive`] and [`Fault::ManyTracks`] for what is sound MP4 but no CMAF track, and a
-/// box that is cut off, missing or invalid.
+/// [`Fault::Progressive`] and [`Fault::ManyTracks`] for valid MP4 that is not a CMAF track;
+/// otherwise a box that is truncated, missing or invalid.
 pub fn parse(bytes: &[u8], offset: u64) -> Result<TrackInfo> {
     let mut seen_ftyp = false;
     for found in Boxes::new(bytes, offset) {
@@ -31,9 +30,9 @@ pub fn parse(bytes: &[u8], offset: u64) -> Result<TrackInfo> {
     Err(Error::new(offset, FourCc::FTYP, Fault::Missing(FourCc::MOOV)))
 }
 
-pub(crate) const NO_FTYP: &str = "no ftyp before it";
+pub(crate) const NO_FTYP: &str = "must follow an ftyp";
 
-/// Reads a moov alone.
+/// Reads a moov box.
 pub(crate) fn parse_moov(moov: &Mp4Box<'_>) -> Result<TrackInfo> {
     let Some(mvex) = moov.find(FourCc::MVEX)? else { return Err(moov.fault(Fault::Progressive)) };
     let trak = only_trak(moov)?;
@@ -81,10 +80,10 @@ fn only_trak<'a>(moov: &Mp4Box<'a>) -> Result<Mp4Box<'a>> {
     }
 }
 
-/// What is used of tkhd, §8.3.2.
+/// The fields of tkhd that are used (§8.3.2).
 struct TrackHeader {
     track_id: u32,
-    /// As shown, in square pixels; 0 where the muxer did not say.
+    /// Displayed size in square pixels; 0 if the muxer did not set it.
     width: u32,
     height: u32,
 }
@@ -94,29 +93,29 @@ impl TrackHeader {
         let (version, _, mut r) = tkhd.full()?;
         r.skip(if version == 1 { 16 } else { 8 })?;
         let track_id = r.u32()?;
-        // Reserved, duration, reserved, layer, alternate group, volume, reserved.
+        // Skips reserved, duration, reserved, layer, alternate group, volume, reserved.
         r.skip(4 + if version == 1 { 8 } else { 4 } + 16)?;
         let matrix: [u8; 36] = r.array()?;
         let mut pixels = || r.u32().map(|fixed| ((u64::from(fixed) + 0x8000) >> 16) as u32);
         let (width, height) = (pixels()?, pixels()?);
-        // a and d of the matrix are 0 where the picture is shown turned by a quarter.
+        // Matrix entries a and d are 0 if the frame is displayed rotated by 90°.
         let turned = matrix[..4] == [0; 4] && matrix[16..20] == [0; 4] && matrix[4..8] != [0; 4];
         let (width, height) = if turned { (height, width) } else { (width, height) };
         if track_id == 0 {
-            return Err(tkhd.invalid("track_ID is 0"));
+            return Err(tkhd.invalid("track_ID must not be 0"));
         }
         Ok(Self { track_id, width, height })
     }
 }
 
-/// Timescale and packed language.
+/// Reads the timescale and the packed language.
 fn media_header(mdhd: &Mp4Box<'_>) -> Result<(u32, u16)> {
     let (version, _, mut r) = mdhd.full()?;
     r.skip(if version == 1 { 16 } else { 8 })?;
     let timescale = r.u32()?;
     r.skip(if version == 1 { 8 } else { 4 })?;
     if timescale == 0 {
-        return Err(mdhd.invalid("timescale is 0"));
+        return Err(mdhd.invalid("timescale must not be 0"));
     }
     Ok((timescale, r.u16()?))
 }
@@ -134,7 +133,7 @@ fn media(mdia: &Mp4Box<'_>, tkhd: &TrackHeader) -> Result<(String, Media)> {
     let handler = r.fourcc()?;
     let stbl = mdia.require(FourCc::MINF)?.require(FourCc::STBL)?;
     let stsd = stbl.require(FourCc::STSD)?;
-    // Version, flags and count. Further entries are for changes of parameters within one codec.
+    // Skip version, flags and count. Further entries are parameter changes within one codec.
     let Some(entry) = stsd.children_after(8)?.next().transpose()? else {
         return Err(stsd.invalid("has no sample entry"));
     };
@@ -150,7 +149,7 @@ fn media(mdia: &Mp4Box<'_>, tkhd: &TrackHeader) -> Result<(String, Media)> {
             Ok((audio.codec, Media::Audio { sample_rate, channels }))
         }
         FourCc::TEXT | FourCc::SUBT => Ok((codec::text(&entry)?, Media::Text)),
-        _ => Err(hdlr.invalid("neither video, audio nor text")),
+        _ => Err(hdlr.invalid("handler must be video, audio or text")),
     }
 }
 
@@ -179,8 +178,8 @@ fn sample_defaults(mvex: &Mp4Box<'_>, track_id: u32) -> Result<SampleDefaults> {
     Err(mvex.fault(Fault::Missing(FourCc::TREX)))
 }
 
-/// The media time that is presented first. CMAF allows one edit, which only shifts
-/// (ISO/IEC 23000-19 §7.5.13); an empty edit before it is taken off where it can be.
+/// Returns the first presented media time. CMAF allows one edit, which only shifts (ISO/IEC
+/// 23000-19 §7.5.13); an empty edit before it is subtracted if possible.
 fn edit_media_time(elst: &Mp4Box<'_>, timescale: u32, movie_timescale: u32) -> Result<u64> {
     let (version, _, mut r) = elst.full()?;
     let wide = version == 1;
@@ -192,9 +191,11 @@ fn edit_media_time(elst: &Mp4Box<'_>, timescale: u32, movie_timescale: u32) -> R
         let media_time = if wide { r.u64()?.cast_signed() } else { i64::from(r.i32()?) };
         r.skip(4)?;
         match u64::try_from(media_time) {
-            Ok(_) if shift.is_some() => return Err(elst.invalid("more than one edit")),
+            Ok(_) if shift.is_some() => return Err(elst.invalid("must have at most one edit")),
             Ok(time) => shift = Some(time),
-            Err(_) if shift.is_some() => return Err(elst.invalid("an empty edit after the media")),
+            Err(_) if shift.is_some() => {
+                return Err(elst.invalid("must not have an empty edit after the media"));
+            }
             Err(_) => delay = delay.saturating_add(duration),
         }
     }
@@ -203,7 +204,7 @@ fn edit_media_time(elst: &Mp4Box<'_>, timescale: u32, movie_timescale: u32) -> R
     let delay = u64::try_from(delay).unwrap_or(u64::MAX);
     shift.checked_sub(delay).ok_or_else(|| {
         elst.invalid(
-            "an empty edit delays the track, which CMAF does not have: put the delay into its timestamps, \
+            "an empty edit delays the track, which CMAF does not allow: put the delay into its timestamps, \
              with ffmpeg's -movflags +frag_discont",
         )
     })

@@ -1,11 +1,12 @@
 //! HLS playlists (draft-pantos-hls-rfc8216bis), written from the same model as the MPD.
 //!
-//! Owns every byte of the multivariant playlist and, in [`media`], of media playlists. URIs are
-//! relative to the playlist: `TRACK/media.m3u8` here, `init….mp4` and `….m4s` beside the media
-//! playlist. The segment URIs are the ones that the MPD's templates name, so a cache holds each
-//! segment once.
+//! This module writes the multivariant playlist, and [`media`] writes media playlists. URIs are
+//! relative to their playlist: `TRACK/media.m3u8` in the multivariant playlist, `init….mp4` and
+//! `….m4s` in a media playlist. Segment URIs equal those of the MPD's templates, so a cache stores
+//! each segment once.
 //!
-//! **Invariant:** nothing from a file reaches a quoted string unfiltered: §4.2 forbids `"`, CR and LF.
+//! **Invariant:** no text from a file reaches a quoted string unfiltered: §4.2 forbids `"`, CR and
+//! LF.
 
 pub mod media;
 
@@ -14,20 +15,21 @@ use crate::presentation::{Kind, Rendition, SwitchingSet, language, switching_set
 use crate::track::{Media, TrackInfo};
 use std::fmt::Write;
 
-/// Protocol version: EXT-X-MAP needs 6 (§8); 7 is what players know fMP4 by.
+/// Protocol version: EXT-X-MAP requires 6 (§8); players associate 7 with fMP4.
 const VERSION: u32 = 7;
-/// Decoding can start with each segment.
+/// Declares that decoding can start with each segment.
 const INDEPENDENT: &str = "#EXT-X-INDEPENDENT-SEGMENTS\n";
 /// GROUP-ID of all subtitles.
 const SUBTITLES_GROUP: &str = "subtitles";
 
-/// The multivariant playlist of these tracks, with each segment of which decoding can start.
+/// Writes the multivariant playlist of on-demand tracks, whose segments all begin with a sync
+/// sample.
 pub fn multivariant(renditions: &[Rendition<'_>]) -> String {
     write(renditions, INDEPENDENT)
 }
 
-/// The multivariant playlist of a channel as it is now. What segments will come it cannot promise: media playlists say
-/// of those that they list whether decoding can start with each.
+/// Writes the multivariant playlist of a live channel. The playlist cannot promise anything about
+/// future segments; media playlists state whether the segments they list are independent.
 pub fn multivariant_live(epoch: &Epoch) -> String {
     write(&epoch.renditions(), "")
 }
@@ -38,7 +40,7 @@ fn write(renditions: &[Rendition<'_>], independent: &str) -> String {
     let text: Vec<usize> = of_kind(&sets, Kind::Text).flat_map(|s| s.members.clone()).collect();
     let mut out = format!("#EXTM3U\n#EXT-X-VERSION:{VERSION}\n{independent}");
     let has_video = of_kind(&sets, Kind::Video).next().is_some();
-    // Audio alone in one language needs no group: the variants are the renditions.
+    // Audio-only content in one language needs no group: the variants are the renditions.
     let groups: &[Group] = if has_video || audio.iter().any(|g| g.members.len() > 1) { &audio } else { &[] };
     for group in groups {
         write_media(&mut out, renditions, "AUDIO", &group.id, &group.members);
@@ -53,14 +55,14 @@ fn write(renditions: &[Rendition<'_>], independent: &str) -> String {
     out
 }
 
-/// One EXT-X-MEDIA group: for every language one track of about the same bitrate.
+/// An EXT-X-MEDIA group: one track per language, all of similar bitrate.
 struct Group {
     id: String,
     members: Vec<usize>,
 }
 
-/// The audio groups: one for each codec and number of channels and, where a language has several
-/// bitrates, for each rank among them (§4.4.6.1.1 wants every group to offer the same choices).
+/// Builds the audio groups: one per codec and number of channels and, if a language has several
+/// bitrates, one per bitrate rank (§4.4.6.1.1 requires every group to offer the same choices).
 fn audio_groups(renditions: &[Rendition<'_>], sets: &[SwitchingSet]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for set in of_kind(sets, Kind::Audio) {
@@ -75,14 +77,15 @@ fn audio_groups(renditions: &[Rendition<'_>], sets: &[SwitchingSet]) -> Vec<Grou
     groups
 }
 
-/// Such as `audio-mp4a.40.2-2ch`, and `…-1` for the second best bitrate.
+/// Returns a GROUP-ID such as `audio-mp4a.40.2-2ch`, or `…-1` for the second-best bitrate.
 fn group_id(info: &TrackInfo, rank: usize) -> String {
     let Media::Audio { channels, .. } = info.media else { return String::from("audio") };
     let rank = if rank == 0 { String::new() } else { format!("-{rank}") };
     format!("audio-{}-{channels}ch{rank}", info.codec)
 }
 
-/// Every video track with every audio group; without video, every audio track of the first language.
+/// Pairs every video track with every audio group; without video, returns every audio track of the
+/// first language.
 fn variants<'a>(
     sets: &'a [SwitchingSet],
     audio: &'a [Group],
@@ -125,8 +128,8 @@ fn write_media(out: &mut String, renditions: &[Rendition<'_>], kind: &str, group
     }
 }
 
-/// What a menu shows: the language where it tells the members apart, else the track's name (§4.4.6.1:
-/// NAME is unique in a group).
+/// Returns names for a player's menu: the language if it is unique in the group, otherwise the
+/// track's name (§4.4.6.1: NAME is unique in a group).
 fn names(renditions: &[Rendition<'_>], members: &[usize]) -> Vec<String> {
     let languages: Vec<_> = members.iter().map(|&m| language(renditions[m].info)).collect();
     let unique = |l: &&str| languages.iter().filter(|other| **other == Some(*l)).count() == 1;
@@ -142,13 +145,13 @@ fn write_variant(
     text: &[usize],
 ) {
     let main = &renditions[variant];
-    // A variant that is itself a member of its group is played alone or replaced by another member.
+    // A variant that is a member of its own group is played alone or replaced by another member.
     let others = group.map_or(&[][..], |g| &g.members).iter().filter(|&&m| m != variant);
     let others: Vec<_> = if Kind::of(main.info) == Kind::Video { others.collect() } else { Vec::new() };
     let peak = others.iter().map(|&&m| renditions[m].bitrate.peak).max().unwrap_or(0);
     let average = others.iter().map(|&&m| renditions[m].bitrate.average).max().unwrap_or(0);
     let mut codecs = vec![main.info.codec.as_str()];
-    // §4.4.6.2: every format that a rendition of the variant has, subtitles too.
+    // §4.4.6.2: CODECS lists every format of the variant's renditions, including subtitles.
     for &member in others.iter().copied().chain(text) {
         let codec = renditions[member].info.codec.as_str();
         if !codecs.contains(&codec) {

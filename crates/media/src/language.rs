@@ -1,9 +1,9 @@
-//! The language of a track as BCP 47 has it, from the packed ISO 639-2 code of mdhd
-//! (ISO/IEC 14496-12 §8.4.2.3).
+//! Track languages as BCP 47 tags, from the packed ISO 639-2 code in mdhd (ISO/IEC 14496-12
+//! §8.4.2.3).
 
-/// ISO 639-2 codes, terminological and bibliographic, that have a two-letter code: BCP 47 wants the
-/// shortest (RFC 5646 §2.2.1). Three letters, then two. From Unicode CLDR: every code that
-/// `Intl.getCanonicalLocales` of Node 20 shortens.
+/// ISO 639-2 codes, terminological and bibliographic, that have a two-letter code: BCP 47 requires
+/// the shortest code (RFC 5646 §2.2.1). Each word is a three-letter code followed by its two-letter
+/// code. From Unicode CLDR: every code that `Intl.getCanonicalLocales` of Node 20 shortens.
 const SHORTER: &str = "\
     aaraa abkab adpdz afraf akaak albsq alssq amham araar arbar argan armhy asmas avaav aveae aymay \
     ayray azeaz azjaz bakba bambm baqeu belbe benbn bisbi bodbo bosbs brebr bulbg burmy catca cescs \
@@ -22,8 +22,7 @@ const SHORTER: &str = "\
     urdur uzbuz uznuz venve vievi volvo welcy wlnwa wolwo xhoxh yddyi yidyi yoryo zhaza zhozh zsmms \
     zulzu zybza";
 
-/// The language that mdhd packs in 15 bits, or `None` where it says nothing (`und`, or a QuickTime
-/// code).
+/// Returns the language packed in 15 bits in mdhd; `None` if it is `und` or a QuickTime code.
 pub(crate) fn from_packed(packed: u16) -> Option<String> {
     let letter = |shift: u16| match (packed >> shift & 0x1f) as u8 {
         index @ 1..=26 => Some(char::from(b'a' + index - 1)),
@@ -33,17 +32,17 @@ pub(crate) fn from_packed(packed: u16) -> Option<String> {
     from_code(&code)
 }
 
-/// The language of the tag that elng holds (§8.4.6), a string ended by a zero.
+/// Returns the language tag in elng (§8.4.6), a zero-terminated string.
 pub(crate) fn from_elng(text: &[u8]) -> Option<String> {
     let text = text.split(|b| *b == 0).next().unwrap_or_default();
-    // What goes on into playlists and MPDs must be a tag and nothing else.
+    // The result is written into playlists and MPDs, so it must be a well-formed tag.
     let is_tag = !text.is_empty() && text.len() <= LANGUAGE_BYTES_MAX;
     let is_tag = is_tag && text.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'-');
     let text = std::str::from_utf8(text).ok().filter(|_| is_tag)?;
     if text.len() == 3 { from_code(text) } else { Some(text.to_owned()) }
 }
 
-/// Longest language tag taken over; RFC 5646 §4.4.1 asks for 35.
+/// Maximum length of a language tag; RFC 5646 §4.4.1 requires support for 35.
 const LANGUAGE_BYTES_MAX: usize = 35;
 
 fn from_code(code: &str) -> Option<String> {
@@ -65,16 +64,16 @@ mod tests {
     #[test]
     fn packed_codes_become_bcp_47() {
         assert_eq!(from_packed(packed(*b"eng")).as_deref(), Some("en"));
-        assert_eq!(from_packed(packed(*b"ger")).as_deref(), Some("de"), "bibliographic");
-        assert_eq!(from_packed(packed(*b"zul")).as_deref(), Some("zu"), "the last of the table");
-        assert_eq!(from_packed(packed(*b"haw")).as_deref(), Some("haw"), "has no shorter one");
+        assert_eq!(from_packed(packed(*b"ger")).as_deref(), Some("de"), "bibliographic code");
+        assert_eq!(from_packed(packed(*b"zul")).as_deref(), Some("zu"), "the last table entry");
+        assert_eq!(from_packed(packed(*b"haw")).as_deref(), Some("haw"), "code without a shorter form");
         assert_eq!(from_packed(packed(*b"und")), None);
         assert_eq!(from_packed(0), None, "QuickTime's English");
         assert_eq!(from_packed(0x7fff), None, "QuickTime's unspecified");
     }
 
     #[test]
-    fn elng_is_taken_over_where_it_is_a_tag() {
+    fn elng_is_used_if_it_is_a_tag() {
         assert_eq!(from_elng(b"pt-BR\0").as_deref(), Some("pt-BR"));
         assert_eq!(from_elng(b"deu\0").as_deref(), Some("de"));
         assert_eq!(from_elng(b"\0"), None);

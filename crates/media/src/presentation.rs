@@ -1,15 +1,15 @@
-//! The model both manifests are written from: tracks that belong together, on demand or live.
+//! Model from which both manifests are written: tracks that belong together, on demand or live.
 //!
-//! Owns: which tracks form a switching set, where a track's segments lie on the presentation's
-//! timeline, and the bitrates that manifests declare. HLS and DASH read this and nothing else, so
-//! they cannot disagree.
+//! The model determines which tracks form a switching set, where segments lie on the presentation's
+//! timeline, and which bitrates manifests declare. HLS and DASH are written only from this model,
+//! so they cannot disagree.
 //!
-//! **Invariant:** an [`OnDemand`] exists only if its tracks line up: the video tracks of one
-//! switching set have the same segment boundaries within half a frame (ISO/IEC 23000-19 §7.3.4)
-//! and all tracks last equally long within one segment.
+//! **Invariant:** an [`OnDemand`] exists only if its tracks align: the video tracks of a switching
+//! set have the same segment boundaries within half a frame (ISO/IEC 23000-19 §7.3.4), and all
+//! tracks have the same length within one segment.
 //!
-//! **Invariant:** a time in a manifest or in a segment's name is a presentation time: the edit list
-//! of the CMAF header has been applied (ISO/IEC 14496-12 §8.6.6). Players apply it to the media
+//! **Invariant:** a time in a manifest or a segment's name is a presentation time, with the CMAF
+//! header's edit list applied (ISO/IEC 14496-12 §8.6.6). Players apply the edit list to the media
 //! themselves, so a manifest that ignored it would be off by the encoder's priming.
 
 mod align;
@@ -23,17 +23,19 @@ pub use align::Misaligned;
 pub use rate::Bitrate;
 pub use sets::{Kind, SwitchingSet, switching_sets};
 
-/// A track as found in a file, with the name that stands in URLs.
+/// A track in a file, with its name in URLs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedTrack {
-    /// Path segment of URLs and `Representation@id`: only unreserved characters of RFC 3986.
+    /// Path segment of URLs and `Representation@id`; contains only unreserved characters (RFC
+    /// 3986).
     pub name: String,
-    /// Path segment of the URLs of its header and segments that is another once the file's content is:
-    /// what stands at such a URL never changes. Only unreserved characters of RFC 3986.
+    /// Path segment in the URLs of the track's header and segments that changes with the file's
+    /// content, so that the content at such a URL never changes; contains only unreserved
+    /// characters (RFC 3986).
     pub version: String,
-    /// The file as an operator knows it, for messages.
+    /// Name of the file in messages to the operator.
     pub file: String,
-    /// What the file holds.
+    /// Index of the file.
     pub index: TrackIndex,
 }
 
@@ -42,20 +44,20 @@ pub struct NamedTrack {
 pub struct Placed {
     /// Presentation time in the track's timescale; it names the segment in URLs.
     pub time: u64,
-    /// Duration in the track's timescale; of a first segment that begins before 0, what remains.
+    /// Duration in the track's timescale; for a first segment that begins before 0, the remainder.
     pub duration: u64,
-    /// Where its bytes lie.
+    /// Location of the segment's bytes.
     pub segment: Segment,
 }
 
 impl NamedTrack {
-    /// The track's segments in order. What the edit list cuts off entirely is left out; what it cuts
-    /// in the middle begins at 0, since no manifest can write a negative time.
+    /// Iterates over the track's segments in order. Segments entirely cut off by the edit list are
+    /// skipped; a partly cut segment begins at 0, because manifests cannot express negative times.
     pub fn segments(&self) -> impl DoubleEndedIterator<Item = Placed> + '_ {
         self.shown().iter().map(|s| self.place(s))
     }
 
-    /// Segments of which the edit list shows something.
+    /// Returns the segments that the edit list does not cut off entirely.
     fn shown(&self) -> &[Segment] {
         let segments = &self.index.segments;
         let skip = self.index.info.edit_media_time;
@@ -68,24 +70,24 @@ impl NamedTrack {
         Placed { time, duration: segment.time + segment.duration - skip - time, segment: *segment }
     }
 
-    /// The segment whose presentation time is exactly `time`.
+    /// Returns the segment whose presentation time is exactly `time`.
     pub fn segment_at(&self, time: u64) -> Option<Placed> {
         let shown = self.shown();
         let at = shown.partition_point(|s| self.place(s).time < time);
         shown.get(at).map(|s| self.place(s)).filter(|placed| placed.time == time)
     }
 
-    /// Presentation time of the first sample, in the track's timescale.
+    /// Returns the presentation time of the first sample, in the track's timescale.
     fn start(&self) -> u64 {
         self.segments().next().map_or(0, |s| s.time)
     }
 
-    /// Presentation time at which the last segment ends, in the track's timescale.
+    /// Returns the presentation time at the end of the last segment, in the track's timescale.
     fn end(&self) -> u64 {
         self.segments().next_back().map_or(0, |s| s.time + s.duration)
     }
 
-    /// What manifests say of this track.
+    /// Returns the track's description for manifests.
     fn rendition(&self) -> Rendition<'_> {
         Rendition {
             name: &self.name,
@@ -96,29 +98,29 @@ impl NamedTrack {
     }
 }
 
-/// A track as the head of a manifest describes it, on demand and live alike.
+/// Description of a track in a manifest, on demand or live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rendition<'a> {
     /// Path segment of URLs and `Representation@id`.
     pub name: &'a str,
-    /// What the CMAF header says.
+    /// Contents of the CMAF header.
     pub info: &'a TrackInfo,
     /// Frames per second as (numerator, denominator).
     pub frame_rate: Option<(u32, u32)>,
-    /// Measured from the segments.
+    /// Bitrates measured from the segments.
     pub bitrate: Bitrate,
 }
 
-/// A finished presentation whose tracks line up.
+/// A complete presentation whose tracks align.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OnDemand {
     tracks: Vec<NamedTrack>,
-    /// Presentation time that players show first, as value and timescale of the track it is from.
+    /// First presentation time shown, in units of the second number (the timescale of its track).
     start: (u64, u32),
 }
 
 impl OnDemand {
-    /// Checks that `tracks` line up; the error names the files that do not.
+    /// Checks that `tracks` align; the error names the files that do not.
     pub fn new(tracks: Vec<NamedTrack>) -> Result<OnDemand, Misaligned> {
         align::check(&tracks)?;
         let video = tracks.iter().find(|t| Kind::of(&t.index.info) == Kind::Video);
@@ -127,34 +129,36 @@ impl OnDemand {
         Ok(OnDemand { tracks, start })
     }
 
-    /// All tracks, in the order they were given.
+    /// Returns all tracks, in the order given.
     pub fn tracks(&self) -> &[NamedTrack] {
         &self.tracks
     }
 
-    /// The track of that name.
+    /// Returns the track called `name`.
     pub fn track(&self, name: &str) -> Option<&NamedTrack> {
         self.tracks.iter().find(|t| t.name == name)
     }
 
-    /// What manifests say of each track, in the order of [`OnDemand::tracks`].
+    /// Describes all tracks, in the order of [`OnDemand::tracks`].
     pub fn renditions(&self) -> Vec<Rendition<'_>> {
         self.tracks.iter().map(NamedTrack::rendition).collect()
     }
 
-    /// The start of the presentation in units of `timescale`: `@presentationTimeOffset`.
+    /// Returns the start of the presentation in units of `timescale`, for
+    /// `@presentationTimeOffset`.
     pub fn start_in(&self, timescale: u32) -> u64 {
         rescale(self.start.0, self.start.1, timescale)
     }
 
-    /// Microseconds from the start of the presentation to the end of its longest track.
+    /// Returns the time from the start of the presentation to the end of its longest track, in
+    /// microseconds.
     pub fn duration_us(&self) -> u64 {
         let start = micros(self.start.0, self.start.1);
         let ends = self.tracks.iter().map(|t| micros(t.end(), t.index.info.timescale));
         ends.max().unwrap_or(0).saturating_sub(start)
     }
 
-    /// Microseconds of the longest segment of any track.
+    /// Returns the duration of the longest segment of any track, in microseconds.
     pub fn segment_us_max(&self) -> u64 {
         let longest = |t: &NamedTrack| {
             micros(t.segments().map(|s| s.duration).max().unwrap_or(0), t.index.info.timescale)
@@ -163,18 +167,18 @@ impl OnDemand {
     }
 }
 
-/// `value / timescale` seconds in microseconds, to the nearest.
+/// Converts `value / timescale` seconds to microseconds, rounded to the nearest.
 pub fn micros(value: u64, timescale: u32) -> u64 {
     rescale(value, timescale, 1_000_000)
 }
 
-/// `value / from` seconds in units of `1 / to` seconds, to the nearest.
+/// Converts `value / from` seconds to units of `1 / to` seconds, rounded to the nearest.
 pub fn rescale(value: u64, from: u32, to: u32) -> u64 {
     let (value, from, to) = (u128::from(value), u128::from(from.max(1)), u128::from(to));
     u64::try_from((value * to + from / 2) / from).unwrap_or(u64::MAX)
 }
 
-/// `mdhd`'s or `elng`'s language where it has the form of a tag (BCP 47, as xs:language writes it).
+/// Returns the language from mdhd or elng if it is a well-formed tag (BCP 47, as in xs:language).
 pub fn language(info: &TrackInfo) -> Option<&str> {
     let tag = info.language.as_deref()?;
     let mut subtags = tag.split('-');

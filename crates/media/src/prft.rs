@@ -1,4 +1,4 @@
-//! Producer reference time: read and written (ISO/IEC 14496-12 §8.16.5).
+//! Producer reference time boxes: reading and writing (ISO/IEC 14496-12 §8.16.5).
 
 use std::time::Duration;
 
@@ -6,26 +6,26 @@ use crate::boxes::Mp4Box;
 use crate::error::Result;
 use crate::fourcc::FourCc;
 
-/// Bytes of a prft as [`Prft::to_bytes`] writes it.
+/// Size of a prft written by [`Prft::to_bytes`].
 pub const PRFT_BYTES: usize = 32;
 
-/// Flags: the NTP time is when the media was captured, and consistent within the track. The flags that
-/// ffmpeg writes with `-write_prft wallclock`.
+/// Flags for an NTP time that is the capture time and consistent within the track. ffmpeg writes
+/// these flags with `-write_prft wallclock`.
 pub const PRFT_CAPTURE: u32 = 24;
 
-/// Seconds from the epoch of NTP (1900) to that of Unix (1970), RFC 5905 §6.
+/// Seconds from the NTP epoch (1900) to the Unix epoch (1970), RFC 5905 §6.
 const NTP_TO_UNIX_S: u64 = 2_208_988_800;
 
-/// When, by the wall clock, a media time was captured or encoded.
+/// The wall clock at which a media time was captured or encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prft {
     /// reference_track_ID.
     pub track_id: u32,
-    /// NTP time: seconds since 1900 in the upper 32 bits, fractions of a second in the lower.
+    /// NTP time: seconds since 1900 in the upper 32 bits, fractions of a second in the lower 32.
     pub ntp: u64,
-    /// The media time that `ntp` belongs to, in the track's timescale.
+    /// Media time at `ntp`, in the track's timescale.
     pub media_time: u64,
-    /// What happened at `ntp`: 0 the encoder's input, 1 its output, 2 the moof was finished, 4 it was
+    /// Event that `ntp` refers to: 0 encoder input, 1 encoder output, 2 moof finished, 4 moof
     /// written, 8 arbitrary, 24 captured.
     pub flags: u32,
 }
@@ -34,13 +34,13 @@ impl Prft {
     /// Reads a prft.
     ///
     /// # Errors
-    /// A box that is cut off.
+    /// Fails if the box is truncated.
     pub fn parse(prft: &Mp4Box<'_>) -> Result<Self> {
         let (version, flags, mut r) = prft.full()?;
         Ok(Self { track_id: r.u32()?, ntp: r.u64()?, media_time: r.u32_or_u64(version == 1)?, flags })
     }
 
-    /// The whole box, version 1.
+    /// Returns the whole box, version 1.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; PRFT_BYTES] {
         let mut bytes = [0; PRFT_BYTES];
@@ -53,7 +53,8 @@ impl Prft {
         bytes
     }
 
-    /// `ntp` as time since the Unix epoch, to the nanosecond; `None` for times before it.
+    /// Returns `ntp` as time since the Unix epoch, to the nanosecond; `None` if earlier than the
+    /// epoch.
     #[must_use]
     pub fn unix_time(&self) -> Option<Duration> {
         let seconds = (self.ntp >> 32).checked_sub(NTP_TO_UNIX_S)?;
@@ -62,7 +63,8 @@ impl Prft {
     }
 }
 
-/// Time since the Unix epoch as NTP has it, era 0 (until 2036; it wraps then, as RFC 5905 §6 has it).
+/// Converts time since the Unix epoch to an NTP time of era 0, which wraps in 2036, as in RFC 5905
+/// §6.
 #[must_use]
 pub fn ntp_time(unix: Duration) -> u64 {
     let fraction = (u64::from(unix.subsec_nanos()) << 32) / 1_000_000_000;
@@ -74,8 +76,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn written_as_ffmpeg_writes_it() {
-        // From `-write_prft wallclock` of ffmpeg 5.1.
+    fn prft_is_written_as_by_ffmpeg() {
+        // As written by ffmpeg 5.1 with `-write_prft wallclock`.
         let bytes = *b"\0\0\0\x20prft\x01\0\0\x18\0\0\0\x01\xee\xab\x57\x92\x12\x6e\x97\x8d\
             \0\0\0\0\0\0\x1a\0";
         let read = Prft::parse(&Mp4Box::parse(&bytes, 0).unwrap()).unwrap();
@@ -93,10 +95,10 @@ mod tests {
     }
 
     #[test]
-    fn unix_time_and_back() {
+    fn unix_time_round_trips() {
         for unix in [Duration::ZERO, Duration::new(1_790_000_000, 999_999_999)] {
             let prft = Prft { track_id: 1, ntp: ntp_time(unix), media_time: 0, flags: 0 };
-            // The fraction is rounded down on both ways.
+            // The fraction is rounded down in both directions.
             assert!(unix - prft.unix_time().unwrap() <= Duration::from_nanos(1));
         }
     }

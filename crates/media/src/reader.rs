@@ -1,15 +1,15 @@
-//! The fields of one box, big-endian, read in order. A field that is not there is a fault that names
-//! the box.
+//! Field reader: reads the big-endian fields of one box in order. A missing field is a fault that
+//! names the box.
 
 use crate::boxes::Mp4Box;
 use crate::error::{Error, Fault, Result};
 use crate::fourcc::FourCc;
 
-/// Reads the body of a box from front to back.
+/// Reads the body of a box from start to end.
 #[derive(Debug, Clone)]
 pub struct Reader<'a> {
     rest: &'a [u8],
-    // Of the box, for the faults.
+    // Offset and type of the box, for error messages.
     offset: u64,
     kind: FourCc,
     size: usize,
@@ -20,10 +20,10 @@ impl<'a> Reader<'a> {
         Self { rest: whole.body(), offset: whole.offset, kind: whole.kind, size: whole.bytes.len() }
     }
 
-    /// The next `N` bytes.
+    /// Reads the next `N` bytes.
     ///
     /// # Errors
-    /// [`Fault::Truncated`], here and in all that follow, where the box ends before.
+    /// [`Fault::Truncated`] if the box ends first; this applies to all methods below.
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         match self.rest.split_first_chunk::<N>() {
             Some((front, rest)) => {
@@ -34,7 +34,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next `len` bytes.
+    /// Reads the next `len` bytes.
     pub fn bytes(&mut self, len: usize) -> Result<&'a [u8]> {
         match self.rest.split_at_checked(len) {
             Some((front, rest)) => {
@@ -45,47 +45,47 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Passes over `len` bytes.
+    /// Skips `len` bytes.
     pub fn skip(&mut self, len: usize) -> Result<()> {
         self.bytes(len).map(drop)
     }
 
-    /// 8 bits.
+    /// Reads 8 bits.
     pub fn u8(&mut self) -> Result<u8> {
         Ok(self.array::<1>()?[0])
     }
 
-    /// 16 bits.
+    /// Reads 16 bits.
     pub fn u16(&mut self) -> Result<u16> {
         self.array().map(u16::from_be_bytes)
     }
 
-    /// 32 bits.
+    /// Reads 32 bits.
     pub fn u32(&mut self) -> Result<u32> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// 32 bits, two's complement.
+    /// Reads 32 bits, two's complement.
     pub fn i32(&mut self) -> Result<i32> {
         self.array().map(i32::from_be_bytes)
     }
 
-    /// 64 bits.
+    /// Reads 64 bits.
     pub fn u64(&mut self) -> Result<u64> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// 64 bits where `wide`, else 32: the fields that version 1 of a box widens.
+    /// Reads 64 bits if `wide`, otherwise 32, for a field that version 1 of a box widens.
     pub fn u32_or_u64(&mut self, wide: bool) -> Result<u64> {
         if wide { self.u64() } else { self.u32().map(u64::from) }
     }
 
-    /// A four-character code.
+    /// Reads a four-character code.
     pub fn fourcc(&mut self) -> Result<FourCc> {
         self.array().map(FourCc)
     }
 
-    /// What has not been read yet.
+    /// Returns the unread bytes.
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         self.rest

@@ -1,7 +1,9 @@
-//! Moving a chunk in media time: tfdt, mfhd, prft and emsg written anew, the media data untouched.
+//! Shifts a chunk in media time: rewrites tfdt, mfhd, prft and emsg, and leaves the media data
+//! untouched.
 //!
-//! ISO/IEC 14496-12: mfhd §8.8.5, trun §8.8.8, tfdt §8.8.12, prft §8.16.5; ISO/IEC 23009-1 §5.10.3.3 emsg. A tfdt of
-//! 32 bits, which a channel would outgrow, becomes one of 64; what lies after it moves by four bytes.
+//! ISO/IEC 14496-12: mfhd §8.8.5, trun §8.8.8, tfdt §8.8.12, prft §8.16.5; ISO/IEC 23009-1
+//! §5.10.3.3: emsg. A 32-bit tfdt, which a channel would outgrow, becomes 64-bit, so all bytes
+//! after it move by four.
 
 use bytes::{Bytes, BytesMut};
 
@@ -10,14 +12,14 @@ use crate::error::{Error, Fault, Result};
 use crate::fourcc::FourCc;
 use crate::prft::Prft;
 
-/// trun tr_flags: a data offset is there.
+/// trun tr_flags: data offset present.
 const TRUN_DATA_OFFSET: u32 = 1;
 
-/// A copy of `chunk` whose times are `by` units of `timescale`, its track's, later; `None` where its decode time would
-/// come before zero or beyond what 64 bits hold.
+/// Returns a copy of `chunk` with its times shifted by `by` units of `timescale`, the track's
+/// timescale; `None` if the decode time would become negative or exceed 64 bits.
 ///
 /// # Errors
-/// A box of the chunk that is not as CMAF has it.
+/// Fails if a box of the chunk is not valid CMAF.
 pub fn shifted(chunk: &Bytes, by: i64, timescale: u32) -> Result<Option<Bytes>> {
     let mut moved = BytesMut::with_capacity(chunk.len() + 16);
     for found in Boxes::new(chunk, 0) {
@@ -28,13 +30,14 @@ pub fn shifted(chunk: &Bytes, by: i64, timescale: u32) -> Result<Option<Bytes>> 
                 moved.extend_from_slice(&moof_at(&found, time, None)?);
             }
             FourCc::PRFT => {
-                // ffmpeg writes the times of a track that begins before zero as they wrap.
+                // ffmpeg writes wrapped times for a track that begins before zero.
                 let prft = Prft::parse(&found)?;
                 let media_time = prft.media_time.wrapping_add_signed(by);
                 moved.extend_from_slice(&Prft { media_time, ..prft }.to_bytes());
             }
             FourCc::EMSG => {
-                // One that cannot be read says nothing to a player either; the media beside it are as good.
+                // An unreadable emsg is useless to players too, but does not invalidate the media
+                // beside it.
                 let event = emsg(&found, by, timescale);
                 moved.extend_from_slice(event.as_deref().unwrap_or(found.bytes));
             }
@@ -44,10 +47,10 @@ pub fn shifted(chunk: &Bytes, by: i64, timescale: u32) -> Result<Option<Bytes>> 
     Ok(Some(moved.freeze()))
 }
 
-/// A moof with another decode time and, if told, another sequence number.
+/// Returns a copy of a moof with another decode time and, if given, another sequence number.
 ///
 /// # Errors
-/// A box in it that is missing or not as CMAF has it.
+/// Fails if a box inside the moof is missing or not valid CMAF.
 pub fn moof_at(moof: &Mp4Box<'_>, decode_time: u64, sequence_number: Option<u32>) -> Result<Vec<u8>> {
     let traf = moof.require(FourCc::TRAF)?;
     let tfdt = traf.require(FourCc::TFDT)?;
@@ -60,19 +63,19 @@ pub fn moof_at(moof: &Mp4Box<'_>, decode_time: u64, sequence_number: Option<u32>
     if let Some(number) = sequence_number {
         let mfhd = moof.require(FourCc::MFHD)?;
         mfhd.full()?.2.u32()?;
-        put(&mut bytes, at(&mfhd, 4), number.to_be_bytes());
+        write_at(&mut bytes, at(&mfhd, 4), number.to_be_bytes());
     }
     if version == 0 {
         const GROWTH: u32 = 4;
         for parent in [moof, &traf, &tfdt] {
             let size = parent.bytes.len() as u64 + u64::from(GROWTH);
-            // Both are where the last eight bytes of a header begin.
+            // The 32-bit and the 64-bit size field both begin eight bytes before the header's end.
             let field = at(parent, 0) - 8;
             match u32::try_from(size) {
-                _ if parent.header_size == 16 => put(&mut bytes, field, size.to_be_bytes()),
-                Ok(size) => put(&mut bytes, field, size.to_be_bytes()),
+                _ if parent.header_size == 16 => write_at(&mut bytes, field, size.to_be_bytes()),
+                Ok(size) => write_at(&mut bytes, field, size.to_be_bytes()),
                 Err(_) => {
-                    let fault = Fault::Invalid("it would grow beyond the 32 bits of its size");
+                    let fault = Fault::Invalid("size must not exceed 32 bits");
                     return Err(Error::new(parent.offset, parent.kind, fault));
                 }
             }
@@ -83,14 +86,14 @@ pub fn moof_at(moof: &Mp4Box<'_>, decode_time: u64, sequence_number: Option<u32>
                 let (_, flags, mut fields) = trun.full()?;
                 if flags & TRUN_DATA_OFFSET != 0 {
                     fields.u32()?;
-                    put(&mut bytes, at(&trun, 8), (fields.u32()?.wrapping_add(GROWTH)).to_be_bytes());
+                    write_at(&mut bytes, at(&trun, 8), (fields.u32()?.wrapping_add(GROWTH)).to_be_bytes());
                 }
             }
         }
         bytes[at(&tfdt, 0)] = 1;
         bytes.splice(at(&tfdt, 4)..at(&tfdt, 4), [0; GROWTH as usize]);
     }
-    put(&mut bytes, at(&tfdt, 4), decode_time.to_be_bytes());
+    write_at(&mut bytes, at(&tfdt, 4), decode_time.to_be_bytes());
     Ok(bytes)
 }
 
@@ -99,7 +102,7 @@ fn decode_time(moof: &Mp4Box<'_>) -> Result<u64> {
     fields.u32_or_u64(version == 1)
 }
 
-/// An event of version 1 has a time of its own; one of version 0 counts from the chunk.
+/// Shifts an event. Version 1 has an absolute time; version 0 counts from the chunk.
 fn emsg(emsg: &Mp4Box<'_>, by: i64, timescale: u32) -> Result<Vec<u8>> {
     let mut bytes = emsg.bytes.to_vec();
     let (version, _, mut fields) = emsg.full()?;
@@ -107,12 +110,12 @@ fn emsg(emsg: &Mp4Box<'_>, by: i64, timescale: u32) -> Result<Vec<u8>> {
         let own = fields.u32()?;
         let by = i128::from(by) * i128::from(own) / i128::from(timescale.max(1));
         let time = fields.u64()?.saturating_add_signed(i64::try_from(by).unwrap_or(i64::MAX));
-        put(&mut bytes, emsg.header_size + 8, time.to_be_bytes());
+        write_at(&mut bytes, emsg.header_size + 8, time.to_be_bytes());
     }
     Ok(bytes)
 }
 
-fn put<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) {
+fn write_at<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) {
     bytes[at..at + N].copy_from_slice(&value);
 }
 
@@ -120,63 +123,63 @@ fn put<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) {
 mod tests {
     use super::*;
 
-    fn made(kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
+    fn boxed(kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
         [&(body.len() as u32 + 8).to_be_bytes()[..], kind, body].concat()
     }
 
     fn full(kind: &[u8; 4], version: u8, words: &[u32]) -> Vec<u8> {
         let words: Vec<u8> = words.iter().flat_map(|w| w.to_be_bytes()).collect();
-        made(kind, &[&[version, 0, 0, if kind == b"trun" { 1 } else { 0 }][..], &words].concat())
+        boxed(kind, &[&[version, 0, 0, if kind == b"trun" { 1 } else { 0 }][..], &words].concat())
     }
 
-    /// A chunk of the decode time that `tfdt` says, whose trun points at the first byte of its mdat.
+    /// Builds a chunk with the given tfdt, whose trun points to the first byte of its mdat.
     fn chunk(media_time: u64, emsg_time: u32, tfdt: &[u8]) -> Bytes {
         let prft = Prft { track_id: 1, ntp: 7, media_time, flags: 24 }.to_bytes();
         let emsg = full(b"emsg", 1, &[10, 0, emsg_time, 0, 0]);
         let moof = |offset| {
             let trun = full(b"trun", 0, &[1, offset]);
-            let traf = made(b"traf", &[tfdt, &trun].concat());
-            made(b"moof", &[full(b"mfhd", 0, &[3]), traf].concat())
+            let traf = boxed(b"traf", &[tfdt, &trun].concat());
+            boxed(b"moof", &[full(b"mfhd", 0, &[3]), traf].concat())
         };
         let offset = moof(0).len() as u32 + 8;
-        Bytes::from([&prft[..], &emsg, &moof(offset), &made(b"mdat", b"media")].concat())
+        Bytes::from([&prft[..], &emsg, &moof(offset), &boxed(b"mdat", b"media")].concat())
     }
 
     #[test]
-    fn all_times_move_and_nothing_else() {
+    fn shift_moves_all_times_and_nothing_else() {
         let wide = |time| full(b"tfdt", 1, &[0, time]);
         let (here, there) = (chunk(900, 9, &wide(900)), chunk(1000, 10, &wide(1000)));
         assert_eq!(shifted(&here, 100, 1000).unwrap().unwrap(), there);
         assert_eq!(shifted(&there, -100, 1000).unwrap().unwrap(), here);
-        // One of 32 bits becomes one of 64, and its data stay where its trun says.
+        // A 32-bit tfdt becomes 64-bit, and the trun still points to its data.
         assert_eq!(shifted(&chunk(900, 9, &full(b"tfdt", 0, &[900])), 100, 1000).unwrap().unwrap(), there);
-        // A time before zero, as it wraps.
+        // The time had wrapped, because it was before zero.
         let early = shifted(&chunk(u64::MAX - 99, 9, &wide(900)), 100, 1000).unwrap().unwrap();
         assert_eq!(early, chunk(0, 10, &wide(1000)));
     }
 
-    /// The box with its size in 64 bits.
+    /// Rewrites a box to have a 64-bit size.
     fn long(found: &[u8]) -> Vec<u8> {
         let size = found.len() as u64 + 8;
         [&[0, 0, 0, 1], &found[4..8], &size.to_be_bytes(), &found[8..]].concat()
     }
 
     #[test]
-    fn a_tfdt_of_32_bits_grows_in_boxes_whose_sizes_have_64() {
-        let made_at = |time: u32, tfdt: &[u8]| {
-            let traf = long(&made(b"traf", &[long(tfdt), full(b"trun", 0, &[1, time])].concat()));
-            Bytes::from(long(&made(b"moof", &traf)))
+    fn short_tfdt_grows_in_boxes_with_64_bit_sizes() {
+        let boxed_at = |time: u32, tfdt: &[u8]| {
+            let traf = long(&boxed(b"traf", &[long(tfdt), full(b"trun", 0, &[1, time])].concat()));
+            Bytes::from(long(&boxed(b"moof", &traf)))
         };
-        let here = made_at(100, &full(b"tfdt", 0, &[900]));
-        let there = made_at(104, &full(b"tfdt", 1, &[0, 1000]));
+        let here = boxed_at(100, &full(b"tfdt", 0, &[900]));
+        let there = boxed_at(104, &full(b"tfdt", 1, &[0, 1000]));
         assert_eq!(shifted(&here, 100, 1000).unwrap().unwrap(), there);
     }
 
     #[test]
-    fn an_event_that_is_too_short_goes_on_as_it_is() {
+    fn truncated_event_is_forwarded_unchanged() {
         let tfdt = |time| full(b"tfdt", 1, &[0, time]);
-        let moof = |time| made(b"moof", &made(b"traf", &tfdt(time)));
-        for event in [full(b"emsg", 1, &[10, 0]), made(b"emsg", &[1])] {
+        let moof = |time| boxed(b"moof", &boxed(b"traf", &tfdt(time)));
+        for event in [full(b"emsg", 1, &[10, 0]), boxed(b"emsg", &[1])] {
             let here = Bytes::from([event.clone(), moof(900)].concat());
             let there = Bytes::from([event, moof(1000)].concat());
             assert_eq!(shifted(&here, 100, 1000).unwrap().unwrap(), there);
@@ -184,9 +187,9 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_cannot_be_is_told() {
+    fn shift_beyond_the_valid_range_is_none() {
         let tfdt = full(b"tfdt", 0, &[900]);
         assert_eq!(shifted(&chunk(900, 9, &tfdt), -901, 1000).unwrap(), None);
-        assert!(shifted(&Bytes::from(made(b"moof", &[])), 1, 1000).is_err());
+        assert!(shifted(&Bytes::from(boxed(b"moof", &[])), 1, 1000).is_err());
     }
 }

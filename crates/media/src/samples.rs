@@ -1,5 +1,5 @@
-//! The samples of one track fragment: tfhd, tfdt and trun (ISO/IEC 14496-12 §8.8.7, §8.8.8, §8.8.12),
-//! added up as they are read. None is kept.
+//! Samples of one track fragment, from tfhd, tfdt and trun (ISO/IEC 14496-12 §8.8.7, §8.8.8,
+//! §8.8.12), summed up as they are read; no sample is stored.
 
 use std::ops::Range;
 
@@ -32,7 +32,7 @@ mod tr {
 /// sample_is_non_sync_sample, §8.8.3.1.
 const NON_SYNC: u32 = 0x0001_0000;
 
-/// A tfhd, with the header's defaults where it has none of its own.
+/// A tfhd, with the CMAF header's defaults for missing values.
 pub(crate) struct TrackFragmentHeader {
     pub(crate) track_id: u32,
     pub(crate) base_data_offset: Option<u64>,
@@ -57,7 +57,7 @@ impl TrackFragmentHeader {
     }
 }
 
-/// The decode time of a fragment's first sample.
+/// Reads the decode time of a fragment's first sample.
 pub(crate) fn decode_time(tfdt: &Mp4Box<'_>) -> Result<u64> {
     let (version, _, mut r) = tfdt.full()?;
     let time = r.u32_or_u64(version == 1)?;
@@ -68,24 +68,24 @@ pub(crate) fn decode_time(tfdt: &Mp4Box<'_>) -> Result<u64> {
     Ok(time)
 }
 
-/// What the runs of a fragment add up to.
+/// Totals over the runs of a fragment.
 pub(crate) struct Samples {
     defaults: SampleDefaults,
-    /// Where the data of a run is counted from, and where the next run's data lies if it does not say;
-    /// both from the first byte of the moof.
+    /// Base of the runs' data offsets, and position of the next run's data if the run has no
+    /// offset; both from the first byte of the moof.
     base: i128,
     next_data: i128,
     pub(crate) count: u64,
     pub(crate) duration: u64,
     pub(crate) size: u64,
-    /// Earliest composition time, from the fragment's decode time.
+    /// Earliest composition time, relative to the fragment's decode time.
     pub(crate) earliest: i64,
     pub(crate) first_is_sync: bool,
     pub(crate) data: Option<Range<i128>>,
     pace: Pace,
 }
 
-/// Whether all samples so far have one duration.
+/// Whether all samples so far have the same duration.
 #[derive(Clone, Copy)]
 enum Pace {
     Unknown,
@@ -94,7 +94,7 @@ enum Pace {
 }
 
 impl Samples {
-    /// `base` is from the first byte of the moof.
+    /// Creates empty totals; `base` counts from the first byte of the moof.
     pub(crate) fn new(defaults: SampleDefaults, base: i128) -> Self {
         Self {
             defaults,
@@ -110,7 +110,7 @@ impl Samples {
         }
     }
 
-    /// The duration of every sample where all have the same.
+    /// Returns the duration of every sample, if all durations are equal.
     pub(crate) fn constant_duration(&self) -> Option<u32> {
         match self.pace {
             Pace::Constant(duration) => Some(duration),
@@ -142,7 +142,7 @@ impl Samples {
         }
         self.add(first, 1);
         if flags & tr::PER_SAMPLE == 0 {
-            // Nothing in the box bounds this count, so it must not cost a step a sample.
+            // The box size does not bound this count, so samples must not be counted one by one.
             self.add(first, count - 1);
         } else {
             for _ in 1..count {
@@ -165,13 +165,15 @@ impl Samples {
             duration: or(tr::DURATION, self.defaults.duration)?,
             size: or(tr::SIZE, self.defaults.size)?,
             flags: or(tr::FLAGS, self.defaults.flags)?,
-            // Signed in version 1. Version 0 says unsigned, yet muxers write negative offsets in it,
-            // and none that is 2³¹ units long: read as signed in both, as ffmpeg does.
+            // Composition offsets are signed in version 1. Version 0 specifies unsigned, but muxers
+            // write negative offsets in it, and no muxer writes offsets of 2³¹ units; both are
+            // therefore read as signed, as in ffmpeg.
             composition_offset: or(tr::COMPOSITION_OFFSET, 0)?.cast_signed(),
         })
     }
 
-    /// Adds `count` samples like this one. Sums stay small: at most 2²⁰ values of 32 bits.
+    /// Adds `count` samples like this one. Sums cannot overflow, because they have at most 2²⁰
+    /// values of 32 bits.
     fn add(&mut self, sample: Sample, count: u64) {
         if count == 0 {
             return;

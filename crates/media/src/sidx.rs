@@ -1,50 +1,50 @@
-//! The segment index: sizes and durations of what follows (ISO/IEC 14496-12 §8.16.3).
+//! Segment index: sizes and durations of the media that follow (ISO/IEC 14496-12 §8.16.3).
 
 use crate::boxes::Mp4Box;
 use crate::error::Result;
 use crate::fourcc::FourCc;
 
-/// Longest sidx that is read: 65,535 references of 12 bytes, the most that its count can say.
+/// Maximum length of a sidx: 65,535 references of 12 bytes, the maximum of its count field.
 pub const SIDX_BYTES_MAX: u64 = 1 << 20;
 
 /// A segment index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sidx {
-    /// Units per second of its times; DASH-IF wants mdhd's.
+    /// Units per second of the index's times; DASH-IF requires mdhd's timescale.
     pub timescale: u32,
-    /// Presentation time of the first reference, after edit lists. Muxers disagree about these:
-    /// ffmpeg writes 0 where composition begins later.
+    /// Presentation time of the first reference, after edit lists. Muxers disagree: ffmpeg writes 0
+    /// even if composition begins later.
     pub earliest_presentation_time: u64,
     /// Bytes from the end of the sidx to the first reference.
     pub first_offset: u64,
-    /// What it refers to, in order, without gaps.
+    /// Referenced byte ranges, in order, without gaps.
     pub references: Vec<Reference>,
 }
 
-/// A run of bytes that a sidx refers to.
+/// A byte range referenced by a sidx.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reference {
-    /// Whether it is another sidx rather than media.
+    /// Whether the byte range contains another sidx rather than media.
     pub is_index: bool,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u32,
     /// Duration in the timescale of the sidx.
     pub duration: u32,
-    /// Whether it begins with a stream access point.
+    /// Whether the byte range begins with a stream access point.
     pub starts_with_sap: bool,
-    /// Type of its stream access point, 0 where not known (as ffmpeg writes).
+    /// Type of the stream access point; 0 if unknown (as written by ffmpeg).
     pub sap_type: u8,
 }
 
 impl Sidx {
-    /// Reads a whole sidx box that lies at `offset` in its file.
+    /// Reads a whole sidx box at `offset` in its file.
     ///
     /// # Errors
-    /// A box that is cut off.
+    /// Fails if the box is truncated.
     pub fn parse(bytes: &[u8], offset: u64) -> Result<Self> {
         let sidx = Mp4Box::parse(bytes, offset)?;
         if sidx.kind != FourCc::SIDX {
-            return Err(sidx.invalid("a sidx belongs here"));
+            return Err(sidx.invalid("expected a sidx"));
         }
         let (version, _, mut r) = sidx.full()?;
         let wide = version == 1;
@@ -68,7 +68,7 @@ impl Sidx {
         Ok(Self { timescale, earliest_presentation_time, first_offset, references })
     }
 
-    /// Bytes of all references together.
+    /// Returns the total size of all references.
     #[must_use]
     pub fn referenced_bytes(&self) -> u64 {
         self.references.iter().map(|r| u64::from(r.size)).sum()

@@ -1,49 +1,49 @@
-//! The model of a track: what its CMAF header says, and where its segments lie.
+//! Model of a track: the contents of its CMAF header and the location of its segments.
 //!
-//! Times and durations are in units of the track's own timescale (mdhd, ISO/IEC 14496-12 §8.4.2),
-//! never in seconds: the manifests convert, so that nothing drifts.
+//! Times and durations are in the track's own timescale (mdhd, ISO/IEC 14496-12 §8.4.2), never in
+//! seconds. Only manifests convert them, so that nothing drifts.
 
-/// What a CMAF header (ftyp + moov, ISO/IEC 23000-19 §7.2) says of its one track.
+/// Contents of a CMAF header (ftyp + moov, ISO/IEC 23000-19 §7.2), which describes one track.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrackInfo {
     /// tkhd track_ID.
     pub track_id: u32,
-    /// Units per second of all times of this track (mdhd).
+    /// Units per second of all times of the track (mdhd).
     pub timescale: u32,
-    /// Codec as RFC 6381 writes it, such as `avc1.64001f` or `mp4a.40.2`.
+    /// Codec in RFC 6381 form, such as `avc1.64001f` or `mp4a.40.2`.
     pub codec: String,
-    /// mdhd language as BCP 47, or `None` for `und`.
+    /// Language as BCP 47, or `None` for `und`.
     pub language: Option<String>,
-    /// What only one kind of media has.
+    /// Properties specific to the media kind.
     pub media: Media,
-    /// trex, used where a fragment leaves a value out (ISO/IEC 14496-12 §8.8.3).
+    /// trex defaults for values missing in a fragment (ISO/IEC 14496-12 §8.8.3).
     pub sample_defaults: SampleDefaults,
-    /// Media time that is presented first: the edit list's media_time, 0 without one.
+    /// Media time presented first: the edit list's media_time, or 0 without one.
     pub edit_media_time: u64,
 }
 
-/// The kinds of media that are packaged.
+/// Supported media kinds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Media {
-    /// Pictures; sizes as shown, in square pixels.
+    /// Video, with its displayed size in square pixels.
     Video {
         /// Width in pixels.
         width: u32,
         /// Height in pixels.
         height: u32,
     },
-    /// Sound.
+    /// Audio.
     Audio {
-        /// Samples per second.
+        /// Sampling frequency in Hz.
         sample_rate: u32,
-        /// Channels.
+        /// Number of channels.
         channels: u32,
     },
     /// Subtitles in fMP4 (wvtt, stpp).
     Text,
 }
 
-/// Defaults for samples that a fragment does not describe itself.
+/// Defaults for sample values missing in a fragment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SampleDefaults {
     /// Duration in the track's timescale.
@@ -54,12 +54,12 @@ pub struct SampleDefaults {
     pub flags: u32,
 }
 
-/// One segment in a track's file: whole fragments, first sample a sync sample.
+/// One segment in a track's file: whole fragments, beginning with a sync sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
-    /// Where its first byte (styp, sidx-less prft, or moof) lies in the file.
+    /// Position of the segment's first byte (styp, prft without a sidx, or moof) in the file.
     pub offset: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Earliest presentation time, in the track's timescale.
     pub time: u64,
@@ -67,36 +67,36 @@ pub struct Segment {
     pub duration: u64,
 }
 
-/// A track as indexed: enough to write every manifest and to cut every segment by byte range.
+/// Index of a track: sufficient to write every manifest and to serve every segment as a byte range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrackIndex {
-    /// What the header says.
+    /// Contents of the CMAF header.
     pub info: TrackInfo,
-    /// The CMAF header's bytes `[0, header_size)` of the file, passed through unchanged.
+    /// Size of the CMAF header: the bytes `[0, header_size)` of the file, served unchanged.
     pub header_size: u64,
     /// Frames per second as (numerator, denominator), for video with a constant sample duration.
     pub frame_rate: Option<(u32, u32)>,
-    /// Whether fragments were seen whose data offsets count from the start of the file (tfhd
-    /// base_data_offset, ISO/IEC 14496-12 §8.8.7): segments play on their own only once their moofs
-    /// went through [`rebase_moof`](crate::write::rebase_moof).
+    /// Whether any fragment's data offsets count from the start of the file (tfhd base_data_offset,
+    /// ISO/IEC 14496-12 §8.8.7). Segments then play only after
+    /// [`rebase_moof`](crate::write::rebase_moof) has rewritten their moofs.
     pub has_base_data_offset: bool,
-    /// Every segment, in order, gapless in bytes except for boxes between segments (sidx, mfra).
+    /// All segments in order, contiguous except for boxes between segments (sidx, mfra).
     pub segments: Vec<Segment>,
 }
 
-/// Endings of the names of files that are taken for tracks.
+/// File name extensions of track files.
 pub const TRACK_EXTENSIONS: [&str; 7] = ["mp4", "m4v", "m4a", "m4s", "cmfv", "cmfa", "cmft"];
 
-/// Whether a file of that name is taken for a track: it has one of [`TRACK_EXTENSIONS`], in whatever case,
-/// and is not hidden.
+/// Returns whether a file is treated as a track: its name has one of [`TRACK_EXTENSIONS`], in any
+/// case, and is not hidden.
 #[must_use]
 pub fn is_track_file(name: &str) -> bool {
     let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
     !name.starts_with('.') && TRACK_EXTENSIONS.iter().any(|known| extension.eq_ignore_ascii_case(known))
 }
 
-/// What to tell an operator in whose directory no track was found.
-pub const TRACK_EXTENSIONS_TOLD: &str =
+/// Message for an operator whose directory contains no track.
+pub const TRACK_EXTENSIONS_HELP: &str =
     "a track is a file ending in .mp4, .m4v, .m4a, .m4s, .cmfv, .cmfa or .cmft";
 
 #[cfg(test)]
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_track_files() {
+    fn track_files_are_recognised_by_name() {
         for yes in ["a.mp4", "a.b.CMFV", "a .m4s"] {
             assert!(is_track_file(yes), "{yes}");
         }
@@ -112,7 +112,7 @@ mod tests {
             assert!(!is_track_file(no), "{no}");
         }
         for extension in TRACK_EXTENSIONS {
-            assert!(TRACK_EXTENSIONS_TOLD.contains(&format!(".{extension}")), "{extension}");
+            assert!(TRACK_EXTENSIONS_HELP.contains(&format!(".{extension}")), "{extension}");
         }
     }
 }

@@ -1,25 +1,27 @@
-//! What is written into media that exists already, in place and without a change of size: segments cut out of a file
-//! whose fragments count from the file's start are made to stand alone.
+//! In-place rewriting of media without a change of size: makes segments self-contained if their
+//! fragments' offsets count from the start of the file.
 
 use crate::boxes::{Boxes, Mp4Box};
 use crate::error::Result;
 use crate::fourcc::FourCc;
 
-/// base-data-offset-present and default-base-is-moof of tfhd, §8.8.7.1.
+/// tfhd flags base-data-offset-present and default-base-is-moof, §8.8.7.1.
 const BASE_DATA_OFFSET: u32 = 0x1;
 const DEFAULT_BASE_IS_MOOF: u32 = 0x2_0000;
-/// data-offset-present of trun, §8.8.8.1.
+/// trun flag data-offset-present, §8.8.8.1.
 const DATA_OFFSET: u32 = 0x1;
-/// An empty free box, as long as the field that it takes the place of.
+/// An empty free box of the same size as the field that it replaces.
 const FREE: [u8; 8] = *b"\0\0\0\x08free";
 
-/// Makes every fragment of a segment count its data offsets from its own moof, in place, where it
-/// counts them from the start of the file (tfhd base_data_offset, as ffmpeg writes without
-/// `default_base_moof`): only so can a player use the segment on its own. `segment` holds whole boxes
-/// and begins at `offset` in its file. A fragment that is sound already stays as it is.
+/// Rewrites a segment in place so that every fragment's data offsets count from its own moof
+/// instead of the start of the file (tfhd base_data_offset, as ffmpeg writes without
+/// `default_base_moof`). Only then can a player use the segment on its own. `segment` consists of
+/// whole boxes and begins at `offset` in its file. Fragments without base_data_offset are
+/// unchanged.
 ///
 /// # Errors
-/// A fragment that is cut off, or whose runs do not say where their data is. Those before it are done.
+/// Fails if a fragment is truncated, or its runs lack data offsets. Earlier fragments are already
+/// rewritten.
 pub fn rebase_on_moof(segment: &mut [u8], offset: u64) -> Result<()> {
     let mut moofs = Vec::new();
     for found in Boxes::new(segment, offset) {
@@ -36,10 +38,10 @@ pub fn rebase_on_moof(segment: &mut [u8], offset: u64) -> Result<()> {
     Ok(())
 }
 
-/// [`rebase_on_moof`] for one moof, whole, that begins at `offset` in its file.
+/// Rewrites one whole moof at `offset` in its file, like [`rebase_on_moof`].
 ///
 /// # Errors
-/// As there; the moof is then as it was.
+/// The same errors as [`rebase_on_moof`]; on error, the moof is unchanged.
 pub fn rebase_moof(moof: &mut [u8], offset: u64) -> Result<()> {
     let at = |absolute: u64| usize::try_from(absolute - offset).expect("an offset in a slice");
     let mut tfhds = Vec::new();
@@ -79,7 +81,8 @@ pub fn rebase_moof(moof: &mut [u8], offset: u64) -> Result<()> {
     Ok(())
 }
 
-/// The data_offset of a run whose base moves by `shift`, or `None` where the run follows the one before.
+/// Returns the data_offset of a run after its base moves by `shift`; `None` if the run continues
+/// the previous one.
 fn moved_data_offset(trun: &Mp4Box<'_>, shift: i128, first: bool) -> Result<Option<i32>> {
     let (_, flags, mut r) = trun.full()?;
     r.skip(4)?;
@@ -87,17 +90,17 @@ fn moved_data_offset(trun: &Mp4Box<'_>, shift: i128, first: bool) -> Result<Opti
         return if first { Err(trun.invalid("has no data_offset")) } else { Ok(None) };
     }
     let moved = i128::from(r.i32()?) + shift;
-    let moved = i32::try_from(moved).map_err(|_| trun.invalid("its data is too far from its moof"))?;
+    let moved = i32::try_from(moved).map_err(|_| trun.invalid("data is too far from the moof"))?;
     Ok(Some(moved))
 }
 
-/// Closes up a tfhd over its base_data_offset, and fills the place at its end with a free box.
+/// Removes base_data_offset from a tfhd, and fills the space at its end with a free box.
 fn drop_base_data_offset(tfhd: &mut [u8], header_size: usize, flags: u32) {
     let (base, end) = (header_size + 8, tfhd.len());
     tfhd.copy_within(base + 8.., base);
     tfhd[end - 8..].copy_from_slice(&FREE);
     let flags = flags & !BASE_DATA_OFFSET | DEFAULT_BASE_IS_MOOF;
-    // The version, in the top byte, stays.
+    // The version, in the top byte, is unchanged.
     tfhd[header_size + 1..header_size + 4].copy_from_slice(&flags.to_be_bytes()[1..]);
     if header_size == 16 {
         tfhd[8..16].copy_from_slice(&(end as u64 - 8).to_be_bytes());

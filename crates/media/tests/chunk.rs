@@ -1,7 +1,7 @@
-//! The scanner of live uploads: what ffmpeg pushes in both of its forms, cut into any pieces, and what
-//! it must refuse.
+//! Live upload scanner tests: both forms that ffmpeg pushes, split arbitrarily, and streams that
+//! must be refused.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod support;
 
@@ -18,7 +18,7 @@ use thalweg_media::fourcc::FourCc;
 use thalweg_media::header;
 use thalweg_media::track::TrackInfo;
 
-/// One line an event, with times in milliseconds.
+/// Formats one line per event, with times in milliseconds.
 fn lines(events: &[Event], end: &Result<(), Error>) -> String {
     let mut timescale = 1;
     let mut text = String::new();
@@ -53,7 +53,7 @@ fn check(stream: &[u8], info: Option<&TrackInfo>, expect: Expect) {
     expect.assert_eq(&lines(&events, &end));
 }
 
-/// Header, chunk times and flags without sizes, which are the encoder's affair.
+/// Compares header, chunk times and flags without sizes, which depend on the encoder.
 fn check_ffmpeg(stream: &[u8], expect: Expect) {
     let (events, end) = scan(stream, None, &[]);
     assert_eq!(end, Ok(()));
@@ -74,7 +74,7 @@ fn event_bytes(event: &Event) -> &[u8] {
     }
 }
 
-/// One long track, as `-method PUT` to one URL sends it.
+/// Returns one long track, as sent by `-method PUT` to a single URL.
 fn long_track() -> &'static [u8] {
     static STREAM: OnceLock<Vec<u8>> = OnceLock::new();
     STREAM.get_or_init(|| {
@@ -84,7 +84,7 @@ fn long_track() -> &'static [u8] {
 }
 
 #[test]
-fn ffmpeg_one_long_track() {
+fn ffmpeg_long_track_is_split_into_chunks() {
     check_ffmpeg(
         long_track(),
         expect![[r#"
@@ -101,7 +101,7 @@ fn ffmpeg_one_long_track() {
             4520+480 ms prft
         "#]],
     );
-    // All but mfra is given out, byte for byte.
+    // Everything except mfra is returned, byte for byte.
     let (events, _) = scan(long_track(), None, &[]);
     let given: Vec<u8> = events.iter().flat_map(|event| event_bytes(event).to_vec()).collect();
     assert_eq!(given, &long_track()[..given.len()]);
@@ -109,7 +109,7 @@ fn ffmpeg_one_long_track() {
 }
 
 #[test]
-fn ffmpeg_objects() {
+fn ffmpeg_objects_are_scanned_with_a_known_header() {
     let dir = temporary("dash");
     std::fs::create_dir(&dir).unwrap();
     let args = format!(
@@ -133,7 +133,7 @@ fn ffmpeg_objects() {
         let (events, end) = scan(object, Some(&info), &[]);
         assert_eq!(end, Ok(()));
         let given: Vec<u8> = events.iter().flat_map(|event| event_bytes(event).to_vec()).collect();
-        assert_eq!(given, object, "nothing of it is left out");
+        assert_eq!(given, object, "nothing is dropped");
         let one = |event: &Event| match event {
             Event::Chunk(c) => {
                 let prft = c.prft.unwrap();
@@ -150,7 +150,7 @@ fn ffmpeg_objects() {
         [(0, true, styp.clone()), (6656, false, none()), (13_312, false, none()), (19_968, false, none())];
     assert_eq!(described(&first), want);
     assert_eq!(described(&last), [(51_200, true, styp), (57_856, false, none())]);
-    // Without its header a segment is a fault that the origin can tell from others.
+    // A segment without its header is a fault that the origin can distinguish from others.
     check(
         &first,
         None,
@@ -161,8 +161,8 @@ fn ffmpeg_objects() {
 }
 
 #[test]
-fn ffmpeg_audio_with_a_sidx_a_fragment() {
-    // `+dash` puts a sidx before each moof: they are left out.
+fn ffmpeg_sidx_before_each_fragment_is_dropped() {
+    // `+dash` puts a sidx before each moof.
     check_ffmpeg(
         &ffmpeg(&format!("{AUDIO} -movflags +dash -frag_duration 1000000")),
         expect![[r#"
@@ -194,7 +194,7 @@ fn styp(brands: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn boxes_of_whole_files_are_left_out() {
+fn boxes_of_whole_files_are_dropped() {
     let sidx = support::build::sidx(1000, &[(142, 500, 0)]);
     let prft = full(b"prft", 1, 24, &words(&[1, 0, 0, 0, 77]));
     let (styp, emsg) = (styp(b"cmfs"), full(b"emsg", 0, 0, b"a\0b\0aaaabbbbccccdddd"));
@@ -205,15 +205,15 @@ fn boxes_of_whole_files_are_left_out() {
     let Event::Chunk(chunk) = &events[1] else { panic!("a chunk") };
     assert_eq!(chunk.bytes, [&styp[..], &prft, &emsg, &fragment(0)].concat());
     assert_eq!((chunk.offset, chunk.prft.unwrap().media_time), (486, 77));
-    // Split inside of what is left out, with boxes gathered before it.
+    // The stream is split inside a dropped box, with boxes gathered before it.
     for cut in 486..stream.len() {
         assert_eq!(scan(&stream, None, &[cut]), (events.clone(), end.clone()));
     }
 }
 
 #[test]
-fn what_stands_between_moof_and_mdat_stays() {
-    // The moof counts the distance to its samples over it.
+fn boxes_between_moof_and_mdat_stay() {
+    // The moof's data offset spans the boxes before the mdat.
     let parts = FragmentParts { between: boxed(b"free", &[0; 5]), ..FragmentParts::new(0, 500) };
     let (events, end) = scan(&parts.build(), Some(&info()), &[]);
     assert_eq!(end, Ok(()));
@@ -237,7 +237,7 @@ fn headers_may_repeat_and_change() {
             chunk at 1688 142 bytes 500+10 ms sync
         "#]],
     );
-    // What was to lead a fragment does not lead a header.
+    // Boxes before a header lead no fragment.
     let stream = [styp(b"cmfs"), header_bytes(), fragment(0)].concat();
     check(
         &stream,
@@ -250,7 +250,7 @@ fn headers_may_repeat_and_change() {
 }
 
 #[test]
-fn the_last_segment_is_marked() {
+fn last_segment_is_marked() {
     let stream = [header_bytes(), styp(b"cmfs"), fragment(0), styp(b"cmfslmsg"), fragment(500)].concat();
     check(
         &stream,
@@ -264,7 +264,7 @@ fn the_last_segment_is_marked() {
 }
 
 #[test]
-fn an_unfinished_stream_is_a_fault() {
+fn unfinished_stream_is_a_fault() {
     let stream = [header_bytes(), fragment(0), boxed(b"free", &[0; 92])].concat();
     let end = |keep: usize| scan(&stream[..keep], None, &[]).1.map_err(|error| error.to_string());
     let fault = |text: &str| Err(text.to_owned());
@@ -273,7 +273,7 @@ fn an_unfinished_stream_is_a_fault() {
     assert_eq!(end(24), fault("offset 0: box 'ftyp': has no 'moov' box"));
     assert_eq!(end(485), fault("offset 24: box 'moov': truncated, needs 462 bytes, 461 left"));
     assert_eq!(end(486), Ok(()));
-    assert_eq!(end(590), fault("offset 486: box 'moof': no mdat follows it"));
+    assert_eq!(end(590), fault("offset 486: box 'moof': must be followed by an mdat"));
     assert_eq!(end(627), fault("offset 590: box 'mdat': truncated, needs 38 bytes, 37 left"));
     assert_eq!(end(628), Ok(()));
     assert_eq!(end(727), fault("offset 628: box 'free': truncated, needs 100 bytes, 99 left"));
@@ -281,7 +281,7 @@ fn an_unfinished_stream_is_a_fault() {
 }
 
 #[test]
-fn what_is_not_cmaf_is_refused() {
+fn streams_other_than_cmaf_are_refused() {
     let refused = |stream: &[u8], expect: Expect| {
         check(stream, Some(&info()), expect);
     };
@@ -301,38 +301,38 @@ fn what_is_not_cmaf_is_refused() {
         &[fragment(0), vec![0; 8]].concat(),
         expect![[r#"
             chunk at 0 142 bytes 0+500000 ms sync
-            offset 142: box '\x00\x00\x00\x00': no box begins here
+            offset 142: box '\x00\x00\x00\x00': expected a box header
         "#]],
     );
     refused(
         &boxed(b"mdat", b"x"),
         expect![[r#"
-        offset 0: box 'mdat': media that no moof describes
+        offset 0: box 'mdat': media data without a moof
     "#]],
     );
     refused(
         &boxed(b"moov", b""),
         expect![[r#"
-        offset 0: box 'moov': no ftyp before it
+        offset 0: box 'moov': must follow an ftyp
     "#]],
     );
     let moof = FragmentParts::new(0, 500).moof();
     refused(
         &[&moof[..], &moof].concat(),
         expect![[r#"
-        offset 0: box 'moof': no mdat follows it
+        offset 0: box 'moof': must be followed by an mdat
     "#]],
     );
     refused(
         &[&moof[..], &boxed(b"mdat", &[0; 29])].concat(),
         expect![[r#"
-        offset 104: box 'mdat': does not hold the samples of its moof
+        offset 104: box 'mdat': must contain the samples of its moof
     "#]],
     );
     refused(
         &[&moof[..], b"\0\0\0\0mdat", &[0; 30]].concat(),
         expect![[r#"
-        offset 104: box 'mdat': size 0, to the end of the stream, which cannot be told before it ends
+        offset 104: box 'mdat': size must not be 0 (up to the end) in a stream
     "#]],
     );
     let ftyp = boxed(b"ftyp", b"cmf2\0\0\0\0");
@@ -346,20 +346,20 @@ fn what_is_not_cmaf_is_refused() {
     refused(
         &absolute.build(),
         expect![[r#"
-        offset 0: box 'moof': its tfhd has a base_data_offset, which CMAF forbids: with ffmpeg, add -movflags +default_base_moof
+        offset 0: box 'moof': tfhd must not have a base_data_offset (CMAF): with ffmpeg, add -movflags +default_base_moof
     "#]],
     );
     let progressive = HeaderParts { mvex: false, ..HeaderParts::video(1000) }.build();
     refused(
         &progressive,
         expect![[r#"
-        offset 24: box 'moov': progressive MP4, not fragmented: make it so, a file a track, with `ffmpeg -i IN.mp4 -map 0:v:0 -c copy -movflags +cmaf+frag_keyframe OUT.mp4` (audio: `-map 0:a:0 -c copy -movflags +cmaf -frag_duration 500000`)
+        offset 24: box 'moov': progressive MP4, not fragmented: convert it, one file per track, with `ffmpeg -i IN.mp4 -map 0:v:0 -c copy -movflags +cmaf+frag_keyframe OUT.mp4` (audio: `-map 0:a:0 -c copy -movflags +cmaf -frag_duration 500000`)
     "#]],
     );
 }
 
 #[test]
-fn a_fault_leaves_what_came_before_it() {
+fn events_before_a_fault_are_returned() {
     let stream = [header_bytes(), fragment(0), boxed(b"mdat", b"x"), fragment(500)].concat();
     check(
         &stream,
@@ -367,19 +367,19 @@ fn a_fault_leaves_what_came_before_it() {
         expect![[r#"
             header 486 bytes avc1.64001f
             chunk at 486 142 bytes 0+500 ms sync
-            offset 628: box 'mdat': media that no moof describes
+            offset 628: box 'mdat': media data without a moof
         "#]],
     );
 }
 
 #[test]
-fn limits_are_known_from_the_box_header_alone() {
+fn limits_are_checked_from_the_box_header() {
     let box_of = |kind: &[u8; 4], size: u64| [&1u32.to_be_bytes()[..], kind, &size.to_be_bytes()].concat();
     let moof = FragmentParts::new(0, 500).moof();
     let refused = |stream: &[u8], expect: Expect| check(stream, Some(&info()), expect);
     let mdat = box_of(b"mdat", CHUNK_BYTES_MAX);
-    // Eight more bytes of header than the moof counts on, so that the samples lie outside of it: give
-    // it a box that fills the place.
+    // The header is eight bytes longer than the moof expects, so the samples would lie outside the
+    // mdat; a box of that size in between compensates.
     let mut between = FragmentParts::new(0, 500);
     between.between = boxed(b"free", &[0; 8]);
     let start = [between.moof(), boxed(b"free", b"")].concat();
@@ -411,8 +411,9 @@ fn limits_are_known_from_the_box_header_alone() {
 }
 
 #[test]
-fn what_is_left_out_takes_no_room() {
-    // A free box of a terabyte before the first fragment: its bytes pass through.
+fn dropped_boxes_take_no_memory() {
+    // A free box of a terabyte before the first fragment: its bytes must be discarded as they
+    // arrive.
     let mut scanner = ChunkScanner::with_header(&info());
     let size = 1u64 << 40;
     scanner.push(&styp(b"cmfs"));
@@ -430,7 +431,7 @@ fn what_is_left_out_takes_no_room() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// The events of a real stream are the same however it is split.
+    /// The events of a real stream must not depend on how it is split.
     #[test]
     fn any_split_yields_the_same(mut cuts in proptest::collection::vec(0..long_track().len(), 0..60)) {
         static WHOLE: OnceLock<(Vec<Event>, Result<(), Error>)> = OnceLock::new();
@@ -439,9 +440,9 @@ proptest! {
         prop_assert_eq!(&scan(long_track(), None, &cuts), whole);
     }
 
-    /// A header that comes another way, at whichever cut its want is found, loses nothing.
+    /// Supplying the header late must lose nothing, at whichever cut it is found missing.
     #[test]
-    fn media_go_on_with_a_header_that_comes_late(mut cuts in proptest::collection::vec(0usize..900, 0..60)) {
+    fn late_header_loses_no_media(mut cuts in proptest::collection::vec(0usize..900, 0..60)) {
         let stream = [boxed(b"free", &[0; 40]), styp(b"cmfs"), fragment(0), fragment(500)].concat();
         cuts.retain(|&cut| cut < stream.len());
         cuts.extend([0, stream.len()]);
@@ -455,7 +456,7 @@ proptest! {
                     Ok(None) => break,
                     Err(error) => {
                         prop_assert_eq!(error.fault, Fault::MissingHeader);
-                        scanner.go_on_with(&info());
+                        scanner.resume_with_header(&info());
                         missed += 1;
                     }
                 }
@@ -466,7 +467,7 @@ proptest! {
         prop_assert_eq!((events, scanner.finish()), scan(&stream, Some(&info()), &[]));
     }
 
-    /// Also where it is at fault, and where boxes are left out.
+    /// The events of faulty streams and dropped boxes must not depend on the split either.
     #[test]
     fn any_split_of_a_faulty_stream_yields_the_same(
         mut cuts in proptest::collection::vec(0usize..1200, 0..60),
@@ -485,23 +486,24 @@ proptest! {
 }
 
 #[test]
-fn a_header_does_not_mend_what_was_lost() {
+fn late_header_does_not_recover_dropped_bytes() {
     let lost = |scanner: &mut ChunkScanner, stream: &[u8]| {
         scanner.push(stream);
         let error = scanner.next_event().unwrap_err();
         scanner.push(&stream[1..]);
-        scanner.go_on_with(&info());
+        scanner.resume_with_header(&info());
         assert_eq!(scanner.next_event().unwrap_err(), error);
         assert_eq!(scanner.buffered(), 0);
         error.fault
     };
-    // Bytes were dropped while the header was missing; and a fault of another kind.
+    // Bytes were dropped while the header was missing, so resuming must fail; so must resuming
+    // after another kind of fault.
     assert_eq!(lost(&mut ChunkScanner::new(), &fragment(0)), Fault::MissingHeader);
     assert_eq!(lost(&mut ChunkScanner::new(), b"no boxes at all"), Fault::NotIsoBmff);
 }
 
 #[test]
-fn byte_by_byte() {
+fn stream_pushed_byte_by_byte_yields_the_same() {
     let stream = [header_bytes(), styp(b"cmfs"), fragment(0), fragment(500)].concat();
     let every: Vec<usize> = (0..stream.len()).collect();
     assert_eq!(scan(&stream, None, &every), scan(&stream, None, &[]));

@@ -1,6 +1,6 @@
-//! The CMAF header: codec strings of what ffmpeg encodes, and what moov says of the track.
+//! CMAF header tests: codec strings of ffmpeg's encoders, and other track properties from moov.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod support;
 
@@ -26,7 +26,7 @@ fn check(file: &[u8], expect: Expect) {
 }
 
 #[test]
-fn ffmpeg_video() {
+fn ffmpeg_video_codecs() {
     let check = |args: &str, expect: Expect| {
         let input = "-f lavfi -i testsrc2=size=128x72:rate=25 -frames:v 2";
         check(&ffmpeg(&format!("{input} -movflags +cmaf {args}")), expect);
@@ -44,7 +44,7 @@ fn ffmpeg_video() {
         "-c:v libx265 -x265-params log-level=none -pix_fmt yuv420p10 -tag:v hev1",
         expect!["hev1.2.4.L30.90 128x72 /12800 - 0"],
     );
-    // Without delay_moov ffmpeg leaves av1C empty.
+    // ffmpeg leaves av1C empty without delay_moov.
     check(
         "-c:v libaom-av1 -cpu-used 8 -pix_fmt yuv420p",
         expect!["offset 507: box 'av1C': codec configuration is cut off"],
@@ -66,7 +66,7 @@ fn ffmpeg_video() {
 }
 
 #[test]
-fn ffmpeg_audio() {
+fn ffmpeg_audio_codecs() {
     let check = |args: &str, expect: Expect| {
         let input = "-f lavfi -i sine=440:sample_rate=48000 -t 0.1";
         check(&ffmpeg(&format!("{input} {args} -movflags +cmaf+delay_moov")), expect);
@@ -85,7 +85,7 @@ fn ffmpeg_audio() {
 }
 
 #[test]
-fn text() {
+fn text_codecs() {
     let text = |handler: &[u8; 4], entry: &[u8; 4]| HeaderParts {
         handler: *handler,
         sample_entry: boxed(entry, &[0; 16]),
@@ -103,11 +103,14 @@ fn text() {
     check(&stpp("application/ttml+xml; codecs=\"im2t|im1t\""), expect!["stpp.ttml.im2t text /1000 - 0"]);
     check(&stpp("application/ttml+xml"), expect!["stpp text /1000 - 0"]);
     check(&text(b"text", b"tx3g").build(), expect!["offset 345: box 'tx3g': codec 'tx3g' is not supported"]);
-    check(&text(b"meta", b"mett").build(), expect!["offset 280: box 'hdlr': neither video, audio nor text"]);
+    check(
+        &text(b"meta", b"mett").build(),
+        expect!["offset 280: box 'hdlr': handler must be video, audio or text"],
+    );
 }
 
 #[test]
-fn language() {
+fn language_is_read_from_mdhd_and_elng() {
     let mut parts = HeaderParts::video(1000);
     parts.language = 0x15c7;
     check(&parts.build(), expect!["avc1.64001f 640x360 /1000 en 0"]);
@@ -116,7 +119,7 @@ fn language() {
 }
 
 #[test]
-fn size_as_shown() {
+fn displayed_size_is_used() {
     let avcc = boxed(b"avcC", &[1, 0x4d, 0x40, 0x28, 0xff, 0xe0, 0]);
     let pasp = boxed(b"pasp", &words(&[16, 11]));
     let mut parts = HeaderParts::video(1000);
@@ -128,7 +131,7 @@ fn size_as_shown() {
 }
 
 #[test]
-fn edit_list() {
+fn edit_list_shift_is_read() {
     let with = |version: u8, entries: &[u8], count: u32| {
         let elst = full(b"elst", version, 0, &[&count.to_be_bytes()[..], entries].concat());
         HeaderParts { in_trak: boxed(b"edts", &elst), ..HeaderParts::video(90_000) }.build()
@@ -137,25 +140,26 @@ fn edit_list() {
     check(&with(0, &shift, 1), expect!["avc1.64001f 640x360 /90000 - 7200"]);
     let wide = [&0u64.to_be_bytes()[..], &(1u64 << 40).to_be_bytes(), &words(&[0x1_0000])].concat();
     check(&with(1, &wide, 1), expect!["avc1.64001f 640x360 /90000 - 1099511627776"]);
-    // An empty edit of 40 ms of the movie's 1000 a second is taken off; one of 100 ms is too long.
+    // An empty edit of 40 ms in the movie's timescale of 1000 is subtracted; an empty edit of 100
+    // ms is too long.
     let short = [words(&[40, u32::MAX, 0x1_0000]), shift.clone()].concat();
     check(&with(0, &short, 2), expect!["avc1.64001f 640x360 /90000 - 3600"]);
     let long = [words(&[100, u32::MAX, 0x1_0000]), shift.clone()].concat();
     check(
         &with(0, &long, 2),
         expect![
-            "offset 454: box 'elst': an empty edit delays the track, which CMAF does not have: put the delay into its timestamps, with ffmpeg's -movflags +frag_discont"
+            "offset 454: box 'elst': an empty edit delays the track, which CMAF does not allow: put the delay into its timestamps, with ffmpeg's -movflags +frag_discont"
         ],
     );
     check(
         &with(0, &[shift.clone(), shift.clone()].concat(), 2),
-        expect!["offset 454: box 'elst': more than one edit"],
+        expect!["offset 454: box 'elst': must have at most one edit"],
     );
     check(&with(0, &shift, 2), expect!["offset 454: box 'elst': truncated, needs 32 bytes, 28 left"]);
 }
 
 #[test]
-fn quicktime_sound_descriptions() {
+fn quicktime_sound_descriptions_are_read() {
     let dac3 = boxed(b"dac3", &[0x10, 0x3d, 0xc0]);
     let entry = |version: u16, extra: usize| {
         let mut entry = sound(b"ac-3", 2, 48_000, &[&vec![0; extra][..], &dac3].concat());
@@ -169,7 +173,7 @@ fn quicktime_sound_descriptions() {
 }
 
 #[test]
-fn what_is_missing_is_named() {
+fn missing_box_is_named() {
     let good = HeaderParts::video(1000);
     let entry = |entry: Vec<u8>| HeaderParts { sample_entry: entry, ..good.clone() }.build();
     check(&entry(visual(b"avc1", (8, 8), &[])), expect!["offset 345: box 'avc1': has no 'avcC' box"]);
@@ -188,11 +192,11 @@ fn what_is_missing_is_named() {
     check(&entry(Vec::new()), expect!["offset 329: box 'stsd': has no sample entry"]);
     check(
         &HeaderParts { timescale: 0, ..good.clone() }.build(),
-        expect!["offset 248: box 'mdhd': timescale is 0"],
+        expect!["offset 248: box 'mdhd': timescale must not be 0"],
     );
-    check(&good.build()[24..], expect!["offset 0: box 'moov': no ftyp before it"]);
+    check(&good.build()[24..], expect!["offset 0: box 'moov': must follow an ftyp"]);
     check(&boxed(b"ftyp", b"cmf2\0\0\0\0"), expect!["offset 0: box 'ftyp': has no 'moov' box"]);
-    // A second trak.
+    // The file has a second trak.
     let moov = good.build()[24..].to_vec();
     let trak_at = 8 + 108;
     let trak_end = trak_at + u32::from_be_bytes(moov[trak_at..trak_at + 4].try_into().unwrap()) as usize;
@@ -201,7 +205,7 @@ fn what_is_missing_is_named() {
     check(
         &[ftyp, boxed(b"moov", &twice)].concat(),
         expect![
-            "offset 16: box 'moov': 2 tracks in one file, CMAF has one a file: split them with `ffmpeg -i IN.mp4 -map 0:v:0 -c copy -movflags +cmaf+frag_keyframe OUT.mp4` (audio: `-map 0:a:0 -c copy -movflags +cmaf -frag_duration 500000`)"
+            "offset 16: box 'moov': 2 tracks in one file, CMAF allows one per file: split them with `ffmpeg -i IN.mp4 -map 0:v:0 -c copy -movflags +cmaf+frag_keyframe OUT.mp4` (audio: `-map 0:a:0 -c copy -movflags +cmaf -frag_duration 500000`)"
         ],
     );
 }

@@ -1,7 +1,7 @@
-//! The index of files built box by box: what packagers other than ffmpeg make, how segments are cut, and
-//! what is wrong with files.
+//! Index tests on files built box by box: output of packagers other than ffmpeg, segment cutting,
+//! and faulty files.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod support;
 
@@ -11,7 +11,7 @@ use support::build::{FragmentParts, HeaderParts, boxed, full, sidx, words};
 use support::{VIDEO, ffmpeg, index, index_of};
 use thalweg_media::track::TrackIndex;
 
-/// One line a segment.
+/// Formats one line per segment.
 fn segments(index: &TrackIndex) -> String {
     let scale = f64::from(index.info.timescale);
     let seconds = |time: u64| time as f64 / scale;
@@ -43,7 +43,7 @@ fn truncation_is_named() {
         "#]],
     );
     check(&file[..file.len() - 1], expect!["offset 732: box 'mdat': truncated, needs 38 bytes, 37 left"]);
-    check(&file[..file.len() - 38], expect!["offset 628: box 'moof': no mdat follows it"]);
+    check(&file[..file.len() - 38], expect!["offset 628: box 'moof': must be followed by an mdat"]);
     check(&file[..file.len() - 40], expect!["offset 628: box 'moof': truncated, needs 104 bytes, 102 left"]);
     check(&file[..656], expect!["offset 628: box 'moof': truncated, needs 104 bytes, 28 left"]);
     check(&file[..100], expect!["offset 24: box 'moov': truncated, needs 462 bytes, 76 left"]);
@@ -54,22 +54,22 @@ fn truncation_is_named() {
 }
 
 #[test]
-fn what_is_no_track_is_named() {
+fn files_other_than_cmaf_tracks_are_named() {
     let progressive = ffmpeg(&format!("{VIDEO} -movflags +faststart"));
     check(
         &progressive,
         expect![
-            "offset 32: box 'moov': progressive MP4, not fragmented: make it so, a file a track, with `ffmpeg -i IN.mp4 -map 0:v:0 -c copy -movflags +cmaf+frag_keyframe OUT.mp4` (audio: `-map 0:a:0 -c copy -movflags +cmaf -frag_duration 500000`)"
+            "offset 32: box 'moov': progressive MP4, not fragmented: convert it, one file per track, with `ffmpeg -i IN.mp4 -map 0:v:0 -c copy -movflags +cmaf+frag_keyframe OUT.mp4` (audio: `-map 0:a:0 -c copy -movflags +cmaf -frag_duration 500000`)"
         ],
     );
     let text = index(&ffmpeg(VIDEO)).unwrap_err().to_string();
-    expect!["offset 40: box 'mdat': progressive MP4, not fragmented: make it so, a file a track, with `ffmpeg -i IN.mp4 -map 0:v:0 -c copy -movflags +cmaf+frag_keyframe OUT.mp4` (audio: `-map 0:a:0 -c copy -movflags +cmaf -frag_duration 500000`)"].assert_eq(&text);
+    expect!["offset 40: box 'mdat': progressive MP4, not fragmented: convert it, one file per track, with `ffmpeg -i IN.mp4 -map 0:v:0 -c copy -movflags +cmaf+frag_keyframe OUT.mp4` (audio: `-map 0:a:0 -c copy -movflags +cmaf -frag_duration 500000`)"].assert_eq(&text);
     let both = "-f lavfi -i testsrc2=size=64x64:rate=25 -f lavfi -i sine=440 -t 1 -c:v libx264 -c:a aac";
     let both = ffmpeg(&format!("{both} -movflags +cmaf"));
     check(
         &both,
         expect![
-            "offset 28: box 'moov': 2 tracks in one file, CMAF has one a file: split them with `ffmpeg -i IN.mp4 -map 0:v:0 -c copy -movflags +cmaf+frag_keyframe OUT.mp4` (audio: `-map 0:a:0 -c copy -movflags +cmaf -frag_duration 500000`)"
+            "offset 28: box 'moov': 2 tracks in one file, CMAF allows one per file: split them with `ffmpeg -i IN.mp4 -map 0:v:0 -c copy -movflags +cmaf+frag_keyframe OUT.mp4` (audio: `-map 0:a:0 -c copy -movflags +cmaf -frag_duration 500000`)"
         ],
     );
     check(
@@ -81,7 +81,7 @@ fn what_is_no_track_is_named() {
 }
 
 #[test]
-fn boxes_of_no_concern_are_passed_over() {
+fn irrelevant_boxes_are_skipped() {
     let header = HeaderParts::video(1000).build();
     let free = boxed(b"free", &[0; 9]);
     let styp = boxed(b"styp", b"msdh\0\0\0\0msdhmsix");
@@ -92,7 +92,8 @@ fn boxes_of_no_concern_are_passed_over() {
     first.between = [free.clone(), unknown.clone()].concat();
     let second = FragmentParts::new(2000, 2000).build();
     let mfra = boxed(b"mfra", &full(b"mfro", 0, 0, &words(&[24])));
-    // Between segments free belongs to none; after styp, prft or emsg it lies in the segment.
+    // A free box between segments belongs to no segment; after styp, prft or emsg it belongs to the
+    // segment.
     let file = [
         boxed(b"free", &[]),
         header,
@@ -119,7 +120,7 @@ fn boxes_of_no_concern_are_passed_over() {
 }
 
 #[test]
-fn base_data_offset_is_tolerated() {
+fn base_data_offset_is_accepted() {
     let header = HeaderParts::video(1000).build();
     let mut first = FragmentParts::new(0, 2000);
     first.base_data_offset = Some(header.len() as u64);
@@ -133,22 +134,23 @@ fn base_data_offset_is_tolerated() {
     );
     first.base_data_offset = Some(header.len() as u64 + 1);
     let off_by_one = [header.clone(), first.build()].concat();
-    check(&off_by_one, expect!["offset 598: box 'mdat': does not hold the samples of its moof"]);
+    check(&off_by_one, expect!["offset 598: box 'mdat': must contain the samples of its moof"]);
     first.base_data_offset = Some(0);
     let before = [header, first.build()].concat();
-    check(&before, expect!["offset 510: box 'traf': its samples lie before the moof"]);
+    check(&before, expect!["offset 510: box 'traf': samples must not precede the moof"]);
 }
 
 #[test]
-fn large_and_open_ended_media_data() {
+fn large_and_open_ended_media_data_are_indexed() {
     let header = HeaderParts::video(1000).build();
     let fragment = FragmentParts { sample_size: 8, ..FragmentParts::new(0, 2000) };
     let mut large = fragment.moof();
-    // A 64-bit size: 16 bytes of header, so that the samples begin 8 bytes into the body's place.
+    // A 64-bit size has 16 bytes of header, so the declared sample range begins 8 bytes before the
+    // body.
     large.extend([&[0, 0, 0, 1][..], b"mdat", &(8u64 + 88).to_be_bytes(), &[0; 80]].concat());
     check(
         &[header.clone(), large].concat(),
-        expect!["offset 590: box 'mdat': does not hold the samples of its moof"],
+        expect!["offset 590: box 'mdat': must contain the samples of its moof"],
     );
     let mut open = fragment.moof();
     open.extend([&[0, 0, 0, 0][..], b"mdat", &[0; 80]].concat());
@@ -162,15 +164,15 @@ fn large_and_open_ended_media_data() {
 }
 
 #[test]
-fn times_have_to_go_on() {
+fn decode_times_must_not_decrease() {
     let header = HeaderParts::video(1000).build();
     let at = |time| FragmentParts::new(time, 2000).build();
     let back = [header.clone(), at(2000), at(1999)].concat();
     check(
         &back,
-        expect!["offset 628: box 'moof': its decode time (tfdt) is before that of the fragment before it"],
+        expect!["offset 628: box 'moof': decode time (tfdt) must not be before the previous fragment's"],
     );
-    // A gap is told by the times: the segment before it lasts as long as its samples.
+    // A gap shows in the times: the segment before the gap lasts as long as its samples.
     let gap = [header.clone(), at(0), at(5000)].concat();
     check(
         &gap,
@@ -184,19 +186,20 @@ fn times_have_to_go_on() {
     check(
         &no_sync,
         expect![
-            "offset 486: box 'moof': the first sample of the track is no sync sample, so that nothing can start with it"
+            "offset 486: box 'moof': the track's first sample must be a sync sample, so that playback can start"
         ],
     );
 }
 
 #[test]
-fn negative_composition_offsets() {
+fn negative_composition_offsets_shift_presentation() {
     let header = HeaderParts::video(1000).build();
     let mut first = FragmentParts::new(1000, 2000);
     first.composition_offsets = Some([0, 400, 0, -600, 0, 0, 0, 0, 0, 0].to_vec());
     let mut second = FragmentParts::new(3000, 2000);
     second.composition_offsets = Some([100; 10].to_vec());
-    // The earliest is the fourth: 1000 + 3 × 200 − 600. A segment lasts until the next is presented.
+    // The earliest sample is the fourth: 1000 + 3 × 200 − 600. A segment lasts until the next one
+    // is presented.
     let file = [header.clone(), first.build(), second.build()].concat();
     check(
         &file,
@@ -218,8 +221,8 @@ fn negative_composition_offsets() {
     );
 }
 
-/// The starts of the segments of fragments given by decode time, duration, and whether they begin
-/// with a sync sample.
+/// Returns the start times of the segments for fragments given as decode time, duration, and
+/// whether they begin with a sync sample.
 fn cuts(header: &HeaderParts, fragments: &[(u64, u32, bool)]) -> Vec<u64> {
     let parts = |(time, duration, sync): &(u64, u32, bool)| {
         FragmentParts { sync: *sync, ..FragmentParts::new(*time, *duration) }.build()
@@ -229,26 +232,27 @@ fn cuts(header: &HeaderParts, fragments: &[(u64, u32, bool)]) -> Vec<u64> {
 }
 
 #[test]
-fn video_is_cut_at_sync_samples_once_the_target_has_passed() {
+fn video_is_cut_at_the_first_sync_sample_after_the_target() {
     let video = HeaderParts::video(1000);
-    // Chunks of half a second, a sync sample each second.
+    // Chunks of half a second, with a sync sample every second.
     let chunks: Vec<_> = (0..10).map(|i| (i * 500, 500, i % 2 == 0)).collect();
     assert_eq!(cuts(&video, &chunks), [0, 2000, 4000]);
-    // Sync samples every 1.5 s: every second of them.
+    // Sync samples every 1.5 s: every other one must begin a segment.
     let uneven: Vec<_> = (0..8).map(|i| (i * 750, 750, i % 2 == 0)).collect();
     assert_eq!(cuts(&video, &uneven), [0, 3000]);
-    // Longer than the target: as they come.
+    // Fragments longer than the target stay whole.
     let long: Vec<_> = (0..3).map(|i| (i * 6000, 6000, true)).collect();
     assert_eq!(cuts(&video, &long), [0, 6000, 12_000]);
-    // A fragment has ten samples: 1,900 ms + half of 200 reach 2 s, one less does not.
+    // A fragment has ten samples, so 1,900 ms plus half of 200 ms reaches 2 s; with one unit less,
+    // the sum does not.
     assert_eq!(cuts(&video, &[(0, 1900, true), (1900, 2000, true)]), [0, 1900]);
     assert_eq!(cuts(&video, &[(0, 1899, true), (1899, 2000, true)]), [0]);
 }
 
 #[test]
 fn audio_is_cut_on_a_grid() {
-    // 24 frames of 1024 at 48 kHz a fragment, 0.512 s: 2 s is nearest to the fourth, and so on without
-    // the drift of 2.048 s a segment.
+    // Fragments of 24 frames of 1024 at 48 kHz last 0.512 s: 2 s is nearest to the fourth, and cuts
+    // stay on the grid without the drift of 2.048 s segments.
     let audio = HeaderParts::audio(48_000);
     let fragments: Vec<_> = (0..80).map(|i| (i * 24_576, 24_576 / 10 * 10, true)).collect();
     let starts = cuts(&audio, &fragments);
@@ -257,12 +261,12 @@ fn audio_is_cut_on_a_grid() {
         assert!(off <= 24_576 / 2, "segment {n} begins at {start}");
     }
     assert_eq!(starts.len(), 21);
-    // Fragments longer than the target stay as they are.
+    // Fragments longer than the target stay whole.
     let long: Vec<_> = (0..3).map(|i| (i * 480_000, 480_000, true)).collect();
     assert_eq!(cuts(&audio, &long), [0, 480_000, 960_000]);
 }
 
-/// A file with a sidx: header, sidx, fragments.
+/// Builds a file with a sidx: header, sidx, fragments, tail.
 fn with_sidx(references: &[(u32, u32, u32)], fragments: &[FragmentParts], tail: &[u8]) -> Vec<u8> {
     let fragments: Vec<u8> = fragments.iter().flat_map(FragmentParts::build).collect();
     [HeaderParts::video(1000).build(), sidx(1000, references), fragments, tail.to_vec()].concat()
@@ -272,11 +276,12 @@ const SAP_1: u32 = 0x9000_0000;
 const SAP_UNKNOWN: u32 = 0x8000_0000;
 
 #[test]
-fn references_are_segments() {
+fn long_references_are_segments() {
     let fragments: Vec<_> = (0..3).map(|i| FragmentParts::new(100 + i * 1200, 1200)).collect();
     let mfra = boxed(b"mfra", &[]);
     let file = with_sidx(&[(142, 1200, SAP_1); 3], &fragments, &mfra);
-    // Shorter than 2 s, but not as chunks are. Times are those of the media, not the 0 of the sidx.
+    // References are shorter than 2 s, but too long for chunks. Segment times are the media's, not
+    // the sidx's 0.
     check(
         &file,
         expect![[r#"
@@ -286,7 +291,7 @@ fn references_are_segments() {
             838+142 2.500s+1.200s
         "#]],
     );
-    // Two fragments a reference.
+    // Each reference covers two fragments.
     let file = with_sidx(&[(284, 2400, SAP_1), (142, 1200, SAP_1)], &fragments, &[]);
     check(
         &file,
@@ -300,7 +305,7 @@ fn references_are_segments() {
 }
 
 #[test]
-fn references_that_are_chunks_are_grouped() {
+fn chunk_references_are_grouped() {
     let fragments: Vec<_> =
         (0..8).map(|i| FragmentParts { sync: i % 4 == 0, ..FragmentParts::new(i * 500, 500) }).collect();
     let references: Vec<_> = (0..8).map(|i| (142, 500, if i % 4 == 0 { SAP_1 } else { 0 })).collect();
@@ -313,7 +318,7 @@ fn references_that_are_chunks_are_grouped() {
             1182+568 2.000s+2.000s
         "#]],
     );
-    // Where the sidx claims an access point at every reference and knows no type, it is not believed.
+    // A sidx that claims an access point of unknown type at every reference must not be trusted.
     let file = with_sidx(&[(142, 500, SAP_UNKNOWN); 8], &fragments, &[]);
     check(
         &file,
@@ -326,7 +331,7 @@ fn references_that_are_chunks_are_grouped() {
 }
 
 #[test]
-fn references_without_an_access_point_belong_to_the_segment_before() {
+fn references_without_an_access_point_extend_the_segment() {
     let fragments: Vec<_> =
         (0..4).map(|i| FragmentParts { sync: i % 2 == 0, ..FragmentParts::new(i * 2000, 2000) }).collect();
     let file =
@@ -342,7 +347,7 @@ fn references_without_an_access_point_belong_to_the_segment_before() {
 }
 
 #[test]
-fn a_sidx_that_does_not_hold_is_not_used() {
+fn invalid_sidx_is_ignored() {
     let fragments: Vec<_> = (0..2).map(|i| FragmentParts::new(i * 2000, 2000)).collect();
     let truth = with_sidx(&[(142, 2000, SAP_1); 2], &fragments, &[]);
     let truth = segments(&index(&truth).unwrap().index);
@@ -353,16 +358,16 @@ fn a_sidx_that_does_not_hold_is_not_used() {
     "#]]
     .assert_eq(&truth);
     for (what, references) in [
-        ("too short a first", [(141, 2000, SAP_UNKNOWN), (143, 2000, SAP_UNKNOWN)]),
+        ("first reference too short", [(141, 2000, SAP_UNKNOWN), (143, 2000, SAP_UNKNOWN)]),
         ("past the end", [(142, 2000, SAP_1), (143, 2000, SAP_1)]),
-        ("of another sidx", [(0x8000_0000 | 142, 2000, SAP_1), (142, 2000, SAP_1)]),
+        ("reference to another sidx", [(0x8000_0000 | 142, 2000, SAP_1), (142, 2000, SAP_1)]),
         ("empty", [(284, 2000, SAP_1), (0, 2000, SAP_1)]),
-        ("of other times", [(142, 3500, SAP_UNKNOWN), (142, 500, SAP_UNKNOWN)]),
+        ("wrong durations", [(142, 3500, SAP_UNKNOWN), (142, 500, SAP_UNKNOWN)]),
     ] {
         let file = with_sidx(&references, &fragments, &[]);
         assert_eq!(segments(&index(&file).unwrap().index), truth, "{what}");
     }
-    // One that covers the first fragment alone, as where each segment has its own.
+    // The sidx covers only the first fragment, as if each segment had its own sidx.
     let file = with_sidx(&[(142, 2000, SAP_1)], &fragments[..1], &fragments[1].build());
     check(
         &file,
@@ -375,7 +380,7 @@ fn a_sidx_that_does_not_hold_is_not_used() {
 }
 
 #[test]
-fn frame_rate_is_that_of_all_but_the_last_fragment() {
+fn last_fragment_does_not_affect_the_frame_rate() {
     let header = HeaderParts::video(12_800).build();
     let paced = |time, pace| FragmentParts { sample_duration: pace, ..FragmentParts::new(time, 0) }.build();
     let rate = |paces: &[u32]| {
@@ -396,7 +401,7 @@ fn frame_rate_is_that_of_all_but_the_last_fragment() {
 }
 
 #[test]
-fn limits_hold() {
+fn limits_are_enforced() {
     let header = HeaderParts::video(1000).build();
     let many = FragmentParts { samples: u32::MAX, sample_size: 0, ..FragmentParts::new(0, 0) };
     check(
@@ -414,13 +419,13 @@ fn limits_hold() {
     let other_track = FragmentParts { track_id: 2, ..FragmentParts::new(0, 1000) }.build();
     check(
         &[header, other_track].concat(),
-        expect!["offset 518: box 'tfhd': track_ID is not that of the CMAF header"],
+        expect!["offset 518: box 'tfhd': track_ID must match the CMAF header's"],
     );
 }
 
 proptest! {
-    /// However fragments lie: the segments cover them all, in order, without a gap, and each begins with
-    /// a sync sample.
+    /// For any fragments, the segments must cover all fragments, in order and without gaps, and
+    /// each must begin with a sync sample.
     #[test]
     fn segments_cover_all_fragments(
         fragments in proptest::collection::vec((1u32..400, any::<bool>()), 1..40),

@@ -1,6 +1,6 @@
-//! The index of files that ffmpeg makes, held against ffprobe's opinion of the same files.
+//! Index tests on files made by ffmpeg, compared with ffprobe's view of the same files.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod support;
 
@@ -9,7 +9,7 @@ use support::{AUDIO, VIDEO, VIDEO_B, ffmpeg, ffprobe, ffprobe_frames, index, ind
 use thalweg_media::track::TrackIndex;
 use thalweg_media::write::rebase_on_moof;
 
-/// Times alone, for files whose sizes are the encoder's affair.
+/// Formats times only, for files whose sizes depend on the encoder.
 fn times(index: &TrackIndex) -> String {
     let scale = f64::from(index.info.timescale);
     let seconds = |time: u64| time as f64 / scale;
@@ -17,14 +17,14 @@ fn times(index: &TrackIndex) -> String {
     format!("{:?} {}", index.frame_rate, times.collect::<Vec<_>>().join(" "))
 }
 
-/// Indexes a file of ffmpeg's, and holds every segment against what ffprobe says of its samples.
+/// Indexes a file made by ffmpeg and compares every segment with the samples ffprobe reports.
 fn check_ffmpeg(args: &str, expect: Expect) -> Vec<u8> {
     let file = ffmpeg(args);
     let indexed = index(&file).unwrap_or_else(|error| panic!("{args}: {error}"));
     let packets = ffprobe(&file);
     let all = &indexed.index.segments;
-    // With negative composition offsets ffmpeg's demuxer moves all times up, so that none is presented
-    // before it is decoded; the specification does not. `expect` has the time of the first.
+    // With negative composition offsets, ffmpeg's demuxer shifts all times up so that no sample is
+    // presented before it is decoded; the specification does not. `expect` has the specified times.
     let moved = packets.iter().map(|p| p.pts).min().unwrap() as u64 - all[0].time;
     let mut seen = 0;
     let mut end = 0;
@@ -40,13 +40,13 @@ fn check_ffmpeg(args: &str, expect: Expect) -> Vec<u8> {
         match all.get(i + 1) {
             Some(next) => assert_eq!(segment.time + segment.duration, next.time, "{args}: no gap"),
             None => {
-                // The muxer may have cut the last sample short; ffprobe tells whole frames.
+                // The muxer may have shortened the last sample; ffprobe reports whole frames.
                 let whole = inside.iter().map(|p| p.duration).sum::<i64>() as u64;
                 let last = inside.last().unwrap().duration as u64;
                 assert!((whole - last..=whole).contains(&segment.duration), "{args}");
             }
         }
-        // The segment stands on its own after the header.
+        // The segment must play on its own after the header.
         let mut cut = file[segment.offset as usize..end as usize].to_vec();
         if indexed.index.has_base_data_offset {
             rebase_on_moof(&mut cut, segment.offset).unwrap();
@@ -60,7 +60,7 @@ fn check_ffmpeg(args: &str, expect: Expect) -> Vec<u8> {
 }
 
 #[test]
-fn ffmpeg_a_fragment_a_segment() {
+fn ffmpeg_fragments_become_segments() {
     for flags in [
         "+cmaf",
         "+cmaf+global_sidx",
@@ -76,7 +76,7 @@ fn ffmpeg_a_fragment_a_segment() {
 }
 
 #[test]
-fn ffmpeg_chunks_become_segments() {
+fn ffmpeg_chunks_are_grouped_into_segments() {
     for flags in [
         "+cmaf+frag_keyframe -write_prft wallclock",
         "+cmaf+empty_moov+default_base_moof+frag_keyframe",
@@ -89,9 +89,9 @@ fn ffmpeg_chunks_become_segments() {
 }
 
 #[test]
-fn ffmpeg_reordered_frames() {
-    // dash and plain fragments put the reordering delay into composition offsets: presentation begins
-    // two frames late. cmaf takes it off with negative offsets.
+fn ffmpeg_reordered_frames_delay_presentation() {
+    // dash and plain fragments include the reordering delay in composition offsets, so presentation
+    // begins two frames late. cmaf removes the delay with negative offsets.
     for flags in ["+dash+frag_keyframe", "+dash+frag_keyframe+global_sidx", "frag_keyframe+empty_moov"] {
         let expect = expect!["Some((25, 1)) 0.080+2.000 2.080+2.000 4.080+1.000"];
         check_ffmpeg(&format!("{VIDEO_B} -movflags {flags}"), expect);
@@ -103,16 +103,16 @@ fn ffmpeg_reordered_frames() {
 }
 
 #[test]
-fn ffmpeg_fragments_out_of_step_with_sync_samples() {
-    // Cut by the clock every 0.52 s, and the sidx claims that each begins with a sync sample. Only the
-    // first does, so that there is one segment.
+fn ffmpeg_fragments_between_sync_samples_are_merged() {
+    // Fragments are cut by the clock every 0.52 s, while the sidx claims that each begins with a
+    // sync sample. Only the first does, so the file must have one segment.
     let args = format!("{VIDEO} -frag_duration 500000 -movflags +cmaf+global_sidx");
     let file = check_ffmpeg(&args, expect!["Some((25, 1)) 0.000+5.000"]);
     assert!(index(&file).unwrap().index.segments.len() == 1);
 }
 
 #[test]
-fn ffmpeg_audio_keeps_step_with_video() {
+fn ffmpeg_audio_stays_aligned_with_video() {
     for flags in ["+cmaf", "+cmaf+global_sidx", "+dash"] {
         let expect = expect!["None 0.000+2.048 2.048+2.048 4.096+0.925"];
         check_ffmpeg(&format!("{AUDIO} -frag_duration 500000 -movflags {flags}"), expect);
@@ -120,22 +120,22 @@ fn ffmpeg_audio_keeps_step_with_video() {
 }
 
 #[test]
-fn ffmpeg_fractional_frame_rate() {
+fn ffmpeg_fractional_frame_rate_is_detected() {
     let args = "-f lavfi -i testsrc2=size=64x64:rate=30000/1001 -t 2 -c:v libx264 -preset ultrafast -g 30 \
                 -movflags +cmaf";
     check_ffmpeg(args, expect!["Some((30000, 1001)) 0.000+2.002"]);
 }
 
 #[test]
-fn ffmpeg_delayed_track() {
-    // With frag_discont the delay is in the decode times.
+fn ffmpeg_delay_is_in_the_decode_times() {
+    // frag_discont puts the delay into the decode times.
     let args = format!("-itsoffset 0.5 {AUDIO} -frag_duration 500000 -movflags +cmaf+frag_discont");
     check_ffmpeg(&args, expect!["None 0.479+2.048 2.527+2.048 4.575+0.427"]);
 }
 
 #[test]
 fn few_bytes_are_read() {
-    // 40 s, so that there is enough to pass over.
+    // The file has 40 s, so that reads can skip most of it.
     let long = |flags: &str| {
         let args =
             "-f lavfi -i testsrc2=size=320x180:rate=25 -t 40 -c:v libx264 -preset ultrafast -g 50 -bf 0";
@@ -154,7 +154,7 @@ fn few_bytes_are_read() {
 }
 
 #[test]
-fn truncated_anywhere_is_a_fault() {
+fn truncation_anywhere_is_a_fault() {
     for flags in ["+cmaf", "+cmaf+global_sidx"] {
         let file = ffmpeg(&format!("{VIDEO} -movflags {flags}"));
         let mfra = find_last(&file, b"mfra") - 4;
@@ -164,11 +164,11 @@ fn truncated_anywhere_is_a_fault() {
             let known = index_of(&file[..keep], keep as u64, 2000);
             let shrunk = index_of(&file[..keep], file.len() as u64, 2000);
             for indexed in [known, shrunk] {
-                let error = indexed.expect_err("a truncated file is no file");
+                let error = indexed.expect_err("a truncated file is refused");
                 assert!(!borders.contains(&(keep as u64)), "{error}");
             }
         }
-        // mfra is no part of the media: without it the file is whole.
+        // mfra is not part of the media: without mfra, the file is complete.
         assert_eq!(index(&file[..mfra]).unwrap().index, whole);
     }
 }

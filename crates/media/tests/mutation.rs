@@ -1,8 +1,8 @@
-//! Damaged files: real ones with bytes changed, cut out, doubled and swapped by a seeded generator.
-//! Whatever comes of them, no parser panics, none loops, and none gives out what lies outside of the
-//! file. A failure prints its seed.
+//! Mutation tests: real files with bytes changed, removed, duplicated and swapped by a seeded
+//! generator. No parser may panic, loop, or return anything outside the file. A failure prints its
+//! seed.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod support;
 
@@ -16,10 +16,10 @@ use thalweg_media::header;
 use thalweg_media::retime::shifted;
 use thalweg_media::write::rebase_on_moof;
 
-/// Damaged copies of each file.
+/// Damaged copies to test per file.
 const ROUNDS: u64 = 5000;
 
-/// SplitMix64 (Steele, Lea, Flood 2014): small, and the same everywhere.
+/// SplitMix64 (Steele, Lea, Flood 2014): small, and identical on every platform.
 struct Random(u64);
 
 impl Random {
@@ -36,12 +36,12 @@ impl Random {
     }
 }
 
-/// Values that lengths, counts and versions break at.
+/// Values that often break lengths, counts and versions.
 const NASTY: [u32; 10] = [0, 1, 7, 8, 9, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff, 0x0100_0000, 0x0000_ffff];
 
 fn damage(file: &[u8], random: &mut Random) -> Vec<u8> {
     let mut file = file.to_vec();
-    // Where the boxes are: the front of a file, and not its media.
+    // Damages only the front of a file, where the boxes are, not its media.
     let front = file.len().min(4096);
     for _ in 0..=random.below(6) {
         let reach = if random.below(4) == 0 { file.len() } else { front.min(file.len()) };
@@ -68,7 +68,7 @@ fn damage(file: &[u8], random: &mut Random) -> Vec<u8> {
     file
 }
 
-/// Puts a file through all parsers.
+/// Runs all parsers on a file.
 fn parse(file: &[u8], random: &mut Random) {
     let _ = dump(file);
     let _ = header::parse(file, 0);
@@ -102,8 +102,8 @@ fn survive(name: &str, file: &[u8]) {
 }
 
 #[test]
-fn files_of_ffmpeg() {
-    // Short, so that most of a file is boxes.
+fn damaged_ffmpeg_files_are_survived() {
+    // The input is short, so that most of a file is boxes.
     let short = |input: &str| input.replace("-t 5", "-t 0.6");
     for (input, flags) in [
         (VIDEO_B, "+cmaf+global_sidx"),
@@ -117,7 +117,7 @@ fn files_of_ffmpeg() {
 }
 
 #[test]
-fn headers_of_every_codec() {
+fn damaged_headers_of_every_codec_are_survived() {
     let video = "-f lavfi -i testsrc2=size=64x64:rate=25 -frames:v 1 -pix_fmt yuv420p";
     let audio = "-f lavfi -i sine=440:sample_rate=48000 -t 0.1";
     for args in [
@@ -136,7 +136,7 @@ fn headers_of_every_codec() {
 }
 
 #[test]
-fn a_file_of_small_boxes() {
+fn damaged_small_boxes_are_survived() {
     let fragments = (0..6).flat_map(|i| FragmentParts::new(i * 1000, 1000).build());
     let references = [(142, 1000, 0x9000_0000); 6];
     let mut file = [HeaderParts::video(1000).build(), sidx(1000, &references)].concat();

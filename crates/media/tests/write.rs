@@ -1,6 +1,6 @@
-//! What is written in place, and the golden text of the boxes before and after.
+//! In-place rewriting tests, with golden dumps of the boxes before and after.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod support;
 
@@ -17,7 +17,7 @@ use thalweg_media::retime::shifted;
 use thalweg_media::write::rebase_on_moof;
 
 #[test]
-fn dump_of_a_file() {
+fn dump_lists_every_box() {
     let styp = boxed(b"styp", b"msdh\0\0\0\0msdhlmsg");
     let prft = Prft { track_id: 1, ntp: 0xeeab_5792_126e_978d, media_time: 500, flags: PRFT_CAPTURE };
     let file = [
@@ -58,9 +58,9 @@ fn dump_of_a_file() {
     .assert_eq(&dump(&file.concat()));
 }
 
-/// Chunks of a file, repeated with later times, are one longer file.
+/// Chunks of a file, repeated with later times, must form one longer file.
 #[test]
-fn repeated_chunks_play_on() {
+fn repeated_chunks_play_continuously() {
     let file = ffmpeg(&format!("{VIDEO} -frag_duration 500000 -movflags +cmaf+frag_keyframe"));
     let (events, end) = scan(&file, None, &[]);
     assert_eq!(end, Ok(()));
@@ -79,7 +79,7 @@ fn repeated_chunks_play_on() {
     }
     let packets = ffprobe(&looped);
     assert_eq!(packets.len(), 375);
-    assert!(packets.iter().zip(0i64..).all(|(p, i)| p.pts == i * 512), "25 a second, without a gap");
+    assert!(packets.iter().zip(0i64..).all(|(p, i)| p.pts == i * 512), "25 frames/s without a gap");
     let times: Vec<_> = index(&looped).unwrap().index.segments.iter().map(|s| s.time / 1280).collect();
     assert_eq!(times, [0, 20, 40, 70, 90, 120, 140]);
 }
@@ -109,18 +109,18 @@ fn rebase_makes_a_segment_stand_alone() {
     let was = Fragment::parse(&before[..112], offset, &info).unwrap();
     let is = Fragment::parse(&after[..112], 0, &info).unwrap();
     assert_eq!(is, Fragment { has_base_data_offset: false, ..was });
-    // What is sound stays as it is.
+    // Rebasing a self-contained segment must change nothing.
     let again = after.clone();
     rebase_on_moof(&mut after, 0).unwrap();
     assert_eq!(after, again);
 }
 
 #[test]
-fn rebase_refuses_what_it_cannot_do() -> Result<()> {
+fn rebase_refuses_invalid_segments() -> Result<()> {
     let mut far = FragmentParts::new(0, 500);
     far.base_data_offset = Some(1 << 40);
     let error = rebase_on_moof(&mut far.build(), 0).unwrap_err();
-    expect!["offset 88: box 'trun': its data is too far from its moof"].assert_eq(&error.to_string());
+    expect!["offset 88: box 'trun': data is too far from the moof"].assert_eq(&error.to_string());
     let mut cut = FragmentParts::new(0, 500).build();
     cut.pop();
     let error = rebase_on_moof(&mut cut, 1000).unwrap_err();

@@ -1,7 +1,7 @@
-//! Content of answers: bytes at hand, a segment that is being filled, a range of a file.
+//! Response content: bytes in memory, a segment being filled, a range of a file.
 //!
-//! **Invariant:** content is streamed in pieces; no answer holds a whole segment of a file in memory. Where a file's
-//! bytes are not the ones to send ([`Patch`]), only those that take their place are held.
+//! **Invariant:** content is streamed in pieces; no response holds a whole file segment in memory.
+//! Where a file's bytes must be replaced ([`Patch`]), only the replacement bytes are in memory.
 
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
@@ -14,20 +14,20 @@ use thalweg_cache::{Failure, Reader};
 
 use crate::storage::{ObjectReader, StorageError};
 
-/// Bytes of a file that are read at once.
+/// Bytes read from a file at a time.
 const FILE_PIECE_BYTES: u64 = 256 << 10;
-/// Bytes of a segment in memory that are handed to the socket at once; they are not copied.
+/// Bytes of an in-memory segment handed to the socket at a time; they are not copied.
 const FILL_PIECE_BYTES: usize = 1 << 20;
 
-/// Content of an answer.
+/// Content of a response.
 pub(crate) type Body = UnsyncBoxBody<Bytes, BodyError>;
 
-/// Why content ends before its end; the connection is closed so that the client knows.
+/// Reasons for content to end early. The connection is then closed so that the client notices.
 #[derive(Debug)]
 pub(crate) enum BodyError {
-    /// A live segment was given up.
+    /// A live segment was abandoned.
     Fill(Failure),
-    /// A file could not be read on.
+    /// Reading a file failed.
     Storage(StorageError),
 }
 
@@ -42,18 +42,18 @@ impl fmt::Display for BodyError {
 
 impl std::error::Error for BodyError {}
 
-/// Bytes at hand.
+/// Returns content that is already in memory.
 pub(crate) fn full(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
-/// No bytes.
+/// Returns empty content.
 pub(crate) fn empty() -> Body {
     full(Bytes::new())
 }
 
-/// `limit` bytes of a segment from where `reader` stands, or all that come until it is whole: each piece
-/// as soon as it is there.
+/// Streams up to `limit` bytes of a segment, or all of it, from the position of `reader`; each
+/// piece is sent as soon as it arrives.
 pub(crate) fn fill(reader: Reader<()>, limit: Option<u64>) -> Body {
     let start = Some((reader, limit.unwrap_or(u64::MAX)));
     let pieces = stream::unfold(start, |state| async {
@@ -65,7 +65,7 @@ pub(crate) fn fill(reader: Reader<()>, limit: Option<u64>) -> Body {
         match reader.next(max).await {
             Ok(Some(piece)) => {
                 let left = left - piece.len() as u64;
-                let bytes = piece.into_bytes().expect("segments lie in memory");
+                let bytes = piece.into_bytes().expect("segments are in memory");
                 Some((Ok(Frame::data(bytes)), Some((reader, left))))
             }
             Ok(None) => None,
@@ -75,22 +75,22 @@ pub(crate) fn fill(reader: Reader<()>, limit: Option<u64>) -> Body {
     StreamBody::new(pieces).boxed_unsync()
 }
 
-/// Bytes that are sent in place of those that a file has.
+/// Bytes sent in place of those in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Patch {
-    /// From the start of the file.
+    /// Offset from the start of the file.
     pub(crate) offset: u64,
     pub(crate) bytes: Bytes,
 }
 
 impl Patch {
-    /// Where in the file it lies.
+    /// Returns the file range that this patch replaces.
     pub(crate) fn range(&self) -> Range<u64> {
         self.offset..self.offset + self.bytes.len() as u64
     }
 }
 
-/// A range of a file, with `patches` over it.
+/// Streams a range of a file with `patches` applied.
 pub(crate) fn file(object: ObjectReader, range: Range<u64>, patches: Vec<Patch>) -> Body {
     let pieces = stream::unfold(Some((object, range, patches)), |state| async {
         let (object, range, patches) = state?;
@@ -110,7 +110,8 @@ pub(crate) fn file(object: ObjectReader, range: Range<u64>, patches: Vec<Patch>)
     StreamBody::new(pieces).boxed_unsync()
 }
 
-/// The bytes of a file from `offset` on, with what of `patches` falls into them.
+/// Returns the file's `bytes`, which begin at `offset`, with the overlapping parts of `patches`
+/// applied.
 fn patched(bytes: Bytes, offset: u64, patches: &[Patch]) -> Bytes {
     let end = offset + bytes.len() as u64;
     let touches = |p: &&Patch| p.range().start < end && p.range().end > offset;
@@ -123,7 +124,7 @@ fn patched(bytes: Bytes, offset: u64, patches: &[Patch]) -> Bytes {
         let range = patch.range();
         let (from, to) = (range.start.max(offset), range.end.min(end));
         let within = |start: u64| {
-            let at = |n: u64| usize::try_from(n - start).expect("in a piece of memory");
+            let at = |n: u64| usize::try_from(n - start).expect("within a piece in memory");
             at(from)..at(to)
         };
         bytes[within(offset)].copy_from_slice(&patch.bytes[within(range.start)]);
@@ -137,9 +138,9 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// However a file is cut into pieces, its patched content is the same.
+        /// Patched content is independent of how the file is cut into pieces.
         #[test]
-        fn patches_lie_where_they_belong(
+        fn patches_apply_at_their_offsets_across_pieces(
             at in 0u64..20, len in 0usize..12, second in 0u64..20, cut in 0usize..=32,
         ) {
             let file = Bytes::from_static(&[0; 32]);

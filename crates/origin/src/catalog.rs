@@ -1,14 +1,14 @@
-//! `/catalog.json`: what there is to play, and what there would be but for a fault.
+//! `/catalog.json`: playable presentations and channels, and the faults of all others.
 
 use serde::Serialize;
 
 use crate::live::Live;
 use crate::vod::{Fault, Library};
 
-/// Presentations that are indexed for one catalogue; the rest of a larger library is not listed.
+/// Maximum presentations indexed for one catalogue; the rest of a larger library is not listed.
 const LISTED_MAX: usize = 1000;
 
-/// The wire form.
+/// The catalogue as a JSON document.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Catalog {
     vod: Vec<OnDemand>,
@@ -39,7 +39,7 @@ struct Named {
     message: String,
 }
 
-/// The catalogue now. Presentations that were not asked for yet are indexed for it.
+/// Builds the current catalogue; indexes presentations that nobody has requested yet.
 pub(crate) async fn catalog(library: Option<&Library>, live: &Live) -> Catalog {
     let mut catalog = Catalog::default();
     if let Some(library) = library {
@@ -66,7 +66,7 @@ async fn on_demand(library: &Library, catalog: &mut Catalog) {
                 let (hls, dash) = urls("vod", &name);
                 catalog.vod.push(OnDemand { name, hls, dash, duration_s });
             }
-            // It was there a moment ago.
+            // The presentation was removed after the listing.
             Err(Fault::Unknown) => {}
             Err(fault) => catalog.faults.push(Named { name, message: fault.to_string() }),
         }
@@ -78,7 +78,7 @@ fn urls(root: &str, name: &str) -> (String, String) {
     (format!("/{root}/{name}/master.m3u8"), format!("/{root}/{name}/manifest.mpd"))
 }
 
-/// A path segment: all but unreserved characters percent-encoded (RFC 3986 §2.3).
+/// Percent-encodes a path segment, except for unreserved characters (RFC 3986 §2.3).
 fn encode(name: &str) -> String {
     use std::fmt::Write;
     let mut out = String::new();

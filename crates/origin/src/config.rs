@@ -1,43 +1,51 @@
-//! What an origin is told: resolved values, checked by whoever made them.
+//! Origin configuration: resolved values, already checked by the caller.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::live::ingest::permit::Ingest;
+
 /// Configuration of an origin.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where edges, clients and ingest sources connect.
+    /// Address for edges and clients.
     pub listen: SocketAddr,
-    /// The directory of presentations: each directory in it is served as `/vod/NAME/`. `None`: live channels only.
+    /// Address for ingest sources; `None` disables live channels.
+    pub ingest: Option<Ingest>,
+    /// Address of the admin interface: metrics and health.
+    pub admin: Option<SocketAddr>,
+    /// The directory of presentations: each directory in it is served as `/vod/NAME/`. `None`: live
+    /// channels only.
     pub media: Option<PathBuf>,
-    /// How much of a live channel can be played back.
+    /// DVR window of a live channel.
     pub window: Duration,
-    /// Least duration of a live segment, and of a segment on demand where the file has no sidx.
+    /// Minimum duration of a live segment, and of an on-demand segment if the file has no sidx.
     pub segment_target: Duration,
-    /// How long a listing of a presentation's files is believed, before storage is asked whether they changed.
+    /// Maximum age of a file listing of a presentation before storage is checked for changes.
     pub listing_max_age: Duration,
-    /// Memory for the windows of all live channels, in bytes.
+    /// Memory for the DVR windows of all live channels, in bytes.
     pub live_memory_bytes: u64,
-    /// Live channels; a source of one more is refused.
+    /// Maximum live channels; a source that would start another is refused.
     pub channels_max: usize,
-    /// Connections at a time; more wait to be accepted.
+    /// Maximum open connections per listener; further connections wait to be accepted.
     pub connections_max: usize,
-    /// Bytes of a request's header section.
+    /// Maximum bytes of a request's header section.
     pub head_bytes_max: usize,
-    /// What uploads may take.
+    /// Limits on uploads.
     pub uploads: UploadLimits,
 }
 
-/// What uploads to live channels may take of time and memory.
+/// Time and memory limits of uploads to live channels.
 #[derive(Debug, Clone)]
 pub struct UploadLimits {
-    /// An upload that brings no byte for so long has lost its source: its track is free for another.
+    /// An upload that receives no byte for this long is dead: its track is free for another upload.
     pub idle_max: Duration,
-    /// How long media wait for a header of their track that comes after them.
+    /// How long media waits for its track's header, if the header arrives later.
     pub header_wait: Duration,
-    /// Bytes that all uploads together hold of chunks that have not come whole, each no more than it leaves for the
-    /// others. It is several times the longest chunk ([`CHUNK_BYTES_MAX`](thalweg_media::chunk::CHUNK_BYTES_MAX)).
+    /// Bytes of incomplete chunks that all uploads together may hold; no upload may hold more than
+    /// remains for the others. Must be several times the longest chunk
+    /// ([`CHUNK_BYTES_MAX`](thalweg_media::chunk::CHUNK_BYTES_MAX)).
     pub held_back_bytes_max: u64,
 }
 
@@ -55,6 +63,8 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8081)),
+            ingest: Ingest::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 8084)), None).ok(),
+            admin: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 8085))),
             media: None,
             window: Duration::from_secs(60),
             segment_target: Duration::from_secs(2),

@@ -1,15 +1,19 @@
-//! What an origin cannot start without.
+//! Errors that prevent an origin from starting.
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// What could not be had before the origin starts.
+/// A resource that the origin could not acquire before starting.
 #[derive(Debug)]
 pub enum BindError {
-    /// The address to listen on.
+    /// The listen address for edges and clients.
     Listen(SocketAddr, io::Error),
+    /// The listen address for ingest sources.
+    Ingest(SocketAddr, io::Error),
+    /// The listen address of the admin interface.
+    Admin(SocketAddr, io::Error),
     /// The directory of presentations.
     Media(PathBuf, io::Error),
     /// The memory for live channels.
@@ -19,12 +23,14 @@ pub enum BindError {
 impl fmt::Display for BindError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Listen(address, error) => write!(f, "cannot listen on {address}: {error}"),
+            Self::Listen(address, error) | Self::Ingest(address, error) | Self::Admin(address, error) => {
+                write!(f, "cannot listen on {address}: {error}")
+            }
             Self::Media(path, error) => {
                 write!(f, "cannot read the media directory {}: {error}", path.display())
             }
             Self::Memory(bytes, error) => {
-                write!(f, "cannot have {bytes} bytes of memory for live channels: {error}")
+                write!(f, "cannot allocate {bytes} bytes for live channels: {error}")
             }
         }
     }
@@ -33,7 +39,11 @@ impl fmt::Display for BindError {
 impl std::error::Error for BindError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Listen(_, error) | Self::Media(_, error) | Self::Memory(_, error) => Some(error),
+            Self::Listen(_, error)
+            | Self::Ingest(_, error)
+            | Self::Admin(_, error)
+            | Self::Media(_, error)
+            | Self::Memory(_, error) => Some(error),
         }
     }
 }

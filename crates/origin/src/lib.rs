@@ -1,27 +1,38 @@
 //! The packager: HLS and DASH just in time, from CMAF tracks on disk and from live ingest.
 //!
-//! One HTTP/1.1 server. On demand ([`vod`]) it indexes a presentation by ranged reads when it is first asked for,
-//! writes manifests from the index and cuts headers and segments out of the files by byte range. Live ([`live`]) it
-//! takes CMAF chunks by PUT and POST and hands each on the moment it is complete. Manifests are written by
-//! `thalweg_media` from one model, so HLS and DASH name the same segments.
+//! One HTTP/1.1 server faces edges and clients, another faces ingest sources. On demand ([`vod`]),
+//! the origin indexes a presentation by ranged reads on first request, writes manifests from the
+//! index, and serves headers and segments as byte ranges of the files. Live ([`live`]), it accepts
+//! CMAF chunks by PUT and POST and forwards each as soon as it is complete. `thalweg_media` writes
+//! all manifests from one model, so HLS and DASH name the same segments. [`source`] pushes a
+//! presentation to an origin as a live channel, for demonstrations and tests.
 //!
-//! **Invariant:** a fault of one presentation or channel is told for that one alone; the others go on.
-//! **Invariant:** no part of a path in the file system comes from a request: names are looked up in listings.
-//! **Invariant:** an upload is never reset; it is read to its end and then answered.
+//! **Invariant:** a faulty presentation or channel fails alone; the others are unaffected.
+//! **Invariant:** no part of a file system path comes from a request: names are looked up in
+//! listings.
+//! **Invariant:** only the ingest listener publishes channels, and only for sources that connect to
+//! it without a proxy.
+//! **Invariant:** an upload from such a source is never reset; it is read to its end and then
+//! answered.
 
-mod answer;
+mod admin;
 mod body;
 mod catalog;
 mod clock;
 mod config;
 mod error;
 mod live;
+mod metrics;
+mod response;
 mod route;
 mod server;
+mod source;
 mod stall;
 mod storage;
 mod vod;
 
 pub use config::{Config, UploadLimits};
 pub use error::BindError;
+pub use live::ingest::permit::{Ingest, IngestToken, UnprotectedIngest};
 pub use server::Origin;
+pub use source::{PublishingPoint, Source, SourceError};

@@ -1,12 +1,13 @@
-//! Live channels: what ingest puts in, what requests get out.
+//! Live channels: ingest writes them, requests read them.
 //!
-//! [`channel`] decides, [`cell`] keeps the bytes and wakes who waits, [`ingest`] reads uploads, [`naming`] finds the
-//! track that an upload is of, [`queue`] keeps those in order that wait for their header, [`budget`] bounds what they
-//! hold of unfinished chunks; here is what requests get.
+//! [`channel`] is the state machine, [`cell`] stores the bytes and wakes waiting requests,
+//! [`ingest`] reads uploads. [`naming`] finds the track of an upload, [`queue`] orders uploads that
+//! wait for their header, and [`budget`] bounds the incomplete chunks they hold. This module
+//! answers requests.
 //!
-//! **Invariant:** a request that is a little ahead of the source waits for an event, bounded in time, and is never
-//! sent back to ask again.
-//! **Invariant:** a chunk can be read the moment it is complete.
+//! **Invariant:** a request slightly ahead of the source waits for the segment, bounded in time; it
+//! is never told to retry.
+//! **Invariant:** a chunk can be read as soon as it is complete.
 
 mod budget;
 mod cell;
@@ -22,26 +23,27 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::{Response, StatusCode, header};
 use thalweg_cache::Arena;
+use thalweg_cache::arena::SLAB_BYTES;
 use thalweg_media::presentation::live::Live as Model;
 use thalweg_media::presentation::utc::Utc;
 use thalweg_media::{dash, hls};
 use tokio::time::timeout;
 
-use crate::answer::{self, Asked, Part, Resource};
 use crate::body::{self, Body};
 use crate::clock::now_us;
 use crate::config::{Config, UploadLimits};
+use crate::response::{self, Part, RequestHead, Resource};
 use crate::route::Item;
 use crate::vod::media_type;
 use budget::Budget;
-use cell::{Cell, Found};
+use cell::{Cell, FoundSegment};
 use channel::Settings;
 use queue::Queue;
 
-/// How often channels are looked at for sources that hang and segments that leave the window. Nothing waits for it
-/// that a chunk could wake.
+/// How often channels are checked for stalled sources and segments that left the window. Requests
+/// do not depend on it: chunks wake them.
 const TICK: Duration = Duration::from_millis(500);
-/// Longest name of a channel.
+/// Longest channel name.
 const CHANNEL_NAME_BYTES_MAX: usize = 64;
 
 const HLS: &str = "application/vnd.apple.mpegurl";
@@ -55,18 +57,29 @@ pub(crate) struct Live {
     arena: Arc<Arena>,
     channels: Mutex<BTreeMap<String, Arc<Cell>>>,
     uploads: UploadLimits,
-    /// What uploads hold of chunks that are not whole yet.
+    /// Memory used by incomplete chunks.
     held_back: Budget,
-    /// Media that wait for their header.
+    /// Media waiting for their track's header.
     waiting: Queue,
 }
 
-/// Why a channel cannot be made.
+/// Memory and channel counts.
+#[derive(Debug)]
+pub(crate) struct Usage {
+    pub(crate) channels: u64,
+    /// Bytes of stored segments.
+    pub(crate) memory_bytes: u64,
+    pub(crate) memory_bytes_max: u64,
+    /// Bytes of incomplete chunks.
+    pub(crate) held_bytes: u64,
+}
+
+/// Reasons for not creating a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NoChannel {
-    /// The name is empty, too long, or has characters beyond letters, digits, `.`, `_`, `~` and `-`.
+pub(crate) enum ChannelError {
+    /// Empty, too long, or with characters other than letters, digits, `.`, `_`, `~` and `-`.
     Name,
-    /// As many as the configuration allows are there.
+    /// The configured maximum is reached.
     TooMany,
 }
 
@@ -88,26 +101,27 @@ impl Live {
         })
     }
 
-    /// The channel that an upload is to, if it is there already; `Err` if it cannot be.
-    pub(crate) fn channel_of_upload(&self, name: &str) -> Result<Option<Arc<Cell>>, NoChannel> {
+    /// Returns the channel of an upload, if it exists; an error if the name is invalid.
+    pub(crate) fn channel_of_upload(&self, name: &str) -> Result<Option<Arc<Cell>>, ChannelError> {
         let allowed = |b: u8| b.is_ascii_alphanumeric() || b"._~-".contains(&b);
         if name.is_empty() || name.len() > CHANNEL_NAME_BYTES_MAX || !name.bytes().all(allowed) {
-            return Err(NoChannel::Name);
+            return Err(ChannelError::Name);
         }
         Ok(self.lock().get(name).cloned())
     }
 
-    /// The channel for a CMAF header that has come, made if there is none. `name` was found good.
-    pub(crate) fn channel_for_header(&self, name: &str) -> Result<Arc<Cell>, NoChannel> {
+    /// Returns the channel for a received CMAF header, creating it if missing. `name` is already
+    /// validated.
+    pub(crate) fn channel_for_header(&self, name: &str) -> Result<Arc<Cell>, ChannelError> {
         let mut channels = self.lock();
         if channels.len() >= self.channels_max && !channels.contains_key(name) {
-            return Err(NoChannel::TooMany);
+            return Err(ChannelError::TooMany);
         }
         let new = || Arc::new(Cell::new(name, self.settings, self.arena.clone()));
         Ok(channels.entry(name.to_owned()).or_insert_with(new).clone())
     }
 
-    /// The channels that can be played, with the time since when.
+    /// Lists the playable channels with their start times.
     pub(crate) fn published(&self) -> Vec<(String, Utc)> {
         let cells: Vec<_> = self.lock().values().cloned().collect();
         let now = now_us();
@@ -115,8 +129,17 @@ impl Live {
         playing.filter_map(|c| Some((c.name().to_owned(), c.since()?))).collect()
     }
 
-    /// Ends what hangs and drops what is over, for ever.
-    pub(crate) async fn keep_house(&self) {
+    pub(crate) fn usage(&self) -> Usage {
+        Usage {
+            channels: self.lock().len() as u64,
+            memory_bytes: self.arena.live_bytes() as u64,
+            memory_bytes_max: (self.arena.slabs_max() * SLAB_BYTES) as u64,
+            held_bytes: self.held_back.held(),
+        }
+    }
+
+    /// Periodically ends stalled segments and drops ended channels; never returns.
+    pub(crate) async fn run_maintenance(&self) {
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -125,88 +148,107 @@ impl Live {
             for cell in cells {
                 cell.tick(now_us());
             }
-            self.forget_ended(now_us());
+            self.drop_ended(now_us());
         }
     }
 
-    /// Makes room for other channels. One that an upload or a request holds stays until the next time; nobody gets hold
-    /// of it meanwhile but through the lock.
-    fn forget_ended(&self, now: i64) {
+    /// Drops ended channels to make room. A channel still in use by an upload or a request is
+    /// retried on the next tick; new users need the lock, so none can appear meanwhile.
+    fn drop_ended(&self, now: i64) {
         self.lock().retain(|_, cell| Arc::strong_count(cell) > 1 || !cell.is_over(now));
     }
 
-    /// The answer to a GET or HEAD of something of `channel`.
-    pub(crate) async fn answer(&self, asked: &Asked<'_>, channel: &str, what: Item) -> Response<Body> {
+    /// Responds to a GET or HEAD of an item of `channel`.
+    pub(crate) async fn respond(
+        &self,
+        request: &RequestHead<'_>,
+        channel: &str,
+        what: Item,
+    ) -> Response<Body> {
         let Some(cell) = self.channel(channel).filter(|cell| !cell.is_over(now_us())) else {
-            return missing(format_args!("no channel is called {channel}"));
+            return not_found(format_args!("no channel named {channel}"));
         };
         match what {
-            Item::Mpd => self.mpd(asked, &cell).await,
-            Item::Multivariant => self.multivariant(asked, &cell).await,
-            Item::MediaPlaylist { track } => self.media_playlist(asked, &cell, &track).await,
-            Item::Header { track, number: Some(number) } => self.header(asked, &cell, &track, number).await,
-            Item::Segment { track, name } => self.segment(asked, &cell, &track, name).await,
-            Item::Header { number: None, .. } => missing("live a header is init-NUMBER.mp4"),
+            Item::Mpd => self.mpd(request, &cell).await,
+            Item::Multivariant => self.multivariant(request, &cell).await,
+            Item::MediaPlaylist { track } => self.media_playlist(request, &cell, &track).await,
+            Item::Header { track, number: Some(number) } => self.header(request, &cell, &track, number).await,
+            Item::Segment { track, name } => self.segment(request, &cell, &track, name).await,
+            Item::Header { number: None, .. } => not_found("a live header is named init-NUMBER.mp4"),
         }
     }
 
-    async fn mpd(&self, asked: &Asked<'_>, cell: &Cell) -> Response<Body> {
+    async fn mpd(&self, request: &RequestHead<'_>, cell: &Cell) -> Response<Body> {
         match self.model(cell, |_| true).await {
-            Some(model) => manifest(asked, DASH, 1, dash::live(&model)),
-            None => not_yet(cell),
+            Some(model) => manifest(request, DASH, 1, dash::live(&model)),
+            None => no_segment_yet(cell),
         }
     }
 
-    async fn multivariant(&self, asked: &Asked<'_>, cell: &Cell) -> Response<Body> {
+    async fn multivariant(&self, request: &RequestHead<'_>, cell: &Cell) -> Response<Body> {
         let model = self.model(cell, |model| model.current().is_some()).await;
         match model.as_ref().and_then(Model::current) {
-            Some(epoch) => manifest(asked, HLS, 1, hls::multivariant_live(epoch)),
-            None => not_yet(cell),
+            Some(epoch) => manifest(request, HLS, 1, hls::multivariant_live(epoch)),
+            None => no_segment_yet(cell),
         }
     }
 
-    /// Waits for the first whole segment; a player has no use for a playlist without one.
-    async fn media_playlist(&self, asked: &Asked<'_>, cell: &Cell, track: &str) -> Response<Body> {
-        // Listed segments stay for as long again (RFC 8216bis §6.2.2).
+    /// Waits for the first complete segment before responding: a playlist without a complete
+    /// segment is useless to a player.
+    async fn media_playlist(&self, request: &RequestHead<'_>, cell: &Cell, track: &str) -> Response<Body> {
+        // A segment removed from the playlist must stay available for the playlist's duration (RFC
+        // 8216bis §6.2.2).
         let depth_us = self.settings.window_ms * 1000 / 2;
         let ready = |model: &Model| {
             let known = model.epochs.iter().any(|e| e.track(track).is_some());
             let any = model.epochs.iter().filter_map(|e| e.track(track)).any(|t| !t.segments.is_empty());
             any || !known
         };
-        let Some(model) = self.model(cell, ready).await else { return not_yet(cell) };
+        let Some(model) = self.model(cell, ready).await else { return no_segment_yet(cell) };
         match hls::media::live(&model, track, depth_us) {
-            Some(playlist) => manifest(asked, HLS, (model.target_duration_s / 2).max(1), playlist),
-            None => missing(format_args!("channel {} has no track {track}", cell.name())),
+            Some(playlist) => manifest(request, HLS, (model.target_duration_s / 2).max(1), playlist),
+            None => not_found(format_args!("channel {} has no track {track}", cell.name())),
         }
     }
 
-    /// The channel's model, as soon as it is ready, if that is soon. Manifests are written of it outside of the
-    /// channel's lock.
+    /// Returns the channel's model, if it becomes ready in time. Manifests are written from the
+    /// model outside the channel's lock.
     async fn model(&self, cell: &Cell, ready: impl Fn(&Model) -> bool) -> Option<Model> {
-        timeout(patience(cell), cell.wait_for(|state| state.model().filter(&ready))).await.ok()
+        timeout(wait_limit(cell), cell.wait_for(|state| state.model().filter(&ready))).await.ok()
     }
 
-    async fn header(&self, asked: &Asked<'_>, cell: &Cell, track: &str, number: u64) -> Response<Body> {
-        let found = timeout(patience(cell), cell.wait_for(|state| state.header(track, number))).await;
+    async fn header(
+        &self,
+        request: &RequestHead<'_>,
+        cell: &Cell,
+        track: &str,
+        number: u64,
+    ) -> Response<Body> {
+        let found = timeout(wait_limit(cell), cell.wait_for(|state| state.header(track, number))).await;
         let Some((kind, bytes)) = found.ok().flatten() else {
-            return missing(format_args!("channel {} has no header {number} of {track}", cell.name()));
+            return not_found(format_args!("channel {} has no header {number} of {track}", cell.name()));
         };
         let resource = Resource {
             content_type: media_type(kind),
             cache_control: self.media_cache_control(),
-            etag: Some(answer::etag_of(&bytes)),
+            etag: Some(response::etag_of(&bytes)),
             modified_s: None,
             size: Some(bytes.len() as u64),
         };
-        answer::bytes(asked, &resource, &bytes)
+        response::bytes(request, &resource, &bytes)
     }
 
-    async fn segment(&self, asked: &Asked<'_>, cell: &Cell, track: &str, number: u64) -> Response<Body> {
+    async fn segment(
+        &self,
+        request: &RequestHead<'_>,
+        cell: &Cell,
+        track: &str,
+        number: u64,
+    ) -> Response<Body> {
         let found =
-            timeout(patience(cell), cell.wait_for(|state| state.segment(track, number, now_us()))).await;
-        let Ok(Found::Here { kind, buffer, etag }) = found else {
-            return missing(format_args!("channel {} has no segment {number} of {track}", cell.name()));
+            timeout(wait_limit(cell), cell.wait_for(|state| state.segment(track, number, now_us()))).await;
+        let Ok(FoundSegment::Available { kind, buffer, etag }) = found else {
+            return not_found(format_args!("channel {} has no segment {number} of {track}", cell.name()));
         };
         let size = match buffer.progress() {
             thalweg_cache::fill::Progress::Complete(size) => Some(size),
@@ -219,16 +261,17 @@ impl Live {
             modified_s: None,
             size,
         };
-        let (head, part) = answer::head(asked, &resource);
+        let (head, part) = response::head(request, &resource);
         let content = match part {
             Part::Whole => body::fill(buffer.reader(0), None),
             Part::Range(range) => body::fill(buffer.reader(range.start), Some(range.end - range.start)),
             Part::Nothing => body::empty(),
         };
-        answer::finish(head, content)
+        response::finish(head, content)
     }
 
-    /// A segment's name is never used again, so it may be kept for as long as anyone can ask for it.
+    /// Returns the `Cache-Control` of segments. Segment names are never reused, so a segment may be
+    /// stored for as long as it can be requested.
     fn media_cache_control(&self) -> String {
         format!("public, max-age={}, immutable", (self.settings.window_ms / 1000).max(1))
     }
@@ -242,14 +285,14 @@ impl Live {
     }
 }
 
-/// How long a request waits for what is about to be there: one and a half segments.
-fn patience(cell: &Cell) -> Duration {
+/// Returns how long a request waits for an imminent item: one and a half segments.
+fn wait_limit(cell: &Cell) -> Duration {
     Duration::from_millis(cell.segment_ms() * 3 / 2)
 }
 
-/// A manifest that caches may keep for `max_age_s`.
+/// Responds with a manifest that caches may store for `max_age_s`.
 fn manifest(
-    asked: &Asked<'_>,
+    request: &RequestHead<'_>,
     content_type: &'static str,
     max_age_s: u64,
     content: String,
@@ -258,20 +301,20 @@ fn manifest(
     let resource = Resource {
         content_type,
         cache_control: format!("public, max-age={max_age_s}, s-maxage={max_age_s}"),
-        etag: Some(answer::etag_of(&content)),
+        etag: Some(response::etag_of(&content)),
         modified_s: None,
         size: Some(content.len() as u64),
     };
-    answer::bytes(asked, &resource, &content)
+    response::bytes(request, &resource, &content)
 }
 
-fn not_yet(cell: &Cell) -> Response<Body> {
-    let words = format_args!("channel {} has no whole segment yet", cell.name());
-    let mut answer = answer::text(StatusCode::SERVICE_UNAVAILABLE, words);
-    answer.headers_mut().insert(header::RETRY_AFTER, header::HeaderValue::from_static("1"));
-    answer
+fn no_segment_yet(cell: &Cell) -> Response<Body> {
+    let message = format_args!("channel {} has no complete segment yet", cell.name());
+    let mut response = response::text(StatusCode::SERVICE_UNAVAILABLE, message);
+    response.headers_mut().insert(header::RETRY_AFTER, header::HeaderValue::from_static("1"));
+    response
 }
 
-fn missing(words: impl std::fmt::Display) -> Response<Body> {
-    answer::text(StatusCode::NOT_FOUND, words)
+fn not_found(message: impl std::fmt::Display) -> Response<Body> {
+    response::text(StatusCode::NOT_FOUND, message)
 }

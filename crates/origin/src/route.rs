@@ -1,28 +1,28 @@
-//! What a request's path asks for. Pure.
+//! Parses request targets into routes. Pure.
 //!
-//! The names in a route are decoded, checked for traversal, and used for look-ups only.
+//! Names in a route are decoded, checked for traversal, and used only for look-ups.
 
 use thalweg_http::target;
 
-/// Longest path and query that is looked at, in bytes.
+/// Maximum length of a request target, in bytes.
 pub(crate) const TARGET_BYTES_MAX: usize = 2048;
 
-/// What a path asks for.
+/// The resource a path names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Route {
     /// `/catalog.json`
     Catalog,
     /// `/time`
     Time,
-    /// `/vod/NAME/…`; with the version in `/vod/NAME/TRACK/VERSION/…`
+    /// `/vod/NAME/…`, or `/vod/NAME/TRACK/VERSION/…` with the version.
     Vod { name: String, version: Option<String>, what: Item },
     /// `/live/CHANNEL/…`
     Live { channel: String, what: Item },
-    /// `/ingest/CHANNEL/…`, with what follows the channel.
+    /// `/ingest/CHANNEL/…`, with the path below the channel.
     Ingest { channel: String, path: Vec<String> },
 }
 
-/// What of a presentation or channel.
+/// An item of a presentation or channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Item {
     /// `master.m3u8`
@@ -33,31 +33,31 @@ pub(crate) enum Item {
     MediaPlaylist { track: String },
     /// `TRACK/init.mp4`, live `TRACK/init-NUMBER.mp4`
     Header { track: String, number: Option<u64> },
-    /// `TRACK/NAME.m4s`: the time on demand, the number live.
+    /// `TRACK/NAME.m4s`: NAME is the time (on demand) or the number (live).
     Segment { track: String, name: u64 },
 }
 
-/// Why a path has no route.
+/// Reasons for a path to have no route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refused {
-    /// 400: it is malformed, or climbs out.
+pub(crate) enum RouteError {
+    /// 400: the path is malformed or climbs above the root.
     Malformed,
-    /// 404: there is nothing of that form.
+    /// 404: no route has this form.
     Unknown,
-    /// 414: [`TARGET_BYTES_MAX`].
+    /// 414: the target is longer than [`TARGET_BYTES_MAX`].
     TooLong,
 }
 
-/// The route of a request target in origin-form.
-pub(crate) fn route(target: &str) -> Result<Route, Refused> {
+/// Parses a request target in origin-form.
+pub(crate) fn route(target: &str) -> Result<Route, RouteError> {
     if target.len() > TARGET_BYTES_MAX {
-        return Err(Refused::TooLong);
+        return Err(RouteError::TooLong);
     }
-    let path_len = target::check(target).map_err(|_| Refused::Malformed)?;
+    let path_len = target::check(target).map_err(|_| RouteError::Malformed)?;
     let mut segments = Vec::new();
     for segment in target[1..path_len].split('/') {
         let decoded = target::decode(segment).and_then(|bytes| String::from_utf8(bytes).ok());
-        segments.push(decoded.filter(|s| !s.contains('/')).ok_or(Refused::Malformed)?);
+        segments.push(decoded.filter(|s| !s.contains('/')).ok_or(RouteError::Malformed)?);
     }
     let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
     match parts.as_slice() {
@@ -66,7 +66,7 @@ pub(crate) fn route(target: &str) -> Result<Route, Refused> {
         ["vod", name, track, version, file] if !version.is_empty() => {
             let what = item(&[*track, *file])?;
             let versioned = matches!(what, Item::Header { number: None, .. } | Item::Segment { .. });
-            let version = Some((*version).to_owned()).filter(|_| versioned).ok_or(Refused::Unknown)?;
+            let version = Some((*version).to_owned()).filter(|_| versioned).ok_or(RouteError::Unknown)?;
             Ok(Route::Vod { name: (*name).to_owned(), version: Some(version), what })
         }
         ["vod", name, rest @ ..] => {
@@ -79,16 +79,16 @@ pub(crate) fn route(target: &str) -> Result<Route, Refused> {
             let path = path.iter().map(|&s| s.to_owned()).collect();
             Ok(Route::Ingest { channel: (*channel).to_owned(), path })
         }
-        _ => Err(Refused::Unknown),
+        _ => Err(RouteError::Unknown),
     }
 }
 
-fn item(rest: &[&str]) -> Result<Item, Refused> {
+fn item(rest: &[&str]) -> Result<Item, RouteError> {
     let (track, file) = match rest {
         ["master.m3u8"] => return Ok(Item::Multivariant),
         ["manifest.mpd"] => return Ok(Item::Mpd),
         [track, file] if !track.is_empty() => ((*track).to_owned(), *file),
-        _ => return Err(Refused::Unknown),
+        _ => return Err(RouteError::Unknown),
     };
     if file == "media.m3u8" {
         return Ok(Item::MediaPlaylist { track });
@@ -99,11 +99,12 @@ fn item(rest: &[&str]) -> Result<Item, Refused> {
     if let Some(number) = file.strip_prefix("init-").and_then(|f| f.strip_suffix(".mp4")).and_then(number) {
         return Ok(Item::Header { track, number: Some(number) });
     }
-    let name = file.strip_suffix(".m4s").and_then(number).ok_or(Refused::Unknown)?;
+    let name = file.strip_suffix(".m4s").and_then(number).ok_or(RouteError::Unknown)?;
     Ok(Item::Segment { track, name })
 }
 
-/// A number as manifests write it: one name for one segment, so no sign and no leading zeros.
+/// Parses a number as manifests write it: without sign or leading zeros, so that each segment has
+/// one name.
 fn number(text: &str) -> Option<u64> {
     let canonical = text == "0" || !text.starts_with('0');
     let digits = text.bytes().all(|b| b.is_ascii_digit());
@@ -116,7 +117,7 @@ mod tests {
     use expect_test::expect;
 
     #[test]
-    fn paths_and_what_they_ask_for() {
+    fn targets_map_to_routes() {
         let mut out = String::new();
         for target in [
             "/catalog.json",
@@ -132,7 +133,7 @@ mod tests {
             "/ingest/c/live.mpd",
             "/ingest/c/Streams(video.cmfv)",
             "/ingest/c",
-            // Nothing of that form.
+            // Unknown forms.
             "/",
             "/vod/a",
             "/vod/a/",
@@ -145,7 +146,7 @@ mod tests {
             "/vod/a/v/18446744073709551616.m4s",
             "/vod/a/v/1.mp4",
             "/ingest/",
-            // Not to be looked at.
+            // Malformed targets.
             "/vod/../etc/passwd",
             "/vod/%2e%2e/v/0.m4s",
             "/vod/a%2Fb/master.m3u8",
@@ -193,9 +194,9 @@ mod tests {
     }
 
     #[test]
-    fn a_target_has_a_longest_length() {
+    fn overlong_target_is_refused() {
         let long = |n| route(&format!("/{}", "a".repeat(n)));
-        assert_eq!(long(TARGET_BYTES_MAX - 1), Err(Refused::Unknown));
-        assert_eq!(long(TARGET_BYTES_MAX), Err(Refused::TooLong));
+        assert_eq!(long(TARGET_BYTES_MAX - 1), Err(RouteError::Unknown));
+        assert_eq!(long(TARGET_BYTES_MAX), Err(RouteError::TooLong));
     }
 }

@@ -1,6 +1,7 @@
-//! The HTTP/1.1 server: listener, connections, and which part answers what.
+//! HTTP/1.1 server: listeners, connections, and dispatch to the modules that respond.
 //!
-//! **Invariant:** every connection, head, wait and queue has a named limit; a fault on one connection ends that one.
+//! **Invariant:** every connection, head, wait and queue has a named limit; a fault on one
+//! connection ends only that connection.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -17,62 +18,95 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use thalweg_surface::Pages;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::answer::{self, Asked, NO_STORE, Resource};
+use crate::admin;
 use crate::body::Body;
 use crate::catalog::catalog;
 use crate::clock::now_utc;
 use crate::config::Config;
 use crate::error::BindError;
+use crate::live::ingest::permit::{self, Denied, Ingest};
 use crate::live::{Live, ingest};
-use crate::route::{Refused, Route, route};
-use crate::stall::Stalling;
+use crate::metrics::Metrics;
+use crate::response::{self, NO_STORE, RequestHead, Resource};
+use crate::route::{Route, RouteError, route};
+use crate::stall::StallGuard;
 use crate::storage::Storage;
 use crate::vod::{self, Library};
 
-/// Presentations that are indexed to find one that can be served.
+/// Maximum presentations indexed while searching for a servable one.
 const TRIED_MAX: usize = 16;
-/// Connections that wait to be accepted; the kernel lowers it to `net.core.somaxconn`.
+/// Maximum connections waiting to be accepted; the kernel lowers it to `net.core.somaxconn`.
 const BACKLOG: i32 = 1024;
-/// A connection without a request, and a request's head from its first byte to its last.
+/// Time limit for an idle connection, and for reading a request head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
-/// A client that takes nothing for so long is given up.
+/// Time limit for a client that does not read.
 const SEND_STALL_MAX: Duration = Duration::from_secs(60);
-/// A peer that is gone without a word is found out after about this.
+/// Idle time before TCP keepalive probes for a vanished peer.
 const KEEPALIVE: Duration = Duration::from_secs(30);
-/// Header fields of a request.
+/// Maximum header fields in a request.
 const FIELDS_MAX: usize = 64;
-/// How long answers under way may go on once the origin is asked to end.
+/// How long responses in progress may continue after the origin is asked to stop.
 const STOP_MAX: Duration = Duration::from_secs(1);
-/// Pause after an accept that failed for want of descriptors, so that it does not spin.
+/// Pause after accepting fails for lack of file descriptors, to avoid spinning.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Methods of everything but ingest.
+/// Methods allowed on every resource except ingest.
 const ALLOW: &str = "GET, HEAD, OPTIONS";
 
-/// An origin with its socket bound.
+/// An origin with its sockets bound.
 #[derive(Debug)]
 pub struct Origin {
     shared: Arc<Shared>,
+    public: Bound,
+    ingest: Option<Bound>,
+    admin: Option<Bound>,
+}
+
+/// A listening socket.
+#[derive(Debug)]
+struct Bound {
     listener: StdListener,
     address: SocketAddr,
 }
 
+/// The purpose of a listener.
+#[derive(Debug, Clone, Copy)]
+enum ListenerKind {
+    /// Edges and clients.
+    Public,
+    /// Ingest sources.
+    Ingest,
+}
+
+impl ListenerKind {
+    /// Returns the listener's label in metrics.
+    fn name(self) -> &'static str {
+        match self {
+            ListenerKind::Public => "public",
+            ListenerKind::Ingest => "ingest",
+        }
+    }
+}
+
+/// State shared by all connections.
 #[derive(Debug)]
-struct Shared {
+pub(crate) struct Shared {
     config: Config,
-    library: Option<Library>,
-    live: Live,
+    pub(crate) library: Option<Library>,
+    pub(crate) live: Live,
+    pub(crate) metrics: Metrics,
 }
 
 impl Origin {
-    /// Binds and opens all that the origin needs; starts nothing.
+    /// Binds the sockets and opens everything the origin needs; starts nothing.
     ///
     /// # Errors
-    /// What could not be had.
+    /// Fails with the first resource that could not be acquired.
     pub fn bind(config: Config) -> Result<Origin, BindError> {
         let library = match &config.media {
             Some(media) => {
@@ -83,20 +117,36 @@ impl Origin {
             None => None,
         };
         let live = Live::new(&config).map_err(|e| BindError::Memory(config.live_memory_bytes, e))?;
-        let failed = |e| BindError::Listen(config.listen, e);
-        let listener = listen(config.listen).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        Ok(Origin { shared: Arc::new(Shared { config, library, live }), listener, address })
+        let public = listen(config.listen).map_err(|e| BindError::Listen(config.listen, e))?;
+        let ingest = config
+            .ingest
+            .as_ref()
+            .map(|ingest| listen(ingest.listen()).map_err(|e| BindError::Ingest(ingest.listen(), e)));
+        let ingest = ingest.transpose()?;
+        let admin = config.admin.map(|address| listen(address).map_err(|e| BindError::Admin(address, e)));
+        let admin = admin.transpose()?;
+        let shared = Shared { config, library, live, metrics: Metrics::default() };
+        Ok(Origin { shared: Arc::new(shared), public, ingest, admin })
     }
 
-    /// Where it listens.
+    /// Returns the address to which edges and clients connect.
     pub fn local_addr(&self) -> SocketAddr {
-        self.address
+        self.public.address
     }
 
-    /// The name of the first presentation that can be served, if one of the first few can: something to try.
-    /// It is indexed for this, as when a client asks for it.
-    pub async fn a_presentation(&self) -> Option<String> {
+    /// Returns the address to which ingest sources push.
+    pub fn ingest_addr(&self) -> Option<SocketAddr> {
+        Some(self.ingest.as_ref()?.address)
+    }
+
+    /// Returns the address on which the admin interface listens.
+    pub fn admin_addr(&self) -> Option<SocketAddr> {
+        Some(self.admin.as_ref()?.address)
+    }
+
+    /// Returns the name of the first servable presentation among the first few, as an example to
+    /// play. Indexes it, as a client's request does.
+    pub async fn first_servable_presentation(&self) -> Option<String> {
         let library = self.shared.library.as_ref()?;
         for name in library.names().await.ok()?.into_iter().take(TRIED_MAX) {
             if library.get(&name).await.is_ok() {
@@ -106,48 +156,79 @@ impl Origin {
         None
     }
 
-    /// Serves on the current tokio runtime until `stop` resolves, then ends the answers under way, within a second.
+    /// Serves on the current tokio runtime until `stop` resolves, then gives responses in progress
+    /// a second to end.
     ///
     /// # Errors
-    /// When the runtime does not take the socket.
+    /// Fails if the runtime cannot register a socket.
     pub async fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
-        let listener = TcpListener::from_std(self.listener)?;
-        let (stopping, stopped) = watch::channel(());
-        let mut connections = JoinSet::new();
-        let places = Arc::new(Semaphore::new(self.shared.config.connections_max));
-        let mut stop = pin!(stop);
-        let mut house = pin!(self.shared.live.keep_house());
-        loop {
-            let accepted = tokio::select! {
-                () = &mut stop => break,
-                () = &mut house => unreachable!("it is kept for ever"),
-                Some(_) = connections.join_next(), if !connections.is_empty() => continue,
-                accepted = accept(&listener, &places) => accepted,
-            };
-            let (stream, place) = accepted;
-            let (shared, stopped) = (self.shared.clone(), stopped.clone());
-            connections.spawn(async move {
-                serve(shared, stream, stopped).await;
-                drop(place);
+        let (stop_sender, stopped) = watch::channel(());
+        let mut listeners = JoinSet::new();
+        for (kind, bound) in [(ListenerKind::Public, Some(self.public)), (ListenerKind::Ingest, self.ingest)]
+        {
+            if let Some(Bound { listener, .. }) = bound {
+                let listener = TcpListener::from_std(listener)?;
+                listeners.spawn(serve_listener(self.shared.clone(), kind, listener, stopped.clone()));
+            }
+        }
+        if let Some(Bound { listener, .. }) = self.admin {
+            let mut stopped = stopped.clone();
+            let stop = async move { drop(stopped.changed().await) };
+            let served =
+                thalweg_surface::serve(listener, admin::router(self.shared.clone()), Pages::None, stop);
+            listeners.spawn(async move {
+                if let Err(error) = served.await {
+                    tracing::error!(%error, "admin interface failed");
+                }
             });
         }
-        drop(listener);
-        stopping.send_replace(());
-        let _ = timeout(STOP_MAX, async { while connections.join_next().await.is_some() {} }).await;
+        tokio::select! {
+            () = stop => {}
+            () = self.shared.live.run_maintenance() => unreachable!("maintenance never ends"),
+        }
+        stop_sender.send_replace(());
+        let _ = timeout(STOP_MAX, async { while listeners.join_next().await.is_some() {} }).await;
         Ok(())
     }
 }
 
-fn listen(address: SocketAddr) -> io::Result<StdListener> {
+fn listen(address: SocketAddr) -> io::Result<Bound> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;
-    Ok(socket.into())
+    let listener = StdListener::from(socket);
+    let address = listener.local_addr()?;
+    Ok(Bound { listener, address })
 }
 
-/// The next connection, once there is a place for it.
+/// Serves a listener's connections until stopped, then waits for the last connection to end.
+async fn serve_listener(
+    shared: Arc<Shared>,
+    kind: ListenerKind,
+    listener: TcpListener,
+    mut stopped: watch::Receiver<()>,
+) {
+    let mut connections = JoinSet::new();
+    let places = Arc::new(Semaphore::new(shared.config.connections_max));
+    loop {
+        let (stream, place) = tokio::select! {
+            _ = stopped.changed() => break,
+            Some(_) = connections.join_next(), if !connections.is_empty() => continue,
+            accepted = accept(&listener, &places) => accepted,
+        };
+        let served = serve(shared.clone(), kind, stream, stopped.clone());
+        connections.spawn(async move {
+            served.await;
+            drop(place);
+        });
+    }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+}
+
+/// Accepts the next connection as soon as the connection limit allows one.
 async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> (TcpStream, impl Drop + use<>) {
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { unreachable!("never closed") };
@@ -162,19 +243,28 @@ async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> (TcpStream, 
 }
 
 /// Serves one connection to its end.
-async fn serve(shared: Arc<Shared>, stream: TcpStream, mut stopped: watch::Receiver<()>) {
-    // A chunk goes out when it is there, not when a TCP segment is full.
+async fn serve(shared: Arc<Shared>, kind: ListenerKind, stream: TcpStream, mut stopped: watch::Receiver<()>) {
+    // Send chunks as they arrive, not when a TCP segment is full.
     let _ = stream.set_nodelay(true);
     let _ = SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE));
     let head_bytes_max = shared.config.head_bytes_max;
+    let _connection = shared.metrics.connection(kind.name());
+    let written = shared.metrics.written(kind.name());
     let service = service_fn(move |request| {
         let shared = shared.clone();
-        async move { Ok::<_, Infallible>(answer(&shared, request).await) }
+        async move {
+            let response = match kind {
+                ListenerKind::Public => respond(&shared, request).await,
+                ListenerKind::Ingest => publish(&shared, request).await,
+            };
+            shared.metrics.count(kind.name(), response.status());
+            Ok::<_, Infallible>(response)
+        }
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_headers(FIELDS_MAX);
     builder.max_header_size(head_bytes_max);
-    let io = TokioIo::new(Stalling::new(stream, SEND_STALL_MAX));
+    let io = TokioIo::new(StallGuard::new(stream, SEND_STALL_MAX, written));
     let mut connection = pin!(builder.serve_connection(io, service));
     let ended = tokio::select! {
         ended = &mut connection => ended,
@@ -188,44 +278,63 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream, mut stopped: watch::Recei
     }
 }
 
-/// The answer to a request.
-async fn answer(shared: &Shared, request: Request<Incoming>) -> Response<Body> {
-    let target = request.uri().path_and_query().map_or("/", |t| t.as_str());
-    let route = match route(target) {
+/// Responds to an ingest source.
+async fn publish(shared: &Shared, request: Request<Incoming>) -> Response<Body> {
+    let token = shared.config.ingest.as_ref().and_then(Ingest::token);
+    if let Err(denied) = permit::check(token, request.headers()) {
+        return ingest::deny(&shared.live, &shared.metrics, request, denied).await;
+    }
+    match route(target(&request)) {
+        Ok(Route::Ingest { channel, path }) => {
+            ingest::respond(&shared.live, &shared.metrics, request, &channel, &path).await
+        }
+        Ok(_) => response::text(StatusCode::NOT_FOUND, "this listener accepts only ingest"),
+        Err(refused) => refuse(refused),
+    }
+}
+
+/// Responds to an edge or a client.
+async fn respond(shared: &Shared, request: Request<Incoming>) -> Response<Body> {
+    let route = match route(target(&request)) {
+        Ok(Route::Ingest { .. }) => {
+            return ingest::deny(&shared.live, &shared.metrics, request, Denied::Listener).await;
+        }
         Ok(route) => route,
         Err(refused) => return refuse(refused),
     };
-    if let Route::Ingest { channel, path } = route {
-        return ingest::answer(&shared.live, request, &channel, &path).await;
-    }
     match *request.method() {
         Method::GET | Method::HEAD => {}
-        Method::OPTIONS => return answer::preflight(ALLOW),
-        _ => return answer::method_not_allowed(ALLOW),
+        Method::OPTIONS => return response::preflight(ALLOW),
+        _ => return response::method_not_allowed(ALLOW),
     }
-    let asked = Asked { method: request.method(), fields: request.headers() };
+    let head = RequestHead { method: request.method(), fields: request.headers() };
     match route {
-        Route::Time => time(&asked),
-        Route::Catalog => list(shared, &asked).await,
+        Route::Time => time(&head),
+        Route::Catalog => list(shared, &head).await,
         Route::Vod { name, version, what } => match &shared.library {
-            Some(library) => vod::answer(library, &asked, &name, version.as_deref(), what).await,
-            None => answer::text(StatusCode::NOT_FOUND, "this origin serves live channels only"),
+            Some(library) => vod::respond(library, &head, &name, version.as_deref(), what).await,
+            None => response::text(StatusCode::NOT_FOUND, "this origin serves live channels only"),
         },
-        Route::Live { channel, what } => shared.live.answer(&asked, &channel, what).await,
+        Route::Live { channel, what } => shared.live.respond(&head, &channel, what).await,
         Route::Ingest { .. } => unreachable!("answered above"),
     }
 }
 
-fn refuse(refused: Refused) -> Response<Body> {
+fn target(request: &Request<Incoming>) -> &str {
+    request.uri().path_and_query().map_or("/", |t| t.as_str())
+}
+
+fn refuse(refused: RouteError) -> Response<Body> {
     match refused {
-        Refused::Malformed => answer::text(StatusCode::BAD_REQUEST, "malformed request target"),
-        Refused::Unknown => answer::text(StatusCode::NOT_FOUND, "nothing has this path"),
-        Refused::TooLong => answer::text(StatusCode::URI_TOO_LONG, "request target too long"),
+        RouteError::Malformed => response::text(StatusCode::BAD_REQUEST, "malformed request target"),
+        RouteError::Unknown => response::text(StatusCode::NOT_FOUND, "no such path"),
+        RouteError::TooLong => response::text(StatusCode::URI_TOO_LONG, "request target too long"),
     }
 }
 
-/// `/time`: for players that set their clock by the origin's (ISO/IEC 23009-1 §5.8.4.11, `http-iso:2014`).
-fn time(asked: &Asked<'_>) -> Response<Body> {
+/// Responds to `/time`, for players that synchronise their clock with the origin (ISO/IEC 23009-1
+/// §5.8.4.11, `http-iso:2014`).
+fn time(head: &RequestHead<'_>) -> Response<Body> {
     let now = Bytes::from(now_utc().to_string());
     let resource = Resource {
         content_type: "text/plain; charset=utf-8",
@@ -234,18 +343,18 @@ fn time(asked: &Asked<'_>) -> Response<Body> {
         modified_s: None,
         size: Some(now.len() as u64),
     };
-    answer::bytes(asked, &resource, &now)
+    response::bytes(head, &resource, &now)
 }
 
-async fn list(shared: &Shared, asked: &Asked<'_>) -> Response<Body> {
+async fn list(shared: &Shared, head: &RequestHead<'_>) -> Response<Body> {
     let catalog = catalog(shared.library.as_ref(), &shared.live).await;
     let content = Bytes::from(serde_json::to_vec(&catalog).expect("a catalogue is plain data"));
     let resource = Resource {
         content_type: "application/json",
         cache_control: String::from("public, max-age=1"),
-        etag: Some(answer::etag_of(&content)),
+        etag: Some(response::etag_of(&content)),
         modified_s: None,
         size: Some(content.len() as u64),
     };
-    answer::bytes(asked, &resource, &content)
+    response::bytes(head, &resource, &content)
 }

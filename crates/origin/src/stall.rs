@@ -1,33 +1,38 @@
-//! A socket whose writes may not stand still for ever: a client that takes nothing gives its connection up.
+//! Socket that counts written bytes and limits write stalls: a client that stops reading loses its
+//! connection.
 
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use prometheus_client::metrics::counter::Counter;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 
-/// A connection that fails with `TimedOut` when nothing of what is to be sent was taken for `limit`.
+/// A connection that fails with `TimedOut` if nothing can be written for `limit`.
 #[derive(Debug)]
-pub(crate) struct Stalling {
+pub(crate) struct StallGuard {
     stream: TcpStream,
     limit: Duration,
-    /// Runs while a write waits.
+    /// Runs while a write is blocked.
     deadline: Pin<Box<Sleep>>,
     waiting: bool,
+    /// Bytes that the kernel accepted.
+    written: Counter,
 }
 
-impl Stalling {
-    pub(crate) fn new(stream: TcpStream, limit: Duration) -> Stalling {
-        Stalling { stream, limit, deadline: Box::pin(sleep(limit)), waiting: false }
+impl StallGuard {
+    pub(crate) fn new(stream: TcpStream, limit: Duration, written: Counter) -> StallGuard {
+        StallGuard { stream, limit, deadline: Box::pin(sleep(limit)), waiting: false, written }
     }
 
-    fn watch<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if written.is_ready() {
+    fn watch(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(written) = written {
             self.waiting = false;
-            return written;
+            self.written.inc_by(*written.as_ref().unwrap_or(&0) as u64);
+            return Poll::Ready(written);
         }
         if !self.waiting {
             self.waiting = true;
@@ -38,7 +43,7 @@ impl Stalling {
     }
 }
 
-impl AsyncRead for Stalling {
+impl AsyncRead for StallGuard {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -48,7 +53,7 @@ impl AsyncRead for Stalling {
     }
 }
 
-impl AsyncWrite for Stalling {
+impl AsyncWrite for StallGuard {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
         self.watch(cx, written)

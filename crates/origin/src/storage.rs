@@ -1,7 +1,7 @@
-//! Where presentations lie: listings and ranged reads.
+//! Presentation storage: listings and ranged reads.
 //!
-//! A key is a path below the root, with `/` between its parts. **Invariant:** keys come from listings alone, so no
-//! request can name a file that is not a track in a presentation's directory.
+//! A key is a path below the root, with `/` between its segments. **Invariant:** keys come only
+//! from listings, so no request can name a file that is not a track in a presentation's directory.
 
 mod local;
 
@@ -11,34 +11,35 @@ use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// Files of one presentation; a directory with more is not one.
+/// Maximum files of one presentation; a directory with more is refused.
 pub(crate) const OBJECTS_MAX: usize = 256;
-/// Directories below a presentation's that are looked into.
+/// Maximum levels of subdirectories searched below a presentation's directory.
 pub(crate) const DEPTH_MAX: usize = 3;
 
-/// A file as it was listed.
+/// A file in a listing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Object {
-    /// Where it lies below the root.
+    /// Path below the root.
     pub(crate) key: String,
-    /// Bytes.
+    /// Size in bytes.
     pub(crate) size: u64,
-    /// When it was last changed.
+    /// Time of the last modification.
     pub(crate) modified: SystemTime,
-    /// Another value whenever the content is another: part of entity tags.
+    /// Differs whenever the content differs; part of entity tags.
     pub(crate) validator: String,
-    /// Short form of it that stands in URLs: letters and digits.
+    /// Short version for URLs, of letters and digits; the same for a copy with the same size and
+    /// time.
     pub(crate) version: String,
 }
 
-/// Why storage could not answer.
+/// Reasons for a storage failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StorageError {
     /// Reading failed.
     Io { key: String, kind: io::ErrorKind, message: String },
-    /// The object is not what was listed any more.
+    /// The object no longer matches its listing.
     Changed { key: String },
-    /// [`OBJECTS_MAX`].
+    /// The presentation has more than [`OBJECTS_MAX`] tracks.
     TooMany { key: String },
 }
 
@@ -54,7 +55,7 @@ impl fmt::Display for StorageError {
             StorageError::Io { key, message, .. } => write!(f, "{key}: {message}"),
             StorageError::Changed { key } => write!(f, "{key}: changed while it was being read"),
             StorageError::TooMany { key } => {
-                write!(f, "{key}: more than {OBJECTS_MAX} tracks in one presentation")
+                write!(f, "{key}: too many tracks: a presentation has at most {OBJECTS_MAX}")
             }
         }
     }
@@ -62,7 +63,7 @@ impl fmt::Display for StorageError {
 
 impl std::error::Error for StorageError {}
 
-/// The kinds of storage.
+/// Kinds of storage.
 #[derive(Debug, Clone)]
 pub(crate) enum Storage {
     /// A directory.
@@ -70,26 +71,27 @@ pub(crate) enum Storage {
 }
 
 impl Storage {
-    /// The directory `root`, which is there.
+    /// Opens the existing directory `root`.
     pub(crate) fn local(root: &Path) -> io::Result<Storage> {
         local::Local::new(root).map(Storage::Local)
     }
 
-    /// Names of all presentations, sorted.
+    /// Returns the names of all presentations, sorted.
     pub(crate) async fn names(&self) -> Result<Vec<String>, StorageError> {
         match self {
             Storage::Local(local) => local.names().await,
         }
     }
 
-    /// The tracks of a presentation, sorted by key; `None` if there is none of that name.
+    /// Returns the tracks of a presentation, sorted by key; `None` if no presentation is called
+    /// `name`.
     pub(crate) async fn tracks(&self, name: &str) -> Result<Option<Vec<Object>>, StorageError> {
         match self {
             Storage::Local(local) => local.tracks(name).await,
         }
     }
 
-    /// Opens an object for ranged reads, provided that it is still what was listed.
+    /// Opens an object for ranged reads if it still matches its listing.
     pub(crate) async fn open(&self, object: &Object) -> Result<ObjectReader, StorageError> {
         match self {
             Storage::Local(local) => local.open(object).await.map(ObjectReader::Local),
@@ -105,7 +107,7 @@ pub(crate) enum ObjectReader {
 }
 
 impl ObjectReader {
-    /// The `len` bytes at `offset`, which lie in the object.
+    /// Reads the `len` bytes at `offset`, which must be within the object.
     pub(crate) async fn read(&self, offset: u64, len: u64) -> Result<Bytes, StorageError> {
         match self {
             ObjectReader::Local(reader) => reader.read(offset, len).await,

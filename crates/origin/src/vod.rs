@@ -1,14 +1,15 @@
-//! On demand: presentations in storage, indexed when they are first asked for.
+//! On demand: presentations in storage, indexed on first request.
 //!
-//! [`library`] keeps the indices, [`load`] makes them, [`names`] makes URLs of file names; here is what requests
-//! get of them.
+//! [`library`] keeps the indices, [`load`] builds them, [`names`] turns file names into URLs. This
+//! module responds to requests.
 //!
-//! Manifests name headers and segments with the version of their file (`TRACK/VERSION/TIME.m4s`), so what stands at
-//! such a URL never changes and no cache mixes the bytes of a file with those of the one that replaced it; the version
-//! of a file that is gone is 404. Without it (`TRACK/TIME.m4s`) the file's content of now is there, to be validated
-//! each time it is used: for people and scripts.
+//! Manifests name headers and segments with the version of their file (`TRACK/VERSION/TIME.m4s`).
+//! The content at such a URL never changes, so no cache mixes the bytes of a file with those of its
+//! replacement; requests for the version of a removed file get 404. Without a version
+//! (`TRACK/TIME.m4s`), the URL serves the current file and must be validated on each use; this form
+//! is for people and scripts.
 //!
-//! **Invariant:** nothing of the media is read to answer for a manifest, and of a segment only its own bytes.
+//! **Invariant:** a manifest response reads no media; a segment response reads only its own bytes.
 
 mod library;
 mod load;
@@ -21,32 +22,33 @@ use thalweg_media::presentation::{Kind, NamedTrack};
 use thalweg_media::track::Segment;
 use thalweg_media::{dash, hls};
 
-use crate::answer::{self, Asked, Part, Resource};
 use crate::body::{self, Body};
+use crate::response::{self, Part, RequestHead, Resource};
 use crate::route::Item;
 use crate::storage::{Object, StorageError};
 
 pub(crate) use library::Library;
 pub(crate) use load::Fault;
 
-/// How long manifests may be kept. They change when a file in the directory does, so it is short; their ETag makes
-/// asking again cheap.
+/// Cache lifetime of manifests. It is short because a manifest changes when a file in the directory
+/// does; its ETag makes validation cheap.
 const MANIFEST_CACHE_CONTROL: &str = "public, max-age=10";
-/// How long headers and segments may be kept whose URL has the version: for good (RFC 8246).
+/// Cache lifetime of headers and segments whose URL has the version: unlimited (RFC 8246).
 const VERSION_CACHE_CONTROL: &str = "public, max-age=31536000, immutable";
-/// The same without the version: kept, but never used unasked.
+/// Cache lifetime of headers and segments whose URL has no version: stored, but validated before
+/// each use.
 const MEDIA_CACHE_CONTROL: &str = "public, no-cache";
-/// How long it is believed that a version is not there: it may come back with its file.
+/// Cache lifetime of a 404 for a version: the version may return with its file.
 const GONE_CACHE_CONTROL: &str = "public, max-age=2";
 
 const HLS: &str = "application/vnd.apple.mpegurl";
 const DASH: &str = "application/dash+xml";
 
-/// The answer to a GET or HEAD of something of presentation `name`; with `version`, of that version of the track's
-/// file.
-pub(crate) async fn answer(
+/// Responds to a GET or HEAD of an item of presentation `name`; with `version`, only from that
+/// version of the track's file.
+pub(crate) async fn respond(
     library: &Library,
-    asked: &Asked<'_>,
+    request: &RequestHead<'_>,
     name: &str,
     version: Option<&str>,
     what: Item,
@@ -56,21 +58,21 @@ pub(crate) async fn answer(
         Err(fault) => return refuse(name, &fault),
     };
     match what {
-        Item::Multivariant => manifest(asked, HLS, hls::multivariant(&presentation.media.renditions())),
-        Item::Mpd => manifest(asked, DASH, dash::on_demand(&presentation.media)),
+        Item::Multivariant => manifest(request, HLS, hls::multivariant(&presentation.media.renditions())),
+        Item::Mpd => manifest(request, DASH, dash::on_demand(&presentation.media)),
         Item::MediaPlaylist { track } => match presentation.track(&track) {
-            Some((track, _)) => manifest(asked, HLS, hls::media::on_demand(track)),
+            Some((track, _)) => manifest(request, HLS, hls::media::on_demand(track)),
             None => no_track(name, &track),
         },
         Item::Header { ref track, .. } | Item::Segment { ref track, .. }
             if version.is_some_and(|v| presentation.track(track).is_some_and(|(t, _)| t.version != v)) =>
         {
-            let words = format_args!("this version of {name}/{track} is no longer there");
-            answer::words_kept(StatusCode::NOT_FOUND, words, GONE_CACHE_CONTROL)
+            let message = format_args!("this version of {name}/{track} no longer exists");
+            response::cacheable_text(StatusCode::NOT_FOUND, message, GONE_CACHE_CONTROL)
         }
         Item::Header { track, number: None } => match presentation.track(&track) {
             Some((named, object)) => {
-                cut(library, asked, named, object, version.is_some(), Piece::Header).await
+                cut(library, request, named, object, version.is_some(), Piece::Header).await
             }
             None => no_track(name, &track),
         },
@@ -78,27 +80,27 @@ pub(crate) async fn answer(
             Some((named, object)) => match named.segment_at(time) {
                 Some(placed) => {
                     let piece = Piece::Segment(placed.segment);
-                    cut(library, asked, named, object, version.is_some(), piece).await
+                    cut(library, request, named, object, version.is_some(), piece).await
                 }
-                None => missing(format_args!("no segment of {name}/{track} begins at {time}")),
+                None => not_found(format_args!("no segment of {name}/{track} begins at {time}")),
             },
             None => no_track(name, &track),
         },
-        Item::Header { number: Some(_), .. } => missing("on demand a header is init.mp4"),
+        Item::Header { number: Some(_), .. } => not_found("an on-demand header is named init.mp4"),
     }
 }
 
-/// What is cut out of a track's file.
+/// A piece of a track's file.
 #[derive(Debug, Clone, Copy)]
 enum Piece {
     Header,
     Segment(Segment),
 }
 
-/// A piece of a file as a representation of its own.
+/// Responds with a piece of a file as a representation of its own.
 async fn cut(
     library: &Library,
-    asked: &Asked<'_>,
+    request: &RequestHead<'_>,
     track: &NamedTrack,
     object: &Object,
     is_versioned: bool,
@@ -108,7 +110,7 @@ async fn cut(
         Piece::Header => (0, track.index.header_size, false),
         Piece::Segment(segment) => (segment.offset, segment.size, track.index.has_base_data_offset),
     };
-    // What is sent is not what the file has: another tag than the file's own bytes had.
+    // The rewritten bytes differ from the file's, so the entity tag must differ too.
     let form = if rebased { "-moof" } else { "" };
     let resource = Resource {
         content_type: media_type(Kind::of(&track.index.info)),
@@ -117,9 +119,9 @@ async fn cut(
         modified_s: Some(crate::clock::unix_s(object.modified)),
         size: Some(size),
     };
-    let (head, part) = answer::head(asked, &resource);
+    let (head, part) = response::head(request, &resource);
     let range = match part {
-        Part::Nothing => return answer::finish(head, body::empty()),
+        Part::Nothing => return response::finish(head, body::empty()),
         Part::Whole => 0..size,
         Part::Range(range) => range,
     };
@@ -133,28 +135,29 @@ async fn cut(
         Ok(body::file(reader, wanted.clone(), patches))
     };
     match opened.await {
-        Ok(content) => answer::finish(head, content),
+        Ok(content) => response::finish(head, content),
         Err(Fault::Storage(error)) => unreadable(&error),
         Err(fault) => {
             tracing::error!(%fault, "cannot cut a segment");
-            answer::text(StatusCode::INTERNAL_SERVER_ERROR, fault)
+            response::text(StatusCode::INTERNAL_SERVER_ERROR, fault)
         }
     }
 }
 
-/// Storage does not give what it listed. A file that was replaced a moment ago will be indexed again shortly.
+/// Responds when storage cannot deliver a listed file. A file that was just replaced is indexed
+/// again shortly.
 fn unreadable(error: &StorageError) -> Response<Body> {
     tracing::error!(%error, "cannot read media");
     let changed = matches!(error, StorageError::Changed { .. });
     let status = if changed { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::INTERNAL_SERVER_ERROR };
-    let mut answer = answer::text(status, error);
+    let mut response = response::text(status, error);
     if changed {
-        answer.headers_mut().insert(header::RETRY_AFTER, header::HeaderValue::from_static("1"));
+        response.headers_mut().insert(header::RETRY_AFTER, header::HeaderValue::from_static("1"));
     }
-    answer
+    response
 }
 
-/// RFC 6381 §3.3 names the media type of a segment after the kind of media in it.
+/// Returns the media type of a segment by its media kind (RFC 6381 §3.3).
 pub(crate) fn media_type(kind: Kind) -> &'static str {
     match kind {
         Kind::Video => "video/mp4",
@@ -163,31 +166,31 @@ pub(crate) fn media_type(kind: Kind) -> &'static str {
     }
 }
 
-fn manifest(asked: &Asked<'_>, content_type: &'static str, content: String) -> Response<Body> {
+fn manifest(request: &RequestHead<'_>, content_type: &'static str, content: String) -> Response<Body> {
     let content = Bytes::from(content);
     let resource = Resource {
         content_type,
         cache_control: String::from(MANIFEST_CACHE_CONTROL),
-        etag: Some(answer::etag_of(&content)),
-        // A time of the files would stay when one of them is taken away.
+        etag: Some(response::etag_of(&content)),
+        // No Last-Modified, because the files' times would not change when a file is removed.
         modified_s: None,
         size: Some(content.len() as u64),
     };
-    answer::bytes(asked, &resource, &content)
+    response::bytes(request, &resource, &content)
 }
 
 fn refuse(name: &str, fault: &Fault) -> Response<Body> {
     match fault {
-        Fault::Unknown => missing(format_args!("no presentation is called {name}")),
+        Fault::Unknown => not_found(format_args!("no presentation named {name}")),
         Fault::Storage(error) => unreadable(error),
-        fault => answer::text(StatusCode::INTERNAL_SERVER_ERROR, fault),
+        fault => response::text(StatusCode::INTERNAL_SERVER_ERROR, fault),
     }
 }
 
 fn no_track(name: &str, track: &str) -> Response<Body> {
-    missing(format_args!("presentation {name} has no track {track}"))
+    not_found(format_args!("presentation {name} has no track {track}"))
 }
 
-fn missing(words: impl std::fmt::Display) -> Response<Body> {
-    answer::text(StatusCode::NOT_FOUND, words)
+fn not_found(message: impl std::fmt::Display) -> Response<Body> {
+    response::text(StatusCode::NOT_FOUND, message)
 }

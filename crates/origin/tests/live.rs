@@ -1,6 +1,6 @@
-//! Live, over HTTP, with uploads that the test controls: who gets what when.
+//! Live tests over HTTP, with uploads controlled by the test: who receives what, and when.
 
-#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod support;
 
@@ -16,14 +16,14 @@ use thalweg_media::boxes::Boxes;
 use thalweg_media::fourcc::FourCc;
 use thalweg_origin::{Config, UploadLimits};
 
-/// A CMAF track as a source would send it.
+/// A CMAF track as a source sends it.
 struct Track {
     header: Bytes,
-    /// Each half a second, a key frame every four.
+    /// Chunks of half a second, with a key frame every four chunks.
     chunks: Vec<Bytes>,
 }
 
-/// Cuts a file into its header and chunks.
+/// Splits a file into its header and chunks.
 fn cut(file: &[u8]) -> Track {
     let (mut header_end, mut start, mut chunks) = (0, None, Vec::new());
     for found in Boxes::new(file, 0) {
@@ -60,12 +60,12 @@ fn start_with(uploads: UploadLimits) -> Running {
     Running::start(Config { window: Duration::from_secs(30), uploads, ..Config::default() })
 }
 
-/// Media whose header has not come are refused at once.
+/// Returns limits under which media without their header are refused at once.
 fn impatient() -> UploadLimits {
     UploadLimits { header_wait: Duration::ZERO, ..UploadLimits::default() }
 }
 
-/// A chunk that is larger than it needs to be.
+/// Returns a copy of a chunk with `by` bytes of padding in its mdat.
 fn padded(chunk: &[u8], by: u32) -> Vec<u8> {
     let mdat = chunk.windows(4).position(|w| w == b"mdat").unwrap() - 4;
     let mut padded = chunk.to_vec();
@@ -75,7 +75,7 @@ fn padded(chunk: &[u8], by: u32) -> Vec<u8> {
     padded
 }
 
-/// What an answer goes on with.
+/// The content of a response, read incrementally.
 struct Content {
     incoming: Incoming,
     read: BytesMut,
@@ -86,7 +86,7 @@ impl Content {
         Content { incoming: answer.into_body(), read: BytesMut::new() }
     }
 
-    /// As many bytes as `expected` has, once they are there; they are to be these.
+    /// Reads `expected.len()` bytes and compares them with `expected`.
     async fn expect(&mut self, expected: &Bytes) {
         while self.read.len() < expected.len() {
             let frame = self.incoming.frame().await.expect("more content").unwrap();
@@ -95,14 +95,14 @@ impl Content {
         assert!(self.read.split_to(expected.len()) == expected, "other bytes");
     }
 
-    /// The clean end, without more content.
+    /// Expects a clean end without further content.
     async fn expect_end(&mut self) {
         assert!(self.read.is_empty());
         assert!(self.incoming.frame().await.is_none(), "more content");
     }
 }
 
-/// Number of the first segment, by the MPD.
+/// Returns the number of the first segment, from the MPD.
 async fn first_number(origin: &Running) -> u64 {
     let mpd = dash_mpd_core::parse(&origin.text("/live/c/manifest.mpd").await).unwrap();
     let template = mpd.periods[0].adaptations[0].SegmentTemplate.clone().unwrap();
@@ -110,19 +110,20 @@ async fn first_number(origin: &Running) -> u64 {
 }
 
 #[tokio::test]
-async fn a_chunk_can_be_read_the_moment_it_is_complete() {
+async fn chunk_is_readable_as_soon_as_it_is_complete() {
     let (origin, track) = (start(), video(6.0));
     let (mut source, answer) = origin.upload("/ingest/c/Streams(v.cmfv)");
     source.send_data(track.header.clone()).await.unwrap();
     for chunk in &track.chunks[..5] {
         source.send_data(chunk.clone()).await.unwrap();
     }
-    // The manifest comes as soon as the first whole segment has taught its duration.
+    // The manifest appears as soon as the first complete segment determines the duration.
     let first = first_number(&origin).await;
     assert_eq!(origin.get("/live/c/v/init-1.mp4").await.status, StatusCode::NOT_FOUND);
     assert_eq!(origin.get(&format!("/live/c/v/init-{first}.mp4")).await.content, track.header);
 
-    // The second segment has one chunk; each further one arrives before the next is sent.
+    // The second segment starts with one chunk; readers must receive each further chunk before the
+    // next is sent.
     let second = origin.open(&format!("/live/c/v/{}.m4s", first + 1)).await;
     assert_eq!(second.headers()["transfer-encoding"], "chunked");
     assert!(!second.headers().contains_key("etag"));
@@ -134,7 +135,7 @@ async fn a_chunk_can_be_read_the_moment_it_is_complete() {
     }
     second.expect_end().await;
 
-    // The third has not begun: who asks for it waits for its first chunk.
+    // The third segment has not begun: a request for it waits for its first chunk.
     let third_path = format!("/live/c/v/{}.m4s", first + 2);
     let (third, ()) = tokio::join!(origin.open(&third_path), async {
         source.send_data(track.chunks[8].clone()).await.unwrap();
@@ -142,7 +143,7 @@ async fn a_chunk_can_be_read_the_moment_it_is_complete() {
     let mut third = Content::of(third);
     third.expect(&track.chunks[8]).await;
 
-    // One that joins in the middle gets the start at once; half a chunk is not passed on.
+    // A reader that joins midway gets the start at once; half a chunk is not forwarded.
     let half = track.chunks[9].len() / 2;
     source.send_data(track.chunks[9].slice(..half)).await.unwrap();
     let mut joined = Content::of(origin.open(&third_path).await);
@@ -151,28 +152,28 @@ async fn a_chunk_can_be_read_the_moment_it_is_complete() {
     third.expect(&track.chunks[9]).await;
     joined.expect(&track.chunks[9]).await;
 
-    // The upload ends in the middle of a segment: it is whole with what it has.
+    // The upload ends in the middle of a segment, which is then completed as it is.
     drop(source);
     let answer = answer.await.unwrap();
     assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
     third.expect_end().await;
     joined.expect_end().await;
 
-    // A whole segment has a length and a validator, and ranges.
+    // A complete segment has a length, a validator, and ranges.
     let whole = origin.get(&third_path).await;
     assert_eq!(whole.content, [track.chunks[8].clone(), track.chunks[9].clone()].concat());
     assert_eq!(whole.field("content-length"), whole.content.len().to_string());
     assert_eq!(whole.field("cache-control"), "public, max-age=30, immutable");
     assert_eq!(whole.field("content-type"), "video/mp4");
-    let asked = [("if-none-match", whole.field("etag"))];
-    assert_eq!(origin.request("GET", &third_path, &asked).await.status, StatusCode::NOT_MODIFIED);
+    let fields = [("if-none-match", whole.field("etag"))];
+    assert_eq!(origin.request("GET", &third_path, &fields).await.status, StatusCode::NOT_MODIFIED);
     let part = origin.request("GET", &third_path, &[("range", "bytes=5-9")]).await;
     assert_eq!((part.status, part.content), (StatusCode::PARTIAL_CONTENT, whole.content.slice(5..10)));
     origin.stop().await;
 }
 
 #[tokio::test]
-async fn a_source_whose_connection_breaks_goes_on_in_another() {
+async fn source_resumes_on_a_new_connection() {
     let (origin, track) = (start(), video(6.0));
     let (mut source, answer) = origin.upload("/ingest/c/Streams(v.cmfv)");
     source.send_data(track.header.clone()).await.unwrap();
@@ -183,13 +184,14 @@ async fn a_source_whose_connection_breaks_goes_on_in_another() {
     let path = format!("/live/c/v/{}.m4s", first + 1);
     let mut reader = Content::of(origin.open(&path).await);
     reader.expect(&track.chunks[4]).await;
-    // It breaks in the middle of a chunk: what was whole stays, and who reads comes to a clean end.
+    // The connection breaks in the middle of a chunk: complete chunks stay, and readers reach a
+    // clean end.
     source.send_data(track.chunks[5].slice(..100)).await.unwrap();
     source.abort(std::io::Error::other("cable"));
-    assert!(answer.await.is_err(), "nobody is left to be answered");
+    assert!(answer.await.is_err(), "the source is gone");
     reader.expect_end().await;
     assert_eq!(origin.get(&path).await.content, track.chunks[4]);
-    // The next connection repeats the header and goes on with the chunk that was cut.
+    // The next connection repeats the header and resumes with the interrupted chunk.
     let rest = [&[track.header.clone()][..], &track.chunks[5..]].concat().concat();
     assert_eq!(origin.put("/ingest/c/Streams(v.cmfv)", rest).await.status, StatusCode::OK);
     let next = origin.get(&format!("/live/c/v/{}.m4s", first + 2)).await.content;
@@ -200,7 +202,7 @@ async fn a_source_whose_connection_breaks_goes_on_in_another() {
 }
 
 #[tokio::test]
-async fn manifests_wait_for_the_first_whole_segment() {
+async fn manifests_wait_for_the_first_complete_segment() {
     let (origin, video, audio) = (start(), video(4.0), audio(4.0));
     assert_eq!(origin.get("/live/c/manifest.mpd").await.status, StatusCode::NOT_FOUND);
     for path in ["/ingest/c/v_init.mp4", "/ingest/c/a_init.mp4"] {
@@ -236,7 +238,7 @@ async fn manifests_wait_for_the_first_whole_segment() {
     let template = parsed.periods[0].adaptations[0].SegmentTemplate.as_ref().unwrap();
     assert_eq!((template.duration, template.timescale), (Some(25_600.0), Some(12_800)));
     assert_eq!(template.availabilityTimeComplete, Some(false));
-    // The longest chunk is of audio: 24 or 23 frames of 1024 samples.
+    // The longest chunk is an audio chunk: 24 or 23 frames of 1024 samples.
     let offset = template.availabilityTimeOffset.unwrap();
     assert!((1.48..=1.5).contains(&offset), "{offset}");
     let again = [("if-none-match", master.field("etag"))];
@@ -246,10 +248,10 @@ async fn manifests_wait_for_the_first_whole_segment() {
 }
 
 #[tokio::test]
-async fn media_that_come_before_their_header_wait_for_it() {
+async fn media_before_their_header_wait_for_it() {
     let patient = UploadLimits { header_wait: Duration::from_secs(3600), ..UploadLimits::default() };
     let (origin, track) = (start_with(patient), video(4.0));
-    // With a name for the track, and without; another channel has a header meanwhile.
+    // Names with and without a track; meanwhile another channel gets a header.
     for (header, media, name) in [("v_init.mp4", "v_", "v"), ("init.mp4", "", "track1")] {
         let path = |file: &str| format!("/ingest/c{name}/{file}");
         let mut first = origin.begun_upload(&path(&format!("{media}1.m4s"))).await;
@@ -271,7 +273,7 @@ async fn media_that_come_before_their_header_wait_for_it() {
 }
 
 #[tokio::test]
-async fn media_that_wait_for_the_same_header_go_on_in_the_order_they_came() {
+async fn media_waiting_for_one_header_resume_in_arrival_order() {
     let patient = UploadLimits { header_wait: Duration::from_secs(3600), ..UploadLimits::default() };
     let (origin, track) = (start_with(patient), video(4.0));
     let mut first = origin.begun_upload("/ingest/c/v_1.m4s").await;
@@ -290,7 +292,7 @@ async fn media_that_wait_for_the_same_header_go_on_in_the_order_they_came() {
 }
 
 #[tokio::test]
-async fn media_that_do_not_say_of_which_track_they_are_cannot_wait() {
+async fn media_with_an_ambiguous_track_are_refused() {
     let patient = UploadLimits { header_wait: Duration::from_secs(3600), ..UploadLimits::default() };
     let (origin, track) = (start_with(patient), video(1.0));
     for header in ["v_init.mp4", "w_init.mp4"] {
@@ -301,13 +303,13 @@ async fn media_that_do_not_say_of_which_track_they_are_cannot_wait() {
     }
     let refused = origin.put("/ingest/c/1.m4s", track.chunks[0].clone()).await;
     assert_eq!(refused.status, StatusCode::BAD_REQUEST);
-    expect_test::expect!["the path does not say which track this is: name uploads TRACK-NUMBER.m4s"]
+    expect_test::expect!["the path does not identify the track: name uploads TRACK-NUMBER.m4s"]
         .assert_eq(&refused.text());
     origin.stop().await;
 }
 
 #[tokio::test]
-async fn an_upload_that_falls_silent_is_given_up() {
+async fn idle_upload_is_aborted() {
     let silent = UploadLimits { idle_max: Duration::from_millis(200), ..UploadLimits::default() };
     let (origin, track) = (start_with(silent), video(3.0));
     let (mut source, answer) = origin.upload("/ingest/c/Streams(v.cmfv)");
@@ -316,9 +318,9 @@ async fn an_upload_that_falls_silent_is_given_up() {
     let answer = answer.await.unwrap();
     assert_eq!(
         (answer.status, &*answer.text()),
-        (StatusCode::REQUEST_TIMEOUT, "no byte of the upload came for 200ms")
+        (StatusCode::REQUEST_TIMEOUT, "no byte of the upload arrived for 200ms")
     );
-    // Its track is free for an upload under another header.
+    // The track is free for an upload with another header.
     let path = support::directory("track").join("v.mp4");
     make_video(&path, "320x180", 1.0);
     let other = origin.put("/ingest/c/Streams(v.cmfv)", fs::read(path).unwrap()).await;
@@ -327,31 +329,32 @@ async fn an_upload_that_falls_silent_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_chunk_for_which_there_is_no_memory_is_refused() {
-    // Two slabs of 2 MiB for segments.
+async fn chunk_beyond_live_memory_is_refused() {
+    // Live memory for segments: two slabs of 2 MiB.
     let origin = Running::start(Config { live_memory_bytes: 4 << 20, ..Config::default() });
     let track = video(3.0);
     let (header, chunks) = (&track.header, &track.chunks);
     let large = [header, &*chunks[..5].concat(), &padded(&chunks[5], 8 << 20)].concat();
     let refused = upload_in_halves(&origin, "/ingest/c/Streams(v.cmfv)", &large).await;
     assert_eq!(refused, "503 no memory left for live segments");
-    // The channel goes on with what fits.
+    // The channel continues with chunks that fit.
     let rest = [header, &*chunks[..].concat()].concat();
-    assert_eq!(upload_in_halves(&origin, "/ingest/d/Streams(v.cmfv)", &rest).await, "200 taken");
+    assert_eq!(upload_in_halves(&origin, "/ingest/d/Streams(v.cmfv)", &rest).await, "200 accepted");
     origin.stop().await;
 }
 
 #[tokio::test]
-async fn what_uploads_hold_back_together_is_bounded() {
+async fn memory_of_incomplete_chunks_is_bounded() {
     let tight = UploadLimits { held_back_bytes_max: 8 << 20, ..UploadLimits::default() };
     let (origin, track) = (start_with(tight), video(3.0));
     let large = padded(&track.chunks[0], 3 << 20);
     let other = [&track.header[..], &large].concat();
-    // One has most of a chunk of 3 MiB; another of the same size would leave less than it takes, and is read to its end.
-    // Which of the two is read first is not the test's to say.
+    // One upload holds most of a 3 MiB chunk. Another of the same size would leave less than its
+    // own share for the others, so it is refused but read to its end. The test cannot control which
+    // of the two is read first.
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
-        assert!(Instant::now() < deadline, "both are taken, again and again");
+        assert!(Instant::now() < deadline, "both uploads are always accepted");
         let (mut one, one_answer) = origin.upload("/ingest/c/Streams(one.cmfv)");
         one.send_data(track.header.clone()).await.unwrap();
         one.send_data(Bytes::copy_from_slice(&large[..large.len() - 1])).await.unwrap();
@@ -359,18 +362,18 @@ async fn what_uploads_hold_back_together_is_bounded() {
         one.send_data(Bytes::copy_from_slice(&large[large.len() - 1..])).await.unwrap();
         drop(one);
         match (one_answer.await.unwrap().status.as_u16(), &*other) {
-            (200, "503 no memory left for chunks that are not whole yet") => break,
-            (200 | 503, "200 taken") => {}
+            (200, "503 no memory left for incomplete chunks") => break,
+            (200 | 503, "200 accepted") => {}
             unexpected => panic!("{unexpected:?}"),
         }
     }
-    // With the first one gone there is room.
-    assert_eq!(upload_in_halves(&origin, "/ingest/c/Streams(other.cmfv)", &other).await, "200 taken");
+    // After the first upload ends, memory is available again.
+    assert_eq!(upload_in_halves(&origin, "/ingest/c/Streams(other.cmfv)", &other).await, "200 accepted");
     origin.stop().await;
 }
 
 #[tokio::test]
-async fn a_channel_without_a_whole_segment_says_when_to_ask_again() {
+async fn channel_without_a_complete_segment_sends_retry_after() {
     let (origin, track) = (start(), video(1.0));
     assert_eq!(origin.put("/ingest/c/v_init.mp4", track.header.clone()).await.status, StatusCode::OK);
     let answer = origin.get("/live/c/manifest.mpd").await;
@@ -381,7 +384,7 @@ async fn a_channel_without_a_whole_segment_says_when_to_ask_again() {
 }
 
 #[tokio::test]
-async fn a_catalogue_names_the_channels_that_play() {
+async fn catalogue_lists_playable_channels() {
     let (origin, track) = (start(), video(3.0));
     let whole = [&[track.header.clone()][..], &track.chunks[..]].concat().concat();
     assert_eq!(origin.put("/ingest/c/v.mp4", whole).await.status, StatusCode::OK);
@@ -397,7 +400,7 @@ async fn a_catalogue_names_the_channels_that_play() {
 }
 
 #[tokio::test]
-async fn what_came_before_is_not_taken_twice() {
+async fn second_source_of_a_track_adds_no_duplicates() {
     let (origin, track) = (start(), video(6.0));
     let (mut source, answer) = origin.upload("/ingest/c/Streams(v.cmfv)");
     source.send_data(track.header.clone()).await.unwrap();
@@ -405,7 +408,7 @@ async fn what_came_before_is_not_taken_twice() {
         source.send_data(chunk.clone()).await.unwrap();
     }
     let first = first_number(&origin).await;
-    // A second source of the same track, a little behind the first.
+    // A second source of the same track, slightly behind the first.
     let (mut other, other_answer) = origin.upload("/ingest/c/Streams(v.cmfv)");
     other.send_data(track.header.clone()).await.unwrap();
     for chunk in &track.chunks[4..8] {
@@ -415,7 +418,7 @@ async fn what_came_before_is_not_taken_twice() {
     assert_eq!(second.content, track.chunks[4..8].concat());
     drop(other);
     assert_eq!(other_answer.await.unwrap().status, StatusCode::OK);
-    // The first goes on as if nothing had been.
+    // The first source continues undisturbed.
     for chunk in &track.chunks[6..] {
         source.send_data(chunk.clone()).await.unwrap();
     }
@@ -428,7 +431,7 @@ async fn what_came_before_is_not_taken_twice() {
 }
 
 #[tokio::test]
-async fn what_is_no_media_makes_no_channel() {
+async fn invalid_media_creates_no_channel() {
     let origin = Running::start(Config { channels_max: 1, uploads: impatient(), ..Config::default() });
     let track = video(1.0);
     for content in [Bytes::from_static(b"junk, and more of it"), track.chunks[0].clone(), Bytes::new()] {
@@ -439,7 +442,7 @@ async fn what_is_no_media_makes_no_channel() {
 }
 
 #[tokio::test]
-async fn a_channel_whose_window_has_passed_makes_room_for_another() {
+async fn ended_channel_makes_room_for_another() {
     let origin =
         Running::start(Config { window: Duration::from_millis(100), channels_max: 1, ..Config::default() });
     let track = video(3.0);
@@ -456,7 +459,7 @@ async fn a_channel_whose_window_has_passed_makes_room_for_another() {
 }
 
 #[tokio::test]
-async fn a_source_that_is_cut_off_holds_neither_its_track_nor_its_channel() {
+async fn disconnected_source_releases_its_track_and_channel() {
     let origin =
         Running::start(Config { window: Duration::from_millis(100), channels_max: 1, ..Config::default() });
     let track = video(3.0);
@@ -473,7 +476,7 @@ async fn a_source_that_is_cut_off_holds_neither_its_track_nor_its_channel() {
 }
 
 #[tokio::test]
-async fn long_uploads_whose_names_end_in_numbers_are_two_tracks() {
+async fn long_uploads_with_numbered_names_are_separate_tracks() {
     let (origin, track) = (start(), video(3.0));
     let (mut one, one_answer) = origin.upload("/ingest/c/video-180.cmfv");
     let (mut other, other_answer) = origin.upload("/ingest/c/video-90.cmfv");
@@ -494,7 +497,7 @@ async fn long_uploads_whose_names_end_in_numbers_are_two_tracks() {
 }
 
 #[tokio::test]
-async fn a_second_upload_of_a_track_under_another_header_is_a_conflict() {
+async fn concurrent_upload_with_another_header_is_a_conflict() {
     let (origin, track) = (start(), video(3.0));
     let (mut source, answer) = origin.upload("/ingest/c/Streams(v.cmfv)");
     source.send_data(track.header.clone()).await.unwrap();
@@ -511,12 +514,13 @@ async fn a_second_upload_of_a_track_under_another_header_is_a_conflict() {
     origin.stop().await;
 }
 
-/// Uploads in two halves with a pause between that the answer must not come in, and says what came of it.
+/// Uploads in two halves and checks that no response arrives between them; returns the response's
+/// status and text.
 async fn upload_in_halves(origin: &Running, path: &str, content: &[u8]) -> String {
     let (mut source, answer) = origin.upload(path);
     let (one, other) = content.split_at(content.len() / 2);
     source.send_data(Bytes::copy_from_slice(one)).await.unwrap();
-    assert!(!answer.is_finished(), "{path}: an upload is answered when it has ended");
+    assert!(!answer.is_finished(), "{path}: the response must follow the upload's end");
     source.send_data(Bytes::copy_from_slice(other)).await.unwrap();
     drop(source);
     let answer = answer.await.unwrap();
@@ -524,7 +528,7 @@ async fn upload_in_halves(origin: &Running, path: &str, content: &[u8]) -> Strin
 }
 
 #[tokio::test]
-async fn what_is_not_taken_is_read_to_its_end_and_answered() {
+async fn refused_upload_is_read_to_its_end_and_answered() {
     let (origin, track) = (start_with(impatient()), video(3.0));
     let mut out = String::new();
     let damaged = {
@@ -564,40 +568,40 @@ async fn what_is_not_taken_is_read_to_its_end_and_answered() {
         /ingest/c/v_1.m4s
           412 offset 0: box 'moof': fragment before any CMAF header (ftyp and moov)
         /ingest/c/live.mpd
-          400 named like a manifest, and is none
+          400 content is not the manifest that the file name announces
         /ingest/c/live.mpd
-          200 taken
+          200 accepted
         /ingest/c/media.m3u8
-          200 taken
+          200 accepted
         /ingest/c/v.ts
-          415 .ts is not taken: send CMAF
+          415 .ts is not accepted: send CMAF
         /ingest/a%20b/v.mp4
-          404 a channel's name has 1 to 64 letters, digits, '.', '_', '~' and '-'
+          404 channel name must be 1 to 64 letters, digits, '.', '_', '~' or '-'
         /ingest/c/v_init.mp4
-          200 taken
+          200 accepted
         /ingest/c/v_init.mp4
-          200 taken
+          200 accepted
         /ingest/c/v_init.mp4
-          400 track v was of another kind of media before: give each track a name of its own
+          400 track v already has another media kind: give each track its own name
         /ingest/c/Streams(v.cmfv)
           400 offset 856: box 'trun': truncated, needs 200 bytes, 76 left
         /ingest/c/Streams(v.cmfv)
           400 offset 0: box 'moof': truncated, needs 160 bytes, 100 left
         video/mp2t
-          415 media type video/mp2t is not taken: send CMAF as video/mp4 or audio/mp4
+          415 media type video/mp2t is not accepted: send CMAF as video/mp4 or audio/mp4
         DELETE
-          200  kept for the window of the channel
+          200  ignored: segments stay for the channel's window
         OPTIONS
           204 PUT, POST, DELETE, OPTIONS 
         GET
-          405 PUT, POST, DELETE, OPTIONS this path has PUT, POST, DELETE, OPTIONS
+          405 PUT, POST, DELETE, OPTIONS this path supports PUT, POST, DELETE, OPTIONS
     "#]]
     .assert_eq(&out);
     origin.stop().await;
 }
 
 #[tokio::test]
-async fn there_are_no_more_channels_than_allowed() {
+async fn channels_beyond_the_limit_are_refused() {
     let origin = Running::start(Config { channels_max: 1, ..Config::default() });
     let track = video(1.0);
     assert_eq!(origin.put("/ingest/a/v_init.mp4", track.header.clone()).await.status, StatusCode::OK);
@@ -608,8 +612,8 @@ async fn there_are_no_more_channels_than_allowed() {
 }
 
 #[tokio::test]
-async fn memory_that_runs_out_shortens_the_window() {
-    // Four slabs of 2 MiB; half a second of noise is about 1 MB.
+async fn exhausted_memory_shortens_the_window() {
+    // Live memory: four slabs of 2 MiB; half a second of noise is about 1 MB.
     let origin = Running::start(Config { live_memory_bytes: 8 << 20, ..Config::default() });
     let path = support::directory("track").join("v.mp4");
     let noise = "-f lavfi -i testsrc2=size=640x360:rate=25,noise=alls=100:allf=t -t 12";

@@ -1,6 +1,6 @@
-//! On demand, over HTTP: what players and caches get of real files.
+//! On-demand tests over HTTP: what players and caches receive of real files.
 
-#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod support;
 
@@ -18,7 +18,7 @@ fn start(media: PathBuf) -> Running {
     Running::start(Config { media: Some(media), listing_max_age: Duration::ZERO, ..Config::default() })
 }
 
-/// Packets of a stream: presentation time in seconds, and bytes.
+/// Returns a stream's packets: presentation time in seconds, and size in bytes.
 async fn packets(input: &str, stream: &str) -> Vec<String> {
     let arguments = format!("-select_streams {stream} -show_entries packet=pts_time,size -of csv=p=0");
     let lines = ffprobe(&arguments, input).await;
@@ -26,7 +26,7 @@ async fn packets(input: &str, stream: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ffprobe_reads_every_rendition_of_both_manifests_as_the_source_has_it() {
+async fn ffprobe_reads_the_source_packets_from_every_rendition() {
     let media = make_media(SECONDS);
     let origin = start(media.clone());
     let source = |file: &str| media.join("a").join(file).to_str().unwrap().to_owned();
@@ -51,8 +51,8 @@ async fn ffprobe_reads_every_rendition_of_both_manifests_as_the_source_has_it() 
     origin.stop().await;
 }
 
-/// ffmpeg without default_base_moof: the fragments count their offsets from the start of the file, so that a segment
-/// cut out as it lies would be read at the wrong place.
+/// Fragments that ffmpeg wrote without default_base_moof must be playable. Their data offsets count
+/// from the start of the file, so players would misread a segment served unchanged.
 #[tokio::test(flavor = "multi_thread")]
 async fn fragments_with_absolute_offsets_are_playable() {
     let media = support::directory("media");
@@ -76,7 +76,7 @@ async fn fragments_with_absolute_offsets_are_playable() {
     let moofs: Vec<usize> =
         (0..whole.content.len() - 4).filter(|&at| whole.content[at..].starts_with(b"moof")).collect();
     assert_eq!(moofs.len(), 4);
-    // From inside a moof, over media, into another.
+    // The range begins inside a moof, crosses media, and ends in the next moof.
     let (from, to) = (moofs[0] + 30, moofs[1] + 40);
     let part = origin.request("GET", path, &[("range", &format!("bytes={from}-{to}"))]).await;
     assert_eq!(part.status, StatusCode::PARTIAL_CONTENT);
@@ -100,7 +100,7 @@ async fn header_and_segments_are_the_file() {
             joined.extend_from_slice(&origin.get(&format!("/vod/a/{track}/{segment}")).await.content);
         }
         let file = fs::read(media.join(format!("a/{track}.mp4"))).unwrap();
-        // ffmpeg ends the file with an mfra, which is nobody's segment.
+        // ffmpeg ends the file with an mfra, which belongs to no segment.
         assert!(file.starts_with(&joined));
         assert_eq!(&file[joined.len() + 4..joined.len() + 8], b"mfra");
     }
@@ -137,10 +137,9 @@ async fn both_manifests_name_the_same_segments() {
     origin.stop().await;
 }
 
-/// B-frames and AAC's priming: the files' edit lists say where presentation begins, players apply them, and both
-/// manifests have to be on the time that results.
+/// Both manifests must use the times after edit lists (B-frames and AAC priming), as players do.
 #[tokio::test]
-async fn edit_lists_keep_picture_and_sound_in_step() {
+async fn edit_lists_keep_audio_and_video_in_sync() {
     let media = support::directory("media");
     fs::create_dir(media.join("a")).unwrap();
     let edited = "-f mp4 -movflags +delay_moov+frag_keyframe+default_base_moof";
@@ -152,10 +151,10 @@ async fn edit_lists_keep_picture_and_sound_in_step() {
     let mpd = origin.text("/vod/a/manifest.mpd").await;
     let timelines: Vec<&str> = mpd.lines().map(str::trim).filter(|l| l.starts_with("<S ")).collect();
     let video = [r#"<S t="0" d="25600" r="1"/>"#, r#"<S d="12800"/>"#];
-    // 97,280 is two seconds of whole chunks less the 1024 samples that are not presented.
+    // 97,280 is two seconds of whole chunks minus the 1024 samples that are not presented.
     let audio = [r#"<S t="0" d="97280"/>"#, r#"<S d="98304"/>"#, r#"<S d="44416"/>"#];
     assert_eq!(timelines, [&video[..], &audio[..]].concat());
-    assert!(!mpd.contains("presentationTimeOffset"), "the edit list says it already");
+    assert!(!mpd.contains("presentationTimeOffset"), "the edit list already provides it");
     let first = packets(media.join("a/a.mp4").to_str().unwrap(), "a").await;
     assert!(first[0].starts_with("-0.021333,"), "{}", first[0]);
     for track in ["a", "v"] {
@@ -168,7 +167,7 @@ async fn edit_lists_keep_picture_and_sound_in_step() {
 }
 
 #[tokio::test]
-async fn validators_ranges_and_methods() {
+async fn segments_support_validators_ranges_and_methods() {
     let origin = start(make_media(SECONDS));
     let path = "/vod/a/video_90/0.m4s";
     let whole = origin.get(path).await;
@@ -178,33 +177,33 @@ async fn validators_ranges_and_methods() {
     assert_eq!(whole.field("timing-allow-origin"), "*");
     assert!(whole.field("access-control-expose-headers").contains("Cache-Status"));
     let etag = whole.field("etag");
-    let ask = async |fields: &[(&str, &str)]| origin.request("GET", path, fields).await;
+    let get = async |fields: &[(&str, &str)]| origin.request("GET", path, fields).await;
 
     let head = origin.request("HEAD", path, &[]).await;
     assert_eq!((head.status, head.content.len()), (StatusCode::OK, 0));
     assert_eq!(head.field("content-length"), whole.content.len().to_string());
     assert_eq!(head.field("etag"), etag);
 
-    let again = ask(&[("if-none-match", etag)]).await;
+    let again = get(&[("if-none-match", etag)]).await;
     assert_eq!((again.status, again.content.len()), (StatusCode::NOT_MODIFIED, 0));
     assert_eq!(again.field("etag"), etag);
     assert_eq!(again.field("cache-control"), whole.field("cache-control"));
-    assert_eq!(ask(&[("if-none-match", "\"other\"")]).await.status, StatusCode::OK);
-    let since = ask(&[("if-modified-since", whole.field("last-modified"))]).await;
+    assert_eq!(get(&[("if-none-match", "\"other\"")]).await.status, StatusCode::OK);
+    let since = get(&[("if-modified-since", whole.field("last-modified"))]).await;
     assert_eq!(since.status, StatusCode::NOT_MODIFIED);
-    assert_eq!(ask(&[("if-match", "\"other\"")]).await.status, StatusCode::PRECONDITION_FAILED);
+    assert_eq!(get(&[("if-match", "\"other\"")]).await.status, StatusCode::PRECONDITION_FAILED);
 
-    let part = ask(&[("range", "bytes=10-19")]).await;
+    let part = get(&[("range", "bytes=10-19")]).await;
     assert_eq!((part.status, &part.content), (StatusCode::PARTIAL_CONTENT, &whole.content.slice(10..20)));
     assert_eq!(part.field("content-range"), format!("bytes 10-19/{}", whole.content.len()));
-    let end = ask(&[("range", "bytes=-3")]).await;
+    let end = get(&[("range", "bytes=-3")]).await;
     assert_eq!(end.content, whole.content.slice(whole.content.len() - 3..));
-    let beyond = ask(&[("range", "bytes=99999999-")]).await;
+    let beyond = get(&[("range", "bytes=99999999-")]).await;
     assert_eq!(beyond.status, StatusCode::RANGE_NOT_SATISFIABLE);
     assert_eq!(beyond.field("content-range"), format!("bytes */{}", whole.content.len()));
-    let stale = ask(&[("range", "bytes=0-1"), ("if-range", "\"other\"")]).await;
+    let stale = get(&[("range", "bytes=0-1"), ("if-range", "\"other\"")]).await;
     assert_eq!((stale.status, stale.content.len()), (StatusCode::OK, whole.content.len()));
-    assert_eq!(ask(&[("range", "bytes=0-1,4-5")]).await.status, StatusCode::OK);
+    assert_eq!(get(&[("range", "bytes=0-1,4-5")]).await.status, StatusCode::OK);
 
     let refused = origin.request("POST", path, &[]).await;
     assert_eq!(
@@ -231,7 +230,7 @@ async fn validators_ranges_and_methods() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_or_not_allowed() {
+async fn missing_and_malformed_targets_are_refused() {
     let origin = start(make_media(SECONDS));
     for (path, status) in [
         ("/vod/b/master.m3u8", 404),
@@ -257,7 +256,8 @@ async fn what_is_not_there_or_not_allowed() {
     origin.stop().await;
 }
 
-/// A presentation beside a sound one; `prepare` makes it and returns what is to be said of it.
+/// Serves a sound presentation and a faulty one; `prepare` creates the faulty one and returns the
+/// expected message.
 async fn check_fault(prepare: impl FnOnce(&Path) -> String) {
     let media = make_media(3.0);
     let broken = media.join("broken");
@@ -278,7 +278,7 @@ async fn check_fault(prepare: impl FnOnce(&Path) -> String) {
 }
 
 #[tokio::test]
-async fn a_truncated_file() {
+async fn truncated_file_is_reported() {
     check_fault(|broken| {
         let path = broken.join("v.mp4");
         make_video(&path, "160x90", 3.0);
@@ -292,13 +292,13 @@ async fn a_truncated_file() {
 }
 
 #[tokio::test]
-async fn a_progressive_file() {
+async fn progressive_file_is_reported() {
     check_fault(|broken| {
         let input = format!("-f lavfi -i testsrc2=size=160x90:rate=25 -t 1 {}", support::VIDEO);
         ffmpeg(&input, broken.join("v.mp4"));
         String::from(
-            "broken/v.mp4: offset 40: box 'mdat': progressive MP4, not fragmented: make it so, a file a track, \
-             with `ffmpeg -i IN.mp4 -map 0:v:0 -c copy -movflags +cmaf+frag_keyframe OUT.mp4` (audio: \
+            "broken/v.mp4: offset 40: box 'mdat': progressive MP4, not fragmented: convert it, one file per \
+             track, with `ffmpeg -i IN.mp4 -map 0:v:0 -c copy -movflags +cmaf+frag_keyframe OUT.mp4` (audio: \
              `-map 0:a:0 -c copy -movflags +cmaf -frag_duration 500000`)",
         )
     })
@@ -306,7 +306,7 @@ async fn a_progressive_file() {
 }
 
 #[tokio::test]
-async fn no_mp4_at_all() {
+async fn file_that_is_not_mp4_is_reported() {
     check_fault(|broken| {
         fs::write(broken.join("v.mp4"), "hello, world").unwrap();
         String::from("broken/v.mp4: offset 0: box 'ftyp': not an MP4 (ISO BMFF) file")
@@ -315,7 +315,7 @@ async fn no_mp4_at_all() {
 }
 
 #[tokio::test]
-async fn an_empty_directory() {
+async fn empty_directory_is_reported() {
     check_fault(|_| {
         String::from(
             "broken: no track; a track is a file ending in .mp4, .m4v, .m4a, .m4s, .cmfv, .cmfa or .cmft",
@@ -325,7 +325,7 @@ async fn an_empty_directory() {
 }
 
 #[tokio::test]
-async fn tracks_that_do_not_line_up() {
+async fn misaligned_tracks_are_reported() {
     check_fault(|broken| {
         make_video(&broken.join("v.mp4"), "160x90", 3.0);
         let gop = support::VIDEO.replace("50", "60");
@@ -340,7 +340,7 @@ async fn tracks_that_do_not_line_up() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_replaced_is_indexed_again() {
+async fn replaced_file_is_indexed_again() {
     let media = make_media(3.0);
     let origin = start(media.clone());
     let path = "/vod/a/audio/media.m3u8";
@@ -350,14 +350,14 @@ async fn a_file_that_is_replaced_is_indexed_again() {
     let after = origin.get(path).await;
     assert_ne!(before.content, after.content);
     assert_ne!(before.field("etag"), after.field("etag"));
-    let asked = [("if-none-match", segment.field("etag"))];
-    assert_eq!(origin.request("GET", "/vod/a/audio/0.m4s", &asked).await.status, StatusCode::OK);
+    let fields = [("if-none-match", segment.field("etag"))];
+    assert_eq!(origin.request("GET", "/vod/a/audio/0.m4s", &fields).await.status, StatusCode::OK);
     origin.stop().await;
 }
 
-/// What a cache has kept of a file must never be mixed with the file that replaced it.
+/// A cache must never mix content of a file with content of its replacement.
 #[tokio::test]
-async fn a_url_of_a_manifest_names_one_content_for_ever() {
+async fn url_in_a_manifest_never_changes_content() {
     let media = make_media(3.0);
     let origin = start(media.clone());
     let named = async || {
@@ -375,18 +375,21 @@ async fn a_url_of_a_manifest_names_one_content_for_ever() {
     let video = origin.text("/vod/a/video_90/media.m3u8").await;
     make_audio(&media.join("a/audio.mp4"), 4.0);
     let after = named().await;
-    assert_eq!(origin.text("/vod/a/video_90/media.m3u8").await, video, "its file is the same");
+    assert_eq!(origin.text("/vod/a/video_90/media.m3u8").await, video, "its file is unchanged");
     for (old, new) in before.iter().zip(&after) {
         assert_ne!(old, new);
-        let gone = origin.get(old).await;
-        assert_eq!((gone.status, gone.field("cache-control")), (StatusCode::NOT_FOUND, "public, max-age=2"));
+        let old_response = origin.get(old).await;
+        assert_eq!(
+            (old_response.status, old_response.field("cache-control")),
+            (StatusCode::NOT_FOUND, "public, max-age=2")
+        );
         assert_eq!(origin.get(new).await.status, StatusCode::OK);
     }
     origin.stop().await;
 }
 
 #[tokio::test]
-async fn links_that_lead_nowhere_and_what_is_no_track_are_passed_over() {
+async fn dangling_links_and_other_files_are_skipped() {
     use std::os::unix::fs::symlink;
     let media = make_media(3.0);
     symlink("nowhere.mp4", media.join("a/dangling.mp4")).unwrap();
@@ -401,7 +404,7 @@ async fn links_that_lead_nowhere_and_what_is_no_track_are_passed_over() {
 }
 
 #[tokio::test]
-async fn the_time() {
+async fn time_is_iso_8601_and_not_stored() {
     let origin = Running::start(Config::default());
     let answer = origin.get("/time").await;
     assert_eq!(answer.field("cache-control"), "no-store");

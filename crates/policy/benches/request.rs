@@ -1,8 +1,9 @@
-//! What a policy of 200 lines (`video.vcl`) costs a request over the built-in one, in CPU time of this thread.
+//! Cost per request of a 200-line policy (`video.vcl`) compared with the built-in policy, in CPU
+//! time of this thread.
 //!
-//! `cargo bench -p thalweg-policy --bench request` prints ns per request, each the median of many short rounds, those of
-//! the two policies in turn, so that what else the machine does falls on both. With `parts` behind it: what one statement
-//! costs.
+//! `cargo bench -p thalweg-policy --bench request` prints ns per request. Each number is the median
+//! of many short rounds, which alternate between the two policies, so that background load affects
+//! both alike. The argument `parts` prints the cost of single statements instead.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -13,17 +14,17 @@ use thalweg_http::{RequestHead, ResponseHead};
 use thalweg_policy::{Program, Sub};
 
 const POLICY: &str = include_str!("video.vcl");
-/// Requests of a round: some milliseconds.
+/// Requests per round; a round takes a few milliseconds.
 const REQUESTS: u32 = 2_000;
 const ROUNDS: usize = 101;
 
-/// CPU time of this thread.
+/// Returns the CPU time of this thread, in ns.
 fn cpu_ns() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
-/// A request of a player, and what is stored of the response.
+/// A player's request and the response to it.
 struct Messages {
     req: RequestHead,
     resp: ResponseHead,
@@ -53,8 +54,8 @@ impl Messages {
         }
     }
 
-    /// The messages as they came.
-    fn put_into(&self, bench: &mut Bench) {
+    /// Resets the messages to their original state.
+    fn reset(&self, bench: &mut Bench) {
         bench.req.fields.clone_from(&self.req.fields);
         bench.req.target.clone_from(&self.req.target);
         bench.req.authority.clone_from(&self.req.authority);
@@ -65,19 +66,20 @@ impl Messages {
     }
 }
 
-/// ns of CPU time that a request takes in one round.
+/// Runs one round; returns the CPU time per request, in ns.
 fn round(program: &Program, subs: &[Sub], messages: &Messages, bench: &mut Bench) -> f64 {
     let start = cpu_ns();
     for _ in 0..REQUESTS {
-        messages.put_into(bench);
+        messages.reset(bench);
         for sub in subs {
-            std::hint::black_box(program.run(*sub, &mut bench.task())).expect("a right policy");
+            std::hint::black_box(program.run(*sub, &mut bench.task())).expect("valid policy");
         }
     }
     (cpu_ns() - start) / f64::from(REQUESTS)
 }
 
-/// Medians of what a request takes with `ours`, with `other`, and of the difference of two rounds in turn.
+/// Measures both programs; returns the median time per request with `ours` and with `other`, and
+/// the median difference of paired rounds.
 fn compare(ours: &Program, other: &Program, subs: &[Sub]) -> [f64; 3] {
     let messages = Messages::new();
     let (mut with, mut without) = (Bench::default(), Bench::default());
@@ -92,7 +94,7 @@ fn compare(ours: &Program, other: &Program, subs: &[Sub]) -> [f64; 3] {
     rounds.map(|mut all| *all.select_nth_unstable_by(ROUNDS / 2, f64::total_cmp).1)
 }
 
-/// What one statement costs in `vcl_recv`.
+/// Prints the cost of single statements in `vcl_recv`.
 fn parts() {
     let wrap = |body: &str| {
         program(&format!(

@@ -1,21 +1,22 @@
-//! Lists of addresses. The most specific entry that covers an address decides, whatever their order, as in Varnish.
+//! Access control lists. As in Varnish, the most specific matching entry decides, whatever the
+//! order of the entries.
 
 use std::net::IpAddr;
 
-/// Entries of one list.
+/// Maximum entries in one ACL.
 pub(crate) const ENTRIES_MAX: usize = 10_000;
 
-/// A list.
+/// A compiled ACL.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Acl {
     pub(crate) name: String,
     /// Whether each match is logged.
     pub(crate) is_logged: bool,
-    /// The longest prefix first.
+    /// Sorted by prefix length, longest first.
     entries: Vec<Entry>,
 }
 
-/// One entry; an IPv4 address is held with its 32 bits on top.
+/// One entry. An IPv4 address occupies the top 32 bits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) is_v4: bool,
@@ -25,7 +26,7 @@ pub(crate) struct Entry {
     pub(crate) shown: String,
 }
 
-/// The bits of an address from the top, and whether it is IPv4.
+/// Returns whether `address` is IPv4, and its bits, left-aligned.
 pub(crate) fn bits(address: IpAddr) -> (bool, u128) {
     match address {
         IpAddr::V4(address) => (true, u128::from(u32::from(address)) << 96),
@@ -33,7 +34,7 @@ pub(crate) fn bits(address: IpAddr) -> (bool, u128) {
     }
 }
 
-/// The top `prefix_bits` bits.
+/// Returns a mask of the top `prefix_bits` bits.
 pub(crate) fn mask(prefix_bits: u32) -> u128 {
     if prefix_bits == 0 { 0 } else { u128::MAX << (128 - prefix_bits) }
 }
@@ -44,7 +45,7 @@ impl Acl {
         Acl { name, is_logged, entries }
     }
 
-    /// Whether `address` is in the list, and for a list that logs, the line.
+    /// Returns whether the ACL contains `address`, and the log line if the ACL logs its matches.
     pub(crate) fn matches(&self, address: IpAddr) -> (bool, Option<String>) {
         let (is_v4, bits) = bits(address);
         let found = self
@@ -57,5 +58,29 @@ impl Acl {
             None => format!("NO_MATCH {}", self.name),
         });
         (found.is_some_and(|entry| !entry.is_negated), line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn acl(address: &str, prefix_bits: u32) -> Acl {
+        let (is_v4, bits) = bits(address.parse().expect("an address"));
+        let entry = Entry { is_v4, bits, prefix_bits, is_negated: false, shown: address.to_owned() };
+        Acl::new("list".to_owned(), false, vec![entry])
+    }
+
+    /// An IPv6 entry must not match an IPv4 address that starts with the same bits: `c000:2aa::`
+    /// starts with those of 192.0.2.170.
+    #[test]
+    fn entry_matches_only_its_own_address_family() {
+        let listed = |acl: &Acl, address: &str| acl.matches(address.parse().expect("an address")).0;
+        let v4 = acl("192.0.2.0", 24);
+        assert!(listed(&v4, "192.0.2.170") && !listed(&v4, "c000:2aa::"));
+        let all_v4 = acl("0.0.0.0", 0);
+        assert!(listed(&all_v4, "192.0.2.170") && !listed(&all_v4, "::1"));
+        let v6 = acl("c000:200::", 24);
+        assert!(listed(&v6, "c000:2aa::") && !listed(&v6, "192.0.2.170"));
     }
 }

@@ -1,20 +1,24 @@
-//! The tree of a policy as it was written: names are text, nothing is resolved.
+//! Syntax tree of a policy as written: names are text, nothing is resolved.
+
+use std::cmp::Ordering;
 
 use crate::source::Span;
+use crate::words::words;
 
-/// A name and where it stands.
+/// A name and its position.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Name {
     pub(crate) text: String,
     pub(crate) span: Span,
 }
 
-/// What stands at the top of a file.
+/// A top-level declaration.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Declaration {
     /// `import NAME [as ALIAS] [from "…"];`
     Import { module: Name, alias: Option<Name> },
-    /// `backend NAME { .host = "…"; }`; without fields it is `none`. It goes up to `end`.
+    /// `backend NAME { .host = "…"; }`, or `backend NAME none;` if `fields` is `None`. `end` is the
+    /// last token of the declaration.
     Backend { name: Name, fields: Option<Vec<Field>>, end: Span },
     /// `probe NAME { .url = "…"; }`
     Probe { name: Name, fields: Vec<Field> },
@@ -24,7 +28,7 @@ pub(crate) enum Declaration {
     Sub { name: Name, body: Block },
 }
 
-/// `.name = value;` of a backend or a probe.
+/// An attribute `.name = value;` of a backend or a probe.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Field {
     pub(crate) name: Name,
@@ -32,39 +36,39 @@ pub(crate) struct Field {
     pub(crate) value_span: Span,
 }
 
-/// What a field may be set to.
+/// The value of an attribute.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum FieldValue {
-    /// Strings, more than one for a probe's `.request`.
+    /// One string, or several for a probe's `.request`.
     Texts(Vec<String>),
     Int(i64),
     Real(f64),
     Duration(f64),
     Blob(Vec<u8>),
     Name(String),
-    /// A probe without a name.
+    /// An anonymous probe.
     Probe(Vec<Field>),
 }
 
-/// `+log` or `-pedantic` of an ACL.
+/// An ACL flag: `+log` or `-pedantic`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Flag {
     pub(crate) name: Name,
     pub(crate) is_set: bool,
 }
 
-/// `! "192.0.2.0"/24;`
+/// An ACL entry, such as `! "192.0.2.0"/24;`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct AclEntry {
     pub(crate) is_negated: bool,
-    /// In brackets: left out if its name has no address.
+    /// Whether the address is in parentheses: skipped if the name does not resolve.
     pub(crate) is_optional: bool,
     pub(crate) address: String,
     pub(crate) prefix_bits: Option<i64>,
     pub(crate) span: Span,
 }
 
-/// `{ … }`
+/// A block, `{ … }`.
 pub(crate) type Block = Vec<Statement>;
 
 /// One statement.
@@ -74,10 +78,10 @@ pub(crate) struct Statement {
     pub(crate) span: Span,
 }
 
-/// What a statement does.
+/// The kind of a statement and its operands.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum StatementKind {
-    /// `set VARIABLE OP VALUE;`; the operator without its `=`, if it has more than that.
+    /// `set VARIABLE OP VALUE;`. `operator` is OP without its `=`, or `None` for a plain `=`.
     Set { variable: Name, operator: Option<Operator>, value: Expression },
     /// `unset VARIABLE;`
     Unset(Name),
@@ -85,11 +89,11 @@ pub(crate) enum StatementKind {
     Call(Name),
     /// `return;` or `return (ACTION(…));`
     Return(Option<(Name, Vec<Argument>)>),
-    /// Each condition with its block, and the last `else`.
+    /// Each condition with its block, and the block of the final `else`.
     If { arms: Vec<(Expression, Block)>, otherwise: Block },
     /// `new NAME = CLASS(…);`
     New { name: Name, class: Name, arguments: Vec<Argument> },
-    /// A function called for what it does.
+    /// A function call used as a statement.
     Do(Expression),
     /// `{ … }`
     Block(Block),
@@ -102,14 +106,14 @@ pub(crate) struct Expression {
     pub(crate) span: Span,
 }
 
-/// `value` or `name = value` of a call.
+/// A call argument: `value` or `name = value`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Argument {
     pub(crate) name: Option<Name>,
     pub(crate) value: Expression,
 }
 
-/// What an expression is.
+/// The kind of an expression and its operands.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ExpressionKind {
     Text(String),
@@ -131,55 +135,58 @@ pub(crate) enum ExpressionKind {
     },
     Not(Box<Expression>),
     Minus(Box<Expression>),
-    Binary {
-        operator: Operator,
-        at: Span,
-        left: Box<Expression>,
-        right: Box<Expression>,
-    },
+    Binary(Box<Binary>),
 }
 
-/// What joins two expressions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Operator {
-    Or,
-    And,
-    Equal,
-    NotEqual,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-    Match,
-    NotMatch,
-    Add,
-    Subtract,
-    Multiply,
-    Divide,
-    Remainder,
-    /// Two strings side by side.
-    Adjacent,
+/// Two operands and their operator; `at` is the operator's position.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Binary {
+    pub(crate) operator: Operator,
+    pub(crate) at: Span,
+    pub(crate) left: Expression,
+    pub(crate) right: Expression,
+}
+
+words! {
+    /// A binary operator.
+    pub(crate) enum Operator {
+        Or = "||",
+        And = "&&",
+        Equal = "==",
+        NotEqual = "!=",
+        Less = "<",
+        LessOrEqual = "<=",
+        Greater = ">",
+        GreaterOrEqual = ">=",
+        Match = "~",
+        NotMatch = "!~",
+        Add = "+",
+        Subtract = "-",
+        Multiply = "*",
+        Divide = "/",
+        Remainder = "%",
+        /// Implicit concatenation of two adjacent strings.
+        Adjacent = "side by side",
+    }
 }
 
 impl Operator {
-    pub(crate) fn as_str(self) -> &'static str {
+    /// Returns whether the operator is a comparison or a match.
+    pub(crate) fn is_relation(self) -> bool {
+        use Operator::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, Match, NotEqual, NotMatch};
+        matches!(self, Equal | NotEqual | Less | LessOrEqual | Greater | GreaterOrEqual | Match | NotMatch)
+    }
+
+    /// Returns whether this operator is true of two values ordered as `order`; `None` means
+    /// unordered.
+    pub(crate) fn accepts(self, order: Option<Ordering>) -> bool {
         match self {
-            Operator::Or => "||",
-            Operator::And => "&&",
-            Operator::Equal => "==",
-            Operator::NotEqual => "!=",
-            Operator::Less => "<",
-            Operator::LessOrEqual => "<=",
-            Operator::Greater => ">",
-            Operator::GreaterOrEqual => ">=",
-            Operator::Match => "~",
-            Operator::NotMatch => "!~",
-            Operator::Add => "+",
-            Operator::Subtract => "-",
-            Operator::Multiply => "*",
-            Operator::Divide => "/",
-            Operator::Remainder => "%",
-            Operator::Adjacent => "side by side",
+            Operator::Equal => order == Some(Ordering::Equal),
+            Operator::NotEqual => order != Some(Ordering::Equal),
+            Operator::Less => order == Some(Ordering::Less),
+            Operator::LessOrEqual => order.is_some_and(Ordering::is_le),
+            Operator::Greater => order == Some(Ordering::Greater),
+            _ => order.is_some_and(Ordering::is_ge),
         }
     }
 }

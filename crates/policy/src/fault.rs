@@ -1,40 +1,58 @@
-//! What is wrong with a policy: message, place, and what is allowed there.
+//! Faults in a policy: message, position and help.
 
 use std::fmt;
 
+use thalweg_units::nearest;
+
 use crate::source::{Place, Sources, Span};
 
-/// Faults that are kept; a file that is none of ours would give thousands.
+/// Maximum faults kept: a file that is not VCL would produce thousands.
 pub const FAULTS_MAX: usize = 100;
-/// How alike two names are for one to be a suggestion for the other, by Jaro and Winkler.
-const LIKENESS_MIN: f64 = 0.8;
 
-/// How grave.
+/// Severity of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
-    /// The policy is refused.
+    /// The policy is rejected.
     Error,
-    /// The policy runs.
+    /// The policy is accepted.
     Warning,
 }
 
-/// One thing wrong.
+/// One error or warning.
 #[derive(Debug, Clone)]
 pub struct Fault {
-    /// How grave.
+    /// Error or warning.
     pub severity: Severity,
-    /// Where.
+    /// Position where the fault starts.
     pub place: Place,
-    /// What.
+    /// Description of the fault.
     pub message: String,
-    /// What is allowed here, the nearest name, or why.
+    /// The remedy: what is allowed here, the nearest known name, or the reason.
     pub help: Option<String>,
     line: String,
     mark: std::ops::Range<usize>,
 }
 
+impl Fault {
+    /// Returns the source line and the carets under the faulty text, both prefixed with `indent`.
+    pub(crate) fn marked(&self, indent: &str) -> String {
+        let shown: String =
+            self.line.chars().map(|c| if c.is_control() && c != '\t' { ' ' } else { c }).collect();
+        let line = format!("{indent}{shown}");
+        format!("{}\n{indent}{}", line.trim_end(), self.carets())
+    }
+
+    /// Returns the carets to print under the line. Tabs are copied, so the carets align at any tab
+    /// width.
+    fn carets(&self) -> String {
+        let before = &self.line[..self.mark.start];
+        let lead: String = before.chars().map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+        lead + &"^".repeat(self.line[self.mark.clone()].chars().count().max(1))
+    }
+}
+
 impl fmt::Display for Fault {
-    /// Message, place, line, carets under the piece, help.
+    /// Prints the message, the position, the line with carets, and the help.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let severity = match self.severity {
             Severity::Error => "error",
@@ -46,11 +64,7 @@ impl fmt::Display for Fault {
         writeln!(f, "{gutter}--> {}", self.place)?;
         writeln!(f, "{gutter} |")?;
         writeln!(f, "{number} | {}", self.line)?;
-        // A tab stays a tab, so the carets stand under the piece whatever a tab's width.
-        let before = &self.line[..self.mark.start];
-        let lead: String = before.chars().map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
-        let carets = self.line[self.mark.clone()].chars().count().max(1);
-        writeln!(f, "{gutter} | {lead}{}", "^".repeat(carets))?;
+        writeln!(f, "{gutter} | {}", self.carets())?;
         if let Some(help) = &self.help {
             writeln!(f, "{gutter} = {help}")?;
         }
@@ -58,15 +72,15 @@ impl fmt::Display for Fault {
     }
 }
 
-/// All that was found in a policy, errors and warnings, in the order of the text.
+/// All errors and warnings of a policy, in source order.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// The faults, in the order of the text.
+    /// The faults, in source order.
     pub faults: Vec<Fault>,
 }
 
 impl Report {
-    /// Whether the policy is refused.
+    /// Returns whether the policy is rejected.
     pub fn has_errors(&self) -> bool {
         self.faults.iter().any(|fault| fault.severity == Severity::Error)
     }
@@ -86,7 +100,7 @@ impl fmt::Display for Report {
 
 impl std::error::Error for Report {}
 
-/// Collects faults while the text is at hand elsewhere.
+/// Collects faults by span; [`report`](Self::report) adds their source lines.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     found: Vec<(Severity, Span, String, Option<String>)>,
@@ -94,23 +108,40 @@ pub(crate) struct Faults {
 
 impl Faults {
     pub(crate) fn error(&mut self, span: Span, message: impl Into<String>) {
-        self.put(Severity::Error, span, message.into(), None);
+        self.record(Severity::Error, span, message.into(), None);
     }
 
     pub(crate) fn error_help(&mut self, span: Span, message: impl Into<String>, help: impl Into<String>) {
-        self.put(Severity::Error, span, message.into(), Some(help.into()));
+        self.record(Severity::Error, span, message.into(), Some(help.into()));
+    }
+
+    /// Records an error and returns `None` as the missing result.
+    pub(crate) fn refuse<T>(&mut self, span: Span, message: impl Into<String>) -> Option<T> {
+        self.error(span, message);
+        None
+    }
+
+    /// Like [`refuse`](Self::refuse), with help.
+    pub(crate) fn refuse_help<T>(
+        &mut self,
+        span: Span,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) -> Option<T> {
+        self.error_help(span, message, help);
+        None
     }
 
     pub(crate) fn warning(&mut self, span: Span, message: impl Into<String>, help: Option<String>) {
-        self.put(Severity::Warning, span, message.into(), help);
+        self.record(Severity::Warning, span, message.into(), help);
     }
 
-    fn put(&mut self, severity: Severity, span: Span, message: String, help: Option<String>) {
-        let said =
+    fn record(&mut self, severity: Severity, span: Span, message: String, help: Option<String>) {
+        let is_same =
             |(_, at, what, _): &(Severity, Span, String, Option<String>)| *at == span && *what == message;
-        // An error must not be lost behind warnings.
+        // The first error is recorded even when warnings have filled the list.
         if (self.found.len() < FAULTS_MAX || (severity == Severity::Error && !self.has_errors()))
-            && !self.found.iter().any(said)
+            && !self.found.iter().any(is_same)
         {
             self.found.push((severity, span, message, help));
         }
@@ -120,7 +151,7 @@ impl Faults {
         self.found.iter().any(|(severity, ..)| *severity == Severity::Error)
     }
 
-    /// Whether there is an error within `whole`.
+    /// Returns whether an error starts within `whole`.
     pub(crate) fn has_error_in(&self, whole: Span) -> bool {
         self.found.iter().any(|(severity, span, ..)| {
             *severity == Severity::Error
@@ -139,35 +170,7 @@ impl Faults {
     }
 }
 
-/// The known name most like `name`, if one is near.
-pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let name = name.to_ascii_lowercase();
-    let likeness = |candidate: &str| {
-        let candidate = candidate.to_ascii_lowercase();
-        // Two letters swapped in a short name, which Jaro and Winkler see as two wrong ones.
-        let is_swapped = name.len() >= 3 && strsim::osa_distance(&name, &candidate) == 1;
-        strsim::jaro_winkler(&name, &candidate).max(if is_swapped { LIKENESS_MIN } else { 0.0 })
-    };
-    // What both begin with up to a dot, or the vcl_ of subroutines, makes names alike that are not: of the rest half at
-    // least is right, or it is the beginning.
-    let is_plausible = |candidate: &str| {
-        let candidate = candidate.to_ascii_lowercase();
-        let same = name.bytes().zip(candidate.bytes()).take_while(|(a, b)| a == b).count();
-        let scope = name.as_bytes()[..same].iter().rposition(|byte| *byte == b'.').map_or(0, |dot| dot + 1);
-        let scope = if scope == 0 && same >= 4 && name.starts_with("vcl_") { 4 } else { scope };
-        let (own, other) = (&name[scope..], &candidate[scope..]);
-        (own.len() >= 3 && other.starts_with(own))
-            || strsim::osa_distance(own, other) <= own.chars().count().div_ceil(2)
-    };
-    known
-        .into_iter()
-        .map(|candidate| (likeness(candidate), candidate))
-        .filter(|(likeness, candidate)| *likeness >= LIKENESS_MIN && is_plausible(candidate))
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, candidate)| candidate)
-}
-
-/// "did you mean …?", else what is known.
+/// Formats "did you mean …?", or the list of known names if none is close.
 pub(crate) fn suggest<'a>(name: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> String {
     match nearest(name, known.clone()) {
         Some(near) => format!("did you mean {near}?"),
@@ -175,12 +178,8 @@ pub(crate) fn suggest<'a>(name: &str, known: impl IntoIterator<Item = &'a str> +
     }
 }
 
-/// "allowed here: a, b, c".
+/// Formats "allowed here: a, b, c".
 pub(crate) fn allowed<'a>(known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
-    if known.is_empty() {
-        "none is known here".to_owned()
-    } else {
-        format!("allowed here: {}", known.join(", "))
-    }
+    if known.is_empty() { "there are none".to_owned() } else { format!("allowed here: {}", known.join(", ")) }
 }

@@ -1,28 +1,29 @@
-//! Files that a program has read, for as long as it lives, as with varnishd: a policy that reads one with each request
-//! costs no worker a read with each. A changed file is read by the next policy that is loaded.
+//! Files read by a program, cached for the program's lifetime as in varnishd.
 //!
-//! What cannot be read is not kept: it may be there the next time.
+//! A policy that reads a file on every request therefore does not block a worker each time. A
+//! changed file is read again only by the next policy that is loaded. Failed reads are not cached,
+//! as the file may appear later.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Files that are kept; with more, those that were read first are read again.
+/// Maximum cached files; the oldest is dropped first.
 const FILES_MAX: usize = 64;
-/// Bytes of all that is kept, where that is more than one file.
+/// Maximum total bytes, unless a single file is larger.
 const BYTES_MAX: usize = 4 << 20;
 
-/// A path, and what was read there.
-type Kept = (Box<str>, Arc<[u8]>);
+/// A path and its content.
+type CachedFile = (Box<str>, Arc<[u8]>);
 
-/// Contents by path, the one that was read first in front.
+/// File contents and their paths, in the order in which they were read.
 #[derive(Debug, Default)]
-pub(crate) struct Files(Mutex<VecDeque<Kept>>);
+pub(crate) struct Files(Mutex<VecDeque<CachedFile>>);
 
 impl Files {
-    /// The content at `path`, which `read` is asked for if it is not kept.
+    /// Returns the content at `path`, calling `read` if it is not cached.
     ///
     /// # Errors
-    /// What `read` says.
+    /// The error returned by `read`.
     pub(crate) fn get(
         &self,
         path: &str,
@@ -31,7 +32,7 @@ impl Files {
         if let Some((_, content)) = self.lock().iter().find(|(kept, _)| **kept == *path) {
             return Ok(content.clone());
         }
-        // Not under the lock: the other workers go on.
+        // Read without the lock, so that other workers are not blocked.
         let content: Arc<[u8]> = read()?.into();
         let mut files = self.lock();
         files.retain(|(kept, _)| **kept != *path);
@@ -44,7 +45,7 @@ impl Files {
         Ok(content)
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Kept>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<CachedFile>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -54,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_read_once_until_others_take_its_place() {
+    fn file_is_read_once_until_evicted() {
         let files = Files::default();
         let mut reads = Vec::new();
         let mut get = |path: &str, length: usize| {
@@ -62,7 +63,7 @@ mod tests {
                 reads.push(path.to_owned());
                 Ok(vec![0; length])
             };
-            assert_eq!(files.get(path, read).expect("it is there").len(), length);
+            assert_eq!(files.get(path, read).expect("read succeeds").len(), length);
         };
         get("/a", BYTES_MAX);
         get("/a", BYTES_MAX);
@@ -76,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_asked_for_again() {
+    fn failed_reads_are_retried() {
         let files = Files::default();
         assert_eq!(files.get("/a", || Err("not there".into())), Err("not there".into()));
         assert_eq!(files.get("/a", || Ok(b"a".to_vec())).as_deref(), Ok(&b"a"[..]));

@@ -1,127 +1,151 @@
-//! How a function of a module is bound to the language: its row in a table, and what it is given when it is called.
+//! Function tables: how a module's functions are declared to the language and how they receive
+//! arguments.
 //!
-//! A module is a [`Module`] in [`MODULES`](crate::bindings::MODULES). The Rust function behind a row knows nothing of the
-//! language: the row's `run` takes its arguments out of a [`Call`], calls it and makes a [`Value`] of what it returns.
+//! A module is a [`Module`] in [`MODULES`](crate::bindings::MODULES). The Rust function behind a
+//! row is independent of VCL: the row's `run` reads its arguments from a [`Call`], calls it and
+//! wraps the result in a [`Value`].
 
 use std::any::Any;
 use std::borrow::Cow;
 use std::net::SocketAddr;
 
+use crate::message::Message;
 use crate::program::Program;
 use crate::step::{Sub, Subs};
-use crate::task::{Backend, Message, Task};
+use crate::task::Task;
 use crate::types::Type;
-use crate::value::{Failure, Value};
+use crate::value::{Backend, Failure, Value};
 
-/// A module that `import` names.
+/// A module that a policy can `import`.
 #[derive(Debug)]
 pub struct Module {
-    /// Its name.
+    /// Name by which a policy imports the module.
     pub name: &'static str,
-    /// What it does for a call.
+    /// Functions.
     pub functions: &'static [Function],
-    /// What `new` makes of it.
+    /// Classes, instantiated with `new`.
     pub classes: &'static [Class],
 }
 
-/// A function.
+/// A function or a method.
 #[derive(Debug)]
 pub struct Function {
-    /// Its name within the module or the class.
+    /// Name within the module or the class.
     pub name: &'static str,
-    /// What it takes, in order.
+    /// Parameters, in order.
     pub arguments: &'static [Argument],
-    /// What it gives.
+    /// Return type.
     pub returns: Type,
-    /// Where it may be called.
+    /// The subroutines that may call it.
     pub allowed: Subs,
-    /// Does it.
+    /// Implementation.
     pub run: Run,
 }
 
-/// The Rust side of a function: with a value of the type that the row says.
+/// The implementation of a function; returns a value of the row's return type.
 pub type Run = fn(&mut Call<'_, '_>) -> Result<Value<'static>, Failure>;
 
-/// What an object is between calls; shared by all workers once `vcl_init` has ended.
+/// The state of an object; shared by all workers once `vcl_init` has ended.
 pub type Instance = Box<dyn Any + Send + Sync>;
-/// Makes one, of what `new` was given.
+/// The constructor of a class.
 pub type New = fn(&mut Call<'_, '_>) -> Result<Instance, Failure>;
 
 /// A class of objects.
 #[derive(Debug)]
 pub struct Class {
-    /// Its name within the module.
+    /// Name within the module.
     pub name: &'static str,
-    /// What `new` takes.
+    /// The parameters of `new`.
     pub arguments: &'static [Argument],
-    /// Makes one.
+    /// Constructor.
     pub new: New,
-    /// What may be called of it. One with [`Call::object_mut`] is allowed in `vcl_init` alone.
+    /// Methods. Methods that use [`Call::object_mut`] are allowed in `vcl_init` only.
     pub methods: &'static [Function],
-    /// What is left to do once `vcl_init` has ended.
+    /// Finishes an object when `vcl_init` ends.
     pub ready: Option<fn(&mut dyn Any)>,
-    /// For one that stands for a backend.
+    /// Set if objects of this class can be used as backends.
     pub director: Option<Director>,
 }
 
-/// What a director is asked.
-#[derive(Debug)]
-pub struct Director {
-    /// Which backend it gives now, to one who asks for content.
-    pub resolve: fn(Asked<'_>, &mut Task<'_>) -> Backend,
-    /// All that it may give; it is healthy if one of them is.
-    pub members: fn(Asked<'_>) -> Vec<Backend>,
+impl Class {
+    pub(crate) const fn new(
+        name: &'static str,
+        arguments: &'static [Argument],
+        new: New,
+        methods: &'static [Function],
+    ) -> Class {
+        Class { name, arguments, new, methods, ready: None, director: None }
+    }
+
+    pub(crate) const fn ready(mut self, ready: fn(&mut dyn Any)) -> Class {
+        self.ready = Some(ready);
+        self
+    }
+
+    pub(crate) const fn director(mut self, director: Director) -> Class {
+        self.director = Some(director);
+        self
+    }
 }
 
-/// An object that is asked outside of a call.
+/// How an object resolves to a backend.
+#[derive(Debug)]
+pub struct Director {
+    /// Selects the backend for the current request.
+    pub resolve: fn(ObjectRef<'_>, &mut Task<'_>) -> Backend,
+    /// Returns all backends that the director may select; it is healthy if any of them is.
+    pub members: fn(ObjectRef<'_>) -> Vec<Backend>,
+}
+
+/// An object, borrowed outside a method call.
 #[derive(Clone, Copy)]
-pub struct Asked<'p> {
+pub struct ObjectRef<'p> {
     pub(crate) program: &'p Program,
     pub(crate) index: u32,
     object: &'p (dyn Any + Send + Sync),
 }
 
-impl<'p> Asked<'p> {
-    /// The object of this index, if `vcl_init` has made it.
-    pub(crate) fn new(program: &'p Program, index: u32) -> Option<Asked<'p>> {
+impl<'p> ObjectRef<'p> {
+    /// Returns the object at `index`, if `vcl_init` has created it.
+    pub(crate) fn new(program: &'p Program, index: u32) -> Option<ObjectRef<'p>> {
         let object = &**program.instances.get(index as usize)?.as_ref()?;
-        Some(Asked { program, index, object })
+        Some(ObjectRef { program, index, object })
     }
 
-    /// The object.
+    /// Returns the object's state.
     ///
     /// # Panics
-    /// If `T` is not what the class makes: the row is wrong.
+    /// If `T` is not the type that the class constructs: an error in the table row.
     pub fn object<T: Any>(&self) -> &'p T {
         self.object.downcast_ref().expect("an object is of its class")
     }
 }
 
-impl std::fmt::Debug for Asked<'_> {
+impl std::fmt::Debug for ObjectRef<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Asked({})", self.index)
+        write!(f, "ObjectRef({})", self.index)
     }
 }
 
-/// One argument of a function.
+/// A parameter of a function.
 #[derive(Debug)]
 pub struct Argument {
-    /// Its name, for `name = value`.
+    /// Name, as used in `name = value`.
     pub name: &'static str,
-    /// Its type.
+    /// Type of the argument.
     pub kind: Type,
-    /// What it is if it is not given.
+    /// Value used if the caller omits the argument.
     pub default: Default,
 }
 
-/// What an argument is if it is not given.
+/// The value of an omitted argument.
 #[derive(Debug, Clone, Copy)]
 pub enum Default {
-    /// It must be given.
+    /// No default: the argument cannot be omitted.
     Required,
-    /// It is missing, and the function sees that.
+    /// No value: the function sees that the argument is missing.
     Missing,
-    /// A text.
+    /// A STRING.
     Text(&'static str),
     /// An INT.
     Int(i64),
@@ -149,22 +173,22 @@ impl Default {
     }
 }
 
-/// An argument that must be given.
-pub const fn needs(name: &'static str, kind: Type) -> Argument {
+/// Returns a required parameter.
+pub const fn required(name: &'static str, kind: Type) -> Argument {
     Argument { name, kind, default: Default::Required }
 }
 
-/// An argument that may be missing.
-pub const fn may(name: &'static str, kind: Type) -> Argument {
+/// Returns an optional parameter without a default.
+pub const fn optional(name: &'static str, kind: Type) -> Argument {
     Argument { name, kind, default: Default::Missing }
 }
 
-/// An argument with a default.
-pub const fn with(name: &'static str, kind: Type, default: Default) -> Argument {
+/// Returns an optional parameter with a default.
+pub const fn optional_or(name: &'static str, kind: Type, default: Default) -> Argument {
     Argument { name, kind, default }
 }
 
-/// The row of a function.
+/// Returns a table row for a function.
 pub const fn function(
     name: &'static str,
     arguments: &'static [Argument],
@@ -175,34 +199,34 @@ pub const fn function(
     Function { name, arguments, returns, allowed, run }
 }
 
-/// A call under way.
+/// A call in progress: its arguments and the context of the calling subroutine.
 pub struct Call<'c, 't> {
-    /// What the subroutine works on.
+    /// The task of the calling subroutine.
     pub task: &'c mut Task<'t>,
     /// The subroutine that the edge called.
     pub sub: Sub,
     pub(crate) arguments: Vec<Option<Value<'c>>>,
     pub(crate) object: Object<'c>,
-    /// The object's index, or that of the one being made.
+    /// Index of the object, or of the object under construction.
     pub(crate) index: u32,
     pub(crate) program: &'c Program,
 }
 
-/// The object that a method belongs to.
+/// The object a method is called on.
 pub(crate) enum Object<'c> {
     None,
     Shared(&'c (dyn Any + Send + Sync)),
     Own(&'c mut (dyn Any + Send + Sync)),
 }
 
-/// Arguments, by their index in the row. What the checker has made sure of has no error here: an argument of another
-/// type than the one asked for reads as missing.
+/// Accessors take the parameter's index in the table row. The checker has verified the types, so
+/// accessors do not fail: an argument of another type reads as missing.
 impl<'c, 't> Call<'c, 't> {
     fn argument(&self, index: usize) -> Option<&Value<'c>> {
         self.arguments.get(index).and_then(Option::as_ref)
     }
 
-    /// A STRING; `None` if it is missing or an unset header.
+    /// Returns a STRING; `None` if missing or an unset header.
     pub fn maybe_text(&self, index: usize) -> Option<&[u8]> {
         match self.argument(index)? {
             Value::Text(text) => text.as_deref(),
@@ -211,41 +235,56 @@ impl<'c, 't> Call<'c, 't> {
         }
     }
 
-    /// A STRING; an unset header is empty.
+    /// Returns a STRING; a missing argument or an unset header is empty.
     pub fn text(&self, index: usize) -> &[u8] {
         self.maybe_text(index).unwrap_or_default()
     }
 
-    /// A STRING as UTF-8; what is none is replaced.
+    /// Returns a STRING as UTF-8; invalid sequences are replaced.
     pub fn str(&self, index: usize) -> Cow<'_, str> {
         String::from_utf8_lossy(self.text(index))
     }
 
-    /// A BOOL.
-    pub fn bool(&self, index: usize) -> Option<bool> {
+    /// Returns a BOOL; false if missing.
+    pub fn bool(&self, index: usize) -> bool {
+        self.maybe_bool(index).unwrap_or_default()
+    }
+
+    /// Returns an INT or BYTES; 0 if missing.
+    pub fn int(&self, index: usize) -> i64 {
+        self.maybe_int(index).unwrap_or_default()
+    }
+
+    /// Returns a REAL, DURATION or TIME; 0 if missing.
+    pub fn real(&self, index: usize) -> f64 {
+        self.maybe_real(index).unwrap_or_default()
+    }
+
+    /// Returns a BOOL, if present.
+    pub fn maybe_bool(&self, index: usize) -> Option<bool> {
         match self.argument(index)? {
             Value::Bool(value) => Some(*value),
             _ => None,
         }
     }
 
-    /// An INT or BYTES.
-    pub fn int(&self, index: usize) -> Option<i64> {
+    /// Returns an INT or BYTES, if present.
+    pub fn maybe_int(&self, index: usize) -> Option<i64> {
         match self.argument(index)? {
             Value::Int(value) | Value::Bytes(value) => Some(*value),
             _ => None,
         }
     }
 
-    /// A REAL, DURATION or TIME.
-    pub fn real(&self, index: usize) -> Option<f64> {
+    /// Returns a REAL, DURATION or TIME, if present.
+    pub fn maybe_real(&self, index: usize) -> Option<f64> {
         match self.argument(index)? {
             Value::Real(value) | Value::Duration(value) | Value::Time(value) => Some(*value),
             _ => None,
         }
     }
 
-    /// An IP.
+    /// Returns an IP.
     pub fn ip(&self, index: usize) -> Option<SocketAddr> {
         match self.argument(index)? {
             Value::Ip(value) => Some(*value),
@@ -253,7 +292,7 @@ impl<'c, 't> Call<'c, 't> {
         }
     }
 
-    /// A BACKEND.
+    /// Returns a BACKEND.
     pub fn backend(&self, index: usize) -> Option<Backend> {
         match self.argument(index)? {
             Value::Backend(value) => Some(*value),
@@ -261,12 +300,17 @@ impl<'c, 't> Call<'c, 't> {
         }
     }
 
-    /// Whether there is a value at all.
+    /// Returns a value of any type.
+    pub(crate) fn value(&self, index: usize) -> Option<Value<'static>> {
+        self.argument(index).cloned().map(Value::into_owned)
+    }
+
+    /// Returns whether the argument is present.
     pub(crate) fn is_given(&self, index: usize) -> bool {
         self.argument(index).is_some()
     }
 
-    /// The set of parameters that a BLOB stands for, by its object.
+    /// Returns the object index of the parameter set that a BLOB refers to.
     pub(crate) fn parameters(&self, index: usize) -> Option<u32> {
         match self.argument(index)? {
             Value::Parameters(object) => Some(*object),
@@ -274,7 +318,7 @@ impl<'c, 't> Call<'c, 't> {
         }
     }
 
-    /// A HEADER: its message and its name.
+    /// Returns a HEADER: its message and its name.
     pub fn header(&self, index: usize) -> Option<(Message, &'c str)> {
         match self.argument(index)? {
             Value::Header(message, name) => Some((*message, name)),
@@ -282,7 +326,7 @@ impl<'c, 't> Call<'c, 't> {
         }
     }
 
-    /// A HTTP.
+    /// Returns an HTTP.
     pub fn message(&self, index: usize) -> Option<Message> {
         match self.argument(index)? {
             Value::Http(message) => Some(*message),
@@ -290,9 +334,11 @@ impl<'c, 't> Call<'c, 't> {
         }
     }
 
-    /// Whether the REGEX is found in `text`; one that gives up is not.
-    pub fn is_match(&self, index: usize, text: &[u8]) -> bool {
-        self.regex(index).is_some_and(|regex| regex.is_match(text).unwrap_or(false))
+    /// Returns a predicate that tests whether the REGEX matches a text. A match that exceeds the
+    /// limits counts as false.
+    pub fn matcher(&self, index: usize) -> impl Fn(&[u8]) -> bool + use<'c, 't> {
+        let regex = self.regex(index);
+        move |text| regex.is_some_and(|regex| regex.is_match(text).unwrap_or(false))
     }
 
     pub(crate) fn regex(&self, index: usize) -> Option<&'c crate::regex::Regex> {
@@ -302,7 +348,7 @@ impl<'c, 't> Call<'c, 't> {
         }
     }
 
-    /// The word of an ENUM.
+    /// Returns the word of an ENUM.
     pub fn word(&self, index: usize) -> &'static str {
         match self.argument(index) {
             Some(Value::Word(word)) => word,
@@ -310,10 +356,10 @@ impl<'c, 't> Call<'c, 't> {
         }
     }
 
-    /// The object that the method belongs to.
+    /// Returns the state of the method's object.
     ///
     /// # Panics
-    /// If `T` is not what the class makes: the row is wrong.
+    /// If `T` is not the type that the class constructs: an error in the table row.
     pub fn object<T: Any>(&self) -> &T {
         let object: Option<&T> = match &self.object {
             Object::None => None,
@@ -323,10 +369,12 @@ impl<'c, 't> Call<'c, 't> {
         object.expect("a method's object is of its class")
     }
 
-    /// The object, to change it: in `vcl_init` alone, as it is shared afterwards.
+    /// Returns the mutable state of the method's object. Objects are shared after `vcl_init`, so
+    /// only `vcl_init` may use this.
     ///
     /// # Panics
-    /// If `T` is not what the class makes, or the row allows the method elsewhere: the row is wrong.
+    /// If `T` is not the type that the class constructs, or the row allows the method elsewhere: an
+    /// error in the table row.
     pub fn object_mut<T: Any>(&mut self) -> &mut T {
         let object: Option<&mut T> = match &mut self.object {
             Object::Own(object) => object.downcast_mut(),
@@ -336,12 +384,12 @@ impl<'c, 't> Call<'c, 't> {
             .expect("a method that changes its object is called in vcl_init, and the object is of its class")
     }
 
-    /// The object as a backend: what a director gives for later.
+    /// Returns the object as a BACKEND, resolved when the fetch needs one.
     pub fn as_director(&self) -> Backend {
         Backend::Director(self.index)
     }
 
-    /// A backend's name.
+    /// Returns the name of a declared backend; empty for a director or no backend.
     pub fn backend_name(&self, backend: Backend) -> &str {
         match backend {
             Backend::Declared(index) => {

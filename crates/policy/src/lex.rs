@@ -1,30 +1,36 @@
-//! Text to tokens: names with their dots, numbers with their units, strings of three kinds, blobs, operators.
+//! Lexer: turns source text into names, numbers with units, strings, blobs and operators.
 //!
-//! **Invariant:** every byte of the text is in a token, in white space, in a comment or in a fault; no text panics.
+//! **Invariant:** every byte of the text belongs to a token, white space, a comment or a fault; no
+//! input panics.
+
+use base64::alphabet;
+use base64::engine::{Engine as _, GeneralPurpose, GeneralPurposeConfig};
 
 use crate::fault::Faults;
 use crate::idioms::{Place, advice};
 use crate::source::Span;
+use crate::units::{duration_unit, size_unit};
 
-/// Tokens of one file.
+/// Maximum tokens in one file.
 pub(crate) const TOKENS_MAX: usize = 200_000;
-/// Bytes of one name.
+/// Maximum bytes in one name.
 pub(crate) const NAME_BYTES_MAX: usize = 256;
 
-/// What a token is.
+/// The kind of a token and its value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Kind {
-    /// `req.http.host`, `if`; with its dots. A quoted last part stands without its quotes.
+    /// A dotted name such as `req.http.host`, or a keyword. A quoted last part is stored without
+    /// quotes.
     Name(String),
     /// Digits without a unit.
     Int(i64),
-    /// Digits with a point.
+    /// Digits with a decimal point.
     Real(f64),
-    /// Seconds.
+    /// A duration, in seconds.
     Duration(f64),
-    /// Bytes, with their unit.
+    /// A size, in bytes.
     Bytes(i64),
-    /// What stands between the quotes, as it is.
+    /// The raw text between the quotes.
     Text(String),
     /// `:base64:`, decoded.
     Blob(Vec<u8>),
@@ -34,39 +40,46 @@ pub(crate) enum Kind {
     End,
 }
 
-/// A token and where it stands.
+/// A token and its position.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Token {
     pub(crate) kind: Kind,
     pub(crate) span: Span,
 }
 
-/// Longest first: the first that fits is taken.
+impl Token {
+    /// Returns whether the token is a relation, which has a value on its right.
+    fn is_relation(&self) -> bool {
+        let relations = ["==", "!=", "<", "<=", ">", ">=", "~", "!~", "="];
+        matches!(self.kind, Kind::Symbol(symbol) if relations.contains(&symbol))
+    }
+}
+
+/// All symbols, longest first: the first match wins.
 const SYMBOLS: [&str; 28] = [
     "==", "!=", "!~", "<=", ">=", "&&", "||", "+=", "-=", "*=", "/=", "{", "}", "(", ")", ";", ",", "=", "!",
     "~", "<", ">", "+", "-", "*", "/", "%", ":",
 ];
 
-/// Units of a duration in seconds.
-const DURATIONS: [(&str, f64); 7] = [
-    ("ms", 1e-3),
-    ("s", 1.0),
-    ("m", 60.0),
-    ("h", 3600.0),
-    ("d", 86_400.0),
-    ("w", 604_800.0),
-    ("y", 31_536_000.0),
-];
-/// Units of a size in bytes.
-const SIZES: [(&str, i64); 5] =
-    [("B", 1), ("KB", 1 << 10), ("MB", 1 << 20), ("GB", 1 << 30), ("TB", 1 << 40)];
-/// Digits of an integer, as in Varnish, so that every one is exact as a REAL too.
+/// Maximum digits of an integer, as in Varnish; any such integer is also exact as a REAL.
 const DIGITS_MAX: usize = 15;
 
-/// The tokens of `text`, always with an [`Kind::End`].
+/// Lexes `text`; the last token is always [`Kind::End`].
 pub(crate) fn lex(text: &str, file: u32, faults: &mut Faults) -> Vec<Token> {
-    let mut lexer = Lexer { text, at: 0, file, faults, tokens: Vec::new() };
+    tokens(Lexer { text, at: 0, file, faults, tokens: Vec::new() }, false)
+}
+
+/// Lexes a condition. The value after a relation may be quoted or bare.
+pub(crate) fn lex_condition(text: &str, file: u32, faults: &mut Faults) -> Vec<Token> {
+    tokens(Lexer { text, at: 0, file, faults, tokens: Vec::new() }, true)
+}
+
+fn tokens(mut lexer: Lexer<'_>, is_condition: bool) -> Vec<Token> {
     while lexer.step() {
+        let last = lexer.tokens.last();
+        if is_condition && last.is_some_and(|last| lexer.at == last.span.end as usize && last.is_relation()) {
+            lexer.value();
+        }
         if lexer.tokens.len() > TOKENS_MAX {
             let span = lexer.span(lexer.at, lexer.at);
             lexer.faults.error(span, format!("more than {TOKENS_MAX} tokens in a file"));
@@ -105,7 +118,7 @@ impl Lexer<'_> {
         self.faults.error_help(span, message, help);
     }
 
-    /// One token or one piece of what is none; false at the end.
+    /// Consumes one token or one piece of non-token text; returns `false` at the end.
     fn step(&mut self) -> bool {
         let start = self.at;
         let Some(first) = self.rest().chars().next() else { return false };
@@ -118,7 +131,7 @@ impl Lexer<'_> {
             self.delimited(2, "*/", "comment", "*/");
         } else if self.rest().starts_with("C{") {
             self.delimited(2, "}C", "inline C", "}C");
-            let help = "Thalweg runs no C; what C was for is in the modules std, tcp, header, cookie";
+            let help = "Thalweg runs no C; use the modules std, tcp, header and cookie";
             self.error(start, "inline C is not allowed", help);
         } else if self.rest().starts_with("\"\"\"") {
             self.string(3, "\"\"\"");
@@ -140,15 +153,15 @@ impl Lexer<'_> {
             self.push(Kind::Symbol("."), start);
         } else {
             self.at += first.len_utf8();
-            self.error(start, &format!("{first:?} means nothing here"), "text stands in quotes");
+            self.error(start, &format!("unexpected character {first:?}"), "text needs quotes");
         }
         true
     }
 
-    /// Tells a comment that says something elsewhere: `#FASTLY recv`.
+    /// Warns about a comment that is a macro in Fastly VCL, such as `#FASTLY recv`.
     fn macro_comment(&mut self, start: usize) {
         let comment = &self.text[start..self.at];
-        // Fastly's macros have no white space there; with it, it is prose.
+        // Fastly's macros have no white space after the `#`; with it, the comment is prose.
         let word = comment[1..].split(|c: char| c.is_ascii_whitespace()).next().unwrap_or_default();
         if let Some(help) = advice(Place::Comment, word) {
             let message = format!("{} is a comment here", comment.trim_end());
@@ -156,7 +169,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// Skips to behind `end`; returns what stands between.
+    /// Skips past `end` and returns the text in between.
     fn delimited(&mut self, open_bytes: usize, end: &str, what: &str, close: &str) -> Option<String> {
         let start = self.at;
         let inner = &self.rest()[open_bytes..];
@@ -166,7 +179,7 @@ impl Lexer<'_> {
             return Some(inner);
         }
         self.at += open_bytes;
-        self.error(start, &format!("{what} that does not end"), &format!("it ends with {close}"));
+        self.error(start, &format!("unterminated {what}"), &format!("end it with {close}"));
         self.at = self.text.len();
         None
     }
@@ -189,17 +202,61 @@ impl Lexer<'_> {
             }
             found => {
                 self.at += 1 + found.unwrap_or(inner.len());
-                let help = "a string over several lines is {\"…\"} or \"\"\"…\"\"\"";
-                self.error(start, "string that does not end on its line", help);
-                // Goes on as if it did, so that what follows is read.
+                let help = "write a multi-line string as {\"…\"} or \"\"\"…\"\"\"";
+                self.error(start, "unterminated string", help);
+                // Push a token anyway, so that parsing continues after it.
                 self.push(Kind::Text(String::new()), start);
             }
         }
     }
 
+    /// Reads the value in a condition: a quoted text, where a backslash is literal except before a
+    /// quote, or a bare text. A bare text extends to white space, `&&`, `||` or an unmatched
+    /// closing parenthesis.
+    fn value(&mut self) {
+        self.at += self.rest().len() - self.rest().trim_start().len();
+        let (start, rest) = (self.at, self.rest());
+        let mut escaped = false;
+        if let Some(inner) = rest.strip_prefix('"') {
+            let ends = |c| {
+                let ends = c == '"' && !escaped;
+                escaped = c == '\\' && !escaped;
+                ends
+            };
+            let Some(length) = inner.find(ends) else {
+                self.at = self.text.len();
+                self.error(start, "unterminated string", "end it with \"");
+                return self.push(Kind::Text(String::new()), start);
+            };
+            let text = inner[..length].replace("\\\"", "\"");
+            self.at += length + 2;
+            return self.text_token(text, start);
+        }
+        let mut depth = 0_usize;
+        let ends = |(at, c): &(usize, char)| {
+            match c {
+                '(' => depth += 1,
+                ')' if depth > 0 => depth -= 1,
+                ')' => return true,
+                '&' | '|' if depth == 0 => return rest[at + 1..].starts_with(*c),
+                _ => {}
+            }
+            c.is_whitespace()
+        };
+        let length = rest.char_indices().find(ends).map_or(rest.len(), |(at, _)| at);
+        let text = rest[..length].to_owned();
+        self.at += length;
+        if text.starts_with('\'') {
+            self.error(start, "single quotes are not supported", "use double quotes or none");
+        }
+        if !text.is_empty() {
+            self.text_token(text, start);
+        }
+    }
+
     fn text_token(&mut self, text: String, start: usize) {
         if text.contains('\0') {
-            self.error(start, "string with a NUL character", "no header and no body may have one");
+            self.error(start, "string with a NUL character", "neither headers nor content may contain one");
         }
         self.push(Kind::Text(text), start);
     }
@@ -231,7 +288,7 @@ impl Lexer<'_> {
             }
         }
         if name.len() > NAME_BYTES_MAX {
-            self.error(start, "a name this long", &format!("a name has at most {NAME_BYTES_MAX} bytes"));
+            self.error(start, "name too long", &format!("the limit is {NAME_BYTES_MAX} bytes"));
             name.truncate(0);
             name.push_str("too-long");
         }
@@ -253,34 +310,44 @@ impl Lexer<'_> {
         let number = &self.text[start..self.at];
         let value: f64 = number.parse().unwrap_or(f64::MAX);
         let int: Option<i64> = (fraction == 0).then(|| number.parse().unwrap_or(i64::MAX));
-        let unit_bytes = self.rest().find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(self.rest().len());
-        let unit = self.rest()[..unit_bytes].to_owned();
-        self.at += unit_bytes;
+        let mut unit = self.word().to_owned();
+        if unit.is_empty() {
+            // White space may precede a unit; any other word there is a separate token.
+            let after = self.rest().trim_start_matches(|c: char| c.is_ascii_whitespace());
+            let space = self.rest().len() - after.len();
+            let next = word_of(after);
+            if space > 0 && (duration_unit(next).is_some() || size_unit(next).is_some()) {
+                unit = next.to_owned();
+                self.at += space;
+            }
+        }
+        self.at += unit.len();
         if whole > DIGITS_MAX || fraction > DIGITS_MAX {
-            let help = format!("a number has at most {DIGITS_MAX} digits");
-            self.error(start, "a number with too many digits", &help);
+            let help = format!("the limit is {DIGITS_MAX} digits");
+            self.error(start, "number with too many digits", &help);
         }
         let kind = match (unit.as_str(), int) {
             ("", Some(int)) => Kind::Int(int),
             ("", None) => Kind::Real(value),
-            (unit, int) => {
-                let duration = DURATIONS.iter().find(|(name, _)| *name == unit);
-                let size = SIZES.iter().find(|(name, _)| *name == unit);
-                match (duration, size) {
-                    (Some((_, seconds)), _) => Kind::Duration(value * seconds),
-                    (None, Some((_, bytes))) => Kind::Bytes(match int {
-                        Some(int) => int.saturating_mul(*bytes),
-                        None => (value * *bytes as f64) as i64,
-                    }),
-                    (None, None) => {
-                        let help = "durations have ms, s, m, h, d, w or y, sizes B, KB, MB, GB or TB";
-                        self.error(start, &format!("{unit:?} is no unit"), help);
-                        Kind::Duration(value)
-                    }
+            (unit, int) => match (duration_unit(unit), size_unit(unit)) {
+                (Some(seconds), _) => Kind::Duration(value * seconds),
+                (None, Some(bytes)) => Kind::Bytes(match int {
+                    Some(int) => int.saturating_mul(bytes),
+                    None => (value * bytes as f64) as i64,
+                }),
+                (None, None) => {
+                    let help = "durations take ms, s, m, h, d, w or y; sizes take B, KB, MB, GB, TB or PB";
+                    self.error(start, &format!("unknown unit {unit:?}"), help);
+                    Kind::Duration(value)
                 }
-            }
+            },
         };
         self.push(kind, start);
+    }
+
+    /// Returns the letters and digits at the current position.
+    fn word(&self) -> &str {
+        word_of(self.rest())
     }
 
     fn blob(&mut self) {
@@ -294,7 +361,7 @@ impl Lexer<'_> {
                 self.at += length + 2;
                 self.push(Kind::Blob(bytes), start);
             }
-            // What it is else, the parser knows.
+            // Not a blob: the parser reports a stray colon.
             None => {
                 self.at += 1;
                 self.push(Kind::Symbol(":"), start);
@@ -303,30 +370,16 @@ impl Lexer<'_> {
     }
 }
 
-/// Base64 with its padding (RFC 4648 §4); `None` for anything else.
+/// Returns the leading letters and digits of `text`.
+fn word_of(text: &str) -> &str {
+    &text[..text.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(text.len())]
+}
+
+/// Decodes padded Base64 (RFC 4648 §4), ignoring non-zero trailing bits; `None` for anything else.
 fn decode_base64(text: &str) -> Option<Vec<u8>> {
-    let digits = text.trim_end_matches('=');
-    if !text.len().is_multiple_of(4) || text.len() - digits.len() > 2 {
-        return None;
-    }
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut bits, mut count) = (0_u32, 0);
-    for digit in digits.bytes() {
-        let value = match digit {
-            b'A'..=b'Z' => digit - b'A',
-            b'a'..=b'z' => digit - b'a' + 26,
-            b'0'..=b'9' => digit - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(value);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            bytes.push((bits >> count) as u8);
-            bits &= (1 << count) - 1;
-        }
-    }
-    Some(bytes)
+    const LENIENT: GeneralPurpose = GeneralPurpose::new(
+        &alphabet::STANDARD,
+        GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
+    );
+    LENIENT.decode(text).ok()
 }

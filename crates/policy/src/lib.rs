@@ -1,25 +1,28 @@
-//! Policies in VCL: from text to what happens to a request.
+//! VCL policies: compiler and evaluator.
 //!
-//! A step of the way is a module: [`source`] files and places, `lex` tokens, `ast` and `parse` the tree, `check` names
-//! and types, [`program`] the compiled form, `eval` its run on a [`task`]. [`variables`] and [`bindings`] are the tables of
-//! what a policy may name, [`modules`] the functions behind the latter; [`fault`] is what it is told when it is wrong, with
-//! `idioms` for names from elsewhere.
+//! Each stage is a module: [`source`] holds files and positions, `lex` makes tokens, `parse` builds
+//! the `ast`, `check` resolves names and types, [`program`] is the compiled form, and `eval` runs
+//! it on a [`task`]. [`variables`] and [`bindings`] are the tables of names that a policy can use,
+//! and [`modules`] implements the functions in `bindings`. [`fault`] reports errors and warnings in
+//! a policy; `idioms` advises on names from other VCL dialects.
 //!
-//! A policy is compiled once, with every fault told at once, and then shared by all workers. The edge calls
-//! [`Program::run`] with a [`Sub`] and a [`Task`] and acts on the [`Action`]; a [`Failure`] ends that request with 503.
+//! A policy is compiled once, reporting all faults together, and then shared by all workers. The
+//! edge calls [`Program::run`] with a [`Sub`] and a [`Task`] and acts on the [`Action`]. A
+//! [`Failure`] ends that request with 503.
 //!
-//! **Invariant:** no socket, clock, file or environment is touched here: a caller gives `now`, a loader of files, a
-//! [`Connection`] and a [`Host`].
-//! **Invariant:** no text of a policy and no request panics or runs without end.
+//! **Invariant:** this crate touches no socket, clock, file or environment: the caller supplies the
+//! time, a [`Loader`], a [`Connection`] and a [`Host`].
+//! **Invariant:** no policy text and no request causes a panic or an unbounded run.
 //!
-//! The language is that of Varnish 7.1, 4.0 and 4.1, as its manual pages vcl(7), vcl-var(7), vcl-backend(7) and
-//! vcl-probe(7) say it, and where these leave it open, as varnishd 7.1.1 does it.
+//! The language is VCL 4.0 and 4.1 of Varnish 7.1, as specified by vcl(7), vcl-var(7),
+//! vcl-backend(7) and vcl-probe(7). Where these are silent, it behaves as varnishd 7.1.1.
 
 mod acl;
 mod ast;
 pub mod bindings;
 mod check;
 mod eval;
+pub mod expression;
 pub mod fault;
 mod files;
 pub mod functions;
@@ -27,6 +30,7 @@ pub mod functions;
 mod golden;
 mod idioms;
 mod lex;
+pub mod message;
 pub mod modules;
 mod parse;
 pub mod program;
@@ -35,8 +39,10 @@ pub mod source;
 pub mod step;
 pub mod task;
 pub mod types;
+mod units;
 pub mod value;
 pub mod variables;
+mod words;
 
 pub use check::Known;
 pub use fault::{Fault, Report, Severity};
@@ -49,12 +55,12 @@ pub use value::{Failure, Value};
 use fault::Faults;
 use source::Sources;
 
-/// The name that the built-in policy has in faults.
+/// The file name of the built-in policy in faults.
 pub const BUILTIN_NAME: &str = "builtin.vcl";
-/// The policy that is appended to every other.
+/// The built-in policy, appended to every policy.
 pub const BUILTIN: &str = include_str!("../../../policies/builtin.vcl");
 
-/// The program of `main` and what it includes, with the warnings; or the faults.
+/// Compiles `main` and its includes. Returns the program with its warnings, or all faults.
 pub fn compile(main: File, loader: &mut Loader<'_>, known: &Known) -> Result<(Program, Report), Report> {
     let mut faults = Faults::default();
     let mut sources = Sources::default();
@@ -62,7 +68,7 @@ pub fn compile(main: File, loader: &mut Loader<'_>, known: &Known) -> Result<(Pr
     let builtin = File { name: BUILTIN_NAME.to_owned(), text: BUILTIN.to_owned() };
     let builtin_file = sources.count();
     items.extend(parse::parse(builtin, &mut sources, &mut |path, _| Err(path.to_owned()), &mut faults));
-    // A policy with a part that cannot be read is checked all the same: both kinds of faults are told at once.
+    // Check even if some parts failed to parse, so that both kinds of faults are reported together.
     let program = check::check(&items, builtin_file, sources, known, &mut faults);
     let has_errors = faults.has_errors();
     let report = faults.report(&program.sources);

@@ -1,30 +1,31 @@
-//! The compiled form: every name is an index or a reference, texts that are constant are one, regular expressions are
-//! compiled. It is never changed after `vcl_init`, but for the files that it keeps, and shared by all workers.
+//! Compiled policy: names are indices or references, constant texts are joined, regular expressions
+//! are compiled.
+//!
+//! ***Invariant:** after `vcl_init` a program never changes, except for its file cache. All workers
+//! share it.
 
 use std::net::{IpAddr, SocketAddr};
-
-use thalweg_http::name::Name;
 
 use crate::acl::Acl;
 use crate::ast::Operator;
 use crate::files::Files;
 use crate::functions::{Class, Function, Instance};
+use crate::message::Header;
 use crate::regex::Regex;
 use crate::source::{File, Sources, Span};
 use crate::step::{Action, Sub};
-use crate::task::Message;
 use crate::types::Type;
 use crate::value::Value;
 use crate::variables::Variable;
 
-/// A backend as the policy declares it.
+/// A declared backend.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BackendRow {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Where it is; `None` for `backend NAME none;`, which always fails.
+    /// Address; `None` for `backend NAME none;`, which always fails.
     pub address: Option<BackendAddress>,
-    /// `.host_header`, for requests that have none.
+    /// `.host_header`: the `Host` for requests that have none.
     pub host_header: Option<String>,
     /// `.connect_timeout`, seconds.
     pub connect_timeout_s: Option<f64>,
@@ -36,34 +37,34 @@ pub struct BackendRow {
     pub connections_max: Option<u64>,
     /// `.proxy_header`: version 1 or 2.
     pub proxy_header: Option<u8>,
-    /// `.preamble`: what is sent on each new connection.
+    /// `.preamble`: bytes sent first on each new connection.
     pub preamble: Vec<u8>,
-    /// Its probe, by its index in [`Program::probes`].
+    /// The index of its probe in [`Program::probes`].
     pub probe: Option<u32>,
 }
 
-/// Where a backend is.
+/// The address of a backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BackendAddress {
-    /// A host or an address, and a port.
+    /// TCP: a host and a port.
     Host {
-        /// A name or an address without brackets.
+        /// A host name, or an IP address without brackets.
         host: String,
-        /// 80 unless said.
+        /// The port; 80 by default.
         port: u16,
     },
-    /// A socket in the file system.
+    /// The path of a Unix socket.
     Path(String),
 }
 
-/// A probe as the policy declares it.
+/// A declared probe.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProbeRow {
-    /// Its name; empty for one within a backend.
+    /// Name; empty for an inline probe.
     pub name: String,
-    /// `.url`, unless there is a request.
+    /// `.url`, used if `request` is empty.
     pub url: String,
-    /// `.request`: its lines, without their ends.
+    /// `.request`: its lines, without line ends.
     pub request: Vec<String>,
     /// `.expected_response`.
     pub expected_status: u16,
@@ -71,17 +72,17 @@ pub struct ProbeRow {
     pub timeout_s: f64,
     /// `.interval`, seconds.
     pub interval_s: f64,
-    /// `.initial`: good probes to begin with.
+    /// `.initial`: number of good probes to assume at the start.
     pub initial: u32,
-    /// `.window`: the last probes that count.
+    /// `.window`: number of latest probes that count.
     pub window: u32,
-    /// `.threshold`: how many of them must be good.
+    /// `.threshold`: number of probes in the window that must be good.
     pub threshold: u32,
 }
 
 /// A compiled policy.
 pub struct Program {
-    /// 40 or 41: that of the main file.
+    /// The language version of the main file: 40 or 41.
     pub(crate) version: u8,
     pub(crate) sources: Sources,
     pub(crate) backends: Vec<BackendRow>,
@@ -90,44 +91,44 @@ pub struct Program {
     pub(crate) acls: Vec<Acl>,
     pub(crate) regexes: Vec<Regex>,
     pub(crate) subs: Vec<Routine>,
-    /// By [`Sub`].
+    /// The routine of each [`Sub`].
     pub(crate) entries: [u32; Sub::ALL.len()],
     pub(crate) objects: Vec<ObjectRow>,
     pub(crate) instances: Vec<Option<Instance>>,
     pub(crate) files: Files,
-    /// Policies that it may send requests to.
+    /// Labels of the policies that this one may switch to.
     pub(crate) labels: Vec<String>,
 }
 
-/// A subroutine, its parts in the order of the text, the built-in last.
+/// A subroutine: the concatenation of its definitions in source order, the built-in one last.
 #[derive(Debug, Default)]
 pub(crate) struct Routine {
     pub(crate) name: String,
     pub(crate) body: Block,
-    /// Whether the policy itself says anything in it or in what it calls.
-    pub(crate) is_written: bool,
+    /// Whether the policy itself adds statements to this routine or to one that it calls.
+    pub(crate) extends_builtin: bool,
 }
 
-/// An object that `new` makes.
+/// An object created by `new`.
 #[derive(Debug)]
 pub(crate) struct ObjectRow {
     pub(crate) name: String,
     pub(crate) class: &'static Class,
 }
 
-/// Statements, one behind the other.
+/// Statements, in order.
 pub(crate) type Block = Vec<Statement>;
 
-/// One statement. Small, as what a request costs is mostly how much of the policy goes through the processor's cache.
+/// One statement. Kept small, because processor cache misses dominate the cost of evaluation.
 #[derive(Debug)]
 pub(crate) struct Statement {
-    pub(crate) does: Does,
+    pub(crate) operation: Operation,
     pub(crate) span: Span,
 }
 
-/// What a statement does.
+/// The kind of a statement and its operands.
 #[derive(Debug)]
-pub(crate) enum Does {
+pub(crate) enum Operation {
     SetHeader {
         header: Header,
         value: Expression,
@@ -142,7 +143,7 @@ pub(crate) enum Does {
     If {
         condition: Expression,
         then: Block,
-        /// What follows the first arm, if anything.
+        /// The `elseif` and `else` branches, if any.
         rest: Option<Box<Rest>>,
     },
     Block(Block),
@@ -161,38 +162,20 @@ pub(crate) enum Does {
     Return(Box<Returns>),
 }
 
-/// `elseif` and `else`.
+/// The `elseif` and `else` branches.
 #[derive(Debug)]
 pub(crate) struct Rest {
     pub(crate) arms: Vec<(Expression, Block)>,
     pub(crate) otherwise: Block,
 }
 
-/// `return (…)` with what is computed when it is reached.
+/// `return (…)` with operands evaluated at run time.
 #[derive(Debug)]
 pub(crate) enum Returns {
     Synth { status: Expression, reason: Option<Expression> },
     Error { status: Expression, reason: Option<Expression> },
     Fail(Expression),
     PassFor(Expression),
-}
-
-/// A header of a message.
-#[derive(Debug)]
-pub(crate) struct Header {
-    pub(crate) message: Message,
-    pub(crate) name: Name,
-    /// Whether it is a request's `Host`.
-    pub(crate) is_host: bool,
-}
-
-impl Header {
-    /// `None` if `name` is no header's name.
-    pub(crate) fn new(message: Message, name: &str) -> Option<Header> {
-        let is_host = matches!(message, Message::Req | Message::ReqTop | Message::Bereq)
-            && name.eq_ignore_ascii_case("host");
-        Some(Header { message, name: Name::new(name)?, is_host })
-    }
 }
 
 /// How two values are compared.
@@ -204,29 +187,29 @@ pub(crate) enum Comparison {
     Other,
 }
 
-/// An expression; its type was settled by the checker, and decides with which function of the evaluator it is read.
+/// A type-checked expression. Its type decides which evaluator function reads it.
 #[derive(Debug)]
 pub(crate) enum Expression {
     Constant(Value<'static>),
     Field(Header),
-    /// A header itself, for a function that changes it.
+    /// A reference to a header, for a function that modifies it.
     Header(Header),
     Variable(&'static Variable),
     Storage {
         name: Box<str>,
         variable: &'static Variable,
     },
-    /// Parts as text, one behind the other.
+    /// Concatenation of parts as text.
     Concat(Vec<Expression>),
     Not(Box<Expression>),
     And(Vec<Expression>),
     Or(Vec<Expression>),
-    /// A value as BOOL.
+    /// A value converted to BOOL.
     Truth(Box<Expression>),
     Compare {
         how: Comparison,
         operator: Operator,
-        /// Left and right.
+        /// Left and right operands.
         sides: Box<[Expression; 2]>,
     },
     Match {
@@ -239,14 +222,14 @@ pub(crate) enum Expression {
         acl: u32,
         negated: bool,
     },
-    /// INT and BYTES, of which `kind` says which.
+    /// Arithmetic on INT or BYTES, selected by `kind`.
     IntArithmetic {
         kind: Type,
         operator: Operator,
         left: Box<Expression>,
         right: Box<Expression>,
     },
-    /// REAL, DURATION and TIME.
+    /// Arithmetic on REAL, DURATION or TIME.
     RealArithmetic {
         kind: Type,
         operator: Operator,
@@ -264,6 +247,10 @@ pub(crate) enum Expression {
         text: Box<Expression>,
         upper: bool,
     },
+    /// Resolves a director to a declared backend.
+    Resolve(Box<Expression>),
+    /// A BLOB as text: its base64 between colons.
+    Encode(Box<Expression>),
     Call {
         function: &'static Function,
         object: Option<u32>,
@@ -272,37 +259,38 @@ pub(crate) enum Expression {
 }
 
 impl Program {
-    /// The declared backends; [`Backend::Declared`](crate::task::Backend::Declared) is an index into it.
+    /// Returns the declared backends, indexed by
+    /// [`Backend::Declared`](crate::value::Backend::Declared).
     pub fn backends(&self) -> &[BackendRow] {
         &self.backends
     }
 
-    /// The backend that is meant where none is set: the one called `default`, else the first.
+    /// Returns the backend to use if none is set: the one named `default`, else the first.
     pub fn default_backend(&self) -> Option<u32> {
         self.default_backend
     }
 
-    /// Whether it sends requests to the policy called `label`.
+    /// Returns whether the policy may switch to the one labelled `label`.
     pub fn names(&self, label: &str) -> bool {
         self.labels.iter().any(|name| name == label)
     }
 
-    /// What it was compiled from: the main file, then what that includes.
+    /// Returns the source files: the main file, then its includes.
     pub fn files(&self) -> &[File] {
         self.sources.all().split_last().map_or(&[], |(_builtin, files)| files)
     }
 
-    /// The probes.
+    /// Returns the probes.
     pub fn probes(&self) -> &[ProbeRow] {
         &self.probes
     }
 
-    /// Whether the policy adds anything to what is built in for `sub`, there or in a subroutine called from there.
-    pub fn is_written(&self, sub: Sub) -> bool {
-        self.subs[self.entries[sub as usize] as usize].is_written
+    /// Returns whether the policy adds to the built-in `sub`, directly or in a subroutine it calls.
+    pub fn extends_builtin(&self, sub: Sub) -> bool {
+        self.subs[self.entries[sub as usize] as usize].extends_builtin
     }
 
-    /// The name of an ACL's match, for its log line.
+    /// Returns whether an ACL contains an address, and the log line if the ACL logs its matches.
     pub(crate) fn acl_matches(&self, acl: u32, address: SocketAddr) -> (bool, Option<String>) {
         let acl = &self.acls[acl as usize];
         let address: IpAddr = address.ip().to_canonical();

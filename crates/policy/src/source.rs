@@ -1,41 +1,49 @@
-//! The text of a policy: its files and places in them.
+//! Source files of a policy and positions in them.
 //!
-//! The crate opens no file: a caller's loader gives the main file's includes.
+//! This crate opens no file: the caller's loader provides the includes.
 
 use std::ops::Range;
 
-/// Files of one policy.
+/// Maximum files in one policy.
 pub const FILES_MAX: usize = 256;
-/// Bytes of one file.
+/// Maximum bytes in one file.
 pub const FILE_BYTES_MAX: usize = 1 << 20;
-/// Includes within includes.
+/// Maximum include depth.
 pub const INCLUDE_DEPTH_MAX: usize = 16;
 
-/// One file.
+/// A source file.
 #[derive(Debug, Clone)]
 pub struct File {
-    /// Its path, as given or as an include names it.
+    /// Path, as given by the caller or by the `include`.
     pub name: String,
-    /// Its text.
+    /// Text.
     pub text: String,
 }
 
-/// Gives the file that an `include` names: what it says, and in which file it stands. An error is told as it is.
+/// Loads an included file, given the included path and the name of the including file. Its error
+/// text is reported verbatim.
 pub type Loader<'l> = dyn FnMut(&str, &str) -> Result<File, String> + 'l;
 
-/// A piece of one file, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// A byte range in one file.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Span {
-    /// Which file.
+    /// The file's index.
     pub(crate) file: u32,
-    /// First byte.
+    /// The first byte.
     pub(crate) start: u32,
-    /// Behind the last byte.
+    /// The byte after the last.
     pub(crate) end: u32,
 }
 
+impl std::fmt::Debug for Span {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}..{}", self.file, self.start, self.end)
+    }
+}
+
 impl Span {
-    /// From the start of this to the end of `other`, which lies behind it in the same file, else this alone.
+    /// Returns the range from the start of this span to the end of `other`, which follows in the
+    /// same file; otherwise, this span.
     pub(crate) fn to(self, other: Span) -> Span {
         if other.file == self.file && other.end >= self.end { Span { end: other.end, ..self } } else { self }
     }
@@ -45,20 +53,20 @@ impl Span {
     }
 }
 
-/// All files of a policy, the built-in one among them.
+/// All files of a policy, including the built-in one.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sources {
     files: Vec<File>,
 }
 
-/// A place that people read.
+/// A human-readable position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// The file's name.
     pub file: String,
-    /// From 1.
+    /// The line, from 1.
     pub line: usize,
-    /// From 1, in characters.
+    /// The column, from 1, in characters.
     pub column: usize,
 }
 
@@ -69,22 +77,22 @@ impl std::fmt::Display for Place {
 }
 
 impl Sources {
-    /// Adds a file. Whoever includes one asks [`is_full`](Self::is_full) first.
+    /// Adds a file. Before adding an include, check [`is_full`](Self::is_full).
     pub(crate) fn add(&mut self, file: File) -> u32 {
         self.files.push(file);
         self.count() - 1
     }
 
-    /// Whether no file may be included any more. The built-in one is none of those.
+    /// Returns whether the limit for includes is reached. The built-in file does not count.
     pub(crate) fn is_full(&self) -> bool {
         self.files.len() >= FILES_MAX
     }
 
     pub(crate) fn count(&self) -> u32 {
-        u32::try_from(self.files.len()).expect("there are FILES_MAX files and the built-in one")
+        u32::try_from(self.files.len()).expect("at most FILES_MAX files and the built-in one")
     }
 
-    /// All, the main one first, the built-in one last.
+    /// Returns all files: the main file first, the built-in one last.
     pub(crate) fn all(&self) -> &[File] {
         &self.files
     }
@@ -108,7 +116,7 @@ impl Sources {
         }
     }
 
-    /// The first line of `span`, and where in it the span lies.
+    /// Returns the first line of `span`, and the byte range of `span` in that line.
     pub(crate) fn line(&self, span: Span) -> (&str, Range<usize>) {
         let text = &self.file(span.file).text;
         let start = text[..span.start as usize].rfind('\n').map_or(0, |at| at + 1);

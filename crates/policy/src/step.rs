@@ -1,88 +1,49 @@
-//! The subroutines that a request goes through, and the actions that each may return.
+//! Subroutines that a request passes through, and the actions each may return.
 
 use std::fmt;
 
-/// A subroutine that the edge calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Sub {
-    /// A request has come.
-    Recv,
-    /// What the key of the content is made of.
-    Hash,
-    /// The connection is handed through.
-    Pipe,
-    /// The request goes past the cache.
-    Pass,
-    /// The content is there.
-    Hit,
-    /// It is not.
-    Miss,
-    /// The content has been purged.
-    Purge,
-    /// A response is about to go out.
-    Deliver,
-    /// One is made here.
-    Synth,
-    /// A request is about to go to a backend.
-    BackendFetch,
-    /// Its response has come.
-    BackendResponse,
-    /// None has come.
-    BackendError,
-    /// The policy begins.
-    Init,
-    /// It ends.
-    Fini,
+use crate::words::words;
+
+words! {
+    /// A subroutine called by the edge.
+    pub enum Sub {
+        /// A client request has arrived.
+        Recv = "vcl_recv",
+        /// Computes the cache key.
+        Hash = "vcl_hash",
+        /// The connection is about to be piped.
+        Pipe = "vcl_pipe",
+        /// The request bypasses the cache.
+        Pass = "vcl_pass",
+        /// The lookup found a stored response.
+        Hit = "vcl_hit",
+        /// The lookup found no stored response.
+        Miss = "vcl_miss",
+        /// A purge has completed.
+        Purge = "vcl_purge",
+        /// A response is about to be sent to the client.
+        Deliver = "vcl_deliver",
+        /// A synthetic response is about to be sent.
+        Synth = "vcl_synth",
+        /// A request is about to be sent to a backend.
+        BackendFetch = "vcl_backend_fetch",
+        /// The response header section has arrived from the backend.
+        BackendResponse = "vcl_backend_response",
+        /// The fetch has failed.
+        BackendError = "vcl_backend_error",
+        /// The policy is being loaded.
+        Init = "vcl_init",
+        /// The policy is being discarded.
+        Fini = "vcl_fini",
+    }
 }
 
 impl Sub {
-    /// All, in the order of a request's way.
-    pub const ALL: [Sub; 14] = [
-        Sub::Recv,
-        Sub::Hash,
-        Sub::Pipe,
-        Sub::Pass,
-        Sub::Hit,
-        Sub::Miss,
-        Sub::Purge,
-        Sub::Deliver,
-        Sub::Synth,
-        Sub::BackendFetch,
-        Sub::BackendResponse,
-        Sub::BackendError,
-        Sub::Init,
-        Sub::Fini,
-    ];
-
-    /// Its name, `vcl_recv`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Sub::Recv => "vcl_recv",
-            Sub::Hash => "vcl_hash",
-            Sub::Pipe => "vcl_pipe",
-            Sub::Pass => "vcl_pass",
-            Sub::Hit => "vcl_hit",
-            Sub::Miss => "vcl_miss",
-            Sub::Purge => "vcl_purge",
-            Sub::Deliver => "vcl_deliver",
-            Sub::Synth => "vcl_synth",
-            Sub::BackendFetch => "vcl_backend_fetch",
-            Sub::BackendResponse => "vcl_backend_response",
-            Sub::BackendError => "vcl_backend_error",
-            Sub::Init => "vcl_init",
-            Sub::Fini => "vcl_fini",
-        }
-    }
-
-    pub(crate) fn named(name: &str) -> Option<Sub> {
-        Sub::ALL.into_iter().find(|sub| sub.as_str() == name)
-    }
-
     pub(crate) const fn bit(self) -> u16 {
         1 << self as u16
     }
 
-    /// The actions that may be returned from here.
+    /// Returns the actions that this subroutine may return.
     pub(crate) fn actions(self) -> impl Iterator<Item = &'static ActionRule> {
         ACTIONS.iter().filter(move |rule| rule.from.contains(self))
     }
@@ -94,16 +55,16 @@ impl fmt::Display for Sub {
     }
 }
 
-/// Some of the subroutines.
+/// A set of subroutines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Subs(u16);
 
 impl Subs {
-    /// No subroutine.
+    /// The empty set.
     pub const NONE: Subs = Subs(0);
-    /// Each one.
+    /// All subroutines.
     pub const ALL: Subs = Subs((1 << Sub::ALL.len()) - 1);
-    /// The client's side.
+    /// Client-side subroutines.
     pub const CLIENT: Subs = Subs::of(&[
         Sub::Recv,
         Sub::Hash,
@@ -115,18 +76,18 @@ impl Subs {
         Sub::Deliver,
         Sub::Synth,
     ]);
-    /// The backend's side.
+    /// Backend-side subroutines.
     pub const BACKEND: Subs = Subs::of(&[Sub::BackendFetch, Sub::BackendResponse, Sub::BackendError]);
-    /// Both sides.
+    /// Client-side and backend-side subroutines.
     pub const REQUEST: Subs = Subs::CLIENT.and(Subs::BACKEND);
-    /// Where there is a backend's response.
+    /// Subroutines that have a backend response.
     pub const RESPONSE: Subs = Subs::of(&[Sub::BackendResponse, Sub::BackendError]);
-    /// Where there is a response to the client.
+    /// Subroutines that have a response to the client.
     pub const REPLY: Subs = Subs::of(&[Sub::Deliver, Sub::Synth]);
-    /// Where there is a stored response.
+    /// Subroutines that have a stored response.
     pub const OBJECT: Subs = Subs::of(&[Sub::Hit, Sub::Deliver]);
 
-    /// Those of `subs`.
+    /// Creates the set of `subs`.
     pub const fn of(subs: &[Sub]) -> Subs {
         let mut bits = 0;
         let mut index = 0;
@@ -137,29 +98,29 @@ impl Subs {
         Subs(bits)
     }
 
-    /// These and `other`.
+    /// Returns the union with `other`.
     pub const fn and(self, other: Subs) -> Subs {
         Subs(self.0 | other.0)
     }
 
-    /// Whether `sub` is one.
+    /// Returns whether the set contains `sub`.
     pub const fn contains(self, sub: Sub) -> bool {
         self.0 & sub.bit() != 0
     }
 
-    /// Whether there is none.
+    /// Returns whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Each one.
+    /// Iterates over the subroutines, in order.
     pub fn iter(self) -> impl Iterator<Item = Sub> {
         Sub::ALL.into_iter().filter(move |sub| self.contains(*sub))
     }
 }
 
 impl fmt::Display for Subs {
-    /// `client`, `backend` or names, as the reference says it.
+    /// Writes `client`, `backend` or subroutine names, as in the reference.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Subs::ALL {
             return f.write_str("all");
@@ -177,23 +138,24 @@ impl fmt::Display for Subs {
     }
 }
 
-/// What an action's brackets take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The arguments of an action.
+#[derive(Debug)]
 pub(crate) enum ActionArguments {
-    None,
+    /// No arguments.
+    None(Action),
     /// `synth(STATUS [, REASON])`
     StatusAndReason,
-    /// As before, and may be left out.
+    /// Optional `(STATUS [, REASON])`.
     MaybeStatusAndReason,
-    /// `fail("REASON")`, which may be left out.
+    /// Optional `fail("REASON")`.
     MaybeReason,
     /// `vcl(LABEL)`
     Label,
-    /// `pass(DURATION)`, which may be left out.
+    /// Optional `pass(DURATION)`.
     MaybeDuration,
 }
 
-/// One action: where it may be returned and what it takes.
+/// An action, the subroutines that may return it, and its arguments.
 #[derive(Debug)]
 pub(crate) struct ActionRule {
     pub(crate) name: &'static str,
@@ -213,71 +175,71 @@ pub(crate) static ACTIONS: [ActionRule; 15] = {
         Recv, Synth,
     };
     [
-        rule("abandon", &[BackendFetch, BackendResponse, BackendError], None),
-        rule("deliver", &[Hit, Deliver, Synth, BackendResponse, BackendError], None),
+        rule("abandon", &[BackendFetch, BackendResponse, BackendError], None(Action::Abandon)),
+        rule("deliver", &[Hit, Deliver, Synth, BackendResponse, BackendError], None(Action::Deliver)),
         rule("error", &[BackendFetch, BackendResponse], MaybeStatusAndReason),
         ActionRule { name: "fail", from: Subs::REQUEST.and(Subs::of(&[Init])), arguments: MaybeReason },
-        rule("fetch", &[Miss, Pass, BackendFetch], None),
-        rule("hash", &[Recv], None),
-        rule("lookup", &[Hash], None),
-        rule("ok", &[Init, Fini], None),
-        // The duration, for which the key is passed, means something on the backend's side alone.
+        rule("fetch", &[Miss, Pass, BackendFetch], None(Action::Fetch)),
+        rule("hash", &[Recv], None(Action::Hash)),
+        rule("lookup", &[Hash], None(Action::Lookup)),
+        rule("ok", &[Init, Fini], None(Action::Ok)),
+        // The duration is that of hit-for-pass, so it matters only on the backend side.
         rule("pass", &[Recv, Hit, Miss, BackendResponse], MaybeDuration),
-        rule("pipe", &[Recv, Pipe], None),
-        rule("purge", &[Recv], None),
-        rule("restart", &[Recv, Pass, Hit, Miss, Purge, Deliver, Synth], None),
-        rule("retry", &[BackendResponse, BackendError], None),
+        rule("pipe", &[Recv, Pipe], None(Action::Pipe)),
+        rule("purge", &[Recv], None(Action::Purge)),
+        rule("restart", &[Recv, Pass, Hit, Miss, Purge, Deliver, Synth], None(Action::Restart)),
+        rule("retry", &[BackendResponse, BackendError], None(Action::Retry)),
         rule("synth", &[Recv, Pipe, Pass, Hit, Miss, Purge, Deliver], StatusAndReason),
         rule("vcl", &[Recv], Label),
     ]
 };
 
-/// What a subroutine has decided.
+/// A subroutine's decision.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// Give the fetch up; the client side goes on as it can.
+    /// Abandon the fetch; the client side continues without it.
     Abandon,
     /// Send the response.
     Deliver,
-    /// Make an error of the fetch: status and reason.
+    /// Turn the fetch into an error response.
     Error {
-        /// The status, 503 unless said.
+        /// The status; 503 by default.
         status: u16,
         /// The reason phrase.
         reason: Option<Vec<u8>>,
     },
-    /// End this request with 503: the policy says so.
+    /// End this request with 503, as the policy requests.
     Fail {
-        /// What the policy says of it.
+        /// The policy's explanation.
         reason: Option<Vec<u8>>,
     },
-    /// Ask a backend.
+    /// Fetch from a backend.
     Fetch,
-    /// Look the content up.
+    /// Look up the stored response.
     Hash,
-    /// Look the content up by what was hashed.
+    /// Look up the stored response by the hashed key.
     Lookup,
-    /// The policy has begun, or ended.
+    /// The policy has loaded, or may be discarded.
     Ok,
-    /// Go past the cache.
+    /// Bypass the cache.
     Pass,
-    /// Go past the cache for all requests of this key, for some seconds.
+    /// Make the key hit-for-pass for this many seconds.
     PassFor(f64),
-    /// Hand the connection through.
+    /// Pipe the connection.
     Pipe,
-    /// Take the content out of the cache.
+    /// Purge the stored response.
     Purge,
-    /// Begin again with the request as it is now.
+    /// Restart with the request as modified.
     Restart,
-    /// Ask again, perhaps another backend.
+    /// Retry the fetch, possibly from another backend.
     Retry,
-    /// Answer from here.
+    /// Send a synthetic response.
     Synth {
         /// The status.
         status: u16,
-        /// The reason phrase, if not that of the status.
+        /// The reason phrase, if not the standard one for the status.
         reason: Option<Vec<u8>>,
     },
-    /// Begin again with the policy of this label.
+    /// Restart with the policy that has this label.
     Vcl(String),
 }

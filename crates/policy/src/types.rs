@@ -1,54 +1,54 @@
-//! The types of the language and what each becomes as text.
+//! VCL types, and which of them convert to text.
 
 use std::fmt;
 
 /// A type, named as in Varnish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Type {
-    /// A list of addresses.
+    /// An access control list.
     Acl,
     /// A backend, a director, or none.
     Backend,
     /// Octets.
     Blob,
-    /// Content: it can be set, not read.
+    /// Message content: write-only.
     Body,
     /// True or false.
     Bool,
     /// A size, in bytes.
     Bytes,
-    /// Seconds.
+    /// A time span, in seconds.
     Duration,
-    /// One of some words.
+    /// One of a fixed set of words.
     Enum(&'static [&'static str]),
-    /// A header by its name, which may be unset.
+    /// A header by name, possibly unset.
     Header,
     /// A whole message.
     Http,
-    /// An integer of 64 bits.
+    /// A 64-bit integer.
     Int,
     /// An address and a port.
     Ip,
     /// A probe.
     Probe,
-    /// A number with a fraction.
+    /// A floating-point number.
     Real,
     /// A regular expression.
     Regex,
     /// A storage.
     Stevedore,
-    /// Text, which may be unset.
+    /// Text, possibly unset.
     String,
-    /// Several texts, joined.
+    /// Several texts, to be concatenated.
     Strands,
-    /// Seconds since 1970.
+    /// A point in time, in Unix seconds.
     Time,
-    /// Nothing.
+    /// No value.
     Void,
 }
 
 impl Type {
-    /// Its name.
+    /// Returns the type's name.
     pub fn as_str(self) -> &'static str {
         match self {
             Type::Acl => "ACL",
@@ -74,12 +74,12 @@ impl Type {
         }
     }
 
-    /// Text as it is.
+    /// Returns whether the type is text.
     pub(crate) fn is_text(self) -> bool {
         matches!(self, Type::String | Type::Strands | Type::Header)
     }
 
-    /// Whether a value has a form as text.
+    /// Returns whether a value of this type converts to text.
     pub(crate) fn has_text(self) -> bool {
         self.is_text()
             || matches!(
@@ -96,7 +96,7 @@ impl Type {
             )
     }
 
-    /// Whether a value is true or false by itself.
+    /// Returns whether a value of this type converts to BOOL.
     pub(crate) fn has_truth(self) -> bool {
         self.is_text()
             || matches!(self, Type::Backend | Type::Bool | Type::Duration | Type::Int | Type::Stevedore)

@@ -1,4 +1,4 @@
-//! Values at run time, and what each becomes as text.
+//! Run-time values and their text form.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,13 +7,26 @@ use std::net::{IpAddr, SocketAddr};
 
 use thalweg_http::{date, number};
 
+use crate::message::Message;
 use crate::source::Place;
-use crate::task::{Backend, Message};
 
-/// A value that a variable or a function gives or is given.
+/// A backend as a policy refers to it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Backend {
+    /// No backend; the default backend applies where one is needed.
+    #[default]
+    None,
+    /// The index in [`Program::backends`](crate::Program::backends).
+    Declared(u32),
+    /// The object index of a director; [`Program::resolve`](crate::Program::resolve) selects its
+    /// backend.
+    Director(u32),
+}
+
+/// The value of a variable, an argument or a result.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value<'v> {
-    /// Nothing.
+    /// No value.
     Void,
     /// BOOL
     Bool(bool),
@@ -21,7 +34,7 @@ pub enum Value<'v> {
     Int(i64),
     /// REAL
     Real(f64),
-    /// TIME, unix seconds
+    /// TIME, Unix seconds
     Time(f64),
     /// DURATION, seconds
     Duration(f64),
@@ -33,11 +46,11 @@ pub enum Value<'v> {
     Text(Option<Cow<'v, [u8]>>),
     /// BLOB
     Blob(Cow<'v, [u8]>),
-    /// BLOB that stands for a `directors.shard_param`, by its object; it has no octets.
+    /// BLOB that refers to a `directors.shard_param`, by object index; it has no octets.
     Parameters(u32),
     /// BACKEND
     Backend(Backend),
-    /// STEVEDORE, by its name.
+    /// STEVEDORE, by name.
     Storage(Option<Cow<'v, str>>),
     /// HEADER
     Header(Message, &'v str),
@@ -45,28 +58,61 @@ pub enum Value<'v> {
     Http(Message),
     /// ENUM
     Word(&'static str),
-    /// REGEX, by its index in the program.
+    /// REGEX, by index in the program.
     Regex(u32),
 }
 
 impl<'v> Value<'v> {
-    /// A text.
+    /// Creates a borrowed STRING.
     pub fn text(text: &'v str) -> Value<'v> {
         Value::Text(Some(Cow::Borrowed(text.as_bytes())))
     }
 
-    /// A text of its own.
+    /// Creates an owned STRING.
     pub fn owned(text: impl Into<Vec<u8>>) -> Value<'v> {
         Value::Text(Some(Cow::Owned(text.into())))
     }
 
-    /// A text that may be unset.
+    /// Creates a STRING that may be unset.
     pub fn maybe(text: Option<&'v str>) -> Value<'v> {
         Value::Text(text.map(|text| Cow::Borrowed(text.as_bytes())))
     }
+
+    /// Returns this value with borrowed text.
+    pub(crate) fn lend(&self) -> Value<'_> {
+        match self {
+            Value::Text(text) => Value::Text(text.as_deref().map(Cow::Borrowed)),
+            Value::Blob(bytes) => Value::Blob(Cow::Borrowed(bytes)),
+            Value::Storage(name) => Value::Storage(name.as_deref().map(Cow::Borrowed)),
+            other => other.clone(),
+        }
+    }
+
+    /// Returns this value with owned text. A HEADER, which borrows from the program, becomes
+    /// [`Value::Void`].
+    pub(crate) fn into_owned(self) -> Value<'static> {
+        match self {
+            Value::Void | Value::Header(..) => Value::Void,
+            Value::Bool(value) => Value::Bool(value),
+            Value::Int(value) => Value::Int(value),
+            Value::Real(value) => Value::Real(value),
+            Value::Time(value) => Value::Time(value),
+            Value::Duration(value) => Value::Duration(value),
+            Value::Bytes(value) => Value::Bytes(value),
+            Value::Ip(value) => Value::Ip(value),
+            Value::Text(text) => Value::Text(text.map(|text| Cow::Owned(text.into_owned()))),
+            Value::Blob(bytes) => Value::Blob(Cow::Owned(bytes.into_owned())),
+            Value::Parameters(object) => Value::Parameters(object),
+            Value::Backend(value) => Value::Backend(value),
+            Value::Storage(name) => Value::Storage(name.map(|name| Cow::Owned(name.into_owned()))),
+            Value::Http(message) => Value::Http(message),
+            Value::Word(word) => Value::Word(word),
+            Value::Regex(regex) => Value::Regex(regex),
+        }
+    }
 }
 
-/// Writes an integer.
+/// Appends an integer.
 pub(crate) fn write_int(value: i64, into: &mut Vec<u8>) {
     if value < 0 {
         into.push(b'-');
@@ -74,20 +120,20 @@ pub(crate) fn write_int(value: i64, into: &mut Vec<u8>) {
     into.extend_from_slice(number::format(value.unsigned_abs(), &mut [0; number::DECIMAL_BYTES_MAX]));
 }
 
-/// Three decimals, as Varnish writes REAL and DURATION.
+/// Appends a number with three decimals, as Varnish formats REAL and DURATION.
 pub(crate) fn write_real(value: f64, into: &mut Vec<u8>) {
-    write!(into, "{value:.3}").expect("a vector takes all that is written");
+    write!(into, "{value:.3}").expect("writing to a Vec cannot fail");
 }
 
-/// An IMF-fixdate; a time before 1970 is 1970.
+/// Appends an IMF-fixdate; times before 1970 become 1970.
 pub(crate) fn write_time(value: f64, into: &mut Vec<u8>) {
     into.extend_from_slice(&date::format(value.max(0.0) as u64));
 }
 
-/// The address without its port.
+/// Appends the address without its port.
 pub(crate) fn write_ip(value: SocketAddr, into: &mut Vec<u8>) {
     let IpAddr::V4(address) = value.ip().to_canonical() else {
-        return write!(into, "{}", value.ip()).expect("a vector takes all that is written");
+        return write!(into, "{}", value.ip()).expect("writing to a Vec cannot fail");
     };
     for (at, part) in address.octets().into_iter().enumerate() {
         if at > 0 {
@@ -97,35 +143,36 @@ pub(crate) fn write_ip(value: SocketAddr, into: &mut Vec<u8>) {
     }
 }
 
-/// The status of a final response: a number whose last three digits, which alone go out, are those of one.
+/// Checks the status of a final response. Only the last three digits are sent; they must be at
+/// least 200.
 pub(crate) fn final_status(value: i64) -> Result<u16, Failure> {
     let status = u16::try_from(value).ok().filter(|status| status % 1000 >= 200);
-    status.ok_or_else(|| Failure::new(format!("{value} is no status of a final response")))
+    status.ok_or_else(|| Failure::new(format!("{value} is not the status of a final response")))
 }
 
-/// Why an evaluation ended: the request is answered with 503.
+/// Why an evaluation failed; the request ends with 503.
 ///
-/// One pointer, so that what succeeds does not carry the room for it.
+/// A single pointer, to keep `Result`s small on the success path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure(Box<(String, Option<Place>)>);
 
 impl Failure {
-    /// A failure whose place the evaluator adds.
-    pub fn new(what: impl Into<String>) -> Failure {
-        Failure(Box::new((what.into(), None)))
+    /// Creates a failure without a position; the evaluator adds one.
+    pub fn new(what: impl fmt::Display) -> Failure {
+        Failure(Box::new((what.to_string(), None)))
     }
 
-    /// What.
+    /// Returns a description of the failure.
     pub fn what(&self) -> &str {
         &self.0.0
     }
 
-    /// The statement that failed.
+    /// Returns the position of the statement that failed.
     pub fn place(&self) -> Option<&Place> {
         self.0.1.as_ref()
     }
 
-    /// Says where, unless that was said before.
+    /// Adds a position, unless the failure already has one.
     pub(crate) fn at(mut self, place: impl FnOnce() -> Place) -> Failure {
         self.0.1.get_or_insert_with(place);
         self

@@ -1,4 +1,5 @@
-//! No text makes the compiler panic or hang, and no policy that it takes panics when it runs.
+//! Random input: no text makes the compiler panic or hang, and no accepted policy panics at run
+//! time.
 
 mod common;
 
@@ -91,12 +92,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn pieces_in_any_order(pieces in prop::collection::vec(prop::sample::select(&PIECES[..]), 0..60)) {
+    fn random_pieces_do_not_panic(pieces in prop::collection::vec(prop::sample::select(&PIECES[..]), 0..60)) {
         run_all(&pieces.concat());
     }
 
     #[test]
-    fn statements_in_a_subroutine(
+    fn random_statements_do_not_panic(
         sub in prop::sample::select(&Sub::ALL[..]),
         pieces in prop::collection::vec(prop::sample::select(&PIECES[..]), 0..20),
     ) {
@@ -104,15 +105,15 @@ proptest! {
     }
 
     #[test]
-    fn any_text(text in "\\PC{0,200}") {
+    fn random_text_does_not_panic(text in "\\PC{0,200}") {
         run_all(&text);
         run_all(&format!("vcl 4.1; backend b none; sub vcl_recv {{ {text} }}"));
     }
 }
 
-/// Depth of each kind at once: brackets, operators, blocks, calls.
+/// Deeply nested input must fault or run, never overflow the stack.
 #[test]
-fn deep_nesting_ends_in_a_fault_or_runs() {
+fn deep_nesting_faults_or_runs() {
     for open in ["(", "!(", "-(", "((", "std.tolower(", "{", "if (true) {", "!", "-", "\"a\" + (", "a.b(a.b("]
     {
         for count in [10, 40, 47, 60, 5_000] {

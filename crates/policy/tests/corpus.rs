@@ -1,4 +1,5 @@
-//! Policies for video, covering each construct. All compile; Debian's Varnish takes those that use nothing of ours.
+//! Example policies for video that cover each construct. All compile, and Debian's Varnish accepts
+//! those without Thalweg extensions.
 
 mod common;
 
@@ -13,17 +14,17 @@ fn policies() -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).expect("a directory can be read");
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry can be read").path()).collect();
     paths.sort();
-    assert!(paths.len() >= 8, "there is a corpus");
+    assert!(paths.len() >= 8, "the corpus is missing policies");
     paths
 }
 
-/// Whether a policy says in its first line that it uses what Varnish has not.
+/// Returns whether the first line marks a policy as using Thalweg extensions.
 fn is_ours(text: &str) -> bool {
     text.lines().next().is_some_and(|line| line.contains("Thalweg only"))
 }
 
 #[test]
-fn all_compile_and_run() {
+fn examples_compile_and_run() {
     for path in policies() {
         let text = std::fs::read_to_string(&path).expect("a policy can be read");
         let (mut program, report) =
@@ -38,9 +39,9 @@ fn all_compile_and_run() {
     }
 }
 
-/// Varnish agrees that these are policies, so what is shown with them is its language and not one like it.
+/// Varnish must accept the examples: they are VCL, not a dialect.
 #[test]
-fn varnish_takes_them() {
+fn varnish_accepts_the_examples() {
     let home = std::env::temp_dir().join(format!("thalweg-policy-varnish-{}", std::process::id()));
     for path in policies() {
         let text = std::fs::read_to_string(&path).expect("a policy can be read");
@@ -50,12 +51,12 @@ fn varnish_takes_them() {
         let output =
             Command::new("/usr/sbin/varnishd").arg("-C").arg("-n").arg(&home).arg("-f").arg(&path).output();
         let output = output.expect("varnishd is installed, see make setup-test");
-        let told = String::from_utf8_lossy(&output.stderr);
+        let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(
             output.status.success(),
             "{}\n{}",
             path.display(),
-            told.lines().take(12).collect::<Vec<_>>().join("\n")
+            stderr.lines().take(12).collect::<Vec<_>>().join("\n")
         );
     }
     let _ = std::fs::remove_dir_all(home);

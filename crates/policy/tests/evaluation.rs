@@ -1,4 +1,5 @@
-//! What a policy does to a request: values and their texts, operators, flow, limits, failures.
+//! Effects of a policy on a request: values and their text, operators, control flow, limits,
+//! failures.
 
 mod common;
 
@@ -9,7 +10,7 @@ use expect_test::{Expect, expect};
 use thalweg_policy::step::Action;
 use thalweg_policy::{Program, Sub};
 
-/// Statements in `vcl_recv`; told are the action, `X-Seen` and the log.
+/// Runs statements in `vcl_recv` and compares the action, `X-Seen` and the log.
 fn recv(statements: &str, expect: Expect) {
     let text = format!(
         "vcl 4.1; import std;\nbackend b {{ .host = \"::1\"; }}\nacl inside +log {{ \"192.0.2.0\"/24; ! \"192.0.2.7\"; \"::1\"; }}\n\
@@ -33,7 +34,7 @@ fn value(expression: &str, expect: Expect) {
 }
 
 #[test]
-fn texts() {
+fn values_convert_to_text() {
     value("1 + 2", expect!["Hash 3 []"]);
     value("\"a\" + 1 + 2", expect!["Hash a12 []"]);
     value("1.5 + 1", expect!["Hash 2.500 []"]);
@@ -54,7 +55,7 @@ fn texts() {
 }
 
 #[test]
-fn the_host_is_asked_once_where_a_client_is_and_only_if_the_policy_asks() {
+fn client_location_is_looked_up_once_and_on_demand() {
     let program = program(
         r#"vcl 4.1; backend b none;
         sub vcl_recv { if (req.http.ask) { set req.http.seen = client.geo.city + client.as.number; } }
@@ -66,16 +67,17 @@ fn the_host_is_asked_once_where_a_client_is_and_only_if_the_policy_asks() {
             bench.req.fields.push("Ask", "1");
         }
         for sub in [Sub::Recv, Sub::Deliver] {
-            bench.run(&program, sub).expect("it runs");
+            bench.run(&program, sub).expect("run succeeds");
         }
-        assert_eq!(bench.host.geo_asked.load(Relaxed), asked);
+        assert_eq!(bench.host.geo_calls.load(Relaxed), asked);
     }
     assert_eq!(bench.resp.fields.get("seen"), Some(&b"yes"[..]));
 }
 
-/// Shard directors that share a set of parameters: what is set for one fetch counts where the director is asked.
+/// Changes that a fetch makes to a shared `shard_param` must apply when the shard director is
+/// resolved.
 #[test]
-fn a_set_of_parameters_counts_for_directors_that_are_asked_later() {
+fn parameter_set_applies_to_lazily_resolved_directors() {
     let program = {
         let text = r#"vcl 4.1; import directors;
             backend a { .host = "::1"; }
@@ -85,7 +87,7 @@ fn a_set_of_parameters_counts_for_directors_that_are_asked_later() {
                 new d = directors.shard();
                 d.add_backend(a); d.add_backend(b);
                 d.associate(p.use());
-                # What is set after it was associated counts too.
+                # Settings made after associate() apply too.
                 p.set(by = KEY, key = 5, healthy = IGNORE);
             }
             sub vcl_recv { set req.backend_hint = d.backend(resolve = LAZY); }
@@ -94,15 +96,15 @@ fn a_set_of_parameters_counts_for_directors_that_are_asked_later() {
                 if (bereq.http.own) { set bereq.backend = d.backend(resolve = LAZY, alt = 0); }
             }"#;
         let mut program = program(text);
-        program.init(&mut Bench::default().task()).expect("it begins");
+        program.init(&mut Bench::default().task()).expect("init succeeds");
         program
     };
     let asked = |fields: &str| {
         let req = request(&format!("GET /a HTTP/1.1\nHost: a{fields}"));
         let mut bench = Bench { bereq: req.clone(), req, ..Bench::default() };
-        bench.run(&program, Sub::Recv).expect("it runs");
+        bench.run(&program, Sub::Recv).expect("run succeeds");
         bench.fetch.backend = bench.client.backend_hint;
-        bench.run(&program, Sub::BackendFetch).expect("it runs");
+        bench.run(&program, Sub::BackendFetch).expect("run succeeds");
         let backend = bench.fetch.backend;
         let index = program.resolve(backend, &mut bench.task()).expect("a backend");
         program.backends()[index as usize].name.as_str()
@@ -110,12 +112,13 @@ fn a_set_of_parameters_counts_for_directors_that_are_asked_later() {
     let (plain, other) = (asked(""), asked("\nAlt: 1"));
     assert_ne!(plain, other);
     assert_eq!(asked("\nAlt: 1\nOwn: 1"), plain);
-    assert_eq!(asked(""), plain, "what one fetch sets is its own");
+    assert_eq!(asked(""), plain, "settings of another fetch do not leak");
 }
 
-/// A member that is a director is as healthy as what is in it, and asking moves nothing on.
+/// A nested director must be healthy if any of its members is, and the health check must not
+/// advance it.
 #[test]
-fn directors_within_directors() {
+fn directors_can_be_nested() {
     let mut program = program(
         r#"vcl 4.1; import directors; import std;
         backend well { .host = "::1"; }
@@ -132,10 +135,10 @@ fn directors_within_directors() {
             set req.backend_hint = all.backend();
         }"#,
     );
-    program.init(&mut Bench::default().task()).expect("it begins");
+    program.init(&mut Bench::default().task()).expect("init succeeds");
     let mut bench = Bench::default();
     for name in ["well", "spare", "well"] {
-        bench.run(&program, Sub::Recv).expect("it runs");
+        bench.run(&program, Sub::Recv).expect("run succeeds");
         assert_eq!(bench.req.fields.get("seen"), Some(&b"false true true true"[..]));
         let backend = bench.client.backend_hint;
         let index = program.resolve(backend, &mut bench.task()).expect("a backend");
@@ -144,7 +147,7 @@ fn directors_within_directors() {
 }
 
 #[test]
-fn a_director_takes_no_backend_that_is_none() {
+fn director_rejects_backend_none() {
     for none in ["nowhere", "directors.lookup(\"nosuch\")"] {
         for class in ["round_robin", "fallback", "shard"] {
             let text = format!(
@@ -152,13 +155,13 @@ fn a_director_takes_no_backend_that_is_none() {
                  sub vcl_init {{ new d = directors.{class}(); d.add_backend(a); d.add_backend({none}); }}"
             );
             let failure = program(&text).init(&mut Bench::default().task()).expect_err("it fails");
-            assert!(failure.to_string().contains("none cannot be added to a director"), "{failure}");
+            assert!(failure.to_string().contains("cannot add backend none to a director"), "{failure}");
         }
     }
 }
 
 #[test]
-fn requests_are_rolled_back() {
+fn rollback_restores_requests() {
     let program = program(
         r#"vcl 4.1; import std; backend b none;
         sub vcl_recv { set req.url = "/b"; unset req.http.x-two; set req.http.host = "other"; std.rollback(req); }
@@ -170,18 +173,18 @@ fn requests_are_rolled_back() {
     let before = bench.req.clone();
     bench.original = Some(before.clone());
     for sub in [Sub::Recv, Sub::BackendFetch, Sub::BackendResponse] {
-        bench.run(&program, sub).expect("it runs");
+        bench.run(&program, sub).expect("run succeeds");
         assert_eq!((&bench.req, &bench.bereq), (&before, &before), "{sub}");
     }
     bench.original = None;
-    let failure = bench.run(&program, Sub::Pipe).expect_err("what it was is not known").to_string();
+    let failure = bench.run(&program, Sub::Pipe).expect_err("original unknown").to_string();
     assert!(failure.contains("req cannot be rolled back here"), "{failure}");
 }
 
 #[test]
-fn conditions() {
+fn conditions_evaluate() {
     value("req.http.x-empty == \"\" && req.http.nosuch + \"\" == \"\"", expect!["Hash true []"]);
-    // An unset text alone is like no other.
+    // An unset text differs from every text, including itself.
     value("req.http.nosuch == \"\" || req.http.nosuch == req.http.nosuch", expect!["Hash false []"]);
     value(
         "req.http.nosuch != \"\" && client.geo.metro_code + \"\" != req.http.nosuch",
@@ -192,6 +195,7 @@ fn conditions() {
     value("!req.http.x-one == \"one\"", expect!["Hash false []"]);
     value("false && true || true", expect!["Hash true []"]);
     value("req.restarts || 1s", expect!["Hash true []"]);
+    value("!0s && !(0.0s) && !(-1s) && 1ms && 0s == -0s", expect!["Hash true []"]);
     value("\"a\" < \"b\" && \"b\" >= \"b\" && \"b\" != \"c\"", expect!["Hash true []"]);
     value("5.0 == 5 && 1.5 > 1", expect!["Hash true []"]);
     value("client.ip == \"192.0.2.7\"", expect!["Hash true []"]);
@@ -212,12 +216,12 @@ fn conditions() {
 }
 
 #[test]
-fn substitutions() {
+fn substitutions_replace_matches() {
     value("regsub(\"aXbXc\", \"X\", \"-\")", expect!["Hash a-bXc []"]);
     value("regsuball(\"aXbXc\", \"X\", \"-\")", expect!["Hash a-b-c []"]);
     value(
         "regsub(\"key=value\", \"(\\w+)=(\\w+)\", \"\\2:\\1:\\0:\\&:\\9:\\x&\")",
-        expect!["Hash value:key:key=value:key=value::x& []"],
+        expect!["Hash value:key:key=value:&::x& []"],
     );
     value("regsuball(\"abc\", \"x*\", \"-\")", expect!["Hash -abc []"]);
     value("regsuball(\"foofoo\", \"^foo\", \"\")", expect!["Hash foo []"]);
@@ -225,7 +229,7 @@ fn substitutions() {
 }
 
 #[test]
-fn flow() {
+fn control_flow_reaches_an_action() {
     recv("call helper; call ends; set req.http.X-Seen = \"never\";", expect!["Pass - []"]);
     recv(
         "if (false) { return (pipe); } elsif (false) { } elif (req.http.x-one) { set req.http.X-Seen = \"elif\"; } else { return (pass); } { return (purge); }",
@@ -249,14 +253,27 @@ fn flow() {
 }
 
 #[test]
-fn failures() {
+fn failures_are_logged_with_their_position() {
     recv(
         "set req.http.X-Seen = 1 / req.restarts;",
         expect![[r#"failed: main.vcl:6: 1 / 0 - ["main.vcl:6: 1 / 0"]"#]],
     );
     recv(
         "set req.http.X-Seen = 999999999999999 * 999999999999999;",
-        expect![[r#"failed: main.vcl:6: a number is too large - ["main.vcl:6: a number is too large"]"#]],
+        expect![[r#"failed: main.vcl:6: number too large - ["main.vcl:6: number too large"]"#]],
+    );
+    for sum in [
+        "9223 * 999999999999999 + 9223 * 999999999999999",
+        "-9223 * 999999999999999 - 9223 * 999999999999999",
+    ] {
+        recv(
+            &format!("set req.http.X-Seen = {sum};"),
+            expect![[r#"failed: main.vcl:6: number too large - ["main.vcl:6: number too large"]"#]],
+        );
+    }
+    recv(
+        "set req.http.X-Seen = std.bytes(\"\", 9000000 TB + 9000000 TB);",
+        expect![[r#"failed: main.vcl:6: number too large - ["main.vcl:6: number too large"]"#]],
     );
     recv(
         "set req.http.X-Seen = 1.0 / req.restarts;",
@@ -265,35 +282,35 @@ fn failures() {
     recv(
         "\nset req.url = \"no path\";",
         expect![[
-            r#"failed: main.vcl:7: cannot set req.url to "no path": target is not an absolute path - ["main.vcl:7: cannot set req.url to \"no path\": target is not an absolute path"]"#
+            r#"failed: main.vcl:7: cannot set req.url to "no path": target must start with / - ["main.vcl:7: cannot set req.url to \"no path\": target must start with /"]"#
         ]],
     );
     recv(
         "set req.http.host = \"a b\";",
         expect![[
-            r#"failed: main.vcl:6: cannot set req.http.host: host has a character that no host name has - ["main.vcl:6: cannot set req.http.host: host has a character that no host name has"]"#
+            r#"failed: main.vcl:6: cannot set req.http.host: host contains an invalid character - ["main.vcl:6: cannot set req.http.host: host contains an invalid character"]"#
         ]],
     );
     recv(
         "set req.method = \"a b\";",
-        expect![[r#"failed: main.vcl:6: "a b" is no method - ["main.vcl:6: \"a b\" is no method"]"#]],
+        expect![[r#"failed: main.vcl:6: invalid method "a b" - ["main.vcl:6: invalid method \"a b\""]"#]],
     );
     recv(
         "return (synth(req.restarts));",
         expect![[
-            r#"failed: main.vcl:6: 0 is no status of a final response - ["main.vcl:6: 0 is no status of a final response"]"#
+            r#"failed: main.vcl:6: 0 is not the status of a final response - ["main.vcl:6: 0 is not the status of a final response"]"#
         ]],
     );
     recv(
         "return (synth(req.restarts + 103));",
         expect![[
-            r#"failed: main.vcl:6: 103 is no status of a final response - ["main.vcl:6: 103 is no status of a final response"]"#
+            r#"failed: main.vcl:6: 103 is not the status of a final response - ["main.vcl:6: 103 is not the status of a final response"]"#
         ]],
     );
     recv(
         "return (synth(req.restarts + 1103));",
         expect![[
-            r#"failed: main.vcl:6: 1103 is no status of a final response - ["main.vcl:6: 1103 is no status of a final response"]"#
+            r#"failed: main.vcl:6: 1103 is not the status of a final response - ["main.vcl:6: 1103 is not the status of a final response"]"#
         ]],
     );
     recv(
@@ -303,13 +320,13 @@ fn failures() {
     recv(
         "set req.http.X-Seen = std.fnmatch(\"a\", req.http.nosuch);",
         expect![[
-            r#"failed: main.vcl:6: std.fnmatch of an unset header - ["main.vcl:6: std.fnmatch of an unset header"]"#
+            r#"failed: main.vcl:6: std.fnmatch needs a header that is set - ["main.vcl:6: std.fnmatch needs a header that is set"]"#
         ]],
     );
     recv(
         "set req.http.a = \"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!\"; if (req.http.a ~ \"^(a+)+(?!x)$\") { }",
         expect![[
-            r#"failed: main.vcl:6: a regular expression gave up: PCRE2: error matching: match limit exceeded - ["main.vcl:6: a regular expression gave up: PCRE2: error matching: match limit exceeded"]"#
+            r#"failed: main.vcl:6: regular expression match failed: PCRE2: error matching: match limit exceeded - ["main.vcl:6: regular expression match failed: PCRE2: error matching: match limit exceeded"]"#
         ]],
     );
     let double = "set req.http.a = req.http.a + req.http.a + \"0123456789\";".repeat(16);
@@ -329,21 +346,21 @@ fn failures() {
 }
 
 #[test]
-fn what_is_missing_ends_in_a_failure() {
+fn missing_message_is_a_failure() {
     let program = program("vcl 4.1; backend b none; sub vcl_deliver { set resp.http.a = \"b\"; }");
     let mut bench = Bench::default();
     let mut task = bench.task();
     task.resp = None;
-    let failure = program.run(Sub::Deliver, &mut task).expect_err("there is no resp");
-    assert_eq!(failure.to_string(), "main.vcl:1: there is no resp here");
+    let failure = program.run(Sub::Deliver, &mut task).expect_err("resp is missing");
+    assert_eq!(failure.to_string(), "main.vcl:1: resp is not available here");
 }
 
-/// What the built-in policy does alone.
+/// The built-in policy must work without subroutines in the policy itself.
 #[test]
-fn the_built_in_policy() {
+fn built_in_policy_returns_its_actions() {
     let program = program("vcl 4.1; backend b { .host = \"::1\"; }");
     for sub in Sub::ALL {
-        assert!(!program.is_written(sub), "{sub}");
+        assert!(!program.extends_builtin(sub), "{sub}");
     }
     let recv = |head: &str| Bench { req: request(head), ..Bench::default() }.run(&program, Sub::Recv);
     assert_eq!(recv("GET / HTTP/1.1\nHost: a"), Ok(Action::Hash));
@@ -377,7 +394,7 @@ fn the_built_in_policy() {
 }
 
 #[test]
-fn what_the_built_in_policy_does_not_store() {
+fn built_in_policy_marks_responses_uncacheable() {
     let program = program("vcl 4.1; backend b { .host = \"::1\"; }");
     let stored = |change: fn(&mut Bench)| {
         let mut bench = Bench::default();
@@ -387,15 +404,32 @@ fn what_the_built_in_policy_does_not_store() {
     };
     assert_eq!(stored(|_| ()), (true, 60.0));
     assert_eq!(stored(|bench| bench.fetch.ttl_s = 0.0), (false, 120.0));
+    for second in ["private", "no-store", "No-Cache=\"Set-Cookie\""] {
+        let (mut bench, mut lines) = (Bench::default(), ["max-age=60", second]);
+        for _ in 0..2 {
+            bench.fetch = Bench::default().fetch;
+            bench.beresp.fields.remove("Cache-Control");
+            lines.iter().for_each(|line| bench.beresp.fields.push("Cache-Control", line));
+            bench.run(&program, Sub::BackendResponse).expect("run succeeds");
+            assert!(bench.fetch.uncacheable, "{lines:?}");
+            lines.reverse();
+        }
+    }
+    assert_eq!(stored(|bench| bench.beresp.fields.push("Vary", "Accept, *")), (false, 120.0));
+    assert_eq!(stored(|bench| bench.beresp.fields.push("Vary", "Accept, X-*")), (true, 60.0));
+    assert_eq!(
+        stored(|bench| ["A", "*"].iter().for_each(|vary| bench.beresp.fields.push("Vary", vary))),
+        (false, 120.0)
+    );
     assert_eq!(stored(|bench| bench.beresp.fields.set("Set-Cookie", "a")), (false, 120.0));
     assert_eq!(stored(|bench| bench.beresp.fields.set("Cache-Control", "Private")), (false, 120.0));
     assert_eq!(stored(|bench| bench.beresp.fields.set("Vary", "*")), (false, 120.0));
     assert_eq!(stored(|bench| bench.fetch.is_pass = true), (true, 60.0));
 }
 
-/// Parts of a subroutine are one, in the order of the text; the policy's come before the built-in ones.
+/// Definitions of one subroutine must run in source order, the policy's before the built-in ones.
 #[test]
-fn parts_of_a_subroutine_are_one() {
+fn definitions_of_a_subroutine_are_concatenated() {
     let program = program(
         "vcl 4.1; backend b none; sub vcl_recv { set req.http.X-Seen = \"1\"; } sub vcl_req_method { return (pipe); }\n\
          sub vcl_recv { set req.http.X-Seen = req.http.X-Seen + \"2\"; }",
@@ -403,11 +437,11 @@ fn parts_of_a_subroutine_are_one() {
     let mut bench = Bench { req: request("GET / HTTP/1.1\nHost: a"), ..Bench::default() };
     assert_eq!(bench.run(&program, Sub::Recv), Ok(Action::Pipe));
     assert_eq!(bench.req.fields.get_str("X-Seen"), Some("12"));
-    assert!(program.is_written(Sub::Recv) && !program.is_written(Sub::Deliver));
+    assert!(program.extends_builtin(Sub::Recv) && !program.extends_builtin(Sub::Deliver));
 }
 
 #[test]
-fn backends_are_as_declared() {
+fn declarations_become_backends_and_probes() {
     let program: Program = program(
         "vcl 4.1; probe p { .url = \"/up\"; .interval = 1s; .window = 4; .threshold = 2; }\n\
          backend a { .host = \"a.example\"; .port = \"8080\"; .connect_timeout = 500ms; .max_connections = 9; .probe = p; .host_header = \"h\"; }\n\
@@ -546,9 +580,93 @@ fn backends_are_as_declared() {
 }
 
 #[test]
-fn a_pace_below_0_is_told_and_changes_nothing() {
+fn negative_pace_is_logged_and_ignored() {
     recv(
         "set client.socket.pace = 2000; set client.socket.pace = 0 - 5; set req.http.X-Seen = client.socket.pace;",
-        expect![[r#"Hash 2000 ["client.socket.pace stays as it is: -5 is below 0"]"#]],
+        expect![[r#"Hash 2000 ["client.socket.pace unchanged: -5 is negative"]"#]],
     );
+}
+
+/// Reading a field must join all its lines; setting it must replace all of them.
+#[test]
+fn repeated_field_reads_as_one_list() {
+    let seen = |statements: &str| {
+        let program = program(&format!("vcl 4.1; backend b none; sub vcl_recv {{ {statements} }}"));
+        let lines = "X: a\nx: b\nX:\nX: c, d\nCookie: e=1\nCookie: f=2\nSet-Cookie: g=3\nSet-Cookie: h=4\nEmpty:\nEmpty:";
+        let req = request(&format!("GET / HTTP/1.1\nHost: a\n{lines}"));
+        let mut bench = Bench { req, ..Bench::default() };
+        bench.run(&program, Sub::Recv).expect("run succeeds");
+        let seen = bench.req.fields.get_str("Seen").unwrap_or("-").to_owned();
+        (seen, bench.req.fields.get_all("x").count())
+    };
+    for (statements, expected) in [
+        ("set req.http.Seen = req.http.x;", ("a, b, c, d", 4)),
+        ("set req.http.Seen = \"<\" + req.http.x + \">\";", ("<a, b, c, d>", 4)),
+        ("set req.http.Seen = req.http.x.upper();", ("A, B, C, D", 4)),
+        ("set req.http.Seen = regsuball(req.http.x, \", \", \"-\");", ("a-b-c-d", 4)),
+        ("set req.http.Seen = req.http.cookie + req.http.set-cookie;", ("e=1; f=2g=3", 4)),
+        ("if (req.http.empty == \"\" && req.http.x == \"a, b, c, d\") { set req.http.Seen = 1; }", ("1", 4)),
+        ("if (req.http.x ~ \"d$\" && req.http.x) { set req.http.Seen = 1; }", ("1", 4)),
+        ("set req.http.x = req.http.x + \", e\"; set req.http.Seen = req.http.x;", ("a, b, c, d, e", 1)),
+        ("unset req.http.x; if (!req.http.x) { set req.http.Seen = 1; }", ("1", 0)),
+    ] {
+        let (seen, lines) = seen(statements);
+        assert_eq!((seen.as_str(), lines), expected, "{statements}");
+    }
+}
+
+/// These forms must be accepted with the same results as in varnishd 7.1.1.
+#[test]
+fn varnish_forms_are_accepted() {
+    value("10 s + 1.5 h + 2\tms", expect!["Hash 5410.002 []"]);
+    value("std.bytes(\"\", 10K) + std.bytes(\"\", 1 kb) + std.bytes(\"\", 3b)", expect!["Hash 11267 []"]);
+    value("std.bytes(\"\", 10m) - std.bytes(\"\", 10M)", expect!["Hash 0 []"]);
+    value("std.bytes(\"\", 1.5 m) + std.bytes(\"\", 1P)", expect!["Hash 1125899908415488 []"]);
+    value("10m + 0s", expect!["Hash 600.000 []"]);
+    value("True && !FALSE && tRuE == true", expect!["Hash true []"]);
+    value("0s", expect!["Hash 0.000 []"]);
+    value("b.resolve()", expect!["Hash b []"]);
+    recv(
+        "set req.backend_hint = b; set req.http.X-Seen = req.backend_hint.resolve(); return (hash);",
+        expect!["Hash b []"],
+    );
+    let mut program = program(
+        r#"vcl 4.1; import directors; import cookie; import std;
+        backend b { .host = "1.2.3.4 8000"; }
+        backend c { .host = "::1  9"; }
+        backend none_at_all None;
+        sub vcl_init {
+            new d = directors.fallback(); d.add_backend(b); d.add_backend(c);
+            std.timestamp("begun");
+        }
+        sub vcl_recv {
+            if (req.http.Remove) { d.remove_backend(b); }
+            set req.http.Seen = directors.lookup("d") + " " + d.backend().resolve() + " " + req.hash_always_miss;
+        }
+        sub vcl_deliver {
+            set resp.http.Hash = req.hash + "-";
+            set resp.http.Date = cookie.format_rfc1123(std.time("1994-11-06T08:49:37"), 1h);
+        }"#,
+    );
+    let mut bench = Bench::default();
+    program.init(&mut bench.task()).expect("init succeeds");
+    assert!(bench.log.iter().any(|line| line.text.starts_with("begun: ")), "{:?}", bench.log);
+    let addresses: Vec<_> = program.backends().iter().map(|row| format!("{:?}", row.address)).collect();
+    let expected =
+        [r#"Some(Host { host: "1.2.3.4", port: 8000 })"#, r#"Some(Host { host: "::1", port: 9 })"#, "None"];
+    assert_eq!(addresses, expected);
+    for (remove, expected) in [(false, "d b false"), (true, "d - false"), (false, "d - false")] {
+        if remove {
+            bench.req.fields.push("Remove", "1");
+        }
+        bench.run(&program, Sub::Recv).expect("run succeeds");
+        // The test host reports its second backend as sick.
+        assert_eq!(bench.req.fields.get_str("Seen"), Some(expected.replace("- ", " ").as_str()));
+    }
+    bench.client.hash_data = b"/a\0h\0".to_vec();
+    bench.run(&program, Sub::Deliver).expect("run succeeds");
+    // SHA-256 of the hashed data, in base64 between colons.
+    let hash = ":y3eMX7h7iKKFSj9Du+q0HNypT0NHhN3nHGd9VEa2Xlg=:-";
+    assert_eq!(bench.resp.fields.get_str("Hash"), Some(hash));
+    assert_eq!(bench.resp.fields.get_str("Date"), Some("Sun, 06 Nov 1994 09:49:37 GMT"));
 }

@@ -1,4 +1,4 @@
-//! The two policies that operators published run unchanged.
+//! Two policies published by operators must run unchanged.
 
 mod common;
 
@@ -6,7 +6,7 @@ use common::{Bench, program, request};
 use thalweg_policy::{Action, Sub};
 
 #[test]
-fn the_policy_that_dumps_tcp_info() {
+fn published_tcp_info_policy_runs() {
     let program = program(
         r#"vcl 4.1;
 
@@ -39,7 +39,7 @@ sub vcl_recv {
 }
 
 #[test]
-fn the_policy_that_chooses_bbr_by_host() {
+fn published_bbr_by_host_policy_runs() {
     let program = program(
         r#"vcl 4.1;
 backend default { .host = "127.0.0.1"; }

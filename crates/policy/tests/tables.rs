@@ -1,4 +1,4 @@
-//! Each variable and each function of the tables is run once; a new row without its line here fails.
+//! Runs every variable and function of the tables once; a new row fails until it is listed here.
 
 mod common;
 
@@ -13,13 +13,13 @@ use thalweg_policy::step::Subs;
 use thalweg_policy::types::Type;
 use thalweg_policy::variables::{self, Variable};
 
-/// The name of a variable, for a pattern with a part.
+/// Returns the variable's name, with `*` filled in for a pattern.
 fn name(variable: &Variable) -> String {
     let part = if variable.name.starts_with("storage") { "s0" } else { "X-Two" };
     variable.name.replace('*', part)
 }
 
-/// A value that is not the default.
+/// Returns a non-default value.
 fn sample(kind: Type, name: &str) -> &'static str {
     match (kind, name) {
         (Type::Bool, "beresp.do_stream" | "req.esi") => "false",
@@ -37,7 +37,7 @@ fn sample(kind: Type, name: &str) -> &'static str {
     }
 }
 
-/// Where the results of a subroutine can be seen.
+/// Returns the message whose fields show a subroutine's results.
 fn message(sub: Sub) -> &'static str {
     if Subs::BACKEND.contains(sub) { "bereq" } else { "req" }
 }
@@ -65,7 +65,7 @@ fn seen(bench: &Bench, sub: Sub, header: &str) -> String {
     }
 }
 
-/// What a variable reads as before and after it is set and unset.
+/// Returns the variable's value at first, after it is set, and after it is unset.
 fn variable(variable: &Variable, version: &str) -> String {
     let name = name(variable);
     let mut line = format!("{:<36} {:<9}", variable.name, variable.kind.as_str());
@@ -74,7 +74,7 @@ fn variable(variable: &Variable, version: &str) -> String {
     if let Some(sub) = variable.read.iter().next() {
         is_run = true;
         let read = match variable.kind {
-            // These have no text of their own.
+            // These types do not convert to text.
             Type::Blob => format!("set {} = blob.encode(HEX, blob = {name});", out(sub)),
             Type::Http => format!("std.rollback({name}); set {} = {}.url;", out(sub), message(sub)),
             _ => format!("set {} = \"\" + {name};", out(sub)),
@@ -85,7 +85,7 @@ fn variable(variable: &Variable, version: &str) -> String {
     if let Some(sub) = variable.set.iter().next() {
         is_run = true;
         let value = sample(variable.kind, variable.name);
-        // Else the built-in policy would make another body.
+        // Otherwise the built-in policy would replace the body.
         let end = if variable.kind == Type::Body { "return (deliver);" } else { "" };
         let read = if variable.read.is_empty() {
             String::new()
@@ -117,18 +117,18 @@ fn variable(variable: &Variable, version: &str) -> String {
         };
         line.push_str(&format!(" unset {gone}{failed}"));
     }
-    assert!(is_run, "{} is run", variable.name);
+    assert!(is_run, "{} was not run", variable.name);
     line.push('\n');
     line
 }
 
 #[test]
-fn every_variable() {
+fn every_variable_runs() {
     let mut text = String::new();
     for row in variables::all() {
         text.push_str(&variable(row, row.version().unwrap_or("4.1")));
     }
-    // Those that 4.0 alone may set.
+    // Variables that only VCL 4.0 can set.
     for name in ["req.proto", "bereq.proto", "beresp.proto", "resp.proto"] {
         let sub = if name.starts_with("be") { Sub::BackendResponse } else { Sub::Deliver };
         let (bench, failed) = run(
@@ -141,9 +141,34 @@ fn every_variable() {
     expect_file!["variables.txt"].assert_eq(&text);
 }
 
-/// The reference has each variable with where it may be used, as the table says it.
+/// Text of the variables reference above the table.
+const VARIABLES_HEAD: &str = "\
+# Policy variables
+
+Every variable of the policy language, and the subroutines that may read, set or unset it. `client` and `backend` stand
+for all subroutines of that side; an empty cell means none. A test writes this page from `crates/policy/src/variables`.
+[Policies](../explanation/policies.md) lists the variables that have no effect.
+
+";
+
+/// Text of the variables reference below the table.
+const VARIABLES_NOTES: &str = "
+## Units and limits
+
+| variable | |
+|---|---|
+| `client.requests` | requests on the connection, including this one |
+| `client.socket.congestion_algorithm` | setting an algorithm that the kernel lacks logs a `VCL_Error` and changes nothing |
+| `client.socket.pace` | KiB/s. 0 removes the limit; a positive value below 128 becomes 128; setting a negative value logs a `VCL_Error` and changes nothing |
+| `client.socket.cwnd` | in packets. Linux cannot set it: setting it logs a `VCL_Error` and changes nothing |
+| `client.socket.tcpi_*` | the kernel's value at the time of the read. Times are in µs, except `tcpi_last_data_sent` in ms |
+| `client.socket.tcp_info` | the most useful of these, as text |
+| `client.geo.*`, `client.as.*` | from the databases of the setting `geoip`. An unknown text is unset, an unknown number is 0. Names are in English; `client.geo.region` is the code of the largest subdivision |
+";
+
+/// The reference must list each variable and where it can be used, as in the table.
 #[test]
-fn the_reference_is_the_table() {
+fn variables_reference_matches_the_table() {
     let mut table =
         String::from("| Variable | Type | Read | Set | Unset | Version |\n|---|---|---|---|---|---|\n");
     for row in variables::all() {
@@ -154,15 +179,12 @@ fn the_reference_is_the_table() {
             row.name, row.kind, row.read, row.set, row.unset
         ));
     }
-    expect_file!["../../../docs/policy-variables.md"].assert_eq(&format!(
-        "# Variables of a policy\n\nMade from the table in `crates/policy/src/variables`; \
-         `client` and `backend` are the subroutines of that side.\n\n{table}\n\
-         `client.socket.pace` is in KiB/s: 0 is no limit, what is above 0 is at least 128, and what is below 0 leaves it as it\n\
-         is, with a line `VCL_Error`.\n"
-    ));
+    expect_file!["../../../docs/reference/policy-variables.md"]
+        .assert_eq(&format!("{VARIABLES_HEAD}{table}{VARIABLES_NOTES}"));
 }
 
-/// What a function takes, as `docs/policy-functions.md` has it: what may be left out in brackets.
+/// Formats a function's parameters as in `docs/reference/policy-functions.md`, with optional ones
+/// in brackets.
 fn signature(owner: &str, name: &str, arguments: &[Argument]) -> String {
     let shown = |argument: &Argument| {
         let kind = match argument.kind {
@@ -185,14 +207,19 @@ fn signature(owner: &str, name: &str, arguments: &[Argument]) -> String {
 }
 
 #[test]
-fn the_functions_reference_is_the_table() {
+fn functions_reference_matches_the_table() {
     let mut text = String::from(
-        "# Functions of a policy\n\nMade from the tables in `crates/policy/src/bindings`. What stands in brackets may be \
-         left out; any argument may be given by its name, `name = value`.\n`client` and `backend` are the subroutines \
-         of that side. A method is called by its object's name.\n",
+        "# Policy functions\n\nEvery module, function and method of the policy language. A test writes this page from \
+         `crates/policy/src/bindings`.\n\n\
+         - Arguments in brackets are optional. Any argument can be named: `name = value`.\n\
+         - `client` and `backend` stand for all subroutines of that side.\n\
+         - A class is instantiated with `new` in `vcl_init`. Call its methods on the object's name.\n",
     );
     for module in MODULES {
-        text.push_str(&format!("\n## {}\n\n| Function | Gives | Allowed in |\n|---|---|---|\n", module.name));
+        text.push_str(&format!(
+            "\n## {}\n\n| Function | Returns | Allowed in |\n|---|---|---|\n",
+            module.name
+        ));
         let row = |owner: &str, function: &Function| {
             let signature = signature(owner, function.name, function.arguments);
             format!("| `{signature}` | {} | {} |\n", function.returns, function.allowed)
@@ -204,16 +231,16 @@ fn the_functions_reference_is_the_table() {
             text.extend(class.methods.iter().map(|function| row(class.name, function)));
         }
     }
-    expect_file!["../../../docs/policy-functions.md"].assert_eq(&text);
+    expect_file!["../../../docs/reference/policy-functions.md"].assert_eq(&text);
 }
 
-/// A call of each function, and what it gives; by module, or class.
+/// Returns an example call of each function by its full name, with the subroutine to run it in.
 fn calls() -> BTreeMap<&'static str, (Sub, &'static str)> {
     BTreeMap::from(include!("calls.in"))
 }
 
 #[test]
-fn every_function() {
+fn every_function_runs() {
     let calls = calls();
     let mut text = String::new();
     for module in MODULES {
@@ -225,7 +252,8 @@ fn every_function() {
         for (owner, functions) in std::iter::once((module.name.to_owned(), module.functions)).chain(classes) {
             for function in functions {
                 let name = format!("{owner}.{}", function.name);
-                let (sub, call) = calls.get(name.as_str()).unwrap_or_else(|| panic!("{name} is not run"));
+                let (sub, call) =
+                    calls.get(name.as_str()).unwrap_or_else(|| panic!("{name} has no call in calls.in"));
                 let blob = if call.contains("blob.") && module.name != "blob" { "import blob;" } else { "" };
                 let policy = if call.contains("new ") {
                     (*call).to_owned()

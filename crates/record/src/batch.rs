@@ -1,112 +1,133 @@
-//! Batches: what an agent hands on. Each record has a number of its own, so that who reads them twice keeps them once, and
-//! who misses some knows how many.
+//! Batches: the unit in which an agent sends records. Each record has a number, so that readers can
+//! drop duplicates and count gaps.
 //!
-//! **Invariant:** the records of an epoch are numbered from 0, one after the other; a batch may lack some of them (Kafka has
-//! a message for each prefix), and never has them in another order.
+//! **Invariant:** the records of an epoch are numbered from 0 without gaps. A batch may lack some
+//! of them, because Kafka has one message per prefix, but keeps their order.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::{Prefix, ResponseRecord, SocketRecord};
 
-/// The version of loss records that this crate writes.
+/// Version of loss records that this crate writes.
 pub const LOSS_VERSION: u32 = 1;
 
-/// Records of one agent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Batch {
-    /// Who made them.
-    pub source: Source,
-    /// The records, by number.
-    pub entries: Vec<Entry>,
+message! {
+    /// Records from one agent.
+    pub struct Batch as "Batch" {
+        /// The agent that made the records.
+        pub source: Source = 1;
+        /// The records, by number.
+        pub entries: Vec<Entry> = 4;
+    }
 }
 
-/// Who makes records.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Source {
-    /// The machine's name.
-    pub host: String,
-    /// The site; empty if it has no name.
-    pub pop: String,
-    /// When the numbering of records began, microseconds since the Unix epoch: it tells numberings of a host apart.
-    pub epoch: u64,
+message! {
+    /// The agent that records come from.
+    pub struct Source as "Batch" {
+        /// The machine's name.
+        pub host: String = 1;
+        /// Name of the site (PoP); empty if unnamed.
+        pub pop: String = 2;
+        /// Start of the record numbering, in microseconds since the Unix epoch; distinguishes the
+        /// numberings of a host.
+        pub epoch: u64 = 3;
+    }
 }
 
-/// A record with its number and what is known of its client's network.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// Its number within the epoch.
-    pub number: u64,
-    /// Where the client is, as far as configured files tell.
-    pub network: Network,
-    /// What it says.
-    pub record: Record,
+message! {
+    /// A record with its number and its client's network.
+    pub struct Entry as "Entry" {
+        /// Number of the record within the epoch.
+        pub number: u64 = 1;
+        /// Attributes of the client's network, as far as configured databases have them.
+        pub network: Network = 2;
+        /// The record.
+        pub record: Record = 4;
+    }
 }
 
-/// What is known of a client's network beside its address.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Network {
-    /// The number of the autonomous system.
-    pub asn: Option<u32>,
-    /// The region: a country by ISO 3166-1, with the subdivision by ISO 3166-2 where known (`DE`, `US-CA`), or what a CSV
-    /// of prefixes says.
-    pub region: Option<Arc<str>>,
+message! {
+    /// Attributes of a client's network.
+    #[derive(Default)]
+    pub struct Network as "Entry" {
+        /// Autonomous system number of the client's network.
+        pub asn: Option<u32> = 2, id;
+        /// Region of the client's network: an ISO 3166-1 country, with the ISO 3166-2 subdivision
+        /// if known (`DE`, `US-CA`), or the region from a CSV of prefixes.
+        pub region: Option<Arc<str>> = 3;
+    }
 }
 
-/// How far the responses of an edge have been heard.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Heard {
-    /// The edge: the address at which it is followed.
-    pub edge: Arc<str>,
-    /// When it began to number its responses, microseconds since the Unix epoch.
-    pub epoch: u64,
-    /// Every response with a lower number is a record, or counted as lost.
-    pub next: u64,
+message! {
+    /// The position up to which an edge's responses have been received.
+    pub struct EdgePosition as "EdgePosition" {
+        /// Address at which the edge is followed.
+        pub edge: Arc<str> = 1;
+        /// When the edge began to number its responses, in microseconds since the Unix epoch.
+        pub epoch: u64 = 2;
+        /// Next expected response number: every response with a lower number has a record or is
+        /// counted as lost.
+        pub next: u64 = 3;
+    }
+}
+
+message! {
+    /// Data after a batch, in the spool only.
+    pub(crate) struct Spooled as "Batch" {
+        /// In the spool only: position in each edge's responses after these entries.
+        pub(crate) heard: Vec<EdgePosition> = 5;
+    }
 }
 
 /// A record of any kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Record {
-    /// Of a socket.
+    /// A socket sample.
     Socket(Box<SocketRecord>),
-    /// Of a response.
+    /// A response.
     Response(Arc<ResponseRecord>),
-    /// Of records that were lost.
+    /// Lost records.
     Loss(LossRecord),
 }
 
-/// Records that were lost before they had a number.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LossRecord {
-    /// When it was noticed: microseconds since the Unix epoch.
-    pub time_unix_us: u64,
-    /// Where they were lost.
-    pub stage: Stage,
-    /// How many.
-    pub records: u64,
+message! {
+    /// Records lost before they had a number.
+    pub struct LossRecord as "Loss" version LOSS_VERSION {
+        /// When the loss was noticed, in microseconds since the Unix epoch.
+        pub time_unix_us: u64 = 2, time, no_column;
+        /// Where the records were lost.
+        pub stage: Stage = 3;
+        /// Number of lost records.
+        pub records: u64 = 4;
+    }
 }
 
+parts! { LossRecord }
+
+inlined! { Source Network }
+
 words! {
-    /// Where records are lost.
+    /// Places where records can be lost.
     Stage {
-        /// The edge's log was behind its workers, or the edge has ended before it had told them.
+        /// The edge's log fell behind its workers, or the edge ended before sending the records.
         Edge = "edge",
-        /// The agent was behind the edge, or was not there.
+        /// The agent fell behind the edge, or was not running.
         Follow = "follow",
-        /// The agent was behind the kernel's events of destroyed sockets, or was not there.
+        /// The agent fell behind the kernel's events of destroyed sockets, or was not running.
         Events = "events",
-        /// The spool was full, or could not be written.
+        /// The spool was full, or not writable.
         Spool = "spool",
     }
 }
 
 impl Entry {
-    /// The network of the record's client; absent of a loss.
+    /// Returns the network of the record's client; `None` for a loss.
     pub fn prefix(&self) -> Option<Prefix> {
         self.client().map(Prefix::of_client)
     }
 
-    /// The address of the record's client; absent of a loss.
+    /// Returns the address of the record's client; `None` for a loss.
     pub fn client(&self) -> Option<IpAddr> {
         match &self.record {
             Record::Socket(socket) => Some(socket.client.ip()),

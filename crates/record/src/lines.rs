@@ -1,36 +1,43 @@
-//! What was logged of a request, in order, within limits: a record waits in queues, and none may grow without end.
+//! Logged lines of a request, in order and within limits, because records wait in bounded queues.
 //!
-//! **Invariant:** a line that is left out is counted.
+//! **Invariant:** every dropped line is counted.
 
 use crate::LineTag;
 
-/// Lines that a record keeps.
+/// Maximum lines per record.
 pub const LINES_MAX: usize = 100;
-/// Bytes of one line's text; the rest of it is cut off.
+/// Maximum length of a line's text, in bytes; the rest is cut off.
 pub const LINE_BYTES_MAX: usize = 4 * 1024;
-/// Bytes of the texts of all lines.
+/// Maximum bytes of all texts of a record.
 pub const LINES_BYTES_MAX: usize = 16 * 1024;
 
 const _: () = assert!(LINES_BYTES_MAX.is_multiple_of(LINE_BYTES_MAX));
 
-/// A line that was logged of a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
-    /// What it is about.
-    pub tag: LineTag,
-    /// Its text, as it was logged.
-    pub text: String,
+message! {
+    /// A logged line of a request.
+    pub struct Line as "Line" {
+        /// Tag of the line.
+        pub tag: LineTag = 1;
+        /// Text as logged.
+        pub text: String = 2;
+    }
 }
 
-/// The lines that were logged of a request.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Lines {
-    pub(crate) kept: Vec<Line>,
-    pub(crate) lost: u32,
+message! {
+    /// The logged lines of a request.
+    #[derive(Default)]
+    pub struct Lines as "Response" {
+        /// Lines logged by the policy and its modules, in order.
+        pub(crate) kept: Vec<Line> = 22, named("lines"), sparse, no_column;
+        /// Number of lines dropped for lack of room.
+        pub(crate) lost: u32 = 23, named("lines_lost"), sparse, no_column;
+    }
 }
+
+inlined! { Lines }
 
 impl Lines {
-    /// Adds a line, cut to [`LINE_BYTES_MAX`], if it finds room.
+    /// Adds a line, cut to [`LINE_BYTES_MAX`], or counts it as lost if the record is full.
     pub fn push(&mut self, tag: LineTag, mut text: String) {
         text.truncate(text.floor_char_boundary(LINE_BYTES_MAX));
         let used: usize = self.kept.iter().map(|line| line.text.len()).sum();
@@ -41,17 +48,12 @@ impl Lines {
         }
     }
 
-    /// What was written, whatever the limits of its writer.
-    pub(crate) fn read(kept: Vec<Line>, lost: u32) -> Self {
-        Self { kept, lost }
-    }
-
-    /// The lines, in order.
+    /// Iterates over the lines, in order.
     pub fn iter(&self) -> impl Iterator<Item = &Line> {
         self.kept.iter()
     }
 
-    /// How many found no room.
+    /// Returns the number of dropped lines.
     pub fn lost(&self) -> u32 {
         self.lost
     }

@@ -1,11 +1,11 @@
-//! Names of machines, edges and PoPs. They stand in URLs, keys and log lines as they are, and every part of Thalweg takes the same
-//! ones.
+//! Names of machines, edges and PoPs. Names appear unescaped in URLs, keys and log lines; all parts
+//! of Thalweg accept the same names.
 
-/// Bytes of a name: what a DNS name can have.
+/// Maximum length of a name, equal to that of a DNS name.
 pub const NAME_BYTES_MAX: usize = 253;
 
-/// Whether a text can name a machine, an edge or a PoP: ASCII letters, digits, `-`, `_` and `.`, at least one and at most
-/// [`NAME_BYTES_MAX`].
+/// Returns whether a text is a valid name: ASCII letters, digits, `-`, `_` and `.`, at least one
+/// and at most [`NAME_BYTES_MAX`].
 pub fn is_name(text: &str) -> bool {
     (1..=NAME_BYTES_MAX).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
@@ -16,7 +16,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names() {
+    fn valid_and_invalid_names() {
         let longest = "a".repeat(NAME_BYTES_MAX);
         for name in ["edge-1.fra1.example", "A_b", "0", &longest] {
             assert!(is_name(name), "{name}");

@@ -1,39 +1,38 @@
-//! Prefixes of client addresses, in the notation of RFC 4632 §3.1 and RFC 4291 §2.3.
+//! Client address prefixes, in the notation of RFC 4632 §3.1 and RFC 4291 §2.3.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// Bits by which IPv4 clients are grouped.
+use ipnet::IpNet;
+
+/// Prefix length by which IPv4 clients are grouped.
 pub const CLIENT_IPV4_BITS: u8 = 24;
-/// Bits by which IPv6 clients are grouped: what an access line is commonly given.
+/// Prefix length by which IPv6 clients are grouped, as commonly assigned to an access line.
 pub const CLIENT_IPV6_BITS: u8 = 56;
 
-/// Addresses that begin with the same bits, as `203.0.113.0/24` or `2001:db8::/32`.
+/// An address prefix such as `203.0.113.0/24` or `2001:db8::/32`.
 ///
-/// **Invariant:** the bits after the prefix are zero, and an IPv4 address is not in IPv6 form.
+/// **Invariant:** the bits after the prefix are zero, and an address is never IPv4-mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Prefix {
-    address: IpAddr,
-    bits: u8,
-}
+pub struct Prefix(IpNet);
 
-/// Why a text is no [`Prefix`].
+/// Reasons for a text not to be a [`Prefix`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PrefixError {
-    /// Not an address, a slash and a number of bits.
+    /// The text is not an address, a slash and a number of bits.
     Form,
-    /// More bits than the address has.
+    /// The prefix has more bits than the address.
     Bits {
-        /// What it has.
+        /// Number of bits of the address.
         bits_max: u8,
     },
     /// Bits after the prefix are set.
     Host {
-        /// The prefix that these are the first bits of.
+        /// The prefix with these bits cleared.
         prefix: Prefix,
     },
-    /// An IPv4 address in IPv6 form: clients with such are looked up as IPv4.
+    /// The address is an IPv4-mapped IPv6 address: such clients are looked up as IPv4.
     Mapped,
 }
 
@@ -51,90 +50,72 @@ impl fmt::Display for PrefixError {
 impl std::error::Error for PrefixError {}
 
 impl Prefix {
-    /// `127.0.0.0/8` and `::1/128`: this machine.
+    /// Prefixes of this machine: `127.0.0.0/8` and `::1/128`.
     pub const LOOPBACK: [Self; 2] = [
-        Self { address: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), bits: 8 },
-        Self { address: IpAddr::V6(Ipv6Addr::LOCALHOST), bits: 128 },
+        Self(IpNet::new_assert(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), 8)),
+        Self(IpNet::new_assert(IpAddr::V6(Ipv6Addr::LOCALHOST), 128)),
     ];
 
-    /// The first `bits` of `address`.
+    /// Creates a prefix from the first `bits` of `address`.
     ///
     /// # Errors
-    /// When it has not so many, or others are set, or it is IPv4 in IPv6 form.
+    /// Fails if the address has fewer bits, has bits set after the prefix, or is IPv4-mapped.
     pub fn new(address: IpAddr, bits: u8) -> Result<Self, PrefixError> {
         let bits_max = if address.is_ipv4() { 32 } else { 128 };
-        if bits > bits_max {
-            return Err(PrefixError::Bits { bits_max });
-        }
+        let network = IpNet::new(address, bits).map_err(|_| PrefixError::Bits { bits_max })?;
         if address.to_canonical() != address {
             return Err(PrefixError::Mapped);
         }
-        let prefix = Self { address: first_bits(address, bits), bits };
-        if prefix.address == address { Ok(prefix) } else { Err(PrefixError::Host { prefix }) }
+        let prefix = Self(network.trunc());
+        if prefix.0 == network { Ok(prefix) } else { Err(PrefixError::Host { prefix }) }
     }
 
-    /// The first `bits` of `address`, or all it has; an IPv4 address in IPv6 form counts as IPv4.
+    /// Cuts `address` to its first `bits`, or keeps all if it has fewer; an IPv4-mapped address
+    /// counts as IPv4.
     pub fn cut(address: IpAddr, bits: u8) -> Self {
-        let address = address.to_canonical();
-        let bits = bits.min(if address.is_ipv4() { 32 } else { 128 });
-        Self { address: first_bits(address, bits), bits }
+        let whole = IpNet::from(address.to_canonical());
+        let bits = bits.min(whole.max_prefix_len());
+        Self(IpNet::new(whole.addr(), bits).expect("no more bits than the address has").trunc())
     }
 
-    /// The network of a client, as telemetry and control group them: the /24 of an IPv4 address, the /56 of an IPv6 one.
+    /// Returns the network by which telemetry and control group clients: /24 for IPv4, /56 for
+    /// IPv6.
     pub fn of_client(address: IpAddr) -> Self {
         let bits = if address.to_canonical().is_ipv4() { CLIENT_IPV4_BITS } else { CLIENT_IPV6_BITS };
         Self::cut(address, bits)
     }
 
-    /// The prefix that a text is, or the address alone that it is, as settings of who may do what have them.
+    /// Parses a prefix or a single address, as access settings allow.
     ///
     /// # Errors
-    /// When it is neither.
+    /// Fails if the text is neither a prefix nor an address.
     pub fn of_text_or_address(text: &str) -> Result<Self, PrefixError> {
         text.parse().map_or_else(|_| text.parse(), |address| Ok(Self::cut(address, u8::MAX)))
     }
 
-    /// The first address in it.
+    /// Returns the network.
+    pub fn network(self) -> IpNet {
+        self.0
+    }
+
+    /// Returns the first address of the prefix.
     pub fn first(self) -> IpAddr {
-        self.address
+        self.0.network()
     }
 
-    /// The last address in it.
+    /// Returns the last address of the prefix.
     pub fn last(self) -> IpAddr {
-        match self.address {
-            IpAddr::V4(first) => {
-                let rest = u32::MAX.checked_shr(self.bits.into()).unwrap_or(0);
-                IpAddr::V4((first.to_bits() | rest).into())
-            }
-            IpAddr::V6(first) => {
-                let rest = u128::MAX.checked_shr(self.bits.into()).unwrap_or(0);
-                IpAddr::V6((first.to_bits() | rest).into())
-            }
-        }
+        self.0.broadcast()
     }
 
-    /// How many bits it has.
+    /// Returns the prefix length.
     pub fn bits(self) -> u8 {
-        self.bits
+        self.0.prefix_len()
     }
 
-    /// Whether `address` begins so; an IPv4 address in IPv6 form counts as IPv4.
+    /// Returns whether `address` is in the prefix; an IPv4-mapped address counts as IPv4.
     pub fn contains(self, address: IpAddr) -> bool {
-        let address = address.to_canonical();
-        address.is_ipv4() == self.address.is_ipv4() && (self.first()..=self.last()).contains(&address)
-    }
-}
-
-/// The address with the bits after the first `bits` zero.
-fn first_bits(address: IpAddr, bits: u8) -> IpAddr {
-    let bits = u32::from(bits);
-    match address {
-        IpAddr::V4(address) => {
-            IpAddr::V4((address.to_bits() & !u32::MAX.checked_shr(bits).unwrap_or(0)).into())
-        }
-        IpAddr::V6(address) => {
-            IpAddr::V6((address.to_bits() & !u128::MAX.checked_shr(bits).unwrap_or(0)).into())
-        }
+        self.0.contains(&address.to_canonical())
     }
 }
 
@@ -147,14 +128,14 @@ impl FromStr for Prefix {
         if bits.is_empty() || bits.len() > 3 || !bits.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(PrefixError::Form);
         }
-        // Three digits may be more than a u8 has, and are then more than any address has.
+        // A number of three digits may exceed a u8; it then exceeds any address too.
         Self::new(address, bits.parse().unwrap_or(u8::MAX))
     }
 }
 
 impl fmt::Display for Prefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.bits)
+        write!(f, "{}", self.0)
     }
 }
 
@@ -163,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_in_a_prefix_that_it_begins_with() {
+    fn prefix_contains_addresses_with_its_first_bits() {
         for (prefix, address, expected) in [
             ("127.0.0.0/8", "127.1.2.3", true),
             ("127.0.0.0/8", "128.0.0.1", false),
@@ -186,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_prefix_is_refused() {
+    fn invalid_prefix_is_rejected() {
         let fault = |text| Prefix::of_text_or_address(text).unwrap_err();
         for text in ["", "10.0.0.0/", "10.0.0.0/-1", "10/8", "localhost", "10.0.0.0/8/8"] {
             assert_eq!(fault(text), PrefixError::Form, "{text}");

@@ -1,30 +1,37 @@
-//! Records as rows: for each table its columns, once, in order, with what a record has for each. SQLite, ClickHouse, Parquet and
-//! JSON lines all write what stands here; `schema/` has the tables.
+//! Records as table rows: the columns of each table, from its record's declaration, and the values
+//! of each record.
 //!
-//! **Invariant:** `(host, epoch, number)` names a row in all tables together.
+//! SQLite, ClickHouse, Parquet and JSON lines all use these rows; the tables in `schema/` are
+//! generated from the columns.
+//!
+//! **Invariant:** `(host, epoch, number)` identifies a row across all tables.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
-use std::num::NonZeroU32;
+use std::sync::LazyLock;
 
-use crate::{Entry, LossRecord, Record, ResponseRecord, SocketRecord, Source};
+use crate::field;
+use crate::value::{Build, Datum, Message};
+use crate::{
+    Declared, Entry, Field, Lines, LossRecord, Network, Record, ResponseRecord, SocketRecord, Source,
+};
 
 /// A table of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Table {
-    /// Samples of sockets.
+    /// Socket samples.
     Sockets,
     /// Responses.
     Responses,
-    /// Losses of either.
+    /// Losses of socket samples and responses.
     Losses,
 }
 
 impl Table {
-    /// Every table.
+    /// All tables.
     pub const ALL: [Self; 3] = [Self::Sockets, Self::Responses, Self::Losses];
 
-    /// Its name in a database.
+    /// Returns the table's name in a database.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sockets => "sockets",
@@ -33,16 +40,13 @@ impl Table {
         }
     }
 
-    /// Its columns, in order.
+    /// Returns the columns, in order.
     pub fn columns(self) -> &'static [Column] {
-        match self {
-            Self::Sockets => SOCKETS,
-            Self::Responses => RESPONSES,
-            Self::Losses => LOSSES,
-        }
+        static TABLES: LazyLock<[Vec<Column>; 3]> = LazyLock::new(|| Table::ALL.map(declared));
+        &TABLES[self as usize]
     }
 
-    /// The table of a record.
+    /// Returns the table of a record.
     pub fn of(record: &Record) -> Self {
         match record {
             Record::Socket(_) => Self::Sockets,
@@ -55,18 +59,22 @@ impl Table {
 /// A column of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Column {
-    /// Its name, the unit last.
+    /// Name, with the unit last.
     pub name: &'static str,
-    /// What it holds.
+    /// Type of the column's values.
     pub kind: Kind,
-    /// Whether a row may have nothing there.
+    /// Whether the column may be null.
     pub is_nullable: bool,
+    /// Whether the column is an identifier, which no computation uses.
+    pub is_id: bool,
+    /// Description, one item per source line.
+    pub doc: &'static [&'static str],
 }
 
-/// What a column holds.
+/// The type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Yes or no.
+    /// True or false.
     Bool,
     /// A number below 2^8.
     U8,
@@ -76,259 +84,147 @@ pub enum Kind {
     U32,
     /// A number below 2^64.
     U64,
-    /// UTF-8 of few values, such as a name: worth a dictionary.
+    /// UTF-8 text with few distinct values, such as a name: worth a dictionary.
     Name,
-    /// UTF-8.
+    /// UTF-8 text.
     Text,
     /// Microseconds since the Unix epoch.
     Time,
-    /// An address; IPv4 not in IPv6 form.
+    /// An IP address; never IPv4-mapped.
     Ip,
 }
 
-/// What a row has in a column.
+/// The value of a column in a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value<'a> {
-    /// Nothing.
+    /// Null.
     Null,
-    /// Of [`Kind::Bool`].
+    /// Value for [`Kind::Bool`].
     Bool(bool),
-    /// Of a number's kind, and within it.
+    /// Value for a number kind, within that kind's range.
     Number(u64),
-    /// Of [`Kind::Name`] or [`Kind::Text`].
+    /// Value for [`Kind::Name`] or [`Kind::Text`].
     Text(Cow<'a, str>),
-    /// Of [`Kind::Time`].
+    /// Value for [`Kind::Time`].
     Time(u64),
-    /// Of [`Kind::Ip`].
+    /// Value for [`Kind::Ip`].
     Ip(IpAddr),
 }
 
-/// Gives the values of an entry's row to `put`, in the order of its table's columns.
-pub fn row<'a>(source: &'a Source, entry: &'a Entry, put: &mut impl FnMut(Value<'a>)) {
-    match &entry.record {
-        Record::Socket(record) => sockets(source, entry, record, put),
-        Record::Response(record) => responses(source, entry, record, put),
-        Record::Loss(record) => losses(source, entry, record, put),
-    }
-}
-
-struct Time(u64);
-
-impl From<Time> for Value<'_> {
-    fn from(Time(unix_us): Time) -> Self {
-        Value::Time(unix_us)
-    }
-}
-
-impl From<bool> for Value<'_> {
-    fn from(value: bool) -> Self {
-        Value::Bool(value)
-    }
-}
-
-impl From<IpAddr> for Value<'_> {
-    fn from(value: IpAddr) -> Self {
-        Value::Ip(value)
-    }
-}
-
-impl<'a> From<&'a str> for Value<'a> {
-    fn from(value: &'a str) -> Self {
-        Value::Text(Cow::Borrowed(value))
-    }
-}
-
-impl From<String> for Value<'_> {
-    fn from(value: String) -> Self {
-        Value::Text(Cow::Owned(value))
-    }
-}
-
-macro_rules! numbers {
-    ($($number:ty)*) => {$(
-        impl From<$number> for Value<'_> {
-            fn from(value: $number) -> Self {
-                Value::Number(value.into())
-            }
-        }
-    )*};
-}
-
-numbers! { u8 u16 u32 u64 }
-
-impl<'a, T: Into<Value<'a>>> From<Option<T>> for Value<'a> {
-    fn from(value: Option<T>) -> Self {
-        value.map_or(Value::Null, Into::into)
-    }
-}
-
-/// Declares a table: its columns, and how a record fills them.
-macro_rules! table {
-    (
-        $(#[$doc:meta])*
-        $columns:ident $fill:ident($source:ident, $entry:ident, $record:ident: $record_type:ty) {
-            $($column:ident: $kind:ident $(or $absent:ident)? = $value:expr;)*
-        }
-    ) => {
-        $(#[$doc])*
-        const $columns: &[Column] = &[
-            $({
-                const ABSENT: &[&str] = &[$(stringify!($absent))?];
-                Column { name: stringify!($column), kind: Kind::$kind, is_nullable: !ABSENT.is_empty() }
-            },)*
-        ];
-
-        fn $fill<'a>(
-            $source: &'a Source,
-            $entry: &'a Entry,
-            $record: &'a $record_type,
-            put: &mut impl FnMut(Value<'a>),
-        ) {
-            $(put(Value::from($value));)*
-        }
+/// Returns the columns of a table: the common columns, then those that its record declares.
+fn declared(table: Table) -> Vec<Column> {
+    let record = match table {
+        Table::Sockets => SocketRecord::DECLARED,
+        Table::Responses => ResponseRecord::DECLARED,
+        Table::Losses => LossRecord::DECLARED,
     };
+    let [source, entry, network] = [Source::DECLARED, Entry::DECLARED, Network::DECLARED];
+    let time = Column::of(record.field("time_unix_us"), "time", false);
+    let mut columns = vec![time];
+    for (message, name) in [(source, "pop"), (source, "host"), (source, "epoch"), (entry, "number")] {
+        columns.push(Column::of(message.field(name), name, false));
+    }
+    if table != Table::Losses {
+        let prefix = Column {
+            name: "prefix",
+            doc: &[" The client's network: /24 for IPv4, /56 for IPv6."],
+            ..columns[1]
+        };
+        columns.push(prefix);
+        columns.extend(network.fields().iter().map(|field| Column::of(field, field.name, false)));
+    }
+    push_columns(record, "", false, &mut columns);
+    if table == Table::Responses {
+        let doc = &[" Lines logged by the policy, each preceded by its tag."];
+        let lines = Lines::DECLARED.field("lines");
+        columns.push(Column { kind: Kind::Text, is_nullable: true, doc, ..Column::of(lines, "lines", true) });
+    }
+    columns
 }
 
-/// The prefix of an entry's client as text.
-fn prefix(entry: &Entry) -> Option<String> {
-    entry.prefix().map(|prefix| prefix.to_string())
-}
-
-table! {
-    /// Samples of sockets: where the kernel gave no `tcp_info`, gauges and counters are absent.
-    SOCKETS sockets(source, entry, record: SocketRecord) {
-        time: Time = Time(record.time_unix_us);
-        pop: Name = source.pop.as_str();
-        host: Name = source.host.as_str();
-        epoch: U64 = source.epoch;
-        number: U64 = entry.number;
-        prefix: Name = prefix(entry);
-        asn: U32 or null = entry.network.asn;
-        region: Name or null = entry.network.region.as_deref();
-        client_ip: Ip = record.client.ip();
-        client_port: U16 = record.client.port();
-        local_ip: Ip = record.local.ip();
-        local_port: U16 = record.local.port();
-        cookie: U64 = record.cookie;
-        namespace: Name or null = record.namespace.as_deref();
-        state: Name = record.state.as_str();
-        cause: Name = record.cause.as_str();
-        sample_one_in: U32 or null = record.sample_one_in.map(NonZeroU32::get);
-        interval_us: U64 or null = record.interval_us;
-        congestion_control: Name or null = record.congestion_control.as_deref();
-        rtt_us: U32 or null = record.gauges.as_ref().map(|gauges| gauges.rtt_us);
-        rttvar_us: U32 or null = record.gauges.as_ref().map(|gauges| gauges.rttvar_us);
-        min_rtt_us: U32 or null = record.gauges.as_ref().and_then(|gauges| gauges.min_rtt_us);
-        rto_us: U32 or null = record.gauges.as_ref().map(|gauges| gauges.rto_us);
-        snd_cwnd: U32 or null = record.gauges.as_ref().map(|gauges| gauges.snd_cwnd);
-        snd_ssthresh: U32 or null = record.gauges.as_ref().and_then(|gauges| gauges.snd_ssthresh);
-        snd_mss_bytes: U32 or null = record.gauges.as_ref().map(|gauges| gauges.snd_mss_bytes);
-        pmtu_bytes: U32 or null = record.gauges.as_ref().map(|gauges| gauges.pmtu_bytes);
-        unacked: U32 or null = record.gauges.as_ref().map(|gauges| gauges.unacked);
-        lost: U32 or null = record.gauges.as_ref().map(|gauges| gauges.lost);
-        reordering: U32 or null = record.gauges.as_ref().map(|gauges| gauges.reordering);
-        ca_state: U8 or null = record.gauges.as_ref().map(|gauges| gauges.ca_state);
-        delivery_rate_bytes_per_s: U64 or null =
-            record.gauges.as_ref().and_then(|gauges| gauges.delivery_rate_bytes_per_s);
-        delivery_rate_app_limited: Bool or null =
-            record.gauges.as_ref().map(|gauges| gauges.delivery_rate_app_limited);
-        pacing_rate_bytes_per_s: U64 or null =
-            record.gauges.as_ref().and_then(|gauges| gauges.pacing_rate_bytes_per_s);
-        notsent_bytes: U32 or null = record.gauges.as_ref().and_then(|gauges| gauges.notsent_bytes);
-        snd_wnd_bytes: U32 or null = record.gauges.as_ref().and_then(|gauges| gauges.snd_wnd_bytes);
-        bytes_acked: U64 or null = record.counters.as_ref().map(|counters| counters.bytes_acked);
-        bytes_received: U64 or null = record.counters.as_ref().map(|counters| counters.bytes_received);
-        bytes_sent: U64 or null = record.counters.as_ref().map(|counters| counters.bytes_sent);
-        bytes_retrans: U64 or null = record.counters.as_ref().map(|counters| counters.bytes_retrans);
-        segs_out: U32 or null = record.counters.as_ref().map(|counters| counters.segs_out);
-        segs_in: U32 or null = record.counters.as_ref().map(|counters| counters.segs_in);
-        data_segs_out: U32 or null = record.counters.as_ref().map(|counters| counters.data_segs_out);
-        retransmits: U32 or null = record.counters.as_ref().map(|counters| counters.retransmits);
-        delivered: U32 or null = record.counters.as_ref().map(|counters| counters.delivered);
-        delivered_ce: U32 or null = record.counters.as_ref().map(|counters| counters.delivered_ce);
-        dsack_dups: U32 or null = record.counters.as_ref().map(|counters| counters.dsack_dups);
-        reord_seen: U32 or null = record.counters.as_ref().map(|counters| counters.reord_seen);
-        timeouts: U32 or null = record.counters.as_ref().map(|counters| counters.timeouts);
-        busy_us: U64 or null = record.counters.as_ref().map(|counters| counters.busy_us);
-        rwnd_limited_us: U64 or null = record.counters.as_ref().map(|counters| counters.rwnd_limited_us);
-        sndbuf_limited_us: U64 or null = record.counters.as_ref().map(|counters| counters.sndbuf_limited_us);
-        bbr_bw_bytes_per_s: U64 or null = record.bbr.as_ref().map(|bbr| bbr.bw_bytes_per_s);
-        bbr_min_rtt_us: U32 or null = record.bbr.as_ref().map(|bbr| bbr.min_rtt_us);
-        bbr_pacing_gain_256th: U32 or null = record.bbr.as_ref().map(|bbr| bbr.pacing_gain_256th);
-        bbr_cwnd_gain_256th: U32 or null = record.bbr.as_ref().map(|bbr| bbr.cwnd_gain_256th);
+/// Adds the columns of a message's fields, with `before` as name prefix.
+fn push_columns(message: &Declared, before: &str, is_nullable: bool, columns: &mut Vec<Column>) {
+    for field in message.fields() {
+        let Some(name) = field.column else { continue };
+        // Leaked once per process, because the tables are static.
+        let name = |end| -> &'static str { format!("{before}{name}{end}").leak() };
+        match field.kind {
+            field::Kind::Part(part) => push_columns(part, name(""), true, columns),
+            field::Kind::Address => {
+                let ip = Column::of(field, name("_ip"), is_nullable);
+                columns.extend([ip, Column { name: name("_port"), kind: Kind::U16, doc: &[], ..ip }]);
+            }
+            _ => columns.push(Column::of(field, name(""), is_nullable)),
+        }
     }
 }
 
-table! {
-    /// Responses: `host` is the machine's name, `request_host` the request's field.
-    RESPONSES responses(source, entry, record: ResponseRecord) {
-        time: Time = Time(record.time_unix_us);
-        pop: Name = source.pop.as_str();
-        host: Name = source.host.as_str();
-        epoch: U64 = source.epoch;
-        number: U64 = entry.number;
-        prefix: Name = prefix(entry);
-        asn: U32 or null = entry.network.asn;
-        region: Name or null = entry.network.region.as_deref();
-        client_ip: Ip = record.client.ip();
-        client_port: U16 = record.client.port();
-        method: Name = &*record.method;
-        request_host: Name = record.host.as_str();
-        path: Text = record.path.as_str();
-        status: U16 = record.status;
-        bytes: U64 = record.bytes;
-        ttfb_us: U64 or null = record.ttfb_us;
-        duration_us: U64 = record.duration_us;
-        goodput_bytes_per_s: U64 = record.goodput_bytes_per_s();
-        cache: Name = record.cache.as_str();
-        detail: Name or null = record.detail.as_deref();
-        backend: Name or null = record.backend.as_deref();
-        protocol: Name = record.protocol.as_str();
-        cut: Name or null = record.cut.map(crate::Cut::as_str);
-        congestion_control: Name or null = record.tcp.as_ref().map(|tcp| tcp.congestion_control.as_str());
-        congestion_control_start: Name or null =
-            record.tcp.as_ref().and_then(|tcp| tcp.congestion_control_start.as_deref());
-        decider: Name or null = record.tcp.as_ref().and_then(|tcp| tcp.decider).map(crate::Decider::as_str);
-        rtt_us: U32 or null = record.tcp.as_ref().map(|tcp| tcp.rtt_us);
-        min_rtt_us: U32 or null = record.tcp.as_ref().and_then(|tcp| tcp.min_rtt_us);
-        snd_cwnd: U32 or null = record.tcp.as_ref().map(|tcp| tcp.snd_cwnd);
-        delivery_rate_bytes_per_s: U64 or null =
-            record.tcp.as_ref().and_then(|tcp| tcp.delivery_rate_bytes_per_s);
-        retransmits: U32 or null = record.tcp.as_ref().map(|tcp| tcp.retransmits);
-        lost: U32 or null = record.tcp.as_ref().map(|tcp| tcp.lost);
-        pacing_rate_bytes_per_s: U64 or null = record.tcp.as_ref().and_then(|tcp| tcp.pacing_rate_bytes_per_s);
-        bundle: U64 or null = record.steered.as_ref().map(|steered| steered.bundle);
-        rule: Name or null = record.steered.as_ref().and_then(|steered| steered.rule.as_deref());
-        is_holdout: Bool or null = record.steered.as_ref().map(|steered| steered.is_holdout);
-        experiment: Name or null = record.steered.as_ref().and_then(|steered| steered.experiment.as_deref());
-        arm: Name or null = record.steered.as_ref().and_then(|steered| steered.arm.as_deref());
-        refused: Name or null = record.steered.as_ref().and_then(|steered| steered.refused.as_deref());
-        cmcd_sid: Text or null = record.cmcd.as_ref().and_then(|cmcd| cmcd.sid.as_deref());
-        cmcd_st: Name or null = record.cmcd.as_ref().and_then(|cmcd| cmcd.st).map(crate::StreamType::as_str);
-        cmcd_br_kbps: U64 or null = record.cmcd.as_ref().and_then(|cmcd| cmcd.br_kbps);
-        cmcd_bl_ms: U64 or null = record.cmcd.as_ref().and_then(|cmcd| cmcd.bl_ms);
-        cmcd_mtp_kbps: U64 or null = record.cmcd.as_ref().and_then(|cmcd| cmcd.mtp_kbps);
-        cmcd_bs: Bool or null = record.cmcd.as_ref().map(|cmcd| cmcd.bs);
-        xid: U64 or null = record.xid;
-        restarts: U32 = record.restarts;
-        lines: Text or null = lines(record);
+impl Column {
+    fn of(field: &Field, name: &'static str, is_nullable: bool) -> Self {
+        let kind = match field.kind {
+            field::Kind::Bool => Kind::Bool,
+            field::Kind::Number(8) => Kind::U8,
+            field::Kind::Number(16) => Kind::U16,
+            field::Kind::Number(32) => Kind::U32,
+            field::Kind::Number(_) => Kind::U64,
+            field::Kind::Time => Kind::Time,
+            field::Kind::Address => Kind::Ip,
+            _ if field.is_text => Kind::Text,
+            _ => Kind::Name,
+        };
+        let is_nullable = is_nullable || field.is_optional;
+        Self { name, kind, is_nullable, is_id: field.is_id, doc: field.doc }
     }
 }
 
-table! {
-    /// Records that were lost before they had a number.
-    LOSSES losses(source, entry, record: LossRecord) {
-        time: Time = Time(record.time_unix_us);
-        pop: Name = source.pop.as_str();
-        host: Name = source.host.as_str();
-        epoch: U64 = source.epoch;
-        number: U64 = entry.number;
-        stage: Name = record.stage.as_str();
-        records: U64 = record.records;
+/// Passes the values of an entry's row to `visit`, in the column order of its table.
+pub fn row<'a>(source: &'a Source, entry: &'a Entry, visit: &mut impl FnMut(Value<'a>)) {
+    let (time_unix_us, record): (_, &dyn Message) = match &entry.record {
+        Record::Socket(record) => (record.time_unix_us, &**record),
+        Record::Response(record) => (record.time_unix_us, &**record),
+        Record::Loss(record) => (record.time_unix_us, record),
+    };
+    visit(Value::Time(time_unix_us));
+    visit(Value::Text(source.pop.as_str().into()));
+    visit(Value::Text(source.host.as_str().into()));
+    visit(Value::Number(source.epoch));
+    visit(Value::Number(entry.number));
+    if let Some(prefix) = entry.prefix() {
+        visit(Value::Text(prefix.to_string().into()));
+        visit(entry.network.asn.map_or(Value::Null, |asn| Value::Number(asn.into())));
+        visit(entry.network.region.as_deref().map_or(Value::Null, |region| Value::Text(region.into())));
+    }
+    visit_values(record, visit);
+    if let Record::Response(record) = &entry.record {
+        visit(lines(record).map_or(Value::Null, |lines| Value::Text(lines.into())));
     }
 }
 
-/// What the policy logged, a line each, after its tag.
+fn visit_values<'a>(message: &'a dyn Message, visit: &mut dyn FnMut(Value<'a>)) {
+    message.each(&mut |field, datum| {
+        if field.column.is_none() {
+            return;
+        }
+        match (datum, field.kind) {
+            (Datum::Null, field::Kind::Part(part)) => {
+                let columns = part.fields().iter().filter(|field| field.column.is_some());
+                columns.for_each(|_| visit(Value::Null));
+            }
+            (Datum::Bool(value), _) => visit(Value::Bool(value)),
+            (Datum::Number(unix_us), field::Kind::Time) => visit(Value::Time(unix_us)),
+            (Datum::Number(number), _) => visit(Value::Number(number)),
+            (Datum::Text(text), _) => visit(Value::Text(text)),
+            (Datum::Address(address), _) => {
+                visit(Value::Ip(address.ip()));
+                visit(Value::Number(address.port().into()));
+            }
+            (Datum::Part(part), _) => visit_values(part, visit),
+            _ => visit(Value::Null),
+        }
+    });
+}
+
+/// Returns the lines logged by the policy, each preceded by its tag.
 fn lines(record: &ResponseRecord) -> Option<String> {
     let mut lines: Vec<String> =
         record.lines.iter().map(|line| format!("{} {}", line.tag, line.text)).collect();

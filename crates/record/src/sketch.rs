@@ -1,27 +1,27 @@
-//! DDSketch (Masson, Rim, Lee, VLDB 2019): quantiles of positive numbers within 1 %, in counts that add up over any sets. The one
-//! sketch: what the agent keeps, and what control ranks by.
+//! DDSketch (Masson, Rim, Lee, VLDB 2019): quantiles of positive numbers within 1 %, in mergeable
+//! counts. The agent stores these sketches, and control ranks networks by them.
 //!
-//! Our own, because what is kept is the buckets, as text that SQL can read: sketches-ddsketch gives no access to them but for a
-//! binary form of its own.
+//! This is our own implementation because SQL must be able to read the stored buckets as text;
+//! sketches-ddsketch exposes its buckets only in a binary form.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// How much larger each bucket's bound is than the one before: (1 + a) / (1 - a) with an accuracy a of 1 %.
+/// Ratio of consecutive bucket bounds: (1 + a) / (1 - a) for an accuracy a of 1 %.
 const GAMMA: f64 = 1.01 / 0.99;
 
-/// Counts of values by bucket: bucket i has those above γ^(i-1) and up to γ^i. At most 2219 buckets, since values are below
-/// 2^64.
+/// Counts of values by bucket: bucket i counts values above γ^(i-1) and up to γ^i. Values are below
+/// 2^64, so a sketch has at most 2219 buckets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sketch(BTreeMap<u16, u64>);
 
 impl Sketch {
-    /// Counts a value; zero is not counted, it has no logarithm.
+    /// Counts a value; zero is ignored, because it has no logarithm.
     pub fn add(&mut self, value: u64) {
         self.add_times(value, 1);
     }
 
-    /// Counts a value as often as it was found.
+    /// Counts a value that occurred `times` times.
     pub fn add_times(&mut self, value: u64, times: u64) {
         if value > 0 && times > 0 {
             let bucket = ((value as f64).ln() / GAMMA.ln()).ceil();
@@ -29,46 +29,47 @@ impl Sketch {
         }
     }
 
-    /// Counts all that another has counted.
+    /// Adds the counts of another sketch.
     pub fn merge(&mut self, other: &Self) {
         for (bucket, count) in &other.0 {
             *self.0.entry(*bucket).or_default() += count;
         }
     }
 
-    /// How many values it has counted.
+    /// Returns the number of counted values.
     pub fn count(&self) -> u64 {
         self.0.values().sum()
     }
 
-    /// The smallest value that at least the part `q` of the values does not exceed, within 1 %; nothing of no values.
+    /// Returns the smallest value that at least a share `q` of the values does not exceed, within 1
+    /// %; `None` if the sketch is empty.
     pub fn quantile(&self, q: f64) -> Option<f64> {
         let count = self.count();
         let mut upto = 0;
         let bucket = self.0.iter().find(|(_, count_in)| {
             upto += **count_in;
-            // The rank that ClickHouse's quantilesDD takes.
+            // Uses the same rank as ClickHouse's quantilesDD.
             upto as f64 > q * (count - 1) as f64
         });
         bucket.map(|(bucket, _)| 2.0 * GAMMA.powi((*bucket).into()) / (GAMMA + 1.0))
     }
 
-    /// As a JSON object from bucket to count.
+    /// Formats the sketch as a JSON object from bucket to count.
     pub fn to_json(&self) -> String {
         let mut text = String::with_capacity(2 + 8 * self.0.len());
         text.push('{');
         for (at, (bucket, count)) in self.0.iter().enumerate() {
             let comma = if at > 0 { "," } else { "" };
-            write!(text, "{comma}\"{bucket}\":{count}").expect("a String takes every write");
+            write!(text, "{comma}\"{bucket}\":{count}").expect("writing to a String never fails");
         }
         text.push('}');
         text
     }
 
-    /// Reads [`to_json`](Self::to_json)'s form.
+    /// Parses the output of [`to_json`](Self::to_json).
     ///
     /// # Errors
-    /// When it is not of that form.
+    /// Fails if the text has another form.
     pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(text).map(Self)
     }
@@ -88,13 +89,13 @@ mod tests {
             values.iter().for_each(|value| sketch.add(*value));
             values.sort_unstable();
             let exact = values[(q * (values.len() - 1) as f64) as usize] as f64;
-            let told = sketch.quantile(q).unwrap();
-            // The bucket's bound is met to the accuracy of a double.
-            prop_assert!((told - exact).abs() <= exact * 0.010_001, "{told} {exact}");
+            let estimate = sketch.quantile(q).unwrap();
+            // The bucket's bound has the accuracy of a double.
+            prop_assert!((estimate - exact).abs() <= exact * 0.010_001, "{estimate} {exact}");
         }
 
         #[test]
-        fn parts_make_the_whole(one in vec(any::<u64>(), 0..50), other in vec(any::<u64>(), 0..50)) {
+        fn merged_sketches_equal_the_sketch_of_all_values(one in vec(any::<u64>(), 0..50), other in vec(any::<u64>(), 0..50)) {
             let sketch = |values: &mut dyn Iterator<Item = &u64>| {
                 let mut sketch = Sketch::default();
                 values.for_each(|value| sketch.add(*value));
@@ -108,7 +109,7 @@ mod tests {
         }
 
         #[test]
-        fn its_text_is_read_back(values in vec(any::<u64>(), 0..50)) {
+        fn json_round_trip(values in vec(any::<u64>(), 0..50)) {
             let mut sketch = Sketch::default();
             values.iter().for_each(|value| sketch.add(*value));
             prop_assert_eq!(Sketch::from_json(&sketch.to_json()).unwrap(), sketch);
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_are_those_of_the_schema() {
+    fn buckets_match_the_schema() {
         let mut sketch = Sketch::default();
         [0, 1, 2, 2, 1_000_000, u64::MAX].into_iter().for_each(|value| sketch.add(value));
         expect_test::expect![[r#"{"0":1,"35":2,"691":1,"2218":1}"#]].assert_eq(&sketch.to_json());

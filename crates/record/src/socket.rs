@@ -1,52 +1,56 @@
-//! A socket at one moment: what the kernel said of it in a dump, or as it was destroyed.
+//! Socket sample: the kernel's data on a socket in a dump, or when the socket was destroyed.
 //!
-//! **Invariant:** counters are differences since the socket's record before, never the kernel's sums: they add up over any
-//! set of records. The first record of a socket has what it counted since it was made, or none where that was before the agent
-//! began: an agent before it may have told it.
+//! **Invariant:** counters are differences since the socket's previous record, never the kernel's
+//! totals, so they add up over any set of records. A socket's first record counts from its
+//! creation, or has no counters if the socket is older than the agent, because a previous agent may
+//! have reported them.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 
-/// The version of socket records that this crate writes: it changes when a field changes its meaning or goes, or a closed
-/// set gains a word. New fields do not change it.
+/// Version of socket records that this crate writes. The version changes if a field is removed or
+/// changes its meaning, or a closed set gains a word. New fields do not change it.
 pub const SOCKET_VERSION: u32 = 1;
 
-/// One sample of one socket. Names are the kernel's `tcp_info` without `tcpi_`, with the unit last; what the kernel is too
-/// old to tell is absent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SocketRecord {
-    /// When the dump or the event was read: microseconds since the Unix epoch.
-    pub time_unix_us: u64,
-    /// The other end, IPv4 as IPv4 even on a dual-stack listener.
-    pub client: SocketAddr,
-    /// This end, likewise.
-    pub local: SocketAddr,
-    /// The kernel's name for the socket as long as the machine is up (`sock_diag`'s cookie).
-    pub cookie: u64,
-    /// The network namespace, by the name it was configured with; absent in the agent's own.
-    pub namespace: Option<String>,
-    /// The state, as `ss` spells it: `ESTAB`, `CLOSE-WAIT`, …
-    pub state: String,
-    /// Why there is this record.
-    pub cause: Cause,
-    /// Of the sockets that were wanted one in so many is followed, for all of its life, so this one stands for so many; absent
-    /// where all of them are.
-    pub sample_one_in: Option<NonZeroU32>,
-    /// Time since the record before, which the counters cover; absent in the first record of a socket.
-    pub interval_us: Option<u64>,
-    /// The congestion control; absent where the kernel does not say, as in an event about a socket that no dump has seen.
-    pub congestion_control: Option<String>,
-    /// What the socket is at this moment; absent where the kernel gave no `tcp_info`.
-    pub gauges: Option<Gauges>,
-    /// What it has counted since the record before, or in the first record since it was made; absent likewise, and in the first
-    /// record of a socket that was there before the agent.
-    pub counters: Option<Counters>,
-    /// What BBR knows; absent under another congestion control.
-    pub bbr: Option<Bbr>,
+message! {
+    /// One sample of one socket. Names are those of the kernel's `tcp_info` without `tcpi_`, with
+    /// the unit last. Values that an old kernel does not provide are absent.
+    pub struct SocketRecord as "Socket" version SOCKET_VERSION {
+        /// When the dump or the event was read, in microseconds since the Unix epoch.
+        pub time_unix_us: u64 = 2, time, no_column;
+        /// Remote address and port; never IPv4-mapped, even on a dual-stack listener.
+        pub client: SocketAddr = 3;
+        /// Local address and port; never IPv4-mapped, even on a dual-stack listener.
+        pub local: SocketAddr = 5;
+        /// Kernel's identifier of the socket until reboot (`sock_diag`'s cookie).
+        pub cookie: u64 = 7, id;
+        /// Network namespace, by its configured name; absent in the agent's own namespace.
+        pub namespace: Option<String> = 8;
+        /// Socket state, as `ss` spells it: `ESTAB`, `CLOSE-WAIT`, …
+        pub state: String = 9;
+        /// Event that caused this record.
+        pub cause: Cause = 10;
+        /// Sampling ratio: one in this many matching sockets is sampled, each for its whole life,
+        /// so this socket represents that many; absent if all sockets are sampled.
+        pub sample_one_in: Option<NonZeroU32> = 16;
+        /// Time since the previous record, which the counters cover; absent in a socket's first
+        /// record.
+        pub interval_us: Option<u64> = 11;
+        /// Congestion control; absent if the kernel does not report it, as in an event for a socket
+        /// that was in no dump.
+        pub congestion_control: Option<String> = 12;
+        /// Current state of the socket; absent if the kernel gave no `tcp_info`.
+        pub gauges: Option<Gauges> = 13, column("");
+        /// Counts since the previous record, or since the socket's creation in its first record;
+        /// absent without `tcp_info`, and in the first record of a socket older than the agent.
+        pub counters: Option<Counters> = 14, column("");
+        /// BBR's state; absent with another congestion control.
+        pub bbr: Option<Bbr> = 15, column("bbr_");
+    }
 }
 
 impl SocketRecord {
-    /// One of a dump, of an established connection of which nothing else is known.
+    /// Creates a dump of an established connection, with everything else unset.
     pub fn new(time_unix_us: u64, client: SocketAddr, local: SocketAddr) -> Self {
         Self {
             time_unix_us,
@@ -67,100 +71,109 @@ impl SocketRecord {
 }
 
 words! {
-    /// Why there is a record of a socket.
+    /// The event that caused a socket record.
     Cause {
-        /// It was in a dump.
+        /// The socket was in a dump.
         Dump = "dump",
-        /// It was destroyed: its last words.
+        /// The socket was destroyed; the record has its final state.
         Destroy = "destroy",
     }
 }
 
-/// What a socket is at a moment (`struct tcp_info`, `include/uapi/linux/tcp.h`).
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Gauges {
-    /// Smoothed round trip.
-    pub rtt_us: u32,
-    /// Mean deviation of the round trip.
-    pub rttvar_us: u32,
-    /// Smallest round trip, Linux 4.6; absent before the first sample.
-    pub min_rtt_us: Option<u32>,
-    /// Retransmission timeout.
-    pub rto_us: u32,
-    /// Congestion window, in TCP segments.
-    pub snd_cwnd: u32,
-    /// Slow start threshold in TCP segments; absent before the first loss.
-    pub snd_ssthresh: Option<u32>,
-    /// Largest TCP segment sent, content alone.
-    pub snd_mss_bytes: u32,
-    /// Path MTU.
-    pub pmtu_bytes: u32,
-    /// TCP segments in flight.
-    pub unacked: u32,
-    /// Of those, taken for lost.
-    pub lost: u32,
-    /// Reordering that is not taken for loss, in TCP segments.
-    pub reordering: u32,
-    /// The loss state machine: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss.
-    pub ca_state: u8,
-    /// Newest delivery rate sample, Linux 4.9; absent before the first, and once this side has closed: it is that of the FIN then.
-    pub delivery_rate_bytes_per_s: Option<u64>,
-    /// That sample was limited by the application, not by the network.
-    pub delivery_rate_app_limited: bool,
-    /// Pacing rate; absent where there is no limit.
-    pub pacing_rate_bytes_per_s: Option<u64>,
-    /// Bytes that were never sent yet.
-    pub notsent_bytes: Option<u32>,
-    /// The client's receive window, Linux 5.4.
-    pub snd_wnd_bytes: Option<u32>,
+message! {
+    /// State of a socket at one moment (`struct tcp_info`, `include/uapi/linux/tcp.h`).
+    #[derive(Default)]
+    pub struct Gauges as "Gauges" {
+        /// Smoothed RTT.
+        pub rtt_us: u32 = 1;
+        /// Mean deviation of the RTT.
+        pub rttvar_us: u32 = 2;
+        /// Minimum RTT (since Linux 4.6); absent before the first sample.
+        pub min_rtt_us: Option<u32> = 3;
+        /// Retransmission timeout.
+        pub rto_us: u32 = 4;
+        /// Congestion window, in TCP segments.
+        pub snd_cwnd: u32 = 5;
+        /// Slow start threshold in TCP segments; absent before the first loss.
+        pub snd_ssthresh: Option<u32> = 6;
+        /// Largest TCP segment sent, without headers.
+        pub snd_mss_bytes: u32 = 7;
+        /// Path MTU.
+        pub pmtu_bytes: u32 = 8;
+        /// TCP segments in flight.
+        pub unacked: u32 = 9;
+        /// TCP segments in flight that are considered lost.
+        pub lost: u32 = 10;
+        /// Reordering tolerated without assuming loss, in TCP segments.
+        pub reordering: u32 = 11;
+        /// Loss state machine: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss.
+        pub ca_state: u8 = 12;
+        /// Newest delivery rate sample (since Linux 4.9); absent before the first sample, and after
+        /// this side has closed, when the sample would be the FIN's.
+        pub delivery_rate_bytes_per_s: Option<u64> = 13;
+        /// Whether the delivery rate sample was limited by the application, not by the network.
+        pub delivery_rate_app_limited: bool = 14;
+        /// Pacing rate; absent if unlimited.
+        pub pacing_rate_bytes_per_s: Option<u64> = 15;
+        /// Bytes not yet sent.
+        pub notsent_bytes: Option<u32> = 16;
+        /// The client's receive window (since Linux 5.4).
+        pub snd_wnd_bytes: Option<u32> = 17;
+    }
 }
 
-/// What a socket has counted in an interval. Zero where the kernel is too old to count it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Bytes that the client acknowledged, Linux 4.1.
-    pub bytes_acked: u64,
-    /// Bytes received in order, 4.1.
-    pub bytes_received: u64,
-    /// Content bytes sent, those sent again included, 4.19.
-    pub bytes_sent: u64,
-    /// Content bytes sent again, 4.19.
-    pub bytes_retrans: u64,
-    /// TCP segments sent, 4.2.
-    pub segs_out: u32,
-    /// TCP segments received, 4.2.
-    pub segs_in: u32,
-    /// TCP segments with content sent, 4.6.
-    pub data_segs_out: u32,
-    /// TCP segments sent again.
-    pub retransmits: u32,
-    /// TCP segments delivered, 4.18.
-    pub delivered: u32,
-    /// Of those, with an ECN mark, 4.18.
-    pub delivered_ce: u32,
-    /// Duplicates that the client reported, 4.19.
-    pub dsack_dups: u32,
-    /// Reordering events, 4.19.
-    pub reord_seen: u32,
-    /// Retransmission timeouts, 6.7.
-    pub timeouts: u32,
-    /// Time with content in flight, 4.10.
-    pub busy_us: u64,
-    /// Of the busy time, held back by the client's receive window, 4.10.
-    pub rwnd_limited_us: u64,
-    /// Of the busy time, held back by the send buffer, 4.10.
-    pub sndbuf_limited_us: u64,
+message! {
+    /// Counts of a socket over an interval; zero if the kernel is too old to provide a count.
+    #[derive(Default)]
+    pub struct Counters as "Counters" {
+        /// Bytes acknowledged by the client (since Linux 4.1).
+        pub bytes_acked: u64 = 1;
+        /// Bytes received in order (since Linux 4.1).
+        pub bytes_received: u64 = 2;
+        /// Content bytes sent, including retransmissions (since Linux 4.19).
+        pub bytes_sent: u64 = 3;
+        /// Content bytes retransmitted (since Linux 4.19).
+        pub bytes_retrans: u64 = 4;
+        /// TCP segments sent (since Linux 4.2).
+        pub segs_out: u32 = 5;
+        /// TCP segments received (since Linux 4.2).
+        pub segs_in: u32 = 6;
+        /// TCP segments with content sent (since Linux 4.6).
+        pub data_segs_out: u32 = 7;
+        /// TCP segments retransmitted.
+        pub retransmits: u32 = 8;
+        /// TCP segments delivered (since Linux 4.18).
+        pub delivered: u32 = 9;
+        /// TCP segments delivered with an ECN mark (since Linux 4.18).
+        pub delivered_ce: u32 = 10;
+        /// Duplicates reported by the client (since Linux 4.19).
+        pub dsack_dups: u32 = 11;
+        /// Reordering events (since Linux 4.19).
+        pub reord_seen: u32 = 12;
+        /// Retransmission timeouts (since Linux 6.7).
+        pub timeouts: u32 = 13;
+        /// Time with content in flight (since Linux 4.10).
+        pub busy_us: u64 = 14;
+        /// Part of the busy time limited by the client's receive window (since Linux 4.10).
+        pub rwnd_limited_us: u64 = 15;
+        /// Part of the busy time limited by the send buffer (since Linux 4.10).
+        pub sndbuf_limited_us: u64 = 16;
+    }
 }
 
-/// What BBR knows of the path (`struct tcp_bbr_info`).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bbr {
-    /// Its estimate of the bottleneck's rate.
-    pub bw_bytes_per_s: u64,
-    /// Its smallest round trip.
-    pub min_rtt_us: u32,
-    /// Pacing gain, in 1/256.
-    pub pacing_gain_256th: u32,
-    /// Congestion window gain, in 1/256.
-    pub cwnd_gain_256th: u32,
+message! {
+    /// BBR's view of the path (`struct tcp_bbr_info`).
+    #[derive(Default)]
+    pub struct Bbr as "Bbr" {
+        /// Estimated bottleneck rate.
+        pub bw_bytes_per_s: u64 = 1;
+        /// Minimum RTT.
+        pub min_rtt_us: u32 = 2;
+        /// Pacing gain, in 1/256.
+        pub pacing_gain_256th: u32 = 3;
+        /// Congestion window gain, in 1/256.
+        pub cwnd_gain_256th: u32 = 4;
+    }
 }
+
+parts! { SocketRecord Gauges Counters Bbr }

@@ -1,10 +1,10 @@
-//! The congestion control of a socket: choose it, read it back, list what the kernel has.
+//! A socket's congestion control: sets it, reads it back, and lists the kernel's algorithms.
 //!
-//! **Invariant:** what a log says is what [`get`] read from the kernel, never what [`set`] was asked for: a route
-//! (`ip route … congctl`) or another process may have decided otherwise.
+//! **Invariant:** logs show the algorithm that [`get`] read from the kernel, never the one passed
+//! to [`set`], because a route (`ip route … congctl`) or another process may override it.
 //!
-//! `setsockopt(TCP_CONGESTION)` works in any state of the connection and concerns the sending side alone.
-//! Names: `TCP_CA_NAME_MAX` of the kernel's `include/net/tcp.h`.
+//! `setsockopt(TCP_CONGESTION)` works in any connection state and affects only the sending side.
+//! The maximum name length is `TCP_CA_NAME_MAX` in the kernel's `include/net/tcp.h`.
 
 use std::fmt;
 use std::fs;
@@ -19,30 +19,31 @@ use rustix::net::{AddressFamily, SocketType};
 use crate::Error;
 use crate::sockopt;
 
-/// The longest name of an algorithm in bytes: the kernel's `TCP_CA_NAME_MAX` less the closing NUL.
+/// Maximum length of an algorithm name in bytes: the kernel's `TCP_CA_NAME_MAX` without the
+/// terminating NUL.
 pub const NAME_BYTES_MAX: usize = 15;
 
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 
-/// The name of a congestion control (`bbr`, `cubic`), held inline: a response's record needs no allocation
-/// for it.
+/// The name of a congestion control algorithm (`bbr`, `cubic`), stored inline so that response
+/// records need no allocation for it.
 ///
-/// Always 1 to [`NAME_BYTES_MAX`] bytes of printable ASCII without spaces.
+/// A name always has 1 to [`NAME_BYTES_MAX`] bytes of printable ASCII without spaces.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CongestionControl {
-    /// The name, then zeros.
+    /// The name, padded with zeros.
     name: [u8; NAME_BYTES_MAX + 1],
 }
 
 impl CongestionControl {
-    /// The name.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         let end = self.name.iter().position(|&b| b == 0).unwrap_or(NAME_BYTES_MAX);
-        str::from_utf8(&self.name[..end]).expect("checked to be ASCII when made")
+        str::from_utf8(&self.name[..end]).expect("names are ASCII")
     }
 
-    /// The name in `bytes`, up to the first NUL, as the kernel answers.
+    /// Parses a name returned by the kernel: `bytes` up to the first NUL.
     pub(crate) fn from_kernel(bytes: &[u8]) -> Option<Self> {
         let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
         let given = &bytes[..end];
@@ -58,7 +59,7 @@ impl CongestionControl {
 impl FromStr for CongestionControl {
     type Err = Error;
 
-    /// Checks the form of a name, not that this kernel has it: that is [`check`].
+    /// Checks only the syntax of a name; [`check`] tests whether this kernel has the algorithm.
     fn from_str(name: &str) -> Result<Self, Error> {
         let bad = || Error::BadName { name: name.to_owned() };
         if name.contains('\0') { Err(bad()) } else { Self::from_kernel(name.as_bytes()).ok_or_else(bad) }
@@ -77,10 +78,11 @@ impl fmt::Debug for CongestionControl {
     }
 }
 
-/// Makes the socket use `name` from now on.
+/// Sets the socket's congestion control.
 ///
 /// # Errors
-/// [`Error::Unknown`] or [`Error::NotAllowed`] with what would do; [`Error::Io`] if `fd` is not a TCP socket.
+/// [`Error::Unknown`] or [`Error::NotAllowed`], with the algorithms that can be chosen;
+/// [`Error::Io`] if `fd` is not a TCP socket.
 pub fn set(fd: BorrowedFd<'_>, name: CongestionControl) -> Result<(), Error> {
     match set_tcp_congestion(fd, name.as_str()) {
         Ok(()) => Ok(()),
@@ -90,10 +92,11 @@ pub fn set(fd: BorrowedFd<'_>, name: CongestionControl) -> Result<(), Error> {
     }
 }
 
-/// Makes the socket use `name` from now on, and asks the kernel whether it does.
+/// Sets the socket's congestion control, then reads it back to verify it.
 ///
 /// # Errors
-/// As [`set`]; [`Error::Kept`] where something on the system, such as a BPF program, has decided otherwise.
+/// As [`set`]; [`Error::Kept`] if something else on the system, such as a BPF program, overrode the
+/// choice.
 pub fn choose(fd: BorrowedFd<'_>, name: CongestionControl) -> Result<(), Error> {
     set(fd, name)?;
     match get(fd)? {
@@ -102,20 +105,21 @@ pub fn choose(fd: BorrowedFd<'_>, name: CongestionControl) -> Result<(), Error> 
     }
 }
 
-/// What the socket uses, as the kernel says. One `getsockopt`, no allocation.
+/// Reads the socket's congestion control. One `getsockopt`, no allocation.
 ///
 /// # Errors
 /// [`Error::Io`] if `fd` is not a TCP socket.
 pub fn get(fd: BorrowedFd<'_>) -> Result<CongestionControl, Error> {
     let mut buffer = [0; NAME_BYTES_MAX + 1];
     let answer = sockopt::get(fd, (libc::IPPROTO_TCP, libc::TCP_CONGESTION), &mut buffer)?;
-    CongestionControl::from_kernel(answer)
-        .ok_or_else(|| Error::Io(io::Error::new(io::ErrorKind::InvalidData, "TCP_CONGESTION holds no name")))
+    CongestionControl::from_kernel(answer).ok_or_else(|| {
+        Error::Io(io::Error::new(io::ErrorKind::InvalidData, "TCP_CONGESTION returned an invalid name"))
+    })
 }
 
-/// Whether this process may choose `name`, found out on a socket of its own that is never connected. For
-/// start-up: a wrong setting is told before a port is bound. The kernel may load the algorithm's module on
-/// the way.
+/// Checks, on a separate socket that is never connected, whether this process may choose `name`.
+/// Called at startup to report a bad setting before any port is bound. May cause the kernel to load
+/// the algorithm's module.
 ///
 /// # Errors
 /// As [`set`].
@@ -129,7 +133,7 @@ pub fn check(name: CongestionControl) -> Result<(), Error> {
     set(socket.map_err(io::Error::from)?.as_fd(), name)
 }
 
-/// The algorithms that the kernel has loaded, in its own order.
+/// Lists the algorithms that the kernel has loaded, in the kernel's order.
 ///
 /// # Errors
 /// [`Error::Io`] if the sysctl cannot be read.
@@ -137,7 +141,7 @@ pub fn available() -> Result<Vec<CongestionControl>, Error> {
     read_list(AVAILABLE)
 }
 
-/// The algorithms that a process without `CAP_NET_ADMIN` may choose, in the kernel's order.
+/// Lists the algorithms that a process without `CAP_NET_ADMIN` may choose, in the kernel's order.
 ///
 /// # Errors
 /// [`Error::Io`] if the sysctl cannot be read.
@@ -178,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_algorithm_is_answered_with_what_there_is() {
+    fn unknown_algorithm_is_rejected_with_the_available_ones() {
         let error = check(name("bbrr")).unwrap_err();
         let Error::Unknown { name, available: listed } = &error else { panic!("{error}") };
         assert_eq!(name.as_str(), "bbrr");
@@ -186,23 +190,23 @@ mod tests {
     }
 
     #[test]
-    fn errors_teach() {
-        let said = |e: Error| e.to_string();
+    fn errors_name_the_remedy() {
+        let text = |e: Error| e.to_string();
         let some = vec![name("reno"), name("bbr")];
         expect![[r#"this kernel has no congestion control "vegas"; it has reno, bbr"#]]
-            .assert_eq(&said(Error::Unknown { name: name("vegas"), available: some.clone() }));
-        expect![[r#"congestion control "cubic" needs CAP_NET_ADMIN, or a place in the sysctl net.ipv4.tcp_allowed_congestion_control, which has reno, bbr"#]]
-            .assert_eq(&said(Error::NotAllowed { name: name("cubic"), allowed: some }));
+            .assert_eq(&text(Error::Unknown { name: name("vegas"), available: some.clone() }));
+        expect![[r#"congestion control "cubic" needs CAP_NET_ADMIN, or must be added to the sysctl net.ipv4.tcp_allowed_congestion_control, which has reno, bbr"#]]
+            .assert_eq(&text(Error::NotAllowed { name: name("cubic"), allowed: some }));
         expect![[r#""" is not the name of a congestion control"#]]
-            .assert_eq(&said("".parse::<CongestionControl>().unwrap_err()));
-        expect![[r#"congestion control "bbr" was asked for, and the kernel says "reno""#]]
-            .assert_eq(&said(Error::Kept { name: name("bbr"), now: name("reno") }));
+            .assert_eq(&text("".parse::<CongestionControl>().unwrap_err()));
+        expect![[r#"requested congestion control "bbr", but the kernel uses "reno""#]]
+            .assert_eq(&text(Error::Kept { name: name("bbr"), now: name("reno") }));
         expect!["Linux has no socket option for the congestion window: set a pace, or `initcwnd` on the client's route"]
-            .assert_eq(&said(Error::NoCongestionWindow));
+            .assert_eq(&text(Error::NoCongestionWindow));
     }
 
     #[test]
-    fn names_have_the_kernels_length() {
+    fn names_up_to_the_kernels_length_limit_are_valid() {
         let longest = "a".repeat(NAME_BYTES_MAX);
         assert_eq!(name(&longest).as_str(), longest);
         for bad in ["", "two words", "bbr\n", "bbr\0", "bbré", &"a".repeat(NAME_BYTES_MAX + 1)] {
@@ -212,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_is_not_tcp_is_an_error() {
+    fn non_tcp_socket_is_an_error() {
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
         assert!(matches!(get(udp.as_fd()), Err(Error::Io(_))));
         assert!(matches!(set(udp.as_fd(), name("reno")), Err(Error::Io(_))));

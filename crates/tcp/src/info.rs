@@ -1,60 +1,65 @@
-//! `struct tcp_info`: what the kernel knows of one connection.
+//! `struct tcp_info`: the kernel's statistics for one connection.
 //!
-//! The structure only ever grew: by its length one knows which kernel answered. Every field that says something of
-//! delivery is decoded; a field that lies beyond the end of the answer is `None`. The order and the offsets are those of `include/uapi/linux/tcp.h`; the values are
-//! in the machine's byte order.
+//! The structure has only ever grown, so its length reveals the kernel version. Every field about
+//! delivery is decoded; a field past the end of the returned bytes is `None`. Order and offsets
+//! follow `include/uapi/linux/tcp.h`; values are in native byte order.
 //!
-//! | kernel | bytes | what it added |
+//! | kernel | bytes | added |
 //! |---|---|---|
 //! | up to 3.14 | 104 | |
 //! | 3.15 | 120 | pacing rates |
-//! | 4.1 | 136 | bytes acknowledged and received |
-//! | 4.2 | 144 | TCP segments out and in |
-//! | 4.6 | 160 | unsent bytes, smallest round trip, data segments |
+//! | 4.1 | 136 | acknowledged and received bytes |
+//! | 4.2 | 144 | sent and received TCP segments |
+//! | 4.6 | 160 | unsent bytes, minimum round-trip time, TCP segments with content |
 //! | 4.9 | 168 | delivery rate |
-//! | 4.10 | 192 | time busy and limited |
-//! | 4.18 | 200 | delivered, with ECN marks |
-//! | 4.19 | 224 | bytes sent and sent again, DSACK, reordering |
-//! | 5.4 | 232 | out-of-order in, send window |
-//! | 6.2 | 240 | receive window, rehash |
+//! | 4.10 | 192 | busy time, and its parts limited by window or buffer |
+//! | 4.18 | 200 | delivered TCP segments, and those with ECN marks |
+//! | 4.19 | 224 | sent and retransmitted bytes, DSACK, reordering |
+//! | 5.4 | 232 | TCP segments received out of order, send window |
+//! | 6.2 | 240 | receive window, path rehashes |
 //! | 6.7 | 248 | retransmission timeouts |
 //! | 6.18 | 280 | accurate ECN |
 //!
-//! The last four bytes of 6.18's are left out: later kernels pack other bits there without another length.
+//! The last four bytes of the 6.18 structure are not decoded, because later kernels pack other bits
+//! there without changing the length.
 
 use std::io;
 use std::os::fd::BorrowedFd;
 
 use crate::sockopt;
 
-/// The shortest answer that is decoded, in bytes: that of Linux 3.14 and before.
+/// Minimum length that can be decoded, in bytes: the `tcp_info` of Linux 3.14 and earlier.
 pub const BYTES_MIN: usize = 104;
 
-/// Bytes asked of the kernel: more than any release so far has (280 in 6.18).
+/// Size of the read buffer: larger than the `tcp_info` of any release so far (280 bytes in 6.18).
 const BYTES_ASKED: usize = 512;
 
-/// `tcpi_snd_ssthresh` of a connection that never left slow start: the kernel's `TCP_INFINITE_SSTHRESH`.
+/// Value of `tcpi_snd_ssthresh` for a connection that has never left slow start: the kernel's
+/// `TCP_INFINITE_SSTHRESH`.
 pub const SSTHRESH_INFINITE: u32 = 0x7fff_ffff;
 
-/// Declares the structure and its decoder from one table: name, type and offset stand once.
+/// Declares [`TcpInfo`] and its decoder from one table of names, types and offsets.
 macro_rules! tcp_info {
     (
         always { $($(#[$always_doc:meta])* $always:ident: $always_type:ident @ $always_offset:literal,)* }
         since { $($(#[$since_doc:meta])* $since:ident: $since_type:ident @ $since_offset:literal,)* }
     ) => {
-        /// One answer to `TCP_INFO`. Names are the kernel's without `tcpi_`, with the unit last.
+        /// The result of `getsockopt(TCP_INFO)`. Field names are the kernel's without `tcpi_`, with
+        /// the unit last.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub struct TcpInfo {
             $($(#[$always_doc])* pub $always: $always_type,)*
-            /// The newest delivery rate sample was limited by the application, not by the network.
+            /// Whether the latest delivery rate sample was limited by the application rather than
+            /// the network.
             pub delivery_rate_app_limited: bool,
             $($(#[$since_doc])* pub $since: Option<$since_type>,)*
         }
 
         impl TcpInfo {
-            /// Decodes an answer of the kernel; `None` if it is shorter than [`BYTES_MIN`].
+            /// Decodes the bytes that the kernel returned; `None` if there are fewer than
+            /// [`BYTES_MIN`].
             ///
-            /// Bytes after the last known field are a newer kernel's and are ignored.
+            /// Bytes after the last known field, from a newer kernel, are ignored.
             pub fn decode(bytes: &[u8]) -> Option<Self> {
                 $(let $always = field::<{ size_of::<$always_type>() }>(bytes, $always_offset)
                     .map($always_type::from_ne_bytes)?;)*
@@ -66,8 +71,8 @@ macro_rules! tcp_info {
                 Some(decoded.without_sentinels())
             }
 
-            /// Calls `each` with the name and the value of every number that is there, in the kernel's order. What is
-            /// no number, [`TcpInfo::delivery_rate_app_limited`], is left out.
+            /// Calls `each` with the name and value of every numeric field present, in the kernel's
+            /// order. Omits [`TcpInfo::delivery_rate_app_limited`], which is a flag.
             pub fn for_each_number(&self, mut each: impl FnMut(&'static str, u64)) {
                 $(each(stringify!($always), self.$always.into());)*
                 $(if let Some(value) = self.$since {
@@ -78,69 +83,70 @@ macro_rules! tcp_info {
     };
 }
 
-/// The byte with two bit-fields after the window scales.
+/// Offset of the byte that holds the two bit-fields after the window scales.
 const FLAGS_OFFSET: usize = 7;
-/// `tcpi_delivery_rate_app_limited`: the lowest bit where bit-fields start at the lowest (little-endian
-/// ABIs).
+/// Bit of `tcpi_delivery_rate_app_limited`: the lowest on little-endian ABIs, which allocate
+/// bit-fields from the lowest bit up, else the highest.
 const APP_LIMITED: u8 = if cfg!(target_endian = "little") { 0x01 } else { 0x80 };
 
 tcp_info! {
     always {
-        /// The connection's state, `TCP_ESTABLISHED` is 1 (`include/net/tcp_states.h`).
+        /// The connection's state as in `include/net/tcp_states.h`; `TCP_ESTABLISHED` is 1.
         state: u8 @ 0,
-        /// The loss state machine: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss.
+        /// State of the loss recovery state machine: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss.
         ca_state: u8 @ 1,
-        /// Retransmission timeouts in a row that are not yet recovered from.
+        /// Consecutive retransmission timeouts not yet recovered from.
         retransmits: u8 @ 2,
         /// Retransmission timeout.
         rto_us: u32 @ 8,
-        /// Largest TCP segment sent, content alone.
+        /// Maximum TCP segment size for sending (MSS), without headers.
         snd_mss_bytes: u32 @ 16,
-        /// Largest TCP segment seen from the client, estimated.
+        /// Estimate of the client's maximum TCP segment size.
         rcv_mss_bytes: u32 @ 20,
-        /// TCP segments in flight: sent and not acknowledged.
+        /// TCP segments in flight: sent but not acknowledged.
         unacked: u32 @ 24,
-        /// Of those in flight, selectively acknowledged.
+        /// TCP segments in flight that were selectively acknowledged.
         sacked: u32 @ 28,
-        /// Of those in flight, taken for lost.
+        /// TCP segments in flight that are presumed lost.
         lost: u32 @ 32,
-        /// Of those in flight, sent again.
+        /// TCP segments in flight that were retransmitted.
         retrans: u32 @ 36,
-        /// Since content was last sent.
+        /// Time since content was last sent.
         last_data_sent_ms: u32 @ 44,
-        /// Since content was last received.
+        /// Time since content was last received.
         last_data_recv_ms: u32 @ 52,
-        /// Since the last acknowledgement.
+        /// Time since the last acknowledgement.
         last_ack_recv_ms: u32 @ 56,
         /// Path MTU.
         pmtu_bytes: u32 @ 60,
-        /// Slow start threshold of the receiving side, in bytes.
+        /// Current receive window clamp (`rcv_ssthresh`), in bytes.
         rcv_ssthresh_bytes: u32 @ 64,
-        /// Smoothed round trip.
+        /// Smoothed round-trip time.
         rtt_us: u32 @ 68,
-        /// Mean deviation of the round trip.
+        /// Mean deviation of the round-trip time.
         rttvar_us: u32 @ 72,
         /// Slow start threshold in TCP segments; [`SSTHRESH_INFINITE`] before the first loss.
         snd_ssthresh: u32 @ 76,
         /// Congestion window in TCP segments.
         snd_cwnd: u32 @ 80,
-        /// Largest TCP segment advertised to the client.
+        /// Maximum TCP segment size advertised to the client.
         advmss_bytes: u32 @ 84,
-        /// Reordering that is not taken for loss, in TCP segments.
+        /// Reordering tolerated before loss is presumed, in TCP segments.
         reordering: u32 @ 88,
-        /// Round trip as the receiving side estimates it; 0 before the client has sent much.
+        /// Receiver-side estimate of the round-trip time; 0 until the client has sent enough data.
         rcv_rtt_us: u32 @ 92,
-        /// What the application read within the last round trip, by which the receive buffer grows.
+        /// Bytes that the application read in the last round trip; used to autotune the receive
+        /// buffer.
         rcv_space_bytes: u32 @ 96,
-        /// TCP segments sent again over the life of the connection.
+        /// TCP segments retransmitted over the lifetime of the connection.
         total_retrans: u32 @ 100,
     }
     since {
-        /// Pacing rate, 3.15; `None` also where the kernel sets no limit.
+        /// Pacing rate, 3.15; also `None` if pacing is unlimited.
         pacing_rate_bytes_per_s: u64 @ 104,
-        /// Upper limit of the pacing rate (`SO_MAX_PACING_RATE`), 3.15; `None` also where there is no limit.
+        /// Maximum pacing rate (`SO_MAX_PACING_RATE`), 3.15; also `None` if none is set.
         max_pacing_rate_bytes_per_s: u64 @ 112,
-        /// Bytes that the client acknowledged, 4.1.
+        /// Bytes acknowledged by the client, 4.1.
         bytes_acked: u64 @ 120,
         /// Bytes received in order, 4.1.
         bytes_received: u64 @ 128,
@@ -148,60 +154,61 @@ tcp_info! {
         segs_out: u32 @ 136,
         /// TCP segments received, 4.2.
         segs_in: u32 @ 140,
-        /// Bytes in the send queue that were never sent, 4.6.
+        /// Bytes in the send queue that have never been sent, 4.6.
         notsent_bytes: u32 @ 144,
-        /// Smallest round trip of the last `net.ipv4.tcp_min_rtt_wlen` seconds, 4.6; `None` also before the
-        /// first.
+        /// Minimum round-trip time over the last `net.ipv4.tcp_min_rtt_wlen` seconds, 4.6; also
+        /// `None` before the first sample.
         min_rtt_us: u32 @ 148,
-        /// TCP segments with content received, 4.6.
+        /// Received TCP segments with content, 4.6.
         data_segs_in: u32 @ 152,
-        /// TCP segments with content sent, 4.6.
+        /// Sent TCP segments with content, 4.6.
         data_segs_out: u32 @ 156,
-        /// Newest delivery rate sample, 4.9; 0 before the first.
+        /// Latest delivery rate sample, 4.9; 0 before the first sample.
         delivery_rate_bytes_per_s: u64 @ 160,
         /// Time with content in flight, 4.10.
         busy_time_us: u64 @ 168,
-        /// Of the busy time, held back by the client's receive window, 4.10.
+        /// Busy time limited by the client's receive window, 4.10.
         rwnd_limited_us: u64 @ 176,
-        /// Of the busy time, held back by the send buffer, 4.10.
+        /// Busy time limited by the send buffer, 4.10.
         sndbuf_limited_us: u64 @ 184,
         /// TCP segments delivered, 4.18.
         delivered: u32 @ 192,
-        /// Of those, with an ECN mark, 4.18.
+        /// TCP segments delivered with an ECN congestion mark (CE), 4.18.
         delivered_ce: u32 @ 196,
-        /// Content bytes sent, those sent again included, 4.19.
+        /// Content bytes sent, including retransmissions, 4.19.
         bytes_sent: u64 @ 200,
-        /// Content bytes sent again, 4.19.
+        /// Content bytes retransmitted, 4.19.
         bytes_retrans: u64 @ 208,
-        /// Duplicates that the client reported: sent again for nothing, 4.19.
+        /// Duplicates that the client reported by DSACK, that is, unnecessary retransmissions,
+        /// 4.19.
         dsack_dups: u32 @ 216,
-        /// Reordering events, 4.19.
+        /// Reordering events seen, 4.19.
         reord_seen: u32 @ 220,
         /// TCP segments received out of order, 5.4.
         rcv_ooopack: u32 @ 224,
-        /// The client's receive window, scaled, 5.4.
+        /// The client's receive window after scaling, 5.4.
         snd_wnd_bytes: u32 @ 228,
-        /// Own receive window, scaled, 6.2.
+        /// The receive window advertised to the client, after scaling, 6.2.
         rcv_wnd_bytes: u32 @ 232,
-        /// Times the flow was given another path hash after a timeout, 6.2.
+        /// Changes of the flow's path hash after timeouts, 6.2.
         rehash: u32 @ 236,
         /// Retransmission timeouts, 6.7.
         total_rto: u16 @ 240,
-        /// Recoveries from a timeout, 6.7.
+        /// Recoveries from retransmission timeouts, 6.7.
         total_rto_recoveries: u16 @ 242,
-        /// Time spent in recoveries from timeouts, 6.7.
+        /// Time spent recovering from retransmission timeouts, 6.7.
         total_rto_time_ms: u32 @ 244,
-        /// TCP segments received with a congestion mark, 6.18.
+        /// TCP segments received with a congestion mark (CE), 6.18.
         received_ce: u32 @ 248,
-        /// Content bytes that the client reports as arrived marked ECT(1), 6.18.
+        /// Content bytes that the client reports as received with ECT(1), 6.18.
         delivered_e1_bytes: u32 @ 252,
-        /// Content bytes that the client reports as arrived marked ECT(0), 6.18.
+        /// Content bytes that the client reports as received with ECT(0), 6.18.
         delivered_e0_bytes: u32 @ 256,
-        /// Content bytes that the client reports as arrived with a congestion mark, 6.18.
+        /// Content bytes that the client reports as received with a congestion mark, 6.18.
         delivered_ce_bytes: u32 @ 260,
-        /// Content bytes received marked ECT(1), 6.18.
+        /// Content bytes received with ECT(1), 6.18.
         received_e1_bytes: u32 @ 264,
-        /// Content bytes received marked ECT(0), 6.18.
+        /// Content bytes received with ECT(0), 6.18.
         received_e0_bytes: u32 @ 268,
         /// Content bytes received with a congestion mark, 6.18.
         received_ce_bytes: u32 @ 272,
@@ -209,20 +216,25 @@ tcp_info! {
 }
 
 impl TcpInfo {
-    /// Asks the kernel. One `getsockopt`, no allocation: it runs at the end of every response.
+    /// Reads a socket's `tcp_info`. One `getsockopt`, no allocation: called at the end of every
+    /// response.
     ///
     /// # Errors
-    /// The system call's, or `InvalidData` if the answer is shorter than [`BYTES_MIN`].
+    /// The system call's error, or `InvalidData` if the kernel returns fewer than [`BYTES_MIN`]
+    /// bytes.
     pub fn read(fd: BorrowedFd<'_>) -> io::Result<Self> {
         let mut buffer = [0; BYTES_ASKED];
         let answer = sockopt::get(fd, (libc::IPPROTO_TCP, libc::TCP_INFO), &mut buffer)?;
         Self::decode(answer).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidData, "tcp_info is shorter than Linux 3.14's")
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                "kernel returned fewer bytes of tcp_info than Linux 3.14 does",
+            )
         })
     }
 
-    /// All ones is the kernel's "none yet" or "no limit" in three fields; as a number it would spoil every
-    /// sum.
+    /// Replaces the kernel's all-ones value in three fields by `None`: it means "none yet" or "no
+    /// limit" and would distort any sum.
     fn without_sentinels(mut self) -> Self {
         self.min_rtt_us = self.min_rtt_us.filter(|&us| us != u32::MAX);
         self.pacing_rate_bytes_per_s = self.pacing_rate_bytes_per_s.filter(|&rate| rate != u64::MAX);
@@ -231,7 +243,7 @@ impl TcpInfo {
     }
 }
 
-/// The `N` bytes of a field, if the answer reaches that far.
+/// Returns the `N` bytes of the field at `offset`; `None` if `bytes` ends before them.
 fn field<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
     bytes.get(offset..)?.first_chunk().copied()
 }

@@ -1,10 +1,12 @@
-//! Linux TCP from user space: what the kernel says of a socket, which congestion control it runs, and how it sends.
+//! Linux TCP from user space: a socket's `tcp_info`, congestion control and sending options,
+//! sock_diag dumps of all sockets, and routes.
 //!
-//! **Invariant:** nothing here guesses. A value is what the kernel answered for that socket, or it is absent.
+//! **Invariant:** no value is guessed: each is what the kernel reported for that socket, or absent.
 //!
-//! `unsafe` stands in one place of this crate, `sockopt.rs`, around `getsockopt(2)` and `setsockopt(2)`: the safe
-//! wrappers of rustix and socket2 lack `TCP_INFO`, `SO_MEMINFO`, `SO_MAX_PACING_RATE` and `TCP_NOTSENT_LOWAT`, and
-//! allocate a string for `TCP_CONGESTION`, which is read for each response.
+//! All `unsafe` code in this crate is in `sockopt.rs`, around `getsockopt(2)` and `setsockopt(2)`.
+//! The safe wrappers in rustix and socket2 lack `TCP_INFO`, `SO_MEMINFO`, `SO_MAX_PACING_RATE` and
+//! `TCP_NOTSENT_LOWAT`, and they allocate a string for `TCP_CONGESTION`, which is read for every
+//! response.
 
 pub mod congestion;
 pub mod diag;
@@ -20,39 +22,39 @@ pub use info::TcpInfo;
 use std::fmt;
 use std::io;
 
-/// What can go wrong with a socket's congestion control.
+/// A failure to read or set a socket's congestion control.
 #[derive(Debug)]
 pub enum Error {
-    /// The name cannot be an algorithm's: empty, longer than [`congestion::NAME_BYTES_MAX`], or not plain
-    /// ASCII.
+    /// The name is invalid: empty, longer than [`congestion::NAME_BYTES_MAX`], or not printable
+    /// ASCII without spaces.
     BadName {
         /// The name as given.
         name: String,
     },
     /// The kernel has no such algorithm (`ENOENT`).
     Unknown {
-        /// The algorithm asked for.
+        /// The requested algorithm.
         name: CongestionControl,
-        /// What `net.ipv4.tcp_available_congestion_control` lists.
+        /// The algorithms in `net.ipv4.tcp_available_congestion_control`.
         available: Vec<CongestionControl>,
     },
-    /// The algorithm is there, but a process without `CAP_NET_ADMIN` may not choose it (`EPERM`).
+    /// The algorithm exists, but a process without `CAP_NET_ADMIN` may not choose it (`EPERM`).
     NotAllowed {
-        /// The algorithm asked for.
+        /// The requested algorithm.
         name: CongestionControl,
-        /// What `net.ipv4.tcp_allowed_congestion_control` lists.
+        /// The algorithms in `net.ipv4.tcp_allowed_congestion_control`.
         allowed: Vec<CongestionControl>,
     },
-    /// The kernel took the algorithm and says that another one is in use.
+    /// The kernel accepted the algorithm but reports a different one in use.
     Kept {
-        /// The algorithm asked for.
+        /// The requested algorithm.
         name: CongestionControl,
-        /// The one in use.
+        /// The algorithm in use.
         now: CongestionControl,
     },
-    /// A congestion window was asked for, which stock Linux lets nobody set on a running connection.
+    /// A congestion window was requested; stock Linux cannot set it on an open connection.
     NoCongestionWindow,
-    /// The system call or the read of `/proc` failed for another reason.
+    /// A system call, or reading `/proc`, failed for another reason.
     Io(io::Error),
 }
 
@@ -65,12 +67,12 @@ impl fmt::Display for Error {
             }
             Error::NotAllowed { name, allowed } => write!(
                 f,
-                "congestion control {name:?} needs CAP_NET_ADMIN, or a place in the sysctl \
+                "congestion control {name:?} needs CAP_NET_ADMIN, or must be added to the sysctl \
                  net.ipv4.tcp_allowed_congestion_control, which has {}",
                 List(allowed)
             ),
             Error::Kept { name, now } => {
-                write!(f, "congestion control {name:?} was asked for, and the kernel says {now:?}")
+                write!(f, "requested congestion control {name:?}, but the kernel uses {now:?}")
             }
             Error::NoCongestionWindow => f.write_str(
                 "Linux has no socket option for the congestion window: set a pace, or `initcwnd` on the client's route",
@@ -99,7 +101,7 @@ impl From<io::Error> for Error {
     }
 }
 
-/// Names with commas between them.
+/// Formats algorithm names as a comma-separated list.
 struct List<'a>(&'a [CongestionControl]);
 
 impl fmt::Display for List<'_> {

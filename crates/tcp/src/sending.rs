@@ -1,7 +1,7 @@
-//! How a socket sends: its pace, how much waits unsent in the kernel, and how its packets are marked.
+//! A socket's sending options: pacing rate, unsent-bytes limit, and packet marking (DSCP).
 //!
-//! Each is set on one socket, holds from then on, and is read back here as the kernel has it. Sources: socket(7), tcp(7),
-//! ip(7), and of the kernel `net/core/sock.c` and `net/ipv4/tcp.c`.
+//! Each setter affects one socket, from the call on; each getter reads the value from the kernel.
+//! Sources: socket(7), tcp(7), ip(7), and the kernel's `net/core/sock.c` and `net/ipv4/tcp.c`.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -15,15 +15,19 @@ use crate::sockopt::{self, SocketOption};
 const MAX_PACING_RATE: SocketOption = (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE);
 const NOTSENT_LOWAT: SocketOption = (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT);
 
-/// The most bytes a second that the socket sends, `SO_MAX_PACING_RATE`; `None` is no limit.
+/// Limits how many bytes per second the socket sends (`SO_MAX_PACING_RATE`); `None` removes the
+/// limit.
 ///
-/// It holds for every congestion control. One that does not pace by itself, such as CUBIC, is paced by the kernel from
-/// the first limit on (Linux 4.13; before, only by the qdisc fq), and BBR takes it as its upper limit.
+/// The limit applies to every congestion control. A socket whose congestion control does not pace,
+/// such as CUBIC, is paced by the kernel once a limit is set (since Linux 4.13; before, only by the
+/// fq qdisc). BBR paces at up to the limit.
 ///
 /// # Errors
-/// The system call's; `Unsupported` for a rate of 4 GiB/s and more before Linux 4.20, which takes 32 bits.
+/// The system call's error; `Unsupported` for 4 GiB/s or more before Linux 4.20, which accepts only
+/// 32 bits.
 pub fn set_max_pacing_rate(fd: BorrowedFd<'_>, bytes_per_s: Option<NonZeroU64>) -> io::Result<()> {
-    // All ones is "no limit" in 32 bits as in 64, and an older kernel reads the first 32 of 64 alone.
+    // All ones means "no limit", in 32 and in 64 bits. Kernels before 4.20 read only the first 32
+    // of 64 bits.
     let narrow = match bytes_per_s.map(NonZeroU64::get).map(u32::try_from) {
         None => Some(u32::MAX),
         Some(Ok(rate)) if rate < u32::MAX => Some(rate),
@@ -34,16 +38,19 @@ pub fn set_max_pacing_rate(fd: BorrowedFd<'_>, bytes_per_s: Option<NonZeroU64>) 
     }
     let mut buffer = [0; size_of::<u64>()];
     if sockopt::get(fd, MAX_PACING_RATE, &mut buffer)?.len() < size_of::<u64>() {
-        return Err(io::Error::new(io::ErrorKind::Unsupported, "this kernel has no pacing rate of 4 GiB/s"));
+        return Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "pacing rate must be below 4 GiB/s on this kernel",
+        ));
     }
     let rate = bytes_per_s.map_or(u64::MAX, NonZeroU64::get);
     sockopt::set(fd, MAX_PACING_RATE, &rate.to_ne_bytes())
 }
 
-/// The most bytes a second that the socket sends; `None` where there is no limit.
+/// Reads the pacing limit in bytes per second; `None` if there is none.
 ///
 /// # Errors
-/// The system call's.
+/// The system call's error.
 pub fn max_pacing_rate(fd: BorrowedFd<'_>) -> io::Result<Option<u64>> {
     let mut buffer = [0; size_of::<u64>()];
     let rate = match sockopt::get(fd, MAX_PACING_RATE, &mut buffer)? {
@@ -53,36 +60,45 @@ pub fn max_pacing_rate(fd: BorrowedFd<'_>) -> io::Result<Option<u64>> {
         answer if let Ok(narrow) = answer.try_into() => {
             Some(u32::from_ne_bytes(narrow)).filter(|&rate| rate != u32::MAX).map(u64::from)
         }
-        _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "SO_MAX_PACING_RATE holds no number")),
+        _ => {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "expected SO_MAX_PACING_RATE to have 4 or 8 bytes",
+            ));
+        }
     };
     Ok(rate)
 }
 
-/// How many bytes may wait unsent in the kernel before the socket stops to be writable, `TCP_NOTSENT_LOWAT` (Linux
-/// 3.12); 0 leaves it to `net.ipv4.tcp_notsent_lowat`. Accepted sockets have that of their listener.
+/// Sets how many unsent bytes the kernel may queue before the socket stops being writable
+/// (`TCP_NOTSENT_LOWAT`, Linux 3.12); 0 means the default, `net.ipv4.tcp_notsent_lowat`. Accepted
+/// sockets inherit their listener's value.
 ///
 /// # Errors
-/// The system call's.
+/// The system call's error.
 pub fn set_notsent_lowat(fd: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
     sockopt::set(fd, NOTSENT_LOWAT, &bytes.to_ne_bytes())
 }
 
-/// How many bytes may wait unsent in the kernel; 0 where that is left to `net.ipv4.tcp_notsent_lowat`.
+/// Reads how many unsent bytes the kernel may queue; 0 means the default,
+/// `net.ipv4.tcp_notsent_lowat`.
 ///
 /// # Errors
-/// The system call's.
+/// The system call's error.
 pub fn notsent_lowat(fd: BorrowedFd<'_>) -> io::Result<u32> {
     let mut buffer = [0; size_of::<u32>()];
     let answer = sockopt::get(fd, NOTSENT_LOWAT, &mut buffer)?;
     let number = answer.try_into().map(u32::from_ne_bytes);
-    number.map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "TCP_NOTSENT_LOWAT holds no number"))
+    number
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "expected TCP_NOTSENT_LOWAT to have 4 bytes"))
 }
 
-/// Marks what the socket sends: the byte that IPv4 calls type of service and IPv6 traffic class, `IP_TOS` or
-/// `IPV6_TCLASS`, with the DSCP in its six high bits. The two low bits are those of ECN and stay the kernel's own.
+/// Marks the packets that the socket sends: sets IPv4's type of service or IPv6's traffic class
+/// (`IP_TOS` or `IPV6_TCLASS`), with the DSCP in the six high bits. The two low bits are ECN and
+/// remain under the kernel's control.
 ///
 /// # Errors
-/// The system call's.
+/// The system call's error.
 pub fn set_type_of_service(fd: BorrowedFd<'_>, value: u8) -> io::Result<()> {
     if sends_ipv4(fd)? {
         set_ip_tos(fd, value)?;
@@ -92,10 +108,10 @@ pub fn set_type_of_service(fd: BorrowedFd<'_>, value: u8) -> io::Result<()> {
     Ok(())
 }
 
-/// How what the socket sends is marked.
+/// Reads the type of service or traffic class of the socket's packets.
 ///
 /// # Errors
-/// The system call's.
+/// The system call's error.
 pub fn type_of_service(fd: BorrowedFd<'_>) -> io::Result<u8> {
     if sends_ipv4(fd)? {
         return Ok(ip_tos(fd)?);
@@ -103,7 +119,8 @@ pub fn type_of_service(fd: BorrowedFd<'_>) -> io::Result<u8> {
     u8::try_from(ipv6_tclass(fd)?).map_err(|wide| io::Error::new(io::ErrorKind::InvalidData, wide))
 }
 
-/// Whether its packets are IPv4: also a client of a dual-stack listener has a socket of IPv6.
+/// Returns whether the socket sends IPv4 packets. An IPv6 socket accepted by a dual-stack listener
+/// may do so.
 fn sends_ipv4(fd: BorrowedFd<'_>) -> io::Result<bool> {
     let local: SocketAddr = rustix::net::getsockname(fd)?.try_into().map_err(io::Error::from)?;
     Ok(matches!(local.ip().to_canonical(), IpAddr::V4(_)))
@@ -117,7 +134,7 @@ mod tests {
     use super::*;
     use crate::congestion;
 
-    /// Both ends of a connection from `to`; the first is the accepted one.
+    /// Connects to `listener` at the address `to`; returns both ends, the accepted one first.
     fn connected(listener: &TcpListener, to: &str) -> (TcpStream, TcpStream) {
         let port = listener.local_addr().unwrap().port();
         let client = TcpStream::connect((to, port)).unwrap();
@@ -125,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pace_is_read_back_for_every_congestion_control() {
+    fn pacing_rate_is_read_back_for_every_congestion_control() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         for name in congestion::available().unwrap() {
             let (socket, _client) = connected(&listener, "127.0.0.1");
@@ -146,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_wait_unsent_goes_from_a_listener_to_its_sockets() {
+    fn accepted_sockets_inherit_the_unsent_limit() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         set_notsent_lowat(listener.as_fd(), 128 << 10).unwrap();
         let (socket, _client) = connected(&listener, "127.0.0.1");
@@ -156,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_of_both_families_are_marked() {
+    fn type_of_service_is_read_back_for_both_families() {
         const AF41: u8 = 34 << 2;
         for (listen, to) in [("127.0.0.1:0", "127.0.0.1"), ("[::]:0", "127.0.0.1"), ("[::]:0", "::1")] {
             let listener = TcpListener::bind(listen).unwrap();
@@ -165,12 +182,16 @@ mod tests {
             set_type_of_service(socket.as_fd(), AF41).unwrap();
             assert_eq!(type_of_service(socket.as_fd()).unwrap(), AF41, "{listen} {to}");
             set_type_of_service(socket.as_fd(), AF41 | 0b11).unwrap();
-            assert_eq!(type_of_service(socket.as_fd()).unwrap(), AF41, "{listen} {to}: ECN is the kernel's");
+            assert_eq!(
+                type_of_service(socket.as_fd()).unwrap(),
+                AF41,
+                "{listen} {to}: ECN bits must be left to the kernel"
+            );
         }
     }
 
     #[test]
-    fn a_socket_that_is_not_tcp_is_an_error() {
+    fn non_tcp_socket_is_an_error() {
         let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         assert!(notsent_lowat(socket.as_fd()).is_err());
         assert!(set_notsent_lowat(socket.as_fd(), 1).is_err());

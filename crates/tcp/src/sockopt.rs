@@ -1,4 +1,4 @@
-//! `getsockopt(2)` and `setsockopt(2)` with bytes that the caller owns: the two unsafe calls of this crate.
+//! `getsockopt(2)` and `setsockopt(2)` on caller-owned bytes: the only unsafe calls in this crate.
 
 #![expect(
     unsafe_code,
@@ -8,21 +8,22 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// An option of a socket: its level and its number at that level.
+/// A socket option: its level and its number at that level.
 pub(crate) type SocketOption = (libc::c_int, libc::c_int);
 
-/// Reads an option of `fd` into `into` and returns the part that the kernel wrote.
+/// Reads a socket option of `fd` into `into`; returns the part that the kernel wrote.
 ///
-/// The kernel writes at most `into.len()` bytes: a shorter answer is an older kernel, a full one may be cut.
+/// The kernel writes at most `into.len()` bytes. A shorter result means an older kernel; one that
+/// fills `into` may be truncated.
 pub(crate) fn get<'a>(
     fd: BorrowedFd<'_>,
     (level, name): SocketOption,
     into: &'a mut [u8],
 ) -> io::Result<&'a [u8]> {
     let mut len = length(into);
-    // SAFETY: `fd` is open for the call because it is borrowed. The pointer and `len` describe `into`, which
-    // is initialised, writable, and borrowed mutably for the call; the kernel writes at most `len` bytes of
-    // it and stores in `len` how many it wrote. Neither pointer is kept.
+    // SAFETY: `fd` is borrowed, so it stays open during the call. The pointer and `len` describe
+    // `into`, which is initialised, writable, and mutably borrowed during the call. The kernel
+    // writes at most `len` bytes, stores their number in `len`, and retains neither pointer.
     let status =
         unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, into.as_mut_ptr().cast(), &raw mut len) };
     if status != 0 {
@@ -31,10 +32,11 @@ pub(crate) fn get<'a>(
     Ok(&into[..len as usize])
 }
 
-/// Sets an option of `fd` to the bytes of `value`.
+/// Sets a socket option of `fd` to `value`.
 pub(crate) fn set(fd: BorrowedFd<'_>, (level, name): SocketOption, value: &[u8]) -> io::Result<()> {
-    // SAFETY: `fd` is open for the call because it is borrowed. The pointer and the length describe `value`, which is
-    // initialised and borrowed for the call; the kernel only reads it and does not keep the pointer.
+    // SAFETY: `fd` is borrowed, so it stays open during the call. The pointer and the length
+    // describe `value`, which is initialised and borrowed during the call. The kernel only reads
+    // `value` and does not retain the pointer.
     let status =
         unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, value.as_ptr().cast(), length(value)) };
     if status != 0 {

@@ -1,5 +1,6 @@
-//! Captures of kernels as text, and what is left of them when they are cut, stretched or older.
-#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+//! Capture tests: golden decodes of kernel captures, and of captures that are truncated, extended
+//! or from older kernels.
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 use std::fmt::Write as _;
 
@@ -9,16 +10,16 @@ use thalweg_tcp::diag::{
     Body, Frames, Malformed, Socket, State, append_to_capture, decode_capture, end_capture,
 };
 
-/// What `thalweg sockets state all --save` wrote in a namespace with sockets in many states.
+/// Saved by `thalweg sockets state all --save` in a network namespace with sockets in many states.
 const LINUX_6_18: &[u8] = include_bytes!("captures/linux-6.18.bin");
 
-/// Lengths of `tcp_info`, oldest first, and one of a kernel to come.
+/// Lengths of `tcp_info` by kernel, oldest first; the last is for a hypothetical future kernel.
 const INFO_BYTES: [usize; 14] = [104, 120, 136, 144, 160, 168, 192, 200, 224, 232, 240, 248, 280, 320];
 
 const INET_DIAG_INFO: u16 = 2;
 const INET_DIAG_BBRINFO: u16 = 16;
 
-/// Everything that is told of a socket but what is zero.
+/// Formats everything reported about a socket, except zeros.
 fn text(socket: &Socket) -> String {
     let mut text = format!("{} {} {} cookie {}", socket.state, socket.local, socket.remote, socket.cookie);
     let Socket { rqueue_bytes, wqueue_bytes, timer, uid, inode, .. } = *socket;
@@ -54,7 +55,7 @@ fn linux_6_18() {
 }
 
 #[test]
-fn a_capture_cut_at_any_byte_tells_what_is_whole() {
+fn capture_cut_at_any_byte_yields_its_complete_messages() {
     let mut whole = Vec::new();
     decode_capture(LINUX_6_18, |socket| whole.push(*socket)).unwrap();
     let mut starts = vec![0];
@@ -62,10 +63,10 @@ fn a_capture_cut_at_any_byte_tells_what_is_whole() {
         starts.push(starts.last().unwrap() + frame.unwrap().bytes.len().next_multiple_of(4));
     }
     for end in 0..LINUX_6_18.len() {
-        let mut told = Vec::new();
-        let decoded = decode_capture(&LINUX_6_18[..end], |socket| told.push(*socket));
+        let mut reported = Vec::new();
+        let decoded = decode_capture(&LINUX_6_18[..end], |socket| reported.push(*socket));
         let frames = starts.iter().filter(|start| **start <= end).count() - 1;
-        assert_eq!(told, whole[..frames.min(whole.len())], "at {end}");
+        assert_eq!(reported, whole[..frames.min(whole.len())], "at {end}");
         match decoded {
             Ok(()) => assert!(starts.contains(&end), "at {end}"),
             Err(bad) => assert_eq!(bad.offset_bytes, starts[frames], "at {end}: {:?}", bad.cause),
@@ -73,7 +74,8 @@ fn a_capture_cut_at_any_byte_tells_what_is_whole() {
     }
 }
 
-/// The first established connection with BBR's model: its message, without a netlink header.
+/// Returns the message of the first established connection with BBR's model, without the netlink
+/// header.
 fn message() -> Vec<u8> {
     let payloads = Frames::new(LINUX_6_18).filter_map(|frame| match frame.unwrap().body {
         Body::Message { payload, .. } => Some(payload.to_vec()),
@@ -85,7 +87,7 @@ fn message() -> Vec<u8> {
     payloads.into_iter().find(is_wanted).unwrap()
 }
 
-/// The message with one attribute's value made so long; what is added is all ones.
+/// Resizes the value of the attribute `wanted` to `bytes`, padding with all-ones bytes.
 fn resized(message: &[u8], wanted: u16, bytes: usize) -> Vec<u8> {
     let mut made = message[..MESSAGE_BYTES].to_vec();
     let mut rest = &message[MESSAGE_BYTES..];
@@ -105,7 +107,7 @@ fn resized(message: &[u8], wanted: u16, bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_message_cut_at_any_byte_is_an_error_or_lacks_its_end() {
+fn message_cut_at_any_byte_is_an_error_or_lacks_trailing_attributes() {
     let message = message();
     let whole = Socket::decode(&message).unwrap();
     let mut errors = 0;
@@ -115,11 +117,11 @@ fn a_message_cut_at_any_byte_is_an_error_or_lacks_its_end() {
             Err(_) => errors += 1,
         }
     }
-    // Only between two attributes is there nothing to see.
+    // Only cuts between two attributes are undetectable.
     assert!(errors > message.len() - 20, "{errors} of {}", message.len());
 }
 
-/// What does not stand in attributes.
+/// Copies the fields that are not attributes; clears the others.
 fn fixed(socket: Socket) -> Socket {
     Socket {
         mark: None,
@@ -138,7 +140,7 @@ fn fixed(socket: Socket) -> Socket {
 }
 
 #[test]
-fn every_kernels_tcp_info_is_read_as_far_as_it_goes() {
+fn tcp_info_of_every_kernel_is_decoded_to_its_length() {
     let message = message();
     let whole = Socket::decode(&message).unwrap().tcp_info.unwrap();
     let mut lines = String::new();
@@ -173,7 +175,7 @@ fn every_kernels_tcp_info_is_read_as_far_as_it_goes() {
 }
 
 #[test]
-fn a_longer_model_of_bbr_is_read_and_a_shorter_one_is_not() {
+fn longer_bbr_model_is_decoded_and_shorter_one_is_an_error() {
     let message = message();
     let whole = Socket::decode(&message).unwrap();
     assert_eq!(Socket::decode(&resized(&message, INET_DIAG_BBRINFO, 52)).unwrap(), whole);
@@ -182,7 +184,7 @@ fn a_longer_model_of_bbr_is_read_and_a_shorter_one_is_not() {
 }
 
 #[test]
-fn what_is_none_of_ours_is_passed_over_or_named() {
+fn unknown_attributes_are_skipped_and_unknown_values_are_errors() {
     let message = message();
     let whole = Socket::decode(&message).unwrap();
     let unknown = [&message[..], &6u16.to_ne_bytes(), &99u16.to_ne_bytes(), &[1, 2, 0, 0]].concat();
@@ -200,7 +202,7 @@ fn what_is_none_of_ours_is_passed_over_or_named() {
 }
 
 #[test]
-fn a_capture_ends_as_the_kernels_do() {
+fn ended_capture_ends_like_a_kernel_dump() {
     let first = Frames::new(LINUX_6_18).next().unwrap().unwrap();
     let mut capture = Vec::new();
     append_to_capture(first.bytes, &mut capture);

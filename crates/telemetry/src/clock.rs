@@ -1,20 +1,21 @@
-//! The clock that people set. Windows and tables follow it; what lasts is measured by `Instant`.
+//! System clock, which can be set, and detection of its jumps. It provides record times and window
+//! boundaries; durations are measured with `Instant`.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Two readings that differ by more than this from what passed between them were not of the same setting. What slews a clock
-/// (0.5 ms a second) changes less between two batches.
+/// Maximum difference between elapsed wall-clock and monotonic time; a larger one means that the
+/// clock was set. Slewing (0.5 ms per second) causes less than this between two batches.
 const JUMP_MAX: Duration = Duration::from_secs(5);
-/// How long a setting has to last until it is believed.
+/// Minimum time without a clock jump before the clock is trusted.
 const STEADY_MIN: Duration = Duration::from_secs(600);
 
-/// Microseconds since the Unix epoch; 0 before it.
+/// Returns microseconds since the Unix epoch; 0 if the clock is before the epoch.
 pub(crate) fn unix_us() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// A moment, by both clocks: the one that people set and the one that only goes on.
+/// A simultaneous reading of the system clock and the monotonic clock.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment {
     pub(crate) unix_us: u64,
@@ -27,16 +28,17 @@ impl Moment {
     }
 }
 
-/// Whether the clock that people set is to be believed: it has gone with the other one for [`STEADY_MIN`]. One that is ahead for a
-/// moment, as before the first answer of an NTP server, is not.
+/// Decides whether the system clock can be trusted: it must have kept pace with the monotonic clock
+/// for [`STEADY_MIN`]. A clock that is briefly wrong, as before the first NTP reply, is not
+/// trusted.
 #[derive(Debug, Default)]
 pub(crate) struct Steady {
-    /// The last reading, and since when the setting is the same.
+    /// The last reading, and when the clock was last known to be set.
     seen: Option<(Moment, Instant)>,
 }
 
 impl Steady {
-    /// Takes a reading; whether it is to be believed.
+    /// Records a reading; returns whether the clock can be trusted.
     pub(crate) fn is_steady(&mut self, now: Moment) -> bool {
         let since = match self.seen {
             Some((last, since)) if !has_jumped(last, now) => since,
@@ -58,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_is_believed_once_it_has_gone_on_for_long_enough() {
+    fn clock_is_trusted_only_after_enough_time_without_jumps() {
         let (begun, mut steady) = (Instant::now(), Steady::default());
         let mut at = |s: u64, ahead_s: i64| {
             let unix_us = 1_800_000_000_000_000_u64.saturating_add(s * 1_000_000);
@@ -66,11 +68,11 @@ mod tests {
             steady.is_steady(Moment { unix_us, instant: begun + Duration::from_secs(s) })
         };
         let year = 365 * 86_400;
-        assert!(!at(0, year), "it may be ahead from the start");
+        assert!(!at(0, year), "the clock may be wrong from the start");
         assert!(!at(100, 0));
-        assert!(!at(699, 1) && at(700, 3), "it is slewed, and goes on");
+        assert!(!at(699, 1) && at(700, 3), "slewing must not count as a jump");
         assert!(at(5000, 4));
         assert!(!at(5001, -3600) && !at(5600, -3600) && at(5601, -3600));
-        assert!(!at(5602, 0), "and back");
+        assert!(!at(5602, 0), "a jump back must count too");
     }
 }

@@ -1,69 +1,66 @@
-//! Files and directories as telemetry makes them. Only their owner may read them, whatever the umask is: they say which clients were
-//! there. What is there already keeps its mode, which an operator may have widened. And they are written in steps whose order
-//! holds over a loss of power.
+//! File and directory helpers. New files are readable only by their owner, whatever the umask,
+//! because they contain client addresses. Existing files keep their mode, which an operator may
+//! have widened. The order of disk operations survives a power loss.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
 const FILE_MODE: u32 = 0o600;
 const DIR_MODE: u32 = 0o700;
 
-/// Makes a directory, and those that it lies in, if they are not there.
+/// Creates a directory and its missing parents.
 pub(crate) fn create_dir_all(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(DIR_MODE).create(path)
 }
 
-/// Options to open a file for writing, which may have to be made.
+/// Returns options that open a file for writing and create it if missing.
 pub(crate) fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create(true).mode(FILE_MODE);
     options
 }
 
-/// Makes a file, or empties the one that is there.
+/// Creates a file, or truncates an existing one.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
     options().truncate(true).open(path)
 }
 
-/// Writes a whole file.
-pub(crate) fn write(path: &Path, content: &[u8]) -> io::Result<()> {
-    create(path)?.write_all(content)
+/// Replaces a file atomically; once this returns, the new content survives a power loss.
+pub(crate) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    #[cfg(test)]
+    steps::note("replace", path);
+    thalweg_replace::replace(path, content, FILE_MODE)
 }
 
-/// Replaces a file by way of a passing one: after a loss of power it is the old one or the new one, and once this returns the
-/// new one.
-pub(crate) fn replace(path: &Path, passing: &Path, content: &[u8]) -> io::Result<()> {
-    let mut file = create(passing)?;
-    file.write_all(content)?;
-    sync(&file)?;
-    rename(passing, path)?;
-    sync_dir(path.parent().unwrap_or(Path::new(".")))
+/// Replaces a file atomically but without syncing, so a power loss may leave it incomplete.
+pub(crate) fn replace_unsynced(path: &Path, content: &[u8]) -> io::Result<()> {
+    thalweg_replace::replace_unsynced(path, content, FILE_MODE)
 }
 
-/// Writes to the disk what a file has.
+/// Syncs a file's data to disk.
 pub(crate) fn sync(file: &File) -> io::Result<()> {
     #[cfg(test)]
     steps::note("sync", &steps::path_of(file));
     file.sync_data()
 }
 
-/// Gives a file another name.
+/// Renames a file.
 pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     #[cfg(test)]
     steps::note("name", to);
     fs::rename(from, to)
 }
 
-/// Writes to the disk which names a directory has.
+/// Syncs a directory to disk.
 pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
     #[cfg(test)]
     steps::note("sync", Path::new("names"));
     File::open(dir)?.sync_all()
 }
 
-/// The steps that a thread took, for tests of their order.
+/// Log of a thread's disk operations, for tests of their order.
 #[cfg(test)]
 pub(crate) mod steps {
     use std::cell::RefCell;
@@ -84,7 +81,7 @@ pub(crate) mod steps {
         std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap()
     }
 
-    /// The steps since the last call, a line each.
+    /// Returns the operations since the last call, one per line.
     pub(crate) fn take() -> String {
         STEPS.take().concat()
     }
@@ -98,16 +95,16 @@ mod tests {
     use crate::testing::Dir;
 
     #[test]
-    fn only_the_owner_may_read() {
+    fn new_files_are_private_and_existing_files_keep_their_mode() {
         let dir = Dir::absent("disk-modes");
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         create_dir_all(&dir.file("a/b")).unwrap();
-        write(&dir.file("a/b/file"), b"x").unwrap();
-        replace(&dir.file("a/b/other"), &dir.file("a/b/other.new"), b"x").unwrap();
+        create(&dir.file("a/b/file")).unwrap();
+        replace(&dir.file("a/b/other"), b"x").unwrap();
         assert_eq!([dir.file("a"), dir.file("a/b")].map(|path| mode(&path)), [0o700; 2]);
         assert_eq!([dir.file("a/b/file"), dir.file("a/b/other")].map(|path| mode(&path)), [0o600; 2]);
         fs::set_permissions(dir.file("a/b/file"), fs::Permissions::from_mode(0o640)).unwrap();
-        write(&dir.file("a/b/file"), b"y").unwrap();
-        assert_eq!(mode(&dir.file("a/b/file")), 0o640, "an operator's choice stays");
+        create(&dir.file("a/b/file")).unwrap();
+        assert_eq!(mode(&dir.file("a/b/file")), 0o640, "a mode set by an operator must be kept");
     }
 }

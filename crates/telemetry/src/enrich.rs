@@ -1,5 +1,5 @@
-//! Where clients are: the autonomous system and the region of an address, from MaxMind databases (MaxMind DB file format,
-//! version 2.0) and from a CSV of prefixes, which goes before them.
+//! Client networks: looks up the autonomous system and region of an address in MaxMind databases
+//! (MaxMind DB file format, version 2.0) and in a CSV file of prefixes, which takes precedence.
 //!
 //! ```text
 //! prefix,asn,region
@@ -17,30 +17,30 @@ use std::sync::Arc;
 use thalweg_geo::{Databases, GeoError, Record, Stamp};
 use thalweg_record::{Network, Prefix};
 
-/// Networks that are remembered.
+/// Maximum prefixes in the cache.
 const REMEMBERED_MAX: usize = 100_000;
-/// Regions that are remembered, so that each is a text once.
+/// Maximum interned regions. Interning lets equal regions share a string.
 const REGIONS_MAX: usize = 10_000;
 
-/// A file of networks that cannot be used.
+/// Why a network file cannot be used.
 #[derive(Debug)]
 pub enum EnrichError {
-    /// A database that cannot be had.
+    /// A database cannot be read.
     Database(GeoError),
-    /// The CSV cannot be read.
+    /// The CSV file cannot be read.
     Read {
-        /// The file.
+        /// Path of the CSV file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         cause: io::Error,
     },
-    /// A line of the CSV is not as it has to be.
+    /// A line of the CSV file is malformed.
     Line {
-        /// The file.
+        /// Path of the CSV file.
         path: PathBuf,
-        /// The line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// Description of the error.
         fault: String,
     },
 }
@@ -59,13 +59,13 @@ impl std::error::Error for EnrichError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Read { cause, .. } => Some(cause),
-            // Their text has the cause.
+            // The message of these errors already includes the cause.
             Self::Database(_) | Self::Line { .. } => None,
         }
     }
 }
 
-/// What is known of networks.
+/// Lookup of clients' networks.
 #[derive(Debug)]
 pub struct Networks {
     paths: Paths,
@@ -84,11 +84,11 @@ struct Paths {
 struct Files {
     databases: Databases,
     csv: Csv,
-    /// The CSV's; none without one.
+    /// The CSV file's stamp; `None` without a CSV file.
     csv_stamp: Option<Stamp>,
 }
 
-/// Networks by prefix; the lengths that there are, the longest last.
+/// Networks by prefix, and the prefix lengths in use.
 #[derive(Debug, Default)]
 struct Csv {
     networks: HashMap<Prefix, Network>,
@@ -96,20 +96,20 @@ struct Csv {
 }
 
 impl Networks {
-    /// Reads the databases, and the CSV if there is one.
+    /// Reads the databases, and the CSV file if there is one.
     ///
     /// # Errors
-    /// At the first file or line that cannot be used.
+    /// On the first file or line that cannot be used.
     pub fn open(databases: &[PathBuf], csv: Option<&Path>) -> Result<Self, EnrichError> {
         let paths = Paths { databases: databases.to_vec(), csv: csv.map(Path::to_owned) };
         let files = Files::read(&paths)?;
         Ok(Self { paths, files, remembered: HashMap::new(), regions: BTreeSet::new() })
     }
 
-    /// Reads anew if a file has changed; whether one had.
+    /// Reloads the files if any has changed; returns whether it did.
     ///
     /// # Errors
-    /// When what it has become cannot be used: what was read before goes on.
+    /// If a changed file cannot be used; the previous data stays in use.
     pub fn refresh(&mut self) -> Result<bool, EnrichError> {
         if self.files.are_current(&self.paths) {
             return Ok(false);
@@ -120,14 +120,15 @@ impl Networks {
         Ok(true)
     }
 
-    /// What is known of the network of `client`. All of a /24 or /56 are taken to be in one.
+    /// Returns the network of `client`. All addresses in a /24 or /56 are assumed to be in the same
+    /// network.
     pub fn find(&mut self, client: IpAddr) -> Network {
         let prefix = Prefix::of_client(client);
         if let Some(network) = self.remembered.get(&prefix) {
             return network.clone();
         }
         let mut network = self.files.find(prefix.first());
-        network.region = network.region.map(|region| self.one_text(region));
+        network.region = network.region.map(|region| self.intern(region));
         if self.remembered.len() >= REMEMBERED_MAX {
             self.remembered.clear();
         }
@@ -135,7 +136,7 @@ impl Networks {
         network
     }
 
-    fn one_text(&mut self, region: Arc<str>) -> Arc<str> {
+    fn intern(&mut self, region: Arc<str>) -> Arc<str> {
         if let Some(known) = self.regions.get(&region) {
             return known.clone();
         }
@@ -161,7 +162,8 @@ impl Files {
         self.databases.are_current() && paths.csv.as_deref().and_then(Stamp::of) == self.csv_stamp
     }
 
-    /// The CSV goes before the databases, and the first of these that says something before the next.
+    /// Looks up an address. The CSV file takes precedence over the databases, and an earlier
+    /// database over a later one.
     fn find(&self, address: IpAddr) -> Network {
         let mut known = self.csv.find(address).cloned().unwrap_or_default();
         let mut records = self.databases.find(address);
@@ -175,7 +177,7 @@ impl Files {
     }
 }
 
-/// `DE`, or `US-CA` where a subdivision is known.
+/// Returns `DE`, or `US-CA` if the subdivision is known.
 fn region(record: &Record<'_>) -> Option<Arc<str>> {
     let country = record.place.country.iso_code?;
     let subdivision = record.place.subdivisions.first().and_then(|subdivision| subdivision.iso_code);
@@ -216,14 +218,14 @@ impl Csv {
 
 fn network_of(record: &csv::StringRecord) -> Result<(Prefix, Network), String> {
     let &[prefix, asn, region] = &*record.iter().map(str::trim).collect::<Vec<_>>() else {
-        return Err("not three fields: prefix,asn,region".to_owned());
+        return Err("expected three fields: prefix,asn,region".to_owned());
     };
     let prefix = prefix.parse::<Prefix>().map_err(|fault| format!("{prefix:?}: {fault}"))?;
     let number = asn.trim_start_matches("AS");
     let asn = if number.is_empty() {
         None
     } else {
-        Some(number.parse().map_err(|_| format!("{asn:?} is not the number of an autonomous system"))?)
+        Some(number.parse().map_err(|_| format!("{asn:?}: expected an autonomous system number"))?)
     };
     Ok((prefix, Network { asn, region: (!region.is_empty()).then(|| Arc::from(region)) }))
 }

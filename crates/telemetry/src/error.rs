@@ -1,9 +1,10 @@
-//! What goes wrong with the spool and with queries: what was tried and where, with the cause behind it.
+//! Errors of the spool, queries and sinks, with the attempted operation, its location and its
+//! cause.
 
 use std::fmt;
 use std::path::Path;
 
-/// An operation that failed.
+/// A failed operation.
 #[derive(Debug)]
 pub struct Error {
     what: String,
@@ -11,12 +12,12 @@ pub struct Error {
 }
 
 impl Error {
-    /// Why nothing was tried.
+    /// Creates an error without a cause, for an operation refused before it started.
     pub(crate) fn refused(what: impl Into<String>) -> Self {
         Self { what: what.into(), cause: None }
     }
 
-    /// What failed, and its cause.
+    /// Creates an error with a cause.
     pub(crate) fn of(
         what: impl Into<String>,
         cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -24,7 +25,13 @@ impl Error {
         Self { what: what.into(), cause: Some(cause.into()) }
     }
 
-    /// What failed with a file: a map for `map_err`.
+    /// Formats the error and its causes on one line, for logs.
+    pub(crate) fn chain(&self) -> String {
+        let causes = std::iter::successors(std::error::Error::source(self), |error| error.source());
+        causes.fold(self.to_string(), |text, cause| format!("{text}: {cause}"))
+    }
+
+    /// Returns a `map_err` function for a failed file operation.
     pub(crate) fn file(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let what = format!("cannot {what} {}", path.display());
         move |cause| Self::of(what, cause)
@@ -40,5 +47,29 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.cause.as_deref().map(|cause| cause as _)
+    }
+}
+
+/// Why a batch was not stored.
+#[derive(Debug)]
+pub struct SinkError {
+    /// The attempted operation and its location.
+    pub what: String,
+    /// Whether the failure is temporary. A broker that is down may come back; a missing column
+    /// needs an operator. Both kinds are retried; the latter is logged as an error.
+    pub is_passing: bool,
+    /// The cause.
+    pub cause: Box<dyn std::error::Error + Send + Sync>,
+}
+
+impl fmt::Display for SinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for SinkError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&*self.cause)
     }
 }

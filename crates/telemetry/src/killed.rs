@@ -1,5 +1,5 @@
-//! A process that appends and keeps is killed at random moments, again and again: what it said to have appended is in the
-//! file, once.
+//! Crash test: a process that appends to the spool and stores to SQLite is repeatedly killed at
+//! random moments. Every reported append must then be in the SQLite file exactly once.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -13,9 +13,9 @@ use crate::sink::sqlite::{Retention, SqliteSink};
 use crate::spool::Spool;
 use crate::testing::{Dir, Random, TIME_US, open_spool, record};
 
-/// How often it is killed.
-const LIVES: u64 = 20;
-/// Appends that a life may say before it is killed.
+/// Number of times the process is killed.
+const RUNS: u64 = 20;
+/// Maximum appends that a run reports before it is killed.
 const APPENDS_MAX: u64 = 25;
 const CHILD: &str = "THALWEG_KILLED_IN";
 const SEED: u64 = 0x7468_616c_7765_6721;
@@ -28,7 +28,7 @@ fn start(dir: &Dir) -> (Arc<Spool>, Runner) {
     (spool, runner)
 }
 
-/// The process: appends until it is killed, and says after each append how many records have been.
+/// Child process: appends until killed, and prints the number of records so far after each append.
 #[test]
 fn child() {
     let Some(dir) = std::env::var_os(CHILD) else { return };
@@ -39,43 +39,44 @@ fn child() {
     let mut out = std::io::stdout();
     loop {
         let count = [1, 10, 100, 800][sizes.below(4) as usize];
-        // The records' times jump back and forth, as their numbers have it.
+        // Record times jump back and forth, because they are derived from the record numbers.
         next = spool.append((next..next + count).map(record).collect(), TIME_US).numbers.end;
-        // The end of the pipe is the end of the test.
+        // A closed pipe means that the parent test has ended.
         if writeln!(out, "appended {next}").is_err() {
             std::process::exit(1);
         }
     }
 }
 
-/// A process to be killed, whatever comes.
-struct Life(Child);
+/// A process that is killed on drop, even if the test panics.
+struct KilledOnDrop(Child);
 
-impl Drop for Life {
+impl Drop for KilledOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Runs the process until it has said so many appends; gives how many records were appended at least.
-fn live_and_die(dir: &Dir, appends: u64) -> u64 {
+/// Runs the child until it has reported `appends` appends, then kills it; returns the last number
+/// of records that it reported.
+fn run_and_kill(dir: &Dir, appends: u64) -> u64 {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "killed::child", "--nocapture"]).env(CHILD, &dir.0).stdout(Stdio::piped());
-    let mut life = Life(command.spawn().unwrap());
-    let said = BufReader::new(life.0.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let appended = said.filter_map(|line| line.strip_prefix("appended ")?.parse().ok());
-    appended.take(appends as usize).last().expect("it lives until it is killed")
+    let mut run = KilledOnDrop(command.spawn().unwrap());
+    let lines = BufReader::new(run.0.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let appended = lines.filter_map(|line| line.strip_prefix("appended ")?.parse().ok());
+    appended.take(appends as usize).last().expect("the child runs until it is killed")
 }
 
 #[test]
-fn kills_lose_nothing_and_double_nothing() {
+fn kills_neither_lose_nor_duplicate_records() {
     let dir = Dir::new("killed");
     let random = &mut Random(SEED);
     let mut appended = 0;
-    for life in 0..LIVES {
-        let now = live_and_die(&dir, 1 + random.below(APPENDS_MAX));
-        assert!(now > appended, "life {life}: {appended} had been appended, now {now}");
+    for run in 0..RUNS {
+        let now = run_and_kill(&dir, 1 + random.below(APPENDS_MAX));
+        assert!(now > appended, "run {run}: {appended} records before, {now} now");
         appended = now;
     }
     let (spool, runner) = start(&dir);
@@ -88,9 +89,9 @@ fn kills_lose_nothing_and_double_nothing() {
     let all = "FROM (SELECT number FROM sockets UNION ALL SELECT number FROM responses \
                UNION ALL SELECT number FROM losses)";
     let kept = count(&format!("count(*) {all}"));
-    assert!(kept >= appended, "{appended} were appended and {kept} kept");
+    assert!(kept >= appended, "{appended} appended, {kept} stored");
     assert_eq!(count(&format!("count(DISTINCT number) {all}")), kept);
-    assert_eq!(count(&format!("max(number) + 1 {all}")), kept, "none is missing");
+    assert_eq!(count(&format!("max(number) + 1 {all}")), kept, "no record may be missing");
     assert_eq!(count("position FROM positions"), kept);
     assert_eq!(count("sum(samples) FROM sockets_5m"), count("count(*) FROM sockets"));
     assert_eq!(count("sum(bytes) FROM responses_5m"), count("sum(bytes) FROM responses"));

@@ -1,12 +1,14 @@
-//! Telemetry: what the kernel says of every socket and the edge of every response, kept where somebody can ask for it.
+//! Telemetry: collects per-socket samples from the kernel and per-response records from edges,
+//! enriches and spools them, and delivers them to sinks.
 //!
 //! ```text
-//! collect (dumps, destroyed sockets, responses) → enrich → spool → a thread for each sink: SQLite, Kafka, ClickHouse, files
+//! collect (dumps, destroyed sockets, responses) → enrich → spool → one thread per sink
+//! sinks: SQLite, JSON lines, Parquet, Kafka, ClickHouse, controller
 //! ```
 //!
-//! **Invariant:** every record goes through the spool, where it gets its number; what is lost before that, or because the spool
-//! is full, is counted and itself recorded.
-//! **Invariant:** a sink keeps each record once, however often it or the agent is killed.
+//! **Invariant:** every record passes through the spool, which numbers it. Records lost before the
+//! spool, or because the spool is full, are counted, and the count is itself a record.
+//! **Invariant:** a sink stores each record exactly once, however often it or the agent crashes.
 
 pub mod agent;
 pub mod clickhouse;
@@ -16,8 +18,7 @@ pub mod consumer;
 mod disk;
 pub mod enrich;
 mod error;
-pub mod kafka;
-pub mod keyed;
+pub mod follow;
 #[cfg(test)]
 mod killed;
 pub mod look;
@@ -26,9 +27,11 @@ pub mod runner;
 pub mod schema;
 pub mod sink;
 pub mod spool;
-pub mod tail;
 #[cfg(test)]
 mod testing;
 
-pub use error::Error;
-pub use sink::{Sink, SinkError};
+pub use error::{Error, SinkError};
+pub use sink::Sink;
+pub use sink::clickhouse::ClickHouseSink;
+pub use sink::controller::ControllerSink;
+pub use sink::kafka::KafkaSink;

@@ -1,7 +1,8 @@
-//! What the console asks of the embedded store: sockets as they are, how TTFB is distributed, and the single responses behind
-//! it. The questions are SQL in `schema/queries/console/`, and each answer has its own with it.
+//! The console's queries on the embedded SQLite store: live sockets, TTFB distribution, and
+//! individual responses. The SQL is in `schema/queries/console/`; each result includes the SQL
+//! statement.
 //!
-//! **Invariant:** an answer that takes too long, or that nobody waits for any more, is given up in the middle of its statement.
+//! **Invariant:** a query is interrupted if it takes too long or its client has disconnected.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,44 +12,45 @@ use std::time::{Duration, Instant};
 use rusqlite::ErrorCode;
 use rusqlite::types::Value as Bound;
 use serde_json::{Map, Value, json};
+use thalweg_record::rows::{Kind, Table};
 
-use crate::Error;
+use crate::error::Error;
 use crate::query::{open, value};
 
-/// Rows of one answer.
+/// Maximum rows per result.
 pub const ROWS_MAX: u32 = 1000;
-/// Groups of responses in one answer.
+/// Maximum groups of responses per result.
 const GROUPS_MAX: u32 = 50;
-/// How long an answer may take.
+/// Maximum duration of a query.
 pub const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// Instructions of SQLite's machine between two looks at the clock: well below a millisecond.
-const LOOK_EVERY: i32 = 10_000;
+/// SQLite VM instructions between deadline checks, which take well under a millisecond.
+const CHECK_INTERVAL_OPS: i32 = 10_000;
 
 const SOCKETS: &str = include_str!("../../../schema/queries/console/sockets.sqlite.sql");
 const TTFB: &str = include_str!("../../../schema/queries/console/ttfb.sqlite.sql");
 const RESPONSES: &str = include_str!("../../../schema/queries/console/responses.sqlite.sql");
 
-/// What responses are grouped by.
+/// Column by which responses are grouped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
     /// Path and query.
     Path,
-    /// The request's host.
+    /// Host of the request.
     RequestHost,
-    /// What the cache made of it.
+    /// Cache result.
     Cache,
-    /// The congestion control at the end.
+    /// Congestion control at the end of the response.
     CongestionControl,
-    /// The client's network.
+    /// Client network.
     Prefix,
 }
 
 impl Group {
-    /// Every value.
+    /// All groupings.
     pub const ALL: [Self; 5] =
         [Self::Path, Self::RequestHost, Self::Cache, Self::CongestionControl, Self::Prefix];
 
-    /// The column's name.
+    /// Returns the column name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Path => "path",
@@ -59,24 +61,24 @@ impl Group {
         }
     }
 
-    /// The value of a column's name.
+    /// Returns the grouping with this column name.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|group| group.as_str() == word)
     }
 }
 
-/// Which responses are wanted.
+/// A filter on responses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// Those of one group; its name is null where the record has none.
+    /// Column and value to match; the value `None` matches records without a value.
     pub group: Option<(Group, Option<String>)>,
-    /// The least TTFB.
+    /// Minimum TTFB, inclusive.
     pub ttfb_us_min: Option<i64>,
-    /// What TTFB is below of.
+    /// Maximum TTFB, exclusive.
     pub ttfb_us_max: Option<i64>,
 }
 
-/// A file that is asked, until [`ANSWER_MAX`] from its making, or until nobody waits for the answer.
+/// A query on a file, interrupted [`ANSWER_MAX`] after its creation or when it is abandoned.
 #[derive(Debug, Clone)]
 pub struct Asked {
     path: PathBuf,
@@ -85,46 +87,47 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Asks a file from now on.
+    /// Creates a query on a file and starts its time limit.
     pub fn of(path: PathBuf) -> Self {
         Self { path, until: Instant::now() + ANSWER_MAX, is_given_up: Arc::default() }
     }
 
-    /// Nobody waits for the answer any more.
+    /// Abandons the query because its client no longer waits for the result.
     pub fn give_up(&self) {
         self.is_given_up.store(true, Relaxed);
     }
 
-    /// Whether an answer is still of use.
+    /// Returns whether the query was abandoned or has timed out.
     pub fn is_over(&self) -> bool {
         self.is_given_up.load(Relaxed) || Instant::now() >= self.until
     }
 }
 
-/// The sockets that were seen since `since_us` (microseconds since the Unix epoch): `{sql, at_us, sockets}`.
+/// Queries the sockets seen since `since_us` (microseconds since the Unix epoch); returns `{sql,
+/// at_us, sockets}`.
 ///
 /// # Errors
-/// When the file cannot be read, or not in time.
+/// If the file cannot be read or the query times out.
 pub fn sockets(asked: &Asked, since_us: i64, limit: u32) -> Result<Value, Error> {
     let bound = [(":since_us", since_us.into()), (":limit", limit.min(ROWS_MAX).into())];
-    let rows = ask(asked, SOCKETS, &bound)?;
+    let rows = query_rows(asked, SOCKETS, &bound)?;
     Ok(json!({ "sql": SOCKETS, "at_us": crate::clock::unix_us(), "sockets": rows }))
 }
 
-/// How TTFB is distributed by group: `{sql, groups}`.
+/// Queries the TTFB distribution by group; returns `{sql, groups}`.
 ///
 /// # Errors
-/// When the file cannot be read, or not in time.
+/// If the file cannot be read or the query times out.
 pub fn ttfb(asked: &Asked, since_us: i64, by: Group) -> Result<Value, Error> {
     let sql = TTFB.replace("$by", by.as_str());
-    let rows = ask(asked, &sql, &[(":since_us", since_us.into()), (":limit", GROUPS_MAX.into())])?;
+    let rows = query_rows(asked, &sql, &[(":since_us", since_us.into()), (":limit", GROUPS_MAX.into())])?;
     Ok(json!({ "sql": sql, "groups": rows }))
 }
 
-/// Single responses: `{sql, responses}`.
+/// Queries individual responses; returns `{sql, responses}`.
 ///
 /// # Errors
-/// When the file cannot be read, or not in time.
+/// If the file cannot be read or the query times out.
 pub fn responses(asked: &Asked, since_us: i64, limit: u32, wanted: &Wanted) -> Result<Value, Error> {
     let by = wanted.group.as_ref().map_or(Group::Path, |(group, _)| *group);
     let name = wanted.group.as_ref().and_then(|(_, name)| name.clone());
@@ -137,31 +140,37 @@ pub fn responses(asked: &Asked, since_us: i64, limit: u32, wanted: &Wanted) -> R
         (":ttfb_us_max", wanted.ttfb_us_max.map_or(Bound::Null, Bound::Integer)),
     ];
     let sql = RESPONSES.replace("$by", by.as_str());
-    let rows = ask(asked, &sql, &bound)?;
+    let rows = query_rows(asked, &sql, &bound)?;
     Ok(json!({ "sql": sql, "responses": rows }))
 }
 
-/// Columns whose text is JSON, and those that are 0 or 1 for no or yes.
+/// Columns that contain JSON text.
 const JSON: [&str; 2] = ["history", "buckets"];
-const BOOL: [&str; 4] = ["is_ended", "delivery_rate_app_limited", "is_holdout", "cmcd_bs"];
 
-/// The rows as objects.
-fn ask(asked: &Asked, sql: &str, bound: &[(&str, Bound)]) -> Result<Vec<Value>, Error> {
+/// Returns whether a column is boolean, stored as 0 or 1.
+fn is_bool(name: &str) -> bool {
+    let columns = || Table::ALL.iter().flat_map(|table| table.columns());
+    name == "is_ended" || columns().any(|column| column.name == name && column.kind == Kind::Bool)
+}
+
+/// Runs a query and returns its rows as objects.
+fn query_rows(asked: &Asked, sql: &str, bound: &[(&str, Bound)]) -> Result<Vec<Value>, Error> {
     let failed = |cause: rusqlite::Error| failed(&asked.path, cause);
     let connection = open(&asked.path)?;
     let watch = asked.clone();
-    connection.progress_handler(LOOK_EVERY, Some(move || watch.is_over()));
+    connection.progress_handler(CHECK_INTERVAL_OPS, Some(move || watch.is_over()));
     let mut statement = connection.prepare(sql).map_err(failed)?;
-    let columns: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+    let columns: Vec<(String, bool)> =
+        statement.column_names().into_iter().map(|name| (name.to_owned(), is_bool(name))).collect();
     let bound: Vec<(&str, &dyn rusqlite::ToSql)> =
         bound.iter().map(|(name, value)| (*name, value as _)).collect();
     let mut found = statement.query(&*bound).map_err(failed)?;
     let mut rows = Vec::new();
     while let Some(row) = found.next().map_err(failed)? {
         let mut object = Map::new();
-        for (at, column) in columns.iter().enumerate() {
+        for (at, (column, is_bool)) in columns.iter().enumerate() {
             let plain = value(row.get_ref(at).map_err(failed)?);
-            object.insert(column.clone(), shaped(column, plain));
+            object.insert(column.clone(), shaped(column, *is_bool, plain));
         }
         rows.push(Value::Object(object));
     }
@@ -171,17 +180,17 @@ fn ask(asked: &Asked, sql: &str, bound: &[(&str, Bound)]) -> Result<Vec<Value>, 
 fn failed(path: &Path, cause: rusqlite::Error) -> Error {
     if cause.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) {
         return Error::refused(format!(
-            "no answer within {} s: look at a shorter time",
+            "no result within {} s: choose a shorter time range",
             ANSWER_MAX.as_secs()
         ));
     }
     Error::of(format!("cannot read {}", path.display()), cause)
 }
 
-fn shaped(column: &str, value: Value) -> Value {
+fn shaped(column: &str, is_bool: bool, value: Value) -> Value {
     match &value {
         Value::String(text) if JSON.contains(&column) => serde_json::from_str(text).unwrap_or(value),
-        Value::Number(number) if BOOL.contains(&column) => Value::Bool(number.as_i64() != Some(0)),
+        Value::Number(number) if is_bool => Value::Bool(number.as_i64() != Some(0)),
         _ => value,
     }
 }
@@ -192,7 +201,7 @@ mod tests {
     use crate::sink::sqlite::{Retention, SqliteSink};
     use crate::testing::Dir;
 
-    /// Has no end of its own.
+    /// SQL of a query that never ends.
     const ENDLESS: &str =
         "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n) SELECT count(*) AS n FROM n";
 
@@ -205,19 +214,19 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_takes_too_long_is_given_up() {
+    fn slow_query_is_interrupted() {
         let dir = Dir::new("look-late");
         let late = Asked { until: Instant::now() + Duration::from_millis(20), ..Asked::of(file(&dir)) };
-        let error = ask(&late, ENDLESS, &[]).unwrap_err();
-        assert_eq!(error.to_string(), "no answer within 10 s: look at a shorter time");
+        let error = query_rows(&late, ENDLESS, &[]).unwrap_err();
+        assert_eq!(error.to_string(), "no result within 10 s: choose a shorter time range");
     }
 
     #[test]
-    fn an_answer_that_nobody_waits_for_is_given_up() {
+    fn abandoned_query_is_interrupted() {
         let dir = Dir::new("look-alone");
         let asked = Asked { until: Instant::now() + Duration::from_secs(3600), ..Asked::of(file(&dir)) };
         std::thread::scope(|scope| {
-            let answer = scope.spawn(|| ask(&asked, ENDLESS, &[]));
+            let answer = scope.spawn(|| query_rows(&asked, ENDLESS, &[]));
             asked.give_up();
             answer.join().unwrap().unwrap_err();
         });

@@ -1,5 +1,5 @@
-//! Ready queries: what an operator asks most, over the aggregates. `schema/queries` has their text for each database, with the
-//! same meaning and the same columns.
+//! Predefined queries over the aggregates. `schema/queries` has a version of each query per
+//! database; both versions return the same columns with the same meaning.
 
 use std::path::Path;
 
@@ -8,53 +8,54 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 
-use crate::Error;
 use crate::clickhouse::Server;
+use crate::error::Error;
 
-/// Rows of an answer, at most; further ones are left out.
+/// Maximum rows per result; the rest are dropped.
 pub const ROWS_MAX: usize = 100_000;
 
-/// A query by name.
+/// A named query.
 #[derive(Debug, Clone, Copy)]
 pub struct Query {
-    /// Its name.
+    /// Name of the query.
     pub name: &'static str,
-    /// What it answers, in a line.
+    /// One-line description of the result.
     pub about: &'static str,
     sqlite: &'static str,
     clickhouse: &'static str,
 }
 
-/// What a query groups by.
+/// Column by which a query groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
-    /// The client's network.
+    /// Client network.
     Prefix,
-    /// The client's autonomous system.
+    /// Client autonomous system.
     Asn,
-    /// The client's region.
+    /// Client region.
     Region,
-    /// The congestion control.
+    /// Congestion control.
     CongestionControl,
 }
 
-/// What a query is about.
+/// Parameters of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parameters {
-    /// The first second: windows that begin then or later.
+    /// Start of the time range, inclusive, in seconds since the Unix epoch; compared with the start
+    /// of each window.
     pub since: u64,
-    /// The second after the last.
+    /// End of the time range, exclusive, in seconds since the Unix epoch.
     pub until: u64,
-    /// What it groups by, where it [does](Query::has_by).
+    /// Grouping, for queries where it [can be selected](Query::has_by).
     pub by: By,
 }
 
-/// What came of a query.
+/// Result of a query.
 #[derive(Debug, PartialEq)]
 pub struct Answer {
-    /// The columns' names.
+    /// Column names.
     pub columns: Vec<String>,
-    /// The rows, a value for each column: null, number or string.
+    /// Rows, with one value per column: null, number or string.
     pub rows: Vec<Vec<Value>>,
 }
 
@@ -79,10 +80,10 @@ pub const QUERIES: [Query; 5] = [
 ];
 
 impl By {
-    /// Every value.
+    /// All groupings.
     pub const ALL: [Self; 4] = [Self::Prefix, Self::Asn, Self::Region, Self::CongestionControl];
 
-    /// The column's name.
+    /// Returns the column name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Prefix => "prefix",
@@ -92,39 +93,39 @@ impl By {
         }
     }
 
-    /// The value of a column's name.
+    /// Returns the grouping with this column name.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|by| by.as_str() == word)
     }
 }
 
 impl Query {
-    /// The query of a name.
+    /// Returns the query with this name.
     pub fn named(name: &str) -> Option<Self> {
         QUERIES.into_iter().find(|query| query.name == name)
     }
 
-    /// Whether it groups by what is asked for.
+    /// Returns whether the query's grouping can be selected.
     pub fn has_by(&self) -> bool {
         self.sqlite.contains("$by")
     }
 
-    /// Asks a SQLite file, beside whoever writes it.
+    /// Runs the query on a SQLite file, concurrently with its writer.
     ///
     /// # Errors
-    /// When the file is not there, is no file of telemetry, or cannot be read.
+    /// If the file is missing, is not a telemetry file, or cannot be read.
     pub fn ask_sqlite(&self, path: &Path, parameters: &Parameters) -> Result<Answer, Error> {
         let failed = |cause: rusqlite::Error| {
-            Error::of(format!("cannot answer {} from {}", self.name, path.display()), cause)
+            Error::of(format!("cannot run query {} on {}", self.name, path.display()), cause)
         };
         let connection = open(path)?;
         answer(&connection, &filled(self.sqlite, parameters)).map_err(failed)
     }
 
-    /// Asks a ClickHouse server.
+    /// Runs the query on a ClickHouse server.
     ///
     /// # Errors
-    /// When the server refuses or is not there, or answers what is no row.
+    /// If the server refuses the query or cannot be reached, or the result is malformed.
     pub fn ask_clickhouse(&self, server: &Server, parameters: &Parameters) -> Result<Answer, Error> {
         let text = filled(self.clickhouse, parameters);
         let answer = server
@@ -133,9 +134,9 @@ impl Query {
         let rows: Result<Vec<Vec<Value>>, _> =
             serde_json::Deserializer::from_slice(&answer).into_iter().take(ROWS_MAX + 1).collect();
         let mut rows =
-            rows.map_err(|cause| Error::of(format!("cannot read the answer to {}", self.name), cause))?;
+            rows.map_err(|cause| Error::of(format!("cannot read the result of query {}", self.name), cause))?;
         if rows.is_empty() {
-            return Err(Error::refused(format!("the answer to {} has no columns", self.name)));
+            return Err(Error::refused(format!("result of query {} has no columns", self.name)));
         }
         let columns =
             rows.remove(0).iter().map(|name| name.as_str().unwrap_or_default().to_owned()).collect();
@@ -143,14 +144,14 @@ impl Query {
     }
 }
 
-/// Opens a file of telemetry to read, beside whoever writes it.
+/// Opens a telemetry file for reading, concurrently with its writer.
 ///
 /// # Errors
-/// When it is not there, or is no database.
+/// If the file is missing or not a database.
 pub(crate) fn open(path: &Path) -> Result<Connection, Error> {
     let failed = |cause: rusqlite::Error| Error::of(format!("cannot open {}", path.display()), cause);
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(failed)?;
-    // The bundled SQLite is built without functions of mathematics.
+    // The bundled SQLite is built without math functions.
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
     connection
         .create_scalar_function("pow", 2, flags, |context| {
@@ -166,7 +167,7 @@ pub(crate) fn open(path: &Path) -> Result<Connection, Error> {
     Ok(connection)
 }
 
-/// A query's text with its parameters put in: each is a number or one of [`By`]'s words.
+/// Fills in a query's parameters, each a number or a column name from [`By`].
 pub fn filled(text: &str, parameters: &Parameters) -> String {
     text.replace("$since", &parameters.since.to_string())
         .replace("$until", &parameters.until.to_string())

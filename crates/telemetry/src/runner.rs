@@ -1,6 +1,6 @@
-//! A sink's thread: the spool's batches, one after the other, each until it is kept.
+//! Sink thread: writes the spool's batches to a sink in order and retries each until it succeeds.
 //!
-//! **Invariant:** a batch that was not kept is kept before the next one is tried, however long that takes.
+//! **Invariant:** a failed batch is retried until it is stored; only then is the next batch tried.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,14 +9,23 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::agent::TellsEnd;
+use crate::error::{Error, SinkError};
+use crate::sink::Sink;
 use crate::spool::{Lag, Reader, Spool};
-use crate::{Error, Sink, SinkError};
 
-/// The pause after the first failure; each one after that doubles it.
+/// Pause after the first failure; each further failure doubles it.
 const BACKOFF_MIN: Duration = Duration::from_millis(100);
-/// No pause is longer.
+/// Maximum pause.
 const BACKOFF_MAX: Duration = Duration::from_secs(10);
+
+/// Notifies the owner of a thread when dropped, and so also if the thread panics.
+pub(crate) struct NotifyOnDrop(pub(crate) Arc<Notify>);
+
+impl Drop for NotifyOnDrop {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
 
 /// A running sink.
 #[derive(Debug)]
@@ -25,7 +34,7 @@ pub struct Runner {
     state: Arc<SinkState>,
 }
 
-/// How a sink is, for metrics.
+/// A sink's progress and health, for metrics.
 #[derive(Debug)]
 pub struct SinkState {
     name: &'static str,
@@ -40,11 +49,12 @@ pub struct SinkState {
 }
 
 impl Runner {
-    /// Has sinks keep what is in the spool and what comes: all that the spool has, since what one is done with goes once no other
-    /// needs it. The end of a sink's thread is told to `ended`.
+    /// Starts a thread for each sink, which stores the records in the spool and those that arrive
+    /// later. Opens all readers before the first thread starts, because the spool deletes records
+    /// that no reader needs. When any of the threads ends, `ended` is notified.
     ///
     /// # Errors
-    /// When the spool gives one no reader, or the system no thread.
+    /// If the spool cannot create a reader, or the system cannot start a thread.
     pub fn start_all(
         spool: &Arc<Spool>,
         sinks: Vec<Box<dyn Sink>>,
@@ -55,10 +65,10 @@ impl Runner {
         sinks.map(|(sink, reader)| Self::spawn(spool, sink, reader, ended)).collect()
     }
 
-    /// Has the only sink keep what is in the spool and what comes.
+    /// Starts a thread for the only sink.
     ///
     /// # Errors
-    /// When the spool gives it no reader, or the system no thread.
+    /// If the spool cannot create a reader, or the system cannot start a thread.
     pub fn start(spool: &Arc<Spool>, sink: Box<dyn Sink>) -> Result<Self, Error> {
         let reader = spool.reader(sink.name())?;
         Self::spawn(spool, sink, reader, &Arc::default())
@@ -82,68 +92,69 @@ impl Runner {
             next: AtomicU64::new(reader.next_number()),
             error: Mutex::new(None),
         });
-        let (shared, tells_end) = (Arc::clone(&state), TellsEnd(Arc::clone(ended)));
+        let (shared, notify_on_drop) = (Arc::clone(&state), NotifyOnDrop(Arc::clone(ended)));
         let thread = thread::Builder::new()
             .name(format!("sink-{name}"))
             .spawn(move || {
-                let _tells_end = tells_end;
+                let _notify_on_drop = notify_on_drop;
                 shared.run(reader, sink);
             })
-            .map_err(|cause| Error::of(format!("cannot start the thread of sink {name}"), cause))?;
+            .map_err(|cause| Error::of(format!("cannot start thread for sink {name}"), cause))?;
         Ok(Self { thread, state })
     }
 
-    /// How it is.
+    /// Returns the sink's progress and health.
     pub fn state(&self) -> &Arc<SinkState> {
         &self.state
     }
 
-    /// Whether its thread goes on.
+    /// Returns whether the sink's thread is still running.
     pub fn is_running(&self) -> bool {
         !self.thread.is_finished()
     }
 
-    /// Waits for the sink's end, which comes after the spool was closed.
+    /// Waits for the sink's thread to end, which happens after the spool is closed.
     pub fn join(self) {
         if self.thread.join().is_err() {
-            tracing::error!(sink = self.state.name, "sink panicked");
+            tracing::error!(sink = self.state.name, "sink thread panicked");
         }
     }
 }
 
 impl SinkState {
-    /// The sink's name.
+    /// Returns the sink's name.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Records that the sink took since the process began.
+    /// Returns the number of records stored since the process started.
     pub fn kept(&self) -> u64 {
         self.kept.load(Relaxed)
     }
 
-    /// Records that were gone from the spool before the sink read them, since the spool was made, and those that are gone by
-    /// now though it has not come to them.
+    /// Returns the number of records deleted from the spool before the sink read them, since the
+    /// spool was created. Includes deleted records that the sink has not reached yet.
     pub fn lost(&self) -> u64 {
         self.lost.load(Relaxed) + self.spool.gone(self.next.load(Relaxed))
     }
 
-    /// Failures after which it was tried again.
+    /// Returns the number of failures that were retried.
     pub fn retries(&self) -> u64 {
         self.retries.load(Relaxed)
     }
 
-    /// Batches taken for kept of which the sink cannot say whether they are there.
+    /// Returns the number of batches treated as stored although the sink could not verify that its
+    /// server still has them.
     pub fn unverified(&self) -> u64 {
         self.unverified.load(Relaxed)
     }
 
-    /// What it has before it.
+    /// Returns how much the sink has yet to store.
     pub fn lag(&self) -> Lag {
         self.spool.lag(self.position.load(Relaxed))
     }
 
-    /// Why it does not keep what it is given, if it does not.
+    /// Returns the current error; `None` if the sink is storing records.
     pub fn error(&self) -> Option<String> {
         self.error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -152,11 +163,11 @@ impl SinkState {
         let Some(position) = self.attempt(|| sink.position(self.spool.source())) else { return };
         if let Some(position) = position {
             reader.resume(position);
-            self.note(&reader);
+            self.publish_position(&reader);
         }
         let mut given = reader.position();
         while let Some(batch) = reader.next_batch() {
-            self.note(&reader);
+            self.publish_position(&reader);
             if self.attempt(|| sink.keep(&batch)).is_none() {
                 return;
             }
@@ -164,30 +175,30 @@ impl SinkState {
             reader.done(sink.kept(given));
             self.unverified.store(sink.unverified(), Relaxed);
             self.kept.fetch_add(batch.entries.len() as u64, Relaxed);
-            self.note(&reader);
+            self.publish_position(&reader);
         }
         if self.attempt(|| sink.finish()).is_some() {
             reader.done(sink.kept(given));
-            self.note(&reader);
+            self.publish_position(&reader);
         }
     }
 
-    fn note(&self, reader: &Reader) {
+    fn publish_position(&self, reader: &Reader) {
         self.lost.store(reader.lost(), Relaxed);
         self.position.store(reader.position(), Relaxed);
         self.next.store(reader.next_number(), Relaxed);
     }
 
-    /// Tries until it succeeds; `None` when the time for that is over.
+    /// Retries `step` until it succeeds; `None` once the time to drain has run out.
     fn attempt<T>(&self, mut step: impl FnMut() -> Result<T, SinkError>) -> Option<T> {
         let mut pause = BACKOFF_MIN;
         loop {
             match step() {
                 Ok(done) => {
-                    self.tell(None);
+                    self.log_change(None);
                     return Some(done);
                 }
-                Err(error) => self.tell(Some(&error)),
+                Err(error) => self.log_change(Some(&error)),
             }
             if self.spool.is_over() {
                 return None;
@@ -198,8 +209,8 @@ impl SinkState {
         }
     }
 
-    /// Logs an error that is another than before, and the end of one.
-    fn tell(&self, error: Option<&SinkError>) {
+    /// Logs an error that differs from the last one, and the recovery from an error.
+    fn log_change(&self, error: Option<&SinkError>) {
         let text = error.map(|error| format!("{error}: {}", error.cause));
         let mut known = self.error.lock().unwrap_or_else(PoisonError::into_inner);
         if *known == text {
@@ -207,12 +218,12 @@ impl SinkState {
         }
         match (error, &text) {
             (Some(error), Some(text)) if error.is_passing => {
-                tracing::warn!(sink = self.name, error = text, "sink keeps nothing, trying again");
+                tracing::warn!(sink = self.name, error = text, "sink failed, retrying");
             }
             (_, Some(text)) => {
-                tracing::error!(sink = self.name, error = text, "sink keeps nothing until this is put right");
+                tracing::error!(sink = self.name, error = text, "sink failed and needs attention, retrying");
             }
-            (_, None) => tracing::info!(sink = self.name, "sink keeps records again"),
+            (_, None) => tracing::info!(sink = self.name, "sink recovered"),
         }
         *known = text;
     }
@@ -225,7 +236,7 @@ mod tests {
     use super::*;
     use crate::testing::{Dir, TIME_US, open_spool, record};
 
-    /// Keeps everything at once, but takes its time to say its name.
+    /// A sink that stores immediately but returns its name slowly.
     struct Late(&'static str, Duration);
 
     impl Sink for Late {
@@ -244,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sink_that_starts_first_leaves_the_next_what_it_needs() {
+    fn first_sink_to_start_leaves_records_for_the_next() {
         let dir = Dir::absent("runner-first");
         let spool = open_spool(&dir.0, 1 << 20);
         let readers = [spool.reader("first").unwrap(), spool.reader("late").unwrap()];

@@ -1,4 +1,4 @@
-//! What tests of this crate have in common: directories, and records of every kind that differ as real ones do.
+//! Test helpers: temporary directories, and varied, realistic records of every kind.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -14,28 +14,28 @@ use thalweg_record::{
 
 use crate::spool::{Limits, Spool};
 
-/// When the first record is: the start of a window.
+/// Time of the first record, at the start of a window.
 pub(crate) const TIME_US: u64 = 1_800_000_000_000_000;
 
-/// A directory of a test's own, empty, that goes with it.
+/// A test's temporary directory, removed on drop.
 pub(crate) struct Dir(pub(crate) PathBuf);
 
 impl Dir {
-    /// A directory that is not there yet.
+    /// Returns a directory that does not exist yet.
     pub(crate) fn absent(name: &str) -> Self {
         let dir = std::env::temp_dir().join(format!("thalweg-telemetry-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&dir);
         Self(dir)
     }
 
-    /// A directory.
+    /// Creates an empty directory.
     pub(crate) fn new(name: &str) -> Self {
         let dir = Self::absent(name);
         fs::create_dir_all(&dir.0).unwrap();
         dir
     }
 
-    /// A file in it.
+    /// Returns the path of a file in the directory.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
@@ -53,8 +53,8 @@ impl Drop for Dir {
     }
 }
 
-/// Opens a spool. A process that another test is just starting holds the lock of one that was closed, until it runs its program:
-/// that is waited for.
+/// Opens a spool, retrying while it is locked: a child process that another test is spawning
+/// inherits a closed spool's lock until it executes its program.
 pub(crate) fn open_spool(dir: &Path, total_bytes: u64) -> Arc<Spool> {
     let end = Instant::now() + Duration::from_secs(60);
     loop {
@@ -67,7 +67,7 @@ pub(crate) fn open_spool(dir: &Path, total_bytes: u64) -> Arc<Spool> {
     }
 }
 
-/// Numbers that look random and are the same in each run (SplitMix64).
+/// Reproducible pseudo-random number generator (SplitMix64).
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -84,7 +84,7 @@ impl Random {
 }
 
 impl Random {
-    /// Below 2^`bits`, of any magnitude.
+    /// Returns a number below 2^`bits`, with uniformly distributed magnitude.
     fn magnitude(&mut self, bits: u64) -> u64 {
         let bits = self.below(bits);
         self.below(1 << bits)
@@ -95,14 +95,14 @@ pub(crate) fn source() -> Source {
     Source { host: "edge-1".to_owned(), pop: "fra".to_owned(), epoch: 1_795_000_000_000_000 }
 }
 
-/// Records from number `first` on.
+/// Creates a batch whose first record number is `first`.
 pub(crate) fn batch(first: u64, records: Vec<(Network, Record)>) -> Batch {
     let entries = records.into_iter().zip(first..);
     let entries = entries.map(|((network, record), number)| Entry { number, network, record }).collect();
     Batch { source: source(), entries }
 }
 
-/// A record that is the same for the same number, of one kind or another.
+/// Creates the record with this number, always the same for the same number.
 pub(crate) fn record(number: u64) -> (Network, Record) {
     let random = &mut Random(number);
     let time_unix_us = TIME_US + random.below(900_000_000);
@@ -173,15 +173,9 @@ fn response(random: &mut Random, time_unix_us: u64, client: SocketAddr) -> Respo
         cut: (random.below(8) == 0).then_some(Cut::ClientClosed),
         tcp: (random.below(8) > 0).then(|| TcpState {
             congestion_control: ["bbr", "cubic"][random.below(2) as usize].to_owned(),
-            congestion_control_start: None,
-            decider: None,
             rtt_us: random.below(200_000) as u32,
-            min_rtt_us: None,
             snd_cwnd: 10,
-            delivery_rate_bytes_per_s: None,
-            retransmits: 0,
-            lost: 0,
-            pacing_rate_bytes_per_s: None,
+            ..TcpState::default()
         }),
         ..ResponseRecord::new(time_unix_us, client)
     }

@@ -1,4 +1,4 @@
-//! The collector beside a server that knows nothing of it: real sockets on loopback, dumped and destroyed.
+//! Collector tests with real loopback sockets, whose server is unaware of the collector.
 
 #![allow(clippy::unwrap_used)]
 
@@ -21,10 +21,10 @@ use namespace::Namespace;
 #[path = "../../tcp/tests/sockets/namespace.rs"]
 mod namespace;
 
-/// Longer than anything here takes on a busy machine.
+/// Maximum time for any step, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A collector of the sockets of one server, and what it hands on.
+/// A running collector of a server's sockets, and its output.
 struct Collecting {
     stop: Stop,
     intake: Intake,
@@ -34,16 +34,21 @@ struct Collecting {
 }
 
 fn collecting(server: SocketAddr, period: Duration) -> Collecting {
-    going_on(server, period, None)
+    resumed(server, period, None)
 }
 
-/// One that goes on with what another has saved.
-fn going_on(server: SocketAddr, period: Duration, from: Option<Saved>) -> Collecting {
-    within(Vec::new(), &[server], period, from)
+/// Starts a collector that continues from another's saved state.
+fn resumed(server: SocketAddr, period: Duration, from: Option<Saved>) -> Collecting {
+    collecting_in(Vec::new(), &[server], period, from)
 }
 
-/// One that looks into namespaces.
-fn within(places: Vec<Place>, servers: &[SocketAddr], period: Duration, from: Option<Saved>) -> Collecting {
+/// Starts a collector of several namespaces.
+fn collecting_in(
+    places: Vec<Place>,
+    servers: &[SocketAddr],
+    period: Duration,
+    from: Option<Saved>,
+) -> Collecting {
     let ports: Vec<_> = servers.iter().map(|server| server.port().to_string()).collect();
     let (intake, batcher) = intake(Networks::open(&[], None).unwrap());
     let config = SocketsConfig {
@@ -67,7 +72,7 @@ fn within(places: Vec<Place>, servers: &[SocketAddr], period: Duration, from: Op
 }
 
 impl Collecting {
-    /// Socket records until `is_enough` holds for one of them, which is among them.
+    /// Returns socket records up to and including the first that satisfies `is_enough`.
     fn until(&self, mut is_enough: impl FnMut(&SocketRecord) -> bool) -> Vec<SocketRecord> {
         let mut found = Vec::new();
         loop {
@@ -80,12 +85,12 @@ impl Collecting {
         }
     }
 
-    /// Ends it, and gives what came last.
+    /// Stops the collector and returns its last records.
     fn end(self) -> Vec<Record> {
         self.end_and_save().0
     }
 
-    /// Ends it, and gives what came last and was saved last.
+    /// Stops the collector and returns its last records and its last saved state.
     fn end_and_save(self) -> (Vec<Record>, Saved) {
         self.stop.stop();
         let [collector, batcher] = self.threads;
@@ -97,7 +102,7 @@ impl Collecting {
     }
 }
 
-/// A connection to the server, and the server's end.
+/// Opens a connection; returns the client's end and the server's.
 fn connect(listener: &TcpListener) -> (TcpStream, TcpStream) {
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     (client, listener.accept().unwrap().0)
@@ -113,22 +118,22 @@ fn sent(record: &SocketRecord) -> u64 {
 }
 
 #[test]
-fn connections_of_any_length_are_told_once_and_whole() {
+fn connections_of_any_length_are_counted_exactly_once() {
     const LONG: usize = 5;
     const SHORT: usize = 100;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let collecting = collecting(listener.local_addr().unwrap(), Duration::from_millis(50));
-    // What it tells of anything comes after its first dump: all others are new to it.
+    // The first record shows that the first dump is over, so later connections count as new.
     let first = connect(&listener);
     collecting.until(|record| record.client == first.0.local_addr().unwrap());
 
     let mut long: Vec<_> = (0..LONG).map(|_| connect(&listener)).collect();
-    let (mut delivered, mut told) = (HashMap::<_, u64>::new(), HashMap::<_, u64>::new());
+    let (mut delivered, mut counted) = (HashMap::<_, u64>::new(), HashMap::<_, u64>::new());
     let mut ended = 0;
-    let mut tell = |record: &SocketRecord| {
-        *told.entry(record.client).or_default() += sent(record);
+    let mut count = |record: &SocketRecord| {
+        *counted.entry(record.client).or_default() += sent(record);
         ended += usize::from(record.cause == Cause::Destroy);
-        (told[&record.client], ended)
+        (counted[&record.client], ended)
     };
     for round in 1..=4 {
         for index in 1..=SHORT {
@@ -140,48 +145,49 @@ fn connections_of_any_length_are_told_once_and_whole() {
             deliver(client, server, 1000 + index);
             *delivered.entry(client.local_addr().unwrap()).or_default() += 1000 + index as u64;
         }
-        // A dump lies between two rounds: each long connection is told in parts.
+        // A dump runs between two rounds, so each long connection is recorded in parts.
         let last = long[LONG - 1].0.local_addr().unwrap();
-        collecting.until(|record| tell(record).0 == delivered[&last] && record.client == last);
+        collecting.until(|record| count(record).0 == delivered[&last] && record.client == last);
     }
     drop(long);
-    collecting.until(|record| tell(record).1 == delivered.len());
+    // A port that was used by two connections counts twice.
+    collecting.until(|record| count(record).1 >= delivered.len());
     for record in collecting.end() {
         match record {
-            Record::Socket(record) => drop(tell(&record)),
+            Record::Socket(record) => drop(count(&record)),
             other => panic!("{other:?}"),
         }
     }
-    told.retain(|client, _| delivered.contains_key(client));
-    assert_eq!(told, delivered);
+    counted.retain(|client, _| delivered.contains_key(client));
+    assert_eq!(counted, delivered);
 }
 
 #[test]
-fn a_connection_that_outlives_its_collector_is_told_once_and_whole() {
+fn connection_that_outlives_its_collector_is_counted_exactly_once() {
     let hour = Duration::from_secs(3600);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let mut told = HashMap::<SocketAddr, u64>::new();
-    let mut tell = |records: Vec<Record>| {
+    let mut counted = HashMap::<SocketAddr, u64>::new();
+    let mut count = |records: Vec<Record>| {
         for record in records {
             match record {
-                Record::Socket(record) => *told.entry(record.client).or_default() += sent(&record),
+                Record::Socket(record) => *counted.entry(record.client).or_default() += sent(&record),
                 other => panic!("{other:?}"),
             }
         }
-        told.clone()
+        counted.clone()
     };
     let (mut lives, mut ends) = (connect(&listener), connect(&listener));
     let client = lives.0.local_addr().unwrap();
     deliver(&mut lives.0, &mut lives.1, 1000);
 
     let first = collecting(address, hour);
-    first.until(|record| record.client == client); // from here on it is followed
+    first.until(|record| record.client == client); // tracked from now on
     deliver(&mut lives.0, &mut lives.1, 200);
     let (records, saved) = first.end_and_save();
-    assert_eq!(tell(records)[&client], 200);
+    assert_eq!(count(records)[&client], 200);
 
-    // Nobody is there.
+    // Send data while no collector is running.
     deliver(&mut lives.0, &mut lives.1, 30);
     deliver(&mut ends.0, &mut ends.1, 5000);
     drop(ends);
@@ -189,37 +195,41 @@ fn a_connection_that_outlives_its_collector_is_told_once_and_whole() {
     let new = comes.0.local_addr().unwrap();
     deliver(&mut comes.0, &mut comes.1, 77);
 
-    let second = going_on(address, hour, Some(saved));
+    let second = resumed(address, hour, Some(saved));
     let mut begun = Vec::new();
     begun.extend(second.until(|record| record.client == client || record.client == new));
     begun.extend(second.until(|record| record.client == client || record.client == new));
-    tell(begun.into_iter().map(|record| Record::Socket(Box::new(record))).collect());
+    count(begun.into_iter().map(|record| Record::Socket(Box::new(record))).collect());
     deliver(&mut lives.0, &mut lives.1, 4);
     let (records, saved) = second.end_and_save();
-    let all = tell(records);
-    assert_eq!((all[&client], all[&new]), (234, 77), "what came meanwhile, and who");
+    let all = count(records);
+    assert_eq!(
+        (all[&client], all[&new]),
+        (234, 77),
+        "bytes sent meanwhile and the new connection must be counted"
+    );
 
-    // One that follows others: what was saved says nothing of those.
+    // The saved state must not be used by a collector with another filter.
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
-    let third = going_on(other.local_addr().unwrap(), hour, Some(saved));
+    let third = resumed(other.local_addr().unwrap(), hour, Some(saved));
     let (_client, _server) = connect(&other);
     let records = third.end();
     assert!(records.iter().all(|record| matches!(record, Record::Socket(_))), "{records:?}");
 }
 
 #[test]
-fn each_namespace_is_told_by_its_name() {
+fn records_name_their_namespace() {
     let hour = Duration::from_secs(3600);
     let other = Namespace::with_loopback();
-    // Its address says where a connection is.
+    // The local address identifies the namespace of a connection.
     let here = TcpListener::bind("127.0.0.1:0").unwrap();
     let there = other.on_thread(|| TcpListener::bind("127.0.0.2:0").unwrap());
     let servers = [here.local_addr().unwrap(), there.local_addr().unwrap()];
     let place = |name: &str, path: &Path| Place { name: name.to_owned(), path: path.to_owned() };
     let places = || vec![place("here", Path::new("/proc/self/ns/net")), place("there", &other.path())];
     let connect_both = || [connect(&here), other.on_thread(|| connect(&there))];
-    // Records until there is one of each namespace that is told for this cause.
-    let told = |collecting: &Collecting, cause: Cause| {
+    // Reads records until each namespace has one with this cause.
+    let counted = |collecting: &Collecting, cause: Cause| {
         let mut names = BTreeSet::new();
         let records = collecting.until(|record| {
             let expected = if record.local.ip() == servers[0].ip() { "here" } else { "there" };
@@ -231,27 +241,27 @@ fn each_namespace_is_told_by_its_name() {
     };
 
     let mut live = connect_both();
-    let first = within(places(), &servers, hour, None);
-    assert_eq!(told(&first, Cause::Dump), [0, 0]);
+    let first = collecting_in(places(), &servers, hour, None);
+    assert_eq!(counted(&first, Cause::Dump), [0, 0]);
     for (mut client, mut server) in connect_both() {
         deliver(&mut client, &mut server, 500);
     }
-    assert_eq!(told(&first, Cause::Destroy), [500, 500]);
+    assert_eq!(counted(&first, Cause::Destroy), [500, 500]);
     let saved = first.end_and_save().1;
 
-    // What was saved of each namespace is that one's.
+    // The saved state must be separate for each namespace.
     live.iter_mut().zip([30, 7]).for_each(|((client, server), bytes)| deliver(client, server, bytes));
-    let second = within(places(), &servers, hour, Some(saved));
-    assert_eq!(told(&second, Cause::Dump), [30, 7]);
+    let second = collecting_in(places(), &servers, hour, Some(saved));
+    assert_eq!(counted(&second, Cause::Dump), [30, 7]);
     second.end();
 }
 
 #[test]
-fn what_finds_no_room_is_counted_and_told() {
+fn losses_are_counted_and_recorded() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let collecting = collecting(listener.local_addr().unwrap(), Duration::from_secs(3600));
-    collecting.intake.lost(Stage::Edge, 3);
-    collecting.intake.lost(Stage::Edge, 4);
+    collecting.intake.count_lost(Stage::Edge, 3);
+    collecting.intake.count_lost(Stage::Edge, 4);
     let losses: Vec<_> = collecting
         .end()
         .into_iter()

@@ -1,26 +1,26 @@
-//! What to try with the roles that were started, with the true addresses: for standard output of `thalweg
+//! Commands to try with the started roles, with their real addresses, for the output of `thalweg
 //! up`.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
-/// Where things are; an unspecified address is given as loopback.
+use thalweg_cli::admin_args::ADMIN_DEFAULT;
+
+/// Addresses of the roles; an unspecified address appears as loopback.
 #[derive(Debug, Default)]
 pub(crate) struct Addresses {
     pub(crate) console: Option<SocketAddr>,
     pub(crate) edge: Option<SocketAddr>,
     pub(crate) admin: Option<SocketAddr>,
     pub(crate) origin: Option<SocketAddr>,
-    /// The name of a presentation that the origin serves.
+    pub(crate) ingest: Option<SocketAddr>,
+    /// Name of a presentation that the origin serves.
     pub(crate) presentation: Option<String>,
     /// Names of live channels.
     pub(crate) channels: Vec<String>,
 }
 
-/// The default of `thalweg log --admin`.
-const ADMIN_DEFAULT: &str = "127.0.0.1:8082";
-
-/// Lines to read and to copy; empty if no role is there to try.
+/// Returns lines to copy; empty if no role has a command to try.
 pub(crate) fn text(addresses: &Addresses) -> String {
     let mut text = String::new();
     if let Some(console) = addresses.console {
@@ -28,15 +28,15 @@ pub(crate) fn text(addresses: &Addresses) -> String {
     }
     if let Some(server) = addresses.edge.or(addresses.origin) {
         section(&mut text, "Play", &playable(server, addresses));
-        section(&mut text, "Look at what is sent", &looks(server, addresses));
+        section(&mut text, "Inspect a response", &looks(server, addresses));
     }
     if let Some(admin) = addresses.admin {
         let admin = admin.to_string();
         let flag = if admin == ADMIN_DEFAULT { String::new() } else { format!(" --admin {admin}") };
         section(&mut text, "Follow the requests", &[format!("thalweg log{flag}")]);
     }
-    if let Some(origin) = addresses.origin {
-        section(&mut text, "Push a channel of your own", &[push(origin)]);
+    if let Some(ingest) = addresses.ingest {
+        section(&mut text, "Push a channel of your own", &[push(ingest)]);
     }
     text
 }
@@ -45,9 +45,9 @@ fn section(text: &mut String, title: &str, lines: &[String]) {
     if lines.is_empty() {
         return;
     }
-    writeln!(text, "\n{title}").expect("a String takes every write");
+    writeln!(text, "\n{title}").expect("writing to a String never fails");
     for line in lines {
-        writeln!(text, "  {line}").expect("a String takes every write");
+        writeln!(text, "  {line}").expect("writing to a String never fails");
     }
 }
 
@@ -65,14 +65,15 @@ fn looks(server: SocketAddr, addresses: &Addresses) -> Vec<String> {
     presentation.or(channel).map(|path| format!("curl -i http://{server}/{path}")).into_iter().collect()
 }
 
-/// A test picture with a tone as a low-latency channel, by any ffmpeg since 4.3.
-fn push(origin: SocketAddr) -> String {
+/// Returns an ffmpeg (4.3 or later) command that pushes a test picture with a tone as a low-latency
+/// channel.
+fn push(ingest: SocketAddr) -> String {
     format!(
         "ffmpeg -re -f lavfi -i testsrc2=size=640x360:rate=24 -re -f lavfi -i sine=440:sample_rate=48000 \\\n    \
          -map 0:v -map 1:a -c:v libx264 -preset veryfast -tune zerolatency -g 48 -pix_fmt yuv420p -c:a aac \\\n    \
          -f dash -ldash 1 -streaming 1 -use_template 1 -use_timeline 0 -seg_duration 2 \\\n    \
          -frag_type duration -frag_duration 0.5 -format_options movflags=cmaf \\\n    \
-         -method PUT http://{origin}/ingest/mine/live.mpd"
+         -method PUT http://{ingest}/ingest/mine/live.mpd"
     )
 }
 
@@ -83,13 +84,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_there_is_to_try() {
+    fn every_role_adds_its_command() {
         let at = |port| Some(([127, 0, 0, 1], port).into());
         let all = Addresses {
             console: at(8000),
             edge: at(8080),
             admin: at(9082),
             origin: at(8081),
+            ingest: at(8084),
             presentation: Some("sample".to_owned()),
             channels: vec!["demo".to_owned()],
         };
@@ -102,7 +104,7 @@ mod tests {
               ffplay http://127.0.0.1:8080/vod/sample/master.m3u8
               ffplay http://127.0.0.1:8080/live/demo/manifest.mpd
 
-            Look at what is sent
+            Inspect a response
               curl -i http://127.0.0.1:8080/vod/sample/manifest.mpd
 
             Follow the requests
@@ -113,7 +115,7 @@ mod tests {
                 -map 0:v -map 1:a -c:v libx264 -preset veryfast -tune zerolatency -g 48 -pix_fmt yuv420p -c:a aac \
                 -f dash -ldash 1 -streaming 1 -use_template 1 -use_timeline 0 -seg_duration 2 \
                 -frag_type duration -frag_duration 0.5 -format_options movflags=cmaf \
-                -method PUT http://127.0.0.1:8081/ingest/mine/live.mpd
+                -method PUT http://127.0.0.1:8084/ingest/mine/live.mpd
         "#]].assert_eq(&text(&all));
         let little = Addresses { edge: at(8080), admin: at(8082), ..Addresses::default() };
         expect![[r#"

@@ -1,66 +1,70 @@
-//! `thalweg check FILE…`: each file is read as what it is, and the faults of all of them are told.
+//! `thalweg check FILE…`: checks each file by its kind and reports the faults of all files.
 //!
-//! A policy is a file named `.vcl`, or whose text begins as one; a bundle is one named `.json`, or whose text begins with `{`, which no config does; any
-//! other is a config.
+//! A file is a policy if its name ends in `.vcl` or its text starts like VCL. It is a bundle if its
+//! name ends in `.json` or its text starts with `{`, which no config does. Any other file is a
+//! config.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::config::Config;
-use crate::{bundle, policy, print_or_gone, roles, tell};
+use anyhow::Context;
+use thalweg_cli::{bundle, print_or_gone};
 
-/// Some file has a fault; each was told.
+use crate::config::Config;
+use crate::{policy, report_failure, roles};
+
+/// A checked file has a fault, already reported.
 #[derive(Debug)]
 pub(crate) struct Failed;
 
 impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not all of it is right")
+        f.write_str("some files have faults")
     }
 }
 
 impl std::error::Error for Failed {}
 
-/// Checks each of `files`, and tells what is wrong.
+/// Checks each of `files` and reports its faults.
 ///
 /// # Errors
-/// [`Failed`], if anything is.
+/// [`Failed`] if any file has a fault.
 pub(crate) fn check(files: &[PathBuf]) -> Result<(), Failed> {
     let mut has_failed = false;
     for file in files {
-        match one(file) {
-            Ok(said) => print_or_gone(&format!("{}: {said}\n", file.display())),
+        match check_file(file) {
+            Ok(summary) => print_or_gone(&format!("{}: {summary}\n", file.display())),
             Err(failure) => {
                 has_failed = true;
-                tell(&failure);
+                report_failure(&failure);
             }
         }
     }
     if has_failed { Err(Failed) } else { Ok(()) }
 }
 
-/// What a file without a fault is.
-fn one(file: &Path) -> anyhow::Result<String> {
+/// Checks one file. Returns a summary if the file has no fault.
+fn check_file(file: &Path) -> anyhow::Result<String> {
     let is_named = |extension: &str| file.extension().is_some_and(|found| found == extension);
     let name = file.display();
-    // Once: what is piped in is there only once.
-    let text = std::fs::read(file).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
+    // The file is read only once, because piped input cannot be read again.
+    let text = std::fs::read(file).with_context(|| format!("cannot read {name}"))?;
     if is_named("vcl") || !is_named("toml") && !is_named("json") && begins_policy(&text) {
         let (_, warnings) = policy::check(file)?;
         eprint!("{warnings}");
         return Ok("no error found".to_owned());
     }
     if is_named("json") || text.trim_ascii_start().starts_with(b"{") {
-        let (said, warnings) = bundle::check(file, &text)?;
+        let (summary, warnings) = bundle::check(file, &text)?;
         eprint!("{warnings}");
-        return Ok(said);
+        return Ok(summary);
     }
-    let text = String::from_utf8(text).map_err(|_| anyhow::anyhow!("{name}: not UTF-8"))?;
+    let text = String::from_utf8(text).ok().with_context(|| format!("{name}: not UTF-8"))?;
     roles::check(&Config::from_text(file, &text)?)?;
     Ok("no fault found".to_owned())
 }
 
-/// Whether a text without a telling name is VCL: no other file that is checked begins so.
+/// Returns whether a text without a known extension starts like VCL; no other checked file does.
 fn begins_policy(text: &[u8]) -> bool {
     ["vcl 4", "backend "].iter().any(|first| text.trim_ascii_start().starts_with(first.as_bytes()))
 }

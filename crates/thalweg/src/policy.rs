@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use thalweg_policy::{File, Known, Program, Report, compile};
 use thalweg_tcp::congestion;
 
-/// A policy that was refused; its text is the report.
+/// A rejected policy; displays the report.
 #[derive(Debug)]
 pub(crate) struct Refused(Report);
 
@@ -20,7 +20,7 @@ impl std::fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// Compiles the policy in `path`, whose includes lie beside the file that names them.
+/// Compiles the policy in `path`. Includes are resolved beside the file that names them.
 pub(crate) fn check(path: &Path) -> anyhow::Result<(Program, Report)> {
     let main = read(path).map_err(anyhow::Error::msg)?;
     let mut loader = |name: &str, within: &str| {
@@ -37,7 +37,8 @@ fn read(path: &Path) -> Result<File, String> {
     Ok(File { name, text })
 }
 
-/// What this machine can do. Whether there is a database, and which labels, only the edge's settings say.
+/// Returns this machine's supported features. Only the edge's settings know the geo databases and
+/// labels.
 fn known() -> Known {
     let algorithms = congestion::available().ok();
     Known {
@@ -51,20 +52,20 @@ fn known() -> Known {
     }
 }
 
-/// For how long the names of a policy's backends are looked up, all together: a check is to work offline.
+/// Time limit for looking up all of a policy's backends: a check must also work offline.
 const LOOK_UP_MAX: Duration = Duration::from_secs(3);
 
-/// Whether `host` is found in time; what is asked for too late passes.
+/// Returns whether `host` resolves in time. Hosts looked up after the time limit count as known.
 fn is_known_host(host: &str) -> bool {
     static UNTIL: OnceLock<Instant> = OnceLock::new();
     let left = UNTIL.get_or_init(|| Instant::now() + LOOK_UP_MAX).saturating_duration_since(Instant::now());
     if left.is_zero() {
         return true;
     }
-    let (host, (tell, told)) = (host.to_owned(), mpsc::channel());
-    // A look-up cannot be stopped; it ends with the process.
-    std::thread::spawn(move || tell.send(!resolve(&host).is_empty()));
-    told.recv_timeout(left).unwrap_or(false)
+    let (host, (send, found)) = (host.to_owned(), mpsc::channel());
+    // A look-up cannot be cancelled; it ends with the process.
+    std::thread::spawn(move || send.send(!resolve(&host).is_empty()));
+    found.recv_timeout(left).unwrap_or(false)
 }
 
 fn resolve(host: &str) -> Vec<IpAddr> {
@@ -82,32 +83,32 @@ mod tests {
     }
 
     #[test]
-    fn includes_lie_beside_the_file_that_names_them() {
+    fn includes_resolve_beside_the_including_file() {
         let included = file("part.vcl", "sub part { set req.http.a = \"1\"; }");
         let name = included.file_name().expect("a name").to_str().expect("ascii");
         let text = format!(
             "vcl 4.1; backend b {{ .host = \"::1\"; }} include \"{name}\"; sub vcl_recv {{ call part; }}"
         );
         let main = file("main.vcl", &text);
-        let (program, report) = check(&main).expect("a right policy");
+        let (program, report) = check(&main).expect("a valid policy");
         assert_eq!(report.faults.len(), 0, "{report}");
         assert_eq!(program.backends().len(), 1);
     }
 
     #[test]
-    fn a_backend_that_cannot_be_looked_up_is_warned_of() {
-        // RFC 6761 §6.4: nothing is there.
+    fn unresolvable_backend_causes_a_warning() {
+        // RFC 6761 §6.4: this name never resolves.
         let main = file("host.vcl", "vcl 4.1; backend b { .host = \"nosuch.invalid\"; }");
-        let (_, report) = check(&main).expect("a right policy");
-        assert!(report.to_string().contains("nosuch.invalid cannot be looked up here now"), "{report}");
+        let (_, report) = check(&main).expect("a valid policy");
+        assert!(report.to_string().contains("nosuch.invalid does not resolve here now"), "{report}");
         let main = file("known.vcl", "vcl 4.1; backend b { .host = \"localhost\"; }");
-        assert_eq!(check(&main).expect("a right policy").1.to_string(), "");
+        assert_eq!(check(&main).expect("a valid policy").1.to_string(), "");
     }
 
     #[test]
-    fn every_fault_is_told() {
+    fn every_fault_is_reported() {
         let main = file("wrong.vcl", "vcl 4.1;\nsub vcl_recv { set req.urll = 1; call nosuch; }\n");
-        let error = check(&main).expect_err("a wrong policy").to_string();
+        let error = check(&main).expect_err("an invalid policy").to_string();
         assert!(error.contains("wrong.vcl:2:20"), "{error}");
         assert!(error.contains("did you mean req.url?"), "{error}");
         assert!(error.contains("unknown subroutine nosuch"), "{error}");

@@ -1,41 +1,39 @@
-//! The roles in one process: everything is loaded and bound first, then started, and ended by one signal.
+//! All roles in one process: loaded and bound first, then started, and stopped by one signal.
 //!
-//! **Invariant:** a fault of the settings, a file that cannot be pushed or a port that is taken ends the process before
-//! any role has begun, as one line that names the setting's place.
+//! **Invariant:** a faulty setting, an unusable source or a port in use ends the process before any
+//! role starts, with one line that names the setting's location.
 
 use std::io::{Write, stdout};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use hyper::Uri;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use thalweg_cli::Signals;
 use thalweg_controller::Controller;
-use thalweg_edge::{BackendUrl, BindError, BundleSource, DiskPlace, Edge, LogTo, Rules, Timeouts};
-use thalweg_origin::Origin;
-use tokio::net::TcpListener;
+use thalweg_edge::{BackendUrl, BindError, BundleSource, Edge, LogDestination, Rules, Timeouts};
+use thalweg_origin::{IngestToken, Origin, PublishingPoint, Source};
 use tokio::task::{JoinError, JoinSet};
 
 use crate::advice::{self, Addresses};
 use crate::agent::Agent;
-use crate::config::{self, Config, Congestion, Fault, Faults, LogTarget, Place, Set, StateDirectory};
+use crate::config::{self, Config, Fault, Faults, Place, Set};
 use crate::console::{self, EdgeAddress};
 use crate::consumer::Consumer;
 use crate::controller;
-use crate::shutdown::{self, Signals};
-use crate::source::Source;
+use crate::shutdown;
 use thalweg_record::Prefix;
-use thalweg_record::units::Size;
+use thalweg_units::Size;
 
-/// How long the roles have to end once they are asked; what is under way then is cut.
+/// Time that the roles have to stop after a signal; roles still running after it are cut off.
 const STOP_MAX: Duration = Duration::from_millis(2800);
 
-/// Runs every role of `config` until SIGINT or SIGTERM. With `advise`, says on standard output what to try,
-/// unless that is where the request log goes.
+/// Runs every role of `config` until SIGINT or SIGTERM. With `advise`, prints commands to try on
+/// standard output, unless the request log is written there.
 ///
 /// # Errors
-/// [`Faults`] before anything has begun; later, the failure of a role.
+/// Returns [`Faults`] before any role has started; later, the failure of a role.
 pub(crate) fn run(config: &Config, advise: bool) -> anyhow::Result<()> {
     let sources = load_sources(config)?;
     raise_open_files(config);
@@ -43,12 +41,13 @@ pub(crate) fn run(config: &Config, advise: bool) -> anyhow::Result<()> {
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
     let outcome = runtime.block_on(async {
         let roles = Roles::bind(config, sources).map_err(|fault| Faults::new(&config.file, vec![fault]))?;
-        // Signals are caught from before the first line says that a role is ready.
+        // Catch signals before the first line announces a ready role.
         let signals = Signals::catch().context("cannot catch signals")?;
         roles.announce();
-        let log_is_stdout = config.edge.as_ref().is_some_and(|edge| edge.log.value == LogTarget::Stdout);
+        let log_is_stdout = config.edge.as_ref().is_some_and(|edge| edge.log.value == LogDestination::Stdout);
         if advise && !log_is_stdout {
-            let _ = stdout().write_all(advice::text(&roles.addresses(config).await).as_bytes()); // nobody may read it
+            let advice = advice::text(&roles.addresses(config).await);
+            let _ = stdout().write_all(advice.as_bytes()); // stdout may be closed
         }
         roles.run(signals).await
     });
@@ -56,16 +55,16 @@ pub(crate) fn run(config: &Config, advise: bool) -> anyhow::Result<()> {
     outcome
 }
 
-/// Checks what a config names and its text does not show: the tracks of sources. The rest is in [`Config`]'s
-/// making.
+/// Checks the tracks of sources, which a config names but does not contain. Building the [`Config`]
+/// already checked everything else.
 ///
 /// # Errors
-/// Every fault there is.
+/// Returns all faults found.
 pub(crate) fn check(config: &Config) -> Result<(), Faults> {
     load_sources(config).map(drop)
 }
 
-/// Every role with its sockets bound, none begun.
+/// All roles with their sockets bound, none of them started.
 struct Roles {
     origin: Option<Origin>,
     edge: Option<Edge>,
@@ -73,7 +72,7 @@ struct Roles {
     agent: Option<Agent>,
     consumer: Option<Consumer>,
     controller: Option<Controller>,
-    sources: Vec<(Source, Uri)>,
+    sources: Vec<(Source, PublishingPoint)>,
 }
 
 struct Console {
@@ -83,10 +82,12 @@ struct Console {
 }
 
 impl Roles {
-    /// Binds everything, or nothing: what was bound before a fault is let go.
+    /// Binds all sockets or none: sockets bound before a fault are closed.
     fn bind(config: &Config, sources: Vec<Source>) -> Result<Self, Fault> {
-        let origin = config.origin.as_ref().map(bind_origin).transpose()?;
+        let has_channels = config.sources.iter().any(|source| source.channel.is_some());
+        let origin = config.origin.as_ref().map(|origin| bind_origin(origin, has_channels)).transpose()?;
         let origin_addr = origin.as_ref().map(|origin| console::reachable(origin.local_addr()));
+        let ingest = origin.as_ref().and_then(|origin| own_ingest(origin, config.origin.as_ref()?));
         let controller = config.controller.as_ref();
         let controller = controller.map(|it| controller::bind(it, &config.tenants)).transpose()?;
         let controller_addr =
@@ -98,24 +99,25 @@ impl Roles {
         let edge = config.edge.as_ref().map(|edge| bind_edge(edge, origin_addr, bundle)).transpose()?;
         let edge_addr = edge.as_ref().map(Edge::local_addr);
         let console = config.console.as_ref().map(|console| bind_console(console, edge_addr)).transpose()?;
-        // What the agent writes to Kafka the controller may read there, and need not be brought.
+        // If the agent writes to Kafka and the controller reads from Kafka, the agent sends no
+        // records directly.
         let writes = config.agent.as_ref().is_some_and(|agent| agent.kafka.is_some());
         let reads = config.controller.as_ref().is_some_and(|controller| controller.kafka.is_some());
-        let brought_to = controller_addr.filter(|_| !(writes && reads));
-        let own_admin = edge.as_ref().and_then(Edge::admin_addr);
-        let agent =
-            config.agent.as_ref().map(|agent| Agent::bind(agent, brought_to, own_admin)).transpose()?;
+        let send_to = controller_addr.filter(|_| !(writes && reads));
+        let agent = config.agent.as_ref().map(|agent| Agent::bind(agent, send_to)).transpose()?;
         let consumer = config.consumer.as_ref().map(Consumer::bind).transpose()?;
-        let targets = config.sources.iter().map(|source| ingest_uri(source, origin_addr));
+        let targets = config.sources.iter().map(|source| publishing_point(source, ingest.as_ref()));
         let sources = sources.into_iter().zip(targets).collect();
         Ok(Self { origin, edge, console, agent, consumer, controller, sources })
     }
 
-    /// One line on standard error for each socket.
+    /// Prints one line on standard error for each socket.
     fn announce(&self) {
         let admin = self.edge.as_ref().and_then(Edge::admin_addr);
         let listening = [
             ("origin", self.origin.as_ref().map(Origin::local_addr)),
+            ("ingest", self.origin.as_ref().and_then(Origin::ingest_addr)),
+            ("origin-admin", self.origin.as_ref().and_then(Origin::admin_addr)),
             ("edge", self.edge.as_ref().map(Edge::local_addr)),
             ("admin", admin),
             ("console", self.console.as_ref().map(|console| console.addr)),
@@ -132,7 +134,7 @@ impl Roles {
 
     async fn addresses(&self, config: &Config) -> Addresses {
         let presentation = match &self.origin {
-            Some(origin) => origin.a_presentation().await,
+            Some(origin) => origin.first_servable_presentation().await,
             None => None,
         };
         let channels = config.sources.iter().filter_map(|source| source.channel.as_ref());
@@ -141,57 +143,59 @@ impl Roles {
             edge: self.edge.as_ref().map(|edge| console::reachable(edge.local_addr())),
             admin: self.edge.as_ref().and_then(Edge::admin_addr),
             origin: self.origin.as_ref().map(|origin| console::reachable(origin.local_addr())),
+            ingest: self.origin.as_ref().and_then(Origin::ingest_addr).map(console::reachable),
             presentation,
             channels: channels.map(|channel| channel.value.0.clone()).collect(),
         }
     }
 
-    /// Starts every role, and ends all of them on a signal or when one fails.
+    /// Starts every role and stops all of them on a signal or when one fails.
     async fn run(self, mut signals: Signals) -> anyhow::Result<()> {
         let (trigger, shutdown) = shutdown::channel();
-        let asked = || shutdown.clone().asked();
+        let requested = || shutdown.clone().requested();
         let mut running = JoinSet::new();
         let records = self.edge.as_ref().map(Edge::records);
         let database = self.agent.as_ref().and_then(Agent::database);
         if let Some(agent) = self.agent {
-            // From before the edge runs: it counts its responses from the first.
+            // Follow before the edge runs, so that no response is missed.
             let own = records.clone().map(|records| (records.clone(), records.follow()));
             let stop = shutdown.clone();
             let is_alone = self.edge.is_none() && self.origin.is_none();
             running.spawn(async move {
-                let ended = agent.run(own, stop.clone().asked()).await;
+                let ended = agent.run(own, stop.clone().requested()).await;
                 if let (Err(error), false) = (&ended, is_alone) {
-                    tracing::error!(%error, "the agent has ended; everything else goes on");
-                    stop.asked().await;
+                    tracing::error!(%error, "agent failed, other roles continue");
+                    stop.requested().await;
                     return ("agent", Ok(()));
                 }
                 ("agent", ended)
             });
         }
         if let Some(origin) = self.origin {
-            let stop = asked();
+            let stop = requested();
             running.spawn(async { ("origin", origin.run(stop).await) });
         }
         if let Some(edge) = self.edge {
-            let stop = asked();
+            let stop = requested();
             running.spawn(async { ("edge", edge.run(stop).await) });
         }
-        let looks = self.controller.as_ref().map(Controller::looks);
+        let control_routes = self.controller.as_ref().map(Controller::inspection_routes);
         if let Some(console) = self.console {
-            let shown = console::Shown { edge: console.edge.zip(records), database, controller: looks };
-            let served = console::serve(console.listener, shown, asked());
+            let sources =
+                console::Sources { edge: console.edge.zip(records), database, controller: control_routes };
+            let served = console::serve(console.listener, sources, requested());
             running.spawn(async { ("console", served.await) });
         }
         if let Some(consumer) = self.consumer {
-            let stop = asked();
+            let stop = requested();
             running.spawn(async { ("consumer", consumer.run(stop).await) });
         }
         if let Some(controller) = self.controller {
-            let stop = asked();
+            let stop = requested();
             running.spawn(async { ("controller", controller.run(stop).await) });
         }
         for (source, to) in self.sources {
-            let pushed = source.run(to, shutdown.clone());
+            let pushed = source.run(to, requested());
             running.spawn(async {
                 pushed.await;
                 ("source", Ok(()))
@@ -201,28 +205,29 @@ impl Roles {
             () = signals.next() => None,
             ended = running.join_next() => ended.map(role_ended),
         };
-        trigger.ask();
+        trigger.request();
         let all_ended = async { while running.join_next().await.is_some() {} };
         tokio::select! {
             () = all_ended => {}
-            () = tokio::time::sleep(STOP_MAX) => tracing::warn!(limit = ?STOP_MAX, "stopped with work under way"),
-            () = signals.next() => {} // asked a second time: at once
+            () = tokio::time::sleep(STOP_MAX) => tracing::warn!(limit = ?STOP_MAX, "stopped before all roles had finished"),
+            () = signals.next() => {} // a second signal stops at once
         }
         failure.map_or(Ok(()), Err)
     }
 }
 
-/// A role ends by the signal alone: before it, its end is a failure.
+/// Returns the error for a role that ended. Roles may end only after the signal, so an earlier end
+/// is a failure.
 fn role_ended(ended: Result<(&'static str, std::io::Result<()>), JoinError>) -> anyhow::Error {
     match ended {
-        Ok((role, Ok(()))) => anyhow!("the {role} ended by itself"),
-        Ok((role, Err(failure))) => anyhow::Error::new(failure).context(format!("the {role} failed")),
+        Ok((role, Ok(()))) => anyhow!("{role} ended unexpectedly"),
+        Ok((role, Err(failure))) => anyhow::Error::new(failure).context(format!("{role} failed")),
         Err(panic) => anyhow::Error::new(panic).context("a role failed"),
     }
 }
 
-/// Each connection is an open file, and the soft limit of a shell or of systemd is often 1,024: it is raised
-/// to the hard limit, which is what the process may have anyway.
+/// Raises the soft limit of open files to the hard limit, because each connection is an open file
+/// and shells and systemd often set 1,024.
 fn raise_open_files(config: &Config) {
     let limit = getrlimit(Resource::Nofile);
     if let Err(failure) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
@@ -230,14 +235,10 @@ fn raise_open_files(config: &Config) {
     }
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     if let Some(edge) = &config.edge
-        && edge.connections_max.value.0 as u64 > files
+        && edge.connections_max.value as u64 > files
     {
-        let connections_max = edge.connections_max.value.0;
-        tracing::warn!(
-            connections_max,
-            files,
-            "connections_max is above the open files that this process may have"
-        );
+        let connections_max = edge.connections_max.value;
+        tracing::warn!(connections_max, files, "connections_max exceeds the limit of open files");
     }
 }
 
@@ -254,48 +255,87 @@ fn load_sources(config: &Config) -> Result<Vec<Source>, Faults> {
     if faults.is_empty() { Ok(sources) } else { Err(Faults::new(&config.file, faults)) }
 }
 
-/// Where a source pushes; the config has checked that it says so.
-fn ingest_uri(source: &config::Source, origin: Option<SocketAddr>) -> Uri {
-    match (&source.to, &source.channel, origin) {
-        (Some(to), _, _) => to.value.uri.clone(),
-        (None, Some(channel), Some(origin)) => format!("http://{origin}/ingest/{}", channel.value.0)
-            .parse()
-            .expect("a channel's name needs no escape"),
+/// Returns this process's ingest listener and the token that it requires.
+fn own_ingest(origin: &Origin, settings: &config::Origin) -> Option<(SocketAddr, Option<IngestToken>)> {
+    let token = settings.ingest_token.as_ref().map(|token| token.value.clone());
+    Some((console::reachable(origin.ingest_addr()?), token))
+}
+
+/// Returns where a source pushes; the config check ensures that it names a destination.
+fn publishing_point(
+    source: &config::Source,
+    own: Option<&(SocketAddr, Option<IngestToken>)>,
+) -> PublishingPoint {
+    match (&source.to, &source.channel, own) {
+        (Some(to), _, _) => PublishingPoint {
+            uri: to.value.clone(),
+            token: source.token.as_ref().map(|token| token.value.clone()),
+        },
+        (None, Some(channel), Some((ingest, token))) => PublishingPoint {
+            uri: format!("http://{ingest}/ingest/{}", channel.value.0)
+                .parse()
+                .expect("a channel's name needs no escape"),
+            token: token.clone(),
+        },
         _ => unreachable!("a source without a place to push to is a fault of the config"),
     }
 }
 
-fn bind_origin(origin: &config::Origin) -> Result<Origin, Fault> {
+/// Binds the origin. With `needs_ingest`, sources in the same file push to it, so ingest must be
+/// available.
+fn bind_origin(origin: &config::Origin, needs_ingest: bool) -> Result<Origin, Fault> {
     use thalweg_origin::BindError;
 
-    Origin::bind(origin_config(origin)).map_err(|failure| match (&failure, &origin.media) {
-        (BindError::Listen(addr, cause), _) => origin.listen.fault(cannot_listen(*addr, cause)),
-        (BindError::Media(..), Some(media)) => media.fault(failure.to_string()),
-        (BindError::Media(..) | BindError::Memory(..), _) => origin.live_memory.fault(failure.to_string()),
+    let mut config = origin_config(origin);
+    // A second origin on this machine finds the default addresses in use, which must not be fatal.
+    let bound = loop {
+        match Origin::bind(config.clone()) {
+            Err(BindError::Ingest(addr, cause)) if origin.ingest.place == Place::Default && !needs_ingest => {
+                tracing::warn!(%addr, %cause, "ingest disabled: default address in use, set another");
+                config.ingest = None;
+            }
+            Err(BindError::Admin(addr, cause)) if origin.admin.place == Place::Default => {
+                tracing::warn!(%addr, %cause, "admin interface disabled: default address in use, set another");
+                config.admin = None;
+            }
+            bound => break bound,
+        }
+    };
+    bound.map_err(|failure| {
+        let message = failure.to_string();
+        match (failure, &origin.media) {
+            (BindError::Listen(..), _) => origin.listen.fault(message),
+            (BindError::Ingest(..), _) => origin.ingest.fault(message),
+            (BindError::Admin(..), _) => origin.admin.fault(message),
+            (BindError::Media(..), Some(media)) => media.fault(message),
+            (BindError::Media(..) | BindError::Memory(..), _) => origin.live_memory.fault(message),
+        }
     })
 }
 
 fn origin_config(origin: &config::Origin) -> thalweg_origin::Config {
     thalweg_origin::Config {
         listen: origin.listen.value,
+        ingest: Some(origin.ingest().expect("the config has checked it")),
+        admin: Some(origin.admin.value),
         media: origin.media.as_ref().map(|media| media.value.clone()),
         window: origin.window.value.duration,
         segment_target: origin.segment_target.value.duration,
         listing_max_age: origin.listing_max_age.value.duration,
         live_memory_bytes: origin.live_memory.value.bytes,
-        channels_max: origin.channels_max.value.0,
-        connections_max: origin.connections_max.value.0,
+        channels_max: origin.channels_max.value,
+        connections_max: origin.connections_max.value,
         head_bytes_max: bytes(&origin.head_max),
         uploads: thalweg_origin::UploadLimits::default(),
     }
 }
 
-/// A size that its declaration bounds to what fits in memory.
+/// Returns a size whose declaration bounds it to a size that fits in memory.
 fn bytes(size: &Set<Size>) -> usize {
     usize::try_from(size.value.bytes).expect("bounded by its declaration")
 }
 
-/// Where the controller of this process has the bundle for the site, and the machine, that the agent names.
+/// Returns where this process's controller serves the bundle for the agent's PoP and host.
 fn own_bundle(
     addr: SocketAddr,
     controller: &config::Controller,
@@ -316,24 +356,26 @@ fn bind_edge(
 ) -> Result<Edge, Fault> {
     let config = edge_config(edge, origin, bundle);
     let bound = match Edge::bind(config.clone()) {
-        // A second edge on this machine. Nobody asked for this port by name, and no client needs it.
+        // A second edge on this machine finds the default admin port in use; clients do not need
+        // the admin interface.
         Err(BindError::Admin(addr, cause)) if edge.admin.place == Place::Default => {
-            tracing::warn!(%addr, %cause, "no admin interface: its default address is taken, set another");
+            tracing::warn!(%addr, %cause, "admin interface disabled: default address in use, set another");
             Edge::bind(thalweg_edge::Config { admin: None, ..config })
         }
         bound => bound,
     };
-    bound.map_err(|failure| match &failure {
-        BindError::Listen(addr, cause) => edge.listen.fault(cannot_listen(*addr, cause)),
-        BindError::Admin(addr, cause) => edge.admin.fault(cannot_listen(*addr, cause)),
-        BindError::Log(..) => edge.log.fault(failure.to_string()),
-        BindError::Memory(..) => edge.memory.fault(failure.to_string()),
-        BindError::Disk(..) => edge.disk.as_ref().expect("it is what was opened").fault(failure.to_string()),
-        BindError::Geo(_) => edge.geoip.as_ref().expect("it is what was read").fault(failure.to_string()),
-        BindError::Policy(_) => {
-            edge.policy.as_ref().expect("it is what was loaded").fault(failure.to_string())
+    bound.map_err(|failure| {
+        let message = failure.to_string();
+        match failure {
+            BindError::Listen(..) => edge.listen.fault(message),
+            BindError::Admin(addr, cause) => edge.admin.fault(cannot_listen(addr, &cause)),
+            BindError::Log(..) => edge.log.fault(message),
+            BindError::Memory(..) => edge.memory.fault(message),
+            BindError::Disk(..) => edge.disk.as_ref().expect("the disk was opened").fault(message),
+            BindError::Geo(_) => edge.geoip.as_ref().expect("the database was read").fault(message),
+            BindError::Policy(_) => edge.policy.as_ref().expect("the policy was loaded").fault(message),
+            BindError::CongestionControl(_) => edge.congestion_control.fault(message),
         }
-        BindError::CongestionControl(_) => edge.congestion_control.fault(failure.to_string()),
     })
 }
 
@@ -355,50 +397,38 @@ fn edge_config(
         backends,
         hosts: edge.hosts.iter().flat_map(|hosts| &hosts.value).map(|host| host.0.clone()).collect(),
         memory_bytes: edge.memory.value.bytes,
-        disk: edge.disk.as_ref().map(|disk| DiskPlace {
-            directory: disk.value.directory.clone(),
-            bytes_max: disk.value.size.bytes,
-        }),
-        state: match &edge.state.value {
-            StateDirectory::Off => None,
-            StateDirectory::At(path) => Some(path.clone()),
-        },
+        disk: edge.disk.as_ref().map(|disk| disk.value.clone()),
+        state: edge.state.value.clone(),
         policy: edge.policy.as_ref().map(|policy| policy.value.clone()),
         geoip: edge.geoip.as_ref().map(|files| files.value.clone()).unwrap_or_default(),
         bundle: edge.bundle.as_ref().map(|bundle| bundle.value.clone()).or(own_bundle),
-        threads: edge.threads.as_ref().and_then(|threads| NonZeroUsize::new(threads.value.0)),
-        congestion_control: match edge.congestion_control.value {
-            Congestion::System => None,
-            Congestion::Named(name) => Some(name),
-        },
+        threads: edge.threads.as_ref().and_then(|threads| NonZeroUsize::new(threads.value)),
+        congestion_control: edge.congestion_control.value,
         steering_size_bytes_min: edge.steering_size_min.value.bytes,
         tcp_notsent_lowat_bytes: edge
             .tcp_notsent_lowat
             .as_ref()
             .map(|lowat| u32::try_from(lowat.value.bytes).expect("bounded by its declaration")),
-        tcp_slow_start_after_idle: edge.tcp_slow_start_after_idle.value.0,
+        tcp_slow_start_after_idle: edge.tcp_slow_start_after_idle.value,
+        forwards_ingest: edge.forward_ingest.value,
         purge_from: match &edge.purge_from {
-            Some(from) => from.value.iter().filter_map(|from| from.0).collect(),
+            Some(from) => from.value.iter().flatten().copied().collect(),
             None => Prefix::LOOPBACK.into(),
         },
         admin: Some(edge.admin.value),
-        log: match &edge.log.value {
-            LogTarget::Off => LogTo::Off,
-            LogTarget::Stdout => LogTo::Stdout,
-            LogTarget::File(path) => LogTo::File(path.clone()),
-        },
+        log: edge.log.value.clone(),
         slice_bytes: edge.slice.value.bytes,
         rules: Rules {
-            heuristic_percent: edge.heuristic_percent.value.0 as u64,
+            heuristic_percent: edge.heuristic_percent.value as u64,
             heuristic_max_s: edge.heuristic_max.value.duration.as_secs(),
             negative_s: edge.negative.value.duration.as_secs(),
             negative_max_s: edge.negative_max.value.duration.as_secs(),
             grace_s: edge.grace.value.duration.as_secs(),
             stale_if_error_s: edge.stale_if_error.value.duration.as_secs(),
-            surrogate_control: edge.surrogate_control.value.0,
-            request_directives: edge.request_directives.value.0,
+            surrogate_control: edge.surrogate_control.value,
+            request_directives: edge.request_directives.value,
         },
-        abandoned_fills: edge.abandoned_fills.value.0,
+        abandoned_fills: edge.abandoned_fills.value,
         timeouts: Timeouts {
             connect: edge.connect_timeout.value.duration,
             first_byte: edge.first_byte_timeout.value.duration,
@@ -411,20 +441,18 @@ fn edge_config(
             head_bytes_max: bytes(&edge.head_max),
             ..thalweg_http::Limits::default()
         },
-        connections_max: edge.connections_max.value.0,
-        backend_connections_max: edge.backend_connections_max.value.0,
+        connections_max: edge.connections_max.value,
+        backend_connections_max: edge.backend_connections_max.value,
     }
 }
 
 fn bind_console(console: &config::Console, edge: Option<SocketAddr>) -> Result<Console, Fault> {
     let listen = &console.listen;
     let failed = |cause: std::io::Error| listen.fault(cannot_listen(listen.value, &cause));
-    let listener = std::net::TcpListener::bind(listen.value).map_err(failed)?;
-    listener.set_nonblocking(true).map_err(failed)?;
-    let listener = TcpListener::from_std(listener).map_err(failed)?;
+    let listener = listen.bind()?;
     let addr = listener.local_addr().map_err(failed)?;
     let edge = edge.map(|edge| match &console.edge {
-        Some(url) => EdgeAddress::Url(url.value.url.clone()),
+        Some(url) => EdgeAddress::Url(url.value.0.clone()),
         None => EdgeAddress::Port(edge.port()),
     });
     Ok(Console { listener, addr, edge })

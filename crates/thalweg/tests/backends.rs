@@ -1,5 +1,5 @@
 //! `thalweg backends` against a running edge.
-#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod program;
 
@@ -7,14 +7,14 @@ use rustix::process::Signal;
 
 use program::{Running, thalweg};
 
-/// Exit status and all that was said.
+/// Runs the program; returns its exit status and all output.
 fn run(args: &[&str]) -> (Option<i32>, String) {
     let output = thalweg(args).output().unwrap();
     (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
 }
 
 #[test]
-fn they_are_listed_and_set() {
+fn backends_are_listed_and_set() {
     let url = "http://127.0.0.1:9";
     let listen = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--state", "off", "--backend", url];
     let mut edge = Running::start(thalweg(&[&["edge"], &listen[..]].concat()));
@@ -33,7 +33,7 @@ fn they_are_listed_and_set() {
     assert_eq!(listed(), (header, row));
     assert_eq!(backends(&[url, "sick"]), (Some(0), format!("{url}: sick\n")));
     assert_eq!(listed().1, "http://127.0.0.1:9  127.0.0.1:9  sick    -      sick");
-    assert_eq!(backends(&["b", "sick"]), (Some(1), "thalweg: there is no backend b\n".into()));
+    assert_eq!(backends(&["b", "sick"]), (Some(1), "thalweg: no backend b\n".into()));
     for wrong in [&[url, "ill"][..], &[url]] {
         assert_eq!(backends(wrong).0, Some(2), "{wrong:?}");
     }

@@ -1,5 +1,5 @@
-//! `thalweg bundle` as other servers take it: what it writes, and what nginx and Varnish make of that.
-#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+//! `thalweg bundle` tests: its output, and its effect in nginx and Varnish.
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod bundles;
 mod program;
@@ -20,14 +20,14 @@ use bundles::{HOSTILE, document, document_but, document_with, of_rules, rule};
 use program::{Directory, thalweg};
 use servers::{Server, get};
 
-/// From what size on rules of [`sized`] hold.
+/// Minimum size of responses to which the rules of [`sized`] apply.
 const SIZE_BYTES: u64 = 100_000;
 
 fn sized(prefix: &str, algorithm: &str) -> Rule {
     Rule { size_bytes_min: Some(SIZE_BYTES), ..rule(prefix, algorithm) }
 }
 
-/// What the command prints of a bundle.
+/// Runs the command on a bundle and returns its output.
 fn written(server: &str, directory: &Directory, document: &str) -> String {
     let file = directory.write("bundle.json", document);
     let output = thalweg(&["bundle", server, file.to_str().unwrap()]).output().unwrap();
@@ -35,13 +35,13 @@ fn written(server: &str, directory: &Directory, document: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Hosts that bundles of tests leave alone: as many as there may be, as long as they may be, and two that are short.
+/// Returns excluded hosts for test bundles: as many and as long as allowed, and two short ones.
 fn many_hosts() -> Vec<String> {
     let long = |number| format!("{}.{number:03}.{}", "a".repeat(120), "b".repeat(128));
     (0..254).map(long).chain(["audio.example".to_owned(), "default".to_owned()]).collect()
 }
 
-/// How a request may name a host that [`many_hosts`] has, and whether it does.
+/// Returns spellings of hosts in requests, and whether [`many_hosts`] has the host.
 fn named(hosts: &[String]) -> [(String, bool); 10] {
     [
         ("audio.example".to_owned(), true),
@@ -58,7 +58,7 @@ fn named(hosts: &[String]) -> [(String, bool); 10] {
 }
 
 #[test]
-fn a_geo_map() {
+fn nginx_output_is_a_geo_map() {
     let directory = Directory::new();
     let rules = vec![sized("203.0.113.0/24", "bbr"), rule("2001:db8:77::/56", "dctcp-reno")];
     let text = written("nginx", &directory, &document(42, rules));
@@ -67,9 +67,9 @@ fn a_geo_map() {
         # Bundle 42, sha256:5f2068d6bbeaeebe5a6683542b00bdf4c76f6ed363f5d50eb84f12eebecb1e5e
         # Reason: " } */ ; '); C{ system("x"); }C "} {" ${x} \ `id` # // é 漢
         #
-        # $thalweg_cc is the congestion control that the bundle has for the client's network and the host, empty where it has none and for
-        # hosts that are left alone. nginx cannot set it: `thalweg routes apply` does. For log_format, limit_rate, add_header or a module
-        # that sets it. Rules' sizes are not in it, nor who is held out, by a hash that split_clients does not compute.
+        # $thalweg_cc is the bundle's congestion control for the client's network and the host; empty without one, and for excluded
+        # hosts. nginx cannot set it: `thalweg routes apply` does. Use it in log_format, limit_rate, add_header or a module that
+        # sets it. It ignores the size limits and holdouts of rules: split_clients cannot compute the holdout hash.
         geo $thalweg_cc {
             default "";
             203.0.113.0/24 bbr; # " } */ ; '); C{ system("x"); }C "} {" ${x} \ `id` # // é 漢
@@ -93,14 +93,14 @@ fn a_geo_map() {
     .assert_eq(&without_comments(&text));
 }
 
-/// A file without comments, which begin with a number sign.
+/// Strips comments, which start with a number sign.
 fn without_comments(text: &str) -> String {
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim_end());
     lines.filter(|line| !line.is_empty()).map(|line| format!("{line}\n")).collect()
 }
 
 #[test]
-fn vcl() {
+fn varnish_output_is_valid_vcl() {
     let directory = Directory::new();
     let rules = vec![
         sized("203.0.113.0/24", "bbr"),
@@ -115,7 +115,7 @@ fn vcl() {
         # Bundle 42, sha256:0d583c67d4272dbcdac8887b37eca5f918c618e49b74eb34a7119a425feeaa2b
         # Reason: " } */ ; '); C{ system("x"); }C "} {" ${x} \ `id` # // é 漢
         #
-        # Nobody is held out: that goes by a hash that VCL does not compute. A size is that of Content-Length: what has none is not steered.
+        # No holdouts: VCL cannot compute the holdout hash. Sizes are taken from Content-Length: responses without it are not steered.
 
         import std;
         import tcp;
@@ -174,7 +174,7 @@ fn vcl() {
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
 }
 
-/// A bundle in which a tenant has rules of its own.
+/// Returns a bundle in which a tenant has its own rules.
 fn with_tenant(own: &str, of_all: Option<&str>) -> String {
     let own = Rule { tenant: "news.example".into(), ..rule("127.0.0.0/8", own) };
     let of_all = of_all.map(|algorithm| rule("127.0.0.0/16", algorithm));
@@ -182,7 +182,7 @@ fn with_tenant(own: &str, of_all: Option<&str>) -> String {
 }
 
 #[test]
-fn nginx_tells_tenants_apart() {
+fn nginx_map_separates_tenants() {
     let directory = Directory::new();
     let text = written("nginx", &directory, &with_tenant("bbr", Some("reno")));
     expect![[r#"
@@ -206,12 +206,12 @@ fn nginx_tells_tenants_apart() {
         &directory,
         "set_real_ip_from unix:; real_ip_header X-Client; return 200 \"[$thalweg_cc]\";",
     );
-    let told = |host: &str| {
+    let algorithm_of = |host: &str| {
         let mut connection = UnixStream::connect(&socket).unwrap();
         get(&mut connection, "/", &format!("Host: {host}\r\nX-Client: 127.0.0.7\r\nConnection: close\r\n"))
     };
-    assert_eq!(told("video.example"), "[reno]", "{}", server.said());
-    assert_eq!([told("news.example"), told("Sport.example.:80")], ["[bbr]", "[bbr]"]);
+    assert_eq!(algorithm_of("video.example"), "[reno]", "{}", server.log());
+    assert_eq!([algorithm_of("news.example"), algorithm_of("Sport.example.:80")], ["[bbr]", "[bbr]"]);
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn varnish_steers_a_tenants_hosts_alone() {
 }
 
 #[test]
-fn what_cannot_be_written_is_told() {
+fn unwritable_rules_and_files_are_reported() {
     let directory = Directory::new();
     let bundle = directory.write("bundle.json", &of_rules(1, &[("203.0.113.0/24", "b.b")]));
     let bundle = bundle.to_str().unwrap();
@@ -266,23 +266,23 @@ fn what_cannot_be_written_is_told() {
         refused(&["nginx", bundle, "-o", "/there-is-none/out"]),
         "thalweg: cannot write /there-is-none/out: No such file or directory (os error 2)\n"
     );
-    // What is no file, as a device or a pipe, is not replaced by one.
-    let said = refused(&["nginx", bundle, "-o", "/dev/null"]);
-    assert_eq!(said, "thalweg: cannot write /dev/null: not a regular file\n");
-    // A reason of two lines would end its comment: no bundle has one.
+    // A device or pipe must not be replaced by a file.
+    let report = refused(&["nginx", bundle, "-o", "/dev/null"]);
+    assert_eq!(report, "thalweg: cannot write /dev/null: not a regular file\n");
+    // A two-line reason would end its comment, so no bundle may have one.
     let two_lines = of_rules(1, &[("203.0.113.0/24", "bbr")]).replace("漢", "\\n} include evil; #");
     let two_lines = directory.write("bundle.json", &two_lines);
-    let said = refused(&["nginx", two_lines.to_str().unwrap(), "-o", out]);
-    assert!(said.contains("DIR/bundle.json: /reason: not a text of one line"), "{said}");
-    assert!(said.contains("DIR/bundle.json: /rules/0/reason: not a text of one line"), "{said}");
+    let report = refused(&["nginx", two_lines.to_str().unwrap(), "-o", out]);
+    assert!(report.contains("DIR/bundle.json: /reason: must be one line"), "{report}");
+    assert!(report.contains("DIR/bundle.json: /rules/0/reason: must be one line"), "{report}");
 }
 
 #[test]
-fn nothing_is_written_but_what_is_named() {
+fn only_the_named_file_is_written() {
     let directory = Directory::new();
     let bundle = directory.write("bundle.json", &of_rules(1, &[("203.0.113.0/24", "bbr")]));
     let (other, link) = (directory.write("other", "as it was"), directory.path().join("link"));
-    // What it leads to is not there yet, and somebody has made a link in the way.
+    // The link's target does not exist yet, and another link occupies the temporary name.
     std::os::unix::fs::symlink("map", &link).unwrap();
     let (map, passing) = (directory.path().join("map"), directory.path().join("map.new"));
     std::os::unix::fs::symlink(&other, &passing).unwrap();
@@ -295,8 +295,8 @@ fn nothing_is_written_but_what_is_named() {
     assert!(link.is_symlink() && std::fs::read_to_string(&map).unwrap().contains("203.0.113.0/24"));
     assert_eq!(std::fs::read_to_string(&other).unwrap(), "as it was");
     let mode = |file| std::fs::metadata(file).unwrap().permissions().mode();
-    assert_eq!(mode(&map), mode(&other), "other servers may read it");
-    // In a circle.
+    assert_eq!(mode(&map), mode(&other), "mode must let other servers read it");
+    // The links form a cycle.
     std::fs::remove_file(&map).unwrap();
     std::os::unix::fs::symlink("link", &map).unwrap();
     assert!(String::from_utf8(write().stderr).unwrap().contains("too many symbolic links"));
@@ -304,7 +304,7 @@ fn nothing_is_written_but_what_is_named() {
 }
 
 #[test]
-fn nginx_tells_it_of_each_client() {
+fn nginx_maps_each_client_to_its_algorithm() {
     let (directory, hosts) = (Directory::new(), many_hosts());
     let hosts: Vec<_> = hosts.iter().map(String::as_str).collect();
     let rules = [("127.0.0.0/8", "reno"), ("2001:db8:77::/56", "bbr"), ("203.0.113.0/24", "dctcp-reno")];
@@ -316,10 +316,10 @@ fn nginx_tells_it_of_each_client() {
         let bundle = directory.write("bundle.json", &document_but(1, rules.clone(), left_alone));
         let args = ["bundle", "nginx", bundle.to_str().unwrap(), "--output", link.to_str().unwrap()];
         assert!(thalweg(&args).status().unwrap().success());
-        assert!(link.is_symlink(), "what it leads to is replaced");
+        assert!(link.is_symlink(), "only the link's target may be replaced");
         let block = "set_real_ip_from unix:; real_ip_header X-Client; return 200 \"[$thalweg_cc]\";";
         let (server, socket) = Server::nginx(&directory, block);
-        let told = |client: &str, host: &str| {
+        let algorithm_of = |client: &str, host: &str| {
             let mut connection = UnixStream::connect(&socket).unwrap();
             let fields = format!("Host: {host}\r\nX-Client: {client}\r\nConnection: close\r\n");
             get(&mut connection, "/", &fields)
@@ -331,18 +331,22 @@ fn nginx_tells_it_of_each_client() {
             ("2001:db8:77:ff::1", "[bbr]"),
             ("2001:db8:77:100::1", "[]"),
         ] {
-            assert_eq!(told(client, "video.example"), expected, "{client}: {}", server.said());
+            assert_eq!(algorithm_of(client, "video.example"), expected, "{client}: {}", server.log());
         }
         for (host, is_named) in named(&many_hosts()) {
             let is_left_alone = is_named && !left_alone.is_empty();
-            assert_eq!(told("127.0.0.1", &host), if is_left_alone { "[]" } else { "[reno]" }, "{host}");
+            assert_eq!(
+                algorithm_of("127.0.0.1", &host),
+                if is_left_alone { "[]" } else { "[reno]" },
+                "{host}"
+            );
         }
         drop(server);
         std::fs::remove_file(socket).unwrap();
     }
 }
 
-/// A backend whose content has as many bytes as the path says.
+/// Starts a backend whose content has as many bytes as the path says; returns its address.
 fn backend() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -360,26 +364,29 @@ fn backend() -> SocketAddr {
     address
 }
 
-/// What the kernel says that the server's end of a connection runs.
+/// Returns the congestion control of the connection's server end, as reported by the kernel.
 fn at_the_server(connection: &TcpStream) -> String {
     let (server, client) = (connection.peer_addr().unwrap(), connection.local_addr().unwrap());
     let filter = Filter::parse(&format!("sport {} dport {}", server.port(), client.port())).unwrap();
     let mut found = None;
     let each = |socket: &thalweg_tcp::diag::Socket| found = socket.congestion_control;
     Diag::open().unwrap().dump(&filter, Extensions::CONGESTION_CONTROL, each).unwrap();
-    found.expect("it is open").to_string()
+    found.expect("the socket is open").to_string()
 }
 
-/// What the kernel gives connections, and another.
+/// Returns the kernel's default algorithm and another one.
 fn algorithms() -> (String, String) {
     let default = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap();
     let default = default.trim().to_owned();
     let other = congestion::available().unwrap().into_iter().map(|name| name.to_string());
-    let other = other.into_iter().find(|name| *name != default).expect("every kernel has reno and another");
+    let other = other
+        .into_iter()
+        .find(|name| *name != default)
+        .expect("the kernel has at least two congestion controls");
     (default, other)
 }
 
-/// Varnish with what is in `thalweg.vcl`.
+/// Starts Varnish with the policy in `thalweg.vcl`.
 fn varnish(directory: &Directory) -> (Server, SocketAddr) {
     let (behind, at) = (backend(), directory.path().display());
     let policy = format!(
@@ -393,7 +400,7 @@ fn varnish(directory: &Directory) -> (Server, SocketAddr) {
 }
 
 #[test]
-fn varnish_sets_it_for_what_is_large_enough() {
+fn varnish_steers_large_enough_responses() {
     let directory = Directory::new();
     let (default, other) = algorithms();
     let rules = vec![
@@ -419,11 +426,15 @@ fn varnish_sets_it_for_what_is_large_enough() {
     let mut connection = TcpStream::connect(address).unwrap();
     get(&mut connection, "/100000", "Host: default.\r\n");
     get(&mut connection, "/100000", "Host: video.example\r\n");
-    assert_eq!(at_the_server(&connection), other, "another host's response on the same connection is due");
+    assert_eq!(
+        at_the_server(&connection),
+        other,
+        "another host's response on the same connection is steered"
+    );
 }
 
 #[test]
-fn a_hostile_reason_is_hostile() {
+fn hostile_reason_has_every_dangerous_token() {
     for dangerous in ["\"", "}", "*/", ";", "C{", "#", "//", "${", "\\"] {
         assert!(HOSTILE.contains(dangerous), "{dangerous}");
     }

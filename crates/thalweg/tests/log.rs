@@ -1,5 +1,6 @@
-//! `thalweg log`: a file that grows, is rotated and truncated; standard input; a running edge.
-#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+//! `thalweg log` tests: on a growing, rotated and truncated file, standard input, and a running
+//! edge.
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod program;
 
@@ -15,26 +16,26 @@ use rustix::process::Signal;
 
 use program::{Directory, Running, thalweg};
 
-/// How long what has to come may take.
+/// Maximum wait for an expected event.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How often it is asked for.
+/// Interval between checks for an expected event.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// A record as the edge writes it, told apart by its status.
+/// Returns a record as the edge writes it, identified by its status.
 fn record(status: u16) -> String {
     format!(
         r#"{{"v":1,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"a","path":"/b","status":{status},"bytes":1000,"ttfb_us":850,"duration_us":1900,"cache":"hit","protocol":"HTTP/1.1","complete":true}}"#
     ) + "\n"
 }
 
-/// Status codes of the next lines for people.
+/// Returns the status codes of the next human-readable lines.
 fn statuses(log: &mut Running, count: usize) -> Vec<String> {
     let status = |line: String| line.split_whitespace().nth(1).unwrap_or_default().to_owned();
     (0..count).map(|_| status(log.out_line())).collect()
 }
 
 #[test]
-fn a_file_is_followed_over_rotation_and_truncation() {
+fn file_is_followed_across_rotation_and_truncation() {
     let directory = Directory::new();
     let path = directory.write("log.json", &(100..120).map(record).collect::<String>());
     let mut log = Running::start(thalweg(&["log", "--lines", "2", path.to_str().unwrap()]));
@@ -58,7 +59,7 @@ fn a_file_is_followed_over_rotation_and_truncation() {
 }
 
 #[test]
-fn a_file_that_is_not_followed_is_printed_to_its_end() {
+fn no_follow_prints_the_file_to_its_end() {
     let directory = Directory::new();
     let text: String = (100..120).map(record).collect();
     let path = directory.write("log.json", text.trim_end());
@@ -68,6 +69,26 @@ fn a_file_that_is_not_followed_is_printed_to_its_end() {
         assert!(output.status.success());
         let out = String::from_utf8(output.stdout).unwrap();
         assert!(out.lines().count() == count && out.ends_with(&record(119)), "{out}");
+    }
+}
+
+#[test]
+fn query_searches_the_whole_file() {
+    let directory = Directory::new();
+    let text: String = [404].into_iter().chain(100..120).map(record).collect();
+    let path = directory.write("log.json", &text);
+    let args = ["log", "--json", "--no-follow", "-q", "status == 404", path.to_str().unwrap()];
+    let output = thalweg(&args).output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), record(404));
+}
+
+#[test]
+fn file_flags_require_a_file() {
+    for flags in [&["--no-follow"][..], &["-n", "3"]] {
+        let output = thalweg(&[&["log"][..], flags].concat()).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let report = String::from_utf8(output.stderr).unwrap();
+        assert!(report.contains("apply to a log file: name one"), "{report}");
     }
 }
 
@@ -96,7 +117,7 @@ fn standard_input_is_read_to_its_end() {
 }
 
 #[test]
-fn an_expression_says_which_records_are_shown() {
+fn query_selects_the_records_shown() {
     let steered = record(200).replace("\"complete\"", concat!(
         r#""tcp":{"congestion_control":"bbr","congestion_control_start":"cubic","decider":"policy","rtt_us":120000,"#,
         r#""snd_cwnd":10,"retransmits":0,"lost":0},"lines":[{"tag":"VCL_Log","text":"getsockopt() returned: bbr"}],"complete""#,
@@ -111,60 +132,53 @@ fn an_expression_says_which_records_are_shown() {
             .unwrap();
         let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
         let output = child.wait_with_output().unwrap();
-        let said = [output.stdout, output.stderr].map(|said| String::from_utf8(said).unwrap()).concat();
-        (output.status.code(), said)
+        let report = [output.stdout, output.stderr].map(|report| String::from_utf8(report).unwrap()).concat();
+        (output.status.code(), report)
     };
-    let (code, said) = run(&["log", "-", "-q", "tcpi.rtt > 100ms and path ~ \"^/b$\""]);
+    let (code, report) = run(&["log", "-", "-q", "tcpi.rtt > 100ms and path ~ \"^/b$\""]);
     assert_eq!(code, Some(0));
     expect![[r#"
         TIME (UTC)   ST  CACHE      CONTENT    TTFB   TOTAL     GOODPUT CC        RTT     MIN  CWND    DELIVERY  RETR LOST CLIENT                REQUEST
         23:00:00.123 200 hit          1000B   850us  1.90ms  4.21Mbit/s bbr     120ms       -    10           -     0    0 127.0.0.1:50000       GET a/b [cubic to bbr by policy]
             VCL_Log   getsockopt() returned: bbr
         thalweg: not a response record: expected value at line 1 column 1
-    "#]].assert_eq(&said);
-    let (code, said) = run(&["log", "-", "--json", "--query", "vcl_log ~ \"returned: bbr\""]);
+    "#]].assert_eq(&report);
+    let (code, report) = run(&["log", "-", "--json", "--query", "vcl_log ~ \"returned: bbr\""]);
     assert_eq!(code, Some(0));
-    assert_eq!(said, steered + "thalweg: not a response record: expected value at line 1 column 1\n");
-    let (code, said) = run(&["log", "-", "-q", "tcpi.rt > 100ms"]);
+    assert_eq!(report, steered + "thalweg: not a response record: expected value at line 1 column 1\n");
+    let (code, report) = run(&["log", "-", "-q", "tcpi.rt > 100ms"]);
     assert_eq!(code, Some(2));
     expect![[r#"
-        error: invalid value 'tcpi.rt > 100ms' for '--query <EXPRESSION>': no field is named tcpi.rt; did you mean tcpi.rtt?
+        error: invalid value 'tcpi.rt > 100ms' for '--query <EXPRESSION>': unknown field tcpi.rt; did you mean tcpi.rtt?
           tcpi.rt > 100ms
           ^^^^^^^
-        fields:
-          time client method host path status bytes ttfb duration goodput cache detail backend protocol
-          complete cut tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt
-          tcp.min_rtt tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered
-          steered.bundle steered.rule steered.holdout steered.experiment steered.arm steered.refused
-          cmcd cmcd.sid cmcd.st cmcd.br_kbps cmcd.bl_ms cmcd.mtp_kbps cmcd.bs xid restarts lines vcl_log
-          vcl_error vcl_acl timestamp fetcherror lines_lost v
 
         For more information, try '--help'.
-    "#]].assert_eq(&said);
+    "#]].assert_eq(&report);
 }
 
 #[test]
-fn the_help_of_the_log_teaches_expressions() {
+fn log_help_explains_expressions() {
     let output = thalweg(&["log", "--help"]).output().unwrap();
     expect![[r#"
-        Follow the request log, with what the kernel said of each connection
+        Follow the request log, with the kernel's view of each connection
 
         Usage: thalweg log [OPTIONS] [FILE|-]
 
         Arguments:
-          [FILE|-]  A log file, or - for standard input; without it the edge is asked
+          [FILE|-]  A log file, or - for standard input; without it, a running edge
 
         Options:
               --admin <ADDR:PORT>   The edge's admin address [default: 127.0.0.1:8082]
-          -n, --lines <N>           How many last lines to begin with: 10 of a file, all of standard input
-              --no-follow           End with the file's last line instead of waiting for more
-          -q, --query <EXPRESSION>  Show only the records for which this holds
-              --json                Print the records as they are, one JSON object a line
+          -n, --lines <N>           Start with the last N lines: 10 of a file, all with -q or standard input
+              --no-follow           Stop at the end of the file instead of waiting for more
+          -q, --query <EXPRESSION>  Show only the records that match
+              --json                Print the records unchanged, one JSON object per line
           -h, --help                Print help
 
         Examples:
-          thalweg log                          what the edge on this machine does now
-          thalweg log /var/log/thalweg.json    a log file's last lines and what is added, over rotations
+          thalweg log                          the edge on this machine, live
+          thalweg log /var/log/thalweg.json    a log file's last lines and new ones, across rotations
           thalweg log --no-follow -n 50 /var/log/thalweg.json    its last 50 lines
           thalweg log - < thalweg.json         standard input, to its end
           thalweg log -q 'tcpi.rtt > 100ms and path ~ ".m4s$"'
@@ -175,34 +189,34 @@ fn the_help_of_the_log_teaches_expressions() {
           text     == != and, for regular expressions, ~ !~   path ~ "^/live/"   cache == hit
           numbers  == != < <= > >=                            bytes > 100kB   tcpi.rtt > 50ms
           time     == != < <= > >= ~ !~                       time > 16:40   time > 10min ago
-        A field alone holds where a record has it. Units: us ms s min h, B KiB MiB kB MB,
+        A field alone matches if the record has it. Units: us ms s min h, B KiB MiB kB MB,
         kbit/s Mbit/s MB/s. Fields have the names of the JSON record, their units may be left out, and
-        tcpi. is tcp. as well:
+        tcpi. is an alias of tcp.:
           time client method host path status bytes ttfb duration goodput cache detail backend protocol
           complete cut tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt
           tcp.min_rtt tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered
           steered.bundle steered.rule steered.holdout steered.experiment steered.arm steered.refused
           cmcd cmcd.sid cmcd.st cmcd.br_kbps cmcd.bl_ms cmcd.mtp_kbps cmcd.bs xid restarts lines vcl_log
           vcl_error vcl_acl timestamp fetcherror lines_lost v
-        lines are those that the policy and its modules logged; vcl_log, vcl_error, vcl_acl, timestamp and
-        fetcherror are those of one tag. Any line may do. Capitals do not matter, and the columns that are
-        printed are names too: CC == bbr.
+        lines are those logged by the policy and its modules; vcl_log, vcl_error, vcl_acl, timestamp and
+        fetcherror are those with one tag. A test matches if any line does. Case is ignored, and the names
+        of the printed columns work too: CC == bbr.
     "#]]
     .assert_eq(&String::from_utf8(output.stdout).unwrap());
 }
 
 #[test]
-fn no_edge_at_the_admin_address() {
+fn missing_edge_is_reported() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let output = thalweg(&["log", "--admin", &free]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8(output.stderr).unwrap().replace(&free, "ADDR");
+    let report = String::from_utf8(output.stderr).unwrap().replace(&free, "ADDR");
     expect![[r#"
-        thalweg: no edge answers at ADDR; --admin says where, or name a log file: Connection refused (os error 111)
-    "#]].assert_eq(&said);
+        thalweg: no edge answers at ADDR; set --admin, or name a log file: cannot read records from ADDR: cannot reach http://ADDR/records: tcp connect error: Connection refused (os error 111)
+    "#]].assert_eq(&report);
 }
 
-/// An edge that answers by itself, its own address and its admin's.
+/// Starts an edge that responds to requests itself; returns its own address and its admin address.
 fn answering(directory: &Directory, admin: &str) -> (Running, String, String) {
     let text = "vcl 4.1;\nbackend b none;\nsub vcl_recv { return (synth(204)); }\n";
     let policy = directory.write("a.vcl", text);
@@ -214,8 +228,9 @@ fn answering(directory: &Directory, admin: &str) -> (Running, String, String) {
     (edge, address, admin)
 }
 
-/// Asks for `path` until a record of it is among the lines: whether the log follows by then nobody says.
-fn ask_until_told(address: &str, path: &str, lines: &Receiver<String>) {
+/// Requests `path` until the log shows its record, because nothing else shows that the log is
+/// connected.
+fn request_until_logged(address: &str, path: &str, lines: &Receiver<String>) {
     let begun = Instant::now();
     loop {
         let mut stream = TcpStream::connect(address).unwrap();
@@ -226,44 +241,44 @@ fn ask_until_told(address: &str, path: &str, lines: &Receiver<String>) {
             Ok(_) | Err(RecvTimeoutError::Timeout) => {
                 assert!(begun.elapsed() < PATIENCE, "no record of {path}");
             }
-            Err(RecvTimeoutError::Disconnected) => panic!("the log has ended"),
+            Err(RecvTimeoutError::Disconnected) => panic!("the log ended"),
         }
     }
 }
 
 #[test]
-fn an_edge_that_comes_back_is_followed_again() {
+fn restarted_edge_is_followed_again() {
     let directory = Directory::new();
     let (edge, address, admin) = answering(&directory, "127.0.0.1:0");
     let mut log = Running::start(thalweg(&["log", "--json", "--admin", &admin]));
     let lines = log.out_lines();
-    ask_until_told(&address, "/before", &lines);
+    request_until_logged(&address, "/before", &lines);
     edge.stop(Signal::TERM);
     assert_eq!(log.err_line(), format!("thalweg: the edge at {admin} has ended the stream; waiting for it"));
     let (edge, address, _) = answering(&directory, &admin);
-    ask_until_told(&address, "/after", &lines);
+    request_until_logged(&address, "/after", &lines);
     edge.stop(Signal::TERM);
-    // Nothing else was said in between.
+    // No other message may come in between.
     assert_eq!(log.err_line(), format!("thalweg: the edge at {admin} has ended the stream; waiting for it"));
 }
 
-/// Answers the next request with `head` and `content`, and ends the connection.
+/// Sends `head` and `content` in response to the next request, and closes the connection.
 fn answer(listener: &TcpListener, head: &str, content: &str) {
     let (mut stream, _) = listener.accept().unwrap();
-    let mut asked = Vec::new();
-    while !asked.ends_with(b"\r\n\r\n") {
+    let mut request = Vec::new();
+    while !request.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
         stream.read_exact(&mut byte).unwrap();
-        asked.extend(byte);
+        request.extend(byte);
     }
     write!(stream, "HTTP/1.1 200 OK\r\n{head}Connection: close\r\n\r\n{content}").unwrap();
 }
 
 const EVENTS: &str = "Content-Type: text/event-stream\r\n";
 
-/// What has no records to give is asked ever less often, and that is told once.
+/// Reconnects to a stream without records must back off, with one message.
 #[test]
-fn streams_that_end_at_once_are_told_once_until_a_record_comes() {
+fn repeated_empty_streams_are_reported_once_until_a_record_arrives() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let admin = listener.local_addr().unwrap().to_string();
     let mut log = Running::start(thalweg(&["log", "--json", "--admin", &admin]));
@@ -275,31 +290,31 @@ fn streams_that_end_at_once_are_told_once_until_a_record_comes() {
     let pauses = [100, 200, 400].map(Duration::from_millis).iter().sum();
     assert!(begun.elapsed() >= pauses, "{:?}", begun.elapsed());
     assert_eq!(log.out_line() + "\n", record(200));
-    // After it everything is as at the beginning.
+    // A record must reset the pause and the message.
     answer(&listener, EVENTS, "");
     drop(listener);
-    let told = format!("thalweg: the edge at {admin} has ended the stream; waiting for it");
-    assert_eq!([log.err_line(), log.err_line()], [told.clone(), told]);
+    let message = format!("thalweg: the edge at {admin} has ended the stream; waiting for it");
+    assert_eq!([log.err_line(), log.err_line()], [message.clone(), message]);
     assert!(log.err_lines_until(Signal::TERM).is_empty());
 }
 
 #[test]
-fn what_tells_no_events_is_no_edge() {
+fn non_event_stream_is_rejected() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let admin = listener.local_addr().unwrap().to_string();
     let log = thalweg(&["log", "--admin", &admin]).stderr(Stdio::piped()).spawn().unwrap();
     answer(&listener, "Content-Type: text/html\r\n", "welcome");
     let output = log.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8(output.stderr).unwrap().replace(&admin, "ADDR");
+    let report = String::from_utf8(output.stderr).unwrap().replace(&admin, "ADDR");
     expect![[r#"
         thalweg: ADDR answered 200 OK to /records: it is not an edge's admin address
     "#]]
-    .assert_eq(&said);
+    .assert_eq(&report);
 }
 
 #[test]
-fn who_waits_for_an_edge_ends_with_its_reader() {
+fn waiting_log_ends_when_its_reader_closes() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let admin = listener.local_addr().unwrap().to_string();
     let mut command = thalweg(&["log", "--admin", &admin]);

@@ -1,5 +1,5 @@
-//! `thalweg check FILE.vcl` as its user sees it, and a policy's end.
-#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+//! Tests for `thalweg check FILE.vcl`, `thalweg policy` and `vcl_fini`.
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod program;
 
@@ -12,7 +12,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use program::{Directory, Running, thalweg};
 
-/// Checks the first of `files` in a directory that has all of them; status, standard output and standard error.
+/// Checks the first of `files` in a directory that contains all of them; compares status, standard
+/// output and standard error.
 fn check(files: &[(&str, &str)], expected: Expect) {
     let directory = Directory::new();
     for (name, text) in files {
@@ -25,7 +26,7 @@ fn check(files: &[(&str, &str)], expected: Expect) {
 }
 
 #[test]
-fn a_right_policy() {
+fn valid_policy_passes() {
     let right = "vcl 4.1;\nbackend b { .host = \"::1\"; }\nsub vcl_recv { return (hash); }\n";
     check(
         &[("right.vcl", right)],
@@ -37,7 +38,7 @@ fn a_right_policy() {
 }
 
 #[test]
-fn a_warning_is_told_and_changes_nothing() {
+fn warning_does_not_change_the_exit_status() {
     let unused = "vcl 4.1;\nbackend b none;\nacl nobody { \"192.0.2.1\"; }\n";
     check(
         &[("unused.vcl", unused)],
@@ -54,7 +55,7 @@ fn a_warning_is_told_and_changes_nothing() {
 }
 
 #[test]
-fn every_fault_at_once_with_its_line_a_caret_what_is_allowed_and_the_nearest_name() {
+fn all_faults_are_reported_with_line_caret_and_advice() {
     let wrong = r#"vcl 4.1;
 import std;
 backend b { .host = "::1"; .prot = "80"; }
@@ -98,9 +99,9 @@ sub helper { unset req.url; }
           |
         7 |     set req.ttl = "five";
           |                   ^^^^^^
-          = std.duration(TEXT, FALLBACK) makes a DURATION of it
+          = convert it with std.duration(TEXT, FALLBACK)
 
-        error: not a regular expression: missing closing parenthesis, at byte 3
+        error: invalid regular expression: missing closing parenthesis, at byte 3
          --> wrong.vcl:8:19
           |
         8 |     if (req.url ~ "a(b") { return (lookup); }
@@ -111,7 +112,7 @@ sub helper { unset req.url; }
           |
         8 |     if (req.url ~ "a(b") { return (lookup); }
           |                                    ^^^^^^
-          = allowed in: vcl_hash; in vcl_recv it is hash since VCL 4.0
+          = allowed in: vcl_hash; since VCL 4.0, use hash in vcl_recv
 
         error: std has no function lgo
          --> wrong.vcl:9:5
@@ -138,25 +139,25 @@ sub helper { unset req.url; }
            |
         12 | sub helper { unset req.url; }
            |                    ^^^^^^^
-           = headers can be unset, and bereq.body
+           = only headers and bereq.body can be unset
     "#]],
     );
 }
 
 #[test]
-fn a_fault_in_what_is_included_names_that_file() {
+fn fault_in_an_include_names_the_included_file() {
     let main = "vcl 4.1;\ninclude \"parts/first.vcl\";\nbackend b none;\nsub vcl_recv { call first; }\n";
     let directory = Directory::new();
     std::fs::create_dir(directory.path().join("parts")).unwrap();
     directory.write("main.vcl", main);
     directory.write("parts/first.vcl", "include \"second.vcl\";\nsub first { call second; }\n");
     directory.write("parts/second.vcl", "sub second {\n    set req.urll = \"/\";\n}\n");
-    let told = |expected: Expect| {
+    let check = |expected: Expect| {
         let output = thalweg(&["check", "main.vcl"]).current_dir(directory.path()).output().unwrap();
         let error = String::from_utf8(output.stderr).unwrap();
         expected.assert_eq(&format!("status {}\n{error}", output.status.code().unwrap()));
     };
-    told(expect![[r#"
+    check(expect![[r#"
         status 1
         error: unknown variable req.urll
          --> parts/second.vcl:2:9
@@ -166,7 +167,7 @@ fn a_fault_in_what_is_included_names_that_file() {
           = did you mean req.url?
     "#]]);
     std::fs::remove_file(directory.path().join("parts/second.vcl")).unwrap();
-    told(expect![[r#"
+    check(expect![[r#"
         status 1
         error: cannot include "second.vcl": parts/second.vcl: No such file or directory (os error 2)
          --> parts/first.vcl:1:9
@@ -184,18 +185,18 @@ fn a_fault_in_what_is_included_names_that_file() {
 }
 
 #[test]
-fn a_file_that_is_not_there() {
+fn missing_file_is_reported() {
     let output = thalweg(&["check", "/nosuch/a.vcl"]).output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
     expect![[r#"
         status 1
-        thalweg: /nosuch/a.vcl: No such file or directory (os error 2)
+        thalweg: cannot read /nosuch/a.vcl: No such file or directory (os error 2)
     "#]]
     .assert_eq(&format!("status {}\n{error}", output.status.code().unwrap()));
 }
 
 #[test]
-fn vcl_fini_is_run_when_a_policy_is_discarded_or_the_edge_ends() {
+fn vcl_fini_runs_on_discard_and_shutdown() {
     let directory = Directory::new();
     let text =
         "vcl 4.1; import std; backend b none; sub vcl_fini { std.log(\"the end of NAME\"); return (ok); }";
@@ -218,22 +219,22 @@ fn vcl_fini_is_run_when_a_policy_is_discarded_or_the_edge_ends() {
 }
 
 #[test]
-fn a_warning_at_the_start_is_one_line_with_its_place() {
+fn startup_warning_is_one_line_with_its_place() {
     let directory = Directory::new();
     let text = "vcl 4.1;\nbackend b none;\nacl nobody { \"192.0.2.1\"; }\nsub vcl_recv {\n#FASTLY recv\n}\n";
     let file = directory.write("warned.vcl", text);
     let mut edge = start(&file);
     edge.listening("edge");
     edge.listening("admin");
-    for (said, place) in
+    for (report, place) in
         [("warning=\"acl nobody is not used\"", "warned.vcl:3:5"), ("is a comment here\"", "warned.vcl:5:1")]
     {
         let line = edge.err_line();
-        assert!(line.contains(said) && line.contains(place), "{line}");
+        assert!(line.contains(report) && line.contains(place), "{line}");
     }
 }
 
-/// An edge with a policy.
+/// Starts an edge with a policy.
 fn start(policy: &Path) -> Running {
     let mut command =
         thalweg(&["edge", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--state", "off"]);
@@ -241,7 +242,7 @@ fn start(policy: &Path) -> Running {
     Running::start(command)
 }
 
-/// An edge whose policy is `text`, and its admin address.
+/// Starts an edge whose policy is `text`; also returns its admin address.
 fn edge(directory: &Directory, text: &str) -> (Running, String) {
     let file = directory.write("boot.vcl", text);
     let mut edge = start(&file);
@@ -251,7 +252,7 @@ fn edge(directory: &Directory, text: &str) -> (Running, String) {
 }
 
 #[test]
-fn a_policy_is_shown_as_it_was_loaded_and_loaded_and_used_at_once() {
+fn policy_is_loaded_and_used_in_one_step_and_shown_as_loaded() {
     let directory = Directory::new();
     let (_edge, admin) = edge(&directory, "vcl 4.1;\nbackend b none;\n");
     let main = directory.write("main.vcl", "vcl 4.1;\ninclude \"part.vcl\";\nbackend b none;\n\n");
@@ -263,7 +264,7 @@ fn a_policy_is_shown_as_it_was_loaded_and_loaded_and_used_at_once() {
     };
     let (status, out, error) = ask(&["load", "--use", "next-1_a", main.to_str().unwrap()]);
     assert_eq!((status, &*out), (Some(0), "next-1_a loaded\nnew requests run through next-1_a\n"), "{error}");
-    // What has become of the files since does not count.
+    // Later changes to the files must not matter.
     std::fs::remove_file(&part).unwrap();
     let (status, out, error) = ask(&["show", "next-1_a"]);
     let expected = format!(
@@ -289,9 +290,9 @@ fn a_policy_is_shown_as_it_was_loaded_and_loaded_and_used_at_once() {
     assert_eq!((state("next-1_a"), state("boot")), ("active".into(), "loaded".into()));
 }
 
-/// In one order: nobody's use of another policy comes between.
+/// A single request must load and use the policy, so that no other `use` can come in between.
 #[test]
-fn one_order_loads_and_uses() {
+fn one_request_loads_and_uses() {
     let directory = Directory::new();
     let (_edge, admin) = edge(&directory, "vcl 4.1;\nbackend b none;\n");
     let file = directory.write("next.vcl", "vcl 4.1;\nbackend b none;\n");
@@ -308,13 +309,13 @@ fn one_order_loads_and_uses() {
 }
 
 #[test]
-fn of_a_policy_longer_than_is_shown_the_rest_is_told_by_its_length() {
+fn files_beyond_the_display_limit_show_their_length() {
     let directory = Directory::new();
     let (_edge, admin) = edge(&directory, "vcl 4.1;\nbackend b none;\n");
     let includes: String = (0..5).map(|part| format!("include \"{part}.vcl\";\n")).collect();
     let main = directory.write("main.vcl", &format!("vcl 4.1;\nbackend b none;\n{includes}"));
     for part in 0..4 {
-        // What JSON makes the most of.
+        // The byte that grows most when escaped in JSON.
         directory.write(&format!("{part}.vcl"), &format!("/*{}*/", "\u{1}".repeat((1 << 20) - 4)));
     }
     directory.write("4.vcl", "# the last\n");
@@ -326,36 +327,36 @@ fn of_a_policy_longer_than_is_shown_the_rest_is_told_by_its_length() {
     let shown = String::from_utf8(shown.stdout).unwrap();
     let lines: Vec<_> = shown.lines().map(|line| &line[line.len().saturating_sub(60)..]).collect();
     let end = format!(
-        "// {0}/3.vcl\n// not shown: 1048576 bytes, too much with those before\n// {0}/4.vcl\n# the last\n",
+        "// {0}/3.vcl\n// not shown: 1048576 bytes, beyond the display limit\n// {0}/4.vcl\n# the last\n",
         directory.path().display()
     );
     assert!(shown.ends_with(&end), "{lines:?}");
 }
 
 #[test]
-fn a_name_that_no_policy_may_have_is_refused_with_what_it_may_be() {
+fn invalid_policy_name_is_rejected_with_the_allowed_form() {
     let directory = Directory::new();
     let (_edge, admin) = edge(&directory, "vcl 4.1;\nbackend b none;\n");
-    let may_be = "a letter, then letters, digits, _ and -, 64 at most";
+    let may_be = "a letter, then letters, digits, _ and -, at most 64 in all";
     for name in ["bad name", "", "1st", "a.b", "\u{e9}", &"a".repeat(65)] {
         let output = thalweg(&["policy", "load", name, "a.vcl", "--admin", &admin]).output().unwrap();
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{error}");
-        assert!(error.contains(&format!("{name:?} cannot be a policy's name: that is {may_be}")), "{error}");
-        // The edge says the same to others.
+        assert!(error.contains(&format!("{name:?} is not a valid policy name: must be {may_be}")), "{error}");
+        // The edge must give other clients the same response.
         let order = format!("{{\"load\":{name:?},\"path\":\"/a.vcl\"}}").replace("\\u{e9}", "\u{e9}");
         let answer = post(&admin, &order);
         assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains(may_be), "{answer}");
     }
 }
 
-/// The answer to `order`, its head too.
+/// Posts `order` and returns the response, with its head.
 fn post(admin: &str, order: &str) -> String {
     let mut stream = TcpStream::connect(admin).unwrap();
     let length = order.len();
     write!(
         stream,
-        "POST /policies HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{order}"
+        "POST /policies HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{order}"
     )
     .unwrap();
     let mut answer = String::new();

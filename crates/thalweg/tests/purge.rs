@@ -1,5 +1,5 @@
 //! `thalweg purge`, `ban` and `bans` against a running edge.
-#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod program;
 
@@ -10,13 +10,13 @@ use rustix::process::Signal;
 
 use program::{Running, thalweg};
 
-/// Exit status and all that was said.
+/// Runs the program; returns its exit status and all output.
 fn run(args: &[&str]) -> (Option<i32>, String) {
     let output = thalweg(args).output().unwrap();
     (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
 }
 
-/// A response to `path` with tag `t`, for the next connection that the edge makes.
+/// Serves a response to `path` with tag `t` on the edge's next connection.
 fn serve(backend: &TcpListener, edge: &str, path: &str) {
     let mut client = TcpStream::connect(edge).unwrap();
     write!(client, "GET {path} HTTP/1.1\r\nHost: media.example\r\nConnection: close\r\n\r\n").unwrap();
@@ -27,26 +27,25 @@ fn serve(backend: &TcpListener, edge: &str, path: &str) {
 }
 
 #[test]
-fn urls_tags_and_expressions() {
+fn urls_and_tags_are_purged_and_expressions_banned() {
     let backend = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", backend.local_addr().unwrap());
     let listen = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--state", "off", "--backend", &url];
     let mut edge = Running::start(thalweg(&[&["edge"], &listen[..]].concat()));
     let addr = edge.listening("edge");
     let admin = edge.listening("admin");
-    let done = |said: &str| (Some(0), said.to_owned());
+    let done = |report: &str| (Some(0), report.to_owned());
 
     serve(&backend, &addr, "/a");
     let purge = |args: &[&str]| run(&[&["purge", "--admin", &admin], args].concat());
     assert_eq!(purge(&["http://media.example/a"]), done("1 stored response purged\n"));
     serve(&backend, &addr, "/a");
     assert_eq!(purge(&["--soft", "media.example/a", "media.example/b"]), done("1 stored response purged\n"));
-    let by_tag =
-        "purged; what has such a tag is found when it is asked for: how much there is, is not known\n";
+    let by_tag = "purged; tagged responses are found on their next request, so their number is unknown\n";
     assert_eq!(purge(&["--tag", "s", "t"]), done(by_tag));
     serve(&backend, &addr, "/a");
 
-    // What is awaited keeps the ban in force.
+    // A pending fetch keeps the ban in force.
     let mut waiting = TcpStream::connect(&addr).unwrap();
     waiting.write_all(b"GET /b HTTP/1.1\r\nHost: media.example\r\n\r\n").unwrap();
     let (fetch, _) = backend.accept().unwrap();
@@ -56,11 +55,11 @@ fn urls_tags_and_expressions() {
     serve(&backend, &addr, "/a");
 
     let refused = purge(&["media.example/../a"]);
-    assert_eq!(refused, (Some(1), "thalweg: media.example/../a: path has a dot segment\n".into()));
+    assert_eq!(refused, (Some(1), "thalweg: media.example/../a: path contains a dot segment\n".into()));
     drop((waiting, fetch));
     assert_eq!(edge.stop(Signal::TERM), Some(0));
     let gone = format!(
-        "thalweg: no edge answers at {admin}; --admin says where: Connection refused (os error 111)\n"
+        "thalweg: no edge answers at {admin}; set --admin: cannot reach http://{admin}/purge: tcp connect error: Connection refused (os error 111)\n"
     );
     assert_eq!(purge(&["media.example/a"]), (Some(1), gone));
 }

@@ -1,5 +1,6 @@
-//! The kernel's slow start after idle, as the edge's setting has it: in network namespaces of the tests' own.
-#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+//! Slow start tests: the edge's setting of the kernel's slow start after idle, in separate network
+//! namespaces.
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod program;
 
@@ -7,8 +8,9 @@ use std::process::Command;
 
 use program::{Running, thalweg};
 
-/// An edge with this setting in a new network namespace, once it listens; what the kernel has there then, and what was
-/// said before. With `prepare`, shell commands that come first. Needs user namespaces, as the sandboxes of browsers do.
+/// Starts an edge with this setting in a new network namespace, after the shell commands `prepare`.
+/// Returns the kernel's value and the edge's messages once the edge listens. Needs user namespaces,
+/// like browser sandboxes.
 fn edge(setting: &str, prepare: &str) -> (String, String) {
     let program = thalweg(&[]).get_program().to_str().unwrap().to_owned();
     let script = format!(
@@ -18,14 +20,14 @@ fn edge(setting: &str, prepare: &str) -> (String, String) {
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "--net", "--mount", "sh", "-c", &script]).env("NO_COLOR", "1");
     let mut running = Running::start(command);
-    let mut said = String::new();
+    let mut report = String::new();
     loop {
         let line = running.err_line();
-        assert!(!line.is_empty(), "it ended: {said}");
+        assert!(!line.is_empty(), "the edge ended: {report}");
         if line.starts_with("edge listening") {
             break;
         }
-        said.push_str(&line);
+        report.push_str(&line);
     }
     let seen = Command::new("nsenter")
         .args(["--user", "--net", "--preserve-credentials", "--target", &running.id().to_string()])
@@ -33,19 +35,19 @@ fn edge(setting: &str, prepare: &str) -> (String, String) {
         .output()
         .unwrap();
     assert!(seen.status.success(), "{seen:?}");
-    (String::from_utf8(seen.stdout).unwrap().trim().to_owned(), said)
+    (String::from_utf8(seen.stdout).unwrap().trim().to_owned(), report)
 }
 
 #[test]
-fn it_is_off_or_as_it_was() {
+fn slow_start_is_disabled_or_kept() {
     assert_eq!(edge("keep", ""), ("1".to_owned(), String::new()));
     assert_eq!(edge("off", ""), ("0".to_owned(), String::new()));
 }
 
 #[test]
-fn where_it_may_not_be_written_the_edge_warns_and_goes_on() {
+fn read_only_sysctl_causes_a_warning_only() {
     let read_only = "mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys &&";
-    let (seen, said) = edge("off", read_only);
+    let (seen, report) = edge("off", read_only);
     assert_eq!(seen, "1");
-    assert!(said.contains("WARN") && said.contains("tcp_slow_start_after_idle is not off"), "{said}");
+    assert!(report.contains("WARN") && report.contains("tcp_slow_start_after_idle is not off"), "{report}");
 }

@@ -1,5 +1,5 @@
-//! `thalweg sockets` as its user sees it: on real sockets, on captures, live.
-#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+//! `thalweg sockets` tests: on real sockets, on captures, and live.
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 #[path = "../../tcp/tests/sockets/namespace.rs"]
 mod namespace;
@@ -14,28 +14,29 @@ use expect_test::{Expect, expect};
 use namespace::Namespace;
 use program::{Directory, thalweg};
 
-/// Sockets of Linux 6.18 in many states.
+/// Capture of sockets in many states, from Linux 6.18.
 const CAPTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tcp/tests/captures/linux-6.18.bin");
 
 fn sockets(args: &[&str]) -> Output {
     thalweg(&[&["sockets"], args].concat()).output().unwrap()
 }
 
-/// Standard output of a run that went well.
+/// Runs the command successfully and returns its standard output.
 fn printed(args: &[&str]) -> String {
     let output = sockets(args);
     assert!(output.status.success() && output.stderr.is_empty(), "{args:?}: {output:?}");
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Status and standard error of one that did not.
+/// Runs the command, which must fail, and compares status and standard error.
 fn refused(args: &[&str], expected: Expect) {
     let output = sockets(args);
-    let said = String::from_utf8(output.stderr).unwrap();
-    expected.assert_eq(&format!("status {}\n{said}", output.status.code().unwrap()));
+    let report = String::from_utf8(output.stderr).unwrap();
+    expected.assert_eq(&format!("status {}\n{report}", output.status.code().unwrap()));
 }
 
-/// A listener and a connection to it; the client is IPv4, in IPv6 form on the server's side.
+/// Returns a listener and both ends of a connection to it; the server sees the IPv4 client as an
+/// IPv4-mapped address.
 fn connection() -> (TcpListener, TcpStream, TcpStream) {
     let listener = TcpListener::bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))).unwrap();
     let client = TcpStream::connect(("127.0.0.1", listener.local_addr().unwrap().port())).unwrap();
@@ -44,7 +45,7 @@ fn connection() -> (TcpListener, TcpStream, TcpStream) {
 }
 
 #[test]
-fn a_capture_as_a_table() {
+fn capture_is_printed_as_a_table() {
     expect![[r#"
         STATE       PORT CC        RTT     MIN  CWND     DELIVERY      PACING   RETR  LOST    ACKED    BUSY RWND SNDB    SENDQ CLIENT
         LISTEN       443 bbr       0us     0us    10      0bit/s            -      0     0       0B     0us    -    -       8B 0.0.0.0:0
@@ -74,7 +75,7 @@ fn a_capture_as_a_table() {
 }
 
 #[test]
-fn a_capture_as_json() {
+fn capture_is_printed_as_json() {
     expect![[r#"
         {"client":"::1","client_port":44380,"client_prefix":"::/56","local":"::1","local_port":8443,"cookie":24021,"family":"ipv6","state":"ESTAB","rqueue_bytes":0,"wqueue_bytes":0,"uid":0,"inode":39846761,"mark":0,"cgroup_id":1,"class_id":0,"tos":0,"tclass":0,"shutdown":0,"congestion_control":"cubic","tcp":{"state":1,"ca_state":0,"retransmits":0,"rto_us":204000,"snd_mss_bytes":53760,"rcv_mss_bytes":536,"unacked":0,"sacked":0,"lost":0,"retrans":0,"last_data_sent_ms":312,"last_data_recv_ms":312,"last_ack_recv_ms":312,"pmtu_bytes":65536,"rcv_ssthresh_bytes":65464,"rtt_us":9,"rttvar_us":5,"snd_ssthresh":2147483647,"snd_cwnd":10,"advmss_bytes":65464,"reordering":3,"rcv_rtt_us":0,"rcv_space_bytes":65464,"total_retrans":0,"pacing_rate_bytes_per_s":116237837837,"bytes_acked":5000,"bytes_received":0,"segs_out":1,"segs_in":3,"notsent_bytes":0,"min_rtt_us":4,"data_segs_in":0,"data_segs_out":1,"delivery_rate_bytes_per_s":13440000000,"busy_time_us":0,"rwnd_limited_us":0,"sndbuf_limited_us":0,"delivered":2,"delivered_ce":0,"bytes_sent":5000,"bytes_retrans":0,"dsack_dups":0,"reord_seen":0,"rcv_ooopack":0,"snd_wnd_bytes":107520,"rcv_wnd_bytes":65536,"rehash":0,"total_rto":0,"total_rto_recoveries":0,"total_rto_time_ms":0,"received_ce":0,"delivered_e1_bytes":0,"delivered_e0_bytes":0,"delivered_ce_bytes":0,"received_e1_bytes":0,"received_e0_bytes":0,"received_ce_bytes":0,"delivery_rate_app_limited":true},"memory":{"rmem_alloc_bytes":0,"rcvbuf_bytes":131072,"wmem_alloc_bytes":0,"sndbuf_bytes":3939840,"fwd_alloc_bytes":0,"wmem_queued_bytes":0,"optmem_bytes":0,"backlog_bytes":0,"drops":0}}
     "#]].assert_eq(&printed(&[
@@ -89,7 +90,7 @@ fn a_capture_as_json() {
 }
 
 #[test]
-fn what_a_connection_does_is_shown() {
+fn live_connection_has_its_counters() {
     let (_listener, mut client, mut server) = connection();
     server.write_all(&[7; 50_000]).unwrap();
     client.read_exact(&mut [0; 50_000]).unwrap();
@@ -106,7 +107,7 @@ fn what_a_connection_does_is_shown() {
 }
 
 #[test]
-fn what_was_saved_is_decoded_by_us_and_by_ss() {
+fn saved_capture_is_decoded_by_thalweg_and_ss() {
     let (_listener, _client, server) = connection();
     let port = server.local_addr().unwrap().port();
     let (directory, filter) = (Directory::new(), format!("sport {port} state all"));
@@ -130,24 +131,24 @@ fn what_was_saved_is_decoded_by_us_and_by_ss() {
     let bytes = std::fs::read(file).unwrap();
     cut.stdin.take().unwrap().write_all(&bytes[..bytes.len() - 100]).unwrap();
     let output = cut.wait_with_output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
+    let report = String::from_utf8(output.stderr).unwrap();
     assert_eq!(
         (output.status.code(), output.stdout.iter().filter(|byte| **byte == b'\n').count()),
         (Some(1), 1)
     );
     assert!(
-        said.starts_with("thalweg: - ends too early or is no capture: no capture of sockets at byte "),
-        "{said}"
+        report.starts_with("thalweg: - is truncated or not a capture: malformed message at byte "),
+        "{report}"
     );
 }
 
 #[test]
-fn wrong_use_is_told() {
+fn wrong_use_is_reported() {
     refused(
         &["sprt", "443"],
         expect![[r#"
         status 2
-        thalweg: no term begins with sprt (did you mean sport?); there are state, sport, dport, src, dst
+        thalweg: unknown term sprt (did you mean sport?); expected one of state, sport, dport, src, dst
           sprt 443
           ^^^^
     "#]],
@@ -156,7 +157,7 @@ fn wrong_use_is_told() {
         &["top", "state", "estab1ished"],
         expect![[r#"
         status 2
-        thalweg: no state is named estab1ished (did you mean established?); there are all, connected, established, syn-sent, syn-recv, fin-wait-1, fin-wait-2, time-wait, closed, close-wait, last-ack, listening, closing, new-syn-recv, bound-inactive
+        thalweg: unknown state estab1ished (did you mean established?); expected one of all, connected, established, syn-sent, syn-recv, fin-wait-1, fin-wait-2, time-wait, closed, close-wait, last-ack, listening, closing, new-syn-recv, bound-inactive
           state estab1ished
                 ^^^^^^^^^^^
     "#]],
@@ -165,7 +166,7 @@ fn wrong_use_is_told() {
         &["--namespace", "there-is-none"],
         expect![[r#"
         status 1
-        thalweg: cannot enter the network namespace /run/netns/there-is-none: No such file or directory (os error 2)
+        thalweg: cannot enter network namespace /run/netns/there-is-none: No such file or directory (os error 2)
     "#]],
     );
     refused(
@@ -179,7 +180,7 @@ fn wrong_use_is_told() {
         &["top", "--period", "1ms"],
         expect![[r#"
         status 2
-        error: invalid value '1ms' for '--period <DURATION>': a period has 100ms or more
+        error: invalid value '1ms' for '--period <DURATION>': a period is at least 100ms
 
         For more information, try '--help'.
     "#]],
@@ -187,7 +188,7 @@ fn wrong_use_is_told() {
 }
 
 #[test]
-fn namespaces_are_asked_and_named() {
+fn namespaces_are_queried_and_named() {
     let inside = Namespace::new();
     let (_listener, _client, server) = connection();
     let filter = format!("sport {}", server.local_addr().unwrap().port());
@@ -199,7 +200,7 @@ fn namespaces_are_asked_and_named() {
 }
 
 #[test]
-fn live_off_a_terminal_each_look_is_a_block() {
+fn live_output_off_a_terminal_has_one_block_per_dump() {
     let (_listener, _client, server) = connection();
     let port = server.local_addr().unwrap().port().to_string();
     let printed = printed(&["top", "sport", &port, "--period", "100ms", "--count", "2"]);
@@ -212,9 +213,9 @@ fn live_off_a_terminal_each_look_is_a_block() {
 }
 
 #[test]
-fn live_on_a_terminal_keys_are_heard_and_the_terminal_is_given_back() {
+fn live_terminal_handles_keys_and_is_restored() {
     let program = thalweg(&[]).get_program().to_str().unwrap().to_owned();
-    // `script` gives it a terminal, and types what it reads itself.
+    // `script` provides a terminal and types the input that it reads.
     let command = format!("stty rows 20 cols 200; {program} sockets top --period 1h; stty -a");
     let mut script = Command::new("script")
         .args(["-qec", &command, "/dev/null"])
@@ -223,33 +224,38 @@ fn live_on_a_terminal_keys_are_heard_and_the_terminal_is_given_back() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let (mut keys, mut screen) = (script.stdin.take().unwrap(), script.stdout.take().unwrap());
-    let mut seen = String::new();
-    let mut until = |text: &str| {
-        let mut byte = [0];
-        while !seen.contains(text) {
-            assert_eq!(screen.read(&mut byte).unwrap(), 1, "no {text:?} in {seen}");
-            seen.push(char::from(byte[0]));
+    let (mut keys, mut output) = (script.stdin.take().unwrap(), script.stdout.take().unwrap());
+    let mut terminal = vt100::Parser::new(20, 200, 0);
+    let mut until = |typed: &[u8], is_so: &dyn Fn(&vt100::Screen) -> bool| {
+        keys.write_all(typed).unwrap();
+        let mut bytes = [0; 4096];
+        while !is_so(terminal.screen()) {
+            let length = output.read(&mut bytes).unwrap();
+            assert!(length > 0, "{typed:?}: {}", terminal.screen().contents());
+            terminal.process(&bytes[..length]);
         }
     };
-    until("sorted by sending");
-    keys.write_all(b"s").unwrap();
-    until("sorted by rtt");
-    keys.write_all(b"p").unwrap();
-    until("sorted by rtt  paused");
-    keys.write_all(b"/sprt 1\r").unwrap();
-    until("no term begins with sprt (did you mean sport?)");
-    keys.write_all(b"\x15sport 65535 dst 192.0.2.1\r").unwrap();
-    until("0 sockets  ");
-    until("sorted by rtt  paused  filter sport 65535 dst 192.0.2.1");
-    keys.write_all(b"/7\x1b").unwrap();
-    keys.write_all(b"?").unwrap();
-    until("edit the filter: Enter applies it");
-    keys.write_all(b" s").unwrap();
-    until("sorted by min-rtt  paused  filter sport 65535 dst 192.0.2.1\x1b[K");
-    keys.write_all(b"q").unwrap();
-    until("\x1b[?7h\x1b[?25h\x1b[?1049l");
-    until(" icanon");
-    until(" echo ");
+    let shows = |text: &'static str| move |screen: &vt100::Screen| screen.contents().contains(text);
+    until(b"", &shows("sorted by sending"));
+    until(b"s", &shows("sorted by rtt"));
+    until(b"p", &shows("sorted by rtt  paused"));
+    until(b"/sprt 1\r", &shows("unknown term sprt (did you mean sport?)"));
+    until(
+        b"\x15sport 65535 dst 192.0.2.1\r",
+        &shows("sorted by rtt  paused  filter sport 65535 dst 192.0.2.1"),
+    );
+    until(b"", &shows("0 sockets  "));
+    until(b"/7", &shows("filter: sport 65535 dst 192.0.2.17"));
+    until(b"\x1b", &|screen| !screen.contents().contains("filter: "));
+    until(b"?", &shows("edit the filter: Enter applies it"));
+    until(b" s", &shows("sorted by min-rtt  paused  filter sport 65535 dst 192.0.2.1\n"));
+    until(b"", &|screen| screen.alternate_screen());
+    until(b"q", &|screen| {
+        let report = screen.contents();
+        !screen.alternate_screen()
+            && !screen.hide_cursor()
+            && report.contains(" icanon")
+            && report.contains(" echo ")
+    });
     assert!(script.wait().unwrap().success());
 }

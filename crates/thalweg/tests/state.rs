@@ -1,4 +1,4 @@
-//! The edge's state directory as it is without a word: private, for one edge, and nothing that the edge cannot do without.
+//! State directory tests: by default it is private, used by one edge, and optional.
 #![allow(clippy::unwrap_used)]
 
 mod program;
@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use program::{Directory, Running, thalweg};
 use rustix::process::Signal;
 
-/// An edge that is started in a directory.
+/// Starts an edge in `directory`.
 fn edge(directory: &Directory) -> Running {
     let args = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--backend", "http://127.0.0.1:1"];
     let mut command = thalweg(&[&["edge"], &args[..]].concat());
@@ -18,7 +18,7 @@ fn edge(directory: &Directory) -> Running {
 }
 
 #[test]
-fn it_is_made_where_the_edge_starts_and_is_for_one() {
+fn state_directory_is_created_and_locked_by_one_edge() {
     let directory = Directory::new();
     let mut first = edge(&directory);
     first.listening("edge");
@@ -33,15 +33,15 @@ fn it_is_made_where_the_edge_starts_and_is_for_one() {
     assert_eq!((first.stop(Signal::TERM), second.stop(Signal::TERM)), (Some(0), Some(0)));
 
     edge(&directory).listening("edge");
-    assert_eq!(fs::read_dir(&state).unwrap().count(), 1, "the first had nothing to tell");
+    assert_eq!(fs::read_dir(&state).unwrap().count(), 1, "a restart must not add files");
 }
 
 #[test]
-fn an_edge_that_cannot_have_it_says_so_and_serves() {
+fn edge_without_state_directory_warns_and_serves() {
     let directory = Directory::new();
     directory.write("thalweg-edge", "in the way");
     let mut edge = edge(&directory);
-    edge.err_line_with("if this edge is killed, what it had not told is not counted");
+    edge.err_line_with("records not yet sent when the edge crashes are not counted");
     edge.listening("edge");
     edge.listening("admin");
     assert_eq!(edge.stop(Signal::TERM), Some(0));

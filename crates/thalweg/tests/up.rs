@@ -1,5 +1,5 @@
-//! Roles that run: their lines, what they answer, and their end.
-#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+//! `thalweg up` tests: the roles' log lines, responses and shutdown.
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod program;
 
@@ -15,24 +15,24 @@ use rustix::process::Signal;
 
 use program::{Directory, Running, thalweg};
 
-/// How long a stopped program may take, by contract.
+/// Maximum duration of a shutdown.
 const STOP_MAX: Duration = Duration::from_secs(2);
 
-/// Sends a request and gives the connection, at the first byte of the response.
+/// Sends a request and returns the connection at the first byte of the response.
 fn ask(addr: &str, path: &str, fields: &str) -> BufReader<TcpStream> {
     let mut stream = TcpStream::connect(addr).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {addr}\r\n{fields}\r\n").unwrap();
     BufReader::new(stream)
 }
 
-/// The whole response to a request.
+/// Sends a request and returns the whole response.
 fn get(addr: &str, path: &str, fields: &str) -> String {
     let mut response = String::new();
     ask(addr, path, &format!("{fields}Connection: close\r\n")).read_to_string(&mut response).unwrap();
     response
 }
 
-/// The next line that starts with `start`.
+/// Returns the next line that starts with `start`.
 fn line_with(from: &mut impl BufRead, start: &str) -> String {
     for line in from.lines() {
         let line = line.unwrap();
@@ -43,12 +43,15 @@ fn line_with(from: &mut impl BufRead, start: &str) -> String {
     panic!("the stream ended before {start:?}");
 }
 
-/// Everything on ports of its own: the running program, and the addresses of origin, edge, admin and console.
+/// Config of an origin on free ports.
+const ORIGIN: &str = "[origin]\nlisten = '127.0.0.1:0'\ningest = '127.0.0.1:0'\nadmin = '127.0.0.1:0'\n";
+
+/// Starts every role on free ports; returns the running program, and the addresses of origin, edge,
+/// admin interface and console.
 fn up(directory: &Directory) -> (Running, [String; 4]) {
     let any = "listen = '127.0.0.1:0'";
-    let config = format!(
-        "[origin]\n{any}\n[edge]\n{any}\nadmin = '127.0.0.1:0'\nmemory = '16MiB'\n[console]\n{any}\n"
-    );
+    let config =
+        format!("{ORIGIN}[edge]\n{any}\nadmin = '127.0.0.1:0'\nmemory = '16MiB'\n[console]\n{any}\n");
     let path = directory.write("thalweg.toml", &config);
     let mut running = Running::start(thalweg(&["up", "--config", path.to_str().unwrap()]));
     let addrs = ["origin", "edge", "admin", "console"].map(|role| running.listening(role));
@@ -56,7 +59,7 @@ fn up(directory: &Directory) -> (Running, [String; 4]) {
 }
 
 #[test]
-fn every_role_is_there_and_ends_on_a_signal() {
+fn every_role_starts_and_stops_on_a_signal() {
     for signal in [Signal::INT, Signal::TERM] {
         let directory = Directory::new();
         let (mut running, [_, edge, admin, console]) = up(&directory);
@@ -70,17 +73,17 @@ fn every_role_is_there_and_ends_on_a_signal() {
             )),
             "{config}"
         );
-        // A stream of records that never ends by itself does not hold up the end.
+        // An endless record stream must not delay the shutdown.
         let mut records = ask(&console, "/api/records", "");
         assert_eq!(line_with(&mut records, "HTTP/1.1"), "HTTP/1.1 200 OK");
-        let asked = Instant::now();
+        let stopped = Instant::now();
         assert_eq!(running.stop(signal), Some(0));
-        assert!(asked.elapsed() < STOP_MAX, "{:?}", asked.elapsed());
+        assert!(stopped.elapsed() < STOP_MAX, "{:?}", stopped.elapsed());
     }
 }
 
 #[test]
-fn a_request_shows_in_the_log_and_in_the_console() {
+fn request_appears_in_the_log_and_the_console() {
     let directory = Directory::new();
     let (running, [_, edge, admin, console]) = up(&directory);
     let mut records = ask(&console, "/api/records", "");
@@ -90,8 +93,8 @@ fn a_request_shows_in_the_log_and_in_the_console() {
     assert!(record.contains(r#""path":"/of-the-test""#), "{record}");
     assert!(record.contains(r#""congestion_control":""#), "{record}");
 
-    // By nothing can be seen that `thalweg log` has subscribed: the request is repeated until it shows. If it
-    // never does, the edge goes, the log ends, and its next line is empty.
+    // Nothing shows when `thalweg log` has subscribed, so repeat the request until it appears. If
+    // the request never appears, the edge is killed, the log ends, and its next line is empty.
     let mut log = Running::start(thalweg(&["log", "--json", "--admin", &admin]));
     let (shown, is_shown) = mpsc::channel();
     let asking = thread::spawn(move || {
@@ -108,12 +111,13 @@ fn a_request_shows_in_the_log_and_in_the_console() {
 }
 
 #[test]
-fn a_source_becomes_a_channel_of_the_edge() {
+fn source_becomes_a_live_channel_at_the_edge() {
     let directory = Directory::new();
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/../../assets/sample");
-    let any = "listen = '127.0.0.1:0'";
+    // The source must present its own origin's token.
     let config = format!(
-        "[origin]\n{any}\n[edge]\n{any}\nadmin = '127.0.0.1:0'\nmemory = '16MiB'\n\
+        "{ORIGIN}ingest_token = 'correct-horse-battery'\n\
+         [edge]\nlisten = '127.0.0.1:0'\nadmin = '127.0.0.1:0'\nmemory = '16MiB'\n\
          [[source]]\nchannel = 'a'\nmedia = '{sample}'\n"
     );
     let path = directory.write("thalweg.toml", &config);
@@ -126,7 +130,7 @@ fn a_source_becomes_a_channel_of_the_edge() {
 }
 
 #[test]
-fn what_is_advised_can_be_played() {
+fn advised_url_can_be_played() {
     let directory = Directory::new();
     let media = directory.path().join("media");
     for refused in [".hidden", "broken"] {
@@ -134,7 +138,7 @@ fn what_is_advised_can_be_played() {
         fs::write(media.join(refused).join("v.mp4"), "no media").unwrap();
     }
     symlink(concat!(env!("CARGO_MANIFEST_DIR"), "/../../assets/sample"), media.join("sample")).unwrap();
-    let config = format!("[origin]\nlisten = '127.0.0.1:0'\nmedia = '{}'\n", media.display());
+    let config = format!("{ORIGIN}media = '{}'\n", media.display());
     let path = directory.write("thalweg.toml", &config);
     let mut running = Running::start(thalweg(&["up", "--config", path.to_str().unwrap()]));
     let origin = running.listening("origin");
@@ -145,11 +149,11 @@ fn what_is_advised_can_be_played() {
 }
 
 #[test]
-fn the_console_serves_its_pages_with_validators() {
+fn console_serves_its_pages_with_validators() {
     let directory = Directory::new();
     let (_running, [.., console]) = up(&directory);
     let page = get(&console, "/", "");
-    // A program that was built before the pages were says 503: `make build` builds both.
+    // A program built without the pages responds with 503; `make build` builds both.
     assert!(page.starts_with("HTTP/1.1 200"), "{page}");
     assert!(page.contains("content-type: text/html; charset=utf-8\r\n"), "{page}");
     let etag = page.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap();
@@ -157,4 +161,11 @@ fn the_console_serves_its_pages_with_validators() {
     assert!(again.starts_with("HTTP/1.1 304"), "{again}");
     let missing = get(&console, "/../Cargo.toml", "");
     assert!(missing.starts_with("HTTP/1.1 404"), "{missing}");
+    let own = get(&console, "/api/config", &format!("Origin: http://{console}\r\n"));
+    assert!(own.starts_with("HTTP/1.1 200"), "{own}");
+    let foreign = get(&console, "/api/config", "Origin: http://evil.example\r\n");
+    assert!(foreign.starts_with("HTTP/1.1 403"), "{foreign}");
+    let rebound = get(&console, "/", "Host: evil.example\r\n");
+    assert!(rebound.starts_with("HTTP/1.1 421"), "{rebound}");
+    assert!(rebound.contains(r#"{"error":"host \"evil.example\" is refused"#), "{rebound}");
 }

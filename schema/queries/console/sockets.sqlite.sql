@@ -1,7 +1,7 @@
--- The newest sample of each socket that was seen since :since_us, those that were given most first, with the samples of that
--- time: [time, delivery rate, rtt].
+-- The newest sample of each socket seen since :since_us, sockets with the most acknowledged bytes
+-- first, with the samples since then: [time, delivery rate, rtt].
 WITH newest AS (
-    -- Beside max() SQLite takes the other columns from the row that has it.
+    -- With max(), SQLite takes the other columns from the row that has the maximum.
     SELECT max(number) AS number, *, sum(bytes_acked) AS given, sum(retransmits) AS resent
     FROM sockets
     WHERE time >= :since_us

@@ -1,4 +1,5 @@
--- How TTFB is distributed since :since_us, by $by: percentiles, and a count for each bucket b of 2^(b/2) to 2^((b+1)/2) us.
+-- TTFB distribution since :since_us, by $by: percentiles, and a count for each bucket b from
+-- 2^(b/2) to 2^((b+1)/2) us.
 WITH timed AS (
     SELECT $by AS name, ttfb_us,
         row_number() OVER (PARTITION BY $by ORDER BY ttfb_us) AS nth,

@@ -1,7 +1,9 @@
-//! What the servers fetch from: a small HTTP/1.1 server in the benchmark itself, on the clients' core.
+//! Backend for the servers under test: a small HTTP/1.1 server in the benchmark process, on the
+//! clients' core.
 //!
-//! `/bytes/N/…` has N bytes of content, `/fill/…` comes in chunks over two seconds, `/relay/…` has what is pushed
-//! while it is being asked for. All of it may be stored for an hour.
+//! `/bytes/N/…` has N bytes of content, `/fill/…` arrives in chunks over two seconds, and
+//! `/relay/…` carries the chunks pushed during the request. Every response may be stored for an
+//! hour.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,16 +16,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::broadcast;
 
-/// The longest content.
+/// Maximum content length.
 pub(crate) const CONTENT_BYTES_MAX: usize = 5_000_000;
-/// How long `/fill/` takes, and what it is made of.
+/// Duration of a `/fill/` response, and its chunks.
 pub(crate) const FILL_TIME: Duration = Duration::from_secs(2);
 const FILL_CHUNKS: u32 = 40;
 const FILL_CHUNK_BYTES: usize = 25_000;
-/// Chunks that a response of `/relay/` may lag behind what is pushed.
+/// Maximum chunks that a `/relay/` response may lag behind the pushes.
 const PUSHED_MAX: usize = 64;
 
-/// The backend, running until the runtime ends.
+/// The backend, which runs until the runtime ends.
 #[derive(Clone)]
 pub(crate) struct Backend {
     pub(crate) address: SocketAddr,
@@ -49,24 +51,24 @@ impl Backend {
         let backend = Self { address, shared: shared.clone() };
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                // A server that closes its connection is no error.
+                // A server closing its connection is not an error.
                 tokio::spawn(serve(shared.clone(), stream));
             }
         });
         Ok(backend)
     }
 
-    /// Requests so far.
+    /// Returns the number of requests so far.
     pub(crate) fn requests(&self) -> usize {
         self.shared.requests.load(Relaxed)
     }
 
-    /// Sends the next `length` bytes of all `/relay/` responses, as one chunk; none at all end them.
+    /// Sends the next `length` bytes of all `/relay/` responses as one chunk; 0 bytes end them.
     pub(crate) fn push(&self, length: usize) -> Result<()> {
         self.shared
             .pushed
             .send(self.shared.content.slice(..length))
-            .context("nobody asks for what is pushed")?;
+            .context("no request receives the push")?;
         Ok(())
     }
 }
@@ -134,7 +136,7 @@ fn head(framing: &str) -> String {
     )
 }
 
-/// An empty one is the last.
+/// Sends a chunk; an empty one is the last.
 async fn chunk(stream: &mut TcpStream, content: Bytes) -> Result<()> {
     let size = Bytes::from(format!("{:x}\r\n", content.len()));
     Ok(stream.write_all_buf(&mut size.chain(content).chain(&b"\r\n"[..])).await?)

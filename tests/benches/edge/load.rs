@@ -1,7 +1,8 @@
-//! The clients: connections of one thread that ask, read and note when.
+//! The clients: single-threaded connections that send requests, read responses and measure times.
 //!
-//! Content of a known length is discarded in the kernel (`MSG_TRUNC`), so that the client's core draws more than the
-//! server's can send. All connections share one buffer, so that 10,000 of them cost little.
+//! Content of known length is discarded in the kernel (`MSG_TRUNC`), so that the clients' core can
+//! receive more than the server's core can send. All connections share one buffer, so that 10,000
+//! connections cost little.
 
 use std::cell::RefCell;
 use std::io::ErrorKind;
@@ -18,8 +19,10 @@ use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
+/// The `Host` field of all requests.
+pub(crate) const HOST: &str = "bench";
 const READ_BYTES: usize = 1 << 20;
-/// What is read at a time until a head is complete: content that comes with it is copied.
+/// Bytes read at a time until the head is complete; content read with it is copied.
 const HEAD_READ_BYTES: usize = 2048;
 const HEAD_BYTES_MAX: usize = 8192;
 
@@ -27,10 +30,10 @@ thread_local! {
     static READ: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
 }
 
-/// Which path the request of this number asks for.
+/// Returns the path of the request with a given number.
 pub(crate) type Paths = Arc<dyn Fn(usize) -> String + Send + Sync>;
 
-/// A connection that is kept.
+/// A persistent connection.
 pub(crate) struct Client {
     stream: TcpStream,
     head: Vec<u8>,
@@ -51,56 +54,61 @@ impl Client {
         Ok(clients)
     }
 
-    pub(crate) async fn ask(&mut self, path: &str) -> Result<()> {
-        let request = format!("GET {path} HTTP/1.1\r\nHost: bench\r\n\r\n");
+    pub(crate) async fn send_request(&mut self, path: &str) -> Result<()> {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {HOST}\r\n\r\n");
         Ok(self.stream.write_all(request.as_bytes()).await?)
     }
 
-    /// Takes a response, all of it. `heard` is told how many bytes of content have come, at each read from the
-    /// first on.
-    pub(crate) async fn response(&mut self, mut heard: impl FnMut(u64)) -> Result<u64> {
+    /// Reads a whole response. Calls `on_progress` with the content bytes received so far, after
+    /// every read.
+    pub(crate) async fn response(&mut self, mut on_progress: impl FnMut(u64)) -> Result<u64> {
         self.head.clear();
         let end = loop {
             let read = self.receive(HEAD_READ_BYTES, RecvFlags::empty()).await?;
             if self.head.is_empty() {
-                heard(0);
+                on_progress(0);
             }
             READ.with_borrow(|buffer| self.head.extend_from_slice(&buffer[..read]));
             if let Some(end) = self.head.windows(4).position(|four| four == b"\r\n\r\n") {
                 break end + 4;
             }
-            ensure!(self.head.len() < HEAD_BYTES_MAX, "the head does not end");
+            ensure!(self.head.len() < HEAD_BYTES_MAX, "the head is too long");
         };
         let content = self.head.split_off(end);
         let head = String::from_utf8_lossy(&self.head);
         ensure!(head.starts_with("HTTP/1.1 200"), "{head}");
         match content_length(&head)? {
-            Some(length) => self.discard(length, content.len() as u64, heard).await,
-            None => self.decode(&content, heard).await,
+            Some(length) => self.discard(length, content.len() as u64, on_progress).await,
+            None => self.decode(&content, on_progress).await,
         }
     }
 
-    async fn discard(&mut self, length: u64, mut come: u64, mut heard: impl FnMut(u64)) -> Result<u64> {
-        ensure!(come <= length, "more content than its length says");
-        while come < length {
-            heard(come);
-            let most = usize::try_from(length - come)?.min(READ_BYTES);
-            come += self.receive(most, RecvFlags::TRUNC).await? as u64;
+    async fn discard(
+        &mut self,
+        length: u64,
+        mut received: u64,
+        mut on_progress: impl FnMut(u64),
+    ) -> Result<u64> {
+        ensure!(received <= length, "more content than Content-Length");
+        while received < length {
+            on_progress(received);
+            let most = usize::try_from(length - received)?.min(READ_BYTES);
+            received += self.receive(most, RecvFlags::TRUNC).await? as u64;
         }
-        heard(come);
-        Ok(come)
+        on_progress(received);
+        Ok(received)
     }
 
-    async fn decode(&mut self, first: &[u8], mut heard: impl FnMut(u64)) -> Result<u64> {
-        let (mut decoder, mut come) = (Decoder::new(), 0);
-        let mut done = decode_all(&mut decoder, first, &mut come)?;
+    async fn decode(&mut self, first: &[u8], mut on_progress: impl FnMut(u64)) -> Result<u64> {
+        let (mut decoder, mut received) = (Decoder::new(), 0);
+        let mut done = decode_all(&mut decoder, first, &mut received)?;
         while !done {
-            heard(come);
+            on_progress(received);
             let read = self.receive(READ_BYTES, RecvFlags::empty()).await?;
-            done = READ.with_borrow(|buffer| decode_all(&mut decoder, &buffer[..read], &mut come))?;
+            done = READ.with_borrow(|buffer| decode_all(&mut decoder, &buffer[..read], &mut received))?;
         }
-        heard(come);
-        Ok(come)
+        on_progress(received);
+        Ok(received)
     }
 
     async fn receive(&self, most: usize, flags: RecvFlags) -> Result<usize> {
@@ -130,12 +138,12 @@ fn content_length(head: &str) -> Result<Option<u64>> {
     value.map(|value| value.parse().with_context(|| format!("Content-Length: {value}"))).transpose()
 }
 
-/// Adds the bytes of content in `input` to `come`; true at the end of all.
-fn decode_all(decoder: &mut Decoder, mut input: &[u8], come: &mut u64) -> Result<bool> {
+/// Adds the bytes of content in `input` to `received`; returns `true` at the end of the content.
+fn decode_all(decoder: &mut Decoder, mut input: &[u8], received: &mut u64) -> Result<bool> {
     loop {
         match decoder.decode(input)? {
             Step::Data { data, consumed } => {
-                *come += data.len() as u64;
+                *received += data.len() as u64;
                 input = &input[consumed..];
             }
             Step::More => return Ok(false),
@@ -144,17 +152,17 @@ fn decode_all(decoder: &mut Decoder, mut input: &[u8], come: &mut u64) -> Result
     }
 }
 
-/// What came of many requests.
+/// The result of many requests.
 pub(crate) struct Outcome {
     pub(crate) requests: usize,
     pub(crate) content_bytes: u64,
     pub(crate) elapsed: Duration,
-    /// From a request to the end of its response, in nanoseconds.
+    /// Time from a request to the end of its response, in nanoseconds.
     pub(crate) latency_ns: Histogram<u64>,
 }
 
-/// Asks `requests` times in all: `lanes` requests at a time, each lane over its share of the connections in turn.
-/// Each response must have `length` bytes of content.
+/// Sends `requests` requests, `lanes` at a time; each lane uses its share of the connections in
+/// turn. Each response must have `length` bytes of content.
 pub(crate) async fn run(
     clients: &mut Vec<Client>,
     lanes: usize,
@@ -179,11 +187,11 @@ pub(crate) async fn run(
                     return anyhow::Ok((share, latency_ns));
                 }
                 let at = turn % share.len();
-                let (client, asked) = (&mut share[at], Instant::now());
-                client.ask(&paths(number)).await?;
-                let come = client.response(|_| ()).await?;
-                ensure!(come == length, "{come} bytes of {length}");
-                latency_ns.record(u64::try_from(asked.elapsed().as_nanos())?)?;
+                let (client, sent_at) = (&mut share[at], Instant::now());
+                client.send_request(&paths(number)).await?;
+                let received = client.response(|_| ()).await?;
+                ensure!(received == length, "{received} bytes of {length}");
+                latency_ns.record(u64::try_from(sent_at.elapsed().as_nanos())?)?;
                 turn += 1;
             }
         });
@@ -198,9 +206,9 @@ pub(crate) async fn run(
     Ok(Outcome { requests, content_bytes, elapsed: begun.elapsed(), latency_ns })
 }
 
-/// One request on a connection of its own.
+/// Sends one request on a new connection.
 pub(crate) async fn once(address: SocketAddr, path: &str) -> Result<u64> {
     let mut client = Client::connect(address).await?;
-    client.ask(path).await?;
+    client.send_request(path).await?;
     client.response(|_| ()).await
 }

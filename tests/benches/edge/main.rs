@@ -1,11 +1,12 @@
-//! The edge beside Debian's nginx, Varnish and Traffic Server: what each case costs, in one run, at equal conditions.
+//! Compares Thalweg's edge with Debian's nginx, Varnish and Traffic Server: the cost of each case,
+//! in one run, under equal conditions.
 //!
-//! Arguments: names of cases (all without any), and `--quick` for fewer rounds. The figures also go to
-//! `target/bench-edge.json`.
+//! Arguments: names of cases (default: all), and `--quick` for fewer rounds. Results are also
+//! written to `target/bench-edge.json`.
 //!
-//! All servers are on one core, one after the other within each round; clients and backend are on the other, in this
-//! process, which never sleeps (`support::never_sleep`). Nobody sets a congestion control: all have the system's, since
-//! nginx and Varnish cannot set it.
+//! All servers run on one core, one after another within each round. Clients and backend run on the
+//! other core, in this process, which never sleeps (`support::never_sleep`). All use the system's
+//! congestion control, because nginx and Varnish cannot set it.
 
 mod backend;
 mod cases;
@@ -26,7 +27,7 @@ use servers::Site;
 use table::Table;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Connections of the largest case, twice over: some servers keep an open file beside each.
+/// Twice the connections of the largest case: some servers keep an open file per connection.
 const OPEN_FILES_MIN: u64 = 12_000;
 const CASES: [&str; 6] = ["hits", "disk", "misses", "joiners", "relay", "idle"];
 
@@ -37,7 +38,7 @@ fn main() -> Result<()> {
             Some(case) => chosen.push(*case),
             None if argument == "--quick" => quick = true,
             None if argument == "--bench" => {} // cargo's
-            None => bail!("no case {argument:?}: there are {}", CASES.join(", ")),
+            None => bail!("unknown case {argument:?}: choose from {}", CASES.join(", ")),
         }
     }
     if chosen.is_empty() {
@@ -49,7 +50,7 @@ fn main() -> Result<()> {
     runtime.block_on(async {
         tokio::spawn(support::never_sleep());
         let mut terminated = signal(SignalKind::terminate())?;
-        // However it ends, the servers end with it, and what they have stored goes.
+        // When the run ends, for whatever reason, stop the servers and remove their stored data.
         tokio::select! {
             ended = run(&chosen, quick) => ended,
             _ = tokio::signal::ctrl_c() => bail!("interrupted"),
@@ -58,13 +59,13 @@ fn main() -> Result<()> {
     })
 }
 
-/// The servers inherit it.
+/// Raises the limit on open files, which the servers inherit.
 fn raise_open_files() -> Result<()> {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })?;
     let files = limit.maximum.unwrap_or(u64::MAX);
     if files < OPEN_FILES_MIN {
-        bail!("{files} open files are too few: {OPEN_FILES_MIN} are needed");
+        bail!("the limit of {files} open files is too low: {OPEN_FILES_MIN} are needed");
     }
     Ok(())
 }
@@ -97,7 +98,7 @@ async fn run(chosen: &[&str], quick: bool) -> Result<()> {
     Ok(())
 }
 
-/// What the figures were taken under.
+/// Describes the conditions of the measurement: cores, congestion control and versions.
 fn conditions() -> Result<[(&'static str, String); 4]> {
     let congestion_control = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control")?;
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease")?;

@@ -1,33 +1,47 @@
-//! The servers that are compared: ours and Debian's nginx, Varnish and Traffic Server, each as a caching proxy before
-//! the same backend, each configured as its documentation advises for such content.
+//! The compared servers: thalweg and Debian's nginx, Varnish and Traffic Server, each as a caching
+//! proxy for the same backend, configured as the server's documentation advises for such content.
 //!
-//! All have one core, one thread that serves (Varnish: one pool of threads, for it has one for each request), a store of
-//! the same size, keep-alive on both sides, no log, and connections that may idle for long.
+//! All have one core, one serving thread (Varnish: one thread pool, with a thread per request), a
+//! store of the same size, keep-alive on both sides, and long idle timeouts. Unless a case disables
+//! it, all write a log with one JSON line per response, as an operator has in production. nginx's
+//! lines include the kernel's view of the connection, like thalweg's; Varnish and Traffic Server
+//! cannot report it.
 
+use std::cell::Cell;
 use std::fmt::Write as _;
+use std::fs::File;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::backend::CONTENT_BYTES_MAX;
 use crate::support::{self, Scratch, Server};
 
 const NGINX: &str = "/usr/sbin/nginx";
 const VARNISH: &str = "/usr/sbin/varnishd";
+const VARNISH_LOGGER: &str = "/usr/bin/varnishncsa";
 const TRAFFIC_SERVER: &str = "/usr/bin/traffic_server";
-/// The store for content, in memory and on disk.
+/// Store sizes, in memory and on disk.
 const MEMORY_MIB: u64 = 512;
 const DISK_MIB: u64 = 2048;
-/// Our memory before a disk: far less than the content of the case, so that it is the disk that is measured, and no less
-/// than four times its longest response, for a response may take a quarter.
+/// Thalweg's memory store in front of a disk: far less than the content of the case, so that the
+/// disk is measured. The size must be at least four times the longest response, because a response
+/// may use a quarter of the memory.
 const MEMORY_BEFORE_DISK_MIB: u64 = 24;
-/// What its log has for each request, left out: the others have no log either.
+/// Disables Varnish's shared memory log per request, for comparisons without logs.
 const VARNISH_SILENT: &str = "vsl_mask=-Begin,-End,-Link,-SessOpen,-SessClose,-ReqStart,-ReqMethod,-ReqURL,-ReqProtocol,\
     -ReqHeader,-ReqUnset,-RespProtocol,-RespStatus,-RespReason,-RespHeader,-RespUnset,-VCL_call,-VCL_return,-Hit,\
     -Timestamp,-ReqAcct,-BereqMethod,-BereqURL,-BereqProtocol,-BereqHeader,-BereqUnset,-BerespProtocol,-BerespStatus,\
     -BerespReason,-BerespHeader,-BerespUnset,-BereqAcct,-BackendOpen,-BackendClose,-Storage,-Fetch_Body,-TTL,-Length";
+/// Log formats of the peers, with those fields of thalweg's record that each peer supports.
+const NGINX_RECORD: &str = r#"{"time":"$time_iso8601","client":"$remote_addr:$remote_port","method":"$request_method","host":"$http_host","path":"$request_uri","status":$status,"bytes":$body_bytes_sent,"duration_s":$request_time,"cache":"$upstream_cache_status","protocol":"$server_protocol","rtt_us":"$tcpinfo_rtt","snd_cwnd":"$tcpinfo_snd_cwnd"}"#;
+const VARNISH_RECORD: &str = r#"{"time":"%{%FT%TZ}t","client":"%h","method":"%m","host":"%{Host}i","path":"%U%q","status":%s,"bytes":%b,"ttfb_s":%{Varnish:time_firstbyte}x,"duration_us":%D,"cache":"%{Varnish:hitmiss}x","protocol":"%H"}"#;
+const TRAFFIC_SERVER_RECORD: &str = r#"{"time":"%<cqtq>","client":"%<chi>:%<chp>","method":"%<cqhm>","host":"%<{Host}cqh>","path":"%<cqup>","status":%<pssc>,"bytes":%<pscl>,"duration_ms":%<ttms>,"cache":"%<crc>","protocol":"%<cqpv>"}"#;
+/// Maximum time for a peer to write its buffered log.
+const LOG_TIME_MAX: Duration = Duration::from_secs(15);
 const CONNECTIONS_MAX: usize = 16_000;
 const IDLE_S: u64 = 600;
 
@@ -36,7 +50,8 @@ const IDLE_S: u64 = 600;
 pub(crate) enum Kind {
     Thalweg,
     Nginx,
-    /// nginx with the content as files of its own: no proxy, no cache. What it costs to send, and the floor of the peers.
+    /// nginx serving the content as plain files, without proxy or cache: the cost of sending alone,
+    /// a lower bound for the peers.
     NginxFiles,
     Varnish,
     TrafficServer,
@@ -56,17 +71,24 @@ impl Kind {
     }
 }
 
-/// Where content is stored.
+/// Where a server stores content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Store {
     Memory,
     Disk,
 }
 
-/// What all servers stand before, and where their files lie.
+/// Whether a server logs a record of each response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Records {
+    On,
+    Off,
+}
+
+/// The backend and file locations of all servers.
 pub(crate) struct Site {
     pub(crate) backend: SocketAddr,
-    /// In a tmpfs.
+    /// Directory in a tmpfs.
     pub(crate) memory: Scratch,
     pub(crate) disk: Scratch,
 }
@@ -74,12 +96,61 @@ pub(crate) struct Site {
 /// A running server.
 pub(crate) struct Peer {
     pub(crate) kind: Kind,
-    pub(crate) server: Server,
+    server: Server,
+    /// The process that writes the log, if separate.
+    logger: Option<Server>,
+    /// Log file, if any.
+    log: Option<PathBuf>,
+    logged_bytes: Cell<u64>,
 }
 
 impl Peer {
     pub(crate) fn address(&self) -> SocketAddr {
         self.server.address
+    }
+
+    pub(crate) fn admin(&self) -> Option<SocketAddr> {
+        self.server.admin
+    }
+
+    fn processes(&self) -> impl Iterator<Item = &Server> {
+        std::iter::once(&self.server).chain(&self.logger)
+    }
+
+    /// Returns the CPU time of all processes of the server, in nanoseconds.
+    pub(crate) fn cpu_ns(&self) -> u64 {
+        self.processes().map(Server::cpu_ns).sum()
+    }
+
+    /// Returns the CPU time of the threads whose names begin with `name`, in nanoseconds.
+    pub(crate) fn threads_cpu_ns(&self, name: &str) -> u64 {
+        self.server.threads_cpu_ns(name)
+    }
+
+    /// Returns the resident memory of all processes of the server, in bytes.
+    pub(crate) fn rss_bytes(&self) -> u64 {
+        self.processes().map(Server::rss_bytes).sum()
+    }
+
+    /// Truncates the log, which is in memory and grows by several GB per run.
+    pub(crate) fn empty_log(&self) -> Result<()> {
+        if let Some(log) = self.log.as_ref().filter(|log| log.exists()) {
+            let file = File::options().write(true).open(log)?;
+            self.logged_bytes.set(self.logged_bytes.get() + file.metadata()?.len());
+            file.set_len(0)?;
+        }
+        Ok(())
+    }
+
+    /// Fails if the log has stayed empty, because logging was then not measured.
+    pub(crate) fn check_log(&self) -> Result<()> {
+        let deadline = Instant::now() + LOG_TIME_MAX;
+        while self.log.is_some() && self.logged_bytes.get() == 0 {
+            ensure!(Instant::now() < deadline, "{} has written no log", self.kind.name());
+            self.empty_log()?;
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Ok(())
     }
 }
 
@@ -92,28 +163,52 @@ impl Site {
         })
     }
 
-    /// Starts a server. What it has stored on disk outlives it.
+    /// Starts a server with records on. The disk store outlives the server.
     pub(crate) fn start(&self, kind: Kind, store: Store) -> Result<Peer> {
+        self.start_with(kind, store, Records::On)
+    }
+
+    pub(crate) fn start_with(&self, kind: Kind, store: Store, records: Records) -> Result<Peer> {
+        let name = kind.name().replace(' ', "-");
+        let name = if records == Records::Off { format!("{name}-without") } else { name };
         let directory = match store {
-            Store::Memory => self.memory.0.join(kind.name().replace(' ', "-")),
-            Store::Disk => self.disk.0.join(kind.name()),
+            Store::Memory => self.memory.0.join(&name),
+            Store::Disk => self.disk.0.join(&name),
         };
+        let logs = self.memory.0.join("logs");
         std::fs::create_dir_all(&directory)?;
-        let server = match kind {
-            Kind::Thalweg => thalweg(store, self.backend, &directory),
-            Kind::Nginx | Kind::NginxFiles => nginx(kind, store, self.backend, &directory),
-            Kind::Varnish => varnish(store, self.backend, &directory, &self.memory.0.join("varnish-work")),
-            Kind::TrafficServer => traffic_server(store, self.backend, &directory),
+        std::fs::create_dir_all(&logs)?;
+        let log = (records == Records::On).then(|| match kind {
+            Kind::TrafficServer => directory.join("log/records.log"),
+            _ => logs.join(&name),
+        });
+        let (at, log_to) = (&*directory, log.as_deref());
+        let started = match kind {
+            Kind::Thalweg => thalweg(store, self.backend, at, log_to).map(|server| (server, None)),
+            Kind::Nginx | Kind::NginxFiles => {
+                nginx(kind, store, self.backend, at, log_to).map(|server| (server, None))
+            }
+            Kind::Varnish => {
+                varnish(store, self.backend, at, &self.memory.0.join(format!("{name}-work")), log_to)
+            }
+            Kind::TrafficServer => {
+                traffic_server(store, self.backend, at, log_to).map(|server| (server, None))
+            }
         };
-        Ok(Peer { kind, server: server.with_context(|| kind.name())? })
+        let (server, logger) = started.with_context(|| kind.name())?;
+        Ok(Peer { kind, server, logger, log, logged_bytes: Cell::new(0) })
     }
 
     pub(crate) fn start_all(&self, kinds: &[Kind], store: Store) -> Result<Peers> {
-        kinds.iter().map(|kind| self.start(*kind, store)).collect::<Result<_>>().map(Peers)
+        self.start_all_with(kinds, store, Records::On)
+    }
+
+    pub(crate) fn start_all_with(&self, kinds: &[Kind], store: Store, records: Records) -> Result<Peers> {
+        kinds.iter().map(|kind| self.start_with(*kind, store, records)).collect::<Result<_>>().map(Peers)
     }
 }
 
-/// Servers that run at the same time.
+/// Servers running at the same time.
 pub(crate) struct Peers(pub(crate) Vec<Peer>);
 
 impl Peers {
@@ -122,7 +217,8 @@ impl Peers {
     }
 }
 
-fn thalweg(store: Store, backend: SocketAddr, directory: &Path) -> Result<Server> {
+fn thalweg(store: Store, backend: SocketAddr, directory: &Path, log: Option<&Path>) -> Result<Server> {
+    let log = log.map(|path| path.display().to_string());
     let idle = format!("{IDLE_S}s");
     let disk = format!("{}={DISK_MIB}MiB", directory.display());
     let memory_mib = if store == Store::Disk { MEMORY_BEFORE_DISK_MIB } else { MEMORY_MIB };
@@ -131,16 +227,32 @@ fn thalweg(store: Store, backend: SocketAddr, directory: &Path) -> Result<Server
     if store == Store::Disk {
         more.extend(["--disk", &disk]);
     }
+    if let Some(log) = &log {
+        more.extend(["--log", log]);
+    }
     support::start_edge(backend, &more)
 }
 
-/// Its cache is files: in a tmpfs, or on the disk.
+/// Starts nginx with a cache of files, in a tmpfs or on disk.
 ///
-/// tcp_nopush is worth a quarter of the CPU time from 1 MB up and at 1 KB. At 100 KB it has it wait 40 ms for a delayed
-/// acknowledgement, and is worth nothing.
-fn nginx(kind: Kind, store: Store, backend: SocketAddr, directory: &Path) -> Result<Server> {
+/// `tcp_nopush` saves a quarter of the CPU time at 1 KB and from 1 MB up. At 100 KB it saves
+/// nothing and makes nginx wait 40 ms for a delayed acknowledgement.
+fn nginx(
+    kind: Kind,
+    store: Store,
+    backend: SocketAddr,
+    directory: &Path,
+    log: Option<&Path>,
+) -> Result<Server> {
     let address = support::free_address()?;
     let at = directory.display();
+    let log = log.map_or_else(
+        || "access_log off;".to_owned(),
+        |log| {
+            let log = log.display();
+            format!("log_format records escape=json '{NGINX_RECORD}'; access_log {log} records buffer=64k flush=1s;")
+        },
+    );
     let content = match kind {
         Kind::NginxFiles => {
             files(directory)?;
@@ -155,7 +267,7 @@ fn nginx(kind: Kind, store: Store, backend: SocketAddr, directory: &Path) -> Res
         "daemon off; worker_processes 1; pid {at}/nginx.pid; user root; error_log stderr;
          events {{ worker_connections {CONNECTIONS_MAX}; multi_accept on; }}
          http {{
-           access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000000; keepalive_timeout {IDLE_S};
+           {log} sendfile on; tcp_nopush on; keepalive_requests 1000000000; keepalive_timeout {IDLE_S};
            open_file_cache max=10000 inactive=600s;
            client_body_temp_path {at}/t; proxy_temp_path {at}/t; fastcgi_temp_path {at}/t; uwsgi_temp_path {at}/t;
            scgi_temp_path {at}/t;
@@ -173,10 +285,10 @@ fn nginx(kind: Kind, store: Store, backend: SocketAddr, directory: &Path) -> Res
     std::fs::write(&path, config)?;
     let text = |path: &Path| path.display().to_string();
     let arguments = ["-p".into(), text(directory), "-c".into(), text(&path), "-e".into(), "stderr".into()];
-    support::start_other(NGINX, &arguments, address, &directory.join("said"))
+    support::start_other(NGINX, &arguments, address, &directory.join("output"))
 }
 
-/// The backend's `/bytes/N/…` as files.
+/// Writes the content of the backend's `/bytes/N/…` to files.
 fn files(directory: &Path) -> Result<()> {
     let content: Vec<u8> = (0..CONTENT_BYTES_MAX).map(|at| (at ^ (at >> 8)) as u8).collect();
     for (_, length) in crate::cases::SIZES {
@@ -187,38 +299,53 @@ fn files(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Threads for all connections that are served at a time are there from the start.
+/// Starts Varnish with threads for all concurrently served connections.
 ///
-/// Its working directory, with the memory of its log, is in a tmpfs as it advises.
-fn varnish(store: Store, backend: SocketAddr, directory: &Path, work: &Path) -> Result<Server> {
+/// The working directory, with its shared memory log, is in a tmpfs, as Varnish advises.
+fn varnish(
+    store: Store,
+    backend: SocketAddr,
+    directory: &Path,
+    work: &Path,
+    log: Option<&Path>,
+) -> Result<(Server, Option<Server>)> {
     let address = support::free_address()?;
     let storage = match store {
         Store::Memory => format!("malloc,{MEMORY_MIB}m"),
         Store::Disk => format!("file,{}/store,{DISK_MIB}m", directory.display()),
     };
     let idle = format!("timeout_idle={IDLE_S}");
-    let parameters = [
+    let mut parameters = vec![
         "thread_pools=1",
         "thread_pool_min=1200",
         "thread_pool_max=5000",
         "thread_pool_add_delay=0",
         "listen_depth=4096",
-        // One response may take the room of many small ones.
+        // One large response may replace many small ones.
         "nuke_limit=10000",
         "http_gzip_support=off",
-        VARNISH_SILENT,
         &idle,
     ];
+    if log.is_none() {
+        parameters.push(VARNISH_SILENT);
+    }
     let mut arguments: Vec<String> = vec!["-F".into(), "-j".into(), "none".into(), "-n".into()];
     arguments.push(work.display().to_string());
     arguments.extend(["-a".into(), address.to_string(), "-b".into(), backend.to_string()]);
     arguments.extend(["-s".into(), storage]);
     arguments.extend(parameters.iter().flat_map(|parameter| ["-p".into(), (*parameter).to_owned()]));
-    support::start_other(VARNISH, &arguments, address, &directory.join("said"))
+    let server = support::start_other(VARNISH, &arguments, address, &directory.join("output"))?;
+    let logger = log.map(|log| {
+        let (work, log) = (work.display().to_string(), log.display().to_string());
+        let arguments = ["-n", &work, "-a", "-w", &log, "-j", "-F", VARNISH_RECORD].map(str::to_owned);
+        support::start_other(VARNISH_LOGGER, &arguments, address, &directory.join("logger-output"))
+    });
+    Ok((server, logger.transpose()?))
 }
 
-/// Its store is one file; what is hot is also kept in memory, except where the disk is measured.
-fn traffic_server(store: Store, backend: SocketAddr, directory: &Path) -> Result<Server> {
+/// Starts Traffic Server with a store of one file. Hot content is also kept in memory, except where
+/// the disk is measured.
+fn traffic_server(store: Store, backend: SocketAddr, directory: &Path, log: Option<&Path>) -> Result<Server> {
     let address = support::free_address()?;
     let at = directory.display();
     let mut root = String::new();
@@ -245,18 +372,26 @@ fn traffic_server(store: Store, backend: SocketAddr, directory: &Path) -> Result
         Store::Disk => (DISK_MIB, 0),
     };
     let etc = directory.join("etc");
-    std::fs::write(etc.join("records.config"), records(address, memory_bytes))?;
+    std::fs::write(etc.join("records.config"), settings(address, memory_bytes, log.is_some()))?;
+    let logging = format!(
+        "logging:\n  formats:\n    - name: records\n      format: '{TRAFFIC_SERVER_RECORD}'\n  \
+         logs:\n    - filename: records\n      format: records\n      mode: ascii\n"
+    );
+    std::fs::write(etc.join("logging.yaml"), logging)?;
     std::fs::write(etc.join("storage.config"), format!("{at}/cache {store_mib}M\n"))?;
     std::fs::write(etc.join("remap.config"), format!("map / http://{backend}/\n"))?;
     let allow = "ip_allow:\n  - apply: in\n    ip_addrs: 127.0.0.1\n    action: allow\n    methods: ALL\n";
     std::fs::write(etc.join("ip_allow.yaml"), allow)?;
     let arguments = [format!("--run-root={}", runroot.display())];
-    support::start_other(TRAFFIC_SERVER, &arguments, address, &directory.join("said"))
+    support::start_other(TRAFFIC_SERVER, &arguments, address, &directory.join("output"))
 }
 
-/// One thread for the network; a fill in progress is served to others, as "reducing origin requests" of its manual says.
-fn records(address: SocketAddr, memory_bytes: u64) -> String {
+/// Returns Traffic Server's settings: one network thread; a fill in progress is shared, as
+/// described under "reducing origin requests" in the manual.
+fn settings(address: SocketAddr, memory_bytes: u64, has_log: bool) -> String {
     let mut text = String::new();
+    // 2 logs transactions, but not errors separately.
+    let logging = if has_log { "2" } else { "0" };
     let ports = format!("{}:ip-in={}", address.port(), address.ip());
     for (name, kind, value) in [
         ("admin.user_id", "STRING", "#-1"),
@@ -267,7 +402,8 @@ fn records(address: SocketAddr, memory_bytes: u64) -> String {
         ("exec_thread.affinity", "INT", "0"),
         ("accept_threads", "INT", "0"),
         ("task_threads", "INT", "1"),
-        ("log.logging_enabled", "INT", "0"),
+        ("log.logging_enabled", "INT", logging),
+        ("log.rolling_enabled", "INT", "0"),
         ("url_remap.remap_required", "INT", "1"),
         ("http.wait_for_cache", "INT", "1"),
         ("http.cache.required_headers", "INT", "0"),
@@ -293,19 +429,19 @@ fn records(address: SocketAddr, memory_bytes: u64) -> String {
     text
 }
 
-/// Whether the edge can store on a disk.
+/// Returns whether the edge supports a disk store.
 pub(crate) fn has_disk() -> Result<bool> {
     let help = Command::new(support::thalweg()?).args(["edge", "--help"]).output()?;
     Ok(String::from_utf8_lossy(&help.stdout).contains("--disk"))
 }
 
-/// What the peers say of themselves.
+/// Returns the version strings of the peers.
 pub(crate) fn versions() -> Result<String> {
     let mut versions = Vec::new();
     for (program, argument) in [(NGINX, "-v"), (VARNISH, "-V"), (TRAFFIC_SERVER, "--version")] {
-        let said = Command::new(program).arg(argument).output();
-        let said = said.with_context(|| format!("{program}: tools/setup bench installs it"))?;
-        let text = [said.stdout, said.stderr].concat();
+        let output = Command::new(program).arg(argument).output();
+        let output = output.with_context(|| format!("{program}: tools/setup bench installs it"))?;
+        let text = [output.stdout, output.stderr].concat();
         let line = String::from_utf8_lossy(&text).lines().next().unwrap_or_default().to_owned();
         versions.push(line);
     }

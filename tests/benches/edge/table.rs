@@ -1,7 +1,7 @@
-//! Figures of several rounds: as a plain table with ratios, beside their targets, and as JSON.
+//! Results of several rounds: as a text table with ratios and targets, and as JSON.
 //!
-//! A ratio is ours to a peer's within one round, so that a machine whose speed drifts drifts for both; what is printed
-//! is the median over the rounds, with the lowest and the highest.
+//! A ratio compares thalweg with a peer within one round, so a drift in the machine's speed affects
+//! both alike. Printed values are medians over the rounds, with the lowest and the highest.
 
 use std::fmt;
 
@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 
 use crate::servers::Kind;
 
-/// What is measured.
+/// A measured quantity.
 pub(crate) struct Metric {
     pub(crate) key: &'static str,
     pub(crate) name: &'static str,
     pub(crate) decimals: usize,
 }
 
-/// The median of some figures, and their range.
+/// Median and range of values.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
@@ -46,15 +46,15 @@ impl fmt::Display for Spread {
     }
 }
 
-/// A server's figures: for each round one of each metric.
+/// A server's values: for each round, one per metric.
 struct Row {
     kind: Kind,
     rounds: Vec<Vec<f64>>,
 }
 
-/// What a figure of ours is to stay below.
+/// An upper bound for one of thalweg's values.
 enum Target {
-    /// So many times a peer's.
+    /// At most this many times a peer's value.
     Of(Kind, f64),
     Most(f64),
 }
@@ -66,7 +66,7 @@ pub(crate) struct Verdict {
     json: Value,
 }
 
-/// One comparison.
+/// A comparison of servers in one case.
 pub(crate) struct Table {
     case: &'static str,
     pub(crate) title: String,
@@ -85,24 +85,24 @@ impl Table {
         self.rows.iter().map(|row| row.kind).collect()
     }
 
-    /// One round of a server: a figure for each metric, in their order.
+    /// Adds a round of a server: one value per metric, in order.
     pub(crate) fn add(&mut self, kind: Kind, figures: Vec<f64>) {
-        assert_eq!(figures.len(), self.metrics.len(), "a figure for each metric");
+        assert_eq!(figures.len(), self.metrics.len(), "one value per metric");
         let row = self.rows.iter_mut().find(|row| row.kind == kind).expect("a server of this table");
         row.rounds.push(figures);
     }
 
-    /// Our `metric` is to be at most `times` that of `peer`.
+    /// Requires thalweg's `metric` to be at most `times` the peer's.
     pub(crate) fn at_most_of(&mut self, metric: usize, peer: Kind, times: f64) {
-        self.judge(metric, &Target::Of(peer, times));
+        self.check_target(metric, &Target::Of(peer, times));
     }
 
-    /// Our `metric` is to be at most `most`.
+    /// Requires thalweg's `metric` to be at most `most`.
     pub(crate) fn at_most(&mut self, metric: usize, most: f64) {
-        self.judge(metric, &Target::Most(most));
+        self.check_target(metric, &Target::Most(most));
     }
 
-    fn judge(&mut self, at: usize, target: &Target) {
+    fn check_target(&mut self, at: usize, target: &Target) {
         let metric = &self.metrics[at];
         let (figure, most, wanted) = match *target {
             Target::Of(peer, times) => {
@@ -130,7 +130,7 @@ impl Table {
         Spread::of(rounds.iter().map(|figures| figures[at]), self.metrics[at].decimals)
     }
 
-    /// Ours to the peer's.
+    /// Returns thalweg's value divided by the peer's.
     fn ratio(&self, peer: Kind, at: usize) -> Option<Spread> {
         let (ours, theirs) = (&self.row(Kind::Thalweg)?.rounds, &self.row(peer)?.rounds);
         Spread::of(ours.iter().zip(theirs).map(|(ours, theirs)| ours[at] / theirs[at]), 2)
@@ -194,7 +194,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// All tables, and the conditions they were taken under.
+/// Formats all tables and the conditions of the measurement as JSON.
 pub(crate) fn json(conditions: &[(&str, String)], tables: &[Table]) -> Value {
     let conditions = conditions.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
     json!({

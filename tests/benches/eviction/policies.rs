@@ -1,10 +1,10 @@
-//! The cache's own policy, and those it is measured against, over objects that are numbers.
+//! The cache's own policy and the policies it is compared with, over objects identified by number.
 
 use thalweg_cache::eviction;
 
-/// A cache of some bytes.
+/// A cache of limited size.
 pub(crate) trait Policy {
-    /// Whether `object` is there; if not, it comes in.
+    /// Requests `object`; returns whether it is a hit. On a miss, the object is inserted.
     fn request(&mut self, object: u32, bytes: u64) -> bool;
 }
 
@@ -31,7 +31,7 @@ impl Policy for S3Fifo {
         while self.policy.bytes() + bytes > self.bytes_max {
             let Some(mut candidate) = self.policy.take() else { return false };
             let frequency = &mut self.frequencies[candidate.item as usize];
-            if candidate.stays(frequency.as_ref().expect("what is queued is held")) {
+            if candidate.stays(frequency.as_ref().expect("queued objects are stored")) {
                 self.policy.keep(candidate);
             } else {
                 *frequency = None;
@@ -39,14 +39,15 @@ impl Policy for S3Fifo {
             }
         }
         let frequency = self.frequencies[object as usize].insert(eviction::Frequency::default());
-        // The shards of a hash table use the upper bits, too.
+        // The shards of a hash table also use the upper bits.
         let digest = u64::from(object).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.policy.insert(object, digest, bytes, frequency);
         false
     }
 }
 
-/// Objects in a ring, each with a mark; `NONE` is its head, between the newest (after it) and the oldest (before it).
+/// A ring of objects, each with a flag. The head entry lies between the newest (after it) and the
+/// oldest (before it).
 struct Ring {
     links: Vec<Link>,
     head: u32,
@@ -84,7 +85,7 @@ impl Ring {
         self.at(head).newer
     }
 
-    /// Links in `object` as the newest.
+    /// Inserts `object` as the newest.
     fn push(&mut self, object: u32, bytes: u64) {
         let head = self.head;
         let newest = self.at(head).older;
@@ -103,7 +104,7 @@ impl Ring {
     }
 }
 
-/// The least recently used goes.
+/// Evicts the least recently used object.
 pub(crate) struct Lru(Ring);
 
 impl Lru {
@@ -128,7 +129,7 @@ impl Policy for Lru {
     }
 }
 
-/// Second chance: the oldest goes, unless it was used; then it is the newest.
+/// Second chance: evicts the oldest unused object; used ones that it passes become the newest.
 pub(crate) struct Clock(Ring);
 
 impl Clock {
@@ -157,8 +158,8 @@ impl Policy for Clock {
     }
 }
 
-/// A hand goes from the oldest to the newest and takes what was not used; what was stays where it is (Zhang et al.,
-/// "SIEVE is simpler than LRU", NSDI 2024).
+/// SIEVE: a hand moves from the oldest object to the newest and evicts unused ones; used ones stay
+/// in place (Zhang et al., "SIEVE is simpler than LRU", NSDI 2024).
 pub(crate) struct Sieve {
     ring: Ring,
     hand: u32,

@@ -1,21 +1,21 @@
-//! Request traces over a catalogue of media.
+//! Request traces over a media catalogue.
 
-/// Objects of the catalogue that are asked for again and again.
+/// Number of repeatedly requested objects.
 const CATALOGUE: u32 = 20_000;
 const REQUESTS: usize = 300_000;
 const SEED: u64 = 0x7468_616c_7765_6721;
 
-/// What is asked for, one after the other.
+/// A sequence of requests.
 pub(crate) struct Trace {
     pub(crate) name: String,
     /// Content bytes of each object.
     pub(crate) bytes: Vec<u64>,
     pub(crate) requests: Vec<u32>,
-    /// Of the objects that are asked for again and again.
+    /// Total size of the repeatedly requested objects.
     pub(crate) catalogue_bytes: u64,
 }
 
-/// SplitMix64.
+/// A random number generator (SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -26,7 +26,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// From 0 to below 1.
+    /// Returns a number in [0, 1).
     fn part(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -40,7 +40,7 @@ impl Random {
     }
 }
 
-/// Ranks `0..n` with a probability of one by `rank^exponent`.
+/// A distribution over ranks `0..n` with probability proportional to `1 / rank^exponent`.
 struct Zipf(Vec<f64>);
 
 impl Zipf {
@@ -62,12 +62,12 @@ impl Zipf {
     }
 }
 
-/// What comes beside the skewed requests.
+/// Requests in addition to the skewed ones.
 enum Beside {
     Nothing,
-    /// From time to time one pass over content that nobody asks for otherwise.
+    /// Occasional passes over content that is not otherwise requested.
     Scans,
-    /// So many percent of the requests are for an object that is never asked for again.
+    /// This percentage of requests is for objects that are never requested again.
     OneHitWonders(u32),
     /// Half of the requests are for the latest three segments of live channels.
     Live,
@@ -111,7 +111,7 @@ impl Trace {
         const SCANNED: u32 = 4_000;
         match beside {
             Beside::Nothing => {}
-            // Each pass is over the same 12,000 objects' next third.
+            // Each pass covers the next third of the same 12,000 objects.
             Beside::Scans if self.requests.len() % SCAN_EVERY == SCAN_EVERY / 2 => {
                 if self.objects() == CATALOGUE as usize {
                     self.bytes.extend((0..3 * SCANNED).map(|_| random.object_bytes()));
@@ -130,8 +130,8 @@ impl Trace {
         }
     }
 
-    /// Each channel has a new segment of 500 KB to 1.5 MB every `SEGMENT_REQUESTS` requests; old ones are never asked
-    /// for again.
+    /// Adds a request to a live channel. Each channel gets a new segment of 500 KB to 1.5 MB every
+    /// `SEGMENT_REQUESTS` requests; old segments are not requested again.
     fn live(&mut self, random: &mut Random) {
         const CHANNELS: u32 = 60;
         const SEGMENT_REQUESTS: usize = 4_000;

@@ -1,4 +1,5 @@
-//! The agent over the held sockets: what one of them costs it in each dump, and whether its memory stays as it is.
+//! Measures an agent that dumps the held sockets: the cost per socket and dump, and whether memory
+//! stays bounded.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -11,33 +12,33 @@ use anyhow::{Context, Result, ensure};
 
 use crate::support::{Scratch, Server, start_thalweg};
 
-/// Between dumps: long enough for every sink to keep one before the next.
+/// Time between dumps: long enough for every sink to store one before the next.
 const PERIOD: &str = "3s";
-/// The figures are of the dumps between these.
+/// Numbers of the dumps between which the agent is measured.
 const DUMPS: [u64; 2] = [3, 30];
-/// What the process may grow by between them.
+/// Maximum growth of resident memory between these dumps.
 const RSS_GROWTH_MAX: u64 = 16 << 20;
-/// How long all of that may take, and how often it is looked.
+/// Time limit for all dumps, and the polling interval.
 const TIME_MAX: Duration = Duration::from_secs(600);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Where records go: into files, and where they go by themselves. (Parquet takes less, but keeps rows back for up to a minute.)
+/// The sinks. (Parquet costs less, but buffers rows for up to a minute.)
 const SINKS: [(&str, &str); 2] = [("JSON lines", "--json"), ("SQLite", "--sqlite")];
 
-/// The agent's figures after a dump of which all has been kept.
+/// The agent's metrics after a dump has been stored completely.
 struct Mark {
     dumps: f64,
     dump_cpu_s: f64,
     cpu_ns: u64,
-    /// Of that, the sink's thread.
+    /// CPU time of the sink's thread.
     sink_cpu_ns: u64,
     rss_bytes: u64,
 }
 
-/// Prints what the agent takes with each sink.
+/// Prints the agent's cost with each sink.
 ///
 /// # Errors
-/// Where its memory grows, or nothing can be measured.
+/// If the agent's memory grows too much, or the agent cannot be measured.
 pub(crate) fn measure(sockets: usize) -> Result<()> {
     println!(
         "\n{:>10} {:>10} {:>14} {:>12} {:>14} {:>14}",
@@ -69,18 +70,21 @@ pub(crate) fn measure(sockets: usize) -> Result<()> {
         }
     }
     println!(
-        "CPU time for each of {sockets} sockets and dump: of the dump by the agent's own metric; with all but the sink; in all"
+        "CPU time per dump and socket, with {sockets} sockets: dump (the agent's own metric), all but the sink, total"
     );
-    ensure!(grown.is_empty(), "the agent grew by more than {RSS_GROWTH_MAX} bytes with {grown:?}");
+    ensure!(
+        grown.is_empty(),
+        "the agent must grow by at most {RSS_GROWTH_MAX} bytes, but grew more with {grown:?}"
+    );
     Ok(())
 }
 
-/// Waits until so many dumps are made, in the spool and kept by the sink.
+/// Waits until `dumps` dumps are spooled and stored by the sink.
 fn mark(agent: &Server, dumps: u64, sockets: usize) -> Result<Mark> {
     let begun = Instant::now();
     loop {
         let figures = figures(agent)?;
-        let figure = |name: &str| figures.get(name).copied().with_context(|| format!("{name} is not told"));
+        let figure = |name: &str| figures.get(name).copied().with_context(|| format!("{name} is missing"));
         let made = figure("thalweg_agent_dumps_total")?;
         let is_spooled = figure("thalweg_agent_spool_records_total")? >= made * sockets as f64;
         let lag = figure("thalweg_agent_sink_lag_records")?;
@@ -89,15 +93,15 @@ fn mark(agent: &Server, dumps: u64, sockets: usize) -> Result<Mark> {
             let [cpu_ns, sink_cpu_ns] = [agent.cpu_ns(), agent.threads_cpu_ns("sink-")];
             return Ok(Mark { dumps: made, dump_cpu_s, cpu_ns, sink_cpu_ns, rss_bytes: agent.rss_bytes() });
         }
-        ensure!(begun.elapsed() < TIME_MAX, "{made} dumps, {lag} records are not kept");
+        ensure!(begun.elapsed() < TIME_MAX, "{made} dumps, {lag} records not stored");
         thread::sleep(LOOK_EVERY);
     }
 }
 
-/// What the agent answers to Prometheus, by name alone: there is one sink.
+/// Reads the agent's metrics, by name only, because there is one sink.
 fn figures(agent: &Server) -> Result<HashMap<String, f64>> {
     let mut stream = TcpStream::connect(agent.address)?;
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
     let mut text = String::new();
     stream.read_to_string(&mut text)?;
     let lines = text.lines().filter(|line| line.starts_with("thalweg_agent_"));

@@ -1,4 +1,5 @@
-//! What the benchmarks share: the servers under test as real processes, their CPU time and memory, and the cores.
+//! Shared benchmark fixtures: servers under test as real processes, their CPU time and memory, and
+//! CPU pinning.
 #![allow(dead_code, unreachable_pub)]
 
 use std::fs::File;
@@ -12,19 +13,21 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The core of the server under test, and the one that everything else runs on.
+/// Core for the server under test, and core for everything else.
 pub const SERVER_CORE: usize = 0;
 pub const CLIENT_CORE: usize = 1;
 
-/// How long a server may take to accept, and to end once it is asked to.
+/// Time limits for a server to accept connections and to stop.
 const START_TIME_MAX: Duration = Duration::from_secs(20);
 const END_TIME_MAX: Duration = Duration::from_secs(5);
 const POLL_TIME: Duration = Duration::from_millis(5);
 
-/// A server that ends with its value.
+/// A server, stopped on drop.
 pub struct Server {
     child: Child,
     pub address: SocketAddr,
+    /// Admin address, if the server is an edge.
+    pub admin: Option<SocketAddr>,
 }
 
 impl Drop for Server {
@@ -42,13 +45,13 @@ impl Drop for Server {
     }
 }
 
-/// Where this benchmark was built: `target`.
+/// Returns the directory in which this benchmark was built: `target`.
 pub fn target_directory() -> Result<PathBuf> {
     let bench = std::env::current_exe()?;
     Ok(bench.ancestors().nth(3).context("a benchmark lies in the target directory")?.to_owned())
 }
 
-/// The release build of the program.
+/// Returns the path of the program's release build.
 pub fn thalweg() -> Result<PathBuf> {
     let program = target_directory()?.join("release/thalweg");
     if !program.exists() {
@@ -57,7 +60,7 @@ pub fn thalweg() -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Starts a program on the server's core and waits until it says where it listens.
+/// Starts a program on the server's core and waits until it reports its listen address.
 pub fn start_thalweg(arguments: &[&str]) -> Result<Server> {
     let mut child = on_server_core(&thalweg()?)
         .args(arguments)
@@ -67,34 +70,42 @@ pub fn start_thalweg(arguments: &[&str]) -> Result<Server> {
         .spawn()
         .context("thalweg does not start")?;
     let mut lines = BufReader::new(child.stderr.take().context("stderr is piped")?).lines();
-    let mut said = String::new();
+    let mut output = String::new();
     for line in lines.by_ref() {
         let line = line?;
         if let Some((_, address)) = line.split_once("listening ") {
             let address = address.trim().parse()?;
-            // Whatever else it says must not fill the pipe.
+            // Further output must not fill the pipe.
             let lines = lines.map_while(Result::ok).filter(|line| !line.contains(" listening "));
             thread::spawn(move || lines.for_each(|line| eprintln!("{line}")));
-            return Ok(Server { child, address });
+            return Ok(Server { child, address, admin: None });
         }
-        said += &line;
+        output += &line;
     }
-    bail!("thalweg {arguments:?} ended: {said}")
+    bail!("thalweg {arguments:?} ended: {output}")
 }
 
-/// An edge of one thread before the server at `backend`, without a log; `more` are further arguments.
+/// Starts a single-threaded edge for the server at `backend`, with further arguments `more`.
 pub fn start_edge(backend: SocketAddr, more: &[&str]) -> Result<Server> {
-    let backend = format!("http://{backend}");
-    let listen = ["edge", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--backend", &backend];
-    // What every edge does is measured, also that it counts in its state directory.
+    let (backend, admin) = (format!("http://{backend}"), free_address()?);
+    let admin_text = admin.to_string();
+    let listen = ["edge", "--listen", "127.0.0.1:0", "--admin", &admin_text, "--backend", &backend];
+    // Include everything an edge does, such as counting in its state directory.
     let state = ["--state", concat!(env!("CARGO_TARGET_TMPDIR"), "/edge")];
-    start_thalweg(&[&listen[..], &state, &["--threads", "1"], more].concat())
+    let mut server = start_thalweg(&[&listen[..], &state, &["--threads", "1"], more].concat())?;
+    server.admin = Some(admin);
+    Ok(server)
 }
 
-/// Starts another program on the server's core, in the foreground, and waits until it accepts on `address`. What it
-/// says goes to the file `said`.
-pub fn start_other(program: &str, arguments: &[String], address: SocketAddr, said: &Path) -> Result<Server> {
-    let out = File::create(said)?;
+/// Starts another program on the server's core, in the foreground, and waits until it accepts
+/// connections on `address`. Its output is written to the file `output`.
+pub fn start_other(
+    program: &str,
+    arguments: &[String],
+    address: SocketAddr,
+    output: &Path,
+) -> Result<Server> {
+    let out = File::create(output)?;
     let child = on_server_core(Path::new(program))
         .args(arguments)
         .stdin(Stdio::null())
@@ -102,12 +113,12 @@ pub fn start_other(program: &str, arguments: &[String], address: SocketAddr, sai
         .stderr(out)
         .spawn()
         .with_context(|| format!("{program} does not start: tools/setup bench installs it"))?;
-    let mut server = Server { child, address };
+    let mut server = Server { child, address, admin: None };
     let deadline = Instant::now() + START_TIME_MAX;
     while std::net::TcpStream::connect(address).is_err() {
         let ended = server.child.try_wait()?.is_some();
         if ended || Instant::now() > deadline {
-            bail!("{program} does not accept on {address}: {}", std::fs::read_to_string(said)?);
+            bail!("{program} does not accept on {address}: {}", std::fs::read_to_string(output)?);
         }
         thread::sleep(POLL_TIME);
     }
@@ -128,17 +139,18 @@ pub fn leave_server_core() -> Result<()> {
 }
 
 impl Server {
-    /// CPU time of the process, its threads and its children, in nanoseconds, as the scheduler counts it.
+    /// Returns the CPU time of the process, its threads and its children, in nanoseconds, as
+    /// counted by the scheduler.
     pub fn cpu_ns(&self) -> u64 {
         self.pids().into_iter().map(process_cpu_ns).sum()
     }
 
-    /// CPU time of the threads whose names begin so, in nanoseconds.
+    /// Returns the CPU time of the threads whose names begin with `name`, in nanoseconds.
     pub fn threads_cpu_ns(&self, name: &str) -> u64 {
         threads_cpu_ns(self.child.id(), name)
     }
 
-    /// Memory of the process and its children that is resident, in bytes.
+    /// Returns the resident memory of the process and its children, in bytes.
     pub fn rss_bytes(&self) -> u64 {
         self.pids().into_iter().map(process_rss_bytes).sum()
     }
@@ -167,7 +179,7 @@ fn threads_cpu_ns(pid: u32, name: &str) -> u64 {
     tasks.flatten().filter_map(on_cpu).sum()
 }
 
-/// Memory of this process that is resident, in bytes.
+/// Returns the resident memory of this process, in bytes.
 pub fn own_rss_bytes() -> u64 {
     process_rss_bytes(std::process::id())
 }
@@ -179,16 +191,16 @@ fn process_rss_bytes(pid: u32) -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-/// Keeps the runtime polling. On one machine it is the server that pays for waking a client that sleeps, several
-/// microseconds a time in a virtual machine, and how often that is depends on who happens to be ahead; over a network
-/// no server pays that.
+/// Keeps the runtime polling. On a single machine, the server pays for waking a sleeping client:
+/// several microseconds per wake-up in a virtual machine, depending on which side happens to be
+/// ahead. Over a network, no server pays this cost.
 pub async fn never_sleep() {
     loop {
         tokio::task::yield_now().await;
     }
 }
 
-/// A directory that goes with its value.
+/// A directory removed on drop.
 pub struct Scratch(pub PathBuf);
 
 impl Scratch {
@@ -205,7 +217,7 @@ impl Drop for Scratch {
     }
 }
 
-/// A free port on loopback.
+/// Returns a loopback address with an unused port.
 pub fn free_address() -> Result<SocketAddr> {
     Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?)
 }

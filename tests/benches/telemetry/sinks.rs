@@ -1,4 +1,5 @@
-//! What the records of a case go into, with the defaults of `thalweg agent` and `thalweg consumer` wherever they matter.
+//! The sinks that the cases measure, with the defaults of `thalweg agent` and `thalweg consumer`
+//! wherever these matter.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,20 +8,20 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
+use thalweg_kafka::Cluster;
 use thalweg_telemetry::Sink;
 use thalweg_telemetry::clickhouse::Server;
 use thalweg_telemetry::consumer::{Consumer, Limits};
-use thalweg_telemetry::kafka::Cluster;
 use thalweg_telemetry::schema;
 use thalweg_telemetry::sink::json::{JsonSink, Rotation};
 use thalweg_telemetry::sink::parquet::{Gathering, ParquetSink};
 use thalweg_telemetry::sink::sqlite::{Retention, SqliteSink};
-use thalweg_telemetry::sink::{ClickHouseSink, KafkaSink};
+use thalweg_telemetry::{ClickHouseSink, KafkaSink};
 use thalweg_tests::services::{ClickHouse, Kafka};
 
-/// Partitions of a topic that the agent makes.
+/// Partitions of a topic created by the agent.
 const PARTITIONS: u16 = 12;
-/// How often it is looked whether the consumer is done.
+/// Interval at which the consumer's progress is checked.
 const LOOK: Duration = Duration::from_millis(5);
 
 pub(crate) fn sqlite(dir: &Path) -> anyhow::Result<Box<dyn Sink>> {
@@ -41,7 +42,7 @@ pub(crate) fn parquet(dir: &Path) -> anyhow::Result<Box<dyn Sink>> {
 }
 
 pub(crate) fn kafka(kafka: &Kafka, topic: &str) -> Box<dyn Sink> {
-    Box::new(KafkaSink::of(cluster(kafka, topic), Some(PARTITIONS)))
+    Box::new(KafkaSink::new(cluster(kafka, topic), Some(PARTITIONS)))
 }
 
 pub(crate) fn clickhouse(server: &ClickHouse) -> anyhow::Result<Box<dyn Sink>> {
@@ -53,7 +54,7 @@ fn cluster(kafka: &Kafka, topic: &str) -> Cluster {
     Cluster { brokers: kafka.brokers(), topic: topic.into(), properties: Vec::new() }
 }
 
-/// A consumer that has joined its group, and the server that it fills.
+/// A consumer that has joined its group, and the server it fills.
 pub(crate) struct Consuming {
     consumer: Consumer,
 }
@@ -66,18 +67,18 @@ impl Consuming {
         Ok(Self { consumer: Consumer::join(&cluster(kafka, topic), "bench", server, limits)? })
     }
 
-    /// Has it run until so many records are in the tables.
+    /// Runs the consumer until the tables contain `records` records.
     pub(crate) fn until(&mut self, records: u64, within: Duration) -> anyhow::Result<()> {
         let figures = Arc::clone(self.consumer.figures());
         let (stop, end) = (AtomicBool::new(false), Instant::now() + within);
         thread::scope(|scope| {
             scope.spawn(|| self.consumer.run(&stop));
-            while figures.records.load(Relaxed) < records && Instant::now() < end {
+            while figures.records.get() < records && Instant::now() < end {
                 thread::sleep(LOOK);
             }
             stop.store(true, Relaxed);
         });
-        let (kept, failures) = (figures.records.load(Relaxed), figures.failures.load(Relaxed));
+        let (kept, failures) = (figures.records.get(), figures.failures.get());
         ensure!(kept == records, "the consumer kept {kept} of {records}, with {failures} failures");
         Ok(())
     }

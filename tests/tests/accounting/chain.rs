@@ -1,22 +1,23 @@
-//! The whole chain under load: a loaded edge, an agent with its spool, Kafka, a consumer and ClickHouse are each killed and come
-//! back, some while others are away. What the edge had begun is in ClickHouse once, or counted there as lost.
+//! The whole chain under load: an edge, an agent with its spool, Kafka, a consumer and ClickHouse
+//! are each killed and restarted, some while others are down. Every response that the edge started
+//! must be in ClickHouse once, or be counted there as lost.
 //!
-//! `SEED=n` has them killed in another order and at other moments.
+//! `SEED=n` changes the order and the times of the kills.
 
 use thalweg_telemetry::clickhouse::Server;
-use thalweg_telemetry::{kafka, schema};
+use thalweg_telemetry::schema;
 use thalweg_tests::services;
 
-use super::edges::{REQUESTS_IN_QUIET, Seen, backend, begun};
+use super::edges::{REQUESTS_IN_QUIET, Seen, backend, started_responses};
 use super::program::Port;
 use super::program::tables::{number, until_delivered};
 use super::program::topic;
 use super::*;
 
 const GROUP: &str = "thalweg-clickhouse";
-/// A client of Kafka notices soon that a broker is back.
+/// Makes a Kafka client notice quickly that a broker is available again.
 const RECONNECTING: [&str; 2] = ["--kafka-set", "reconnect.backoff.max.ms=500"];
-/// A group notices soon that a member was killed.
+/// Makes a group notice quickly that a member was killed.
 const MISSED_SOON: [&str; 4] =
     ["--kafka-set", "session.timeout.ms=3000", "--kafka-set", "heartbeat.interval.ms=500"];
 
@@ -29,7 +30,7 @@ enum Part {
     ClickHouse,
 }
 
-/// Who is killed how often; Kafka and ClickHouse take long to come back.
+/// The parts to kill; Kafka and ClickHouse occur less often because they take long to restart.
 const KILLS: [Part; 8] = [
     Part::Edge,
     Part::Edge,
@@ -41,7 +42,7 @@ const KILLS: [Part; 8] = [
     Part::ClickHouse,
 ];
 
-/// Those to be killed, in an order that is random.
+/// Returns the parts to kill, in random order.
 fn shuffled(random: &mut Random) -> [Part; KILLS.len()] {
     let mut parts = KILLS;
     for last in (1..parts.len()).rev() {
@@ -50,7 +51,7 @@ fn shuffled(random: &mut Random) -> [Part; KILLS.len()] {
     parts
 }
 
-/// What responses come through.
+/// The parts that responses pass through.
 struct Chain {
     edge: Process,
     address: SocketAddr,
@@ -105,14 +106,14 @@ impl Chain {
         number(&self.server, &format!("SELECT {of}"))
     }
 
-    /// Waits until as many responses as were begun are there or counted as lost, or more.
-    fn has_all(&self) {
+    /// Waits until every started response is stored or counted as lost.
+    fn wait_for_all(&self) {
         let told = || self.number("(SELECT count() FROM responses) + (SELECT sum(records) FROM losses)");
-        until_delivered("all is told", || told() >= begun(&self.state()));
+        until_delivered("all responses are accounted for", || told() >= started_responses(&self.state()));
     }
 }
 
-/// An agent of that edge that keeps responses alone, in Kafka.
+/// Starts an agent of that edge that sends only responses, to Kafka.
 fn chained_agent(kafka: &services::Kafka, edge: SocketAddr, directory: &Path) -> Process {
     let spool = format!("{}=64MiB", directory.join("spool").display());
     let brokers = kafka.brokers();
@@ -127,19 +128,19 @@ fn consumer(kafka: &services::Kafka, clickhouse: &services::ClickHouse) -> Proce
 }
 
 #[test]
-fn what_an_edge_had_begun_is_in_clickhouse_once_or_counted_whoever_is_killed() {
+fn started_responses_reach_clickhouse_once_or_are_counted() {
     let seed = std::env::var("SEED").map_or(SEED, |seed| seed.parse().unwrap());
     println!("SEED={seed}");
     let mut random = Random(seed);
     let (mut chain, seen) = (Chain::start(), Seen::default());
-    chain.agent.said(FOLLOWING);
+    chain.agent.wait_for_log(FOLLOWING);
     // An edge is followed from the first response that is in the spool.
-    seen.ask_in_quiet(chain.address);
-    chain.has_all();
+    seen.send_quiet_requests(chain.address);
+    chain.wait_for_all();
 
     let mut away = Vec::new();
     for (life, victims) in shuffled(&mut random).split(|part| *part == Part::Edge).enumerate() {
-        seen.while_asking(chain.address, life as u64, || {
+        seen.under_load(chain.address, life as u64, || {
             for &victim in victims {
                 seen.until_more(&mut random);
                 if away.contains(&victim) {
@@ -148,7 +149,7 @@ fn what_an_edge_had_begun_is_in_clickhouse_once_or_counted_whoever_is_killed() {
                 println!("{victim:?} after {} responses, {away:?} away", seen.complete.load(SeqCst));
                 chain.kill(victim);
                 away.push(victim);
-                // One time of two they stay away until the next one was killed.
+                // Half of the time, the parts stay down until the next kill.
                 if random.next().is_multiple_of(2) {
                     seen.until_more(&mut random);
                     away.drain(..).for_each(|part| chain.restart(part));
@@ -161,25 +162,25 @@ fn what_an_edge_had_begun_is_in_clickhouse_once_or_counted_whoever_is_killed() {
         chain.restart(Part::Edge);
     }
     away.into_iter().for_each(|part| chain.restart(part));
-    chain.has_all();
-    seen.ask_in_quiet(chain.address);
-    chain.has_all();
-    let begun = begun(&chain.state());
+    chain.wait_for_all();
+    seen.send_quiet_requests(chain.address);
+    chain.wait_for_all();
+    let started = started_responses(&chain.state());
     chain.kill(Part::Agent);
     until_delivered("the topic is read to its end", || {
-        topic::is_read(&chain.kafka.brokers(), kafka::TOPIC, GROUP)
+        topic::is_read(&chain.kafka.brokers(), thalweg_kafka::DEFAULT_TOPIC, GROUP)
     });
 
     let [kept, lost] = ["count() FROM responses", "sum(records) FROM losses"].map(|of| chain.number(of));
-    println!("{begun} begun, {kept} kept, {lost} lost");
-    assert_eq!(kept + lost, begun, "begun = kept + counted losses");
+    println!("{started} started, {kept} stored, {lost} lost");
+    assert_eq!(kept + lost, started, "started = stored + counted losses");
     let (complete, cut) = (seen.complete.load(SeqCst), seen.cut.load(SeqCst));
-    assert!((complete..=complete + cut).contains(&begun), "{complete} {cut} {begun}");
+    assert!((complete..=complete + cut).contains(&started), "{complete} {cut} {started}");
     assert!(kept >= 2 * REQUESTS_IN_QUIET);
     assert_eq!(chain.number("count() FROM losses WHERE stage NOT IN ('edge', 'follow')"), 0);
-    assert_eq!(chain.number("uniqExact(path) FROM responses"), kept, "no response is there twice");
+    assert_eq!(chain.number("uniqExact(path) FROM responses"), kept, "no response appears twice");
     assert_eq!(chain.number("sum(responses) FROM responses_5m"), kept);
-    // Each number that the spool has given is there once.
+    // Each number assigned by the spool must appear once.
     let all = "(SELECT epoch, number FROM responses UNION ALL SELECT epoch, number FROM losses)";
     let rows = chain.number(&format!("count() FROM {all}"));
     for of in ["uniqExact(number)", "max(number) + 1"] {

@@ -1,25 +1,24 @@
-//! Edges that are killed under load, some while the agent is away, and a whole program that is: what they had begun is kept or
-//! counted, to the last response.
+//! Kills edges under load, some while the agent is away, and a program with all roles: every
+//! response that they started, up to the last one, must be stored or counted.
 
 use std::sync::atomic::AtomicBool;
 
 use serde_json::Value;
-use thalweg_cache::counters::{FILE_BYTES, sum_of};
 
 use super::*;
 
-/// What is asked for in quiet, before and after.
+/// Requests sent without load, before and after the kills.
 pub(super) const REQUESTS_IN_QUIET: u64 = 200;
-/// And, at most, between two things that happen under load.
+/// Maximum requests between two events under load.
 const REQUESTS_BETWEEN: u64 = 1_500;
-/// Of what the backend has: more than a socket takes at once, so that a kill comes in the middle.
+/// Content size of a response: more than a socket buffers, so that a kill interrupts it.
 const CONTENT_BYTES: usize = 1 << 20;
-/// How often a whole program is killed.
+/// Number of times a program with all roles is killed.
 const UP_KILLS: u64 = 3;
 
-/// What the agent does in a life of the edge.
+/// Action of the agent while one edge process runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum AgentDoes {
+enum AgentAction {
     Follow,
     DieAndComeBack,
     Die,
@@ -31,21 +30,21 @@ enum AgentDoes {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ends {
     Killed,
-    Told,
+    Interrupted,
 }
 
-const EDGE_LIVES: [(AgentDoes, Ends); 8] = [
-    (AgentDoes::Follow, Ends::Killed),
-    (AgentDoes::DieAndComeBack, Ends::Killed),
-    (AgentDoes::Follow, Ends::Told),
-    (AgentDoes::Die, Ends::Killed),
-    (AgentDoes::BeAway, Ends::Killed),
-    (AgentDoes::BeAway, Ends::Told),
-    (AgentDoes::ComeBack, Ends::Killed),
-    (AgentDoes::Follow, Ends::Killed),
+const EDGE_LIVES: [(AgentAction, Ends); 8] = [
+    (AgentAction::Follow, Ends::Killed),
+    (AgentAction::DieAndComeBack, Ends::Killed),
+    (AgentAction::Follow, Ends::Interrupted),
+    (AgentAction::Die, Ends::Killed),
+    (AgentAction::BeAway, Ends::Killed),
+    (AgentAction::BeAway, Ends::Interrupted),
+    (AgentAction::ComeBack, Ends::Killed),
+    (AgentAction::Follow, Ends::Killed),
 ];
 
-/// What clients have seen of their requests. One that was cut off may have been taken or not.
+/// Client-side counts of requests. A request that was cut off may or may not have been recorded.
 #[derive(Default)]
 pub(super) struct Seen {
     pub(super) complete: AtomicU64,
@@ -53,8 +52,8 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Asks on some connections until they are cut, meanwhile does something.
-    pub(super) fn while_asking(&self, edge: SocketAddr, life: u64, does: impl FnOnce()) {
+    /// Sends requests on several connections until these are cut; runs `does` meanwhile.
+    pub(super) fn under_load(&self, edge: SocketAddr, life: u64, does: impl FnOnce()) {
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             for client in 0..CLIENTS {
@@ -62,7 +61,7 @@ impl Seen {
                 scope.spawn(move || {
                     for connection in 0.. {
                         let path = format!("{life}/{client}/{connection}");
-                        if is_over.load(SeqCst) || self.ask(edge, client, &path).is_err() {
+                        if is_over.load(SeqCst) || self.use_connection(edge, client, &path).is_err() {
                             return;
                         }
                     }
@@ -73,9 +72,10 @@ impl Seen {
         });
     }
 
-    /// One connection: kept for whole answers of the edge or of its backend, or closed after each.
-    fn ask(&self, edge: SocketAddr, client: u64, path: &str) -> io::Result<()> {
-        let (method, is_kept) = [("OPTIONS", true), ("GET", true), ("OPTIONS", false)][client as usize % 3];
+    /// Sends requests on one connection, which is persistent with responses by the edge or its
+    /// backend, or closed after each response.
+    fn use_connection(&self, edge: SocketAddr, client: u64, path: &str) -> io::Result<()> {
+        let (method, is_kept) = [("TRACE", true), ("GET", true), ("TRACE", false)][client as usize % 3];
         let mut stream = BufReader::new(site::connect(edge, network_of(client))?);
         for at in 0.. {
             let close = if is_kept { "" } else { "Connection: close\r\n" };
@@ -96,19 +96,19 @@ impl Seen {
         Ok(())
     }
 
-    /// As [`ask`], without a cut.
-    pub(super) fn ask_in_quiet(&self, edge: SocketAddr) {
-        ask(edge, REQUESTS_IN_QUIET, 0, &self.complete);
+    /// Sends requests without interruption, like [`send_requests`].
+    pub(super) fn send_quiet_requests(&self, edge: SocketAddr) {
+        send_requests(edge, REQUESTS_IN_QUIET, 0, &self.complete);
     }
 
-    /// Waits until some more are complete.
+    /// Waits until a random number of further responses are complete.
     pub(super) fn until_more(&self, random: &mut Random) {
         let complete = self.complete.load(SeqCst) + 1 + random.next() % REQUESTS_BETWEEN;
-        until("more is asked for", || self.complete.load(SeqCst) >= complete);
+        until("more responses are complete", || self.complete.load(SeqCst) >= complete);
     }
 }
 
-/// A server whose content any cache may keep, as long as this process.
+/// Starts a server of cacheable content, which runs as long as this process.
 pub(super) fn backend() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -135,20 +135,25 @@ fn answer(stream: TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// What all starts of an edge have begun.
-pub(super) fn begun(state: &Path) -> u64 {
-    let files = std::fs::read_dir(state).unwrap().map(|entry| std::fs::read(entry.unwrap().path()).unwrap());
-    let files = files.map(|content| <[u8; FILE_BYTES]>::try_from(content).unwrap());
-    files.map(|content| sum_of(&content)).sum()
+/// Returns the number of responses started by all processes of an edge: each file has a header of
+/// 64 bytes, then a counter every 64 bytes.
+pub(super) fn started_responses(state: &Path) -> u64 {
+    let sum_of = |content: Vec<u8>| -> u64 {
+        assert_eq!(content.len(), 4096);
+        content.chunks(64).skip(1).map(|line| u64::from_ne_bytes(*line.first_chunk().unwrap())).sum()
+    };
+    let files = std::fs::read_dir(state).unwrap();
+    files.map(|entry| sum_of(std::fs::read(entry.unwrap().path()).unwrap())).sum()
 }
 
-/// Each response is there once; gives how many are kept, and how many were lost at a stage.
+/// Checks that each response appears once; returns how many are stored, and how many were lost at a
+/// stage.
 fn check(records: &[Value]) -> (u64, impl Fn(&str) -> u64) {
     let mut numbers: Vec<u64> = records.iter().map(|record| number(record, "number")).collect();
     numbers.sort_unstable();
-    assert!(numbers.iter().copied().eq(0..records.len() as u64), "each number is there once");
+    assert!(numbers.iter().copied().eq(0..records.len() as u64), "each number appears once");
     let paths: Vec<_> = records.iter().filter_map(|record| record["path"].as_str()).collect();
-    assert_eq!(paths.iter().collect::<HashSet<_>>().len(), paths.len(), "no response is there twice");
+    assert_eq!(paths.iter().collect::<HashSet<_>>().len(), paths.len(), "no response appears twice");
     let lost = |stage: &str| {
         let at_stage = records.iter().filter(|record| record["stage"] == stage);
         at_stage.map(|loss| number(loss, "records")).sum()
@@ -161,64 +166,68 @@ fn check(records: &[Value]) -> (u64, impl Fn(&str) -> u64) {
 }
 
 #[test]
-fn what_a_killed_edge_had_begun_is_kept_or_counted() {
+fn responses_started_by_a_killed_edge_are_stored_or_counted() {
     let directory = Directory::new();
     let (database, state) = (directory.0.join("telemetry.sqlite"), directory.0.join("edge"));
     let (admin, backend, seen, mut random) =
-        (free(), format!("http://{}", backend()), Seen::default(), Random(SEED));
-    let start = || keeping_agent(admin, &directory.0, &database);
-    let has_all = || until("all is told", || count(&database, TOLD) == begun(&state));
+        (free_address(), format!("http://{}", backend()), Seen::default(), Random(SEED));
+    let start = || sqlite_agent(admin, &directory.0, &database);
+    let wait_for_all = || {
+        until("all responses are accounted for", || {
+            count(&database, STORED_OR_LOST) == started_responses(&state)
+        });
+    };
     let (mut running, mut address) = edge_before(&backend, admin, &directory.0);
     let mut following = Some(start().0);
-    following.as_ref().unwrap().said(FOLLOWING);
-    // An edge is followed from the first response that is in the spool.
-    seen.ask_in_quiet(address);
-    has_all();
+    following.as_ref().unwrap().wait_for_log(FOLLOWING);
+    // The agent follows an edge from the first response in the spool.
+    seen.send_quiet_requests(address);
+    wait_for_all();
 
     let mut complete_unheard = 0;
-    for (life, (agent_does, ends)) in EDGE_LIVES.into_iter().enumerate() {
+    for (life, (agent_action, ends)) in EDGE_LIVES.into_iter().enumerate() {
         let complete = seen.complete.load(SeqCst);
-        seen.while_asking(address, life as u64, || {
+        seen.under_load(address, life as u64, || {
             seen.until_more(&mut random);
-            if matches!(agent_does, AgentDoes::DieAndComeBack | AgentDoes::Die) {
+            if matches!(agent_action, AgentAction::DieAndComeBack | AgentAction::Die) {
                 following.take().unwrap().kill();
                 seen.until_more(&mut random);
             }
-            if matches!(agent_does, AgentDoes::DieAndComeBack | AgentDoes::ComeBack) {
+            if matches!(agent_action, AgentAction::DieAndComeBack | AgentAction::ComeBack) {
                 following = Some(start().0);
                 seen.until_more(&mut random);
             }
             match ends {
                 Ends::Killed => running.kill(),
-                Ends::Told => running.interrupt(),
+                Ends::Interrupted => running.interrupt(),
             }
         });
-        if ends == Ends::Told {
-            assert_eq!(running.ended(), Some(0));
+        if ends == Ends::Interrupted {
+            assert_eq!(running.exit_code(), Some(0));
         }
-        if agent_does == AgentDoes::BeAway {
+        if agent_action == AgentAction::BeAway {
             complete_unheard += seen.complete.load(SeqCst) - complete;
         }
         (running, address) = edge_before(&backend, admin, &directory.0);
     }
-    has_all();
-    seen.ask_in_quiet(address);
-    has_all();
-    running.end();
-    following.unwrap().end();
+    wait_for_all();
+    seen.send_quiet_requests(address);
+    wait_for_all();
+    running.stop();
+    following.unwrap().stop();
     drain(&directory.0.join("spool"), &[("--json", &directory.0.join("files"))]);
 
     let records = records(&directory.0.join("files"));
     let (kept, lost_at) = check(&records);
     let lost = lost_at("edge") + lost_at("follow");
-    assert_eq!(kept + lost, begun(&state), "begun = kept + counted losses");
+    assert_eq!(kept + lost, started_responses(&state), "started = stored + counted losses");
     let (complete, cut) = (seen.complete.load(SeqCst), seen.cut.load(SeqCst));
     assert!((complete..=complete + cut).contains(&(kept + lost)), "{complete} {cut} {kept} {lost}");
     assert!(lost_at("edge") >= complete_unheard && kept >= 2 * REQUESTS_IN_QUIET);
 }
 
 #[test]
-fn what_a_killed_program_had_begun_is_kept_or_counted() {
+fn responses_started_by_a_killed_program_are_stored_or_counted() {
     let directory = Directory::new();
     let (seen, mut random, backend) = (Seen::default(), Random(SEED), backend());
     let [state, spool, files] = ["edge", "spool", "files"].map(|name| directory.0.join(name));
@@ -230,28 +239,30 @@ fn what_a_killed_program_had_begun_is_kept_or_counted() {
     let config = directory.file("thalweg.toml", &config);
     let start = || {
         let running = Process::start(thalweg().args(["up", "--config", &config]));
-        let address = running.said("edge listening").parse().unwrap();
-        let metrics = running.said("agent listening").parse().unwrap();
+        let address = running.wait_for_log("edge listening").parse().unwrap();
+        let metrics = running.wait_for_log("agent listening").parse().unwrap();
         (running, address, metrics)
     };
     let (mut running, mut address, metrics) = start();
-    seen.ask_in_quiet(address);
-    until("all is heard", || figures(metrics)["thalweg_agent_spool_records_total"] as u64 == begun(&state));
+    seen.send_quiet_requests(address);
+    until("all responses are followed", || {
+        metric_values(metrics)["thalweg_agent_spool_records_total"] as u64 == started_responses(&state)
+    });
     for life in 0..UP_KILLS {
-        seen.while_asking(address, life, || {
+        seen.under_load(address, life, || {
             seen.until_more(&mut random);
             running.kill();
         });
         (running, address, _) = start();
     }
-    seen.ask_in_quiet(address);
-    running.end();
+    seen.send_quiet_requests(address);
+    running.stop();
     drain(&spool, &[("--json", &files)]);
 
     let records = records(&files);
     let (kept, lost_at) = check(&records);
     let lost = lost_at("edge") + lost_at("follow");
-    assert_eq!(kept + lost, begun(&state), "begun = kept + counted losses");
+    assert_eq!(kept + lost, started_responses(&state), "started = stored + counted losses");
     let (complete, cut) = (seen.complete.load(SeqCst), seen.cut.load(SeqCst));
     assert!((complete..=complete + cut).contains(&(kept + lost)), "{complete} {cut} {kept} {lost}");
     assert!(kept >= 2 * REQUESTS_IN_QUIET);

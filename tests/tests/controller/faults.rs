@@ -1,5 +1,5 @@
-//! Faults of the whole loop under load: its parts are killed at any moment, by a seed (`SEED=n` has another one), and a controller has
-//! lost its file or finds another release's.
+//! Faults in the whole loop under load: its parts are killed at random times (`SEED=n` selects
+//! others), and a controller has lost its state file or finds one written by another release.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -9,24 +9,25 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use thalweg_bundle::Bundle;
 
-use super::program::site::{CONTENT_BYTES, Clients, NETWORKS, ask, backend, told};
+use super::program::site::{CONTENT_BYTES, Clients, NETWORKS, backend, get_json, http_get};
 use super::program::{self, Directory, Port, Process, records, until};
 use super::{HOST, agent, agent_command, controller, edge};
 
 const DEFAULT_SEED: u64 = 20_261_122;
-/// Times that each part is killed.
+/// Number of times each part is killed.
 const KILLS: usize = 4;
-/// How long a part is there before it is killed, and away then: a window has two seconds and takes records for one more.
-const THERE_MS_MAX: u64 = 5000;
-const AWAY_MS_MAX: u64 = 1500;
-/// Between two looks.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Maximum time for which a part runs before it is killed, and maximum time for which it then stays
+/// down. A window lasts two seconds and accepts records for one more.
+const UP_MS_MAX: u64 = 5000;
+const DOWN_MS_MAX: u64 = 1500;
+/// Polling interval.
+const POLL_TIME: Duration = Duration::from_millis(20);
 
-/// xorshift64.
+/// A random number generator (xorshift64).
 struct Random(u64);
 
 impl Random {
-    /// One that goes by `SEED`, which is told.
+    /// Creates a generator seeded with `SEED`, and prints the seed.
     fn of_seed() -> Self {
         let seed = std::env::var("SEED").map_or(DEFAULT_SEED, |seed| seed.parse().unwrap());
         println!("SEED={seed}");
@@ -41,23 +42,23 @@ impl Random {
     }
 }
 
-/// The newest window that was decided, of those with records of connections.
+/// Returns the newest decided window that has connection records.
 fn newest_window(control: SocketAddr) -> u64 {
-    let rounds = told(control, "/rounds?pop=here");
+    let rounds = get_json(control, "/rounds?pop=here");
     let rounds = rounds["rounds"].as_array().into_iter().flatten();
     let has_some = |round: &&Value| round["goodput"]["all"].is_object();
     rounds.filter(has_some).filter_map(|round| round["window"].as_u64()).max().unwrap_or(0)
 }
 
-/// Records that the controller has taken, of all sources.
-fn taken(control: SocketAddr) -> u64 {
-    let (_, _, text) = ask(control, "/metrics", "");
+/// Returns the number of records accepted by the controller, from all sources.
+fn accepted_records(control: SocketAddr) -> u64 {
+    let (_, _, text) = http_get(control, "/metrics", "");
     let line = text.lines().find_map(|line| line.strip_prefix("thalweg_controller_records_total "));
     line.unwrap().parse().unwrap()
 }
 
 #[test]
-fn an_agent_that_is_killed_tells_nothing_twice_and_windows_go_on() {
+fn killed_agent_repeats_no_records_and_windows_continue() {
     let mut random = Random::of_seed();
     let directory = Directory::new();
     let ports = [Port::new(), Port::new(), Port::new()];
@@ -69,22 +70,22 @@ fn an_agent_that_is_killed_tells_nothing_twice_and_windows_go_on() {
     let clients = Clients::of(listen, &["media.example"]);
     for _ in 0..KILLS {
         let mut agent = Process::start(&mut agent_command(&directory, control, listen, admin));
-        thread::sleep(Duration::from_millis(random.below(THERE_MS_MAX)));
+        thread::sleep(Duration::from_millis(random.below(UP_MS_MAX)));
         agent.kill();
     }
     let agent = agent(&directory, control, listen, admin);
     let before = newest_window(control);
-    until("windows go on", || newest_window(control) > before + 1);
+    until("windows continue", || newest_window(control) > before + 1);
     drop(clients);
-    agent.end();
+    agent.stop();
     let files = directory.0.join("files");
     let controller = format!("http://{control}");
     program::drain(&directory.0.join("spool"), &[("--json", &files), ("--controller", controller.as_ref())]);
 
     let records = records(&files);
     let numbers: BTreeSet<u64> = records.iter().map(|record| program::number(record, "number")).collect();
-    assert_eq!(numbers.len(), records.len(), "each is kept once");
-    assert_eq!(taken(control), records.len() as u64, "each is taken once");
+    assert_eq!(numbers.len(), records.len(), "each record is stored once");
+    assert_eq!(accepted_records(control), records.len() as u64, "each record is accepted once");
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -94,13 +95,14 @@ enum Part {
     Edge,
 }
 
-/// The moments at which a part goes, or comes back; each by its own time, so that any of them are away together.
+/// Returns the times at which parts are killed and restarted. Times are independent per part, so
+/// that any combination may be down.
 fn turns(random: &mut Random) -> Vec<(Duration, Part)> {
     let mut turns = Vec::new();
     for part in [Part::Agent, Part::Controller, Part::Edge] {
         let mut at_ms = 0;
         for _ in 0..KILLS {
-            for ms_max in [THERE_MS_MAX, AWAY_MS_MAX] {
+            for ms_max in [UP_MS_MAX, DOWN_MS_MAX] {
                 at_ms += random.below(ms_max);
                 turns.push((Duration::from_millis(at_ms), part));
             }
@@ -110,7 +112,7 @@ fn turns(random: &mut Random) -> Vec<(Duration, Part)> {
     turns
 }
 
-/// The whole loop under load, once some bundles have come to its edge.
+/// The whole loop under load, after its edge has received some bundles.
 struct Loop {
     directory: Directory,
     _ports: [Port; 3],
@@ -132,16 +134,16 @@ impl Loop {
         let mut all =
             Self { directory, _ports: ports, control, listen, admin, backend, running, _clients: clients };
         for part in [Part::Controller, Part::Edge, Part::Agent] {
-            all.begin(part);
+            all.start_part(part);
         }
-        until("there were some bundles", || all.number() >= 3);
+        until("the edge has received some bundles", || all.number() >= 3);
         all
     }
 
-    fn begin(&mut self, part: Part) {
+    fn start_part(&mut self, part: Part) {
         let Self { directory, control, listen, admin, backend, .. } = self;
         let process = match part {
-            // Not waited for: the edge that it follows may be away.
+            // Do not wait for the agent: the edge that it follows may be down.
             Part::Agent => Process::start(&mut agent_command(directory, *control, *listen, *admin)),
             Part::Controller => controller(directory, *control),
             Part::Edge => {
@@ -156,28 +158,29 @@ impl Loop {
         self.running.remove(&part).unwrap().kill();
     }
 
-    fn is_there(&self, part: Part) -> bool {
+    fn is_running(&self, part: Part) -> bool {
         self.running.contains_key(&part)
     }
 
-    /// The number of the bundle that the edge goes by.
+    /// Returns the number of the edge's active bundle.
     fn number(&self) -> u64 {
-        told(self.admin, "/stats")["bundle"]["number"].as_u64().unwrap_or(0)
+        get_json(self.admin, "/stats")["bundle"]["number"].as_u64().unwrap_or(0)
     }
 
-    /// The number of the bundle that the edge begins with.
+    /// Returns the number of the stored bundle, with which the edge would start.
     fn kept_number(&self) -> u64 {
         let document = std::fs::read(self.directory.0.join("edge/bundle.json")).unwrap();
         Bundle::decode(&document).unwrap().content().number
     }
 
-    /// The controller begins again, after something was done to what it has kept: the edge's number goes up.
-    fn begin_again(&mut self, after: impl FnOnce(&Directory)) {
+    /// Restarts the controller after `after` has modified its stored state; the edge's bundle
+    /// number must increase.
+    fn restart_controller(&mut self, after: impl FnOnce(&Directory)) {
         self.kill(Part::Controller);
         let before = self.number();
         after(&self.directory);
-        self.begin(Part::Controller);
-        until("the edge has a higher number", || {
+        self.start_part(Part::Controller);
+        until("the edge has a higher bundle number", || {
             let now = self.number();
             assert!(now >= before, "{now} after {before}");
             now > before
@@ -185,55 +188,56 @@ impl Loop {
     }
 }
 
-/// What was seen of a loop, which must not be taken back.
+/// Observations that later ones must not contradict.
 #[derive(Debug, Default)]
 struct Seen {
-    /// The number of the edge's bundle.
+    /// Number of the edge's bundle.
     number: u64,
-    /// That which the controller has of the edge.
+    /// The bundle number that the edge acknowledged to the controller.
     acknowledged: u64,
     rounds: Vec<Value>,
-    /// Answers of the edge while no controller was there.
+    /// Number of responses by the edge while no controller was running.
     served_alone: usize,
 }
 
 impl Seen {
-    /// Looks at what is there.
-    fn look(&mut self, all: &Loop) {
-        if all.is_there(Part::Edge) {
-            let (status, _, content) = ask(all.listen, "/content", "");
+    /// Checks the current state against earlier observations.
+    fn observe(&mut self, all: &Loop) {
+        if all.is_running(Part::Edge) {
+            let (status, _, content) = http_get(all.listen, "/content", "");
             assert_eq!((status, content.len()), (200, CONTENT_BYTES));
-            self.served_alone += usize::from(!all.is_there(Part::Controller));
+            self.served_alone += usize::from(!all.is_running(Part::Controller));
             let number = all.number();
-            assert!(number >= self.number, "the edge goes by {number} after {}", self.number);
+            assert!(number >= self.number, "the edge has bundle {number} after {}", self.number);
             self.number = number;
         }
-        if all.is_there(Part::Controller) {
-            let rounds = told(all.control, "/rounds?pop=here")["rounds"].take();
+        if all.is_running(Part::Controller) {
+            let rounds = get_json(all.control, "/rounds?pop=here")["rounds"].take();
             let rounds: Vec<Value> = rounds.as_array().cloned().unwrap_or_default();
             let known = rounds.get(..self.rounds.len());
             assert!(known == Some(&self.rounds), "{rounds:#?} after {:#?}", self.rounds);
             let windows: Vec<_> = rounds.iter().map(|round| program::number(round, "window")).collect();
             assert!(windows.is_sorted_by(|one, next| one < next), "{windows:?}");
             self.rounds = rounds;
-            let edges = told(all.control, "/edges?pop=here");
+            let edges = get_json(all.control, "/edges?pop=here");
             self.acknowledged = edges["edges"][0]["bundle"].as_u64().unwrap_or(0).max(self.acknowledged);
         }
     }
 
-    /// Once the edge is killed: a bundle is in force before it is kept, and kept before the controller hears of it.
+    /// Updates the observations after the edge was killed: a bundle is active before it is stored,
+    /// and stored before it is acknowledged to the controller.
     fn edge_is_killed(&mut self, all: &Loop) {
         let kept = all.kept_number();
-        assert!(kept >= self.acknowledged, "it begins with {kept}, and has told of {}", self.acknowledged);
+        assert!(kept >= self.acknowledged, "it starts with {kept} after acknowledging {}", self.acknowledged);
         self.number = self.number.min(kept);
     }
 }
 
 #[test]
-fn agent_controller_and_edge_are_killed_at_any_moment_and_nothing_is_taken_back() {
+fn random_kills_of_all_parts_revoke_nothing() {
     let mut random = Random::of_seed();
     let (mut all, mut seen) = (Loop::start(), Seen::default());
-    // Networks that come and go, so that there is always something new to be told.
+    // Add new networks throughout, so that the controller always has something new to decide.
     let mut networks = NETWORKS + 1..;
     let mut newcomers = move |listen| {
         let network = networks.next().unwrap();
@@ -243,51 +247,51 @@ fn agent_controller_and_edge_are_killed_at_any_moment_and_nothing_is_taken_back(
     let begun = Instant::now();
     for (at, part) in turns(&mut random) {
         while begun.elapsed() < at {
-            seen.look(&all);
-            thread::sleep(LOOK_EVERY); // a part goes whatever the others are at
+            seen.observe(&all);
+            thread::sleep(POLL_TIME); // kills are independent of the others' state
         }
-        let is_there = all.is_there(part);
-        println!("{:?}: {part:?} {}", begun.elapsed(), if is_there { "is killed" } else { "begins" });
-        match (part, is_there) {
+        let is_running = all.is_running(part);
+        println!("{:?}: {part:?} {}", begun.elapsed(), if is_running { "is killed" } else { "begins" });
+        match (part, is_running) {
             (Part::Edge, true) => {
                 all.kill(part);
                 seen.edge_is_killed(&all);
             }
             (_, true) => all.kill(part),
             (Part::Controller, false) => {
-                all.begin(part);
+                all.start_part(part);
                 drop(others);
                 others = newcomers(all.listen);
             }
-            (_, false) => all.begin(part),
+            (_, false) => all.start_part(part),
         }
-        seen.look(&all);
+        seen.observe(&all);
     }
-    assert!(seen.served_alone > 0, "never asked without a controller");
+    assert!(seen.served_alone > 0, "no request was made without a controller");
 
     let (window, number) = (newest_window(all.control), seen.number);
     drop(others);
     let _others = newcomers(all.listen);
-    until("windows and numbers go on", || {
-        seen.look(&all);
+    until("windows and bundle numbers continue", || {
+        seen.observe(&all);
         newest_window(all.control) > window + 1 && seen.number > number
     });
     println!("{:?}: number {} after {number}, {} rounds", begun.elapsed(), seen.number, seen.rounds.len());
 }
 
 #[test]
-fn a_controller_that_has_lost_its_file_gives_no_number_again() {
-    Loop::start().begin_again(|directory| {
+fn controller_without_its_file_reuses_no_bundle_number() {
+    Loop::start().restart_controller(|directory| {
         for name in ["control.sqlite", "control.sqlite-wal", "control.sqlite-shm"] {
             let _ = std::fs::remove_file(directory.0.join(name));
         }
     });
 }
 
-/// A release whose bundles have another format, which reads what this one has kept.
+/// A controller must start with stored bundles in another format, as from another release.
 #[test]
-fn a_controller_begins_with_bundles_of_another_format() {
-    Loop::start().begin_again(|directory| {
+fn controller_starts_with_bundles_of_another_format() {
+    Loop::start().restart_controller(|directory| {
         let database = rusqlite::Connection::open(directory.0.join("control.sqlite")).unwrap();
         let (own, other) = (format!(r#"\"format\":{}"#, thalweg_bundle::FORMAT), r#"\"format\":1"#);
         let changed = database.execute(

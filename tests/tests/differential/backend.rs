@@ -1,8 +1,8 @@
-//! A backend that answers by script: the n-th request of a sequence gets its n-th answer, the last one again and again.
-//! It notes what it was asked. A condition that holds for the answer is met with a 304; ranges are ignored, but for the rest
-//! of an answer that breaks off.
+//! A scripted backend: the n-th request of a sequence gets the n-th scripted response, and the last
+//! one repeats. The backend records requests. A condition that matches the scripted response
+//! results in a 304. Ranges are ignored, except for the rest of a response that breaks off.
 //!
-//! **Invariant:** one exchange on each connection; what was asked is noted before it is answered.
+//! ***Invariant:** one exchange per connection; a request is recorded before the response is sent.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,14 +15,15 @@ use thalweg_http::date;
 
 use crate::sequence::{Answer, Form, Sequence};
 
-/// What comes of an answer that halts before a proxy that wants no more is given time to leave.
+/// Bytes of a halting response to send before giving the proxy time to disconnect.
 const LITTLE_BYTES: usize = 64 * 1024;
-/// A proxy that is still there by then wants the rest. Nothing but its leaving can be waited for.
+/// A proxy still connected after this time wants the rest. The only event to wait for would be that
+/// it disconnects.
 const GONE_MAX: Duration = Duration::from_millis(300);
 
-/// A request, as it came to the backend.
+/// A request as received by the backend.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct BackendRequest {
     pub(crate) method: String,
     pub(crate) fields: Vec<(String, String)>,
 }
@@ -42,10 +43,10 @@ struct State {
 
 #[derive(Default)]
 struct Seen {
-    asked: Vec<Asked>,
-    /// How many of them have had their answer, as far as they wanted it.
+    requests: Vec<BackendRequest>,
+    /// Number of requests whose responses were sent as far as the proxy wanted.
     answered: usize,
-    /// Answers are kept back until the test lets go.
+    /// Whether responses are held until the test releases them.
     held: bool,
 }
 
@@ -59,25 +60,25 @@ impl Backend {
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let state = state.clone();
-                // A proxy may leave at any point of an exchange.
+                // A proxy may disconnect at any point in an exchange.
                 thread::spawn(move || stream.and_then(|stream| state.exchange(stream)));
             }
         });
         Ok(backend)
     }
 
-    /// What was asked of a sequence since its first `from` requests.
-    pub(crate) fn asked(&self, name: &str, from: usize) -> Vec<Asked> {
+    /// Returns the requests of a sequence after its first `from`.
+    pub(crate) fn requests(&self, name: &str, from: usize) -> Vec<BackendRequest> {
         let seen = self.state.seen.lock().unwrap();
-        seen.get(name).map(|seen| seen.asked[from..].to_vec()).unwrap_or_default()
+        seen.get(name).map(|seen| seen.requests[from..].to_vec()).unwrap_or_default()
     }
 
-    /// Waits until `count` requests of a sequence have come; false if they do not.
+    /// Waits until `count` requests of a sequence have arrived; returns `false` on timeout.
     pub(crate) fn wait_for(&self, name: &str, count: usize, time_max: Duration) -> bool {
-        self.wait_until(name, time_max, |seen| seen.asked.len() >= count)
+        self.wait_until(name, time_max, |seen| seen.requests.len() >= count)
     }
 
-    /// Waits until `count` answers of a sequence have been sent, or are not wanted any more.
+    /// Waits until `count` responses of a sequence have been sent or abandoned.
     pub(crate) fn wait_answered(&self, name: &str, count: usize, time_max: Duration) -> bool {
         self.wait_until(name, time_max, |seen| seen.answered >= count)
     }
@@ -89,7 +90,7 @@ impl Backend {
         !waited.timed_out()
     }
 
-    /// Keeps back the answers of a sequence, or lets go of them.
+    /// Holds or releases the responses of a sequence.
     pub(crate) fn hold(&self, name: &str, held: bool) {
         self.state.seen.lock().unwrap().entry(name.to_owned()).or_default().held = held;
         self.state.changed.notify_all();
@@ -109,9 +110,9 @@ impl State {
             let Some((name, value)) = line.split_once(':') else { break };
             fields.push((name.to_ascii_lowercase(), value.trim().to_owned()));
         }
-        let asked = Asked { method, fields };
-        let answer = self.note(name, &asked);
-        let sent = self.send(&stream, name, &answer, &asked);
+        let request = BackendRequest { method, fields };
+        let answer = self.note(name, &request);
+        let sent = self.send(&stream, name, &answer, &request);
         self.seen.lock().unwrap().entry(name.to_owned()).or_default().answered += 1;
         self.changed.notify_all();
         sent
@@ -122,17 +123,17 @@ impl State {
         mut stream: &TcpStream,
         name: &str,
         answer: &Answer,
-        asked: &Asked,
+        request: &BackendRequest,
     ) -> std::io::Result<()> {
         match answer.form {
             Form::Closed => Ok(()),
             Form::Broken(length) => {
-                stream.write_all(&until(answer, asked, length))?;
+                stream.write_all(&until(answer, request, length))?;
                 self.wait_while_held(name);
                 Ok(())
             }
             Form::Halting(length) => {
-                let all = write(answer, asked);
+                let all = write(answer, request);
                 let (first, rest) = all.split_at(all.len() - answer.content.len() + length);
                 let (little, rest) = rest.split_at(LITTLE_BYTES);
                 stream.write_all(first)?;
@@ -142,17 +143,17 @@ impl State {
                 let has_left = matches!(stream.read(&mut [0]), Ok(0));
                 if has_left { Ok(()) } else { stream.write_all(rest) }
             }
-            _ => stream.write_all(&write(answer, asked)),
+            _ => stream.write_all(&write(answer, request)),
         }
     }
 
-    /// Notes a request; its answer, once it is not held back.
-    fn note(&self, name: &str, asked: &Asked) -> Answer {
+    /// Records a request; returns the scripted response once it is released.
+    fn note(&self, name: &str, request: &BackendRequest) -> Answer {
         let script = self.scripts.get(name).unwrap_or_else(|| panic!("no script for {name}"));
         let mut seen = self.seen.lock().unwrap();
         let of_name = seen.entry(name.to_owned()).or_default();
-        let answer = script[of_name.asked.len().min(script.len() - 1)].clone();
-        of_name.asked.push(asked.clone());
+        let answer = script[of_name.requests.len().min(script.len() - 1)].clone();
+        of_name.requests.push(request.clone());
         self.changed.notify_all();
         drop(seen);
         if !matches!(answer.form, Form::Halting(_) | Form::Broken(_)) {
@@ -167,19 +168,19 @@ impl State {
     }
 }
 
-impl Asked {
+impl BackendRequest {
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// The bytes of an answer to a request.
-fn write(answer: &Answer, asked: &Asked) -> Vec<u8> {
+/// Returns the bytes of the scripted response to a request.
+fn write(answer: &Answer, request: &BackendRequest) -> Vec<u8> {
     let fields = with_dates(answer.fields);
-    let not_modified = answer.status == 200 && holds(&fields, asked);
+    let not_modified = answer.status == 200 && client_has(&fields, request);
     let (status, fields) = match answer.not_modified {
         _ if !not_modified => (answer.status, fields),
-        Some(told) => (304, with_dates(told)),
+        Some(fields) => (304, with_dates(fields)),
         None => (304, fields),
     };
     let mut out = format!("HTTP/1.1 {status} Scripted\r\nConnection: close\r\n");
@@ -196,7 +197,7 @@ fn write(answer: &Answer, asked: &Asked) -> Vec<u8> {
         _ => {}
     }
     out += "\r\n";
-    if has_content && asked.method != "HEAD" {
+    if has_content && request.method != "HEAD" {
         match answer.form {
             Form::Chunked => out += &format!("{:x}\r\n{}\r\n0\r\n\r\n", answer.content.len(), answer.content),
             _ => out += answer.content,
@@ -205,25 +206,26 @@ fn write(answer: &Answer, asked: &Asked) -> Vec<u8> {
     out.into_bytes()
 }
 
-/// The bytes of an answer that breaks off after `length` bytes of its content, or those of the rest.
-fn until(answer: &Answer, asked: &Asked, length: usize) -> Vec<u8> {
+/// Returns the bytes of a response that breaks off after `length` bytes of content, or of the rest
+/// of that response.
+fn until(answer: &Answer, request: &BackendRequest, length: usize) -> Vec<u8> {
     let all = answer.content.len();
-    if asked.field("range") == Some(&format!("bytes={length}-")) {
+    if request.field("range") == Some(&format!("bytes={length}-")) {
         let head =
             format!("HTTP/1.1 206 Scripted\r\nConnection: close\r\nContent-Length: {}\r\n", all - length);
         let fields: String = answer.fields.lines().map(|line| format!("{line}\r\n")).collect();
         let rest = &answer.content[length..];
         return format!("{head}{fields}Content-Range: bytes {length}-{}/{all}\r\n\r\n{rest}", all - 1).into();
     }
-    let mut out = write(answer, asked);
+    let mut out = write(answer, request);
     out.truncate(out.len() - (all - length));
     out
 }
 
-/// Whether the client has what would be sent.
-fn holds(fields: &str, asked: &Asked) -> bool {
+/// Returns whether the request's conditions show that the proxy already has the content.
+fn client_has(fields: &str, request: &BackendRequest) -> bool {
     let opaque = |tag: &str| tag.trim_start_matches("W/").to_owned();
-    match (asked.field("if-none-match"), asked.field("if-modified-since")) {
+    match (request.field("if-none-match"), request.field("if-modified-since")) {
         (Some(tag), _) => field(fields, "etag").is_some_and(|own| opaque(own) == opaque(tag)),
         (None, Some(since)) => field(fields, "last-modified") == Some(since),
         (None, None) => false,
@@ -235,7 +237,7 @@ fn field<'a>(fields: &'a str, name: &str) -> Option<&'a str> {
     lines.find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
 }
 
-/// `{+60}` becomes the date in 60 seconds.
+/// Replaces `{+60}` with the date in 60 seconds.
 pub(crate) fn with_dates(text: &str) -> String {
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let mut parts = text.split('{');

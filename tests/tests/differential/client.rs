@@ -1,4 +1,5 @@
-//! A client: one request on a connection of its own, its response read to the end of the connection.
+//! A client that sends one request on a new connection and reads the response to the end of the
+//! connection.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,7 +8,7 @@ use std::time::Duration;
 use crate::backend::with_dates;
 use crate::sequence::Request;
 
-/// A response that takes longer has failed.
+/// Time limit for a response.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
@@ -15,11 +16,11 @@ pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) fields: Vec<(String, String)>,
     pub(crate) content: String,
-    /// It ended as its framing says.
+    /// Whether the response ended as its framing declares.
     pub(crate) whole: bool,
 }
 
-/// Sends a request for a sequence; its response is to be read.
+/// Sends a request of a sequence; does not read the response.
 pub(crate) fn send(address: SocketAddr, name: &str, request: &Request) -> std::io::Result<TcpStream> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -63,7 +64,7 @@ impl Response {
     }
 }
 
-/// The content of chunks; `None` if they do not end.
+/// Decodes chunked content; `None` if incomplete.
 fn dechunked(mut chunks: &str) -> Option<String> {
     let mut content = String::new();
     loop {

@@ -1,19 +1,21 @@
-//! The differences that are allowed: `explained.txt`, in groups, each under who differs and why.
+//! Allowed differences, read from `explained.txt`: groups with the peer that differs and the
+//! reason.
 //!
-//! `nginx: why`, `varnish: why` or `both: why`, then lines `sequence step: ours -> theirs`; a blank line ends a group.
+//! A group is `nginx: why`, `varnish: why` or `both: why`, then lines `sequence step: ours ->
+//! theirs`; a blank line ends it.
 
 use std::collections::HashMap;
 
 const TEXT: &str = include_str!("explained.txt");
 
-/// Who is compared with ours.
+/// The proxy that is compared with the edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Peer {
     Nginx,
     Varnish,
 }
 
-/// What was said of a step and a peer.
+/// An explained difference of a step and a peer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Difference {
     pub(crate) ours: &'static str,
@@ -21,10 +23,10 @@ pub(crate) struct Difference {
     pub(crate) why: &'static str,
 }
 
-/// By sequence, step from 1, and peer.
+/// Differences by sequence, step (from 1), and peer.
 pub(crate) type Explained = HashMap<(&'static str, usize, Peer), Difference>;
 
-/// Reads all of them; each stands once.
+/// Reads all explanations; each must be unique.
 pub(crate) fn read() -> Explained {
     let mut all = Explained::new();
     for group in TEXT.split("\n\n") {
@@ -34,7 +36,7 @@ pub(crate) fn read() -> Explained {
             "nginx" => &[Peer::Nginx],
             "varnish" => &[Peer::Varnish],
             "both" => &[Peer::Nginx, Peer::Varnish],
-            _ => panic!("nobody is called {who}"),
+            _ => panic!("unknown peer {who}"),
         };
         for line in lines.lines() {
             let (step, outcomes) = line.trim().split_once(": ").unwrap();
@@ -43,7 +45,7 @@ pub(crate) fn read() -> Explained {
             for peer in peers {
                 let key = (sequence, step.parse().unwrap(), *peer);
                 let before = all.insert(key, Difference { ours, theirs, why });
-                assert!(before.is_none(), "stands twice: {line}");
+                assert!(before.is_none(), "duplicate: {line}");
             }
         }
     }

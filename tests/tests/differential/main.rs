@@ -1,13 +1,15 @@
-//! The same requests to three caches: ours, Debian's nginx and Debian's Varnish, each a real process before a backend of
-//! its own that answers by the same script. What the client got and what the backend was asked is compared, step by step.
+//! Sends the same requests to three caches: the edge, Debian's nginx and Debian's Varnish, each a
+//! real process with its own backend, scripted identically. Client responses and backend requests
+//! are compared step by step.
 //!
-//! Where all three agree nothing is said. Where one differs from ours, `explained.txt` says how, and why that is allowed,
-//! with the clause or the peer's documentation. A difference that is not explained fails, and so does an explanation
-//! of a difference that is gone.
+//! If a peer differs from the edge, `explained.txt` must state the difference and why it is
+//! allowed, citing the clause or the peer's documentation. The test fails on an unexplained
+//! difference, and on the explanation of a difference that no longer exists.
 //!
-//! The only wait is for responses of a second's lifetime to become stale, once for all sequences. `Age` cannot stand in
-//! for it: nginx does not read it, and Varnish does not store what comes stale.
-#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+//! The only wait is for responses with a lifetime of one second to become stale, once for all
+//! sequences. Setting `Age` would not avoid the wait: nginx ignores the field, and Varnish does not
+//! store responses that arrive stale.
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod backend;
 mod client;
@@ -22,7 +24,7 @@ use std::thread;
 use explained::{Difference, Peer};
 use proxies::{Proxy, Server};
 
-/// What each step of each sequence came to, in a line.
+/// One line per step of each sequence, with the outcome.
 type Outcomes = Vec<Vec<String>>;
 
 #[test]
@@ -40,9 +42,9 @@ fn every_difference_to_nginx_and_varnish_is_explained() {
     for (at, sequence) in sequences.iter().enumerate() {
         for step in 1..=ours[at].len() {
             for (peer, outcomes) in [(Peer::Nginx, &nginx), (Peer::Varnish, &varnish)] {
-                let told = explained.remove(&(sequence.name, step, peer));
+                let explanation = explained.remove(&(sequence.name, step, peer));
                 let (our, their) = (&ours[at][step - 1], &outcomes[at][step - 1]);
-                if let Some(fault) = compare(our, their, told.as_ref()) {
+                if let Some(fault) = compare(our, their, explanation.as_ref()) {
                     let (name, clause) = (sequence.name, sequence.clause);
                     faults
                         .push(format!("{peer:?}, {clause}: {fault}\n    {name} {step}: {our} -> {their}\n"));
@@ -50,15 +52,21 @@ fn every_difference_to_nginx_and_varnish_is_explained() {
             }
         }
     }
-    assert!(explained.is_empty(), "there are no such steps: {explained:#?}");
-    assert!(faults.is_empty(), "{} differences are not as explained\n\n{}", faults.len(), faults.join("\n"));
+    assert!(explained.is_empty(), "explanations of unknown steps: {explained:#?}");
+    assert!(
+        faults.is_empty(),
+        "{} differences do not match their explanation\n\n{}",
+        faults.len(),
+        faults.join("\n")
+    );
 }
 
-/// Differences to Varnish under a policy: sequence, step, ours, Varnish's, why.
+/// Differences from Varnish under a policy: sequence, step, the edge's outcome, Varnish's outcome,
+/// reason.
 const OF_POLICIES: [(&str, usize, &str, &str, &str); 0] = [];
 
 #[test]
-fn a_policy_does_what_it_does_on_varnish() {
+fn policy_behaves_as_on_varnish() {
     let sequences = sequences::policies::all();
     let policy = Some(include_str!("policy.vcl"));
     let of =
@@ -68,32 +76,33 @@ fn a_policy_does_what_it_does_on_varnish() {
             .map(|proxy| scope.spawn(move || of(proxy)))
             .map(|thread| thread.join().unwrap())
     });
-    let mut told: Vec<_> = OF_POLICIES.to_vec();
+    let mut explanation: Vec<_> = OF_POLICIES.to_vec();
     let mut faults = Vec::new();
     for (at, sequence) in sequences.iter().enumerate() {
         for (step, (our, their)) in ours[at].iter().zip(&varnish[at]).enumerate() {
-            let explained = told.iter().position(|told| {
-                (told.0, told.1, told.2, told.3) == (sequence.name, step + 1, our.as_str(), their.as_str())
+            let explained = explanation.iter().position(|explanation| {
+                (explanation.0, explanation.1, explanation.2, explanation.3)
+                    == (sequence.name, step + 1, our.as_str(), their.as_str())
             });
             match explained {
-                Some(at) => drop(told.remove(at)),
+                Some(at) => drop(explanation.remove(at)),
                 None if our == their => {}
                 None => faults.push(format!("{} {}:\n    {our}\n -> {their}\n", sequence.name, step + 1)),
             }
         }
     }
-    assert!(told.is_empty(), "there are no such differences: {told:#?}");
-    assert!(faults.is_empty(), "{} differences are not explained\n\n{}", faults.len(), faults.join("\n"));
+    assert!(explanation.is_empty(), "explanations of differences that no longer exist: {explanation:#?}");
+    assert!(faults.is_empty(), "{} unexplained differences\n\n{}", faults.len(), faults.join("\n"));
 }
 
-/// What is wrong with what is told of a step, if anything.
-fn compare(ours: &str, theirs: &str, told: Option<&Difference>) -> Option<String> {
-    match told {
+/// Compares a step's outcomes with the explanation; returns the mismatch, if any.
+fn compare(ours: &str, theirs: &str, explanation: Option<&Difference>) -> Option<String> {
+    match explanation {
         None if ours == theirs => None,
         None => Some("not explained".to_owned()),
-        Some(told) if told.ours == ours && told.theirs == theirs => None,
+        Some(explanation) if explanation.ours == ours && explanation.theirs == theirs => None,
         Some(Difference { ours, theirs, why }) => {
-            Some(format!("explained otherwise\n    ({why})\n    told: {ours} -> {theirs}"))
+            Some(format!("explained differently\n    ({why})\n    explanation: {ours} -> {theirs}"))
         }
     }
 }

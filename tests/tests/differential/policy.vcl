@@ -1,5 +1,5 @@
-# What the sequences of policies run through, on our edge and on Varnish alike: a section for each, by the first segment
-# of the path. The version and the backend, called "scripted" and "twin", stand before it.
+# The policy of the policy sequences, run on both the edge and Varnish: one section per sequence, selected by the first
+# path segment. The test prepends the version and the backends "scripted" and "twin".
 
 import std;
 import blob;

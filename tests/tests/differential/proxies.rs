@@ -1,11 +1,14 @@
-//! The three caches as processes on loopback, each before a backend of its own, and set as a careful operator would:
-//! alike where they can be.
+//! The three caches as processes on loopback, each with its own backend, configured as by a careful
+//! operator, and identically where possible:
 //!
-//! - None serves stale unless the response says so: nginx's `proxy_cache_use_stale` is left to the response's fields
-//!   (with `updating` it would serve anything stale, however old), Varnish's `default_grace` is 0.
-//! - Each keeps what is stale for validation: `proxy_cache_revalidate`, `default_keep`.
-//! - nginx does not know `Authorization`: such requests go past its cache, as its documentation has it.
-//! - Each keeps a 404 or 410 of no lifetime for a while: `negative`, `proxy_cache_valid`, `default_ttl`.
+//! - None serves stale responses unless they allow it. nginx's `proxy_cache_use_stale` is left to
+//!   the response's fields (with `updating`, nginx would serve any stale response, however old);
+//!   Varnish's `default_grace` is 0.
+//! - Each keeps stale responses for validation: `proxy_cache_revalidate`, `default_keep`.
+//! - nginx does not handle `Authorization`: such requests bypass its cache, as its documentation
+//!   advises.
+//! - Each stores a 404 or 410 without a lifetime for a while: `negative`, `proxy_cache_valid`,
+//!   `default_ttl`.
 
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -20,7 +23,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::backend::Backend;
 use crate::sequence::Sequence;
 
-/// A server accepts connections by then, also one that compiles its policy first.
+/// Time limit for a server to accept connections, including compiling its policy.
 const START_MAX: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +33,7 @@ pub(crate) enum Proxy {
     Varnish,
 }
 
-/// A proxy and its backend; the process and its files end with it.
+/// A proxy and its backend; the process and its files are removed on drop.
 pub(crate) struct Server {
     child: Child,
     directory: PathBuf,
@@ -39,7 +42,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// With a `policy`, of which version and backend are left out, if there is one.
+    /// Starts a proxy, with `policy` if given; the policy must not contain its version and backend.
     pub(crate) fn start(proxy: Proxy, sequences: &[Sequence], policy: Option<&str>) -> Result<Self> {
         let backend = Backend::start(sequences)?;
         let address = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?;
@@ -50,7 +53,8 @@ impl Server {
         let at = backend.address;
         let named =
             |name| format!("backend {name} {{ .host = \"{}\"; .port = \"{}\"; }}", at.ip(), at.port());
-        // Varnish wants each backend used: the second is there for the policy's directors.
+        // Varnish rejects unused backends, so declare the second one, which the policy's directors
+        // use, only with a policy.
         let text = policy.map_or_else(String::new, |policy| format!("{}\n{policy}", named("twin")));
         let file = directory.join("policy.vcl");
         std::fs::write(&file, format!("vcl 4.1;\n{}\n{text}", named("scripted")))?;
@@ -88,7 +92,7 @@ impl Drop for Server {
 
 fn thalweg(listen: SocketAddr, backend: SocketAddr, policy: Option<&Path>) -> Result<Command> {
     let test = std::env::current_exe()?;
-    let target = test.ancestors().nth(2).context("a test lies in the target directory")?;
+    let target = test.ancestors().nth(2).context("test executable must be in the target directory")?;
     let program = target.join("thalweg");
     if !program.exists() {
         bail!("{} is not built: cargo test --workspace builds it", program.display());
@@ -103,6 +107,9 @@ fn thalweg(listen: SocketAddr, backend: SocketAddr, policy: Option<&Path>) -> Re
         "1",
         "--negative",
         "60s",
+        // The other two serve no stale responses on errors unless configured to.
+        "--stale-if-error",
+        "0s",
     ]);
     match policy {
         Some(policy) => command.arg("--policy").arg(policy),
@@ -111,7 +118,8 @@ fn thalweg(listen: SocketAddr, backend: SocketAddr, policy: Option<&Path>) -> Re
     Ok(command)
 }
 
-/// One worker: a request that is sent after a response has come finds what that response left behind.
+/// Configures one worker process, so that a request sent after a response sees all effects of that
+/// response.
 fn nginx(directory: &Path, listen: SocketAddr, backend: SocketAddr) -> Result<Command> {
     let path = directory.join("nginx.conf");
     let directory = directory.display();
@@ -147,7 +155,7 @@ fn nginx(directory: &Path, listen: SocketAddr, backend: SocketAddr) -> Result<Co
     );
     std::fs::write(&path, config)?;
     let mut command = Command::new("/usr/sbin/nginx");
-    command.arg("-p").arg(path.parent().context("it lies in a directory")?).arg("-c").arg(&path);
+    command.arg("-p").arg(path.parent().context("policy path has no parent directory")?).arg("-c").arg(&path);
     command.args(["-e", "stderr"]);
     Ok(command)
 }

@@ -1,7 +1,7 @@
-//! Runs sequences against a proxy: outcomes, as lines to compare.
+//! Runs sequences against a proxy and returns outcomes as lines to compare.
 //!
-//! An outcome is what the client got, `status "content" field=value`, then a bar, then each request that the backend
-//! got for it, `METHOD condition=value`; `-` if it was not asked.
+//! An outcome consists of the client's response, `status "content" field=value`, a bar, and the
+//! backend requests that it caused, `METHOD condition=value`, or `-` if there were none.
 
 use std::net::TcpStream;
 use std::thread;
@@ -10,24 +10,25 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use thalweg_http::date;
 
 use crate::Outcomes;
-use crate::backend::Asked;
+use crate::backend::BackendRequest;
 use crate::client::{Response, receive, send};
 use crate::proxies::Server;
 use crate::sequence::{Request, Sequence, Step};
 
-/// A lifetime of one second and one more of use after it are over, for clocks of whole seconds too.
+/// Time after which a lifetime of one second and one more second of stale use have ended, even by
+/// clocks with a resolution of one second.
 const LATER: Duration = Duration::from_millis(3100);
-/// What is done behind a response is done by then.
-const BEHIND_MAX: Duration = Duration::from_secs(2);
-/// Requests that are not made to wait for the first one have reached the backend by then.
+/// Time limit for background work caused by a response.
+const BACKGROUND_MAX: Duration = Duration::from_secs(2);
+/// Time limit for parallel requests that are not collapsed to reach the backend.
 const TOGETHER_MAX: Duration = Duration::from_millis(500);
-/// Content that is told as it is; of more, its length.
-const CONTENT_TOLD_MAX: usize = 1000;
-/// Requests of a client about what it has, or a part.
+/// Maximum length of content shown verbatim; longer content is shown by its length.
+const CONTENT_SHOWN_MAX: usize = 1000;
+/// Conditional and range fields of requests.
 const CONDITIONS: [&str; 6] =
     ["if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range", "range"];
 
-/// Each sequence as far as it goes without waiting, then one wait for all, then on.
+/// Runs each sequence until it must wait, waits once for all, and continues.
 pub(crate) fn run(server: &Server, sequences: &[Sequence]) -> Outcomes {
     let mut outcomes = vec![Vec::new(); sequences.len()];
     let mut rests: Vec<_> = sequences.iter().map(|sequence| sequence.steps.iter()).collect();
@@ -39,7 +40,7 @@ pub(crate) fn run(server: &Server, sequences: &[Sequence]) -> Outcomes {
                     waits = true;
                     break;
                 }
-                outcomes.push(take(server, sequence, step));
+                outcomes.push(run_step(server, sequence, step));
             }
         }
         if !waits {
@@ -49,71 +50,79 @@ pub(crate) fn run(server: &Server, sequences: &[Sequence]) -> Outcomes {
     }
 }
 
-/// Takes one step.
-fn take(server: &Server, sequence: &Sequence, step: &Step) -> String {
+/// Runs one step.
+fn run_step(server: &Server, sequence: &Sequence, step: &Step) -> String {
     let name = sequence.name;
-    let before = server.backend.asked(name, 0).len();
-    let ask = |request: &Request| {
+    let before = server.backend.requests(name, 0).len();
+    let send_and_receive = |request: &Request| {
         let response = send(server.address, name, request).and_then(|stream| receive(stream, request));
         response.unwrap_or_else(|error| panic!("{name} at {}: {error}", server.address))
     };
-    let mut told = match step {
-        Step::Ask(request) => tell(&ask(request), request, sequence),
-        Step::Behind(request) => {
-            let told = tell(&ask(request), request, sequence);
-            server.backend.wait_for(name, before + 1, BEHIND_MAX);
-            told
+    let mut outcome = match step {
+        Step::Send(request) => describe_response(&send_and_receive(request), request, sequence),
+        Step::Background(request, count) => {
+            let outcome = describe_response(&send_and_receive(request), request, sequence);
+            server.backend.wait_for(name, before + count, BACKGROUND_MAX);
+            outcome
         }
         Step::Until(request, content) => {
             let begun = Instant::now();
-            let mut response = ask(request);
-            while response.content != *content && begun.elapsed() < BEHIND_MAX {
-                response = ask(request);
+            let mut response = send_and_receive(request);
+            while response.content != *content && begun.elapsed() < BACKGROUND_MAX {
+                response = send_and_receive(request);
             }
-            tell(&response, request, sequence)
+            describe_response(&response, request, sequence)
         }
         Step::Begin(request) => {
             let stream = begin(server, name, request);
             server.backend.hold(name, false);
-            tell(&receive(stream, request).unwrap(), request, sequence)
+            describe_response(&receive(stream, request).unwrap(), request, sequence)
         }
         Step::Leave(request) => {
-            // With unread bytes the connection is reset.
+            // Closing with unread bytes resets the connection.
             drop(begin(server, name, request));
             server.backend.hold(name, false);
-            assert!(server.backend.wait_answered(name, before + 1, BEHIND_MAX), "{name}: the backend waits");
+            assert!(
+                server.backend.wait_answered(name, before + 1, BACKGROUND_MAX),
+                "{name}: the backend waits"
+            );
             "left".into()
         }
         Step::Together(request, count) => together(server, sequence, request, *count, before),
-        Step::Later => unreachable!("it is no step to take"),
+        Step::Later => unreachable!("waiting is handled by the caller"),
     };
-    let asked: Vec<_> =
-        server.backend.asked(name, before).iter().map(|asked| tell_asked(asked, sequence)).collect();
-    told += " | ";
-    told += &if asked.is_empty() { "-".to_owned() } else { asked.join(", ") };
-    told
+    let requests: Vec<_> = server
+        .backend
+        .requests(name, before)
+        .iter()
+        .map(|request| describe_request(request, sequence))
+        .collect();
+    outcome += " | ";
+    outcome += &if requests.is_empty() { "-".to_owned() } else { requests.join(", ") };
+    outcome
 }
 
-/// The first request reaches the backend, which answers when all others have come too, or do not.
+/// Sends parallel requests. The first one reaches the backend, which responds once all others have
+/// arrived or the time limit has passed.
 fn together(server: &Server, sequence: &Sequence, request: &Request, count: usize, before: usize) -> String {
     let name = sequence.name;
     let send = || send(server.address, name, request).unwrap();
     server.backend.hold(name, true);
     let mut streams = vec![send()];
-    let asked = server.backend.wait_for(name, before + 1, BEHIND_MAX);
-    assert!(asked, "{name}: the backend was not asked");
+    let reached = server.backend.wait_for(name, before + 1, BACKGROUND_MAX);
+    assert!(reached, "{name}: the backend received no request");
     streams.extend((1..count).map(|_| send()));
     server.backend.wait_for(name, before + count, TOGETHER_MAX);
     server.backend.hold(name, false);
-    let mut told: Vec<_> = streams
+    let mut outcome: Vec<_> = streams
         .into_iter()
-        .map(|stream| tell(&receive(stream, request).unwrap(), request, sequence))
+        .map(|stream| describe_response(&receive(stream, request).unwrap(), request, sequence))
         .collect();
-    told.sort_unstable();
-    told.join(" & ")
+    outcome.sort_unstable();
+    outcome.join(" & ")
 }
 
-/// A response that has begun, of which the backend keeps the rest back, if it was asked.
+/// Starts reading a response; the backend, if contacted, holds the rest of it.
 fn begin(server: &Server, name: &str, request: &Request) -> TcpStream {
     server.backend.hold(name, true);
     let stream = send(server.address, name, request).unwrap();
@@ -121,17 +130,16 @@ fn begin(server: &Server, name: &str, request: &Request) -> TcpStream {
     stream
 }
 
-fn tell(response: &Response, request: &Request, sequence: &Sequence) -> String {
-    let mut told = response.status.to_string();
+fn describe_response(response: &Response, request: &Request, sequence: &Sequence) -> String {
+    let mut outcome = response.status.to_string();
     let content = without_boundary(&response.content, response);
-    // What a proxy says of its own has other words.
-    // How much of what is cut has come is chance.
+    // Omit a proxy's own error text, and truncated content, whose length depends on timing.
     let is_start =
         !response.whole && sequence.answers.iter().any(|answer| answer.content.starts_with(&*content));
     let own = response.status >= 400 && !sequence.answers.iter().any(|answer| answer.content == content);
     if request.method != "HEAD" && !matches!(response.status, 204 | 304) && !own && !is_start {
-        told += &match content.len() {
-            0..=CONTENT_TOLD_MAX => format!(" {content:?}"),
+        outcome += &match content.len() {
+            0..=CONTENT_SHOWN_MAX => format!(" {content:?}"),
             length => format!(" {length} bytes"),
         };
     }
@@ -143,17 +151,17 @@ fn tell(response: &Response, request: &Request, sequence: &Sequence) -> String {
             .map(|(_, value)| value.as_str())
             .collect();
         if !values.is_empty() {
-            told += &format!(" {name}={}", told_value(name, &values.join(", "), response));
+            outcome += &format!(" {name}={}", normalised_value(name, &values.join(", "), response));
         }
     }
     if !response.whole {
-        told += " (cut)";
+        outcome += " (cut)";
     }
-    told
+    outcome
 }
 
-/// What does not depend on the second or on the proxy's name.
-fn told_value(name: &str, value: &str, response: &Response) -> String {
+/// Replaces the parts of a value that depend on the time or on the proxy's name.
+fn normalised_value(name: &str, value: &str, response: &Response) -> String {
     match name {
         "age" => value.parse().map_or(value.to_owned(), |age: u64| format!("{}+", age / 10 * 10)),
         "date" if is_now(value) => "now".into(),
@@ -164,7 +172,7 @@ fn told_value(name: &str, value: &str, response: &Response) -> String {
     }
 }
 
-/// Whether it is a date of this test's time.
+/// Returns whether `value` is a date during this test.
 fn is_now(value: &str) -> bool {
     let now_s = UNIX_EPOCH.elapsed().map_or(0, |elapsed| elapsed.as_secs());
     date::parse(value.as_bytes()).is_some_and(|date_s| date_s.abs_diff(now_s) < 60)
@@ -177,13 +185,13 @@ fn without_boundary(text: &str, response: &Response) -> String {
     }
 }
 
-fn tell_asked(asked: &Asked, sequence: &Sequence) -> String {
-    let mut told = asked.method.clone();
+fn describe_request(request: &BackendRequest, sequence: &Sequence) -> String {
+    let mut outcome = request.method.clone();
     for name in CONDITIONS.iter().chain(&sequence.passed) {
-        if let Some(value) = asked.field(name) {
+        if let Some(value) = request.field(name) {
             let value = if *name == "via" { "*" } else { value };
-            told += &format!(" {name}={value}");
+            outcome += &format!(" {name}={value}");
         }
     }
-    told
+    outcome
 }

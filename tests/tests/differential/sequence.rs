@@ -1,71 +1,73 @@
-//! A sequence: the rule it exercises, the backend's answers, and the steps of requests.
+//! A sequence: the rule to test, the backend's scripted responses, and the request steps.
 
-/// Steps of requests for one URL, or a few.
+/// Request steps for one URL or a few.
 #[derive(Debug, Clone)]
 pub(crate) struct Sequence {
-    /// The first segment of its path.
+    /// First path segment of the sequence's URLs.
     pub(crate) name: &'static str,
-    /// The rule, by document and section.
+    /// The rule, as document and section.
     pub(crate) clause: &'static str,
     pub(crate) answers: Vec<Answer>,
     pub(crate) steps: Vec<Step>,
-    /// Fields of responses that are compared, and of requests to the backend, in lower case.
+    /// Fields to compare, in lower case: of responses, and of requests to the backend.
     pub(crate) shown: Vec<&'static str>,
     pub(crate) passed: Vec<&'static str>,
 }
 
-/// What the backend answers.
+/// A scripted response of the backend.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    /// Lines; `{-60}` stands for the date 60 seconds ago.
+    /// Field lines; `{-60}` is replaced by the date 60 seconds ago.
     pub(crate) fields: &'static str,
     pub(crate) content: &'static str,
-    /// Fields of the 304, where they are others.
+    /// Fields of the 304, if different.
     pub(crate) not_modified: Option<&'static str>,
     pub(crate) form: Form,
 }
 
-/// How an answer is sent.
+/// How a scripted response is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     Length,
     Chunked,
-    /// Not at all: the connection is closed.
+    /// No response: the connection is closed.
     Closed,
-    /// After so much of its content, and once the test lets go of it, the connection is closed; but all of the rest goes
-    /// to who asks for that.
+    /// The connection is closed after this many bytes of content, once the test releases the
+    /// response. A request for the rest gets all of it.
     Broken(usize),
-    /// After so much of its content, it is kept back until the test lets go of it.
+    /// Held after this many bytes of content until the test releases it.
     Halting(usize),
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request {
     pub(crate) method: &'static str,
-    /// The rest of its path.
+    /// The path after the sequence's name.
     pub(crate) tail: &'static str,
     pub(crate) fields: &'static str,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
-    Ask(Request),
-    /// Asked, and so is the backend, maybe after the response.
-    Behind(Request),
-    /// Asked again until this content comes.
+    Send(Request),
+    /// Sends a request that causes this many backend requests, possibly after the response.
+    Background(Request, usize),
+    /// Repeats a request until it gets this content.
     Until(Request, &'static str),
-    /// Asked; once the response has begun, the backend goes on with it.
+    /// Sends a request; the backend continues once the response has begun.
     Begin(Request),
-    /// Asked; with the first of the content the client leaves, then all of it comes.
+    /// Sends a request; the client disconnects after the first content, then the backend sends the
+    /// rest.
     Leave(Request),
-    /// So many at a time, sent while the backend keeps its answer back.
+    /// Sends this many parallel requests while the backend holds the response.
     Together(Request, usize),
-    /// Lifetimes of a second, and a second's use after them, are over. No step by number.
+    /// Waits until lifetimes of one second, and one more second of stale use, have ended. This step
+    /// is not numbered.
     Later,
 }
 
-/// A sequence without answers or steps yet.
+/// Creates a sequence without responses or steps.
 pub(crate) fn sequence(name: &'static str, clause: &'static str) -> Sequence {
     Sequence { name, clause, answers: Vec::new(), steps: Vec::new(), shown: Vec::new(), passed: Vec::new() }
 }
@@ -80,39 +82,39 @@ impl Sequence {
         self.answers(200, fields, content)
     }
 
-    /// The last answer's 304 has these fields.
+    /// Sets the fields of the 304 that belongs to the last response.
     pub(crate) fn not_modified(mut self, fields: &'static str) -> Self {
         self.last().not_modified = Some(fields);
         self
     }
 
-    /// The last answer is chunked.
+    /// Makes the backend send the last response chunked.
     pub(crate) fn chunked(mut self) -> Self {
         self.last().form = Form::Chunked;
         self
     }
 
-    /// The backend closes the connection.
+    /// Makes the backend close the connection.
     pub(crate) fn closed(mut self) -> Self {
         self = self.ok("", "");
         self.last().form = Form::Closed;
         self
     }
 
-    /// The last answer breaks off after `length` bytes of its content.
+    /// Makes the last response break off after `length` bytes of content.
     pub(crate) fn breaks_off(mut self, length: usize) -> Self {
         self.last().form = Form::Broken(length);
         self
     }
 
-    /// The last answer halts after `length` bytes of its content.
+    /// Makes the last response halt after `length` bytes of content.
     pub(crate) fn halts(mut self, length: usize) -> Self {
         self.last().form = Form::Halting(length);
         self
     }
 
     fn last(&mut self) -> &mut Answer {
-        self.answers.last_mut().expect("an answer comes before what is said of it")
+        self.answers.last_mut().expect("answers precede their modifiers")
     }
 
     pub(crate) fn step(mut self, step: Step) -> Self {
@@ -125,16 +127,16 @@ impl Sequence {
     }
 
     pub(crate) fn get_at(self, tail: &'static str, fields: &'static str) -> Self {
-        self.step(Step::Ask(Request { method: "GET", tail, fields }))
+        self.step(Step::Send(Request { method: "GET", tail, fields }))
     }
 
     pub(crate) fn head(self, fields: &'static str) -> Self {
-        self.step(Step::Ask(Request { method: "HEAD", tail: "", fields }))
+        self.step(Step::Send(Request { method: "HEAD", tail: "", fields }))
     }
 
-    /// A request that may change something, without content.
+    /// Adds a request with an unsafe method and without content.
     pub(crate) fn change(self, method: &'static str) -> Self {
-        self.step(Step::Ask(Request { method, tail: "", fields: "Content-Length: 0" }))
+        self.step(Step::Send(Request { method, tail: "", fields: "Content-Length: 0" }))
     }
 
     pub(crate) fn begin(self) -> Self {
@@ -149,8 +151,13 @@ impl Sequence {
         self.step(Step::Later)
     }
 
-    pub(crate) fn behind(self) -> Self {
-        self.step(Step::Behind(Request { method: "GET", tail: "", fields: "" }))
+    pub(crate) fn background(self) -> Self {
+        self.background_fetching(1)
+    }
+
+    /// Like `background`, but with `count` requests to the backend.
+    pub(crate) fn background_fetching(self, count: usize) -> Self {
+        self.step(Step::Background(Request { method: "GET", tail: "", fields: "" }, count))
     }
 
     pub(crate) fn until(self, content: &'static str) -> Self {

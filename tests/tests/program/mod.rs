@@ -1,4 +1,4 @@
-//! Processes of the program, what they said, and what they have kept.
+//! Processes of the program, their log lines, and the records they store.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
 pub mod site;
@@ -19,10 +19,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 
-/// Longer than anything here takes on a busy machine.
+/// Time limit for waits, longer than any of them takes on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A process that is told to end, and whose lines on standard error are read.
+/// A process that can be stopped, and whose standard error is read.
 pub struct Process {
     child: Child,
     lines: Receiver<String>,
@@ -42,12 +42,13 @@ impl Process {
         Self { child, lines }
     }
 
-    /// Waits for a line that has `what` in it, and gives what follows.
-    pub fn said(&self, what: &str) -> String {
+    /// Waits for a line that contains `what`; returns the text after it.
+    pub fn wait_for_log(&self, what: &str) -> String {
         let begun = Instant::now();
         loop {
-            // A program that has much to say does not make this wait for ever.
-            let left = PATIENCE.checked_sub(begun.elapsed()).unwrap_or_else(|| panic!("{what:?}: not said"));
+            // Further output must not extend the wait forever.
+            let left =
+                PATIENCE.checked_sub(begun.elapsed()).unwrap_or_else(|| panic!("{what:?}: not logged"));
             let line = self.lines.recv_timeout(left).unwrap_or_else(|error| panic!("{what:?}: {error}"));
             if let Some((_, rest)) = line.split_once(what) {
                 return rest.trim().to_owned();
@@ -55,27 +56,27 @@ impl Process {
         }
     }
 
-    pub fn end(self) {
+    pub fn stop(self) {
         self.interrupt();
-        assert_eq!(self.ended(), Some(0));
+        assert_eq!(self.exit_code(), Some(0));
     }
 
-    /// Tells it to end.
+    /// Sends SIGINT.
     pub fn interrupt(&self) {
         kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
     }
 
-    /// Its exit status, once it has ended by itself.
-    pub fn ended(mut self) -> Option<i32> {
+    /// Waits for the process to exit; returns the exit status.
+    pub fn exit_code(mut self) -> Option<i32> {
         self.child.wait().unwrap().code()
     }
 
-    /// What the kernel shows of it to everybody.
+    /// Returns the process's command line, which every user can see.
     pub fn command_line(&self) -> String {
         std::fs::read_to_string(format!("/proc/{}/cmdline", self.child.id())).unwrap()
     }
 
-    /// SIGKILL, and its end.
+    /// Sends SIGKILL and waits for the exit.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -89,7 +90,7 @@ impl Drop for Process {
     }
 }
 
-/// A directory that goes with the test.
+/// A directory removed on drop.
 pub struct Directory(pub PathBuf);
 
 impl Directory {
@@ -101,7 +102,7 @@ impl Directory {
         Self(path)
     }
 
-    /// Writes a file of it; gives its path.
+    /// Writes a file in the directory; returns the path.
     pub fn file(&self, name: &str, content: &str) -> String {
         let path = self.0.join(name);
         std::fs::write(&path, content).unwrap();
@@ -111,7 +112,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // What an edge that was killed left in shared memory.
+        // Remove shared memory left by a killed edge.
         for file in std::fs::read_dir(self.0.join("edge")).into_iter().flatten() {
             let _ = std::fs::read_link(file.unwrap().path()).and_then(std::fs::remove_file);
         }
@@ -124,7 +125,7 @@ pub fn thalweg() -> Command {
     Command::new(test.ancestors().nth(2).unwrap().join("thalweg"))
 }
 
-/// An edge before a backend.
+/// Returns the command for an edge with a backend.
 pub fn edge(backend: SocketAddr) -> Command {
     let mut command = thalweg();
     command.args(["edge", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
@@ -133,13 +134,13 @@ pub fn edge(backend: SocketAddr) -> Command {
     command
 }
 
-/// A port for a service that may go and come back: as long as this is there no other gets it by chance.
+/// A port for a service that may stop and restart: nothing else gets it while this value exists.
 pub struct Port(Socket);
 
 impl Port {
     pub fn new() -> Self {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        // Who listens there says so as well (SO_REUSEADDR), and may, as this one does not listen.
+        // The service also sets SO_REUSEADDR, so it may bind, because this socket does not listen.
         socket.set_reuse_address(true).unwrap();
         socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
         Self(socket)
@@ -154,7 +155,7 @@ impl Port {
     }
 }
 
-/// Every record in the files of JSON lines.
+/// Returns all records in the JSON lines files.
 pub fn records(directory: &Path) -> Vec<Value> {
     let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let texts = files.filter(|path| path.extension().is_some_and(|kind| kind == "jsonl"));
@@ -177,24 +178,25 @@ pub fn number(value: &Value, field: &str) -> u64 {
     value[field].as_u64().unwrap_or_else(|| panic!("{field} of {value}"))
 }
 
-/// What a role answers to Prometheus.
+/// Requests the metrics page of a role.
 pub fn metrics(address: SocketAddr) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     text
 }
 
-/// What an agent tells of itself, by name and labels.
-pub fn figures(address: SocketAddr) -> HashMap<String, f64> {
+/// Requests an agent's metrics, by name and labels.
+pub fn metric_values(address: SocketAddr) -> HashMap<String, f64> {
     let text = metrics(address);
     let lines = text.lines().filter(|line| line.starts_with("thalweg_agent_"));
-    let figures = lines.map(|line| line.rsplit_once(' ').unwrap());
-    figures.map(|(name, value)| (name.to_owned(), value.parse().unwrap())).collect()
+    let metric_values = lines.map(|line| line.rsplit_once(' ').unwrap());
+    metric_values.map(|(name, value)| (name.to_owned(), value.parse().unwrap())).collect()
 }
 
-/// Has what is left in a spool kept by these sinks: an agent that ends leaves there what they had no time for.
+/// Stores the rest of a spool in these sinks: a stopping agent leaves the records that the sinks
+/// had no time to store.
 pub fn drain(spool: &Path, sinks: &[(&str, &Path)]) {
     let mut agent = thalweg();
     agent.args(["agent", "--listen", "127.0.0.1:0", "--sockets", "sport 1", "--period", "1h", "--spool"]);
@@ -203,20 +205,22 @@ pub fn drain(spool: &Path, sinks: &[(&str, &Path)]) {
         agent.arg(flag).arg(path);
     }
     let agent = Process::start(&mut agent);
-    let metrics = agent.said("agent listening").parse().unwrap();
+    let metrics = agent.wait_for_log("agent listening").parse().unwrap();
     until("all is kept", || {
-        let figures = figures(metrics);
-        let lags: Vec<_> =
-            figures.iter().filter(|(name, _)| name.starts_with("thalweg_agent_sink_lag_records")).collect();
+        let metric_values = metric_values(metrics);
+        let lags: Vec<_> = metric_values
+            .iter()
+            .filter(|(name, _)| name.starts_with("thalweg_agent_sink_lag_records"))
+            .collect();
         lags.len() == sinks.len() && lags.iter().all(|(_, lag)| **lag == 0.0)
     });
-    agent.end();
+    agent.stop();
 }
 
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
         assert!(begun.elapsed() < PATIENCE, "{what}");
-        thread::sleep(Duration::from_millis(20)); // another process works: only asking tells
+        thread::sleep(Duration::from_millis(20)); // no event to wait for: poll
     }
 }

@@ -1,4 +1,5 @@
-//! A site under load: a backend, clients of several networks, and a controller that tries everything at once.
+//! A site under load: a backend, clients of several networks, and a controller that tries
+//! everything at once.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,17 +15,17 @@ use socket2::{Domain, Socket, Type};
 
 use super::{Directory, thalweg};
 
-/// Client networks, 127.0.1.0/24 and on: as many as a bottom group needs, and one.
+/// Number of client networks, from 127.0.1.0/24 up: as many as a bottom group needs, plus one.
 pub const NETWORKS: u8 = 6;
-/// Between two connections of a network.
+/// Pause between two connections of a network.
 pub const CLIENT_PAUSE: Duration = Duration::from_millis(20);
-/// More than a rule's least response.
+/// Content length above a rule's minimum response size.
 pub const CONTENT_BYTES: usize = 200_000;
 
-/// What somebody answers: status, entity tag, content.
-pub fn ask(server: SocketAddr, target: &str, fields: &str) -> (u16, String, String) {
+/// Sends a GET; returns status, entity tag and content.
+pub fn http_get(server: SocketAddr, target: &str, fields: &str) -> (u16, String, String) {
     let mut stream = TcpStream::connect(server).unwrap();
-    let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{fields}\r\n");
+    let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
@@ -34,13 +35,13 @@ pub fn ask(server: SocketAddr, target: &str, fields: &str) -> (u16, String, Stri
     (status, etag.to_owned(), content.to_owned())
 }
 
-/// As JSON.
-pub fn told(controller: SocketAddr, target: &str) -> Value {
-    let (_, _, content) = ask(controller, target, "");
+/// Sends a GET; returns the content as JSON.
+pub fn get_json(controller: SocketAddr, target: &str) -> Value {
+    let (_, _, content) = http_get(controller, target, "");
     serde_json::from_str(&content).unwrap()
 }
 
-/// A backend with one file, `/content`, that may be kept.
+/// Starts a backend with one cacheable file, `/content`.
 pub fn backend() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -67,7 +68,7 @@ pub fn backend() -> SocketAddr {
     address
 }
 
-/// A connection from a network.
+/// Connects to the edge from a network.
 pub fn connect(edge: SocketAddr, network: u8) -> std::io::Result<TcpStream> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.bind(&SocketAddr::from(([127, 0, network, 1], 0)).into())?;
@@ -75,7 +76,8 @@ pub fn connect(edge: SocketAddr, network: u8) -> std::io::Result<TcpStream> {
     Ok(TcpStream::from(socket))
 }
 
-/// Asks a host for the content once, on a connection from a network; an edge that is away gives none.
+/// Requests the content once from a host, on a connection from a network; fails if the edge is
+/// down.
 pub fn fetch(edge: SocketAddr, network: u8, host: &str) -> std::io::Result<()> {
     let mut stream = connect(edge, network)?;
     let request = format!("GET /content HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
@@ -84,7 +86,8 @@ pub fn fetch(edge: SocketAddr, network: u8, host: &str) -> std::io::Result<()> {
     stream.read_to_end(&mut content).map(drop)
 }
 
-/// Clients of every network, one connection after the other, of each host in turn, until this is dropped.
+/// Clients from every network that open one connection after another, for each host in turn, until
+/// dropped.
 pub struct Clients(Arc<AtomicBool>, Vec<thread::JoinHandle<()>>);
 
 impl Clients {
@@ -102,7 +105,7 @@ impl Clients {
             let is_over = is_over.clone();
             thread::spawn(move || {
                 for host in hosts.iter().cycle().take_while(|_| !is_over.load(Relaxed)) {
-                    let _ = fetch(edge, network, host); // one that was killed comes back
+                    let _ = fetch(edge, network, host); // a killed edge restarts
                     thread::sleep(CLIENT_PAUSE);
                 }
             })
@@ -121,7 +124,8 @@ impl Drop for Clients {
     }
 }
 
-/// Windows of seconds, everything tried at once, and nothing ever said of it: loopback is of no network's kind.
+/// Returns the command for a controller with windows of seconds. It starts all trials at once and
+/// never reaches a conclusion, because loopback has no network's characteristics.
 pub fn controller(directory: &Directory, listen: SocketAddr) -> Command {
     let mut command = thalweg();
     command.args(["controller", "run", "--window", "2s", "--late", "1s", "--min-rtt-min", "0ms"]);

@@ -1,4 +1,4 @@
-//! A topic of Kafka as it is when nobody writes to it any more.
+//! The state of a Kafka topic after all writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,14 +8,14 @@ use rdkafka::{ClientConfig, Message as _, Offset, TopicPartitionList};
 
 use super::tables::DELIVERY_MAX;
 
-/// A client, of a group, that joins nothing and commits nothing.
+/// Creates a client with a group name, which neither joins the group nor commits.
 fn client(brokers: &str, group: &str) -> BaseConsumer {
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", brokers).set("group.id", group);
     config.set("enable.auto.commit", "false").set("enable.partition.eof", "true").create().unwrap()
 }
 
-/// Every partition of a topic.
+/// Returns all partitions of a topic.
 fn partitions(client: &BaseConsumer, topic: &str) -> TopicPartitionList {
     let metadata = client.fetch_metadata(Some(topic), DELIVERY_MAX).unwrap();
     let mut list = TopicPartitionList::new();
@@ -25,7 +25,7 @@ fn partitions(client: &BaseConsumer, topic: &str) -> TopicPartitionList {
     list
 }
 
-/// Whether a group has read all of it, and committed that.
+/// Returns whether a group has read and committed all of a topic.
 pub fn is_read(brokers: &str, topic: &str, group: &str) -> bool {
     let client = client(brokers, group);
     let committed = client.committed_offsets(partitions(&client, topic), DELIVERY_MAX).unwrap();
@@ -35,7 +35,7 @@ pub fn is_read(brokers: &str, topic: &str, group: &str) -> bool {
     })
 }
 
-/// The partitions in which each key is.
+/// Returns the partitions in which each key appears.
 pub fn partitions_by_key(brokers: &str, topic: &str) -> BTreeMap<String, BTreeSet<i32>> {
     let client = client(brokers, "reader");
     let mut list = partitions(&client, topic);

@@ -1,12 +1,12 @@
-//! The dashboard's queries, with macros and variables as Grafana's ClickHouse plugin replaces them: each gives rows whose values
-//! are all there.
+//! The dashboard's queries, with macros and variables replaced as by Grafana's ClickHouse plugin:
+//! each one must return rows without missing values.
 
 use serde_json::Value;
 
 use super::*;
 
 #[test]
-fn every_query_of_the_dashboard_runs() {
+fn every_dashboard_query_returns_complete_rows() {
     let clickhouse = services::ClickHouse::start();
     let server = Server::at(&clickhouse.url()).unwrap();
     schema::apply(&server).unwrap();
@@ -24,7 +24,7 @@ fn every_query_of_the_dashboard_runs() {
         let answer = answer.unwrap_or_else(|error| panic!("{title}: {}\n{query}", error.cause));
         let rows = serde_json::Deserializer::from_slice(&answer).into_iter::<Vec<Value>>();
         let rows: Vec<_> = rows.map(Result::unwrap).collect();
-        // A percentile of nothing is no number, which JSON has not.
+        // A percentile of nothing is NaN, which JSON represents as null.
         let is_whole = |row: &Vec<Value>| !row.iter().any(Value::is_null);
         assert!(!rows.is_empty() && rows.iter().all(is_whole), "{title}: {rows:?}");
     }

@@ -1,18 +1,19 @@
-//! What is in ClickHouse of the records that were sent: each once, and in the rollups what their views make of all of them.
+//! Checks of ClickHouse's content: each sent record appears once, and the rollups equal what their
+//! views compute from the tables.
 
 use thalweg_tests::records::RESPONSE_EVERY;
 
 use super::*;
 use crate::program::tables::number;
 
-/// How many of so many records are of losses, of responses and of sockets.
+/// Returns the numbers of losses, responses and socket samples among `sent` records.
 fn kinds(sent: u64) -> [(&'static str, u64); 3] {
     let losses = sent / LOSS_EVERY;
     let responses = sent / RESPONSE_EVERY - losses;
     [("losses", losses), ("responses", responses), ("sockets", sent - responses - losses)]
 }
 
-/// A rollup, the statement that has its view, and what names and makes its rows.
+/// A rollup, the statement that contains its view, and its keys and values.
 struct Rollup {
     table: &'static str,
     statement: &'static str,
@@ -49,12 +50,12 @@ const ROLLUPS: [(&str, Rollup); 2] = [
 ];
 
 impl Rollup {
-    /// How many records it stands for.
+    /// Returns the number of records that the rollup aggregates.
     fn records(&self, server: &Server) -> u64 {
         number(server, &format!("SELECT sum({}) FROM {}", self.count, self.table))
     }
 
-    /// Its rows as of a table or a query.
+    /// Returns the rollup's rows, computed from a table or a query.
     fn groups(&self, server: &Server, from: &str) -> Vec<u8> {
         let Self { key, sums, percentiles_of, .. } = self;
         let percentiles = percentiles_of
@@ -69,7 +70,7 @@ impl Rollup {
         let (_, view) = self.statement.split_once(&format!("TO {} AS\n", self.table)).unwrap();
         let again = self.groups(server, &format!("({})", view.trim().trim_end_matches(';')));
         let is_same = self.groups(server, self.table) == again;
-        assert!(is_same, "{} is what its view makes of the whole table", self.table);
+        assert!(is_same, "{} must equal its view over the whole table", self.table);
     }
 }
 
@@ -77,7 +78,7 @@ fn rows(server: &Server) -> u64 {
     kinds(0).iter().map(|(table, _)| number(server, &format!("SELECT count() FROM {table}"))).sum()
 }
 
-/// The first and the last number that are not there, and how many there are.
+/// Returns the first and the last missing number, and how many are missing.
 fn missing(server: &Server, sent: u64) -> String {
     let numbers = kinds(0).map(|(table, _)| format!("SELECT number FROM {table}")).join(" UNION ALL ");
     let query = format!(
@@ -86,7 +87,7 @@ fn missing(server: &Server, sent: u64) -> String {
     String::from_utf8_lossy(&server.query(&query, "TabSeparated").unwrap()).into_owned()
 }
 
-/// Waits until all is there, in the rollups too, or more than all.
+/// Waits until all records have arrived, including in the rollups.
 pub(super) fn delivered(server: &Server, sent: u64) {
     let rolled_up = sent - sent / LOSS_EVERY;
     let until = Instant::now() + DELIVERY_MAX;
@@ -96,10 +97,10 @@ pub(super) fn delivered(server: &Server, sent: u64) {
         if rows >= sent && counted >= rolled_up {
             return;
         }
-        let told =
+        let progress =
             || format!("{rows} of {sent} rows, {counted} in the rollups, without {}", missing(server, sent));
-        assert!(Instant::now() < until, "{}", told());
-        thread::sleep(Duration::from_millis(100)); // another process inserts: only asking tells
+        assert!(Instant::now() < until, "{}", progress());
+        thread::sleep(Duration::from_millis(100)); // no event to wait for: poll
     }
 }
 

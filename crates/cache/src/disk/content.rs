@@ -1,10 +1,10 @@
-//! Content on disk as a reader gets it.
+//! Content on disk, as served to readers.
 //!
-//! A block is verified against its checksum before its first use since the start, by a thread, which also brings it
-//! into the page cache. At every later use, and again after each wait for a client that takes its time, the kernel is
-//! asked whether all of it is still there; if not it is read, and verified, again. Pages that leave the page cache
-//! between that and the end of one `sendfile` are all that is left to chance: a worker would wait for them, and they would
-//! be sent as the disk gives them.
+//! Before a block's first use since startup, a thread verifies it against its checksum, which also
+//! loads it into the page cache. On every later use, and after each wait for a slow client, the
+//! kernel is asked whether the whole block is still cached; if not, it is read and verified again.
+//! One gap remains: pages may be dropped from the page cache between that check and the end of one
+//! `sendfile`. Then a worker waits for the disk, and the pages are sent unverified.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -13,33 +13,49 @@ use std::task::Poll;
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use super::Tier;
 use super::files::{Name, Unreadable, read_ahead, read_at};
-use super::record::{BLOCK_BYTES, HEADER_ALIGN, blocks, sum};
+use super::record::{BLOCK_BYTES, HEADER_ALIGN, Record, blocks, sum};
 use super::residency::Residency;
-use crate::fill::Failure;
+use crate::entry::{Head, Key};
+use crate::fill::buffer::FillBuffer;
+use crate::fill::failure::Failure;
 use crate::purge::Position;
-use crate::store::{Content, Head, Key};
 use crate::sync::lock;
 
-/// Content below this size comes back to memory with its next use: it goes out with its head in one `writev`.
-pub(crate) const RAISED_BYTES_MAX: u64 = 32 * 1024;
-/// The most that a reader gets at once: so many blocks are looked for in the page cache before the first byte is sent.
+/// Content smaller than this is promoted to memory on its next use, and then sent with its head in
+/// one `writev`.
+pub(crate) const PROMOTED_BYTES_MAX: u64 = 32 * 1024;
+/// Maximum bytes that a reader gets at once; all their blocks are checked in the page cache before
+/// the first byte is sent.
 const PIECE_BYTES_MAX: u64 = 4 * BLOCK_BYTES as u64;
 
+/// The disk tier, as seen by a copy.
+pub(super) trait CopyHost: Send + Sync {
+    /// Opens a file; also returns its decoded header and the header's length.
+    fn open_file(&self, name: Name) -> Result<(OwnedFd, Record, usize), Unreadable>;
+    /// Keeps a file open until enough other files have been opened.
+    fn keep_open(&self, open: &Arc<Open>);
+    /// Queues a block for a thread to read and verify.
+    fn queue_read(&self, copy: &Arc<DiskCopy>, block: u64);
+    /// Queues a write of the newest head.
+    fn queue_head(&self, copy: &Arc<DiskCopy>);
+    /// Queues the file's removal.
+    fn discard(&self, copy: &DiskCopy);
+}
+
 /// A response's copy on disk.
-pub(crate) struct Copy {
-    tier: Arc<Tier>,
+pub(crate) struct DiskCopy {
+    host: Arc<dyn CopyHost>,
     key: Key,
     name: Name,
     length: u64,
     size_bytes: u64,
-    content: OnceLock<Weak<Content>>,
+    content: OnceLock<Weak<FillBuffer<Arc<Head>>>>,
     hit: AtomicBool,
     gone: AtomicBool,
-    /// The newest head and its position, while it waits to be written.
+    /// The newest head and its position, while its write is queued.
     head: Mutex<Option<(Arc<Head>, Position)>>,
-    /// Held while a head is being written, so that the newest stays.
+    /// Locked while a head is being written, so that the newest head wins.
     writing_head: Mutex<()>,
     state: Mutex<State>,
 }
@@ -47,50 +63,51 @@ pub(crate) struct Copy {
 #[derive(Debug, Default)]
 struct State {
     open: Weak<Open>,
-    /// A bit for each block that was verified.
+    /// One bit for each verified block.
     verified: Vec<u64>,
-    /// Blocks that a thread has been asked to read.
-    asked: Vec<u64>,
-    /// A block of it could not be read, or was not as it was written.
+    /// Blocks queued for reading.
+    queued: Vec<u64>,
+    /// Whether a block could not be read, or failed its checksum.
     is_lost: bool,
-    /// Bytes of the head beside it.
+    /// Bytes of the separate head file.
     head_bytes: u64,
-    /// Where it stands in the sequence of purges, as its files say or are about to.
+    /// Position in the sequence of purges that the files record or are about to record.
     position: Position,
 }
 
-/// A copy's file while it is open.
+/// The open file of a copy.
 #[derive(Debug)]
 pub(crate) struct Open {
     file: OwnedFd,
     residency: Residency,
-    /// Where the content begins.
+    /// Offset of the content in the file.
     header_bytes: u64,
     sums: Vec<u64>,
 }
 
-/// What one reader of content on disk keeps from piece to piece.
+/// State that a reader of content on disk keeps between pieces.
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
-    /// Held, so that a copy that is evicted can be read to its end.
+    /// Keeps the file open, so that the reader can finish a copy that is evicted.
     _open: Option<Arc<Open>>,
-    /// The block that it waited for or has begun to read.
+    /// The block that the reader waited for or has begun to read.
     block: Option<u64>,
-    /// It waited for that block and has not used it since: it was there just now, and is not asked about again. Else one
-    /// that leaves the page cache as soon as it is there would be waited for without end.
+    /// Whether the reader waited for that block and has not used it since. If so, the page cache is
+    /// not checked again: if it dropped each block as soon as it was read, the reader would wait
+    /// forever.
     is_fresh: bool,
 }
 
 impl Reading {
-    /// What was there just now was used: from here on it may have left.
+    /// Records that the block was used: from now on the page cache may have dropped it.
     pub(crate) fn used(&mut self) {
         self.is_fresh = false;
     }
 }
 
-impl fmt::Debug for Copy {
+impl fmt::Debug for DiskCopy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Copy({:?}, {} bytes)", self.name, self.length)
+        write!(f, "DiskCopy({:?}, {} bytes)", self.name, self.length)
     }
 }
 
@@ -99,29 +116,29 @@ impl Open {
         self.file.as_fd()
     }
 
-    /// Where byte `offset` of the content lies in the file.
+    /// Returns the offset in the file of byte `offset` of the content.
     pub(crate) fn file_offset(&self, offset: u64) -> u64 {
         self.header_bytes + offset
     }
 
-    /// Which byte of the content lies at `file_offset`.
+    /// Returns the offset in the content of the byte at `file_offset`.
     pub(crate) fn offset(&self, file_offset: u64) -> u64 {
         file_offset - self.header_bytes
     }
 
-    /// Whether a block is in the page cache.
+    /// Returns whether a block is in the page cache.
     fn is_resident(&self, block: u64, length: u64) -> bool {
         let (start, end) = ends(block, length);
         self.residency.has(self.file_offset(start)..self.file_offset(end))
     }
 }
 
-/// Bytes from `offset` to the end of its block.
+/// Returns the number of bytes from `offset` to the end of its block.
 pub(crate) fn left_in_block(offset: u64) -> usize {
     BLOCK_BYTES - (offset % BLOCK_BYTES as u64) as usize
 }
 
-/// Where a block of content of `length` bytes starts and ends.
+/// Returns the start and end of a block in content of `length` bytes.
 fn ends(block: u64, length: u64) -> (u64, u64) {
     let start = block * BLOCK_BYTES as u64;
     (start, length.min(start + BLOCK_BYTES as u64))
@@ -132,9 +149,9 @@ impl State {
         self.verified.get((block / 64) as usize).is_some_and(|bits| bits & 1 << (block % 64) != 0)
     }
 
-    /// Whether it was verified, and no thread is about it.
+    /// Returns whether a block was verified and is not queued for reading.
     fn is_usable(&self, block: u64) -> bool {
-        self.is_verified(block) && !self.asked.contains(&block)
+        self.is_verified(block) && !self.queued.contains(&block)
     }
 
     fn set_verified(&mut self, block: u64, verified: bool) {
@@ -146,11 +163,17 @@ impl State {
     }
 }
 
-impl Copy {
-    /// The copy of a file that takes `header_bytes` beside its content.
-    pub(super) fn new(tier: &Arc<Tier>, key: Key, name: Name, length: u64, header_bytes: usize) -> Arc<Self> {
+impl DiskCopy {
+    /// Creates the copy of a file that has `header_bytes` in addition to its content.
+    pub(super) fn new(
+        host: Arc<dyn CopyHost>,
+        key: Key,
+        name: Name,
+        length: u64,
+        header_bytes: usize,
+    ) -> Arc<Self> {
         Arc::new(Self {
-            tier: tier.clone(),
+            host,
             key,
             name,
             length,
@@ -164,13 +187,13 @@ impl Copy {
         })
     }
 
-    /// Says whose copy it is, once.
-    pub(crate) fn bind(&self, content: &Arc<Content>) {
+    /// Sets the content that this is a copy of; the first call counts.
+    pub(crate) fn bind(&self, content: &Arc<FillBuffer<Arc<Head>>>) {
         let _ = self.content.set(Arc::downgrade(content));
     }
 
-    /// Whose copy it is, if anybody still has that.
-    pub(crate) fn content(&self) -> Option<Arc<Content>> {
+    /// Returns the content that this is a copy of, if it still exists.
+    pub(crate) fn content(&self) -> Option<Arc<FillBuffer<Arc<Head>>>> {
         self.content.get()?.upgrade()
     }
 
@@ -182,23 +205,23 @@ impl Copy {
         self.name
     }
 
-    /// Which of all files ever written here it is.
+    /// Returns the file's number, unique among all files ever written to this directory.
     pub(crate) fn number(&self) -> u64 {
         self.name.number
     }
 
-    /// Bytes of content.
+    /// Returns the number of content bytes.
     pub(crate) fn length(&self) -> u64 {
         self.length
     }
 
-    /// Bytes that its files take.
+    /// Returns the bytes that the copy's files occupy.
     pub(super) fn bytes(&self) -> u64 {
         self.size_bytes + lock(&self.state).head_bytes
     }
 
-    /// There is a head beside it, of so many bytes. `count` is told how many that is more than before, unless it has
-    /// left.
+    /// Sets the size of the separate head file. Calls `count` with the increase, unless the copy
+    /// has left the disk.
     pub(super) fn set_head_bytes(&self, bytes: usize, count: impl FnOnce(i64)) {
         let mut state = lock(&self.state);
         if !self.is_gone() {
@@ -207,36 +230,36 @@ impl Copy {
         }
     }
 
-    /// Whether it has left the disk, or is about to.
+    /// Returns whether the copy has left the disk, or is about to.
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Relaxed)
     }
 
-    /// Marks it as gone. The first who does has to uncount so many bytes.
+    /// Marks the copy as gone. Only the first caller gets the number of bytes to uncount.
     pub(super) fn leave(&self) -> Option<u64> {
         let state = lock(&self.state);
         (!self.gone.swap(true, Relaxed)).then_some(self.size_bytes + state.head_bytes)
     }
 
-    /// It is not needed any more: its file is removed.
+    /// Queues the removal of the file, which is no longer needed.
     pub(crate) fn discard(&self) {
-        self.tier.discard(self);
+        self.host.discard(self);
     }
 
-    /// The response was validated: `head` is written beside it.
+    /// Queues a write of `head`, new since a validation, to the separate head file.
     pub(crate) fn update_head(self: &Arc<Self>, head: &Arc<Head>, position: Position) {
         if self.note_head(head, position) {
-            self.tier.put_head(self);
+            self.host.queue_head(self);
         }
     }
 
-    /// `head` is the one to be written. False if one waits for that already.
+    /// Makes `head` the one to write. Returns false if a write is already queued.
     pub(super) fn note_head(&self, head: &Arc<Head>, position: Position) -> bool {
         self.set_position(position);
         lock(&self.head).replace((head.clone(), position)).is_none()
     }
 
-    /// The response was purged softly: that is written beside it, if it is not there yet.
+    /// Queues a write that records a soft purge in the head file, unless it is already recorded.
     pub(crate) fn update_position(self: &Arc<Self>, head: &Arc<Head>, position: Position) {
         if lock(&self.state).position != position {
             self.update_head(head, position);
@@ -247,7 +270,7 @@ impl Copy {
         lock(&self.state).position = position;
     }
 
-    /// Hands the newest head that waits to be written to `write`, one at a time.
+    /// Passes the newest queued head to `write`; calls are serialised.
     pub(super) fn write_head(&self, write: impl FnOnce(Arc<Head>, Position)) {
         let _writing = lock(&self.writing_head);
         let head = lock(&self.head).take();
@@ -256,33 +279,33 @@ impl Copy {
         }
     }
 
-    /// Whether memory has none of its content.
-    pub(super) fn is_settled(&self) -> bool {
+    /// Returns whether no content is in memory.
+    pub(super) fn is_only_on_disk(&self) -> bool {
         self.content().is_none_or(|content| content.is_on_disk())
     }
 
-    /// It is of use: read, or found where its content is elsewhere.
+    /// Records a use: the copy was read, or was found while its content is in memory or in slices.
     pub(crate) fn used(&self) {
         if !self.hit.load(Relaxed) {
             self.hit.store(true, Relaxed);
         }
     }
 
-    /// Whether it was of use since the last call.
+    /// Returns whether the copy was used since the last call.
     pub(super) fn take_hit(&self) -> bool {
         self.hit.swap(false, Relaxed)
     }
 
-    /// Up to `max` bytes at `offset`, which lies in the content, if they can be sent at once. Else they have to be
-    /// [asked for](Self::ask).
+    /// Returns up to `max` bytes at `offset`, which is within the content, if they can be sent at
+    /// once. Otherwise, call [`ask`](Self::ask).
     pub(crate) fn piece(&self, offset: u64, max: usize, reading: &mut Reading) -> Option<(Arc<Open>, usize)> {
         let first = offset / BLOCK_BYTES as u64;
         let end = self.length.min(offset.saturating_add(PIECE_BYTES_MAX.min(max as u64)));
         let waited = reading.block == Some(first);
         let is_fresh = waited && reading.is_fresh;
         let state = lock(&self.state);
-        // Small content is not to be sent from here, if it can be in memory.
-        let may = self.length >= RAISED_BYTES_MAX || waited;
+        // Small content is sent from memory if it fits there.
+        let may = self.length >= PROMOTED_BYTES_MAX || waited;
         let verified = (first..blocks(end)).take_while(|block| may && state.is_usable(*block)).count() as u64;
         let open = state.open.upgrade().filter(|_| verified > 0)?;
         drop(state);
@@ -297,8 +320,8 @@ impl Copy {
         Some((open, usize::try_from(end - offset).expect("a piece is at most PIECE_BYTES_MAX long")))
     }
 
-    /// Has a thread read and verify the block of byte `offset`. The readers of the content are woken when that is done, so
-    /// the caller is to be among those who wait.
+    /// Queues a read and verification of the block at byte `offset`. The readers are woken when it
+    /// is done, so the caller must be registered as a waiter.
     pub(crate) fn ask(self: &Arc<Self>, offset: u64, reading: &mut Reading) {
         let block = offset / BLOCK_BYTES as u64;
         (reading.block, reading.is_fresh) = (Some(block), true);
@@ -306,21 +329,23 @@ impl Copy {
     }
 
     fn ask_for(self: &Arc<Self>, state: &mut State, block: u64) {
-        if !state.asked.contains(&block) {
-            state.asked.push(block);
-            self.tier.put_read(self, block);
+        if !state.queued.contains(&block) {
+            state.queued.push(block);
+            self.host.queue_read(self, block);
         }
     }
 
-    /// Whether byte `offset`, given out before, and what follows in its block can still be sent at once.
+    /// Returns whether byte `offset`, handed out before, and the rest of its block can still be
+    /// sent at once.
     pub(crate) fn is_ready(&self, open: &Open, offset: u64) -> bool {
         let block = offset / BLOCK_BYTES as u64;
         let is_usable = lock(&self.state).is_usable(block);
         is_usable && open.is_resident(block, self.length)
     }
 
-    /// What became of byte `offset` since it was asked for. Its block may have come into doubt again after it was read, by
-    /// what became of another: it is asked for once more then, so that `Pending` always has an answer to come.
+    /// Returns the state of byte `offset` since it was requested. Another reader may have doubted
+    /// its block again after it was read; then the block is queued again, so `Pending` always leads
+    /// to a wake-up.
     pub(crate) fn answer(self: &Arc<Self>, offset: u64) -> Poll<Result<(), Failure>> {
         let block = offset / BLOCK_BYTES as u64;
         let mut state = lock(&self.state);
@@ -334,7 +359,8 @@ impl Copy {
         Poll::Pending
     }
 
-    /// Bytes that were given out could not be sent: they are read and verified again before they are used again.
+    /// Marks bytes handed out as doubtful because they could not be sent: they are read and
+    /// verified again before their next use.
     pub(crate) fn doubt(self: &Arc<Self>, open: &Open, file_offset: u64, len: usize) {
         let offset = open.offset(file_offset);
         let (first, end) = (offset / BLOCK_BYTES as u64, blocks(offset + len as u64));
@@ -345,7 +371,7 @@ impl Copy {
         self.ask_for(&mut state, first);
     }
 
-    /// Reads a block and verifies it; with the bytes if they are all of a small response. For a thread that may wait.
+    /// Reads and verifies a block and returns its bytes. Call it only on a thread that may block.
     pub(super) fn verify<'a>(&self, block: u64, buffer: &'a mut [u8]) -> Result<&'a [u8], Unreadable> {
         let open = self.open()?;
         let (start, end) = ends(block, self.length);
@@ -360,8 +386,8 @@ impl Copy {
         Ok(bytes)
     }
 
-    /// Has the kernel read a block that is likely to be wanted next. Where it is not there, it is to be verified like one
-    /// that was never read.
+    /// Asks the kernel to read the block likely to be needed next. A block that is not cached must
+    /// be verified as if it had never been read.
     fn read_ahead(&self, open: &Open, block: u64) {
         if !open.is_resident(block, self.length) {
             lock(&self.state).set_verified(block, false);
@@ -369,12 +395,12 @@ impl Copy {
         read_ahead(&open.file, open.file_offset(ends(block, self.length).0), BLOCK_BYTES);
     }
 
-    /// The file, opened if it is not.
+    /// Returns the file, opening it if necessary.
     fn open(&self) -> Result<Arc<Open>, Unreadable> {
         if let Some(open) = lock(&self.state).open.upgrade() {
             return Ok(open);
         }
-        let (file, record, header_bytes) = self.tier.directory().read(self.name)?;
+        let (file, record, header_bytes) = self.host.open_file(self.name)?;
         if record.content_bytes != self.length {
             return Err(Unreadable::Length);
         }
@@ -382,24 +408,24 @@ impl Copy {
         let residency = Residency::of(&file, header_bytes + self.length)?;
         let open = Arc::new(Open { file, residency, header_bytes, sums: record.sums });
         lock(&self.state).open = Arc::downgrade(&open);
-        self.tier.keep_open(&open);
+        self.host.keep_open(&open);
         Ok(open)
     }
 
-    /// The block that was asked for is there.
+    /// Records that a queued block was read and verified.
     pub(super) fn answered(&self, block: u64) {
         let mut state = lock(&self.state);
         state.set_verified(block, true);
-        state.asked.retain(|asked| *asked != block);
+        state.queued.retain(|queued| *queued != block);
     }
 
-    /// A block of it could not be read: who asked for it gets no more.
+    /// Records that a block could not be read, so that readers get no more content.
     pub(super) fn lose(&self) {
         lock(&self.state).is_lost = true;
     }
 }
 
-/// What a file of so much content and header takes on disk.
+/// Returns the bytes on disk of a file with this much content and header.
 pub(super) fn size_bytes(length: u64, header_bytes: usize) -> u64 {
     header_bytes as u64 + length.next_multiple_of(HEADER_ALIGN as u64)
 }

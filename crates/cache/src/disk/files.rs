@@ -1,19 +1,20 @@
-//! The files of the disk tier: where they lie, and how they are made, read and removed. A thin shell over the system.
+//! Files of the disk tier: their layout, and how they are created, read and removed. A thin layer
+//! over system calls.
 //!
 //! ```text
 //! DIR/v1/            locked (flock) by the process that uses it
 //!   journal          purges that may not have been carried out yet
 //!   tmp/NUMBER       being written
-//!   ab/HASH-NUMBER   whole: header, then content
+//!   ab/HASH-NUMBER   complete: header, then content
 //!   ab/HASH-NUMBER.head   the header as of the last validation, if there was one
 //! ```
 //!
-//! **Invariant:** a file has its final name only once it is whole; it is never written to after that. Only the journal
-//! grows.
-//! **Invariant:** nothing outside `DIR/v1` is touched, and in it no directory is removed.
+//! **Invariant:** a file gets its final name only once it is complete, and is not written to after
+//! that, except the journal, which grows. **Invariant:** nothing outside `DIR/v1` is touched, and
+//! no directory inside it is removed.
 //!
-//! Nothing but the journal is synced: a process that is killed leaves what it wrote to the kernel, and after a loss of power the
-//! checksums tell.
+//! Only the journal is synced. The kernel already has the data of a killed process; after a power
+//! loss, checksums detect damage.
 
 use std::fmt;
 use std::io;
@@ -33,10 +34,10 @@ const MODE_FILE: Mode = Mode::from_raw_mode(0o640);
 const TMP: &str = "tmp";
 const HEAD: &str = ".head";
 const JOURNAL: &str = "journal";
-/// Directories that files are spread over.
+/// Number of directories that files are spread over.
 pub(super) const SPREAD: usize = 256;
 
-/// The name of a stored response's file.
+/// Name of a stored response's file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Name {
     pub(super) number: u64,
@@ -48,13 +49,13 @@ impl Name {
         (self.hash >> 120) as u8
     }
 
-    /// Reads the name of a file, and whether it is that of a head.
+    /// Parses a file name; also returns whether it names a head.
     fn parse(text: &str) -> Option<(Self, bool)> {
         let (file, is_head) = text.strip_suffix(HEAD).map_or((text, false), |file| (file, true));
         let (hash, number) = file.split_once('-')?;
         let hash = u128::from_str_radix(hash, 16).ok()?;
         let name = Self { number: u64::from_str_radix(number, 16).ok()?, hash };
-        // In the one way that it is written.
+        // Accept only the canonical form.
         (name.file() == file).then_some((name, is_head))
     }
 
@@ -73,14 +74,14 @@ impl fmt::Debug for Name {
     }
 }
 
-/// Why a file could not be read.
+/// Reason why a file could not be read.
 #[derive(Debug)]
 pub(super) enum Unreadable {
     Io(io::Error),
     Fault(Fault),
-    /// It has not the length that its header tells.
+    /// The file length differs from the length in the header.
     Length,
-    /// Its content is not what its checksum was made of.
+    /// The content does not match its checksum.
     Sum,
 }
 
@@ -89,8 +90,8 @@ impl fmt::Display for Unreadable {
         match self {
             Self::Io(error) => error.fmt(f),
             Self::Fault(fault) => fault.fmt(f),
-            Self::Length => f.write_str("the file has not the length that its header tells"),
-            Self::Sum => f.write_str("the checksum of the content does not hold"),
+            Self::Length => f.write_str("file length does not match its header"),
+            Self::Sum => f.write_str("content checksum mismatch"),
         }
     }
 }
@@ -109,24 +110,24 @@ impl From<rustix::io::Errno> for Unreadable {
     }
 }
 
-/// The directory, held and locked.
+/// The tier's directory, open and locked.
 #[derive(Debug)]
 pub(super) struct Directory(OwnedFd);
 
-/// What lies in a directory.
+/// Files found in a directory.
 #[derive(Debug, Default)]
 pub(super) struct Listed {
-    /// Whole files, and whether each has a head beside it.
+    /// Complete files, and whether each has a separate head file.
     pub(super) files: Vec<(Name, bool)>,
-    /// Bytes of paths of what is none.
+    /// Paths of all other files.
     pub(super) unknown: Vec<String>,
 }
 
 impl Directory {
-    /// Makes `DIR/v1` if it is not there, locks it, and clears away what was being written.
+    /// Creates `DIR/v1` if it does not exist, locks it, and removes unfinished files.
     ///
     /// # Errors
-    /// `WouldBlock` where another process has it locked; else what the system says.
+    /// `WouldBlock` if another process has it locked; otherwise the system's error.
     pub(super) fn open(directory: &Path) -> io::Result<Self> {
         let directory = directory.join("v1");
         std::fs::create_dir_all(&directory)?;
@@ -140,25 +141,26 @@ impl Directory {
         Ok(opened)
     }
 
-    /// Lets another process have it, though files of it are still open here.
+    /// Unlocks the directory for another process, even if files in it are still open here.
     pub(super) fn unlock(&self) {
         let _ = fs::flock(&self.0, FlockOperation::Unlock);
     }
 
-    /// A new file without a final name.
+    /// Creates a file under a temporary name.
     pub(super) fn create(&self, number: u64) -> io::Result<OwnedFd> {
         let path = format!("{TMP}/{number:016x}");
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         self.in_made(TMP, || openat(&self.0, path.as_str(), flags, MODE_FILE))
     }
 
-    /// Gives the file made as `number` its final name; it is whole.
+    /// Gives the complete file created as `number` its final name.
     pub(super) fn publish(&self, number: u64, name: Name) -> io::Result<()> {
         let (from, directory) = (format!("{TMP}/{number:016x}"), format!("{:02x}", name.in_directory()));
         self.in_made(&directory, || renameat(&self.0, from.as_str(), &self.0, name.path().as_str()))
     }
 
-    /// Gives the file made as `number` its final name, that of the head of `name`, in place of the last one.
+    /// Renames the file created as `number` to the final name of `name`'s head file, replacing an
+    /// older head.
     pub(super) fn publish_head(&self, number: u64, name: Name) -> io::Result<()> {
         Ok(renameat(
             &self.0,
@@ -168,17 +170,18 @@ impl Directory {
         )?)
     }
 
-    /// Removes a file that was made and not published.
+    /// Removes a file that was created but not published.
     pub(super) fn discard(&self, number: u64) {
         let _ = unlinkat(&self.0, format!("{TMP}/{number:016x}").as_str(), AtFlags::empty());
     }
 
-    /// Removes a file and its head. Who has it open reads on.
+    /// Removes a file and its head file. Readers that have it open can continue.
     ///
     /// # Errors
-    /// When the file is still there.
+    /// When the file still exists afterwards.
     pub(super) fn remove(&self, name: Name) -> io::Result<()> {
-        // The head last: without it the content counts under an older one. A start clears away a head that stands alone.
+        // Remove the head last: without it, the content would be valid under an older head. A
+        // restart removes a head without its file.
         for path in [name.path(), name.path() + HEAD] {
             match unlinkat(&self.0, path.as_str(), AtFlags::empty()) {
                 Ok(()) | Err(rustix::io::Errno::NOENT) => {}
@@ -188,7 +191,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Opens a file, reads its header, and checks that it is that file and has its length.
+    /// Opens a file, reads its header, and checks its number and length.
     pub(super) fn read(&self, name: Name) -> Result<(OwnedFd, Record, usize), Unreadable> {
         let file = self.open_for_reading(&name.path())?;
         let (record, header) = read_header(&file)?;
@@ -196,12 +199,13 @@ impl Directory {
         if record.number != name.number || fs::fstat(&file)?.st_size.cast_unsigned() != length {
             return Err(Unreadable::Length);
         }
-        // What the kernel reads ahead of its own accord nobody would verify.
+        // Disable the kernel's read-ahead: it would load unverified bytes.
         let _ = fs::fadvise(&file, 0, None, fs::Advice::Random);
         Ok((file, record, header))
     }
 
-    /// The header as of the last validation of `base`, the record of the file called `name`.
+    /// Reads the head file of `name`, written at the last validation; `base` is the record in the
+    /// file itself.
     pub(super) fn read_head(&self, name: Name, base: &Record) -> Result<(Record, usize), Unreadable> {
         let file = self.open_for_reading(&(name.path() + HEAD))?;
         let (record, header) = read_header(&file)?;
@@ -211,12 +215,12 @@ impl Directory {
     }
 
     fn open_for_reading(&self, path: &str) -> io::Result<OwnedFd> {
-        // Not to wait for a writer, should it be a pipe that somebody put there.
+        // Non-blocking, in case the path is a pipe.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         Ok(openat(&self.0, path, flags, Mode::empty())?)
     }
 
-    /// The journal of purges as it stands; empty where there is none.
+    /// Reads the journal; empty if it does not exist.
     pub(super) fn read_journal(&self) -> io::Result<Vec<u8>> {
         let file = match self.open_for_reading(JOURNAL) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -228,7 +232,7 @@ impl Directory {
         Ok(journal)
     }
 
-    /// The journal, to be written on.
+    /// Opens the journal for writing.
     pub(super) fn open_journal(&self) -> io::Result<OwnedFd> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = openat(&self.0, JOURNAL, flags, MODE_FILE)?;
@@ -236,7 +240,10 @@ impl Directory {
         Ok(file)
     }
 
-    /// Another journal in place of the one there is, to be written on.
+    /// Replaces the journal and returns the new one, open for writing.
+    ///
+    /// Does not use `thalweg_replace`: the tier names files relative to its directory's descriptor
+    /// and keeps writing to the new file.
     pub(super) fn replace_journal(&self, journal: &[u8]) -> io::Result<OwnedFd> {
         let path = format!("{TMP}/{JOURNAL}");
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -248,12 +255,12 @@ impl Directory {
         Ok(file)
     }
 
-    /// Waits until all that was written and removed so far outlives a loss of power.
+    /// Waits until all writes and removals so far would survive a power loss.
     pub(super) fn sync_all(&self) -> io::Result<()> {
         Ok(fs::syncfs(&self.0)?)
     }
 
-    /// Everything in one of the directories that files are spread over.
+    /// Lists one of the directories that files are spread over.
     pub(super) fn list(&self, directory: usize) -> io::Result<Listed> {
         let directory = format!("{directory:02x}");
         let mut listed = Listed::default();
@@ -280,12 +287,12 @@ impl Directory {
         Ok(listed)
     }
 
-    /// Removes what [`Directory::list`] did not know.
+    /// Removes an unknown file from [`Directory::list`].
     pub(super) fn remove_unknown(&self, path: &str) {
         let _ = unlinkat(&self.0, path, AtFlags::empty());
     }
 
-    /// The names in a directory, but those of directories; none where it is not there.
+    /// Lists the names in a directory except subdirectories; none if it does not exist.
     fn list_names(&self, directory: &str) -> io::Result<Vec<String>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let opened = match openat(&self.0, directory, flags, Mode::empty()) {
@@ -304,7 +311,7 @@ impl Directory {
         Ok(names)
     }
 
-    /// Tries once more if the directory it is about was not there.
+    /// Runs `attempt`; if the directory does not exist, creates it and tries once more.
     fn in_made<T>(&self, directory: &str, attempt: impl Fn() -> rustix::io::Result<T>) -> io::Result<T> {
         match attempt() {
             Err(rustix::io::Errno::NOENT) => {
@@ -319,7 +326,7 @@ impl Directory {
     }
 }
 
-/// Reads and checks the header at the start of a file; with its length.
+/// Reads and checks the header at the start of a file; also returns its length.
 fn read_header(file: &OwnedFd) -> Result<(Record, usize), Unreadable> {
     let mut header = vec![0; HEADER_ALIGN];
     read_at(file, 0, &mut header)?;
@@ -331,10 +338,10 @@ fn read_header(file: &OwnedFd) -> Result<(Record, usize), Unreadable> {
     Ok((Record::decode(&header).map_err(Unreadable::Fault)?, length))
 }
 
-/// Fills `bytes` from `offset` on.
+/// Fills `bytes` from the file at `offset`.
 ///
 /// # Errors
-/// `UnexpectedEof` where the file is too short.
+/// `UnexpectedEof` if the file is too short.
 pub(super) fn read_at(file: &OwnedFd, mut offset: u64, mut bytes: &mut [u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match rustix::io::pread(file, &mut *bytes, offset) {
@@ -350,10 +357,10 @@ pub(super) fn read_at(file: &OwnedFd, mut offset: u64, mut bytes: &mut [u8]) -> 
     Ok(())
 }
 
-/// Writes all of `bytes` from `offset` on.
+/// Writes all of `bytes` to the file at `offset`.
 ///
 /// # Errors
-/// `StorageFull` where there is no room, else what the system says.
+/// `StorageFull` if the disk is full, otherwise the system's error.
 pub(super) fn write_at(file: BorrowedFd<'_>, mut offset: u64, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match rustix::io::pwrite(file, bytes, offset) {
@@ -369,7 +376,7 @@ pub(super) fn write_at(file: BorrowedFd<'_>, mut offset: u64, mut bytes: &[u8]) 
     Ok(())
 }
 
-/// Asks the kernel to read on ahead, which it does without anybody waiting.
+/// Asks the kernel to read ahead, without waiting.
 pub(super) fn read_ahead(file: &OwnedFd, offset: u64, bytes: usize) {
     let length = std::num::NonZeroU64::new(bytes as u64);
     let _ = fs::fadvise(file, offset, length, fs::Advice::WillNeed);
@@ -381,14 +388,14 @@ mod tests {
     use crate::disk::tests::Place;
 
     #[test]
-    fn content_goes_before_its_head_and_a_head_alone_is_not_known() {
+    fn content_is_removed_before_its_head_and_an_orphan_head_is_unknown() {
         let place = Place::new();
         let directory = Directory::open(place.path()).unwrap();
         let name = Name { number: 7, hash: 1 << 120 };
         let at = place.path().join("v1").join(name.path());
         let head = name.path() + HEAD;
         let has_head = || place.path().join("v1").join(&head).exists();
-        // It cannot be removed.
+        // A directory cannot be removed as if it were a file.
         std::fs::create_dir_all(&at).unwrap();
         directory.create(8).unwrap();
         directory.publish_head(8, name).unwrap();

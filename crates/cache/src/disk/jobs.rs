@@ -1,4 +1,4 @@
-//! What the disk's threads have to do, first come, first served.
+//! Job queue of the disk threads, first come, first served.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::thread::{self, ThreadId};
 
 use crate::sync::lock;
 
-/// A queue that threads wait at. Whoever puts something in bounds it.
+/// A queue that threads wait on. Its size is bounded by the caller that adds jobs.
 #[derive(Debug)]
 pub(super) struct Jobs<J> {
     state: Mutex<State<J>>,
@@ -16,24 +16,24 @@ pub(super) struct Jobs<J> {
 #[derive(Debug)]
 struct State<J> {
     waiting: VecDeque<J>,
-    /// Nothing is given out yet.
-    held: bool,
-    /// Nothing more is taken in.
+    /// Whether jobs are held back.
+    paused: bool,
+    /// Whether new jobs are refused.
     closed: bool,
-    /// Jobs given out so far.
+    /// Number of jobs handed out so far.
     given: u64,
-    /// Which of them each thread is about.
+    /// The job that each thread is running.
     running: HashMap<ThreadId, u64>,
-    /// Threads that wait for others' jobs.
+    /// Number of threads waiting for earlier jobs.
     waits: usize,
 }
 
 impl<J> Jobs<J> {
-    /// A queue that keeps what is put in until it is let go.
-    pub(super) fn held() -> Self {
+    /// Creates a queue that holds its jobs back until it is released.
+    pub(super) fn paused() -> Self {
         let state = State {
             waiting: VecDeque::new(),
-            held: true,
+            paused: true,
             closed: false,
             given: 0,
             running: HashMap::new(),
@@ -42,13 +42,13 @@ impl<J> Jobs<J> {
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    pub(super) fn let_go(&self) {
-        lock(&self.state).held = false;
+    pub(super) fn release(&self) {
+        lock(&self.state).paused = false;
         self.changed.notify_all();
     }
 
-    /// False once it is closed: the job is dropped.
-    pub(super) fn put(&self, job: J) -> bool {
+    /// Adds a job. Returns false, and drops the job, once the queue is closed.
+    pub(super) fn push(&self, job: J) -> bool {
         let mut state = lock(&self.state);
         if state.closed {
             return false;
@@ -59,14 +59,15 @@ impl<J> Jobs<J> {
         true
     }
 
-    /// The next job, once there is one, for a thread that has done the one before; `None` once it is closed and empty.
+    /// Waits for the next job; the calling thread must have finished its previous one. Returns
+    /// `None` once the queue is closed and empty.
     pub(super) fn next(&self) -> Option<J> {
         let this = thread::current().id();
         let mut state = lock(&self.state);
         if state.running.remove(&this).is_some() && state.waits > 0 {
             self.changed.notify_all();
         }
-        let idle = |state: &mut State<J>| !state.closed && (state.held || state.waiting.is_empty());
+        let idle = |state: &mut State<J>| !state.closed && (state.paused || state.waiting.is_empty());
         let waited: MutexGuard<'_, State<J>> =
             self.changed.wait_while(state, idle).unwrap_or_else(PoisonError::into_inner);
         let mut state = waited;
@@ -77,7 +78,7 @@ impl<J> Jobs<J> {
         Some(job)
     }
 
-    /// Waits, in a job, until all that were put in before it are done.
+    /// Waits until all jobs added before the calling thread's job are done.
     pub(super) fn wait_for_earlier(&self) {
         let mut state = lock(&self.state);
         let Some(own) = state.running.get(&thread::current().id()).copied() else { return };
@@ -87,13 +88,13 @@ impl<J> Jobs<J> {
         state.waits -= 1;
     }
 
-    /// Takes nothing more in.
+    /// Refuses new jobs from now on.
     pub(super) fn close(&self) {
         lock(&self.state).closed = true;
         self.changed.notify_all();
     }
 
-    /// Gives up what waits.
+    /// Removes and returns all waiting jobs.
     pub(super) fn forget(&self) -> VecDeque<J> {
         std::mem::take(&mut lock(&self.state).waiting)
     }

@@ -1,6 +1,6 @@
-//! The journal of purges, as bytes: what was purged and may still lie on disk. Pure.
+//! Encoding of the purge journal, which lists purges whose responses may still be on disk. Pure.
 //!
-//! One entry after the other, each
+//! The journal is a sequence of entries, each
 //!
 //! ```text
 //! 0   u32 bytes of the payload          payload:  u8 kind, u64 number, then for
@@ -11,39 +11,39 @@
 //!                                         4 ban       u64 made, text
 //! ```
 //!
-//! Numbers are little endian, times unix milliseconds; `soft` is all ones for a hard purge. What follows the last entry
-//! whose checksum holds was not written to its end, and was told to nobody.
+//! Numbers are little endian and times are unix milliseconds; `soft` is all ones for a hard purge.
+//! Anything after the last entry with a valid checksum is an incomplete write, whose purge was
+//! never acknowledged.
 //!
-//! **Invariant:** what is read encodes to the same bytes; an entry that is not understood is one that took away
-//! anything.
+//! **Invariant:** decoded entries encode to the same bytes; an unknown entry is treated as a purge
+//! that may have removed anything.
 
 use std::sync::Arc;
 
 use super::record::sum;
-use crate::ban::Expression;
-use crate::purge::{Ban, Purge, What};
+use crate::purge::{Ban, Purge, PurgeScope};
 
-/// The longest journal. What would make it longer is not listed: see [`Entry::Unlisted`].
+/// Maximum bytes of the journal. A purge that would exceed it is replaced by [`Entry::Unlisted`].
 pub const JOURNAL_BYTES_MAX: usize = 16 << 20;
-/// A purge has a number below this.
+/// Upper limit (exclusive) of purge numbers.
 const NUMBER_MAX: u64 = 1 << 62;
 const HARD: u64 = u64::MAX;
 const START_BYTES: usize = 12;
 
-/// What the journal says.
+/// An entry in the journal.
 #[derive(Debug, Clone)]
 pub enum Entry {
-    /// There were so many purges.
+    /// Number of the latest purge so far.
     Sequence(u64),
-    /// What the purges up to this number took away is not known: anything.
+    /// Purges up to this number have unknown targets, which could be anything.
     Unlisted(u64),
     /// A purge.
     Purge(Purge),
-    /// The purge of this number, in a form that is not known: the whole payload.
+    /// The purge with this number, in an unknown form, with its whole payload.
     Unknown(u64, Box<[u8]>),
 }
 
-/// Which of all purges told to the journal of a process it is.
+/// Position of a purge among all those queued for a process's journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket(pub(super) u64);
 
@@ -56,7 +56,7 @@ mod kind {
 }
 
 impl Entry {
-    /// The number of the newest purge that it is about.
+    /// Returns the number of the newest purge that the entry covers.
     pub fn number(&self) -> u64 {
         match self {
             Self::Sequence(number) | Self::Unlisted(number) | Self::Unknown(number, _) => *number,
@@ -64,12 +64,12 @@ impl Entry {
         }
     }
 
-    /// Whether it may be about anything that is on disk.
+    /// Returns whether the entry may apply to anything on disk.
     pub(super) fn takes_anything(&self) -> bool {
         matches!(self, Self::Unlisted(_) | Self::Unknown(..))
     }
 
-    /// Appends it to `out`.
+    /// Appends the encoded entry to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.resize(start + START_BYTES, 0);
@@ -88,9 +88,9 @@ impl Entry {
             Self::Purge(Purge { what, soft_ms, .. }) => {
                 let soft_ms = Some(soft_ms.unwrap_or(HARD));
                 match what {
-                    What::Url(key) => (kind::URL, soft_ms, key.as_bytes()),
-                    What::Tag(tag) => (kind::TAG, soft_ms, &tag[..]),
-                    What::Ban(ban) => (kind::BAN, Some(ban.made_ms), ban.expression.as_str().as_bytes()),
+                    PurgeScope::Url(key) => (kind::URL, soft_ms, key.as_bytes()),
+                    PurgeScope::Tag(tag) => (kind::TAG, soft_ms, &tag[..]),
+                    PurgeScope::Ban(ban) => (kind::BAN, Some(ban.made_ms), ban.text.as_bytes()),
                 }
             }
         };
@@ -100,7 +100,7 @@ impl Entry {
         out.extend_from_slice(text);
     }
 
-    /// `None` where there is not even a number.
+    /// Decodes a payload; `None` if it does not even have a number.
     fn decode(payload: &[u8]) -> Option<Self> {
         let (&kind, rest) = payload.split_first()?;
         let (number, rest) = rest.split_first_chunk()?;
@@ -122,19 +122,19 @@ fn purge(kind: u8, number: u64, rest: &[u8]) -> Option<Purge> {
     let time_ms = u64::from_le_bytes(*time_ms);
     let soft_ms = (time_ms != HARD).then_some(time_ms);
     match kind {
-        kind::URL => Some(Purge { number, what: What::Url(str::from_utf8(text).ok()?.into()), soft_ms }),
-        kind::TAG => Some(Purge { number, what: What::Tag(text.into()), soft_ms }),
+        kind::URL => {
+            Some(Purge { number, what: PurgeScope::Url(str::from_utf8(text).ok()?.into()), soft_ms })
+        }
+        kind::TAG => Some(Purge { number, what: PurgeScope::Tag(text.into()), soft_ms }),
         kind::BAN => {
-            let text = str::from_utf8(text).ok()?;
-            let expression = Expression::parse(text).ok().filter(|parsed| parsed.as_str() == text)?;
-            let ban = Ban { expression, made_ms: time_ms };
-            Some(Purge { number, what: What::Ban(Arc::new(ban)), soft_ms: None })
+            let ban = Ban::read(str::from_utf8(text).ok()?, time_ms);
+            Some(Purge { number, what: PurgeScope::Ban(Arc::new(ban)), soft_ms: None })
         }
         _ => None,
     }
 }
 
-/// The entries of a journal, and how many bytes of it they take.
+/// Decodes the entries in a journal; also returns their length in bytes.
 pub fn read(journal: &[u8]) -> (Vec<Entry>, usize) {
     let (mut entries, mut rest) = (Vec::new(), journal);
     while let Some((entry, after)) = read_one(rest) {
@@ -146,9 +146,9 @@ pub fn read(journal: &[u8]) -> (Vec<Entry>, usize) {
 
 fn read_one(journal: &[u8]) -> Option<(Entry, &[u8])> {
     let (start, rest) = journal.split_first_chunk::<START_BYTES>()?;
-    let (bytes, told) = start.split_first_chunk()?;
+    let (bytes, expected_sum) = start.split_first_chunk()?;
     let (payload, after) = rest.split_at_checked(u32::from_le_bytes(*bytes) as usize)?;
-    if sum(payload).to_le_bytes() != told {
+    if sum(payload).to_le_bytes() != expected_sum {
         return None;
     }
     Some((Entry::decode(payload)?, after))

@@ -1,12 +1,16 @@
-//! The journal while it is written: one thread owns its file, so that nobody who purges holds a lock over I/O.
+//! Writing of the purge journal: one thread owns its file, so that no purge holds a lock during
+//! I/O.
 //!
-//! What is told together is written together and synced once. That thread syncs this file alone: all else that the file
-//! system has to write, before the journal gets shorter, is waited for by another. An entry that cannot be written leaves the purge in force
-//! in this process; the next that can is preceded by one that says so ([`Entry::Unlisted`]), which costs what lies on
-//! disk then if the process ends before a walk has come round.
+//! Entries queued together are written together and synced once. The journal thread syncs only the
+//! journal file; another thread waits for the rest of the file system to be written before the
+//! journal is shortened.
 //!
-//! **Invariant:** an entry leaves the journal once the files that it is about are removed, or tell of it themselves, and
-//! the file system has written that.
+//! If an entry cannot be written, its purge stays in force in this process. The next entry that can
+//! be written is preceded by an [`Entry::Unlisted`] that records the gap. If the process then ends
+//! before a sweep has finished, all responses on disk are lost.
+//!
+//! **Invariant:** an entry leaves the journal only after the files it applies to have been removed
+//! or record the purge themselves, and that has been synced.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,18 +22,19 @@ use rustix::fd::{AsFd, OwnedFd};
 
 use super::files::{Directory, write_at};
 use super::journal::{Entry, JOURNAL_BYTES_MAX, Ticket, read};
+use super::opened::Start;
 use super::tier::Tier;
 use crate::purge::Purge;
 use crate::sync::lock;
 
-/// A journal below this is not worth the sync that shortening it takes.
+/// Minimum bytes of a journal that is worth the sync that shortening costs.
 pub(super) const SHORTEN_BYTES_MIN: u64 = 64 * 1024;
-/// Purges that may wait to be written; with more, what they took away is not listed.
+/// Maximum purges waiting to be written; above it, their targets are not listed.
 const WAITING_MAX: usize = 65_536;
-/// How long a purge waits for the disk.
+/// Maximum time that a purge waits for the disk.
 const WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// What is to be written to the journal.
+/// Work queued for the journal.
 #[derive(Debug, Default)]
 pub(super) struct Journal {
     state: Mutex<State>,
@@ -40,18 +45,18 @@ pub(super) struct Journal {
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<Entry>,
-    /// Up to this number it may be shortened, once what was done until then is synced, if it is worth that.
+    /// Number up to which to shorten, if worthwhile, once everything done until then is synced.
     shorten: Option<u64>,
     to_sync: Option<u64>,
     synced: Option<u64>,
-    /// Purges that were put in, and those that were dealt with.
-    put: u64,
+    /// Number of purges queued; `done` counts those processed.
+    queued: u64,
     done: u64,
     running: bool,
     closed: bool,
 }
 
-/// What the thread does next.
+/// Work for the journal thread.
 struct Work {
     entries: VecDeque<Entry>,
     shorten: Option<u64>,
@@ -60,7 +65,7 @@ struct Work {
 }
 
 impl Journal {
-    fn put(&self, purge: Purge) -> Ticket {
+    fn queue(&self, purge: Purge) -> Ticket {
         let mut state = lock(&self.state);
         if state.waiting.len() >= WAITING_MAX {
             state.waiting.clear();
@@ -68,14 +73,15 @@ impl Journal {
         } else {
             state.waiting.push_back(Entry::Purge(purge));
         }
-        state.put += 1;
-        let ticket = Ticket(state.put);
+        state.queued += 1;
+        let ticket = Ticket(state.queued);
         drop(state);
         self.changed.notify_all();
         ticket
     }
 
-    /// False if it was not written in time, or there is nobody to write it.
+    /// Waits for a purge to be written. Returns false if that takes too long or the thread has
+    /// stopped.
     fn wait(&self, ticket: Ticket) -> bool {
         let is_open = |state: &mut State| state.done < ticket.0 && state.running;
         let waited = self.changed.wait_timeout_while(lock(&self.state), WAIT_MAX, is_open);
@@ -104,8 +110,8 @@ impl Journal {
         if state.closed { None } else { state.to_sync.take() }
     }
 
-    /// What is to be done, once there is something. Once it is closed that is only what waits to be written: another
-    /// process may have the directory soon.
+    /// Waits for work. Once closed, returns only the entries still to be written: another process
+    /// may soon take over the directory.
     fn next(&self) -> Option<Work> {
         let idle = |state: &mut State| {
             let nothing = state.waiting.is_empty() && state.shorten.is_none() && state.synced.is_none();
@@ -120,7 +126,7 @@ impl Journal {
         if state.closed {
             (state.shorten, state.synced) = (None, None);
         }
-        let (entries, done) = (std::mem::take(&mut state.waiting), state.put);
+        let (entries, done) = (std::mem::take(&mut state.waiting), state.queued);
         Some(Work { entries, shorten: state.shorten.take(), synced: state.synced.take(), done })
     }
 
@@ -140,19 +146,19 @@ impl Journal {
 }
 
 impl Tier {
-    /// Has a purge written to the journal.
+    /// Queues a purge for the journal.
     pub(crate) fn journal(&self, purge: Purge) -> Ticket {
-        self.journal.put(purge)
+        self.journal.queue(purge)
     }
 
-    /// Waits until a purge is in the journal, and synced, no longer than [`WAIT_MAX`].
+    /// Waits at most [`WAIT_MAX`] until a purge is in the journal and synced.
     pub(crate) fn await_journal(&self, ticket: Ticket) {
         if !self.journal.wait(ticket) {
-            self.failed("a purge may be undone by a restart", &"the journal was not written in time");
+            self.failed("a restart may undo a purge", &"journal was not written in time");
         }
     }
 
-    /// Whether a walk should come round so that it can be shortened.
+    /// Returns whether a sweep is due so that the journal can be shortened.
     pub(crate) fn is_journal_long(&self) -> bool {
         self.journal.bytes.load(Relaxed) >= SHORTEN_BYTES_MIN
     }
@@ -164,61 +170,47 @@ impl Tier {
             if !work.entries.is_empty()
                 && let Err(error) = file.append(self.directory(), &work.entries)
             {
-                self.failed("a purge may be undone by a restart", &error);
+                self.failed("a restart may undo a purge", &error);
             }
             if let Some(number) = work.shorten
                 && file.is_to_be_shortened()
             {
                 self.journal.sync(number);
             }
-            if let Some(number) = work.synced
-                && let Err(error) = file.shorten(self.directory(), number)
-            {
-                self.failed("the journal of purges cannot be shortened", &error);
+            if let Some(number) = work.synced {
+                // Keep bans that still wait for look-ups: they are in force.
+                let kept = self.index.upgrade().map(|index| index.numbers_of_bans()).unwrap_or_default();
+                if let Err(error) = file.shorten(self.directory(), number, &kept) {
+                    self.failed("cannot shorten the purge journal", &error);
+                }
             }
             self.journal.bytes.store(file.end, Relaxed);
             self.journal.done(work.done);
         }
     }
 
-    /// Waits for the file system to have written everything, whenever the journal is to be shortened after that.
+    /// Syncs the file system before each shortening of the journal.
     pub(super) fn run_syncs(self: &Arc<Self>) {
         while let Some(number) = self.journal.next_to_sync() {
             match self.directory().sync_all() {
                 Ok(()) => self.journal.synced(number),
-                Err(error) => self.failed("the journal of purges cannot be shortened", &error),
+                Err(error) => self.failed("cannot shorten the purge journal", &error),
             }
         }
     }
 }
 
-/// What the journal came to at the start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Start {
-    end: u64,
-    /// The highest number in it. What says that it is newer was written after a purge of which nothing is known.
-    pub(super) highest: u64,
-    is_unlisted: bool,
-}
-
-impl Start {
-    pub(super) fn of(entries: &[Entry], end: usize) -> Self {
-        let highest = entries.iter().map(Entry::number).max().unwrap_or(0);
-        Self { end: end as u64, highest, is_unlisted: entries.iter().any(Entry::takes_anything) }
-    }
-}
-
-/// The file, as far as it is known to be good.
+/// The journal file, up to the end of its valid entries.
 #[derive(Debug, Default)]
 struct File {
-    /// Opened with the first entry.
+    /// Opened for the first entry.
     file: Option<OwnedFd>,
     end: u64,
-    /// The highest number in it.
+    /// Highest purge number in the file.
     highest: u64,
-    /// The highest number that could not be written.
+    /// Highest purge number that could not be written.
     failed: u64,
-    /// Whether there is an entry in it that costs what is on disk.
+    /// Whether the file has an entry that applies to everything on disk.
     is_unlisted: bool,
 }
 
@@ -251,18 +243,19 @@ impl File {
         Ok(())
     }
 
-    /// Whether it is worth the sync.
+    /// Returns whether shortening is worth the sync.
     fn is_to_be_shortened(&self) -> bool {
         self.end >= SHORTEN_BYTES_MIN || self.is_unlisted || self.failed > 0
     }
 
-    /// Takes out what is about purges up to `number`: their files are removed, and that is synced.
-    fn shorten(&mut self, directory: &Directory, number: u64) -> io::Result<()> {
+    /// Removes the entries of purges up to `number`, except those in `kept`. Their files must have
+    /// been removed, and the removal synced.
+    fn shorten(&mut self, directory: &Directory, number: u64, kept: &[u64]) -> io::Result<()> {
         let (mut entries, _) = read(&directory.read_journal()?);
-        entries.retain(|entry| entry.number() > number);
+        entries.retain(|entry| entry.number() > number || kept.contains(&entry.number()));
         entries.insert(0, Entry::Sequence(self.highest));
         self.rewrite(directory, &entries)?;
-        // Not before: what it took away lay there until the sync.
+        // Not before this point: until the sync, the removed files were still on disk.
         if self.failed <= number {
             self.failed = 0;
         }
@@ -283,32 +276,37 @@ impl File {
 mod tests {
     use super::*;
     use crate::disk::tests::Place;
-    use crate::purge::What;
+    use crate::purge::PurgeScope;
 
     #[test]
-    fn what_could_not_be_written_is_told_until_its_removal_is_synced() {
+    fn unwritten_purge_stays_recorded_until_its_removal_is_synced() {
         let place = Place::new();
         let directory = Directory::open(place.path()).unwrap();
         let in_the_way = place.path().join("v1/journal");
         std::fs::create_dir(&in_the_way).unwrap();
         let mut file = File::default();
         let purge = |number| {
-            let what = What::Url("h/a".into());
+            let what = PurgeScope::Url("h/a".into());
             VecDeque::from([Entry::Purge(Purge { number, what, soft_ms: None })])
         };
         file.append(&directory, &purge(1)).unwrap_err();
         std::fs::remove_dir(&in_the_way).unwrap();
         assert!(file.is_to_be_shortened());
-        // Before anything is synced.
+        // The purge is recorded before anything is synced.
         file.append(&directory, &purge(2)).unwrap();
-        let told = |directory: &Directory| {
+        let unlisted = |directory: &Directory| {
             let (entries, _) = read(&directory.read_journal().unwrap());
             entries.iter().filter(|entry| entry.takes_anything()).map(Entry::number).collect::<Vec<_>>()
         };
-        assert_eq!(told(&directory), [1]);
-        file.shorten(&directory, 1).unwrap();
-        assert_eq!(told(&directory), []);
+        assert_eq!(unlisted(&directory), [1]);
+        file.shorten(&directory, 1, &[]).unwrap();
+        assert_eq!(unlisted(&directory), []);
         file.append(&directory, &purge(3)).unwrap();
-        assert_eq!(told(&directory), []);
+        assert_eq!(unlisted(&directory), []);
+        // A ban that is still in force stays.
+        file.append(&directory, &purge(4)).unwrap();
+        file.shorten(&directory, 4, &[3]).unwrap();
+        let (entries, _) = read(&directory.read_journal().unwrap());
+        assert_eq!(entries.iter().map(Entry::number).collect::<Vec<_>>(), [4, 3]);
     }
 }

@@ -1,55 +1,57 @@
-//! Which response leaves the disk next: second chance over those on it, in the order they came.
+//! Eviction order on disk: second chance, in order of arrival.
 //!
-//! Not S3-FIFO, as in memory: what comes is in memory as well, which may be larger than the small queue, and there its uses
-//! are not seen from here. So the queue that decides what stays would hold what may not go yet, and know nothing of it.
+//! S3-FIFO, which memory uses, does not fit here. A new response is in memory as well, memory may
+//! be larger than the small queue, and uses there are not visible here. The queue that decides
+//! which copies stay would hold responses that cannot be evicted yet, and would not see their uses.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
-use super::Copy;
+use super::content::DiskCopy;
 
-/// Copies that are looked at for one that may go: a bound on what a single request pays.
+/// Maximum copies examined per search for a victim; bounds the cost to a single request.
 pub(crate) const STEPS_MAX: usize = 256;
 
-/// What lies on disk, the next to go first.
+/// The copies on disk, next victim first.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    copies: VecDeque<Weak<Copy>>,
+    copies: VecDeque<Weak<DiskCopy>>,
 }
 
 impl Queue {
-    /// What was written just now.
-    pub(super) fn push_new(&mut self, copy: &Arc<Copy>) {
+    /// Adds a copy that was just written.
+    pub(super) fn push_new(&mut self, copy: &Arc<DiskCopy>) {
         self.copies.push_back(Arc::downgrade(copy));
         self.tidy();
     }
 
-    /// What was found at the start, the newest first.
-    pub(super) fn push_old(&mut self, copy: &Arc<Copy>) {
+    /// Adds a copy found at startup; call it for the newest copy first.
+    pub(super) fn push_old(&mut self, copy: &Arc<DiskCopy>) {
         self.copies.push_front(Arc::downgrade(copy));
     }
 
-    /// The next to go: what only the disk has, and nobody used since it was last looked at. If there is no such thing
-    /// and `any` is given, something that memory has too, else what was used longest ago. Looks at each copy once at most,
-    /// and at no more than `steps` of them, from which it takes as many as it looked at.
-    pub(super) fn victim(&mut self, any: bool, steps: &mut usize) -> Option<Arc<Copy>> {
+    /// Removes and returns the next victim: a copy whose content is only on disk and was not used
+    /// since it was last examined. If there is none and `any` is set, a copy whose content is also
+    /// in memory, or else the least recently used one. Examines each copy at most once and at most
+    /// `steps` copies, which it subtracts from `steps`.
+    pub(super) fn victim(&mut self, any: bool, steps: &mut usize) -> Option<Arc<DiskCopy>> {
         let (mut in_memory, mut used) = (None, None);
         for _ in 0..(*steps).min(self.copies.len()) {
             *steps -= 1;
             let Some(copy) = self.copies.pop_front()?.upgrade().filter(|copy| !copy.is_gone()) else {
                 continue;
             };
-            let is_settled = copy.is_settled();
-            if is_settled && !copy.take_hit() {
+            let is_only_on_disk = copy.is_only_on_disk();
+            if is_only_on_disk && !copy.take_hit() {
                 return Some(copy);
             }
             self.copies.push_back(Arc::downgrade(&copy));
-            (if is_settled { &mut used } else { &mut in_memory }).get_or_insert(copy);
+            (if is_only_on_disk { &mut used } else { &mut in_memory }).get_or_insert(copy);
         }
         in_memory.or(used).filter(|_| any)
     }
 
-    /// Forgets those that are gone before they outnumber the others.
+    /// Drops dead references before they outnumber the live ones.
     fn tidy(&mut self) {
         if self.copies.len() == self.copies.capacity() {
             self.copies.retain(|copy| copy.strong_count() > 0);

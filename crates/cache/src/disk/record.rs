@@ -1,4 +1,4 @@
-//! The header of a stored response's file: what it says, as bytes. Pure.
+//! Encoding of a stored response's file header. Pure.
 //!
 //! ```text
 //! 0   "thalweg\0"                        24  sections, in the order of their tags, each once:
@@ -6,21 +6,22 @@
 //! 10  u16 0                                  1 content   number, bytes, bytes of a block, status
 //! 12  u32 bytes of the header                2 key       text
 //! 16  u64 XXH3 of the header,                3 fields    lines of name and value
-//!         with 0 in this place               4 selection lines of name and value
+//!         with 0 in this place               4 selection lines of name and value, or none
 //!                                            5 freshness u64 milliseconds, flags
 //!                                            6 sums      XXH3 of each block of the content
 //!                                            7 surrogate lines of name and value, if there is one
 //!                                            8 purges    number, u64 stale since, if either is set
-//!                                            9 sliced    u64 bytes of the whole, if it is in slices
-//!                                           10 reason    text, if it is not that of the status
+//!                                            9 sliced    u64 bytes of the whole, if in slices
+//!                                           10 reason    text, if not the usual one
 //! ```
 //!
-//! Numbers are little endian. After the last section come zeros up to a multiple of [`HEADER_ALIGN`]; there the content
-//! begins. A section with a new tag needs no new version: who does not know it refuses the record, which costs a fetch,
-//! and who knows it reads records without it.
+//! Numbers are little endian. Zeros follow the last section up to a multiple of [`HEADER_ALIGN`],
+//! where the content begins. A section with a new tag needs no new version: a program that does not
+//! know it refuses the record, at the cost of a fetch, and one that does also reads records without
+//! it.
 //!
-//! **Invariant:** what decodes was encoded here: a header that is torn at any byte is refused, and what decodes
-//! encodes to the same bytes.
+//! **Invariant:** only headers encoded here decode: a header torn at any byte is refused, and a
+//! decoded header encodes to the same bytes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,95 +31,100 @@ use thalweg_http::status;
 use thalweg_http::token::is_token;
 use twox_hash::{XxHash3_64, XxHash3_128};
 
+use crate::entry::Head;
 use crate::freshness::Freshness;
 use crate::purge::Position;
 use crate::storage::Selection;
-use crate::store::Head;
 
-/// Headers take whole pages, so that content begins on one.
+/// Header sizes are multiples of a page, so that content starts on a page.
 pub const HEADER_ALIGN: usize = 4096;
-/// The longest header.
+/// Maximum bytes of a header.
 pub const HEADER_BYTES_MAX: usize = 2 << 20;
-/// Content that one checksum is about.
+/// Bytes of content per checksum.
 pub const BLOCK_BYTES: usize = 256 * 1024;
-/// The longest reason phrase of the format.
+/// Maximum bytes of a reason phrase in the format.
 const REASON_BYTES_MAX: usize = 256;
-/// The most content of one file, in bytes.
+/// Maximum content bytes of one file.
 pub const CONTENT_BYTES_MAX: u64 = 16 << 30;
 
 const MAGIC: [u8; 8] = *b"thalweg\0";
-/// 2: the fields have `Via`; 3: freshness is in milliseconds. What an earlier version wrote is foreign, and is removed at the start.
+/// Version 2 added `Via` to the fields; 3 changed freshness to milliseconds. Files of an earlier
+/// version are foreign and are removed at startup.
 pub const VERSION: u16 = 3;
 const SECTIONS_AT: usize = 24;
 const SUM: std::ops::Range<usize> = 16..24;
-/// When what was not purged is stale by a purge.
+/// The value length of a selecting field that was absent from the request.
+const ABSENT: u32 = u32::MAX;
+/// The stale time of a response that was not soft-purged.
 const NEVER: u64 = u64::MAX;
 
 const _: () = assert!(CONTENT_BYTES_MAX / BLOCK_BYTES as u64 * 8 <= HEADER_BYTES_MAX as u64 / 2);
 const _: () = assert!(status::REASON_BYTES_MAX <= REASON_BYTES_MAX);
 const _: () = assert!(HEADER_BYTES_MAX.is_multiple_of(HEADER_ALIGN));
 
-/// What a file says of the response in it.
+/// Description of the response in a file.
 #[derive(Debug, Clone)]
 pub struct Record {
-    /// Which of all files ever written in this directory it is; a later one has a higher number.
+    /// Number of the file, unique in this directory; a later file has a higher number.
     pub number: u64,
-    /// The key it is stored under.
+    /// Key that the response is stored under.
     pub key: Arc<str>,
-    /// Its head. What was withheld from other clients is not kept.
+    /// Head of the response. Fields withheld from other clients are not stored.
     pub head: Arc<Head>,
-    /// Where it stands in the sequence of purges.
+    /// Position of the response in the sequence of purges.
     pub position: Position,
-    /// Bytes of content; none where it is in slices.
+    /// Bytes of content; 0 if the content is in slices.
     pub content_bytes: u64,
-    /// XXH3 of each [`BLOCK_BYTES`] of content; the last may be shorter.
+    /// XXH3 of each [`BLOCK_BYTES`] of content; the last block may be shorter.
     pub sums: Vec<u64>,
 }
 
-/// Why bytes are no header.
+/// Reason why bytes are not a valid header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// It is something else, or from another time.
+    /// The header has another format or version.
     Foreign,
-    /// It was not written to its end, or has changed since.
+    /// The header is incomplete, or changed since it was written.
     Torn,
-    /// Its checksum holds, and yet it is not as it has to be.
+    /// The checksum is valid, but the contents are not.
     Malformed(&'static str),
-    /// It does not fit [`HEADER_BYTES_MAX`].
+    /// The header is larger than [`HEADER_BYTES_MAX`].
     TooLarge,
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Foreign => f.write_str("no record of this version"),
-            Self::Torn => f.write_str("the checksum of the header does not hold"),
+            Self::Foreign => f.write_str("not a record of this version"),
+            Self::Torn => f.write_str("header checksum mismatch"),
             Self::Malformed(what) => write!(f, "malformed record: {what}"),
-            Self::TooLarge => f.write_str("the header is too large"),
+            Self::TooLarge => f.write_str("header is too large"),
         }
     }
 }
 
 impl std::error::Error for Fault {}
 
-/// Blocks that `content_bytes` take.
+/// Returns the number of blocks in `content_bytes`.
 pub fn blocks(content_bytes: u64) -> u64 {
     content_bytes.div_ceil(BLOCK_BYTES as u64)
 }
 
-/// The checksum of a block, or of a header.
+/// Computes the checksum of a block or a header.
 pub fn sum(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot(bytes)
 }
 
-/// What tells the files of one key and selection from those of others, nearly always: the first part of their names.
+/// Computes the first part of a file's name: a hash that distinguishes, almost always, the files of
+/// one key and selection from all others.
 pub fn name_hash(key: &str, selection: &Selection) -> u128 {
     let mut text = key.as_bytes().to_vec();
     for (name, value) in selection.lines() {
         text.push(0);
         text.extend_from_slice(name.as_bytes());
-        text.push(0);
-        text.extend_from_slice(value);
+        // Names and values contain no controls.
+        text.push(if value.is_some() { 0 } else { 1 });
+        text.extend_from_slice(value.unwrap_or_default());
     }
     XxHash3_128::oneshot(&text)
 }
@@ -137,7 +143,7 @@ mod tag {
 }
 
 impl Record {
-    /// The header, a multiple of [`HEADER_ALIGN`] long.
+    /// Encodes the header, padded to a multiple of [`HEADER_ALIGN`].
     ///
     /// # Errors
     /// [`Fault::TooLarge`].
@@ -154,7 +160,9 @@ impl Record {
         });
         section(&mut out, tag::KEY, |out| out.extend_from_slice(self.key.as_bytes()));
         section(&mut out, tag::FIELDS, |out| lines(out, self.head.fields.iter()));
-        section(&mut out, tag::SELECTION, |out| lines(out, self.head.selection.lines()));
+        section(&mut out, tag::SELECTION, |out| {
+            self.head.selection.lines().for_each(|(name, value)| line(out, name, value));
+        });
         section(&mut out, tag::FRESHNESS, |out| freshness(out, &self.head.freshness));
         section(&mut out, tag::SUMS, |out| {
             out.extend(self.sums.iter().flat_map(|sum| sum.to_le_bytes()));
@@ -185,10 +193,10 @@ impl Record {
         Ok(out)
     }
 
-    /// Reads a whole header; see [`header_bytes`] for how long it is.
+    /// Decodes a whole header; see [`header_bytes`] for its length.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why the header is invalid.
     pub fn decode(header: &[u8]) -> Result<Self, Fault> {
         if header_bytes(header)? != header.len() {
             return Err(Fault::Torn);
@@ -202,10 +210,10 @@ impl Record {
     }
 }
 
-/// How long the header is that begins with `start`, of at least its first 24 bytes.
+/// Returns the length of the header that begins with `start`, which must have at least 24 bytes.
 ///
 /// # Errors
-/// When it is none of this version.
+/// When `start` is not a header of this version.
 pub fn header_bytes(start: &[u8]) -> Result<usize, Fault> {
     let mut cursor = Cursor(start);
     if cursor.take(MAGIC.len()).is_none_or(|magic| magic != MAGIC) || cursor.u16() != Some(VERSION) {
@@ -216,13 +224,13 @@ pub fn header_bytes(start: &[u8]) -> Result<usize, Fault> {
     if sound && bytes > 0 { Ok(bytes) } else { Err(Fault::Torn) }
 }
 
-/// The sections as they are read.
+/// Sections as they are read.
 #[derive(Default)]
 struct Parts<'a> {
     content: Option<(u64, u64, u16)>,
     key: Option<&'a str>,
     fields: Fields,
-    selection: Vec<(Box<str>, Vec<u8>)>,
+    selection: Vec<(Box<str>, Option<Vec<u8>>)>,
     freshness: Option<Freshness>,
     sums: Vec<u64>,
     surrogate: Fields,
@@ -238,12 +246,12 @@ impl<'a> Parts<'a> {
         while let Some(tag) = sections.u16().filter(|tag| *tag != 0) {
             let length = sections.u32().ok_or(Fault::Malformed("section"))? as usize;
             let section = sections.take(length).ok_or(Fault::Malformed("section"))?;
-            // Those up to the sums are always there.
+            // The sections up to the checksums are mandatory.
             if tag <= last || last < tag::SUMS && tag != last + 1 {
                 return Err(Fault::Malformed("order"));
             }
             last = tag;
-            parts.take(tag, section)?;
+            parts.read_section(tag, section)?;
         }
         if last < tag::SUMS || sections.0.iter().any(|byte| *byte != 0) || sections.0.len() >= HEADER_ALIGN {
             return Err(Fault::Malformed("end"));
@@ -251,7 +259,7 @@ impl<'a> Parts<'a> {
         Ok(parts)
     }
 
-    fn take(&mut self, tag: u16, section: &'a [u8]) -> Result<(), Fault> {
+    fn read_section(&mut self, tag: u16, section: &'a [u8]) -> Result<(), Fault> {
         let mut cursor = Cursor(section);
         match tag {
             tag::CONTENT => self.content = Some(cursor.content().ok_or(Fault::Malformed("content"))?),
@@ -262,7 +270,7 @@ impl<'a> Parts<'a> {
             tag::SELECTION => {
                 while !cursor.0.is_empty() {
                     let (name, value) = cursor.line().ok_or(Fault::Malformed("selection"))?;
-                    self.selection.push((name.into(), value.to_vec()));
+                    self.selection.push((name.into(), value.map(<[u8]>::to_vec)));
                 }
             }
             tag::FRESHNESS => {
@@ -285,7 +293,7 @@ impl<'a> Parts<'a> {
             tag::REASON => {
                 self.reason = Some(cursor.reason().ok_or(Fault::Malformed("reason"))?);
             }
-            _ => return Err(Fault::Malformed("a section that is not known")),
+            _ => return Err(Fault::Malformed("unknown section")),
         }
         if cursor.0.is_empty() { Ok(()) } else { Err(Fault::Malformed("length of a section")) }
     }
@@ -317,7 +325,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Bytes that are taken from the front; `None` where there are not that many.
+/// A cursor that takes bytes from the front; `None` if there are too few.
 struct Cursor<'a>(&'a [u8]);
 
 impl<'a> Cursor<'a> {
@@ -347,21 +355,25 @@ impl<'a> Cursor<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// Number, bytes, status.
+    /// Reads number, bytes and status.
     fn content(&mut self) -> Option<(u64, u64, u16)> {
         let (number, bytes) = (self.u64()?, self.u64()?);
         self.u32().filter(|block| *block as usize == BLOCK_BYTES)?;
         Some((number, bytes, self.u16().filter(|status| (200..600).contains(status))?))
     }
 
-    fn line(&mut self) -> Option<(&'a str, &'a [u8])> {
+    fn line(&mut self) -> Option<(&'a str, Option<&'a [u8]>)> {
         let name_bytes = self.u16()?.into();
         let name = str::from_utf8(self.take(name_bytes)?).ok()?;
-        let value_bytes = self.u32()? as usize;
-        Some((name, self.take(value_bytes)?))
+        let value = match self.u32()? {
+            ABSENT => None,
+            value_bytes => Some(self.take(value_bytes as usize)?),
+        };
+        Some((name, value))
     }
 
-    /// A phrase that can stand in a status line. Whether it is the usual one of the status is not asked: that table grows.
+    /// Reads a phrase valid in a status line. Does not check whether it is the usual one for the
+    /// status, because the table of usual phrases grows.
     fn reason(&mut self) -> Option<&'a str> {
         let reason = str::from_utf8(self.rest()).ok()?;
         let is_sound = (1..=REASON_BYTES_MAX).contains(&reason.len())
@@ -376,9 +388,9 @@ impl<'a> Cursor<'a> {
             if !is_token(name.as_bytes()) {
                 return None;
             }
-            fields.push(name, value);
+            fields.push(name, value?);
         }
-        // A value that is not taken as it stands was not written here.
+        // A value that `Fields` would change was not written here.
         let mut again = Vec::with_capacity(section.len());
         lines(&mut again, fields.iter());
         (again == section).then_some(fields)
@@ -410,19 +422,23 @@ fn section(out: &mut Vec<u8>, tag: u16, write: impl FnOnce(&mut Vec<u8>)) {
     let length_at = out.len();
     out.extend_from_slice(&[0; 4]);
     write(out);
-    let length = u32::try_from(out.len() - length_at - 4).unwrap_or(u32::MAX); // refused as too large
+    // A section whose length does not fit is refused as too large.
+    let length = u32::try_from(out.len() - length_at - 4).unwrap_or(u32::MAX);
     out[length_at..length_at + 4].copy_from_slice(&length.to_le_bytes());
 }
 
 fn lines<'a>(out: &mut Vec<u8>, lines: impl Iterator<Item = (&'a str, &'a [u8])>) {
-    for (name, value) in lines {
-        let name_bytes = u16::try_from(name.len()).expect("a field name is at most NAME_BYTES_MAX long");
-        out.extend_from_slice(&name_bytes.to_le_bytes());
-        out.extend_from_slice(name.as_bytes());
-        let value_bytes = u32::try_from(value.len()).expect("a field value is below 4 GiB");
-        out.extend_from_slice(&value_bytes.to_le_bytes());
-        out.extend_from_slice(value);
-    }
+    lines.for_each(|(name, value)| line(out, name, Some(value)));
+}
+
+fn line(out: &mut Vec<u8>, name: &str, value: Option<&[u8]>) {
+    let name_bytes = u16::try_from(name.len()).expect("a field name is at most NAME_BYTES_MAX long");
+    out.extend_from_slice(&name_bytes.to_le_bytes());
+    out.extend_from_slice(name.as_bytes());
+    let value_bytes =
+        value.map_or(ABSENT, |value| u32::try_from(value.len()).expect("a field value is below 4 GiB"));
+    out.extend_from_slice(&value_bytes.to_le_bytes());
+    out.extend_from_slice(value.unwrap_or_default());
 }
 
 fn freshness(out: &mut Vec<u8>, freshness: &Freshness) {

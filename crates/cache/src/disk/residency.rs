@@ -1,10 +1,12 @@
-//! Which bytes of a file are in the page cache.
+//! Checks which bytes of a file are in the page cache.
 //!
-//! A look brings nothing there: `preadv2` with `RWF_NOWAIT`, where bytes are not there, begins to read them, and has them if the
-//! disk is quick enough. mincore(2) asks for the pages of a mapping, which is for that alone.
+//! Checking loads nothing. `preadv2` with `RWF_NOWAIT` would not do: it starts to read missing
+//! bytes, and returns them if the disk is quick enough. Instead, mincore(2) reports the pages of a
+//! mapping that exists only for this purpose.
 //!
-//! This is the disk tier's `unsafe`. **Invariant:** nothing is read or written through the mapping, so a file that is shorter by
-//! now does no harm. Of a file of another user that this one may not write, the kernel says that all of it is there.
+//! This module holds the disk tier's `unsafe` code. **Invariant:** nothing is read or written
+//! through the mapping, so truncation of the file does no harm. For another user's file that this
+//! process may not write, the kernel reports every page as resident.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -14,12 +16,12 @@ use std::ptr::NonNull;
 use rustix::fd::AsFd;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// The smallest page that any machine has.
+/// Minimum page size of any supported machine.
 const PAGE_BYTES_MIN: usize = 4096;
-/// Pages that are asked for at once.
+/// Maximum pages checked per system call.
 const PAGES_MAX: usize = 64;
 
-/// A file's pages, to ask for.
+/// A mapping of a file, used to check which pages are resident.
 #[derive(Debug)]
 pub(super) struct Residency {
     base: NonNull<u8>,
@@ -27,39 +29,42 @@ pub(super) struct Residency {
     page_bytes: usize,
 }
 
-// SAFETY: the mapping lives as long as the value, is not tied to a thread, and nobody reads or writes through it.
+// SAFETY: the mapping lives as long as the value, is not tied to a thread, and is never read or
+// written through.
 unsafe impl Send for Residency {}
 // SAFETY: as above.
 unsafe impl Sync for Residency {}
 
 impl Residency {
-    /// Of the first `length` bytes of a file, at least one.
+    /// Maps the first `length` bytes of a file; `length` must be at least one.
     ///
     /// # Errors
-    /// When it cannot be mapped: the process has too many mappings (`vm.max_map_count`).
+    /// When the file cannot be mapped: the process has too many mappings (`vm.max_map_count`).
     pub(super) fn of(file: impl AsFd, length: u64) -> io::Result<Self> {
         let length = usize::try_from(length).map_err(|_| io::ErrorKind::FileTooLarge)?;
-        // SAFETY: a new mapping at an address of the kernel's choice, which allows no access.
+        // SAFETY: a new mapping at an address chosen by the kernel, which allows no access.
         let base =
             unsafe { mmap(std::ptr::null_mut(), length, ProtFlags::empty(), MapFlags::SHARED, file, 0)? };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        // SAFETY: asks for a constant of the machine.
+        // SAFETY: reads a constant of the machine.
         let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
         let page_bytes = usize::try_from(page_bytes).unwrap_or(PAGE_BYTES_MIN).max(PAGE_BYTES_MIN);
         Ok(Self { base, length, page_bytes })
     }
 
-    /// Whether all bytes of a range are there, as far as it lies in the file.
+    /// Returns whether all bytes of a range are resident; bytes past the end of the file are
+    /// ignored.
     pub(super) fn has(&self, range: Range<u64>) -> bool {
         let within = |offset| usize::try_from(offset).map_or(self.length, |offset| offset.min(self.length));
         let (mut from, end) = (within(range.start) / self.page_bytes * self.page_bytes, within(range.end));
         let mut pages = [0; PAGES_MAX];
         while from < end {
             let length = (end - from).min(PAGES_MAX * self.page_bytes);
-            // SAFETY: the range begins at a page of the mapping and ends in it, and there is a byte for each of its pages.
-            let told =
+            // SAFETY: the range starts at a page of the mapping and ends within it, and `pages` has
+            // a byte for each of its pages.
+            let result =
                 unsafe { libc::mincore(self.base.as_ptr().add(from).cast(), length, pages.as_mut_ptr()) };
-            if told != 0 || pages[..length.div_ceil(self.page_bytes)].iter().any(|page| page & 1 == 0) {
+            if result != 0 || pages[..length.div_ceil(self.page_bytes)].iter().any(|page| page & 1 == 0) {
                 return false;
             }
             from += length;
@@ -70,14 +75,15 @@ impl Residency {
 
 impl Drop for Residency {
     fn drop(&mut self) {
-        // SAFETY: the mapping made at the beginning, unmapped once.
+        // SAFETY: the mapping made in `of`, unmapped once.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.length) };
     }
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use std::fs::File;
     use std::os::unix::fs::FileExt;
 
@@ -89,7 +95,7 @@ mod tests {
     const LENGTH: u64 = 1_000_003;
 
     #[test]
-    fn a_look_finds_what_is_there_and_brings_nothing() {
+    fn check_reports_resident_pages_and_loads_none() {
         let place = Place::new();
         std::fs::create_dir_all(place.path()).unwrap();
         let path = place.path().join("file");
@@ -97,7 +103,7 @@ mod tests {
         let file = File::open(&path).unwrap();
         let residency = Residency::of(&file, LENGTH).unwrap();
         assert!(residency.has(0..LENGTH) && residency.has(5..5) && residency.has(LENGTH - 1..LENGTH + 1));
-        // So often, since a disk may be quick enough at times.
+        // Repeated, because a fast disk might hide a load.
         for _ in 0..200 {
             file.sync_all().unwrap();
             fadvise(&file, 0, None, Advice::Random).unwrap();

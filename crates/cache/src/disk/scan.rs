@@ -1,7 +1,8 @@
-//! The start: what lies on disk is found again, the newest first, by its headers alone.
+//! Startup scan: finds the responses on disk, newest first, reading only their headers.
 //!
-//! Names are listed before anything is written, so that nothing written now is mistaken for what was there, and
-//! numbers go on after the highest. What is not whole, or of another version, is removed.
+//! Names are listed before anything is written, so that new files are not mistaken for old ones,
+//! and file numbers continue after the highest. Incomplete files and files of another version are
+//! removed.
 
 use std::io;
 use std::sync::Arc;
@@ -11,13 +12,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use thalweg_http::validators::has_validator;
 
+use super::content::{CopyHost as _, DiskCopy};
 use super::files::{Name, SPREAD, Unreadable};
 use super::record::Record;
-use super::{Copy, Tier};
-use crate::store::{Head, Key};
+use super::tier::Tier;
+use crate::entry::{Head, Key};
 use crate::sync::lock;
 
-/// Threads that read headers.
+/// Number of threads that read headers.
 const SCAN_THREADS: usize = 4;
 
 impl Tier {
@@ -26,30 +28,30 @@ impl Tier {
         files.sort_unstable_by(|a, b| b.cmp(a));
         let highest = files.first().map_or(0, |(name, _)| name.number);
         self.number.store(highest + 1, Relaxed);
-        self.writes.let_go();
+        self.writes.release();
         let next = AtomicUsize::new(0);
         let work = || {
             while let Some((name, has_head)) = files.get(next.fetch_add(1, Relaxed))
                 && !self.is_stopping()
             {
-                self.find(*name, *has_head);
+                self.restore_file(*name, *has_head);
             }
         };
         thread::scope(|scope| {
             for number in 1..SCAN_THREADS {
-                // One that cannot be had leaves more for the others.
+                // If a thread cannot be started, the others do its work.
                 let _ = thread::Builder::new().name(format!("disk-scan-{number}")).spawn_scoped(scope, work);
             }
             work();
         });
         if !self.is_stopping()
-            && let Some(cache) = self.cache.upgrade()
+            && let Some(index) = self.index.upgrade()
         {
-            cache.found_disk();
+            index.finish_scan();
         }
         self.set_scanned();
         let stats = self.stats();
-        tracing::info!(responses = stats.responses, bytes = stats.bytes, "the disk's responses are found");
+        tracing::info!(responses = stats.responses, bytes = stats.bytes, "disk scan complete");
     }
 
     fn list(&self) -> Vec<(Name, bool)> {
@@ -62,49 +64,49 @@ impl Tier {
                 }
                 Err(error) => {
                     self.keep_journal();
-                    self.failed("a directory of stored responses cannot be read", &error);
+                    self.failed("cannot read directory of stored responses", &error);
                 }
             }
         }
         files
     }
 
-    /// Reads one header and puts the response into the index.
-    fn find(self: &Arc<Self>, name: Name, has_head: bool) {
+    /// Reads one header and inserts the response into the index.
+    fn restore_file(self: &Arc<Self>, name: Name, has_head: bool) {
         let (base, header_bytes) = match self.directory().read(name) {
             Ok((_, record, header_bytes)) => (record, header_bytes),
             Err(Unreadable::Io(error)) if error.kind() == io::ErrorKind::NotFound => return,
             Err(error) => {
-                self.failed("a file of the disk is no stored response", &error);
+                self.failed("invalid file in the disk tier", &error);
                 return self.remove(name);
             }
         };
         let newer = if has_head { self.directory().read_head(name, &base).ok() } else { None };
         let Record { head, position, .. } = newer.as_ref().map_or(&base, |(record, _)| record);
-        let Some(cache) = self.cache.upgrade() else { return };
-        // What is newer than the journal came after a purge that it does not tell of.
+        let Some(index) = self.index.upgrade() else { return };
+        // A number above the journal's highest shows that the journal lacks a purge.
         if !is_of_use(head, now_ms()) || position.number > self.start.highest {
             return self.remove(name);
         }
-        let key: Key = cache.key(&base.key);
-        let copy = Copy::new(self, key, name, base.content_bytes, header_bytes);
+        let key: Key = index.key(&base.key);
+        let copy = DiskCopy::new(self.clone(), key, name, base.content_bytes, header_bytes);
         if let Some((_, bytes)) = &newer {
             copy.set_head_bytes(*bytes, drop);
         }
         copy.set_position(*position);
         self.count(&copy);
-        if !cache.restore(head.clone(), *position, &copy) {
+        if !index.restore(head.clone(), *position, &copy) {
             return self.discard(&copy);
         }
         lock(&self.queue).push_old(&copy);
-        // More than there may be now: the budget was lowered.
-        while let Some(victim) = self.evict_if(|| !self.has_room(0) || cache.is_index_full()) {
+        // Evict the excess, in case the budget was lowered.
+        while let Some(victim) = self.evict_if(|| !self.has_room(0) || index.is_full()) {
             self.remove(victim.name());
         }
     }
 }
 
-/// Whether it may still be served, or asked about.
+/// Returns whether a response may still be served or validated.
 fn is_of_use(head: &Head, now_ms: u64) -> bool {
     let freshness = &head.freshness;
     let longest_ms =

@@ -1,5 +1,7 @@
-//! The tier on a real directory: found again, within its budget, and never wrong, whatever happens to its files.
+//! Tests of the disk tier on a real directory: responses survive restarts, the budget holds, and
+//! damaged files are never served.
 
+use crate::ban::tests::compile;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -20,16 +22,18 @@ mod damage;
 mod purges;
 
 use crate::arena::SLAB_BYTES;
-use crate::fill::{Failure, Progress, Settled};
+use crate::entry::Head;
+use crate::fill::{Demotion, Failure, Progress};
 use crate::freshness::Freshness;
 use crate::storage::Selection;
-use crate::store::{Cache, Fill, Head, Lookup, Stored};
+use crate::store::{Cache, Fill, Lookup};
+use crate::stored::Stored;
 
-/// A test that waits longer than this has failed.
+/// Time limit for each wait in a test.
 const PATIENCE: Duration = Duration::from_secs(20);
 const GIB: u64 = 1 << 30;
 
-/// A directory of a test's own, gone with its value.
+/// A temporary directory, removed on drop.
 pub(super) struct Place(PathBuf);
 
 impl Place {
@@ -43,10 +47,11 @@ impl Place {
         &self.0
     }
 
-    /// A cache with four slabs of memory, everything on disk found.
+    /// Opens a cache with four slabs of memory and completes the disk scan.
     fn open(&self, bytes_max: u64) -> Arc<Cache> {
         let cache =
-            Cache::with_disk(4 * SLAB_BYTES as u64, Some(Disk::open(&self.0, bytes_max).unwrap())).unwrap();
+            Cache::with_disk(4 * SLAB_BYTES as u64, Some(Disk::open(&self.0, bytes_max, compile).unwrap()))
+                .unwrap();
         cache.start_disk(PATIENCE).unwrap();
         assert!(stats(&cache).is_scanned);
         cache
@@ -79,7 +84,7 @@ fn stats(cache: &Cache) -> Stats {
     cache.disk_stats().unwrap()
 }
 
-/// What a thread of the tier does has no event for a test.
+/// Polls until `is_so`, because the tier's threads send no events to tests.
 fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
@@ -105,11 +110,11 @@ fn block_on<F: Future>(future: F) -> F::Output {
             return output;
         }
         thread::park_timeout(PATIENCE);
-        assert!(begun.elapsed() < PATIENCE, "nobody woke the reader");
+        assert!(begun.elapsed() < PATIENCE, "the reader was not woken");
     }
 }
 
-/// The byte at each offset of the content called `seed`.
+/// Generates the content named `seed`, with a distinct byte at each offset.
 fn content(seed: u64, len: usize) -> Vec<u8> {
     (0..len as u64).map(|at| (seed ^ at ^ (at >> 8) ^ (at >> 16)) as u8).collect()
 }
@@ -167,7 +172,7 @@ fn fill_with(cache: &Arc<Cache>, key: &str, content: &[u8], head: Head) {
     fill.complete();
 }
 
-/// Stores, and waits until it is written.
+/// Stores a response and waits until it is written.
 fn store(cache: &Arc<Cache>, key: &str, content: &[u8]) {
     let before = stats(cache).responses;
     fill(cache, key, content);
@@ -175,7 +180,7 @@ fn store(cache: &Arc<Cache>, key: &str, content: &[u8]) {
     assert!(stats(cache).responses <= before + 1);
 }
 
-/// All of the content as a client would get it.
+/// Reads all of the content, as a client would get it.
 fn read(stored: &Stored) -> Result<Vec<u8>, Failure> {
     let mut reader = stored.content.reader(0);
     let mut bytes = Vec::new();
@@ -194,7 +199,7 @@ fn read(stored: &Stored) -> Result<Vec<u8>, Failure> {
 }
 
 #[test]
-fn what_was_stored_is_found_again_and_sent_from_its_file() {
+fn stored_response_survives_restart_and_is_sent_from_its_file() {
     let place = Place::new();
     let lengths = [0, 1, 4096, 100_000, BLOCK_BYTES, BLOCK_BYTES + 1, 3 * BLOCK_BYTES - 1];
     let cache = place.open(GIB);
@@ -216,7 +221,7 @@ fn what_was_stored_is_found_again_and_sent_from_its_file() {
             let (file, offset) = piece.in_file().unwrap();
             let is_arena = rustix::fs::fstat(file).unwrap().st_ino
                 == rustix::fs::fstat(cache.arena().file()).unwrap().st_ino;
-            // Small content is back in memory; larger lies where it was written, page by page.
+            // Small content is back in memory; larger content is sent from its file.
             assert_eq!((is_arena, piece.as_slice().is_some()), (length < 32 * 1024, length < 32 * 1024));
             assert!(is_arena || offset == 4096, "{length} at {offset}");
         }
@@ -225,7 +230,7 @@ fn what_was_stored_is_found_again_and_sent_from_its_file() {
 }
 
 #[test]
-fn memory_gives_way_to_the_disk_under_its_readers() {
+fn content_is_demoted_to_disk_under_its_readers() {
     let place = Place::new();
     let cache = place.open(GIB);
     let all = content(1, SLAB_BYTES);
@@ -240,20 +245,20 @@ fn memory_gives_way_to_the_disk_under_its_readers() {
     assert!(stored.content.is_on_disk());
     let next = block_on(reader.next(1000)).unwrap().unwrap();
     assert!(next.as_slice().is_none() && next.len() == 1000);
-    assert_eq!(first.as_slice().unwrap(), &all[..1000], "a piece outlives the move");
+    assert_eq!(first.as_slice().unwrap(), &all[..1000], "a held piece survives demotion");
     assert!(read(&stored).unwrap() == all);
     cache.stop_disk();
 }
 
 #[test]
-fn small_content_comes_back_to_memory() {
+fn small_content_is_promoted_to_memory() {
     let place = Place::new();
     let cache = place.open(GIB);
     store(&cache, "a", b"content");
     cache.stop_disk();
     let cache = place.open(GIB);
     let stored = hit(&cache, "a");
-    assert!(stored.content.reader(0).try_next(1).is_none(), "it is not in memory yet");
+    assert!(stored.content.reader(0).try_next(1).is_none(), "already in memory");
     assert_eq!(read(&stored).unwrap(), b"content");
     assert_eq!(
         stored.content.reader(0).try_next(100).unwrap().unwrap().unwrap().as_slice(),
@@ -263,7 +268,7 @@ fn small_content_comes_back_to_memory() {
 }
 
 #[test]
-fn the_budget_holds_and_what_is_used_stays() {
+fn budget_holds_and_used_responses_stay() {
     const SIZE: u64 = 100_000_u64.next_multiple_of(4096) + 4096;
     let place = Place::new();
     let cache = place.open(10 * SIZE);
@@ -286,7 +291,7 @@ fn the_budget_holds_and_what_is_used_stays() {
 }
 
 #[test]
-fn what_makes_room_in_the_index_is_searched_for_in_so_many_steps() {
+fn index_eviction_examines_a_bounded_number_of_copies() {
     let place = Place::new();
     let cache = place.open(GIB);
     for number in 0..10 {
@@ -300,8 +305,8 @@ fn what_makes_room_in_the_index_is_searched_for_in_so_many_steps() {
     }
     let mut steps = 4;
     assert!(!tier.evict_for_index(&mut steps) && steps == 0, "{steps} left");
-    assert!(!tier.evict_for_index(&mut steps), "it has looked at enough");
-    // Six more had their second chance; the four from before have none left.
+    assert!(!tier.evict_for_index(&mut steps), "no steps were left");
+    // Six more copies used up their second chance; the four examined before have none left.
     let mut steps = 100;
     assert!(tier.evict_for_index(&mut steps) && steps == 93, "{steps} left");
     assert_eq!(cache.stored(), 9);
@@ -309,7 +314,7 @@ fn what_makes_room_in_the_index_is_searched_for_in_so_many_steps() {
 }
 
 #[test]
-fn a_reader_of_what_is_evicted_reads_it_to_its_end() {
+fn reader_of_an_evicted_copy_reads_to_the_end() {
     let place = Place::new();
     let cache = place.open(GIB);
     let all = content(1, 5 * BLOCK_BYTES);
@@ -336,7 +341,7 @@ fn a_reader_of_what_is_evicted_reads_it_to_its_end() {
 }
 
 #[test]
-fn a_file_that_became_a_directory_is_an_error_like_any_other() {
+fn file_replaced_by_a_directory_is_an_ordinary_error() {
     let place = Place::new();
     let cache = place.open(GIB);
     store(&cache, "a", &content(1, 100_000));
@@ -348,12 +353,13 @@ fn a_file_that_became_a_directory_is_an_error_like_any_other() {
     assert_eq!(read(&hit(&cache, "a")).unwrap_err(), Failure::Unreadable);
     fill(&cache, "a", b"anew");
     assert_eq!(read(&hit(&cache, "a")).unwrap(), b"anew");
-    wait("told", || stats(&cache).errors == 2); // it could be neither read nor removed
+    // Both reading and removing the file failed.
+    wait("errors are counted", || stats(&cache).errors == 2);
     cache.stop_disk();
 }
 
 #[test]
-fn a_directory_that_cannot_be_written_leaves_memory() {
+fn unwritable_directory_leaves_memory_working() {
     let place = Place::new();
     let cache = place.open(GIB);
     fs::remove_dir(place.0.join("v1/tmp")).unwrap_or_default();
@@ -362,7 +368,7 @@ fn a_directory_that_cannot_be_written_leaves_memory() {
         fill(&cache, &number.to_string(), b"content");
         wait("failed", || stats(&cache).errors == number);
     }
-    // After some in a row it does not even try.
+    // After some consecutive failures, writing pauses.
     fill(&cache, "4", b"content");
     wait("skipped", || stats(&cache).skipped == 1);
     for number in 1..=4 {
@@ -372,7 +378,8 @@ fn a_directory_that_cannot_be_written_leaves_memory() {
     cache.stop_disk();
 }
 
-/// A file system of so many bytes, mounted nowhere; its path is good as long as the value.
+/// Creates a file system of this size, mounted nowhere; the path is valid as long as the descriptor
+/// is open.
 fn small_file_system(bytes: usize) -> rustix::io::Result<(rustix::fd::OwnedFd, PathBuf)> {
     use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
     use rustix::mount::{fsconfig_create, fsconfig_set_string, fsmount, fsopen};
@@ -386,13 +393,14 @@ fn small_file_system(bytes: usize) -> rustix::io::Result<(rustix::fd::OwnedFd, P
 }
 
 #[test]
-fn a_full_disk_costs_what_does_not_fit() {
+fn full_disk_loses_only_what_does_not_fit() {
     let (_held, path) = match small_file_system(1 << 20) {
         Ok(made) => made,
-        Err(rustix::io::Errno::PERM) => return in_a_namespace("a_full_disk_costs_what_does_not_fit"),
+        Err(rustix::io::Errno::PERM) => return in_a_namespace("full_disk_loses_only_what_does_not_fit"),
         Err(error) => panic!("{error}"),
     };
-    let cache = Cache::with_disk(4 * SLAB_BYTES as u64, Some(Disk::open(&path, GIB).unwrap())).unwrap();
+    let cache =
+        Cache::with_disk(4 * SLAB_BYTES as u64, Some(Disk::open(&path, GIB, compile).unwrap())).unwrap();
     cache.start_disk(PATIENCE).unwrap();
     let mut settled = 0;
     for number in 0..40 {
@@ -407,7 +415,7 @@ fn a_full_disk_costs_what_does_not_fit() {
         settled += u64::from(hit(&cache, &key).content.copy().is_some());
     }
     assert!(stats(&cache).errors >= 1, "the disk was full");
-    // What came later took the place of what was there before.
+    // Later responses replaced earlier ones.
     assert!(settled > 30, "{settled}: {:?}", stats(&cache));
     assert!(stats(&cache).bytes <= 1 << 20);
     for number in 0..40 {
@@ -418,7 +426,7 @@ fn a_full_disk_costs_what_does_not_fit() {
     cache.stop_disk();
 }
 
-/// Runs a test again where it may mount a file system.
+/// Runs a test again in a namespace where it may mount a file system.
 fn in_a_namespace(test: &str) {
     let this = std::env::current_exe().unwrap();
     let status = std::process::Command::new("unshare")
@@ -431,12 +439,12 @@ fn in_a_namespace(test: &str) {
 }
 
 #[test]
-fn what_waits_to_be_written_is_bounded() {
+fn write_queue_is_bounded() {
     const COUNT: u64 = 50;
     let place = Place::new();
-    let disk = Disk::open(&place.0, GIB).unwrap();
+    let disk = Disk::open(&place.0, GIB, compile).unwrap();
     let cache = Cache::with_disk(8 * SLAB_BYTES as u64, Some(disk)).unwrap();
-    // Nothing is written before the start.
+    // Nothing is written before the tier starts.
     for number in 0..COUNT {
         fill(&cache, &number.to_string(), &content(number, 100_000));
     }
@@ -444,38 +452,38 @@ fn what_waits_to_be_written_is_bounded() {
     assert!((2 * SLAB_BYTES as u64 - 200_000..=2 * SLAB_BYTES as u64).contains(&(most * 100_000)), "{most}");
     cache.start_disk(PATIENCE).unwrap();
     wait("written", || stats(&cache).responses as u64 == most);
-    // What had no room is written when it is asked for.
+    // A refused response is written when it is requested again.
     let written = |number: &u64| hit(&cache, &number.to_string()).content.copy().is_some();
     wait("all of them", || (0..COUNT).filter(written).count() == COUNT as usize);
-    assert_eq!(stats(&cache).skipped, COUNT - most, "that is counted once");
+    assert_eq!(stats(&cache).skipped, COUNT - most, "a refused response is counted once");
     cache.stop_disk();
 }
 
 #[test]
-fn what_was_not_written_before_the_end_can_leave_memory() {
+fn response_unwritten_at_shutdown_can_be_evicted() {
     let place = Place::new();
-    let disk = Disk::open(&place.0, GIB).unwrap();
+    let disk = Disk::open(&place.0, GIB, compile).unwrap();
     let cache = Cache::with_disk(4 * SLAB_BYTES as u64, Some(disk)).unwrap();
     fill(&cache, "before", b"content");
-    assert_eq!(hit(&cache, "before").content.settle(), Settled::Awaited);
+    assert_eq!(hit(&cache, "before").content.demote(), Demotion::Awaited);
     cache.stop_disk();
     fill(&cache, "after", b"content");
     for key in ["before", "after"] {
-        assert_eq!(hit(&cache, key).content.settle(), Settled::No, "{key}");
+        assert_eq!(hit(&cache, key).content.demote(), Demotion::No, "{key}");
     }
 }
 
 #[test]
-fn a_directory_has_one_user() {
+fn directory_is_used_by_one_process_at_a_time() {
     let place = Place::new();
     let cache = place.open(GIB);
-    assert_eq!(Disk::open(&place.0, GIB).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    assert_eq!(Disk::open(&place.0, GIB, compile).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
     cache.stop_disk();
     place.open(GIB).stop_disk();
 }
 
 #[test]
-fn few_files_are_kept_open() {
+fn number_of_open_files_is_bounded() {
     use super::tier::OPEN_FILES_MAX;
     let place = Place::new();
     let cache = place.open(GIB);

@@ -1,4 +1,4 @@
-//! The tier as a whole: its threads, what they are asked for, the budget, and what is told of it.
+//! The disk tier as a whole: threads, work queues, budget and statistics.
 
 use std::collections::VecDeque;
 use std::io;
@@ -7,41 +7,62 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::fd::OwnedFd;
 use thalweg_http::validators::has_validator;
 
-use super::files::Directory;
+use super::cleanup::Cleanup;
+use super::content::{CopyHost, DiskCopy, Open, PROMOTED_BYTES_MAX};
+use super::files::{Directory, Name, Unreadable};
+use super::index::Index;
 use super::jobs::Jobs;
-use super::journaling::{Journal, Start};
-use super::owed::Owed;
+use super::journaling::Journal;
+use super::opened::{Disk, Start};
 use super::queue::{Queue, STEPS_MAX};
-use super::record::{BLOCK_BYTES, CONTENT_BYTES_MAX};
-use super::{Copy, Disk, Open, Stats};
+use super::record::{BLOCK_BYTES, CONTENT_BYTES_MAX, Record};
+use crate::entry::Head;
 use crate::fill::Backing;
-use crate::store::{Cache, Head, Stored};
+use crate::stored::Stored;
 use crate::sync::lock;
 
-/// Threads that read what is about to be sent.
+/// Number of threads that read content about to be sent.
 const READ_THREADS: usize = 4;
-/// Threads that write what was fetched, and remove what is not needed any more.
+/// Number of threads that write fetched responses and remove files.
 const WRITE_THREADS: usize = 2;
-/// Responses that wait to be written hold their memory: at most this part of all of it.
+/// Maximum fraction (1/n) of memory held by responses queued for writing.
 const QUEUE_SHARE_MAX: u64 = 4;
-/// Content of one response may take this part of the disk's budget at most.
+/// Maximum fraction (1/n) of the disk budget for one response's content.
 const CONTENT_SHARE_MAX: u64 = 4;
-/// Files that are kept open beside those that are being read.
+/// Maximum files kept open in addition to those being read.
 pub(crate) const OPEN_FILES_MAX: usize = 1024;
-/// A response that is fresh for less, and has no validator, is not worth writing.
+/// Minimum lifetime of a response without a validator that is worth writing.
 const LIFETIME_MIN_MS: u64 = 10_000;
-/// Failed writes in a row after which writing pauses.
+/// Number of consecutive failed writes after which writing pauses.
 const FAILURES_MAX: u32 = 3;
-/// For so long.
+/// Duration of the pause after failed writes.
 const FAILURES_PAUSE: Duration = Duration::from_secs(10);
-/// After the disk was full, what lay on it then is the budget for so long.
+/// After the disk was full, the bytes on it at that moment are the budget for this long.
 const FULL_TIME: Duration = Duration::from_secs(60);
-/// Between two warnings.
+/// Minimum time between two warnings.
 const WARN_PAUSE: Duration = Duration::from_secs(10);
-/// How long what waits to be written may take once the tier is to stop.
+/// Maximum time for queued writes once the tier is stopping.
 const STOP_TIME_MAX: Duration = Duration::from_millis(500);
+
+/// Disk tier statistics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stats {
+    /// Bytes that files occupy.
+    pub bytes: u64,
+    /// Maximum bytes that files may occupy.
+    pub bytes_max: u64,
+    /// Stored responses on disk, including those also in memory.
+    pub responses: usize,
+    /// Files that could not be written, read or removed, or whose contents did not match.
+    pub errors: u64,
+    /// Responses not written because the queue was full or writing paused after errors.
+    pub skipped: u64,
+    /// Whether the startup scan is complete.
+    pub is_scanned: bool,
+}
 
 /// The disk tier of one cache.
 #[derive(Debug)]
@@ -49,19 +70,20 @@ pub(crate) struct Tier {
     directory: Directory,
     bytes_max: u64,
     queue_bytes_max: u64,
-    pub(super) cache: Weak<Cache>,
-    reads: Jobs<(Arc<Copy>, u64)>,
+    pub(super) index: Weak<dyn Index>,
+    reads: Jobs<(Arc<DiskCopy>, u64)>,
     pub(super) writes: Jobs<Write>,
     pub(super) journal: Journal,
     pub(super) start: Start,
-    pub(super) owed: Mutex<Owed>,
-    /// Of responses that wait to be written: how many, and their content.
+    pub(super) cleanup: Mutex<Cleanup>,
+    /// Number and bytes of responses queued for writing.
     waiting: Mutex<Waiting>,
-    /// The queue was empty since it last had no room.
+    /// Whether the queue has emptied since it last refused a response.
     catches_up: AtomicBool,
     pub(super) queue: Mutex<Queue>,
-    /// Held by who makes room on the disk, from the look at what there is to the eviction: two threads that see the same want
-    /// would evict twice. Who makes room in the index, one step at a time, goes without.
+    /// Held while making room on the disk, from the check to the eviction: two threads that see the
+    /// same shortage would evict twice. Making room in the index, one step at a time, does not need
+    /// it.
     evicting: Mutex<()>,
     open: Mutex<VecDeque<Arc<Open>>>,
     pub(super) number: AtomicU64,
@@ -69,42 +91,42 @@ pub(crate) struct Tier {
     responses: AtomicUsize,
     errors: AtomicU64,
     skipped: AtomicU64,
-    troubles: Mutex<Troubles>,
+    recent_errors: Mutex<RecentErrors>,
     threads: Mutex<Threads>,
     changed: Condvar,
     stopping: AtomicBool,
 }
 
-/// What a write thread is asked for.
+/// A job for a write thread.
 #[derive(Debug)]
 pub(super) enum Write {
-    /// A response, in memory.
+    /// Write a response from memory.
     Response(Arc<Stored>),
-    /// A newer head of what is on disk.
-    Head(Arc<Copy>),
-    /// A file that is to go.
-    Remove(super::files::Name),
-    /// What was purged up to this number is gone once all before this is done: the journal need not tell it any more. Unless
-    /// more heads than these were left to walks.
+    /// Write a newer head of a response on disk.
+    Head(Arc<DiskCopy>),
+    /// Remove a file.
+    Remove(Name),
+    /// Shorten the journal: once all earlier jobs are done, responses purged up to this number are
+    /// gone from disk. Skipped if more heads than `heads_left` were left to sweeps.
     ShortenJournal { number: u64, heads_left: u64 },
 }
 
-/// Responses that wait to be written.
+/// Responses queued for writing.
 #[derive(Debug, Default)]
 struct Waiting {
     responses: usize,
-    /// Memory that they hold.
+    /// Bytes of memory held by the responses.
     bytes: u64,
-    /// There was no room for one.
+    /// Whether a response was refused because the queue was full.
     refused: bool,
 }
 
-/// What went wrong lately.
+/// Recent errors.
 #[derive(Debug, Default)]
-struct Troubles {
-    in_a_row: u32,
+struct RecentErrors {
+    consecutive: u32,
     paused_until: Option<Instant>,
-    /// Until when this is the budget.
+    /// The end of a reduced budget, and its bytes.
     full: Option<(Instant, u64)>,
     warned: Option<Instant>,
 }
@@ -117,17 +139,17 @@ struct Threads {
 }
 
 impl Tier {
-    pub(crate) fn new(disk: Disk, memory_bytes: u64, cache: Weak<Cache>) -> Arc<Self> {
+    pub(crate) fn new(disk: Disk, memory_bytes: u64, index: Weak<dyn Index>) -> Arc<Self> {
         Arc::new(Self {
             directory: disk.directory,
             bytes_max: disk.bytes_max,
             queue_bytes_max: memory_bytes / QUEUE_SHARE_MAX,
-            cache,
-            reads: Jobs::held(),
-            writes: Jobs::held(),
+            index,
+            reads: Jobs::paused(),
+            writes: Jobs::paused(),
             journal: Journal::default(),
             start: disk.start,
-            owed: Mutex::default(),
+            cleanup: Mutex::default(),
             waiting: Mutex::default(),
             catches_up: AtomicBool::new(false),
             queue: Mutex::default(),
@@ -138,19 +160,19 @@ impl Tier {
             responses: AtomicUsize::new(0),
             errors: AtomicU64::new(0),
             skipped: AtomicU64::new(0),
-            troubles: Mutex::default(),
+            recent_errors: Mutex::default(),
             threads: Mutex::default(),
             changed: Condvar::new(),
             stopping: AtomicBool::new(false),
         })
     }
 
-    /// Starts its threads. What lies on disk is found from now on, bit by bit.
+    /// Starts the threads and the startup scan.
     ///
     /// # Errors
-    /// When a thread cannot be had.
+    /// When a thread cannot be started.
     pub(crate) fn start(self: &Arc<Self>) -> io::Result<()> {
-        self.reads.let_go();
+        self.reads.release();
         self.journal.open();
         self.spawn("disk-journal".into(), Self::run_journal)?;
         self.spawn("disk-sync".into(), Self::run_syncs)?;
@@ -171,7 +193,7 @@ impl Tier {
         Ok(())
     }
 
-    /// Waits until all that lies on disk is known, no longer than `longest`.
+    /// Waits at most `longest` for the startup scan; returns whether it is complete.
     pub(crate) fn wait_scanned(&self, longest: Duration) -> bool {
         let threads = lock(&self.threads);
         let waited = self.changed.wait_timeout_while(threads, longest, |threads| !threads.is_scanned);
@@ -183,13 +205,14 @@ impl Tier {
         self.changed.notify_all();
     }
 
-    /// Everything was tested against the purges up to `number`, and the removal of what they took away was asked for, by a
-    /// walk that began when there were so many [`heads_left`](Self::heads_left).
+    /// Queues shortening of the journal. A sweep must have tested everything against the purges up
+    /// to `number` and queued the removal of purged files; `heads_left` is
+    /// [`heads_left`](Self::heads_left) as of the start of that sweep.
     pub(crate) fn shorten_journal(&self, number: u64, heads_left: u64) {
-        self.writes.put(Write::ShortenJournal { number, heads_left });
+        self.writes.push(Write::ShortenJournal { number, heads_left });
     }
 
-    /// Takes nothing more on, and ends once what waits is written, or it has taken long enough.
+    /// Refuses new work, and stops once queued writes are done or the time limit is reached.
     pub(crate) fn stop(&self) {
         self.close();
         let threads = lock(&self.threads);
@@ -197,27 +220,27 @@ impl Tier {
             self.changed.wait_timeout_while(threads, STOP_TIME_MAX * 2, |threads| threads.running > 0);
         drop(waited);
         self.forget_writes();
-        // A thread that still waits for the disk writes under a name that nobody reads.
+        // A thread still waiting for the disk writes under a temporary name that is never read.
         self.directory.unlock();
     }
 
-    /// Lets the threads end.
+    /// Tells the threads to end.
     pub(crate) fn close(&self) {
         lock(&self.threads).stop_at.get_or_insert_with(|| Instant::now() + STOP_TIME_MAX);
         self.stopping.store(true, Relaxed);
         self.reads.close();
         drop(self.reads.forget());
-        self.writes.let_go();
+        self.writes.release();
         self.writes.close();
         self.journal.close();
     }
 
-    /// Whether work is to be dropped where it stands.
-    pub(super) fn is_over(&self) -> bool {
+    /// Returns whether work in progress must be abandoned.
+    pub(super) fn is_past_deadline(&self) -> bool {
         self.stopping.load(Relaxed) && lock(&self.threads).stop_at.is_some_and(|at| Instant::now() > at)
     }
 
-    /// Whether nothing new is to be begun.
+    /// Returns whether new work must not begin.
     pub(super) fn is_stopping(&self) -> bool {
         self.stopping.load(Relaxed)
     }
@@ -237,16 +260,8 @@ impl Tier {
         }
     }
 
-    /// Keeps a file open until others have been opened after it.
-    pub(super) fn keep_open(&self, open: &Arc<Open>) {
-        let mut files = lock(&self.open);
-        files.push_back(open.clone());
-        let closed = if files.len() > OPEN_FILES_MAX { files.pop_front() } else { None };
-        drop(files);
-        drop(closed);
-    }
-
-    /// Takes a complete response of `length` bytes to be written, if it is worth that and the queue has room.
+    /// Queues a complete response of `length` bytes for writing, if it is worth writing and the
+    /// queue has room.
     pub(crate) fn offer(&self, stored: &Arc<Stored>, length: u64) {
         if !is_worth_writing(&stored.head) {
             return;
@@ -256,15 +271,15 @@ impl Tier {
         }
     }
 
-    /// The same for a response that is found in memory, once the queue has caught up: it may have come when there was no
-    /// room, and whoever asks for it says that it is worth its place.
+    /// Offers a response found in memory again, once the queue has caught up. The response may have
+    /// been refused because the queue was full, and the request shows that it is worth storing.
     pub(crate) fn offer_again(&self, stored: &Arc<Stored>, length: u64) {
         if is_worth_writing(&stored.head) && !self.is_too_large(length) && !self.is_paused() {
             self.enqueue(stored, length);
         }
     }
 
-    /// Whether what had no room may have some now.
+    /// Returns whether the queue may now have room for a response that it refused.
     pub(crate) fn catches_up(&self) -> bool {
         self.catches_up.load(Relaxed)
     }
@@ -273,7 +288,8 @@ impl Tier {
         length > CONTENT_BYTES_MAX.min(self.bytes_max / CONTENT_SHARE_MAX)
     }
 
-    /// False if the queue has no room. One that is larger than all that may wait goes alone.
+    /// Queues a response; returns false if the queue has no room. A response larger than the whole
+    /// queue is written alone.
     fn enqueue(&self, stored: &Arc<Stored>, length: u64) -> bool {
         let bytes = waiting_bytes(stored, length);
         let mut waiting = lock(&self.waiting);
@@ -288,28 +304,28 @@ impl Tier {
             waiting.responses += 1;
             waiting.bytes += bytes;
             drop(waiting);
-            if !self.writes.put(Write::Response(stored.clone())) {
+            if !self.writes.push(Write::Response(stored.clone())) {
                 stored.content.set_backing(Backing::None);
-                self.waited(stored, length);
+                self.left_queue(stored, length);
             }
         }
         true
     }
 
-    /// Gives up what waits to be written: memory alone has it.
+    /// Drops all queued writes; their responses stay in memory only.
     pub(super) fn forget_writes(&self) {
         for job in self.writes.forget() {
             if let Write::Response(stored) = job
                 && let Some(length) = stored.own_bytes()
             {
                 stored.content.set_backing(Backing::None);
-                self.waited(&stored, length);
+                self.left_queue(&stored, length);
             }
         }
     }
 
-    /// A response of `length` bytes waits no more.
-    pub(super) fn waited(&self, stored: &Stored, length: u64) {
+    /// Records that a response of `length` bytes has left the write queue.
+    pub(super) fn left_queue(&self, stored: &Stored, length: u64) {
         let mut waiting = lock(&self.waiting);
         waiting.responses -= 1;
         waiting.bytes -= waiting_bytes(stored, length);
@@ -318,23 +334,7 @@ impl Tier {
         }
     }
 
-    pub(super) fn put_head(&self, copy: &Arc<Copy>) {
-        self.writes.put(Write::Head(copy.clone()));
-    }
-
-    pub(super) fn put_read(&self, copy: &Arc<Copy>, block: u64) {
-        self.reads.put((copy.clone(), block));
-    }
-
-    /// Has a file removed by a thread.
-    pub(super) fn discard(&self, copy: &Copy) {
-        if let Some(bytes) = copy.leave() {
-            self.uncount(bytes);
-            self.writes.put(Write::Remove(copy.name()));
-        }
-    }
-
-    pub(super) fn count(&self, copy: &Copy) {
+    pub(super) fn count(&self, copy: &DiskCopy) {
         self.bytes.fetch_add(copy.bytes(), Relaxed);
         self.responses.fetch_add(1, Relaxed);
     }
@@ -344,36 +344,37 @@ impl Tier {
         self.responses.fetch_sub(1, Relaxed);
     }
 
-    /// The head beside a copy that is counted takes so many bytes more, or less.
+    /// Adjusts the byte count by the growth of a counted copy's head file, negative if it shrank.
     pub(super) fn count_more(&self, bytes: i64) {
         self.bytes.fetch_add(bytes.cast_unsigned(), Relaxed); // wraps, and so subtracts
     }
 
-    /// Whether `more` bytes are within the budget.
+    /// Returns whether `more` bytes fit the budget.
     pub(super) fn has_room(&self, more: u64) -> bool {
-        let full = lock(&self.troubles).full.filter(|(until, _)| Instant::now() < *until);
+        let full = lock(&self.recent_errors).full.filter(|(until, _)| Instant::now() < *until);
         let bytes_max = full.map_or(self.bytes_max, |(_, bytes)| bytes.min(self.bytes_max));
         self.bytes.load(Relaxed).saturating_add(more) <= bytes_max
     }
 
-    /// Takes what the queue gives out of the disk if that `is_wanted`, rather what is in use than nothing, and out of the
-    /// index unless memory has it too. The file is still there; it is the caller's to remove.
-    pub(super) fn evict_if(&self, is_wanted: impl FnOnce() -> bool) -> Option<Arc<Copy>> {
+    /// If `is_wanted`, evicts the queue's victim from the disk, and from the index unless memory
+    /// also has it. Evicts a copy in use if there is no other. The caller must remove the file,
+    /// which still exists.
+    pub(super) fn evict_if(&self, is_wanted: impl FnOnce() -> bool) -> Option<Arc<DiskCopy>> {
         let _evicting = lock(&self.evicting);
-        is_wanted().then(|| self.take_out(true, &mut { STEPS_MAX })).flatten()
+        is_wanted().then(|| self.evict_one(true, &mut { STEPS_MAX })).flatten()
     }
 
-    /// Makes room in the index: something that only the disk has, and nobody used of late, is forgotten, if `steps` are
-    /// enough to find it.
+    /// Makes room in the index: drops a response that only the disk has and that was not used
+    /// recently, if one is found within `steps`.
     pub(crate) fn evict_for_index(&self, steps: &mut usize) -> bool {
-        let victim = self.take_out(false, steps);
-        victim.is_some_and(|victim| self.writes.put(Write::Remove(victim.name())))
+        let victim = self.evict_one(false, steps);
+        victim.is_some_and(|victim| self.writes.push(Write::Remove(victim.name())))
     }
 
-    fn take_out(&self, any: bool, steps: &mut usize) -> Option<Arc<Copy>> {
+    fn evict_one(&self, any: bool, steps: &mut usize) -> Option<Arc<DiskCopy>> {
         let victim = lock(&self.queue).victim(any, steps)?;
-        if let Some(cache) = self.cache.upgrade() {
-            cache.left_disk(&victim);
+        if let Some(index) = self.index.upgrade() {
+            index.left_disk(&victim);
         }
         if let Some(bytes) = victim.leave() {
             self.uncount(bytes);
@@ -388,79 +389,108 @@ impl Tier {
         }
     }
 
-    fn read(&self, copy: &Arc<Copy>, block: u64, buffer: &mut [u8]) {
-        let (Some(cache), Some(content)) = (self.cache.upgrade(), copy.content()) else { return };
+    fn read(&self, copy: &Arc<DiskCopy>, block: u64, buffer: &mut [u8]) {
+        let (Some(index), Some(content)) = (self.index.upgrade(), copy.content()) else { return };
         match copy.verify(block, buffer) {
             Ok(bytes) => {
-                if bytes.len() as u64 == copy.length() && cache.raises(copy.length()) {
-                    cache.raise(copy, &content, bytes);
+                if bytes.len() as u64 == copy.length() && copy.length() < PROMOTED_BYTES_MAX {
+                    index.promote(copy, &content, bytes);
                 }
                 copy.answered(block);
                 content.wake();
             }
             Err(error) => {
-                // What was removed meanwhile cannot be read, and that is no error of the disk's.
+                // Failing to read a file that was just removed is not a disk error.
                 if !copy.is_gone() {
-                    self.failed("a stored response cannot be read from the disk", &error);
+                    self.failed("cannot read a stored response from disk", &error);
                 }
                 copy.lose();
-                cache.lost(copy, &content);
+                index.lost(copy, &content);
                 self.discard(copy);
             }
         }
     }
 
-    /// A response is not written.
+    /// Counts a response that was not written.
     pub(super) fn skip(&self) {
         self.skipped.fetch_add(1, Relaxed);
     }
 
-    /// Whether nothing is to be written for a while.
+    /// Returns whether writing is paused.
     pub(super) fn is_paused(&self) -> bool {
-        lock(&self.troubles).paused_until.is_some_and(|until| Instant::now() < until)
+        lock(&self.recent_errors).paused_until.is_some_and(|until| Instant::now() < until)
     }
 
-    pub(super) fn wrote(&self) {
-        lock(&self.troubles).in_a_row = 0;
+    pub(super) fn write_succeeded(&self) {
+        lock(&self.recent_errors).consecutive = 0;
     }
 
     pub(super) fn write_failed(&self, error: &io::Error) {
-        let mut troubles = lock(&self.troubles);
-        troubles.in_a_row += 1;
+        let mut recent_errors = lock(&self.recent_errors);
+        recent_errors.consecutive += 1;
         if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
-            troubles.full = Some((Instant::now() + FULL_TIME, self.bytes.load(Relaxed)));
+            recent_errors.full = Some((Instant::now() + FULL_TIME, self.bytes.load(Relaxed)));
         }
-        if troubles.in_a_row >= FAILURES_MAX {
-            troubles.in_a_row = 0;
-            troubles.paused_until = Some(Instant::now() + FAILURES_PAUSE);
+        if recent_errors.consecutive >= FAILURES_MAX {
+            recent_errors.consecutive = 0;
+            recent_errors.paused_until = Some(Instant::now() + FAILURES_PAUSE);
         }
-        drop(troubles);
-        self.failed("a response cannot be written to the disk", error);
+        drop(recent_errors);
+        self.failed("cannot write a response to disk", error);
     }
 
-    /// Counts an error, and warns if it has not just done so.
+    /// Counts an error, and logs a warning unless one was logged recently.
     pub(super) fn failed(&self, what: &'static str, error: &dyn std::fmt::Display) {
         let errors = self.errors.fetch_add(1, Relaxed) + 1;
-        let mut troubles = lock(&self.troubles);
-        if troubles.warned.is_none_or(|at| at.elapsed() >= WARN_PAUSE) {
-            troubles.warned = Some(Instant::now());
-            drop(troubles);
+        let mut recent_errors = lock(&self.recent_errors);
+        if recent_errors.warned.is_none_or(|at| at.elapsed() >= WARN_PAUSE) {
+            recent_errors.warned = Some(Instant::now());
+            drop(recent_errors);
             tracing::warn!(%error, errors, "{what}");
         }
     }
 }
 
-/// Memory that a response holds while it waits.
+impl CopyHost for Tier {
+    fn open_file(&self, name: Name) -> Result<(OwnedFd, Record, usize), Unreadable> {
+        self.directory.read(name)
+    }
+
+    fn keep_open(&self, open: &Arc<Open>) {
+        let mut files = lock(&self.open);
+        files.push_back(open.clone());
+        let closed = if files.len() > OPEN_FILES_MAX { files.pop_front() } else { None };
+        drop(files);
+        drop(closed);
+    }
+
+    fn queue_read(&self, copy: &Arc<DiskCopy>, block: u64) {
+        self.reads.push((copy.clone(), block));
+    }
+
+    fn queue_head(&self, copy: &Arc<DiskCopy>) {
+        self.writes.push(Write::Head(copy.clone()));
+    }
+
+    fn discard(&self, copy: &DiskCopy) {
+        if let Some(bytes) = copy.leave() {
+            self.uncount(bytes);
+            self.writes.push(Write::Remove(copy.name()));
+        }
+    }
+}
+
+/// Returns the memory that a queued response holds.
 fn waiting_bytes(stored: &Stored, length: u64) -> u64 {
     length + stored.index_bytes() as u64
 }
 
-/// Whether a response will be of use once memory has evicted it, or after a start.
+/// Returns whether a response will be useful after memory has evicted it, or after a restart.
 fn is_worth_writing(head: &Head) -> bool {
     head.freshness.lifetime_ms >= LIFETIME_MIN_MS || has_validator(&head.fields)
 }
 
-/// Tells that a thread has ended, however it did.
+/// Signals the end of a thread, even after a panic.
 struct Ending(Arc<Tier>);
 
 impl Drop for Ending {

@@ -1,8 +1,8 @@
-//! Onto the disk: complete responses, newer heads, and what is to be removed.
+//! Disk writes: complete responses, newer heads, and removals.
 //!
-//! A file is written under a passing name, content first, then the header with the checksums, and gets its own name
-//! when it is whole. So a process that is killed at any point leaves a whole file or one that the next start clears
-//! away.
+//! A file is written under a temporary name, content first, then the header with the checksums, and
+//! is renamed once complete. A process killed at any point thus leaves either a complete file or
+//! one that the next start removes.
 
 use std::hash::Hasher;
 use std::io;
@@ -12,16 +12,17 @@ use std::sync::atomic::Ordering::Relaxed;
 use rustix::fd::AsFd;
 use twox_hash::xxhash3_64;
 
-use super::content::size_bytes;
+use super::content::{DiskCopy, size_bytes};
 use super::files::{Name, write_at};
+use super::index::Index;
 use super::record::{BLOCK_BYTES, Record, blocks, name_hash};
-use super::tier::Write;
-use super::{Copy, Tier};
+use super::tier::{Tier, Write};
+use crate::entry::Head;
 use crate::fill::Backing;
 use crate::purge::Position;
-use crate::store::{Cache, Head, Stored};
+use crate::stored::Stored;
 
-/// Evictions that one write may cause.
+/// Maximum evictions per write.
 const EVICTIONS_MAX: usize = 4096;
 
 impl Tier {
@@ -33,7 +34,7 @@ impl Tier {
                     if !self.write_response(&stored, length) {
                         stored.content.set_backing(Backing::None);
                     }
-                    self.waited(&stored, length);
+                    self.left_queue(&stored, length);
                 }
                 Write::Head(copy) => {
                     copy.write_head(|head, position| self.write_head(&copy, head, position));
@@ -41,20 +42,20 @@ impl Tier {
                 Write::Remove(name) => self.remove(name),
                 Write::ShortenJournal { number, heads_left } => {
                     self.writes.wait_for_earlier();
-                    if self.settle_owed(heads_left) {
+                    if self.retry_cleanup(heads_left) {
                         self.journal.shorten(number);
                     }
                 }
             }
-            if self.is_over() {
+            if self.is_past_deadline() {
                 self.forget_writes();
             }
         }
     }
 
-    /// False if the disk has nothing of it.
+    /// Writes a response; returns false if the disk has no copy of it.
     fn write_response(self: &Arc<Self>, stored: &Arc<Stored>, length: u64) -> bool {
-        let Some(cache) = self.cache.upgrade().filter(|cache| cache.holds(stored)) else { return false };
+        let Some(index) = self.index.upgrade().filter(|index| index.holds(stored)) else { return false };
         if self.is_paused() {
             self.skip();
             return false;
@@ -64,7 +65,7 @@ impl Tier {
         let key = stored.key().text().clone();
         let (head, position) = (stored.head.clone(), stored.position());
         let mut record = Record { number, key, head, position, content_bytes: length, sums };
-        // Only the numbers in it are not known yet.
+        // Only the values in the header are still unknown, not its length.
         let Ok(header_bytes) = record.encode().map(|header| header.len()) else {
             self.skip();
             return false;
@@ -75,39 +76,45 @@ impl Tier {
         }
         let name = Name { number, hash: name_hash(&record.key, &record.head.selection) };
         match self.write_file(&mut record, header_bytes, stored, name) {
-            Ok(()) => self.wrote(),
+            Ok(()) => self.write_succeeded(),
             Err(error) => {
                 self.directory().discard(number);
-                if !self.is_over() {
+                if !self.is_past_deadline() {
                     self.write_failed(&error);
                 }
                 return false;
             }
         }
-        let copy = Copy::new(self, stored.key().clone(), name, length, header_bytes);
+        let copy = DiskCopy::new(self.clone(), stored.key().clone(), name, length, header_bytes);
         copy.set_position(position);
-        self.take_in(&cache, stored, &copy, position)
+        self.attach_copy(&*index, stored, &copy, position)
     }
 
-    /// Makes a file that was written the copy of its response, unless that has left the index meanwhile.
-    fn take_in(&self, cache: &Cache, stored: &Arc<Stored>, copy: &Arc<Copy>, written: Position) -> bool {
+    /// Attaches a written file to its response, unless that has left the index in the meantime.
+    fn attach_copy(
+        &self,
+        index: &dyn Index,
+        stored: &Arc<Stored>,
+        copy: &Arc<DiskCopy>,
+        written: Position,
+    ) -> bool {
         self.count(copy);
         copy.bind(&stored.content);
-        let Some(current) = cache.attach(stored, copy) else {
+        let Some(current) = index.attach(stored, copy) else {
             self.drop_copy(copy);
             return false;
         };
         crate::sync::lock(&self.queue).push_new(copy);
         let position = current.position();
         if !Arc::ptr_eq(&current.head, &stored.head) || position != written {
-            // At once: a walk that came meanwhile could not ask for it.
+            // Write the head at once: a sweep that ran in the meantime could not queue it.
             copy.note_head(&current.head, position);
             copy.write_head(|head, position| self.write_head(copy, head, position));
         }
         true
     }
 
-    fn drop_copy(&self, copy: &Copy) {
+    fn drop_copy(&self, copy: &DiskCopy) {
         if let Some(bytes) = copy.leave() {
             self.uncount(bytes);
         }
@@ -118,7 +125,7 @@ impl Tier {
         self.number.fetch_add(1, Relaxed)
     }
 
-    /// Evicts until `bytes` are within the budget.
+    /// Evicts until `bytes` fit the budget; returns whether they do.
     fn make_room(&self, bytes: u64) -> bool {
         for _ in 0..EVICTIONS_MAX {
             let Some(victim) = self.evict_if(|| !self.has_room(bytes)) else { break };
@@ -137,9 +144,9 @@ impl Tier {
         let file = self.directory().create(record.number)?;
         let mut sums = Sums::default();
         let mut reader = stored.content.reader(0);
-        let broken = || io::Error::other("the content went away");
+        let broken = || io::Error::other("content lost while being written");
         while reader.offset() < record.content_bytes {
-            if self.is_over() {
+            if self.is_past_deadline() {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             let at = header_bytes as u64 + reader.offset();
@@ -154,18 +161,20 @@ impl Tier {
         self.directory().publish(record.number, name)
     }
 
-    /// Writes a newer head beside a copy. Where that fails the older one counts after a start: it was true as well. A soft
-    /// purge that it does not tell of the journal goes on telling. A copy that is gone is removed at once: the journal may
-    /// be shortened before its removal, which was asked for, has its turn.
-    pub(super) fn write_head(&self, copy: &Arc<Copy>, head: Arc<Head>, position: Position) {
+    /// Writes a newer head beside a copy. If that fails, the older head, which was also valid,
+    /// counts after a restart. The journal keeps a soft purge that the older head lacks.
+    ///
+    /// If the copy is gone, removes its file at once: the journal may be shortened before the
+    /// queued removal runs.
+    pub(super) fn write_head(&self, copy: &Arc<DiskCopy>, head: Arc<Head>, position: Position) {
         if copy.is_gone() {
             return self.remove(copy.name());
         }
-        // Another need not be tried again.
-        let is_owed = position.stale_ms.is_some();
+        // Only a head that records a soft purge needs a retry.
+        let must_retry = position.stale_ms.is_some();
         if self.is_paused() {
-            if is_owed {
-                self.owe_head(copy);
+            if must_retry {
+                self.retry_head(copy);
             }
             return;
         }
@@ -183,8 +192,8 @@ impl Tier {
             Err(error) => {
                 self.directory().discard(number);
                 if !copy.is_gone() {
-                    if is_owed {
-                        self.owe_head(copy);
+                    if must_retry {
+                        self.retry_head(copy);
                     }
                     self.write_failed(&error);
                 }
@@ -197,13 +206,13 @@ impl Tier {
 
     pub(super) fn remove(&self, name: Name) {
         if let Err(error) = self.directory().remove(name) {
-            self.failed("a file cannot be removed from the disk", &error);
-            self.owe_removal(name);
+            self.failed("cannot remove a file from disk", &error);
+            self.retry_removal(name);
         }
     }
 }
 
-/// Checksums of blocks, of content that comes in pieces of any length.
+/// Computes a checksum per block, for content in pieces of any length.
 #[derive(Default)]
 struct Sums {
     done: Vec<u64>,

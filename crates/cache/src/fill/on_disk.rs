@@ -1,44 +1,32 @@
-//! Content that moves between memory and the disk while it is complete.
+//! Moving of complete content between memory and the disk.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use super::{Content, Failure, FillBuffer, Inner, Phase, Stored};
+use super::buffer::{Backing, Content, FillBuffer, Inner, Phase, Stored};
+use super::failure::Failure;
 use crate::arena::{Arena, NoRoom};
-use crate::disk::Copy;
+use crate::disk::content::DiskCopy;
 use crate::sync::{self, lock};
 use crate::waiters::Waiters;
 
-/// What the disk has of content that lies in memory.
-#[derive(Debug, Clone, Default)]
-pub(crate) enum Backing {
-    /// Nothing.
-    #[default]
-    None,
-    /// Nothing: there was no room to wait in.
-    Refused,
-    /// Nothing yet: it waits to be written.
-    Awaited,
-    /// All of it.
-    Copy(Arc<Copy>),
-}
-
-/// What became of content that was to leave memory.
+/// Result of moving content out of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Settled {
-    /// It is read from the disk from now on.
+pub(crate) enum Demotion {
+    /// The disk serves the content from now on.
     OnDisk,
-    /// It was so before.
+    /// The disk already served the content.
     Already,
-    /// It waits to be written: later.
+    /// The write is queued; try again later.
     Awaited,
-    /// The disk has nothing of it.
+    /// The disk has no copy.
     No,
 }
 
 impl<H: Clone> FillBuffer<H> {
-    /// Complete content of which the disk alone has a copy; or, of `elsewhere` bytes that are not kept here, the head.
-    pub(crate) fn on_disk(head: H, copy: Arc<Copy>, elsewhere: Option<u64>) -> Arc<Self> {
+    /// Creates complete content that only the disk has. With `elsewhere`, only the head is here,
+    /// and that many content bytes are stored in other fills.
+    pub(crate) fn on_disk(head: H, copy: Arc<DiskCopy>, elsewhere: Option<u64>) -> Arc<Self> {
         let content = match elsewhere {
             Some(length) => Content::Elsewhere { length, backing: Backing::Copy(copy) },
             None => Content::OnDisk(copy),
@@ -51,13 +39,13 @@ impl<H: Clone> FillBuffer<H> {
 }
 
 impl<H> FillBuffer<H> {
-    /// Whether memory has none of its content.
+    /// Returns whether no content is in memory.
     pub(crate) fn is_on_disk(&self) -> bool {
         matches!(lock(&self.inner).phase, Phase::Complete(_, Content::OnDisk(_) | Content::Elsewhere { .. }))
     }
 
-    /// The disk's copy, if there is one.
-    pub(crate) fn copy(&self) -> Option<Arc<Copy>> {
+    /// Returns the disk copy, if there is one.
+    pub(crate) fn copy(&self) -> Option<Arc<DiskCopy>> {
         match &lock(&self.inner).phase {
             Phase::Complete(_, Content::OnDisk(copy)) => Some(copy.clone()),
             Phase::Complete(_, content) => match content.backing()? {
@@ -68,7 +56,8 @@ impl<H> FillBuffer<H> {
         }
     }
 
-    /// Says that it waits to be written. False unless it is complete, in memory, and on no disk yet.
+    /// Marks the content as queued for writing. Returns false unless it is complete, in memory, and
+    /// not yet on disk.
     pub(crate) fn await_copy(&self) -> bool {
         if let Phase::Complete(_, content) = &mut lock(&self.inner).phase
             && let Some(backing @ (Backing::None | Backing::Refused)) = content.backing_mut()
@@ -79,7 +68,7 @@ impl<H> FillBuffer<H> {
         false
     }
 
-    /// Whether it had no room to wait to be written.
+    /// Returns whether the write queue had no room for the content.
     pub(crate) fn was_refused(&self) -> bool {
         match &lock(&self.inner).phase {
             Phase::Complete(_, content) => matches!(content.backing(), Some(Backing::Refused)),
@@ -87,7 +76,7 @@ impl<H> FillBuffer<H> {
         }
     }
 
-    /// Says what the disk has of it now, where memory has it.
+    /// Sets the state of the disk copy of content that is in memory.
     pub(crate) fn set_backing(&self, backing: Backing) {
         if let Phase::Complete(_, content) = &mut lock(&self.inner).phase
             && let Some(now) = content.backing_mut()
@@ -96,31 +85,31 @@ impl<H> FillBuffer<H> {
         }
     }
 
-    /// Gives back its memory if the disk has it.
-    pub(crate) fn settle(&self) -> Settled {
+    /// Frees the memory of the content if the disk has a copy.
+    pub(crate) fn demote(&self) -> Demotion {
         let mut inner = lock(&self.inner);
-        let Phase::Complete(_, content) = &mut inner.phase else { return Settled::No };
+        let Phase::Complete(_, content) = &mut inner.phase else { return Demotion::No };
         let copy = match content {
             Content::Stored(Stored { backing: Backing::Copy(copy), .. }) => copy.clone(),
             Content::Stored(Stored { backing: Backing::Awaited, .. })
-            | Content::Elsewhere { backing: Backing::Awaited, .. } => return Settled::Awaited,
+            | Content::Elsewhere { backing: Backing::Awaited, .. } => return Demotion::Awaited,
             Content::OnDisk(_) | Content::Elsewhere { backing: Backing::Copy(_), .. } => {
-                return Settled::Already;
+                return Demotion::Already;
             }
-            _ => return Settled::No,
+            _ => return Demotion::No,
         };
         let left = std::mem::replace(content, Content::OnDisk(copy));
         drop(inner);
         drop(left);
-        Settled::OnDisk
+        Demotion::OnDisk
     }
 
-    /// Brings small content back to memory.
+    /// Copies small content back to memory.
     ///
     /// # Errors
-    /// When the arena has no room for it.
-    pub(crate) fn raise(&self, arena: &sync::Arc<Arena>, bytes: &[u8]) -> Result<(), NoRoom> {
-        let run = Arena::take(arena, bytes.len())?;
+    /// When the arena has no room for the content.
+    pub(crate) fn promote(&self, arena: &sync::Arc<Arena>, bytes: &[u8]) -> Result<(), NoRoom> {
+        let run = Arena::allocate(arena, bytes.len())?;
         run.write(0, bytes);
         let mut inner = lock(&self.inner);
         if let Phase::Complete(_, content) = &mut inner.phase
@@ -133,13 +122,14 @@ impl<H> FillBuffer<H> {
         Ok(())
     }
 
-    /// Wakes all who wait for the disk.
+    /// Wakes all readers that wait for the disk.
     pub(crate) fn wake(&self) {
         let woken = lock(&self.inner).waiters.take();
         woken.wake();
     }
 
-    /// What only the disk had cannot be read: its readers get no more of it. It has left the index.
+    /// Fails content that only the disk had and that cannot be read, so that readers get no more of
+    /// it. The response must already have left the index.
     pub(crate) fn lose(&self) {
         let mut inner = lock(&self.inner);
         if matches!(inner.phase, Phase::Complete(_, Content::OnDisk(_))) {

@@ -1,4 +1,4 @@
-//! A piece of content on its way out: where it lies, for `sendfile`, and its bytes.
+//! A piece of content to send: its bytes, and their location for `sendfile`.
 
 use std::fmt;
 
@@ -6,14 +6,14 @@ use bytes::Bytes;
 #[cfg(not(loom))]
 use rustix::fd::BorrowedFd;
 
+#[cfg(not(loom))]
+use super::failure::Failure;
 use crate::arena::Run;
 #[cfg(not(loom))]
-use crate::disk;
-#[cfg(not(loom))]
-use crate::fill::Failure;
+use crate::disk::content::{DiskCopy, Open, left_in_block};
 use crate::sync;
 
-/// Some content, held for as long as the piece is. Never empty.
+/// Part of some content, kept alive by the piece. Never empty.
 pub struct Piece(Held);
 
 enum Held {
@@ -25,8 +25,8 @@ enum Held {
     Heap(Bytes),
     #[cfg(not(loom))]
     File {
-        copy: std::sync::Arc<disk::Copy>,
-        open: std::sync::Arc<disk::Open>,
+        copy: std::sync::Arc<DiskCopy>,
+        open: std::sync::Arc<Open>,
         at: u64,
         len: usize,
     },
@@ -48,11 +48,11 @@ impl Piece {
         Self(Held::Heap(bytes))
     }
 
-    /// Bytes of the disk's copy, of which byte `offset` of the content is the first.
+    /// Creates a piece of the disk copy, starting at byte `offset` of the content.
     #[cfg(not(loom))]
     pub(super) fn of_file(
-        copy: std::sync::Arc<disk::Copy>,
-        open: std::sync::Arc<disk::Open>,
+        copy: std::sync::Arc<DiskCopy>,
+        open: std::sync::Arc<Open>,
         offset: u64,
         len: usize,
     ) -> Self {
@@ -60,7 +60,7 @@ impl Piece {
         Self(Held::File { copy, open, at, len })
     }
 
-    /// Bytes.
+    /// Returns the length in bytes.
     pub fn len(&self) -> usize {
         match &self.0 {
             Held::Run { len, .. } => *len,
@@ -70,8 +70,8 @@ impl Piece {
         }
     }
 
-    /// The file and the offset in it, for `sendfile`: the arena's, or that of the disk's copy, whose bytes were in the
-    /// page cache when the piece was made. `None` for passed content.
+    /// Returns the file and offset for `sendfile`: the arena's, or the disk copy's, whose bytes
+    /// were in the page cache when the piece was created. `None` for passed content.
     #[cfg(not(loom))]
     pub fn in_file(&self) -> Option<(BorrowedFd<'_>, u64)> {
         match &self.0 {
@@ -81,12 +81,14 @@ impl Piece {
         }
     }
 
-    /// How many bytes after the first `sent` can be sent without waiting for the disk: waits, where the page cache has not
-    /// kept them, until they are read and verified again. To be asked whenever there was a wait since the piece was made or
-    /// this was answered, and where as many were sent as it said.
+    /// Returns how many bytes after the first `sent` can be sent without waiting for the disk. If
+    /// the page cache has dropped them, waits until they are read and verified again.
+    ///
+    /// Call this after any wait since the piece was created or the last call returned, and after
+    /// sending as many bytes as the last call allowed.
     ///
     /// # Errors
-    /// [`Failure::Unreadable`]: the disk does not give them.
+    /// [`Failure::Unreadable`] if the disk cannot read the bytes.
     #[cfg(not(loom))]
     pub async fn ready(&self, sent: usize) -> Result<usize, Failure> {
         let Held::File { copy, open, at, len } = &self.0 else { return Ok(self.len() - sent) };
@@ -95,10 +97,10 @@ impl Piece {
             let content = copy.content().ok_or(Failure::Unreadable)?;
             content.reader(offset).read_again(copy).await?;
         }
-        Ok((len - sent).min(disk::content::left_in_block(offset)))
+        Ok((len - sent).min(left_in_block(offset)))
     }
 
-    /// The bytes, where they lie in memory.
+    /// Returns the bytes, if they are in memory.
     #[cfg(not(loom))]
     pub fn as_slice(&self) -> Option<&[u8]> {
         match &self.0 {
@@ -108,7 +110,8 @@ impl Piece {
         }
     }
 
-    /// The bytes without copying them, where they lie in memory; they hold their slab for as long as they are kept.
+    /// Returns the bytes without copying, if they are in memory. The returned value keeps their
+    /// slab in use.
     #[cfg(not(loom))]
     pub fn into_bytes(self) -> Option<Bytes> {
         match self.0 {
@@ -118,7 +121,8 @@ impl Piece {
         }
     }
 
-    /// The file did not give the bytes: those of a copy on disk are verified before anybody gets them again.
+    /// Reports that these bytes could not be sent from the file: the disk copy verifies them before
+    /// it serves them again.
     #[cfg(not(loom))]
     pub fn doubt(&self) {
         if let Held::File { copy, open, at, len } = &self.0 {
@@ -126,7 +130,7 @@ impl Piece {
         }
     }
 
-    /// A copy of the bytes.
+    /// Copies the bytes.
     #[cfg(loom)]
     pub fn to_vec(&self) -> Vec<u8> {
         match &self.0 {
@@ -136,7 +140,7 @@ impl Piece {
     }
 }
 
-/// Bytes of a run, for as long as they are kept.
+/// Bytes of a run, which keep it alive.
 #[cfg(not(loom))]
 struct InRun {
     run: sync::Arc<Run>,

@@ -1,4 +1,4 @@
-//! The reader: the bytes at its offset, as soon as they are there.
+//! The reader: returns the bytes at its offset as soon as they have arrived.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -6,20 +6,23 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::task::{Context, Poll, Waker};
 
-use super::{Content, Failure, FillBuffer, Phase, Piece, Progress, Trailer};
+use super::buffer::{Content, FillBuffer, Phase, Progress, Stored};
+use super::failure::Failure;
+use super::piece::Piece;
+use super::trailer::Trailer;
 #[cfg(not(loom))]
-use crate::disk;
+use crate::disk::content::{DiskCopy, Reading};
 use crate::sync::lock;
 use crate::waiters::Ticket;
 
-/// One who reads a fill, from any offset on.
+/// Reads a fill from any offset.
 pub struct Reader<H> {
     buffer: Arc<FillBuffer<H>>,
     offset: u64,
     first: bool,
     ticket: Option<Ticket>,
     #[cfg(not(loom))]
-    disk: disk::Reading,
+    disk: Reading,
 }
 
 impl<H> fmt::Debug for Reader<H> {
@@ -28,27 +31,34 @@ impl<H> fmt::Debug for Reader<H> {
     }
 }
 
+impl<H: Clone> FillBuffer<H> {
+    /// Creates a reader at `offset`, which may be beyond the content that has arrived.
+    pub fn reader(self: &Arc<Self>, offset: u64) -> Reader<H> {
+        Reader::at(self.clone(), offset)
+    }
+}
+
 impl<H: Clone> Reader<H> {
-    /// How far the fill has come.
+    /// Returns how far the fill has progressed.
     pub fn progress(&self) -> Progress {
         self.buffer.progress()
     }
 
-    /// Whether the fill is complete and all of it was read.
+    /// Returns whether the fill is complete and was read to its end.
     pub fn is_at_end(&self) -> bool {
         matches!(self.buffer.progress(), Progress::Complete(bytes) if self.offset >= bytes)
     }
 
-    /// The fields that came after the content; `None` if there were none, and before the fill is complete.
+    /// Returns the trailer section; `None` until the fill is complete, or if there is none.
     pub fn trailer(&self) -> Option<Arc<Trailer>> {
         let inner = lock(&self.buffer.inner);
         inner.trailer.clone().filter(|_| matches!(inner.phase, Phase::Complete(..)))
     }
 
-    /// The head, as soon as it has arrived.
+    /// Waits for the head.
     ///
     /// # Errors
-    /// When the fill failed before.
+    /// When the fill failed before its head arrived.
     pub async fn head(&mut self) -> Result<H, Failure> {
         poll_fn(|cx| self.poll_head(cx)).await
     }
@@ -67,7 +77,7 @@ impl<H: Clone> Reader<H> {
 }
 
 impl<H> Reader<H> {
-    /// The reader that started the fill: the one to which content is passed.
+    /// Creates the reader that starts the fill, to which content may be passed.
     pub(super) fn first(buffer: Arc<FillBuffer<H>>) -> Self {
         let mut reader = Self::at(buffer, 0);
         reader.first = true;
@@ -82,29 +92,29 @@ impl<H> Reader<H> {
             first: false,
             ticket: None,
             #[cfg(not(loom))]
-            disk: disk::Reading::default(),
+            disk: Reading::default(),
         }
     }
 
-    /// Where the next byte comes from.
+    /// Returns the offset of the next byte.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Goes to `offset`. What is passed, not stored, is gone once it was read or skipped.
+    /// Moves to `offset`. Passed content is gone once it was read or skipped.
     pub fn seek(&mut self, offset: u64) {
         self.offset = offset;
     }
 
-    /// The next content: at least one byte and at most `max` of them, or `None` at the clean end.
+    /// Waits for the next content: at least one byte and at most `max`, or `None` at a clean end.
     ///
     /// # Errors
-    /// When the fill failed and all that had arrived was read.
+    /// When the fill failed and all content that had arrived was read.
     pub async fn next(&mut self, max: usize) -> Result<Option<Piece>, Failure> {
         poll_fn(|cx| self.poll_next(cx, max)).await
     }
 
-    /// [`Reader::next`], if it need not wait.
+    /// Like [`Reader::next`], but returns `None` instead of waiting.
     pub fn try_next(&mut self, max: usize) -> Option<Result<Option<Piece>, Failure>> {
         match self.poll_next(&mut Context::from_waker(Waker::noop()), max) {
             Poll::Ready(next) => Some(next),
@@ -112,7 +122,7 @@ impl<H> Reader<H> {
         }
     }
 
-    /// [`Reader::next`] as a poll.
+    /// Like [`Reader::next`], as a poll function.
     pub fn poll_next(&mut self, cx: &mut Context<'_>, max: usize) -> Poll<Result<Option<Piece>, Failure>> {
         let mut inner = lock(&self.buffer.inner);
         let (piece, room) = match inner.phase.content_mut() {
@@ -151,11 +161,11 @@ impl<H> Reader<H> {
         next
     }
 
-    /// [`Reader::next`] of what the disk has. No lock of the fill's is held while the kernel is asked.
+    /// Polls for content on disk. The fill's lock is not held during system calls.
     #[cfg(not(loom))]
     fn poll_on_disk(
         &mut self,
-        copy: Arc<disk::Copy>,
+        copy: Arc<DiskCopy>,
         cx: &mut Context<'_>,
         max: usize,
     ) -> Poll<Result<Option<Piece>, Failure>> {
@@ -168,30 +178,32 @@ impl<H> Reader<H> {
         if self.wait_for(&copy, cx) { Poll::Pending } else { self.poll_next(cx, max) }
     }
 
-    /// Has the next byte read, and this reader woken then; false if the content has moved meanwhile.
+    /// Requests a read of the next byte and registers the reader to be woken. Returns false if the
+    /// content has moved in the meantime.
     #[cfg(not(loom))]
-    fn wait_for(&mut self, copy: &Arc<disk::Copy>, cx: &Context<'_>) -> bool {
+    fn wait_for(&mut self, copy: &Arc<DiskCopy>, cx: &Context<'_>) -> bool {
         let mut inner = lock(&self.buffer.inner);
-        let is_there =
+        let is_on_disk =
             matches!(inner.phase.content(), Some(Content::OnDisk(known)) if Arc::ptr_eq(known, copy));
-        if is_there {
-            // Before it is asked for: the answer wakes who is registered then.
+        if is_on_disk {
+            // Register before requesting the read: its completion wakes only registered readers.
             inner.waiters.register(&mut self.ticket, cx.waker());
             drop(inner);
             copy.ask(self.offset, &mut self.disk);
         }
-        is_there
+        is_on_disk
     }
 
-    /// Waits until content on disk can be read, if that is where the next byte lies.
+    /// Waits until the next byte can be read, if it is on disk.
     ///
     /// # Errors
-    /// [`Failure::Unreadable`]: it has left the index, and another look-up finds something else.
+    /// [`Failure::Unreadable`]: the response has left the index, and another look-up gives a
+    /// different result.
     #[cfg(not(loom))]
     pub async fn ready(&mut self) -> Result<(), Failure> {
         poll_fn(|cx| {
             loop {
-                // Ends: it goes on only if the content has moved.
+                // Terminates: it loops only if the content has moved.
                 let copy = match &lock(&self.buffer.inner).phase {
                     Phase::Complete(_, Content::OnDisk(copy)) if self.offset < copy.length() => copy.clone(),
                     Phase::Failed(None, Failure::Unreadable) => return Poll::Ready(Err(Failure::Unreadable)),
@@ -208,16 +220,17 @@ impl<H> Reader<H> {
         .await
     }
 
-    /// Waits until `copy`, the disk's, was read and verified once more where the next byte lies, wherever the content is
-    /// now.
+    /// Waits until the next byte was read again from `copy`, the disk copy, and verified, wherever
+    /// the content is now.
     ///
     /// # Errors
     /// [`Failure::Unreadable`].
     #[cfg(not(loom))]
-    pub(super) async fn read_again(&mut self, copy: &Arc<disk::Copy>) -> Result<(), Failure> {
+    pub(super) async fn read_again(&mut self, copy: &Arc<DiskCopy>) -> Result<(), Failure> {
         let mut is_asked = false;
         poll_fn(|cx| {
-            // Before it is asked for, or the answer looked for: that wakes who is registered then.
+            // Register before requesting the read or checking for its result: it wakes only
+            // registered readers.
             lock(&self.buffer.inner).waiters.register(&mut self.ticket, cx.waker());
             if !is_asked {
                 is_asked = true;
@@ -228,10 +241,10 @@ impl<H> Reader<H> {
         .await
     }
 
-    /// Waits for the end of the fill and says how many bytes it had.
+    /// Waits for the end of the fill and returns its length in bytes.
     ///
     /// # Errors
-    /// When it failed.
+    /// When the fill failed.
     pub async fn ended(&mut self) -> Result<u64, Failure> {
         poll_fn(|cx| {
             let mut inner = lock(&self.buffer.inner);
@@ -248,12 +261,23 @@ impl<H> Reader<H> {
     }
 }
 
+impl Stored {
+    /// Returns up to `max` published bytes at `offset`.
+    fn piece(&self, offset: u64, max: usize) -> Option<Piece> {
+        let left = self.len.checked_sub(offset).filter(|left| *left > 0)?;
+        let (run, at) = self.find(offset);
+        let len = (run.len() - at).min(max).min(usize::try_from(left).unwrap_or(usize::MAX));
+        Some(Piece::of_run(run.clone(), at, len))
+    }
+}
+
 impl<H> Drop for Reader<H> {
     fn drop(&mut self) {
         let mut inner = lock(&self.buffer.inner);
         inner.waiters.forget(&mut self.ticket);
         let mut writer: Option<Waker> = None;
-        // Under the lock: who waits for this has looked before, or is woken.
+        // Under the lock: a writer waiting for the last reader to leave has either checked already
+        // or is woken.
         let is_last = self.buffer.readers.fetch_sub(1, SeqCst) == 1;
         let deserted = inner.deserted.take_if(|_| is_last);
         if self.first {

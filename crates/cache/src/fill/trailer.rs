@@ -1,11 +1,11 @@
-//! The trailer section of a complete fill, counted for as long as anybody has it.
+//! The trailer section of a complete fill; its bytes are counted while it exists.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use thalweg_http::Fields;
 
-/// Fields that came after the content. **Invariant:** its bytes are in the counter while it lives.
+/// A trailer section. **Invariant:** the counter includes its bytes as long as it exists.
 #[derive(Debug)]
 pub struct Trailer {
     fields: Fields,
@@ -19,7 +19,7 @@ impl Trailer {
         Self { fields, counter: counter.clone() }
     }
 
-    /// The fields.
+    /// Returns the fields.
     pub fn fields(&self) -> &Fields {
         &self.fields
     }

@@ -1,32 +1,49 @@
-//! The writer: sets the head, appends, and says how it ended.
+//! The writer: sets the head, appends content, and ends the fill.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
+use super::buffer::{Content, FillBuffer, Inner, Phase, Stored};
+use super::failure::Failure;
+use super::reader::Reader;
 #[cfg(not(loom))]
-use super::Trailer;
-use super::{Content, Failure, FillBuffer, Inner, Keep, Phase, Stored};
+use super::trailer::Trailer;
 use crate::arena::{Arena, NoRoom, Run};
-use crate::sync::{self, lock};
+use crate::sync::{self, Mutex, lock};
+use crate::waiters::Waiters;
 use crate::window::Window;
 
-/// Bytes of the runs that content of unknown length grows by.
+/// Bytes of each run allocated for content of unknown length.
 pub const GROWTH_BYTES: usize = crate::arena::SLAB_BYTES / 16;
 
-/// The one who fills a buffer. Dropped before `complete`, it fails the fill.
+/// The writing end of a fill. Dropping it before `complete` fails the fill.
 pub struct Writer<H> {
     buffer: Arc<FillBuffer<H>>,
-    /// Where stored content grows; `None` while the head is awaited and for passed content.
+    /// Growth of stored content; `None` while the head is awaited and for passed content.
     growth: Option<Growth>,
     done: bool,
 }
 
-/// Room for content in the arena, taken before the head is set, so that what begins to be stored has a place.
+/// Destination of a fill's content, decided with its head.
+#[derive(Debug)]
+pub enum Destination {
+    /// The content is stored whole in the arena, for any number of readers.
+    Store(Room),
+    /// The content is passed through a window to the reader that started the fill.
+    Pass {
+        /// Maximum bytes waiting for the reader.
+        window_bytes: usize,
+    },
+}
+
+/// Arena space for content, reserved before the head is set, so that storing does not start without
+/// room.
 #[derive(Debug)]
 pub struct Room {
     arena: sync::Arc<Arena>,
@@ -34,36 +51,36 @@ pub struct Room {
 }
 
 impl Room {
-    /// Room for `length` bytes, or for the first of them where it is not known.
+    /// Reserves room for `length` bytes, or for a first run if the length is unknown.
     ///
     /// # Errors
-    /// When the arena has not that much.
+    /// When the arena does not have that much room.
     pub fn reserve(arena: &sync::Arc<Arena>, length: Option<u64>) -> Result<Self, NoRoom> {
         let mut room = Self::growing(arena);
         let mut left = length.map_or(Ok(GROWTH_BYTES), usize::try_from).map_err(|_| NoRoom)?;
         while left > 0 {
-            let run = Arena::take(arena, left)?;
+            let run = Arena::allocate(arena, left)?;
             left -= run.len();
             room.reserved.push_back(run);
         }
         Ok(room)
     }
 
-    /// Nothing taken yet: content takes what it needs as it comes.
+    /// Reserves nothing: runs are allocated as content arrives.
     pub fn growing(arena: &sync::Arc<Arena>) -> Self {
         Self { arena: arena.clone(), reserved: VecDeque::new() }
     }
 
-    /// The next run for content of which `left` bytes are there to be written.
+    /// Returns the next run, for content with `left` bytes ready to be written.
     fn next(&mut self, left: usize) -> Result<Run, NoRoom> {
         match self.reserved.pop_front() {
             Some(run) => Ok(run),
-            None => Arena::take(&self.arena, left.max(GROWTH_BYTES)),
+            None => Arena::allocate(&self.arena, left.max(GROWTH_BYTES)),
         }
     }
 }
 
-/// Where stored content grows: the run being written, which readers share below what is published.
+/// Growth of stored content: the run being written. Readers share its published part.
 struct Growth {
     room: Room,
     tail: Option<(sync::Arc<Run>, usize)>,
@@ -75,22 +92,47 @@ impl<H> fmt::Debug for Writer<H> {
     }
 }
 
+impl<H: Clone> FillBuffer<H> {
+    /// Creates a fill that awaits its head; returns it with its writer and the reader that started
+    /// it.
+    pub fn new() -> (Arc<Self>, Writer<H>, Reader<H>) {
+        let inner = Inner {
+            phase: Phase::AwaitingHead,
+            waiters: Waiters::default(),
+            first_reader: true,
+            trailer: None,
+            deserted: None,
+        };
+        let buffer = Arc::new(Self { inner: Mutex::new(inner), readers: AtomicUsize::new(0) });
+        let writer = Writer::new(buffer.clone());
+        let reader = Reader::first(buffer.clone());
+        (buffer, writer, reader)
+    }
+
+    /// Creates a fill whose head is known from the start and whose content is stored.
+    pub fn stored(arena: &sync::Arc<Arena>, head: H) -> (Arc<Self>, Writer<H>) {
+        let (buffer, mut writer, _) = Self::new();
+        writer.set_head(head, Destination::Store(Room::growing(arena)));
+        (buffer, writer)
+    }
+}
+
 impl<H> Writer<H> {
     pub(super) fn new(buffer: Arc<FillBuffer<H>>) -> Self {
         Self { buffer, growth: None, done: false }
     }
 
-    /// The head has arrived: all who wait for it go on.
+    /// Sets the head and wakes all readers that wait for it.
     ///
     /// # Panics
-    /// When the head was set before: a programmer's error.
-    pub fn set_head(&mut self, head: H, keep: Keep) {
-        let content = match keep {
-            Keep::Store(room) => {
+    /// If the head was already set.
+    pub fn set_head(&mut self, head: H, destination: Destination) {
+        let content = match destination {
+            Destination::Store(room) => {
                 self.growth = Some(Growth { room, tail: None });
                 Content::Stored(Stored::default())
             }
-            Keep::Pass { window_bytes } => Content::Passed(Window::new(window_bytes)),
+            Destination::Pass { window_bytes } => Content::Passed(Window::new(window_bytes)),
         };
         self.change(|inner| {
             assert!(matches!(inner.phase, Phase::AwaitingHead), "a fill has one head");
@@ -98,8 +140,8 @@ impl<H> Writer<H> {
         });
     }
 
-    /// Waits until there is room for more: at once for stored content, until the reader has taken some of what
-    /// is passed.
+    /// Waits until there is room for more content. Stored content never waits; passed content waits
+    /// until the reader has read some.
     ///
     /// # Errors
     /// [`Failure::Abandoned`] when content is passed and its reader is gone.
@@ -120,7 +162,7 @@ impl<H> Writer<H> {
         }
     }
 
-    /// Waits until nobody reads.
+    /// Waits until there are no readers.
     pub async fn deserted(&self) {
         poll_fn(|cx| {
             let mut inner = lock(&self.buffer.inner);
@@ -133,18 +175,19 @@ impl<H> Writer<H> {
         .await;
     }
 
-    /// Publishes more content and wakes all who wait for it.
+    /// Publishes more content and wakes all readers that wait for it.
     ///
     /// # Errors
-    /// When the arena has no room; what did fit is published, and the fill can only fail.
+    /// When the arena has no room. The part that fitted is published, but the fill can only fail
+    /// now.
     ///
     /// # Panics
-    /// Before the head: a programmer's error.
+    /// If the head is not set yet.
     pub fn append(&mut self, bytes: Bytes) -> Result<(), NoRoom> {
         let Some(growth) = &mut self.growth else {
             self.change(|inner| match inner.phase.content_mut() {
                 Some(Content::Passed(window)) => window.push(bytes),
-                _ => panic!("content comes after the head"),
+                _ => panic!("content was appended before the head"),
             });
             return Ok(());
         };
@@ -160,38 +203,39 @@ impl<H> Writer<H> {
         written.map_or(Err(NoRoom), |_| Ok(()))
     }
 
-    /// What came after the content: readers have it once the fill is complete.
+    /// Sets the trailer, which readers see once the fill is complete.
     #[cfg(not(loom))]
     pub(crate) fn set_trailer(&mut self, trailer: Trailer) {
         lock(&self.buffer.inner).trailer = Some(Arc::new(trailer));
     }
 
-    /// All content has arrived.
+    /// Completes the fill once all content has arrived.
     pub fn complete(mut self) {
         self.done = true;
         if let Some((run, used)) = self.growth.take().and_then(|growth| growth.tail) {
-            run.give_back(used);
+            run.shrink_to(used);
         }
         self.change(|inner| {
             inner.phase = match std::mem::replace(&mut inner.phase, Phase::AwaitingHead) {
                 Phase::Filling(head, content) => Phase::Complete(head, content),
-                _ => panic!("only what has a head can be complete"),
+                _ => panic!("a fill without a head cannot complete"),
             };
         });
     }
 
-    /// The head has arrived, and `length` bytes of content are kept in other fills: here there is nothing to read.
+    /// Sets the head and completes the fill. Its `length` content bytes are stored in other fills,
+    /// so there is nothing to read here.
     pub fn complete_elsewhere(mut self, head: H, length: u64) {
         self.done = true;
         let content = Content::Elsewhere {
             length,
             #[cfg(not(loom))]
-            backing: super::Backing::None,
+            backing: super::buffer::Backing::None,
         };
         self.change(|inner| inner.phase = Phase::Complete(head, content));
     }
 
-    /// The fill cannot go on.
+    /// Fails the fill.
     pub fn fail(mut self, failure: Failure) {
         self.end_in(failure);
     }
@@ -206,7 +250,7 @@ impl<H> Writer<H> {
         });
     }
 
-    /// Changes the buffer under its lock, and wakes all who wait after it.
+    /// Changes the buffer under its lock, then wakes all waiting readers.
     fn change(&self, change: impl FnOnce(&mut Inner<H>)) {
         let mut inner = lock(&self.buffer.inner);
         change(&mut inner);
@@ -225,7 +269,8 @@ impl<H> Drop for Writer<H> {
 }
 
 impl Growth {
-    /// Writes into the tail and into new runs, which go to `runs` unpublished. Says how much fitted: all, or less.
+    /// Writes into the tail and into new runs, which are added to `runs` unpublished. Returns the
+    /// number of bytes written; `Err` if not all bytes fitted.
     fn write(&mut self, bytes: &[u8], runs: &mut Vec<sync::Arc<Run>>) -> Result<usize, usize> {
         let mut written = 0;
         while written < bytes.len() {

@@ -1,29 +1,33 @@
-//! What enters the index and leaves it: responses, their heads brought up to date, and the places of fetches.
+//! Index changes: inserting and removing responses and fetches, and updating heads.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Cache, Content, Head, Key, Lasting, Stored, VARIANTS_MAX};
+use super::Cache;
+use super::shard::VARIANTS_MAX;
+use crate::entry::{Head, Key, PassMark};
 use crate::fill::Progress;
 use crate::storage::Selection;
+use crate::stored::{Content, Stored};
 use crate::sync::lock;
 
 impl Cache {
-    /// Puts `stored`, which was fetched into `fill`, into the index in place of `old`, or of the variant that the same
-    /// requests select; unless it was purged on its way, and with it the place of its fetch.
+    /// Inserts `stored`, fetched into `fill`, in place of `old` or of the variant with the same
+    /// selection. Returns false if `stored` or its pending fetch was purged in the meantime.
     pub(super) fn admit(&self, stored: &Arc<Stored>, fill: &Arc<Content>, old: Option<&Arc<Stored>>) -> bool {
         let mut removed = Vec::new();
-        let mut shard = lock(self.shard(stored.key.digest));
-        let Some(slot) = shard.slot(&stored.key) else { return false };
+        let mut shard = lock(self.shard(stored.key().digest));
+        let Some(slot) = shard.slot(stored.key()) else { return false };
         if !slot.take_pending(fill, &self.sweeper, &self.purges) {
             return false;
         }
-        // What was validated may have been lost with the disk meanwhile.
+        // The disk may have lost the validated response in the meantime.
         let has_failed = matches!(stored.content.progress(), Progress::Failed(_));
-        let is_purged =
-            || !stored.is_spared(&self.purges) || old.is_some_and(|old| !old.is_spared(&self.purges));
+        let is_purged = || {
+            !stored.is_spared(&self.purges, None) || old.is_some_and(|old| !old.is_spared(&self.purges, None))
+        };
         if has_failed || is_purged() {
-            shard.tidy(&stored.key);
+            shard.tidy(stored.key());
             return false;
         }
         let replaced = |variant: &mut Arc<Stored>| {
@@ -35,8 +39,8 @@ impl Cache {
             removed.push(slot.variants.remove(0));
         }
         slot.variants.push(stored.clone());
-        shard.unmark(stored.key.digest, Some(&stored.head.selection));
-        // Its content may go on under a new head.
+        shard.unmark(stored.key().digest, Some(&stored.head.selection));
+        // A removed response's content may live on under a new head.
         let is_gone = |other: &&Arc<Stored>| !Arc::ptr_eq(&other.content, &stored.content);
         removed.iter().filter(is_gone).for_each(|other| other.discard_copy());
         drop(shard);
@@ -46,18 +50,19 @@ impl Cache {
         true
     }
 
-    /// Puts `head` in place of the head of `stored`, if that is still there; one that may not be shared takes it away.
+    /// Replaces the head of `stored` if that is still in the index; a head that may not be shared
+    /// removes the response.
     pub fn update(&self, stored: &Arc<Stored>, head: Head) {
-        if head.private.is_some() {
+        if head.why_private().is_some() {
             return self.remove_stored(stored);
         }
-        let mut shard = lock(self.shard(stored.key.digest));
-        let slot = shard.slot(&stored.key);
+        let mut shard = lock(self.shard(stored.key().digest));
+        let slot = shard.slot(stored.key());
         let variant =
             slot.and_then(|slot| slot.variants.iter_mut().find(|variant| Arc::ptr_eq(variant, stored)));
         // The new head must not be tested in place of one that was purged.
-        let Some(variant) = variant.filter(|variant| variant.is_spared(&self.purges)) else { return };
-        let updated = variant.with_head(head, variant.standing.again());
+        let Some(variant) = variant.filter(|variant| variant.is_spared(&self.purges, None)) else { return };
+        let updated = variant.with_head(head, variant.purge_state.again());
         let old = std::mem::replace(variant, updated.clone());
         drop(shard);
         let old = [old];
@@ -72,8 +77,9 @@ impl Cache {
         self.index_bytes.fetch_add(stored.index_bytes(), Relaxed);
     }
 
-    /// Of what has left the index for good: the disk need not keep it either. To be called with the shard held: a walk that
-    /// does not find it there any more finds the removal of its files asked for.
+    /// Uncounts responses that left the index and removes their disk copies. Call this with the
+    /// shard held: a sweep that no longer finds the responses there relies on the removal of their
+    /// files being queued.
     pub(super) fn uncount(&self, gone: &[Arc<Stored>]) {
         self.uncount_index(gone);
         gone.iter().for_each(|stored| stored.discard_copy());
@@ -85,10 +91,10 @@ impl Cache {
     }
 
     pub(crate) fn remove_stored(&self, stored: &Stored) {
-        self.remove_content(&stored.key, &stored.content);
+        self.remove_content(stored.key(), &stored.content);
     }
 
-    /// Removes what has this content: its head may have been brought up to date meanwhile.
+    /// Removes the response with this content; its head may have been updated in the meantime.
     pub(super) fn remove_content(&self, key: &Key, content: &Arc<Content>) {
         let mut shard = lock(self.shard(key.digest));
         let Some(slot) = shard.slot(key) else { return };
@@ -99,14 +105,16 @@ impl Cache {
         drop(shard);
     }
 
-    /// Removes what is stored under `key` in slices, and passes it for the next seconds: the backend does not give them.
+    /// Removes the responses stored under `key` in slices and passes the key for the next seconds,
+    /// because the backend does not serve the slices.
     pub fn forget_sliced(&self, key: &str, now_ms: u64) {
         self.forget_where(key, |stored| stored.head.sliced);
         let digest = self.digest(key);
-        lock(self.shard(digest)).mark(digest, Lasting::Moment, &Selection::default(), now_ms);
+        lock(self.shard(digest)).mark(digest, PassMark::Moment, &Selection::default(), now_ms);
     }
 
-    /// Removes what is stored under `key` with the entity tag `etag`: the backend has something else now.
+    /// Removes the responses stored under `key` with the entity tag `etag`, because the backend's
+    /// response has changed.
     pub fn forget(&self, key: &str, etag: &[u8]) {
         self.forget_where(key, |stored| stored.head.fields.get("etag") == Some(etag));
     }
@@ -122,7 +130,7 @@ impl Cache {
         drop(shard);
     }
 
-    /// Takes a pending fetch out of the index.
+    /// Removes a pending fetch from the index.
     pub(super) fn remove_pending(&self, key: &Key, content: &Arc<Content>) {
         let mut shard = lock(self.shard(key.digest));
         if let Some(slot) = shard.slot(key) {
@@ -131,13 +139,14 @@ impl Cache {
         shard.tidy(key);
     }
 
-    /// The same, because its response is for one client alone; what is known by that of the next one is kept in mind from
-    /// `now_ms` on. What a policy says of it takes the place of what is stored, unless it was purged on its way.
+    /// Removes a pending fetch whose response is for one client only, and marks the key accordingly
+    /// from `now_ms` on. A policy's verdict also removes the stored response that it applies to,
+    /// unless the fetch was purged in the meantime.
     pub(super) fn keep_mark(
         &self,
         key: &Key,
         content: &Arc<Content>,
-        (lasting, selection): (Lasting, &Selection),
+        (mark, selection): (PassMark, &Selection),
         now_ms: u64,
     ) {
         let mut shard = lock(self.shard(key.digest));
@@ -145,12 +154,12 @@ impl Cache {
         let mut is_awaited = false;
         if let Some(slot) = shard.slot(key) {
             is_awaited = slot.take_pending(content, &self.sweeper, &self.purges);
-            if is_awaited && lasting.is_of_policy() {
+            if is_awaited && mark.is_of_policy() {
                 removed.extend(slot.variants.extract_if(.., |stored| stored.head.selection == *selection));
             }
         }
-        if is_awaited || !lasting.is_of_policy() {
-            shard.mark(key.digest, lasting, selection, now_ms);
+        if is_awaited || !mark.is_of_policy() {
+            shard.mark(key.digest, mark, selection, now_ms);
         }
         shard.tidy(key);
         self.uncount(&removed);

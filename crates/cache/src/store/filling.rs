@@ -1,31 +1,32 @@
-//! A fill and its place in the index: the right, and the duty, to fetch what was looked up.
+//! A fill and its place in the index: the right, and the duty, to fetch the response looked up.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Acquire, fence};
+use std::sync::atomic::{Ordering::Acquire, fence};
 
 use bytes::Bytes;
 use thalweg_http::Fields;
 use thalweg_http::cache_status::Forward;
 
-use super::{Cache, Content, Head, Key, Lasting, PASS_WINDOW_BYTES, Private, Stored};
+use super::{Cache, PASS_WINDOW_BYTES};
 use crate::arena::NoRoom;
-use crate::eviction::Frequency;
-use crate::fill::{Failure, Keep, Room, Trailer, Writer};
-use crate::purge::Standing;
+use crate::entry::{Head, Key, PassMark, Unshareable};
+use crate::fill::{Destination, Failure, Room, Trailer, Writer};
+use crate::purge::PurgeState;
+use crate::stored::{Content, Stored};
 
-/// Why content is passed that is larger than what is stored of one response.
+/// Reason for passing content that is larger than the limit per stored response.
 const TOO_LARGE: &str = "too-large";
 
-/// A fill under way. Dropped before it is complete, it has failed, and left the index.
+/// A fill in progress. Dropping it before it is complete fails it and removes it from the index.
 #[derive(Debug)]
 pub struct Fill {
-    // In this order: on a drop the place is left before the writer tells its readers.
+    // In this order: on drop, the fill leaves the index before the writer notifies its readers.
     place: Placed,
     writer: Writer<Arc<Head>>,
     forward: Forward,
 }
 
-/// Where in the index a fill stands; it leaves it when dropped.
+/// A fill's place in the index; dropping it vacates the place.
 #[derive(Debug)]
 struct Placed {
     cache: Arc<Cache>,
@@ -35,11 +36,13 @@ struct Placed {
 
 #[derive(Debug)]
 enum Place {
-    /// Nowhere.
+    /// The fill is not in the index.
     Alone,
-    /// Its head is awaited under this key, since the purge of this number.
+    /// The head is awaited under this key. The number identifies the newest purge before the
+    /// fetch began.
     Pending(Key, u64),
-    /// It is found, unless it was purged.
+    /// The response is visible to look-ups unless it was purged. The number counts its content
+    /// bytes so far.
     Stored(Arc<Stored>, u64),
 }
 
@@ -58,7 +61,7 @@ impl Fill {
         Self { place: Placed { cache, content, place: Place::Alone }, writer, forward: Forward::Bypass }
     }
 
-    /// The key whose head is awaited; `None` for a fetch that the index does not know of.
+    /// Returns the key whose head is awaited; `None` for a fetch unknown to the index.
     pub fn key(&self) -> Option<&str> {
         match &self.place.place {
             Place::Pending(key, _) => Some(&key.text),
@@ -66,13 +69,14 @@ impl Fill {
         }
     }
 
-    /// Why what was stored did not do (RFC 9211 §2.2); for a fetch that the index does not know of, that it was not asked.
+    /// Returns why no stored response was used (RFC 9211 §2.2); `Forward::Bypass` for a fetch
+    /// unknown to the index.
     pub fn forward(&self) -> Forward {
         self.forward
     }
 
-    /// The head came. If it may be shared and there is room, it is found from here on; else its content is for the
-    /// client that started the fill.
+    /// Sets the head. If the response may be shared and there is room, look-ups find it from now
+    /// on; otherwise its content is passed to the client that started the fill.
     pub fn begin(&mut self, head: Head, now_ms: u64) {
         let (key, number) = match std::mem::replace(&mut self.place.place, Place::Alone) {
             Place::Pending(key, number) => (key, number),
@@ -82,10 +86,11 @@ impl Fill {
             }
         };
         let cache = self.place.cache.clone();
-        let room = match head.private {
-            Some(Private { lasting, .. }) => {
-                cache.keep_mark(&key, &self.place.content, (lasting, &head.selection), now_ms);
-                return self.pass(head);
+        let private = head.why_private();
+        let room = match private {
+            Some(Unshareable { mark, .. }) => {
+                cache.keep_mark(&key, &self.place.content, (mark, &head.selection), now_ms);
+                return self.pass(Head { private, ..head });
             }
             None if head.length.is_some_and(|length| length > cache.content_bytes_max()) => Err(TOO_LARGE),
             None => {
@@ -96,32 +101,31 @@ impl Fill {
         match room {
             Ok(room) => {
                 let head = Arc::new(head);
-                let stored = Arc::new(Stored {
-                    head: head.clone(),
-                    content: self.place.content.clone(),
-                    key,
-                    frequency: Frequency::default(),
-                    hits: AtomicU64::new(0),
-                    standing: Standing::new(number),
-                });
-                // Found by others from here on; they wait for the head below for an instant at most. If it was
-                // purged meanwhile, those who waited for it still get it, and nobody else.
+                let content = self.place.content.clone();
+                let stored = Stored::new(key, head.clone(), content, PurgeState::new(number));
+                // Other requests find the response from now on, and wait only an instant for the
+                // head set below. If it was purged in the meantime, only requests that already
+                // waited for it get it.
                 cache.admit(&stored, &self.place.content, None);
                 self.place.place = Place::Stored(stored, 0);
-                self.writer.set_head(head, Keep::Store(room));
+                self.writer.set_head(head, Destination::Store(room));
             }
             Err(reason) => {
-                // Memory may be free again at once; what is too large will be so again.
-                let lasting = if reason == TOO_LARGE { Lasting::Moment } else { Lasting::No };
-                cache.keep_mark(&key, &self.place.content, (lasting, &head.selection), now_ms);
-                self.pass(Head { private: Some(Private { reason, lasting }), ..head });
+                // Memory may be free again at once, but a response that is too large will remain
+                // so.
+                let mark = if reason == TOO_LARGE { PassMark::Moment } else { PassMark::No };
+                cache.keep_mark(&key, &self.place.content, (mark, &head.selection), now_ms);
+                self.pass(Head { private: Some(Unshareable { reason, mark }), ..head });
             }
         }
     }
 
-    /// The head came, of content of `length` bytes that is kept in slices: it is found from here on, and all who waited
-    /// for it go there. Only for what may be shared.
+    /// Sets the head of a response of `length` bytes whose content is kept in slices. Look-ups find
+    /// it from now on, and all waiting requests get it. The response must be shareable.
     pub fn complete_sliced(mut self, head: Head, length: u64) {
+        if head.why_private().is_some() {
+            return self.fail(Failure::NotShared);
+        }
         let Place::Pending(key, number) = std::mem::replace(&mut self.place.place, Place::Alone) else {
             return self.writer.fail(Failure::NotShared);
         };
@@ -129,45 +133,42 @@ impl Fill {
         cache.make_room(0);
         let head = Arc::new(Head { sliced: true, length: Some(length), ..head });
         let content = self.place.content.clone();
-        let (standing, frequency) = (Standing::new(number), Frequency::default());
-        let hits = AtomicU64::new(0);
-        let stored = Stored { head: head.clone(), content: content.clone(), key, standing, frequency, hits };
-        let stored = Arc::new(stored);
+        let stored = Stored::new(key, head.clone(), content.clone(), PurgeState::new(number));
         cache.admit(&stored, &content, None);
         self.writer.complete_elsewhere(head, length);
         cache.offer(&stored);
     }
 
-    /// The response, with this head, may not be shared: all who wait for it go their own way, and so do those who come in
-    /// the next seconds, or for as long as a policy says.
+    /// Reports that the response, with this head, may not be shared: each waiting request fetches
+    /// separately. So do later requests for the next seconds, or for as long as a policy says.
     pub fn not_shared(mut self, head: &Head, now_ms: u64) {
         if let Place::Pending(key, _) = std::mem::replace(&mut self.place.place, Place::Alone) {
-            let lasting =
-                head.private.map(|private| private.lasting).filter(|lasting| lasting.is_of_policy());
-            let marked = (lasting.unwrap_or(Lasting::Moment), &head.selection);
+            let mark = head.private.map(|private| private.mark).filter(|mark| mark.is_of_policy());
+            let marked = (mark.unwrap_or(PassMark::Moment), &head.selection);
             self.place.cache.keep_mark(&key, &self.place.content, marked, now_ms);
         }
         self.writer.fail(Failure::NotShared);
     }
 
     fn pass(&mut self, head: Head) {
-        self.writer.set_head(Arc::new(head), Keep::Pass { window_bytes: PASS_WINDOW_BYTES });
+        self.writer.set_head(Arc::new(head), Destination::Pass { window_bytes: PASS_WINDOW_BYTES });
     }
 
-    /// The backend said that `stored` is still good; `head` is its head brought up to date (RFC 9111 §4.3.4). Gives
-    /// what answers the client that asked, to `tell` before anybody else hears of it. If the new head may not be
-    /// shared, that client is the last to get it.
-    pub fn validated(mut self, stored: &Arc<Stored>, head: Head, tell: impl FnOnce(Arc<Stored>)) {
+    /// Reports that the backend validated `stored`; `head` is its updated head (RFC 9111 §4.3.4).
+    /// Calls `notify` with the response for the requesting client before any other request can see
+    /// it. If the new head may not be shared, that client is the last to get the response.
+    pub fn validated(mut self, stored: &Arc<Stored>, head: Head, notify: impl FnOnce(Arc<Stored>)) {
         let Place::Pending(_, number) = self.place.place else {
-            unreachable!("what is passed asks about nothing")
+            unreachable!("a passed fill validates nothing")
         };
-        let private = head.private;
-        let updated = stored.with_head(head, Standing::new(number));
-        if let Some(Private { lasting, .. }) = private {
-            if lasting.is_of_policy() {
-                let marked = (lasting, &updated.head.selection);
-                // It says by itself until when.
-                self.place.cache.keep_mark(&stored.key, &self.place.content, marked, 0);
+        let private = head.why_private();
+        let head = Head { private, ..head };
+        let updated = stored.with_head(head, PurgeState::new(number));
+        if let Some(Unshareable { mark, .. }) = private {
+            if mark.is_of_policy() {
+                let marked = (mark, &updated.head.selection);
+                // The policy's verdict includes its own end.
+                self.place.cache.keep_mark(stored.key(), &self.place.content, marked, 0);
             }
             self.place.cache.remove_stored(stored);
         } else {
@@ -177,11 +178,11 @@ impl Fill {
             }
         }
         self.place.leave();
-        tell(updated);
+        notify(updated);
         self.writer.fail(Failure::Superseded);
     }
 
-    /// Waits until more may be appended.
+    /// Waits until more content may be appended.
     ///
     /// # Errors
     /// When the content is passed and its client is gone.
@@ -189,8 +190,8 @@ impl Fill {
         self.writer.room().await
     }
 
-    /// Content bytes so far and in all, where the head says how many, of a fill that is stored; `None` for one that is
-    /// passed and before the head.
+    /// Returns the content bytes of a stored fill so far, and its length if the head gives it.
+    /// `None` for a passed fill and before the head.
     pub fn stored_bytes(&self) -> Option<(u64, Option<u64>)> {
         match &self.place.place {
             Place::Stored(stored, so_far) => Some((*so_far, stored.head.length)),
@@ -198,28 +199,30 @@ impl Fill {
         }
     }
 
-    /// Whether anybody reads.
+    /// Returns whether there are readers.
     pub fn has_readers(&self) -> bool {
         self.readers() > 0
     }
 
-    /// Who reads, or waits for the head: whoever caused the fetch, and others.
+    /// Returns the number of readers, including those that wait for the head.
     pub fn readers(&self) -> usize {
         self.place.content.readers()
     }
 
-    /// Waits until nobody reads.
+    /// Waits until there are no readers.
     pub async fn deserted(&self) {
         self.writer.deserted().await;
     }
 
-    /// Takes a stored fill that nobody reads out of the index, so that nobody can join it any more. False if somebody
-    /// has joined before: then it is to go on for them, and later requests start afresh.
+    /// Removes a stored fill without readers from the index, so that no reader can join. Returns
+    /// false if a reader has joined: then the fill must continue for it, and later requests start a
+    /// new fetch.
     pub fn give_up(&self) -> bool {
         let Place::Stored(stored, _) = &self.place.place else { return false };
         self.place.cache.remove_stored(stored);
-        // Who has looked it up and does not read it yet holds it beside this fill. Who does not hold it any more has
-        // become a reader before: that is what the fence makes visible.
+        // A request that looked up the response but does not read yet holds a reference in addition
+        // to this fill's. One that no longer holds it became a reader first, which the fence makes
+        // visible.
         let alone = Arc::strong_count(stored) == 1;
         fence(Acquire);
         alone && !self.has_readers()
@@ -228,8 +231,9 @@ impl Fill {
     /// Publishes content.
     ///
     /// # Errors
-    /// When there is no room for it, or it exceeds what is stored of one response. Its key is passed then for a
-    /// moment, so that the next request gets all of it.
+    /// When there is no room for the content, or it exceeds the limit per stored response. In the
+    /// latter case the key is passed for a moment, so that the next request gets all of the
+    /// content.
     pub fn append(&mut self, bytes: Bytes, now_ms: u64) -> Result<(), NoRoom> {
         let Place::Stored(stored, so_far) = &mut self.place.place else { return self.writer.append(bytes) };
         let cache = &self.place.cache;
@@ -243,32 +247,32 @@ impl Fill {
             self.writer.append(bytes)
         };
         if appended.is_err() {
-            let marked = (Lasting::Moment, &stored.head.selection);
-            cache.keep_mark(&stored.key, &self.place.content, marked, now_ms);
+            let marked = (PassMark::Moment, &stored.head.selection);
+            cache.keep_mark(stored.key(), &self.place.content, marked, now_ms);
         }
         appended
     }
 
-    /// Fields came after the content. They count as fields of the index, for as long as anybody has them.
+    /// Sets the trailer, which counts towards the index bytes as long as it exists.
     pub fn set_trailer(&mut self, fields: Fields) {
         self.writer.set_trailer(Trailer::new(fields, &self.place.cache.index_bytes));
     }
 
-    /// All content came.
+    /// Completes the fill once all content has arrived.
     pub fn complete(mut self) {
-        // What is stored stays; nothing else is in the index any more.
+        // A stored response stays in the index; a fill in any other state has already left it.
         let place = std::mem::replace(&mut self.place.place, Place::Alone);
         self.writer.complete();
         if let Place::Stored(stored, _) = place {
             if stored.head.length.is_none() {
                 self.place.cache.enqueue(&stored, &[]);
             }
-            stored.content.reside();
+            stored.content.allow_moves();
             self.place.cache.offer(&stored);
         }
     }
 
-    /// The fetch failed, before or after its head.
+    /// Fails the fill, before or after its head.
     pub fn fail(mut self, failure: Failure) {
         self.place.leave();
         self.writer.fail(failure);

@@ -1,34 +1,36 @@
-//! Room in the memory: what is stored stands in the policy's queues, what has to go is taken from them, and what is
-//! left in slabs that are dead for the most part is moved together.
+//! Memory for content: queues stored responses for eviction, evicts them, and compacts sparse
+//! slabs.
 //!
-//! No lock of the queues is held while an item is looked at, removed or moved: that takes other locks, and the last hold
-//! on a slab is let go with a system call.
+//! No queue lock is held while a response is examined, removed or moved: that takes other locks,
+//! and releasing the last reference to a slab costs a system call.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Cache, Stored};
+use super::Cache;
 use crate::arena::{Compaction, SLAB_BYTES};
 use crate::disk;
-use crate::fill::{Progress, Settled};
+use crate::fill::{Demotion, Progress};
+use crate::stored::Stored;
 use crate::sync::lock;
 
-/// Slabs that are kept free for fills to grow into.
+/// Number of slabs kept free for fills to grow into.
 const FREE_SLABS_MIN: usize = 2;
-/// Stored responses that one call looks at to make room: a bound on what a single request pays.
+/// Maximum stored responses examined per call to make room, which bounds the cost to a single
+/// request.
 const EVICTION_STEPS_MAX: usize = 256;
-/// Times that one call has content moved out of a slab at most: a copy of less than a slab each time, which need not empty
-/// it.
+/// Maximum slabs compacted per call. Compacting one copies less than a slab of content, and may
+/// empty it only partly.
 const COMPACTIONS_MAX: usize = 1;
 
 impl Cache {
-    /// Puts `stored` among what may be evicted. It takes over from those whose place it took.
+    /// Queues `stored` for eviction. It inherits the use counts of the responses it replaced.
     pub(super) fn enqueue(&self, stored: &Arc<Stored>, replaced: &[Arc<Stored>]) {
         for old in replaced {
             stored.frequency.succeed(&old.frequency);
         }
         let bytes = match (stored.head.length, stored.content.progress()) {
-            // It cannot go before it is complete; what it weighs is known then.
+            // A response cannot be evicted before it is complete; its size is known then.
             (None, Progress::AwaitingHead | Progress::Filling(_)) => return,
             (None, _) => stored.content.kept_bytes(),
             (Some(_), _) if stored.head.sliced => 0,
@@ -36,16 +38,17 @@ impl Cache {
         };
         let bytes = bytes + stored.index_bytes() as u64;
         let mut queue = lock(&self.queue);
-        queue.insert(Arc::downgrade(stored), stored.key.digest, bytes, &stored.frequency);
-        // Replaced and failed responses leave their place behind; clear them before they outnumber the living.
+        queue.insert(Arc::downgrade(stored), stored.key().digest, bytes, &stored.frequency);
+        // Replaced and failed responses leave dead references behind; clear them before they
+        // outnumber the rest.
         if queue.len() > 2 * self.stored.load(Relaxed) + 1024 {
             queue.retain(|stored| stored.strong_count() > 0);
         }
     }
 
-    /// Evicts until `want_bytes` of content have room beside the slabs that are kept free, or enough was evicted
-    /// and only readers still hold it, or it has taken long enough. While a slab is being emptied call by call, those that
-    /// are kept free count too.
+    /// Evicts until there is room for `want_bytes` of content in addition to the slabs kept free.
+    /// Stops early once enough was evicted but readers still hold it, or after a bounded number of
+    /// steps. While successive calls empty a slab, the slabs kept free may be used too.
     pub fn make_room(&self, want_bytes: u64) {
         let want_slabs = usize::try_from(want_bytes).unwrap_or(usize::MAX).div_ceil(SLAB_BYTES);
         let slabs = FREE_SLABS_MIN + want_slabs;
@@ -63,7 +66,8 @@ impl Cache {
             if compactions < COMPACTIONS_MAX {
                 match self.arena.compact() {
                     Compaction::Nothing => {}
-                    // The calls to come have the slab emptied: until then those that are kept free will do.
+                    // Later calls will finish emptying the slab; until then the slabs kept free
+                    // suffice.
                     Compaction::Begun if !is_index_full && self.arena.free_slabs() >= want_slabs.max(1) => {
                         return;
                     }
@@ -83,14 +87,14 @@ impl Cache {
                         lock(&self.queue).keep(candidate);
                         continue;
                     }
-                    match if is_index_full { Settled::No } else { stored.content.settle() } {
-                        Settled::Already => continue,
-                        Settled::Awaited => {
+                    match if is_index_full { Demotion::No } else { stored.content.demote() } {
+                        Demotion::Already => continue,
+                        Demotion::Awaited => {
                             lock(&self.queue).defer(candidate);
                             continue;
                         }
-                        Settled::OnDisk => {}
-                        Settled::No => self.remove_stored(&stored),
+                        Demotion::OnDisk => {}
+                        Demotion::No => self.remove_stored(&stored),
                     }
                     evicted_bytes += bytes;
                     lock(&self.queue).evicted(candidate);

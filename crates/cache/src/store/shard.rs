@@ -1,4 +1,4 @@
-//! A shard of the index: slots by key, what is stored and fetched in each, and the keys that are passed.
+//! One shard of the index: slots by key, the stored responses and fetches in each, and marked keys.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,60 +6,44 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 use thalweg_http::Fields;
 
-use super::{Content, Lasting, Stored, sweep};
+use super::sweeper::Sweeper;
+use crate::entry::{Key, PassMark};
 use crate::purge::Purges;
 use crate::storage::Selection;
+use crate::stored::{Content, Stored};
 
-/// Variants kept under one key; the oldest goes.
+/// Maximum variants stored under one key; above it, the oldest is removed.
 pub const VARIANTS_MAX: usize = 32;
-/// How long a key is passed after a response under it was not shareable.
+/// How long a key is passed after one of its responses was not shareable.
 pub const PASS_MARK_MS: u64 = 5_000;
-/// Keys that are marked in each shard; beyond, the marks that end first are forgotten.
+/// Maximum marked keys per shard; above it, the marks that end first are dropped.
 const MARKS_MAX: usize = 64;
-/// Names and values that one mark keeps of what it is about; longer ones are not worth the room.
+/// Maximum bytes of names and values in one mark's selection; a longer one is not worth its memory.
 const MARK_BYTES_MAX: usize = 256;
-/// Fetches of one key whose heads are awaited; beyond, requests are passed.
+/// Maximum fetches of one key whose heads are awaited; above it, requests are passed.
 pub(super) const PENDING_MAX: usize = 256;
-
-/// A key with its hash.
-#[derive(Debug, Clone)]
-pub(crate) struct Key {
-    pub(super) digest: u64,
-    pub(super) text: Arc<str>,
-}
 
 #[derive(Debug, Default)]
 pub(super) struct Shard {
     pub(super) slots: HashTable<Slot>,
-    /// What is known of the next responses under which keys, by their hash.
+    /// Expectations about the next response under a key, by the key's hash.
     marks: HashMap<u64, Mark>,
 }
 
-/// That the response under a key was for one client alone.
+/// Records that a response under a key was for one client only.
 #[derive(Debug)]
 struct Mark {
     until_ms: u64,
-    marked: Marked,
-    /// Which requests it is about.
+    mark: PassMark,
+    /// The requests that the mark applies to.
     selection: Selection,
-}
-
-/// What becomes of requests for a key whose last response was for one client alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Marked {
-    /// Those that nothing stored answers are passed.
-    Moment,
-    /// They are passed, whatever is stored.
-    Pass,
-    /// Each fetches for itself, whatever is stored, and what may be shared is stored.
-    Miss,
 }
 
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) key: Key,
     pub(super) variants: Vec<Arc<Stored>>,
-    /// Several only where somebody did not wait for the first.
+    /// One fetch per variant, plus one for each request that did not wait.
     pub(super) pending: Vec<Pending>,
 }
 
@@ -67,44 +51,59 @@ pub(super) struct Slot {
 #[derive(Debug, Clone)]
 pub(super) struct Pending {
     pub(super) content: Arc<Content>,
-    /// Of the newest purge before it began.
+    /// Number of the newest purge before the fetch began.
     pub(super) number: u64,
-    /// Others wait for it: it is not known that it is for one client alone.
+    /// Whether other requests wait for the fetch, because its response is not known to be for one
+    /// client only.
     pub(super) is_shared: bool,
+    /// The requests that can reuse the response, as far as expected.
+    pub(super) selection: Selection,
 }
 
 impl Slot {
-    /// Ends the wait for the head of `content`; false if it was not waited for here, or no longer.
+    /// Ends the wait for the head of `content`. Returns false if it was not awaited here, or no
+    /// longer is.
     pub(super) fn take_pending(
         &mut self,
         content: &Arc<Content>,
-        sweeper: &sweep::Sweeper,
+        sweeper: &Sweeper,
         purges: &Purges,
     ) -> bool {
         let is_it = |pending: &Pending| Arc::ptr_eq(&pending.content, content);
         let Some(at) = self.pending.iter().position(is_it) else { return false };
         if self.pending.remove(at).number < purges.latest() {
-            // What was purged meanwhile had to be kept in mind for it.
+            // Purges that arrived during the fetch were kept because of it.
             sweeper.wake();
         }
         if self.pending.is_empty() {
-            // Its memory: a slot lasts as long as what is stored.
+            // Frees the allocation: a slot lives as long as its stored responses.
             self.pending = Vec::new();
         }
         true
     }
 
-    pub(super) fn has_any(&self, purges: &Purges) -> bool {
-        self.variants.iter().any(|stored| stored.is_spared(purges))
+    /// Returns the fetch that a request with `fields` waits for.
+    pub(super) fn awaited(&self, fields: &Fields) -> Option<&Pending> {
+        self.pending.iter().find(|pending| pending.is_shared && pending.selection.matches(fields))
     }
 
-    /// Of what matches the most recent, and what is fresh before what is stale.
+    /// Predicts the selection for a request with `fields`, using the latest response's `Vary`.
+    pub(super) fn selection_for(&self, fields: &Fields) -> Selection {
+        self.variants.last().map(|latest| latest.head.selection.for_request(fields)).unwrap_or_default()
+    }
+
+    pub(super) fn has_any(&self, purges: &Purges) -> bool {
+        self.variants.iter().any(|stored| stored.is_spared(purges, None))
+    }
+
+    /// Returns the most recent matching response, preferring fresh to stale ones.
     pub(super) fn select(&self, request: &Fields, purges: &Purges, now_ms: u64) -> Option<&Arc<Stored>> {
-        let matches =
-            |stored: &&Arc<Stored>| stored.head.selection.matches(request) && stored.is_spared(purges);
+        let matches = |stored: &&Arc<Stored>| {
+            stored.head.selection.matches(request) && stored.is_spared(purges, Some(request))
+        };
         let mut matching = self.variants.iter().rev().filter(matches);
         let latest = matching.next()?;
-        // Nearly always the only one.
+        // `latest` is nearly always the only match.
         let rank = |stored: &Stored| (stored.freshness().is_fresh(now_ms), stored.made_s());
         Some(matching.fold(latest, |best, stored| if rank(stored) > rank(best) { stored } else { best }))
     }
@@ -122,7 +121,7 @@ impl Shard {
         entry.or_insert_with(new).into_mut()
     }
 
-    /// Removes the slot of a key that nothing is stored or fetched under.
+    /// Removes the slot of a key that has no stored response and no fetch.
     pub(super) fn tidy(&mut self, key: &Key) {
         let found = self.slots.find_entry(key.digest, |slot| slot.key.is(key.digest, &key.text));
         if let Ok(entry) = found
@@ -133,22 +132,21 @@ impl Shard {
         }
     }
 
-    /// What becomes of a request with `fields` for a key that is marked.
-    pub(super) fn marked(&self, digest: u64, fields: &Fields, now_ms: u64) -> Option<Marked> {
+    /// Returns the expectation for the response to a request with `fields`, if the key is marked.
+    pub(super) fn marked(&self, digest: u64, fields: &Fields, now_ms: u64) -> Option<PassMark> {
         if self.marks.is_empty() {
             return None;
         }
         let mark = self.marks.get(&digest)?;
-        (mark.until_ms > now_ms && mark.selection.matches(fields)).then_some(mark.marked)
+        (mark.until_ms > now_ms && mark.selection.matches(fields)).then_some(mark.mark)
     }
 
-    /// Marks a key by a response that requests of `selection` got at `now_ms`.
-    pub(super) fn mark(&mut self, digest: u64, lasting: Lasting, selection: &Selection, now_ms: u64) {
-        let (marked, until_ms, selection) = match lasting {
-            Lasting::No => return,
-            Lasting::Moment => (Marked::Moment, now_ms + PASS_MARK_MS, Selection::default()),
-            Lasting::Pass { until_ms } => (Marked::Pass, until_ms, selection.clone()),
-            Lasting::Miss { until_ms } => (Marked::Miss, until_ms, selection.clone()),
+    /// Marks a key because of a response received at `now_ms` by requests that match `selection`.
+    pub(super) fn mark(&mut self, digest: u64, mark: PassMark, selection: &Selection, now_ms: u64) {
+        let (until_ms, selection) = match mark {
+            PassMark::No => return,
+            PassMark::Moment => (now_ms + PASS_MARK_MS, Selection::default()),
+            PassMark::Pass { until_ms } | PassMark::Miss { until_ms } => (until_ms, selection.clone()),
         };
         if selection.bytes() > MARK_BYTES_MAX {
             return;
@@ -162,10 +160,11 @@ impl Shard {
         {
             self.marks.remove(&first);
         }
-        self.marks.insert(digest, Mark { until_ms, marked, selection });
+        self.marks.insert(digest, Mark { until_ms, mark, selection });
     }
 
-    /// Takes back what is known of a key: of requests of `selection`, also where it is about all, or whatever it is about.
+    /// Removes the mark of a key if it applies to requests that match `selection` or to all
+    /// requests. With `None`, removes it in any case.
     pub(super) fn unmark(&mut self, digest: u64, selection: Option<&Selection>) {
         let is_about = |mark: &Mark| {
             selection.is_none_or(|of| mark.selection == *of || mark.selection == Selection::default())
@@ -173,15 +172,5 @@ impl Shard {
         if self.marks.get(&digest).is_some_and(is_about) {
             self.marks.remove(&digest);
         }
-    }
-}
-
-impl Key {
-    pub(super) fn is(&self, digest: u64, text: &str) -> bool {
-        self.digest == digest && *self.text == *text
-    }
-
-    pub(crate) fn text(&self) -> &Arc<str> {
-        &self.text
     }
 }

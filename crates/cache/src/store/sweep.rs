@@ -1,72 +1,31 @@
-//! Purges, and the walk over all that is stored that frees what they took away.
+//! Purges, and the sweep over all stored responses that frees the purged ones.
 //!
-//! A purge of a URL is done when it returns. That of a tag, and a ban, are in force when they return, and done when a
-//! walk has come round. A walk holds one shard at a time, and tests and frees what it found there with none held: a ban
-//! may take its time over each response.
+//! A URL purge is complete when the call returns. A tag purge or a ban is in force when the call
+//! returns, and complete after a full sweep. A ban that depends on requests is complete once each
+//! older response was looked up.
+//!
+//! A sweep locks one shard at a time, and tests and frees responses with no shard locked, because a
+//! ban may be slow to evaluate.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
 
-use super::{Cache, Head, Shard, Stored};
+use super::Cache;
+use super::shard::Shard;
+use crate::ban::Compile;
 use crate::disk::journal::{Entry, Ticket};
-use crate::purge::{Ban, Purge, TooMany, What};
+use crate::entry::Head;
+use crate::purge::{Ban, Purge, PurgeScope, TooManyPurges};
+use crate::stored::Stored;
 use crate::sync::lock;
 
-/// Between two walks: what purges may cost of a core is bounded, however many come.
-const PAUSE: Duration = Duration::from_secs(1);
-
-/// Wakes the thread that walks.
-#[derive(Debug, Default)]
-pub(super) struct Sweeper {
-    asked: Mutex<Asked>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default, Clone, Copy)]
-struct Asked {
-    to_walk: bool,
-    to_end: bool,
-}
-
-impl Sweeper {
-    pub(super) fn wake(&self) {
-        lock(&self.asked).to_walk = true;
-        self.changed.notify_all();
-    }
-
-    fn end(&self) {
-        lock(&self.asked).to_end = true;
-        self.changed.notify_all();
-    }
-
-    fn is_to_end(&self) -> bool {
-        lock(&self.asked).to_end
-    }
-
-    /// Waits until there is something to walk for; false if that is over.
-    fn wait(&self) -> bool {
-        let idle = |asked: &mut Asked| !asked.to_walk && !asked.to_end;
-        let mut asked =
-            self.changed.wait_while(lock(&self.asked), idle).unwrap_or_else(PoisonError::into_inner);
-        asked.to_walk = false;
-        !asked.to_end
-    }
-
-    fn pause(&self) {
-        let asked: MutexGuard<'_, Asked> = lock(&self.asked);
-        // Poisoned or not, woken or not: who waits next looks again.
-        drop(self.changed.wait_timeout_while(asked, PAUSE, |asked| !asked.to_end));
-    }
-}
-
 impl Cache {
-    /// Takes away `what`: hard, or made stale from `soft_ms` on (unix milliseconds); a ban is always hard. Whoever looks
-    /// for anything after this has returned finds it so. Says how many responses there were, where that is known at
-    /// once: for a URL.
+    /// Purges `what`: hard, or soft, which makes it stale from `soft_ms` on (unix milliseconds). A
+    /// ban is always hard. Look-ups that begin after this returns see the effect. Returns the
+    /// number of responses for a URL; the number for a tag or a ban is not known.
     ///
     /// # Errors
     /// When too many purges are in force.
-    pub fn purge(&self, what: What, soft_ms: Option<u64>) -> Result<Option<usize>, TooMany> {
+    pub fn purge(&self, what: PurgeScope, soft_ms: Option<u64>) -> Result<Option<usize>, TooManyPurges> {
         let (count, ticket) = self.take_away(what, soft_ms)?;
         if let (Some(tier), Some(ticket)) = (&self.disk, ticket) {
             tier.await_journal(ticket);
@@ -74,47 +33,54 @@ impl Cache {
         Ok(count)
     }
 
-    /// The same without waiting for the journal of the disk tier, which is written behind: for who may not wait. If the
-    /// process ends before it is written, what lies on disk comes back.
+    /// Like `purge`, but does not wait for the disk tier's journal, which is written in the
+    /// background. If the process ends before that, purged responses on disk come back.
     ///
     /// # Errors
     /// When too many purges are in force.
-    pub fn purge_unwritten(&self, what: What, soft_ms: Option<u64>) -> Result<Option<usize>, TooMany> {
+    pub fn purge_without_waiting(
+        &self,
+        what: PurgeScope,
+        soft_ms: Option<u64>,
+    ) -> Result<Option<usize>, TooManyPurges> {
         self.take_away(what, soft_ms).map(|(count, _)| count)
     }
 
-    /// Takes away all that is stored under `key`, as after a request with an unsafe method (RFC 9111 §4.4). Does not wait
-    /// for the journal.
+    /// Purges all responses stored under `key`, as after a request with an unsafe method (RFC 9111
+    /// §4.4). Does not wait for the journal.
     pub fn invalidate(&self, key: &str) {
-        self.purge_unwritten(What::Url(key.into()), None).expect("there is always room for a url");
+        self.purge_without_waiting(PurgeScope::Url(key.into()), None)
+            .expect("a url purge never fails for lack of room");
     }
 
-    /// Puts a purge in force, and has it written to the journal of the disk tier, if there is one.
+    /// Puts a purge in force, and queues it for the disk tier's journal, if there is one.
     fn take_away(
         &self,
-        what: What,
+        what: PurgeScope,
         soft_ms: Option<u64>,
-    ) -> Result<(Option<usize>, Option<Ticket>), TooMany> {
+    ) -> Result<(Option<usize>, Option<Ticket>), TooManyPurges> {
         let (purge, count) = match what {
-            What::Url(key) => self.purge_url(key, soft_ms).map(|(purge, count)| (purge, Some(count)))?,
+            PurgeScope::Url(key) => {
+                self.purge_url(key, soft_ms).map(|(purge, count)| (purge, Some(count)))?
+            }
             what => (self.purges.enter(what, soft_ms)?, None),
         };
-        let is_written_down = purge.number <= self.purges.latest();
+        let is_listed = purge.number <= self.purges.latest();
         let ticket = self.disk.as_ref().map(|tier| tier.journal(purge));
-        if is_written_down || self.disk.as_ref().is_some_and(|tier| tier.is_journal_long()) {
+        if is_listed || self.disk.as_ref().is_some_and(|tier| tier.is_journal_long()) {
             self.sweeper.wake();
         }
         Ok((count, ticket))
     }
 
-    /// Takes away every variant under a key, and the place of the fetch whose head is awaited there: who waits for it
-    /// asked before, and nobody else is to find it.
-    fn purge_url(&self, key: Box<str>, soft_ms: Option<u64>) -> Result<(Purge, usize), TooMany> {
+    /// Removes every variant under a key, and the pending fetches there: the requests that wait for
+    /// those came earlier, and later ones must not find them.
+    fn purge_url(&self, key: Box<str>, soft_ms: Option<u64>) -> Result<(Purge, usize), TooManyPurges> {
         let digest = self.digest(&key);
         let mut shard = lock(self.shard(digest));
-        // With the shard held: no fetch begins between the number and the removal.
-        let purge = self.purges.enter(What::Url(key), soft_ms)?;
-        let What::Url(key) = &purge.what else { unreachable!("as it was made") };
+        // With the shard held, so that no fetch begins between numbering and removal.
+        let purge = self.purges.enter(PurgeScope::Url(key), soft_ms)?;
+        let PurgeScope::Url(key) = &purge.what else { unreachable!("created as PurgeScope::Url") };
         shard.unmark(digest, None);
         let Some(slot) = shard.slots.find_mut(digest, |slot| slot.key.is(digest, key)) else {
             return Ok((purge, 0));
@@ -122,7 +88,7 @@ impl Cache {
         slot.pending.clear();
         let (count, removed) = match soft_ms {
             Some(soft_ms) => {
-                slot.variants.iter().for_each(|stored| stored.standing.soften(soft_ms));
+                slot.variants.iter().for_each(|stored| stored.purge_state.soften(soft_ms));
                 (slot.variants.len(), Vec::new())
             }
             None => {
@@ -137,42 +103,50 @@ impl Cache {
         Ok((purge, count))
     }
 
-    /// Whether a response to the fetch that [`Lookup::Wait`](super::Lookup::Wait) told of was purged, hard or soft,
-    /// since it began, or may have been: then who waited has to look again.
+    /// Returns whether the response to the fetch behind a [`Lookup::Wait`](super::Lookup::Wait)
+    /// was, or may have been, purged since it began, hard or soft. The waiting request must then
+    /// look up again.
     pub fn has_purged(&self, key: &str, head: &Head, number: u64) -> bool {
         self.purges.has_purged(key, head, number)
     }
 
-    /// Bans in force, the oldest first.
+    /// Returns the bans in force, oldest first.
     pub fn bans(&self) -> Vec<Arc<Ban>> {
         self.purges.bans()
     }
 
-    /// Tags, bans, and URLs that others are derived from, that not everything was tested against yet.
+    /// Returns the number of purges not yet tested against every response: tags, bans, and URLs
+    /// with derived keys.
     pub fn purges_in_force(&self) -> usize {
-        self.purges.written_down()
+        self.purges.listed()
     }
 
-    /// Puts the purges of an earlier life in force again, before anything is looked up. What is found on disk with a
-    /// lower number is tested against them, until all was found and a walk has come round.
-    pub(crate) fn replay(&self, mut journal: Vec<Entry>) {
+    /// Replays the purges from an earlier process; call it before any look-up. Responses found on
+    /// disk with a lower number are tested against them until the scan is complete and a sweep has
+    /// finished.
+    pub(crate) fn replay(&self, mut journal: Vec<Entry>, compile: Compile) {
         journal.sort_by_key(Entry::number);
         for entry in journal {
             match entry {
+                Entry::Purge(Purge { number, what: PurgeScope::Ban(ban), soft_ms }) => {
+                    match compile(&ban.text) {
+                        Some(predicate) => {
+                            let what = PurgeScope::Ban(Arc::new(Ban::new(&ban.text, predicate, ban.made_ms)));
+                            self.purges.replay(&Purge { number, what, soft_ms });
+                        }
+                        // A ban that does not compile may have removed anything.
+                        None => self.purges.replay_unlisted(number),
+                    }
+                }
                 Entry::Purge(purge) => self.purges.replay(&purge),
                 Entry::Unlisted(number) | Entry::Unknown(number, _) => self.purges.replay_unlisted(number),
-                Entry::Sequence(number) => self.purges.go_on_after(number),
+                Entry::Sequence(number) => self.purges.advance_to(number),
             }
         }
     }
 
-    /// All that lies on disk is in the index.
-    pub(crate) fn found_disk(&self) {
-        self.purges.found_disk();
-        self.sweeper.wake();
-    }
-
-    /// Walks whenever there is reason to, until [`end_sweeps`](Self::end_sweeps): to be run on a thread of its own.
+    /// Sweeps whenever needed until [`end_sweeps`](Self::end_sweeps); run this on a separate
+    /// thread.
     pub fn run_sweeps(&self) {
         while self.sweeper.wait() {
             self.sweep();
@@ -180,51 +154,58 @@ impl Cache {
         }
     }
 
-    /// Ends [`run_sweeps`](Self::run_sweeps), also in the middle of a walk.
+    /// Ends [`run_sweeps`](Self::run_sweeps), even in the middle of a sweep.
     pub fn end_sweeps(&self) {
         self.sweeper.end();
     }
 
-    /// One walk: frees all that was purged, and forgets the purges that everything has been tested against.
+    /// Sweeps once: frees all purged responses, and drops the purges that everything has been
+    /// tested against.
     pub fn sweep(&self) {
-        let knows_all = self.purges.knows_all();
+        let is_scan_complete = self.purges.is_scan_complete();
         let mut tested = self.purges.number();
-        let latest = self.purges.latest();
+        let (latest, mut looked_up) = (self.purges.latest(), tested);
         let heads_left = self.disk.as_ref().map_or(0, |tier| tier.heads_left());
         for shard in &self.shards {
-            // The outcome is noted in each. What comes meanwhile is tested as it comes.
+            // The result is stored in each response. Responses that arrive in the meantime are
+            // tested on arrival.
             for stored in untested(shard, latest) {
-                if self.sweeper.is_to_end() {
+                if self.sweeper.should_stop() {
                     return;
                 }
-                stored.is_spared(&self.purges);
+                stored.is_spared(&self.purges, None);
             }
             let mut gone: Vec<Arc<Stored>> = Vec::new();
             lock(shard).slots.retain(|slot| {
                 let is_gone = |stored: &mut Arc<Stored>| {
-                    // Under a head that came meanwhile it may have to be tested anew.
-                    stored.standing.is_gone()
-                        || !stored.standing.is_tested(latest) && !stored.is_spared(&self.purges)
+                    // Under a head that arrived in the meantime, the response may have to be tested
+                    // again.
+                    stored.purge_state.is_gone()
+                        || !stored.purge_state.is_tested(latest) && !stored.is_spared(&self.purges, None)
                 };
                 gone.extend(slot.variants.extract_if(.., is_gone));
-                slot.variants.iter().for_each(|stored| stored.tell_disk());
-                // Its response is older than the purges that came since it began.
+                for stored in &slot.variants {
+                    stored.tell_disk();
+                    looked_up = looked_up.min(stored.purge_state.tested());
+                }
+                // The fetch's response counts as older than the purges that arrived since the fetch
+                // began.
                 tested = slot.pending.iter().fold(tested, |tested, pending| tested.min(pending.number));
                 !slot.variants.is_empty() || !slot.pending.is_empty()
             });
             self.uncount(&gone);
         }
-        if knows_all {
-            self.purges.forget(tested);
+        if is_scan_complete {
+            self.purges.forget(tested, looked_up);
             self.disk.iter().for_each(|tier| tier.shorten_journal(tested, heads_left));
         }
     }
 }
 
-/// What of a shard was not tested yet against all purges up to the number `latest`. The index has so many shards that
-/// this is few.
+/// Returns the responses in a shard not yet tested against all purges up to `latest`. A shard has
+/// few of them, because there are many shards.
 fn untested(shard: &Mutex<Shard>, latest: u64) -> Vec<Arc<Stored>> {
     let shard = lock(shard);
     let stored = shard.slots.iter().flat_map(|slot| &slot.variants);
-    stored.filter(|stored| !stored.standing.is_tested(latest)).cloned().collect()
+    stored.filter(|stored| !stored.purge_state.is_tested(latest)).cloned().collect()
 }

@@ -1,4 +1,4 @@
-//! The index: the cases that once went wrong, and which variant is chosen.
+//! Index tests: regression cases, and the choice of variant.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,9 +10,12 @@ use thalweg_http::Fields;
 use thalweg_http::cache_control::{CacheControl, RequestCacheControl};
 
 use super::*;
+use crate::entry::Unshareable;
 use crate::fill::Failure;
-use crate::purge::What;
+use crate::freshness::Freshness;
+use crate::purge::PurgeScope;
 use crate::rules::Rules;
+use crate::storage::Selection;
 
 mod model;
 mod purges;
@@ -23,7 +26,7 @@ fn look_up(cache: &Arc<Cache>, key: &str, now_ms: u64) -> Lookup {
     cache.look_up(key, &Fields::new(), &RequestCacheControl::default(), now_ms)
 }
 
-/// A head that is fresh for `max_age` seconds from time 0.
+/// Creates a head that is fresh for `max_age` seconds from time 0.
 fn head(max_age: u32, length: Option<u64>) -> Head {
     let mut fields = Fields::new();
     fields.push("ETag", "\"a\"");
@@ -33,8 +36,8 @@ fn head(max_age: u32, length: Option<u64>) -> Head {
     Head { length, ..Head::new(200, fields, freshness) }
 }
 
-fn private(lasting: Lasting) -> Head {
-    Head { private: Some(Private { reason: "private", lasting }), ..head(0, None) }
+fn private(mark: PassMark) -> Head {
+    Head { private: Some(Unshareable { reason: "private", mark }), ..head(0, None) }
 }
 
 fn miss(cache: &Arc<Cache>, key: &str) -> (Fill, Reader<Arc<Head>>) {
@@ -53,7 +56,7 @@ fn store(cache: &Arc<Cache>, key: &str, max_age: u32, length: u64) {
 }
 
 #[test]
-fn rfc5861_3_one_refreshes_what_all_get_stale() {
+fn rfc5861_3_one_request_refreshes_while_all_are_served_stale() {
     let cache = Cache::new(8 * SLAB).unwrap();
     let (mut fill, _reader) = miss(&cache, "a");
     let mut head = head(10, Some(1));
@@ -70,7 +73,7 @@ fn rfc5861_3_one_refreshes_what_all_get_stale() {
 }
 
 #[test]
-fn rfc9111_4_4_what_is_invalidated_is_gone_also_what_is_being_fetched() {
+fn rfc9111_4_4_invalidation_removes_stored_and_pending_responses() {
     let cache = Cache::new(8 * SLAB).unwrap();
     store(&cache, "a", 60, 1);
     store(&cache, "b", 60, 1);
@@ -85,13 +88,13 @@ fn rfc9111_4_4_what_is_invalidated_is_gone_also_what_is_being_fetched() {
     awaited.begin(head(60, Some(1)), 0);
     awaited.append(Bytes::from_static(b"x"), 0).unwrap();
     awaited.complete();
-    assert_eq!(reader.try_next(9).unwrap().unwrap().unwrap().len(), 1, "who caused the fetch has it");
+    assert_eq!(reader.try_next(9).unwrap().unwrap().unwrap().len(), 1, "the fetching client still reads it");
     assert!(matches!(look_up(&cache, "c", 0), Lookup::Wait(..)), "the later fetch is the one awaited");
     assert_eq!(cache.stored(), 1);
 }
 
 #[test]
-fn a_reason_phrase_counts_among_the_index() {
+fn reason_phrase_counts_as_index_bytes() {
     let cache = Cache::new(8 * SLAB).unwrap();
     let bytes = |key: &str, reason: Option<&str>| {
         let before = cache.index_bytes();
@@ -104,27 +107,27 @@ fn a_reason_phrase_counts_among_the_index() {
 }
 
 #[test]
-fn rfc9111_4_4_a_validation_under_way_does_not_bring_back_what_was_invalidated() {
+fn rfc9111_4_4_pending_validation_does_not_restore_an_invalidated_response() {
     let cache = Cache::new(8 * SLAB).unwrap();
     store(&cache, "a", 1, 1);
     let Lookup::Stale(fill, _reader, stale) = look_up(&cache, "a", 2_000) else { panic!("not stale") };
     cache.invalidate("a");
-    let mut told = None;
-    fill.validated(&stale, head(60, Some(1)), |stored| told = Some(stored));
-    assert!(told.is_some());
+    let mut notified = None;
+    fill.validated(&stale, head(60, Some(1)), |stored| notified = Some(stored));
+    assert!(notified.is_some());
     assert_eq!((cache.stored(), cache.index_bytes()), (0, 0));
     assert!(matches!(look_up(&cache, "a", 2_000), Lookup::Miss(..)));
 }
 
 #[test]
-fn rfc9110_6_5_a_trailer_counts_for_as_long_as_anybody_has_it() {
+fn rfc9110_6_5_trailer_counts_while_it_is_held() {
     let cache = Cache::new(8 * SLAB).unwrap();
     let (mut fill, reader) = miss(&cache, "a");
     fill.begin(head(60, None), 0);
     let before = cache.index_bytes();
     let trailer: Fields = [("X-Sum", "1")].into_iter().collect();
     fill.set_trailer(trailer.clone());
-    assert!(reader.trailer().is_none(), "not before the end");
+    assert!(reader.trailer().is_none(), "visible before the end");
     fill.complete();
     assert_eq!(reader.trailer().unwrap().fields(), &trailer);
     assert_eq!(cache.index_bytes(), before + trailer.text_len());
@@ -135,7 +138,7 @@ fn rfc9110_6_5_a_trailer_counts_for_as_long_as_anybody_has_it() {
 }
 
 #[test]
-fn a_fill_that_is_given_up_is_found_by_nobody_and_goes_on_for_who_was_faster() {
+fn given_up_fill_is_not_found_but_continues_for_readers_that_joined() {
     let cache = Cache::new(8 * SLAB).unwrap();
     let (mut fill, reader) = miss(&cache, "a");
     fill.begin(head(60, Some(4)), 0);
@@ -147,10 +150,10 @@ fn a_fill_that_is_given_up_is_found_by_nobody_and_goes_on_for_who_was_faster() {
     let Lookup::Joined(found) = look_up(&cache, "a", 0) else { panic!("not found") };
     drop(reader);
     assert!(deserted(&fill));
-    assert!(!fill.give_up(), "one has found it and is about to read");
+    assert!(!fill.give_up(), "a request holds it and is about to read");
     let reader = found.content.reader(0);
     drop(found);
-    assert!(!fill.give_up(), "one reads");
+    assert!(!fill.give_up(), "there is a reader");
     assert!(matches!(look_up(&cache, "a", 0), Lookup::Miss(..)));
     drop(reader);
     assert!(fill.give_up());
@@ -158,7 +161,7 @@ fn a_fill_that_is_given_up_is_found_by_nobody_and_goes_on_for_who_was_faster() {
 }
 
 #[test]
-fn rfc9111_5_2_1_7_who_wants_only_what_is_stored_starts_nothing() {
+fn rfc9111_5_2_1_7_only_if_cached_starts_no_fetch() {
     let cache = Cache::new(8 * SLAB).unwrap();
     let asked = RequestCacheControl { only_if_cached: true, ..RequestCacheControl::default() };
     assert!(matches!(cache.look_up("a", &Fields::new(), &asked, 0), Lookup::Nothing));
@@ -168,12 +171,12 @@ fn rfc9111_5_2_1_7_who_wants_only_what_is_stored_starts_nothing() {
 }
 
 #[test]
-fn what_failed_is_not_offered_for_validation_nor_put_back() {
+fn failed_fill_is_neither_validated_nor_put_back() {
     let cache = Cache::new(8 * SLAB).unwrap();
     let (mut first, _reader) = miss(&cache, "a");
     first.begin(head(1, Some(1000)), 0);
     first.append(Bytes::from_static(b"some"), 0).unwrap();
-    // Stale while it still fills: the next one fetches for itself instead of asking about it.
+    // The response is stale while still filling: the next request fetches instead of validating it.
     let Lookup::Miss(second, _reader) = look_up(&cache, "a", 5000) else { panic!("offered") };
     first.fail(Failure::Backend("reset".into()));
     drop(second);
@@ -182,29 +185,48 @@ fn what_failed_is_not_offered_for_validation_nor_put_back() {
 }
 
 #[test]
-fn a_validation_that_takes_back_the_leave_to_share_answers_one_client_alone() {
+fn validation_that_forbids_sharing_answers_only_its_client() {
     let cache = Cache::new(8 * SLAB).unwrap();
     store(&cache, "a", 0, 10);
     let Lookup::Stale(fill, _reader, stored) = look_up(&cache, "a", 0) else { panic!("not stale") };
-    let mut told = None;
-    fill.validated(&stored, private(Lasting::Moment), |stored| told = Some(stored));
-    assert!(told.unwrap().head.private.is_some());
+    let mut notified = None;
+    fill.validated(&stored, private(PassMark::Moment), |stored| notified = Some(stored));
+    assert!(notified.unwrap().head.private.is_some());
     assert!(cache.peek("a", &Fields::new(), 0).is_none());
     assert_eq!(cache.stored(), 0);
 }
 
 #[test]
-fn a_validation_is_told_to_its_client_whatever_is_evicted() {
+fn validation_reaches_its_client_whatever_is_evicted() {
     let cache = Cache::new(2 * SLAB).unwrap();
     store(&cache, "a", 0, 10);
     let Lookup::Stale(fill, _reader, stored) = look_up(&cache, "a", 0) else { panic!("not stale") };
-    let mut told = None;
-    fill.validated(&stored, head(60, Some(10)), |stored| told = Some(stored));
-    assert!(told.unwrap().head.freshness.is_fresh(0));
+    let mut notified = None;
+    fill.validated(&stored, head(60, Some(10)), |stored| notified = Some(stored));
+    assert!(notified.unwrap().head.freshness.is_fresh(0));
 }
 
 #[test]
-fn a_fill_is_found_while_memory_is_short() {
+fn eviction_stops_at_the_target_while_readers_hold_the_memory() {
+    let cache = Cache::new(16 * SLAB).unwrap();
+    let held: Vec<_> = (0..12)
+        .map(|key: u32| {
+            let key = key.to_string();
+            store(&cache, &key, 60, SLAB);
+            let stored = cache.peek(&key, &Fields::new(), 0).unwrap();
+            stored.content.reader(0).try_next(usize::MAX)
+        })
+        .collect();
+    assert_eq!((cache.stored(), cache.arena().free_slabs()), (12, 4));
+    // Six slabs are wanted, including those kept free, but none becomes free.
+    cache.make_room(4 * SLAB);
+    assert_eq!((cache.stored(), cache.arena().free_slabs()), (6, 4));
+    drop(held);
+    assert_eq!(cache.arena().free_slabs(), 10);
+}
+
+#[test]
+fn fill_is_found_while_memory_is_short() {
     let cache = Cache::new(4 * SLAB).unwrap();
     for key in ["a", "b", "c"] {
         store(&cache, key, 60, SLAB);
@@ -216,7 +238,7 @@ fn a_fill_is_found_while_memory_is_short() {
 }
 
 #[test]
-fn a_pass_over_cold_content_leaves_what_is_used_and_what_replaced_it() {
+fn scan_over_cold_content_keeps_used_responses_and_their_replacements() {
     let cache = Cache::new(8 * SLAB).unwrap();
     store(&cache, "segment", 60, 500_000);
     store(&cache, "playlist", 1, 1000);
@@ -232,7 +254,7 @@ fn a_pass_over_cold_content_leaves_what_is_used_and_what_replaced_it() {
 }
 
 #[test]
-fn without_room_a_response_is_passed_not_begun_and_broken() {
+fn response_without_room_is_passed_from_the_start() {
     let cache = Cache::new(4 * SLAB).unwrap();
     let held: Vec<_> = ["a", "b", "c", "d"]
         .map(|key| {
@@ -252,7 +274,7 @@ fn without_room_a_response_is_passed_not_begun_and_broken() {
 }
 
 #[test]
-fn content_that_grows_too_large_is_passed_the_next_time() {
+fn content_that_grows_too_large_is_passed_next_time() {
     let cache = Cache::new(8 * SLAB).unwrap();
     let (mut fill, _reader) = miss(&cache, "a");
     fill.begin(head(60, None), 1000);
@@ -266,28 +288,33 @@ fn content_that_grows_too_large_is_passed_the_next_time() {
 }
 
 #[test]
-fn what_a_policy_says_of_the_next_response_holds_as_long_as_it_says_and_takes_the_place_of_what_is_stored() {
+fn policy_verdict_lasts_as_set_and_replaces_the_stored_response() {
     let cache = Cache::new(8 * SLAB).unwrap();
     let until_ms = 3_600_000;
-    for (key, lasting) in [("pass", Lasting::Pass { until_ms }), ("miss", Lasting::Miss { until_ms })] {
+    for (key, mark) in [("pass", PassMark::Pass { until_ms }), ("miss", PassMark::Miss { until_ms })] {
         store(&cache, key, 60, 1);
-        let Lookup::Miss(mut fill, _reader) = cache.begin_anew(key) else { panic!("{key}: not begun") };
-        assert!(matches!(look_up(&cache, key, 0), Lookup::Hit(_)), "{key}: it is there meanwhile");
-        fill.begin(private(lasting), 0);
-        let is_marked = |found: Lookup| match lasting {
-            Lasting::Pass { .. } => matches!(found, Lookup::Pass),
+        let Lookup::Miss(mut fill, _reader) = cache.start_fetch(key, &Fields::new()) else {
+            panic!("{key}: not begun")
+        };
+        assert!(
+            matches!(look_up(&cache, key, 0), Lookup::Hit(_)),
+            "{key}: the old response is gone too early"
+        );
+        fill.begin(private(mark), 0);
+        let is_marked = |found: Lookup| match mark {
+            PassMark::Pass { .. } => matches!(found, Lookup::Pass),
             _ => matches!(found, Lookup::HitMiss(..)),
         };
         assert_eq!(cache.stored(), 0);
         assert!(is_marked(look_up(&cache, key, 0)) && is_marked(look_up(&cache, key, until_ms - 1)));
         assert!(matches!(look_up(&cache, key, until_ms), Lookup::Miss(..)));
         cache.invalidate(key);
-        assert!(matches!(look_up(&cache, key, 0), Lookup::Miss(..)), "{key}: it was purged");
+        assert!(matches!(look_up(&cache, key, 0), Lookup::Miss(..)), "{key}: found although purged");
     }
 }
 
-/// For requests whose `x` is `value`, or, without one, for all.
-fn of(value: Option<&str>, head: Head) -> Head {
+/// Creates a head for requests whose `x` is `value`, or for all requests if there is no value.
+fn varying(value: Option<&str>, head: Head) -> Head {
     let vary: Fields = value.map(|_| ("Vary", "x")).into_iter().collect();
     let request: Fields = value.map(|value| ("x", value)).into_iter().collect();
     Head { selection: Selection::of(&request, &vary), ..head }
@@ -298,8 +325,8 @@ fn look_up_of(cache: &Arc<Cache>, value: &str, now_ms: u64) -> Lookup {
     cache.look_up("a", &fields, &RequestCacheControl::default(), now_ms)
 }
 
-/// Has a fetch for requests whose `x` is `value` bring `head`, of no content.
-fn bring(cache: &Arc<Cache>, value: &str, head: Head) {
+/// Responds to a request whose `x` is `value` with `head` and no content.
+fn respond(cache: &Arc<Cache>, value: &str, head: Head) {
     let mut fill = match look_up_of(cache, value, 0) {
         Lookup::Miss(fill, _) | Lookup::HitMiss(fill, _) => fill,
         other => panic!("{value}: {other:?}"),
@@ -311,36 +338,110 @@ fn bring(cache: &Arc<Cache>, value: &str, head: Head) {
     }
 }
 
+/// Returns the fetches started by requests for `a` whose `x` is each of `values` in turn; the other
+/// requests wait.
+fn fetches<'a>(cache: &Arc<Cache>, values: &[&'a str]) -> Vec<(&'a str, Fill)> {
+    let fetch = |value: &&'a str| match look_up_of(cache, value, 0) {
+        Lookup::Miss(fill, _) => Some((*value, fill)),
+        Lookup::Stale(fill, ..) => Some((*value, fill)),
+        Lookup::Wait(..) => None,
+        other => panic!("{value}: {other:?}"),
+    };
+    values.iter().filter_map(fetch).collect()
+}
+
+fn values_of<'a>(fetches: &[(&'a str, Fill)]) -> Vec<&'a str> {
+    fetches.iter().map(|(value, _)| *value).collect()
+}
+
 #[test]
-fn what_is_fresh_is_found_behind_a_later_one_that_is_not() {
+fn variants_are_fetched_in_parallel_after_the_first_head() {
     let cache = Cache::new(8 * SLAB).unwrap();
-    bring(&cache, "1", of(Some("1"), head(3600, None)));
-    // An error without Vary, for all requests.
-    bring(&cache, "2", of(None, head(1, None)));
+    let asked = ["1", "2", "3", "2", "1", "3"];
+    let mut first = fetches(&cache, &asked);
+    assert_eq!(values_of(&first), ["1"], "the first fetch must be shared by all");
+    let (_, mut fill) = first.remove(0);
+    fill.begin(varying(Some("1"), head(0, Some(0))), 0);
+    let mut others = fetches(&cache, &["2", "3", "2", "3"]);
+    assert_eq!(values_of(&others), ["2", "3"], "one fetch per variant");
+    fill.complete();
+    // By then, one response is stale and the others are still awaited.
+    let again = fetches(&cache, &asked);
+    assert_eq!(values_of(&again), ["1"]);
+    let (_, mut second) = others.remove(0);
+    second.begin(varying(Some("2"), head(60, Some(0))), 0);
+    second.complete();
+    assert!(matches!(look_up_of(&cache, "2", 0), Lookup::Hit(_)));
+    assert!(matches!(look_up_of(&cache, "3", 0), Lookup::Wait(..)));
+    // After a failed fetch, the next request for its variant fetches; requests for other variants
+    // do not.
+    drop(others);
+    assert_eq!(values_of(&fetches(&cache, &["1", "3", "3"])), ["3"]);
+}
+
+#[test]
+fn variants_are_validated_and_refreshed_in_parallel() {
+    let cache = Cache::new(8 * SLAB).unwrap();
+    for value in ["1", "2", "3"] {
+        let mut head = varying(Some(value), head(1, None));
+        head.freshness.while_revalidate_ms = 1000;
+        respond(&cache, value, head);
+    }
+    let refreshes = |value| match look_up_of(&cache, value, 1500) {
+        Lookup::Refresh(_, fill) => fill,
+        other => panic!("{value}: {other:?}"),
+    };
+    let begun: Vec<_> = ["1", "2", "1", "3"].map(refreshes).into();
+    assert_eq!(begun.iter().map(Option::is_some).collect::<Vec<_>>(), [true, true, false, true]);
+    drop(begun);
+    let validates = |value| match look_up_of(&cache, value, 5000) {
+        Lookup::Stale(fill, ..) => Some(fill),
+        Lookup::Wait(..) => None,
+        other => panic!("{value}: {other:?}"),
+    };
+    let begun: Vec<_> = ["1", "2", "1", "3"].map(validates).into();
+    assert_eq!(begun.iter().map(Option::is_some).collect::<Vec<_>>(), [true, true, false, true]);
+}
+
+#[test]
+fn response_that_no_longer_varies_is_awaited_by_all() {
+    let cache = Cache::new(8 * SLAB).unwrap();
+    respond(&cache, "1", varying(Some("1"), head(0, None)));
+    assert_eq!(values_of(&fetches(&cache, &["1", "2", "2"])), ["1", "2"]);
+    respond(&cache, "2", varying(None, head(0, None)));
+    assert_eq!(values_of(&fetches(&cache, &["1", "2", "3"])), ["1"]);
+}
+
+#[test]
+fn fresh_response_is_found_behind_a_later_stale_one() {
+    let cache = Cache::new(8 * SLAB).unwrap();
+    respond(&cache, "1", varying(Some("1"), head(3600, None)));
+    // An error without Vary, which applies to all requests.
+    respond(&cache, "2", varying(None, head(1, None)));
     assert!(
         matches!(look_up_of(&cache, "1", 2_000), Lookup::Hit(stored) if stored.freshness().is_fresh(2_000))
     );
 }
 
 #[test]
-fn a_mark_hides_what_it_is_about_until_something_better_comes() {
+fn mark_hides_its_variant_until_a_shareable_response_arrives() {
     let cache = Cache::new(8 * SLAB).unwrap();
     let until_ms = 120_000;
-    bring(&cache, "1", of(Some("1"), head(3600, None)));
-    // A 500 without Vary is about all requests.
-    bring(&cache, "2", of(None, private(Lasting::Miss { until_ms })));
+    respond(&cache, "1", varying(Some("1"), head(3600, None)));
+    // A 500 without Vary applies to all requests.
+    respond(&cache, "2", varying(None, private(PassMark::Miss { until_ms })));
     for value in ["1", "2"] {
         assert!(matches!(look_up_of(&cache, value, 0), Lookup::HitMiss(..)), "{value}");
     }
-    bring(&cache, "1", of(Some("1"), head(60, None)));
+    respond(&cache, "1", varying(Some("1"), head(60, None)));
     assert!(matches!(look_up_of(&cache, "1", 0), Lookup::Hit(_)));
     assert!(matches!(look_up_of(&cache, "2", 0), Lookup::Miss(..)));
 }
 
 #[test]
-fn nobody_waits_for_what_is_for_another_alone() {
+fn no_request_waits_for_an_unshareable_response() {
     let cache = Cache::new(8 * SLAB).unwrap();
-    bring(&cache, "1", of(Some("1"), private(Lasting::Miss { until_ms: 120_000 })));
+    respond(&cache, "1", varying(Some("1"), private(PassMark::Miss { until_ms: 120_000 })));
     let Lookup::HitMiss(alone, _reader) = look_up_of(&cache, "1", 0) else { panic!("it is marked") };
     let Lookup::Miss(shared, _reader) = look_up_of(&cache, "2", 0) else { panic!("it waits") };
     assert!(matches!(look_up_of(&cache, "2", 0), Lookup::Wait(..)));
@@ -348,17 +449,43 @@ fn nobody_waits_for_what_is_for_another_alone() {
 }
 
 #[test]
+fn vary_star_is_never_stored_even_if_marked_shareable() {
+    let cache = Cache::new(8 * SLAB).unwrap();
+    let vary: Fields = [("Vary", "A"), ("Vary", "B, *")].into_iter().collect();
+    let unmatchable = |head: Head| Head { selection: Selection::of(&Fields::new(), &vary), ..head };
+    let (mut fill, mut reader) = miss(&cache, "begun");
+    fill.begin(unmatchable(head(60, Some(0))), 0);
+    let Poll::Ready(Ok(begun)) = pin!(reader.head()).poll(&mut Context::from_waker(Waker::noop())) else {
+        panic!("no head")
+    };
+    assert_eq!(begun.private.unwrap().reason, "vary");
+    assert!(matches!(look_up(&cache, "begun", 0), Lookup::Pass), "the next request waits");
+    let (fill, _reader) = miss(&cache, "sliced");
+    fill.complete_sliced(unmatchable(head(60, None)), 1 << 30);
+    for key in ["validated", "updated"] {
+        store(&cache, key, 0, 10);
+    }
+    let Lookup::Stale(fill, _reader, stored) = look_up(&cache, "validated", 0) else { panic!("not stale") };
+    let mut notified = None;
+    fill.validated(&stored, unmatchable(head(60, None)), |stored| notified = Some(stored));
+    assert!(notified.unwrap().head.private.is_some());
+    let stored = cache.peek("updated", &Fields::new(), 0).unwrap();
+    cache.update(&stored, unmatchable(head(60, None)));
+    assert_eq!(cache.stored(), 0);
+}
+
+#[test]
 fn marks_take_bounded_memory() {
     let cache = Cache::new(8 * SLAB).unwrap();
     let long = "x".repeat(10_000);
-    bring(&cache, &long, of(Some(&long), private(Lasting::Pass { until_ms: 120_000 })));
+    respond(&cache, &long, varying(Some(&long), private(PassMark::Pass { until_ms: 120_000 })));
     assert!(matches!(look_up_of(&cache, &long, 0), Lookup::Miss(..)));
 }
 
 #[test]
-fn fetches_of_a_key_that_wait_for_nobody_are_each_found_and_have_a_limit() {
+fn unshared_fetches_of_a_key_are_found_and_limited() {
     let cache = Cache::new(8 * SLAB).unwrap();
-    let begun: Vec<_> = std::iter::from_fn(|| match cache.begin_anew("a") {
+    let begun: Vec<_> = std::iter::from_fn(|| match cache.start_fetch("a", &Fields::new()) {
         Lookup::Miss(fill, reader) => Some((fill, reader)),
         _ => None,
     })
@@ -374,19 +501,19 @@ fn fetches_of_a_key_that_wait_for_nobody_are_each_found_and_have_a_limit() {
 }
 
 #[test]
-fn what_is_not_shareable_is_passed_for_a_moment() {
+fn unshareable_response_is_passed_for_a_moment() {
     let cache = Cache::new(4 * SLAB).unwrap();
     let (mut fill, _reader) = miss(&cache, "a");
     let Lookup::Wait(..) = look_up(&cache, "a", 0) else { panic!("not collapsed") };
-    fill.begin(private(Lasting::Moment), 0);
+    fill.begin(private(PassMark::Moment), 0);
     assert!(matches!(look_up(&cache, "a", 0), Lookup::Pass));
     let (mut fill, _reader) = miss(&cache, "b");
-    fill.begin(private(Lasting::No), 0);
+    fill.begin(private(PassMark::No), 0);
     assert!(matches!(look_up(&cache, "b", 0), Lookup::Miss(..)));
 }
 
 #[test]
-fn long_keys_and_fields_are_bounded_too() {
+fn long_keys_and_fields_are_bounded() {
     let cache = Cache::new(8 * SLAB).unwrap();
     for number in 0..5000 {
         store(&cache, &format!("{number}{}", "k".repeat(8000)), 60, 0);
@@ -395,7 +522,7 @@ fn long_keys_and_fields_are_bounded_too() {
     assert!(cache.stored() > 100);
 }
 
-/// One that was stored: what it varies by, the request that it answered, and its `Date`.
+/// A stored response: what it varies by, the request it answered, and its `Date`.
 type Variant = (&'static str, Fields, u64);
 
 fn a_request() -> impl Strategy<Value = Fields> {
@@ -408,7 +535,8 @@ fn a_variant() -> impl Strategy<Value = Variant> {
     (prop::sample::select(vec!["", "A", "B", "A, b"]), a_request(), 0..4u64)
 }
 
-/// Whether two requests agree in what a response varies by: the rule, without normalisation.
+/// Returns whether two requests agree in the fields that a response varies by: the rule, without
+/// normalisation.
 fn agree(vary: &str, one: &Fields, other: &Fields) -> bool {
     let names = ["A", "B"].into_iter().filter(|name| vary.to_uppercase().contains(name));
     names.into_iter().all(|name| one.get(name) == other.get(name))
@@ -416,13 +544,13 @@ fn agree(vary: &str, one: &Fields, other: &Fields) -> bool {
 
 proptest! {
     #[test]
-    fn rfc9111_4_1_of_the_variants_that_match_the_most_recent_is_chosen(
+    fn rfc9111_4_1_most_recent_matching_variant_is_chosen(
         variants in prop::collection::vec(a_variant(), 1..12),
         request in a_request(),
     ) {
         let cache = Cache::new(8 * SLAB).unwrap();
-        // What is stored, with the number of its entity tag: one takes the place of another that the same requests
-        // select.
+        // The stored variants, numbered by entity tag. A variant replaces another that the same
+        // requests select.
         let mut model: Vec<(usize, &Variant)> = Vec::new();
         for (number, variant) in variants.iter().enumerate() {
             let (vary, asked, date_s) = variant;
@@ -442,7 +570,8 @@ proptest! {
             model.push((number, variant));
         }
         prop_assert_eq!(cache.stored(), model.len());
-        // Of two made at once, the one that came last: `max_by_key` gives the last of equals.
+        // If two were generated at once, the later one counts: `max_by_key` returns the last of
+        // equals.
         let matching = model.iter().filter(|(_, (vary, asked, _))| agree(vary, asked, &request));
         let expected = matching.max_by_key(|(_, (_, _, date_s))| *date_s).map(|(number, _)| format!("\"{number}\""));
         let chosen = cache.peek("a", &request, 0).map(|stored| stored.head.fields.get_str("etag").unwrap().to_owned());

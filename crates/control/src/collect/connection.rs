@@ -1,4 +1,5 @@
-//! What has come of one connection in a window, and what it adds to its prefix once the window is over.
+//! One connection in a window: its measurements, and what they add to its prefix when the window
+//! closes.
 
 use thalweg_record::{CacheResult, Decider, Prefix, ResponseRecord};
 
@@ -8,19 +9,19 @@ use crate::sequential::Mean;
 use crate::settings::Settings;
 use crate::window::{Arm, Outcome, Sample};
 
-/// What has come of a connection.
+/// Measurements of one connection.
 #[derive(Debug)]
 pub(super) struct Connection {
     key: u64,
     pub(super) prefix: Prefix,
-    /// The edge's place among the window's, if there was one left.
+    /// Index of the edge in the window; `None` if the window had no room for it.
     pub(super) edge: Option<usize>,
-    /// Responses, and those of them that failed.
+    /// Number of responses, including failed ones.
     pub(super) responses: u32,
     pub(super) failed: u32,
-    /// The tenant of its first response, by its place among the window's.
+    /// Tenant of the connection's first response, by index in the window.
     pub(super) tenant: Option<usize>,
-    /// A response of it was a host's that is left alone.
+    /// Whether any response was for a host that is left alone.
     pub(super) is_left_alone: bool,
     pub(super) rule: Option<Rule>,
     pub(super) ln_goodput: Mean,
@@ -31,19 +32,20 @@ pub(super) struct Connection {
     pub(super) retrans_bytes: u64,
 }
 
-/// There are millions of them.
+/// A window holds millions of connections, so their size matters.
 const _: () = assert!(size_of::<Connection>() <= 200);
 
-/// What a rule has done with a connection.
+/// How a rule treated a connection.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rule {
-    /// Nothing that can be compared, if something else decided or the kernel refused.
+    /// [`Arm::Other`], which is not compared, if anything but the rule decided or the kernel
+    /// refused.
     pub(super) arm: Arm,
     pub(super) bundle: u64,
 }
 
 impl Connection {
-    /// One that nothing has come of yet; `key` names it to its PoP.
+    /// Creates a connection without measurements; `key` identifies it within its PoP.
     pub(super) fn new(key: u64, prefix: Prefix, edge: Option<usize>) -> Self {
         Self {
             key,
@@ -63,18 +65,18 @@ impl Connection {
         }
     }
 
-    /// Adds a sample of its socket.
+    /// Adds a delivery rate sample of the connection's socket.
     pub(super) fn add_delivery_rate(&mut self, rate_bytes_per_s: u64) {
         self.delivery_rates.add(self.key, rate_bytes_per_s);
     }
 
-    /// Adds a response that tells of goodput.
+    /// Adds the goodput of a response that measures the path.
     pub(super) fn add_goodput(&mut self, goodput_bytes_per_s: u64) {
         self.ln_goodput.add((goodput_bytes_per_s as f64).ln());
         self.goodputs.add(self.key, goodput_bytes_per_s);
     }
 
-    /// Adds itself to its prefix; whether it told its outcome.
+    /// Adds the connection to its prefix. Returns whether an outcome was reported.
     pub(super) fn add_to(self, sample: &mut Sample, is_new: bool) -> bool {
         let arm = self.rule.map_or(Arm::Other, |rule| rule.arm);
         let retransmitted_share = self.retransmitted_share();
@@ -101,7 +103,7 @@ impl Connection {
         true
     }
 
-    /// Adds itself to its edge.
+    /// Adds the connection to its edge's figures.
     pub(super) fn add_to_edge(&self, edge: &mut Figures) {
         edge.responses = edge.responses.saturating_add(self.responses.into());
         if self.responses > 0 {
@@ -113,13 +115,13 @@ impl Connection {
         }
     }
 
-    /// The share of its bytes that was sent again, where a sample of its socket tells.
+    /// Returns the share of bytes that were retransmitted, or `None` if the socket was not sampled.
     fn retransmitted_share(&self) -> Option<f64> {
         (self.sent_bytes > 0).then(|| (self.retrans_bytes as f64 / self.sent_bytes as f64).min(1.0))
     }
 }
 
-/// What a rule has done with the connection of a response; nothing if none was due.
+/// Returns how a rule treated the response's connection, or `None` if no rule applied.
 pub(super) fn rule_of(response: &ResponseRecord) -> Option<Rule> {
     let steered = response.steered.as_ref().filter(|steered| steered.rule.is_some())?;
     let decider = response.tcp.as_ref().and_then(|tcp| tcp.decider);
@@ -132,13 +134,14 @@ pub(super) fn rule_of(response: &ResponseRecord) -> Option<Rule> {
     Some(Rule { arm, bundle: steered.bundle })
 }
 
-/// Whether a response failed: it was cut short, whoever did it, or the status says so.
+/// Returns whether a response failed: either side cut it short, or its status is 500 or above.
 pub(super) fn has_failed(response: &ResponseRecord) -> bool {
     response.cut.is_some() || response.status >= 500
 }
 
-/// Whether the goodput of a response is that of the path: whole, large enough, and not waiting for a backend.
-pub(super) fn tells_of_goodput(settings: &Settings, response: &ResponseRecord) -> bool {
+/// Returns whether a response's goodput measures the path: the response is complete, large enough,
+/// and did not wait for a backend.
+pub(super) fn measures_goodput(settings: &Settings, response: &ResponseRecord) -> bool {
     let is_stored = matches!(response.cache, CacheResult::Hit | CacheResult::Stale);
     response.cut.is_none()
         && response.bytes >= settings.goodput_bytes_min

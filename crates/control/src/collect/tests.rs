@@ -1,4 +1,4 @@
-//! What of records comes into windows, and when these close.
+//! Collector tests: records that contribute to windows, and when windows close.
 
 use std::sync::Arc;
 
@@ -50,9 +50,9 @@ fn socket(port: u16, rate: u64, is_app_limited: bool) -> SocketRecord {
     }
 }
 
-struct It(Collector);
+struct TestCollector(Collector);
 
-impl It {
+impl TestCollector {
     fn new(change: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = Settings::default();
         change(&mut settings);
@@ -71,7 +71,7 @@ impl It {
         self.0.close(NOW_UNIX_S + 10_000).into_iter().flat_map(|closed| closed.windows).collect()
     }
 
-    /// The sample of the one prefix of the one window.
+    /// Returns the sample of the only prefix in the only window.
     fn sample(&mut self) -> Sample {
         let mut closed = self.0.close(NOW_UNIX_S + 10_000);
         assert_eq!((closed.len(), closed[0].pop.as_str(), closed[0].windows.len()), (1, "fra1", 1));
@@ -84,8 +84,8 @@ impl It {
 }
 
 #[test]
-fn what_tells_of_goodput_and_of_delivery_rate_is_counted() {
-    let mut it = It::new(|_| {});
+fn only_measurable_responses_and_samples_count() {
+    let mut it = TestCollector::new(|_| {});
     it.respond(response(1, None));
     it.respond(ResponseRecord { bytes: 99_999, ..response(1, None) });
     it.respond(ResponseRecord { cut: Some(Cut::ClientClosed), ..response(1, None) });
@@ -102,15 +102,15 @@ fn what_tells_of_goodput_and_of_delivery_rate_is_counted() {
     assert_eq!(sample.ln_goodput.mean, 1e6_f64.ln());
     assert_eq!(sample.outcomes, []);
 
-    let mut it = It::new(|settings| settings.counts_relayed = true);
+    let mut it = TestCollector::new(|settings| settings.counts_relayed = true);
     it.respond(ResponseRecord { cache: CacheResult::Join, ..response(1, None) });
     assert_eq!(it.sample().other.goodput.count(), 1);
 }
 
 #[test]
-fn a_connection_is_in_the_arm_that_its_responses_tell() {
-    let mut it = It::new(|_| {});
-    // Its socket is heard of before the response that tells.
+fn responses_assign_a_connection_to_its_arm() {
+    let mut it = TestCollector::new(|_| {});
+    // The socket record arrives before the response that names the rule.
     it.dump(socket(1, 500_000, false));
     it.respond(ResponseRecord { duration_us: 500_000, ..response(1, Some(false)) });
     it.respond(ResponseRecord { duration_us: 2_000_000, ..response(1, Some(false)) });
@@ -124,19 +124,24 @@ fn a_connection_is_in_the_arm_that_its_responses_tell() {
     it.respond(refused);
     let sample = it.sample();
     let connections = [sample.steered.connections, sample.held_out.connections, sample.other.connections];
-    assert_eq!(connections, [1, 1, 2], "what a policy decides on and what is refused is in neither arm");
+    assert_eq!(
+        connections,
+        [1, 1, 2],
+        "connections decided by a policy or refused by the kernel are in neither arm"
+    );
     assert_eq!((sample.steered.delivery_rate.count(), sample.steered.goodput.count()), (1, 1));
     let mut outcomes = sample.outcomes.clone();
     outcomes.sort_by_key(|outcome| outcome.is_steered);
-    let told: Vec<_> = outcomes.iter().map(|it| (it.bundle, it.is_steered, it.retransmitted_share)).collect();
-    assert_eq!(told, [(7, false, None), (7, true, Some(0.01))]);
-    // A connection is one value, the mean of the logarithms.
+    let found: Vec<_> =
+        outcomes.iter().map(|it| (it.bundle, it.is_steered, it.retransmitted_share)).collect();
+    assert_eq!(found, [(7, false, None), (7, true, Some(0.01))]);
+    // A connection contributes one value, the mean of the logarithms.
     assert!((outcomes[1].ln_goodput - 1e6_f64.ln()).abs() < 1e-9);
-    assert_eq!(sample.ln_goodput.count, 3, "those that are not steered");
+    assert_eq!(sample.ln_goodput.count, 3, "only connections that are not steered");
 }
 
 #[test]
-fn an_outcome_is_told_once() {
+fn each_outcome_is_reported_once() {
     let mut it = Collector::new(Settings::default());
     let mut at = |window: u64, port: u16| {
         let time = NOW_UNIX_S + window * 300;
@@ -146,12 +151,12 @@ fn an_outcome_is_told_once() {
         closed.iter().map(|closed| closed.windows[0].1.prefixes[0].1.outcomes.len()).sum::<usize>()
     };
     assert_eq!([at(0, 1), at(1, 1), at(2, 2), at(3, 1)], [1, 0, 1, 0]);
-    // Long after, the port is another connection's.
-    assert_eq!(at(3 + TOLD_WINDOWS + 1, 1), 1);
+    // Much later, another connection uses the same port.
+    assert_eq!(at(3 + REPORTED_WINDOWS + 1, 1), 1);
 }
 
 #[test]
-fn a_window_is_closed_once_and_in_its_time() {
+fn window_closes_once_and_on_time() {
     let mut it = Collector::new(Settings::default());
     let add = |it: &mut Collector, time: u64, now: u64| {
         let response = ResponseRecord { time_unix_us: time * 1_000_000, ..response(1, None) };
@@ -165,12 +170,12 @@ fn a_window_is_closed_once_and_in_its_time() {
     assert_eq!((closed.len(), closed[0].windows[0].1.records), (1, 2));
     add(&mut it, NOW_UNIX_S, end + LATE_S);
     assert_eq!(it.counts().late, 1);
-    // The clock is set back a little: the window is over, though not by the clock.
+    // Set the clock back a little: the window stays closed, although it has not ended by the clock.
     add(&mut it, NOW_UNIX_S, NOW_UNIX_S);
     add(&mut it, NOW_UNIX_S + 300, NOW_UNIX_S);
     assert_eq!(it.counts(), Counts { late: 2, early: 1, over_limit: 0 });
     assert_eq!(it.close(end + LATE_S), []);
-    // By more than the history: it was wrong before, and all goes on.
+    // Set the clock back by more than the history: it was wrong before, so collection continues.
     let before = NOW_UNIX_S - 100 * 300;
     assert_eq!(it.close(before), []);
     add(&mut it, before, before);
@@ -179,7 +184,7 @@ fn a_window_is_closed_once_and_in_its_time() {
 }
 
 #[test]
-fn a_window_takes_records_as_long_as_it_is_held_open() {
+fn window_held_open_keeps_accepting_records() {
     let mut it = Collector::new(Settings::default());
     let end = (NUMBER + 1) * 300;
     let add = |it: &mut Collector, now: u64| {
@@ -187,7 +192,7 @@ fn a_window_takes_records_as_long_as_it_is_held_open() {
     };
     add(&mut it, NOW_UNIX_S);
     assert_eq!(it.close(end + LATE_S - 1), []);
-    // By the clock here it is long over.
+    // By the local clock, the window ended long ago.
     add(&mut it, end + LATE_S + 900);
     let closed = it.close(end + LATE_S);
     assert_eq!((it.counts(), closed[0].windows[0].1.records), (Counts::default(), 2));
@@ -196,7 +201,7 @@ fn a_window_takes_records_as_long_as_it_is_held_open() {
 }
 
 #[test]
-fn a_response_that_outlasts_windows_is_in_that_of_its_end() {
+fn long_response_counts_in_the_window_of_its_end() {
     let mut it = Collector::new(Settings::default());
     let slow = ResponseRecord { duration_us: 1_000_000_000, ..response(1, None) };
     it.add(&source(), &entry(Record::Response(Arc::new(slow))), NOW_UNIX_S + 1_000);
@@ -206,57 +211,58 @@ fn a_response_that_outlasts_windows_is_in_that_of_its_end() {
 }
 
 #[test]
-fn losses_are_told_and_hosts_left_alone_decide_nothing() {
-    let mut it = It::new(|settings| settings.hosts_left_alone = vec!["MEDIA.example".into()]);
-    // Its socket neither, though that is heard of first and says nothing of a host.
+fn losses_are_reported_and_excluded_hosts_are_ignored() {
+    let mut it = TestCollector::new(|settings| settings.hosts_left_alone = vec!["MEDIA.example".into()]);
+    // The connection's socket record is ignored too, although it came first and does not name a
+    // host.
     it.dump(socket(1, 500_000, false));
     it.respond(response(1, None));
     let loss = LossRecord { time_unix_us: NOW_UNIX_S * 1_000_000, stage: Stage::Spool, records: 12 };
     it.0.add(&source(), &entry(Record::Loss(loss)), NOW_UNIX_S);
     let (_, window) = it.close().remove(0);
     assert_eq!((window.lost, window.records, window.prefixes.len()), (12, 3, 0));
-    let mut it = It::new(|settings| {
+    let mut it = TestCollector::new(|settings| {
         (settings.by_tenant, settings.hosts_left_alone) = (true, vec!["media.example".into()]);
     });
     it.respond(response(1, None));
     it.respond(ResponseRecord { host: "other.example".into(), ..response(2, None) });
     let closed = it.close();
     assert_eq!((closed.len(), closed[0].0.as_str(), closed[0].1.records), (1, "other.example", 2));
-    assert_eq!(it.0.counts().over_limit, 0, "to be left alone is no limit");
+    assert_eq!(it.0.counts().over_limit, 0, "excluded hosts do not count as over a limit");
 }
 
 #[test]
-fn each_tenant_has_windows_of_its_own() {
-    let mut it = It::new(|settings| settings.by_tenant = true);
+fn each_tenant_has_its_own_windows() {
+    let mut it = TestCollector::new(|settings| settings.by_tenant = true);
     it.respond(response(1, None));
     it.dump(socket(1, 500_000, false));
     it.respond(ResponseRecord { host: "Other.example".into(), ..response(2, None) });
-    // Another tenant's on the same connection, and a socket of which no response tells.
+    // Add another tenant's response on the same connection, and a socket without a response.
     it.respond(ResponseRecord { host: "other.example".into(), ..response(1, None) });
     it.dump(socket(3, 500_000, false));
     let closed = it.close();
-    let told: Vec<_> = closed
+    let found: Vec<_> = closed
         .iter()
         .map(|(tenant, window)| {
             let sample = &window.prefixes[0].1.other;
             (tenant.as_str(), sample.connections, sample.goodput.count(), sample.delivery_rate.count())
         })
         .collect();
-    assert_eq!(told, [("media.example", 1, 1, 1), ("other.example", 1, 1, 0)]);
+    assert_eq!(found, [("media.example", 1, 1, 1), ("other.example", 1, 1, 0)]);
 }
 
 #[test]
-fn hosts_that_anybody_makes_up_take_nothing_from_others() {
-    let mut it = It::new(|all| {
+fn made_up_hosts_do_not_displace_named_tenants() {
+    let mut it = TestCollector::new(|all| {
         all.by_tenant = true;
         all.tenants = vec![Tenant::new(["media.example".into()], Settings::default())];
     });
     let mut port = 1;
-    let mut ask = |it: &mut It, host: String, status: u16| {
+    let mut ask = |it: &mut TestCollector, host: String, status: u16| {
         it.respond(ResponseRecord { host, status, ..response(port, None) });
         port += 1;
     };
-    // What the edge does not serve, what is no name, and what names nobody.
+    // A host that the edge does not serve, an invalid name, and an empty one.
     for (host, status) in [("own.example", 421), ("[2001:db8::1]:80", 200), ("", 200)] {
         ask(&mut it, host.into(), status);
     }
@@ -270,21 +276,21 @@ fn hosts_that_anybody_makes_up_take_nothing_from_others() {
             .iter()
             .any(|(tenant, window)| tenant == "media.example" && !window.prefixes.is_empty())
     );
-    // For its edge each of them counts.
+    // Every response still counts for its edge.
     assert_eq!(closed.window.edges["edge-1"].responses, SCOPES_MAX as u64 + 4);
     assert_eq!(it.0.counts().over_limit, (SCOPES_MAX - UNNAMED_MAX) as u64 + 1);
 }
 
 #[test]
-fn a_tenant_has_all_of_its_hosts_and_a_threshold_of_its_own() {
+fn tenant_merges_its_hosts_and_applies_its_own_threshold() {
     let settings = Settings { goodput_bytes_min: 2_000_000, ..Settings::default() };
     let hosts = ["News.example".into(), "media.example".into()];
-    let mut it = It::new(|all| all.tenants = vec![Tenant::new(hosts, settings)]);
+    let mut it = TestCollector::new(|all| all.tenants = vec![Tenant::new(hosts, settings)]);
     it.respond(response(1, None));
     it.respond(ResponseRecord { host: "NEWS.example:80".into(), bytes: 2_000_000, ..response(1, None) });
     it.respond(ResponseRecord { host: "other.example".into(), ..response(2, None) });
     it.dump(socket(3, 500_000, false));
-    let told: Vec<_> = it
+    let found: Vec<_> = it
         .close()
         .iter()
         .map(|(tenant, window)| {
@@ -297,13 +303,13 @@ fn a_tenant_has_all_of_its_hosts_and_a_threshold_of_its_own() {
     let near = |found: Option<f64>, rate: Option<f64>| {
         found.zip(rate).is_some_and(|(found, rate)| (found / rate - 1.0).abs() < 0.02)
     };
-    assert_eq!(told.iter().map(|it| (it.0.clone(), it.1)).collect::<Vec<_>>(), [own, others]);
-    assert!(near(told[0].2, rate(2_000_000)) && near(told[1].2, rate(1_000_000)), "{told:?}");
+    assert_eq!(found.iter().map(|it| (it.0.clone(), it.1)).collect::<Vec<_>>(), [own, others]);
+    assert!(near(found[0].2, rate(2_000_000)) && near(found[1].2, rate(1_000_000)), "{found:?}");
 }
 
 #[test]
-fn a_connection_that_lasts_has_no_more_to_say_than_others() {
-    let mut it = It::new(|_| {});
+fn long_connection_has_the_same_weight_as_others() {
+    let mut it = TestCollector::new(|_| {});
     (0..100).for_each(|_| it.dump(socket(1, 100_000, false)));
     it.dump(socket(1, 1, false));
     it.dump(socket(2, 900_000, false));
@@ -314,27 +320,27 @@ fn a_connection_that_lasts_has_no_more_to_say_than_others() {
 }
 
 #[test]
-fn limits_hold_and_are_counted() {
-    let mut it = It::new(|_| {});
+fn records_over_limits_are_dropped_and_counted() {
+    let mut it = TestCollector::new(|_| {});
     it.dump(socket(1, 500_000, false));
     for pop in 0..SCOPES_MAX + 5 {
         let source = Source { pop: pop.to_string(), ..source() };
         it.0.add(&source, &entry(Record::Response(Arc::new(response(1, None)))), NOW_UNIX_S);
     }
-    // One of the PoPs is that of the sockets.
+    // The PoP with the socket record counts towards the limit.
     assert_eq!(it.0.counts().over_limit, 6);
     let closed = it.close();
     assert_eq!(closed.len(), SCOPES_MAX);
 }
 
 #[test]
-fn edges_are_told_apart_by_what_their_connections_had() {
-    let mut it = It::new(|settings| settings.hosts_left_alone = vec!["status.example".into()]);
+fn each_edge_has_its_own_figures() {
+    let mut it = TestCollector::new(|settings| settings.hosts_left_alone = vec!["status.example".into()]);
     it.respond(response(1, None));
     it.respond(ResponseRecord { status: 503, bytes: 0, ..response(1, None) });
     it.respond(ResponseRecord { cut: Some(Cut::ClientClosed), ..response(2, None) });
     it.dump(socket(2, 500_000, false));
-    // What decides nothing tells of its edge as well.
+    // Connections excluded from decisions still count for their edge.
     it.respond(ResponseRecord { host: "status.example".into(), ..response(3, None) });
     let other = Source { host: "edge-2".into(), ..source() };
     it.0.add(&other, &entry(Record::Response(Arc::new(response(1, None)))), NOW_UNIX_S);
@@ -348,8 +354,8 @@ fn edges_are_told_apart_by_what_their_connections_had() {
 }
 
 #[test]
-fn of_too_many_edges_the_first_are_told_apart() {
-    let mut it = It::new(|_| {});
+fn edges_over_the_limit_are_not_tracked() {
+    let mut it = TestCollector::new(|_| {});
     for at in 0..=EDGES_MAX {
         let source = Source { host: format!("edge-{at}"), ..source() };
         it.0.add(&source, &entry(Record::Response(Arc::new(response(1, None)))), NOW_UNIX_S);

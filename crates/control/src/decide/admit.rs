@@ -1,19 +1,20 @@
-//! Who enters: slow prefixes, those with the most connections first, and some that the toss finds.
+//! Admission: slow prefixes enter, those with the most connections first, and a few others are
+//! explored at random.
 
 use std::cmp::Reverse;
 
 use thalweg_record::Prefix;
 use twox_hash::XxHash3_64;
 
-use super::round::Taken;
-use super::{Change, Round};
+use super::round::DecisionRound;
+use super::{Change, RoundOutcome};
 use crate::entry::{Phase, Steered};
 use crate::evidence::Evidence;
 use crate::reason::Reason;
 use crate::selection::obstacle;
 
-impl Taken<'_> {
-    /// Lets prefixes enter, and says of all others why not.
+impl DecisionRound<'_> {
+    /// Admits prefixes, and records for every other prefix why it is not steered.
     pub(super) fn admit(&mut self) {
         let settings = self.settings;
         let (mut slow, mut others) = (Vec::new(), Vec::new());
@@ -33,7 +34,7 @@ impl Taken<'_> {
             }
             entry.reason = obstacle.unwrap_or(Reason::RoundFull);
         }
-        let is_stopped = self.state.guard.pause_windows > 0 || self.decision.round == Round::Stopped;
+        let is_stopped = self.state.guard.pause_windows > 0 || self.decision.round == RoundOutcome::Stopped;
         let free = settings.steered_max.saturating_sub(steered);
         let room = if is_stopped { 0 } else { settings.entering_max.min(self.changes_left).min(free) };
         let exploring = if settings.has_proof() {
@@ -41,11 +42,11 @@ impl Taken<'_> {
         } else {
             0
         };
-        // Whom the toss finds, the same prefixes again for the same window and seed: those with more connections sooner, since
-        // more can be learned of them, and more is won.
+        // Choose at random with weights, deterministically for a given window and seed. Prefixes
+        // with more connections are more likely, because a trial there learns and gains more.
         let arrival = |at: &usize| {
             let entry = &self.state.entries[*at];
-            toss(self.moment.seed, self.window.number, entry.prefix) / f64::from(entry.connections)
+            weighted_draw(self.moment.seed, self.window.number, entry.prefix) / f64::from(entry.connections)
         };
         let mut arrivals: Vec<_> = others.iter().map(|at| (arrival(at), *at)).collect();
         arrivals.sort_unstable_by(|one, other| one.0.total_cmp(&other.0));
@@ -68,14 +69,15 @@ impl Taken<'_> {
         waiting.iter().for_each(|at| self.state.entries[*at].reason = why);
     }
 
-    /// The number of a trial that begins, and its salt: what one trial has shown says nothing of who is held out in the next.
-    pub(super) fn begin_trial(&mut self) -> (u64, u64) {
-        let trial = self.state.trials.begin();
+    /// Returns the number and salt of a new trial. The fresh salt makes its holdout independent of
+    /// earlier trials.
+    pub(super) fn new_trial(&mut self) -> (u64, u64) {
+        let trial = self.state.trials.start();
         (trial, XxHash3_64::oneshot_with_seed(self.moment.seed, &trial.to_be_bytes()))
     }
 
     fn enter(&mut self, at: usize, is_explored: bool) {
-        let (trial, salt) = self.begin_trial();
+        let (trial, salt) = self.new_trial();
         let entry = &mut self.state.entries[at];
         let has_proof = self.settings.has_proof();
         entry.reason = if is_explored { Reason::Explored } else { Reason::Slow };
@@ -91,15 +93,16 @@ impl Taken<'_> {
             windows: 0,
             quiet_windows: 0,
             failures: entry.failures(),
-            evidence: Evidence::from(entry.ln_goodput.map(f64::from)),
+            evidence: Evidence::with_baseline(entry.ln_goodput.map(f64::from)),
         }));
         self.decision.entered.push(Change { prefix: entry.prefix, reason: entry.reason });
     }
 }
 
-/// A number for a prefix in a round, exponentially distributed: divided by weights, the least of several is one's with a
-/// probability in proportion to its weight (Efraimidis and Spirakis, Information Processing Letters 97(5), 2006).
-fn toss(seed: u64, window: u64, prefix: Prefix) -> f64 {
+/// Draws an exponentially distributed number for a prefix in a round. If each number is divided by
+/// its prefix's weight, a prefix gets the smallest one with a probability proportional to its
+/// weight (Efraimidis and Spirakis, Information Processing Letters 97(5), 2006).
+fn weighted_draw(seed: u64, window: u64, prefix: Prefix) -> f64 {
     let seed = XxHash3_64::oneshot_with_seed(seed, &window.to_be_bytes());
     let hash = XxHash3_64::oneshot_with_seed(seed, prefix.to_string().as_bytes());
     -((hash as f64 + 1.0) / (u64::MAX as f64 + 2.0)).ln()

@@ -1,29 +1,30 @@
-//! What each trial comes to: told to be helped, taken back, begun anew, or not decided yet.
+//! Verdicts on trials: proved, withdrawn, restarted, or still undecided.
 
-use super::round::Taken;
+use super::round::DecisionRound;
 use crate::detector::Detector;
 use crate::entry::{Entry, Phase, Proof, Steered};
 use crate::evidence::Evidence;
-use crate::online::needed;
+use crate::online::discoveries_needed;
 use crate::pool::Pool;
 use crate::reason::Reason;
 use crate::selection::is_no_longer_slow;
 
-/// What is to become of a steered prefix.
+/// Verdict on a steered prefix.
 #[derive(Debug, Clone)]
 enum Verdict {
     Stays(Reason),
     Proved(Proof),
-    /// What was shown is too old to go by: it is begun anew.
+    /// Steering continues with fresh evidence, because the current evidence is old.
     Renewed,
-    /// It was shown to be helped so long ago that it has to be shown again.
-    TriedAgain,
+    /// The prefix goes back on trial, because its proof is old.
+    BackOnTrial,
     Leaves(Reason),
 }
 
-impl Taken<'_> {
-    /// Tells trials to be helped: those that need at most so many told.
-    fn tell(&mut self) -> f64 {
+impl DecisionRound<'_> {
+    /// Declares discoveries and returns the threshold: a trial is a discovery if its
+    /// [`discoveries_needed`] is at most the threshold.
+    fn declare_discoveries(&mut self) -> f64 {
         let trials: Vec<_> = self
             .state
             .steered()
@@ -31,7 +32,7 @@ impl Taken<'_> {
             .filter(|(entry, steered)| self.veto(entry, steered).is_none())
             .filter_map(|(_, steered)| Some((steered.trial, self.ln_e_helped(steered)?)))
             .collect();
-        self.state.trials.tell(&trials, self.settings.false_discovery_share)
+        self.state.trials.declare_discoveries(&trials, self.settings.false_discovery_share)
     }
 
     fn ln_e_helped(&self, steered: &Steered) -> Option<f64> {
@@ -40,22 +41,22 @@ impl Taken<'_> {
     }
 
     pub(super) fn judge(&mut self, pool: Option<Pool>) {
-        let told = self.tell();
+        let threshold = self.declare_discoveries();
         let mut entries = std::mem::take(&mut self.state.entries);
         for entry in &mut entries {
             let Phase::Steered(steered) = &entry.phase else { continue };
-            match self.verdict(entry, steered, pool, told) {
+            match self.verdict(entry, steered, pool, threshold) {
                 Verdict::Stays(reason) => entry.reason = reason,
                 Verdict::Proved(proof) => self.prove(entry, proof),
                 Verdict::Renewed => renew(entry),
-                Verdict::TriedAgain => self.try_again(entry),
-                Verdict::Leaves(reason) => self.take_back(entry, reason),
+                Verdict::BackOnTrial => self.restart_trial(entry),
+                Verdict::Leaves(reason) => self.withdraw(entry, reason),
             }
         }
         self.state.entries = entries;
     }
 
-    /// For what a prefix leaves whatever else is shown of it.
+    /// Returns a reason to withdraw the prefix regardless of any benefit shown.
     fn veto(&self, entry: &Entry, steered: &Steered) -> Option<Reason> {
         let settings = self.settings;
         let evidence = &steered.evidence;
@@ -75,19 +76,20 @@ impl Taken<'_> {
             return None;
         }
         let is_sure = |ln_e: f64| ln_e >= -settings.false_harm_share.ln();
-        let has_resent = evidence.retransmitted.count >= 2 * u64::from(settings.evidence_connections_min);
-        let resent = evidence.retransmitted.ln_e_above(settings.retransmitted_rise_max);
-        if has_resent && resent.is_some_and(is_sure) {
+        let has_retransmit_evidence =
+            evidence.retransmitted.count >= 2 * u64::from(settings.evidence_connections_min);
+        let ln_e_retransmitted = evidence.retransmitted.ln_e_above(settings.retransmitted_rise_max);
+        if has_retransmit_evidence && ln_e_retransmitted.is_some_and(is_sure) {
             return Some(Reason::Retransmits);
         }
         let is_harmed = match &steered.proof {
             None => is_sure(evidence.ln_e_harmed(steered.holdout())),
-            Some(proof) => proof.reversal.is_sure(settings.trial_windows_max, settings.false_harm_share),
+            Some(proof) => proof.reversal.detects_harm(settings.trial_windows_max, settings.false_harm_share),
         };
         is_harmed.then_some(Reason::Harmed)
     }
 
-    fn verdict(&self, entry: &Entry, steered: &Steered, pool: Option<Pool>, told: f64) -> Verdict {
+    fn verdict(&self, entry: &Entry, steered: &Steered, pool: Option<Pool>, threshold: f64) -> Verdict {
         let settings = self.settings;
         let on_trial = match (steered.is_renewed, steered.is_explored) {
             (true, _) => Reason::Renewed,
@@ -98,22 +100,23 @@ impl Taken<'_> {
         if let Some(reason) = self.veto(entry, steered) {
             return Verdict::Leaves(reason);
         }
-        if let Some(verdict) = self.shown(steered, told) {
+        if let Some(verdict) = self.verdict_by_evidence(steered, threshold) {
             return verdict;
         }
         if steered.proof.as_ref().is_some_and(|proof| proof.rounds >= settings.proof_windows_max) {
-            return Verdict::TriedAgain;
+            return Verdict::BackOnTrial;
         }
-        // Without a holdout a duty cycle is all that speaks for a prefix, however it has entered.
-        let goes_by_duty = on_trial == Reason::Slow || steered.holdout_millionths == 0;
-        if goes_by_duty && !is_proved && is_no_longer_slow(settings, entry) {
+        // Without a holdout, only the duty cycle justifies steering, even for an explored prefix.
+        let duty_cycle_decides = on_trial == Reason::Slow || steered.holdout_millionths == 0;
+        if duty_cycle_decides && !is_proved && is_no_longer_slow(settings, entry) {
             return Verdict::Leaves(Reason::NoLongerSlow);
         }
         if steered.holdout_millionths == 0 || steered.windows < settings.trial_windows_max {
             return Verdict::Stays(if is_proved { Reason::Helped } else { on_trial });
         }
         if is_proved {
-            // Evidence that began anew before it was enough would never show harm where there are few connections.
+            // If evidence restarted before it sufficed, harm to prefixes with few connections would
+            // never be detected.
             let is_enough = steered.evidence.is_enough(settings.evidence_connections_min);
             return if is_enough { Verdict::Renewed } else { Verdict::Stays(Reason::Helped) };
         }
@@ -126,12 +129,14 @@ impl Taken<'_> {
         }
     }
 
-    /// What the evidence shows by itself, if it does.
-    fn shown(&self, steered: &Steered, told: f64) -> Option<Verdict> {
+    /// Returns the verdict if the evidence alone decides.
+    fn verdict_by_evidence(&self, steered: &Steered, threshold: f64) -> Option<Verdict> {
         let settings = self.settings;
         let ln_e = self.ln_e_helped(steered)?;
         let goodput = &steered.evidence.goodput;
-        if steered.proof.is_none() && needed(steered.trial, ln_e, settings.false_discovery_share) <= told {
+        if steered.proof.is_none()
+            && discoveries_needed(steered.trial, ln_e, settings.false_discovery_share) <= threshold
+        {
             return Some(Verdict::Proved(Proof {
                 ln_e,
                 goodput: goodput.clone(),
@@ -143,7 +148,7 @@ impl Taken<'_> {
         (interval.high < settings.effect_min).then_some(Verdict::Leaves(Reason::NotHelped))
     }
 
-    /// Fewer are held out from now on. What is shown from then on is evidence of its own.
+    /// Records a proof, lowers the holdout, and starts separate evidence.
     fn prove(&mut self, entry: &mut Entry, proof: Proof) {
         let Phase::Steered(steered) = &mut entry.phase else { return };
         steered.proof = Some(proof);
@@ -155,13 +160,13 @@ impl Taken<'_> {
     }
 }
 
-/// Begins the evidence anew, from where the baselines are.
+/// Restarts the evidence, keeping the baselines.
 fn renew(entry: &mut Entry) {
     let Phase::Steered(steered) = &mut entry.phase else { return };
     steered.windows = 0;
     steered.evidence = Evidence {
         baseline_retransmitted: steered.evidence.baseline_retransmitted,
-        ..Evidence::from(steered.evidence.baseline_ln_goodput)
+        ..Evidence::with_baseline(steered.evidence.baseline_ln_goodput)
     };
     entry.reason = Reason::Helped;
 }

@@ -1,16 +1,17 @@
-//! What ends trials from outside: the guardrail over all of them, and limits that were lowered.
+//! Limits that end trials: the guardrail across all trials, and lowered limits on steered prefixes.
 
-use super::Round;
-use super::round::Taken;
+use super::RoundOutcome;
+use super::round::DecisionRound;
 use crate::entry::Steered;
 use crate::reason::Reason;
 use crate::sequential::Mean;
 use crate::state::Guard;
 
-impl Taken<'_> {
-    /// Ends all trials and stops the rounds for a while, if what they send again has risen by too much. Of those that have left,
-    /// in this round or before, nothing counts: what was wrong with them has left with them.
-    pub(super) fn keep_guard(&mut self) {
+impl DecisionRound<'_> {
+    /// Withdraws every trial and pauses admission if the retransmitted share across all trials rose
+    /// too much. Trials already withdrawn, including in this round, do not count, because any rise
+    /// they caused ends with them.
+    pub(super) fn apply_guardrail(&mut self) {
         let settings = self.settings;
         let mut all = Mean::default();
         for (_, steered) in self.state.steered().filter(|(_, steered)| steered.proof.is_none()) {
@@ -21,25 +22,25 @@ impl Taken<'_> {
         if !is_enough || ln_e.is_none_or(|ln_e| ln_e < -settings.false_harm_share.ln()) {
             return;
         }
-        self.decision.round = Round::Stopped;
+        self.decision.round = RoundOutcome::Stopped;
         self.state.guard = Guard { pause_windows: settings.guardrail_pause_windows };
         let mut entries = std::mem::take(&mut self.state.entries);
         for entry in &mut entries {
             if entry.steered().is_some_and(|steered| steered.proof.is_none()) {
-                self.take_back(entry, Reason::Guardrail);
+                self.withdraw(entry, Reason::Guardrail);
             }
         }
         self.state.entries = entries;
     }
 
-    /// Takes back what is above the limits on how many are steered, as these may have been lowered: trials before what is shown
-    /// to be helped, and those with fewer connections first.
-    pub(super) fn keep_limits(&mut self) {
-        self.keep_limit(self.settings.explored_max, Steered::is_exploring);
-        self.keep_limit(self.settings.steered_max, |_| true);
+    /// Withdraws prefixes above the limits, which may have been lowered. Trials go before proved
+    /// prefixes, and prefixes with fewer connections before those with more.
+    pub(super) fn apply_limits(&mut self) {
+        self.apply_limit(self.settings.explored_max, Steered::is_exploring);
+        self.apply_limit(self.settings.steered_max, |_| true);
     }
 
-    fn keep_limit(&mut self, most: usize, counts: impl Fn(&Steered) -> bool) {
+    fn apply_limit(&mut self, most: usize, counts: impl Fn(&Steered) -> bool) {
         let mut counted: Vec<_> = (0..self.state.entries.len())
             .filter(|at| self.state.entries[*at].steered().is_some_and(&counts))
             .collect();
@@ -49,7 +50,7 @@ impl Taken<'_> {
             (entry.steered().is_some_and(|it| it.proof.is_some()), entry.connections.to_bits())
         });
         let mut entries = std::mem::take(&mut self.state.entries);
-        counted.iter().take(over).for_each(|at| self.take_back(&mut entries[*at], Reason::OverLimit));
+        counted.iter().take(over).for_each(|at| self.withdraw(&mut entries[*at], Reason::OverLimit));
         self.state.entries = entries;
     }
 }

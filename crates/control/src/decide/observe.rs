@@ -1,26 +1,28 @@
-//! What a window says of each prefix, taken over into what is known of it.
+//! Updates each prefix's entry from a window.
 
 use crate::entry::Entry;
 use crate::settings::{PREFIXES_MAX, Settings};
 use crate::window::{Sample, Window};
 
-/// Windows over which connections are smoothed: an hour of five minutes.
+/// Smoothing length of connection counts, in windows: one hour of 5-minute windows.
 const SMOOTHED_WINDOWS: f32 = 12.0;
-/// Connections that a smoothed log goodput has in mind.
+/// Smoothing length of log goodput, in connections.
 const SMOOTHED_CONNECTIONS: f32 = 30.0;
 
-/// The entries after a window: those before, so many windows older, and those that are new, with what it says of them.
+/// Returns the entries after a window: existing entries advanced by `elapsed` windows, plus entries
+/// for new prefixes.
 pub(super) fn observe(
     settings: &Settings,
     before: &[Entry],
     window: &Window,
-    (ranks, bottom): (&[Option<f64>], Option<f64>),
+    ranks: &[Option<f64>],
+    bottom: Option<f64>,
     elapsed: u64,
 ) -> Vec<Entry> {
     let mut entries = Vec::with_capacity(before.len() + window.prefixes.len() / 4);
     let mut room = PREFIXES_MAX.saturating_sub(before.len());
     let mut seen = window.prefixes.iter().zip(ranks).peekable();
-    let take = |entry: &mut Entry, seen: Option<(&Sample, Option<f64>)>| {
+    let update = |entry: &mut Entry, seen: Option<(&Sample, Option<f64>)>| {
         entry.advance(elapsed, settings.history_windows);
         observe_one(entry, seen, bottom);
     };
@@ -29,18 +31,18 @@ pub(super) fn observe(
             if let Some(left) = room.checked_sub(1) {
                 room = left;
                 let mut entry = Entry::new(*prefix);
-                take(&mut entry, Some((sample, *rank)));
+                update(&mut entry, Some((sample, *rank)));
                 entries.push(entry);
             }
         }
         let own = seen.next_if(|((prefix, _), _)| *prefix == entry.prefix);
         let mut entry = entry.clone();
-        take(&mut entry, own.map(|((_, sample), rank)| (sample, *rank)));
+        update(&mut entry, own.map(|((_, sample), rank)| (sample, *rank)));
         entries.push(entry);
     }
     for ((prefix, sample), rank) in seen.take(room) {
         let mut entry = Entry::new(*prefix);
-        take(&mut entry, Some((sample, *rank)));
+        update(&mut entry, Some((sample, *rank)));
         entries.push(entry);
     }
     entries

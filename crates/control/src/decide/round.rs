@@ -1,10 +1,10 @@
-//! A round that is taken: the steps of a decision, in order, on a copy of the state.
+//! A round in progress: the steps of a decision, in order, on a copy of the state.
 
 use super::observe::observe;
-use super::{Change, Decision, Moment, Round};
+use super::{Change, Decision, Moment, RoundOutcome};
 use crate::basis::{Basis, Changes};
 use crate::entry::{Entry, Phase};
-use crate::evidence::unit;
+use crate::evidence::tuned_variance;
 use crate::left_alone::LeftAlone;
 use crate::pool::{Estimate, Pool};
 use crate::reason::Reason;
@@ -13,7 +13,7 @@ use crate::settings::Settings;
 use crate::state::State;
 use crate::window::Window;
 
-pub(super) struct Taken<'a> {
+pub(super) struct DecisionRound<'a> {
     pub(super) settings: &'a Settings,
     pub(super) window: &'a Window,
     pub(super) moment: Moment,
@@ -24,8 +24,8 @@ pub(super) struct Taken<'a> {
     pub(super) left_alone: LeftAlone,
 }
 
-impl<'a> Taken<'a> {
-    /// Takes a window over into a copy of the state, which it follows after so many windows.
+impl<'a> DecisionRound<'a> {
+    /// Starts a round on a copy of `state`, advanced by `elapsed` windows.
     pub(super) fn new(
         settings: &'a Settings,
         state: &State,
@@ -38,9 +38,9 @@ impl<'a> Taken<'a> {
         let is_steered = |prefix| state.entry(prefix).is_some_and(|entry| entry.steered().is_some());
         let left_alone = LeftAlone::new(&settings.left_alone);
         let (ranks, bottom) = bottom_group(settings, &left_alone, window, is_steered);
-        // All of a history is older than so many windows.
+        // `u64::MAX` exceeds the length of any history, so it clears every history.
         let elapsed = if changes.discards_histories { u64::MAX } else { elapsed };
-        let entries = observe(settings, &state.entries, window, (&ranks, bottom), elapsed);
+        let entries = observe(settings, &state.entries, window, &ranks, bottom, elapsed);
         let mut guard = state.guard.clone();
         guard.pause_windows = guard.pause_windows.saturating_sub(1);
         let state = State {
@@ -54,7 +54,7 @@ impl<'a> Taken<'a> {
         };
         let decision = Decision {
             window: window.number,
-            round: Round::Decided,
+            round: RoundOutcome::Decided,
             ranked: ranks.iter().flatten().count(),
             bottom_bytes_per_s: bottom,
             entered: Vec::new(),
@@ -78,15 +78,15 @@ impl<'a> Taken<'a> {
     }
 
     pub(super) fn run(mut self) -> (State, Decision) {
-        self.follow_edges();
-        self.discard();
-        self.learn();
+        self.adopt_edge_bundle();
+        self.discard_invalidated();
+        self.add_evidence();
         let pool = Pool::of(&self.estimates());
         self.state.pool = pool;
         self.decision.pool = pool;
         self.judge(pool);
-        self.keep_guard();
-        self.keep_limits();
+        self.apply_guardrail();
+        self.apply_limits();
         self.admit();
         self.state.entries.retain(|entry| !entry.is_forgotten());
         for changes in [&mut self.decision.entered, &mut self.decision.left] {
@@ -96,8 +96,8 @@ impl<'a> Taken<'a> {
         (self.state, self.decision)
     }
 
-    /// Adds what the window shows of each trial.
-    fn learn(&mut self) {
+    /// Adds the window's outcomes to each trial's evidence.
+    fn add_evidence(&mut self) {
         for entry in &mut self.state.entries {
             let Phase::Steered(steered) = &mut entry.phase else { continue };
             let sample = self.window.sample(entry.prefix);
@@ -108,20 +108,20 @@ impl<'a> Taken<'a> {
             let is_quiet = sample.is_none_or(|sample| sample.connections() == 0);
             steered.quiet_windows = if is_quiet { steered.quiet_windows.saturating_add(1) } else { 0 };
             let (Some(sample), true) = (sample, steered.holdout_millionths > 0) else { continue };
-            // Of a bundle that is not the state's it is not known what share it holds out.
+            // Skip bundles that this state did not make: their held-out share is unknown.
             let (bundles, holdout) = (steered.from_bundle..=self.state.bundle, steered.holdout());
             let outcomes = sample.outcomes.iter().filter(|outcome| bundles.contains(&outcome.bundle));
             let (sum_before, variance_before) = steered.evidence.sum_and_variance();
             steered.evidence.add(outcomes, holdout);
             let (sum, variance) = steered.evidence.sum_and_variance();
             if let Some(proof) = &mut steered.proof {
-                proof.reversal.add(sum - sum_before, variance - variance_before, unit(holdout));
+                proof.reversal.add(sum - sum_before, variance - variance_before, tuned_variance(holdout));
             }
         }
     }
 
-    /// What each trial has shown that is under way or has ended not long ago, however it has: a proof that is older does not come
-    /// back when the prefix leaves.
+    /// Returns the estimates of all current and recently ended trials, regardless of how they
+    /// ended. An outdated proof is not counted again when its prefix is withdrawn.
     fn estimates(&self) -> Vec<Estimate> {
         let settings = self.settings;
         let is_recent = |rounds: u32| rounds < settings.cool_off_windows;
@@ -136,8 +136,8 @@ impl<'a> Taken<'a> {
         self.state.entries.iter().filter_map(estimate).collect()
     }
 
-    /// Takes a rule back, if as many may be changed in this round.
-    pub(super) fn take_back(&mut self, entry: &mut Entry, reason: Reason) {
+    /// Withdraws a rule, unless the limit on changes in this round is reached.
+    pub(super) fn withdraw(&mut self, entry: &mut Entry, reason: Reason) {
         if !reason.is_safety() {
             if self.changes_left == 0 {
                 return;
@@ -149,7 +149,7 @@ impl<'a> Taken<'a> {
     }
 }
 
-/// All of a state but its entries, which are many.
+/// Copies the parts of the state that a decision changes, without the many entries.
 fn without_entries(state: &State) -> State {
     State {
         bundle: state.bundle,

@@ -1,4 +1,5 @@
-//! What becomes of a state by bundles that no decision has made: see [`crate::rollout`].
+//! State changes caused by bundles that did not come from the state's own decisions: see
+//! [`crate::rollout`].
 
 use std::collections::HashMap;
 
@@ -12,8 +13,9 @@ use crate::settings::Settings;
 use crate::state::State;
 
 impl State {
-    /// Goes on from a bundle of others, if that is newer: it is not known by what rules connections went until the next one.
-    pub(crate) fn go_on_from(&mut self, bundle: u64) {
+    /// Continues from a foreign bundle number if it is newer. Connections then count only from the
+    /// next bundle on, because the rules they used until then are unknown.
+    pub(crate) fn advance_bundle_number(&mut self, bundle: u64) {
         if bundle <= self.bundle {
             return;
         }
@@ -24,8 +26,9 @@ impl State {
         }
     }
 
-    /// Takes back what a bundle has brought that was rolled back, as after trials that failed, and pauses as the guardrail does: what made
-    /// edges refuse one bundle or do worse by it may do so with the next.
+    /// Withdraws the prefixes that a rolled-back bundle added, as failed trials, and pauses
+    /// admission as the guardrail does: the cause of a refused or worse bundle may affect the next
+    /// one.
     pub(crate) fn withdraw(&mut self, settings: &Settings, prefixes: &[Prefix]) {
         for prefix in prefixes {
             let at = self.entries.binary_search_by_key(prefix, |entry| entry.prefix);
@@ -38,14 +41,16 @@ impl State {
         self.guard.pause_windows = self.guard.pause_windows.max(settings.guardrail_pause_windows);
     }
 
-    /// Takes all back whose tenant is none any more; how many. They may enter again as any do, should it be one again.
-    pub(crate) fn take_back_all(&mut self, settings: &Settings) -> usize {
+    /// Withdraws all prefixes of a removed tenant and returns their number. They may re-enter
+    /// normally if the tenant returns.
+    pub(crate) fn withdraw_all(&mut self, settings: &Settings) -> usize {
         let steered = self.entries.iter_mut().filter(|entry| entry.steered().is_some());
         steered.map(|entry| entry.leave(Reason::Changed, settings)).count()
     }
 
-    /// Counts connections of a prefix only beyond the newest bundle, if its rule there is another one than the state's.
-    pub(crate) fn discount(&mut self, rules: &[Rule], own: &[Rule]) {
+    /// For each prefix whose rule in the newest bundle differs from the state's, ignores
+    /// connections under that bundle and earlier ones.
+    pub(crate) fn ignore_mismatched(&mut self, rules: &[Rule], own: &[Rule]) {
         let own: HashMap<_, _> = own.iter().map(|rule| (rule.prefix, rule)).collect();
         for rule in
             rules.iter().filter(|rule| own.get(&rule.prefix).is_none_or(|own| !steers_alike(own, rule)))

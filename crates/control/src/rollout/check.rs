@@ -1,4 +1,4 @@
-//! What each field of a rollout has to be that was read from a disk or a network: see [`crate::check`].
+//! Validation of a decoded rollout: see [`crate::check`].
 
 use super::edges::CHECKSUM_BYTES_MAX;
 use super::{Candidate, EDGE_NAME_BYTES_MAX, Edge, Rollout, Stage};
@@ -8,7 +8,7 @@ use crate::sequential::Mean;
 use crate::state::BUNDLES_MAX;
 use thalweg_bundle::REASON_BYTES_MAX;
 
-/// The first field of a rollout that is out of its range.
+/// Checks the whole rollout; fails on the first field that is out of range.
 pub(super) fn check(rollout: &Rollout) -> Checked {
     ensure(rollout.newest <= BUNDLES_MAX, "newest", "at most 2^53")?;
     let stable = rollout.stable.as_ref().map(|bundle| bundle.content().number);
@@ -16,7 +16,7 @@ pub(super) fn check(rollout: &Rollout) -> Checked {
     if let Some(it) = &rollout.candidate {
         let number = it.bundle.content().number;
         let is_between = number <= rollout.newest && stable.is_some_and(|stable| stable < number);
-        ensure(is_between, "candidate.bundle", "above the stable one, at most the newest")?;
+        ensure(is_between, "candidate.bundle", "above the stable bundle's number and at most the newest")?;
         within("candidate", candidate(it))?;
     }
     ensure(rollout.edges.len() <= EDGES_MAX, "edges", "at most 1000")?;
@@ -24,7 +24,7 @@ pub(super) fn check(rollout: &Rollout) -> Checked {
         let is_name = is_name(name);
         within(
             &format!("edges[{name}]"),
-            ensure(is_name, "name", "of 1 to 253 bytes").and_then(|()| edge(it)),
+            ensure(is_name, "name", "1 to 253 bytes long").and_then(|()| edge(it)),
         )
     })
 }
@@ -32,16 +32,12 @@ pub(super) fn check(rollout: &Rollout) -> Checked {
 fn candidate(candidate: &Candidate) -> Checked {
     let canaries = &candidate.canaries;
     let are_names = canaries.len() <= EDGES_MAX && canaries.keys().all(|name| is_name(name));
-    ensure(are_names, "canaries", "at most 1000 names of 1 to 253 bytes")?;
-    let is_unheard = candidate.stage == Stage::Unheard;
-    ensure(
-        canaries.is_empty() == is_unheard,
-        "canaries",
-        "there where the stage is not Unheard, and only there",
-    )?;
+    ensure(are_names, "canaries", "at most 1000 names, each 1 to 253 bytes long")?;
+    let is_unassigned = candidate.stage == Stage::Unassigned;
+    ensure(canaries.is_empty() == is_unassigned, "canaries", "empty if and only if the stage is Unheard")?;
     match &candidate.stage {
-        Stage::Unheard => Ok(()),
-        Stage::Handed { wanted, .. } => {
+        Stage::Unassigned => Ok(()),
+        Stage::Assigned { wanted, .. } => {
             ensure((1..=canaries.len()).contains(wanted), "stage.wanted", "from 1 to the number of canaries")
         }
         Stage::Watched { own, others, .. } => {
@@ -53,11 +49,11 @@ fn candidate(candidate: &Candidate) -> Checked {
 
 fn edge(edge: &Edge) -> Checked {
     let is_short = |checksum: &String| checksum.len() <= CHECKSUM_BYTES_MAX;
-    ensure(edge.in_force.as_ref().is_none_or(is_short), "in_force", "a checksum")?;
+    ensure(edge.in_force.as_ref().is_none_or(is_short), "in_force", "at most 71 bytes long")?;
     ensure(edge.number.is_none_or(|number| number <= BUNDLES_MAX), "number", "at most 2^53")?;
     if let Some(refusal) = &edge.refused {
-        ensure(is_short(&refusal.checksum), "refused.checksum", "a checksum")?;
-        ensure(refusal.reason.len() <= REASON_BYTES_MAX, "refused.reason", "of at most 1024 bytes")?;
+        ensure(is_short(&refusal.checksum), "refused.checksum", "at most 71 bytes long")?;
+        ensure(refusal.reason.len() <= REASON_BYTES_MAX, "refused.reason", "at most 1024 bytes long")?;
     }
     edge.before.as_ref().map_or(Ok(()), |it| within("before", figures(it)))
 }

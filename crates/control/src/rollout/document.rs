@@ -1,29 +1,31 @@
-//! Rollouts as they are kept: JSON, with bundles as the texts of their documents, so that what is read was checked as edges check it.
+//! Stored form of a rollout: JSON that contains each bundle's document as a string, so that
+//! decoding checks bundles as edges do.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use thalweg_bundle::{Bundle, FORMAT};
 
 use super::{ROLLOUT_FORMAT, Rollout, check};
-use crate::state::StateError;
+use crate::check::StateError;
 
-/// What a text says of its format: a rollout's, or a bundle's.
+/// Format stated by a rollout or bundle.
 #[derive(Deserialize)]
 struct Version {
     format: u32,
 }
 
 impl Rollout {
-    /// As JSON on one line.
+    /// Encodes the rollout as one line of JSON.
     pub fn encode(&self) -> String {
-        serde_json::to_string(self).expect("the keys of its maps are texts")
+        serde_json::to_string(self).expect("every map key is a string")
     }
 
-    /// Reads [`Rollout::encode`]'s form.
+    /// Decodes the output of [`Rollout::encode`].
     ///
     /// # Errors
-    /// When it is not of that form and version, or a field is out of its range. [`StateError::Bundles`] where its bundles are another
-    /// release's: [`Rollout::decode_without_bundles`] goes on from it.
+    /// Returns an error if the bytes are not JSON with the expected structure and format version,
+    /// or a field is out of range. Returns [`StateError::Bundles`] if the bundles have another
+    /// release's format; [`Rollout::decode_without_bundles`] can then recover the rest.
     pub fn decode(bytes: &[u8]) -> Result<Self, StateError> {
         let Version { format } = serde_json::from_slice(bytes).map_err(StateError::Json)?;
         if format != ROLLOUT_FORMAT {
@@ -37,10 +39,11 @@ impl Rollout {
         Ok(rollout)
     }
 
-    /// The same as if nothing were out: the next decision makes a bundle, with a number above all before.
+    /// Decodes a rollout as if no bundle were active. The next decision makes a bundle with a
+    /// number above all earlier ones.
     ///
     /// # Errors
-    /// See [`Rollout::decode`].
+    /// Fails like [`Rollout::decode`].
     pub fn decode_without_bundles(bytes: &[u8]) -> Result<Self, StateError> {
         let mut rollout: Value = serde_json::from_slice(bytes).map_err(StateError::Json)?;
         for name in ["stable", "candidate"] {
@@ -50,7 +53,7 @@ impl Rollout {
     }
 }
 
-/// The format of the first bundle in it that this program does not read.
+/// Returns the format of the first bundle that this program cannot read.
 fn bundles_format(rollout: &[u8]) -> Option<u32> {
     let rollout: Value = serde_json::from_slice(rollout).ok()?;
     let documents = [rollout.pointer("/stable"), rollout.pointer("/candidate/bundle")];
@@ -71,7 +74,7 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
 #[derive(Serialize, Deserialize)]
 struct Document(#[serde(with = "self")] Bundle);
 
-/// A bundle, or null.
+/// Bundles or null, for `serde(with)`.
 pub(super) mod option {
     use super::{Bundle, Deserialize, Deserializer, Document, Serialize, Serializer};
 

@@ -1,39 +1,40 @@
-//! Edges: who is heard, what they go by and refuse, who of them are canaries, and what becomes of those that are silent.
+//! Edges of a rollout: polls, bundles in force, refusals, silence, and the choice of canaries.
 
 use thalweg_bundle::{Bundle, REASON_BYTES_MAX};
 use twox_hash::XxHash3_64;
 
 use super::follow::one_line;
-use super::{Candidate, Edge, Refusal, Rollout, Stage, Transition, Why};
+use super::{Candidate, Edge, Refusal, RollbackReason, Rollout, Stage, Transition};
 use crate::decide::BUNDLES_BELIEVED_MAX;
 use crate::figures::EDGES_MAX;
 use crate::settings::Settings;
 use crate::tenants::Tenants;
 
-/// Bytes of an edge's name: what a DNS name can have.
+/// Maximum bytes in an edge's name: the limit for DNS names.
 pub const EDGE_NAME_BYTES_MAX: usize = 253;
-/// Bytes of a checksum: see [`Bundle::checksum`](thalweg_bundle::Bundle::checksum).
+/// Maximum bytes in a checksum: see [`Bundle::checksum`](thalweg_bundle::Bundle::checksum).
 pub(super) const CHECKSUM_BYTES_MAX: usize = 71;
-/// After so long an edge that is heard no more is forgotten, seconds: a day.
+/// Seconds since its last poll after which an edge is removed: a day.
 const FORGOTTEN_S: u64 = 86_400;
 
-/// What an edge says when it asks for its bundle.
+/// Poll by an edge for its bundle, with the status it reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Poll<'a> {
-    /// Its name: the host of its records, else no window tells of it.
+    /// Name of the edge, which must match the host in its records; otherwise no window contains its
+    /// traffic.
     pub edge: &'a str,
-    /// The checksum of the bundle that it goes by; absent if it has none.
+    /// Checksum of the bundle in force; `None` if there is none.
     pub in_force: Option<&'a str>,
-    /// The number of that, where it says so.
+    /// Number of the bundle in force, if the edge reports it.
     pub number: Option<u64>,
-    /// The checksum and the reason, if it refuses one. A refusal of what has no checksum is of no bundle of ours: it is not told
-    /// here.
-    pub refused: Option<(&'a str, &'a str)>,
+    /// Checksum and reason of a refused bundle, if any. A refusal without a checksum does not
+    /// concern one of our bundles and is not passed in.
+    pub refused: Option<&'a Refusal>,
 }
 
 impl Rollout {
-    /// Hears an edge. What it is to have is [`Rollout::document`] afterwards. Of more than [`EDGES_MAX`] edges, and of one without a proper
-    /// name, nothing is kept: these get what all get.
+    /// Records a poll; [`Rollout::document`] then returns the edge's bundle. Edges beyond
+    /// [`EDGES_MAX`], or with an invalid name, are not recorded and get the stable bundle.
     pub fn poll(
         &mut self,
         settings: &Settings,
@@ -51,28 +52,29 @@ impl Rollout {
             }
             self.edges.insert(poll.edge.to_owned(), Edge::default());
         }
-        self.hear(poll, now_unix_s);
-        tenants.go_on_from(self.newest);
-        let mut told = match self.hear_refusal(poll) {
-            Ok(told) => told.into_iter().collect(),
+        self.record_contact(poll, now_unix_s);
+        tenants.advance_bundle_number(self.newest);
+        let mut transitions = match self.record_refusal(poll) {
+            Ok(refused) => refused.into_iter().collect(),
             Err(why) => self.roll_back(settings, tenants, why, now_unix_s),
         };
-        told.extend(self.hear_acknowledgement(poll, now_unix_s));
-        told.extend(self.choose(settings, now_unix_s));
-        told
+        transitions.extend(self.record_acknowledgement(poll, now_unix_s));
+        transitions.extend(self.choose_canaries(settings, now_unix_s));
+        transitions
     }
 
-    fn hear(&mut self, poll: Poll, now_unix_s: u64) {
+    fn record_contact(&mut self, poll: Poll, now_unix_s: u64) {
         let in_force = poll.in_force.filter(|checksum| checksum.len() <= CHECKSUM_BYTES_MAX);
         let out = self.stable.iter().chain(self.candidate.iter().map(|it| &it.bundle));
         let number = out
             .filter(|bundle| Some(bundle.checksum()) == in_force)
             .map(|bundle| bundle.content().number)
             .next();
-        // What is out no more may be of a controller before this one, or of this one before it lost what it knew: no number is given again.
-        let told = poll.number.filter(|number| in_force.is_some() && *number <= BUNDLES_BELIEVED_MAX);
-        self.newest = self.newest.max(told.unwrap_or(0));
-        let number = number.or(told);
+        // An unknown bundle may come from an earlier controller, or from this one before it lost
+        // its state. Its number must not be reused.
+        let reported = poll.number.filter(|number| in_force.is_some() && *number <= BUNDLES_BELIEVED_MAX);
+        self.newest = self.newest.max(reported.unwrap_or(0));
+        let number = number.or(reported);
         let heard_s = self.clock.own_s;
         let Some(edge) = self.edges.get_mut(poll.edge) else { return };
         (edge.heard_unix_s, edge.heard_s, edge.is_silent) = (now_unix_s, heard_s, false);
@@ -81,69 +83,69 @@ impl Rollout {
         }
     }
 
-    /// A refusal counts of what the edge is to have; others are about what is out no more.
+    /// Records a refusal of the bundle assigned to the edge; refusals of older bundles are ignored.
     ///
     /// # Errors
-    /// A canary's: the candidate is to be rolled back.
-    fn hear_refusal(&mut self, poll: Poll) -> Result<Option<Transition>, Why> {
-        let Some((checksum, reason)) = poll.refused else { return Ok(None) };
-        let Some(given) = self.given(poll.edge).filter(|bundle| bundle.checksum() == checksum) else {
+    /// Fails if a canary refuses the candidate, which must then be rolled back.
+    fn record_refusal(&mut self, poll: Poll) -> Result<Option<Transition>, RollbackReason> {
+        let Some(Refusal { checksum, reason }) = poll.refused else { return Ok(None) };
+        let Some(given) = self.assigned(poll.edge).filter(|bundle| bundle.checksum() == *checksum) else {
             return Ok(None);
         };
         let number = given.content().number;
-        let refusal = Refusal { checksum: checksum.to_owned(), reason: one_line(reason, REASON_BYTES_MAX) };
+        let refusal = Refusal { checksum: checksum.clone(), reason: one_line(reason, REASON_BYTES_MAX) };
         let (edge, reason) = (poll.edge.to_owned(), refusal.reason.clone());
         let Some(known) = self.edges.get_mut(poll.edge) else { return Ok(None) };
         let before = known.refused.replace(refusal);
         let is_canary = self.candidate.as_ref().is_some_and(|it| it.canaries.contains_key(poll.edge));
         if is_canary {
-            return Err(Why::Refused { edge, reason });
+            return Err(RollbackReason::Refused { edge, reason });
         }
-        let is_told = before.is_some_and(|before| before.checksum == checksum);
-        Ok((!is_told).then_some(Transition::EdgeRefused { edge, number, reason }))
+        let was_reported = before.is_some_and(|before| before.checksum == *checksum);
+        Ok((!was_reported).then_some(Transition::EdgeRefused { edge, number, reason }))
     }
 
-    /// A canary acknowledges the candidate by what it goes by, for as long as it does.
-    fn hear_acknowledgement(&mut self, poll: Poll, now_unix_s: u64) -> Option<Transition> {
+    /// Records whether a canary uses the candidate, according to its bundle in force.
+    fn record_acknowledgement(&mut self, poll: Poll, now_unix_s: u64) -> Option<Transition> {
         let candidate = self.candidate.as_mut()?;
         let none_did = candidate.acknowledging().is_empty();
-        let goes_by_it = candidate.canaries.get_mut(poll.edge)?;
+        let uses_it = candidate.canaries.get_mut(poll.edge)?;
         let stable = self.stable.as_ref().map(Bundle::checksum);
         if poll.in_force == Some(candidate.bundle.checksum()) {
-            *goes_by_it = true;
+            *uses_it = true;
         } else if poll.in_force.is_none() || poll.in_force == stable {
-            *goes_by_it = false;
-        } // else it may be the candidate of before, of which something was taken back
+            *uses_it = false;
+        } // otherwise it may still use the candidate as it was before a reduction
         if let Stage::Watched { since_unix_s, .. } = &mut candidate.stage
             && none_did
         {
-            *since_unix_s = now_unix_s; // part of the window was not by the candidate
+            *since_unix_s = now_unix_s; // the candidate was not in use for the whole window
         }
-        let Stage::Handed { wanted, .. } = candidate.stage else { return None };
+        let Stage::Assigned { wanted, .. } = candidate.stage else { return None };
         let is_enough = candidate.acknowledging().len() >= wanted;
         is_enough.then(|| candidate.watch(self.clock.own_s, now_unix_s))
     }
 
-    /// Tells the time, at least twice each minute.
+    /// Advances time. Call it at least twice a minute.
     pub fn tick(&mut self, settings: &Settings, tenants: &mut Tenants, now_unix_s: u64) -> Vec<Transition> {
         self.advance(settings, now_unix_s);
-        let mut told = self.miss(settings.canary.acknowledge_s_max);
-        self.miss_canaries();
+        let mut transitions = self.report_silent(settings.canary.acknowledge_s_max);
+        self.reset_silent_canaries();
         let now_s = self.clock.own_s;
-        let Some(candidate) = &self.candidate else { return told };
-        told.extend(match candidate.stage {
-            Stage::Unheard => Vec::new(),
-            Stage::Handed { since_s, is_second, .. } => {
+        let Some(candidate) = &self.candidate else { return transitions };
+        transitions.extend(match candidate.stage {
+            Stage::Unassigned => Vec::new(),
+            Stage::Assigned { since_s, is_second, .. } => {
                 if now_s.saturating_sub(since_s) <= settings.canary.acknowledge_s_max {
                     Vec::new()
                 } else if is_second {
-                    self.go_on_with_fewer(settings, tenants, now_unix_s)
+                    self.watch_fewer(settings, tenants, now_unix_s)
                 } else {
-                    self.choose_others(settings)
+                    self.replace_canaries(settings)
                 }
             }
             Stage::Watched { since_s, .. } => {
-                // The window that was open, those that are waited for, and one more.
+                // Allow for the window open at the start, the windows to wait for, and one more.
                 let windows = u64::from(settings.canary.windows_max).saturating_add(2);
                 let span_s = windows
                     .saturating_mul(settings.window_s)
@@ -151,71 +153,72 @@ impl Rollout {
                 if now_s.saturating_sub(since_s) <= span_s {
                     Vec::new()
                 } else {
-                    self.roll_back(settings, tenants, Why::Unobserved, now_unix_s)
+                    self.roll_back(settings, tenants, RollbackReason::NoWindows, now_unix_s)
                 }
             }
         });
-        told
+        transitions
     }
 
-    /// Tells edges that are heard no more, and forgets them in the end.
-    fn miss(&mut self, silent_s: u64) -> Vec<Transition> {
+    /// Reports edges that became silent and removes them after a day.
+    fn report_silent(&mut self, silent_s: u64) -> Vec<Transition> {
         let now_s = self.clock.own_s;
         let quiet_s = |edge: &Edge| now_s.saturating_sub(edge.heard_s);
         self.edges.retain(|_, edge| quiet_s(edge) <= FORGOTTEN_S);
-        let mut told = Vec::new();
+        let mut transitions = Vec::new();
         for (name, edge) in &mut self.edges {
             if !edge.is_silent && quiet_s(edge) > silent_s {
                 edge.is_silent = true;
-                told.push(Transition::EdgeSilent { edge: name.clone() });
+                transitions.push(Transition::EdgeSilent { edge: name.clone() });
             }
         }
-        told
+        transitions
     }
 
-    /// A canary that is silent does not count as one that goes by the candidate. Where none is left, it is as before any had acknowledged.
-    fn miss_canaries(&mut self) {
+    /// Stops counting silent canaries as using the candidate. If no other canary uses it, the stage
+    /// returns to waiting for acknowledgements.
+    fn reset_silent_canaries(&mut self) {
         let (edges, now_s) = (&self.edges, self.clock.own_s);
         let Some(candidate) = &mut self.candidate else { return };
         let is_silent = |name: &String| edges.get(name).is_none_or(|edge| edge.is_silent);
-        for (_, goes_by_it) in candidate.canaries.iter_mut().filter(|(name, _)| is_silent(name)) {
-            *goes_by_it = false;
+        for (_, uses_it) in candidate.canaries.iter_mut().filter(|(name, _)| is_silent(name)) {
+            *uses_it = false;
         }
         if matches!(candidate.stage, Stage::Watched { .. }) && candidate.acknowledging().is_empty() {
             let wanted = candidate.canaries.len();
-            candidate.stage = Stage::Handed { since_s: now_s, wanted, is_second: false };
+            candidate.stage = Stage::Assigned { since_s: now_s, wanted, is_second: false };
         }
     }
 
-    /// Chooses the canaries of a candidate that has none.
-    pub(super) fn choose(&mut self, settings: &Settings, now_unix_s: u64) -> Option<Transition> {
-        let candidate = self.candidate.as_ref().filter(|it| it.stage == Stage::Unheard)?;
-        let heard = self.heard(settings, candidate);
-        let wanted = (heard.len() as f64 * settings.canary.share).ceil() as usize;
-        let edges: Vec<_> = heard.into_iter().take(wanted).collect();
+    /// Chooses canaries for a candidate that has none.
+    pub(super) fn choose_canaries(&mut self, settings: &Settings, now_unix_s: u64) -> Option<Transition> {
+        let candidate = self.candidate.as_ref().filter(|it| it.stage == Stage::Unassigned)?;
+        let eligible = self.eligible_edges(settings, candidate);
+        let wanted = (eligible.len() as f64 * settings.canary.share).ceil() as usize;
+        let edges: Vec<_> = eligible.into_iter().take(wanted).collect();
         let candidate = self.candidate.as_mut().filter(|_| !edges.is_empty())?;
         candidate.since_unix_s = now_unix_s;
-        candidate.stage = Stage::Handed { since_s: self.clock.own_s, wanted, is_second: false };
-        Some(candidate.hand_to(edges))
+        candidate.stage = Stage::Assigned { since_s: self.clock.own_s, wanted, is_second: false };
+        Some(candidate.assign_to(edges))
     }
 
-    /// Chooses others for canaries that do not acknowledge, once. Those before still get the candidate when they come back: they may go
-    /// by it already.
-    fn choose_others(&mut self, settings: &Settings) -> Vec<Transition> {
+    /// Replaces canaries that did not acknowledge, once per candidate. The replaced ones still get
+    /// the candidate if they return, since they may already use it.
+    fn replace_canaries(&mut self, settings: &Settings) -> Vec<Transition> {
         let Some(candidate) = &self.candidate else { return Vec::new() };
-        let heard = self.heard(settings, candidate);
+        let eligible = self.eligible_edges(settings, candidate);
         let now_s = self.clock.own_s;
         let Some(candidate) = &mut self.candidate else { return Vec::new() };
         let acknowledged = candidate.acknowledging().len();
-        let Stage::Handed { since_s, wanted, is_second } = &mut candidate.stage else { return Vec::new() };
+        let Stage::Assigned { since_s, wanted, is_second } = &mut candidate.stage else { return Vec::new() };
         (*since_s, *is_second) = (now_s, true);
         let missing = wanted.saturating_sub(acknowledged);
-        let edges: Vec<_> = heard.into_iter().take(missing).collect();
-        if edges.is_empty() { Vec::new() } else { vec![candidate.hand_to(edges)] }
+        let edges: Vec<_> = eligible.into_iter().take(missing).collect();
+        if edges.is_empty() { Vec::new() } else { vec![candidate.assign_to(edges)] }
     }
 
-    /// Goes on with the canaries that have acknowledged, if there are any.
-    fn go_on_with_fewer(
+    /// Continues with the canaries that acknowledged, or rolls back if none did.
+    fn watch_fewer(
         &mut self,
         settings: &Settings,
         tenants: &mut Tenants,
@@ -224,13 +227,14 @@ impl Rollout {
         let now_s = self.clock.own_s;
         match self.candidate.as_mut().filter(|it| !it.acknowledging().is_empty()) {
             Some(candidate) => vec![candidate.watch(now_s, now_unix_s)],
-            None => self.roll_back(settings, tenants, Why::Unacknowledged, now_unix_s),
+            None => self.roll_back(settings, tenants, RollbackReason::Unacknowledged, now_unix_s),
         }
     }
 
-    /// Edges that may become canaries: heard not long ago, and none already. Last those that refuse what all have; before them those that
-    /// serve, so that something is seen; among these by a hash, so that it is not always the same.
-    fn heard(&self, settings: &Settings, candidate: &Candidate) -> Vec<String> {
+    /// Returns edges that can become canaries: polled recently and not canaries already. Edges that
+    /// serve traffic come first, so that there is something to observe; edges that refuse the
+    /// stable bundle come last. A hash breaks ties, so that the choice varies.
+    fn eligible_edges(&self, settings: &Settings, candidate: &Candidate) -> Vec<String> {
         let number = candidate.bundle.content().number;
         let may = |name: &String, edge: &Edge| {
             let quiet_s = self.clock.own_s.saturating_sub(edge.heard_s);
@@ -248,7 +252,7 @@ impl Rollout {
 }
 
 impl Candidate {
-    fn hand_to(&mut self, edges: Vec<String>) -> Transition {
+    fn assign_to(&mut self, edges: Vec<String>) -> Transition {
         self.canaries.extend(edges.iter().map(|edge| (edge.clone(), false)));
         Transition::Canaries { number: self.bundle.content().number, edges }
     }

@@ -1,14 +1,16 @@
-//! Rules beside rules: what one bundle steers that another does not.
+//! Rule comparison: what one bundle steers that another does not.
 //!
-//! What counts is how many connections of a prefix are steered, not which: a new toss with the same share is nothing more.
+//! Only how many of a prefix's connections are steered matters, not which ones: a new salt with the
+//! same share adds nothing.
 
 use std::collections::HashMap;
 
 use thalweg_bundle::Rule;
 
-use crate::tenants::Whom;
+use crate::tenants::RuleKey;
 
-/// Whether a rule steers more than another about the same, or otherwise.
+/// Returns whether a rule steers more than `than`, the rule with the same key, or steers
+/// differently.
 fn steers_more(rule: &Rule, than: Option<&Rule>) -> bool {
     than.is_none_or(|than| {
         rule.congestion_control != than.congestion_control
@@ -17,30 +19,31 @@ fn steers_more(rule: &Rule, than: Option<&Rule>) -> bool {
     })
 }
 
-/// Whether two rules about the same steer the same connections, in the same way.
+/// Returns whether two rules for the same key steer the same connections in the same way.
 pub(crate) fn steers_alike(one: &Rule, other: &Rule) -> bool {
     one.salt == other.salt && !steers_more(one, Some(other)) && !steers_more(other, Some(one))
 }
 
-/// Rules by whom they are about.
-pub(super) fn by_whom(rules: &[Rule]) -> HashMap<Whom, &Rule> {
-    rules.iter().map(|rule| (Whom::of(rule), rule)).collect()
+/// Indexes rules by key.
+pub(super) fn by_key(rules: &[Rule]) -> HashMap<RuleKey, &Rule> {
+    rules.iter().map(|rule| (RuleKey::of(rule), rule)).collect()
 }
 
-/// Rules without what `target` has taken back of them: those about whom it has none any more, and those of which it holds out more, or others.
+/// Reduces `rules` to what `target` allows: removes rules without a counterpart, and replaces a
+/// rule by the target's if the target holds out more or other connections.
 pub(super) fn reduced(rules: &[Rule], target: &[Rule]) -> Vec<Rule> {
-    let target = by_whom(target);
+    let target = by_key(target);
     let reduce = |rule: &Rule| {
-        let wanted = *target.get(&Whom::of(rule))?;
+        let wanted = *target.get(&RuleKey::of(rule))?;
         Some(if steers_more(wanted, Some(rule)) { rule.clone() } else { wanted.clone() })
     };
     rules.iter().filter_map(reduce).collect()
 }
 
-/// The rules of `to` that steer more than those of `from`.
+/// Returns the rules in `to` that steer more than those in `from`.
 pub(super) fn added<'a>(from: &[Rule], to: &'a [Rule]) -> Vec<&'a Rule> {
-    let from = by_whom(from);
-    to.iter().filter(|rule| steers_more(rule, from.get(&Whom::of(rule)).copied())).collect()
+    let from = by_key(from);
+    to.iter().filter(|rule| steers_more(rule, from.get(&RuleKey::of(rule)).copied())).collect()
 }
 
 #[cfg(test)]
@@ -68,12 +71,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_reduced_steers_nobody_else(rules in rules(), target in rules()) {
+        fn reduction_adds_nothing(rules in rules(), target in rules()) {
             let reduced = reduced(&rules, &target);
             prop_assert!(added(&rules, &reduced).is_empty());
-            let whom = by_whom(&target);
-            prop_assert!(reduced.iter().all(|rule| whom.contains_key(&Whom::of(rule))));
-            // Where the target steers nobody else either, the target is what is left.
+            let keys = by_key(&target);
+            prop_assert!(reduced.iter().all(|rule| keys.contains_key(&RuleKey::of(rule))));
+            // If the target adds nothing either, the reduction equals the target.
             prop_assert_eq!(reduced == target, added(&rules, &target).is_empty());
         }
     }

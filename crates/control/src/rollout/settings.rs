@@ -1,25 +1,27 @@
-//! What an operator may set of the way of a bundle to the edges, each with its bounds.
+//! Rollout settings for operators, with their bounds.
 
 use std::fmt;
 
 use crate::settings::{Fault, HISTORY_WINDOWS_MAX};
 
-/// How a bundle gets to the edges. `docs/control.md` has them for people, by the names that [`Canary::check`] tells.
+/// Distribution of a bundle to the edges; `docs/reference/settings.md` documents the settings for
+/// operators.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Canary {
-    /// The share of edges that get a bundle before all others, one at least.
+    /// Share of edges that get a bundle first; at least one edge does.
     pub share: f64,
-    /// Windows for which these are watched, whole ones after they have acknowledged.
+    /// Number of complete windows for which canaries are watched after they acknowledge.
     pub windows: u32,
-    /// Windows after which all get it though too few connections told.
+    /// Windows after which a bundle is promoted even with too few connections.
     pub windows_max: u32,
-    /// For how long an acknowledgement is waited for, and how long ago an edge may have been heard to be asked for one, seconds.
+    /// Maximum wait for an acknowledgement, and maximum time since its last poll for an edge to
+    /// become a canary, in seconds.
     pub acknowledge_s_max: u64,
-    /// The rise of the share of responses that fail from which on a bundle is rolled back.
+    /// Rise in the share of failed responses at which a bundle is rolled back.
     pub failed_rise_max: f64,
-    /// Likewise of the share of bytes that is sent again.
+    /// Rise in the share of retransmitted bytes at which a bundle is rolled back.
     pub retransmitted_rise_max: f64,
-    /// Likewise the drop of log goodput.
+    /// Drop in log goodput at which a bundle is rolled back.
     pub goodput_drop_max: f64,
 }
 
@@ -38,7 +40,7 @@ impl Default for Canary {
 }
 
 impl Canary {
-    /// Every setting that is outside its bounds.
+    /// Returns every setting outside its bounds.
     pub(crate) fn check(&self) -> Vec<Fault> {
         let to = |from: &dyn fmt::Display, to: &dyn fmt::Display| format!("from {from} to {to}");
         let is_share = |number: f64| number > 0.0 && number <= 1.0;
@@ -65,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_outside_is_told() {
+    fn settings_out_of_bounds_are_reported() {
         let canary = Canary {
             share: 0.0,
             windows: 4,
@@ -75,15 +77,15 @@ mod tests {
             retransmitted_rise_max: 1.1,
             goodput_drop_max: 0.0,
         };
-        let told: Vec<_> = canary.check().iter().map(ToString::to_string).collect();
+        let faults: Vec<_> = canary.check().iter().map(ToString::to_string).collect();
         expect_test::expect![[r#"
-            canary_share has to be from above 0 to 1
-            canary_windows_max has to be from 1 to 128
-            acknowledge_s_max has to be from 1 to 86400
-            canary_failed_rise_max has to be from above 0 to 1
-            canary_retransmitted_rise_max has to be from above 0 to 1
-            canary_goodput_drop_max has to be from above 0 to 1"#]]
-        .assert_eq(&told.join("\n"));
+            canary_share must be from above 0 to 1
+            canary_windows_max must be from 1 to 128
+            acknowledge_s_max must be from 1 to 86400
+            canary_failed_rise_max must be from above 0 to 1
+            canary_retransmitted_rise_max must be from above 0 to 1
+            canary_goodput_drop_max must be from above 0 to 1"#]]
+        .assert_eq(&faults.join("\n"));
         assert_eq!(Canary { windows: 4, ..Canary::default() }.check().len(), 1);
     }
 }

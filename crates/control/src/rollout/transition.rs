@@ -1,159 +1,157 @@
-//! What a rollout tells, for a log and a ledger: each time that the document of some edge has become another, and why.
+//! Rollout transitions for the log and the ledger: every change to the bundle that an edge gets,
+//! with the reason.
 
 use std::fmt;
 
-use crate::tenants::Whom;
+use crate::tenants::RuleKey;
 
-/// What has happened to bundles or edges.
+/// A change to bundles or edges.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Transition {
-    /// All edges but canaries get another bundle at once: it takes back, and adds nothing.
+    /// All edges except canaries get a reduced bundle at once; it adds nothing.
     Reduced {
-        /// Its number.
+        /// Number of the new bundle.
         number: u64,
     },
-    /// The canaries get another bundle: the one before without what was taken back since.
+    /// The canaries get a reduced candidate, without the rules withdrawn since it was proposed.
     CandidateReduced {
-        /// Its number.
+        /// Number of the new bundle.
         number: u64,
     },
-    /// Nothing that the candidate adds is left: all edges have what it was without that.
+    /// The candidate ended because it no longer adds anything.
     Ended {
-        /// Its number.
+        /// Number of the candidate.
         number: u64,
     },
-    /// There is a candidate; canaries are chosen next.
+    /// A candidate exists; canaries are chosen next.
     Proposed {
-        /// Its number.
+        /// Number of the candidate.
         number: u64,
     },
-    /// What the state steers may not become a bundle: what it adds has left.
+    /// The state's rules cannot become a bundle, so the additions are withdrawn.
     Rejected {
-        /// Why not.
+        /// Why the rules cannot become a bundle.
         reason: String,
-        /// Who has left.
-        withdrawn: Vec<Whom>,
+        /// Withdrawn rules.
+        withdrawn: Vec<RuleKey>,
     },
-    /// These edges get the candidate.
+    /// The canaries get the candidate.
     Canaries {
-        /// Its number.
+        /// Number of the candidate.
         number: u64,
-        /// Their names.
+        /// Names of the canaries.
         edges: Vec<String>,
     },
-    /// The canaries go by the candidate, and are watched.
+    /// The canaries use the candidate and are watched.
     Acknowledged {
-        /// Its number.
+        /// Number of the candidate.
         number: u64,
     },
-    /// The candidate waits: so many windows one after the other told of no canary that goes by it.
-    Unseen {
-        /// Its number.
+    /// The candidate waits: several consecutive windows had no traffic from a canary that uses it.
+    NoCanaryTraffic {
+        /// Number of the candidate.
         number: u64,
-        /// The canaries.
+        /// Names of the canaries.
         edges: Vec<String>,
     },
     /// All edges get the candidate.
     Promoted {
-        /// Its number.
+        /// Number of the candidate.
         number: u64,
-        /// Whether enough connections told that nothing speaks against it; else none did for as long as is waited.
+        /// Whether enough connections showed that the candidate does no harm; if false, the wait
+        /// ended first.
         is_shown: bool,
     },
-    /// The candidate is taken back: all edges get the last good rules, under a new number.
+    /// The candidate is rolled back: all edges get the last good rules under a new number.
     RolledBack {
-        /// Its number.
+        /// Number of the candidate.
         number: u64,
-        /// The number of the one that takes its place.
+        /// Number of the bundle that replaces the candidate.
         by: u64,
-        /// Why.
-        why: Why,
-        /// Who has left.
-        withdrawn: Vec<Whom>,
+        /// Reason for the rollback.
+        why: RollbackReason,
+        /// Withdrawn rules.
+        withdrawn: Vec<RuleKey>,
     },
-    /// An edge refuses the bundle that all have, and goes on with the one that it has.
+    /// An edge refuses the stable bundle and keeps its current one.
     EdgeRefused {
-        /// The edge.
+        /// Name of the edge.
         edge: String,
-        /// The bundle's number.
+        /// Number of the bundle.
         number: u64,
-        /// Why, in its words.
+        /// Reason that the edge gives.
         reason: String,
     },
-    /// An edge is heard no more.
+    /// An edge stopped polling.
     EdgeSilent {
-        /// The edge.
+        /// Name of the edge.
         edge: String,
     },
 }
 
-/// Why a candidate is taken back.
+/// Reason for rolling a candidate back.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Why {
-    /// A canary refuses it.
+pub enum RollbackReason {
+    /// A canary refuses the candidate.
     Refused {
-        /// The canary.
+        /// Name of the canary.
         edge: String,
-        /// Why, in its words.
+        /// Reason that the canary gives.
         reason: String,
     },
-    /// No canary has acknowledged it, nor another one.
+    /// No canary, original or replacement, acknowledged the candidate.
     Unacknowledged,
-    /// It is acknowledged, and no window came that tells how the canaries do.
-    Unobserved,
-    /// A canary that served before serves nothing, or next to nothing.
-    ServesNothing {
-        /// The canary.
+    /// The candidate was acknowledged, but no window has canary traffic to judge.
+    NoWindows,
+    /// A canary that was serving traffic has practically stopped.
+    StoppedServing {
+        /// Name of the canary.
         edge: String,
-        /// Responses of the window, and of one before it.
-        responses: (u64, u64),
+        /// Responses in the newest window.
+        now: u64,
+        /// Responses per window before the candidate.
+        before: u64,
     },
-    /// The canaries do worse than they did before, and than the others.
+    /// The canaries do worse than before, and worse than the other edges.
     Worse {
-        /// In what.
+        /// Figure that is worse.
         figure: Figure,
-        /// How they do: a share, or a logarithm of bytes per second.
+        /// Value of the canaries: a share, or a logarithm of bytes per second.
         now: f64,
-        /// How they did before, where that is known.
+        /// Value of the canaries before the candidate, if known.
         before: Option<f64>,
-        /// How the others do, if there are any.
+        /// Value of the other edges, if there are any.
         others: Option<f64>,
     },
 }
 
-/// What canaries are compared in.
+/// Figure by which canaries are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Figure {
-    /// The share of responses that fail.
+    /// Share of failed responses.
     Failed,
-    /// The share of bytes that is sent again.
+    /// Share of retransmitted bytes.
     Retransmitted,
     /// Log goodput.
     Goodput,
 }
 
 impl Transition {
-    /// Whether it changes states: else a rollout alone.
+    /// Returns whether the transition changes the states, not only the rollout.
     pub fn changes_states(&self) -> bool {
-        match self {
+        matches!(
+            self,
             Self::Reduced { .. }
-            | Self::CandidateReduced { .. }
-            | Self::Proposed { .. }
-            | Self::Rejected { .. }
-            | Self::RolledBack { .. } => true,
-            Self::Ended { .. }
-            | Self::Canaries { .. }
-            | Self::Acknowledged { .. }
-            | Self::Unseen { .. }
-            | Self::Promoted { .. }
-            | Self::EdgeRefused { .. }
-            | Self::EdgeSilent { .. } => false,
-        }
+                | Self::CandidateReduced { .. }
+                | Self::Proposed { .. }
+                | Self::Rejected { .. }
+                | Self::RolledBack { .. }
+        )
     }
 }
 
 impl Figure {
-    fn write(self, number: f64) -> String {
+    fn format(self, number: f64) -> String {
         match self {
             Self::Failed | Self::Retransmitted => format!("{:.2} %", number * 100.0),
             Self::Goodput => format!("{:.2} Mbit/s", number.exp() * 8.0 / 1e6),
@@ -164,71 +162,75 @@ impl Figure {
 impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Failed => "responses that fail",
-            Self::Retransmitted => "bytes sent again",
+            Self::Failed => "failed responses",
+            Self::Retransmitted => "retransmitted bytes",
             Self::Goodput => "goodput",
         })
     }
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for RollbackReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused { edge, reason } => write!(f, "{edge} refuses it: {reason}"),
-            Self::Unacknowledged => f.write_str("no canary acknowledges it"),
-            Self::Unobserved => f.write_str("no window tells how the canaries do"),
-            Self::ServesNothing { edge, responses: (now, before) } => {
-                write!(f, "{edge} serves {now} responses in a window, and served {before}")
+            Self::Unacknowledged => f.write_str("no canary acknowledged it"),
+            Self::NoWindows => f.write_str("no window has canary traffic to judge"),
+            Self::StoppedServing { edge, now, before } => {
+                write!(f, "{edge} served {now} responses in the window, {before} before")
             }
             Self::Worse { figure, now, before, others } => {
-                write!(f, "{figure}: {}", figure.write(*now))?;
+                write!(f, "{figure}: {}", figure.format(*now))?;
                 if let Some(before) = before {
-                    write!(f, ", before {}", figure.write(*before))?;
+                    write!(f, ", before {}", figure.format(*before))?;
                 }
-                others.map_or(Ok(()), |others| write!(f, ", elsewhere {}", figure.write(others)))
+                others.map_or(Ok(()), |others| write!(f, ", elsewhere {}", figure.format(others)))
             }
         }
     }
 }
 
-/// That no window tells of these edges, and what the reason may be.
-pub(super) fn untold(edges: &[String]) -> String {
+/// Formats the message that these edges have no traffic in any window, with the likely cause.
+pub(super) fn no_traffic_text(edges: &[String]) -> String {
     let edges = edges.join(", ");
-    format!("no window has told of {edges}; is that the `host` of its agent?")
+    format!("no records from {edges}; does the name match its agent's `host`?")
 }
 
 impl fmt::Display for Transition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Reduced { number } => {
-                write!(f, "bundle {number} goes to all edges at once: it adds nothing")
+                write!(f, "bundle {number} sent to all edges at once: it adds nothing")
             }
-            Self::CandidateReduced { number } => write!(f, "bundle {number} takes back, for canaries"),
-            Self::Ended { number } => write!(f, "bundle {number} has ended: all that it adds has left"),
-            Self::Proposed { number } => write!(f, "bundle {number} is to be tried"),
+            Self::CandidateReduced { number } => {
+                write!(f, "bundle {number} replaces the candidate and has fewer rules")
+            }
+            Self::Ended { number } => write!(f, "bundle {number} ended: all its additions were withdrawn"),
+            Self::Proposed { number } => write!(f, "bundle {number} proposed as candidate"),
             Self::Rejected { reason, withdrawn } => {
-                write!(f, "no bundle is made, and {} prefixes leave: {reason}", withdrawn.len())
+                write!(f, "no bundle made, {} prefixes withdrawn: {reason}", withdrawn.len())
             }
-            Self::Canaries { number, edges } => write!(f, "bundle {number} goes to {}", edges.join(", ")),
-            Self::Acknowledged { number } => write!(f, "bundle {number} is acknowledged by its canaries"),
-            Self::Unseen { number, edges } => {
-                write!(f, "bundle {number} waits at its canaries: {}", untold(edges))
+            Self::Canaries { number, edges } => {
+                write!(f, "bundle {number} sent to canaries {}", edges.join(", "))
             }
-            Self::Promoted { number, is_shown: true } => write!(f, "bundle {number} goes to all edges"),
+            Self::Acknowledged { number } => write!(f, "bundle {number} acknowledged by its canaries"),
+            Self::NoCanaryTraffic { number, edges } => {
+                write!(f, "bundle {number} waiting at its canaries: {}", no_traffic_text(edges))
+            }
+            Self::Promoted { number, is_shown: true } => write!(f, "bundle {number} sent to all edges"),
             Self::Promoted { number, is_shown: false } => {
-                write!(f, "bundle {number} goes to all edges, though too few connections told of it")
+                write!(f, "bundle {number} sent to all edges without enough connections to judge it")
             }
             Self::RolledBack { number, by, why, withdrawn } => {
                 write!(
                     f,
-                    "bundle {number} is rolled back by {by}, and {} prefixes leave: {why}",
+                    "bundle {number} rolled back by bundle {by}, {} prefixes withdrawn: {why}",
                     withdrawn.len()
                 )
             }
             Self::EdgeRefused { edge, number, reason } => {
                 write!(f, "{edge} refuses bundle {number}: {reason}")
             }
-            Self::EdgeSilent { edge } => write!(f, "{edge} is heard no more"),
+            Self::EdgeSilent { edge } => write!(f, "{edge} stopped polling"),
         }
     }
 }

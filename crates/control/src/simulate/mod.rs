@@ -1,7 +1,8 @@
-//! A synthetic day: PoPs whose truth is known, so that decisions can be judged by it.
+//! Simulation of a synthetic day: PoPs with a known truth, against which decisions are scored.
 //!
-//! Each PoP is simulated by itself, once under the decision as it is and once by duty cycles alone; what all BBR, all CUBIC and
-//! oracles would have had follows from the truth. Nothing here is measured: `world.rs` has what is assumed.
+//! Each PoP is simulated separately, once with proof and once with duty cycles alone. The results
+//! for all BBR, all CUBIC and the oracles follow from the truth. Nothing here is measured:
+//! `world.rs` lists the assumptions.
 
 mod reversals;
 mod score;
@@ -23,35 +24,36 @@ use crate::settings::Settings;
 use crate::state::State;
 use world::{Rules, World};
 
-/// PoPs of a plan.
+/// Maximum PoPs in a plan.
 pub const POPS_MAX: usize = 1_000;
-/// Windows of a plan: 5 weeks of five minutes.
+/// Maximum windows in a plan: 5 weeks of 5-minute windows.
 pub const WINDOWS_MAX: u64 = 10_080;
 
-/// What is simulated.
+/// Parameters of a simulation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Plan {
-    /// PoPs, at most [`POPS_MAX`].
+    /// Number of PoPs, at most [`POPS_MAX`].
     pub pops: usize,
-    /// Prefixes of each, at most [`PREFIXES_MAX`](crate::PREFIXES_MAX).
+    /// Prefixes per PoP, at most [`PREFIXES_MAX`](crate::PREFIXES_MAX).
     pub prefixes: usize,
-    /// Windows, at most [`WINDOWS_MAX`].
+    /// Number of windows, at most [`WINDOWS_MAX`].
     pub windows: u64,
-    /// Another seed makes another day.
+    /// Random seed; each seed gives a different day.
     pub seed: u64,
-    /// Connections for each prefix and window, at the busiest hour, on average over prefixes.
+    /// Mean connections per prefix and window at the busiest hour.
     pub connections_per_prefix: f64,
-    /// The share of prefixes that are replaced by others within a day.
+    /// Share of prefixes replaced per day.
     pub churn_per_day: f64,
-    /// The share of prefixes for which what BBR does is drawn anew within a day.
+    /// Share of prefixes whose BBR effect is redrawn per day.
     pub changes_per_day: f64,
-    /// The share of prefixes whose gain goes with slowness: slow ones gain, others lose.
+    /// Share of prefixes whose gain depends on slowness: slow ones gain, fast ones lose.
     pub slowness: f64,
-    /// The share of connections that something stalls: they lose an exponential part of their log goodput, 1 on average.
+    /// Share of connections that stall: each loses an exponentially distributed amount of log
+    /// goodput, with mean 1.
     pub stalls: f64,
-    /// The share of connections with a sample of their socket.
+    /// Share of connections with a socket sample.
     pub sampled: f64,
-    /// Windows from a decision to when edges go by its bundle.
+    /// Windows between a decision and its application at edges.
     pub delay_windows: usize,
 }
 
@@ -73,8 +75,8 @@ impl Default for Plan {
     }
 }
 
-/// Simulates PoP `pop` of the plan under `settings`. `progress` is told of each window that is done, of
-/// `2 × plan.windows`; whether to go on is what it gives back.
+/// Simulates PoP `pop` of the plan under `settings`. Calls `progress` after each of `2 ×
+/// plan.windows` windows and stops if it returns false.
 pub fn simulate(
     plan: &Plan,
     settings: &Settings,
@@ -87,11 +89,11 @@ pub fn simulate(
     Some(Report { plan: plan.clone(), with_proof, alone })
 }
 
-/// A day of one PoP under one way to decide.
+/// Simulates one PoP's day under the given settings.
 fn day(plan: &Plan, settings: &Settings, pop: usize, progress: &mut dyn FnMut() -> bool) -> Option<Tally> {
     let mut world = World::new(plan, settings, pop);
     let (mut state, mut tally) = (State::default(), Tally::default());
-    // What edges go by in the next windows, the nearest first.
+    // Bundles that edges will apply in the next windows, soonest first.
     let mut bundles: VecDeque<Rules> = vec![Rules::default(); plan.delay_windows].into();
     for number in 0..plan.windows {
         bundles.push_back(Rules::of(&state));

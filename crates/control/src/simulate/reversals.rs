@@ -1,4 +1,4 @@
-//! Prefixes that were shown to be helped and then turn to be harmed: how long until they are left alone.
+//! Reversals: proved prefixes that become harmed, and the time until they are withdrawn.
 
 use std::collections::BTreeMap;
 
@@ -8,20 +8,21 @@ use thalweg_record::Prefix;
 use super::world::{Effect, World};
 use crate::state::State;
 
-/// Reversals of prefixes that were shown to be helped, by windows until they are not steered any more.
+/// Reversals of proved prefixes, with the time until withdrawal.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Reversals {
-    /// Of each that was withdrawn, windows from the reversal on, and the prefix's connections in them.
+    /// For each withdrawn prefix, the windows from reversal to withdrawal, and its connections in
+    /// them.
     pub withdrawn: Vec<(u64, u64)>,
-    /// Those that are steered at the end.
+    /// Number of reversed prefixes still steered at the end.
     pub open: u64,
-    /// Those under way: windows, and connections.
+    /// Reversed prefixes still steered, with their windows and connections so far.
     #[serde(skip)]
     under_way: BTreeMap<Prefix, (u64, u64)>,
 }
 
 impl Reversals {
-    /// Goes on by a window that is to be decided after `state`.
+    /// Adds a window; `state` is the state before the window is decided.
     pub(super) fn add_window(&mut self, world: &World, state: &State) {
         let is_harmed =
             |prefix| world.find(prefix).is_some_and(|at| world.places[at].effect == Effect::Harms);
@@ -39,7 +40,7 @@ impl Reversals {
             }
             *windows += 1;
             *connections += world.find(*prefix).map_or(0, |at| u64::from(world.connections[at]));
-            // What gains again, or is not there any more, tells nothing.
+            // Drop prefixes that gain again or were replaced.
             is_harmed(*prefix)
         });
     }
@@ -56,13 +57,13 @@ impl Reversals {
         self.open += other.open;
     }
 
-    /// Windows within which this share of the withdrawn ones was.
+    /// Returns the quantile `share` of the windows until withdrawal.
     pub fn windows(&self, share: f64) -> Option<u64> {
         let last = self.withdrawn.len().checked_sub(1)?;
         Some(self.withdrawn[(share * last as f64).round() as usize].0)
     }
 
-    /// The median of connections until then.
+    /// Returns the median number of connections until withdrawal.
     pub fn connections(&self) -> Option<u64> {
         let mut all: Vec<_> = self.withdrawn.iter().map(|(_, connections)| *connections).collect();
         all.sort_unstable();

@@ -1,4 +1,5 @@
-//! How well it was decided, by the truth: sums that add up over windows and PoPs, and what follows from them.
+//! Scores of a simulation against the truth: additive sums over windows and PoPs, and the results
+//! derived from them.
 
 use serde::Serialize;
 use thalweg_record::Prefix;
@@ -10,71 +11,72 @@ use crate::decide::Decision;
 use crate::settings::Settings;
 use crate::state::State;
 
-/// The last part of the day, in which most has been learned: a quarter.
+/// Divisor that defines the late part of the day, when most has been learned: the last quarter.
 const LATE_PART: u64 = 4;
 
-/// Sums over windows. Gains are log goodput of connections, added up; `late` ones are of the last quarter of the windows.
+/// Sums over windows. Gains are log goodput summed over connections. Fields named `late_` cover
+/// only the last quarter of the windows.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Tally {
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: u64,
-    /// Connections.
+    /// Number of connections.
     pub connections: f64,
-    /// What was decided.
+    /// Gain from the actual decisions.
     pub gain: f64,
-    /// Everything steered.
+    /// Gain if everything were steered.
     pub gain_all: f64,
-    /// Everything steered that gains.
+    /// Gain if exactly the prefixes that gain were steered.
     pub gain_oracle: f64,
-    /// The same, as many prefixes as may be steered: those that gain the most.
+    /// Gain if the prefixes that gain most were steered, up to the allowed number.
     pub gain_capped: f64,
-    /// Likewise of the late windows.
+    /// Connections in the late windows.
     pub late_connections: f64,
-    /// See [`Tally::gain`].
+    /// [`Tally::gain`] in the late windows.
     pub late_gain: f64,
-    /// See [`Tally::gain_all`].
+    /// [`Tally::gain_all`] in the late windows.
     pub late_gain_all: f64,
-    /// See [`Tally::gain_oracle`].
+    /// [`Tally::gain_oracle`] in the late windows.
     pub late_gain_oracle: f64,
-    /// See [`Tally::gain_capped`].
+    /// [`Tally::gain_capped`] in the late windows.
     pub late_gain_capped: f64,
-    /// Steered prefixes in the late windows,
+    /// Steered prefixes in the late windows.
     pub late_steered: f64,
-    /// of those by what is true of them: helped,
+    /// Steered prefixes that are truly helped, in the late windows.
     pub late_steered_helped: f64,
-    /// and harmed;
+    /// Steered prefixes that are truly harmed, in the late windows.
     pub late_steered_harmed: f64,
-    /// Prefixes that are helped, whether steered or not.
+    /// Helped prefixes in the late windows, whether steered or not.
     pub late_helped: f64,
-    /// Connections of those,
+    /// Connections of helped prefixes in the late windows.
     pub late_helped_connections: f64,
-    /// and those of them in steered prefixes.
+    /// Connections of prefixes both helped and steered, in the late windows.
     pub late_helped_steered_connections: f64,
-    /// Connections that were steered in prefixes that are harmed.
+    /// Steered connections of harmed prefixes in the late windows.
     pub late_harmed_steered_connections: f64,
-    /// Late rounds.
+    /// Number of late rounds.
     pub late_rounds: u64,
-    /// Prefixes that entered in these,
+    /// Prefixes that entered in late rounds.
     pub late_entered: u64,
-    /// and that left.
+    /// Prefixes withdrawn in late rounds.
     pub late_left: u64,
-    /// The most that entered in any round.
+    /// Maximum prefixes that entered in one round.
     pub entered_max: u64,
-    /// Rounds that the guardrail has stopped.
+    /// Rounds that the guardrail stopped.
     pub stopped: u64,
-    /// Prefixes that were told to be helped, in all windows,
+    /// Prefixes declared helped in all windows.
     pub told: u64,
-    /// and of these such as gained nothing then, or lost.
-    pub told_falsely: u64,
-    /// What became of those that turned.
+    /// Prefixes declared helped that gained nothing or lost at the time.
+    pub false_discoveries: u64,
+    /// Reversals of proved prefixes.
     pub reversals: Reversals,
-    /// Places that gain the most, with what they gain of each connection of the PoP; found again as they change.
+    /// Indices of the places where steering gains most; recomputed regularly because places change.
     #[serde(skip)]
     capped: Vec<usize>,
 }
 
 impl Tally {
-    /// Adds a window that went by these rules, while `state` is what was decided last.
+    /// Adds a window simulated under `rules`; `state` is the state from the last decision.
     pub(super) fn add_window(
         &mut self,
         plan: &Plan,
@@ -140,9 +142,9 @@ impl Tally {
         self.rounds += 1;
         self.told += decision.proved.len() as u64;
         let gains = |prefix: &Prefix| world.find(*prefix).is_some_and(|at| world.places[at].gain > 0.0);
-        self.told_falsely += decision.proved.iter().filter(|prefix| !gains(prefix)).count() as u64;
+        self.false_discoveries += decision.proved.iter().filter(|prefix| !gains(prefix)).count() as u64;
         self.entered_max = self.entered_max.max(entered);
-        self.stopped += u64::from(decision.round == crate::decide::Round::Stopped);
+        self.stopped += u64::from(decision.round == crate::decide::RoundOutcome::Stopped);
         if is_late(plan, number) {
             self.late_rounds += 1;
             self.late_entered += entered;
@@ -155,7 +157,7 @@ impl Tally {
         self.reversals.end();
     }
 
-    /// Adds another PoP's.
+    /// Adds another PoP's tally.
     pub fn add(&mut self, other: &Self) {
         let mut sums = [
             (&mut self.connections, other.connections),
@@ -184,12 +186,12 @@ impl Tally {
         self.entered_max = self.entered_max.max(other.entered_max);
         self.stopped += other.stopped;
         self.told += other.told;
-        self.told_falsely += other.told_falsely;
+        self.false_discoveries += other.false_discoveries;
         self.reversals.add(&other.reversals);
     }
 }
 
-/// The places whose traffic gains the most by BBR.
+/// Returns the indices of the `count` places whose traffic gains most from BBR.
 fn best(world: &World, count: usize) -> Vec<usize> {
     let gain = |at: &usize| world.traffic_share(*at) * world.places[*at].gain;
     let mut places: Vec<_> = (0..world.places.len()).collect();
@@ -204,54 +206,55 @@ fn is_late(plan: &Plan, number: u64) -> bool {
     number >= plan.windows - plan.windows / LATE_PART
 }
 
-/// What a simulation has come to.
+/// Result of a simulation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
-    /// What was simulated.
+    /// Parameters of the simulation.
     pub plan: Plan,
-    /// The decision as it is.
+    /// Tally with proof.
     pub with_proof: Tally,
-    /// By duty cycle and flap rate alone, without holdout.
+    /// Tally with duty cycle and flap rate alone, without a holdout.
     pub alone: Tally,
 }
 
-/// A way to decide, and how it did. Goodputs are geometric means over connections, as parts above all CUBIC.
+/// Score of one policy. Goodputs are geometric means over connections, as gains relative to all
+/// CUBIC.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
-    /// The way.
+    /// Name of the policy.
     pub name: &'static str,
     /// Goodput over all windows.
     pub goodput: f64,
     /// Goodput over the last quarter.
     pub late_goodput: f64,
-    /// What is missing there to the oracle that steers as many prefixes as may be.
+    /// Late goodput lost compared with the capped oracle.
     pub late_regret: f64,
-    /// Of steered prefixes, those that are helped.
+    /// Share of steered prefixes that are helped.
     pub precision: Option<f64>,
-    /// Of prefixes told to be helped in all windows, those that were not then.
+    /// Share of prefixes declared helped that were not helped at the time.
     pub false_discoveries: Option<f64>,
-    /// Of helped prefixes, those that are steered.
+    /// Share of helped prefixes that are steered.
     pub recall: Option<f64>,
-    /// Of connections in helped prefixes, those in steered ones.
+    /// Share of the connections of helped prefixes that belong to steered prefixes.
     pub recall_connections: Option<f64>,
-    /// Of all connections, those steered in harmed prefixes.
+    /// Share of all connections that are steered although their prefix is harmed.
     pub harmed_connections: Option<f64>,
-    /// Steered prefixes of a PoP.
+    /// Steered prefixes per PoP.
     pub steered: Option<f64>,
-    /// Prefixes that enter in a round.
+    /// Prefixes that enter per round.
     pub entered: Option<f64>,
-    /// Of steered prefixes, those that are still in the next round.
+    /// Share of steered prefixes that remain steered in the next round.
     pub kept: Option<f64>,
 }
 
 impl Report {
-    /// Adds another PoP's.
+    /// Adds another PoP's report.
     pub fn add(&mut self, other: &Self) {
         self.with_proof.add(&other.with_proof);
         self.alone.add(&other.alone);
     }
 
-    /// A row for each way to decide.
+    /// Returns one row per policy.
     pub fn rows(&self) -> Vec<Row> {
         let tally = &self.with_proof;
         let known = |name, gain, late_gain| plain(name, tally, gain, late_gain);
@@ -288,7 +291,7 @@ fn decided(name: &'static str, tally: &Tally) -> Row {
     let part = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole);
     Row {
         precision: part(tally.late_steered_helped, tally.late_steered),
-        false_discoveries: part(tally.told_falsely as f64, tally.told as f64),
+        false_discoveries: part(tally.false_discoveries as f64, tally.told as f64),
         recall: part(tally.late_steered_helped, tally.late_helped),
         recall_connections: part(tally.late_helped_steered_connections, tally.late_helped_connections),
         harmed_connections: part(tally.late_harmed_steered_connections, tally.late_connections),

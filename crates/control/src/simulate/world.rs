@@ -1,16 +1,19 @@
-//! The synthetic world: what is true of each prefix, and what of it a window shows.
+//! Synthetic world: the truth about each prefix, and the windows generated from it.
 //!
-//! What is assumed, and why:
-//! - A third of the prefixes gains by BBR, a third does not, a third loses: over 30 real paths 10 were more than 10 % better, 10
-//!   more than 10 % worse. Gains and losses begin at 10 % and go on exponentially, by 20 % on average; nothing is within 5 %.
-//!   Whether a prefix gains has nothing to do with how slow it is, the hardest case for a rule that goes by slowness, unless the
-//!   plan says so. For some it changes within the day.
-//! - Traffic is heavy-tailed: the k-th largest prefix has k^-0.8 of the largest one's.
-//! - Medians of prefixes are log-normal about 6 Mbit/s, connections of a prefix log-normal about its median, all of a window
-//!   move together by some percent, and a quarter of the prefixes are slower in the evening, by up to two thirds.
-//! - Some connections stall and lose much of their goodput, so that noise is skewed and of a heavy tail; of some no socket is
-//!   sampled; edges go by a bundle a window after it was decided.
-//! - Some of what loses by BBR, as behind a policer, sends much more again.
+//! Assumptions:
+//! - BBR helps a third of the prefixes, changes nothing for a third and harms a third: over 30 real
+//!   paths, 10 were more than 10 % better and 10 more than 10 % worse. Gains and losses are at
+//!   least 10 %; the excess is exponentially distributed with a mean of 20 %. The neutral third
+//!   stays within 5 %. Unless the plan says otherwise, the gain is independent of slowness, which
+//!   is the hardest case for a rule based on slowness. For some prefixes the gain changes within
+//!   the day.
+//! - Traffic is heavy-tailed: the k-th largest prefix has k^-0.8 times the traffic of the largest.
+//! - Prefix medians are log-normal around 6 Mbit/s, and connections are log-normal around their
+//!   prefix's median. All connections of a prefix shift together by some percent in each window. A
+//!   quarter of the prefixes are slower in the evening, by up to two thirds.
+//! - Some connections stall and lose much of their goodput, so noise is skewed and heavy-tailed.
+//!   Some connections have no socket samples. Edges apply a bundle one window after its decision.
+//! - Some harmed prefixes retransmit far more under BBR, as behind a policer.
 
 use std::collections::HashMap;
 use std::f64::consts::TAU;
@@ -27,14 +30,14 @@ use crate::settings::{Measure, Settings};
 use crate::state::State;
 use crate::window::{Arm, Outcome, Sample, Window};
 
-/// Windows of a day.
+/// Seconds in a day.
 const DAY_S: u64 = 86_400;
-/// The effect from which on a prefix counts as helped or harmed: 10 %.
+/// Effect at which a prefix counts as helped or harmed: 10 %.
 const EFFECT_MIN: f64 = 0.1;
 const EFFECT_MEAN: f64 = 0.2;
 const TAIL_EXPONENT: f64 = -0.8;
 
-/// What BBR does to a prefix.
+/// Effect of BBR on a prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
@@ -46,32 +49,32 @@ pub enum Effect {
     Harms,
 }
 
-/// What is true of a prefix.
+/// Truth about a prefix.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     pub(super) prefix: Prefix,
     pub(super) effect: Effect,
-    /// On log goodput.
+    /// Effect on log goodput.
     pub(super) gain: f64,
-    /// How fast it is beside others, in standard deviations.
+    /// Speed relative to other prefixes, in standard deviations.
     speed: f64,
     ln_goodput: f64,
     spread: f64,
-    /// How much log goodput falls at the busiest hour.
+    /// Drop in log goodput at the busiest hour.
     evening: f64,
     min_rtt_us: u64,
     retransmitted: f64,
     retransmitted_rise: f64,
 }
 
-/// How the connections of a prefix are decided on.
+/// Assignment of a prefix's connections to arms.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rule {
     pub(super) prefix: Prefix,
     pub(super) holdout: f64,
 }
 
-/// A bundle as edges go by it.
+/// A bundle as edges apply it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Rules {
     pub(super) bundle: u64,
@@ -90,14 +93,14 @@ pub(super) struct World {
     plan: Plan,
     settings: Settings,
     random: Xoshiro256PlusPlus,
-    /// Of truths and churn alone, so that they are the same whatever is decided.
+    /// Random numbers for truths and churn only, so that these do not depend on decisions.
     truths: Xoshiro256PlusPlus,
     pub(super) places: Vec<Place>,
-    /// Sums of the traffic of places up to each.
+    /// Cumulative traffic of the places, in order.
     traffic: Vec<f64>,
     at: HashMap<Prefix, usize>,
     next_prefix: u32,
-    /// The hour of the PoP, as a part of the day.
+    /// Time of day in the PoP at the start, as a fraction of a day.
     phase: f64,
     /// Connections of each place in the newest window.
     pub(super) connections: Vec<u32>,
@@ -133,18 +136,18 @@ impl World {
         world
     }
 
-    /// The place of a prefix, if it has not been replaced.
+    /// Finds the place of a prefix, unless the prefix was replaced.
     pub(super) fn find(&self, prefix: Prefix) -> Option<usize> {
         self.at.get(&prefix).copied()
     }
 
-    /// The traffic of a place, as a part of all.
+    /// Returns the traffic of a place as a share of the total.
     pub(super) fn traffic_share(&self, at: usize) -> f64 {
         let before = at.checked_sub(1).map_or(0.0, |before| self.traffic[before]);
         (self.traffic[at] - before) / self.traffic[self.traffic.len() - 1]
     }
 
-    /// A new prefix and its truth.
+    /// Draws a new prefix and its truth.
     fn place(&mut self) -> Place {
         let prefix = Prefix::of_client(Ipv4Addr::from_bits(self.next_prefix << 8).into());
         self.next_prefix += 1;
@@ -170,21 +173,22 @@ impl World {
         }
     }
 
-    /// How many prefixes it befalls in a window what befalls this share of them within a day.
-    fn befallen(&mut self, a_day: f64) -> usize {
+    /// Draws how many prefixes an event affects in a window if it affects the share `a_day` of them
+    /// per day.
+    fn affected_prefixes(&mut self, a_day: f64) -> usize {
         let windows = DAY_S as f64 / self.settings.window_s as f64;
-        let befallen = a_day * self.plan.prefixes as f64 / windows;
-        befallen as usize + usize::from(self.truths.random_bool(befallen.fract()))
+        let affected = a_day * self.plan.prefixes as f64 / windows;
+        affected as usize + usize::from(self.truths.random_bool(affected.fract()))
     }
 
-    /// Replaces as many prefixes by others as leave in a window, and changes what BBR does to some.
+    /// Replaces prefixes that leave in a window, and redraws BBR's effect for some others.
     fn churn(&mut self) {
-        for _ in 0..self.befallen(self.plan.changes_per_day) {
+        for _ in 0..self.affected_prefixes(self.plan.changes_per_day) {
             let at = self.truths.random_range(0..self.places.len());
             let (effect, gain) = effect(&mut self.truths, self.places[at].speed, self.plan.slowness);
             (self.places[at].effect, self.places[at].gain) = (effect, gain);
         }
-        for _ in 0..self.befallen(self.plan.churn_per_day) {
+        for _ in 0..self.affected_prefixes(self.plan.churn_per_day) {
             let at = self.truths.random_range(0..self.places.len());
             let place = self.place();
             self.at.remove(&self.places[at].prefix);
@@ -193,13 +197,13 @@ impl World {
         }
     }
 
-    /// How busy it is: 1 at the busiest hour, 0 at the quietest.
+    /// Returns how busy the PoP is: 1 at the busiest hour, 0 at the quietest.
     fn busyness(&self, number: u64) -> f64 {
         let day = (number * self.settings.window_s % DAY_S) as f64 / DAY_S as f64;
         0.5 + 0.5 * (TAU * (day + self.phase)).cos()
     }
 
-    /// What the next window shows, where edges go by `rules`.
+    /// Generates the next window, with edges applying `rules`.
     pub(super) fn window(&mut self, number: u64, rules: &Rules) -> Window {
         if number > 0 {
             self.churn();
@@ -208,14 +212,14 @@ impl World {
             rules.rules.iter().filter_map(|rule| Some((self.find(rule.prefix)?, rule.holdout))).collect();
         let busyness = self.busyness(number);
         let mean = self.plan.connections_per_prefix * self.plan.prefixes as f64 * (0.3 + 0.7 * busyness);
-        // Of a mean in the hundreds and above a Poisson number is nearly normal.
+        // With a mean in the hundreds and above, a Poisson variable is nearly normal.
         let count = (mean + mean.sqrt() * normal(&mut self.random)).max(0.0) as u64;
         let all = self.traffic[self.traffic.len() - 1];
         self.connections.fill(0);
         let mut touched = Vec::new();
         for _ in 0..count {
-            let toss = all * self.random.random::<f64>();
-            let at = self.traffic.partition_point(|upto| *upto <= toss).min(self.traffic.len() - 1);
+            let draw = all * self.random.random::<f64>();
+            let at = self.traffic.partition_point(|upto| *upto <= draw).min(self.traffic.len() - 1);
             if self.connections[at] == 0 {
                 touched.push(at);
             }
@@ -272,11 +276,11 @@ impl World {
     }
 }
 
-/// What BBR does to a prefix of this speed, and by how much on log goodput.
+/// Draws BBR's effect on a prefix of this speed, and the size of the effect on log goodput.
 fn effect(random: &mut Xoshiro256PlusPlus, speed: f64, slowness: f64) -> (Effect, f64) {
     let size = EFFECT_MIN - EFFECT_MEAN * (1.0 - random.random::<f64>()).ln();
     let third = if random.random_bool(slowness) {
-        // By the thirds of the normal distribution.
+        // These bounds split a normal distribution into thirds.
         if speed < -0.43 { 0 } else { 1 + i32::from(speed > 0.43) }
     } else {
         random.random_range(0..3)
@@ -288,7 +292,7 @@ fn effect(random: &mut Xoshiro256PlusPlus, speed: f64, slowness: f64) -> (Effect
     }
 }
 
-/// A draw from the standard normal distribution (Marsaglia's polar method).
+/// Draws from the standard normal distribution (Marsaglia's polar method).
 pub(crate) fn normal(random: &mut Xoshiro256PlusPlus) -> f64 {
     loop {
         let (x, y) = (random.random_range(-1.0..1.0), random.random_range(-1.0..1.0));

@@ -1,4 +1,4 @@
-//! Clocks that are set while records come: what windows, decisions and rollouts make of it together.
+//! Tests of clock changes while records arrive, covering windows, decisions and rollouts together.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use crate::*;
 const WINDOW_S: u64 = 300;
 const HOUR_S: u64 = 3_600;
 const PREFIXES: u8 = 10;
-/// Connections of a prefix in a window.
+/// Connections per prefix and window.
 const CONNECTIONS: u16 = 40;
 
-/// A PoP with one edge, on whose clock all goes by: records, windows, decisions and bundles.
+/// PoP with one edge; records, windows, decisions and bundles share one clock.
 struct Pop {
     settings: Settings,
     collector: Collector,
@@ -22,14 +22,14 @@ struct Pop {
     rollout: Rollout,
     now_unix_s: u64,
     port: u16,
-    /// Windows that were decided, in their order.
+    /// Decided windows, in order.
     decided: Vec<u64>,
-    told: Vec<Transition>,
+    transitions: Vec<Transition>,
 }
 
 impl Pop {
     fn new() -> Self {
-        // Nothing is ever shown of a trial: what changes, changes by the clock.
+        // Evidence never suffices, so only the clock causes changes.
         let settings = Settings {
             exploring_max: 0,
             measure: Measure::Goodput,
@@ -44,11 +44,11 @@ impl Pop {
             now_unix_s: 1_800_000_000,
             port: 0,
             decided: Vec::new(),
-            told: Vec::new(),
+            transitions: Vec::new(),
         }
     }
 
-    /// Half a minute: the edge polls and serves, windows close.
+    /// Advances by half a minute: the edge polls and serves, and windows close.
     fn step(&mut self) {
         self.now_unix_s += 30;
         let now_unix_s = self.now_unix_s;
@@ -59,15 +59,15 @@ impl Pop {
             number: has.as_ref().map(|bundle| bundle.content().number),
             refused: None,
         };
-        self.told.extend(self.rollout.poll(&self.settings, &mut self.tenants, poll, now_unix_s));
-        self.told.extend(self.rollout.tick(&self.settings, &mut self.tenants, now_unix_s));
+        self.transitions.extend(self.rollout.poll(&self.settings, &mut self.tenants, poll, now_unix_s));
+        self.transitions.extend(self.rollout.tick(&self.settings, &mut self.tenants, now_unix_s));
         for connection in 0..CONNECTIONS / (WINDOW_S / 30) as u16 {
             self.port = self.port.wrapping_add(1);
             for at in 0..PREFIXES {
                 self.serve(at, connection);
             }
         }
-        for Closed { windows, .. } in self.collector.close(now_unix_s) {
+        for ClosedWindows { windows, .. } in self.collector.close(now_unix_s) {
             let [(_, window)] = &windows[..] else { panic!("{} tenants", windows.len()) };
             if self.tenants.is_next(&self.settings, window, now_unix_s) {
                 self.decide(window);
@@ -75,7 +75,7 @@ impl Pop {
         }
     }
 
-    /// A response to a client of a prefix, of which the two first are slow.
+    /// Serves a response to a client in prefix `at`; the first two prefixes are slow.
     fn serve(&mut self, at: u8, connection: u16) {
         let steered = self.entry(prefix(at)).and_then(Entry::steered).is_some().then(|| Steered {
             bundle: self.rollout.document("edge-1").map_or(0, |bundle| bundle.content().number),
@@ -96,14 +96,14 @@ impl Pop {
 
     fn decide(&mut self, window: &Window) {
         let (settings, now_unix_s) = (&self.settings, self.now_unix_s);
-        self.told.extend(self.rollout.observe(settings, &mut self.tenants, window, now_unix_s));
+        self.transitions.extend(self.rollout.observe(settings, &mut self.tenants, window, now_unix_s));
         let moment = Moment { now_unix_s, seed: 1, acknowledged_bundle: self.rollout.newest() };
         self.tenants.decide(settings, &[(String::new(), window.clone())], moment);
-        self.told.extend(self.rollout.decided(settings, &mut self.tenants, now_unix_s));
+        self.transitions.extend(self.rollout.decided(settings, &mut self.tenants, now_unix_s));
         self.decided.push(window.number);
     }
 
-    /// So many windows pass.
+    /// Advances by this many windows.
     fn pass(&mut self, windows: u64) {
         (0..windows * WINDOW_S / 30).for_each(|_| self.step());
     }
@@ -118,51 +118,57 @@ impl Pop {
 }
 
 #[test]
-fn what_a_clock_does_that_is_set_ahead_and_back_by_hours() {
+fn decisions_survive_a_clock_set_ahead_and_back_by_hours() {
     let mut pop = Pop::new();
-    // Until both slow prefixes are on trial, everywhere.
+    // Wait until both slow prefixes are on trial at all edges.
     pop.pass(18);
-    assert_eq!((pop.rules(), pop.rollout.candidate()), (2, None), "{:?}", pop.told);
+    assert_eq!((pop.rules(), pop.rollout.candidate()), (2, None), "{:?}", pop.transitions);
     let (begun, windows) = (pop.tenants.window().unwrap(), pop.decided.len());
     assert!(pop.decided.iter().zip(&pop.decided[1..]).all(|(one, next)| *next == one + 1));
-    pop.told.clear();
+    pop.transitions.clear();
 
-    // Ahead by five hours: the windows between are missing, and it goes on.
+    // Set the clock ahead by five hours: the windows in between are missing, and decisions
+    // continue.
     pop.now_unix_s += 5 * HOUR_S;
     pop.pass(4);
     let ahead = pop.tenants.window().unwrap();
     assert!((58..=64).contains(&(ahead - begun)), "{begun}, {ahead}");
     assert!((4..=5).contains(&(pop.decided.len() - windows)), "{:?}", pop.decided);
-    assert_eq!((pop.rules(), &pop.told[..]), (2, &[][..]));
+    assert_eq!((pop.rules(), &pop.transitions[..]), (2, &[][..]));
 
-    // Back again, by less than the history: those windows were decided, until the clock has come to the last of them.
+    // Set it back by less than the history: no window is decided until the clock passes the last
+    // decided one.
     let (windows, state) = (pop.decided.len(), pop.tenants.clone());
     pop.now_unix_s -= 5 * HOUR_S;
     pop.pass(50);
-    assert_eq!((pop.decided.len(), &pop.tenants), (windows, &state), "nothing is decided, and all stays");
-    assert_eq!((pop.rules(), &pop.told[..]), (2, &[][..]), "no edge is missed");
+    assert_eq!(
+        (pop.decided.len(), &pop.tenants),
+        (windows, &state),
+        "nothing is decided and the state is unchanged"
+    );
+    assert_eq!((pop.rules(), &pop.transitions[..]), (2, &[][..]), "no edge is reported silent");
     pop.pass(14);
     assert!(pop.decided.len() > windows && pop.tenants.window().unwrap() > ahead);
 
-    // Back by more than the history: the clock was wrong, and it goes on from there at once.
+    // Set it back by more than the history: the clock was wrong, so decisions continue at once.
     let (windows, last) = (pop.decided.len(), pop.tenants.window().unwrap());
     pop.now_unix_s -= 20 * HOUR_S;
     pop.pass(4);
     assert!(pop.decided.len() >= windows + 3 && pop.tenants.window().unwrap() < last - 230);
     assert_eq!(pop.rules(), 2);
     assert!(
-        !pop.told
+        !pop.transitions
             .iter()
             .any(|it| matches!(it, Transition::RolledBack { .. } | Transition::EdgeSilent { .. }))
     );
     let mut once = pop.decided.clone();
     once.sort_unstable();
     once.dedup();
-    assert_eq!(once.len(), pop.decided.len(), "no window was decided twice");
+    assert_eq!(once.len(), pop.decided.len(), "each window is decided once");
 }
 
 #[test]
-fn a_cool_off_is_no_shorter_for_a_clock_that_is_set() {
+fn clock_changes_do_not_shorten_a_cool_off() {
     let mut pop = Pop::new();
     pop.pass(18);
     pop.settings.left_alone = vec![prefix(0)];
@@ -180,6 +186,6 @@ fn a_cool_off_is_no_shorter_for_a_clock_that_is_set() {
         pop.pass(3);
         let passed = u32::try_from(pop.decided.len() - windows).unwrap();
         assert!((1..=4).contains(&passed), "{passed}");
-        assert_eq!(rounds(&pop), (before.0 + passed, before.1), "it counts rounds, not hours");
+        assert_eq!(rounds(&pop), (before.0 + passed, before.1), "a cool-off counts rounds, not hours");
     }
 }

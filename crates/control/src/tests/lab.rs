@@ -1,4 +1,4 @@
-//! What whole decisions are tested with.
+//! Test PoP for whole decisions.
 
 use std::net::Ipv4Addr;
 
@@ -9,16 +9,16 @@ use thalweg_record::Prefix;
 use crate::simulate::normal;
 use crate::*;
 
-/// A PoP of a few prefixes, whose slowest are slow in each window.
+/// PoP with a few prefixes, the first two of which are slow in every window.
 pub(super) struct Lab {
     pub(super) settings: Settings,
     pub(super) state: State,
     pub(super) number: u64,
     random: Xoshiro256PlusPlus,
-    /// What BBR does to log goodput and to the retransmitted share.
+    /// Effect of BBR on log goodput and on the retransmitted share.
     pub(super) effect: f64,
     pub(super) rise: f64,
-    /// Connections of each prefix in a window.
+    /// Connections per prefix and window.
     pub(super) connections: u32,
     pub(super) prefixes: u8,
 }
@@ -54,7 +54,7 @@ impl Lab {
                     Some(_) => Arm::Steered,
                 };
                 let own = if arm == Arm::Steered { 1.0 } else { 0.0 };
-                // The two first are far slower than all others.
+                // The first two are far slower than the others.
                 let level = if at < 2 { 11.0 } else { 14.0 };
                 let ln_goodput = level + 0.5 * normal(random) + own * effect;
                 let into = sample.arm_mut(arm);
@@ -79,7 +79,7 @@ impl Lab {
         Window { number: self.number, records: 1, lost: 0, prefixes, ..Window::default() }
     }
 
-    /// When a window is over.
+    /// Returns the moment at which a window ends.
     pub(super) fn moment(&self, window: &Window) -> Moment {
         let now_unix_s = (window.number + 1) * self.settings.window_s;
         Moment { now_unix_s, seed: 1, acknowledged_bundle: self.state.bundle }
@@ -97,7 +97,7 @@ impl Lab {
         self.decide(&window)
     }
 
-    /// How the first prefix has left.
+    /// Returns the cool-off of the first prefix.
     pub(super) fn left(&self) -> &CoolingOff {
         match &self.state.entry(prefix(0)).unwrap().phase {
             Phase::CoolingOff(cooling) => cooling,
@@ -105,7 +105,7 @@ impl Lab {
         }
     }
 
-    /// Rounds until one of them says so of the first prefix; how many it took.
+    /// Runs rounds until the first prefix has this reason; returns the number of rounds.
     pub(super) fn until(&mut self, reason: Reason) -> usize {
         for round in 1..=1_000 {
             self.round();

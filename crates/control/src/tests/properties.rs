@@ -1,4 +1,5 @@
-//! What holds whatever comes: caps, hysteresis, cool-offs, numbers of bundles, and what a state is read as.
+//! Invariants of decisions under random input: caps, hysteresis, cool-offs, bundle numbers and the
+//! stored state.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -32,23 +33,24 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn what_holds_whatever_comes(
+    fn invariants_hold_for_any_sequence_of_rounds(
         before in settings_of(),
         after in settings_of(),
         seed in any::<u64>(),
-        // For each round: windows until then, which prefixes there are, whether BBR helps.
+        // For each round: windows since the last one, prefixes present, and the effect of BBR.
         rounds in vec((-30_i64..8, any::<u16>(), -1.0..1.0), 1..60),
     ) {
         let mut lab = Lab::new(|own| *own = before.clone());
         (lab.connections, lab.rise) = (8, 0.04);
         let mut left: std::collections::BTreeMap<Prefix, (u64, u64)> = std::collections::BTreeMap::new();
-        // Rounds that were decided.
+        // Rounds decided so far.
         let mut passed = 0_u64;
         let half = rounds.len() / 2;
         for (round, (by, there, effect)) in rounds.into_iter().enumerate() {
             let settings = if round < half { &before } else { &after };
             (lab.settings, lab.effect) = (settings.clone(), effect);
-            // Mostly the next window, at times a gap, an old one, or a clock that was set back far.
+            // Usually take the next window; sometimes a gap, an old window, or a clock set far
+            // back.
             let by = if by < -25 { -1_000 } else if by < -20 { -1 } else { by.max(1) };
             lab.number = lab.number.saturating_add_signed(by).max(10_000);
             let mut window = lab.window();
@@ -63,7 +65,7 @@ proptest! {
             let moment = Moment { seed, ..lab.moment(&window) };
             let (state, decision) = decide(settings, &old, &window, moment);
             prop_assert_eq!(&(state.clone(), decision.clone()), &decide(settings, &old, &window, moment));
-            if !matches!(decision.round, Round::Decided | Round::Stopped) {
+            if !matches!(decision.round, RoundOutcome::Decided | RoundOutcome::Stopped) {
                 prop_assert_eq!(&state, &old);
                 prop_assert_eq!(&decision.content, &None);
                 lab.state = state;
@@ -71,7 +73,7 @@ proptest! {
             }
             passed += 1;
 
-            // Caps and churn.
+            // Respect the caps and the limit on changes.
             let steered: Vec<_> = state.steered().collect();
             prop_assert!(steered.len() <= settings.steered_max && steered.len() == decision.steered);
             prop_assert!(steered.iter().filter(|(_, it)| it.is_exploring()).count() <= settings.explored_max);
@@ -79,7 +81,7 @@ proptest! {
             let ordinary = decision.left.iter().filter(|change| !change.reason.is_safety()).count();
             prop_assert!(decision.entered.len() + ordinary <= settings.changes_max);
 
-            // What was steered is, unless it is told to have left; what was not is not, unless it is told to have entered.
+            // Report every change in what is steered as entered or left.
             for entry in old.entries() {
                 let was = entry.steered().is_some();
                 let is = state.entry(entry.prefix).is_some_and(|entry| entry.steered().is_some());
@@ -88,7 +90,8 @@ proptest! {
                 prop_assert_eq!(has(&decision.entered), !was && is, "{:?}", entry);
             }
 
-            // Hysteresis: it enters above the one threshold, and leaves as no longer slow below the other.
+            // Respect hysteresis: prefixes enter above one threshold, and leave as no longer slow
+            // below the other.
             for change in &decision.entered {
                 let entry = state.entry(change.prefix).unwrap();
                 if change.reason == Reason::Slow {
@@ -105,7 +108,7 @@ proptest! {
                 left.insert(change.prefix, (passed, settings.cool_off_windows.into()));
             }
 
-            // Bundles: valid, one number after the other, and only when something has changed.
+            // Make valid bundles with consecutive numbers, and only if something changed.
             prop_assert_eq!(state.bundle - old.bundle, u64::from(decision.content.is_some()));
             if let Some(content) = &decision.content {
                 prop_assert_eq!(content.number, state.bundle);
@@ -117,7 +120,7 @@ proptest! {
                 prop_assert!(decision.entered.is_empty() && decision.left.is_empty());
             }
 
-            // A state is what it is written as.
+            // Decode the stored form to the same state.
             prop_assert_eq!(&State::decode(state.encode().as_bytes()).unwrap(), &state);
             prop_assert!(explain(settings, &state, prefix(0)).starts_with("203.0.0.0/24: "));
             lab.state = state;

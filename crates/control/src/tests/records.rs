@@ -1,10 +1,10 @@
-//! Records as tests have them.
+//! Records for tests.
 
 use std::net::SocketAddr;
 
 use thalweg_record::{Decider, ResponseRecord, Steered, TcpState};
 
-/// A whole response of 1 MB in a second out of the store, by what a rule has done with its connection.
+/// Makes a complete cache hit of 1 MB in one second, with the given steering of its connection.
 pub(crate) fn response(time_unix_s: u64, client: SocketAddr, steered: Option<Steered>) -> ResponseRecord {
     let is_steered = steered.as_ref().is_some_and(|it| !it.is_holdout);
     ResponseRecord {
@@ -15,15 +15,11 @@ pub(crate) fn response(time_unix_s: u64, client: SocketAddr, steered: Option<Ste
         duration_us: 1_000_000,
         tcp: Some(TcpState {
             congestion_control: "cubic".into(),
-            congestion_control_start: None,
             decider: Some(if is_steered { Decider::Rule } else { Decider::Default }),
             rtt_us: 50_000,
             min_rtt_us: Some(40_000),
             snd_cwnd: 10,
-            delivery_rate_bytes_per_s: None,
-            retransmits: 0,
-            lost: 0,
-            pacing_rate_bytes_per_s: None,
+            ..TcpState::default()
         }),
         steered,
         ..ResponseRecord::new(time_unix_s * 1_000_000, client)

@@ -1,4 +1,4 @@
-//! What rounds go on from: states as they are kept, lost and old ones, clocks that are set.
+//! Tests of resuming from stored, lost and outdated states, and after clock changes.
 
 use expect_test::expect;
 
@@ -7,16 +7,16 @@ use crate::sequential::VALUES_MAX;
 use crate::*;
 
 #[test]
-fn a_window_is_decided_once_and_gaps_are_not_observed() {
+fn window_is_decided_once_and_gaps_are_not_observed() {
     let mut lab = Lab::new(|_| {});
     let window = lab.window();
-    assert_eq!(lab.decide(&window).round, Round::Decided);
+    assert_eq!(lab.decide(&window).round, RoundOutcome::Decided);
     let before = lab.state.clone();
-    assert_eq!(lab.decide(&window).round, Round::Repeated);
+    assert_eq!(lab.decide(&window).round, RoundOutcome::Repeated);
     let older = Window { number: window.number - 5, ..window.clone() };
-    assert_eq!(lab.decide(&older).round, Round::Repeated);
+    assert_eq!(lab.decide(&older).round, RoundOutcome::Repeated);
     let silent = Window { number: window.number + 1, ..Window::default() };
-    assert_eq!(lab.decide(&silent).round, Round::Silent);
+    assert_eq!(lab.decide(&silent).round, RoundOutcome::Silent);
     assert_eq!(lab.state, before);
     let (state, decision) = decide(
         &lab.settings,
@@ -24,13 +24,13 @@ fn a_window_is_decided_once_and_gaps_are_not_observed() {
         &window,
         Moment { now_unix_s: window.number * 300 + 299, ..lab.moment(&window) },
     );
-    assert_eq!((state, decision.round), (before, Round::Early));
+    assert_eq!((state, decision.round), (before, RoundOutcome::Early));
 
     let history = |lab: &Lab| lab.state.entry(prefix(0)).unwrap().history.text(8);
     assert_eq!(history(&lab), "-------#");
     lab.decide(&Window { number: window.number + 4, ..window.clone() });
     assert_eq!(history(&lab), "---#---#");
-    // A clock that was far ahead and was set right: all goes on.
+    // The clock was far ahead and has been corrected, so decisions continue.
     lab.decide(&Window { number: window.number - 1_000, ..window.clone() });
     assert_eq!((history(&lab), lab.state.window), ("--#---##".into(), Some(window.number - 1_000)));
     lab.decide(&Window { number: window.number + 1_000, ..window });
@@ -38,17 +38,17 @@ fn a_window_is_decided_once_and_gaps_are_not_observed() {
 }
 
 #[test]
-fn a_pop_that_reports_nothing_keeps_what_it_has() {
+fn silent_pop_keeps_its_state() {
     let mut lab = Lab::new(|_| {});
     lab.until(Reason::Slow);
     let before = lab.state.clone();
     for _ in 0..200 {
         lab.number += 1;
         let decision = lab.decide(&Window { number: lab.number, ..Window::default() });
-        assert_eq!((decision.round, decision.steered, decision.content), (Round::Silent, 2, None));
+        assert_eq!((decision.round, decision.steered, decision.content), (RoundOutcome::Silent, 2, None));
     }
     assert_eq!(lab.state, before);
-    // One prefix that is gone while others report leaves, and is forgotten in the end.
+    // A prefix that disappears while others report is withdrawn and eventually removed.
     lab.number += 1;
     for _ in 0..1_000 {
         let mut window = lab.window();
@@ -60,7 +60,7 @@ fn a_pop_that_reports_nothing_keeps_what_it_has() {
 }
 
 #[test]
-fn a_state_is_read_as_it_was_written() {
+fn state_round_trips_through_its_stored_form() {
     let mut lab = Lab::new(|settings| settings.cool_off_windows = 20);
     lab.effect = -0.4;
     lab.until(Reason::CoolingOff);
@@ -74,7 +74,7 @@ fn a_state_is_read_as_it_was_written() {
 }
 
 #[test]
-fn a_field_out_of_its_range_is_named() {
+fn field_out_of_range_is_named() {
     let mut lab = Lab::new(|settings| settings.cool_off_windows = 20);
     lab.prefixes = 6;
     lab.effect = 0.4;
@@ -88,7 +88,7 @@ fn a_field_out_of_its_range_is_named() {
             other => panic!("{pointer}: {other:?}"),
         }
     };
-    let told = [
+    let faults = [
         fault("/window", u64::MAX.into()),
         fault("/bundle", u64::MAX.into()),
         fault("/basis", serde_json::Value::Null),
@@ -111,76 +111,78 @@ fn a_field_out_of_its_range_is_named() {
         fault("/entries/0/phase/Steered/evidence/baseline_retransmitted", "2".into()),
     ];
     expect![[r#"
-        window has to be at most 2^37
-        bundle has to be at most 2^53
-        basis has to be there where a window is, and only there
-        trials has to be at most 2^53 begun, and at most those told
-        trials.told has to be at most those begun, without those on trial
-        entries has to be each of another trial
-        bottom_bytes_per_s has to be a rate above zero
-        entries has to be in the order of their prefixes, each once
-        entries[203.0.6.0/25].prefix has to be a /24 of IPv4 or a /56 of IPv6
-        entries[203.0.0.0/24].history.in_group has to be windows that were observed
-        entries[203.0.3.0/24].connections has to be from 0 to 2^32
-        entries[203.0.3.0/24].ln_goodput has to be from 0 to 45
-        entries[203.0.0.0/24].phase.Steered.holdout_millionths has to be 0, or from 10000 to 990000
-        entries[203.0.0.0/24].phase.Steered.from_bundle has to be at most the next bundle's number
-        entries[203.0.0.0/24].phase.Steered.proof.ln_e has to be the logarithm of an e-value
-        entries[203.0.0.0/24].phase.Steered.evidence.goodput.count has to be at most 2^53
-        entries[203.0.0.0/24].phase.Steered.proof.goodput.squares has to be at least 0, and what so many values can have
-        entries[203.0.0.0/24].phase.Steered.proof.goodput.mean has to be an effect of at most 10000 either way
-        entries[203.0.0.0/24].phase.Steered.evidence.baseline_ln_goodput has to be from 0 to 45
-        entries[203.0.0.0/24].phase.Steered.evidence.baseline_retransmitted has to be from 0 to 1"#]].assert_eq(&told.join("\n"));
+        window must be at most 2^37
+        bundle must be at most 2^53
+        basis must be present if and only if a window is
+        trials must be at most 2^53 started, and no more discoveries than started
+        trials.told must be at most the number of trials started minus those still undecided
+        entries must be unique in their trial numbers
+        bottom_bytes_per_s must be a rate above zero
+        entries must be sorted by prefix, without duplicates
+        entries[203.0.6.0/25].prefix must be an IPv4 /24 or an IPv6 /56
+        entries[203.0.0.0/24].history.in_group must be a subset of the observed windows
+        entries[203.0.3.0/24].connections must be from 0 to 2^32
+        entries[203.0.3.0/24].ln_goodput must be from 0 to 45
+        entries[203.0.0.0/24].phase.Steered.holdout_millionths must be 0, or from 10000 to 990000
+        entries[203.0.0.0/24].phase.Steered.from_bundle must be at most the next bundle's number
+        entries[203.0.0.0/24].phase.Steered.proof.ln_e must be from -1e17 to 1e17
+        entries[203.0.0.0/24].phase.Steered.evidence.goodput.count must be at most 2^53
+        entries[203.0.0.0/24].phase.Steered.proof.goodput.squares must be at least 0 and consistent with count
+        entries[203.0.0.0/24].phase.Steered.proof.goodput.mean must be from -10000 to 10000
+        entries[203.0.0.0/24].phase.Steered.evidence.baseline_ln_goodput must be from 0 to 45
+        entries[203.0.0.0/24].phase.Steered.evidence.baseline_retransmitted must be from 0 to 1"#]]
+    .assert_eq(&faults.join("\n"));
 }
 
 #[test]
-fn what_is_decided_at_the_ends_of_ranges_is_a_state() {
+fn decisions_at_the_limits_produce_valid_states() {
     let is_state = |state: &State| assert_eq!(State::decode(state.encode().as_bytes()).unwrap(), *state);
     let mut lab = Lab::new(|_| {});
     lab.effect = 0.4;
     lab.round();
-    lab.state.trials = Trials { begun: VALUES_MAX - 1, told: VALUES_MAX - 1 };
+    lab.state.trials = Trials { started: VALUES_MAX - 1, discoveries: VALUES_MAX - 1 };
     lab.until(Reason::Slow);
-    assert_eq!(lab.state.trials.begun, VALUES_MAX);
+    assert_eq!(lab.state.trials.started, VALUES_MAX);
     is_state(&lab.state);
     lab.until(Reason::Helped);
-    assert_eq!(lab.state.trials.told, VALUES_MAX);
+    assert_eq!(lab.state.trials.discoveries, VALUES_MAX);
     is_state(&lab.state);
 
-    // The largest effects that there can be, either way.
+    // Use the largest possible effects in both directions.
     let effects = (0..10).map(|at| if at % 2 == 0 { 1e4 } else { -1e4 });
     let estimates: Vec<_> = effects.map(|effect| Estimate { effect, variance: 1e-3 }).collect();
     let pool = Pool::of(&estimates).unwrap();
     assert!(pool.variance > 1e8, "{pool:?}");
     is_state(&State { pool: Some(pool), ..lab.state.clone() });
 
-    // The last window that has a number.
+    // Decide the last valid window number.
     let before = lab.state.clone();
     let window = Window { number: (1 << 37) + 1, ..lab.window() };
-    assert_eq!((lab.decide(&window).round, &lab.state), (Round::Early, &before));
-    assert_eq!(lab.decide(&Window { number: 1 << 37, ..window }).round, Round::Decided);
+    assert_eq!((lab.decide(&window).round, &lab.state), (RoundOutcome::Early, &before));
+    assert_eq!(lab.decide(&Window { number: 1 << 37, ..window }).round, RoundOutcome::Decided);
     is_state(&lab.state);
 }
 
 #[test]
-fn a_lost_state_goes_on_above_what_edges_have_and_says_what_it_steers() {
+fn lost_state_resumes_above_the_edges_bundle_and_republishes_its_rules() {
     let mut lab = Lab::new(|_| {});
     let window = lab.window();
     let moment = Moment { acknowledged_bundle: 57, ..lab.moment(&window) };
     let (state, decision) = decide(&lab.settings, &State::default(), &window, moment);
-    let content = decision.content.expect("edges may go by rules that nobody knows");
+    let content = decision.content.expect("edges may have unknown rules");
     assert_eq!((content.number, content.rules.len()), (58, 0));
     lab.state = state;
-    assert_eq!(lab.round().content, None, "now it is known");
+    assert_eq!(lab.round().content, None, "the edges' rules are now known");
 
-    // An older state: what rules connections went by since is not known, so that they do not count.
+    // If the state is outdated, the rules that connections used since then are unknown, so those
+    // connections do not count.
     lab.until(Reason::Slow);
     let old = lab.state.clone();
     let mut window = lab.window();
     for (_, sample) in &mut window.prefixes {
         sample.outcomes.iter_mut().for_each(|outcome| outcome.bundle += 5);
     }
-    // Also where connections tell of a bundle before an edge acknowledges it.
+    // Nor do they count if they used a bundle before an edge acknowledged it.
     for acknowledged_bundle in [old.bundle + 5, old.bundle, 0] {
         let moment = Moment { acknowledged_bundle, ..lab.moment(&window) };
         let (state, decision) = decide(&lab.settings, &old, &window, moment);
@@ -192,7 +194,8 @@ fn a_lost_state_goes_on_above_what_edges_have_and_says_what_it_steers() {
         );
     }
 
-    // A number that no controller makes is not believed, and its connections do not count: none would be left to go on with.
+    // A number that no controller makes is ignored, as are its connections; otherwise no numbers
+    // would be left.
     for bundle in [BUNDLES_MAX / 2 + 1, BUNDLES_MAX, u64::MAX] {
         for (_, sample) in &mut window.prefixes {
             sample.outcomes.iter_mut().for_each(|outcome| outcome.bundle = bundle);
@@ -208,12 +211,12 @@ fn a_lost_state_goes_on_above_what_edges_have_and_says_what_it_steers() {
 }
 
 #[test]
-fn a_clock_that_jumps_ahead_ends_no_cool_off() {
+fn clock_jump_ahead_does_not_end_a_cool_off() {
     let mut lab = Lab::new(|settings| settings.cool_off_windows = 20);
     lab.effect = -0.4;
     lab.until(Reason::CoolingOff);
     lab.number += 1_000;
     lab.round();
     assert!(lab.state.entry(prefix(0)).unwrap().is_cooling_off());
-    assert_eq!(lab.until(Reason::Slow), 20 - 1, "a round, however many windows it jumps");
+    assert_eq!(lab.until(Reason::Slow), 20 - 1, "the jump counts as one round");
 }

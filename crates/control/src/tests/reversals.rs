@@ -1,10 +1,10 @@
-//! What was shown to be helped and turns, or has to be shown again.
+//! Tests of proofs that reverse or expire.
 
 use super::lab::{Lab, prefix};
 use crate::*;
 
 #[test]
-fn help_that_turns_to_harm_is_withdrawn_however_long_it_helped() {
+fn harm_is_withdrawn_regardless_of_how_long_steering_helped() {
     let withdrawn_after = |helped: usize| {
         let mut lab = Lab::new(|_| {});
         lab.effect = 0.3;
@@ -21,7 +21,19 @@ fn help_that_turns_to_harm_is_withdrawn_however_long_it_helped() {
 }
 
 #[test]
-fn a_reversal_brings_no_old_proof_back_into_the_pool() {
+fn strong_harm_after_a_proof_is_detected_before_the_evidence_suffices() {
+    let mut lab = Lab::new(|_| {});
+    lab.effect = 0.4;
+    lab.until(Reason::Helped);
+    lab.effect = -2.0;
+    lab.until(Reason::CoolingOff);
+    // Since the proof, too few connections were held out for an interval, so only the detector can
+    // find the harm.
+    assert_eq!(lab.left().left, Reason::Harmed);
+}
+
+#[test]
+fn reversal_does_not_return_an_old_proof_to_the_pool() {
     let mut lab = Lab::new(|settings| {
         (settings.exploring_max, settings.cool_off_windows) = (5, 60);
     });
@@ -31,20 +43,20 @@ fn a_reversal_brings_no_old_proof_back_into_the_pool() {
     let pools = (0..250).filter(|_| lab.round().pool.is_some()).count();
     assert_eq!(proved(&lab), all);
     assert!(pools >= 60, "{pools}");
-    assert_eq!(lab.round().pool, None, "all that was shown is old");
+    assert_eq!(lab.round().pool, None, "all proofs are outdated");
     lab.effect = -0.4;
     let mut left = 0;
-    // Fewer rounds than any cool-off: none is on trial again.
+    // Run fewer rounds than any cool-off, so that no prefix re-enters.
     for _ in 0..55 {
         let decision = lab.round();
-        assert_eq!(decision.pool, None, "{left} have left");
+        assert_eq!(decision.pool, None, "{left} withdrawn");
         left += decision.left.len();
     }
     assert_eq!(left, all);
 }
 
 #[test]
-fn what_was_shown_long_ago_has_to_be_shown_again() {
+fn old_proof_must_be_renewed() {
     let mut lab = Lab::new(|settings| settings.proof_windows_max = 50);
     lab.effect = 0.4;
     lab.until(Reason::Helped);
@@ -52,8 +64,8 @@ fn what_was_shown_long_ago_has_to_be_shown_again() {
     let trials = lab.state.trials.clone();
     assert_eq!(lab.state.entry(prefix(0)).unwrap().steered().unwrap().holdout_millionths, 500_000);
     lab.until(Reason::Helped);
-    assert_eq!(lab.state.trials.told, trials.told + 1);
-    // With too few connections to show anything it ends, at the latest, with that trial.
+    assert_eq!(lab.state.trials.discoveries, trials.discoveries + 1);
+    // With too few connections to show anything, the proof ends with that trial at the latest.
     (lab.connections, lab.effect) = (4, -0.05);
     let last = 50 + lab.settings.trial_windows_max as usize;
     assert!(lab.until(Reason::CoolingOff) <= last);

@@ -1,10 +1,10 @@
-//! The way of bundles to edges.
+//! Rollout tests: bundles distributed to edges.
 
 use expect_test::expect;
 
 use super::lab::prefix;
 use crate::*;
-use site::{Does, Site, TestEdge};
+use site::{Behaviour, Site, TestEdge};
 
 mod kept;
 mod properties;
@@ -12,20 +12,20 @@ mod reduced;
 mod site;
 mod watched;
 
-fn told(transitions: &[Transition]) -> Vec<String> {
+fn texts(transitions: &[Transition]) -> Vec<String> {
     transitions.iter().map(ToString::to_string).collect()
 }
 
 #[test]
-fn what_adds_goes_to_a_tenth_of_the_edges_and_then_to_all() {
+fn additions_go_to_a_tenth_of_the_edges_and_then_to_all() {
     let mut site = Site::new(20, |_| {});
     site.poll_all();
     expect![[r#"
         [
-            "bundle 1 goes to all edges at once: it adds nothing",
+            "bundle 1 sent to all edges at once: it adds nothing",
         ]
     "#]]
-    .assert_debug_eq(&told(&site.round()));
+    .assert_debug_eq(&texts(&site.round()));
     let number = site.until_tried();
     let canaries = (0..20).filter(|at| site.is_canary(*at)).count();
     assert_eq!((number, canaries), (2, 2));
@@ -35,7 +35,7 @@ fn what_adds_goes_to_a_tenth_of_the_edges_and_then_to_all() {
     assert_eq!(site.rollout.candidate().unwrap().bundle.content().rules.len(), 2);
     let watched = site.poll_all();
     assert_eq!(watched, [Transition::Acknowledged { number }]);
-    assert_eq!(site.round(), [], "it was not whole");
+    assert_eq!(site.round(), [], "the window was incomplete");
     assert_eq!(site.round(), [Transition::Promoted { number, is_shown: true }]);
     assert_eq!((0..20).map(|at| site.given(at)).collect::<Vec<_>>(), [Some(2); 20]);
     site.poll_all();
@@ -45,7 +45,7 @@ fn what_adds_goes_to_a_tenth_of_the_edges_and_then_to_all() {
 }
 
 #[test]
-fn it_is_not_always_the_same_edge() {
+fn canary_choice_varies() {
     let chosen = |edges: usize| {
         let mut site = Site::new(edges, |settings| settings.exploring_max = 1);
         site.lab.prefixes = 60;
@@ -55,20 +55,20 @@ fn it_is_not_always_the_same_edge() {
                 site.until_tried();
             }
             chosen.insert(site.canary());
-            site.until(|told| matches!(told, Transition::Promoted { .. }));
+            site.until(|transitions| matches!(transitions, Transition::Promoted { .. }));
         }
         chosen.len()
     };
     assert!(chosen(8) > 2);
-    assert_eq!(chosen(1), 1, "of one it is that");
+    assert_eq!(chosen(1), 1, "a single edge is always the canary");
 }
 
 impl Site {
-    /// Rounds until one tells so.
-    fn until(&mut self, is_it: impl Fn(&Transition) -> bool) -> Transition {
+    /// Runs rounds until a transition matches, and returns it.
+    fn until(&mut self, matches: impl Fn(&Transition) -> bool) -> Transition {
         for _ in 0..20 {
             self.poll_all();
-            if let Some(found) = self.round().into_iter().find(&is_it) {
+            if let Some(found) = self.round().into_iter().find(&matches) {
                 return found;
             }
         }
@@ -77,22 +77,22 @@ impl Site {
 }
 
 #[test]
-fn a_candidate_by_which_canaries_do_worse_is_rolled_back() {
+fn candidate_is_rolled_back_if_canaries_do_worse() {
     let reasons: Vec<_> = [
-        Does { failed: 0.08, ..Does::default() },
-        Does { retransmitted: 0.05, ..Does::default() },
-        Does { ln_goodput: 13.5, ..Does::default() },
-        Does { connections: 0, ..Does::default() },
+        Behaviour { failed: 0.08, ..Behaviour::default() },
+        Behaviour { retransmitted: 0.05, ..Behaviour::default() },
+        Behaviour { ln_goodput: 13.5, ..Behaviour::default() },
+        Behaviour { connections: 0, ..Behaviour::default() },
     ]
     .into_iter()
-    .flat_map(|does| [(does, 5), (does, 1)])
-    // Of one edge that serves nothing there is no window.
-    .filter(|(does, edges)| does.connections > 0 || *edges > 1)
-    .map(|(does, edges)| {
+    .flat_map(|behaviour| [(behaviour, 5), (behaviour, 1)])
+    // Skip a single edge that serves nothing, because it produces no window.
+    .filter(|(behaviour, edges)| behaviour.connections > 0 || *edges > 1)
+    .map(|(behaviour, edges)| {
         let mut site = Site::new(edges, |_| {});
         let number = site.until_watched();
         let canary = site.canary();
-        site.edges[canary].does = does;
+        site.edges[canary].behaviour = behaviour;
         let transitions = site.round();
         let Transition::RolledBack { number: back, by, why, withdrawn } = &transitions[0] else {
             panic!("{transitions:?}")
@@ -105,7 +105,7 @@ fn a_candidate_by_which_canaries_do_worse_is_rolled_back() {
         }
         let left = site.lab.left();
         assert_eq!((left.left, left.failures, left.rounds_min), (Reason::RolledBack, 1, 288));
-        assert_eq!(site.lab.state.guard.pause_windows, 11, "a round has passed");
+        assert_eq!(site.lab.state.guard.pause_windows, 11, "one round has passed");
         let why = why.to_string();
         assert!(site.rollout.stable().unwrap().content().reason.ends_with(&why));
         format!("{edges}: {why}")
@@ -113,27 +113,28 @@ fn a_candidate_by_which_canaries_do_worse_is_rolled_back() {
     .collect();
     expect![[r#"
         [
-            "5: responses that fail: 8.00 %, before 1.00 %, elsewhere 1.00 %",
-            "1: responses that fail: 8.00 %, before 1.00 %",
-            "5: bytes sent again: 5.00 %, before 2.00 %, elsewhere 2.00 %",
-            "1: bytes sent again: 5.00 %, before 2.00 %",
+            "5: failed responses: 8.00 %, before 1.00 %, elsewhere 1.00 %",
+            "1: failed responses: 8.00 %, before 1.00 %",
+            "5: retransmitted bytes: 5.00 %, before 2.00 %, elsewhere 2.00 %",
+            "1: retransmitted bytes: 5.00 %, before 2.00 %",
             "5: goodput: 5.84 Mbit/s, before 9.62 Mbit/s, elsewhere 9.62 Mbit/s",
             "1: goodput: 5.84 Mbit/s, before 9.62 Mbit/s",
-            "5: edge-3 serves 0 responses in a window, and served 400",
+            "5: edge-3 served 0 responses in the window, 400 before",
         ]
     "#]]
     .assert_debug_eq(&reasons);
 }
 
 #[test]
-fn what_is_no_fault_of_the_candidate_is_none() {
+fn candidate_is_not_blamed_for_other_causes() {
     type Change = fn(&mut Site);
-    // All edges do worse; a canary always did; a rise below the limit; far above it, and too few to say so.
+    // All edges do worse; a canary was always worse; the rise is below the limit; the rise is far
+    // above it, but with too few connections.
     let cases: [(Change, Change); 4] = [
-        (|_| {}, |site| site.edges.iter_mut().for_each(|it| it.does.ln_goodput = 13.0)),
-        (|site| site.edges.iter_mut().for_each(|it| it.does.failed = 0.2), |_| {}),
-        (|_| {}, |site| site.does(|does| does.retransmitted = 0.035)),
-        (|_| {}, |site| site.does(|does| (does.failed, does.connections) = (0.05, 60))),
+        (|_| {}, |site| site.edges.iter_mut().for_each(|it| it.behaviour.ln_goodput = 13.0)),
+        (|site| site.edges.iter_mut().for_each(|it| it.behaviour.failed = 0.2), |_| {}),
+        (|_| {}, |site| site.set_canary(|behaviour| behaviour.retransmitted = 0.035)),
+        (|_| {}, |site| site.set_canary(|behaviour| (behaviour.failed, behaviour.connections) = (0.05, 60))),
     ];
     for (at, (before, after)) in cases.into_iter().enumerate() {
         let mut site = Site::new(5, |_| {});
@@ -145,22 +146,26 @@ fn what_is_no_fault_of_the_candidate_is_none() {
 }
 
 impl Site {
-    fn does(&mut self, change: impl FnOnce(&mut Does)) {
+    fn set_canary(&mut self, change: impl FnOnce(&mut Behaviour)) {
         let canary = self.canary();
-        change(&mut self.edges[canary].does);
+        change(&mut self.edges[canary].behaviour);
     }
 }
 
 #[test]
-fn of_too_few_connections_it_goes_on_and_without_windows_it_is_rolled_back() {
+fn too_few_connections_promote_and_missing_windows_roll_back() {
     let few = |site: &mut Site, connections| {
-        site.edges.iter_mut().for_each(|it| it.does.connections = connections);
+        site.edges.iter_mut().for_each(|it| it.behaviour.connections = connections);
     };
     let mut site = Site::new(5, |_| {});
     few(&mut site, 20);
     let number = site.until_watched();
     assert_eq!(site.round(), []);
-    assert_eq!(site.round()[0], Transition::Promoted { number, is_shown: true }, "40 against 160 elsewhere");
+    assert_eq!(
+        site.round()[0],
+        Transition::Promoted { number, is_shown: true },
+        "40 connections against 160 elsewhere"
+    );
     let mut site = Site::new(1, |_| {});
     few(&mut site, 5);
     let number = site.until_watched();
@@ -169,20 +174,22 @@ fn of_too_few_connections_it_goes_on_and_without_windows_it_is_rolled_back() {
 
     let mut site = Site::new(5, |_| {});
     site.until_watched();
-    // Polls go on, and no window comes.
-    let mut told = Vec::new();
+    // Keep polling, but close no window.
+    let mut transitions = Vec::new();
     let mut passed_s = 60;
-    while told.is_empty() {
-        told = site.pass(20);
+    while transitions.is_empty() {
+        transitions = site.pass(20);
         site.poll_all();
         passed_s += 20;
     }
-    let [Transition::RolledBack { why: Why::Unobserved, .. }] = told[..] else { panic!("{told:?}") };
+    let [Transition::RolledBack { why: RollbackReason::NoWindows, .. }] = transitions[..] else {
+        panic!("{transitions:?}")
+    };
     assert_eq!(passed_s, 5 * 300 + 120 + 20);
 }
 
 #[test]
-fn a_bundle_that_a_canary_refuses_is_rolled_back_at_once() {
+fn bundle_refused_by_a_canary_is_rolled_back_at_once() {
     let mut site = Site::new(5, |_| {});
     let number = site.until_tried();
     let canary = site.canary();
@@ -190,9 +197,10 @@ fn a_bundle_that_a_canary_refuses_is_rolled_back_at_once() {
     let Transition::RolledBack { why, .. } = &transitions[0] else { panic!("{transitions:?}") };
     assert_eq!(why.to_string(), format!("edge-{canary} refuses it: no such thing"));
     assert_eq!(site.given(canary), Some(number + 1));
-    assert_eq!(site.ask(canary), [], "it says so again");
+    assert_eq!(site.ask(canary), [], "a repeated refusal changes nothing");
 
-    // Of another edge it is told, once, and the edge keeps what it has; it is no canary either.
+    // A refusal by another edge is reported once. That edge keeps its bundle and does not become a
+    // canary.
     let refusing = (canary + 1) % 5;
     let checksum = site.rollout.stable().unwrap().checksum().to_owned();
     assert_eq!(
@@ -205,14 +213,14 @@ fn a_bundle_that_a_canary_refuses_is_rolled_back_at_once() {
     );
     assert_eq!((site.given(refusing), site.ask(refusing)), (None, vec![]));
     assert_eq!(site.rollout.edges()[&site.edges[refusing].name].refused.as_ref().unwrap().checksum, checksum);
-    // What it was not given it cannot refuse.
-    site.edges[0].refused = Some(("sha256:00".into(), "no".into()));
+    // An edge cannot refuse a bundle that it was not given.
+    site.edges[0].refused = Some(Refusal { checksum: "sha256:00".into(), reason: "no".into() });
     assert_eq!(site.ask(0), []);
 }
 
 #[test]
-fn an_edge_that_refuses_what_all_have_is_a_canary_only_where_there_is_no_other() {
-    // Both ways round: one of them the hash would choose.
+fn edge_that_refuses_the_stable_bundle_is_a_canary_only_as_a_last_resort() {
+    // Try both orders, because the hash would choose one of them.
     for names in [vec!["a"], vec!["a", "b"], vec!["b", "a"]] {
         let mut site = Site::new(names.len(), |_| {});
         names.iter().zip(&mut site.edges).for_each(|(name, edge)| edge.name = (*name).into());
@@ -224,36 +232,36 @@ fn an_edge_that_refuses_what_all_have_is_a_canary_only_where_there_is_no_other()
 }
 
 #[test]
-fn a_silent_canary_is_replaced_once() {
+fn silent_canary_is_replaced_once() {
     let mut site = Site::new(3, |_| {});
     let number = site.until_tried();
     let first = site.canary();
     let others: Vec<_> = (0..3).filter(|at| *at != first).collect();
-    // Only the others ask.
-    let pass = |site: &mut Site, heard: &[usize]| {
-        let mut told = Vec::new();
+    // Lets time pass while only the given edges poll.
+    let pass = |site: &mut Site, polling: &[usize]| {
+        let mut transitions = Vec::new();
         for _ in 0..130 {
-            told.extend(site.pass(1));
-            heard.iter().for_each(|at| drop(site.ask(*at)));
+            transitions.extend(site.pass(1));
+            polling.iter().for_each(|at| drop(site.ask(*at)));
         }
-        told
+        transitions
     };
     let transitions = pass(&mut site, &others);
     let silent = Transition::EdgeSilent { edge: format!("edge-{first}") };
     let second = others.iter().copied().find(|at| site.is_canary(*at)).unwrap();
     let chosen = Transition::Canaries { number, edges: vec![format!("edge-{second}")] };
     assert_eq!(transitions, [silent, chosen]);
-    assert_eq!(site.given(first), Some(number), "it may go by it already");
+    assert_eq!(site.given(first), Some(number), "it may already use it");
     let third = others.into_iter().find(|at| *at != second).unwrap();
     let transitions = pass(&mut site, &[third]);
-    let Transition::RolledBack { why: Why::Unacknowledged, by, .. } = &transitions[0] else {
+    let Transition::RolledBack { why: RollbackReason::Unacknowledged, by, .. } = &transitions[0] else {
         panic!("{transitions:?}")
     };
     assert_eq!((0..3).map(|at| site.given(at)).collect::<Vec<_>>(), [Some(*by); 3]);
 }
 
 #[test]
-fn a_canary_that_comes_back_in_time_is_watched() {
+fn canary_that_returns_in_time_is_watched() {
     let mut site = Site::new(3, |_| {});
     let number = site.until_tried();
     let first = site.canary();
@@ -264,11 +272,11 @@ fn a_canary_that_comes_back_in_time_is_watched() {
 }
 
 #[test]
-fn the_first_edge_that_asks_becomes_the_canary_where_none_is_known() {
+fn first_edge_to_poll_becomes_the_canary_if_none_is_known() {
     let mut site = Site::new(0, |_| {});
     let number = site.until_tried();
-    assert_eq!(site.rollout.candidate().unwrap().stage, Stage::Unheard);
-    // What nobody has makes room for what is newer.
+    assert_eq!(site.rollout.candidate().unwrap().stage, Stage::Unassigned);
+    // A newer candidate replaces one that no edge has.
     site.lab.settings.exploring_max = 1;
     let transitions = site.round();
     assert_eq!(transitions, [Transition::Proposed { number: number + 1 }]);
@@ -280,14 +288,14 @@ fn the_first_edge_that_asks_becomes_the_canary_where_none_is_known() {
 }
 
 #[test]
-fn edges_beyond_what_is_kept_get_what_all_get() {
+fn edges_over_the_limit_get_the_stable_bundle() {
     let mut site = Site::new(EDGES_MAX + 1, |_| {});
     site.edges[0].name = "x".repeat(EDGE_NAME_BYTES_MAX + 1);
     site.until_tried();
     assert_eq!(site.rollout.edges().len(), EDGES_MAX);
     let stable = site.rollout.stable().map(|bundle| bundle.content().number);
     assert_eq!((site.given(0), stable.is_some()), (stable, true));
-    // A day later they are forgotten.
+    // The edges are removed after a day without polls.
     for _ in 0..86_400 / 60 + 1 {
         site.now_unix_s += 60;
         site.tick();

@@ -1,4 +1,5 @@
-//! Tenants of one PoP: decided apart, steered by bundles with one number, within limits that they share.
+//! Tests of several tenants in one PoP: separate decisions, shared bundle numbers and shared
+//! limits.
 
 use std::sync::Arc;
 
@@ -7,14 +8,14 @@ use crate::*;
 
 const NEWS: &str = "news.example";
 
-/// A PoP with one edge, and two tenants whose clients are in the same networks.
+/// PoP with one edge and two tenants whose clients are in the same networks.
 struct Shared {
     settings: Settings,
     labs: [(String, Lab); 2],
     tenants: Tenants,
     rollout: Rollout,
     in_force: Option<String>,
-    /// Nobody asks for the second.
+    /// Whether the second tenant has no traffic.
     is_quiet: bool,
 }
 
@@ -51,7 +52,7 @@ impl Shared {
         }
     }
 
-    /// The edge asks, a window of each tenant closes and is decided; what was.
+    /// Polls as the edge, then closes and decides a window of each tenant. Returns the decisions.
     fn round(&mut self) -> Vec<Decision> {
         let now_unix_s = (self.labs[0].1.number + 1) * self.settings.window_s;
         self.poll(now_unix_s);
@@ -68,7 +69,7 @@ impl Shared {
         self.rollout.observe(&self.settings, &mut self.tenants, &windows[0].1, now_unix_s);
         let moment = Moment { now_unix_s, seed: 1, acknowledged_bundle: self.rollout.newest() };
         let asked_for = windows.into_iter().take(if self.is_quiet { 1 } else { 2 });
-        let windows = self.tenants.with_quiet(asked_for.collect());
+        let windows = self.tenants.with_empty_windows(asked_for.collect());
         let decisions = self.tenants.decide(&self.settings, &windows, moment);
         self.rollout.decided(&self.settings, &mut self.tenants, now_unix_s);
         assert!(self.tenants.states().values().all(|state| state.bundle >= self.rollout.newest()));
@@ -80,7 +81,7 @@ impl Shared {
     }
 }
 
-/// How an edge does with which nothing is wrong.
+/// Returns the figures of a healthy edge.
 fn figures() -> Figures {
     let mut figures = Figures { responses: 400, ..Figures::default() };
     for at in 0..400 {
@@ -91,7 +92,7 @@ fn figures() -> Figures {
 }
 
 #[test]
-fn what_helps_one_and_harms_the_other_is_kept_by_the_one() {
+fn tenant_keeps_what_helps_it_while_another_is_harmed() {
     let mut shared = Shared::new(|_| {});
     (shared.labs[0].1.effect, shared.labs[1].1.effect) = (0.4, -0.4);
     let mut seen_both = false;
@@ -99,10 +100,10 @@ fn what_helps_one_and_harms_the_other_is_kept_by_the_one() {
     for _ in 0..200 {
         shared.round();
         let stable = shared.rollout.stable().unwrap();
-        assert!(stable.content().number >= number, "numbers go up");
+        assert!(stable.content().number >= number, "bundle numbers increase");
         number = stable.content().number;
         let hosts: Vec<_> = stable.content().tenants.iter().map(|tenant| tenant.hosts.clone()).collect();
-        assert_eq!(hosts, [[NEWS, "sport.example"]], "its hosts are never under the rules of others");
+        assert_eq!(hosts, [[NEWS, "sport.example"]], "a tenant's hosts never use other tenants' rules");
         let given = shared.rollout.document("edge-1").unwrap();
         let is_steered = |host| given.rule(prefix(0).first(), host).is_some();
         seen_both |= is_steered("any.example") && is_steered("sport.example");
@@ -116,7 +117,7 @@ fn what_helps_one_and_harms_the_other_is_kept_by_the_one() {
 }
 
 #[test]
-fn tenants_share_what_a_pop_may_steer_and_change() {
+fn tenants_share_the_limits_of_their_pop() {
     let mut shared = Shared::new(|settings| {
         (settings.steered_max, settings.explored_max, settings.entering_max) = (3, 0, 1);
     });
@@ -129,14 +130,14 @@ fn tenants_share_what_a_pop_may_steer_and_change() {
         assert!(shared.tenants.steered() <= 3);
     }
     assert_eq!(shared.tenants.steered(), 3);
-    assert!(entered[0] > 0 && entered[1] > 0, "they take turns: {entered:?}");
+    assert!(entered[0] > 0 && entered[1] > 0, "both tenants enter: {entered:?}");
 }
 
 #[test]
-fn what_a_tenant_steers_that_nobody_asks_for_leaves_and_makes_room() {
+fn prefixes_of_an_idle_tenant_leave_and_make_room() {
     let mut shared = Shared::new(|settings| (settings.steered_max, settings.explored_max) = (2, 0));
     shared.labs[0].1.effect = 0.4;
-    // It has all the room there is.
+    // The idle tenant uses all of the shared limit.
     shared.labs[0].1.connections = 0;
     while shared.state(NEWS).steered().count() < 2 {
         shared.round();
@@ -149,7 +150,7 @@ fn what_a_tenant_steers_that_nobody_asks_for_leaves_and_makes_room() {
 }
 
 #[test]
-fn a_clock_that_was_ahead_stops_nobody_whoever_is_asked_for() {
+fn corrected_clock_stops_no_tenant_with_or_without_traffic() {
     let mut shared = Shared::new(|_| {});
     shared.round();
     let number = shared.labs[0].1.number;
@@ -162,12 +163,12 @@ fn a_clock_that_was_ahead_stops_nobody_whoever_is_asked_for() {
         assert_eq!(shared.tenants.window(), Some(number));
         let now_unix_s = (number + 2) * shared.settings.window_s;
         let again = Window { number, ..Window::default() };
-        assert!(!shared.tenants.is_next(&shared.settings, &again, now_unix_s), "it is decided once");
+        assert!(!shared.tenants.is_next(&shared.settings, &again, now_unix_s), "each window is decided once");
     }
 }
 
 #[test]
-fn who_is_a_tenant_no_more_takes_its_rules_with_it() {
+fn removed_tenant_loses_its_rules() {
     let mut shared = Shared::new(|_| {});
     while shared.state(NEWS).steered().count() == 0 || shared.rollout.candidate().is_some() {
         shared.round();
@@ -192,16 +193,19 @@ fn who_is_a_tenant_no_more_takes_its_rules_with_it() {
     shared.rollout.decided(&shared.settings, &mut shared.tenants, now_unix_s);
     assert_eq!(has_rules(&shared), (false, 0));
     assert!(!shared.tenants.states().contains_key(NEWS));
-    // Should it be one again, its networks enter as any do.
-    let Ok([(tenant, state, steered)]) = <[_; 1]>::try_from(before.keep(&shared.settings)) else { panic!() };
+    // If it becomes a tenant again, its prefixes enter as usual.
+    let Ok([(tenant, state, steered)]) = <[_; 1]>::try_from(before.retain_configured(&shared.settings))
+    else {
+        panic!()
+    };
     assert!(tenant == NEWS && steered > 0 && state.steered().count() == 0);
     let reason = state.entry(prefix(0)).map(|entry| entry.reason);
     assert!(reason == Some(Reason::Changed) && State::decode(state.encode().as_bytes()).is_ok());
-    assert!(!before.is_past(&state));
+    assert!(!before.is_outdated(&state));
 }
 
 #[test]
-fn each_host_may_be_a_tenant_by_itself() {
+fn each_host_can_be_its_own_tenant() {
     let mut settings = Settings { by_tenant: true, exploring_max: 0, ..Settings::default() };
     let mut lab = Lab::new(|_| {});
     let (mut tenants, mut rollout) = (Tenants::default(), Rollout::default());
@@ -216,7 +220,7 @@ fn each_host_may_be_a_tenant_by_itself() {
     let tried = &rollout.candidate().unwrap().bundle;
     let control = |host| tried.rule(prefix(0).first(), host).map(|rule| rule.congestion_control.as_str());
     assert_eq!([control("A.example"), control("b.example"), control("")], [Some("bbr"), None, None]);
-    // Nobody asks for it any more; that the controller begins anew makes no difference.
+    // The host has no more traffic; restarting the controller changes nothing.
     let mut window = lab.window();
     let mut moment = lab.moment(&window);
     for _ in 0..=2_016 {
@@ -226,11 +230,11 @@ fn each_host_may_be_a_tenant_by_itself() {
         let kept = tenants.states().iter();
         let kept = kept.map(|(name, it)| (name.clone(), State::decode(it.encode().as_bytes()).unwrap()));
         tenants = kept.collect();
-        let windows = tenants.with_quiet(vec![("b.example".into(), window.clone())]);
+        let windows = tenants.with_empty_windows(vec![("b.example".into(), window.clone())]);
         tenants.decide(&settings, &windows, moment);
     }
     assert_eq!(tenants.states().keys().collect::<Vec<_>>(), ["b.example"]);
-    // So many hosts have room, and no more.
+    // Only a limited number of such hosts is kept.
     let hosts = |at: usize| (format!("{at}.example"), window.clone());
     let windows: Vec<_> = (0..SCOPES_MAX).map(hosts).collect();
     assert_eq!(tenants.decide(&settings, &windows, moment).len(), SCOPES_MAX - TENANTS_MAX - 1);
@@ -240,8 +244,8 @@ fn each_host_may_be_a_tenant_by_itself() {
 }
 
 #[test]
-fn a_tenant_that_settings_take_back_is_in_no_bundle_whatever_comes_first() {
-    // Each host by itself, under settings of then; a canary has the candidate.
+fn tenant_removed_from_settings_is_in_no_bundle_whichever_event_is_first() {
+    // Initially, each host is its own tenant, and a canary has the candidate.
     let by_tenant = |change: &dyn Fn(&mut Settings)| {
         let mut settings = Settings { by_tenant: true, exploring_max: 0, ..Settings::default() };
         change(&mut settings);
@@ -266,8 +270,11 @@ fn a_tenant_that_settings_take_back_is_in_no_bundle_whatever_comes_first() {
             rollout.decided(&settings, &mut tenants, now_unix_s);
         }
         let poll = |rollout: &mut Rollout, tenants: &mut Tenants, settings: &Settings, refuses: bool| {
-            let given = rollout.document("edge-1").map(|bundle| bundle.checksum().to_owned());
-            let refused = given.as_deref().filter(|_| refuses).map(|checksum| (checksum, "for a test"));
+            let refusal = rollout.document("edge-1").map(|bundle| Refusal {
+                checksum: bundle.checksum().to_owned(),
+                reason: "for a test".into(),
+            });
+            let refused = refusal.as_ref().filter(|_| refuses);
             rollout.poll(
                 settings,
                 tenants,
@@ -277,17 +284,17 @@ fn a_tenant_that_settings_take_back_is_in_no_bundle_whatever_comes_first() {
         };
         poll(&mut rollout, &mut tenants, &settings, false);
         settings = by_tenant(change);
-        let told = poll(&mut rollout, &mut tenants, &settings, true);
-        assert!(matches!(told[..], [Transition::RolledBack { .. }]), "{told:?}");
+        let transitions = poll(&mut rollout, &mut tenants, &settings, true);
+        assert!(matches!(transitions[..], [Transition::RolledBack { .. }]), "{transitions:?}");
         rollout.decided(&settings, &mut tenants, now_unix_s);
         assert_eq!(rollout.stable().unwrap().content().rules, []);
-        tenants.keep(&settings);
+        tenants.retain_configured(&settings);
         assert!(tenants.states().is_empty());
     }
 }
 
 #[test]
-fn what_is_wrong_with_tenants_is_told() {
+fn faults_in_tenants_are_reported() {
     let tenant = |hosts: &[&str]| {
         let settings = Settings { window_s: 60, ..Settings::default() };
         Tenant::new(hosts.iter().map(ToString::to_string), settings)
@@ -297,16 +304,16 @@ fn what_is_wrong_with_tenants_is_told() {
         tenants: vec![tenant(&["a.example", "A.example"]), tenant(&[]), tenant(&["C.example", "no host"])],
         ..Settings::default()
     };
-    let told: std::collections::BTreeSet<_> = settings.check().iter().map(ToString::to_string).collect();
+    let faults: std::collections::BTreeSet<_> = settings.check().iter().map(ToString::to_string).collect();
     expect_test::expect![[r#"
         {
-            "hosts has to be 1 to 256 names",
-            "hosts has to be names of hosts, without a port and a dot at the end: \"no host\" is none",
-            "hosts has to be names that stand once, in one tenant, and are not left alone: a.example is not",
-            "hosts has to be names that stand once, in one tenant, and are not left alone: c.example is not",
-            "hosts_left_alone has to be the same for all tenants",
-            "window_s has to be the same for all tenants",
+            "hosts must be 1 to 256 names",
+            "hosts must be host names without a port or a trailing dot, not \"no host\"",
+            "hosts must be unique names, neither in another tenant nor left alone, unlike a.example",
+            "hosts must be unique names, neither in another tenant nor left alone, unlike c.example",
+            "hosts_left_alone must be the same for all tenants",
+            "window_s must be the same for all tenants",
         }
     "#]]
-    .assert_debug_eq(&told);
+    .assert_debug_eq(&faults);
 }

@@ -1,37 +1,37 @@
-//! The whole service over HTTP, with its file: what it answers while that cannot be written, which files it begins with, and what
-//! agents and edges are told.
-#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+//! Tests of the whole service over HTTP with its database: replies while the database cannot be
+//! written, files that prevent a start, and the interface for agents and edges.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod running;
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-use running::{PATIENCE, Place, RECORDS, ask, now, until};
+use running::{PATIENCE, Place, RECORDS, now, request, request_as, until};
 use thalweg_controller::ROUNDS_KEPT;
 
-/// A PoP of which nothing is known.
+/// Bundle request for a PoP without any state.
 const NOWHERE: &str = "/bundle?pop=nowhere&edge=edge-1";
 const HERE: &str = "/bundle?pop=here&edge=edge-1";
 
 #[test]
-fn what_cannot_be_written_is_told_to_nobody_until_it_is() {
+fn unwritable_changes_are_not_published_until_stored() {
     let place = Place::new();
-    let mut service = place.begin();
-    service.bring();
+    let mut service = place.start();
+    service.post_record();
     until("a window is decided", || service.rounds().len() == 1);
     assert_eq!(service.get(HERE, "").status, 200);
     let known = service.get("/scopes", "").content;
 
     let outside = place.database();
     outside.execute_batch("BEGIN IMMEDIATE").unwrap();
-    // Agents are heard, and a window is decided.
-    service.bring();
-    until("an edge gets nothing", || service.get(HERE, "").status == 503);
-    until("it is tried again", || service.figure("failures_total") >= 2);
+    // Agents still get replies, and a window is decided.
+    service.post_record();
+    until("an edge gets no bundle", || service.get(HERE, "").status == 503);
+    until("storing is retried", || service.metric("failures_total") >= 2);
     assert_eq!(service.get(HERE, "").status, 503);
-    assert_eq!(service.get("/bundle?pop=here", "").status, 503, "also who has no name");
-    assert_eq!(service.get(NOWHERE, "").status, 204, "of another PoP nothing is held back");
+    assert_eq!(service.get("/bundle?pop=here", "").status, 503, "including an edge without a name");
+    assert_eq!(service.get(NOWHERE, "").status, 204, "other PoPs are not affected");
     assert_ne!(service.get("/edges?pop=here", "").status, 200);
     assert_eq!((service.rounds().len(), service.get("/scopes", "").content), (1, known.clone()));
 
@@ -39,46 +39,46 @@ fn what_cannot_be_written_is_told_to_nobody_until_it_is() {
     until("an edge gets its bundle", || service.get(HERE, "").status == 200);
     assert_eq!(service.rounds().len(), 2);
     assert_ne!(service.get("/scopes", "").content, known);
-    // What everybody was told is there after a start.
-    let (told, bundle) = (service.rounds(), service.get(HERE, ""));
+    // Everything published is still there after a restart.
+    let (rounds, bundle) = (service.rounds(), service.get(HERE, ""));
     service.end();
-    let service = place.begin();
-    assert_eq!(service.rounds(), told);
+    let service = place.start();
+    assert_eq!(service.rounds(), rounds);
     let again = service.get(HERE, "");
     assert_eq!((again.etag, again.content), (bundle.etag, bundle.content));
     service.end();
 }
 
 #[test]
-fn a_file_is_for_one_controller() {
+fn second_controller_cannot_use_the_same_file() {
     let place = Place::new();
-    let service = place.begin();
-    assert_eq!(place.refused(), "another controller has it: give this one a file of its own");
+    let service = place.start();
+    assert_eq!(place.start_error(), "another controller uses it: configure a separate file");
     service.end();
     assert!(place.bind().is_ok());
 }
 
 #[test]
-fn a_file_that_cannot_be_read_ends_the_start_and_is_left_as_it_is() {
+fn unreadable_file_prevents_the_start_and_is_not_changed() {
     let place = Place::new();
     std::fs::write(place.file(), "rubbish ".repeat(1000)).unwrap();
-    assert_eq!(place.refused(), "file is not a database");
+    assert_eq!(place.start_error(), "file is not a database");
     assert_eq!(std::fs::read_to_string(place.file()).unwrap(), "rubbish ".repeat(1000));
 
     let place = Place::new();
     place.database().execute_batch("CREATE TABLE others (it)").unwrap();
-    assert_eq!(place.refused(), "it is no file of a controller: give another one");
+    assert_eq!(place.start_error(), "not a controller database: configure another file");
 
     let place = Place::new();
-    let mut service = place.begin();
-    service.bring();
+    let mut service = place.start();
+    service.post_record();
     until("a window is decided", || service.rounds().len() == 1);
     service.end();
     let version: u32 = place.database().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
-    for (other, what) in [(version - 1, "give another file"), (version + 1, "use a newer release")] {
+    for (other, what) in [(version - 1, "configure another file"), (version + 1, "use a newer release")] {
         place.database().pragma_update(None, "user_version", other).unwrap();
-        let why = format!("its version is {other}, and this program reads {version}: {what}");
-        assert_eq!(place.refused(), why);
+        let why = format!("its schema version is {other}, but this program reads {version}: {what}");
+        assert_eq!(place.start_error(), why);
     }
     place.database().pragma_update(None, "user_version", version).unwrap();
     assert!(place.bind().is_ok());
@@ -91,7 +91,7 @@ fn a_file_that_cannot_be_read_ends_the_start_and_is_left_as_it_is() {
             database.query_row(&format!("SELECT {column} FROM {table}"), [], |row| row.get(0)).unwrap();
         let set = |value: &[u8]| database.execute(&format!("UPDATE {table} SET {column} = ?1"), [value]);
         set(&whole[..whole.len() / 2]).unwrap();
-        let why = place.refused();
+        let why = place.start_error();
         assert!(why.starts_with(what), "{why}");
         set(&whole).unwrap();
         assert!(place.bind().is_ok());
@@ -99,7 +99,7 @@ fn a_file_that_cannot_be_read_ends_the_start_and_is_left_as_it_is() {
 }
 
 #[test]
-fn rounds_and_changes_are_kept_for_four_weeks_of_windows() {
+fn rounds_and_changes_are_kept_for_four_weeks() {
     let place = Place::new();
     drop(place.bind().unwrap());
     let oldest = now().as_secs() - 2 * ROUNDS_KEPT;
@@ -112,35 +112,35 @@ fn rounds_and_changes_are_kept_for_four_weeks_of_windows() {
              INSERT INTO rounds VALUES ('there', '', {oldest}, '{{}}');"
         ))
         .unwrap();
-    let mut service = place.begin();
-    service.bring();
-    until("a window is decided", || service.figure("rounds_total") == 1);
-    until("it is told", || service.rounds().last().is_some_and(|round| round["window"].is_u64()));
+    let mut service = place.start();
+    service.post_record();
+    until("a window is decided", || service.metric("rounds_total") == 1);
+    until("the round is published", || service.rounds().last().is_some_and(|round| round["window"].is_u64()));
     service.end();
     let of = |table: &str, pop: &str| {
         let query = format!("SELECT count(*), min(unix_s) FROM {table} WHERE pop = ?1");
         database.query_row(&query, [pop], |row| Ok((row.get::<_, u64>(0)?, row.get::<_, u64>(1)?))).unwrap()
     };
     assert_eq!(of("rounds", "here"), (ROUNDS_KEPT, oldest + 1));
-    assert_eq!(of("changes", "here"), (ROUNDS_KEPT - 1, oldest + 1), "none is of the new round");
-    assert_eq!(of("rounds", "there"), (1, oldest), "each PoP has its own");
+    assert_eq!(of("changes", "here"), (ROUNDS_KEPT - 1, oldest + 1), "the new round has no changes");
+    assert_eq!(of("rounds", "there"), (1, oldest), "each PoP has its own limit");
 }
 
 #[test]
-fn who_asks_for_a_bundle_is_held_until_there_is_another() {
+fn bundle_request_blocks_until_next_bundle() {
     let place = Place::new();
-    let mut service = place.begin();
+    let mut service = place.start();
     let wait = |wait_s: u64| format!("Prefer: respond-async, wait={wait_s}\r\n");
     assert_eq!(service.get(HERE, "").status, 204);
     let begun = Instant::now();
     assert_eq!(service.get(HERE, &wait(1)).status, 204);
     assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());
 
-    let (address, polls) = (service.address, service.figure("polls_total"));
+    let (address, polls) = (service.address, service.metric("polls_total"));
     let (begun, fields) = (Instant::now(), wait(60));
-    let first = thread::spawn(move || ask(address, &format!("GET {HERE}"), &fields, &[]));
-    until("it is held", || service.figure("polls_total") > polls);
-    service.bring();
+    let first = thread::spawn(move || request(address, &format!("GET {HERE}"), &fields, &[]));
+    until("the request is waiting", || service.metric("polls_total") > polls);
+    service.post_record();
     let first = first.join().unwrap();
     assert_eq!(first.status, 200);
     assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
@@ -150,40 +150,53 @@ fn who_asks_for_a_bundle_is_held_until_there_is_another() {
     let begun = Instant::now();
     assert_eq!(service.get(HERE, &(known.clone() + &wait(1))).status, 304);
     assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());
-    assert_eq!(service.get(HERE, "If-None-Match: \"sha256:0\"\r\n").status, 200, "it has another");
-    let edges = service.get("/edges?pop=here", "").told();
+    assert_eq!(
+        service.get(HERE, "If-None-Match: \"sha256:0\"\r\n").status,
+        200,
+        "the edge has another bundle"
+    );
+    let edges = service.get("/edges?pop=here", "").json();
     assert_eq!(edges["edges"][0]["name"], "edge-1", "{edges}");
-    // Who does not say how long it would wait is no edge.
+    // A client that does not state how long it would wait is not recorded as an edge.
     assert_eq!(service.get("/bundle?pop=here&edge=edge-2", "").status, 200);
-    assert_eq!(service.get("/edges?pop=here", "").told()["edges"].as_array().unwrap().len(), 1);
+    assert_eq!(service.get("/edges?pop=here", "").json()["edges"].as_array().unwrap().len(), 1);
     service.end();
 }
 
 #[test]
-fn agents_and_web_pages_are_told_what_is_not_taken() {
+fn invalid_and_foreign_requests_are_rejected() {
     let place = Place::new();
-    let mut service = place.begin();
-    let content = service.bring();
-    let post = |fields: &str, content: &[u8]| ask(service.address, "POST /records", fields, content);
+    let mut service = place.start();
+    let content = service.post_record();
+    let post = |fields: &str, content: &[u8]| request(service.address, "POST /records", fields, content);
     let again = post(RECORDS, &content);
-    assert_eq!((again.status, again.told()["position"].as_u64()), (200, Some(1)));
-    assert_eq!((service.figure("records_total"), service.figure("records_repeated_total")), (1, 1));
+    assert_eq!((again.status, again.json()["position"].as_u64()), (200, Some(1)));
+    assert_eq!((service.metric("records_total"), service.metric("records_repeated_total")), (1, 1));
     let position =
-        |host: &str| service.get(&format!("/position?host={host}&epoch=1"), "").told()["position"].as_u64();
+        |host: &str| service.get(&format!("/position?host={host}&epoch=1"), "").json()["position"].as_u64();
     assert_eq!((position("edge-1"), position("edge-2")), (Some(1), None));
 
     let origin = "Origin: http://a.example\r\n";
-    for fields in ["", "Content-Type: text/plain\r\n", &format!("{RECORDS}{origin}")] {
+    let of_page = format!("{RECORDS}{origin}");
+    for (fields, status) in [("", 415), ("Content-Type: text/plain\r\n", 415), (&of_page, 403)] {
         let refused = post(fields, &content);
-        assert_eq!(refused.status, 415, "{fields:?}");
-        assert!(refused.told()["error"].is_string());
+        assert_eq!(refused.status, status, "{fields:?}");
+        assert!(refused.json()["error"].is_string());
     }
     assert_eq!(post(RECORDS, b"rubbish").status, 400);
+    // A page whose host name resolves to this address is recognised by its `Host` alone.
+    let rebound = request_as("evil.example", service.address, "GET /scopes", "", &[]);
+    assert_eq!(rebound.status, 421);
+    assert!(rebound.json()["error"].as_str().unwrap().contains("evil.example"));
+    assert_eq!(
+        (service.get("/healthz", "").content, service.get("/readyz", "").content),
+        ("ok\n".into(), "ready\n".into())
+    );
     assert_eq!(service.get(HERE, origin).status, 403);
     assert_eq!(service.get("/bundle?pop=a%2Fb", "").status, 400);
     for target in ["/rounds?pop=nowhere", "/edges?pop=nowhere", "/prefixes?pop=nowhere"] {
         assert_eq!(service.get(target, "").status, 404, "{target}");
     }
-    assert_eq!(service.figure("records_total"), 1);
+    assert_eq!(service.metric("records_total"), 1);
     service.end();
 }

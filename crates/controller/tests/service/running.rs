@@ -1,4 +1,4 @@
-//! A controller with its file, over HTTP.
+//! A running controller with its database, accessed over HTTP.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,11 +14,11 @@ use thalweg_controller::{Config, Controller};
 use thalweg_record::{Batch, Entry, Network, Record, SocketRecord, Source};
 use tokio::sync::oneshot;
 
-/// Longer than anything here takes on a busy machine.
+/// Timeout that exceeds the duration of any step here on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) const RECORDS: &str = "Content-Type: application/x-protobuf\r\n";
 
-/// The file of a controller, which goes with the test, and what is beside it.
+/// Temporary directory with a controller's database, removed after the test.
 pub(crate) struct Place(PathBuf);
 
 impl Place {
@@ -40,17 +40,12 @@ impl Place {
 
     pub(crate) fn bind(&self) -> Result<Controller, String> {
         let settings = Settings { window_s: 1, late_s: 1, ..Settings::default() };
-        let config = Config {
-            listen: "127.0.0.1:0".parse().unwrap(),
-            kafka: None,
-            kafka_bundles: None,
-            database: self.file(),
-            settings,
-        };
+        let config =
+            Config { listen: "127.0.0.1:0".parse().unwrap(), kafka: None, database: self.file(), settings };
         Controller::bind(&config).map_err(|error| error.to_string())
     }
 
-    pub(crate) fn begin(&self) -> Service<'_> {
+    pub(crate) fn start(&self) -> Service<'_> {
         let controller = self.bind().unwrap();
         let address = controller.local_addr();
         let (stop, stopped) = oneshot::channel::<()>();
@@ -61,11 +56,11 @@ impl Place {
         Service { place: self, address, stop, running, records: 0 }
     }
 
-    /// Why a controller does not begin here: it names the file.
-    pub(crate) fn refused(&self) -> String {
+    /// Returns the error with which a controller fails to start here, without the file name.
+    pub(crate) fn start_error(&self) -> String {
         let why = self.bind().unwrap_err();
-        let told = why.strip_prefix(&format!("cannot use {}: ", self.file().display()));
-        told.unwrap_or_else(|| panic!("{why}")).to_owned()
+        let error = why.strip_prefix(&format!("cannot use {}: ", self.file().display()));
+        error.unwrap_or_else(|| panic!("{why}")).to_owned()
     }
 }
 
@@ -75,13 +70,13 @@ impl Drop for Place {
     }
 }
 
-/// A controller that runs.
+/// Running controller.
 pub(crate) struct Service<'a> {
     place: &'a Place,
     pub(crate) address: SocketAddr,
     stop: oneshot::Sender<()>,
     running: JoinHandle<()>,
-    /// Those that it was brought.
+    /// Number of records posted so far.
     records: u64,
 }
 
@@ -89,30 +84,30 @@ impl Service<'_> {
     pub(crate) fn end(self) {
         drop(self.stop);
         self.running.join().unwrap();
-        until("its file is let go", || self.place.bind().is_ok());
+        until("its file is released", || self.place.bind().is_ok());
     }
 
-    /// Brings a record of now, in a batch of its own.
-    pub(crate) fn bring(&mut self) -> Vec<u8> {
+    /// Posts a record with the current time in its own batch.
+    pub(crate) fn post_record(&mut self) -> Vec<u8> {
         let batch = batch(self.records);
         self.records += 1;
-        let answer = ask(self.address, "POST /records", RECORDS, &batch);
-        assert_eq!((answer.status, answer.told()["position"].as_u64()), (200, Some(self.records)));
+        let answer = request(self.address, "POST /records", RECORDS, &batch);
+        assert_eq!((answer.status, answer.json()["position"].as_u64()), (200, Some(self.records)));
         batch
     }
 
     pub(crate) fn get(&self, target: &str, fields: &str) -> Answer {
-        ask(self.address, &format!("GET {target}"), fields, &[])
+        request(self.address, &format!("GET {target}"), fields, &[])
     }
 
-    /// Rounds that were decided, as everybody may read them.
+    /// Returns the decided rounds, as read over HTTP.
     pub(crate) fn rounds(&self) -> Vec<Value> {
-        let answer = self.get("/rounds?pop=here", "").told();
+        let answer = self.get("/rounds?pop=here", "").json();
         answer["rounds"].as_array().cloned().unwrap_or_default()
     }
 
-    /// Of one of its own figures.
-    pub(crate) fn figure(&self, name: &str) -> u64 {
+    /// Returns the value of a metric.
+    pub(crate) fn metric(&self, name: &str) -> u64 {
         let text = self.get("/metrics", "").content;
         let value = text.lines().find_map(|line| line.strip_prefix(&format!("thalweg_controller_{name} ")));
         value.unwrap().parse().unwrap()
@@ -126,15 +121,26 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    pub(crate) fn told(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.content).unwrap()
     }
 }
 
-pub(crate) fn ask(address: SocketAddr, what: &str, fields: &str, content: &[u8]) -> Answer {
+pub(crate) fn request(address: SocketAddr, what: &str, fields: &str, content: &[u8]) -> Answer {
+    request_as("localhost", address, what, fields, content)
+}
+
+/// Sends a request with this `Host` field.
+pub(crate) fn request_as(
+    host: &str,
+    address: SocketAddr,
+    what: &str,
+    fields: &str,
+    content: &[u8],
+) -> Answer {
     let mut stream = TcpStream::connect(address).unwrap();
     let head = format!(
-        "{what} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{fields}Content-Length: {}\r\n\r\n",
+        "{what} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{fields}Content-Length: {}\r\n\r\n",
         content.len()
     );
     stream.write_all(head.as_bytes()).unwrap();
@@ -170,6 +176,7 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
         assert!(begun.elapsed() < PATIENCE, "{what}");
-        thread::sleep(Duration::from_millis(20)); // another thread works: only asking tells
+        // Another thread fulfils the condition, so poll for it.
+        thread::sleep(Duration::from_millis(20));
     }
 }

@@ -1,29 +1,28 @@
-//! Backends over the admin interface: how each is, as `backend.list` of varnish-cli(7) tells it, and what an operator says
-//! of one, as `backend.set_health`.
+//! Backends over the admin interface: lists their states like `backend.list` of varnish-cli(7), and
+//! overrides their health like `backend.set_health`.
 
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use axum::extract::State as Of;
-use axum::http::header::ORIGIN;
-use axum::http::{HeaderMap, StatusCode};
+use axum::extract::State;
 use axum::response::Response;
 use serde_json::{Value, json};
+use thalweg_surface::{Refusal, json as answer};
 
-use super::{FROM_A_PAGE, Told, json_response, refused};
-use crate::backend::{Backends, Judgement, NoJudgement, State};
+use super::AdminState;
+use crate::backend::{BackendState, Backends, HealthOverride, InvalidHealth};
 
-/// All of them, the configured ones first.
-pub(super) async fn list(Of(told): Of<Told>) -> Response {
-    let backends: Vec<Value> = told.backends.states().iter().map(value).collect();
-    json_response(StatusCode::OK, json!({ "backends": backends }).to_string())
+/// Lists all backends, the configured ones first.
+pub(super) async fn list(State(admin): State<AdminState>) -> Response {
+    let backends: Vec<Value> = admin.backends.states().iter().map(value).collect();
+    answer(&json!({ "backends": backends }))
 }
 
-fn value(state: &State) -> Value {
+fn value(state: &BackendState) -> Value {
     json!({
         "name": state.name,
         "address": state.address,
-        "set_health": state.judgement.as_str(),
+        "set_health": state.health_override.as_str(),
         "is_healthy": state.is_healthy,
         "probe": state.good.map(|good| json!({
             "good": good.good,
@@ -34,27 +33,21 @@ fn value(state: &State) -> Value {
     })
 }
 
-/// `name` and `health`, as a JSON object.
-pub(super) async fn set_health(Of(told): Of<Told>, fields: HeaderMap, content: Bytes) -> Response {
-    if fields.contains_key(ORIGIN) {
-        return refused(StatusCode::FORBIDDEN, FROM_A_PAGE);
-    }
-    match set(&told.backends, &content) {
-        Ok(answer) => json_response(StatusCode::OK, answer.to_string()),
-        Err((status, reason)) => refused(status, &reason),
-    }
+/// Sets the health of a backend from a JSON object with `name` and `health`.
+pub(super) async fn set_health(State(admin): State<AdminState>, content: Bytes) -> Result<Response, Refusal> {
+    set(&admin.backends, &content).map(|done| answer(&done))
 }
 
-fn set(backends: &Arc<Backends>, order: &[u8]) -> Result<Value, (StatusCode, String)> {
+fn set(backends: &Arc<Backends>, order: &[u8]) -> Result<Value, Refusal> {
     let order: Value = serde_json::from_slice(order)
-        .map_err(|error| (StatusCode::BAD_REQUEST, format!("the content is no JSON: {error}")))?;
+        .map_err(|error| Refusal::bad_request(format!("content must be JSON: {error}")))?;
     let (Some(name), Some(health)) = (order["name"].as_str(), order["health"].as_str()) else {
-        return Err((StatusCode::BAD_REQUEST, r#"what is wanted is {"name": …, "health": …}"#.into()));
+        return Err(Refusal::bad_request(r#"expected {"name": …, "health": …}"#));
     };
-    let judgement: Judgement =
-        health.parse().map_err(|error: NoJudgement| (StatusCode::BAD_REQUEST, error.to_string()))?;
-    match backends.judge(name, judgement) {
-        0 => Err((StatusCode::NOT_FOUND, format!("there is no backend {name}"))),
+    let health_override: HealthOverride =
+        health.parse().map_err(|error: InvalidHealth| Refusal::bad_request(error))?;
+    match backends.set_health(name, health_override) {
+        0 => Err(Refusal::not_found(format!("no backend {name}"))),
         count => Ok(json!({"status": "ok", "backends": count})),
     }
 }

@@ -1,7 +1,7 @@
-//! All backends of an edge, shared by its workers: which of them is tried, and what is told of them.
+//! All backends of an edge, shared by its workers: selects candidates and reports states.
 //!
-//! Policies that declare a backend of the same name, place, times, limits and probe share it: its health outlives a
-//! reload, and its limit holds over both.
+//! Policies share a declared backend if its name, address, timeouts, limits and probe are the same.
+//! Its health survives a policy reload, and its connection limit covers all policies that share it.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -9,40 +9,44 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use thalweg_policy::program::{BackendRow, ProbeRow};
 
-use super::health::Good;
-use super::pool::IDLE_TIME_MAX;
-use super::route::FetchTimeouts;
-use super::{Backend, BackendId, BackendUrl, ConnectError, Judgement, Route, Target, place};
+use super::endpoint;
+use super::error::ConnectError;
+use super::health::{HealthOverride, ProbeCount};
+use super::idle::IDLE_TIME_MAX;
+use super::route::{Route, Target};
+use super::server::{Backend, BackendId};
+use super::timeouts::FetchTimeouts;
+use super::url::BackendUrl;
 use crate::config::Timeouts;
 
 /// All backends of an edge.
 #[derive(Debug)]
 pub(crate) struct Backends {
-    /// The configured ones, by their ids.
+    /// Configured backends, indexed by id.
     pub(super) list: Vec<Arc<Backend>>,
     turn: AtomicUsize,
-    /// Those of policies; who has a policy or a request has them.
+    /// Backends declared by policies; kept alive by policies and requests.
     declared: Mutex<Vec<Weak<Backend>>>,
     next_id: AtomicUsize,
     timeouts: FetchTimeouts,
     workers: usize,
 }
 
-/// What is told of a backend.
+/// The state of a backend, as reported to an operator.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct BackendState {
     pub(crate) name: String,
-    /// `None` for one that is declared as none.
+    /// Address; `None` if declared as `none`.
     pub(crate) address: Option<String>,
-    pub(crate) judgement: Judgement,
+    pub(crate) health_override: HealthOverride,
     pub(crate) is_healthy: bool,
-    /// Of its last probes, if it has a probe.
-    pub(crate) good: Option<Good>,
+    /// Number of good probes among the latest; `None` without a probe.
+    pub(crate) good: Option<ProbeCount>,
     pub(crate) changed_ms: u64,
 }
 
 impl Backends {
-    /// The configured ones, for as many `workers`.
+    /// Creates the configured backends for this number of `workers`.
     pub(crate) fn new(urls: &[BackendUrl], timeouts: &Timeouts, workers: usize) -> Self {
         let timeouts = FetchTimeouts::configured(timeouts);
         let backend = |(at, url): (usize, &BackendUrl)| {
@@ -58,11 +62,11 @@ impl Backends {
         }
     }
 
-    /// The backends to try, in their order: the configured ones by turns, those that failed a moment ago after the
-    /// others, and `failed` last of all.
+    /// Returns the backends to try, in order: configured ones in rotation, then those that failed
+    /// recently, and `failed` last.
     ///
     /// # Errors
-    /// When there is none that may be asked.
+    /// If no backend may be used.
     pub(super) fn candidates(
         &self,
         target: &Target,
@@ -79,14 +83,14 @@ impl Backends {
         }
     }
 
-    /// Whether any is configured.
+    /// Whether any backend is configured.
     pub(crate) fn has_configured(&self) -> bool {
         !self.list.is_empty()
     }
 
     fn by_turns(&self, failed: Option<BackendId>) -> Result<Vec<Arc<Backend>>, ConnectError> {
         if self.list.is_empty() {
-            return Err(ConnectError::new("no backend is configured"));
+            return Err(ConnectError::new("no backend configured"));
         }
         let first = self.turn.fetch_add(1, Relaxed) % self.list.len();
         let (last, first) = self.list.split_at(first);
@@ -99,17 +103,17 @@ impl Backends {
         Ok(order)
     }
 
-    /// How long a fetch waits where it goes.
+    /// Returns the timeouts of a fetch along `route`.
     pub(super) fn timeouts_of(&self, route: &Route) -> FetchTimeouts {
         match &route.target {
-            Target::Configured => self.timeouts.of(route),
-            Target::One(backend) => backend.timeouts.of(route),
+            Target::Configured => route.timeouts(self.timeouts),
+            Target::One(backend) => route.timeouts(backend.timeouts),
         }
     }
 
-    /// The backend that is declared so: that of another loaded policy, or a new one.
+    /// Returns the declared backend: an identical existing one, or a new one.
     pub(super) fn declared(&self, row: &BackendRow, probe: Option<&ProbeRow>) -> Arc<Backend> {
-        // An index means nothing beyond its policy, and a probe's name says nothing of what it does.
+        // A probe index has meaning only in its own policy, and a probe's name does not affect it.
         let row = BackendRow { probe: None, ..row.clone() };
         let probe = probe.map(|probe| ProbeRow { name: String::new(), ..probe.clone() });
         let mut declared = self.declared.lock().unwrap_or_else(PoisonError::into_inner);
@@ -124,30 +128,30 @@ impl Backends {
         backend
     }
 
-    /// The configured backends, then those of policies.
+    /// Returns the configured backends, then the declared ones.
     fn all(&self) -> Vec<Arc<Backend>> {
         let declared = self.declared.lock().unwrap_or_else(PoisonError::into_inner);
         self.list.iter().cloned().chain(declared.iter().filter_map(Weak::upgrade)).collect()
     }
 
-    /// How each of them is.
-    pub(crate) fn states(&self) -> Vec<State> {
+    /// Returns the state of each backend.
+    pub(crate) fn states(&self) -> Vec<BackendState> {
         self.all().iter().map(|backend| backend.state()).collect()
     }
 
-    /// Sets what an operator says of all backends of a name. Tells how many there are.
-    pub(crate) fn judge(&self, name: &str, judgement: Judgement) -> usize {
+    /// Overrides the health of all backends with this name. Returns how many there are.
+    pub(crate) fn set_health(&self, name: &str, health_override: HealthOverride) -> usize {
         let named = self.all().into_iter().filter(|backend| backend.name() == name);
         named
             .inspect(|backend| {
-                backend.health.judge(judgement);
+                backend.health.set_override(health_override);
                 let is_healthy = backend.is_healthy();
-                tracing::info!(%backend, health = judgement.as_str(), is_healthy, "backend's health set");
+                tracing::info!(%backend, health = health_override.as_str(), is_healthy, "backend health set");
             })
             .count()
     }
 
-    /// Closes connections that nobody has used for too long, again and again.
+    /// Repeatedly closes connections that have been idle for too long.
     pub(crate) async fn close_old(&self) -> Infallible {
         loop {
             tokio::time::sleep(IDLE_TIME_MAX).await;
@@ -159,13 +163,13 @@ impl Backends {
 }
 
 impl Backend {
-    fn state(&self) -> State {
-        State {
+    fn state(&self) -> BackendState {
+        BackendState {
             name: self.name().to_owned(),
-            address: self.row.address.as_ref().map(|address| place::Shown(address).to_string()),
-            judgement: self.health.judgement(),
+            address: self.row.address.as_ref().map(|address| endpoint::DisplayAddress(address).to_string()),
+            health_override: self.health.health_override(),
             is_healthy: self.is_healthy(),
-            good: self.health.good(),
+            good: self.health.probe_count(),
             changed_ms: self.changed_ms(),
         }
     }

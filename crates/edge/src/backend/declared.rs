@@ -1,19 +1,20 @@
-//! The backends of one loaded policy, by the indices that its program has for them.
+//! The backends of one loaded policy, by their indices in its program.
 
 use std::fmt;
 use std::sync::Arc;
 
 use thalweg_policy::program::{BackendRow, ProbeRow};
 
-use super::{Backend, Backends};
+use super::choice::Backends;
+use super::server::Backend;
 
-/// The backends of one policy. Their probes run for as long as some policy has them.
+/// The backends of one policy. A probe runs as long as any policy holds its backend.
 #[derive(Debug)]
 pub(crate) struct PolicyBackends {
     list: Vec<Arc<Backend>>,
 }
 
-/// The backends of a policy that cannot be used.
+/// Reasons why a policy's backends cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LoadError(Vec<String>);
 
@@ -26,10 +27,10 @@ impl fmt::Display for LoadError {
 impl std::error::Error for LoadError {}
 
 impl PolicyBackends {
-    /// Looks the names up, and starts the probes on the runtime that this is called on.
+    /// Resolves the names, and starts the probes on the current runtime.
     ///
     /// # Errors
-    /// When names are not found: all of them.
+    /// If names cannot be resolved; the error lists all of them.
     pub(crate) async fn load(
         backends: &Backends,
         rows: &[BackendRow],
@@ -39,7 +40,7 @@ impl PolicyBackends {
         let list: Vec<_> = rows.iter().map(|row| backends.declared(row, probe_of(row))).collect();
         let mut faults = Vec::new();
         for backend in &list {
-            if let Err(error) = backend.place.look_up_first().await {
+            if let Err(error) = backend.endpoint.look_up_first().await {
                 faults.push(format!("backend {}: {error}", backend.name()));
             }
         }
@@ -52,17 +53,17 @@ impl PolicyBackends {
         Ok(Self { list })
     }
 
-    /// The backend of an index.
+    /// Returns the backend with this index.
     pub(crate) fn get(&self, index: u32) -> Option<&Arc<Backend>> {
         self.list.get(usize::try_from(index).ok()?)
     }
 
-    /// Whether it may be asked now; what does not exist may not.
+    /// Whether the backend is healthy; false if it does not exist.
     pub(crate) fn is_healthy(&self, index: u32) -> bool {
         self.get(index).is_some_and(|backend| backend.is_healthy())
     }
 
-    /// Since when it has been so, unix seconds.
+    /// Returns when the backend's health last changed, in Unix seconds.
     pub(crate) fn changed_s(&self, index: u32) -> f64 {
         self.get(index).map_or(0.0, |backend| backend.changed_ms() as f64 / 1000.0)
     }

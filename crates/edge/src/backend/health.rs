@@ -1,7 +1,7 @@
-//! Whether a backend may be asked: by its last probes, or as an operator has said (vcl-probe(7), `backend.set_health` of
-//! varnish-cli(7)).
+//! Backend health: decided by the latest probes or by an operator (vcl-probe(7),
+//! `backend.set_health` of varnish-cli(7)).
 //!
-//! **Invariant:** who asks whether a backend is healthy, or since when, takes no lock.
+//! **Invariant:** reading the health, or the time it last changed, takes no lock.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,28 +10,28 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use thalweg_policy::program::ProbeRow;
 
-use crate::now_ms;
+use crate::clock::now_ms;
 
-/// Probes that are remembered: as many as a window may have.
+/// Number of probe results kept: the largest possible window.
 const PROBES_MAX: u32 = u64::BITS;
 
-/// What an operator says of a backend.
+/// An operator's override of a backend's health.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Judgement {
-    /// Its probe decides; without one it is healthy.
+pub(crate) enum HealthOverride {
+    /// The probe decides; a backend without a probe is healthy.
     #[default]
     Auto,
-    /// It is not asked.
+    /// Never use the backend.
     Sick,
-    /// It is asked, whatever its probe says.
+    /// Use the backend, regardless of its probe.
     Healthy,
 }
 
-/// A word that is no [`Judgement`].
+/// An invalid health setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct NoJudgement;
+pub(crate) struct InvalidHealth;
 
-impl Judgement {
+impl HealthOverride {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -41,20 +41,20 @@ impl Judgement {
     }
 }
 
-impl FromStr for Judgement {
-    type Err = NoJudgement;
+impl FromStr for HealthOverride {
+    type Err = InvalidHealth;
 
-    fn from_str(text: &str) -> Result<Self, NoJudgement> {
+    fn from_str(text: &str) -> Result<Self, InvalidHealth> {
         [Self::Auto, Self::Sick, Self::Healthy]
             .into_iter()
-            .find(|judgement| judgement.as_str() == text)
-            .ok_or(NoJudgement)
+            .find(|health_override| health_override.as_str() == text)
+            .ok_or(InvalidHealth)
     }
 }
 
-impl fmt::Display for NoJudgement {
+impl fmt::Display for InvalidHealth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a backend's health is sick, healthy or auto")
+        f.write_str("health must be sick, healthy or auto")
     }
 }
 
@@ -63,30 +63,30 @@ impl fmt::Display for NoJudgement {
 pub(super) struct Health {
     is_healthy: AtomicBool,
     changed_ms: AtomicU64,
-    /// What that follows from.
-    grounds: Mutex<Grounds>,
+    /// Inputs that determine `is_healthy`.
+    inputs: Mutex<HealthInputs>,
 }
 
 #[derive(Debug)]
-struct Grounds {
-    judgement: Judgement,
+struct HealthInputs {
+    health_override: HealthOverride,
     window: Option<Window>,
-    /// There is something to ask.
+    /// False for a backend declared as `none`.
     exists: bool,
 }
 
-/// The last probes.
+/// Results of the latest probes.
 #[derive(Debug, Clone, Copy)]
 struct Window {
-    /// The last one is the lowest bit; good ones are set.
+    /// One bit per probe, set if it was good; the lowest bit is the latest probe.
     good: u64,
     size: u32,
     threshold: u32,
 }
 
-/// How many of the last probes were good.
+/// How many of the latest probes were good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Good {
+pub(crate) struct ProbeCount {
     pub(crate) good: u32,
     pub(crate) window: u32,
     pub(crate) threshold: u32,
@@ -98,41 +98,44 @@ impl Window {
         Self { good, size: probe.window.clamp(1, PROBES_MAX), threshold: probe.threshold }
     }
 
-    fn good(self) -> Good {
+    fn probe_count(self) -> ProbeCount {
         let good = (self.good & ones(self.size)).count_ones();
-        Good { good, window: self.size, threshold: self.threshold }
+        ProbeCount { good, window: self.size, threshold: self.threshold }
     }
 }
 
-/// As many of the lowest bits, set.
+/// Returns a mask of the lowest `count` bits.
 fn ones(count: u32) -> u64 {
     u64::MAX.checked_shr(u64::BITS - count.min(u64::BITS)).unwrap_or(0)
 }
 
-impl Good {
+impl ProbeCount {
     fn is_enough(self) -> bool {
         self.good >= self.threshold
     }
 }
 
-impl Grounds {
+impl HealthInputs {
     fn is_healthy(&self) -> bool {
-        match self.judgement {
-            Judgement::Sick => false,
-            Judgement::Healthy => self.exists,
-            Judgement::Auto => self.exists && self.window.is_none_or(|window| window.good().is_enough()),
+        match self.health_override {
+            HealthOverride::Sick => false,
+            HealthOverride::Healthy => self.exists,
+            HealthOverride::Auto => {
+                self.exists && self.window.is_none_or(|window| window.probe_count().is_enough())
+            }
         }
     }
 }
 
 impl Health {
-    /// As it is before the first probe; one that does not exist is sick for ever.
+    /// Creates the health before the first probe. A backend that does not exist is always sick.
     pub(super) fn new(exists: bool, probe: Option<&ProbeRow>) -> Self {
-        let grounds = Grounds { judgement: Judgement::Auto, window: probe.map(Window::new), exists };
+        let inputs =
+            HealthInputs { health_override: HealthOverride::Auto, window: probe.map(Window::new), exists };
         Self {
-            is_healthy: AtomicBool::new(grounds.is_healthy()),
+            is_healthy: AtomicBool::new(inputs.is_healthy()),
             changed_ms: AtomicU64::new(now_ms()),
-            grounds: Mutex::new(grounds),
+            inputs: Mutex::new(inputs),
         }
     }
 
@@ -140,38 +143,38 @@ impl Health {
         self.is_healthy.load(Relaxed)
     }
 
-    /// Since when it has been so, unix milliseconds.
+    /// Returns when the health last changed, in Unix milliseconds.
     pub(super) fn changed_ms(&self) -> u64 {
         self.changed_ms.load(Relaxed)
     }
 
-    pub(super) fn judgement(&self) -> Judgement {
-        self.grounds().judgement
+    pub(super) fn health_override(&self) -> HealthOverride {
+        self.inputs().health_override
     }
 
-    /// What its last probes said, if it has a probe.
-    pub(super) fn good(&self) -> Option<Good> {
-        self.grounds().window.map(Window::good)
+    /// Counts the good probes among the latest; `None` without a probe.
+    pub(super) fn probe_count(&self) -> Option<ProbeCount> {
+        self.inputs().window.map(Window::probe_count)
     }
 
-    /// Notes a probe. True if the health is another now.
-    pub(super) fn note(&self, is_good: bool) -> bool {
-        self.change(|grounds| {
-            if let Some(window) = &mut grounds.window {
+    /// Records a probe result. Returns whether the health changed.
+    pub(super) fn record_probe(&self, is_good: bool) -> bool {
+        self.change(|inputs| {
+            if let Some(window) = &mut inputs.window {
                 window.good = window.good << 1 | u64::from(is_good);
             }
         })
     }
 
-    /// Lets an operator decide. True if the health is another now.
-    pub(super) fn judge(&self, judgement: Judgement) -> bool {
-        self.change(|grounds| grounds.judgement = judgement)
+    /// Applies an operator's override. Returns whether the health changed.
+    pub(super) fn set_override(&self, health_override: HealthOverride) -> bool {
+        self.change(|inputs| inputs.health_override = health_override)
     }
 
-    fn change(&self, change: impl FnOnce(&mut Grounds)) -> bool {
-        let mut grounds = self.grounds();
-        change(&mut grounds);
-        let is_healthy = grounds.is_healthy();
+    fn change(&self, change: impl FnOnce(&mut HealthInputs)) -> bool {
+        let mut inputs = self.inputs();
+        change(&mut inputs);
+        let is_healthy = inputs.is_healthy();
         let is_changed = self.is_healthy.swap(is_healthy, Relaxed) != is_healthy;
         if is_changed {
             self.changed_ms.store(now_ms(), Relaxed);
@@ -179,7 +182,7 @@ impl Health {
         is_changed
     }
 
-    fn grounds(&self) -> MutexGuard<'_, Grounds> {
-        self.grounds.lock().unwrap_or_else(PoisonError::into_inner)
+    fn inputs(&self) -> MutexGuard<'_, HealthInputs> {
+        self.inputs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,34 +1,42 @@
-//! Connections to backends: those in use by a worker, and those that are idle.
+//! Backend connections of one worker.
 //!
-//! **Invariant:** a connection in use holds a permit, of which each worker has `backend_connections_max`, and one of its
-//! backend, if that has a limit.
-//! **Invariant:** a connection that began with a PROXY header is that client's: no other request goes over it.
+//! **Invariant:** a connection in use holds one of the worker's `backend_connections_max` permits,
+//! and one of its backend's permits if the backend has a limit.
+//! **Invariant:** a connection with a PROXY header is used only for requests of the client it
+//! names.
 
-use std::collections::VecDeque;
-use std::io;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
-use super::route::FetchTimeouts;
-use super::{Backend, BackendId, Backends, ConnectError, Route, Wanted};
+use super::choice::Backends;
+use super::error::ConnectError;
+use super::route::Route;
+use super::server::{Backend, BackendId};
+use super::timeouts::FetchTimeouts;
 
-/// Idle connections kept to one backend, by each worker; the oldest goes.
-const IDLE_MAX: usize = 64;
-/// How long an idle connection is kept: less than servers commonly wait.
-pub(super) const IDLE_TIME_MAX: Duration = Duration::from_secs(30);
+/// Requirements of a request for its connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// Any connection. An idle one may turn out to be closed, so the request must be repeatable.
+    Any,
+    /// A new connection.
+    New,
+    /// A new connection, preferably to a backend other than the one that just failed.
+    NewElsewhere(BackendId),
+}
 
 /// A connection to a backend, in use.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) stream: TcpStream,
-    /// It has carried an exchange before, so the backend may have closed it meanwhile.
+    /// Whether the connection was used for an earlier exchange; the backend may have closed it
+    /// since.
     pub(crate) reused: bool,
-    /// How long the fetch waits on it.
+    /// Timeouts of this fetch.
     pub(crate) timeouts: FetchTimeouts,
     pub(super) backend: Arc<Backend>,
     _permit: OwnedSemaphorePermit,
@@ -36,28 +44,28 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Where it goes.
+    /// Returns the id of the connection's backend.
     pub(crate) fn backend_id(&self) -> BackendId {
         self.backend.id
     }
 
-    /// The backend itself.
+    /// Returns the connection's backend.
     pub(crate) fn backend(&self) -> &Arc<Backend> {
         &self.backend
     }
 
-    /// The backend gave the head of a response.
+    /// Reports that the backend sent a response head.
     pub(crate) fn answered(&self) {
-        self.backend.avoid_until_ms.store(0, Relaxed);
+        self.backend.answered();
     }
 
-    /// The backend took the connection and gave no response: it is passed over for a moment.
+    /// Avoids the backend briefly, because it accepted the connection but did not respond.
     pub(crate) fn failed(&self, reason: &str) {
-        self.backend.avoid("backend does not answer", reason);
+        self.backend.avoid("backend does not respond", reason);
     }
 }
 
-/// What one worker has of connections.
+/// Backend connections of one worker.
 #[derive(Debug)]
 pub(crate) struct Pool {
     worker: usize,
@@ -65,13 +73,13 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Of the worker of this number, which may use so many connections at a time.
+    /// Creates the pool of a worker, with at most `in_use_max` connections in use.
     pub(crate) fn new(worker: usize, in_use_max: usize) -> Self {
         Self { worker, permits: Arc::new(Semaphore::new(in_use_max)) }
     }
 
-    /// A connection to the backend that is named or whose turn it is, or to the next that takes one. Waits for one in use
-    /// to be done with if the worker may have no more, not if the backend may have no more.
+    /// Takes a connection to the selected backend, or to the next candidate that accepts one. Waits
+    /// for a permit of the worker, but not for one of the backend.
     pub(crate) async fn take(
         &self,
         backends: &Backends,
@@ -81,9 +89,9 @@ impl Pool {
         let failed = if let Wanted::NewElsewhere(failed) = wanted { Some(failed) } else { None };
         let candidates = backends.candidates(&route.target, failed)?;
         let permit = self.permit(backends.timeouts_of(route).connect).await?;
-        let mut last = ConnectError::new("there is no backend");
+        let mut last = ConnectError::new("no backend available");
         for backend in candidates {
-            let timeouts = backend.timeouts.of(route);
+            let timeouts = route.timeouts(backend.timeouts);
             match self.open(&backend, route, wanted).await {
                 Ok((stream, reused, of_backend)) => {
                     return Ok(Connection {
@@ -101,7 +109,7 @@ impl Pool {
         Err(last)
     }
 
-    /// A connection to this backend, whether it was used before, and the backend's permit for it.
+    /// Returns a connection to `backend`, whether it was used before, and the backend's permit.
     async fn open(
         &self,
         backend: &Backend,
@@ -114,11 +122,12 @@ impl Pool {
         {
             return Ok((stream, true, permit));
         }
-        let time_max = backend.timeouts.of(route).connect;
+        let time_max = route.timeouts(backend.timeouts).connect;
         Ok((backend.connect(time_max, route.ends).await?, false, permit))
     }
 
-    /// Keeps a connection whose exchange ended cleanly, and closes those that have been idle for too long.
+    /// Returns a connection after an exchange that ended cleanly; closes those that were idle for
+    /// too long.
     pub(crate) fn put(&self, connection: Connection) {
         let Connection { stream, backend, .. } = connection;
         if backend.row.proxy_header.is_none() {
@@ -126,72 +135,11 @@ impl Pool {
         }
     }
 
-    /// The right to use one connection more; who asks first has it first.
+    /// Waits for a permit of the worker; first come, first served.
     async fn permit(&self, patience: Duration) -> Result<OwnedSemaphorePermit, ConnectError> {
         match timeout(patience, self.permits.clone().acquire_owned()).await {
-            Ok(permit) => Ok(permit.expect("nobody closes the semaphore")),
-            Err(_) => Err(ConnectError::busy("all connections to backends are in use")),
+            Ok(permit) => Ok(permit.expect("the semaphore is never closed")),
+            Err(_) => Err(ConnectError::busy("too many backend connections in use")),
         }
     }
-}
-
-impl Backend {
-    /// The right to use one connection more, of all workers.
-    fn permit(&self) -> Result<Option<OwnedSemaphorePermit>, ConnectError> {
-        let permit = self.permits.clone().map(Semaphore::try_acquire_owned).transpose();
-        permit.map_err(|_| ConnectError::busy(format!("backend {self} has as many connections as it may")))
-    }
-}
-
-/// Idle connections to one backend, of each worker the oldest first.
-#[derive(Debug)]
-pub(super) struct Idle(Box<[Mutex<Queue>]>);
-
-type Queue = VecDeque<(Instant, TcpStream)>;
-
-impl Idle {
-    pub(super) fn new(workers: usize) -> Self {
-        Self((0..workers).map(|_| Mutex::default()).collect())
-    }
-
-    pub(super) fn of(&self, worker: usize) -> MutexGuard<'_, Queue> {
-        self.0[worker].lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn take(&self, worker: usize) -> Option<TcpStream> {
-        let mut queue = self.of(worker);
-        while let Some((since, stream)) = queue.pop_back() {
-            if since.elapsed() < IDLE_TIME_MAX && is_quiet(&stream) {
-                return Some(stream);
-            }
-        }
-        None
-    }
-
-    fn put(&self, worker: usize, stream: TcpStream) {
-        let mut queue = self.of(worker);
-        close_old(&mut queue);
-        if queue.len() == IDLE_MAX {
-            queue.pop_front();
-        }
-        queue.push_back((Instant::now(), stream));
-    }
-
-    pub(super) fn close_old(&self) {
-        for worker in 0..self.0.len() {
-            close_old(&mut self.of(worker));
-        }
-    }
-}
-
-fn close_old(queue: &mut Queue) {
-    while queue.front().is_some_and(|(since, _)| since.elapsed() >= IDLE_TIME_MAX) {
-        queue.pop_front();
-    }
-}
-
-/// Whether a connection is open with nothing to read: the backend has neither closed it nor sent what nobody
-/// asked for.
-fn is_quiet(stream: &TcpStream) -> bool {
-    matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }

@@ -1,9 +1,9 @@
-//! Probes: a request to a backend again and again, whose answers say whether it is healthy (vcl-probe(7)).
+//! Probes: requests sent repeatedly to a backend to determine its health (vcl-probe(7)).
 //!
-//! As there, the end of the connection is part of the answer: `Connection: close` is asked for, and what has not ended in
-//! time is no good answer.
+//! As in Varnish, a response includes the end of the connection: the probe sends `Connection:
+//! close`, and a response that does not end in time fails the probe.
 //!
-//! **Invariant:** a backend is asked by one probe at a time.
+//! **Invariant:** a backend has at most one probe in flight.
 
 use std::io;
 use std::sync::Weak;
@@ -13,23 +13,24 @@ use thalweg_policy::program::ProbeRow;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, sink};
 use tokio::time::{sleep, timeout};
 
-use super::route::duration;
-use super::{Backend, place};
+use super::endpoint;
+use super::server::Backend;
+use super::timeouts::duration;
 
-/// Bytes of an answer in which its status is looked for.
+/// Maximum bytes of a response searched for its status.
 const STATUS_LINE_BYTES_MAX: u64 = 128;
-/// What an interval or a timeout of zero means, as in varnishd.
+/// Defaults for an interval or timeout of zero, as in varnishd.
 const INTERVAL_DEFAULT: Duration = Duration::from_secs(5);
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(2);
 
-/// Asks as long as the backend is there, for the first time at once.
+/// Probes a backend as long as it exists, starting immediately.
 pub(super) async fn run(backend: Weak<Backend>, probe: ProbeRow) {
     let interval = or_default(probe.interval_s, INTERVAL_DEFAULT);
     loop {
         {
             let Some(backend) = backend.upgrade() else { return };
-            let answer = ask(&backend, &probe).await;
-            note(&backend, answer);
+            let answer = send_probe(&backend, &probe).await;
+            record_result(&backend, answer);
         }
         sleep(interval).await;
     }
@@ -39,19 +40,23 @@ fn or_default(seconds: f64, default: Duration) -> Duration {
     Some(duration(seconds)).filter(|time| !time.is_zero()).unwrap_or(default)
 }
 
-/// Nothing against the backend, or what is.
-async fn ask(backend: &Backend, probe: &ProbeRow) -> Result<(), String> {
+/// Sends one probe; returns the reason if it fails.
+async fn send_probe(backend: &Backend, probe: &ProbeRow) -> Result<(), String> {
     let time_max = or_default(probe.timeout_s, TIMEOUT_DEFAULT);
     let answer = timeout(time_max, exchange(backend, &request(backend, probe))).await;
-    let is_there = matches!(answer, Ok(Ok(_)));
-    backend.place.look_up_again(if is_there { place::KEPT_MS_MAX } else { place::AGAIN_MS_MIN });
+    let responded = matches!(answer, Ok(Ok(_)));
+    backend.endpoint.look_up_again(if responded { endpoint::KEPT_MS_MAX } else { endpoint::AGAIN_MS_MIN });
     let answer = match answer {
         Ok(answer) => answer.map_err(|error| error.to_string())?,
-        Err(_) => return Err("it took too long".into()),
+        Err(_) => return Err("timed out".into()),
     };
     let line = String::from_utf8_lossy(&answer);
     let line = line.lines().next().unwrap_or_default();
-    if status(line) == Some(probe.expected_status) { Ok(()) } else { Err(format!("it answered {line:?}")) }
+    if status(line) == Some(probe.expected_status) {
+        Ok(())
+    } else {
+        Err(format!("unexpected status {line:?}"))
+    }
 }
 
 fn request(backend: &Backend, probe: &ProbeRow) -> String {
@@ -66,7 +71,7 @@ fn request(backend: &Backend, probe: &ProbeRow) -> String {
     lines.chain(["\r\n".to_owned()]).collect()
 }
 
-/// The first bytes of the answer, once it has ended.
+/// Sends a request and returns the first bytes of its response, once the response has ended.
 async fn exchange(backend: &Backend, request: &str) -> io::Result<Vec<u8>> {
     let mut stream = backend.open(None).await?;
     stream.write_all(request.as_bytes()).await?;
@@ -82,14 +87,14 @@ fn status(line: &str) -> Option<u16> {
     version.strip_prefix("HTTP/").and_then(|_| status.parse().ok())
 }
 
-fn note(backend: &Backend, answer: Result<(), String>) {
-    if !backend.health.note(answer.is_ok()) {
+fn record_result(backend: &Backend, answer: Result<(), String>) {
+    if !backend.health.record_probe(answer.is_ok()) {
         if let Err(reason) = answer {
             tracing::debug!(%backend, reason, "probe failed");
         }
         return;
     }
-    let good = backend.health.good().map_or(0, |good| good.good);
+    let good = backend.health.probe_count().map_or(0, |good| good.good);
     match answer {
         Ok(()) => tracing::info!(%backend, good, "backend is healthy"),
         Err(reason) => tracing::warn!(%backend, good, reason, "backend is sick"),

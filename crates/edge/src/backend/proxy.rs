@@ -1,30 +1,31 @@
-//! The PROXY protocol, versions 1 and 2, as HAProxy's specification `proxy-protocol.txt` has it: what a connection to a
-//! backend begins with to tell of the client's.
+//! PROXY protocol, versions 1 and 2 (HAProxy's `proxy-protocol.txt`): a header that passes the
+//! client's addresses to a backend.
 
 use std::net::SocketAddr;
 
 use proxy_header::{ProxiedAddress, ProxyHeader};
 
-/// The two ends of a client's connection.
+/// The two ends of a client connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ends {
     pub(crate) client: SocketAddr,
     pub(crate) server: SocketAddr,
 }
 
-/// The header for a connection on behalf of a client; without one, of ourselves.
+/// Encodes the header of a connection opened for a client, or for the edge itself if `ends` is
+/// `None`.
 pub(super) fn header(version: u8, ends: Option<Ends>) -> Vec<u8> {
     let header = ends.map_or_else(ProxyHeader::with_local, |ends| {
         ProxyHeader::with_address(ProxiedAddress::stream(plain(ends.client), plain(ends.server)))
     });
     let mut out = Vec::new();
-    // A stream's two ends are of one family, which is all that version 1 asks for.
+    // Both ends have the same address family, as version 1 requires.
     let written = if version == 1 { header.encode_v1(&mut out) } else { header.encode_v2(&mut out) };
-    written.expect("the ends of one TCP connection can be written");
+    written.expect("both ends have the same address family");
     out
 }
 
-/// IPv4 as IPv4, also where the socket takes both.
+/// Converts an IPv4-mapped IPv6 address to IPv4.
 fn plain(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }

@@ -1,4 +1,4 @@
-//! The URL of a configured backend (RFC 9110 §4.2.1, without a path).
+//! URL of a configured backend (RFC 9110 §4.2.1, without a path).
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,21 +6,22 @@ use std::str::FromStr;
 use thalweg_http::Authority;
 use thalweg_policy::program::{BackendAddress, BackendRow};
 
-/// The URL of a backend: `http://HOST[:PORT]`. A path has no meaning: targets are passed on as they are.
+/// URL of a backend: `http://HOST[:PORT]`. It has no path, because request targets are forwarded
+/// unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackendUrl {
     host: String,
     port: u16,
 }
 
-/// Why a text is no [`BackendUrl`].
+/// Reasons why a text is not a valid [`BackendUrl`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BackendUrlError {
-    /// It does not begin with `http://`.
+    /// The text does not start with `http://`.
     Scheme,
-    /// It has a path, query or fragment.
+    /// The URL has a path, query or fragment.
     Path,
-    /// Host or port is not well-formed.
+    /// The host or port is malformed.
     Authority(String),
 }
 
@@ -56,12 +57,12 @@ impl FromStr for BackendUrl {
 }
 
 impl BackendUrl {
-    /// The URL of the server at `address`.
+    /// Creates the URL of the server at `address`.
     pub fn at(address: std::net::SocketAddr) -> Self {
         Self { host: address.ip().to_string(), port: address.port() }
     }
 
-    /// The backend of this URL, which is its name.
+    /// Returns the declaration of this backend; its name is the URL.
     pub(super) fn row(&self) -> BackendRow {
         BackendRow {
             name: self.to_string(),
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn urls() {
+    fn urls_are_parsed_or_rejected() {
         check("http://127.0.0.1:8081", expect!["http://127.0.0.1:8081"]);
         check("http://origin.example/", expect!["http://origin.example:80"]);
         check("http://[::1]:9", expect!["http://[::1]:9"]);

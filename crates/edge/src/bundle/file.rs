@@ -1,4 +1,5 @@
-//! A file that is looked at again and again, and read once it is another. What else follows bundles looks as the edge does.
+//! Watched file: checked periodically and read when it has changed. Other programs that follow
+//! bundles use this check too.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
@@ -10,12 +11,12 @@ use thalweg_bundle::BYTES_MAX;
 
 use super::lock;
 
-/// What a file was when it was last looked at: one that is replaced, or written to, has another.
+/// Identity of a file's content; changes when the file is replaced or written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     inode: (u64, u64),
     modified: (i64, i64),
-    /// Also of who may read it.
+    /// Time of the last inode change, which permission changes also update.
     changed: (i64, i64),
     bytes: u64,
 }
@@ -31,22 +32,22 @@ impl Stamp {
     }
 }
 
-/// What a look has found.
+/// Result of checking a watched file.
 #[derive(Debug)]
 pub enum Look {
-    /// The file that was found before.
+    /// The file has not changed.
     Same,
-    /// None that can be read, as before.
+    /// There is still no readable file.
     StillNone,
-    /// There is none, and there was one, or this is the first look.
+    /// The file no longer exists, or did not exist at the first check.
     Gone,
-    /// There is one that cannot be read; why.
+    /// The file exists but cannot be read, for this reason.
     Unreadable(String),
-    /// What another file has, and no more of it than shows that it is too long for a bundle.
+    /// Content of a changed file; if the file is too long, only enough to detect that.
     Document(Vec<u8>),
 }
 
-/// A file that is looked at. There may be none yet.
+/// A watched file, which need not exist yet.
 #[derive(Debug)]
 pub struct Watched {
     path: PathBuf,
@@ -54,17 +55,17 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// One that was not looked at yet.
+    /// Watches the file at `path`, without checking it yet.
     pub fn new(path: PathBuf) -> Self {
         Self { path, seen: Mutex::new(None) }
     }
 
-    /// Where it is.
+    /// Returns the file's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Looks, and reads what is new.
+    /// Checks the file, and reads it if it has changed.
     pub fn look(&self) -> Look {
         let found =
             std::fs::metadata(&self.path).map(|metadata| Stamp::of(&metadata)).map_err(|error| error.kind());
@@ -76,9 +77,9 @@ impl Watched {
             Err(kind) => Look::Unreadable(kind.to_string()),
             Ok(_) => read(&self.path).map_or_else(
                 |error| {
-                    // The file may be right: it is tried again.
+                    // The file may be valid, so try again at the next check.
                     *lock(&self.seen) = None;
-                    Look::Unreadable(format!("cannot read it: {error}"))
+                    Look::Unreadable(format!("cannot read file: {error}"))
                 },
                 Look::Document,
             ),
@@ -86,9 +87,9 @@ impl Watched {
     }
 }
 
-/// A regular file, and no more of it than shows that it is too long.
+/// Reads a regular file; if the file is too long, only enough to detect that.
 pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
-    // Not to wait for a writer, should it be a pipe.
+    // Without this, opening a pipe would wait for a writer.
     let nonblock = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let file = File::options().read(true).custom_flags(nonblock).open(path)?;
     if !file.metadata()?.is_file() {

@@ -1,12 +1,18 @@
-//! The bundle in force: from a file that is looked at or a server that is asked, replaced at once, kept over restarts.
+//! Active bundle: loaded from a watched file or polled from a server, replaced atomically, saved
+//! across restarts.
 //!
-//! - [`source`]: where it comes from, as it is configured. [`file`]: a file, looked at again and again.
-//! - [`poll`], [`http`] and [`connect`]: a server, asked by long polling, and told what is in force here and what was refused.
-//! - [`kept`]: the last good one, in the state directory. [`status`]: refusals, and whether the source is heard.
+//! - [`source`]: the configured source. [`file`]: a watched file.
+//! - [`poll`] and [`http`]: a server, queried by long polling and informed of the active and the
+//!   refused bundle.
+//! - [`saved`]: the last good bundle, in the state directory. [`status`]: refusals, and whether the
+//!   source responds.
 //!
-//! **Invariant:** a bundle that is refused changes nothing: the last good one stays in force, and why is told.
-//! **Invariant:** a worker reads the bundle without a lock; sockets and files are for the runtime beside the workers.
-//! **Invariant:** a bundle is in force before it is kept, and the server is told of it after that was tried.
+//! **Invariant:** a refused bundle changes nothing: the last good one stays active, and the refusal
+//! is reported with its reason.
+//! **Invariant:** workers read the bundle without a lock; the runtime that runs beside them handles
+//! sockets and files.
+//! **Invariant:** a bundle is activated first, then saved, then acknowledged to the server, even if
+//! saving fails.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,58 +24,57 @@ use thalweg_bundle::{Bundle, declared_checksum};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::now_ms;
+use crate::clock::now_ms;
 
-mod connect;
 mod file;
 mod http;
-mod kept;
 mod poll;
+mod saved;
 mod source;
 mod status;
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+#[allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 mod tests;
 
-pub use file::{Look as FileLook, Watched as WatchedFile};
-pub(crate) use kept::Kept;
+pub use file::{Look as FileCheck, Watched as WatchedFile};
+pub(crate) use saved::SavedBundle;
 pub use source::{BundleSource, BundleSourceError, BundleUrl};
 
 use file::{Look, Watched};
-use kept::Keeping;
-use status::{Refused, Status};
+use saved::BundleSaver;
+use status::{RefusedBundle, Status};
 
-/// How often it is looked whether there is another file.
+/// Interval between checks of the file.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Where a bundle came from.
+/// Where a bundle was loaded from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Came {
+enum LoadedFrom {
     File,
     Http,
-    /// From the state directory, as the edge started.
-    Kept,
+    /// From the state directory, at startup.
+    State,
 }
 
-impl Came {
+impl LoadedFrom {
     fn as_str(self) -> &'static str {
         match self {
             Self::File => "file",
             Self::Http => "http",
-            Self::Kept => "kept",
+            Self::State => "kept",
         }
     }
 }
 
-/// A bundle that was taken.
+/// An activated bundle.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct ActiveBundle {
     pub(crate) bundle: Bundle,
-    came: Came,
+    loaded_from: LoadedFrom,
     at_ms: u64,
 }
 
-/// Where the next one comes from.
+/// Source of bundles, as configured.
 #[derive(Debug)]
 enum Source {
     File(Watched),
@@ -77,7 +82,7 @@ enum Source {
 }
 
 impl Source {
-    fn told(&self) -> String {
+    fn name(&self) -> String {
         match self {
             Self::File(file) => file.path().display().to_string(),
             Self::Http(url) => url.to_string(),
@@ -85,46 +90,47 @@ impl Source {
     }
 }
 
-/// Which bundle is in force, and where the next one comes from.
+/// The active bundle, and the source of new ones.
 #[derive(Debug, Default)]
 pub(crate) struct Bundles {
     source: Option<Source>,
-    active: ArcSwapOption<Taken>,
+    active: ArcSwapOption<ActiveBundle>,
     status: Mutex<Status>,
-    keeping: Keeping,
-    /// Counts what is told anew.
+    saver: BundleSaver,
+    /// Number of reported changes.
     changes: watch::Sender<u64>,
 }
 
 impl Bundles {
-    /// With what lies in the file now, else with what was kept. There may be nothing yet. Without a source nothing is in
-    /// force.
-    pub(crate) fn new(source: Option<&BundleSource>, kept: Option<Kept>) -> Self {
+    /// Loads the current file, otherwise the saved bundle; both may be missing. Without a source no
+    /// bundle is active.
+    pub(crate) fn new(source: Option<&BundleSource>, kept: Option<SavedBundle>) -> Self {
         let source = source.map(|source| match source {
             BundleSource::File(path) => Source::File(Watched::new(path.clone())),
             BundleSource::Http(url) => Source::Http(url.clone()),
         });
-        let bundles = Self { source, keeping: Keeping::new(kept), ..Self::default() };
+        let bundles = Self { source, saver: BundleSaver::new(kept), ..Self::default() };
         bundles.look();
-        bundles.begin_with_kept();
+        bundles.load_saved();
         bundles
     }
 
-    /// The bundle in force.
-    pub(crate) fn active(&self) -> Guard<Option<Arc<Taken>>> {
+    /// Returns the active bundle.
+    pub(crate) fn active(&self) -> Guard<Option<Arc<ActiveBundle>>> {
         self.active.load()
     }
 
-    /// Changes when something else is in force, refused, or heard.
+    /// Returns a counter that increases when a bundle is activated or refused, or the source is
+    /// lost or regained.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// Takes each new bundle, and keeps it, for as long as it is polled.
+    /// Loads and saves each new bundle. Must be polled continuously.
     pub(crate) async fn watch(self: Arc<Self>) -> Infallible {
         tokio::select! {
             never = self.clone().watch_source() => never,
-            never = self.keep_again() => never,
+            never = self.retry_saving() => never,
         }
     }
 
@@ -136,9 +142,10 @@ impl Bundles {
         }
     }
 
-    /// Keeps nothing from now on; what is being kept has been once this returns. The state directory may go to another.
+    /// Stops saving, so that another process may use the state directory. Waits for a save in
+    /// progress.
     pub(crate) fn end(&self) {
-        self.keeping.end();
+        self.saver.end();
     }
 
     async fn watch_file(self: Arc<Self>) -> Infallible {
@@ -149,80 +156,86 @@ impl Bundles {
             let bundles = self.clone();
             let looked = tokio::task::spawn_blocking(move || bundles.look()).await;
             if let Err(error) = looked {
-                self.refuse(format!("not looked at: {error}"), None);
+                self.refuse(format!("file check failed: {error}"), None);
             }
         }
     }
 
-    /// Takes what lies in the file, if it has changed since the last look.
+    /// Loads the file, if it has changed since the last check.
     fn look(&self) {
         let Some(Source::File(file)) = &self.source else { return };
         match file.look() {
-            Look::Same => self.hear(),
+            Look::Same => self.record_reply(),
             Look::StillNone => {}
             Look::Gone => {
-                tracing::info!(path = %file.path().display(), "no bundle there; what there was stays in force");
+                tracing::info!(path = %file.path().display(), "no bundle file, active bundle unchanged");
             }
             Look::Unreadable(reason) => {
                 self.refuse(reason, None);
             }
             Look::Document(document) => {
-                self.hear();
-                let _ = self.offer(&document, None, Came::File);
+                self.record_reply();
+                let _ = self.load_document(&document, None, LoadedFrom::File);
             }
         }
     }
 
-    fn begin_with_kept(&self) {
+    fn load_saved(&self) {
         if self.source.is_none() || self.active().is_some() {
             return;
         }
-        let read = self.keeping.read(|kept| (kept.path().display().to_string(), kept.read()));
+        let read = self.saver.read(|kept| (kept.path().display().to_string(), kept.read()));
         match read.map(|(path, read)| (path, read.map(|read| read.map(|document| Bundle::decode(&document)))))
         {
             None | Some((_, Ok(None))) => {}
-            Some((_, Ok(Some(Ok(bundle))))) => self.activate(bundle, Came::Kept),
-            // Also one of another version of this program.
+            Some((_, Ok(Some(Ok(bundle))))) => self.activate(bundle, LoadedFrom::State),
+            // Another version of this program may have saved the bundle.
             Some((path, Ok(Some(Err(faults))))) => {
                 let fault = &faults.all()[0];
-                tracing::warn!(path, %fault, "the kept bundle is not to be used, and is ignored until there is another");
+                tracing::warn!(path, %fault, "saved bundle is invalid, ignored");
             }
-            Some((path, Err(error))) => tracing::warn!(path, %error, "the kept bundle cannot be read"),
+            Some((path, Err(error))) => tracing::warn!(path, %error, "cannot read saved bundle"),
         }
     }
 
-    /// Takes a document, unless it is the bundle in force; its checksum. `stated` is the checksum by which it came.
-    fn offer(&self, document: &[u8], stated: Option<String>, came: Came) -> Result<String, Refused> {
+    /// Activates the bundle in a document unless it is already active, and returns its checksum.
+    /// `stated` is the checksum that the server sent.
+    fn load_document(
+        &self,
+        document: &[u8],
+        stated: Option<String>,
+        loaded_from: LoadedFrom,
+    ) -> Result<String, RefusedBundle> {
         let bundle = Bundle::decode(document)
             .map_err(|faults| self.refuse(faults.to_string(), declared_checksum(document).or(stated)))?;
-        lock(&self.status).take();
+        lock(&self.status).record_success();
         let checksum = bundle.checksum().to_owned();
         if self.checksum().as_ref() != Some(&checksum) {
-            self.activate(bundle, came);
-            self.keep();
+            self.activate(bundle, loaded_from);
+            self.save();
         }
         Ok(checksum)
     }
 
-    fn activate(&self, bundle: Bundle, came: Came) {
+    fn activate(&self, bundle: Bundle, loaded_from: LoadedFrom) {
         let content = bundle.content();
         let (number, rules, experiments) = (content.number, content.rules.len(), content.experiments.len());
-        let (source, reason) = (came.as_str(), &content.reason);
-        tracing::info!(source, number, rules, experiments, reason, "bundle taken");
-        self.active.store(Some(Arc::new(Taken { bundle, came, at_ms: now_ms() })));
+        let (source, reason) = (loaded_from.as_str(), &content.reason);
+        tracing::info!(source, number, rules, experiments, reason, "bundle activated");
+        self.active.store(Some(Arc::new(ActiveBundle { bundle, loaded_from, at_ms: now_ms() })));
         self.change();
     }
 
-    fn keep(&self) {
-        self.keeping.keep(|| self.active().as_ref().map(|taken| taken.bundle.encode()));
+    fn save(&self) {
+        self.saver.save(|| self.active().as_ref().map(|active| active.bundle.encode()));
     }
 
-    /// Keeps what could not be kept.
-    async fn keep_again(self: Arc<Self>) -> Infallible {
+    /// Retries failed saves.
+    async fn retry_saving(self: Arc<Self>) -> Infallible {
         loop {
-            self.keeping.is_due_again().await;
+            self.saver.retry_due().await;
             let bundles = self.clone();
-            let _ = tokio::task::spawn_blocking(move || bundles.keep()).await;
+            let _ = tokio::task::spawn_blocking(move || bundles.save()).await;
         }
     }
 
@@ -230,10 +243,10 @@ impl Bundles {
         self.changes.send_modify(|changes| *changes += 1);
     }
 
-    fn refuse(&self, reason: String, checksum: Option<String>) -> Refused {
+    fn refuse(&self, reason: String, checksum: Option<String>) -> RefusedBundle {
         let (refused, is_new) = lock(&self.status).refuse(reason, checksum, now_ms());
         if is_new {
-            let Refused { reason, checksum, .. } = &refused;
+            let RefusedBundle { reason, checksum, .. } = &refused;
             tracing::warn!(
                 source = self.source(),
                 reason,
@@ -246,62 +259,58 @@ impl Bundles {
         refused
     }
 
-    /// The source has had an answer.
-    fn hear(&self) {
-        if lock(&self.status).hear(now_ms()) {
-            tracing::info!(source = self.source(), "the bundle's server is heard again");
+    /// Records that the source responded.
+    fn record_reply(&self) {
+        if lock(&self.status).record_reply(now_ms()) {
+            tracing::info!(source = self.source(), "bundle server responds again");
             self.change();
         }
     }
 
-    /// The source has had none. Told once, until there is one.
-    fn miss(&self, reason: String) {
-        if lock(&self.status).miss(reason.clone(), now_ms()) {
+    /// Records a failed request; logs only the first one until the source responds.
+    fn record_failure(&self, reason: String) {
+        if lock(&self.status).record_failure(reason.clone(), now_ms()) {
             let (source, in_force) = (self.source(), self.number());
-            tracing::warn!(
-                source,
-                reason,
-                in_force,
-                "the bundle's server is not heard; asked again and again"
-            );
+            tracing::warn!(source, reason, in_force, "bundle server does not respond, retrying");
             self.change();
         }
     }
 
     fn source(&self) -> Option<String> {
-        self.source.as_ref().map(Source::told)
+        self.source.as_ref().map(Source::name)
     }
 
     fn checksum(&self) -> Option<String> {
-        self.active().as_ref().map(|taken| taken.bundle.checksum().to_owned())
+        self.active().as_ref().map(|active| active.bundle.checksum().to_owned())
     }
 
-    fn number(&self) -> Option<u64> {
-        self.active().as_ref().map(|taken| taken.bundle.content().number)
+    /// Returns the number of the active bundle.
+    pub(crate) fn number(&self) -> Option<u64> {
+        self.active().as_ref().map(|active| active.bundle.content().number)
     }
 
-    /// What the admin interface tells; null where no bundle is configured.
-    pub(crate) fn told(&self) -> Value {
+    /// Formats the state for the admin interface; null without a configured source.
+    pub(crate) fn status_json(&self) -> Value {
         if self.source.is_none() {
             return Value::Null;
         }
         let active = self.active();
-        let content = active.as_ref().map(|taken| taken.bundle.content());
-        let mut told = json!({
+        let content = active.as_ref().map(|active| active.bundle.content());
+        let mut status = json!({
             "number": content.map(|content| content.number),
             "reason": content.map(|content| &content.reason),
             "rules": content.map(|content| content.rules.len()),
             "experiments": content.map(|content| content.experiments.len()),
-            "checksum": active.as_ref().map(|taken| taken.bundle.checksum()),
-            "source": active.as_ref().map(|taken| taken.came.as_str()),
-            "taken_unix_ms": active.as_ref().map(|taken| taken.at_ms),
+            "checksum": active.as_ref().map(|active| active.bundle.checksum()),
+            "source": active.as_ref().map(|active| active.loaded_from.as_str()),
+            "taken_unix_ms": active.as_ref().map(|active| active.at_ms),
         });
-        lock(&self.status).tell(&mut told);
-        told
+        lock(&self.status).write_json(&mut status);
+        status
     }
 }
 
-/// A text of at most so many bytes.
+/// Truncates a text to at most `bytes_max` bytes.
 fn cut(mut text: String, bytes_max: usize) -> String {
     text.truncate(text.floor_char_boundary(bytes_max));
     text

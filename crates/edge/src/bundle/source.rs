@@ -1,4 +1,4 @@
-//! Where bundles come from, as it is configured: a file, or the URL of a server (RFC 9110 §4.2.1).
+//! Configured bundle source: a file, or the URL of a server (RFC 9110 §4.2.1).
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,38 +7,37 @@ use std::str::FromStr;
 use thalweg_http::{Authority, Target};
 use thalweg_record::{NAME_BYTES_MAX, is_name};
 
-const PORT_DEFAULT: u16 = 80;
-/// The parameter of the query that says which edge asks.
+/// Query parameter that identifies the edge.
 const EDGE: &str = "edge";
 
-/// Where an edge has its bundles from.
+/// Source of an edge's bundles.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BundleSource {
-    /// A file, which may come later and be replaced.
+    /// A file, which may be created or replaced later.
     File(PathBuf),
-    /// A server that is asked again and again.
+    /// A server, polled repeatedly.
     Http(BundleUrl),
 }
 
-/// The URL of a server's bundle: `http://HOST[:PORT][/PATH][?QUERY]`.
+/// The URL of a bundle on a server: `http://HOST[:PORT][/PATH][?QUERY]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BundleUrl {
     authority: Authority,
     target: Target,
 }
 
-/// Why a text is no [`BundleSource`].
+/// Reasons why a text is not a valid [`BundleSource`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BundleSourceError {
-    /// It is empty.
+    /// The text is empty.
     Empty,
-    /// It begins with `https://`.
+    /// The text starts with `https://`.
     Tls,
-    /// It begins with another scheme than `http://`.
+    /// The URL has a scheme other than `http://`.
     Scheme,
-    /// Host, port, path or query is not well-formed.
+    /// Host, port, path or query is malformed.
     Url(String),
-    /// The edge that asks has no proper name.
+    /// The name of the edge is invalid.
     Name(String),
 }
 
@@ -51,8 +50,8 @@ impl fmt::Display for BundleSourceError {
             Self::Url(reason) => write!(f, "the bundle's URL is http://HOST[:PORT]/PATH: {reason}"),
             Self::Name(name) => write!(
                 f,
-                "{name:?} cannot be an edge's name, which is of letters, digits, '-', '_' and '.', at most {NAME_BYTES_MAX}: \
-                 write another, edge=NAME, in the URL's query"
+                "{name:?} is not a valid edge name (letters, digits, '-', '_' and '.', at most {NAME_BYTES_MAX}): \
+                 set another with edge=NAME in the URL's query"
             ),
         }
     }
@@ -81,10 +80,10 @@ impl FromStr for BundleSource {
 }
 
 impl BundleSource {
-    /// The same; a server is told this machine's name, unless the URL says itself which edge asks.
+    /// Adds this machine's name to a server's URL, unless the URL already has `edge=`.
     ///
     /// # Errors
-    /// When the machine's name is none for an edge.
+    /// If the machine's name is not a valid edge name.
     pub fn of_this_machine(self) -> Result<Self, BundleSourceError> {
         match self {
             Self::Http(url) => url.of(&rustix::system::uname().nodename().to_string_lossy()).map(Self::Http),
@@ -94,7 +93,7 @@ impl BundleSource {
 }
 
 impl BundleUrl {
-    /// Of what comes after the scheme.
+    /// Parses the part after `http://`.
     fn parse(rest: &str) -> Result<Self, String> {
         let (authority, target) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         let authority = Authority::parse(authority.as_bytes()).map_err(|error| error.to_string())?;
@@ -103,14 +102,14 @@ impl BundleUrl {
         Ok(Self { authority, target })
     }
 
-    /// Which edge asks, where the query says so.
+    /// Returns the value of `edge=` in the query, if present.
     fn edge(&self) -> Option<&str> {
         let parameters = self.target.query()?.split('&');
         let mut named = parameters.map(|parameter| parameter.split_once('=').unwrap_or((parameter, "")));
         named.find(|(name, _)| *name == EDGE).map(|(_, edge)| edge)
     }
 
-    /// The same, asked for by this edge, unless it says itself which one asks.
+    /// Adds `edge=` unless the URL already has one.
     fn of(self, edge: &str) -> Result<Self, BundleSourceError> {
         if self.edge().is_some() {
             return Ok(self);
@@ -120,34 +119,18 @@ impl BundleUrl {
         }
         let mark = if self.target.query().is_some() { "&" } else { "?" };
         let text = format!("{}{mark}{EDGE}={edge}", self.target.as_str());
-        Ok(Self { target: Target::new(&text).expect("a name needs no escape"), ..self })
-    }
-
-    /// As `Host` has it.
-    pub(super) fn authority(&self) -> &str {
-        self.authority.as_str()
-    }
-
-    /// As a connection is made to it.
-    pub(super) fn host(&self) -> (&str, u16) {
-        let host = self.authority.host().trim_start_matches('[').trim_end_matches(']');
-        (host, self.authority.port().unwrap_or(PORT_DEFAULT))
-    }
-
-    /// Path and query.
-    pub(super) fn target(&self) -> &str {
-        self.target.as_str()
+        Ok(Self { target: Target::new(&text).expect("an edge name needs no escaping"), ..self })
     }
 }
 
 impl fmt::Display for BundleUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http://{}{}", self.authority(), self.target())
+        write!(f, "http://{}{}", self.authority.as_str(), self.target.as_str())
     }
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+#[allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 mod tests {
     use expect_test::{Expect, expect};
 
@@ -156,29 +139,26 @@ mod tests {
     fn check(text: &str, expect: Expect) {
         expect.assert_eq(&match text.parse::<BundleSource>() {
             Ok(BundleSource::File(path)) => format!("file {}", path.display()),
-            Ok(BundleSource::Http(url)) => {
-                let ((host, port), asked) = (url.host(), url.clone().of("e-1").unwrap());
-                format!("{host} {port}: {asked}")
-            }
+            Ok(BundleSource::Http(url)) => url.of("e-1").unwrap().to_string(),
             Err(error) => format!("error: {error}"),
         });
     }
 
     #[test]
-    fn sources() {
+    fn sources_are_parsed_or_rejected() {
         check("bundle.json", expect!["file bundle.json"]);
         check("/etc/a://b", expect!["file /etc/a://b"]);
         check("http/bundle.json", expect!["file http/bundle.json"]);
         check("", expect!["error: a path cannot be empty"]);
         check(
             "http://127.0.0.1:8083/bundle?pop=fra1",
-            expect!["127.0.0.1 8083: http://127.0.0.1:8083/bundle?pop=fra1&edge=e-1"],
+            expect!["http://127.0.0.1:8083/bundle?pop=fra1&edge=e-1"],
         );
-        check("http://Static.example", expect!["static.example 80: http://static.example/?edge=e-1"]);
-        check("http://a?x", expect!["a 80: http://a/?x&edge=e-1"]);
-        check("http://[::1]:9/b", expect!["::1 9: http://[::1]:9/b?edge=e-1"]);
-        check("http://a/b?edge=own&pop=p", expect!["a 80: http://a/b?edge=own&pop=p"]);
-        check("http://a/b?hedge=1", expect!["a 80: http://a/b?hedge=1&edge=e-1"]);
+        check("http://Static.example", expect!["http://static.example/?edge=e-1"]);
+        check("http://a?x", expect!["http://a/?x&edge=e-1"]);
+        check("http://[::1]:9/b", expect!["http://[::1]:9/b?edge=e-1"]);
+        check("http://a/b?edge=own&pop=p", expect!["http://a/b?edge=own&pop=p"]);
+        check("http://a/b?hedge=1", expect!["http://a/b?hedge=1&edge=e-1"]);
         check("https://a/b", expect!["error: TLS towards the bundle's server is not supported"]);
         check("ftp://a/b", expect!["error: a bundle comes from a file or from http://HOST[:PORT]/PATH"]);
         for name in ["", "a%20b", "a:b"] {
@@ -188,10 +168,10 @@ mod tests {
         check(
             "http://a/b?edge",
             expect![[
-                r#"error: "" cannot be an edge's name, which is of letters, digits, '-', '_' and '.', at most 253: write another, edge=NAME, in the URL's query"#
+                r#"error: "" is not a valid edge name (letters, digits, '-', '_' and '.', at most 253): set another with edge=NAME in the URL's query"#
             ]],
         );
-        let Ok(BundleSource::Http(url)) = "http://a/b".parse() else { panic!("it is a server's") };
+        let Ok(BundleSource::Http(url)) = "http://a/b".parse() else { panic!("not a URL") };
         assert_eq!(url.of("a\nb"), Err(BundleSourceError::Name("a\nb".into())));
         for text in [
             "http://",

@@ -1,42 +1,44 @@
-//! What is told of a source: its last refusal, and whether it is heard.
+//! Status of a bundle source: its last refusal, and whether it responds.
 
 use serde_json::{Value, json};
 
 use super::cut;
 
-/// Bytes of what is told of a refusal; the faults of a hostile document can be as long as that.
+/// Maximum length of a refusal's reason, in bytes; a hostile document can produce very long ones.
 pub(super) const REASON_BYTES_MAX: usize = 4096;
 
-/// A document that was refused, or one that could not be had.
+/// A refused document, or one that could not be read.
 #[derive(Debug, Clone)]
-pub(super) struct Refused {
+pub(super) struct RefusedBundle {
     pub(super) reason: String,
-    /// That of the document, as far as it is known.
+    /// Checksum of the document, if known.
     pub(super) checksum: Option<String>,
     pub(super) at_ms: u64,
 }
 
-/// What a source has given and not given.
+/// The source's latest results.
 #[derive(Debug, Default)]
 pub(super) struct Status {
-    refused: Option<Refused>,
-    /// Whether nothing good has come since that. No clock tells: one may be set between the two.
+    refused: Option<RefusedBundle>,
+    /// Whether no good bundle has arrived since the refusal. A flag rather than two times, because
+    /// the clock may be set in between.
     is_refusal_last: bool,
-    /// When the source last had an answer: a file was there, or a server said something that has a meaning.
-    heard_ms: Option<u64>,
-    /// Why a server is not heard, and since when; nothing once it is.
-    unheard: Option<(String, u64)>,
+    /// When the source last responded, in Unix milliseconds: the file existed, or the server sent a
+    /// meaningful reply.
+    replied_ms: Option<u64>,
+    /// Why the server does not respond, and since when; `None` once it responds.
+    failing: Option<(String, u64)>,
 }
 
 impl Status {
-    /// Notes a refusal; it, and whether something else came last.
+    /// Records a refusal. Returns it, and whether it differs from the previous result.
     pub(super) fn refuse(
         &mut self,
         reason: String,
         checksum: Option<String>,
         now_ms: u64,
-    ) -> (Refused, bool) {
-        let refused = Refused { reason: cut(reason, REASON_BYTES_MAX), checksum, at_ms: now_ms };
+    ) -> (RefusedBundle, bool) {
+        let refused = RefusedBundle { reason: cut(reason, REASON_BYTES_MAX), checksum, at_ms: now_ms };
         let last = self.refused.replace(refused.clone()).filter(|_| self.is_refusal_last);
         self.is_refusal_last = true;
         let is_new = last.is_none_or(|last| {
@@ -45,33 +47,33 @@ impl Status {
         (refused, is_new)
     }
 
-    /// Notes a good one.
-    pub(super) fn take(&mut self) {
+    /// Records a good bundle.
+    pub(super) fn record_success(&mut self) {
         self.is_refusal_last = false;
     }
 
-    /// Notes an answer; whether there was none before.
-    pub(super) fn hear(&mut self, now_ms: u64) -> bool {
-        self.heard_ms = Some(now_ms);
-        self.unheard.take().is_some()
+    /// Records that the source responded. Returns whether the previous attempt failed.
+    pub(super) fn record_reply(&mut self, now_ms: u64) -> bool {
+        self.replied_ms = Some(now_ms);
+        self.failing.take().is_some()
     }
 
-    /// Notes that there was none; whether that is new.
-    pub(super) fn miss(&mut self, reason: String, now_ms: u64) -> bool {
-        let since = self.unheard.as_ref().map(|(_, since)| *since);
-        self.unheard = Some((reason, since.unwrap_or(now_ms)));
+    /// Records a failure. Returns whether it is the first since the last reply.
+    pub(super) fn record_failure(&mut self, reason: String, now_ms: u64) -> bool {
+        let since = self.failing.as_ref().map(|(_, since)| *since);
+        self.failing = Some((reason, since.unwrap_or(now_ms)));
         since.is_none()
     }
 
-    /// Adds itself to what the admin interface tells.
-    pub(super) fn tell(&self, told: &mut Value) {
-        told["heard_unix_ms"] = self.heard_ms.into();
-        told["unheard"] = self
-            .unheard
+    /// Adds this status to the admin interface's JSON.
+    pub(super) fn write_json(&self, status: &mut Value) {
+        status["heard_unix_ms"] = self.replied_ms.into();
+        status["unheard"] = self
+            .failing
             .as_ref()
             .map(|(reason, since)| json!({"reason": reason, "since_unix_ms": since}))
             .into();
-        let refused = |refused: &Refused| {
+        let refused = |refused: &RefusedBundle| {
             json!({
                 "reason": refused.reason,
                 "checksum": refused.checksum,
@@ -79,6 +81,6 @@ impl Status {
                 "is_last": self.is_refusal_last,
             })
         };
-        told["refused"] = self.refused.as_ref().map(refused).into();
+        status["refused"] = self.refused.as_ref().map(refused).into();
     }
 }

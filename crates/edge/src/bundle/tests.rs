@@ -1,4 +1,4 @@
-//! Bundles from files, and the one that is kept.
+//! Tests of bundles loaded from files, and of the saved bundle.
 
 use std::fmt::Debug;
 use std::fs::File;
@@ -11,17 +11,17 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-use super::kept::AGAIN_AFTER;
+use super::saved::RETRY_INTERVAL;
 use super::status::REASON_BYTES_MAX;
 use super::*;
 
-/// A directory that is gone with the test, with a file for a bundle in it.
-struct Place {
+/// A directory that is removed at the end of the test, and the path of a bundle in it.
+struct Scratch {
     directory: PathBuf,
     file: PathBuf,
 }
 
-impl Place {
+impl Scratch {
     fn new() -> Self {
         static MADE: AtomicUsize = AtomicUsize::new(0);
         let name = format!("thalweg-bundle-{}-{}", std::process::id(), MADE.fetch_add(1, Relaxed));
@@ -30,7 +30,7 @@ impl Place {
         Self { file: directory.join("given.json"), directory }
     }
 
-    /// Replaces the file as one ought to: by another.
+    /// Replaces the bundle file atomically.
     fn put(&self, document: &str) {
         let next = self.file.with_extension("next");
         std::fs::write(&next, document).unwrap();
@@ -41,9 +41,9 @@ impl Place {
         Bundles::new(Some(&self.source()), None)
     }
 
-    /// A start of an edge with a state directory.
+    /// Starts an edge with a state directory.
     fn start(&self, source: &BundleSource) -> Bundles {
-        Bundles::new(Some(source), Some(Kept::within(&self.directory)))
+        Bundles::new(Some(source), Some(SavedBundle::within(&self.directory)))
     }
 
     fn source(&self) -> BundleSource {
@@ -55,7 +55,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.directory);
     }
@@ -65,22 +65,22 @@ fn document(number: u64) -> String {
     Bundle::new(Content { number, ..Content::default() }).unwrap().encode()
 }
 
-fn told(bundles: &Bundles) -> (Value, String) {
-    let told = bundles.told();
-    (told["number"].clone(), told["refused"]["reason"].as_str().unwrap_or_default().to_owned())
+fn number_and_reason(bundles: &Bundles) -> (Value, String) {
+    let status = bundles.status_json();
+    (status["number"].clone(), status["refused"]["reason"].as_str().unwrap_or_default().to_owned())
 }
 
-fn in_force(bundles: &Bundles) -> (Value, Value) {
-    let told = bundles.told();
-    (told["number"].clone(), told["source"].clone())
+fn active(bundles: &Bundles) -> (Value, Value) {
+    let status = bundles.status_json();
+    (status["number"].clone(), status["source"].clone())
 }
 
-/// The messages that this thread logs.
+/// Messages logged by this thread.
 #[derive(Debug, Clone, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 
 impl Log {
-    /// What was logged since the last time, of which each line begins with one of `beginnings`.
+    /// Returns the lines logged since the last call that start with one of `beginnings`.
     fn of(&self, beginnings: &[&str]) -> Vec<String> {
         let lines = std::mem::take(&mut *lock(&self.0));
         lines.into_iter().filter(|line| beginnings.iter().any(|begin| line.starts_with(begin))).collect()
@@ -112,209 +112,216 @@ impl Subscriber for Log {
 }
 
 #[test]
-fn the_last_good_one_stays_in_force() {
-    let place = Place::new();
-    let bundles = place.bundles();
-    assert_eq!(told(&bundles), (Value::Null, String::new()));
-    assert_eq!(bundles.told()["heard_unix_ms"], Value::Null);
-    place.put(&document(7));
+fn last_good_bundle_stays_active() {
+    let scratch = Scratch::new();
+    let bundles = scratch.bundles();
+    assert_eq!(number_and_reason(&bundles), (Value::Null, String::new()));
+    assert_eq!(bundles.status_json()["heard_unix_ms"], Value::Null);
+    scratch.put(&document(7));
     bundles.look();
-    assert_eq!(told(&bundles), (7.into(), String::new()));
-    assert!(bundles.told()["heard_unix_ms"].as_u64() > Some(0));
+    assert_eq!(number_and_reason(&bundles), (7.into(), String::new()));
+    assert!(bundles.status_json()["heard_unix_ms"].as_u64() > Some(0));
     let bad = document(8).replace(":8,", ":9,");
-    place.put(&bad);
+    scratch.put(&bad);
     bundles.look();
-    let (number, reason) = told(&bundles);
+    let (number, reason) = number_and_reason(&bundles);
     assert_eq!(number, 7);
-    assert!(reason.starts_with("/checksum: not that of the content, which is sha256:"), "{reason}");
-    assert_eq!(bundles.told()["refused"]["checksum"], declared_checksum(bad.as_bytes()).unwrap());
-    assert_eq!(bundles.told()["refused"]["is_last"], true);
-    // The good one comes again: that is no other, and ends the refusal.
-    place.put(&document(7));
+    assert!(reason.starts_with("/checksum: does not match the content, expected sha256:"), "{reason}");
+    assert_eq!(bundles.status_json()["refused"]["checksum"], declared_checksum(bad.as_bytes()).unwrap());
+    assert_eq!(bundles.status_json()["refused"]["is_last"], true);
+    // The active bundle arrives again: it stays active, and the refusal ends.
+    scratch.put(&document(7));
     bundles.look();
-    assert_eq!((bundles.told()["refused"]["is_last"].clone(), told(&bundles).0), (false.into(), 7.into()));
-    place.put(&bad);
+    assert_eq!(
+        (bundles.status_json()["refused"]["is_last"].clone(), number_and_reason(&bundles).0),
+        (false.into(), 7.into())
+    );
+    scratch.put(&bad);
     bundles.look();
-    assert_eq!(bundles.told()["refused"]["is_last"], true);
-    std::fs::remove_file(&place.file).unwrap();
+    assert_eq!(bundles.status_json()["refused"]["is_last"], true);
+    std::fs::remove_file(&scratch.file).unwrap();
     bundles.look();
-    assert_eq!(told(&bundles).0, 7);
-    std::fs::create_dir(&place.file).unwrap();
+    assert_eq!(number_and_reason(&bundles).0, 7);
+    std::fs::create_dir(&scratch.file).unwrap();
     bundles.look();
-    assert_eq!(told(&bundles), (7.into(), "cannot read it: not a regular file".into()));
-    assert_eq!(bundles.told()["refused"]["checksum"], Value::Null);
-    std::fs::remove_dir(&place.file).unwrap();
-    place.put(&document(6));
+    assert_eq!(number_and_reason(&bundles), (7.into(), "cannot read file: not a regular file".into()));
+    assert_eq!(bundles.status_json()["refused"]["checksum"], Value::Null);
+    std::fs::remove_dir(&scratch.file).unwrap();
+    scratch.put(&document(6));
     bundles.look();
-    assert_eq!((bundles.told()["refused"]["is_last"].clone(), told(&bundles).0), (false.into(), 6.into()));
+    assert_eq!(
+        (bundles.status_json()["refused"]["is_last"].clone(), number_and_reason(&bundles).0),
+        (false.into(), 6.into())
+    );
 }
 
 #[test]
-fn a_file_is_read_once() {
-    let place = Place::new();
-    place.put(&document(1));
-    let bundles = place.bundles();
+fn file_is_loaded_once() {
+    let scratch = Scratch::new();
+    scratch.put(&document(1));
+    let bundles = scratch.bundles();
     let first = bundles.active.load_full().unwrap();
     bundles.look();
-    place.put(&document(1));
+    scratch.put(&document(1));
     bundles.look();
     assert!(Arc::ptr_eq(&first, &bundles.active.load_full().unwrap()));
-    place.put(&document(2));
+    scratch.put(&document(2));
     bundles.look();
-    assert_eq!(told(&bundles).0, 2);
+    assert_eq!(number_and_reason(&bundles).0, 2);
 }
 
 #[test]
-fn what_is_too_long_is_not_read_to_its_end() {
-    let place = Place::new();
-    File::create(&place.file).unwrap().set_len(1 << 40).unwrap();
-    let bundles = place.bundles();
-    assert_eq!(told(&bundles), (Value::Null, format!("longer than {BYTES_MAX} bytes")));
+fn overlong_file_is_not_read_completely() {
+    let scratch = Scratch::new();
+    File::create(&scratch.file).unwrap().set_len(1 << 40).unwrap();
+    let bundles = scratch.bundles();
+    assert_eq!(number_and_reason(&bundles), (Value::Null, format!("longer than {BYTES_MAX} bytes")));
 }
 
 #[test]
-fn a_long_reason_is_cut() {
-    let place = Place::new();
-    place.put(&format!(r#"{{"{}": 1}}"#, "é".repeat(1 << 20)));
-    let bundles = place.bundles();
-    let (_, reason) = told(&bundles);
+fn long_reason_is_truncated() {
+    let scratch = Scratch::new();
+    scratch.put(&format!(r#"{{"{}": 1}}"#, "é".repeat(1 << 20)));
+    let bundles = scratch.bundles();
+    let (_, reason) = number_and_reason(&bundles);
     assert!(reason.starts_with("1:") && reason.contains("unknown field `éé"), "{}", cut(reason, 100));
     assert!((REASON_BYTES_MAX - 1..=REASON_BYTES_MAX).contains(&reason.len()), "{}", reason.len());
 }
 
 #[test]
-fn a_start_begins_with_the_last_good_one() {
-    let place = Place::new();
+fn start_uses_last_good_bundle() {
+    let scratch = Scratch::new();
     let http: BundleSource = "http://127.0.0.1:9/bundle".parse().unwrap();
-    assert_eq!(in_force(&place.start(&http)), (Value::Null, Value::Null));
-    place.put(&document(7));
-    assert_eq!(in_force(&place.start(&place.source())), (7.into(), "file".into()));
+    assert_eq!(active(&scratch.start(&http)), (Value::Null, Value::Null));
+    scratch.put(&document(7));
+    assert_eq!(active(&scratch.start(&scratch.source())), (7.into(), "file".into()));
 
-    // The file that is there goes before it, even with a lower number; not if it is bad, or gone.
-    place.put(&document(6));
-    assert_eq!(in_force(&place.start(&place.source())), (6.into(), "file".into()));
-    place.put("{");
-    let bundles = place.start(&place.source());
-    assert_eq!(in_force(&bundles), (6.into(), "kept".into()));
-    assert_eq!(told(&bundles).1, "1:1: EOF while parsing an object");
-    std::fs::remove_file(&place.file).unwrap();
-    assert_eq!(in_force(&place.start(&place.source())), (6.into(), "kept".into()));
-    assert_eq!(in_force(&place.start(&http)), (6.into(), "kept".into()));
+    // An existing file takes precedence over the saved bundle, even with a lower number, unless the
+    // file is invalid.
+    scratch.put(&document(6));
+    assert_eq!(active(&scratch.start(&scratch.source())), (6.into(), "file".into()));
+    scratch.put("{");
+    let bundles = scratch.start(&scratch.source());
+    assert_eq!(active(&bundles), (6.into(), "kept".into()));
+    assert_eq!(number_and_reason(&bundles).1, "1:1: EOF while parsing an object");
+    std::fs::remove_file(&scratch.file).unwrap();
+    assert_eq!(active(&scratch.start(&scratch.source())), (6.into(), "kept".into()));
+    assert_eq!(active(&scratch.start(&http)), (6.into(), "kept".into()));
 
-    // Nobody asks for bundles, or nothing may be kept.
-    let none = Bundles::new(None, Some(Kept::within(&place.directory)));
-    assert!(none.active().is_none() && none.told().is_null());
-    assert_eq!(in_force(&place.bundles()), (Value::Null, Value::Null));
+    // Nothing is saved without a source or without a state directory.
+    let none = Bundles::new(None, Some(SavedBundle::within(&scratch.directory)));
+    assert!(none.active().is_none() && none.status_json().is_null());
+    assert_eq!(active(&scratch.bundles()), (Value::Null, Value::Null));
 }
 
 #[test]
-fn what_is_kept_is_whole_or_ignored() {
-    let place = Place::new();
-    place.put(&document(7));
-    // What a kill in the middle has left does not matter.
-    let new = place.directory.join("bundle.json.new");
+fn saved_bundle_is_complete_or_ignored() {
+    let scratch = Scratch::new();
+    scratch.put(&document(7));
+    // A file left over from an interrupted save does no harm.
+    let new = scratch.directory.join("bundle.json.new");
     std::fs::write(&new, "{").unwrap();
-    place.start(&place.source());
-    assert_eq!(std::fs::read_to_string(place.kept()).unwrap(), document(7));
-    // Nor does a link that somebody has made there.
-    let other = place.directory.join("other");
+    scratch.start(&scratch.source());
+    assert_eq!(std::fs::read_to_string(scratch.kept()).unwrap(), document(7));
+    // Nor does a link in its place.
+    let other = scratch.directory.join("other");
     std::fs::write(&other, "other").unwrap();
     std::os::unix::fs::symlink(&other, &new).unwrap();
-    place.start(&place.source()).offer(document(8).as_bytes(), None, Came::File).unwrap();
+    scratch.start(&scratch.source()).load_document(document(8).as_bytes(), None, LoadedFrom::File).unwrap();
     assert_eq!(std::fs::read_to_string(&other).unwrap(), "other");
-    place.start(&place.source()).offer(document(7).as_bytes(), None, Came::File).unwrap();
-    let kept = std::fs::read_to_string(place.kept()).unwrap();
+    scratch.start(&scratch.source()).load_document(document(7).as_bytes(), None, LoadedFrom::File).unwrap();
+    let kept = std::fs::read_to_string(scratch.kept()).unwrap();
     assert_eq!(kept, document(7));
-    std::fs::remove_file(&place.file).unwrap();
+    std::fs::remove_file(&scratch.file).unwrap();
     for damaged in [&kept[..kept.len() / 2], &kept.replace(":7,", ":8,"), ""] {
-        std::fs::write(place.kept(), damaged).unwrap();
-        let bundles = place.start(&place.source());
-        assert_eq!(in_force(&bundles), (Value::Null, Value::Null));
-        place.put(&document(9));
+        std::fs::write(scratch.kept(), damaged).unwrap();
+        let bundles = scratch.start(&scratch.source());
+        assert_eq!(active(&bundles), (Value::Null, Value::Null));
+        scratch.put(&document(9));
         bundles.look();
-        assert_eq!(in_force(&place.start(&place.source())), (9.into(), "file".into()));
-        std::fs::remove_file(&place.file).unwrap();
-        assert_eq!(in_force(&place.start(&place.source())), (9.into(), "kept".into()));
+        assert_eq!(active(&scratch.start(&scratch.source())), (9.into(), "file".into()));
+        std::fs::remove_file(&scratch.file).unwrap();
+        assert_eq!(active(&scratch.start(&scratch.source())), (9.into(), "kept".into()));
     }
-    std::fs::remove_file(place.kept()).unwrap();
-    std::fs::create_dir(place.kept()).unwrap();
-    let bundles = place.start(&place.source());
-    assert_eq!(in_force(&bundles), (Value::Null, Value::Null));
-    // It cannot be kept, and is in force.
-    place.put(&document(10));
+    std::fs::remove_file(scratch.kept()).unwrap();
+    std::fs::create_dir(scratch.kept()).unwrap();
+    let bundles = scratch.start(&scratch.source());
+    assert_eq!(active(&bundles), (Value::Null, Value::Null));
+    // The bundle cannot be saved, but is active.
+    scratch.put(&document(10));
     bundles.look();
-    assert_eq!(in_force(&bundles), (10.into(), "file".into()));
+    assert_eq!(active(&bundles), (10.into(), "file".into()));
 }
 
 #[test]
-fn one_of_another_format_is_told_once_and_done_without() {
-    let place = Place::new();
+fn saved_bundle_of_another_format_is_logged_once_and_ignored() {
+    let scratch = Scratch::new();
     let http: BundleSource = "http://127.0.0.1:9/bundle".parse().unwrap();
     let log = Log::default();
     let _logged = tracing::subscriber::set_default(log.clone());
-    let ignored = ["the kept bundle is not to be used, and is ignored until there is another"];
+    let ignored = ["saved bundle is invalid, ignored"];
     for other in [FORMAT - 1, FORMAT + 1] {
-        // Of another shape, too.
+        // The document also has members that this version does not know.
         let kept = format!(r#"{{"format": {other}, "number": 7, "checksum": "none", "tenants": {{}}}}"#);
-        std::fs::write(place.kept(), &kept).unwrap();
-        let bundles = place.start(&http);
-        assert_eq!(in_force(&bundles), (Value::Null, Value::Null));
+        std::fs::write(scratch.kept(), &kept).unwrap();
+        let bundles = scratch.start(&http);
+        assert_eq!(active(&bundles), (Value::Null, Value::Null));
         assert_eq!(log.of(&ignored), ignored);
-        // It is no refusal: the server is not told of what it may not have made.
-        assert_eq!(bundles.told()["refused"], Value::Null);
-        assert_eq!(std::fs::read_to_string(place.kept()).unwrap(), kept);
-        bundles.offer(document(8).as_bytes(), None, Came::Http).unwrap();
-        assert_eq!(in_force(&bundles), (8.into(), "http".into()));
-        assert_eq!(in_force(&place.start(&http)), (8.into(), "kept".into()));
+        // This is not reported as a refusal, because the server may not have made the bundle.
+        assert_eq!(bundles.status_json()["refused"], Value::Null);
+        assert_eq!(std::fs::read_to_string(scratch.kept()).unwrap(), kept);
+        bundles.load_document(document(8).as_bytes(), None, LoadedFrom::Http).unwrap();
+        assert_eq!(active(&bundles), (8.into(), "http".into()));
+        assert_eq!(active(&scratch.start(&http)), (8.into(), "kept".into()));
         assert_eq!(log.of(&ignored), [""; 0]);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_could_not_be_kept_is_tried_again_until_it_is() {
-    let place = Place::new();
+async fn failed_save_is_retried_until_it_succeeds() {
+    let scratch = Scratch::new();
     let http: BundleSource = "http://127.0.0.1:9/bundle".parse().unwrap();
     let log = Log::default();
-    let keeping = ["bundle not kept", "the bundle is kept again"];
-    std::fs::create_dir(place.kept()).unwrap();
-    let bundles = Arc::new(place.start(&http));
+    let keeping = ["bundle not saved", "bundle saved again"];
+    std::fs::create_dir(scratch.kept()).unwrap();
+    let bundles = Arc::new(scratch.start(&http));
     let logged = tracing::subscriber::set_default(log.clone());
-    bundles.offer(document(7).as_bytes(), None, Came::Http).unwrap();
-    bundles.offer(document(8).as_bytes(), None, Came::Http).unwrap();
+    bundles.load_document(document(7).as_bytes(), None, LoadedFrom::Http).unwrap();
+    bundles.load_document(document(8).as_bytes(), None, LoadedFrom::Http).unwrap();
     assert_eq!(log.of(&keeping).len(), 1);
-    // Nothing half written stays.
-    assert_eq!(std::fs::read_dir(&place.directory).unwrap().count(), 1);
+    // No partly written file is left.
+    assert_eq!(std::fs::read_dir(&scratch.directory).unwrap().count(), 1);
     drop(logged);
-    let again = tokio::spawn(bundles.clone().keep_again());
-    sleep(AGAIN_AFTER * 3).await;
-    assert!(place.kept().is_dir() && bundles.keeping.is_behind());
-    std::fs::remove_dir(place.kept()).unwrap();
-    sleep(AGAIN_AFTER * 2).await;
-    assert_eq!(std::fs::read_to_string(place.kept()).unwrap(), document(8));
-    assert!(!bundles.keeping.is_behind());
-    // Then nothing is written that was not new.
-    std::fs::remove_file(place.kept()).unwrap();
-    sleep(AGAIN_AFTER * 3).await;
-    assert!(!place.kept().exists());
+    let again = tokio::spawn(bundles.clone().retry_saving());
+    sleep(RETRY_INTERVAL * 3).await;
+    assert!(scratch.kept().is_dir() && bundles.saver.is_unsaved());
+    std::fs::remove_dir(scratch.kept()).unwrap();
+    sleep(RETRY_INTERVAL * 2).await;
+    assert_eq!(std::fs::read_to_string(scratch.kept()).unwrap(), document(8));
+    assert!(!bundles.saver.is_unsaved());
+    // After that, only new bundles are saved.
+    std::fs::remove_file(scratch.kept()).unwrap();
+    sleep(RETRY_INTERVAL * 3).await;
+    assert!(!scratch.kept().exists());
     again.abort();
 
-    std::fs::create_dir(place.kept()).unwrap();
-    bundles.offer(document(9).as_bytes(), None, Came::Http).unwrap();
-    std::fs::remove_dir(place.kept()).unwrap();
+    std::fs::create_dir(scratch.kept()).unwrap();
+    bundles.load_document(document(9).as_bytes(), None, LoadedFrom::Http).unwrap();
+    std::fs::remove_dir(scratch.kept()).unwrap();
     let _logged = tracing::subscriber::set_default(log.clone());
-    bundles.keep();
-    bundles.keep();
-    assert_eq!(log.of(&keeping), ["the bundle is kept again"]);
+    bundles.save();
+    bundles.save();
+    assert_eq!(log.of(&keeping), ["bundle saved again"]);
 }
 
 #[test]
-fn nothing_is_kept_after_the_end() {
-    let place = Place::new();
-    place.put(&document(7));
-    let bundles = place.start(&place.source());
+fn nothing_is_saved_after_the_edge_ends() {
+    let scratch = Scratch::new();
+    scratch.put(&document(7));
+    let bundles = scratch.start(&scratch.source());
     bundles.end();
-    place.put(&document(8));
+    scratch.put(&document(8));
     bundles.look();
-    assert_eq!(in_force(&bundles), (8.into(), "file".into()));
-    assert_eq!(std::fs::read_to_string(place.kept()).unwrap(), document(7));
+    assert_eq!(active(&bundles), (8.into(), "file".into()));
+    assert_eq!(std::fs::read_to_string(scratch.kept()).unwrap(), document(7));
 }

@@ -1,4 +1,4 @@
-//! The request log's file, over its rotation.
+//! Request log file, with support for rotation.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Write};
@@ -6,26 +6,26 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A file that somebody may move away, to rotate it: then a new one is begun under the same name.
+/// A log file that may be renamed for rotation; a new file is then created under the old name.
 #[derive(Debug)]
 pub(super) struct LogFile {
     file: File,
     path: PathBuf,
-    looked: Instant,
+    checked: Instant,
 }
 
-/// How often it is looked whether the file was moved away.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Interval between checks for a renamed file.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl LogFile {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
-        Ok(Self { file, path: path.to_owned(), looked: Instant::now() })
+        Ok(Self { file, path: path.to_owned(), checked: Instant::now() })
     }
 
     pub(super) fn write(&mut self, lines: &[u8]) -> io::Result<()> {
-        if self.looked.elapsed() >= LOOK_EVERY {
-            self.looked = Instant::now();
+        if self.checked.elapsed() >= CHECK_INTERVAL {
+            self.checked = Instant::now();
             if self.was_moved()? {
                 *self = Self::open(&self.path)?;
             }
@@ -46,14 +46,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_was_moved_away_is_begun_anew() {
+    fn renamed_file_is_replaced_by_new_file() {
         let directory = std::env::temp_dir().join(format!("thalweg-log-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let (path, moved) = (directory.join("log"), directory.join("log.1"));
         let mut log = LogFile::open(&path).unwrap();
         log.write(b"one\n").unwrap();
         std::fs::rename(&path, &moved).unwrap();
-        log.looked -= LOOK_EVERY;
+        log.checked -= CHECK_INTERVAL;
         log.write(b"two\n").unwrap();
         log.write(b"three\n").unwrap();
         assert_eq!(std::fs::read(&moved).unwrap(), b"one\n");

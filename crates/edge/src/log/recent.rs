@@ -1,7 +1,7 @@
-//! The newest records, for followers that come back: who was away for a moment is given what it missed.
+//! Recent records, kept for followers that reconnect.
 //!
-//! **Invariant:** a record is put here and handed to the followers under one lock, so one that begins under that lock has each
-//! record from its number on once.
+//! **Invariant:** a record is stored here and sent to followers under one lock. So a follower that
+//! starts under that lock gets each record from its start number on exactly once.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,26 +12,28 @@ use tokio::sync::broadcast::{self, error::RecvError};
 
 use super::{Numbered, Shared};
 
-/// Records that are kept.
+/// Maximum number of records to keep.
 const RECORDS_MAX: usize = 16 * 1024;
-/// Bytes that they take, about; the newest stays whatever it takes.
+/// Approximate maximum memory of the kept records, in bytes; the newest is always kept.
 const BYTES_MAX: usize = 32 << 20;
 
-/// The newest records, in order.
+/// The most recent records, in order.
 #[derive(Debug)]
 pub(super) struct Recent {
     records: VecDeque<Numbered>,
     bytes: usize,
-    /// When the last follower left, or the edge began.
+    /// When the last follower left or, before any did, the edge started.
     pub(super) left: Instant,
+    /// Whether records are kept: the log has a follower, or one may return soon.
+    pub(super) is_kept: bool,
 }
 
 impl Recent {
     pub(super) fn new() -> Self {
-        Self { records: VecDeque::new(), bytes: 0, left: Instant::now() }
+        Self { records: VecDeque::new(), bytes: 0, left: Instant::now(), is_kept: true }
     }
 
-    /// Adds the newest; the oldest go where there are too many.
+    /// Adds the newest record, and drops the oldest ones above the limits.
     pub(super) fn push(&mut self, record: Numbered) {
         self.bytes += bytes(&record);
         self.records.push_back(record);
@@ -40,14 +42,15 @@ impl Recent {
         }
     }
 
-    /// Those from a number on.
+    /// Returns the records from `number` on.
     pub(super) fn from(&self, number: u64) -> VecDeque<Numbered> {
         let first = self.records.partition_point(|record| record.number < number);
         self.records.range(first..).cloned().collect()
     }
 
-    pub(super) fn clear(&mut self) {
-        (self.records, self.bytes) = (VecDeque::new(), 0);
+    /// Drops all records, and keeps none until a follower starts.
+    pub(super) fn stop_keeping(&mut self) {
+        (self.records, self.bytes, self.is_kept) = (VecDeque::new(), 0, false);
     }
 }
 
@@ -56,10 +59,10 @@ fn bytes(record: &ResponseRecord) -> usize {
     size_of::<ResponseRecord>() + record.host.len() + record.path.len() + lines
 }
 
-/// Who follows the records of an edge.
+/// A follower of an edge's records.
 #[derive(Debug)]
 pub struct Follower {
-    /// Records before that number, which wait for the writer still, are not for it.
+    /// Number of the first record wanted; the writer may still be processing earlier ones.
     pub(super) from: u64,
     pub(super) missed: VecDeque<Numbered>,
     pub(super) next: broadcast::Receiver<Numbered>,
@@ -73,10 +76,11 @@ impl Drop for Follower {
 }
 
 impl Follower {
-    /// The next record.
+    /// Returns the next record.
     ///
     /// # Errors
-    /// How many it lagged behind too far for, or that the edge has ended.
+    /// `Lagged` with the number of records lost because this follower lagged, or `Closed` if the
+    /// edge has ended.
     pub async fn recv(&mut self) -> Result<Numbered, RecvError> {
         if let Some(missed) = self.missed.pop_front() {
             return Ok(missed);
@@ -108,14 +112,14 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_are_kept_within_their_bounds() {
+    fn newest_records_are_kept_within_limits() {
         let mut recent = Recent::new();
         for number in 0..RECORDS_MAX as u64 + 10 {
             recent.push(record(2 * number, 1));
         }
         let all = numbers(&recent, 0);
         assert_eq!((all.len(), all[0]), (RECORDS_MAX, 20));
-        assert_eq!(numbers(&recent, 32_783), [32_784, 32_786], "a number that was lost is not there");
+        assert_eq!(numbers(&recent, 32_783), [32_784, 32_786], "a lost number is skipped");
         recent.push(record(40_000, BYTES_MAX));
         assert_eq!(numbers(&recent, 0), [40_000]);
         recent.push(record(40_001, 1));

@@ -1,7 +1,7 @@
-//! Where clients are, for policies, by the databases that the operator names.
+//! Client geolocation for policies, from the configured databases.
 //!
-//! They are read when the edge starts and looked at again whenever a policy is loaded: files that have changed are read
-//! anew, and the policy has those; others share what is there.
+//! Databases are read at startup, and their files are checked whenever a policy is loaded. A
+//! changed file is read again for that policy; unchanged databases are shared.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use thalweg_geo::{Databases, GeoError, Record};
 use thalweg_policy::task::Geo;
 
-/// The files that the operator names.
+/// The configured database files.
 #[derive(Debug)]
 pub(crate) struct GeoFiles {
     paths: Vec<PathBuf>,
@@ -18,7 +18,7 @@ pub(crate) struct GeoFiles {
 }
 
 impl GeoFiles {
-    /// Reads the databases of `paths`; `None` if there is no path.
+    /// Reads the databases in `paths`; `None` if there are none.
     pub(crate) fn open(paths: &[PathBuf]) -> Result<Option<Self>, GeoError> {
         if paths.is_empty() {
             return Ok(None);
@@ -27,7 +27,7 @@ impl GeoFiles {
         Ok(Some(Self { paths: paths.to_vec(), last }))
     }
 
-    /// The databases as the files are now.
+    /// Returns the current databases; reads files that have changed.
     pub(crate) fn now(&self) -> Result<Arc<Databases>, GeoError> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if !last.are_current() {
@@ -37,7 +37,7 @@ impl GeoFiles {
     }
 }
 
-/// What the databases say of `address`, the first that says something of a subject counting.
+/// Looks up `address` in the databases; for each value, the first database that has it wins.
 pub(crate) fn find(databases: &Databases, address: IpAddr) -> Option<Geo> {
     databases.find(address).map(geo).reduce(|first, next| Geo {
         as_name: first.as_name.or(next.as_name),

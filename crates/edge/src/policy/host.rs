@@ -1,4 +1,4 @@
-//! What a policy may ask of the process.
+//! A policy's access to the process.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -8,24 +8,24 @@ use std::sync::Arc;
 use rustix::fs::{Mode, OFlags};
 use thalweg_bundle::Bundle;
 use thalweg_cache::tags::xkeys;
-use thalweg_cache::{Ban, Cache, Expression, What};
+use thalweg_cache::{Cache, PurgeScope};
 use thalweg_policy::task::{Geo, Host, Storage};
 
-use super::Loaded;
+use super::loaded::Loaded;
 use crate::bundle::Bundles;
-use crate::{now_ms, now_s};
+use crate::clock::{now_ms, now_s};
 
-/// Bytes of a file that a policy reads.
+/// Maximum size of a file that a policy may read, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// Tags of one purge.
+/// Maximum tags in one purge.
 const TAGS_MAX: usize = 1024;
 
-/// The process, to a policy.
-pub(super) struct Process<'a> {
-    pub(super) cache: &'a Arc<Cache>,
-    pub(super) loaded: &'a Loaded,
-    /// `None` where there is no client whom it could be about.
-    pub(super) bundles: Option<&'a Bundles>,
+/// The process, as a policy sees it.
+pub(crate) struct Process<'a> {
+    pub(crate) cache: &'a Arc<Cache>,
+    pub(crate) loaded: &'a Loaded,
+    /// Active bundles; `None` without a client, whom rules and experiments concern.
+    pub(crate) bundles: Option<&'a Bundles>,
 }
 
 impl Host for Process<'_> {
@@ -75,17 +75,17 @@ impl Host for Process<'_> {
     }
 
     fn ban(&self, expression: &str) -> Result<(), String> {
-        let expression = Expression::parse(expression).map_err(|error| error.to_string())?;
-        self.purge(What::Ban(Arc::new(Ban { expression, made_ms: now_ms() })), None)
+        let ban = crate::ban::new(expression).map_err(|error| error.to_string())?;
+        self.purge(PurgeScope::Ban(Arc::new(ban)), None)
     }
 
     fn purge_tags(&self, tags: &str, soft: bool) -> Result<u64, String> {
         let soft_ms = soft.then(now_ms);
         let tags: Vec<_> = xkeys(tags.as_bytes()).take(TAGS_MAX + 1).collect();
         if tags.len() > TAGS_MAX {
-            return Err(format!("more than {TAGS_MAX} tags are purged at once"));
+            return Err(format!("cannot purge more than {TAGS_MAX} tags at once"));
         }
-        tags.iter().try_for_each(|tag| self.purge(What::Tag((*tag).into()), soft_ms))?;
+        tags.iter().try_for_each(|tag| self.purge(PurgeScope::Tag((*tag).into()), soft_ms))?;
         Ok(tags.len() as u64)
     }
 
@@ -110,18 +110,19 @@ impl Host for Process<'_> {
 }
 
 impl Process<'_> {
-    /// What `look` finds in the bundle in force.
-    fn in_bundle<T>(&self, look: impl FnOnce(&Bundle) -> Option<T>) -> Option<T> {
-        self.bundles.and_then(|bundles| look(&bundles.active().as_ref()?.bundle))
+    /// Reads a value from the active bundle.
+    fn in_bundle<T>(&self, read: impl FnOnce(&Bundle) -> Option<T>) -> Option<T> {
+        self.bundles.and_then(|bundles| read(&bundles.active().as_ref()?.bundle))
     }
 
-    /// In force once it returns. It is a worker that runs a policy: the journal of the disk tier is written behind.
-    fn purge(&self, what: What, soft_ms: Option<u64>) -> Result<(), String> {
-        self.cache.purge_unwritten(what, soft_ms).map(|_| ()).map_err(|error| error.to_string())
+    /// Purges, with effect when this returns. Policies run on workers, so the disk tier's journal
+    /// is written later.
+    fn purge(&self, what: PurgeScope, soft_ms: Option<u64>) -> Result<(), String> {
+        self.cache.purge_without_waiting(what, soft_ms).map(|_| ()).map_err(|error| error.to_string())
     }
 }
 
-/// The content of a regular file: with another a worker might wait for whoever is at its other end.
+/// Reads a regular file; any other kind could block the worker.
 fn read(path: &str) -> io::Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);

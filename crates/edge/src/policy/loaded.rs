@@ -1,4 +1,4 @@
-//! Programs by name: loaded from files, one of them active, changed while requests run.
+//! Policies by name: loaded from files, one of them active, replaceable while requests run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,18 +16,22 @@ use thalweg_policy::{Action, File, Known, Program, Report, Sub, Task};
 use super::geo::GeoFiles;
 use super::socket::NoConnection;
 use crate::backend::{Backends, PolicyBackends};
-use crate::{now_ms, now_s};
+use crate::clock::{now_ms, now_s};
+use crate::warnings::{WarningLimit, warn_limited};
 
-/// Policies that are loaded at a time.
+/// Maximum number of loaded policies.
 const LOADED_MAX: usize = 100;
 
-/// Text of one policy that is shown: it may have far more.
+/// Maximum bytes of a policy's source to show; the source may be far longer.
 pub const SHOWN_BYTES_MAX: usize = 4 << 20;
 
-/// Bytes of a policy's name.
+/// Name that activates no policy: requests then run without one.
+const NO_POLICY: &str = "none";
+
+/// Maximum length of a policy's name, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
-/// A policy that was compiled and has begun.
+/// A compiled policy that is ready for requests.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) name: String,
@@ -36,9 +40,11 @@ pub(crate) struct Loaded {
     pub(crate) program: Program,
     pub(crate) backends: PolicyBackends,
     pub(crate) geo: Option<Arc<Databases>>,
+    /// Rate limit for failure warnings, since a faulty policy may fail at every request.
+    failures: WarningLimit,
 }
 
-/// A policy that was compiled, before it has backends.
+/// A compiled policy that has no backends yet.
 #[derive(Debug)]
 pub(crate) struct Compiled {
     path: PathBuf,
@@ -56,56 +62,56 @@ pub struct Policies {
     all: Mutex<BTreeMap<String, Arc<Loaded>>>,
 }
 
-/// What is told of a loaded policy.
+/// Description of a loaded policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
-    /// By which it is used and discarded.
+pub struct PolicyInfo {
+    /// Name by which the policy is activated and discarded.
     pub name: String,
-    /// The file it came from.
+    /// File that the policy was loaded from.
     pub path: PathBuf,
-    /// When, in unix milliseconds.
+    /// When the policy was loaded, in Unix milliseconds.
     pub loaded_ms: u64,
-    /// Whether new requests run through it.
+    /// Whether new requests run through the policy.
     pub is_active: bool,
-    /// Requests and fetches that still run through it.
+    /// Number of requests and fetches still running through the policy.
     pub in_use: usize,
 }
 
-/// A file of a policy.
+/// A source file of a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
-    /// Its path.
+    /// Path of the file.
     pub name: String,
-    /// How long its text is.
+    /// Length of the text in bytes.
     pub text_bytes: usize,
-    /// `None` where that is more than is left of [`SHOWN_BYTES_MAX`].
+    /// Text of the file; `None` if it exceeds the rest of [`SHOWN_BYTES_MAX`].
     pub text: Option<String>,
 }
 
-/// Why a policy was not loaded, used or discarded.
+/// Reasons why a policy cannot be loaded, activated or discarded.
 #[derive(Debug)]
 pub enum LoadError {
-    /// This is no name.
+    /// The name is invalid.
     Name(String),
     /// The file cannot be read.
     Read(PathBuf, io::Error),
-    /// The faults in it.
+    /// The source has faults.
     Faults(Report),
-    /// Its `vcl_init` failed.
+    /// The policy's `vcl_init` failed.
     Init(String),
-    /// Its backends cannot be used.
+    /// The policy's backends cannot be used.
     Backends(String),
-    /// A database of where clients are, as it is now.
+    /// A GeoIP database cannot be read.
     Geo(GeoError),
-    /// There is one of this name.
+    /// The name is already in use.
     Taken(String),
-    /// There is none of this name.
+    /// No policy has this name.
     Unknown(String),
-    /// New requests run through it.
+    /// The policy is active.
     Active(String),
-    /// Another one sends requests to it: first its own name, then the other's.
+    /// Another policy sends requests to this one; this policy's name comes first.
     Named(String, String),
-    /// As many as there may be are loaded.
+    /// The limit of loaded policies is reached.
     TooMany,
 }
 
@@ -114,18 +120,18 @@ impl fmt::Display for LoadError {
         match self {
             Self::Name(name) => write!(
                 f,
-                "{name:?} cannot be a policy's name: that is a letter, then letters, digits, _ and -, {NAME_BYTES_MAX} at most"
+                "{name:?} is not a valid policy name: must be a letter, then letters, digits, _ and -, at most {NAME_BYTES_MAX} in all, and not {NO_POLICY}"
             ),
-            Self::Read(path, error) => write!(f, "cannot read the policy {}: {error}", path.display()),
+            Self::Read(path, error) => write!(f, "cannot read policy {}: {error}", path.display()),
             Self::Faults(report) => report.fmt(f),
             Self::Init(reason) => write!(f, "vcl_init failed: {reason}"),
             Self::Backends(reason) => f.write_str(reason),
             Self::Geo(error) => error.fmt(f),
-            Self::Taken(name) => write!(f, "there is a policy {name:?} already"),
+            Self::Taken(name) => write!(f, "policy {name:?} already exists"),
             Self::Unknown(name) => write!(f, "there is no policy {name:?}"),
-            Self::Active(name) => write!(f, "{name:?} is the active policy: use another before"),
-            Self::Named(name, by) => write!(f, "{by:?} sends requests to {name:?}: discard that before"),
-            Self::TooMany => write!(f, "{LOADED_MAX} policies are loaded: discard one before"),
+            Self::Active(name) => write!(f, "{name:?} is the active policy: activate another first"),
+            Self::Named(name, by) => write!(f, "{by:?} sends requests to {name:?}: discard {by:?} first"),
+            Self::TooMany => write!(f, "at most {LOADED_MAX} policies can be loaded: discard one first"),
         }
     }
 }
@@ -133,7 +139,7 @@ impl fmt::Display for LoadError {
 impl std::error::Error for LoadError {}
 
 impl Compiled {
-    /// Compiles a file and what it includes, and runs its `vcl_init`.
+    /// Compiles a file and its includes, and runs its `vcl_init`.
     pub(crate) fn from_file(
         path: &Path,
         labels: Vec<String>,
@@ -141,7 +147,7 @@ impl Compiled {
     ) -> Result<Self, LoadError> {
         let geo = geo.map(GeoFiles::now).transpose().map_err(LoadError::Geo)?;
         let text = read(path).map_err(|error| LoadError::Read(path.to_owned(), error))?;
-        // Beside the file that names it.
+        // Included paths are relative to the including file.
         let mut loader = |named: &str, from: &str| {
             let path = Path::new(from).parent().unwrap_or(Path::new("")).join(named);
             let name = path.display().to_string();
@@ -157,17 +163,17 @@ impl Compiled {
     }
 }
 
-/// What the machine has that a policy may name.
+/// Lists the names on this machine that a policy may use.
 fn known(labels: Vec<String>, has_geo: bool) -> Known {
     let available = thalweg_tcp::congestion::available().ok();
     Known {
         congestion_algorithms: available.map(|names| names.iter().map(ToString::to_string).collect()),
         has_geo: Some(has_geo),
-        // The memory, by the names that Varnish gives its own, and the disk tier.
+        // The memory, under Varnish's names for it, and the disk tier.
         storages: ["s0", "Transient", "disk"].map(str::to_owned).into(),
         labels: Some(labels),
         resolve: Some(resolve),
-        // It looks names up as long as it runs.
+        // Names are resolved at run time.
         is_known_host: None,
     }
 }
@@ -192,17 +198,35 @@ fn init(program: &mut Program) -> Result<(), String> {
         Ok(Action::Ok) => Ok(()),
         Ok(Action::Fail { reason }) => {
             Err(reason
-                .map_or_else(|| "it says so".into(), |text| String::from_utf8_lossy(&text).into_owned()))
+                .map_or_else(|| "returned fail".into(), |text| String::from_utf8_lossy(&text).into_owned()))
         }
-        Ok(_) => Err("it ended without ok".into()),
+        Ok(_) => Err("did not return ok".into()),
         Err(failure) => Err(failure.to_string()),
     }
 }
 
+impl Loaded {
+    /// Runs a subroutine. Any error in it becomes [`Action::Fail`] and is logged.
+    pub(crate) fn run(&self, sub: Sub, task: &mut Task<'_>) -> Action {
+        match self.program.run(sub, task) {
+            Ok(Action::Fail { reason }) => {
+                let reason = reason.map(|text| String::from_utf8_lossy(&text).into_owned());
+                warn_limited!(self.failures, policy = self.name, %sub, reason, "policy failed");
+                Action::Fail { reason: None }
+            }
+            Ok(action) => action,
+            Err(failure) => {
+                warn_limited!(self.failures, policy = self.name, %sub, %failure, "policy failed");
+                Action::Fail { reason: None }
+            }
+        }
+    }
+}
+
 impl Drop for Loaded {
-    /// `vcl_fini`, once the policy was discarded and no request runs through it any more.
+    /// Runs `vcl_fini` once the policy has been discarded and no request uses it.
     fn drop(&mut self) {
-        if !self.program.is_written(Sub::Fini) {
+        if !self.program.extends_builtin(Sub::Fini) {
             return;
         }
         let ended = outside_of_requests(Sub::Fini, |task| self.program.run(Sub::Fini, task));
@@ -212,7 +236,7 @@ impl Drop for Loaded {
     }
 }
 
-/// Runs what belongs to no request; what it logs is told.
+/// Runs a subroutine outside any request, and logs its output.
 fn outside_of_requests<T>(sub: Sub, work: impl FnOnce(&mut Task<'_>) -> T) -> T {
     let mut log = Vec::new();
     let result = work(&mut Task {
@@ -245,48 +269,49 @@ impl Policies {
         Self { backends, geo: geo.map(Arc::new), active: ArcSwapOption::empty(), all: Mutex::default() }
     }
 
-    /// The policy that new requests run through.
+    /// Returns the policy for new requests.
     pub(crate) fn active(&self) -> Option<Arc<Loaded>> {
         self.active.load_full()
     }
 
-    /// The policy of this name: where `return (vcl(NAME))` leads.
-    pub(crate) fn labelled(&self, name: &str) -> Option<Arc<Loaded>> {
+    /// Returns the policy with this name, for `return (vcl(NAME))`.
+    pub(crate) fn by_name(&self, name: &str) -> Option<Arc<Loaded>> {
         self.all().get(name).cloned()
     }
 
-    /// Whether a policy may have this name: `return (vcl(NAME))` has to be able to name it.
+    /// Checks a policy's name, which `return (vcl(NAME))` must be able to express.
     ///
     /// # Errors
-    /// What a name may be.
+    /// If the name is invalid; the error describes valid names.
     pub fn check_name(name: &str) -> Result<(), LoadError> {
         let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-        let is_name = name.len() <= NAME_BYTES_MAX
+        let is_name = name != NO_POLICY
+            && name.len() <= NAME_BYTES_MAX
             && name.starts_with(|first: char| first.is_ascii_alphabetic())
             && name.bytes().all(is_of_name);
         if is_name { Ok(()) } else { Err(LoadError::Name(name.into())) }
     }
 
-    /// Compiles a policy and looks its backends up, so that requests can run through it; new ones do at once if
-    /// `use_it`. With the warnings.
+    /// Compiles a policy and resolves its backends; activates it if `use_it`. Returns the warnings.
     ///
     /// # Errors
-    /// What is wrong with it; nothing has changed then.
+    /// If the policy cannot be loaded; then nothing has changed.
     pub async fn load(&self, name: &str, path: &Path, use_it: bool) -> Result<Report, LoadError> {
         Self::check_name(name)?;
         let labels: Vec<_> = self.all().keys().cloned().collect();
         let (path, geo) = (path.to_owned(), self.geo.clone());
         let compiled =
             tokio::task::spawn_blocking(move || Compiled::from_file(&path, labels, geo.as_deref())).await;
-        self.add(name, self.with_backends(compiled.expect("no policy panics")?)?, use_it).await
+        self.add(name, self.with_backends(compiled.expect("compiling a policy does not panic")?)?, use_it)
+            .await
     }
 
-    /// Compiles the policy that the edge begins with.
+    /// Compiles the initial policy.
     pub(crate) fn compile(&self, path: &Path) -> Result<Compiled, LoadError> {
         self.with_backends(Compiled::from_file(path, Vec::new(), self.geo.as_deref())?)
     }
 
-    /// A policy that has somewhere to send requests.
+    /// Checks that the policy can send requests to some backend.
     fn with_backends(&self, compiled: Compiled) -> Result<Compiled, LoadError> {
         if !compiled.program.backends().is_empty() || self.backends.has_configured() {
             return Ok(compiled);
@@ -297,7 +322,7 @@ impl Policies {
         )))
     }
 
-    /// Adds a policy that was compiled, and has new requests run through it if `use_it`.
+    /// Adds a compiled policy; activates it if `use_it`.
     pub(crate) async fn add(
         &self,
         name: &str,
@@ -314,7 +339,15 @@ impl Policies {
         if all.len() == LOADED_MAX {
             return Err(LoadError::TooMany);
         }
-        let loaded = Loaded { name: name.to_owned(), path, loaded_ms: now_ms(), program, backends, geo };
+        let loaded = Loaded {
+            name: name.to_owned(),
+            path,
+            loaded_ms: now_ms(),
+            program,
+            backends,
+            geo,
+            failures: WarningLimit::new(),
+        };
         let loaded = Arc::new(loaded);
         all.insert(name.to_owned(), loaded.clone());
         if use_it {
@@ -323,22 +356,31 @@ impl Policies {
         Ok(warnings)
     }
 
-    /// Has new requests run through a policy. Those under way keep theirs.
+    /// Activates a policy; `none` runs new requests without one. Running requests keep their
+    /// policy.
     ///
     /// # Errors
-    /// When there is none of this name.
+    /// If no policy has this name, or `none` would leave the edge without a backend.
     pub fn activate(&self, name: &str) -> Result<(), LoadError> {
-        // With the list held: what is active is never discarded meanwhile.
+        if name == NO_POLICY {
+            if !self.backends.has_configured() {
+                let reason = "only policies declare backends: give the edge --backend URL";
+                return Err(LoadError::Backends(reason.into()));
+            }
+            self.active.store(None);
+            return Ok(());
+        }
+        // The list stays locked, so that the policy cannot be discarded before it is active.
         let all = self.all();
         let loaded = all.get(name).ok_or_else(|| LoadError::Unknown(name.into()))?;
         self.active.store(Some(loaded.clone()));
         Ok(())
     }
 
-    /// Forgets a policy. Requests under way keep theirs.
+    /// Removes a policy. Requests already running keep using it.
     ///
     /// # Errors
-    /// When there is none of this name, new requests run through it, or another policy sends them to it.
+    /// If no policy has this name, the policy is active, or another policy sends requests to it.
     pub fn discard(&self, name: &str) -> Result<(), LoadError> {
         let mut all = self.all();
         if self.active().is_some_and(|active| active.name == name) {
@@ -349,17 +391,19 @@ impl Policies {
             return Err(LoadError::Named(name.into(), by.clone()));
         }
         let removed = all.remove(name);
-        // Workers wait for the list: `vcl_fini` and what else its end takes comes after.
+        // Workers wait for the lock, so `vcl_fini` and the rest of the policy's cleanup run after
+        // it is released.
         drop(all);
         removed.map(drop).ok_or_else(|| LoadError::Unknown(name.into()))
     }
 
-    /// The files of a policy as they were when it was loaded, the main one first, the built-in one not among them.
+    /// Returns the source files of a policy as they were when it was loaded: the main file first,
+    /// without the built-in VCL.
     ///
     /// # Errors
-    /// When there is none of this name.
+    /// If no policy has this name.
     pub fn sources(&self, name: &str) -> Result<Vec<Source>, LoadError> {
-        let loaded = self.labelled(name).ok_or_else(|| LoadError::Unknown(name.into()))?;
+        let loaded = self.by_name(name).ok_or_else(|| LoadError::Unknown(name.into()))?;
         let mut left = SHOWN_BYTES_MAX;
         let source = |file: &File| {
             let text_bytes = file.text.len();
@@ -370,20 +414,21 @@ impl Policies {
         Ok(loaded.program.files().iter().map(source).collect())
     }
 
-    /// All that are loaded, by name.
-    pub fn list(&self) -> Vec<Told> {
+    /// Returns all loaded policies, by name.
+    pub fn list(&self) -> Vec<PolicyInfo> {
         let active = self.active();
         let is_active =
             |loaded: &Arc<Loaded>| active.as_ref().is_some_and(|active| Arc::ptr_eq(active, loaded));
-        let told = |loaded: &Arc<Loaded>| Told {
+        let describe = |loaded: &Arc<Loaded>| PolicyInfo {
             name: loaded.name.clone(),
             path: loaded.path.clone(),
             loaded_ms: loaded.loaded_ms,
             is_active: is_active(loaded),
-            // Beside the list's own and, of the active one, two more: the place of the active one, and this look.
+            // Subtract the list's own reference and, for the active policy, those held by `active`
+            // and by this function.
             in_use: Arc::strong_count(loaded).saturating_sub(if is_active(loaded) { 3 } else { 1 }),
         };
-        self.all().values().map(told).collect()
+        self.all().values().map(describe).collect()
     }
 
     fn all(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Loaded>>> {

@@ -1,12 +1,12 @@
-//! What stands for a client's connection where there is none.
+//! Placeholder for the client's connection where there is none.
 
 use thalweg_policy::Connection;
 use thalweg_policy::task::TcpInfo;
 
-/// Where there is no client: on the backend's side, and while a policy is loaded.
-pub(super) struct NoConnection;
+/// A missing connection: on the backend side, and while a policy is loaded.
+pub(crate) struct NoConnection;
 
-const NONE: &str = "there is no client here";
+const NONE: &str = "no client connection here";
 
 impl Connection for NoConnection {
     fn congestion_algorithm(&self) -> Option<String> {

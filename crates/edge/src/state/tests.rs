@@ -1,20 +1,20 @@
-//! A directory of several starts, and what can be wrong with its files.
+//! State directory tests: several starts, and damaged files.
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::AtomicUsize;
 
 use super::*;
 
-/// A directory that goes with the test; not made.
+/// A directory that is removed at the end of the test; not created yet.
 struct Scratch(PathBuf);
 
 impl Scratch {
-    /// In a tmpfs.
+    /// Chooses a directory in a tmpfs.
     fn new() -> Self {
         Self::within(Path::new(SHARED_MEMORY))
     }
 
-    /// On a disk, as far as the build has one.
+    /// Chooses a directory on a disk, if the build directory is on one.
     fn on_disk() -> Self {
         Self::within(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tmp").as_path())
     }
@@ -26,16 +26,16 @@ impl Scratch {
         Self(parent.join(name))
     }
 
-    /// The page of a start, where its file is a link to it.
+    /// Returns the page of a start whose file is a link.
     fn page(&self, epoch: u64) -> Option<PathBuf> {
         fs::read_link(file_of(&self.0, epoch)).ok()
     }
 
-    /// A start that begins so many responses and is killed; its epoch.
-    fn start(&self, begun: u64) -> u64 {
+    /// Simulates a start that begins this many responses and crashes; returns its epoch.
+    fn start(&self, started: u64) -> u64 {
         let state = State::open(&self.0).unwrap();
-        (0..begun).for_each(|at| state.begin(at as usize % 3));
-        assert_eq!(state.begun(), begun);
+        (0..started).for_each(|at| state.begin(at as usize % 3));
+        assert_eq!(state.started(), started);
         state.epoch()
     }
 
@@ -43,7 +43,7 @@ impl Scratch {
         fs::read_dir(&self.0).unwrap().count()
     }
 
-    /// Changes the file of a start.
+    /// Changes the counter file of a start.
     fn change(&self, epoch: u64, change: impl FnOnce(&mut Vec<u8>)) {
         let path = file_of(&self.0, epoch);
         let mut content = fs::read(&path).unwrap();
@@ -60,9 +60,9 @@ impl Drop for Scratch {
 }
 
 #[test]
-fn a_start_knows_how_far_those_before_it_went() {
+fn start_knows_counts_of_earlier_starts() {
     let scratch = Scratch::new();
-    let epochs = [7, 2, 1000].map(|begun| scratch.start(begun));
+    let epochs = [7, 2, 1000].map(|started| scratch.start(started));
     let state = State::open(&scratch.0).unwrap();
     let all =
         [(epochs[0], 7), (epochs[1], 2), (epochs[2], 1000)].map(|(epoch, total)| Ended { epoch, total });
@@ -71,11 +71,11 @@ fn a_start_knows_how_far_those_before_it_went() {
     }
     assert_eq!(state.ended_from(state.epoch()), []);
     assert_eq!(state.ended_from(epochs[0] - 1), [], "a start of another edge");
-    assert_eq!(State::of(None).unwrap().ended_from(0), []);
+    assert_eq!(State::open_or_in_memory(None).unwrap().ended_from(0), []);
 }
 
 #[test]
-fn on_a_disk_the_page_is_in_shared_memory_until_the_start_has_ended() {
+fn on_disk_page_stays_in_shared_memory_until_start_ends() {
     let scratch = Scratch::on_disk();
     if is_in_memory(scratch.0.parent().unwrap()).unwrap() {
         return; // the whole build is in a tmpfs
@@ -94,13 +94,13 @@ fn on_a_disk_the_page_is_in_shared_memory_until_the_start_has_ended() {
     let own = scratch.page(ended).unwrap();
     state.end();
     assert_eq!(
-        (own.exists(), scratch.page(ended), state.begun()),
+        (own.exists(), scratch.page(ended), state.started()),
         (false, None, 7),
-        "it is a file of the directory"
+        "the count is now a file in the directory"
     );
     assert_eq!(fs::metadata(file_of(&scratch.0, ended)).unwrap().mode() & 0o777, 0o600);
 
-    // The machine starts again: what was in shared memory is gone, or another's.
+    // The machine reboots: shared memory is empty, or holds other users' files.
     drop(state);
     fs::remove_file(page).unwrap();
     let state = State::open(&scratch.0).unwrap();
@@ -111,10 +111,11 @@ fn on_a_disk_the_page_is_in_shared_memory_until_the_start_has_ended() {
     let left: Vec<_> = (0..ENDED_MAX + 2).map(|_| scratch_page(&scratch)).collect();
     drop(state);
     let _state = State::open(&scratch.0).unwrap();
-    assert!(left.iter().all(|page| !page.exists()), "those that began nothing leave no page");
+    assert!(left.iter().all(|page| !page.exists()), "starts without responses leave no page");
 }
 
-/// The page of a start that is killed before it begins a response. The directory is as if nobody used it.
+/// Returns the page of a start that crashes before its first response. Ignores the directory's
+/// lock.
 fn scratch_page(scratch: &Scratch) -> PathBuf {
     let epoch = epochs(&scratch.0).unwrap().last().unwrap() + 1;
     drop(create(&scratch.0, &fs::metadata(&scratch.0).unwrap(), epoch).unwrap());
@@ -122,7 +123,7 @@ fn scratch_page(scratch: &Scratch) -> PathBuf {
 }
 
 #[test]
-fn a_directory_that_others_may_change_is_not_used() {
+fn directory_writable_by_others_is_refused() {
     let scratch = Scratch::new();
     scratch.start(1);
     fs::set_permissions(&scratch.0, fs::Permissions::from_mode(0o770)).unwrap();
@@ -130,7 +131,7 @@ fn a_directory_that_others_may_change_is_not_used() {
 }
 
 #[test]
-fn a_pipe_is_no_file_of_a_start() {
+fn pipe_is_not_a_counter_file() {
     let scratch = Scratch::new();
     scratch.start(1);
     let pipe = file_of(&scratch.0, 5);
@@ -141,19 +142,19 @@ fn a_pipe_is_no_file_of_a_start() {
 }
 
 #[test]
-fn without_room_for_its_own_count_a_start_knows_of_those_before() {
+fn start_that_cannot_create_counter_file_knows_earlier_starts() {
     let scratch = Scratch::new();
     let before = scratch.start(4);
     let taken = file_of(&scratch.0, u64::MAX);
     fs::create_dir(&taken).unwrap();
     let state = State::open(&scratch.0).unwrap();
     state.begin(0);
-    assert_eq!((state.epoch(), state.begun()), (u64::MAX, 1), "there is a directory under its name");
+    assert_eq!((state.epoch(), state.started()), (u64::MAX, 1), "a directory has its file's name");
     assert_eq!(state.ended_from(before), [Ended { epoch: before, total: 4 }]);
 }
 
 #[test]
-fn it_is_private() {
+fn directory_and_files_are_private() {
     let scratch = Scratch::new();
     let epoch = scratch.start(1);
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -161,7 +162,7 @@ fn it_is_private() {
 }
 
 #[test]
-fn epochs_go_up_though_the_clock_is_set_back() {
+fn epochs_increase_even_if_clock_is_set_back() {
     let scratch = Scratch::new();
     let ahead = scratch.start(3) + 3_600_000_000;
     let state = State::open(&scratch.0).unwrap();
@@ -172,11 +173,11 @@ fn epochs_go_up_though_the_clock_is_set_back() {
 }
 
 #[test]
-fn the_oldest_starts_go() {
+fn oldest_starts_are_dropped() {
     let scratch = Scratch::new();
     let epochs: Vec<_> = (0..ENDED_MAX as u64 + 3).map(|at| scratch.start(at + 1)).collect();
     assert_eq!(scratch.files(), ENDED_MAX + 1);
-    // Such as those that a fault of the settings ended: they drive out none that began something.
+    // Starts without responses, for example failed ones, do not displace others.
     for _ in 0..ENDED_MAX {
         scratch.start(0);
     }
@@ -188,13 +189,13 @@ fn the_oldest_starts_go() {
 }
 
 #[test]
-fn a_second_process_is_refused_until_the_first_has_ended() {
+fn second_process_is_refused_until_first_ends() {
     let scratch = Scratch::new();
     let first = State::open(&scratch.0).unwrap();
     assert_eq!(State::open(&scratch.0).unwrap_err().kind(), io::ErrorKind::WouldBlock);
-    let without = State::of(Some(&scratch.0)).unwrap();
+    let without = State::open_or_in_memory(Some(&scratch.0)).unwrap();
     without.begin(0);
-    assert_eq!((scratch.files(), without.begun(), first.begun()), (1, 1, 0));
+    assert_eq!((scratch.files(), without.started(), first.started()), (1, 1, 0));
     first.begin(0);
     first.end();
     let second = State::open(&scratch.0).unwrap();
@@ -202,7 +203,7 @@ fn a_second_process_is_refused_until_the_first_has_ended() {
 }
 
 #[test]
-fn what_a_file_does_not_say_is_not_told() {
+fn damaged_file_is_ignored_and_removed() {
     type Change = fn(&mut Vec<u8>);
     let changes: [(&str, Change); 5] = [
         ("nothing", |content| content.clear()),
@@ -213,18 +214,18 @@ fn what_a_file_does_not_say_is_not_told() {
     ];
     for (what, change) in changes {
         let scratch = Scratch::new();
-        let epochs = [1, 2, 3].map(|begun| scratch.start(begun));
+        let epochs = [1, 2, 3].map(|started| scratch.start(started));
         scratch.change(epochs[1], change);
         let state = State::open(&scratch.0).unwrap();
-        let told: Vec<_> = state.ended_from(epochs[0]).iter().map(|ended| ended.total).collect();
-        assert_eq!(told, [1, 3], "{what}");
+        let totals: Vec<_> = state.ended_from(epochs[0]).iter().map(|ended| ended.total).collect();
+        assert_eq!(totals, [1, 3], "{what}");
         assert_eq!(state.ended_from(epochs[1]), [], "{what}");
-        assert_eq!(scratch.files(), 3, "{what}: it is removed");
+        assert_eq!(scratch.files(), 3, "{what}: the file is removed");
     }
 }
 
 #[test]
-fn what_is_no_file_of_a_start_is_left_alone() {
+fn other_files_are_left_alone() {
     let scratch = Scratch::new();
     scratch.start(1);
     for name in ["bundle.json", "x.begun", "begun", ".begun"] {

@@ -1,44 +1,49 @@
-//! What a bundle wants for a connection: its rules and experiments as wishes.
+//! Applies a bundle's rules and experiments to a connection.
 //!
-//! Both are asked before the first content byte of a response, and each once a connection: who is held out, and who is in
-//! an arm that changes nothing, is so from the response on for which the others are changed. So records of the one and
-//! the other can be compared.
+//! Rules and experiments are evaluated before the first content byte of a response, each once per
+//! connection. Connections in the holdout, or in an arm without changes, are marked at the same
+//! response at which the other connections are changed, so that their records can be compared.
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use thalweg_bundle::Bundle;
 use thalweg_record::{Decider, Steered};
 
-use super::{Common, Steering, Wish, chain};
+use super::{SharedSteering, Steering, SteeringRequest, chain};
 
-/// The response that a bundle is asked about.
+/// The response for which a bundle is evaluated.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Response<'a> {
     pub(crate) client: SocketAddr,
-    /// The host of its request, without a port or a final dot.
+    /// Host of the request, without port or trailing dot.
     pub(crate) host: &'a str,
-    /// The length of its content, if it is known.
+    /// Content length, if known.
     pub(crate) bytes: Option<u64>,
 }
 
 impl Steering {
-    /// Does what `bundle` says, as far as it is due. What the kernel refuses has been counted and told.
+    /// Applies `bundle` as far as it is due. Kernel refusals have been counted and logged.
     pub(crate) fn follow(
         &mut self,
         fd: BorrowedFd<'_>,
         bundle: &Bundle,
         response: Response<'_>,
-        common: &Common,
+        common: &SharedSteering,
     ) {
-        // The stronger one first: what it decides the other leaves alone.
+        // Experiments come first, because they take precedence over rules.
         self.follow_experiment(fd, bundle, response, common);
         self.follow_rule(fd, bundle, response, common);
     }
 
-    /// What a bundle has had to do with the connection.
-    pub(crate) fn steered(&self) -> Option<&Steered> {
-        self.steered.as_deref()
+    /// Returns the bundle's decision for this connection.
+    pub(crate) fn steered(&self) -> Option<&Arc<Steered>> {
+        self.steered.as_ref()
+    }
+
+    fn steered_mut(&mut self) -> &mut Steered {
+        Arc::make_mut(self.steered.get_or_insert_default())
     }
 
     fn follow_experiment(
@@ -46,23 +51,36 @@ impl Steering {
         fd: BorrowedFd<'_>,
         bundle: &Bundle,
         response: Response<'_>,
-        common: &Common,
+        common: &SharedSteering,
     ) {
         if !self.is_due(Decider::Experiment, response.bytes, common.size_bytes_min) {
             return;
         }
         let Some(experiment) = bundle.experiment(response.host) else { return };
         let arm = experiment.arm(response.client);
+        // Bundle validation guarantees that names parse.
         let algorithm = arm.congestion_control.as_deref();
-        if self.wish_of_bundle(fd, (Decider::Experiment, algorithm, None), response.bytes, common) {
-            let steered = self.steered.get_or_insert_default();
+        let request = SteeringRequest {
+            by: Decider::Experiment,
+            algorithm: algorithm.and_then(|name| name.parse().ok()),
+            response_bytes: response.bytes,
+            size_bytes_min: common.size_bytes_min,
+        };
+        if self.apply_from_bundle(fd, request, common) {
+            let steered = self.steered_mut();
             steered.bundle = bundle.content().number;
             (steered.experiment, steered.arm) = (Some(experiment.name.clone()), Some(arm.name.clone()));
         }
     }
 
-    fn follow_rule(&mut self, fd: BorrowedFd<'_>, bundle: &Bundle, response: Response<'_>, common: &Common) {
-        // Asked first: after the first large response of a connection there is nothing to look up any more.
+    fn follow_rule(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        bundle: &Bundle,
+        response: Response<'_>,
+        common: &SharedSteering,
+    ) {
+        // Checked first, so that no look-up is needed after a connection's first large response.
         if !self.is_open_to(Decider::Rule) {
             return;
         }
@@ -72,30 +90,30 @@ impl Steering {
         }
         let is_holdout = rule.holds_out(response.client);
         let algorithm = (!is_holdout).then_some(rule.congestion_control.as_str());
-        let wish = (Decider::Rule, algorithm, rule.size_bytes_min);
-        if self.wish_of_bundle(fd, wish, response.bytes, common) {
-            let steered = self.steered.get_or_insert_default();
+        let request = SteeringRequest {
+            by: Decider::Rule,
+            algorithm: algorithm.and_then(|name| name.parse().ok()),
+            response_bytes: response.bytes,
+            size_bytes_min: rule.size_bytes_min.unwrap_or(common.size_bytes_min),
+        };
+        if self.apply_from_bundle(fd, request, common) {
+            let steered = self.steered_mut();
             steered.bundle = bundle.content().number;
             (steered.rule, steered.is_holdout) = (Some(rule.prefix.to_string()), is_holdout);
         }
     }
 
-    /// Whether it was due, whatever came of it; a refusal is noted.
-    fn wish_of_bundle(
+    /// Applies a bundle's choice. Returns whether it was due, even if refused; records a refusal.
+    fn apply_from_bundle(
         &mut self,
         fd: BorrowedFd<'_>,
-        (by, algorithm, size_bytes_min): (Decider, Option<&str>, Option<u64>),
-        response_bytes: Option<u64>,
-        common: &Common,
+        request: SteeringRequest,
+        common: &SharedSteering,
     ) -> bool {
-        // A bundle's names have the form of the kernel's.
-        let algorithm = algorithm.and_then(|name| name.parse().ok());
-        let size_bytes_min = size_bytes_min.unwrap_or(common.size_bytes_min);
-        let wish = Wish { by, algorithm, response_bytes, size_bytes_min };
-        match self.grant(fd, wish, common) {
+        match self.apply(fd, request, common) {
             Ok(is_due) => is_due,
             Err(error) => {
-                self.steered.get_or_insert_default().refused = Some(chain(&error));
+                self.steered_mut().refused = Some(chain(&error));
                 true
             }
         }

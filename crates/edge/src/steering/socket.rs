@@ -1,5 +1,5 @@
-//! A client's connection as a policy sees it: its socket and its steering. Nothing is asked of the kernel before the
-//! policy asks.
+//! Client connection as a policy sees it: its socket and its steering. The kernel is queried only
+//! on demand.
 
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,14 +11,14 @@ use thalweg_record::Decider;
 use thalweg_tcp::{congestion, info, sending};
 use tokio::net::TcpStream;
 
-use super::{Common, Steering, Wish, chain};
+use super::{SharedSteering, Steering, SteeringRequest, chain};
 
-/// The connection of the request that a policy runs for.
+/// The client connection of the request that a policy runs for.
 #[derive(Debug)]
 pub(crate) struct Socket<'a> {
     pub(crate) stream: &'a TcpStream,
     pub(crate) steering: &'a mut Steering,
-    pub(crate) common: &'a Common,
+    pub(crate) common: &'a SharedSteering,
 }
 
 impl Socket<'_> {
@@ -37,7 +37,11 @@ impl Connection for Socket<'_> {
             self.common.refuse(name, &error);
             chain(&error)
         })?;
-        match self.steering.grant(self.stream.as_fd(), Wish::now(Decider::Policy, algorithm), self.common) {
+        match self.steering.apply(
+            self.stream.as_fd(),
+            SteeringRequest::immediate(Decider::Policy, algorithm),
+            self.common,
+        ) {
             Ok(_) => Ok(()),
             Err(error) => Err(chain(&error)),
         }
@@ -60,7 +64,7 @@ impl Connection for Socket<'_> {
         let info = info::TcpInfo::read(self.fd()).ok()?;
         self.steering.retrans_seen.store(info.total_retrans, Relaxed);
         let delta_retrans = info.total_retrans.wrapping_sub(self.steering.retrans_before);
-        Some(as_policy_has_it(&info, delta_retrans))
+        Some(policy_tcp_info(&info, delta_retrans))
     }
 
     fn requests(&self) -> u64 {
@@ -73,8 +77,9 @@ impl Connection for Socket<'_> {
     }
 }
 
-/// A rate without a limit is the greatest number, as in the kernel; what an older kernel lacks is 0.
-fn as_policy_has_it(info: &info::TcpInfo, delta_retrans: u32) -> TcpInfo {
+/// Converts the kernel's values to the policy's. An unlimited rate is the maximum, as in the
+/// kernel; a value that an older kernel lacks is 0.
+fn policy_tcp_info(info: &info::TcpInfo, delta_retrans: u32) -> TcpInfo {
     let wide = |value: Option<u32>| value.unwrap_or_default().into();
     TcpInfo {
         advmss: info.advmss_bytes.into(),

@@ -1,22 +1,18 @@
-//! Who may decide when; and that what policies ask for, what their variables say and what a record tells is what the
-//! kernel has, on accepted sockets.
+//! Steering tests on accepted sockets: deciders take precedence as documented; policies, their
+//! variables and records agree with the kernel.
 
-use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::time::Instant;
 
 use thalweg_http::RequestHead;
 use thalweg_http::head::parse_request;
 use thalweg_policy::source::File;
-use thalweg_policy::task::{Alone, Client, Fetch, Kept, Line, Object, Session, Workspace};
+use thalweg_policy::task::{Alone, Client, Fetch, Kept, Line, Object, Session, Tag, Workspace};
 use thalweg_policy::{Action, Connection as _, Known, Program, Sub, Task, compile};
-use thalweg_record::{CacheResult, ResponseRecord};
+use thalweg_record::TcpState;
 use thalweg_tcp::{TcpInfo, sending};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
-use crate::connection::Next;
-use crate::sent::Sent;
 
 const MIN: u64 = 100_000;
 use Decider::{Default, Experiment, Policy, Rule};
@@ -25,12 +21,12 @@ fn name(text: &str) -> CongestionControl {
     text.parse().unwrap()
 }
 
-/// An accepted socket, and its client.
+/// An accepted socket and its client.
 struct Accepted {
     stream: TcpStream,
-    client: TcpStream,
+    _client: TcpStream,
     steering: Steering,
-    common: Common,
+    common: SharedSteering,
 }
 
 impl Accepted {
@@ -38,46 +34,37 @@ impl Accepted {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let stream = listener.accept().await.unwrap().0;
-        let common = Common::new(MIN);
+        let common = SharedSteering::new(MIN);
         let steering = Steering::begin(stream.as_fd(), default.map(name), &common);
-        Self { stream, client, steering, common }
+        Self { stream, _client: client, steering, common }
     }
 
     fn socket(&mut self) -> Socket<'_> {
         Socket { stream: &self.stream, steering: &mut self.steering, common: &self.common }
     }
 
-    fn grant(
+    fn apply(
         &mut self,
         by: Decider,
         algorithm: &str,
         response_bytes: u64,
     ) -> Result<bool, thalweg_tcp::Error> {
         let (algorithm, response_bytes) = (Some(name(algorithm)), Some(response_bytes));
-        let wish = Wish { by, algorithm, response_bytes, size_bytes_min: MIN };
-        self.steering.grant(self.stream.as_fd(), wish, &self.common)
+        let request = SteeringRequest { by, algorithm, response_bytes, size_bytes_min: MIN };
+        self.steering.apply(self.stream.as_fd(), request, &self.common)
     }
 
-    /// What the kernel says.
+    /// Reads the kernel's current algorithm.
     fn algorithm(&self) -> String {
         congestion::get(self.stream.as_fd()).unwrap().to_string()
     }
 
-    fn record(&self) -> ResponseRecord {
-        let sent = Sent {
-            status: 200,
-            cache: CacheResult::Hit,
-            detail: None,
-            bytes: 0,
-            first_byte: None,
-            cut: None,
-            next: Next::Request,
-        };
-        let client: SocketAddr = self.client.local_addr().unwrap();
-        sent.record(&RequestHead::default(), client, (&self.stream, &self.steering), Instant::now())
+    /// Reads the TCP state as it appears in a record.
+    fn tcp(&self) -> TcpState {
+        Tcp::read(self.stream.as_fd(), &self.steering).unwrap().into()
     }
 
-    /// Runs `vcl_recv` for a request with these fields; what it logged.
+    /// Runs `vcl_recv` for a request with these fields; returns the request and the log.
     fn recv(&mut self, program: &Program, fields: &str) -> (RequestHead, Vec<Line>) {
         let mut req = RequestHead::default();
         let text = format!("GET /a HTTP/1.1\r\nHost: media.example\r\n{fields}\r\n");
@@ -118,12 +105,12 @@ fn program(text: &str) -> Program {
 }
 
 #[test]
-fn the_stronger_decides_and_each_but_the_policy_once() {
+fn stronger_decider_wins_and_all_but_policy_decide_once() {
     let check = |decided: &[Decider], expected: &[Decider]| {
         let mut steering = Steering::new(None);
         for by in decided {
             assert!(steering.is_due(*by, Some(MIN), MIN), "{decided:?}: {by}");
-            steering.asked |= bit(*by);
+            steering.requested |= bit(*by);
             steering.decided = steering.decided.max(Some(*by));
         }
         let due: Vec<_> =
@@ -140,7 +127,7 @@ fn the_stronger_decides_and_each_but_the_policy_once() {
 }
 
 #[test]
-fn rules_and_arms_wait_for_a_size() {
+fn rules_and_arms_wait_for_minimum_size() {
     let due = |steering: &Steering, length| {
         Decider::ALL.iter().map(|by| steering.is_due(*by, length, MIN)).collect::<Vec<_>>()
     };
@@ -156,27 +143,27 @@ fn rules_and_arms_wait_for_a_size() {
 }
 
 #[tokio::test]
-async fn a_connection_is_upgraded_once_and_never_flapped() {
+async fn connection_is_upgraded_once_and_never_switched_back() {
     let mut it = Accepted::with(Some("reno")).await;
     assert_eq!(it.algorithm(), "reno");
-    assert!(!it.grant(Rule, "cubic", MIN - 1).unwrap());
+    assert!(!it.apply(Rule, "cubic", MIN - 1).unwrap());
     assert_eq!((it.algorithm(), it.steering.decider()), ("reno".into(), Default));
-    assert!(it.grant(Rule, "cubic", MIN).unwrap());
+    assert!(it.apply(Rule, "cubic", MIN).unwrap());
     assert_eq!((it.algorithm(), it.steering.decider()), ("cubic".into(), Rule));
-    assert!(!it.grant(Rule, "bbr", MIN).unwrap());
-    assert!(it.grant(Experiment, "bbr", MIN).unwrap());
-    assert!(!it.grant(Rule, "cubic", MIN).unwrap());
+    assert!(!it.apply(Rule, "bbr", MIN).unwrap());
+    assert!(it.apply(Experiment, "bbr", MIN).unwrap());
+    assert!(!it.apply(Rule, "cubic", MIN).unwrap());
     assert_eq!((it.algorithm(), it.steering.decider()), ("bbr".into(), Experiment));
     for algorithm in ["reno", "cubic", "reno"] {
-        assert!(it.grant(Policy, algorithm, 0).unwrap());
+        assert!(it.apply(Policy, algorithm, 0).unwrap());
         assert_eq!((it.algorithm(), it.steering.decider()), (algorithm.into(), Policy));
     }
-    assert!(!it.grant(Experiment, "bbr", MIN).unwrap());
+    assert!(!it.apply(Experiment, "bbr", MIN).unwrap());
     assert_eq!(it.algorithm(), "reno");
 }
 
 #[tokio::test]
-async fn what_the_kernel_refuses_changes_nothing_and_is_counted() {
+async fn refusal_by_kernel_changes_nothing_and_is_counted() {
     let mut it = Accepted::with(Some("reno")).await;
     for refused in 1..=3 {
         let error = it.socket().set_congestion_algorithm("nosuch").unwrap_err();
@@ -186,38 +173,40 @@ async fn what_the_kernel_refuses_changes_nothing_and_is_counted() {
     let error = it.socket().set_congestion_algorithm("a name that is none").unwrap_err();
     assert_eq!(error, "\"a name that is none\" is not the name of a congestion control");
     assert_eq!((it.algorithm(), it.steering.decider(), it.common.refused()), ("reno".into(), Default, 4));
-    assert_eq!(*it.common.told.lock().unwrap(), ["nosuch", "a name that is n"]);
-    for number in 0..2 * NAMES_TOLD_MAX {
+    assert_eq!(*it.common.logged.lock().unwrap(), ["nosuch", "a name that is n"]);
+    for number in 0..2 * LOGGED_NAMES_MAX {
         let _ = it.socket().set_congestion_algorithm(&format!("no {number}"));
     }
-    assert_eq!(it.common.told.lock().unwrap().len(), NAMES_TOLD_MAX);
+    assert_eq!(it.common.logged.lock().unwrap().len(), LOGGED_NAMES_MAX);
 
-    // A weaker one may still decide, but it does not try again what was refused to it.
-    assert!(it.grant(Experiment, "nosuch", MIN).is_err());
-    assert!(!it.grant(Experiment, "nosuch", MIN).unwrap());
-    assert!(it.grant(Rule, "cubic", MIN).unwrap());
+    // A weaker decider may still decide, but does not retry a refused algorithm.
+    assert!(it.apply(Experiment, "nosuch", MIN).is_err());
+    assert!(!it.apply(Experiment, "nosuch", MIN).unwrap());
+    assert!(it.apply(Rule, "cubic", MIN).unwrap());
     assert_eq!((it.algorithm(), it.steering.decider()), ("cubic".into(), Rule));
+    let tcp = it.tcp();
+    assert_eq!((tcp.congestion_control, tcp.decider), ("cubic".into(), Some(Rule)));
 }
 
 #[tokio::test]
-async fn a_record_says_what_the_kernel_has() {
+async fn record_matches_kernel() {
     let mut it = Accepted::with(None).await;
     let start = it.algorithm();
-    let told = |it: &Accepted| {
-        let tcp = it.record().tcp.unwrap();
+    let recorded = |it: &Accepted| {
+        let tcp = it.tcp();
         assert_eq!(tcp.congestion_control, it.algorithm());
         (tcp.congestion_control_start.unwrap(), tcp.decider.unwrap())
     };
-    assert_eq!(told(&it), (start.clone(), Default));
+    assert_eq!(recorded(&it), (start.clone(), Default));
     for algorithm in ["cubic", "reno", "bbr"] {
         it.socket().set_congestion_algorithm(algorithm).unwrap();
         assert_eq!(it.algorithm(), algorithm);
-        assert_eq!(told(&it), (start.clone(), Policy));
+        assert_eq!(recorded(&it), (start.clone(), Policy));
     }
 }
 
 #[tokio::test]
-async fn the_published_policy_that_dumps_tcp_info() {
+async fn published_policy_dumps_tcp_info() {
     let policy = program(
         r#"vcl 4.1; import tcp;
         backend default { .host = "127.0.0.1"; .port = "8081"; }
@@ -247,7 +236,7 @@ async fn the_published_policy_that_dumps_tcp_info() {
 }
 
 #[tokio::test]
-async fn the_published_policy_that_chooses_by_host() {
+async fn published_policy_selects_by_host() {
     let policy = program(
         r#"vcl 4.1;
         backend default { .host = "127.0.0.1"; }
@@ -268,7 +257,7 @@ async fn the_published_policy_that_chooses_by_host() {
 }
 
 #[tokio::test]
-async fn a_policy_paces_marks_and_is_told_what_linux_cannot() {
+async fn policy_sets_pace_and_gets_errors_for_unsupported_options() {
     let policy = program(
         r#"vcl 4.1;
         backend default { .host = "127.0.0.1"; }
@@ -291,7 +280,7 @@ async fn a_policy_paces_marks_and_is_told_what_linux_cannot() {
     let slow =
         r#"vcl 4.1; backend default { .host = "127.0.0.1"; } sub vcl_recv { set client.socket.pace = 64; }"#;
     it.recv(&program(slow), "");
-    assert_eq!(sending::max_pacing_rate(it.stream.as_fd()).unwrap(), Some(128 * 1024), "Fastly's least");
+    assert_eq!(sending::max_pacing_rate(it.stream.as_fd()).unwrap(), Some(128 * 1024), "Fastly's minimum");
     it.socket().set_pace_bytes_per_s(0).unwrap();
     assert_eq!(it.socket().pace_bytes_per_s(), None);
     it.socket().set_type_of_service(0xb8).unwrap();
@@ -299,14 +288,14 @@ async fn a_policy_paces_marks_and_is_told_what_linux_cannot() {
 }
 
 #[tokio::test]
-async fn retransmissions_are_counted_from_the_last_look_of_an_earlier_request() {
+async fn retransmissions_count_from_last_read_in_an_earlier_request() {
     let mut it = Accepted::with(None).await;
-    let look = |it: &mut Accepted| it.socket().tcp_info().unwrap().delta_retrans;
+    let delta = |it: &mut Accepted| it.socket().tcp_info().unwrap().delta_retrans;
     it.steering.begin_request();
-    assert_eq!((it.socket().requests(), look(&mut it)), (1, 0));
-    // As if so many had been counted before: loopback loses nothing. The difference goes around.
+    assert_eq!((it.socket().requests(), delta(&mut it)), (1, 0));
+    // Simulated, because loopback loses nothing. The difference wraps around.
     it.steering.retrans_before = u32::MAX - 6;
-    assert_eq!((look(&mut it), look(&mut it)), (7, 7));
+    assert_eq!((delta(&mut it), delta(&mut it)), (7, 7));
     it.steering.begin_request();
-    assert_eq!((it.socket().requests(), look(&mut it)), (2, 0));
+    assert_eq!((it.socket().requests(), delta(&mut it)), (2, 0));
 }

@@ -1,4 +1,4 @@
-//! Fills that nobody reads any more, and responses without end, over real sockets.
+//! Tests of fills that lose their readers, and of endless responses.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,7 +8,7 @@ use crate::support::{Backend, Fetch, PATIENCE, TestEdge, config, content};
 use thalweg_edge::{AbandonedFills, Config};
 use thalweg_record::Cut;
 
-/// Large enough that half of it and the last mebibyte are far apart.
+/// Large enough that half of it and its last mebibyte are far apart.
 const SIZE: usize = 8 << 20;
 const MIB: usize = 1 << 20;
 const PIECE: usize = 64 * 1024;
@@ -18,8 +18,13 @@ fn edge(backend: &Backend, abandoned_fills: AbandonedFills) -> TestEdge {
     TestEdge::start(Config { abandoned_fills, ..config(backend.address) })
 }
 
-/// A fill of `/a`, of which `len` bytes and a piece more had come when its only reader had left.
-async fn left(backend: &Backend, edge: &TestEdge, length: Option<usize>, len: usize) -> (Fetch, usize) {
+/// Starts a fill of `/a` whose only reader leaves after `len` bytes; then one more piece arrives.
+async fn abandon_fill(
+    backend: &Backend,
+    edge: &TestEdge,
+    length: Option<usize>,
+    len: usize,
+) -> (Fetch, usize) {
     let mut records = edge.records.follow();
     let mut client = edge.client().await;
     client.request("GET", "/a", "").await;
@@ -31,7 +36,7 @@ async fn left(backend: &Backend, edge: &TestEdge, length: Option<usize>, len: us
     if length.is_some() {
         assert!(client.exactly(len).await == content(0, len));
     }
-    // With a reset the edge learns of it when it next sends.
+    // After a reset, the edge detects it at its next send.
     socket2::SockRef::from(&client.stream).set_linger(Some(Duration::ZERO)).unwrap();
     drop(client);
     fetch.try_send(&content(len, PIECE)).await;
@@ -40,7 +45,7 @@ async fn left(backend: &Backend, edge: &TestEdge, length: Option<usize>, len: us
     (fetch, len + PIECE)
 }
 
-/// Sends up to `to`; where the edge has gone, if it has.
+/// Sends up to offset `to`; returns the offset at which the edge closed, if it did.
 async fn send_on(fetch: &mut Fetch, from: usize, to: usize) -> Result<(), usize> {
     for at in (from..to).step_by(PIECE) {
         if !fetch.try_send(&content(at, PIECE.min(to - at))).await {
@@ -50,21 +55,21 @@ async fn send_on(fetch: &mut Fetch, from: usize, to: usize) -> Result<(), usize>
     Ok(())
 }
 
-/// Waits until all of `/a` is stored.
+/// Whether all of `/a` is stored; waits for the end of its content.
 async fn is_stored(edge: &TestEdge, len: usize) -> bool {
     let response = edge.get("/a", "Cache-Control: only-if-cached\r\n").await;
     response.status == 200 && response.whole && response.content == content(0, len)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_nobody_reads_is_finished_where_it_is_worth_it() {
+async fn abandoned_fill_is_finished_if_worthwhile() {
     let half = AbandonedFills::Half;
     for (policy, length, read) in
         [(half, SIZE, SIZE / 2), (half, 3 * MIB / 2, MIB * 6 / 10), (AbandonedFills::Finish, SIZE, 1000)]
     {
         let backend = Backend::new().await;
         let edge = edge(&backend, policy);
-        let (mut fetch, sent) = left(&backend, &edge, Some(length), read).await;
+        let (mut fetch, sent) = abandon_fill(&backend, &edge, Some(length), read).await;
         assert_eq!(send_on(&mut fetch, sent, length).await, Ok(()), "{policy:?} {length} {read}");
         assert!(is_stored(&edge, length).await, "{policy:?} {length} {read}");
         edge.stop().await;
@@ -72,14 +77,14 @@ async fn what_nobody_reads_is_finished_where_it_is_worth_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn else_its_fetch_ends_and_the_next_request_starts_afresh() {
+async fn abandoned_fill_is_cancelled_otherwise_and_next_request_starts_afresh() {
     for (policy, read) in
         [(AbandonedFills::Half, MIB), (AbandonedFills::Cancel, MIB), (AbandonedFills::Cancel, 7 * MIB)]
     {
         let backend = Backend::new().await;
         let edge = edge(&backend, policy);
-        let (mut fetch, sent) = left(&backend, &edge, Some(SIZE), read).await;
-        // It does not wait for more: without a byte more the connection closes.
+        let (mut fetch, sent) = abandon_fill(&backend, &edge, Some(SIZE), read).await;
+        // The edge closes the connection without waiting for more data.
         assert!(fetch.client.is_closed().await);
         assert!(send_on(&mut fetch, sent, SIZE).await.is_err(), "{policy:?} {read}");
         assert_eq!(edge.get("/a", "Cache-Control: only-if-cached\r\n").await.status, 504);
@@ -92,25 +97,25 @@ async fn else_its_fetch_ends_and_the_next_request_starts_afresh() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_length_what_comes_unread_is_bounded() {
+async fn abandoned_fill_without_length_is_bounded() {
     let backend = Backend::new().await;
     let edge = edge(&backend, AbandonedFills::Half);
-    let (mut fetch, sent) = left(&backend, &edge, None, 1000).await;
+    let (mut fetch, sent) = abandon_fill(&backend, &edge, None, 1000).await;
     assert_eq!(send_on(&mut fetch, sent, 3 * MIB).await, Ok(()));
     drop(fetch);
-    // Whoever joins before its end waits for it.
+    // A request that joins before the end of the content waits for the rest.
     assert!(is_stored(&edge, 3 * MIB).await);
     edge.stop().await;
 
     let edge = self::edge(&backend, AbandonedFills::Half);
-    let (mut fetch, sent) = left(&backend, &edge, None, 1000).await;
+    let (mut fetch, sent) = abandon_fill(&backend, &edge, None, 1000).await;
     assert!(send_on(&mut fetch, sent, 64 * MIB).await.is_err());
     assert_eq!(edge.get("/a", "Cache-Control: only-if-cached\r\n").await.status, 504);
     edge.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_reads_on_keeps_it_alive() {
+async fn remaining_reader_keeps_fill_alive() {
     let backend = Backend::new().await;
     let edge = edge(&backend, AbandonedFills::Cancel);
     let mut stays = edge.client().await;
@@ -130,7 +135,7 @@ async fn who_reads_on_keeps_it_alive() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rfc5861_3_a_refresh_behind_stale_content_is_finished() {
+async fn rfc5861_3_background_revalidation_is_finished() {
     let backend = Backend::new().await;
     let edge = edge(&backend, AbandonedFills::Cancel);
     let mut client = edge.client().await;
@@ -143,14 +148,14 @@ async fn rfc5861_3_a_refresh_behind_stale_content_is_finished() {
     let mut fetch = backend.fetch().await;
     fetch.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {SIZE}\r\n{STORED}\r\n")).await;
     assert_eq!(send_on(&mut fetch, 0, SIZE).await, Ok(()));
-    // What is stored is found from its head on.
+    // The new response can be found once its head is stored.
     let refreshed = async { while !is_stored(&edge, SIZE).await {} };
-    tokio::time::timeout(PATIENCE, refreshed).await.expect("it is not stored");
+    tokio::time::timeout(PATIENCE, refreshed).await.expect("not stored");
     edge.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_response_without_end_fails_visibly_at_a_quarter_of_the_memory() {
+async fn endless_response_fails_visibly_at_a_quarter_of_memory() {
     const MEMORY: usize = 16 * MIB;
     for with_reader in [true, false] {
         let backend = Backend::new().await;
@@ -174,7 +179,7 @@ async fn a_response_without_end_fails_visibly_at_a_quarter_of_the_memory() {
             assert!((MEMORY / 4 - 2 * PIECE..=MEMORY / 4).contains(&response.content.len()));
             sending.await.unwrap()
         } else {
-            let (mut fetch, sent) = left(&backend, &edge, None, 1000).await;
+            let (mut fetch, sent) = abandon_fill(&backend, &edge, None, 1000).await;
             assert!(send_on(&mut fetch, sent, 64 * MIB).await.is_err());
             fetch
         };

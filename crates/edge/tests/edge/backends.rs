@@ -1,18 +1,17 @@
-//! The backends' side: how many connections, and how long a head, over real sockets.
+//! Backend limit tests: connections and head size; also the operator's health override.
 
 #![allow(clippy::unwrap_used)]
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use crate::support::{Backend, Client, Response, TestEdge, config};
+use crate::support::{Backend, Response, TestEdge, config};
 use serde_json::{Value, json};
-use thalweg_edge::{Config, Timeouts};
+use thalweg_edge::{BackendUrl, Config, Timeouts};
 use thalweg_http::Limits;
-use tokio::net::TcpStream;
 
 async fn admin(edge: &TestEdge, method: &str, fields: &str, content: &str) -> Response {
-    let mut client = Client::new(TcpStream::connect(edge.admin.unwrap()).await.unwrap());
+    let mut client = edge.admin_client().await;
     let length = content.len();
     client.request(method, "/backends", &format!("Content-Length: {length}\r\n{fields}")).await;
     client.send(content.as_bytes()).await;
@@ -20,7 +19,7 @@ async fn admin(edge: &TestEdge, method: &str, fields: &str, content: &str) -> Re
 }
 
 #[tokio::test]
-async fn fetches_beyond_the_connections_there_may_be_wait_their_turn() {
+async fn fetches_beyond_connection_limit_wait_their_turn() {
     let backend = Backend::new().await;
     let edge = TestEdge::start(Config { backend_connections_max: 1, ..config(backend.address) });
     let mut first = edge.client().await;
@@ -28,10 +27,10 @@ async fn fetches_beyond_the_connections_there_may_be_wait_their_turn() {
     let mut fetch = backend.fetch().await;
     let mut second = edge.client().await;
     second.request("GET", "/second", "").await;
-    assert_eq!(edge.get("/refused", "Host: twice\r\n").await.status, 400, "others are served meanwhile");
+    assert_eq!(edge.get("/refused", "Host: twice\r\n").await.status, 400, "other requests are served");
     fetch.respond("200 OK", "Cache-Control: max-age=60\r\n", b"first").await;
     assert_eq!(first.response().await.content, b"first");
-    // Without the limit it would have come on a connection of its own.
+    // Without the limit, this request would have opened its own connection.
     fetch.next().await;
     assert!(fetch.request.starts_with("GET /second "), "{}", fetch.request);
     fetch.respond("200 OK", "Cache-Control: max-age=60\r\n", b"second").await;
@@ -40,7 +39,7 @@ async fn fetches_beyond_the_connections_there_may_be_wait_their_turn() {
 }
 
 #[tokio::test]
-async fn a_fetch_waits_for_a_connection_no_longer_than_connecting_may_take() {
+async fn fetch_waits_for_connection_up_to_connect_timeout() {
     let backend = Backend::new().await;
     let timeouts = Timeouts { connect: Duration::from_millis(100), ..Timeouts::default() };
     let edge = TestEdge::start(Config { backend_connections_max: 1, timeouts, ..config(backend.address) });
@@ -56,7 +55,7 @@ async fn a_fetch_waits_for_a_connection_no_longer_than_connecting_may_take() {
 }
 
 #[tokio::test]
-async fn the_limit_of_heads_holds_for_responses() {
+async fn head_limit_applies_to_responses() {
     let long = format!("X-Long: {}\r\n", "a".repeat(40_000));
     for (head_bytes_max, status) in [(1024, 502), (Limits::default().head_bytes_max, 502), (64 * 1024, 200)] {
         let backend = Backend::new().await;
@@ -65,7 +64,7 @@ async fn the_limit_of_heads_holds_for_responses() {
         let mut client = edge.client().await;
         client.request("GET", "/a", "").await;
         let mut fetch = backend.fetch().await;
-        // The edge may leave before it has read all of it.
+        // The edge may close before it has read everything.
         fetch.try_send(format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{long}\r\n").as_bytes()).await;
         assert_eq!(client.response().await.status, status, "{head_bytes_max}");
         edge.stop().await;
@@ -73,7 +72,7 @@ async fn the_limit_of_heads_holds_for_responses() {
 }
 
 #[tokio::test]
-async fn an_operator_takes_a_backend_out_and_in() {
+async fn operator_disables_and_enables_backend() {
     let backend = Backend::new().await;
     let at = Some((Ipv4Addr::LOCALHOST, 0).into());
     let edge = TestEdge::start(Config { admin: at, ..config(backend.address) });
@@ -111,4 +110,20 @@ async fn an_operator_takes_a_backend_out_and_in() {
         assert_eq!(admin(&edge, "POST", fields, &order).await.status, status, "{fields}{order}");
     }
     edge.stop().await;
+}
+
+#[tokio::test]
+async fn ipv6_address_is_accepted_in_every_spelling() {
+    let backend = Backend::at((Ipv6Addr::LOCALHOST, 0).into()).await;
+    for host in ["[::1]", "[0:0:0:0:0:0:0:1]"] {
+        let url = format!("http://{host}:{}", backend.address.port());
+        let parsed: BackendUrl = url.parse().unwrap();
+        assert_eq!(parsed.to_string(), url);
+        let edge = TestEdge::start(Config { backends: vec![parsed], ..config(backend.address) });
+        let mut client = edge.client().await;
+        client.request("GET", "/a", "").await;
+        backend.fetch().await.respond("200 OK", "Connection: close\r\n", b"a").await;
+        assert_eq!(client.response().await.content, b"a");
+        edge.stop().await;
+    }
 }

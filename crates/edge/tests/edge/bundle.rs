@@ -1,5 +1,5 @@
-//! Bundles on real sockets: who is steered by a rule, who is held out, who wins, and that a bad bundle changes nothing.
-//! Clients come from addresses of their own, all of loopback.
+//! Bundle tests: rules, holdouts, precedence, and that a bad bundle changes nothing. Clients use
+//! different loopback addresses.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,7 +13,7 @@ use thalweg_edge::Follower;
 use thalweg_edge::{BundleSource, Config};
 use thalweg_record::{Decider, ResponseRecord, Steered};
 use thalweg_tcp::{CongestionControl, congestion};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpSocket;
 use tokio::time::timeout;
 
 use crate::policy::File;
@@ -22,7 +22,7 @@ use crate::support::{Backend, Client, PATIENCE, TestEdge, config};
 
 pub(crate) const STEERED: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
-/// Above and below what rules wait for.
+/// Content sizes above and below the minimum size of rules.
 const LARGE_BYTES: usize = 150_000;
 const SMALL_BYTES: usize = 1000;
 
@@ -30,7 +30,7 @@ fn named(name: &str) -> CongestionControl {
     name.parse().unwrap()
 }
 
-/// The algorithms of the rule and of the experiment; the default is reno.
+/// Returns the algorithms of the rule and the experiment; the default is reno.
 pub(crate) fn algorithms() -> [&'static str; 2] {
     let bbr = if congestion::check(named("bbr")).is_ok() { "bbr" } else { "cubic" };
     [bbr, "cubic"]
@@ -48,7 +48,7 @@ pub(crate) fn rule(holdout: f64) -> Rule {
     }
 }
 
-/// About the host that test clients ask for; all are in one arm.
+/// Creates an experiment for the host that test clients use, with one arm for everyone.
 fn experiment(congestion_control: Option<&str>) -> Experiment {
     let arm = Arm {
         name: "all".into(),
@@ -63,12 +63,12 @@ pub(crate) fn document(number: u64, rules: Vec<Rule>, experiments: Vec<Experimen
     Bundle::new(Content { number, rules, experiments, ..Content::default() }).unwrap().encode()
 }
 
-/// An edge with a bundle, before a backend of its own.
+/// An edge with a bundle and its own backend.
 pub(crate) struct Bundled {
     pub(crate) edge: TestEdge,
     backend: Backend,
     records: Follower,
-    /// The bundle, where it comes from a file.
+    /// The bundle's file, unless the bundle comes from a server.
     file: Option<File>,
     _policy: Option<File>,
 }
@@ -117,7 +117,7 @@ impl Bundled {
         Client::new(socket.connect(self.edge.address).await.unwrap())
     }
 
-    /// The record of a GET, and with it what the kernel says of the edge's socket.
+    /// Sends a GET and returns its record, checked against the kernel's state of the edge's socket.
     pub(crate) async fn get(&mut self, client: &mut Client, path: &str) -> thalweg_edge::Numbered {
         client.request("GET", path, "").await;
         assert_eq!(client.response().await.status, 200);
@@ -127,7 +127,7 @@ impl Bundled {
         record
     }
 
-    /// Puts another document in the place of the bundle, as one ought to: by another file.
+    /// Replaces the bundle's file atomically.
     fn put(&self, document: &str) {
         let file = &self.file.as_ref().unwrap().0;
         let next = PathBuf::from(format!("{}.next", file.display()));
@@ -136,12 +136,12 @@ impl Bundled {
     }
 
     pub(crate) async fn stats(&self) -> Value {
-        let mut admin = Client::new(TcpStream::connect(self.edge.admin.unwrap()).await.unwrap());
+        let mut admin = self.edge.admin_client().await;
         admin.request("GET", "/stats", "Connection: close\r\n").await;
         serde_json::from_slice::<Value>(&admin.response().await.content).unwrap()["bundle"].clone()
     }
 
-    /// What the edge tells of the bundle once `holds` is true of it.
+    /// Waits until `holds` is true for the bundle's status, and returns the status.
     pub(crate) async fn stats_once(&self, holds: impl Fn(&Value) -> bool) -> Value {
         let mut changes = self.edge.bundle_changes.clone();
         loop {
@@ -169,7 +169,7 @@ fn by_arm(bundle: u64) -> Steered {
 }
 
 #[tokio::test]
-async fn a_rule_steers_the_clients_of_its_prefix_from_its_size_on() {
+async fn rule_steers_its_prefix_from_its_minimum_size() {
     let [bbr, _] = algorithms();
     let mut it = Bundled::with(&document(7, vec![rule(0.0)], Vec::new()), None).await;
     let mut steered = it.client(STEERED).await;
@@ -186,7 +186,7 @@ async fn a_rule_steers_the_clients_of_its_prefix_from_its_size_on() {
 }
 
 #[tokio::test]
-async fn a_rules_own_size_counts_and_what_was_sent_before() {
+async fn minimum_size_of_rule_includes_content_sent_earlier() {
     let [bbr, _] = algorithms();
     let small = Rule { size_bytes_min: Some(2 * SMALL_BYTES as u64), ..rule(0.0) };
     let mut it = Bundled::with(&document(7, vec![small], Vec::new()), None).await;
@@ -198,7 +198,7 @@ async fn a_rules_own_size_counts_and_what_was_sent_before() {
 }
 
 #[tokio::test]
-async fn connections_that_are_held_out_stay_on_the_default() {
+async fn holdout_connections_keep_the_default() {
     const CONNECTIONS_MAX: usize = 200;
     let [bbr, _] = algorithms();
     let rule = rule(0.5);
@@ -222,7 +222,7 @@ async fn connections_that_are_held_out_stay_on_the_default() {
 }
 
 #[tokio::test]
-async fn what_the_kernel_refuses_is_in_the_record() {
+async fn kernel_refusal_is_recorded() {
     let rule = Rule { congestion_control: "nosuch".into(), ..rule(0.0) };
     let mut it = Bundled::with(&document(7, vec![rule], Vec::new()), None).await;
     let mut client = it.client(STEERED).await;
@@ -241,7 +241,7 @@ async fn what_the_kernel_refuses_is_in_the_record() {
 }
 
 #[tokio::test]
-async fn the_policy_beats_the_experiment_beats_the_rule() {
+async fn policy_beats_experiment_beats_rule() {
     let [bbr, cubic] = algorithms();
     let both = document(7, vec![rule(0.0)], vec![experiment(Some(cubic))]);
 
@@ -251,7 +251,7 @@ async fn the_policy_beats_the_experiment_beats_the_rule() {
     assert_eq!((decided(&record), &record.steered), ((cubic, Decider::Experiment), &Some(by_arm(7))));
     it.edge.stop().await;
 
-    // An arm that sets nothing leaves it to the rule.
+    // An arm without an algorithm leaves the decision to the rule.
     let as_is = document(8, vec![rule(0.0)], vec![experiment(None)]);
     let mut it = Bundled::with(&as_is, None).await;
     let mut client = it.client(STEERED).await;
@@ -268,7 +268,7 @@ async fn the_policy_beats_the_experiment_beats_the_rule() {
         let record = it.get(&mut client, "/large").await;
         assert_eq!((decided(&record), &record.steered), (("reno", Decider::Policy), &None));
     }
-    // Where the policy says nothing the bundle does, once it is due.
+    // If the policy sets nothing, the bundle applies once its minimum size is reached.
     let mut client = it.client(STEERED).await;
     for _ in 0..LARGE_BYTES / SMALL_BYTES {
         it.get(&mut client, "/small").await;
@@ -279,7 +279,7 @@ async fn the_policy_beats_the_experiment_beats_the_rule() {
 }
 
 #[tokio::test]
-async fn a_bundle_is_replaced_at_once_and_a_bad_one_keeps_the_last() {
+async fn new_bundle_applies_immediately_and_bad_one_is_ignored() {
     let [bbr, cubic] = algorithms();
     let mut it = Bundled::with("{\"format\":2,", None).await;
     let stats = it.stats().await;
@@ -292,7 +292,7 @@ async fn a_bundle_is_replaced_at_once_and_a_bad_one_keeps_the_last() {
     let stats = it.stats_once(|stats| stats["number"] == 7).await;
     assert_eq!((&stats["rules"], &stats["experiments"]), (&1.into(), &0.into()));
     assert!(stats["taken_unix_ms"].as_u64().unwrap() > 0);
-    // A connection that nobody has decided on follows, too.
+    // An existing connection without a decision is steered, too.
     assert_eq!(decided(&*it.get(&mut early, "/large").await), (bbr, Decider::Rule));
 
     it.put(&document(8, vec![rule(0.0)], Vec::new()).replace("slow", "fast"));
@@ -302,7 +302,7 @@ async fn a_bundle_is_replaced_at_once_and_a_bad_one_keeps_the_last() {
     let record = it.get(&mut late, "/large").await;
     assert_eq!((decided(&record), &record.steered), ((bbr, Decider::Rule), &Some(by_rule(7, false))));
 
-    // A rule that is gone takes nothing back; an experiment is stronger than it.
+    // Removing a rule does not revert its connections, but an experiment overrides it.
     it.put(&document(9, Vec::new(), Vec::new()));
     it.stats_once(|stats| stats["number"] == 9).await;
     let record = it.get(&mut late, "/large").await;
@@ -314,14 +314,14 @@ async fn a_bundle_is_replaced_at_once_and_a_bad_one_keeps_the_last() {
 }
 
 #[tokio::test]
-async fn a_host_is_the_same_however_it_is_written() {
+async fn host_matches_in_every_spelling() {
     let [bbr, cubic] = algorithms();
     let about = Content { number: 7, rules: vec![rule(0.0)], ..Content::default() };
     let alone = Content { hosts_left_alone: vec!["media.example".into()], ..about.clone() };
     let tried = Content { experiments: vec![experiment(Some(cubic))], ..about };
     let policy =
-        r#"sub vcl_deliver { set resp.http.x-said = thalweg.rule_algorithm() + thalweg.arm("live"); }"#;
-    for (content, decider, said) in
+        r#"sub vcl_deliver { set resp.http.x-decision = thalweg.rule_algorithm() + thalweg.arm("live"); }"#;
+    for (content, decider, expected) in
         [(alone, Decider::Default, String::new()), (tried, Decider::Experiment, format!("{bbr}all"))]
     {
         let document = Bundle::new(content).unwrap().encode();
@@ -335,7 +335,7 @@ async fn a_host_is_the_same_however_it_is_written() {
                     .respond("200 OK", "Cache-Control: no-store\r\nConnection: close\r\n", &[7; LARGE_BYTES])
                     .await;
                 let response = client.response().await;
-                assert_eq!(response.field("x-said"), policy.map(|_| said.as_str()), "{host}");
+                assert_eq!(response.field("x-decision"), policy.map(|_| expected.as_str()), "{host}");
                 let record = it.records.recv().await.unwrap();
                 assert_eq!(decided(&record).1, decider, "{host}");
             }
@@ -345,7 +345,7 @@ async fn a_host_is_the_same_however_it_is_written() {
 }
 
 #[tokio::test]
-async fn a_policy_looks_into_the_bundle() {
+async fn policy_reads_the_bundle() {
     let policy = r#"sub vcl_deliver {
         set resp.http.x-bundle = thalweg.bundle_number() + " [" + thalweg.rule_algorithm() + "] ["
             + thalweg.rule_algorithm(std.ip("127.0.0.2", client.ip)) + "] " + thalweg.is_holdout() + " ["

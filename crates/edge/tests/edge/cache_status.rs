@@ -1,4 +1,5 @@
-//! `Cache-Status` (RFC 9211) over real sockets: why a request went forward, what came back, and whether it is stored.
+//! `Cache-Status` tests (RFC 9211): why a request was forwarded, the result, and whether it was
+//! stored.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,14 +16,15 @@ fn get(edge: &TestEdge, fields: &'static str) -> JoinHandle<Response> {
     })
 }
 
-/// Has a request find the fetch of `/a` that is under way: the edge's thread answers another one after it.
+/// Makes a request join the running fetch of `/a`. The reply to a later request shows that it has
+/// joined, because the edge has only one thread.
 async fn wait_behind(edge: &TestEdge, client: &mut Client) {
     client.request("GET", "/a", "").await;
     assert_eq!(edge.get("/b", "Cache-Control: only-if-cached\r\n").await.status, 504);
 }
 
 #[tokio::test]
-async fn rfc9211_2_2_a_variant_that_is_not_there_is_a_vary_miss() {
+async fn rfc9211_2_2_missing_variant_is_a_vary_miss() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let first = get(&edge, "X-A: 1\r\n");
@@ -40,7 +42,7 @@ async fn rfc9211_2_2_a_variant_that_is_not_there_is_a_vary_miss() {
         other.await.unwrap().cache_status_from(60),
         "thalweg; fwd=vary-miss; fwd-status=200; ttl=60; stored"
     );
-    // Purged variants are none.
+    // Purged variants do not count.
     let mut client = edge.client().await;
     client.request("PURGE", "/a", "").await;
     client.response().await;
@@ -52,7 +54,7 @@ async fn rfc9211_2_2_a_variant_that_is_not_there_is_a_vary_miss() {
 }
 
 #[tokio::test]
-async fn rfc9211_2_3_a_slice_that_is_refused_has_the_status_of_the_refusal() {
+async fn rfc9211_2_3_refused_slice_reports_its_own_status() {
     let backend = Backend::new().await;
     let edge = TestEdge::start(Config { slice_bytes: 100_000, ..config(backend.address) });
     let seek = get(&edge, "Range: bytes=400000-400009\r\n");
@@ -78,10 +80,10 @@ async fn rfc9211_2_3_a_slice_that_is_refused_has_the_status_of_the_refusal() {
 }
 
 #[tokio::test]
-async fn rfc9211_2_3_a_whole_that_came_for_a_slice_has_its_own_status() {
+async fn rfc9211_2_3_whole_response_to_slice_request_reports_own_status() {
     let backend = Backend::new().await;
     let edge = TestEdge::start(Config { slice_bytes: 100_000, ..config(backend.address) });
-    // No slice of it is sent, whose own status would be told.
+    // The response has no slice whose status could be reported instead.
     let seek = get(&edge, "Range: bytes=400000-400009\r\nIf-None-Match: \"v1\"\r\n");
     let mut fetch = backend.fetch().await;
     assert_eq!(field(&fetch.request, "range"), Some("bytes=400000-499999"));
@@ -95,7 +97,7 @@ async fn rfc9211_2_3_a_whole_that_came_for_a_slice_has_its_own_status() {
 }
 
 #[tokio::test]
-async fn rfc9211_2_6_who_waits_for_a_fetch_that_fails_was_collapsed() {
+async fn rfc9211_2_6_request_waiting_for_a_failed_fetch_was_collapsed() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let (mut asking, mut waiting) = (edge.client().await, edge.client().await);
@@ -103,19 +105,19 @@ async fn rfc9211_2_6_who_waits_for_a_fetch_that_fails_was_collapsed() {
     let mut fetch = backend.fetch().await;
     wait_behind(&edge, &mut waiting).await;
     fetch.send("HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n").await;
-    for (client, told) in
+    for (client, expected) in
         [(asking, "thalweg; fwd=uri-miss; detail="), (waiting, "thalweg; fwd=miss; collapsed; ")]
     {
         let mut client = client;
         let response = client.response().await;
         assert_eq!(response.status, 502);
-        assert!(response.cache_status().starts_with(told), "{}", response.head);
+        assert!(response.cache_status().starts_with(expected), "{}", response.head);
     }
     edge.stop().await;
 }
 
 #[tokio::test]
-async fn rfc9211_2_5_what_was_purged_on_its_way_is_not_stored() {
+async fn rfc9211_2_5_response_purged_while_being_fetched_is_not_stored() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let mut first = edge.client().await;
@@ -131,7 +133,7 @@ async fn rfc9211_2_5_what_was_purged_on_its_way_is_not_stored() {
 }
 
 #[tokio::test]
-async fn rfc9211_2_2_stale_on_an_error_was_forwarded() {
+async fn rfc9211_2_2_stale_on_error_was_forwarded() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let first = get(&edge, "");
@@ -154,7 +156,7 @@ async fn rfc9211_2_2_stale_on_an_error_was_forwarded() {
         waited.head
     );
     assert!(waited.cache_status().ends_with("; collapsed"), "{}", waited.head);
-    // No answer at all has no status.
+    // Without a response, there is no `fwd-status`.
     let asked = get(&edge, "");
     drop(fetch);
     for _ in 0..2 {
@@ -166,7 +168,7 @@ async fn rfc9211_2_2_stale_on_an_error_was_forwarded() {
 }
 
 #[tokio::test]
-async fn rfc9211_2_6_who_waits_for_anothers_validation_was_collapsed() {
+async fn rfc9211_2_6_request_waiting_for_a_validation_was_collapsed() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let first = get(&edge, "");

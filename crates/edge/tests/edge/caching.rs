@@ -1,15 +1,15 @@
-//! What is reused, validated, passed and refused, over real sockets, by rule.
+//! Caching tests: which responses are reused, validated, passed and refused, by RFC section.
 
 #![allow(clippy::unwrap_used)]
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use crate::support::{Backend, Response, TestEdge, config, content, field};
+use crate::support::{Backend, Client, Fetch, Response, TestEdge, config, content, field};
 use thalweg_edge::{BackendUrl, Config, Timeouts};
 use tokio::task::JoinHandle;
 
-/// Sends a request in the background, so that the test can be its backend.
+/// Sends a request in the background, so that the test can act as its backend.
 fn get(edge: &TestEdge, path: &'static str, fields: &'static str) -> JoinHandle<Response> {
     let address = edge.address;
     tokio::spawn(async move {
@@ -21,7 +21,7 @@ fn get(edge: &TestEdge, path: &'static str, fields: &'static str) -> JoinHandle<
 }
 
 #[tokio::test]
-async fn rfc9111_4_what_is_fresh_is_reused_with_its_age() {
+async fn rfc9111_4_fresh_response_is_reused_with_its_age() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let first = get(&edge, "/a", "");
@@ -38,7 +38,7 @@ async fn rfc9111_4_what_is_fresh_is_reused_with_its_age() {
 }
 
 #[tokio::test]
-async fn rfc9111_4_3_what_is_stale_is_validated() {
+async fn rfc9111_4_3_stale_response_is_validated() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let first = get(&edge, "/a", "");
@@ -61,7 +61,7 @@ async fn rfc9111_4_3_what_is_stale_is_validated() {
 }
 
 #[tokio::test]
-async fn rfc9111_4_3_4_a_validation_that_takes_back_the_leave_to_share_is_the_last() {
+async fn rfc9111_4_3_4_validation_that_makes_response_private_removes_it() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let first = get(&edge, "/a", "");
@@ -77,7 +77,7 @@ async fn rfc9111_4_3_4_a_validation_that_takes_back_the_leave_to_share_is_the_la
     assert_eq!((&second.content[..], second.field("set-cookie")), (&b"content"[..], Some("session=alice")));
     let third = get(&edge, "/a", "");
     fetch.next().await;
-    assert_eq!(field(&fetch.request, "if-none-match"), None, "nothing is stored any more");
+    assert_eq!(field(&fetch.request, "if-none-match"), None, "nothing is stored");
     fetch.respond("200 OK", "Cache-Control: private\r\n", b"bob's").await;
     let third = third.await.unwrap();
     assert_eq!((&third.content[..], third.field("set-cookie")), (&b"bob's"[..], None));
@@ -85,12 +85,12 @@ async fn rfc9111_4_3_4_a_validation_that_takes_back_the_leave_to_share_is_the_la
 }
 
 #[tokio::test]
-async fn what_is_known_not_to_be_shareable_is_asked_for_as_the_client_asks() {
+async fn key_known_as_uncacheable_is_passed_with_client_fields() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let first = get(&edge, "/a", "Range: bytes=2-3\r\n");
     let mut fetch = backend.fetch().await;
-    assert_eq!(field(&fetch.request, "range"), None, "it could have been shareable");
+    assert_eq!(field(&fetch.request, "range"), None, "the response might be cacheable");
     fetch.respond("200 OK", "Cache-Control: no-store\r\n", b"content").await;
     let first = first.await.unwrap();
     assert_eq!((first.status, first.content), (206, b"nt".to_vec()));
@@ -107,7 +107,7 @@ async fn what_is_known_not_to_be_shareable_is_asked_for_as_the_client_asks() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slow_clients_that_hold_the_memory_break_nobody_elses_response() {
+async fn slow_clients_filling_memory_do_not_break_other_responses() {
     const SIZE: usize = 4 << 20;
     let backend = Backend::new().await;
     let edge = TestEdge::start(Config { memory_bytes: 16 << 20, ..config(backend.address) });
@@ -141,7 +141,7 @@ async fn slow_clients_that_hold_the_memory_break_nobody_elses_response() {
 }
 
 #[tokio::test]
-async fn rfc9111_4_3_4_a_304_about_another_representation_updates_nothing() {
+async fn rfc9111_4_3_4_304_for_another_representation_updates_nothing() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let first = get(&edge, "/a", "");
@@ -160,7 +160,7 @@ async fn rfc9111_4_3_4_a_304_about_another_representation_updates_nothing() {
 }
 
 #[tokio::test]
-async fn rfc9111_3_2_a_304_says_what_the_content_is_and_without_a_date_is_of_now() {
+async fn rfc9111_3_2_304_updates_content_type_and_defaults_date_to_now() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let first = get(&edge, "/a", "");
@@ -178,7 +178,7 @@ async fn rfc9111_3_2_a_304_says_what_the_content_is_and_without_a_date_is_of_now
 }
 
 #[tokio::test]
-async fn rfc9111_4_3_3_a_new_response_replaces_the_stale_one() {
+async fn rfc9111_4_3_3_new_response_replaces_the_stale_one() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let first = get(&edge, "/a", "");
@@ -194,12 +194,12 @@ async fn rfc9111_4_3_3_a_new_response_replaces_the_stale_one() {
 }
 
 #[tokio::test]
-async fn rfc9110_13_conditions_of_the_client_are_answered_here() {
+async fn rfc9110_13_client_conditions_are_evaluated_by_the_edge() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let first = get(&edge, "/a", "If-None-Match: \"v1\"\r\n");
     let mut fetch = backend.fetch().await;
-    assert_eq!(field(&fetch.request, "if-none-match"), None, "the whole is fetched");
+    assert_eq!(field(&fetch.request, "if-none-match"), None, "the whole response is fetched");
     let fields =
         "Cache-Control: max-age=60\r\nETag: \"v1\"\r\nLast-Modified: Thu, 01 Jan 2026 00:00:00 GMT\r\n";
     fetch.respond("200 OK", fields, b"content").await;
@@ -218,7 +218,7 @@ async fn rfc9110_13_conditions_of_the_client_are_answered_here() {
 }
 
 #[tokio::test]
-async fn rfc9111_4_1_variants_are_kept_apart() {
+async fn rfc9111_4_1_variants_are_stored_separately() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let mut fetch = None;
@@ -243,8 +243,84 @@ async fn rfc9111_4_1_variants_are_kept_apart() {
     edge.stop().await;
 }
 
+/// Returns the language in a fetch's request, which the test backend sends as content.
+fn language(fetch: &Fetch) -> String {
+    field(&fetch.request, "accept-language").unwrap().to_owned()
+}
+
+async fn answer_varied(fetch: &mut Fetch) {
+    let fields = "Cache-Control: max-age=60\r\nVary: Accept-Language\r\nConnection: close\r\n";
+    let language = language(fetch);
+    fetch.respond("200 OK", fields, language.as_bytes()).await;
+}
+
+/// Opens two clients for each language.
+async fn ask_for<'a>(edge: &TestEdge, languages: &[&'a str], fields: &str) -> Vec<(&'a str, Client)> {
+    let mut clients = Vec::new();
+    for language in [languages, languages].concat() {
+        let mut client = edge.client().await;
+        client.request("GET", "/a", &format!("Accept-Language: {language}\r\n{fields}")).await;
+        clients.push((language, client));
+    }
+    clients
+}
+
+async fn fetches(backend: &Backend, count: usize) -> Vec<Fetch> {
+    let mut fetches = Vec::new();
+    for _ in 0..count {
+        fetches.push(backend.fetch().await);
+    }
+    fetches
+}
+
+/// Checks that each language has exactly one fetch before any fetch is answered.
+async fn answer_side_by_side(mut fetches: Vec<Fetch>, languages: &[&str], clients: Vec<(&str, Client)>) {
+    let mut asked: Vec<_> = fetches.iter().map(language).collect();
+    asked.sort_unstable();
+    assert_eq!(asked, languages);
+    for fetch in &mut fetches {
+        answer_varied(fetch).await;
+    }
+    for (language, mut client) in clients {
+        assert_eq!(client.response().await.content, language.as_bytes());
+    }
+}
+
 #[tokio::test]
-async fn what_may_not_be_shared_goes_to_each_client_on_its_own_at_once() {
+async fn variants_are_fetched_in_parallel_and_once_each() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::before(&backend);
+    let languages = ["de", "en", "fr", "it"];
+    // Variants are unknown until the first head arrives, so all requests wait for it.
+    let first = get(&edge, "/a", "Accept-Language: ab\r\n");
+    let mut fetch = backend.fetch().await;
+    let clients = ask_for(&edge, &languages, "").await;
+    // The edge handles requests in order: once it fetches this one, it has handled the others.
+    let last = get(&edge, "/last", "");
+    let mut fetch_of_last = backend.fetch().await;
+    assert!(fetch_of_last.request.starts_with("GET /last "), "unexpected: {}", fetch_of_last.request);
+    answer_varied(&mut fetch).await;
+    let started = fetches(&backend, languages.len()).await;
+    answer_side_by_side(started, &languages, clients).await;
+    assert_eq!(first.await.unwrap().content, b"ab");
+    // Now that variants are known, a request for another variant does not wait.
+    let clients = ask_for(&edge, &languages, "Cache-Control: no-cache\r\n").await;
+    let last_again = get(&edge, "/last-again", "");
+    let mut started = fetches(&backend, languages.len() + 1).await;
+    let is_last = |fetch: &mut Fetch| fetch.request.starts_with("GET /last-again ");
+    fetch_of_last.respond("200 OK", "Connection: close\r\n", b"").await;
+    for mut fetch in started.extract_if(.., is_last) {
+        fetch.respond("200 OK", "Connection: close\r\n", b"").await;
+    }
+    answer_side_by_side(started, &languages, clients).await;
+    assert!(!backend.is_asked_again().await);
+    last.await.unwrap();
+    last_again.await.unwrap();
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn uncacheable_response_is_fetched_per_client_in_parallel() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let first = get(&edge, "/a", "");
@@ -252,9 +328,10 @@ async fn what_may_not_be_shared_goes_to_each_client_on_its_own_at_once() {
     let (mut second, mut third) = (edge.client().await, edge.client().await);
     second.request("GET", "/a", "").await;
     third.request("GET", "/a", "").await;
-    // The edge takes requests in order: once it has refused this one, the two wait for the head of the first.
+    // The edge handles requests in order: once it has refused this one, the other two wait for the
+    // first head.
     let mut barrier = edge.client().await;
-    barrier.request("OPTIONS", "/", "").await;
+    barrier.request("TRACE", "/", "").await;
     assert_eq!(barrier.response().await.status, 405);
     one.send("HTTP/1.1 200 OK\r\nCache-Control: private, max-age=60\r\nContent-Length: 5\r\n\r\n").await;
     let mut two = backend.fetch().await;
@@ -271,7 +348,7 @@ async fn what_may_not_be_shared_goes_to_each_client_on_its_own_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slow_client_holds_up_what_is_passed_to_it() {
+async fn slow_client_throttles_its_passed_response() {
     const TOTAL: usize = 64 << 20;
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
@@ -282,12 +359,12 @@ async fn a_slow_client_holds_up_what_is_passed_to_it() {
         .send(format!("HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nContent-Length: {TOTAL}\r\n\r\n"))
         .await;
     client.head().await;
-    // The client reads nothing: what the backend can send is bounded by buffers, not by the response.
+    // The client reads nothing, so buffers limit how much the backend can send.
     let mut sent = 0;
     let piece = vec![7; 1 << 20];
     while let Ok(written) = tokio::time::timeout(Duration::from_millis(500), fetch.write(&piece)).await {
         sent += written;
-        assert!(sent < TOTAL / 2, "{sent} bytes taken from the backend for a client that reads none");
+        assert!(sent < TOTAL / 2, "{sent} bytes read from the backend for a client that reads none");
     }
     let sending = tokio::spawn(async move {
         while sent < TOTAL {
@@ -301,7 +378,7 @@ async fn a_slow_client_holds_up_what_is_passed_to_it() {
 }
 
 #[tokio::test]
-async fn a_backend_that_is_down_is_a_502_at_once_and_comes_back() {
+async fn unreachable_backend_is_502_immediately_until_it_returns() {
     let backend = Backend::new().await;
     let address = backend.address;
     drop(backend);
@@ -320,7 +397,7 @@ async fn a_backend_that_is_down_is_a_502_at_once_and_comes_back() {
 }
 
 #[tokio::test]
-async fn a_backend_that_does_not_answer_is_a_504_to_all_who_wait() {
+async fn silent_backend_is_504_for_all_waiting_clients() {
     let backend = Backend::new().await;
     let timeouts = Timeouts { first_byte: Duration::from_millis(300), ..Timeouts::default() };
     let edge = TestEdge::start(Config { timeouts, ..config(backend.address) });
@@ -334,7 +411,7 @@ async fn a_backend_that_does_not_answer_is_a_504_to_all_who_wait() {
 }
 
 #[tokio::test]
-async fn a_second_backend_takes_over() {
+async fn second_backend_takes_over() {
     let gone = Backend::new().await;
     let backend = Backend::new().await;
     let mut config = config(gone.address);
@@ -351,7 +428,7 @@ async fn a_second_backend_takes_over() {
 }
 
 #[tokio::test]
-async fn an_idle_connection_that_the_backend_closed_costs_no_request() {
+async fn idle_connection_closed_by_backend_costs_no_request() {
     let backend = Backend::new().await;
     let edge = TestEdge::start(config(backend.address));
     let first = get(&edge, "/a", "");
@@ -391,13 +468,13 @@ async fn malformed_responses_are_502() {
 }
 
 #[tokio::test]
-async fn a_backend_lost_before_it_answered_is_asked_once_more_and_another_first() {
+async fn backend_lost_before_response_is_retried_once_preferably_elsewhere() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let asked = get(&edge, "/a", "");
     drop(backend.fetch().await);
     drop(backend.fetch().await);
-    assert_eq!(asked.await.unwrap().status, 502, "and then no more");
+    assert_eq!(asked.await.unwrap().status, 502, "no third attempt");
 
     let other = Backend::new().await;
     let mut both = config(backend.address);
@@ -411,7 +488,7 @@ async fn a_backend_lost_before_it_answered_is_asked_once_more_and_another_first(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_memory_far_too_small_serves_right_bytes_to_slow_readers() {
+async fn slow_readers_get_correct_bytes_despite_tiny_memory() {
     const SIZE: usize = 3 << 20;
     let backend = Backend::new().await;
     let edge = TestEdge::start(Config { memory_bytes: 16 << 20, ..config(backend.address) });
@@ -430,8 +507,8 @@ async fn a_memory_far_too_small_serves_right_bytes_to_slow_readers() {
             fetch.await.unwrap();
         }
     });
-    // Each client reads a little of its own response, then all read on: what was evicted, and its slabs reused,
-    // must still reach them as it was.
+    // Each client reads a little of its own response, then all continue. Content that was evicted,
+    // and whose slabs were reused, must still reach them unchanged.
     let mut clients = Vec::new();
     for number in 0..12_usize {
         let mut client = edge.client().await;
@@ -449,7 +526,7 @@ async fn a_memory_far_too_small_serves_right_bytes_to_slow_readers() {
 }
 
 #[test]
-fn a_port_in_use_is_told() {
+fn port_in_use_is_reported() {
     let taken = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = taken.local_addr().unwrap();
     let error = thalweg_edge::Edge::bind(Config { listen: address, ..config(address) }).unwrap_err();

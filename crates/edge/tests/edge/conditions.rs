@@ -1,4 +1,4 @@
-//! HEAD and preconditions, over real sockets, by rule.
+//! HEAD and precondition tests, by RFC section.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,7 +7,7 @@ use crate::support::{Backend, Client, Fetch, TestEdge, field};
 const DATE: &str = "Thu, 01 Jan 2026 00:00:00 GMT";
 const BEFORE: &str = "Wed, 31 Dec 2025 00:00:00 GMT";
 
-/// `/a` stored as the backend answers it with `fields`, with the connections on which it was.
+/// Stores `/a`, for which the backend responds with `fields`; returns the connections used.
 async fn stored(backend: &Backend, edge: &TestEdge, fields: &str) -> (Client, Fetch) {
     let mut client = edge.client().await;
     client.request("GET", "/a", "").await;
@@ -39,7 +39,7 @@ async fn rfc9110_9_3_2_head_is_answered_from_get() {
     edge.stop().await;
 }
 
-/// `/a` stored and fresh, and its key passed, because a later response under it was not to be shared.
+/// Stores `/a` fresh, then makes a later uncacheable response mark its key as passed.
 async fn stored_and_passed(backend: &Backend, edge: &TestEdge) -> (Client, Fetch) {
     let fields =
         format!("Cache-Control: max-age=600\r\nAge: 500\r\nETag: \"v1\"\r\nLast-Modified: {DATE}\r\n");
@@ -55,7 +55,7 @@ async fn stored_and_passed(backend: &Backend, edge: &TestEdge) -> (Client, Fetch
 }
 
 #[tokio::test]
-async fn rfc9111_4_3_5_a_head_that_agrees_brings_what_is_stored_up_to_date() {
+async fn rfc9111_4_3_5_matching_head_updates_stored_response() {
     for agrees in [
         format!("ETag: \"v1\"\r\nContent-Length: 7\r\nLast-Modified: {DATE}\r\n"),
         "ETag: \"v1\"\r\n".into(),
@@ -78,14 +78,14 @@ async fn rfc9111_4_3_5_a_head_that_agrees_brings_what_is_stored_up_to_date() {
 }
 
 #[tokio::test]
-async fn rfc9111_4_3_5_a_head_that_differs_makes_what_is_stored_stale() {
+async fn rfc9111_4_3_5_differing_head_makes_stored_response_stale() {
     for (differs, stale) in [
         ("ETag: \"v2\"\r\n".to_owned(), true),
         ("ETag: W/\"v1\"\r\n".to_owned(), true),
         (format!("ETag: \"v1\"\r\nLast-Modified: {BEFORE}\r\n"), true),
         ("ETag: \"v1\"\r\nContent-Length: 8\r\n".to_owned(), true),
         ("ETag: \"v1\"\r\nContent-Length: 7\r\nCache-Control: no-store\r\n".to_owned(), true),
-        // Only a 200 says anything.
+        // Only a 200 has any effect.
         ("404 ETag: \"v2\"\r\n".to_owned(), false),
     ] {
         let backend = Backend::new().await;
@@ -104,7 +104,7 @@ async fn rfc9111_4_3_5_a_head_that_differs_makes_what_is_stored_stale() {
 }
 
 #[tokio::test]
-async fn rfc9110_13_2_2_preconditions_have_an_order() {
+async fn rfc9110_13_2_2_preconditions_are_evaluated_in_order() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let fields = format!("Cache-Control: max-age=60\r\nETag: \"v1\"\r\nLast-Modified: {DATE}\r\n");
@@ -120,7 +120,7 @@ async fn rfc9110_13_2_2_preconditions_have_an_order() {
         (&[match_1], 200),
         (&["If-Match: *"], 200),
         (&[match_2], 412),
-        // Strong comparison, and weak.
+        // Strong comparison comes first, then weak comparison.
         (&["If-Match: W/\"v1\""], 412),
         (&[none_1], 304),
         (&["If-None-Match: *"], 304),
@@ -129,7 +129,8 @@ async fn rfc9110_13_2_2_preconditions_have_an_order() {
         (&[modified], 412),
         (&[since], 304),
         (&[since_before], 200),
-        // If-Match goes before If-Unmodified-Since, both before If-None-Match, that before If-Modified-Since.
+        // If-Match precedes If-Unmodified-Since. Both precede If-None-Match, which precedes
+        // If-Modified-Since.
         (&[modified, match_1], 200),
         (&[none_1, match_2], 412),
         (&[none_1, modified], 412),
@@ -144,7 +145,7 @@ async fn rfc9110_13_2_2_preconditions_have_an_order() {
             let response = client.response_to(method).await;
             assert_eq!(response.status, status, "{method} {conditions:?}");
         }
-        // And all of them before Range and If-Range.
+        // All preconditions precede Range and If-Range.
         client.request("GET", "/a", &format!("{fields}Range: bytes=0-0\r\nIf-Range: \"v1\"\r\n")).await;
         let expected = if status == 200 { 206 } else { status };
         assert_eq!(client.response().await.status, expected, "{conditions:?} with a range");
@@ -153,7 +154,7 @@ async fn rfc9110_13_2_2_preconditions_have_an_order() {
 }
 
 #[tokio::test]
-async fn rfc9110_8_8_3_2_a_weak_entity_tag_is_never_strong() {
+async fn rfc9110_8_8_3_2_weak_entity_tag_never_matches_strongly() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let (mut client, _fetch) =
@@ -174,7 +175,7 @@ async fn rfc9110_8_8_3_2_a_weak_entity_tag_is_never_strong() {
 }
 
 #[tokio::test]
-async fn rfc9111_4_3_2_conditions_are_about_what_answers_not_about_what_was_stored() {
+async fn rfc9111_4_3_2_conditions_apply_to_the_validated_response() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let (mut client, mut fetch) =

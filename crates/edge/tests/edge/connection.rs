@@ -1,24 +1,25 @@
-//! The client's connection: pipelining, versions, malformed and excessive requests, never a state in doubt.
+//! Client connection tests: pipelining, versions, malformed and excessive requests, and timing in
+//! records.
 
 #![allow(clippy::unwrap_used)]
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Backend, Client, Fetch, TestEdge, config, content};
+use crate::support::{Backend, Client, Fetch, PATIENCE, TestEdge, config, content};
 use expect_test::expect;
 use thalweg_cache::store::PASS_WINDOW_BYTES;
 use thalweg_edge::{Config, Timeouts};
 use thalweg_record::{CacheResult, Cmcd, Cut, StreamType};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpSocket;
 
-/// An edge with `/a` stored.
+/// Stores `/a`.
 async fn warm(backend: &Backend, edge: &TestEdge, size: usize) {
     let mut client = edge.client().await;
     client.request("GET", "/a", "").await;
     let mut fetch = backend.fetch().await;
     fetch.respond("200 OK", "Cache-Control: max-age=60\r\nConnection: close\r\n", &content(0, size)).await;
-    assert!(client.response().await.content == content(0, size), "the content is another");
+    assert!(client.response().await.content == content(0, size), "wrong content");
 }
 
 #[tokio::test]
@@ -32,7 +33,7 @@ async fn pipelined_requests_are_answered_in_order() {
             b"GET /a HTTP/1.1\r\nHost: media.example\r\nRange: bytes=0-9\r\n\r\n\
               HEAD /a HTTP/1.1\r\nHost: media.example\r\n\r\n\
               GET /a HTTP/1.1\r\nHost: media.example\r\nContent-Length: 5\r\n\r\nhello\
-              OPTIONS /a HTTP/1.1\r\nHost: media.example\r\n\r\n\
+              TRACE /a HTTP/1.1\r\nHost: media.example\r\n\r\n\
               GET /a HTTP/1.1\r\nHost: media.example\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n\
               GET /a HTTP/1.1\r\nHost: media.example\r\nRange: bytes=-3\r\nConnection: close\r\n\r\n",
         )
@@ -42,7 +43,10 @@ async fn pipelined_requests_are_answered_in_order() {
     assert_eq!((head.status, head.field("content-length")), (200, Some("100000")));
     assert_eq!(client.response().await.content, content(0, 100_000));
     let refused = client.response().await;
-    assert_eq!((refused.status, refused.field("allow")), (405, Some("GET, HEAD, POST, PUT, DELETE, PATCH")));
+    assert_eq!(
+        (refused.status, refused.field("allow")),
+        (405, Some("GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS"))
+    );
     assert_eq!(client.response().await.content, content(0, 100_000));
     let last = client.response().await;
     assert_eq!((last.status, last.content, last.head.contains("close")), (206, content(99_997, 3), true));
@@ -73,7 +77,31 @@ async fn http_1_0_gets_no_chunked_coding() {
 }
 
 #[tokio::test]
-async fn what_is_malformed_is_refused_and_closed() {
+async fn chunked_content_of_a_get_is_discarded_up_to_a_limit() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::before(&backend);
+    let chunk = [b"4000\r\n", &content(0, 0x4000)[..], b"\r\n"].concat();
+    let mut client = edge.client().await;
+    client.request("GET", "/a", "Transfer-Encoding: chunked\r\n").await;
+    for _ in 0..3 {
+        client.send(&chunk).await;
+    }
+    client.send(b"0\r\n\r\n").await;
+    backend.fetch().await.respond("200 OK", "Cache-Control: max-age=60\r\n", b"a").await;
+    assert_eq!(client.response().await.content, b"a");
+    // Send one more chunk, which exceeds the limit.
+    client.request("GET", "/a", "Transfer-Encoding: chunked\r\n").await;
+    for _ in 0..4 {
+        client.send(&chunk).await;
+    }
+    let refused = client.response().await;
+    assert_eq!((refused.status, refused.field("connection")), (413, Some("close")));
+    assert!(client.is_closed().await);
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn malformed_request_is_refused_and_connection_closed() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let mut records = edge.records.follow();
@@ -110,7 +138,7 @@ async fn what_is_malformed_is_refused_and_closed() {
         let record = records.recv().await.unwrap();
         assert_eq!(record.status, status);
         logged.push(format!("{status} {:?} {:.20?}\n", record.method, record.path));
-        assert!(client.is_closed().await, "nothing after a request in doubt is answered");
+        assert!(client.is_closed().await, "nothing after a malformed request is answered");
     }
     assert!(!backend.is_asked_again().await);
     expect![[r#"
@@ -136,7 +164,7 @@ async fn what_is_malformed_is_refused_and_closed() {
 }
 
 #[tokio::test]
-async fn hosts_that_are_not_served_are_421() {
+async fn unserved_host_is_421() {
     let backend = Backend::new().await;
     let edge = TestEdge::start(Config { hosts: vec!["other.example".into()], ..config(backend.address) });
     assert_eq!(edge.get("/a", "").await.status, 421);
@@ -144,7 +172,39 @@ async fn hosts_that_are_not_served_are_421() {
 }
 
 #[tokio::test]
-async fn a_head_that_trickles_is_cut_off() {
+async fn connections_beyond_limit_are_closed_immediately() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::start(Config { connections_max: 2, ..config(backend.address) });
+    let mut open = Vec::new();
+    for _ in 0..2 {
+        let mut client = edge.client().await;
+        client.request("TRACE", "/a", "").await;
+        assert_eq!(client.response().await.status, 405);
+        open.push(client);
+    }
+    for _ in 0..3 {
+        assert!(edge.client().await.is_closed().await);
+    }
+    for client in &mut open {
+        client.request("TRACE", "/a", "").await;
+        assert_eq!(client.response().await.status, 405, "open connections continue");
+    }
+    drop(open);
+    let answered = async {
+        loop {
+            let mut next = edge.client().await;
+            let _ = next.stream.write_all(b"TRACE /a HTTP/1.1\r\nHost: a\r\n\r\n").await;
+            if next.up_to(12).await == b"HTTP/1.1 405" {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, answered).await.expect("connections are accepted again");
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn slow_head_times_out() {
     let backend = Backend::new().await;
     let timeouts = Timeouts {
         head: Duration::from_millis(200),
@@ -153,20 +213,20 @@ async fn a_head_that_trickles_is_cut_off() {
     };
     let edge = TestEdge::start(Config { timeouts, ..config(backend.address) });
     let mut records = edge.records.follow();
-    for (begun, method, path) in [("GET /a HT", "GET", "/a"), ("GET /a", "GET", ""), ("GE", "", "")] {
+    for (started, method, path) in [("GET /a HT", "GET", "/a"), ("GET /a", "GET", ""), ("GE", "", "")] {
         let mut trickling = edge.client().await;
-        trickling.send(begun.as_bytes()).await;
+        trickling.send(started.as_bytes()).await;
         assert_eq!(trickling.response().await.status, 408);
         let record = records.recv().await.unwrap();
-        assert_eq!((&*record.method, &*record.path), (method, path), "nothing is made up");
+        assert_eq!((&*record.method, &*record.path), (method, path), "only complete words are logged");
     }
     let mut idle = edge.client().await;
-    assert!(idle.is_closed().await, "no answer to no request");
+    assert!(idle.is_closed().await, "an idle connection closes without a response");
     edge.stop().await;
 }
 
 #[tokio::test]
-async fn records_say_how_each_response_went() {
+async fn record_describes_each_response() {
     let backend = Backend::new().await;
     let cubic = "cubic".parse().unwrap();
     let edge = TestEdge::start(Config { congestion_control: Some(cubic), ..config(backend.address) });
@@ -182,10 +242,10 @@ async fn records_say_how_each_response_went() {
     let hit = records.recv().await.unwrap();
     assert_eq!((hit.cache, &hit.cmcd), (CacheResult::Hit, &None));
 
-    // A player that tells of itself; what no record has is as nothing.
-    let said =
+    // A player sends CMCD; keys without a record field are ignored.
+    let fields =
         "CMCD-Request: bl=0,mtp=1400,su\r\nCMCD-Status: bs,rtp=6400\r\nCMCD-Session: sid=\"a\",st=l\r\n";
-    edge.get("/a", said).await;
+    edge.get("/a", fields).await;
     let cmcd = Cmcd {
         sid: Some("a".to_owned()),
         st: Some(StreamType::Live),
@@ -198,7 +258,7 @@ async fn records_say_how_each_response_went() {
     edge.get("/a", "CMCD-Request: su\r\n").await;
     assert_eq!(records.recv().await.unwrap().cmcd.as_ref(), None);
 
-    // A client that leaves in the middle.
+    // A client leaves in the middle of a response.
     let mut client = edge.client().await;
     client.request("GET", "/b", "").await;
     let mut fetch = backend.fetch().await;
@@ -212,7 +272,7 @@ async fn records_say_how_each_response_went() {
 }
 
 #[tokio::test]
-async fn a_player_of_another_origin_may_read_our_errors_about_what_it_may_read() {
+async fn generated_errors_keep_cors_fields_of_the_stored_response() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let mut client = edge.client().await;
@@ -252,18 +312,18 @@ async fn a_player_of_another_origin_may_read_our_errors_about_what_it_may_read()
     edge.stop().await;
 }
 
-/// Microseconds.
+/// Converts to microseconds.
 fn us(duration: Duration) -> u64 {
     duration.as_micros() as u64
 }
 
 #[tokio::test]
-async fn records_have_the_time_to_the_first_byte_and_to_the_last() {
+async fn record_has_times_to_first_and_last_byte() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     warm(&backend, &edge, 100_000).await;
     let mut records = edge.records.follow();
-    // While one side waits, another client is served: that takes some time.
+    // While one side waits, other requests are served, which takes time.
     let some_time = async || {
         for _ in 0..20 {
             assert_eq!(edge.get("/a", "").await.status, 200);
@@ -296,24 +356,24 @@ async fn records_have_the_time_to_the_first_byte_and_to_the_last() {
     edge.stop().await;
 }
 
-/// A client that takes little before it has to read.
+/// Connects a client with a small receive buffer.
 async fn slow_client(edge: &TestEdge) -> Client {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
     Client::new(socket.connect(edge.address).await.unwrap())
 }
 
-/// An edge that gives up soon on a client that takes nothing.
+/// Starts an edge with a short send timeout.
 fn impatient(backend: &Backend) -> TestEdge {
     let timeouts = Timeouts { send_stall: Duration::from_secs(1), ..Timeouts::default() };
     TestEdge::start(Config { timeouts, memory_bytes: 256 << 20, ..config(backend.address) })
 }
 
-/// More than the kernel takes for a client that does not read.
+/// More bytes than the kernel buffers for a client that does not read.
 const TOO_MUCH: usize = 12 << 20;
 
 #[tokio::test]
-async fn the_first_byte_has_its_time_though_the_piece_never_ends() {
+async fn first_byte_time_is_recorded_even_if_piece_never_ends() {
     let backend = Backend::new().await;
     let edge = impatient(&backend);
     let mut records = edge.records.follow();
@@ -333,8 +393,8 @@ async fn the_first_byte_has_its_time_though_the_piece_never_ends() {
 const UNTIL_CLOSE: &str =
     "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nCache-Control: max-age=60\r\n\r\n";
 
-/// A client of HTTP/1.0 that has the head of a response, of which more is to come: the end of the connection is
-/// the end of its content.
+/// Connects an HTTP/1.0 client and receives the head of an unfinished response, whose content ends
+/// with the connection.
 async fn until_close(backend: &Backend, edge: &TestEdge, fields: &str, content: &[u8]) -> (Client, Fetch) {
     let mut client = slow_client(edge).await;
     client.send(format!("GET /a HTTP/1.0\r\nHost: media.example\r\n{fields}\r\n").as_bytes()).await;
@@ -345,14 +405,14 @@ async fn until_close(backend: &Backend, edge: &TestEdge, fields: &str, content: 
     (client, fetch)
 }
 
-/// Whether the connection ends with a reset, once everything there is has been read.
+/// Whether the connection ends with a reset after all data has been read.
 async fn is_reset(mut client: Client) -> bool {
     let end = client.stream.read_to_end(&mut Vec::new()).await;
     matches!(end, Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset)
 }
 
 #[tokio::test]
-async fn what_ends_with_the_connection_and_is_cut_ends_with_a_reset() {
+async fn truncated_close_delimited_content_ends_with_a_reset() {
     for fields in ["", "Connection: keep-alive\r\n"] {
         let backend = Backend::new().await;
         let edge = impatient(&backend);
@@ -360,35 +420,35 @@ async fn what_ends_with_the_connection_and_is_cut_ends_with_a_reset() {
 
         let (stalled, fetch) = until_close(&backend, &edge, fields, &content(0, TOO_MUCH)).await;
         assert_eq!(records.recv().await.unwrap().cut, Some(Cut::ClientStalled));
-        assert!(is_reset(stalled).await, "a client that stalls");
+        assert!(is_reset(stalled).await, "stalled client");
         drop(fetch);
 
         let (mut failed, fetch) = until_close(&backend, &edge, fields, b"begin").await;
         failed.exactly(5).await;
         drop(fetch);
         assert_eq!(records.recv().await.unwrap().cut, Some(Cut::BackendFailed));
-        assert!(is_reset(failed).await, "a backend that fails");
+        assert!(is_reset(failed).await, "failed backend");
 
         let (mut stopped, _fetch) = until_close(&backend, &edge, fields, b"begin").await;
         stopped.exactly(5).await;
         edge.stop().await;
-        assert!(is_reset(stopped).await, "a stop");
+        assert!(is_reset(stopped).await, "stopped edge");
     }
 }
 
 #[tokio::test]
-async fn a_response_that_nobody_followed_has_a_number_all_the_same() {
+async fn response_without_follower_still_gets_number() {
     let backend = Backend::new().await;
     let edge = TestEdge::start(config(backend.address));
     let mut client = edge.client().await;
     for _ in 0..3 {
-        client.request("OPTIONS", "/a", "").await;
+        client.request("TRACE", "/a", "").await;
         client.response().await;
     }
-    // The first two are recorded by now, or rather are not: the next request came after them.
+    // The first two responses have ended without records, because the next request came after them.
     let mut records = edge.records.follow();
     for _ in 3..5 {
-        client.request("OPTIONS", "/a", "").await;
+        client.request("TRACE", "/a", "").await;
         client.response().await;
     }
     let mut numbers = Vec::new();

@@ -1,4 +1,4 @@
-//! The disk tier, over real sockets: what is stored outlives the edge, and what the disk lost is fetched.
+//! Disk tier tests: stored responses survive restarts, and damaged ones are fetched again.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,7 +12,7 @@ use thalweg_edge::{Config, DiskPlace};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
-/// A directory that is there as long as its value.
+/// A directory that is removed when dropped.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -23,7 +23,7 @@ impl Directory {
         Self(path)
     }
 
-    /// Everything that lies in it.
+    /// Lists all files in the directory.
     fn files(&self) -> Vec<PathBuf> {
         let mut files = Vec::new();
         let mut directories = vec![self.0.clone()];
@@ -36,7 +36,7 @@ impl Directory {
         files
     }
 
-    /// The only stored response.
+    /// Returns the file of the only stored response.
     fn file(&self) -> PathBuf {
         let files = self.files();
         assert_eq!(files.len(), 1, "{files:?}");
@@ -50,7 +50,7 @@ impl Drop for Directory {
     }
 }
 
-/// An edge with a disk tier, and its admin interface.
+/// Starts an edge with a disk tier and an admin interface.
 async fn edge(backend: &Backend, directory: &Path) -> TestEdge {
     let disk = Some(DiskPlace { directory: directory.into(), bytes_max: 1 << 30 });
     let admin = Some((Ipv4Addr::LOCALHOST, 0).into());
@@ -58,20 +58,20 @@ async fn edge(backend: &Backend, directory: &Path) -> TestEdge {
 }
 
 async fn stats(edge: &TestEdge) -> String {
-    let mut client = Client::new(TcpStream::connect(edge.admin.unwrap()).await.unwrap());
+    let mut client = edge.admin_client().await;
     client.request("GET", "/stats", "").await;
     String::from_utf8(client.response().await.content).unwrap()
 }
 
-/// Waits until the admin interface says so.
-async fn wait_for(edge: &TestEdge, said: &str) {
-    let begun = Instant::now();
+/// Waits until `/stats` contains `text`.
+async fn wait_for(edge: &TestEdge, text: &str) {
+    let started = Instant::now();
     loop {
         let stats = stats(edge).await;
-        if stats.contains(said) {
+        if stats.contains(text) {
             return;
         }
-        assert!(begun.elapsed() < PATIENCE, "{said}: {stats}");
+        assert!(started.elapsed() < PATIENCE, "{text}: {stats}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -98,7 +98,7 @@ const FRESH: &str = "Cache-Control: max-age=600\r\nX-Kept: yes\r\n";
 const LARGE: usize = 3_000_001;
 
 #[tokio::test]
-async fn after_a_restart_the_first_hit_comes_within_a_second() {
+async fn first_hit_after_restart_comes_within_a_second() {
     let (backend, directory) = (Backend::new().await, Directory::new("restart"));
     let first = edge(&backend, &directory.0).await;
     let (small, large) = (content(5, 1000), content(7, LARGE));
@@ -109,10 +109,10 @@ async fn after_a_restart_the_first_hit_comes_within_a_second() {
     wait_for(&first, "\"responses\":3").await;
     first.stop().await;
 
-    let begun = Instant::now();
+    let started = Instant::now();
     let second = edge(&backend, &directory.0).await;
     let hit = second.get("/large", "").await;
-    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
     assert!(hit.content == large && hit.whole);
     assert_eq!(hit.field("x-kept"), Some("yes"));
     assert!(hit.cache_status().starts_with("thalweg; hit"), "{}", hit.cache_status());
@@ -129,10 +129,10 @@ async fn after_a_restart_the_first_hit_comes_within_a_second() {
 }
 
 #[tokio::test]
-async fn what_memory_has_no_room_for_comes_from_the_disk() {
+async fn content_beyond_memory_comes_from_disk() {
     let (backend, directory) = (Backend::new().await, Directory::new("overflow"));
     let edge = edge(&backend, &directory.0).await;
-    // Three times the memory.
+    // Three times the size of the memory.
     for number in 0..16 {
         let path = format!("/{number}");
         fetch(&edge, &backend, &path, FRESH, &content(number, LARGE)).await;
@@ -148,7 +148,7 @@ async fn what_memory_has_no_room_for_comes_from_the_disk() {
 }
 
 #[tokio::test]
-async fn rfc9111_4_3_4_a_validation_outlives_the_edge() {
+async fn rfc9111_4_3_4_validation_survives_restart() {
     let (backend, directory) = (Backend::new().await, Directory::new("validated"));
     let first = edge(&backend, &directory.0).await;
     fetch(&first, &backend, "/a", "Cache-Control: max-age=0\r\nETag: \"v1\"\r\n", b"content").await;
@@ -168,7 +168,7 @@ async fn rfc9111_4_3_4_a_validation_outlives_the_edge() {
 }
 
 #[tokio::test]
-async fn a_variant_is_found_again_as_what_it_is() {
+async fn variant_survives_restart() {
     let (backend, directory) = (Backend::new().await, Directory::new("variants"));
     let first = edge(&backend, &directory.0).await;
     let fields = format!("Vary: Accept-Language\r\n{FRESH}");
@@ -190,7 +190,7 @@ async fn a_variant_is_found_again_as_what_it_is() {
 }
 
 #[tokio::test]
-async fn what_is_broken_before_a_byte_was_sent_is_fetched() {
+async fn damage_found_before_sending_causes_fetch() {
     let (backend, directory) = (Backend::new().await, Directory::new("broken"));
     for (number, length) in [100, LARGE].into_iter().enumerate() {
         let path = format!("/{number}");
@@ -212,7 +212,30 @@ async fn what_is_broken_before_a_byte_was_sent_is_fetched() {
 }
 
 #[tokio::test]
-async fn what_is_broken_in_the_middle_is_cut_where_it_breaks() {
+async fn rfc9110_304_and_head_do_not_read_content() {
+    for length in [100, LARGE] {
+        let (backend, directory) = (Backend::new().await, Directory::new(&format!("unread-{length}")));
+        let first = edge(&backend, &directory.0).await;
+        fetch(&first, &backend, "/a", &format!("ETag: \"v1\"\r\n{FRESH}"), &content(0, length)).await;
+        wait_for(&first, "\"responses\":1").await;
+        first.stop().await;
+        let file = std::fs::OpenOptions::new().write(true).open(directory.file()).unwrap();
+        let at = file.metadata().unwrap().len() - length as u64;
+        file.write_all_at(&[!content(0, 1)[0]], at).unwrap();
+
+        let second = edge(&backend, &directory.0).await;
+        let mut client = second.client().await;
+        for (method, fields, status) in [("GET", "If-None-Match: \"v1\"\r\n", 304), ("HEAD", "", 200)] {
+            client.request(method, "/a", fields).await;
+            assert_eq!(client.response_to(method).await.status, status, "{length}");
+        }
+        assert!(!backend.is_asked_again().await);
+        second.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn damage_found_while_sending_cuts_response_there() {
     let (backend, directory) = (Backend::new().await, Directory::new("cut"));
     let first = edge(&backend, &directory.0).await;
     fetch(&first, &backend, "/a", FRESH, &content(0, LARGE)).await;
@@ -226,7 +249,7 @@ async fn what_is_broken_in_the_middle_is_cut_where_it_breaks() {
     let mut records = second.records.follow();
     let cut = second.get("/a", "").await;
     assert!(!cut.whole && cut.content.len() < LARGE);
-    assert!(cut.content == content(0, cut.content.len()), "a wrong byte");
+    assert!(cut.content == content(0, cut.content.len()), "wrong byte");
     assert_eq!(records.recv().await.unwrap().cut, Some(thalweg_record::Cut::StorageFailed));
     let fetched = fetch(&second, &backend, "/a", FRESH, b"anew").await;
     assert_eq!(fetched.content, b"anew");
@@ -234,7 +257,7 @@ async fn what_is_broken_in_the_middle_is_cut_where_it_breaks() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_cut_short_under_its_readers_harms_no_other() {
+async fn truncated_file_does_not_harm_other_responses() {
     let (backend, directory) = (Backend::new().await, Directory::new("truncated"));
     let first = edge(&backend, &directory.0).await;
     fetch(&first, &backend, "/a", FRESH, &content(0, LARGE)).await;
@@ -242,7 +265,7 @@ async fn a_file_that_is_cut_short_under_its_readers_harms_no_other() {
     first.stop().await;
 
     let second = edge(&backend, &directory.0).await;
-    assert!(second.get("/a", "").await.content == content(0, LARGE), "all of it is known to be good");
+    assert!(second.get("/a", "").await.content == content(0, LARGE), "all content is verified");
     let file = std::fs::OpenOptions::new().write(true).open(directory.file()).unwrap();
     file.set_len(1_000_000).unwrap();
     let cut = second.get("/a", "").await;
@@ -253,7 +276,7 @@ async fn a_file_that_is_cut_short_under_its_readers_harms_no_other() {
 }
 
 #[tokio::test]
-async fn a_directory_belongs_to_one_edge() {
+async fn directory_belongs_to_one_edge() {
     let (backend, directory) = (Backend::new().await, Directory::new("locked"));
     let first = edge(&backend, &directory.0).await;
     let disk = Some(DiskPlace { directory: directory.0.clone(), bytes_max: 1 << 30 });
@@ -279,7 +302,7 @@ async fn slicing(backend: &Backend, directory: &Path) -> TestEdge {
     TestEdge::start(Config { disk, admin, slice_bytes, memory_bytes: 16 << 20, ..config(backend.address) })
 }
 
-/// Seeks to where no slice is, and answers the fetch.
+/// Seeks to a missing slice and answers its fetch.
 async fn seek(edge: &TestEdge, backend: &Backend, at: usize) -> Response {
     let address = edge.address;
     let asked = tokio::spawn(async move {
@@ -297,7 +320,7 @@ async fn seek(edge: &TestEdge, backend: &Backend, at: usize) -> Response {
 }
 
 #[tokio::test]
-async fn a_seek_into_a_film_is_a_hit_after_a_restart() {
+async fn seek_into_sliced_content_is_hit_after_restart() {
     let (backend, directory) = (Backend::new().await, Directory::new("slices"));
     let first = slicing(&backend, &directory.0).await;
     assert_eq!(seek(&first, &backend, 1_000_123).await.content, content(1_000_123, 10));
@@ -314,7 +337,7 @@ async fn a_seek_into_a_film_is_a_hit_after_a_restart() {
     let hit = second.get("/film", "Range: bytes=1000000-1000000\r\n").await;
     assert!(hit.cache_status().starts_with("thalweg; hit"), "{}", hit.cache_status());
     assert!(!backend.is_asked_again().await);
-    // What was not there yet goes on from what is.
+    // New slices are added to the stored slices.
     assert_eq!(seek(&second, &backend, 500_000).await.content, content(500_000, 10));
     wait_for(&second, "\"responses\":4").await;
     purge(&second, "url=media.example/film").await;
@@ -327,12 +350,12 @@ async fn a_seek_into_a_film_is_a_hit_after_a_restart() {
 }
 
 async fn purge(edge: &TestEdge, what: &str) {
-    let mut client = Client::new(TcpStream::connect(edge.admin.unwrap()).await.unwrap());
+    let mut client = edge.admin_client().await;
     client.request("POST", &format!("/purge?{what}"), "Content-Length: 0\r\n").await;
     assert_eq!(client.response().await.status, 200);
 }
 
-/// All files as they are now, and put back as they were.
+/// A copy of all files, which can be restored.
 struct Saved(Vec<(PathBuf, Vec<u8>)>);
 
 impl Saved {
@@ -349,7 +372,7 @@ impl Saved {
 }
 
 #[tokio::test]
-async fn what_was_purged_does_not_come_back_with_a_restart() {
+async fn purged_response_does_not_return_after_restart() {
     let (backend, directory) = (Backend::new().await, Directory::new("purged"));
     let first = edge(&backend, &directory.0).await;
     let fields = format!("{FRESH}Surrogate-Key: x\r\n");
@@ -362,7 +385,7 @@ async fn what_was_purged_does_not_come_back_with_a_restart() {
     purge(&first, "url=media.example/url").await;
     wait_for(&first, "\"responses\":1").await;
     first.stop().await;
-    // As if the process had been killed before it removed a file.
+    // Simulates a crash before any file was removed.
     files.put_back();
 
     let second = edge(&backend, &directory.0).await;
@@ -375,7 +398,7 @@ async fn what_was_purged_does_not_come_back_with_a_restart() {
 
     let third = edge(&backend, &directory.0).await;
     for path in ["/tag", "/url"] {
-        assert_eq!(third.get(path, "").await.content, b"new", "it came after the purge");
+        assert_eq!(third.get(path, "").await.content, b"new", "stored after the purge");
     }
     purge(&third, "tag=x").await;
     fetch(&third, &backend, "/tag", FRESH, b"newer").await;

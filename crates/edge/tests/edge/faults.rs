@@ -1,5 +1,6 @@
-//! Whatever becomes of a backend, no client sees a wrong byte, none takes a part for the whole, and nothing wrong or short
-//! is stored. Content is derived from path and offset, so that each byte can be checked wherever it was stored.
+//! Fault tests: whatever a backend does, no client receives a wrong byte or mistakes a part for the
+//! whole, and nothing wrong or truncated is stored. Content derives from path and offset, so every
+//! byte can be checked.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,13 +15,13 @@ use thalweg_edge::{BackendUrl, Config, Timeouts};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// The bytes of `path` in `range`.
+/// Returns the bytes of `path` in `range`.
 fn content(path: &str, range: Range<usize>) -> Vec<u8> {
     let seed = path.bytes().fold(0u32, |seed, byte| seed.wrapping_mul(31).wrapping_add(byte.into()));
     range.map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8 ^ seed as u8).collect()
 }
 
-/// A sequence of numbers that follow from a seed (SplitMix64).
+/// Pseudo-random numbers from a seed (SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -35,23 +36,23 @@ impl Random {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Framed {
-    /// By its length, with an entity tag: what breaks off can be resumed.
+    /// `Content-Length` with an entity tag: an interrupted transfer can be resumed.
     Length,
-    /// By its length, without one.
+    /// `Content-Length` without an entity tag.
     Plain,
     Chunked,
-    /// By the end of the connection.
+    /// The end of the connection.
     Close,
 }
 
-/// How a backend ends a connection in the middle of a response.
+/// How a backend interrupts a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Close,
     Reset,
 }
 
-/// A response of `length` bytes as it goes over the wire, or of the `range` that was asked for.
+/// Formats a response of `length` bytes, or of the requested `range`, as sent on the wire.
 fn response(path: &str, length: usize, framed: Framed, range: Option<Range<usize>>) -> Vec<u8> {
     let tag = if framed == Framed::Length { "ETag: \"a\"\r\nAccept-Ranges: bytes\r\n" } else { "" };
     let fields = format!("Cache-Control: max-age=60\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\n{tag}");
@@ -90,7 +91,7 @@ fn asked(head: &str) -> Option<Range<usize>> {
     Some(first.parse().unwrap()..last)
 }
 
-/// The next request's head; `None` once the peer is done.
+/// Reads the head of the next request; `None` once the peer has closed.
 async fn head(stream: &mut TcpStream) -> Option<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -105,18 +106,18 @@ async fn end(stream: TcpStream, how: End) {
     }
 }
 
-/// What a client got of a response.
+/// Outcome of a client's request.
 #[derive(Debug, PartialEq, Eq)]
 enum Got {
-    /// An error of the edge, or no head at all.
+    /// An error from the edge, or no head at all.
     Nothing,
-    /// A part, and it can tell.
+    /// Recognisably a part of the requested content.
     Part,
-    /// All of what it asked for.
+    /// All the requested content.
     Whole,
 }
 
-/// Asks for `path`, which has `length` bytes, and checks each byte that comes.
+/// Requests `path`, which has `length` bytes, and checks each byte received.
 async fn check(edge: SocketAddr, path: &str, length: usize, range: Option<Range<usize>>, slow: bool) -> Got {
     let mut stream = TcpStream::connect(edge).await.unwrap();
     let asked = match &range {
@@ -127,7 +128,7 @@ async fn check(edge: SocketAddr, path: &str, length: usize, range: Option<Range<
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut input = Vec::new();
     let mut piece = vec![0; if slow { 1000 } else { 1 << 16 }];
-    // Only an orderly end of the connection is the end of what ends with it.
+    // Content delimited by the end of the connection is complete only after an orderly close.
     let is_orderly = loop {
         match stream.read(&mut piece).await {
             Ok(0) => break true,
@@ -144,10 +145,10 @@ async fn check(edge: SocketAddr, path: &str, length: usize, range: Option<Range<
     let wanted = match &head[9..12] {
         "200" => 0..length,
         "206" => {
-            let told = field(&head, "content-range").unwrap().strip_prefix("bytes ").unwrap();
-            let (first, rest) = told.split_once('-').unwrap();
+            let text = field(&head, "content-range").unwrap().strip_prefix("bytes ").unwrap();
+            let (first, rest) = text.split_once('-').unwrap();
             let (last, total) = rest.split_once('/').unwrap();
-            assert!(total == "*" || total == length.to_string(), "{path}: {told}");
+            assert!(total == "*" || total == length.to_string(), "{path}: {text}");
             first.parse().unwrap()..last.parse::<usize>().unwrap() + 1
         }
         _ => return Got::Nothing,
@@ -155,9 +156,9 @@ async fn check(edge: SocketAddr, path: &str, length: usize, range: Option<Range<
     let (content_bytes, is_whole) = match field(&head, "transfer-encoding") {
         Some(_) => unchunked(&content_bytes),
         None => {
-            let told = field(&head, "content-length").map(|told| told.parse::<usize>().unwrap());
-            assert!(told.is_none_or(|told| told == wanted.len()), "{path}: told of {told:?} bytes");
-            let is_whole = told.map_or(is_orderly, |told| told == content_bytes.len());
+            let text = field(&head, "content-length").map(|text| text.parse::<usize>().unwrap());
+            assert!(text.is_none_or(|text| text == wanted.len()), "{path}: text of {text:?} bytes");
+            let is_whole = text.map_or(is_orderly, |text| text == content_bytes.len());
             (content_bytes, is_whole)
         }
     };
@@ -171,7 +172,7 @@ async fn check(edge: SocketAddr, path: &str, length: usize, range: Option<Range<
     Got::Part
 }
 
-/// The content of chunks, and whether the last one was there.
+/// Decodes the content of a chunked body; returns it, and whether the last chunk arrived.
 fn unchunked(mut input: &[u8]) -> (Vec<u8>, bool) {
     let mut content = Vec::new();
     while let Some(line) = input.windows(2).position(|two| two == b"\r\n") {
@@ -189,8 +190,8 @@ fn unchunked(mut input: &[u8]) -> (Vec<u8>, bool) {
     (content, false)
 }
 
-/// A backend that breaks off the first response to each path after the number of bytes that the path's query says, and
-/// answers well afterwards. It takes each connection for one request.
+/// Runs a backend that truncates the first response to each path after the number of bytes in the
+/// path's query, and answers correctly afterwards. It handles one request per connection.
 async fn breaks_once(listener: TcpListener, length: usize, framed: Framed, how: End) {
     let mut broken = std::collections::HashSet::new();
     loop {
@@ -211,7 +212,7 @@ async fn breaks_once(listener: TcpListener, length: usize, framed: Framed, how: 
 }
 
 #[tokio::test]
-async fn a_backend_that_breaks_off_at_any_byte_leaves_nothing_wrong_behind() {
+async fn backend_failing_at_any_byte_never_corrupts_stored_content() {
     const LENGTH: usize = 64;
     for framed in [Framed::Length, Framed::Plain, Framed::Chunked, Framed::Close] {
         for how in [End::Close, End::Reset] {
@@ -220,7 +221,8 @@ async fn a_backend_that_breaks_off_at_any_byte_leaves_nothing_wrong_behind() {
             let address = edge.address;
             let backend = tokio::spawn(breaks_once(listener, LENGTH, framed, how));
             let whole = response("/a", LENGTH, framed, None).len();
-            // Where the end of the connection is the end of the content, an early one cannot be told from the true one.
+            // If content is delimited by the end of the connection, an early close cannot be
+            // recognised.
             let cuts = if framed == Framed::Close && how == End::Close { whole - LENGTH } else { whole };
             for cut in 0..cuts {
                 let path = format!("/a?{cut}");
@@ -228,10 +230,10 @@ async fn a_backend_that_breaks_off_at_any_byte_leaves_nothing_wrong_behind() {
                     check(address, &path, LENGTH, None, false),
                     check(address, &path, LENGTH, None, false)
                 );
-                // All of the content may have been there before the end was cut off.
+                // All content may have arrived before the cut.
                 let all = framed != Framed::Chunked && framed != Framed::Close && cut == whole;
                 let resumed = framed == Framed::Length && cut >= whole - LENGTH;
-                // Nothing of a response had come: another connection, another try.
+                // No part of a response arrived, so the fetch is retried.
                 let retried = cut == 0;
                 let states = [first, second];
                 if !(all || resumed || retried) {
@@ -253,7 +255,8 @@ async fn a_backend_that_breaks_off_at_any_byte_leaves_nothing_wrong_behind() {
     }
 }
 
-/// A backend that does whatever `seed` says to each request: answers, breaks off, dribbles, stalls, or says 503.
+/// Runs a backend whose behaviour per request derives from `seed`: it answers, breaks off,
+/// dribbles, stalls, or sends 503.
 async fn moody(listener: TcpListener, seed: u64, asked_for: Arc<AtomicUsize>) {
     for number in 0.. {
         let (mut stream, _) = listener.accept().await.unwrap();
@@ -271,7 +274,8 @@ async fn moody(listener: TcpListener, seed: u64, asked_for: Arc<AtomicUsize>) {
                         let _ = stream.write_all(&bytes[..cut]).await;
                         return end(stream, End::Reset).await;
                     }
-                    // Where the end of the connection is the end of the content, this would be another content.
+                    // If content is delimited by the end of the connection, a truncated response
+                    // would be valid.
                     1 if framed_of(path) != Framed::Close => {
                         let _ = stream.write_all(&bytes[..cut]).await;
                         return;
@@ -282,7 +286,7 @@ async fn moody(listener: TcpListener, seed: u64, asked_for: Arc<AtomicUsize>) {
                     }
                     3 => {
                         let _ = stream.write_all(&bytes[..cut]).await;
-                        // Until the edge has had enough of it.
+                        // Wait until the edge gives up.
                         let _ = stream.read_u8().await;
                         return end(stream, End::Reset).await;
                     }
@@ -316,7 +320,7 @@ fn number_of(path: &str) -> usize {
     path[1..].parse().unwrap()
 }
 
-/// From some bytes to more than is stored whole of one response.
+/// Returns a length between a few bytes and more than is stored whole.
 fn length_of(path: &str) -> usize {
     match number_of(path) % 7 {
         0 => 6_000_000,
@@ -330,7 +334,7 @@ fn framed_of(path: &str) -> Framed {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_a_moody_backend_and_far_too_little_memory_every_byte_is_right() {
+async fn every_byte_is_correct_despite_faulty_backend_and_tiny_memory() {
     const SEED: u64 = 20;
     const CLIENTS: u64 = 12;
     const REQUESTS: usize = 60;

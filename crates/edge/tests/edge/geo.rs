@@ -1,4 +1,4 @@
-//! Where clients are, as policies read it from MaxMind databases.
+//! Client geolocation tests: policies read MaxMind databases.
 
 #![allow(clippy::unwrap_used)]
 
@@ -50,8 +50,8 @@ fn network(number: u32, name: &str) -> Data<'_> {
     ])
 }
 
-/// What the edge answers a client at `address`.
-async fn told(edge: &TestEdge, address: [u8; 4]) -> String {
+/// Returns the edge's response to a client at `address`.
+async fn geo_of(edge: &TestEdge, address: [u8; 4]) -> String {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind((Ipv4Addr::from(address), 0).into()).unwrap();
     let mut client = Client::new(socket.connect(edge.address).await.unwrap());
@@ -64,7 +64,7 @@ async fn told(edge: &TestEdge, address: [u8; 4]) -> String {
 const UNKNOWN: &str = "////0.000/0.000/0// 0/ yes";
 
 #[tokio::test]
-async fn a_policy_reads_city_and_network_and_a_changed_file_with_the_next_load() {
+async fn policy_reads_city_and_network_and_reload_reads_changed_file() {
     let policy = File::new(POLICY);
     let cities = File::new(database(
         "GeoLite2-City",
@@ -85,48 +85,48 @@ async fn a_policy_reads_city_and_network_and_a_changed_file_with_the_next_load()
     let policies = edge.policies();
     let edge = TestEdge::run(edge);
     let bergen = "Bergen/EU/NO/Norway/60.390/-5.320/7/5003/46 64496/An organization of a long name -";
-    assert_eq!(told(&edge, [127, 0, 0, 4]).await, bergen);
-    assert_eq!(told(&edge, [127, 0, 0, 7]).await, bergen);
+    assert_eq!(geo_of(&edge, [127, 0, 0, 4]).await, bergen);
+    assert_eq!(geo_of(&edge, [127, 0, 0, 7]).await, bergen);
     assert_eq!(
-        told(&edge, [127, 0, 0, 1]).await,
+        geo_of(&edge, [127, 0, 0, 1]).await,
         UNKNOWN.replace(" 0/ ", " 64496/An organization of a long name ")
     );
-    assert_eq!(told(&edge, [127, 0, 0, 9]).await, "//SE//0.000/0.000/0// 0/ -");
-    assert_eq!(told(&edge, [127, 0, 0, 10]).await, UNKNOWN);
+    assert_eq!(geo_of(&edge, [127, 0, 0, 9]).await, "//SE//0.000/0.000/0// 0/ -");
+    assert_eq!(geo_of(&edge, [127, 0, 0, 10]).await, UNKNOWN);
 
     std::fs::write(
         &cities.0,
         database("GeoLite2-City", &[("127.0.0.9/32", city("DK", "Denmark", "Aarhus"))]),
     )
     .unwrap();
-    assert_eq!(told(&edge, [127, 0, 0, 4]).await, bergen);
+    assert_eq!(geo_of(&edge, [127, 0, 0, 4]).await, bergen);
     policies.load("second", &policy.0, false).await.unwrap();
     policies.activate("second").unwrap();
-    assert_eq!(told(&edge, [127, 0, 0, 9]).await, "Aarhus/EU/DK/Denmark/60.390/-5.320/7/5003/46 0/ -");
+    assert_eq!(geo_of(&edge, [127, 0, 0, 9]).await, "Aarhus/EU/DK/Denmark/60.390/-5.320/7/5003/46 0/ -");
 
-    // One that is broken meanwhile is told, and all goes on with what there is.
+    // A database broken after it was loaded is reported, and the loaded data stays in use.
     std::fs::write(&cities.0, "half of it").unwrap();
     let error = policies.load("third", &policy.0, false).await.unwrap_err();
     assert!(matches!(error, LoadError::Geo(_)), "{error}");
     assert!(error.to_string().contains(cities.0.to_str().unwrap()), "{error}");
-    assert_eq!(told(&edge, [127, 0, 0, 9]).await, "Aarhus/EU/DK/Denmark/60.390/-5.320/7/5003/46 0/ -");
+    assert_eq!(geo_of(&edge, [127, 0, 0, 9]).await, "Aarhus/EU/DK/Denmark/60.390/-5.320/7/5003/46 0/ -");
     edge.stop().await;
 }
 
 #[tokio::test]
-async fn without_a_database_nothing_is_known_and_the_policy_warns() {
+async fn lookup_without_database_is_empty_and_policy_load_warns() {
     let policy = File::new(POLICY);
     let backend = Backend::new().await;
     let edge = Edge::bind(Config { policy: Some(policy.0.clone()), ..config(backend.address) }).unwrap();
     let warnings = edge.policies().load("second", &policy.0, false).await.unwrap().to_string();
     assert!(warnings.contains("client.as.number is always 0: there is no database"), "{warnings}");
     let edge = TestEdge::run(edge);
-    assert_eq!(told(&edge, [127, 0, 0, 4]).await, UNKNOWN);
+    assert_eq!(geo_of(&edge, [127, 0, 0, 4]).await, UNKNOWN);
     edge.stop().await;
 }
 
 #[tokio::test]
-async fn an_edge_does_not_start_without_the_databases_that_it_is_to_have() {
+async fn edge_does_not_start_without_configured_databases() {
     let bind = |path: PathBuf| -> GeoError {
         let config = Config { geoip: vec![path], ..config((Ipv4Addr::LOCALHOST, 1).into()) };
         match Edge::bind(config) {
@@ -135,13 +135,13 @@ async fn an_edge_does_not_start_without_the_databases_that_it_is_to_have() {
         }
     };
     let missing = bind("/nosuch/city.mmdb".into()).to_string();
-    assert_eq!(missing, "cannot read the database /nosuch/city.mmdb: No such file or directory (os error 2)");
+    assert_eq!(missing, "cannot read database /nosuch/city.mmdb: No such file or directory (os error 2)");
     let none = File::new("no database");
     let error = bind(none.0.clone()).to_string();
-    assert!(error.starts_with(&format!("{} is no MaxMind database: ", none.0.display())), "{error}");
-    // Cut in the middle of the data.
+    assert!(error.starts_with(&format!("{} is not a MaxMind database: ", none.0.display())), "{error}");
+    // The file is truncated within the data.
     let whole = database("GeoLite2-City", &[("192.0.2.0/24", city("NO", "Norway", "Bergen"))]);
     let cut = File::new(&whole[..whole.len() / 2]);
     let error = bind(cut.0.clone()).to_string();
-    assert!(error.starts_with(&format!("{} is no MaxMind database: ", cut.0.display())), "{error}");
+    assert!(error.starts_with(&format!("{} is not a MaxMind database: ", cut.0.display())), "{error}");
 }

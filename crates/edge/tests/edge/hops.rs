@@ -1,11 +1,11 @@
-//! The way of a message over several nodes (RFC 9110 §7.6, RFC 8586), over real sockets.
+//! Tests of messages that pass through several nodes (RFC 9110 §7.6, RFC 8586).
 
 #![allow(clippy::unwrap_used)]
 
 use crate::support::{Backend, TestEdge, config, field};
 
 #[tokio::test]
-async fn rfc9110_7_6_1_what_is_for_one_connection_stays_on_it() {
+async fn rfc9110_7_6_1_hop_by_hop_fields_are_not_forwarded() {
     const HOP: &str = "Connection: close, X-Private, via\r\nX-Private: 1\r\nProxy-Connection: keep-alive\r\n\
                        Keep-Alive: timeout=5\r\nUpgrade: h2c\r\nX-Kept: 1\r\n";
     let backend = Backend::new().await;
@@ -29,7 +29,7 @@ async fn rfc9110_7_6_1_what_is_for_one_connection_stays_on_it() {
 }
 
 #[tokio::test]
-async fn rfc9110_7_6_3_via_grows_on_both_ways() {
+async fn rfc9110_7_6_3_via_grows_in_both_directions() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let mut client = edge.client().await;
@@ -48,13 +48,13 @@ async fn rfc9110_7_6_3_via_grows_on_both_ways() {
     fetch.next().await;
     assert_eq!(field(&fetch.request, "via"), Some("1.0 thalweg"));
     fetch.send("HTTP/1.0 200 OK\r\nContent-Length: 0\r\nCache-Control: max-age=60\r\n\r\n").await;
-    assert_eq!(client.response().await.field("via"), Some("1.0 thalweg"), "as it was received");
-    assert_eq!(edge.get("/b", "").await.field("via"), Some("1.0 thalweg"), "also when it is stored");
+    assert_eq!(client.response().await.field("via"), Some("1.0 thalweg"), "version as received");
+    assert_eq!(edge.get("/b", "").await.field("via"), Some("1.0 thalweg"), "also when stored");
     edge.stop().await;
 }
 
 #[tokio::test]
-async fn rfc8586_2_a_request_that_goes_in_a_circle_is_ended() {
+async fn rfc8586_2_request_loop_is_refused() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let mut client = edge.client().await;
@@ -68,7 +68,7 @@ async fn rfc8586_2_a_request_that_goes_in_a_circle_is_ended() {
         again.request(method, "/b", &format!("CDN-Loop: other\r\nCDN-Loop: {node};b=2, last\r\n")).await;
         let refused = again.response().await;
         assert_eq!(refused.status, 508);
-        let text = "508 Loop Detected: the request has come through this node before\n";
+        let text = "508 Loop Detected: the request has already passed through this node\n";
         assert_eq!(String::from_utf8(refused.content).unwrap(), text);
     }
     fetch.respond("200 OK", "", b"content").await;
@@ -78,7 +78,7 @@ async fn rfc8586_2_a_request_that_goes_in_a_circle_is_ended() {
 }
 
 #[tokio::test]
-async fn rfc8586_tiers_of_nodes_are_no_loop_and_a_node_before_itself_is() {
+async fn rfc8586_cycle_is_refused_but_tiers_are_not() {
     let backend = Backend::new().await;
     let far = TestEdge::before(&backend);
     let near = TestEdge::start(config(far.address));
@@ -93,7 +93,7 @@ async fn rfc8586_tiers_of_nodes_are_no_loop_and_a_node_before_itself_is() {
     assert_eq!(response.content, b"content");
     assert_eq!(response.head.matches("Via: 1.1 thalweg").count(), 2, "{}", response.head);
 
-    // The far one takes the near one for its origin.
+    // The far edge uses the near edge as its origin.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let first = TestEdge::start(config(port));
     let second = TestEdge::start(thalweg_edge::Config { listen: port, ..config(first.address) });
@@ -112,7 +112,7 @@ async fn rfc8586_tiers_of_nodes_are_no_loop_and_a_node_before_itself_is() {
 }
 
 #[tokio::test]
-async fn rfc9110_7_6_1_what_the_backend_does_not_see_selects_nothing() {
+async fn rfc9110_7_6_1_removed_field_does_not_select_variant() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let mut first = edge.client().await;
@@ -127,5 +127,32 @@ async fn rfc9110_7_6_1_what_the_backend_does_not_see_selects_nothing() {
     assert_eq!(field(&fetch.request, "origin"), Some("https://a"));
     fetch.respond("200 OK", "Cache-Control: max-age=60\r\nVary: Origin\r\n", b"with").await;
     assert_eq!(second.response().await.content, b"with");
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn rfc3875_4_1_18_field_that_shadows_another_is_dropped() {
+    // As CGI variables, these fields collide with fields whose names have hyphens: some set by this
+    // node, one by the client, and one (`X_Own`) by nobody.
+    const FIELDS: &str = "Content_Length: 7\r\nTransfer_encoding: chunked\r\nX-Forwarded_For: 10.0.0.1\r\n\
+                          CDN_Loop: other\r\nIf_None_Match: \"a\"\r\nAccept_Language: fr\r\n\
+                          Accept-Language: de\r\nX_Own: 1\r\nX-Forwarded-For: 10.0.0.2\r\n";
+    let backend = Backend::new().await;
+    let edge = TestEdge::before(&backend);
+    for (method, length) in [("GET", None), ("POST", Some("0"))] {
+        let mut client = edge.client().await;
+        let framed = length.map_or(String::new(), |length| format!("Content-Length: {length}\r\n"));
+        client.request(method, "/a", &format!("{FIELDS}{framed}")).await;
+        let mut fetch = backend.fetch().await;
+        let of = |name| field(&fetch.request, name);
+        let dropped = ["content_length", "transfer_encoding", "x-forwarded_for", "cdn_loop", "if_none_match"];
+        for name in dropped.into_iter().chain(["accept_language"]) {
+            assert_eq!(of(name), None, "{method} {name}");
+        }
+        assert_eq!((of("accept-language"), of("x_own")), (Some("de"), Some("1")), "{method}");
+        assert_eq!((of("x-forwarded-for"), of("content-length")), (Some("10.0.0.2, 127.0.0.1"), length));
+        fetch.respond("200 OK", "Connection: close\r\n", b"content").await;
+        assert_eq!(client.response().await.status, 200);
+    }
     edge.stop().await;
 }

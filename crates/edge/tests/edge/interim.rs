@@ -1,4 +1,4 @@
-//! Interim responses (RFC 9110 §15.2, RFC 8297), over real sockets.
+//! Interim response tests (RFC 9110 §15.2, RFC 8297).
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,7 +8,7 @@ const HINTS: &str = "HTTP/1.1 103 Early Hints\r\nLink: </b>; rel=preload\r\nVia:
                      Connection: x-private\r\nX-Private: a\r\nKeep-Alive: timeout=5\r\n\r\n";
 
 #[tokio::test]
-async fn rfc8297_2_hints_go_at_once_to_the_client_that_caused_the_fetch() {
+async fn rfc8297_2_hints_are_sent_immediately_to_client_that_caused_fetch() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let mut first = edge.client().await;
@@ -25,9 +25,9 @@ async fn rfc8297_2_hints_go_at_once_to_the_client_that_caused_the_fetch() {
     fetch.respond("200 OK", "Cache-Control: max-age=60\r\nETag: \"v1\"\r\n", b"content").await;
     assert_eq!(first.response().await.content, b"content");
     let response = joined.response().await;
-    assert_eq!((response.status, response.content), (200, b"content".to_vec()), "nothing before it");
+    assert_eq!((response.status, response.content), (200, b"content".to_vec()), "without interim responses");
 
-    // A validation, and a request that is passed.
+    // Validations and passes forward interim responses, too.
     first.request("GET", "/a", "Cache-Control: no-cache\r\n").await;
     fetch.next().await;
     fetch.send(HINTS).await;
@@ -44,7 +44,7 @@ async fn rfc8297_2_hints_go_at_once_to_the_client_that_caused_the_fetch() {
 }
 
 #[tokio::test]
-async fn rfc9110_15_2_a_client_of_http_1_0_gets_none() {
+async fn rfc9110_15_2_http_1_0_client_gets_no_interim_response() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let mut client = edge.client().await;
@@ -57,7 +57,7 @@ async fn rfc9110_15_2_a_client_of_http_1_0_gets_none() {
 }
 
 #[tokio::test]
-async fn their_number_is_bounded_and_a_switch_of_protocols_is_refused() {
+async fn interim_responses_are_limited_and_protocol_switch_is_refused() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let mut client = edge.client().await;

@@ -1,8 +1,7 @@
-//! The edge over real sockets, one file a subject. One program, so that it is linked once.
+//! Edge tests over real sockets, one file per subject, in a single program that is linked once.
 
 mod abandoned;
 mod backends;
-mod begun;
 mod bundle;
 mod bundle_http;
 mod cache_status;
@@ -17,11 +16,12 @@ mod interim;
 mod methods;
 mod policy;
 mod policy_caching;
-mod policy_told;
-mod policy_ways;
+mod policy_reporting;
+mod policy_routing;
 mod purge;
 mod ranges;
 mod relay;
+mod response_counts;
 mod resume;
 mod rules;
 mod shipped;
@@ -29,4 +29,5 @@ mod slices;
 mod steering;
 mod stop;
 mod support;
+mod surface;
 mod trailers;

@@ -1,5 +1,5 @@
-//! Requests through policies, over real sockets: each step of vcl-step(7), what the backend saw, and what the kernel says
-//! of the connection.
+//! Policy tests: each step of vcl-step(7), the request that the backend receives, and the kernel's
+//! state of the connection.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,12 +11,13 @@ use thalweg_edge::Config;
 use thalweg_record::{CacheResult, Decider};
 use thalweg_tcp::congestion;
 
+use crate::purge::admin;
 use crate::steering::accepted;
 use crate::support::{Backend, Client, Response, TestEdge, config};
 
 pub(crate) const CACHED: &str = "Cache-Control: max-age=60\r\nConnection: close\r\n";
 
-/// A file that is there as long as its value.
+/// A file that is removed when dropped.
 pub(crate) struct File(pub(crate) PathBuf);
 
 impl File {
@@ -35,7 +36,7 @@ impl Drop for File {
     }
 }
 
-/// An edge with a policy of these subroutines, before `backend`, which the policy declares.
+/// Starts an edge with a policy made of these subroutines and a declaration of `backend`.
 pub(crate) fn edge(backend: &Backend, text: &str) -> TestEdge {
     let port = backend.address.port();
     let file = File::new(format!(
@@ -45,7 +46,7 @@ pub(crate) fn edge(backend: &Backend, text: &str) -> TestEdge {
     TestEdge::start(Config { policy, backends: Vec::new(), ..config(backend.address) })
 }
 
-/// What the edge answers to a GET of `path` that it has to fetch.
+/// Sends a GET for `path`; returns the request that the backend received and the edge's response.
 pub(crate) async fn fetched(
     backend: &Backend,
     client: &mut Client,
@@ -69,7 +70,7 @@ pub(crate) fn text(response: &Response) -> &str {
 }
 
 #[tokio::test]
-async fn the_policy_of_varnish_software_sets_and_tells() {
+async fn varnish_software_policy_sets_and_logs_tcp_state() {
     let wanted = if congestion::check("bbr".parse().unwrap()).is_ok() { "bbr" } else { "reno" };
     let backend = Backend::new().await;
     let text = format!(
@@ -96,7 +97,7 @@ async fn the_policy_of_varnish_software_sets_and_tells() {
 }
 
 #[tokio::test]
-async fn the_policy_of_spotify_upgrades_a_connection_by_host_on_its_first_request() {
+async fn spotify_policy_upgrades_connection_by_host_on_first_request() {
     let wanted = if congestion::check("bbr".parse().unwrap()).is_ok() { "bbr" } else { "reno" };
     let backend = Backend::new().await;
     let text = format!(
@@ -128,7 +129,7 @@ async fn the_policy_of_spotify_upgrades_a_connection_by_host_on_its_first_reques
 }
 
 #[tokio::test]
-async fn a_hit_a_miss_and_a_pass_go_their_ways() {
+async fn hit_miss_and_pass_run_their_subroutines() {
     let backend = Backend::new().await;
     let edge = edge(
         &backend,
@@ -164,7 +165,7 @@ async fn a_hit_a_miss_and_a_pass_go_their_ways() {
 }
 
 #[tokio::test]
-async fn conditions_and_ranges_count_as_the_policy_leaves_them() {
+async fn conditions_and_ranges_are_evaluated_as_left_by_policy() {
     let backend = Backend::new().await;
     let edge = edge(&backend, r#"sub vcl_recv { if (req.http.whole) { unset req.http.Range; } }"#);
     let mut client = edge.client().await;
@@ -178,7 +179,7 @@ async fn conditions_and_ranges_count_as_the_policy_leaves_them() {
 }
 
 #[tokio::test]
-async fn a_policy_answers_by_itself() {
+async fn policy_generates_responses() {
     let backend = Backend::new().await;
     let edge = edge(
         &backend,
@@ -212,7 +213,7 @@ async fn a_policy_answers_by_itself() {
 }
 
 #[tokio::test]
-async fn a_restart_begins_again_with_the_request_as_it_is_and_ends() {
+async fn restart_keeps_changed_request_and_is_limited() {
     let backend = Backend::new().await;
     let edge = edge(
         &backend,
@@ -242,7 +243,7 @@ async fn a_restart_begins_again_with_the_request_as_it_is_and_ends() {
 }
 
 #[tokio::test]
-async fn what_is_hashed_is_the_key_and_a_purge_forgets_it() {
+async fn hash_data_is_the_key_and_purge_applies_to_it() {
     let backend = Backend::new().await;
     let edge = edge(
         &backend,
@@ -271,7 +272,7 @@ async fn what_is_hashed_is_the_key_and_a_purge_forgets_it() {
 }
 
 #[tokio::test]
-async fn the_backend_side_retries_makes_errors_and_decides_what_is_stored() {
+async fn backend_side_retries_generates_errors_and_decides_what_is_stored() {
     let backend = Backend::new().await;
     let edge = edge(
         &backend,
@@ -293,7 +294,7 @@ async fn the_backend_side_retries_makes_errors_and_decides_what_is_stored() {
     assert!(response.head.starts_with("HTTP/1.1 504 "), "{}", response.head);
     assert_eq!(text(&response), "sorry: Gave up");
 
-    // The built-in policy, which comes after, still refuses what says no-store.
+    // The built-in policy, which runs afterwards, still refuses to store a no-store response.
     for _ in 0..2 {
         fetched(&backend, &mut client, "/cookie-not", "Set-Cookie: a=b\r\nCache-Control: no-store\r\n").await;
     }
@@ -304,7 +305,7 @@ async fn the_backend_side_retries_makes_errors_and_decides_what_is_stored() {
 }
 
 #[tokio::test]
-async fn a_change_is_passed_with_its_content() {
+async fn unsafe_method_is_passed_with_content() {
     let backend = Backend::new().await;
     let edge = edge(&backend, "sub vcl_deliver { set resp.http.method = req.method; }");
     let mut client = edge.client().await;
@@ -321,7 +322,7 @@ async fn a_change_is_passed_with_its_content() {
 }
 
 #[tokio::test]
-async fn grace_is_served_while_a_refresh_is_under_way_and_no_longer_than_the_policy_allows() {
+async fn stale_response_is_served_during_revalidation_within_policy_limit() {
     let backend = Backend::new().await;
     let edge = edge(
         &backend,
@@ -343,7 +344,7 @@ async fn grace_is_served_while_a_refresh_is_under_way_and_no_longer_than_the_pol
 }
 
 #[tokio::test]
-async fn what_delimits_a_message_is_not_the_policys_to_change() {
+async fn policy_cannot_change_message_framing() {
     let backend = Backend::new().await;
     let edge = edge(
         &backend,
@@ -357,7 +358,7 @@ async fn what_delimits_a_message_is_not_the_policys_to_change() {
         sub vcl_synth { if (resp.status == 750) { return (restart); } }
         "#,
     );
-    // A change that is made a GET, or loses its length, goes out with the length that its content has.
+    // A changed method or a removed length does not affect the length sent.
     for fields in ["As: GET\r\n", "Unset: 1\r\n"] {
         let mut client = edge.client().await;
         client.request("POST", "/a", &format!("Content-Length: 3\r\n{fields}")).await;
@@ -368,7 +369,7 @@ async fn what_delimits_a_message_is_not_the_policys_to_change() {
         fetch.respond("200 OK", "Connection: close\r\n", b"done").await;
         assert_eq!(text(&client.response().await), "done");
     }
-    // A GET whose content was read over has none, whatever it is made.
+    // The content of a GET is discarded, even if the policy changes the method.
     let mut client = edge.client().await;
     client.request("GET", "/b", "Content-Length: 3\r\nAs: POST\r\n").await;
     client.send(b"abc").await;
@@ -380,13 +381,13 @@ async fn what_delimits_a_message_is_not_the_policys_to_change() {
     );
     fetch.respond("200 OK", "Connection: close\r\n", b"done").await;
     assert_eq!(text(&client.response().await), "done");
-    // A HEAD that is made a GET is answered without content.
+    // A HEAD changed to a GET is still answered without content.
     client.request("HEAD", "/c", "As: GET\r\n").await;
     backend.fetch().await.respond("200 OK", CACHED, b"content").await;
     let response = client.response_to("HEAD").await;
     assert_eq!((response.status, response.content.len()), (200, 0));
     assert_eq!(text(&get(&mut client, "/c", "").await), "content");
-    // Content that nobody has read is not the next request.
+    // Unread content is not parsed as the next request.
     let mut client = edge.client().await;
     client.request("POST", "/d", "Content-Length: 26\r\nAgain: 1\r\nAs: GET\r\n").await;
     client.send(b"GET /stolen HTTP/1.1\r\n\r\n..").await;
@@ -400,7 +401,7 @@ async fn what_delimits_a_message_is_not_the_policys_to_change() {
 }
 
 #[tokio::test]
-async fn a_reason_ends_no_line_and_a_restart_keeps_what_was_set() {
+async fn reason_cannot_split_head_and_restart_keeps_settings() {
     let backend = Backend::new().await;
     let edge = edge(
         &backend,
@@ -424,7 +425,7 @@ Set-Cookie: b"})); }
 }
 
 #[tokio::test]
-async fn what_a_policy_purges_is_gone_once_it_says_so() {
+async fn policy_purges_and_bans_take_effect_immediately() {
     let backend = Backend::new().await;
     let edge = edge(
         &backend,
@@ -445,7 +446,7 @@ async fn what_a_policy_purges_is_gone_once_it_says_so() {
         [("BAN", "Ban: obj.http.xkey == a\r\n", 200), ("PURGE", "Tags: a b\r\n", 202)]
     {
         fetched(&backend, &mut client, "/a", "Cache-Control: max-age=60\r\nxkey: a\r\n").await;
-        // At once behind it, so that nothing but the purge itself comes in between.
+        // Pipelined, so that only the purge itself happens in between.
         client.request(method, "/", &format!("{asked}\r\nGET /a HTTP/1.1\r\nHost: media.example\r\n")).await;
         assert_eq!(client.response().await.status, status);
         backend.fetch().await.respond("200 OK", "Cache-Control: no-store\r\n", b"new").await;
@@ -454,12 +455,12 @@ async fn what_a_policy_purges_is_gone_once_it_says_so() {
     client.request("BAN", "/", "Ban: nonsense\r\n").await;
     assert_eq!(client.response().await.status, 400);
     client.request("PURGE", "/", &format!("Tags: {}\r\n", "a ".repeat(1025))).await;
-    assert_eq!(client.response().await.status, 503, "more tags than one purge may have");
+    assert_eq!(client.response().await.status, 503, "more tags than one purge allows");
     edge.stop().await;
 }
 
 #[tokio::test]
-async fn a_file_is_read_once_and_a_pipe_of_the_file_system_not_at_all() {
+async fn file_is_read_once_and_fifo_never() {
     let backend = Backend::new().await;
     let (content, fifo) = (File::new("first"), File::new(""));
     std::fs::remove_file(&fifo.0).unwrap();
@@ -490,5 +491,39 @@ async fn a_file_is_read_once_and_a_pipe_of_the_file_system_not_at_all() {
         assert_eq!((response.field("fifo"), response.field("there")), (Some("<>"), Some("true")));
         std::fs::write(&content.0, "second").unwrap();
     }
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn policy_none_disables_policies() {
+    let backend = Backend::new().await;
+    let policy_text = "vcl 4.1;\nbackend default none;\nsub vcl_recv { return (synth(204)); }";
+    let file = File::new(policy_text);
+    let (policy, admin_address) = (Some(file.0.clone()), Some((std::net::Ipv4Addr::LOCALHOST, 0).into()));
+    let start = |backends| {
+        let (policy, admin) = (policy.clone(), admin_address);
+        TestEdge::start(Config { policy, admin, backends, ..config(backend.address) })
+    };
+    let use_none = r#"{"use":"none"}"#;
+    let edge = start(config(backend.address).backends);
+    let mut client = edge.client().await;
+    assert_eq!(get(&mut client, "/a", "").await.status, 204);
+    assert_eq!(admin(&edge, "POST", "/policies", "", use_none).await.0, 200);
+    let (_, response) = fetched(&backend, &mut client, "/a", "").await;
+    assert_eq!((response.status, text(&response)), (200, "/a"));
+    assert_eq!(admin(&edge, "POST", "/policies", "", r#"{"use":"boot"}"#).await.0, 200);
+    assert_eq!(get(&mut client, "/a", "").await.status, 204);
+    // A policy without running requests can be discarded.
+    admin(&edge, "POST", "/policies", "", use_none).await;
+    assert_eq!(admin(&edge, "POST", "/policies", "", r#"{"discard":"boot"}"#).await.0, 200);
+    let order = format!(r#"{{"load":"none","path":{:?}}}"#, file.0);
+    let (status, error) = admin(&edge, "POST", "/policies", "", &order).await;
+    assert!(status >= 400 && error.contains("is not a valid policy name"), "{status} {error}");
+    edge.stop().await;
+    // If only policies declare backends, requests without a policy have no backend.
+    let edge = start(Vec::new());
+    let (status, error) = admin(&edge, "POST", "/policies", "", use_none).await;
+    assert!(status >= 400 && error.contains("give the edge --backend URL"), "{status} {error}");
+    assert_eq!(edge.get("/a", "").await.status, 204);
     edge.stop().await;
 }

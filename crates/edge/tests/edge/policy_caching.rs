@@ -1,17 +1,17 @@
-//! What policies say of storing, and for how long, over real sockets: hit-for-pass and hit-for-miss, times below a second,
-//! what is fetched anew, and what becomes of a fetch that fails.
+//! Tests of policies that control storing and freshness: hit-for-pass and hit-for-miss, sub-second
+//! times, forced fetches, and failed fetches.
 
 #![allow(clippy::unwrap_used)]
 
 use thalweg_record::CacheResult;
 
 use crate::policy::{CACHED, edge, fetched, get, text};
-use crate::support::{Backend, Client, Fetch, Response, TestEdge, content};
+use crate::support::{Backend, Client, Fetch, Response, TestEdge, content, field};
 
 const FRESH: &str = "Cache-Control: max-age=60\r\n";
 
-/// Tells in responses what a key is known for.
-const TELL_MARKS: &str = r#"
+/// A policy that reports a key's markers in responses.
+const REPORT_MARKS: &str = r#"
     sub vcl_deliver {
         set resp.http.hitmiss = req.is_hitmiss;
         set resp.http.hitpass = req.is_hitpass;
@@ -22,13 +22,13 @@ fn marks(response: &Response) -> (&str, &str) {
     (response.field("hitmiss").unwrap(), response.field("hitpass").unwrap())
 }
 
-/// Answers `fetch`, and gives what the client has got of it.
+/// Answers `fetch` and returns the client's response.
 async fn answered(mut fetch: Fetch, client: &mut Client, fields: &str, content: &str) -> Response {
     fetch.respond("200 OK", &format!("{fields}Connection: close\r\n"), content.as_bytes()).await;
     client.response().await
 }
 
-/// Asks again and again until the backend is asked; gives that.
+/// Repeats a request until it reaches the backend; returns that fetch.
 async fn until_asked(backend: &Backend, client: &mut Client, path: &str) -> Fetch {
     loop {
         client.request("GET", path, "").await;
@@ -40,7 +40,7 @@ async fn until_asked(backend: &Backend, client: &mut Client, path: &str) -> Fetc
 }
 
 #[tokio::test]
-async fn a_hit_for_pass_passes_for_as_long_as_it_says() {
+async fn hit_for_pass_lasts_as_long_as_set() {
     let backend = Backend::new().await;
     let text_of_policy = r#"
         sub vcl_backend_response {
@@ -50,7 +50,7 @@ async fn a_hit_for_pass_passes_for_as_long_as_it_says() {
         }
         sub vcl_backend_fetch { set bereq.http.Told = bereq.is_hitpass + " " + bereq.uncacheable; }
     "#;
-    let edge = edge(&backend, &format!("{text_of_policy}{TELL_MARKS}"));
+    let edge = edge(&backend, &format!("{text_of_policy}{REPORT_MARKS}"));
     let mut client = edge.client().await;
     for (path, lasts) in [("/hour", "For: hour\r\n"), ("/ttl", "For: ttl\r\n")] {
         let (_, first) = fetched(&backend, &mut client, path, &format!("{FRESH}{lasts}")).await;
@@ -58,10 +58,10 @@ async fn a_hit_for_pass_passes_for_as_long_as_it_says() {
         for _ in 0..2 {
             let (asked, passed) = fetched(&backend, &mut client, path, FRESH).await;
             assert!(asked.contains("Told: true true\r\n"), "{asked}");
-            assert_eq!(marks(&passed), ("false", "true"), "what could be stored is passed too");
+            assert_eq!(marks(&passed), ("false", "true"), "even a cacheable response is passed");
         }
     }
-    // Once it is over the response is stored.
+    // Once hit-for-pass has ended, the response is stored.
     fetched(&backend, &mut client, "/moment", &format!("{FRESH}For: moment\r\n")).await;
     loop {
         let (_, response) = fetched(&backend, &mut client, "/moment", FRESH).await;
@@ -74,7 +74,7 @@ async fn a_hit_for_pass_passes_for_as_long_as_it_says() {
 }
 
 #[tokio::test]
-async fn a_hit_for_miss_lets_each_fetch_and_the_first_that_may_be_shared_takes_its_place() {
+async fn hit_for_miss_allows_parallel_fetches_until_one_is_stored() {
     let backend = Backend::new().await;
     let policy = r#"
         sub vcl_recv { if (req.method == "PURGE") { return (purge); } }
@@ -83,7 +83,7 @@ async fn a_hit_for_miss_lets_each_fetch_and_the_first_that_may_be_shared_takes_i
         }
         sub vcl_backend_fetch { set bereq.http.Told = bereq.is_hitmiss + " " + bereq.uncacheable; }
     "#;
-    let edge = edge(&backend, &format!("{policy}{TELL_MARKS}"));
+    let edge = edge(&backend, &format!("{policy}{REPORT_MARKS}"));
     let (mut first, mut second) = (edge.client().await, edge.client().await);
     fetched(&backend, &mut first, "/a", &format!("{FRESH}Not: 1\r\n")).await;
     first.request("GET", "/a", "").await;
@@ -96,25 +96,25 @@ async fn a_hit_for_miss_lets_each_fetch_and_the_first_that_may_be_shared_takes_i
     let hit = get(&mut second, "/a", "").await;
     assert_eq!((text(&hit), marks(&hit)), ("second", ("false", "false")));
     answered(of_first, &mut first, "Not: 1\r\n", "first").await;
-    // Again for one client alone: what was stored is not what there is any more.
+    // The response is uncacheable again, so the stored one is no longer valid.
     let (_, again) = fetched(&backend, &mut second, "/a", &format!("{FRESH}Not: 1\r\n")).await;
     assert_eq!(marks(&again), ("true", "false"));
     second.request("PURGE", "/a", "").await;
     assert_eq!(second.response().await.status, 200);
     let (_, purged) = fetched(&backend, &mut second, "/a", FRESH).await;
-    assert_eq!(marks(&purged), ("false", "false"), "a purge takes that away too");
+    assert_eq!(marks(&purged), ("false", "false"), "a purge also removes the marker");
     edge.stop().await;
 }
 
 #[tokio::test]
-async fn hit_for_miss_is_about_one_variant() {
+async fn hit_for_miss_applies_to_one_variant() {
     let backend = Backend::new().await;
     let policy = r#"
         sub vcl_backend_response {
             if (bereq.http.Device == "phone") { return (pass(1h)); }
         }
     "#;
-    let edge = edge(&backend, &format!("{policy}{TELL_MARKS}"));
+    let edge = edge(&backend, &format!("{policy}{REPORT_MARKS}"));
     let mut client = edge.client().await;
     let vary = format!("{CACHED}Vary: Device\r\n");
     for (device, hitpass) in [("phone", "false"), ("desk", "false"), ("phone", "true")] {
@@ -127,7 +127,7 @@ async fn hit_for_miss_is_about_one_variant() {
 }
 
 #[tokio::test]
-async fn times_below_a_second_count() {
+async fn subsecond_times_are_exact() {
     let backend = Backend::new().await;
     let edge = edge(
         &backend,
@@ -152,7 +152,7 @@ async fn times_below_a_second_count() {
 }
 
 #[tokio::test]
-async fn a_request_that_always_misses_waits_for_nobody_and_replaces_what_is_stored() {
+async fn always_miss_request_does_not_wait_and_replaces_stored_response() {
     let backend = Backend::new().await;
     let edge = edge(
         &backend,
@@ -172,12 +172,12 @@ async fn a_request_that_always_misses_waits_for_nobody_and_replaces_what_is_stor
     second.request("GET", "/a", "Anew: 1\r\n").await;
     let anew = backend.fetch().await;
     assert!(!anew.request.contains("If-None-Match"), "{}", anew.request);
-    assert_eq!(text(&get(&mut first, "/a", "").await), "/a", "what is stored is there meanwhile");
+    assert_eq!(text(&get(&mut first, "/a", "").await), "/a", "still served meanwhile");
     let response = answered(anew, &mut second, &validated, "second").await;
     assert_eq!((text(&response), response.field("missed")), ("second", Some("yes")));
     assert_eq!(text(&get(&mut first, "/a", "").await), "second");
 
-    // Neither does it wait for a fetch that is under way.
+    // An always-miss request does not wait for a running fetch either.
     for fields in ["Anew: 1\r\n", "Busy: 1\r\n"] {
         let path = format!("/{}", &fields[..4]);
         first.request("GET", &path, "").await;
@@ -185,11 +185,11 @@ async fn a_request_that_always_misses_waits_for_nobody_and_replaces_what_is_stor
         second.request("GET", &path, fields).await;
         let other = backend.fetch().await;
         assert_eq!(text(&answered(other, &mut second, FRESH, "fast").await), "fast");
-        assert_eq!(text(&get(&mut second, &path, "").await), "fast", "it is stored");
+        assert_eq!(text(&get(&mut second, &path, "").await), "fast", "stored");
         assert_eq!(text(&answered(slow, &mut first, FRESH, "slow").await), "slow");
     }
 
-    // What is too old for the policy alone is not asked about either.
+    // A response that only the policy considers too old is not validated.
     let fetch = loop {
         first.request("GET", "/a", "Young: 1\r\n").await;
         tokio::select! {
@@ -202,7 +202,8 @@ async fn a_request_that_always_misses_waits_for_nobody_and_replaces_what_is_stor
     edge.stop().await;
 }
 
-/// An edge whose responses are stale at once and have an hour of grace, which a request may refuse.
+/// Starts an edge whose responses are stale immediately and have an hour of grace, which a request
+/// can refuse.
 fn with_grace(backend: &Backend) -> TestEdge {
     edge(
         backend,
@@ -223,29 +224,29 @@ fn with_grace(backend: &Backend) -> TestEdge {
 }
 
 #[tokio::test]
-async fn an_error_of_the_backend_is_the_policys_to_make_and_grace_outlives_it() {
+async fn policy_handles_backend_errors_and_stale_response_survives_them() {
     let backend = Backend::new().await;
     let edge = with_grace(&backend);
     let mut client = edge.client().await;
     fetched(&backend, &mut client, "/a", CACHED).await;
     for _ in 0..2 {
         assert_eq!(text(&get(&mut client, "/a", "").await), "/a");
-        // The refresh fails, is tried again because the policy says so, and fails.
+        // Background revalidation fails, is retried by the policy, and fails again.
         drop(backend.fetch().await);
         drop(backend.fetch().await);
     }
-    // Who does not want what is stale gets the error.
+    // A request that refuses stale responses gets the error.
     client.request("GET", "/a", "Strict: 1\r\n").await;
     drop(backend.fetch().await);
     let failed = client.response().await;
     assert_eq!((failed.status, text(&failed)), (503, "sorry"));
-    assert_eq!(text(&get(&mut client, "/a", "").await), "/a", "it is still there");
+    assert_eq!(text(&get(&mut client, "/a", "").await), "/a", "still stored");
     edge.stop().await;
 }
 
 #[tokio::test]
-async fn the_failure_of_a_refresh_is_not_told_of_who_does_not_wait_for_it() {
-    /// More than the sockets on the way take.
+async fn failed_revalidation_is_not_logged_in_another_clients_record() {
+    /// More bytes than the sockets buffer.
     const SIZE: usize = 12 << 20;
     let backend = Backend::new().await;
     let edge = with_grace(&backend);
@@ -258,7 +259,7 @@ async fn the_failure_of_a_refresh_is_not_told_of_who_does_not_wait_for_it() {
     client.request("GET", "/a", "").await;
     client.head().await;
     drop(backend.fetch().await);
-    // It is tried again, so it has failed, and the response is still going out.
+    // The retry shows that revalidation has failed, while the response is still being sent.
     let again = backend.fetch().await;
     client.exactly(SIZE).await;
     let record = records.recv().await.unwrap();
@@ -269,7 +270,7 @@ async fn the_failure_of_a_refresh_is_not_told_of_who_does_not_wait_for_it() {
 }
 
 #[tokio::test]
-async fn those_who_wait_get_the_error_too() {
+async fn waiting_requests_get_same_error() {
     let backend = Backend::new().await;
     let edge = with_grace(&backend);
     let mut records = edge.records.follow();
@@ -281,7 +282,7 @@ async fn those_who_wait_get_the_error_too() {
     for other in &mut waiting[1..] {
         other.request("GET", "/a", "").await;
     }
-    // The edge's one thread has come to them when it has answered this.
+    // Once this request is answered, the edge's only thread has handled the others.
     assert_eq!(get(&mut client, "/stored", "").await.status, 200);
     let mut refresh = backend.fetch().await;
     refresh.respond("200 OK", CACHED, b"stored").await;
@@ -290,24 +291,24 @@ async fn those_who_wait_get_the_error_too() {
         let response = client.response().await;
         assert_eq!((response.status, text(&response)), (503, "sorry"));
     }
-    // It is the error of all of them, and that of who comes later is one that was found.
+    // All four responses are errors, but the last request finds a stored one.
     get(&mut client, "/a", "").await;
-    let mut told = Vec::new();
-    while told.len() < 4 {
+    let mut results = Vec::new();
+    while results.len() < 4 {
         let record = records.recv().await.unwrap();
         if record.path == "/a" {
             assert_eq!(record.detail.as_deref(), Some("backend-error"));
-            told.push(record.cache);
+            results.push(record.cache);
         }
     }
     let error = CacheResult::Error;
-    assert_eq!(told, [error, error, error, CacheResult::Hit]);
+    assert_eq!(results, [error, error, error, CacheResult::Hit]);
     assert!(!backend.is_asked_again().await);
     edge.stop().await;
 }
 
 #[tokio::test]
-async fn fields_that_a_policy_makes_hold_for_what_is_not_the_content() {
+async fn policy_fields_apply_to_responses_without_content_too() {
     let backend = Backend::new().await;
     let edge = edge(
         &backend,
@@ -337,7 +338,7 @@ async fn fields_that_a_policy_makes_hold_for_what_is_not_the_content() {
 }
 
 #[tokio::test]
-async fn a_policy_ends_a_connection_with_its_response() {
+async fn policy_can_close_connection_after_response() {
     let backend = Backend::new().await;
     let edge = edge(
         &backend,
@@ -360,7 +361,7 @@ async fn a_policy_ends_a_connection_with_its_response() {
 }
 
 #[tokio::test]
-async fn what_another_method_brings_is_not_stored() {
+async fn response_to_changed_method_is_not_stored() {
     let backend = Backend::new().await;
     let edge = edge(
         &backend,
@@ -383,7 +384,7 @@ async fn what_another_method_brings_is_not_stored() {
     edge.stop().await;
 }
 
-/// Stores what is stale at once, for a minute of errors.
+/// Stores responses that are stale immediately but have `stale-if-error`.
 const STALE_AT_ONCE: &str = r#"
     sub vcl_backend_response {
         if (beresp.status == 200) {
@@ -394,13 +395,13 @@ const STALE_AT_ONCE: &str = r#"
 "#;
 
 #[tokio::test]
-async fn rfc5861_4_what_is_stale_answers_where_no_vcl_backend_error_is_written() {
+async fn rfc5861_4_stale_response_is_served_without_vcl_backend_error() {
     let backend = Backend::new().await;
     let edge = edge(&backend, STALE_AT_ONCE);
     let mut client = edge.client().await;
     let fields = format!("{CACHED}ETag: \"v1\"\r\n");
     fetched(&backend, &mut client, "/a", &fields).await;
-    // One that answers with a failure, and one that does not answer.
+    // The backend first sends an error response, then no response at all.
     let mut again = until_asked(&backend, &mut client, "/a").await;
     again.respond("503 Service Unavailable", "Connection: close\r\n", b"busy").await;
     let stale = client.response().await;
@@ -410,7 +411,7 @@ async fn rfc5861_4_what_is_stale_answers_where_no_vcl_backend_error_is_written()
     drop(backend.fetch().await);
     let stale = client.response().await;
     assert_eq!((stale.status, text(&stale)), (200, "/a"));
-    // Other answers are answers.
+    // Any other response is delivered.
     client.request("GET", "/a", "").await;
     backend.fetch().await.respond("404 Not Found", "Connection: close\r\n", b"").await;
     assert_eq!(client.response().await.status, 404);
@@ -418,7 +419,7 @@ async fn rfc5861_4_what_is_stale_answers_where_no_vcl_backend_error_is_written()
 }
 
 #[tokio::test]
-async fn a_vcl_backend_error_of_the_policy_answers_in_place_of_what_is_stale() {
+async fn vcl_backend_error_replaces_stale_on_error() {
     let backend = Backend::new().await;
     let own = "sub vcl_backend_error { set beresp.status = 599; return (deliver); }";
     let edge = edge(&backend, &format!("{STALE_AT_ONCE}{own}"));
@@ -430,5 +431,83 @@ async fn a_vcl_backend_error_of_the_policy_answers_in_place_of_what_is_stale() {
     backend.fetch().await.respond("503 Service Unavailable", "Connection: close\r\n", b"busy").await;
     let response = client.response().await;
     assert_eq!((response.status, text(&response)), (503, "busy"));
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn rfc9111_4_1_vary_star_is_not_stored_even_if_policy_stores_it() {
+    let backend = Backend::new().await;
+    let edge = edge(&backend, "sub vcl_backend_response { set beresp.ttl = 1h; return (deliver); }");
+    let mut client = edge.client().await;
+    for (path, vary) in [("/a", "Vary: *\r\n"), ("/b", "Vary: A, *\r\n"), ("/c", "Vary: A\r\nVary: *\r\n")] {
+        for _ in 0..2 {
+            let (_, response) = fetched(&backend, &mut client, path, vary).await;
+            assert_eq!(text(&response), path);
+        }
+    }
+    fetched(&backend, &mut client, "/d", "Vary: A\r\n").await;
+    assert!(get(&mut client, "/d", "").await.cache_status().contains("; hit"));
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn rfc9111_4_1_vary_star_is_passed_immediately_even_if_large() {
+    let backend = Backend::new().await;
+    let edge = edge(&backend, "sub vcl_backend_response { return (deliver); }");
+    let mut client = edge.client().await;
+    client.request("GET", "/film", "").await;
+    let mut fetch = backend.fetch().await;
+    // Without `Vary: *`, a response this large, with an entity tag and ranges, is stored in slices.
+    let fields = format!("{FRESH}ETag: \"v1\"\r\nAccept-Ranges: bytes\r\nVary: *\r\n");
+    fetch.send(format!("HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n{fields}\r\n")).await;
+    let head = client.head().await;
+    assert!(field(&head, "cache-status").unwrap().ends_with("; detail=vary"), "{head}");
+    assert!(!backend.is_asked_again().await);
+    drop((client, fetch));
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn every_cache_control_line_applies_under_policy() {
+    let backend = Backend::new().await;
+    for (policy, seconds) in [
+        ("", &["private", "no-store", "no-cache"][..]),
+        ("sub vcl_backend_response { return (deliver); }", &["no-cache", "s-maxage=0"]),
+    ] {
+        let edge = edge(&backend, policy);
+        let mut client = edge.client().await;
+        for second in seconds {
+            let fields = format!("{FRESH}Cache-Control: {second}\r\n");
+            for _ in 0..2 {
+                // Each request must reach the backend; otherwise this waits forever.
+                let path = format!("/{second}");
+                let (_, response) = fetched(&backend, &mut client, &path, &fields).await;
+                assert_eq!(text(&response), path);
+            }
+        }
+        edge.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn ban_on_request_field_is_evaluated_at_look_up() {
+    let backend = Backend::new().await;
+    let edge = edge(
+        &backend,
+        r#"sub vcl_recv {
+            if (req.method == "BAN") { ban("req.http.X-Device == tv && req.url ~ ^/a"); return (synth(200)); }
+        }"#,
+    );
+    let mut client = edge.client().await;
+    for path in ["/a/tv", "/a/phone", "/b/tv"] {
+        fetched(&backend, &mut client, path, FRESH).await;
+    }
+    client.request("BAN", "/", "").await;
+    assert_eq!(client.response().await.status, 200);
+    assert_eq!(text(&get(&mut client, "/a/phone", "X-Device: phone\r\n").await), "/a/phone");
+    assert_eq!(text(&get(&mut client, "/b/tv", "X-Device: tv\r\n").await), "/b/tv");
+    client.request("GET", "/a/tv", "X-Device: tv\r\n").await;
+    backend.fetch().await.respond("200 OK", FRESH, b"new").await;
+    assert_eq!(text(&client.response().await), "new");
     edge.stop().await;
 }

@@ -1,4 +1,5 @@
-//! Ranges over real sockets: in parts, from what is still filling, and in slices of what is too large or too far.
+//! Range tests: multipart, from unfinished fills, and from slices of content that is too large or
+//! requested far ahead.
 
 #![allow(clippy::unwrap_used)]
 
@@ -25,7 +26,7 @@ pub(crate) fn get(edge: &TestEdge, fields: &'static str) -> JoinHandle<Response>
     })
 }
 
-/// The head of a 206 with `range` of `length` bytes, and its content.
+/// Formats a 206 with `range` of `length` bytes, and its content.
 pub(crate) fn partial(range: std::ops::Range<usize>, length: usize, fields: &str) -> Vec<u8> {
     let head = format!(
         "HTTP/1.1 206 Partial Content\r\nContent-Length: {}\r\nContent-Range: bytes {}-{}/{length}\r\n{fields}\r\n",
@@ -36,13 +37,13 @@ pub(crate) fn partial(range: std::ops::Range<usize>, length: usize, fields: &str
     [head.as_bytes(), &content(range.start, range.len())].concat()
 }
 
-/// The range that a request asks for.
+/// Returns the range in a request.
 pub(crate) fn asked(request: &str) -> Option<std::ops::Range<usize>> {
     let (first, last) = field(request, "range")?.strip_prefix("bytes=")?.split_once('-')?;
     Some(first.parse().unwrap()..last.parse::<usize>().unwrap() + 1)
 }
 
-/// Has `backend` serve ranges of `length` bytes, of which it tells how many it was asked for.
+/// Makes `backend` serve ranges of `length` bytes. Returns the number of requests it receives.
 fn serve_ranges(backend: Backend, length: usize) -> Arc<AtomicUsize> {
     let asked_for = Arc::new(AtomicUsize::new(0));
     let counter = asked_for.clone();
@@ -71,13 +72,13 @@ fn serve_ranges(backend: Backend, length: usize) -> Arc<AtomicUsize> {
 }
 
 #[tokio::test]
-async fn rfc9110_14_6_several_ranges_come_in_parts() {
+async fn rfc9110_14_6_several_ranges_become_multipart() {
     let backend = Backend::new().await;
     let edge = start(&backend);
     let first = get(&edge, "Range: bytes=500-599,0-9\r\n");
     let mut fetch = backend.fetch().await;
     assert_eq!(field(&fetch.request, "range"), None);
-    // What has come is sent before the rest has.
+    // Content that has arrived is sent before the rest arrives.
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\nContent-Type: video/mp4\r\n{FRESH}\r\n");
     fetch.send([head.as_bytes(), &content(0, 700)].concat()).await;
     let response = first.await.unwrap();
@@ -104,7 +105,7 @@ async fn rfc9110_14_6_several_ranges_come_in_parts() {
 }
 
 #[tokio::test]
-async fn a_seek_into_what_is_cold_does_not_wait_for_its_start() {
+async fn seek_into_uncached_content_does_not_wait_for_its_start() {
     const LENGTH: usize = 4_000_000_000;
     const START: usize = 2_000_000_000;
     let backend = Backend::new().await;
@@ -121,20 +122,20 @@ async fn a_seek_into_what_is_cold_does_not_wait_for_its_start() {
     );
     assert_eq!(response.content, content(START + 10, 10));
     assert_eq!(response.cache_status_from(60), "thalweg; fwd=uri-miss; fwd-status=206; ttl=60; stored");
-    // The same slice again, and the head alone.
+    // Request the same slice again, then the head alone.
     let hit = edge.get("/a", "Range: bytes=2000099990-2000099999\r\n").await;
     assert_eq!((hit.content, hit.head.contains("thalweg; hit")), (content(START + 99_990, 10), true));
     let mut client = edge.client().await;
     client.request("HEAD", "/a", "").await;
     assert_eq!(client.response_to("HEAD").await.field("content-length"), Some("4000000000"));
-    // Into the next one, which is asked for if it is still of the same representation.
+    // Seek into the next slice, which must be of the same representation.
     let next = get(&edge, "Range: bytes=2000099990-2000100009\r\n");
     fetch.next().await;
     assert_eq!(asked(&fetch.request), Some(START + SLICE..START + 2 * SLICE));
     assert_eq!(field(&fetch.request, "if-range"), Some("\"v1\""));
     fetch.send(partial(START + SLICE..START + 2 * SLICE, LENGTH, FRESH)).await;
     assert_eq!(next.await.unwrap().content, content(START + 99_990, 20));
-    // The end is known by now.
+    // The length is now known.
     let end = get(&edge, "Range: bytes=-5\r\n");
     fetch.next().await;
     assert_eq!(asked(&fetch.request), Some(LENGTH - SLICE..LENGTH));
@@ -144,7 +145,7 @@ async fn a_seek_into_what_is_cold_does_not_wait_for_its_start() {
 }
 
 #[tokio::test]
-async fn a_range_far_from_what_has_come_is_fetched_by_itself_and_a_near_one_is_not() {
+async fn only_far_range_is_fetched_separately() {
     let backend = Backend::new().await;
     let edge = start(&backend);
     let mut first = edge.client().await;
@@ -172,16 +173,16 @@ async fn a_range_far_from_what_has_come_is_fetched_by_itself_and_a_near_one_is_n
 }
 
 #[tokio::test]
-async fn what_is_too_large_to_be_stored_is_stored_in_slices() {
+async fn content_too_large_to_store_whole_is_stored_in_slices() {
     const LENGTH: usize = 17_000_001;
     let backend = Backend::new().await;
-    // A quarter of 64 MiB is the most that is stored of one response.
+    // At most a quarter of the 64 MiB of memory is used per response.
     let slice_bytes = 4 << 20;
     let edge = TestEdge::start(Config { slice_bytes, ..config(backend.address) });
     let asked_for = serve_ranges(backend, LENGTH);
     let whole = edge.get("/a", "").await;
     assert!(whole.whole && whole.content == content(0, LENGTH));
-    assert_eq!(asked_for.load(Relaxed), 5, "the first, and four by range");
+    assert_eq!(asked_for.load(Relaxed), 5, "the first response, and four slices");
     assert_eq!(whole.cache_status_from(60), "thalweg; fwd=uri-miss; fwd-status=200; ttl=60; stored");
     let again = edge.get("/a", "").await;
     assert!(again.cache_status().starts_with("thalweg; hit"), "{}", again.cache_status());
@@ -194,7 +195,7 @@ async fn what_is_too_large_to_be_stored_is_stored_in_slices() {
 }
 
 #[tokio::test]
-async fn many_readers_of_what_is_sliced_fetch_each_slice_once() {
+async fn concurrent_readers_fetch_each_slice_once() {
     const LENGTH: usize = 1_000_001;
     let backend = Backend::new().await;
     let edge = start(&backend);
@@ -205,14 +206,14 @@ async fn many_readers_of_what_is_sliced_fetch_each_slice_once() {
         assert!(response.whole && response.content == content(150_000, LENGTH - 150_000));
     }
     assert_eq!(asked_for.load(Relaxed), 10);
-    // What is missing of all of it is the first slice.
+    // Every slice but the first is already stored.
     assert!(edge.get("/a", "").await.content == content(0, LENGTH));
     assert_eq!(asked_for.load(Relaxed), 11);
     edge.stop().await;
 }
 
 #[tokio::test]
-async fn a_backend_without_ranges_is_asked_for_all_of_it() {
+async fn backend_without_ranges_is_asked_for_whole_content() {
     let length = 500_000;
     let other_range = partial(SLICE..SLICE + 10, length, FRESH);
     let no_etag = partial(400_000..500_000, length, "Cache-Control: max-age=60\r\n");
@@ -245,7 +246,7 @@ async fn slices_of_two_representations_are_never_mixed() {
     let mut fetch = backend.fetch().await;
     fetch.send(partial(400_000..500_000, 1_000_000, FRESH)).await;
     seek.await.unwrap();
-    // Nothing has been sent yet: the new one is as good.
+    // Nothing has been sent yet, so the new representation can be used.
     let seek = get(&edge, "Range: bytes=600000-600009\r\n");
     fetch.next().await;
     fetch.send(partial(600_000..700_000, 1_000_000, &changed)).await;
@@ -254,7 +255,7 @@ async fn slices_of_two_representations_are_never_mixed() {
     fetch.send(partial(600_000..700_000, 1_000_000, &changed)).await;
     let response = seek.await.unwrap();
     assert_eq!((response.field("etag"), &response.content), (Some("\"v2\""), &content(600_000, 10)));
-    // In the middle it is a failure, that everybody can see.
+    // Once content has been sent, a change is a visible failure.
     let cut = get(&edge, "Range: bytes=600000-800000\r\n");
     fetch.next().await;
     fetch.send(format!("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n{FRESH}\r\n")).await;
@@ -264,7 +265,7 @@ async fn slices_of_two_representations_are_never_mixed() {
 }
 
 #[tokio::test]
-async fn rfc9111_4_3_a_stale_head_is_validated_and_its_slices_kept() {
+async fn rfc9111_4_3_stale_head_is_validated_and_keeps_slices() {
     let stale = "Cache-Control: max-age=60\r\nAge: 70\r\nETag: \"v1\"\r\n";
     let backend = Backend::new().await;
     let edge = start(&backend);
@@ -282,7 +283,7 @@ async fn rfc9111_4_3_a_stale_head_is_validated_and_its_slices_kept() {
 }
 
 #[tokio::test]
-async fn rfc9111_5_2_2_7_who_seeks_gets_no_fields_of_the_first_client() {
+async fn rfc9111_5_2_2_7_seek_does_not_expose_fields_withheld_for_first_client() {
     let backend = Backend::new().await;
     let edge = start(&backend);
     let own =
@@ -300,7 +301,7 @@ async fn rfc9111_5_2_2_7_who_seeks_gets_no_fields_of_the_first_client() {
 }
 
 #[tokio::test]
-async fn rfc9111_5_2_1_7_a_slice_that_is_not_stored_is_not_fetched_for_who_wants_only_what_is() {
+async fn rfc9111_5_2_1_7_only_if_cached_does_not_fetch_a_missing_slice() {
     let backend = Backend::new().await;
     let edge = start(&backend);
     let seek = get(&edge, "Range: bytes=400000-400009\r\n");
@@ -314,7 +315,7 @@ async fn rfc9111_5_2_1_7_a_slice_that_is_not_stored_is_not_fetched_for_who_wants
 }
 
 #[tokio::test]
-async fn a_slice_that_breaks_off_is_fetched_once_more() {
+async fn broken_slice_is_fetched_again() {
     let backend = Backend::new().await;
     let edge = start(&backend);
     let seek = get(&edge, "Range: bytes=400000-499999\r\n");
@@ -332,7 +333,7 @@ async fn a_slice_that_breaks_off_is_fetched_once_more() {
 }
 
 #[tokio::test]
-async fn a_length_that_changes_under_the_same_tag_is_another_content() {
+async fn changed_length_with_same_tag_is_different_content() {
     let backend = Backend::new().await;
     let edge = start(&backend);
     let seek = get(&edge, "Range: bytes=400000-\r\n");
@@ -351,7 +352,7 @@ async fn a_length_that_changes_under_the_same_tag_is_another_content() {
 }
 
 #[tokio::test]
-async fn a_backend_that_says_ranges_and_has_none_is_passed_after_the_first_to_find_out() {
+async fn backend_that_claims_but_does_not_serve_ranges_is_passed_after_failure() {
     const LENGTH: usize = 5_000_000;
     let backend = Backend::new().await;
     let edge =
@@ -377,7 +378,7 @@ async fn a_backend_that_says_ranges_and_has_none_is_passed_after_the_first_to_fi
 }
 
 #[tokio::test]
-async fn a_fill_that_is_left_for_its_slices_leaves_its_head_behind() {
+async fn fill_abandoned_for_slices_keeps_head() {
     const LENGTH: usize = 10_000_000;
     let backend = Backend::new().await;
     let edge = start(&backend);
@@ -388,7 +389,7 @@ async fn a_fill_that_is_left_for_its_slices_leaves_its_head_behind() {
     assert_eq!(asked(&slice.request), Some(LENGTH - SLICE..LENGTH));
     slice.send(partial(LENGTH - SLICE..LENGTH, LENGTH, FRESH)).await;
     assert_eq!(end.await.unwrap().content, content(LENGTH - 5, 5));
-    // The edge lets go of the whole.
+    // The edge cancels the fetch of the whole response.
     assert!(!fill.try_next().await);
     let again = edge.get("/a", "Range: bytes=-5\r\n").await;
     assert!(again.cache_status().starts_with("thalweg; hit"), "{}", again.cache_status());

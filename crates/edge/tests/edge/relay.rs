@@ -1,4 +1,4 @@
-//! The relay: many clients on one fill, each fed as it arrives; a fill that breaks is a failure to all of them.
+//! Relay tests: many clients read one fill as it arrives, and a broken fill fails for all of them.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +9,7 @@ const CLIENTS: usize = 200;
 const CHUNK: usize = 40_000;
 const HEAD: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nCache-Control: max-age=60\r\n\r\n";
 
-/// Reads one chunk after the other and tells of each.
+/// Reads chunk after chunk and reports the bytes read so far.
 async fn watch(mut client: Client, seen: mpsc::Sender<usize>) -> Result<usize, usize> {
     let mut bytes = 0;
     loop {
@@ -25,7 +25,7 @@ async fn watch(mut client: Client, seen: mpsc::Sender<usize>) -> Result<usize, u
     }
 }
 
-/// Waits until all clients have seen `bytes`.
+/// Waits until all clients have received `bytes` bytes.
 async fn all_have(seen: &mut [mpsc::Receiver<usize>], bytes: usize) {
     for client in seen {
         while tokio::time::timeout(PATIENCE, client.recv()).await.expect("a client waits").unwrap() < bytes {}
@@ -33,7 +33,7 @@ async fn all_have(seen: &mut [mpsc::Receiver<usize>], bytes: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn everyone_has_each_chunk_before_the_next_is_sent() {
+async fn every_client_receives_each_chunk_before_next_is_sent() {
     let backend = Backend::new().await;
     let edge = TestEdge::with_two_threads(&backend);
     let (mut seen, mut watching) = (Vec::new(), Vec::new());
@@ -48,20 +48,20 @@ async fn everyone_has_each_chunk_before_the_next_is_sent() {
     fetch.chunk(&content(0, CHUNK)).await;
     for mut client in clients {
         assert!(client.head().await.starts_with("HTTP/1.1 200"));
-        let (tell, told) = mpsc::channel(64);
-        seen.push(told);
-        watching.push(tokio::spawn(watch(client, tell)));
+        let (sender, receiver) = mpsc::channel(64);
+        seen.push(receiver);
+        watching.push(tokio::spawn(watch(client, sender)));
     }
     all_have(&mut seen, CHUNK).await;
 
-    // One who comes in the middle gets the start at once, before anything more is sent.
+    // A client that joins now immediately gets the content so far.
     let mut late = edge.client().await;
     late.request("GET", "/segment", "").await;
     let head = late.head().await;
     assert!(head.contains("collapsed"), "{head}");
-    let (tell, told) = mpsc::channel(64);
-    seen.push(told);
-    watching.push(tokio::spawn(watch(late, tell)));
+    let (sender, receiver) = mpsc::channel(64);
+    seen.push(receiver);
+    watching.push(tokio::spawn(watch(late, sender)));
     all_have(&mut seen[CLIENTS..], CHUNK).await;
 
     for number in 1..4 {
@@ -72,7 +72,7 @@ async fn everyone_has_each_chunk_before_the_next_is_sent() {
     for client in watching {
         assert_eq!(client.await.unwrap(), Ok(4 * CHUNK));
     }
-    assert!(!backend.is_asked_again().await, "one request for all");
+    assert!(!backend.is_asked_again().await, "one fetch for all");
     let hit = edge.get("/segment", "").await;
     assert!(hit.cache_status().contains("hit") && hit.content == content(0, 4 * CHUNK));
     assert_eq!(hit.field("content-length"), Some("160000"));
@@ -80,7 +80,7 @@ async fn everyone_has_each_chunk_before_the_next_is_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backend_that_dies_is_a_failure_to_everyone_and_forgotten() {
+async fn failed_response_fails_for_every_client_and_is_not_stored() {
     let backend = Backend::new().await;
     let edge = TestEdge::with_two_threads(&backend);
     let (mut seen, mut watching) = (Vec::new(), Vec::new());
@@ -95,9 +95,9 @@ async fn a_backend_that_dies_is_a_failure_to_everyone_and_forgotten() {
     fetch.chunk(&content(0, CHUNK)).await;
     for mut client in clients {
         client.head().await;
-        let (tell, told) = mpsc::channel(64);
-        seen.push(told);
-        watching.push(tokio::spawn(watch(client, tell)));
+        let (sender, receiver) = mpsc::channel(64);
+        seen.push(receiver);
+        watching.push(tokio::spawn(watch(client, sender)));
     }
     all_have(&mut seen, CHUNK).await;
     drop(fetch);
@@ -114,7 +114,7 @@ async fn a_backend_that_dies_is_a_failure_to_everyone_and_forgotten() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_response_with_a_length_that_breaks_off_is_short() {
+async fn truncated_response_with_length_is_never_completed() {
     let backend = Backend::new().await;
     let edge = TestEdge::with_two_threads(&backend);
     let mut client = edge.client().await;
@@ -130,7 +130,7 @@ async fn a_response_with_a_length_that_breaks_off_is_short() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_range_is_answered_as_soon_as_it_has_arrived() {
+async fn range_is_answered_as_soon_as_it_has_arrived() {
     let backend = Backend::new().await;
     let edge = TestEdge::with_two_threads(&backend);
     let mut first = edge.client().await;
@@ -164,13 +164,13 @@ async fn a_range_is_answered_as_soon_as_it_has_arrived() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_range_of_a_known_length_is_answered_before_its_bytes_arrive() {
+async fn range_of_known_length_is_answered_before_its_bytes_arrive() {
     let backend = Backend::new().await;
     let edge = TestEdge::with_two_threads(&backend);
     let mut client = edge.client().await;
     client.request("GET", "/a", "Range: bytes=50000-\r\n").await;
     let mut fetch = backend.fetch().await;
-    assert!(!fetch.request.to_lowercase().contains("range"), "the whole is fetched");
+    assert!(!fetch.request.to_lowercase().contains("range"), "the whole response is fetched");
     fetch.send("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\nCache-Control: max-age=60\r\n\r\n").await;
     let head = client.head().await;
     assert!(head.contains("206") && head.contains("bytes 50000-99999/100000"), "{head}");
@@ -180,7 +180,7 @@ async fn a_range_of_a_known_length_is_answered_before_its_bytes_arrive() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fill_goes_on_when_its_client_has_left() {
+async fn fill_continues_after_client_leaves() {
     let backend = Backend::new().await;
     let edge = TestEdge::with_two_threads(&backend);
     let mut client = edge.client().await;

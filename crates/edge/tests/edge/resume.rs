@@ -1,4 +1,4 @@
-//! Fills that break off and go on with the rest (RFC 9110 §14.2, §13.1.5), over real sockets.
+//! Tests of interrupted fills that resume with the missing content (RFC 9110 §14.2, §13.1.5).
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,8 +10,9 @@ use thalweg_edge::{BackendUrl, Config, Timeouts};
 const SIZE: usize = 300_000;
 const STORED: &str = "Cache-Control: max-age=60\r\nETag: \"v1\"\r\n";
 
-/// A client that has the head and the first `len` bytes of `/a`, and the backend's end.
-async fn begun(backend: &Backend, edge: &TestEdge, fields: &str, len: usize) -> (Client, Fetch) {
+/// Starts a fill of `/a`; returns a client that has received the head and `len` bytes, and the
+/// backend's end.
+async fn start_fill(backend: &Backend, edge: &TestEdge, fields: &str, len: usize) -> (Client, Fetch) {
     let mut client = edge.client().await;
     client.request("GET", "/a", "Accept-Language: de\r\n").await;
     let mut fetch = backend.fetch().await;
@@ -22,7 +23,7 @@ async fn begun(backend: &Backend, edge: &TestEdge, fields: &str, len: usize) -> 
     (client, fetch)
 }
 
-/// The next fetch, which asks for what comes from `from` on.
+/// Accepts the next fetch, which must request the content from `from` on.
 async fn rest(backend: &Backend, from: usize) -> Fetch {
     let fetch = backend.fetch().await;
     let of = |name| field(&fetch.request, name);
@@ -34,7 +35,7 @@ async fn rest(backend: &Backend, from: usize) -> Fetch {
     fetch
 }
 
-/// Answers with the rest, of which `len` bytes come.
+/// Responds with the content from `from` on; only `len` bytes arrive.
 async fn send_rest(fetch: &mut Fetch, from: usize, len: usize) {
     let head = format!(
         "HTTP/1.1 206 Partial Content\r\nContent-Length: {}\r\nContent-Range: bytes {from}-{}/{SIZE}\r\n\
@@ -47,11 +48,11 @@ async fn send_rest(fetch: &mut Fetch, from: usize, len: usize) {
 }
 
 #[tokio::test]
-async fn rfc9110_14_2_a_break_anywhere_is_a_pause_to_its_readers() {
+async fn rfc9110_14_2_interruption_is_invisible_to_readers() {
     for at in [0, 1, 65_536, SIZE - 1] {
         let backend = Backend::new().await;
         let edge = TestEdge::before(&backend);
-        let (mut client, fetch) = begun(&backend, &edge, STORED, at).await;
+        let (mut client, fetch) = start_fill(&backend, &edge, STORED, at).await;
         let mut joined = edge.client().await;
         joined.request("GET", "/a", "Range: bytes=100-\r\nAccept-Language: de\r\n").await;
         assert!(joined.head().await.starts_with("HTTP/1.1 206 "));
@@ -66,32 +67,32 @@ async fn rfc9110_14_2_a_break_anywhere_is_a_pause_to_its_readers() {
 }
 
 #[tokio::test]
-async fn a_backend_that_stops_sending_is_replaced_by_another() {
+async fn stalled_backend_is_replaced_by_another() {
     let (first, second) = (Backend::new().await, Backend::new().await);
     let timeouts = Timeouts { between_bytes: Duration::from_millis(200), ..Timeouts::default() };
     let backends = vec![BackendUrl::at(first.address), BackendUrl::at(second.address)];
     let edge = TestEdge::start(Config { timeouts, backends, ..config(first.address) });
-    let (mut client, _silent) = begun(&first, &edge, STORED, 1000).await;
+    let (mut client, _silent) = start_fill(&first, &edge, STORED, 1000).await;
     send_rest(&mut rest(&second, 1000).await, 1000, SIZE - 1000).await;
     assert!(client.exactly(SIZE - 1000).await == content(1000, SIZE - 1000));
     edge.stop().await;
 }
 
 #[tokio::test]
-async fn a_rest_that_breaks_off_is_resumed_too_a_few_times() {
+async fn interrupted_fill_is_resumed_a_limited_number_of_times() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
-    let (mut client, fetch) = begun(&backend, &edge, STORED, 1000).await;
+    let (mut client, fetch) = start_fill(&backend, &edge, STORED, 1000).await;
     drop(fetch);
     for number in 1..=3 {
         let mut fetch = rest(&backend, number * 1000).await;
         send_rest(&mut fetch, number * 1000, 1000).await;
         assert!(client.exactly(1000).await == content(number * 1000, 1000));
     }
-    assert!(client.is_closed().await, "it fails visibly");
+    assert!(client.is_closed().await, "visible failure");
     assert!(!backend.is_asked_again().await);
-    // A rest in parts, and an attempt that comes to nothing.
-    let (mut client, fetch) = begun(&backend, &edge, STORED, 1000).await;
+    // The rest arrives in two parts, with a failed attempt in between.
+    let (mut client, fetch) = start_fill(&backend, &edge, STORED, 1000).await;
     drop(fetch);
     let mut fetch = rest(&backend, 1000).await;
     let part = format!("Content-Range: bytes 1000-1999/{SIZE}\r\nETag: \"v1\"\r\n");
@@ -103,7 +104,7 @@ async fn a_rest_that_breaks_off_is_resumed_too_a_few_times() {
 }
 
 #[tokio::test]
-async fn rfc9110_13_1_5_what_is_not_the_rest_of_the_same_is_not_taken() {
+async fn rfc9110_13_1_5_different_content_is_not_accepted_as_rest() {
     let range =
         |from: usize, length: usize| format!("Content-Range: bytes {from}-{}/{length}\r\n", length - 1);
     let cases = [
@@ -122,7 +123,7 @@ async fn rfc9110_13_1_5_what_is_not_the_rest_of_the_same_is_not_taken() {
     for (status, fields) in cases {
         let backend = Backend::new().await;
         let edge = TestEdge::before(&backend);
-        let (mut client, fetch) = begun(&backend, &edge, STORED, 1000).await;
+        let (mut client, fetch) = start_fill(&backend, &edge, STORED, 1000).await;
         drop(fetch);
         rest(&backend, 1000).await.respond(status, &fields, &content(1000, SIZE - 1000)).await;
         assert!(client.is_closed().await, "{status} {fields}");
@@ -134,10 +135,10 @@ async fn rfc9110_13_1_5_what_is_not_the_rest_of_the_same_is_not_taken() {
 }
 
 #[tokio::test]
-async fn more_than_the_rest_is_not_taken() {
+async fn overlong_rest_is_not_accepted() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
-    let (mut client, fetch) = begun(&backend, &edge, STORED, SIZE - 10).await;
+    let (mut client, fetch) = start_fill(&backend, &edge, STORED, SIZE - 10).await;
     drop(fetch);
     let from = SIZE - 10;
     let mut fetch = rest(&backend, from).await;
@@ -149,7 +150,7 @@ async fn more_than_the_rest_is_not_taken() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_resumed_fails_visibly_at_once() {
+async fn fill_that_cannot_be_resumed_fails_visibly_and_immediately() {
     for fields in [
         "Cache-Control: max-age=60\r\nETag: W/\"v1\"\r\n",
         "Cache-Control: max-age=60\r\n",
@@ -158,7 +159,7 @@ async fn what_cannot_be_resumed_fails_visibly_at_once() {
     ] {
         let backend = Backend::new().await;
         let edge = TestEdge::before(&backend);
-        let (mut client, fetch) = begun(&backend, &edge, fields, 1000).await;
+        let (mut client, fetch) = start_fill(&backend, &edge, fields, 1000).await;
         drop(fetch);
         assert!(client.is_closed().await, "{fields}");
         assert!(!backend.is_asked_again().await, "{fields}");

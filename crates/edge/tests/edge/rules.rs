@@ -1,6 +1,7 @@
-//! Stale content, the requests' own wishes, targeted fields and fields for one client, over real sockets, by rule.
+//! Tests of stale responses, request directives, targeted fields and fields for one client, by RFC
+//! section.
 //!
-//! Responses come with an `Age`, so that none has to be waited for to be stale.
+//! Responses have an `Age`, so that no test waits for one to become stale.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,7 +9,7 @@ use crate::support::{Backend, Fetch, Response, TestEdge, config, field};
 use thalweg_edge::{Config, Rules};
 use tokio::task::JoinHandle;
 
-/// Sends a request in the background, so that the test can be its backend.
+/// Sends a request in the background, so that the test can act as its backend.
 fn get(edge: &TestEdge, fields: &'static str) -> JoinHandle<Response> {
     let address = edge.address;
     tokio::spawn(async move {
@@ -19,7 +20,7 @@ fn get(edge: &TestEdge, fields: &'static str) -> JoinHandle<Response> {
     })
 }
 
-/// Has `/a` stored as the backend answers it with `fields`.
+/// Stores `/a`, for which the backend responds with `fields`.
 async fn stored(backend: &Backend, edge: &TestEdge, fields: &str) -> (Fetch, Response) {
     let first = get(edge, "");
     let mut fetch = backend.fetch().await;
@@ -28,12 +29,12 @@ async fn stored(backend: &Backend, edge: &TestEdge, fields: &str) -> (Fetch, Res
 }
 
 #[tokio::test]
-async fn rfc5861_3_stale_content_is_served_at_once_while_one_refreshes_it() {
+async fn rfc5861_3_stale_response_is_served_during_one_revalidation() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let fields = "Cache-Control: max-age=10, stale-while-revalidate=60\r\nAge: 20\r\nETag: \"v1\"\r\n";
     let (mut fetch, _) = stored(&backend, &edge, fields).await;
-    // One connection, several requests: the refresh holds up none of them.
+    // Several requests share one connection, and revalidation delays none of them.
     let mut client = edge.client().await;
     for _ in 0..3 {
         client.request("GET", "/a", "").await;
@@ -43,19 +44,19 @@ async fn rfc5861_3_stale_content_is_served_at_once_while_one_refreshes_it() {
     }
     fetch.next().await;
     assert_eq!(field(&fetch.request, "if-none-match"), Some("\"v1\""));
-    assert!(!backend.is_asked_again().await, "one refresh at a time");
+    assert!(!backend.is_asked_again().await, "one revalidation at a time");
     fetch.send("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 3\r\n\r\nn").await;
     let mut joined = edge.client().await;
     joined.request("GET", "/a", "").await;
     joined.head().await;
-    assert_eq!(joined.exactly(1).await, b"n", "what has come of the new");
+    assert_eq!(joined.exactly(1).await, b"n", "the part of the new response that has arrived");
     fetch.send("ew").await;
     assert_eq!(joined.exactly(2).await, b"ew");
     edge.stop().await;
 }
 
 #[tokio::test]
-async fn rfc5861_4_stale_content_is_served_when_the_backend_fails() {
+async fn rfc5861_4_stale_response_is_served_when_backend_fails() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let fields = "Cache-Control: max-age=10, stale-if-error=60\r\nAge: 20\r\nETag: \"v1\"\r\n";
@@ -67,7 +68,7 @@ async fn rfc5861_4_stale_content_is_served_when_the_backend_fails() {
         let answer = answer.await.unwrap();
         assert_eq!((answer.status, &answer.content[..]), (200, &b"old"[..]));
     }
-    // Other answers are answers.
+    // Any other response is delivered.
     let gone = get(&edge, "");
     let mut fetch = backend.fetch().await;
     fetch.respond("404 Not Found", "Cache-Control: no-store\r\n", b"").await;
@@ -76,7 +77,7 @@ async fn rfc5861_4_stale_content_is_served_when_the_backend_fails() {
 }
 
 #[tokio::test]
-async fn rfc5861_4_what_has_no_validator_is_fetched_anew_and_served_when_that_fails() {
+async fn rfc5861_4_stale_response_without_validator_is_refetched_or_served_on_failure() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let fields = "Cache-Control: max-age=10, stale-if-error=60\r\nAge: 20\r\n";
@@ -87,7 +88,7 @@ async fn rfc5861_4_what_has_no_validator_is_fetched_anew_and_served_when_that_fa
     fetch.respond("503 Service Unavailable", "", b"busy").await;
     let answer = failed.await.unwrap();
     assert_eq!((answer.status, &answer.content[..]), (200, &b"old"[..]));
-    // What cannot be asked about is not found to be good by a 304.
+    // Without a validator, a 304 confirms nothing.
     let answer = get(&edge, "");
     let mut fetch = backend.fetch().await;
     fetch.send("HTTP/1.1 304 Not Modified\r\nCache-Control: max-age=60\r\n\r\n").await;
@@ -100,7 +101,7 @@ async fn rfc5861_4_what_has_no_validator_is_fetched_anew_and_served_when_that_fa
 }
 
 #[tokio::test]
-async fn rfc9111_4_2_4_must_revalidate_is_an_error_when_the_backend_fails() {
+async fn rfc9111_4_2_4_must_revalidate_is_an_error_when_backend_fails() {
     let backend = Backend::new().await;
     let rules = Rules { stale_if_error_s: 600, grace_s: 600, ..Rules::default() };
     let edge = TestEdge::start(Config { rules, ..config(backend.address) });
@@ -114,7 +115,7 @@ async fn rfc9111_4_2_4_must_revalidate_is_an_error_when_the_backend_fails() {
 }
 
 #[tokio::test]
-async fn grace_is_for_responses_that_say_nothing_of_it() {
+async fn default_grace_applies_to_responses_without_own_grace() {
     let backend = Backend::new().await;
     let rules = Rules { grace_s: 600, ..Rules::default() };
     let edge = TestEdge::start(Config { rules, ..config(backend.address) });
@@ -125,7 +126,7 @@ async fn grace_is_for_responses_that_say_nothing_of_it() {
 }
 
 #[tokio::test]
-async fn rfc9111_5_2_1_a_request_may_ask_past_the_cache_and_only_for_the_cache() {
+async fn rfc9111_5_2_1_request_directives_bypass_or_require_the_cache() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let nothing = edge.get("/a", "Cache-Control: only-if-cached\r\n").await;
@@ -154,19 +155,36 @@ async fn rfc9111_5_2_1_a_request_may_ask_past_the_cache_and_only_for_the_cache()
 }
 
 #[tokio::test]
-async fn rfc9213_a_targeted_field_goes_before_all_others() {
+async fn rfc9110_5_3_every_cache_control_line_applies() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::before(&backend);
+    let mut client = edge.client().await;
+    for second in ["private", "no-store", "no-cache", "s-maxage=0"] {
+        for _ in 0..2 {
+            // Each request must reach the backend; otherwise this waits forever.
+            client.request("GET", &format!("/{second}"), "").await;
+            let lines = format!("Cache-Control: max-age=60\r\nCache-Control: {second}\r\n");
+            backend.fetch().await.respond("200 OK", &format!("{lines}Connection: close\r\n"), b"a").await;
+            assert_eq!(client.response().await.content, b"a", "{second}");
+        }
+    }
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn rfc9213_targeted_field_takes_precedence() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let fields = "Cache-Control: no-store\r\nCDN-Cache-Control: max-age=60\r\nExpires: 0\r\n";
     let (_fetch, first) = stored(&backend, &edge, fields).await;
-    assert_eq!(first.field("cache-control"), Some("no-store"), "for the caches after this one");
+    assert_eq!(first.field("cache-control"), Some("no-store"), "for downstream caches");
     let hit = edge.get("/a", "").await;
     assert!(hit.cache_status().starts_with("thalweg; hit"), "{}", hit.cache_status());
     edge.stop().await;
 }
 
 #[tokio::test]
-async fn rfc9111_5_2_2_7_named_fields_go_to_the_first_client_alone() {
+async fn rfc9111_5_2_2_7_named_fields_are_sent_only_to_first_client() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let fields = "Cache-Control: max-age=60, private=\"x-user\", no-cache=\"set-cookie\"\r\n\
@@ -180,7 +198,7 @@ async fn rfc9111_5_2_2_7_named_fields_go_to_the_first_client_alone() {
 }
 
 #[tokio::test]
-async fn a_404_is_fresh_for_a_moment_so_that_a_storm_asks_once() {
+async fn negative_response_is_fresh_briefly() {
     let backend = Backend::new().await;
     let rules = Rules { negative_s: 60, ..Rules::default() };
     let edge = TestEdge::start(Config { rules, ..config(backend.address) });
@@ -194,7 +212,7 @@ async fn a_404_is_fresh_for_a_moment_so_that_a_storm_asks_once() {
 }
 
 #[tokio::test]
-async fn an_error_with_a_validator_is_not_made_fresh_again_nor_served_stale() {
+async fn error_with_validator_is_neither_validated_nor_served_stale() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let fields = "Cache-Control: max-age=10, stale-while-revalidate=60, stale-if-error=60\r\nAge: 20\r\nETag: \"v1\"\r\n";
@@ -210,11 +228,11 @@ async fn an_error_with_a_validator_is_not_made_fresh_again_nor_served_stale() {
     edge.stop().await;
 }
 
-/// What a backend sends to say that what is stored is still good.
+/// A 304 that confirms the stored response.
 const STILL_GOOD: &str = "HTTP/1.1 304 Not Modified\r\nETag: \"v1\"\r\n";
 
 #[tokio::test]
-async fn rfc8246_2_a_reload_of_what_does_not_change_is_a_hit_while_it_is_fresh() {
+async fn rfc8246_2_reload_of_immutable_response_is_a_hit_while_fresh() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let fields = "Cache-Control: max-age=60, immutable\r\nAge: 20\r\nETag: \"v1\"\r\n";
@@ -222,12 +240,12 @@ async fn rfc8246_2_a_reload_of_what_does_not_change_is_a_hit_while_it_is_fresh()
     let reload = "Cache-Control: max-age=0\r\n";
     let hit = edge.get("/a", reload).await;
     assert!(hit.cache_status().starts_with("thalweg; hit"), "{}", hit.head);
-    // A forced reload asks, and what comes of it is not immutable any more.
+    // A forced reload validates, and the updated response is no longer immutable.
     let forced = get(&edge, "Cache-Control: no-cache\r\n");
     fetch.next().await;
     fetch.send(format!("{STILL_GOOD}Cache-Control: max-age=60\r\nAge: 20\r\n\r\n")).await;
     assert!(forced.await.unwrap().cache_status().contains("fwd=request; fwd-status=304"));
-    // Nor is it after its lifetime.
+    // A response is not immutable after its freshness lifetime either.
     for (now, why) in [("max-age=10, immutable", "request"), ("max-age=60", "stale")] {
         let reloaded = get(&edge, reload);
         fetch.next().await;
@@ -239,7 +257,7 @@ async fn rfc8246_2_a_reload_of_what_does_not_change_is_a_hit_while_it_is_fresh()
 }
 
 #[tokio::test]
-async fn rfc9111_5_2_1_3_who_wants_it_fresh_for_longer_has_it_validated() {
+async fn rfc9111_5_2_1_3_min_fresh_forces_validation() {
     let backend = Backend::new().await;
     let rules = Rules { grace_s: 600, ..Rules::default() };
     let edge = TestEdge::start(Config { rules, ..config(backend.address) });
@@ -254,7 +272,7 @@ async fn rfc9111_5_2_1_3_who_wants_it_fresh_for_longer_has_it_validated() {
     assert_eq!(field(&fetch.request, "if-none-match"), Some("\"v1\""));
     fetch.send(format!("{STILL_GOOD}Cache-Control: max-age=600\r\nAge: 700\r\n\r\n")).await;
     assert!(longer.await.unwrap().cache_status().contains("fwd=request; fwd-status=304"));
-    // Stale by now: good for who does not ask for it, in the grace time, and for nobody else.
+    // Now the response is stale: within its grace it answers only requests without min-fresh.
     let strict = get(&edge, "Cache-Control: min-fresh=0\r\n");
     fetch.next().await;
     fetch.send(format!("{STILL_GOOD}Cache-Control: max-age=600\r\n\r\n")).await;
@@ -263,7 +281,7 @@ async fn rfc9111_5_2_1_3_who_wants_it_fresh_for_longer_has_it_validated() {
 }
 
 #[tokio::test]
-async fn rfc9111_5_2_2_8_proxy_revalidate_is_for_this_cache() {
+async fn rfc9111_5_2_2_8_proxy_revalidate_applies_to_this_cache() {
     let backend = Backend::new().await;
     let rules = Rules { stale_if_error_s: 600, grace_s: 600, ..Rules::default() };
     let edge = TestEdge::start(Config { rules, ..config(backend.address) });
@@ -274,7 +292,7 @@ async fn rfc9111_5_2_2_8_proxy_revalidate_is_for_this_cache() {
         let failed = get(&edge, asks);
         fetch.next().await;
         assert_eq!(field(&fetch.request, "if-none-match"), Some("\"v1\""));
-        // An error that is not stored leaves what is.
+        // An uncacheable error does not replace the stored response.
         fetch.respond("404 Not Found", "Cache-Control: no-store\r\n", b"").await;
         assert_eq!(failed.await.unwrap().status, 404);
     }
@@ -286,7 +304,7 @@ async fn rfc9111_5_2_2_8_proxy_revalidate_is_for_this_cache() {
 }
 
 #[tokio::test]
-async fn surrogate_control_goes_between_the_other_two_where_it_is_set() {
+async fn surrogate_control_ranks_between_targeted_field_and_cache_control() {
     for (set, fields, lifetime_s) in [
         (true, "Surrogate-Control: max-age=60\r\nCache-Control: no-store\r\n", Some(60)),
         (true, "Surrogate-Control: no-store\r\nCache-Control: max-age=60\r\n", None),

@@ -1,5 +1,5 @@
-//! The policies that ship in `policies/`, as they are: each is loaded by a real edge, and what it is for is seen over a
-//! socket or read back from the kernel.
+//! Shipped policy tests: a real edge loads each file in `policies/`, unmodified, and its effect is
+//! observed over a socket or read from the kernel.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,12 +15,12 @@ use tokio::net::TcpSocket;
 use crate::steering::accepted;
 use crate::support::{Backend, Client, PATIENCE, Response, TestEdge, config};
 
-/// What connections have before a policy chooses: every kernel has it.
+/// Initial congestion control of connections, which every kernel has.
 const DEFAULT: &str = "reno";
-/// Not in the lists of addresses that ship, but this machine all the same.
+/// A loopback address outside the shipped address lists.
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 9);
 
-/// An edge before `backend` with the policy in `policies/`.
+/// Starts an edge with a policy from `policies/` and this backend.
 fn edge(backend: &Backend, name: &str) -> TestEdge {
     let policy = Some(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../policies").join(name));
     let congestion_control = Some(DEFAULT.parse().unwrap());
@@ -33,7 +33,8 @@ async fn client_from(edge: &TestEdge, address: Ipv4Addr) -> Client {
     Client::new(socket.connect(edge.address).await.unwrap())
 }
 
-/// What the backend was asked, and what the client was answered, to a GET of `path` that is not stored.
+/// Sends a GET for a `path` that is not stored; returns the backend's request and the client's
+/// response.
 async fn fetched(
     backend: &Backend,
     client: &mut Client,
@@ -63,13 +64,13 @@ fn algorithm(client: &Client) -> String {
     congestion::get(accepted(client).as_fd()).unwrap().to_string()
 }
 
-/// The algorithm if this machine has it, else what a connection then goes on with.
+/// Returns the algorithm if this machine has it, otherwise the default.
 fn or_default(name: &str) -> &str {
     if congestion::check(name.parse().unwrap()).is_ok() { name } else { DEFAULT }
 }
 
 #[tokio::test]
-async fn live_keeps_playlists_for_a_second_and_segments_for_an_hour() {
+async fn live_policy_stores_playlists_for_a_second_and_segments_for_an_hour() {
     let backend = Backend::new().await;
     let edge = edge(&backend, "live.vcl");
     let mut client = edge.client().await;
@@ -84,7 +85,7 @@ async fn live_keeps_playlists_for_a_second_and_segments_for_an_hour() {
         assert!(is_hit(&get(&mut client, &format!("{path}{query}CMCD=br%3D2"), "").await));
     }
     for _ in 0..2 {
-        // For one viewer: asked for each time.
+        // This response is for one viewer only, so it is fetched each time.
         let sent = ("Cache-Control: private\r\n", &b"a"[..]);
         fetched(&backend, &mut client, ("/live/own.m3u8", ""), sent).await;
     }
@@ -92,7 +93,7 @@ async fn live_keeps_playlists_for_a_second_and_segments_for_an_hour() {
 }
 
 #[tokio::test]
-async fn vod_has_long_times_one_key_and_ranges() {
+async fn vod_policy_sets_long_lifetimes_and_shares_key_and_ranges() {
     let backend = Backend::new().await;
     let edge = edge(&backend, "vod.vcl");
     let mut client = edge.client().await;
@@ -112,7 +113,7 @@ async fn vod_has_long_times_one_key_and_ranges() {
 }
 
 #[tokio::test]
-async fn an_arm_is_chosen_by_the_host_of_a_connections_first_request() {
+async fn arm_is_selected_by_host_of_first_request() {
     let backend = Backend::new().await;
     let edge = edge(&backend, "ab-by-host.vcl");
     let mut records = edge.records.follow();
@@ -128,20 +129,20 @@ async fn an_arm_is_chosen_by_the_host_of_a_connections_first_request() {
                 assert!(!fetch.request.contains("X-Original-Host"), "{}", fetch.request);
                 fetch.respond("200 OK", "Cache-Control: max-age=60\r\nConnection: close\r\n", b"a").await;
             }
-            // Both arms share it.
+            // Both arms share the stored response.
             assert_eq!(is_hit(&client.response().await), is_stored);
             is_stored = true;
             assert_eq!(algorithm(&client), or_default(arm));
             let record = records.recv().await.unwrap();
-            let told: Vec<_> = record.lines.iter().map(|line| line.text.to_string()).collect();
+            let lines: Vec<_> = record.lines.iter().map(|line| line.text.to_string()).collect();
             let is_first = flag != other && arm != DEFAULT;
-            assert_eq!(told.contains(&format!("arm: {arm}")), is_first, "{told:?}");
+            assert_eq!(lines.contains(&format!("arm: {arm}")), is_first, "{lines:?}");
             let is_chosen = arm != DEFAULT && or_default(arm) == arm;
             let decider = if is_chosen { Decider::Policy } else { Decider::Default };
             assert_eq!(record.tcp.clone().unwrap().decider, Some(decider));
         }
     }
-    // As a terminator before the edge says it.
+    // The request has the field that a TLS terminator in front of the edge sends.
     let mut client = edge.client().await;
     assert!(is_hit(&get(&mut client, "/a", "X-Original-Host: media-bbr.example\r\n").await));
     assert_eq!(algorithm(&client), or_default("bbr"));
@@ -149,7 +150,7 @@ async fn an_arm_is_chosen_by_the_host_of_a_connections_first_request() {
 }
 
 #[tokio::test]
-async fn a_prefix_is_steered_where_something_large_is_sent() {
+async fn listed_prefix_is_steered_for_large_responses() {
     const LISTED: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
     let backend = Backend::new().await;
     let edge = edge(&backend, "steer-by-prefix.vcl");
@@ -161,7 +162,7 @@ async fn a_prefix_is_steered_where_something_large_is_sent() {
     let (_, response) = fetched(&backend, &mut client, ("/large", ""), (fields, &large)).await;
     assert_eq!((response.content.len(), response.field("x-length")), (large.len(), None));
     assert_eq!(algorithm(&client), or_default("bbr"));
-    // The same from what is stored, and only for those listed.
+    // Stored responses are steered, too, but only for listed prefixes.
     for (address, path, wanted) in
         [(LISTED, "/large", or_default("bbr")), (LISTED, "/small", DEFAULT), (ELSEWHERE, "/large", DEFAULT)]
     {
@@ -169,7 +170,7 @@ async fn a_prefix_is_steered_where_something_large_is_sent() {
         get(&mut client, path, "").await;
         assert_eq!(algorithm(&client), wanted, "{address} {path}");
     }
-    // By what was sent before.
+    // Content sent earlier counts towards the minimum size, too.
     let mut client = client_from(&edge, LISTED).await;
     fetched(&backend, &mut client, ("/almost", ""), (fields, &small)).await;
     assert_eq!(algorithm(&client), DEFAULT);
@@ -180,7 +181,7 @@ async fn a_prefix_is_steered_where_something_large_is_sent() {
 }
 
 #[tokio::test]
-async fn a_player_is_paced_by_what_it_says() {
+async fn cmcd_determines_pace_of_player() {
     let backend = Backend::new().await;
     let edge = edge(&backend, "pace-cmcd.vcl");
     let mut client = edge.client().await;
@@ -201,7 +202,7 @@ async fn a_player_is_paced_by_what_it_says() {
 }
 
 #[tokio::test]
-async fn purges_are_refused_and_done() {
+async fn purges_are_authorised_and_executed() {
     let backend = Backend::new().await;
     let edge = edge(&backend, "purge.vcl");
     let mut client = edge.client().await;
@@ -221,15 +222,15 @@ async fn purges_are_refused_and_done() {
     assert_eq!((done.status, &*done.content), (200, &b"Purged\n"[..]));
     fetched(&backend, &mut client, ("/a", ""), sent).await;
 
-    // Tags are gone a moment after the answer. Softly, what has one is stale from then on.
+    // Tags take effect shortly after the reply. A soft purge makes tagged responses stale.
     client.request("PURGE", "/", "xkey-softpurge: two three\r\n").await;
     assert_eq!(client.response().await.content, b"Tags purged softly: 2\n");
     let until_stale = async { while is_fresh(&get(&mut client, "/a", "").await) {} };
-    tokio::time::timeout(PATIENCE, until_stale).await.expect("it was purged softly");
+    tokio::time::timeout(PATIENCE, until_stale).await.expect("the response was not soft-purged");
     let mut refresh = backend.fetch().await;
     refresh.respond("200 OK", &format!("{}Connection: close\r\n", sent.0), b"a").await;
     let until_fresh = async { while !is_fresh(&get(&mut client, "/a", "").await) {} };
-    tokio::time::timeout(PATIENCE, until_fresh).await.expect("it was refreshed");
+    tokio::time::timeout(PATIENCE, until_fresh).await.expect("the response was not revalidated");
 
     client.request("PURGE", "/", "xkey: two three\r\n").await;
     assert_eq!(client.response().await.content, b"Tags purged: 2\n");
@@ -246,7 +247,7 @@ async fn purges_are_refused_and_done() {
 }
 
 #[test]
-fn each_that_ships_is_shown_here() {
+fn every_shipped_policy_has_a_test() {
     let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../policies");
     let entries = std::fs::read_dir(directory).unwrap();
     let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();

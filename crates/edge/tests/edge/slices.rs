@@ -1,4 +1,5 @@
-//! A response in slices is one response: it goes stale, is served so, is changed, purged and learnt of as a whole.
+//! Tests of a sliced response as a unit: it becomes stale, is served stale, and is purged and
+//! updated as a whole.
 
 #![allow(clippy::unwrap_used)]
 
@@ -6,11 +7,11 @@ use crate::ranges::{FRESH, asked, get, partial, start};
 use crate::support::{Backend, Fetch, PATIENCE, TestEdge, content, field};
 
 const LENGTH: usize = 1_000_000;
-/// Within the slice that [`sliced`] has stored.
+/// A range within the slice that [`sliced`] stores.
 const SEEK: &str = "Range: bytes=400010-400019\r\n";
 const NEXT: &str = "Range: bytes=500010-500019\r\n";
 
-/// Has the head of `/a` stored as the backend sends it with `fields`, and one slice.
+/// Stores the head of `/a`, which the backend sends with `fields`, and one slice.
 async fn sliced(backend: &Backend, edge: &TestEdge, fields: &str) -> Fetch {
     let seek = get(edge, SEEK);
     let mut fetch = backend.fetch().await;
@@ -20,7 +21,7 @@ async fn sliced(backend: &Backend, edge: &TestEdge, fields: &str) -> Fetch {
     fetch
 }
 
-/// Whether the whole is gone: a seek asks for a slice of what is not known.
+/// Whether the response and its slices were removed: then a seek requests a slice unconditionally.
 async fn is_cold(edge: &TestEdge, fetch: &mut Fetch) -> bool {
     let seek = get(edge, SEEK);
     fetch.next().await;
@@ -31,7 +32,7 @@ async fn is_cold(edge: &TestEdge, fetch: &mut Fetch) -> bool {
 }
 
 #[tokio::test]
-async fn rfc5861_3_a_stale_head_is_refreshed_behind_its_slices() {
+async fn rfc5861_3_stale_head_is_revalidated_in_background() {
     let backend = Backend::new().await;
     let edge = start(&backend);
     let stale = "Cache-Control: max-age=10, stale-while-revalidate=60\r\nAge: 20\r\nETag: \"v1\"\r\n";
@@ -41,7 +42,7 @@ async fn rfc5861_3_a_stale_head_is_refreshed_behind_its_slices() {
     let mut refresh = fetch;
     refresh.next().await;
     assert_eq!((field(&refresh.request, "if-none-match"), asked(&refresh.request)), (Some("\"v1\""), None));
-    // The next slice is fetched meanwhile.
+    // During the revalidation, the next slice is fetched.
     let next = get(&edge, NEXT);
     fetch = backend.fetch().await;
     assert_eq!(
@@ -53,7 +54,7 @@ async fn rfc5861_3_a_stale_head_is_refreshed_behind_its_slices() {
     assert_eq!((next.status, &next.content), (206, &content(500_010, 10)));
     assert!(next.cache_status().starts_with("thalweg; fwd=partial; fwd-status=206; ttl=-1"), "{}", next.head);
     refresh.send("HTTP/1.1 304 Not Modified\r\nCache-Control: max-age=60\r\nETag: \"v1\"\r\n\r\n").await;
-    // Asked for until it has come: what is done behind a response has no event for a client.
+    // Polled, because a client cannot observe the end of background revalidation.
     let refreshed =
         async { while !edge.get("/a", SEEK).await.cache_status_from(60).contains("hit; ttl=60") {} };
     tokio::time::timeout(PATIENCE, refreshed).await.unwrap();
@@ -62,7 +63,7 @@ async fn rfc5861_3_a_stale_head_is_refreshed_behind_its_slices() {
 }
 
 #[tokio::test]
-async fn rfc5861_4_slices_that_are_stored_are_served_when_the_backend_fails() {
+async fn rfc5861_4_stored_slices_are_served_when_backend_fails() {
     let backend = Backend::new().await;
     let edge = start(&backend);
     let stale = "Cache-Control: max-age=10, stale-if-error=60\r\nAge: 20\r\nETag: \"v1\"\r\n";
@@ -78,7 +79,7 @@ async fn rfc5861_4_slices_that_are_stored_are_served_when_the_backend_fails() {
         "{}",
         served.head
     );
-    // What is not stored cannot be, and its failure is not the end of what is.
+    // A missing slice cannot be served, but its failure does not affect stored ones.
     let next = get(&edge, NEXT);
     backend.fetch().await.respond("503 Service Unavailable", "", b"busy").await;
     let mut slice = backend.fetch().await;
@@ -92,7 +93,7 @@ async fn rfc5861_4_slices_that_are_stored_are_served_when_the_backend_fails() {
 }
 
 #[tokio::test]
-async fn a_purge_takes_away_the_head_with_all_slices_and_a_soft_one_asks_about_it() {
+async fn purge_removes_head_and_slices_and_soft_purge_validates() {
     let backend = Backend::new().await;
     let edge = start(&backend);
     let mut fetch = sliced(&backend, &edge, FRESH).await;
@@ -107,19 +108,19 @@ async fn a_purge_takes_away_the_head_with_all_slices_and_a_soft_one_asks_about_i
     assert_eq!((field(&fetch.request, "if-none-match"), asked(&fetch.request)), (Some("\"v1\""), None));
     fetch.send("HTTP/1.1 304 Not Modified\r\nCache-Control: max-age=60\r\nETag: \"v1\"\r\n\r\n").await;
     assert_eq!(seek.await.unwrap().content, content(400_010, 10));
-    assert!(!backend.is_asked_again().await, "the slice is good");
+    assert!(!backend.is_asked_again().await, "the slice is still valid");
     edge.stop().await;
 }
 
 #[tokio::test]
-async fn rfc9111_4_4_a_change_takes_away_the_head_with_all_slices() {
+async fn rfc9111_4_4_unsafe_method_purges_head_and_slices() {
     let backend = Backend::new().await;
     let edge = start(&backend);
     let mut fetch = sliced(&backend, &edge, FRESH).await;
     for (status, is_changed) in [("403 Forbidden", false), ("204 No Content", true)] {
         let mut client = edge.client().await;
         client.request("POST", "/a", "Content-Length: 0\r\n").await;
-        // A change has a connection of its own.
+        // A POST uses a new connection.
         let mut change = backend.fetch().await;
         change.send(format!("HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")).await;
         client.response().await;
@@ -131,13 +132,13 @@ async fn rfc9111_4_4_a_change_takes_away_the_head_with_all_slices() {
 }
 
 #[tokio::test]
-async fn rfc9111_4_3_5_a_head_is_about_what_is_in_slices_too() {
+async fn rfc9111_4_3_5_head_response_updates_sliced_responses_too() {
     for (length, is_same) in [(LENGTH, true), (LENGTH + 1, false)] {
         let backend = Backend::new().await;
         let edge = start(&backend);
         let mut fetch = sliced(&backend, &edge, &format!("{FRESH}Age: 30\r\n")).await;
         let mut client = edge.client().await;
-        // Its key is passed for a while, as what came under it was not to be shared.
+        // The key is passed for a while, because a later response was uncacheable.
         client.request("GET", "/a", "Cache-Control: no-cache\r\n").await;
         fetch.next().await;
         fetch.respond("200 OK", "Cache-Control: private\r\nETag: \"v1\"\r\n", b"private").await;

@@ -1,4 +1,4 @@
-//! Congestion control and sending of accepted connections: what a record says is what the kernel says of that very
+//! Congestion control and send option tests: records agree with the kernel's state of the same
 //! socket.
 
 #![allow(clippy::unwrap_used)]
@@ -15,7 +15,7 @@ use thalweg_tcp::{congestion, sending};
 
 use crate::support::{Backend, Client, TestEdge, config};
 
-/// The edge's socket of a client's connection, which is one of this process.
+/// Returns the edge's socket of a client connection; the test runs in the same process.
 pub(crate) fn accepted(client: &Client) -> OwnedFd {
     let wanted = client.stream.local_addr().unwrap();
     let this = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
@@ -28,11 +28,11 @@ pub(crate) fn accepted(client: &Client) -> OwnedFd {
             (peer == wanted).then_some(fd)
         })
         .next()
-        .expect("the edge has the other end")
+        .expect("the edge's end of the connection")
 }
 
 #[tokio::test]
-async fn a_record_says_which_congestion_control_there_was_and_is() {
+async fn record_has_initial_and_current_congestion_control() {
     let backend = Backend::new().await;
     let system = {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -43,7 +43,7 @@ async fn a_record_says_which_congestion_control_there_was_and_is() {
         let edge = TestEdge::start(Config { congestion_control: configured, ..config(backend.address) });
         let mut records = edge.records.follow();
         let mut client = edge.client().await;
-        client.request("OPTIONS", "/a", "").await;
+        client.request("TRACE", "/a", "").await;
         client.response().await;
         let record = records.recv().await.unwrap();
         let tcp = record.tcp.clone().unwrap();
@@ -56,12 +56,12 @@ async fn a_record_says_which_congestion_control_there_was_and_is() {
 }
 
 #[tokio::test]
-async fn what_may_wait_unsent_holds_for_each_connection() {
+async fn unsent_limit_applies_to_each_connection() {
     let backend = Backend::new().await;
     for bytes in [None, Some(128 << 10)] {
         let edge = TestEdge::start(Config { tcp_notsent_lowat_bytes: bytes, ..config(backend.address) });
         let mut client = edge.client().await;
-        client.request("OPTIONS", "/a", "").await;
+        client.request("TRACE", "/a", "").await;
         client.response().await;
         let socket = accepted(&client);
         assert_eq!(sending::notsent_lowat(socket.as_fd()).unwrap(), bytes.unwrap_or(0));
@@ -70,11 +70,11 @@ async fn what_may_wait_unsent_holds_for_each_connection() {
 }
 
 #[tokio::test]
-async fn refusals_are_among_the_figures() {
+async fn stats_count_congestion_control_refusals() {
     let backend = Backend::new().await;
     let edge =
         TestEdge::start(Config { admin: Some("127.0.0.1:0".parse().unwrap()), ..config(backend.address) });
-    let mut admin = Client::new(tokio::net::TcpStream::connect(edge.admin.unwrap()).await.unwrap());
+    let mut admin = edge.admin_client().await;
     admin.request("GET", "/stats", "").await;
     let stats = String::from_utf8(admin.response().await.content).unwrap();
     assert!(stats.contains("\"congestion_control_refused\":0"), "{stats}");

@@ -1,4 +1,4 @@
-//! The end of an edge: when it is asked to, and when it cannot go on.
+//! Stop tests.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,7 +11,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::oneshot;
 
 #[tokio::test]
-async fn a_follower_of_the_records_holds_up_no_stop_and_has_the_last_one() {
+async fn record_follower_does_not_delay_stop_and_gets_the_last_record() {
     let backend = Backend::new().await;
     let admin = (Ipv4Addr::LOCALHOST, 0).into();
     let edge = Edge::bind(Config { admin: Some(admin), ..config(backend.address) }).unwrap();
@@ -20,34 +20,34 @@ async fn a_follower_of_the_records_holds_up_no_stop_and_has_the_last_one() {
     let running = tokio::spawn(edge.run(async {
         let _ = stopped.await;
     }));
-    let mut follower = Client::new(TcpStream::connect(admin).await.unwrap());
+    let mut follower = Client::of_admin(admin).await;
     follower.request("GET", "/records", "").await;
     assert!(follower.head().await.starts_with("HTTP/1.1 200"));
-    let mut idle = Client::new(TcpStream::connect(admin).await.unwrap());
+    let mut idle = Client::of_admin(admin).await;
     idle.request("GET", "/stats", "").await;
     assert_eq!(idle.response().await.status, 200);
 
     let mut client = Client::new(TcpStream::connect(address).await.unwrap());
-    client.request("OPTIONS", "/a", "").await;
+    client.request("TRACE", "/a", "").await;
     assert_eq!(client.response().await.status, 405);
     stop.send(()).unwrap();
-    tokio::time::timeout(PATIENCE, running).await.expect("the edge goes on").unwrap().unwrap();
+    tokio::time::timeout(PATIENCE, running).await.expect("the edge does not stop").unwrap().unwrap();
 
     let record = follower.chunk().await.unwrap().expect("the record is sent before the end");
     assert!(String::from_utf8(record).unwrap().contains("\"status\":405"));
-    let end = follower.chunk().await.unwrap().expect("the end is told");
+    let end = follower.chunk().await.unwrap().expect("an end event");
     assert_eq!(String::from_utf8(end).unwrap(), format!("event: end\ndata: {}-1\n\n", records.epoch()));
-    assert_eq!(follower.chunk().await, Ok(None), "the stream ends as a whole");
+    assert_eq!(follower.chunk().await, Ok(None), "the stream ends cleanly");
     assert!(follower.is_closed().await && idle.is_closed().await);
     assert_eq!(records.follow().recv().await.unwrap_err(), RecvError::Closed);
 }
 
 #[tokio::test]
-async fn stopping_ends_idle_connections_at_once() {
+async fn stop_closes_idle_connections_immediately() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let mut idle = edge.client().await;
-    idle.request("OPTIONS", "/a", "").await;
+    idle.request("TRACE", "/a", "").await;
     assert_eq!(idle.response().await.status, 405);
     edge.stop().await;
     assert!(idle.is_closed().await);

@@ -1,4 +1,5 @@
-//! Trailers (RFC 9110 §6.5), over real sockets: to who takes them, from the backend and from what is stored.
+//! Trailer tests (RFC 9110 §6.5): from the backend and from storage, to clients that accept
+//! trailers.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,13 +10,13 @@ const TRAILER: &str =
     "0\r\nX-Sum: 7\r\nSet-Cookie: a=b\r\nX-Named: 1\r\nX-Hop: 1\r\nContent-Length: 1\r\nAge: 9\r\n\r\n";
 const TAKES: &str = "TE: trailers\r\nConnection: TE\r\n";
 
-/// All bytes up to the end of a chunked response's content, and of its trailer.
+/// Reads the rest of a chunked response; returns its trailer.
 async fn end(client: &mut Client) -> String {
     while let Ok(Some(_)) = next_chunk(client).await {}
     client.head().await
 }
 
-/// A chunk with content; at the last one, `None`, and the trailer is left to be read as a head.
+/// Reads a chunk; returns `None` at the last one, after which the trailer can be read like a head.
 async fn next_chunk(client: &mut Client) -> Result<Option<()>, ()> {
     let mut size = Vec::new();
     while !size.ends_with(b"\r\n") {
@@ -30,7 +31,7 @@ async fn next_chunk(client: &mut Client) -> Result<Option<()>, ()> {
 }
 
 #[tokio::test]
-async fn rfc9110_6_5_trailers_are_passed_on_and_kept() {
+async fn rfc9110_6_5_trailers_are_forwarded_and_stored() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let (mut takes, mut plain) = (edge.client().await, edge.client().await);
@@ -44,11 +45,11 @@ async fn rfc9110_6_5_trailers_are_passed_on_and_kept() {
     fetch.chunk(b"content").await;
     takes.head().await;
     fetch.send(TRAILER).await;
-    assert_eq!(end(&mut takes).await, "X-Sum: 7\r\n\r\n", "what is allowed, to who asked");
+    assert_eq!(end(&mut takes).await, "X-Sum: 7\r\n\r\n", "permitted fields, to a client that accepts them");
     let response = plain.response().await;
     assert!(response.whole && response.content == b"content");
 
-    // Later, from what is stored.
+    // Later requests are answered from storage.
     takes.request("GET", "/a", TAKES).await;
     let hit = takes.head().await;
     assert!(field(&hit, "cache-status").unwrap().contains("hit"), "{hit}");
@@ -67,7 +68,7 @@ async fn rfc9110_6_5_trailers_are_passed_on_and_kept() {
 }
 
 #[tokio::test]
-async fn rfc9110_6_5_trailers_of_what_is_passed_and_of_nothing() {
+async fn rfc9110_6_5_trailers_of_passed_and_empty_responses_are_forwarded() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let mut client = edge.client().await;
@@ -78,7 +79,7 @@ async fn rfc9110_6_5_trailers_of_what_is_passed_and_of_nothing() {
     fetch.send(TRAILER).await;
     client.head().await;
     assert_eq!(end(&mut client).await, "X-Sum: 7\r\nX-Named: 1\r\nX-Hop: 1\r\n\r\n");
-    // No content but a trailer.
+    // The response has a trailer but no content.
     client.request("GET", "/b", TAKES).await;
     fetch.next().await;
     fetch.send(format!("{HEAD}Cache-Control: max-age=60\r\n\r\n{TRAILER}")).await;
@@ -94,7 +95,7 @@ async fn rfc9110_6_5_trailers_of_what_is_passed_and_of_nothing() {
 }
 
 #[tokio::test]
-async fn a_trailer_beyond_the_limits_breaks_the_response() {
+async fn oversized_trailer_fails_response() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     for trailer in ["X-Many: 1\r\n".repeat(33), format!("X-Long: {}\r\n", "a".repeat(9000))] {

@@ -1,59 +1,61 @@
-//! What can be wrong with a head, and the status that says so.
+//! Errors in a message head, and the status of the response to each.
 
 use std::fmt;
 
 use crate::authority::AuthorityError;
 use crate::target::TargetError;
 
-/// Why a head is refused. The connection must be closed: where the next message starts is not known.
+/// Reason for refusing a head. The connection must be closed: the start of the next message is
+/// unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadError {
-    /// More empty lines before the start line than [`EMPTY_LINES_MAX`](super::EMPTY_LINES_MAX), or any before
-    /// a response.
+    /// More empty lines than [`EMPTY_LINES_MAX`](super::EMPTY_LINES_MAX) precede the start line, or
+    /// any precede a response.
     EmptyLines,
-    /// The start line is not one of HTTP.
+    /// The start line is not an HTTP start line.
     StartLine,
-    /// The method is longer than any this server has.
+    /// The method is longer than any this server supports.
     MethodTooLong,
     /// `CONNECT`, or a target in authority-form.
     Connect,
-    /// A target `*`.
+    /// The target `*`.
     Asterisk,
     /// The target is longer than the limit.
     TargetTooLong,
-    /// The target is not acceptable.
+    /// The target is invalid.
     Target(TargetError),
-    /// A version other than 1.0 and 1.1.
+    /// The major version is not 1.
     Version,
-    /// A status code outside 100 to 599.
+    /// The status code is outside 100 to 599.
     Status,
-    /// A line of a request that ends in LF alone.
+    /// A line of a request ends in LF alone.
     BareLineFeed,
-    /// A field line without a valid name: obs-fold and space before the colon end here.
+    /// A field line has no valid name; includes obs-fold and space before the colon.
     FieldName,
-    /// A control in a field value, bare CR among them.
+    /// A field value contains a control character, including a bare CR.
     FieldValue,
     /// More field lines than the limit.
     TooManyFields,
-    /// A head longer than the limit.
+    /// The head is longer than the limit.
     TooLarge,
-    /// HTTP/1.1 without `Host`.
+    /// An HTTP/1.1 request has no `Host`.
     HostMissing,
-    /// More than one `Host`.
+    /// A request has more than one `Host`.
     HostRepeated,
-    /// `Host` or the target's authority is not acceptable.
+    /// `Host` or the target's authority is invalid.
     Host(AuthorityError),
 }
 
 impl HeadError {
-    /// The status to answer a request with. For a response from a backend the answer is 502 in every case.
+    /// Returns the status of the response to an invalid request. For an invalid backend response,
+    /// it is always 502.
     pub fn status(&self) -> u16 {
         match self {
             HeadError::TargetTooLong => 414,
             HeadError::TooManyFields | HeadError::TooLarge => 431,
-            // RFC 9112 §3: a method longer than any implemented.
+            // RFC 9112 §3: the method is longer than any implemented.
             HeadError::MethodTooLong | HeadError::Asterisk => 501,
-            // RFC 9110 §15.5.6: known, and allowed for no target here.
+            // RFC 9110 §15.5.6: the method is known, but not allowed for any target here.
             HeadError::Connect => 405,
             HeadError::Version => 505,
             _ => 400,
@@ -68,18 +70,18 @@ impl fmt::Display for HeadError {
             HeadError::StartLine => "malformed start line",
             HeadError::MethodTooLong => "method is too long",
             HeadError::Connect => "connect is not allowed",
-            HeadError::Asterisk => "a target of * is not implemented",
+            HeadError::Asterisk => "target * is not implemented",
             HeadError::TargetTooLong => "target is too long",
             HeadError::Target(error) => return error.fmt(f),
-            HeadError::Version => "version is neither http/1.0 nor http/1.1",
-            HeadError::Status => "status code is not between 100 and 599",
-            HeadError::BareLineFeed => "line ends without a carriage return",
+            HeadError::Version => "version is not http/1",
+            HeadError::Status => "status code must be from 100 to 599",
+            HeadError::BareLineFeed => "line must end in CRLF",
             HeadError::FieldName => "malformed field line",
-            HeadError::FieldValue => "field value has a control character",
+            HeadError::FieldValue => "field value contains a control character",
             HeadError::TooManyFields => "too many field lines",
             HeadError::TooLarge => "head is too large",
             HeadError::HostMissing => "host is missing",
-            HeadError::HostRepeated => "host is given more than once",
+            HeadError::HostRepeated => "more than one host field",
             HeadError::Host(error) => return error.fmt(f),
         })
     }
@@ -87,7 +89,7 @@ impl fmt::Display for HeadError {
 
 impl std::error::Error for HeadError {}
 
-/// Faults of a field section; those of a start line are told apart by who parses it.
+/// Maps errors in a field section; the parser of a start line maps its own.
 pub(super) fn from_field_section(error: httparse::Error) -> HeadError {
     match error {
         httparse::Error::HeaderName => HeadError::FieldName,

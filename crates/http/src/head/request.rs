@@ -3,10 +3,10 @@
 use std::mem::MaybeUninit;
 
 use super::error::from_field_section;
-use super::{EMPTY_LINES_MAX, FIELDS_CAPACITY, HeadError, Limits, has_bare_line_feed};
+use super::{EMPTY_LINES_MAX, FIELDS_CAPACITY, HeadError, Limits, has_bare_line_feed, lowered};
 use crate::{Authority, Fields, Method, Target, Version};
 
-/// The longest method; the registry's longest, `UPDATEREDIRECTREF`, has 17 letters.
+/// Maximum bytes of a method; the longest one registered, `UPDATEREDIRECTREF`, has 17 letters.
 pub const METHOD_BYTES_MAX: usize = 24;
 
 /// A request without its content.
@@ -14,22 +14,23 @@ pub const METHOD_BYTES_MAX: usize = 24;
 pub struct RequestHead {
     /// The method.
     pub method: Method,
-    /// The method's text where it is [`Method::Other`], else empty; see [`method_str`](Self::method_str).
+    /// The method's text if it is [`Method::Other`], otherwise empty; see
+    /// [`method_str`](Self::method_str).
     pub method_text: String,
     /// Path and query.
     pub target: Target,
-    /// Whom the request is for: the authority of an absolute-form target, else `Host`; empty in HTTP/1.0
-    /// without either.
+    /// The requested authority, from an absolute-form target or else from `Host`. Empty in
+    /// HTTP/1.0 with neither.
     pub authority: Authority,
-    /// The version of the start line.
+    /// The version in the request line.
     pub version: Version,
-    /// The field lines. One `Host` at most; with a target in absolute-form it has been replaced by the
-    /// target's authority (RFC 9112 §3.2.2).
+    /// The field lines, with at most one `Host`. An absolute-form target replaces it with its own
+    /// authority (RFC 9112 §3.2.2).
     pub fields: Fields,
 }
 
 impl RequestHead {
-    /// The method as it stands in the request line.
+    /// Returns the method as written in the request line.
     pub fn method_str(&self) -> &str {
         match self.method {
             Method::Other => &self.method_text,
@@ -38,10 +39,10 @@ impl RequestHead {
     }
 }
 
-/// Parses one request head at the start of `buf` into `into`, whose allocations are used again.
+/// Parses the request head at the start of `buf` into `into`, reusing the allocations of `into`.
 ///
-/// `Ok(None)`: more bytes are needed. `Ok(Some(n))`: the head took `n` bytes, empty lines before it included.
-/// On an error and on `None`, `into` holds nothing of use.
+/// `Ok(None)`: more bytes are needed. `Ok(Some(n))`: the head is `n` bytes long, including empty
+/// lines before it. After an error or `None`, the contents of `into` are unspecified.
 pub fn parse_request(
     buf: &[u8],
     into: &mut RequestHead,
@@ -50,21 +51,29 @@ pub fn parse_request(
     let Some(skipped) = skip_empty_lines(buf)? else { return Ok(None) };
     let head = &buf[skipped..];
     let head = &head[..head.len().min(limits.head_bytes_max)];
+    let head_bytes = parse_head(head, into, limits)?;
+    Ok(head_bytes.map(|head_bytes| skipped + head_bytes))
+}
 
+fn parse_head(head: &[u8], into: &mut RequestHead, limits: &Limits) -> Result<Option<usize>, HeadError> {
     let mut spans = [const { MaybeUninit::uninit() }; FIELDS_CAPACITY];
     let mut request = httparse::Request::new(&mut []);
     let spans = &mut spans[..limits.fields_max.min(FIELDS_CAPACITY)];
     match request.parse_with_uninit_headers(head, spans) {
         Ok(httparse::Status::Complete(head_bytes)) => {
-            take(&head[..head_bytes], &request, into, limits)?;
-            Ok(Some(skipped + head_bytes))
+            copy_head(&head[..head_bytes], &request, into, limits)?;
+            Ok(Some(head_bytes))
         }
         Ok(httparse::Status::Partial) => check_partial(head, &request, limits).map(|()| None),
-        Err(error) => Err(explain(error, head, &request)),
+        Err(httparse::Error::Version) => match version_at(&request).and_then(|at| lowered(head, at)) {
+            Some(lowered) => parse_head(&lowered, into, limits),
+            None => Err(explain_version(head, &request)),
+        },
+        Err(error) => Err(from_field_section(error)),
     }
 }
 
-/// The bytes of empty lines at the start of `buf`; `None` if they may go on.
+/// Returns the length of the empty lines at the start of `buf`; `None` if more may follow.
 fn skip_empty_lines(buf: &[u8]) -> Result<Option<usize>, HeadError> {
     let mut skipped = 0;
     for _ in 0..=EMPTY_LINES_MAX {
@@ -78,8 +87,8 @@ fn skip_empty_lines(buf: &[u8]) -> Result<Option<usize>, HeadError> {
     Err(HeadError::EmptyLines)
 }
 
-/// Moves what was parsed into `into`, checking what the parser leaves open.
-fn take(
+/// Copies the parsed head into `into` and makes the checks that the parser omits.
+fn copy_head(
     head: &[u8],
     request: &httparse::Request<'_, '_>,
     into: &mut RequestHead,
@@ -98,12 +107,12 @@ fn take(
         into.method_text.push_str(method);
     }
     into.version = if request.version == Some(0) { Version::Http10 } else { Version::Http11 };
-    take_fields(request.headers, head.len(), into)?;
-    take_target(target, into)
+    copy_fields(request.headers, head.len(), into)?;
+    parse_target(target, into)
 }
 
-/// Copies the field lines and reads `Host`.
-fn take_fields(
+/// Copies the field lines and parses `Host`.
+fn copy_fields(
     lines: &[httparse::Header<'_>],
     bytes: usize,
     into: &mut RequestHead,
@@ -128,8 +137,8 @@ fn take_fields(
     Ok(())
 }
 
-/// Takes the target in origin-form or absolute-form (RFC 9112 §3.2); refuses the two others.
-fn take_target(target: &str, into: &mut RequestHead) -> Result<(), HeadError> {
+/// Parses the target in origin-form or absolute-form (RFC 9112 §3.2); refuses the other two.
+fn parse_target(target: &str, into: &mut RequestHead) -> Result<(), HeadError> {
     if target == "*" {
         return Err(HeadError::Asterisk);
     }
@@ -143,7 +152,7 @@ fn take_target(target: &str, into: &mut RequestHead) -> Result<(), HeadError> {
         .map_err(HeadError::Target)
 }
 
-/// Authority and the rest of `http://authority…`.
+/// Splits `http://authority…` into the authority and the rest.
 fn split_absolute(target: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = target.split_once("://")?;
     if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
@@ -165,7 +174,7 @@ fn check_target_length(target: &str, limits: &Limits) -> Result<(), HeadError> {
     if target.len() > limits.target_bytes_max { Err(HeadError::TargetTooLong) } else { Ok(()) }
 }
 
-/// Whether a head that has not ended yet is already past a limit.
+/// Checks whether an incomplete head already exceeds a limit.
 fn check_partial(head: &[u8], request: &httparse::Request<'_, '_>, limits: &Limits) -> Result<(), HeadError> {
     match (request.method, request.path) {
         (None, _) if head.len() > METHOD_BYTES_MAX => return Err(HeadError::MethodTooLong),
@@ -181,20 +190,15 @@ fn check_partial(head: &[u8], request: &httparse::Request<'_, '_>, limits: &Limi
     if head.len() >= limits.head_bytes_max { Err(HeadError::TooLarge) } else { Ok(()) }
 }
 
-/// Says which part of the head the parser stopped at.
-fn explain(error: httparse::Error, head: &[u8], request: &httparse::Request<'_, '_>) -> HeadError {
-    match (error, request.method, request.path) {
-        (httparse::Error::Version, Some(method), Some(path)) => {
-            let version = head.get(method.len() + path.len() + 2..).unwrap_or_default();
-            explain_version(version)
-        }
-        _ => from_field_section(error),
-    }
+/// Returns the offset of the version, once method and target are parsed.
+fn version_at(request: &httparse::Request<'_, '_>) -> Option<usize> {
+    Some(request.method?.len() + request.path?.len() + 2)
 }
 
-/// A version of the right form is one we do not have (505); anything else is no request line (400).
-fn explain_version(version: &[u8]) -> HeadError {
-    match version {
+/// Explains a refused version: a well-formed one is unsupported (505); anything else is not a
+/// request line (400).
+fn explain_version(head: &[u8], request: &httparse::Request<'_, '_>) -> HeadError {
+    match version_at(request).and_then(|at| head.get(at..)).unwrap_or_default() {
         [b'H', b'T', b'T', b'P', b'/', major, b'.', minor, ..]
             if major.is_ascii_digit() && minor.is_ascii_digit() =>
         {

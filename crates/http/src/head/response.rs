@@ -1,10 +1,10 @@
-//! Response heads (RFC 9112 §4), as a backend sends them.
+//! Response heads (RFC 9112 §4), as sent by a backend.
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use super::error::from_field_section;
-use super::{FIELDS_CAPACITY, HeadError, Limits};
+use super::{FIELDS_CAPACITY, HeadError, Limits, lowered};
 use crate::status::unusual_reason;
 use crate::{Fields, Version};
 
@@ -13,59 +13,65 @@ use crate::{Fields, Version};
 pub struct ResponseHead {
     /// The status code, 100 to 599.
     pub status: u16,
-    /// The version of the status line.
+    /// The version in the status line.
     pub version: Version,
-    /// The reason phrase, if it is not that of the status; see [`unusual_reason`].
+    /// The reason phrase, if it is not the usual one for the status; see [`unusual_reason`].
     pub reason: Option<Arc<str>>,
     /// The field lines.
     pub fields: Fields,
 }
 
 impl Default for ResponseHead {
-    /// `200` without fields.
+    /// Returns `200` without fields.
     fn default() -> ResponseHead {
         ResponseHead { status: 200, version: Version::Http11, reason: None, fields: Fields::new() }
     }
 }
 
-/// Parses one response head at the start of `buf` into `into`, whose allocations are used again.
+/// Parses the response head at the start of `buf` into `into`, reusing the allocations of `into`.
 ///
-/// `Ok(None)`: more bytes are needed. `Ok(Some(n))`: the head took `n` bytes. Informational responses are
-/// heads like any other: after one, parse again. On an error and on `None`, `into` holds nothing of use.
+/// `Ok(None)`: more bytes are needed. `Ok(Some(n))`: the head is `n` bytes long. Informational
+/// responses are ordinary heads: after one, parse again. After an error or `None`, the contents of
+/// `into` are unspecified.
 pub fn parse_response(
     buf: &[u8],
     into: &mut ResponseHead,
     limits: &Limits,
 ) -> Result<Option<usize>, HeadError> {
-    // An empty line here is left over from content that was longer than its framing said.
+    // An empty line here is left over from content longer than its framing declared.
     if matches!(buf, [b'\r' | b'\n', ..]) {
         return Err(HeadError::EmptyLines);
     }
-    let head = &buf[..buf.len().min(limits.head_bytes_max)];
+    parse_head(&buf[..buf.len().min(limits.head_bytes_max)], into, limits)
+}
+
+fn parse_head(head: &[u8], into: &mut ResponseHead, limits: &Limits) -> Result<Option<usize>, HeadError> {
     let mut spans = [const { MaybeUninit::uninit() }; FIELDS_CAPACITY];
     let spans = &mut spans[..limits.fields_max.min(FIELDS_CAPACITY)];
     let mut response = httparse::Response::new(&mut []);
-    let parsed = httparse::ParserConfig::default()
-        .parse_response_with_uninit_headers(&mut response, head, spans)
-        .map_err(from_field_section)?;
-    match parsed {
-        httparse::Status::Complete(head_bytes) => {
-            take(&response, head_bytes, into)?;
+    match httparse::ParserConfig::default().parse_response_with_uninit_headers(&mut response, head, spans) {
+        Ok(httparse::Status::Complete(head_bytes)) => {
+            copy_head(&response, head_bytes, into)?;
             Ok(Some(head_bytes))
         }
-        httparse::Status::Partial if head.len() >= limits.head_bytes_max => Err(HeadError::TooLarge),
-        httparse::Status::Partial => Ok(None),
+        Ok(httparse::Status::Partial) if head.len() >= limits.head_bytes_max => Err(HeadError::TooLarge),
+        Ok(httparse::Status::Partial) => Ok(None),
+        Err(httparse::Error::Version) => match lowered(head, 0) {
+            Some(lowered) => parse_head(&lowered, into, limits),
+            None => Err(HeadError::Version),
+        },
+        Err(error) => Err(from_field_section(error)),
     }
 }
 
-fn take(
+fn copy_head(
     response: &httparse::Response<'_, '_>,
     head_bytes: usize,
     into: &mut ResponseHead,
 ) -> Result<(), HeadError> {
     into.status = response.code.filter(|code| (100..600).contains(code)).ok_or(HeadError::Status)?;
     into.version = if response.version == Some(0) { Version::Http10 } else { Version::Http11 };
-    // The parser gives an empty one where it is not ASCII.
+    // The parser returns an empty phrase if it is not ASCII.
     into.reason = unusual_reason(into.status, response.reason.unwrap_or_default());
     into.fields.clear();
     into.fields.reserve(response.headers.len(), head_bytes);

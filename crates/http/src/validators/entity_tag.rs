@@ -5,14 +5,14 @@ use crate::token::trim_ows;
 /// An entity tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntityTag<'a> {
-    /// Whether `W/` stands before it.
+    /// Whether the tag has the prefix `W/`.
     pub weak: bool,
-    /// What is between the quotes. No character is escaped in it.
+    /// The text between the quotes, which has no escapes.
     pub opaque: &'a [u8],
 }
 
 impl<'a> EntityTag<'a> {
-    /// Reads one entity tag and nothing else.
+    /// Parses exactly one entity tag.
     pub fn parse(value: &'a [u8]) -> Option<EntityTag<'a>> {
         match parse_prefix(value)? {
             (tag, []) => Some(tag),
@@ -20,20 +20,21 @@ impl<'a> EntityTag<'a> {
         }
     }
 
-    /// Strong comparison (RFC 9110 §8.8.3.2): equal and neither weak.
+    /// Compares strongly (RFC 9110 §8.8.3.2): the tags must be equal and neither weak.
     pub fn strong_eq(&self, other: &EntityTag<'_>) -> bool {
         !self.weak && !other.weak && self.opaque == other.opaque
     }
 
-    /// Weak comparison (RFC 9110 §8.8.3.2): equal, weak or not.
+    /// Compares weakly (RFC 9110 §8.8.3.2): the tags must be equal, weak or not.
     pub fn weak_eq(&self, other: &EntityTag<'_>) -> bool {
         self.opaque == other.opaque
     }
 }
 
-/// The entity tags of one list value, as in `If-None-Match`; members that are none are skipped.
+/// Parses the entity tags in one list value, as in `If-None-Match`; skips invalid members.
 ///
-/// Not [`fields::members`](crate::fields::members): a backslash is an ordinary character of an entity tag.
+/// Does not use [`fields::members`](crate::fields::members): in an entity tag, a backslash is an
+/// ordinary character.
 pub fn entity_tags(value: &[u8]) -> impl Iterator<Item = EntityTag<'_>> + Clone {
     EntityTags { rest: value }
 }
@@ -63,7 +64,7 @@ impl<'a> Iterator for EntityTags<'a> {
     }
 }
 
-/// The entity tag at the start of `text`, and what follows it.
+/// Parses the entity tag at the start of `text`; also returns the rest.
 fn parse_prefix(text: &[u8]) -> Option<(EntityTag<'_>, &[u8])> {
     let (weak, quoted) = match text {
         [b'W', b'/', quoted @ ..] => (true, quoted),
@@ -72,7 +73,8 @@ fn parse_prefix(text: &[u8]) -> Option<(EntityTag<'_>, &[u8])> {
     let [b'"', opaque @ ..] = quoted else { return None };
     let end = opaque.iter().position(|byte| *byte == b'"')?;
     let (opaque, rest) = (&opaque[..end], &opaque[end + 1..]);
-    // RFC 9110 §8.8.3: etagc is visible or obs-text; spaces are outside the grammar but some servers send them.
+    // RFC 9110 §8.8.3: etagc is visible or obs-text. Spaces are outside the grammar, but some
+    // servers send them.
     let valid = opaque.iter().all(|byte| crate::token::is_value_byte(*byte));
     valid.then_some((EntityTag { weak, opaque }, rest))
 }

@@ -1,20 +1,20 @@
-//! Preconditions of a request, in the order that RFC 9110 §13.2.2 gives them.
+//! Request preconditions, evaluated in the order of RFC 9110 §13.2.2.
 
 use super::entity_tag::{EntityTag, entity_tags};
 use crate::{Fields, Method, date};
 
-/// What the preconditions of a request come to.
+/// Result of evaluating a request's preconditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Answer as if there were none.
+    /// Respond as if there were no preconditions.
     Proceed,
-    /// Answer 304.
+    /// Respond with 304.
     NotModified,
-    /// Answer 412.
+    /// Respond with 412.
     Failed,
 }
 
-/// The conditional fields of a request but `If-Range`, for which see [`range_applies`].
+/// The conditional fields of a request except `If-Range`, which [`range_applies`] evaluates.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Preconditions<'a> {
     if_match: Lines<'a>,
@@ -23,7 +23,7 @@ pub struct Preconditions<'a> {
     if_unmodified_since: Option<&'a [u8]>,
 }
 
-/// The lines of a list field, wherever they are kept.
+/// The lines of a list field: one joined value, or the lines in a field section.
 #[derive(Clone, Copy, Debug, Default)]
 enum Lines<'a> {
     #[default]
@@ -40,7 +40,7 @@ enum Comparison {
 }
 
 impl<'a> Preconditions<'a> {
-    /// Of a request's fields.
+    /// Reads the preconditions from a request's fields.
     pub fn from_fields(fields: &'a Fields) -> Preconditions<'a> {
         Preconditions {
             if_match: Lines::of(fields, "if-match"),
@@ -50,7 +50,8 @@ impl<'a> Preconditions<'a> {
         }
     }
 
-    /// Of field values; where a list field has several lines, their values joined by commas.
+    /// Reads the preconditions from field values; several lines of a list field must be joined by
+    /// commas.
     pub fn from_values(
         if_match: Option<&'a [u8]>,
         if_none_match: Option<&'a [u8]>,
@@ -65,17 +66,18 @@ impl<'a> Preconditions<'a> {
         }
     }
 
-    /// Whether there is no condition at all.
+    /// Returns whether there is no precondition.
     pub fn is_empty(&self) -> bool {
         matches!((self.if_match, self.if_none_match), (Lines::None, Lines::None))
             && self.if_modified_since.is_none()
             && self.if_unmodified_since.is_none()
     }
 
-    /// Evaluates them against a response that exists, by its `ETag` value and its `Last-Modified` in unix
-    /// seconds. Only for a request that would otherwise be answered with 2xx (RFC 9110 §13.2.1).
+    /// Evaluates the preconditions against an existing response, given its `ETag` value and its
+    /// `Last-Modified` in unix seconds. Call this only for a request whose response would otherwise
+    /// be 2xx (RFC 9110 §13.2.1).
     ///
-    /// A date that cannot be read, or one to compare with a response without `Last-Modified`, is no condition.
+    /// An unreadable date is ignored, and so is any date if the response has no `Last-Modified`.
     pub fn evaluate(&self, etag: Option<&[u8]>, last_modified: Option<u64>, method: Method) -> Outcome {
         let tag = etag.and_then(EntityTag::parse);
         if !self.holds_for_change(tag, last_modified) {
@@ -91,7 +93,7 @@ impl<'a> Preconditions<'a> {
         }
     }
 
-    /// Steps 1 and 2: `If-Match`, else `If-Unmodified-Since`.
+    /// Evaluates steps 1 and 2: `If-Match`, else `If-Unmodified-Since`.
     fn holds_for_change(&self, tag: Option<EntityTag<'_>>, last_modified: Option<u64>) -> bool {
         if let Some(matches) = self.if_match.any_matches(tag, Comparison::Strong) {
             return matches;
@@ -102,7 +104,7 @@ impl<'a> Preconditions<'a> {
         }
     }
 
-    /// Step 4: whether `If-Modified-Since` says that the client's copy is current.
+    /// Evaluates step 4: whether `If-Modified-Since` shows that the client's copy is current.
     fn is_unmodified(&self, last_modified: Option<u64>) -> bool {
         match (self.if_modified_since.and_then(date::parse), last_modified) {
             (Some(since), Some(modified)) => modified <= since,
@@ -116,7 +118,7 @@ impl<'a> Lines<'a> {
         if fields.contains(name) { Lines::In(fields, name) } else { Lines::None }
     }
 
-    /// Whether a member is `*` or equals `tag`; `None` if the field is absent.
+    /// Returns whether any member is `*` or equals `tag`; `None` if the field is absent.
     fn any_matches(&self, tag: Option<EntityTag<'_>>, comparison: Comparison) -> Option<bool> {
         let equal = |member: EntityTag<'_>, tag: &EntityTag<'_>| match comparison {
             Comparison::Strong => member.strong_eq(tag),
@@ -133,12 +135,13 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// Whether `Range` counts, given `If-Range` (RFC 9110 §13.1.5): true without it, or when its validator is the
-/// response's own and strong. If false, answer with all of the content.
+/// Returns whether `Range` applies, given `If-Range` (RFC 9110 §13.1.5): it does if `If-Range` is
+/// absent, or if its validator is strong and matches the response. Otherwise, respond with the
+/// whole content.
 ///
-/// A date is a strong validator (§8.8.2.2) if the response's `Last-Modified` lies at least a second before its
-/// `Date`, both in unix seconds; `date` is `None` where the caller knows the content did not change twice in a
-/// second.
+/// A date is a strong validator (§8.8.2.2) if the response's `Last-Modified` is at least a second
+/// before its `Date`, both in unix seconds. Pass `None` as `date` if the content is known not to
+/// have changed twice within a second.
 pub fn range_applies(
     if_range: Option<&[u8]>,
     etag: Option<&[u8]>,

@@ -1,4 +1,4 @@
-//! No parser panics, whatever the bytes; a head once read keeps its invariants.
+//! No parser panics on any input, and a parsed head keeps its invariants.
 
 use proptest::prelude::*;
 use thalweg_http::cache_control::{CacheControl, RequestCacheControl};
@@ -13,7 +13,7 @@ use thalweg_http::{
 
 use crate::cases;
 
-/// Bytes that lie near the grammars: pieces of messages, strung together and damaged.
+/// Generates bytes close to the grammars: concatenated and damaged parts of messages.
 fn near_http() -> impl Strategy<Value = Vec<u8>> {
     const PIECES: [&[u8]; 40] = [
         b"GET ",
@@ -68,7 +68,7 @@ fn some_bytes() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![4 => near_http(), 1 => prop::collection::vec(any::<u8>(), 0..64)]
 }
 
-/// What a parsed section promises: that it reads back as itself.
+/// Checks that a parsed section parses again to itself.
 fn reads_back(fields: &Fields) -> Result<(), TestCaseError> {
     let mut out = Vec::new();
     write_response_head(&mut out, 200, fields);
@@ -82,7 +82,7 @@ proptest! {
     #![proptest_config(cases(4096))]
 
     #[test]
-    fn request_heads(bytes in some_bytes()) {
+    fn any_parsed_request_head_keeps_its_invariants(bytes in some_bytes()) {
         let mut head = RequestHead::default();
         if let Ok(Some(taken)) = parse_request(&bytes, &mut head, &Limits::default()) {
             prop_assert!(taken <= bytes.len());
@@ -102,7 +102,7 @@ proptest! {
     }
 
     #[test]
-    fn response_heads(bytes in some_bytes()) {
+    fn any_parsed_response_head_keeps_its_invariants(bytes in some_bytes()) {
         let mut head = ResponseHead::default();
         if let Ok(Some(taken)) = parse_response(&bytes, &mut head, &Limits::default()) {
             prop_assert!(taken <= bytes.len());
@@ -112,7 +112,7 @@ proptest! {
     }
 
     #[test]
-    fn chunked_content(bytes in some_bytes()) {
+    fn chunked_decoder_never_panics(bytes in some_bytes()) {
         let mut decoder = Decoder::new();
         let mut rest = &bytes[..];
         while let Ok(Step::Data { data, consumed }) = decoder.decode(rest) {
@@ -122,7 +122,7 @@ proptest! {
     }
 
     #[test]
-    fn field_values(bytes in some_bytes()) {
+    fn field_value_parsers_never_panic(bytes in some_bytes()) {
         let mut section = Fields::new();
         section.push("X", &bytes);
         section.append("X", &bytes);
@@ -140,7 +140,7 @@ proptest! {
     }
 
     #[test]
-    fn targets(text in "[/.%?;#25ceEf\\\\é]{0,12}") {
+    fn accepted_target_has_no_dot_segment_or_backslash(text in "[/.%?;#25ceEf\\\\é]{0,12}") {
         if let Ok(target) = Target::new(&text) {
             let decoded = target::decode(target.path()).unwrap();
             let climbs = decoded.split(|byte| *byte == b'/').any(|segment| segment == b".." || segment == b".");

@@ -1,14 +1,19 @@
 //! `Cache-Control` (RFC 9111 §5.2).
 
 use expect_test::{Expect, expect};
+use thalweg_http::Fields;
 use thalweg_http::cache_control::{CacheControl, DELTA_S_MAX, Qualified, RequestCacheControl};
 
+fn fields(lines: &[&str]) -> Fields {
+    lines.iter().map(|line| ("Cache-Control", *line)).collect()
+}
+
 fn response(lines: &[&str]) -> CacheControl {
-    CacheControl::from_values(lines.iter().map(|line| line.as_bytes()))
+    CacheControl::from_fields(&fields(lines))
 }
 
 fn request(lines: &[&str]) -> RequestCacheControl {
-    RequestCacheControl::from_values(lines.iter().map(|line| line.as_bytes()))
+    RequestCacheControl::from_fields(&fields(lines))
 }
 
 fn names(qualified: &Qualified) -> String {
@@ -20,7 +25,7 @@ fn names(qualified: &Qualified) -> String {
 }
 
 #[test]
-fn rfc9111_5_2_2_all_directives() {
+fn rfc9111_5_2_2_all_response_directives_are_parsed() {
     let all = [
         "max-age=1, S-MaxAge=\"2\", stale-while-revalidate=3",
         "stale-if-error=4,no-store,must-revalidate, proxy-revalidate, public",
@@ -56,7 +61,7 @@ fn rfc9111_5_2_2_all_directives() {
 }
 
 #[test]
-fn rfc9111_1_2_2_lifetimes() {
+fn rfc9111_1_2_2_lifetimes_are_clamped() {
     let max_age = |line: &str| response(&[line]).max_age;
     assert_eq!(max_age("max-age=0"), Some(0));
     assert_eq!(max_age("max-age=\"10\""), Some(10));
@@ -66,7 +71,7 @@ fn rfc9111_1_2_2_lifetimes() {
 }
 
 #[test]
-fn rfc9111_4_2_1_what_is_malformed_is_stale() {
+fn rfc9111_4_2_1_malformed_lifetime_is_stale() {
     for line in [
         "max-age",
         "max-age=",
@@ -88,14 +93,14 @@ fn rfc9111_4_2_1_what_is_malformed_is_stale() {
 }
 
 #[test]
-fn rfc9111_4_2_1_of_duplicates_the_smallest_counts() {
+fn rfc9111_4_2_1_smallest_of_duplicates_counts() {
     assert_eq!(response(&["max-age=10, max-age=5"]).max_age, Some(5));
     assert_eq!(response(&["max-age=5", "max-age=10"]).max_age, Some(5));
     assert_eq!(response(&["s-maxage=5, s-maxage=x"]).s_maxage, Some(0));
 }
 
 #[test]
-fn rfc9111_5_2_2_4_and_7_field_names() {
+fn rfc9111_5_2_2_4_and_7_field_names_are_parsed() {
     let check = |lines: &[&str], expect: Expect| {
         let directives = response(lines);
         expect.assert_eq(&format!("{} / {}", names(&directives.no_cache), names(&directives.private)));
@@ -109,13 +114,13 @@ fn rfc9111_5_2_2_4_and_7_field_names() {
 }
 
 #[test]
-fn a_quoted_comma_hides_no_directive() {
+fn quoted_comma_hides_no_directive() {
     let directives = response(&["x=\"a, max-age=5\", max-age=6, y=\", no-store"]);
     assert_eq!((directives.max_age, directives.no_store), (Some(6), false));
 }
 
 #[test]
-fn what_loosens_counts_only_in_its_form() {
+fn loosening_directive_counts_only_in_exact_form() {
     let directives =
         response(&["public=x, immutable=1, must-understand=\"\", no-store=x, must-revalidate=1"]);
     assert!(!directives.public && !directives.immutable && !directives.must_understand);
@@ -123,7 +128,7 @@ fn what_loosens_counts_only_in_its_form() {
 }
 
 #[test]
-fn rfc9111_5_2_1_requests() {
+fn rfc9111_5_2_1_all_request_directives_are_parsed() {
     let all = ["max-age=1, max-stale=2, min-fresh=3", "no-cache, no-store, only-if-cached, no-transform"];
     expect![[r#"
         RequestCacheControl {
@@ -147,7 +152,7 @@ fn rfc9111_5_2_1_requests() {
 }
 
 #[test]
-fn rfc9111_5_2_1_the_strictest_of_several_counts() {
+fn rfc9111_5_2_1_strictest_of_several_counts() {
     assert_eq!(request(&["max-stale"]).max_stale, Some(DELTA_S_MAX));
     assert_eq!(request(&["max-stale, max-stale=5"]).max_stale, Some(5));
     assert_eq!(request(&["max-stale=5, max-stale"]).max_stale, Some(5));

@@ -11,7 +11,7 @@ fn check(cache: &str, status: &CacheStatus<'_>, expect: Expect) {
 }
 
 #[test]
-fn rfc9211_2_members() {
+fn rfc9211_2_members_are_written() {
     check(
         "thalweg",
         &CacheStatus { hit: true, ttl_s: Some(545), ..CacheStatus::default() },
@@ -43,7 +43,7 @@ fn rfc9211_2_members() {
 }
 
 #[test]
-fn rfc9211_2_2_reasons() {
+fn rfc9211_2_2_forward_reasons_are_named() {
     let reasons = [
         Forward::Bypass,
         Forward::Method,
@@ -59,7 +59,7 @@ fn rfc9211_2_2_reasons() {
 }
 
 #[test]
-fn rfc9211_2_a_cache_adds_itself_after_those_nearer_the_origin() {
+fn rfc9211_2_cache_appends_itself_after_those_nearer_the_origin() {
     let mut fields: Fields = [(CACHE_STATUS, "origin; hit")].into_iter().collect();
     let status = CacheStatus { forward: Some(Forward::Stale), ..CacheStatus::default() };
     status.append_to("edge", &mut fields);

@@ -11,7 +11,7 @@ use thalweg_http::chunked::{
 
 use crate::{cases, shown};
 
-/// What a message came to: its content, its trailer section, and how many bytes it took.
+/// A decoded message: its content, its trailer section, and the number of bytes consumed.
 #[derive(Debug, PartialEq)]
 struct Decoded {
     content: Vec<u8>,
@@ -19,7 +19,7 @@ struct Decoded {
     bytes: Option<usize>,
 }
 
-/// Decodes `input` as if each of `pieces` had arrived by itself; `bytes` is `None` if the end did not come.
+/// Decodes `pieces` as if each had arrived separately; `bytes` is `None` if the end did not arrive.
 fn decode_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Decoded, ChunkedError> {
     let mut decoder = Decoder::new();
     let (mut content, mut before) = (Vec::new(), 0);
@@ -55,7 +55,7 @@ fn check(input: &str, expect: Expect) {
 }
 
 #[test]
-fn rfc9112_7_1_chunks() {
+fn rfc9112_7_1_chunks_are_decoded() {
     check("3\r\nabc\r\n00A\r\n0123456789\r\n0\r\n\r\nGET", expect!["Some(30) of 33: abc0123456789 "]);
     check("0\r\n\r\n", expect!["Some(5) of 5:  "]);
     check("3\r\nabc\r\n0\r\n", expect!["None of 11: abc "]);
@@ -63,12 +63,15 @@ fn rfc9112_7_1_chunks() {
 }
 
 #[test]
-fn rfc9112_7_1_sizes() {
+fn rfc9112_7_1_invalid_sizes_are_refused() {
     check("g\r\n", expect!["400 chunk size is not hexadecimal"]);
     check("\r\n", expect!["400 chunk size is not hexadecimal"]);
     check("-1\r\n", expect!["400 chunk size is not hexadecimal"]);
     check("0x1\r\n", expect!["400 chunk size is not hexadecimal"]);
     check(" 1\r\n", expect!["400 chunk size is not hexadecimal"]);
+    check("5\r\r\nabcde", expect!["400 chunk does not end in CRLF"]);
+    check("5 \r\r\nabcde", expect!["400 chunk does not end in CRLF"]);
+    check("5;a\r\r\nabcde", expect!["400 chunk does not end in CRLF"]);
     check("1 1\r\n", expect!["400 chunk size is not hexadecimal"]);
     check("ffffffffffffffff\r\na", expect!["None of 19: a "]);
     check("10000000000000000\r\n", expect!["400 chunk size has too many digits"]);
@@ -79,8 +82,8 @@ fn rfc9112_7_1_sizes() {
 fn rfc9112_7_1_1_extensions_are_skipped() {
     check("1;a=b;c=\"d;\"\r\nx\r\n0 ; e\r\n\r\n", expect!["Some(26) of 26: x "]);
     check("1 \t\r\nx\r\n0\r\n\r\n", expect!["Some(13) of 13: x "]);
-    check("1;a\0\r\n", expect!["400 chunk extension has a control character"]);
-    check("1;a\nx", expect!["400 chunk extension has a control character"]);
+    check("1;a\0\r\n", expect!["400 chunk extension contains a control character"]);
+    check("1;a\nx", expect!["400 chunk extension contains a control character"]);
     let long = "a".repeat(EXTENSION_BYTES_MAX - 1);
     check(&format!("0;{long}\r\n\r\n"), expect!["Some(261) of 261:  "]);
     check(&format!("0;{long}a\r\n\r\n"), expect!["400 chunk extension is too long"]);
@@ -90,12 +93,12 @@ fn rfc9112_7_1_1_extensions_are_skipped() {
 #[test]
 fn rfc9112_7_1_lines_end_in_both_characters() {
     for input in ["1\n", "1\rx", "1\r\nx\n", "1\r\nxy\r\n", "1\r\nx\rx", "0\r\n\n", "0\r\nA: b\n"] {
-        check(input, expect!["400 chunk does not end in carriage return and line feed"]);
+        check(input, expect!["400 chunk does not end in CRLF"]);
     }
 }
 
 #[test]
-fn rfc9112_7_1_2_trailers() {
+fn rfc9112_7_1_2_trailers_are_parsed() {
     check("0\r\nA: b\r\nC:d\r\n\r\nx", expect![[r#"Some(16) of 17:  A: b\r\nC: d\r\n"#]]);
     check("0\r\nA b\r\n\r\n", expect!["400 malformed trailer section"]);
     check("0\r\nA: b\r\n c\r\n\r\n", expect!["400 malformed trailer section"]);
@@ -142,7 +145,7 @@ proptest! {
     #![proptest_config(cases(256))]
 
     #[test]
-    fn any_split_of_the_input_decodes_alike(
+    fn any_split_of_the_input_decodes_to_the_same_content(
         chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..40), 0..6),
         trailer in any::<bool>(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
     ) {
@@ -155,7 +158,7 @@ proptest! {
     }
 
     #[test]
-    fn any_split_of_a_damaged_input_fails_alike(
+    fn any_split_of_a_damaged_input_gives_the_same_result(
         at in any::<prop::sample::Index>(), byte in prop::sample::select(b"\r\n; 0a\0:".to_vec()),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
     ) {
@@ -168,7 +171,7 @@ proptest! {
 
 proptest! {
     #[test]
-    fn what_is_skipped_is_dealt_with(chunks in prop::collection::vec(1usize..50, 1..5), seen in 0u64..50) {
+    fn skipped_data_counts_as_consumed(chunks in prop::collection::vec(1usize..50, 1..5), seen in 0u64..50) {
         let mut coded = Vec::new();
         for length in &chunks {
             coded.extend(encode_size(*length as u64, &mut [0; SIZE_LINE_BYTES]));
@@ -177,7 +180,7 @@ proptest! {
         }
         coded.extend(LAST_CHUNK);
         let (mut decoder, mut rest, mut content) = (Decoder::new(), &coded[..], 0);
-        // One byte at a time, so that it is found in the midst of a chunk's data.
+        // One byte at a time, so that skipping starts in the middle of a chunk's data.
         while let Some((byte, behind)) = rest.split_first() {
             let step = decoder.decode(&[*byte]).unwrap();
             content += usize::from(matches!(step, Step::Data { .. }));

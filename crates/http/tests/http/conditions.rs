@@ -9,7 +9,8 @@ const MODIFIED: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 const EARLIER: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
 const LATER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
 
-/// Evaluates `lines` against a response with entity tag `"a"` and [`MODIFIED`], for GET and for PUT.
+/// Evaluates `lines` against a response with entity tag `"a"` and [`MODIFIED`], for GET and for
+/// PUT.
 fn check(lines: &[(&str, &str)], get: Outcome, put: Outcome) {
     check_against(Some(b"\"a\""), Some(MODIFIED_S), lines, get, put);
 }
@@ -42,9 +43,8 @@ fn check_against(
 }
 
 #[test]
-fn rfc9110_8_8_3_2_comparison() {
+fn rfc9110_8_8_3_2_strong_and_weak_comparison_differ() {
     let tag = |text: &'static str| EntityTag::parse(text.as_bytes()).unwrap();
-    // The table of that section.
     for (a, b, strong, weak) in [
         ("W/\"1\"", "W/\"1\"", false, true),
         ("W/\"1\"", "W/\"2\"", false, false),
@@ -137,7 +137,7 @@ fn rfc9110_13_1_5_if_range() {
 }
 
 #[test]
-fn the_dates_here_are_what_they_say() {
+fn test_dates_match_their_text() {
     assert_eq!(date::parse(MODIFIED.as_bytes()), Some(MODIFIED_S));
     assert_eq!(date::parse(LATER.as_bytes()), Some(MODIFIED_S + 1));
 }

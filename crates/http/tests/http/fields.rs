@@ -1,4 +1,4 @@
-//! Field sections (RFC 9110 §5), and what an intermediary removes (§7.6.1).
+//! Field sections (RFC 9110 §5), and the fields that an intermediary removes (§7.6.1).
 
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ fn check(fields: &Fields, expect: Expect) {
 }
 
 #[test]
-fn rfc9110_5_1_names_have_no_case() {
+fn rfc9110_5_1_names_are_case_insensitive() {
     let fields = section(&[("Host", "a"), ("X", "1"), ("hOST", "b")]);
     assert_eq!(fields.get("HOST"), Some(&b"a"[..]));
     assert_eq!(fields.get_all("host").collect::<Vec<_>>(), [b"a", b"b"]);
@@ -32,13 +32,13 @@ fn rfc9110_5_5_values_are_trimmed_and_cannot_start_a_line() {
 }
 
 #[test]
-#[should_panic(expected = "a field name is a token")]
-fn rfc9110_5_1_a_name_is_a_token() {
+#[should_panic(expected = "field name must be a token")]
+fn rfc9110_5_1_name_must_be_a_token() {
     Fields::new().push("A: b\r\nC", "d");
 }
 
 #[test]
-fn removing_and_setting_keeps_the_other_lines() {
+fn remove_and_set_keep_the_other_lines() {
     let mut fields = section(&[("A", "1"), ("B", "2"), ("a", "3"), ("C", "")]);
     assert_eq!(fields.remove("A"), 2);
     check(&fields, expect![[r#"B: 2\r\nC: \r\n"#]]);
@@ -51,7 +51,7 @@ fn removing_and_setting_keeps_the_other_lines() {
 }
 
 #[test]
-fn rfc9110_5_3_a_member_joins_the_last_line() {
+fn rfc9110_5_3_member_is_appended_to_the_last_line() {
     let mut fields = section(&[("Via", "1.1 a"), ("X", "1"), ("Via", "1.1 b"), ("Y", ""), ("Z", "2")]);
     fields.append("via", "1.1 c");
     fields.append("Y", "3");
@@ -62,7 +62,7 @@ fn rfc9110_5_3_a_member_joins_the_last_line() {
 }
 
 #[test]
-fn rfc9110_5_6_1_a_list_goes_over_lines() {
+fn rfc9110_5_6_1_list_spans_lines() {
     let fields = section(&[("L", "a, ,b\t,"), ("X", "no"), ("l", r#""c, \",d" ;e , f="g,"#), ("L", "")]);
     let members: Vec<_> = fields.list("L").map(shown).collect();
     expect![[r#"
@@ -74,7 +74,7 @@ fn rfc9110_5_6_1_a_list_goes_over_lines() {
 }
 
 #[test]
-fn rfc9110_7_6_1_what_concerns_one_connection_is_removed() {
+fn rfc9110_7_6_1_hop_by_hop_fields_are_removed() {
     let mut fields = section(&[
         ("Connection", "close, X-Private"),
         ("Proxy-Connection", "keep-alive"),
@@ -92,14 +92,14 @@ fn rfc9110_7_6_1_what_concerns_one_connection_is_removed() {
 }
 
 #[test]
-fn rfc9110_7_6_1_what_everyone_needs_cannot_be_nominated() {
+fn rfc9110_7_6_1_end_to_end_fields_cannot_be_nominated() {
     let mut fields =
         section(&[("Host", "a"), ("CDN-Loop", "b"), ("Connection", "host, cdn-loop, via"), ("Via", "1.1 c")]);
     fields.remove_hop_by_hop();
     check(&fields, expect![[r#"Host: a\r\nCDN-Loop: b\r\nVia: 1.1 c\r\n"#]]);
 }
 
-/// The same operations on the plainest list there is.
+/// An operation applied both to a section and to a plain list, its model.
 #[derive(Clone, Debug)]
 enum Operation {
     Push(&'static str, Vec<u8>),
@@ -149,7 +149,7 @@ proptest! {
     #![proptest_config(cases(256))]
 
     #[test]
-    fn any_operations_agree_with_a_plain_list(operations in prop::collection::vec(operation(), 0..12)) {
+    fn random_operations_agree_with_a_plain_list(operations in prop::collection::vec(operation(), 0..12)) {
         let (mut fields, mut model) = (Fields::new(), Vec::new());
         for operation in &operations {
             match operation {

@@ -1,4 +1,4 @@
-//! Framing (RFC 9112 §6.3) and persistence (§9.3); the hostile cases are in `smuggling`.
+//! Framing (RFC 9112 §6.3) and persistence (§9.3); `smuggling` has the hostile cases.
 
 use expect_test::{Expect, expect};
 use thalweg_http::framing::{keep_alive, request_framing, response_framing};
@@ -34,37 +34,44 @@ fn rfc9112_6_3_4_to_8_responses() {
 }
 
 #[test]
-fn rfc9112_6_1_and_6_3_3_a_doubtful_response_is_an_error() {
+fn rfc9112_6_1_and_6_3_3_ambiguous_response_is_an_error() {
     check(
         Method::Get,
         200,
         Version::Http11,
         &[CHUNKED, FIVE],
-        expect!["both content-length and transfer-encoding are given"],
+        expect!["both content-length and transfer-encoding are present"],
     );
-    check(Method::Get, 200, Version::Http10, &[CHUNKED], expect!["transfer-encoding in http/1.0"]);
+    check(
+        Method::Get,
+        200,
+        Version::Http10,
+        &[CHUNKED],
+        expect!["transfer-encoding is not allowed in http/1.0"],
+    );
     check(
         Method::Get,
         200,
         Version::Http11,
         &[("Transfer-Encoding", "gzip")],
-        expect!["transfer-encoding does not end in one chunked"],
+        expect!["transfer-encoding must end in exactly one chunked coding"],
     );
     check(
         Method::Get,
         200,
         Version::Http11,
         &[FIVE, ("Content-Length", "6")],
-        expect!["content-length is given with differing values"],
+        expect!["content-length values differ"],
     );
 }
 
 #[test]
-fn rfc9112_6_1_a_coding_in_a_http10_request_is_refused() {
+fn rfc9112_6_1_coding_in_http10_request_is_refused() {
     let fields = [CHUNKED].into_iter().collect();
     let head = RequestHead { version: Version::Http10, fields, ..RequestHead::default() };
     let error = request_framing(&head).unwrap_err();
-    expect!["400 transfer-encoding in http/1.0"].assert_eq(&format!("{} {error}", error.status()));
+    expect!["400 transfer-encoding is not allowed in http/1.0"]
+        .assert_eq(&format!("{} {error}", error.status()));
 }
 
 #[test]

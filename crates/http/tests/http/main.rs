@@ -1,4 +1,4 @@
-//! The rules of the RFCs, one check each; properties over generated input; no panic on any bytes.
+//! RFC rules, one test each; properties over generated input; robustness against any bytes.
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,7 +18,8 @@ mod trailer;
 
 use proptest::test_runner::{Config, RngSeed};
 
-/// `cases` cases from a fixed seed, so that a run is the same everywhere; `PROPTEST_RNG_SEED` sets another.
+/// Configures `cases` cases with a fixed seed, so that runs are reproducible; `PROPTEST_RNG_SEED`
+/// sets another seed.
 fn cases(cases: u32) -> Config {
     let mut config = Config { cases, failure_persistence: None, ..Config::default() };
     if config.rng_seed == RngSeed::Random {
@@ -27,7 +28,7 @@ fn cases(cases: u32) -> Config {
     config
 }
 
-/// Bytes as text for a diff: what is not printable is escaped.
+/// Formats bytes for a diff, with unprintable ones escaped.
 fn shown(bytes: &[u8]) -> String {
     bytes.escape_ascii().to_string()
 }

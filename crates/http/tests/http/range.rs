@@ -26,7 +26,7 @@ fn rfc9110_14_1_2_byte_ranges() {
 }
 
 #[test]
-fn rfc9110_14_2_what_is_not_understood_is_ignored() {
+fn rfc9110_14_2_invalid_range_field_is_ignored() {
     for value in [
         "",
         "bytes",
@@ -51,13 +51,13 @@ fn rfc9110_14_2_what_is_not_understood_is_ignored() {
 }
 
 #[test]
-fn several_ranges_are_not_a_single_one() {
+fn several_ranges_are_not_single() {
     assert_eq!(parse(b"bytes=1-").unwrap().single(), Some(ByteRange::From(1)));
     assert_eq!(parse(b"bytes=1-,2-").unwrap().single(), None);
 }
 
 #[test]
-fn rfc9110_14_1_2_satisfiable_or_not() {
+fn rfc9110_14_1_2_unsatisfiable_ranges_resolve_to_none() {
     assert_eq!(resolve(ByteRange::FromTo(2, 99), 5), Some(2..5));
     assert_eq!(resolve(ByteRange::Suffix(99), 5), Some(0..5));
     assert_eq!(resolve(ByteRange::FromTo(0, u64::MAX), u64::MAX), Some(0..u64::MAX));
@@ -67,7 +67,7 @@ fn rfc9110_14_1_2_satisfiable_or_not() {
 }
 
 #[test]
-fn rfc9110_14_4_content_range() {
+fn rfc9110_14_4_content_range_is_written_and_parsed() {
     assert_eq!(content_range(&(0..5), Some(10)), "bytes 0-4/10");
     assert_eq!(content_range(&(5..6), None), "bytes 5-5/*");
     assert_eq!(unsatisfied_range(10), "bytes */10");
@@ -96,7 +96,7 @@ fn some_range() -> impl Strategy<Value = ByteRange> {
     ]
 }
 
-/// The offsets that a range selects, straight from the words of RFC 9110 §14.1.2.
+/// Lists the offsets that a range selects, directly from the definition in RFC 9110 §14.1.2.
 fn selected(range: ByteRange, length: u64) -> Vec<u64> {
     (0..length)
         .filter(|offset| match range {
@@ -111,13 +111,13 @@ proptest! {
     #![proptest_config(cases(512))]
 
     #[test]
-    fn a_range_selects_what_the_words_say(range in some_range(), length in 0..12u64) {
+    fn resolve_agrees_with_the_definition(range in some_range(), length in 0..12u64) {
         let resolved: Vec<u64> = resolve(range, length).into_iter().flatten().collect();
         prop_assert_eq!(resolved, selected(range, length));
     }
 
     #[test]
-    fn an_answer_while_content_arrives_is_the_one_at_its_end(
+    fn answer_for_arriving_content_agrees_with_the_final_one(
         range in some_range(), length in 0..12u64, arrived in 0..12u64, known in any::<bool>(),
     ) {
         prop_assume!(arrived <= length);
@@ -130,7 +130,7 @@ proptest! {
     }
 
     #[test]
-    fn a_written_content_range_reads_back(start in 0..u64::MAX - 1, bytes in 1..u64::MAX, known in any::<bool>()) {
+    fn written_content_range_parses_back(start in 0..u64::MAX - 1, bytes in 1..u64::MAX, known in any::<bool>()) {
         let range = start..start.saturating_add(bytes);
         let length = known.then_some(range.end);
         let parsed = parse_content_range(content_range(&range, length).as_bytes());
@@ -141,7 +141,7 @@ proptest! {
 }
 
 #[test]
-fn rfc9110_15_3_7_2_ranges_that_touch_become_one() {
+fn rfc9110_15_3_7_2_nearly_adjacent_ranges_are_merged() {
     let check = |asked: &str, expect: Expect| {
         expect.assert_eq(&format!("{:?}", select(&parse(asked.as_bytes()).unwrap(), 1000)));
     };
@@ -158,7 +158,7 @@ fn rfc9110_15_3_7_2_ranges_that_touch_become_one() {
 
 proptest! {
     #[test]
-    fn what_is_selected_is_what_was_asked_for_and_little_more(
+    fn selection_covers_each_requested_byte_once(
         asked in prop::collection::vec((0..3000u64, 0..3000u64), 1..RANGES_MAX),
         length in 0..3000u64,
     ) {

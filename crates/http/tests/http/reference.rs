@@ -1,4 +1,4 @@
-//! References of `Location` and `Content-Location` (RFC 3986 §5).
+//! References in `Location` and `Content-Location` (RFC 3986 §5).
 
 use thalweg_http::{Authority, Target, reference};
 
@@ -29,7 +29,7 @@ fn rfc3986_5_4_references_are_resolved_against_the_request() {
 }
 
 #[test]
-fn rfc9111_4_4_only_what_is_of_the_same_host_is_named() {
+fn rfc9111_4_4_reference_to_another_host_resolves_to_none() {
     for same in [
         "http://media.example/g",
         "HTTPS://media.EXAMPLE/g",

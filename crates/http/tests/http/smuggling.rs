@@ -1,4 +1,4 @@
-//! Request smuggling (RFC 9112 §11.2): each request is refused, or its end is beyond doubt.
+//! Request smuggling (RFC 9112 §11.2): each request is refused or has an unambiguous end.
 
 use std::fmt::Write as _;
 
@@ -22,7 +22,7 @@ fn verdict(lines: &str) -> String {
 }
 
 #[test]
-fn no_request_has_two_readings() {
+fn no_request_is_ambiguous() {
     let cases = [
         "Content-Length: 5",
         "Transfer-Encoding: chunked",
@@ -79,47 +79,47 @@ fn no_request_has_two_readings() {
         Content-Length: 5 => Length(5)
         Transfer-Encoding: chunked => Chunked
         Transfer-Encoding:\tChunked  => Chunked
-        Content-Length: 5\r\nTransfer-Encoding: chunked => 400 both content-length and transfer-encoding are given
-        Transfer-Encoding: chunked\r\nContent-Length: 5 => 400 both content-length and transfer-encoding are given
-        Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked => 400 transfer-encoding does not end in one chunked
-        Transfer-Encoding: chunked, chunked => 400 transfer-encoding does not end in one chunked
-        Transfer-Encoding: chunked, identity => 400 transfer-encoding does not end in one chunked
-        Transfer-Encoding: identity => 400 transfer-encoding does not end in one chunked
+        Content-Length: 5\r\nTransfer-Encoding: chunked => 400 both content-length and transfer-encoding are present
+        Transfer-Encoding: chunked\r\nContent-Length: 5 => 400 both content-length and transfer-encoding are present
+        Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked => 400 transfer-encoding must end in exactly one chunked coding
+        Transfer-Encoding: chunked, chunked => 400 transfer-encoding must end in exactly one chunked coding
+        Transfer-Encoding: chunked, identity => 400 transfer-encoding must end in exactly one chunked coding
+        Transfer-Encoding: identity => 400 transfer-encoding must end in exactly one chunked coding
         Transfer-Encoding: identity, chunked => 501 transfer coding is not implemented
         Transfer-Encoding: gzip, chunked => 501 transfer coding is not implemented
         Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked => 501 transfer coding is not implemented
-        Transfer-Encoding: xchunked => 400 transfer-encoding does not end in one chunked
-        Transfer-Encoding: chunked;q=1 => 400 transfer-encoding does not end in one chunked
-        Transfer-Encoding: \"chunked\" => 400 transfer-encoding does not end in one chunked
-        Transfer-Encoding: ,chunked => 400 transfer-encoding does not end in one chunked
-        Transfer-Encoding: => 400 transfer-encoding does not end in one chunked
-        Transfer-Encoding: chunked\u{b} => 400 field value has a control character
+        Transfer-Encoding: xchunked => 400 transfer-encoding must end in exactly one chunked coding
+        Transfer-Encoding: chunked;q=1 => 400 transfer-encoding must end in exactly one chunked coding
+        Transfer-Encoding: \"chunked\" => 400 transfer-encoding must end in exactly one chunked coding
+        Transfer-Encoding: ,chunked => 400 transfer-encoding must end in exactly one chunked coding
+        Transfer-Encoding: => 400 transfer-encoding must end in exactly one chunked coding
+        Transfer-Encoding: chunked\u{b} => 400 field value contains a control character
         Transfer-Encoding : chunked => 400 malformed field line
          Transfer-Encoding: chunked => 400 malformed field line
         Transfer-Encoding:\r\n chunked => 400 malformed field line
         X: y\r\n Transfer-Encoding: chunked => 400 malformed field line
-        X: y\rTransfer-Encoding: chunked => 400 field value has a control character
-        X: y\nTransfer-Encoding: chunked => 400 line ends without a carriage return
+        X: y\rTransfer-Encoding: chunked => 400 field value contains a control character
+        X: y\nTransfer-Encoding: chunked => 400 line must end in CRLF
         X\r\nTransfer-Encoding: chunked => 400 malformed field line
         : x => 400 malformed field line
-        X: \u{0} => 400 field value has a control character
+        X: \u{0} => 400 field value contains a control character
         Transfer-Encoding\u{0}: chunked => 400 malformed field line
         Transfer_Encoding: chunked => None
         Content-Length: 5\r\nContent-Length: 5 => Length(5)
         Content-Length: 5, 5 => Length(5)
-        Content-Length: 5\r\nContent-Length: 6 => 400 content-length is given with differing values
-        Content-Length: 5, 6 => 400 content-length is given with differing values
-        Content-Length: 5, => 400 content-length is not a number
-        Content-Length: => 400 content-length is not a number
-        Content-Length: +5 => 400 content-length is not a number
-        Content-Length: -5 => 400 content-length is not a number
-        Content-Length: 5 5 => 400 content-length is not a number
-        Content-Length: 0x5 => 400 content-length is not a number
-        Content-Length: 5.0 => 400 content-length is not a number
-        Content-Length: \"5\" => 400 content-length is not a number
+        Content-Length: 5\r\nContent-Length: 6 => 400 content-length values differ
+        Content-Length: 5, 6 => 400 content-length values differ
+        Content-Length: 5, => 400 content-length must be a decimal number below 2^64
+        Content-Length: => 400 content-length must be a decimal number below 2^64
+        Content-Length: +5 => 400 content-length must be a decimal number below 2^64
+        Content-Length: -5 => 400 content-length must be a decimal number below 2^64
+        Content-Length: 5 5 => 400 content-length must be a decimal number below 2^64
+        Content-Length: 0x5 => 400 content-length must be a decimal number below 2^64
+        Content-Length: 5.0 => 400 content-length must be a decimal number below 2^64
+        Content-Length: \"5\" => 400 content-length must be a decimal number below 2^64
         Content-Length: 05 => Length(5)
         Content-Length: 18446744073709551615 => Length(18446744073709551615)
-        Content-Length: 18446744073709551616 => 400 content-length is not a number
+        Content-Length: 18446744073709551616 => 400 content-length must be a decimal number below 2^64
         Connection: Content-Length\r\nContent-Length: 5 => Length(5)
          => None
     "#]].assert_eq(&table);

@@ -1,4 +1,4 @@
-//! Targets (RFC 3986 §6.2.2, RFC 9112 §3.2): what is refused, and the normal form of the rest.
+//! Targets (RFC 3986 §6.2.2, RFC 9112 §3.2): refused ones, and the normal form of accepted ones.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ fn check(text: &str, expect: Expect) {
 }
 
 #[test]
-fn path_and_query_part_at_the_first_question_mark() {
+fn path_and_query_split_at_the_first_question_mark() {
     check("/", expect!["/ None"]);
     check("/a?b?c", expect![[r#"/a Some("b?c")"#]]);
     check("/a?", expect![[r#"/a Some("")"#]]);
@@ -28,7 +28,7 @@ fn path_and_query_part_at_the_first_question_mark() {
 }
 
 #[test]
-fn a_path_cannot_leave_its_root() {
+fn path_cannot_leave_its_root() {
     for text in [
         "/.",
         "/..",
@@ -44,30 +44,30 @@ fn a_path_cannot_leave_its_root() {
         "/.;/a",
         "/%2e%2e%3bx/a",
     ] {
-        check(text, expect!["path has a dot segment"]);
+        check(text, expect!["path contains a dot segment"]);
     }
     for text in ["/a\\..\\b", "/a%5c..", "/%5C"] {
-        check(text, expect!["path has a backslash"]);
+        check(text, expect!["path contains a backslash"]);
     }
     for text in ["/a%00.m4s", "/%0d%0aX", "/%7f"] {
-        check(text, expect!["path has an encoded control"]);
+        check(text, expect!["path contains an encoded control character"]);
     }
 }
 
 #[test]
 fn malformed_targets_are_refused() {
-    check("", expect!["target is not an absolute path"]);
-    check("a", expect!["target is not an absolute path"]);
-    check("/a b", expect!["target has a byte that is not visible ascii"]);
-    check("/a?\u{e9}", expect!["target has a byte that is not visible ascii"]);
-    check("/a?b#c", expect!["target has a fragment"]);
+    check("", expect!["target must start with /"]);
+    check("a", expect!["target must start with /"]);
+    check("/a b", expect!["target contains a byte outside visible ascii"]);
+    check("/a?\u{e9}", expect!["target contains a byte outside visible ascii"]);
+    check("/a?b#c", expect!["target must not have a fragment"]);
     for text in ["/%", "/%4", "/%4g", "/%+1"] {
-        check(text, expect!["path has an invalid percent-encoding"]);
+        check(text, expect!["path contains invalid percent-encoding"]);
     }
 }
 
 #[test]
-fn a_refused_target_leaves_the_old_one() {
+fn refused_target_leaves_the_old_one() {
     let mut target = Target::new("/a?b").unwrap();
     target.set("/..").unwrap_err();
     assert_eq!((target.path(), target.query()), ("/a", Some("b")));
@@ -92,7 +92,7 @@ proptest! {
     #![proptest_config(cases(256))]
 
     #[test]
-    fn normalising_means_the_same_and_is_done_once(text in "/([a-z./?]|%[0-9a-fA-F]{2}){0,8}") {
+    fn normalising_keeps_the_meaning_and_is_idempotent(text in "/([a-z./?]|%[0-9a-fA-F]{2}){0,8}") {
         let normal = normalise(&text);
         prop_assert_eq!(decode(&normal), decode(&text));
         prop_assert!(matches!(normalise(&normal), Cow::Borrowed(_)), "{}", normal);

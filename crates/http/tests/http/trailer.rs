@@ -3,7 +3,7 @@
 use thalweg_http::{Fields, trailer};
 
 #[test]
-fn rfc9110_6_5_1_what_has_to_be_known_before_the_content_is_dropped() {
+fn rfc9110_6_5_1_fields_needed_before_the_content_are_dropped() {
     let mut fields: Fields = [
         ("X-Sum", "1"),
         ("Content-LENGTH", "5"),
@@ -24,7 +24,7 @@ fn rfc9110_6_5_1_what_has_to_be_known_before_the_content_is_dropped() {
 }
 
 #[test]
-fn rfc9110_10_1_4_trailers_are_for_who_takes_them() {
+fn rfc9110_10_1_4_te_trailers_declares_acceptance() {
     let accepted = |te: &str| trailer::are_accepted(&[("TE", te)].into_iter().collect());
     assert!(accepted("trailers") && accepted("gzip;q=0.5, Trailers"));
     assert!(!accepted("") && !accepted("gzip") && !accepted("trailersx"));

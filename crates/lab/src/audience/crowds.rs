@@ -1,47 +1,49 @@
-//! The viewers behind one path: a crowd from its prefix, and when those have left, the next.
+//! The viewers behind one path: a crowd that connects from the path's prefix and is replaced when
+//! its visit ends.
 
 use std::io;
 use std::time::{Duration, Instant};
 
-use thalweg_lab::emulation::{Emulation, Family, Side};
-use thalweg_lab::load::engine::{Clients, Load, Running};
-use thalweg_lab::load::figures::Figures;
-use thalweg_lab::load::schedule::Population;
-use thalweg_lab::load::sources::Sources;
-use thalweg_lab::load::target::Target;
-use thalweg_lab::viewer::crowd::Orders;
-use thalweg_lab::viewer::figures::Now;
-use thalweg_lab::viewer::shared::Behaviour;
-use thalweg_lab::viewer::spread::Offsets;
+use thalweg_load::engine::{Clients, Load, Running};
+use thalweg_load::figures::Figures;
+use thalweg_load::schedule::Population;
+use thalweg_load::sources::Sources;
+use thalweg_load::target::Target;
+use thalweg_load::viewer::crowd::CrowdPlan;
+use thalweg_load::viewer::figures::StateCounts;
+use thalweg_load::viewer::shared::Behaviour;
+use thalweg_load::viewer::spread::Offsets;
+use thalweg_netem::emulation::{Emulation, Family, Side};
 
 use super::server::TIMEOUTS;
 
-/// Viewers leave after so long, and as many come.
+/// How long a crowd watches before a new one replaces it.
 const VISIT: Duration = Duration::from_secs(40);
-/// Within which they come.
+/// Time over which a crowd joins.
 const JOIN_WITHIN: Duration = Duration::from_secs(5);
-/// Media that is fetched ahead of the playhead at most: little, so that a network that fails is felt soon.
+/// Maximum media fetched ahead of the playhead; small, so that a failing network soon causes
+/// stalls.
 const AHEAD: Duration = Duration::from_secs(10);
 
-/// They and what they have seen.
-pub(super) struct Behind<'a> {
+/// The current crowd behind one path, and the figures of all crowds so far.
+pub(super) struct PathCrowd<'a> {
     emulation: &'a Emulation,
     load: Load,
     crowd: Running,
-    /// Of those who have left.
+    /// Figures of earlier crowds.
     left: Figures,
 }
 
-impl<'a> Behind<'a> {
-    /// Lets viewers of the path of that number begin.
+impl<'a> PathCrowd<'a> {
+    /// Starts `viewers` viewers behind path `index`.
     pub(super) fn start(
         emulation: &'a Emulation,
         path: usize,
         (targets, family): (&[Target], Family),
         viewers: usize,
     ) -> io::Result<Self> {
-        let source = prefix(emulation, path, family).parse().map_err(io::Error::other)?;
-        let orders = Orders {
+        let source = family.prefix(&emulation.scenario().paths[path]).parse().map_err(io::Error::other)?;
+        let plan = CrowdPlan {
             targets: targets.to_vec(),
             offsets: Offsets::Even(Duration::ZERO, Duration::ZERO),
             sources: Sources(vec![source]),
@@ -49,7 +51,7 @@ impl<'a> Behind<'a> {
             behaviour: Behaviour { threshold: None, ahead: AHEAD, range_bytes: None, cmcd: true },
         };
         let load = Load {
-            clients: Clients::Viewers(orders),
+            clients: Clients::Viewers(plan),
             population: Population::new(viewers, JOIN_WITHIN, None, &[]).map_err(io::Error::other)?,
             rate: None,
             duration: Some(VISIT),
@@ -58,33 +60,33 @@ impl<'a> Behind<'a> {
             threads: 1,
             arguments: Vec::new(),
         };
-        let crowd = begin(emulation, &load)?;
+        let crowd = start(emulation, &load)?;
         Ok(Self { emulation, load, crowd, left: Figures::default() })
     }
 
-    /// Lets the next come, if the time of these is up.
+    /// Starts a new crowd if the current one's visit has ended.
     pub(super) fn renew(&mut self) -> anyhow::Result<()> {
         if self.crowd.end().is_none_or(|end| Instant::now() < end) {
             return Ok(());
         }
-        let next = begin(self.emulation, &self.load)?;
+        let next = start(self.emulation, &self.load)?;
         let mut seen = std::mem::replace(&mut self.crowd, next).finish()?;
         if let Some(viewers) = &mut seen.viewers {
-            viewers.now = Now::default();
+            viewers.now = StateCounts::default();
         }
-        // What the table has no use for and would grow for as long as the audience is there.
+        // The table does not use figures per second, and they would grow without limit.
         seen.seconds.clear();
         seen.runs.clear();
         self.left.merge(&seen);
         Ok(())
     }
 
-    /// How many they are at a time.
+    /// Returns the number of concurrent viewers.
     pub(super) fn viewers(&self) -> usize {
         self.load.population.clients()
     }
 
-    /// What those who are there have seen, and what all have.
+    /// Returns the figures of the current crowd, then those of all crowds together.
     pub(super) fn figures(&self) -> (Figures, Figures) {
         let present = self.crowd.figures();
         let mut all = self.left.clone();
@@ -93,16 +95,7 @@ impl<'a> Behind<'a> {
     }
 }
 
-/// Its threads are on the side on which it was started.
-fn begin(emulation: &Emulation, load: &Load) -> io::Result<Running> {
+/// Starts a crowd on the clients' side of the emulation; its threads stay there.
+fn start(emulation: &Emulation, load: &Load) -> io::Result<Running> {
     emulation.on(Side::Clients, || Running::start(load).map_err(io::Error::other))
-}
-
-/// Where viewers of the path of that number come from.
-pub(super) fn prefix(emulation: &Emulation, path: usize, family: Family) -> String {
-    let path = &emulation.scenario().paths[path];
-    match family {
-        Family::Four => format!("{}/24", path.prefix4),
-        Family::Six => format!("{}/56", path.prefix6),
-    }
 }

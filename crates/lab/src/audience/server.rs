@@ -1,4 +1,5 @@
-//! What is watched: URLs of a server on this machine, which clients of the emulation reach at the scenario's server address.
+//! The watched URLs. The server runs on this machine; emulated clients reach it at the scenario's
+//! server address.
 
 use std::fmt;
 use std::io;
@@ -6,48 +7,50 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
-use thalweg_lab::emulation::{Emulation, Family, Side};
-use thalweg_lab::load::connection::{Connection, Protocols, Timeouts, Trust};
-use thalweg_lab::load::response::Unread;
-use thalweg_lab::load::target::Target;
+use thalweg_load::connection::{Connection, Protocols, Timeouts, Trust};
+use thalweg_load::response::Unread;
+use thalweg_load::target::Target;
+use thalweg_netem::emulation::{Emulation, Family, Side};
 
-/// A connection is there within so long: three round trips and more of the slowest named path.
+/// Time limit for connecting: more than three round trips on the slowest named path.
 const CONNECT_MAX: Duration = Duration::from_secs(3);
-/// What viewers wait for. Live origins let a request for the next segment wait.
+/// Time limits for viewers; live origins hold a request for the next segment until it exists.
 pub(super) const TIMEOUTS: Timeouts =
     Timeouts { connect: CONNECT_MAX, head: Duration::from_secs(10), content: Duration::from_secs(10) };
 
-/// One URL, as this machine reaches it.
+/// One URL, with the address at which this machine reaches the server.
 #[derive(Debug, Clone)]
-pub(super) struct Watched(Target);
+pub(super) struct WatchedUrl(Target);
 
-impl Watched {
-    /// Reads a URL whose host is this machine.
+impl WatchedUrl {
+    /// Parses a URL and checks that its host is this machine.
     pub(super) fn read(url: &str) -> anyhow::Result<Self> {
         let protocols = Protocols::new(false, Trust::Authorities(None));
         let target = Target::new(url, &[], &protocols).map_err(anyhow::Error::msg)?;
         let address = target.server.address.ip();
         if UdpSocket::bind((address, 0)).is_err() {
-            bail!("{url}: {address} is another machine: the audience is for a server on this one");
+            bail!("{url}: {address} is not on this machine: the audience needs a local server");
         }
         Ok(Self(target))
     }
 
-    /// Whether the server has what is watched, asked on this machine; if not, what it says.
-    pub(super) async fn is_there(&self) -> Result<(), String> {
+    /// Requests the presentation from this machine; returns the reason if the server does not have
+    /// it.
+    pub(super) async fn check_available(&self) -> Result<(), String> {
         let mut request = Vec::new();
         self.0.write_request(None, "", &mut request);
         let opened = Connection::open(&self.0.server, None, TIMEOUTS).await;
         let mut connection = opened.map_err(|failure| failure.to_string())?;
         match connection.exchange(&request, &mut Unread).await {
             Ok(exchange) if exchange.status == 200 => Ok(()),
-            Ok(exchange) => Err(format!("answered with {}", exchange.status)),
+            Ok(exchange) => Err(format!("responded with {}", exchange.status)),
             Err(broken) => Err(broken.failure.to_string()),
         }
     }
 
-    /// It as the clients of the emulation know it. The request names the host as the URL does, so a cache has one copy for all.
-    pub(super) fn as_clients_see_it(&self, emulation: &Emulation) -> Target {
+    /// Returns the target for emulated clients. Requests keep the URL's host, so a cache stores one
+    /// copy for all.
+    pub(super) fn for_clients(&self, emulation: &Emulation) -> Target {
         let scenario = emulation.scenario();
         let mut target = self.0.clone();
         target.server.address.set_ip(match target.server.address {
@@ -57,9 +60,9 @@ impl Watched {
         target
     }
 
-    /// Whether a client of the emulation is answered.
-    pub(super) fn reach(&self, emulation: &Emulation) -> anyhow::Result<()> {
-        let address = self.as_clients_see_it(emulation).server.address;
+    /// Checks that an emulated client can connect.
+    pub(super) fn check_reachable(&self, emulation: &Emulation) -> anyhow::Result<()> {
+        let address = self.for_clients(emulation).server.address;
         let connected =
             emulation.on(Side::Clients, || TcpStream::connect_timeout(&address, CONNECT_MAX).map(drop));
         connected.map_err(|error| {
@@ -71,12 +74,12 @@ impl Watched {
                         Ipv6Addr::UNSPECIFIED.into()
                     };
                     format!(
-                        "nobody listens at {address}: have the server listen at {}",
+                        "connection refused at {address}: make the server listen on {}",
                         SocketAddr::new(all, address.port())
                     )
                 }
                 _ => format!(
-                    "{address} cannot be reached ({error}): does this machine's firewall let the clients in?"
+                    "{address} cannot be reached ({error}): does this machine's firewall accept connections from the clients?"
                 ),
             };
             anyhow!("{self}: {advice}")
@@ -84,17 +87,17 @@ impl Watched {
     }
 }
 
-impl fmt::Display for Watched {
+impl fmt::Display for WatchedUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.url)
     }
 }
 
-/// The family of addresses that all of them have.
-pub(super) fn family(watched: &[Watched]) -> anyhow::Result<Family> {
+/// Returns the address family that all URLs must share.
+pub(super) fn family(watched: &[WatchedUrl]) -> anyhow::Result<Family> {
     let is_four = watched.iter().all(|watched| watched.0.server.address.is_ipv4());
     if !is_four && watched.iter().any(|watched| watched.0.server.address.is_ipv4()) {
-        bail!("some URLs are of IPv4 and some of IPv6: write hosts of one family");
+        bail!("URLs mix IPv4 and IPv6: use hosts of one family");
     }
     Ok(if is_four { Family::Four } else { Family::Six })
 }

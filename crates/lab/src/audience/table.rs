@@ -1,44 +1,42 @@
-//! The table of who suffers: a line for each path.
+//! The audience's table: one line per path.
 
-use std::fmt::Write;
+use hdrhistogram::Histogram;
+use thalweg_load::figures::{Figures, Time};
+use thalweg_units::table::{Column, Table};
+use thalweg_units::{bit_rate, micros, or_dash};
 
-use thalweg_lab::load::figures::{Figures, Time};
-use thalweg_lab::load::report::{bit_rate, time_text};
-
-/// One path's part.
+/// The line for one path.
 #[derive(Debug)]
 pub(super) struct Row<'a> {
     pub(super) path: &'a str,
     pub(super) prefix: String,
     pub(super) viewers: usize,
-    /// Of those who are there, and of all.
+    /// Figures of the current viewers, then of all viewers so far.
     pub(super) figures: (Figures, Figures),
 }
 
-/// A head and a line for each. The latency is the median of those who are there, since they came; the rest is of the whole time, but
-/// for how many play and stall now.
-pub(super) fn table(rows: &[Row<'_>]) -> String {
-    let mut out = format!(
-        "{:<14}{:<24}{:>8}{:>9}{:>9}{:>9}{:>10}{:>13}{:>9}\n",
-        "path", "prefix", "viewers", "playing", "stalled", "stalls", "latency", "goodput", "errors"
-    );
+/// Renders the table. Latency is the median across current viewers; playing and stalled are current
+/// counts; other columns cover all viewers so far.
+pub(super) fn table(rows: &[Row<'_>]) -> Table<'static> {
+    let names = ["viewers", "playing", "stalled", "stalls", "latency", "goodput", "errors"];
+    let texts = [Column::text("path"), Column::text("prefix")];
+    let mut table = Table::new(texts.into_iter().chain(names.map(Column::number)));
     for Row { path, prefix, viewers, figures: (present, all) } in rows {
-        let latency =
-            present.time(Time::LiveLatency).map(|times| time_text(times.value_at_quantile(0.5) as f64));
-        let goodput = all.goodput.as_ref().map(|rates| bit_rate(rates.value_at_quantile(0.5) as f64 * 1e3));
+        let median = |times: &Histogram<u64>| times.value_at_quantile(0.5);
         let seen = all.viewers.unwrap_or_default();
-        let _ = writeln!(
-            out,
-            "{path:<14}{prefix:<24}{viewers:>8}{:>9}{:>9}{:>8.1}%{:>10}{:>13}{:>9}",
-            seen.now.playing,
-            seen.now.stalled,
-            seen.totals.stall_ratio() * 100.0,
-            latency.as_deref().unwrap_or("-"),
-            goodput.as_deref().unwrap_or("-"),
-            all.errors_total(),
-        );
+        table.push([
+            (*path).to_owned(),
+            prefix.clone(),
+            viewers.to_string(),
+            seen.now.playing.to_string(),
+            seen.now.stalled.to_string(),
+            format!("{:.1}%", seen.totals.stall_ratio() * 100.0),
+            or_dash(present.time(Time::LiveLatency), |times| micros(median(times))),
+            or_dash(all.goodput.as_ref(), |rates| bit_rate(median(rates) as f64 * 1e3)),
+            all.errors_total().to_string(),
+        ]);
     }
-    out
+    table
 }
 
 #[cfg(test)]
@@ -46,17 +44,17 @@ mod tests {
     use super::*;
     use expect_test::expect;
     use std::time::Duration;
-    use thalweg_lab::load::ErrorKind;
-    use thalweg_lab::viewer::figures::Viewers;
-    use thalweg_lab::viewer::playhead::{Account, State};
+    use thalweg_load::ErrorKind;
+    use thalweg_load::viewer::figures::Viewers;
+    use thalweg_load::viewer::playhead::{Account, State};
 
     #[test]
-    fn a_line_for_each_path() {
+    fn table_has_one_line_per_path() {
         let second = Duration::from_secs(1);
         let account = Account { stalls: 1, stalled: second, played: second * 7, ..Account::default() };
         let mut viewers = Viewers::default();
-        viewers.look(Some(State::Playing), &account);
-        viewers.look(Some(State::Stalled), &Account::default());
+        viewers.add_viewer(Some(State::Playing), &account);
+        viewers.add_viewer(Some(State::Stalled), &Account::default());
         let mut figures = Figures { viewers: Some(viewers), ..Figures::default() };
         figures.record(Time::LiveLatency, 2_000_000);
         figures.record_goodput(8000);
@@ -68,10 +66,10 @@ mod tests {
             figures: (figures.clone(), figures),
         };
         expect![[r#"
-            path          prefix                   viewers  playing  stalled   stalls   latency      goodput   errors
-            lte           198.18.1.0/24                  6        1        1    12.5%     2.00s   8.00Mbit/s        1
-            fibre         198.18.1.0/24                  0        0        0     0.0%         -            -        0
+            path   prefix         viewers  playing  stalled  stalls  latency     goodput  errors
+            lte    198.18.1.0/24        6        1        1   12.5%    2.00s  8.00Mbit/s       1
+            fibre  198.18.1.0/24        0        0        0    0.0%        -           -       0
         "#]]
-        .assert_eq(&table(&[row("lte", 6, figures), row("fibre", 0, Figures::default())]));
+        .assert_eq(&table(&[row("lte", 6, figures), row("fibre", 0, Figures::default())]).to_string());
     }
 }

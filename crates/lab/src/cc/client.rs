@@ -1,116 +1,120 @@
-//! One sample: a connection of its own, one response, and what the server's kernel says at its end.
+//! Client for one sample: opens a connection, fetches one response, then reads the server kernel's
+//! counters.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use thalweg_http::ResponseHead;
+use thalweg_load::connection::{Connection, Timeouts};
+use thalweg_load::response::Sink;
+use thalweg_load::{ErrorKind, Failure};
 
-use super::{Ask, SLICE, Sample};
-use crate::load::connection::{Connection, Timeouts};
-use crate::load::response::Sink;
-use crate::load::{ErrorKind, Failure};
+use super::{Request, SLICE, Sample};
 
-/// The longest that one step of a sample may take: a connection, or anything to arrive.
+/// Time limit for connecting, and for each wait for bytes.
 const PATIENCE: Duration = Duration::from_secs(60);
-const TIMEOUTS: Timeouts = Timeouts { connect: PATIENCE, head: PATIENCE, content: PATIENCE };
+const TIMEOUTS: Timeouts = Timeouts::each(PATIENCE);
 
-/// The field by which a client asks for an algorithm, and is told which the socket has.
+/// In a request, selects the algorithm; in a response, names the algorithm the socket uses.
 pub const ALGORITHM_FIELD: &str = "Lab-Congestion-Control";
-/// The field in which the server's kernel says how many TCP segments it sent again.
+/// Response field with the number of TCP segments the server's kernel retransmitted.
 pub const RETRANSMITS_FIELD: &str = "Lab-Retransmits";
-/// Where it is told.
-pub const TOLD_AT: &str = "/lab/tcp";
+/// Path of the resource that reports both fields.
+pub const COUNTERS_PATH: &str = "/lab/tcp";
 
-/// Where samples are taken.
+/// The endpoints of a sample.
 #[derive(Debug, Clone, Copy)]
-pub struct Way {
-    /// An address of the client's prefix.
+pub struct Endpoints {
+    /// An address in the client's prefix.
     pub client: IpAddr,
-    /// The edge.
+    /// The edge's address.
     pub server: SocketAddr,
 }
 
-/// Asks for the content once, on a thread of the client's side. `range_start` is where a range begins.
+/// Requests the content once; call it from a thread on the clients' side. `range_start` is the
+/// first byte of a range.
 ///
 /// # Errors
-/// If the server cannot be reached, or answers something else, or has another algorithm than was asked for.
-pub async fn take(way: Way, ask: Ask, range_start: u64, algorithm: &str) -> Result<Sample, Failure> {
-    let begun = Instant::now();
-    let mut connection = Connection::open(&way.server.into(), Some(way.client), TIMEOUTS).await?;
+/// If the server is unreachable, sends an unexpected response, or uses a different algorithm.
+pub async fn take_sample(
+    endpoints: Endpoints,
+    request: Request,
+    range_start: u64,
+    algorithm: &str,
+) -> Result<Sample, Failure> {
+    let started = Instant::now();
+    let mut connection = Connection::open(&endpoints.server.into(), Some(endpoints.client), TIMEOUTS).await?;
     let connected = Instant::now();
-    let target = target(ask);
-    let range = match ask.is_range {
-        true => format!("Range: bytes={range_start}-{}\r\n", range_start + ask.bytes - 1),
+    let target = target(request);
+    let range = match request.is_range {
+        true => format!("Range: bytes={range_start}-{}\r\n", range_start + request.bytes - 1),
         false => String::new(),
     };
-    let mut noted = Noted::since(begun);
-    let request = request(&target, &format!("{ALGORITHM_FIELD}: {algorithm}\r\n{range}"));
-    let response = connection.exchange(&request, &mut noted).await.map_err(|broken| broken.failure)?;
-    let status = if ask.is_range { 206 } else { 200 };
-    if response.status != status || response.content_bytes != ask.bytes {
+    let mut sink = ResponseSink::since(started);
+    let fields = format!("{ALGORITHM_FIELD}: {algorithm}\r\n{range}");
+    let response = connection.get("lab", &target, &fields, &mut sink).await?;
+    let status = if request.is_range { 206 } else { 200 };
+    if response.status != status || response.content_bytes != request.bytes {
         let (status, bytes) = (response.status, response.content_bytes);
         let detail = format!("{target}: status {status} with {bytes} bytes of content");
         return Err(Failure::new(ErrorKind::Content, detail));
     }
     Ok(Sample {
-        total: response.last_byte - begun,
-        connect: connected - begun,
+        total: response.last_byte - started,
+        connect: connected - started,
         ttfb: response.first_byte - connected,
         retransmits: retransmits(&mut connection, algorithm).await?,
-        progress: noted.into_progress(),
+        progress: sink.into_progress(),
     })
 }
 
-/// The URL of content of that size.
-pub fn target(ask: Ask) -> String {
-    let bytes = if ask.is_range { super::plan::RANGED_BYTES } else { ask.bytes };
+/// Returns the request target for the content.
+pub fn target(request: Request) -> String {
+    let bytes = if request.is_range { super::plan::RANGED_BYTES } else { request.bytes };
     format!("/lab/content?bytes={bytes}")
 }
 
-/// How many segments the server's kernel has sent again on this connection, which has to have that algorithm.
+/// Reads how many TCP segments the server's kernel retransmitted on this connection. Fails if the
+/// connection uses a different algorithm.
 async fn retransmits(connection: &mut Connection, algorithm: &str) -> Result<u64, Failure> {
-    let mut told = Noted::since(Instant::now());
-    connection.exchange(&request(TOLD_AT, ""), &mut told).await.map_err(|broken| broken.failure)?;
-    if told.algorithm != algorithm {
+    let mut counters = ResponseSink::since(Instant::now());
+    connection.get("lab", COUNTERS_PATH, "", &mut counters).await?;
+    if counters.algorithm != algorithm {
         let detail = format!(
-            "{algorithm} was asked for and the socket has {:?}: does the kernel have it?",
-            told.algorithm
+            "requested {algorithm}, but the socket has {:?}: does the kernel support it?",
+            counters.algorithm
         );
         return Err(Failure::new(ErrorKind::Content, detail));
     }
-    told.retransmits.ok_or_else(|| {
-        Failure::new(ErrorKind::Content, format!("{TOLD_AT} does not say how many segments were sent again"))
+    counters.retransmits.ok_or_else(|| {
+        Failure::new(ErrorKind::Content, format!("{COUNTERS_PATH}: no {RETRANSMITS_FIELD} field"))
     })
 }
 
-fn request(target: &str, fields: &str) -> Vec<u8> {
-    format!("GET {target} HTTP/1.1\r\nHost: lab\r\n{fields}\r\n").into_bytes()
-}
-
-/// What is noted of a response.
+/// Records a response's fields and progress.
 #[derive(Debug)]
-struct Noted {
+struct ResponseSink {
     since: Instant,
     algorithm: String,
     retransmits: Option<u64>,
-    came_bytes: u64,
-    /// Content bytes that had come after each whole slice of time.
+    received_bytes: u64,
+    /// Content bytes received by the end of each completed slice.
     progress: Vec<u64>,
 }
 
-impl Noted {
+impl ResponseSink {
     fn since(since: Instant) -> Self {
-        Self { since, algorithm: String::new(), retransmits: None, came_bytes: 0, progress: Vec::new() }
+        Self { since, algorithm: String::new(), retransmits: None, received_bytes: 0, progress: Vec::new() }
     }
 
-    /// With the slice in which the last byte came.
+    /// Returns the progress, including the slice in which the last byte arrived.
     fn into_progress(mut self) -> Vec<u64> {
-        self.progress.push(self.came_bytes);
+        self.progress.push(self.received_bytes);
         self.progress
     }
 }
 
-impl Sink for Noted {
+impl Sink for ResponseSink {
     fn head(&mut self, head: &ResponseHead) -> Result<(), Failure> {
         let field = |name| head.fields.get_str(name);
         self.algorithm = field(ALGORITHM_FIELD).unwrap_or_default().to_owned();
@@ -118,21 +122,11 @@ impl Sink for Noted {
         Ok(())
     }
 
-    fn is_reading(&self) -> bool {
-        false
-    }
-
-    fn read(&mut self, _: &[u8]) -> Result<(), Failure> {
-        Ok(())
-    }
-
     fn arrived(&mut self, at: Instant, bytes: u64) {
         let slices = ((at - self.since).as_nanos() / SLICE.as_nanos()) as usize;
-        self.progress.resize(self.progress.len().max(slices), self.came_bytes);
-        self.came_bytes += bytes;
+        self.progress.resize(self.progress.len().max(slices), self.received_bytes);
+        self.received_bytes += bytes;
     }
-
-    fn chunk(&mut self, _: Instant) {}
 }
 
 #[cfg(test)]
@@ -140,12 +134,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn progress_is_what_had_come_after_each_slice() {
+    fn progress_is_cumulative_at_the_end_of_each_slice() {
         let since = Instant::now();
-        let mut noted = Noted::since(since);
+        let mut sink = ResponseSink::since(since);
         for (slices, bytes) in [(2.5, 10), (2.9, 5), (3.0, 1), (6.1, 4)] {
-            noted.arrived(since + SLICE.mul_f64(slices), bytes);
+            sink.arrived(since + SLICE.mul_f64(slices), bytes);
         }
-        assert_eq!(noted.into_progress(), [0, 0, 15, 16, 16, 16, 20]);
+        assert_eq!(sink.into_progress(), [0, 0, 15, 16, 16, 16, 20]);
     }
 }

@@ -1,29 +1,30 @@
-//! What a comparison has measured, how much of it failed, and whether it can be believed. Pure.
+//! Results of a comparison: samples, failures, and whether the emulation was reliable. Pure.
 
 use std::collections::BTreeMap;
 
-use super::{Cell, Plan, Sample};
-use crate::emulation::{LATENESS_MAX, Lateness};
+use thalweg_netem::emulation::{LATENESS_MAX, Lateness};
 
-/// What was measured.
+use super::{Cell, Plan, Sample};
+
+/// Results of a comparison.
 #[derive(Debug)]
 pub struct Report {
-    /// What was asked for.
+    /// The plan that was measured.
     pub plan: Plan,
-    /// The samples of each cell that has any.
+    /// Samples by cell; cells without samples are missing.
     pub samples: BTreeMap<Cell, Vec<Sample>>,
-    /// Of each cell of which samples failed, why each did.
+    /// For each cell with failed samples, the reason for each failure.
     pub failures: BTreeMap<Cell, Vec<String>>,
-    /// The number of the signal that ended it before its time.
+    /// The signal number, if a signal ended the run early.
     pub interrupted: Option<i32>,
-    /// How late the emulation was over all, and what it lost.
+    /// Lateness and packet loss of the emulator itself, across all paths.
     pub lateness: Lateness,
-    /// How late it was on each path, in the order of the plan's.
+    /// Lateness on each path, in plan order.
     pub paths: Vec<Lateness>,
 }
 
 impl Report {
-    /// Of a plan of which nothing is measured yet.
+    /// Creates a report without measurements.
     pub fn new(plan: Plan) -> Self {
         let paths = vec![Lateness::default(); plan.scenario.paths.len()];
         Self {
@@ -36,42 +37,58 @@ impl Report {
         }
     }
 
-    /// How many samples were asked for.
-    pub fn asked(&self) -> usize {
+    /// Returns the samples of a cell.
+    pub fn samples_of(&self, cell: &Cell) -> &[Sample] {
+        self.samples.get(cell).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the total time of each of the cell's samples, in seconds.
+    pub fn seconds_of(&self, cell: &Cell) -> Vec<f64> {
+        self.samples_of(cell).iter().map(|sample| sample.total.as_secs_f64()).collect()
+    }
+
+    /// Returns the reasons for the cell's failures.
+    pub fn failures_of(&self, cell: &Cell) -> &[String] {
+        self.failures.get(cell).map_or(&[], Vec::as_slice)
+    }
+
+    /// Number of samples planned.
+    pub fn planned(&self) -> usize {
         self.plan.cells().count() * self.plan.samples
     }
 
-    /// How many were taken.
+    /// Number of samples taken.
     pub fn taken(&self) -> usize {
         self.samples.values().map(Vec::len).sum()
     }
 
-    /// How many failed.
+    /// Number of samples that failed.
     pub fn failed(&self) -> usize {
         self.failures.values().map(Vec::len).sum()
     }
 
-    /// Names of the paths on which the emulation was late, and how late.
+    /// Returns the paths on which the emulation was too late, with their lateness.
     pub fn late_paths(&self) -> impl Iterator<Item = (&str, Lateness)> {
         let names = self.plan.scenario.paths.iter().map(|path| path.name.as_str());
         names.zip(self.paths.iter().copied()).filter(|(_, lateness)| lateness.is_late())
     }
 
-    /// Names of the paths on which the emulator itself lost packets, more than it may, and how many.
+    /// Returns the paths on which the emulator itself lost more packets than allowed.
     pub fn missing_paths(&self) -> impl Iterator<Item = (&str, Lateness)> {
         let names = self.plan.scenario.paths.iter().map(|path| path.name.as_str());
         names.zip(self.paths.iter().copied()).filter(|(_, lateness)| lateness.is_missing())
     }
 
-    /// Whether the emulation was on time, over all and on each path, and lost next to nothing by itself, so that the figures can be
-    /// believed.
+    /// Whether the figures can be trusted: the emulation was on time, overall and on each path, and
+    /// the emulator itself lost almost no packets.
     pub fn is_on_time(&self) -> bool {
         let is_late = self.lateness.p999 > LATENESS_MAX || self.late_paths().next().is_some();
-        // What is missing of all is missing on one of them.
+        // An overall excess of missed packets implies an excess on at least one path.
         !is_late && self.missing_paths().next().is_none()
     }
 
-    /// The program's exit status: of a signal as the shell has it, 1 if samples failed or the emulation was late.
+    /// The program's exit status: 128 plus the signal number after a signal; 1 if samples failed or
+    /// the figures cannot be trusted; otherwise 0.
     pub fn exit_status(&self) -> u8 {
         match self.interrupted {
             Some(signal) => u8::try_from(128 + signal).unwrap_or(1),
@@ -88,7 +105,7 @@ mod tests {
     use crate::reproduce::varnish;
 
     #[test]
-    fn a_path_is_late_by_itself() {
+    fn lateness_is_judged_per_path() {
         let late = |p999_us, packets| Lateness { p999: Duration::from_micros(p999_us), packets, missed: 0 };
         let mut report = Report::new(varnish::plan(true));
         assert_eq!((report.is_on_time(), report.exit_status()), (true, 0));
@@ -104,11 +121,11 @@ mod tests {
     }
 
     #[test]
-    fn the_status_says_what_became_of_it() {
+    fn exit_status_reflects_failures_and_signals() {
         let mut report = Report::new(varnish::plan(true));
         let cell = report.plan.cells().next().unwrap();
         report.failures.insert(cell, vec!["x".to_owned(); 3]);
-        assert_eq!((report.asked(), report.taken(), report.failed(), report.exit_status()), (24, 0, 3, 1));
+        assert_eq!((report.planned(), report.taken(), report.failed(), report.exit_status()), (24, 0, 3, 1));
         report.interrupted = Some(2);
         assert_eq!(report.exit_status(), 130);
     }

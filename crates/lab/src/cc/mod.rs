@@ -1,14 +1,16 @@
-//! Congestion control compared: one real edge, real requests over emulated paths, a matrix of path × size × algorithm.
+//! Comparison of congestion control algorithms: one real edge, real requests over emulated paths,
+//! and a matrix of path × size × algorithm.
 //!
-//! - [`plan`]: what is to be measured, in which order; pure.
-//! - [`statistics`]: what many samples of one cell say; pure.
-//! - [`client`]: one sample: a fresh connection, one response, and what the kernel says of it at its end.
-//! - [`run`]: the edge, the lanes and the samples.
-//! - [`measured`]: what came of it; pure.
+//! - [`plan`]: the matrix and the measuring order; pure.
+//! - [`statistics`]: statistics of one cell, and comparisons of two cells; pure.
+//! - [`client`]: takes one sample over a fresh connection and reads the kernel's counters.
+//! - [`run`]: starts the edge and takes the samples in lanes.
+//! - [`measured`]: the results; pure.
 //!
-//! **Invariant:** the algorithm that a sample is counted for was read back from the server's socket.
-//! **Invariant:** a sample that fails is counted and told; it ends nothing.
-//! **Invariant:** nothing of one sample is known to the next: each has a connection of its own, and the kernel keeps no metrics.
+//! **Invariant:** each sample's algorithm is the one read back from the server's socket.
+//! **Invariant:** a failed sample is counted and reported; it does not end the run.
+//! **Invariant:** samples are independent: each uses its own connection, and the kernel caches no
+//! TCP metrics.
 
 pub mod client;
 pub mod measured;
@@ -17,25 +19,25 @@ pub mod run;
 pub mod statistics;
 
 pub use measured::Report;
-pub use plan::{Ask, Cell, Plan};
+pub use plan::{Cell, Plan, Request};
 pub use run::run;
 
 use std::time::Duration;
 
-/// What one response was like.
+/// The measurements of one response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
-    /// From the first SYN until the last byte of the content.
+    /// Time from the first SYN to the last byte of the content.
     pub total: Duration,
-    /// Until the connection stood.
+    /// Time until the connection was established.
     pub connect: Duration,
-    /// From the request to the first byte of the response.
+    /// Time from the request to the first byte of the response.
     pub ttfb: Duration,
-    /// TCP segments that the server sent again, as its kernel says.
+    /// TCP segments the server's kernel retransmitted.
     pub retransmits: u64,
-    /// Content bytes that had come after each [`SLICE`] from the first SYN.
+    /// Content bytes received by the end of each [`SLICE`]; slices start at the first SYN.
     pub progress: Vec<u64>,
 }
 
-/// How finely the progress of a response is noted.
+/// Time resolution of [`Sample::progress`].
 pub const SLICE: Duration = Duration::from_millis(50);

@@ -1,67 +1,55 @@
-//! The matrix and the order in which it is measured.
+//! The matrix, and the order in which its cells are measured.
 
+use anyhow::ensure;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
+use thalweg_netem::scenario::{PATHS_MAX, Path, Scenario};
 
-use crate::scenario::{PATHS_MAX, Path, Scenario};
-
-/// Content of which ranges are asked for.
+/// Size of the content that range requests address.
 pub const RANGED_BYTES: u64 = 5_000_000;
-/// Responses of one size.
+/// Maximum response size.
 const BYTES_MAX: u64 = 1_000_000_000;
-/// Samples of one cell.
+/// Maximum samples per cell.
 pub const SAMPLES_MAX: usize = 10_000;
 
-/// What a client asks for.
+/// A request that clients make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Ask {
+pub struct Request {
     /// Content bytes of the response.
     pub bytes: u64,
-    /// Whether these are a range within [`RANGED_BYTES`], at a place of its own for each sample.
+    /// Whether to request a range of [`RANGED_BYTES`], at a different position in each sample.
     pub is_range: bool,
 }
 
-/// One field of the matrix.
+/// One cell of the matrix.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cell {
-    /// The path, by its number in the scenario.
+    /// Index of the path in the scenario.
     pub path: usize,
-    /// What is asked for.
-    pub ask: Ask,
-    /// The congestion control by its kernel name.
+    /// The request made in this cell.
+    pub request: Request,
+    /// Kernel name of the congestion control algorithm.
     pub algorithm: String,
 }
 
-/// What is to be measured.
+/// A comparison to measure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// The paths of which each has a row.
+    /// The paths to measure.
     pub scenario: Scenario,
-    /// What is asked for over each.
-    pub asks: Vec<Ask>,
-    /// The kernel's names of what is compared.
+    /// The requests to make over each path.
+    pub requests: Vec<Request>,
+    /// Kernel names of the algorithms to compare.
     pub algorithms: Vec<String>,
-    /// Of each cell.
+    /// Samples per cell.
     pub samples: usize,
-    /// How many copies of each path are used side by side.
+    /// Number of parallel copies of each path.
     pub lanes: usize,
 }
 
-/// Why a plan cannot be carried out.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Error(String);
-
-impl std::fmt::Display for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Error {}
-
-impl Ask {
-    /// As people write it: `1200kB`, or `512kB range`.
+impl Request {
+    /// Display name: `1200kB`, or `512kB range`.
     pub fn name(&self) -> String {
         let number = match self.bytes {
             bytes if bytes % 1_000_000 == 0 => format!("{}MB", bytes / 1_000_000),
@@ -73,51 +61,49 @@ impl Ask {
 }
 
 impl Plan {
+    /// Validates the plan.
+    ///
     /// # Errors
-    /// If there is nothing to compare, or more than may be.
-    pub fn check(&self) -> Result<(), Error> {
-        let fail = |message: String| Err(Error(message));
-        if self.algorithms.is_empty() || self.asks.is_empty() || self.samples == 0 || self.lanes == 0 {
-            return fail(
-                "nothing to measure: at least one algorithm, one size, one sample and one lane".to_owned(),
-            );
-        }
-        if self.samples > SAMPLES_MAX {
-            return fail(format!("{} samples: at most {SAMPLES_MAX}", self.samples));
-        }
-        if self.scenario.paths.len() * self.lanes > PATHS_MAX {
-            let paths = self.scenario.paths.len();
-            return fail(format!("{} lanes of {paths} paths: at most {PATHS_MAX} in all", self.lanes));
-        }
+    /// If there is nothing to compare, or a limit is exceeded.
+    pub fn check(&self) -> anyhow::Result<()> {
+        ensure!(
+            !self.algorithms.is_empty() && !self.requests.is_empty() && self.samples > 0 && self.lanes > 0,
+            "nothing to measure: need at least one algorithm, one size, one sample and one lane"
+        );
+        ensure!(self.samples <= SAMPLES_MAX, "{} samples: at most {SAMPLES_MAX} allowed", self.samples);
+        let paths = self.scenario.paths.len();
+        ensure!(
+            paths * self.lanes <= PATHS_MAX,
+            "{} lanes of {paths} paths: at most {PATHS_MAX} in total",
+            self.lanes
+        );
         for (index, algorithm) in self.algorithms.iter().enumerate() {
-            if self.algorithms[..index].contains(algorithm) {
-                return fail(format!("{algorithm} is named twice"));
-            }
+            ensure!(!self.algorithms[..index].contains(algorithm), "{algorithm} is given twice");
         }
-        for (index, ask) in self.asks.iter().enumerate() {
-            if self.asks[..index].contains(ask) {
-                return fail(format!("{} is asked for twice", ask.name()));
-            }
-            let bytes_max = if ask.is_range { RANGED_BYTES } else { BYTES_MAX };
-            if ask.bytes == 0 || ask.bytes > bytes_max {
-                return fail(format!("{}: from 1B to {bytes_max}B", ask.name()));
-            }
+        for (index, request) in self.requests.iter().enumerate() {
+            ensure!(!self.requests[..index].contains(request), "{} is given twice", request.name());
+            let bytes_max = if request.is_range { RANGED_BYTES } else { BYTES_MAX };
+            ensure!(
+                (1..=bytes_max).contains(&request.bytes),
+                "{}: must be from 1B to {bytes_max}B",
+                request.name()
+            );
         }
         Ok(())
     }
 
-    /// The paths with their copies: those of the path of number `n` are the `lanes` ones from `n * lanes` on.
+    /// Copies each path once per lane; the copies of path `n` start at index `n * lanes`.
     pub fn lanes(&self) -> Scenario {
         let copy = |path: &Path, lane| Path { name: format!("{}/{}", path.name, lane + 1), ..path.clone() };
         let paths = self.scenario.paths.iter();
         let paths = paths.flat_map(|path| (0..self.lanes).map(move |lane| copy(path, lane))).collect();
         let mut scenario = Scenario { paths, ..self.scenario.clone() };
-        crate::scenario::renumber(&mut scenario);
+        thalweg_netem::scenario::renumber(&mut scenario);
         scenario
     }
 
-    /// All samples of one path, as cells in the order in which its lanes take them: in rounds with each cell once, each
-    /// in an order of its own, so that what changes with time meets all alike.
+    /// Returns one cell per sample of a path, in measuring order. Each round contains each cell
+    /// once in random order, so that changes over time affect all cells alike.
     pub fn order(&self, path: usize) -> Vec<Cell> {
         let mut random = StdRng::seed_from_u64(self.scenario.seed ^ path as u64);
         let mut order = Vec::new();
@@ -130,16 +116,16 @@ impl Plan {
     }
 
     fn cells_of(&self, path: usize) -> impl Iterator<Item = Cell> {
-        self.asks.iter().flat_map(move |ask| {
+        self.requests.iter().flat_map(move |request| {
             self.algorithms.iter().map(move |algorithm| Cell {
                 path,
-                ask: *ask,
+                request: *request,
                 algorithm: algorithm.clone(),
             })
         })
     }
 
-    /// All fields of the matrix.
+    /// Returns all cells of the matrix.
     pub fn cells(&self) -> impl Iterator<Item = Cell> {
         (0..self.scenario.paths.len()).flat_map(|path| self.cells_of(path))
     }
@@ -150,14 +136,15 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::scenario;
+    use thalweg_netem::scenario;
 
     fn plan(samples: usize, lanes: usize) -> Plan {
         let text = "[[path]]\nuse = 'long-haul'\n[[path]]\nuse = 'lte'";
-        let asks = [(1_200_000, false), (512_000, true)].map(|(bytes, is_range)| Ask { bytes, is_range });
+        let requests =
+            [(1_200_000, false), (512_000, true)].map(|(bytes, is_range)| Request { bytes, is_range });
         Plan {
-            scenario: scenario::read(text, &|_| unreachable!("it names no file")).unwrap(),
-            asks: asks.to_vec(),
+            scenario: scenario::read(text, &|_| unreachable!("the scenario includes no file")).unwrap(),
+            requests: requests.to_vec(),
             algorithms: ["bbr", "cubic", "reno"].map(str::to_owned).to_vec(),
             samples,
             lanes,
@@ -165,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn each_round_has_each_cell_once_and_an_order_of_its_own() {
+    fn each_round_has_each_cell_once_in_a_different_order() {
         let plan = plan(20, 2);
         let order = plan.order(1);
         let rounds: Vec<_> = order.chunks(6).collect();
@@ -176,14 +163,14 @@ mod tests {
             assert_eq!(sorted.len(), 6);
         }
         assert!(rounds.windows(2).any(|two| two[0] != two[1]));
-        assert_eq!(order, plan.order(1), "the seed says which");
+        assert_eq!(order, plan.order(1), "the seed determines the order");
         let mut counts = BTreeMap::new();
         (0..2).flat_map(|path| plan.order(path)).for_each(|cell| *counts.entry(cell).or_insert(0) += 1);
         assert!(plan.cells().all(|cell| counts.get(&cell) == Some(&20)));
     }
 
     #[test]
-    fn lanes_are_copies_with_prefixes_of_their_own() {
+    fn lanes_are_copies_with_their_own_prefixes() {
         let lanes = plan(1, 3).lanes();
         let names: Vec<_> = lanes.paths.iter().map(|path| path.name.as_str()).collect();
         assert_eq!(names, ["long-haul/1", "long-haul/2", "long-haul/3", "lte/1", "lte/2", "lte/3"]);
@@ -192,18 +179,18 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_carried_out() {
+    fn invalid_plans_are_rejected() {
         assert!(plan(1, 32).check().is_ok());
-        assert_eq!(plan(1, 33).check().unwrap_err().to_string(), "33 lanes of 2 paths: at most 64 in all");
+        assert_eq!(plan(1, 33).check().unwrap_err().to_string(), "33 lanes of 2 paths: at most 64 in total");
         assert!(plan(0, 1).check().is_err());
         let mut large = plan(1, 1);
-        large.asks.push(Ask { bytes: 6_000_000, is_range: true });
-        assert_eq!(large.check().unwrap_err().to_string(), "6MB range: from 1B to 5000000B");
+        large.requests.push(Request { bytes: 6_000_000, is_range: true });
+        assert_eq!(large.check().unwrap_err().to_string(), "6MB range: must be from 1B to 5000000B");
         let mut twice = plan(1, 1);
         twice.algorithms.push("bbr".to_owned());
-        assert_eq!(twice.check().unwrap_err().to_string(), "bbr is named twice");
+        assert_eq!(twice.check().unwrap_err().to_string(), "bbr is given twice");
         twice.algorithms.pop();
-        twice.asks.push(twice.asks[0]);
-        assert_eq!(twice.check().unwrap_err().to_string(), "1200kB is asked for twice");
+        twice.requests.push(twice.requests[0]);
+        assert_eq!(twice.check().unwrap_err().to_string(), "1200kB is given twice");
     }
 }

@@ -1,4 +1,4 @@
-//! The edge, the lanes and the samples.
+//! Runs a comparison: starts the edge, then takes samples in parallel lanes.
 
 use std::cell::RefCell;
 use std::fs;
@@ -12,36 +12,38 @@ use futures_util::future::join_all;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rustix::process::Signal;
+use thalweg_load::Failure;
+use thalweg_netem::emulation::{Emulation, Lateness, Side, SignalSetup};
 use tokio::sync::oneshot;
 
-use super::client::{ALGORITHM_FIELD, RETRANSMITS_FIELD, TOLD_AT, Way, take, target};
+use super::client::{ALGORITHM_FIELD, COUNTERS_PATH, Endpoints, RETRANSMITS_FIELD, take_sample, target};
 use super::plan::RANGED_BYTES;
-use super::{Ask, Cell, Plan, Report};
-use crate::emulation::{Emulation, Ending, Lateness, Side};
-use crate::load::Failure;
-use crate::process::Running;
+use super::{Cell, Plan, Report, Request};
+use crate::process::ChildProcess;
 
-/// The port of the edge.
+/// The edge's port.
 const PORT: u16 = 80;
 
-/// Carries the plan out. `thalweg` is the program whose edge is measured; `tell` hears, from a thread of its own, how many samples
-/// are done. A signal ends the sampling, and what is there by then is the report; before that it ends the process.
+/// Runs the plan, measuring the edge of the program `thalweg`. Calls `progress` on a separate
+/// thread with the number of samples done and the total. A signal during sampling ends the run
+/// early, and the report contains the samples so far; a signal before sampling ends the process.
 ///
 /// # Errors
-/// If it cannot begin: there is no emulation, or the edge does not start or has not what is asked for.
-pub fn run(plan: &Plan, thalweg: &Path, tell: &(dyn Fn(usize, usize) + Sync)) -> anyhow::Result<Report> {
+/// If the emulation or the edge cannot start, or the edge does not serve a planned request.
+pub fn run(plan: &Plan, thalweg: &Path, progress: &(dyn Fn(usize, usize) + Sync)) -> anyhow::Result<Report> {
     plan.check()?;
     let lanes = plan.lanes();
-    let ending = Ending::prepare()?;
+    let signals = SignalSetup::install()?;
     let emulation = Emulation::start(&lanes)?;
-    let ends = ending.of(&emulation);
+    let ends = signals.attach(&emulation);
     let servers = Servers::start(&emulation, thalweg)?;
     emulation.run_on(Side::Server, || warm(&emulation, plan))??;
-    let ended = ends.tell_instead();
-    let mut report = emulation.run_on(Side::Clients, || Sampling::of(plan, &emulation).run(ended, tell))?;
+    let ended = ends.forward_next();
+    let mut report =
+        emulation.run_on(Side::Clients, || Sampling::new(plan, &emulation).run(ended, progress))?;
     drop(servers);
     emulation.count_missed();
-    let lateness_of = |lanes: Range<usize>| Lateness::of(lanes.flat_map(|lane| emulation.ways(lane)));
+    let lateness_of = |lanes: Range<usize>| Lateness::of(lanes.flat_map(|lane| emulation.directions(lane)));
     report.lateness = lateness_of(0..lanes.paths.len());
     report.paths = (0..plan.scenario.paths.len())
         .map(|path| lateness_of(path * plan.lanes..(path + 1) * plan.lanes))
@@ -49,17 +51,17 @@ pub fn run(plan: &Plan, thalweg: &Path, tell: &(dyn Fn(usize, usize) + Sync)) ->
     Ok(report)
 }
 
-/// Samples as they are taken, all lanes on one thread: each lane waits for the network nearly all the time.
+/// Sampling in all lanes, on one thread: a lane spends nearly all its time waiting for the network.
 struct Sampling<'a> {
     emulation: &'a Emulation,
-    /// The cells that are left of each path.
+    /// Samples still to take on each path.
     orders: Vec<RefCell<vec::IntoIter<Cell>>>,
     report: RefCell<Report>,
     all: usize,
 }
 
 impl<'a> Sampling<'a> {
-    fn of(plan: &Plan, emulation: &'a Emulation) -> Self {
+    fn new(plan: &Plan, emulation: &'a Emulation) -> Self {
         let paths = 0..plan.scenario.paths.len();
         let orders: Vec<_> = paths.map(|path| plan.order(path)).collect();
         Self {
@@ -70,9 +72,9 @@ impl<'a> Sampling<'a> {
         }
     }
 
-    /// Takes all samples, or those until the signal.
-    async fn run(self, ended: oneshot::Receiver<Signal>, tell: &(dyn Fn(usize, usize) + Sync)) -> Report {
-        let lanes = (0..self.emulation.scenario().paths.len()).map(|lane| self.lane(lane, tell));
+    /// Takes samples until all are done or a signal arrives.
+    async fn run(self, ended: oneshot::Receiver<Signal>, progress: &(dyn Fn(usize, usize) + Sync)) -> Report {
+        let lanes = (0..self.emulation.scenario().paths.len()).map(|lane| self.lane(lane, progress));
         let interrupted = tokio::select! {
             _ = join_all(lanes) => None,
             Ok(signal) = ended => Some(signal.as_raw()),
@@ -80,17 +82,17 @@ impl<'a> Sampling<'a> {
         Report { interrupted, ..self.report.into_inner() }
     }
 
-    async fn lane(&self, lane: usize, tell: &(dyn Fn(usize, usize) + Sync)) {
+    async fn lane(&self, lane: usize, progress: &(dyn Fn(usize, usize) + Sync)) {
         let scenario = self.emulation.scenario();
         let lanes = self.report.borrow().plan.lanes;
         let order = &self.orders[lane / lanes];
         let client = scenario.paths[lane].client4().into();
-        let way = Way { client, server: (scenario.server4, PORT).into() };
+        let endpoints = Endpoints { client, server: (scenario.server4, PORT).into() };
         let mut random = StdRng::seed_from_u64(!scenario.seed ^ lane as u64);
         let next = || order.borrow_mut().next();
         while let Some(cell) = next() {
-            let range_start = random.random_range(0..=RANGED_BYTES.saturating_sub(cell.ask.bytes));
-            let taken = take(way, cell.ask, range_start, &cell.algorithm).await;
+            let range_start = random.random_range(0..=RANGED_BYTES.saturating_sub(cell.request.bytes));
+            let taken = take_sample(endpoints, cell.request, range_start, &cell.algorithm).await;
             let mut report = self.report.borrow_mut();
             let path = &scenario.paths[lane].name;
             match taken {
@@ -103,40 +105,42 @@ impl<'a> Sampling<'a> {
                     report.failures.entry(cell).or_default().push(detail);
                 }
             }
-            tell(report.taken() + report.failed(), self.all);
+            progress(report.taken() + report.failed(), self.all);
         }
     }
 }
 
-/// Has the edge store what will be asked for, by a client beside it.
+/// Makes each planned request once from the server's side, so that the edge stores the responses.
 async fn warm(emulation: &Emulation, plan: &Plan) -> anyhow::Result<()> {
     let server = emulation.scenario().server4;
-    let way = Way { client: server.into(), server: (server, PORT).into() };
-    let whole =
-        |ask: &Ask| Ask { bytes: if ask.is_range { RANGED_BYTES } else { ask.bytes }, is_range: false };
+    let endpoints = Endpoints { client: server.into(), server: (server, PORT).into() };
+    let whole = |request: &Request| Request {
+        bytes: if request.is_range { RANGED_BYTES } else { request.bytes },
+        is_range: false,
+    };
     for algorithm in &plan.algorithms {
-        for ask in plan.asks.iter().map(whole) {
-            let taken = take(way, ask, 0, algorithm).await;
-            taken.with_context(|| format!("{} from the edge itself", target(ask)))?;
+        for request in plan.requests.iter().map(whole) {
+            let taken = take_sample(endpoints, request, 0, algorithm).await;
+            taken.with_context(|| format!("warming the edge with {}", target(request)))?;
         }
     }
     Ok(())
 }
 
-/// What runs on the server's side.
+/// Server-side processes.
 struct Servers {
-    _edge: Running,
-    _backend: Running,
+    _edge: ChildProcess,
+    _backend: ChildProcess,
 }
 
 impl Servers {
     fn start(emulation: &Emulation, thalweg: &Path) -> anyhow::Result<Self> {
-        let own = std::env::current_exe().context("this program's own file")?;
+        let own = std::env::current_exe().context("cannot locate this program's own file")?;
         let mut command = std::process::Command::new(own);
         command.args(["load", "serve", "--listen", "127.0.0.1:0"]);
-        let (backend, address) = Running::start_on(emulation, Side::Server, command)?;
+        let (backend, address) = ChildProcess::start_on(emulation, Side::Server, command)?;
         let policy = emulation.scratch().join("lab.vcl");
-        fs::write(&policy, policy_text(address)).context("the edge's policy")?;
+        fs::write(&policy, policy_text(address)).context("cannot write the edge's policy")?;
         let mut command = std::process::Command::new(thalweg);
         command.args([
             "edge",
@@ -148,14 +152,15 @@ impl Servers {
             "off",
         ]);
         command.arg("--policy").arg(policy);
-        let (edge, address) = Running::start_on(emulation, Side::Server, command)
-            .with_context(|| format!("the edge of {}", thalweg.display()))?;
-        ensure!(address.port() == PORT, "the edge listens at {address}");
+        let (edge, address) = ChildProcess::start_on(emulation, Side::Server, command)
+            .with_context(|| format!("cannot start the edge of {}", thalweg.display()))?;
+        ensure!(address.port() == PORT, "edge listens at {address}, expected port {PORT}");
         Ok(Self { _edge: edge, _backend: backend })
     }
 }
 
-/// A policy that gives each connection the algorithm that its request asks for, and tells what the kernel says.
+/// Returns a policy that sets the congestion control algorithm named in the request and reports the
+/// kernel's counters.
 fn policy_text(backend: SocketAddr) -> String {
     format!(
         r#"vcl 4.1;
@@ -165,7 +170,7 @@ sub vcl_recv {{
         set client.socket.congestion_algorithm = req.http.{ALGORITHM_FIELD};
         unset req.http.{ALGORITHM_FIELD};
     }}
-    if (req.url == "{TOLD_AT}") {{ return (synth(200)); }}
+    if (req.url == "{COUNTERS_PATH}") {{ return (synth(200)); }}
 }}
 sub vcl_backend_response {{ set beresp.ttl = 1d; }}
 sub vcl_synth {{

@@ -1,68 +1,68 @@
-//! What many samples of one cell say, and of two.
+//! Statistics of one cell's samples, and comparisons of two cells.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// How sure an interval is.
+/// The confidence level of all intervals.
 const CONFIDENCE: f64 = 0.95;
 
-/// A mean with its interval, by Student's t.
+/// A mean with its confidence interval, by Student's t.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mean {
     /// The mean.
     pub mean: f64,
-    /// The interval reaches so far on both sides; `None` of a single sample.
+    /// Half the width of the confidence interval; `None` for a single sample.
     pub margin: Option<f64>,
 }
 
-/// What the samples of one cell say.
+/// Summary of one cell's samples.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
-    /// How many there are.
+    /// Number of samples.
     pub samples: usize,
-    /// Their mean.
+    /// Mean of the samples.
     pub mean: Mean,
-    /// Their median.
+    /// Median of the samples.
     pub median: f64,
-    /// The 90th percentile, if there are enough for an interval of it that assumes nothing.
+    /// The 90th percentile, if there are enough samples for a distribution-free interval.
     pub p90: Option<f64>,
-    /// The same of the 99th.
+    /// The 99th percentile, if there are enough samples for a distribution-free interval.
     pub p99: Option<f64>,
 }
 
-/// Samples without which no distribution-free 95 % interval of a quantile exists: one that lies beyond it on its far side
-/// has to be there with that probability, 1 − q^n ≥ 0.975.
+/// Minimum samples for a distribution-free 95 % interval of a quantile: at least one sample exceeds
+/// it with probability 1 − q^n ≥ 0.975.
 fn samples_min(quantile: f64) -> usize {
     ((1.0 - CONFIDENCE) / 2.0).log(quantile).ceil() as usize
 }
 
-/// Summarises samples, of which there is at least one.
+/// Summarises samples, which must not be empty.
 pub fn summarise(samples: &[f64]) -> Summary {
     let mut sorted = samples.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
-    let at = |quantile: f64| told(&sorted, quantile);
+    let at = |quantile: f64| supported_quantile(&sorted, quantile);
     Summary {
         samples: samples.len(),
         mean: mean(samples),
-        median: of_sorted(&sorted, 0.5),
+        median: quantile_of_sorted(&sorted, 0.5),
         p90: at(0.9),
         p99: at(0.99),
     }
 }
 
-/// The quantile of sorted samples, if there are enough for an interval of it that assumes nothing.
-pub fn told(sorted: &[f64], quantile: f64) -> Option<f64> {
-    (sorted.len() >= samples_min(quantile)).then(|| of_sorted(sorted, quantile))
+/// Returns a quantile of sorted samples, if there are enough for a distribution-free interval.
+pub fn supported_quantile(sorted: &[f64], quantile: f64) -> Option<f64> {
+    (sorted.len() >= samples_min(quantile)).then(|| quantile_of_sorted(sorted, quantile))
 }
 
-/// The quantile of sorted samples, by straight lines between them.
-pub fn of_sorted(sorted: &[f64], quantile: f64) -> f64 {
+/// Returns a quantile of sorted samples, interpolated linearly.
+pub fn quantile_of_sorted(sorted: &[f64], quantile: f64) -> f64 {
     let place = quantile * (sorted.len() - 1) as f64;
     let (below, part) = (place.floor() as usize, place.fract());
     let above = (below + 1).min(sorted.len() - 1);
     sorted[below] + (sorted[above] - sorted[below]) * part
 }
 
-/// The mean of samples, of which there is at least one.
+/// Returns the mean of samples, which must not be empty.
 pub fn mean(samples: &[f64]) -> Mean {
     let (mean, variance) = moments(samples);
     let count = samples.len() as f64;
@@ -77,13 +77,14 @@ fn moments(samples: &[f64]) -> (f64, Option<f64>) {
     (mean, (samples.len() > 1).then(|| squares / (count - 1.0)))
 }
 
-/// So many standard errors the interval reaches.
+/// Returns the half-width of the confidence interval, in standard errors.
 fn t(freedom: f64) -> f64 {
-    let student = StudentsT::new(0.0, 1.0, freedom).expect("there is at least one degree of freedom");
+    let student = StudentsT::new(0.0, 1.0, freedom).expect("at least one degree of freedom");
     student.inverse_cdf(1.0 - (1.0 - CONFIDENCE) / 2.0)
 }
 
-/// Whether the mean of `a` is below that of `b` by more than chance: Welch's interval of their difference leaves zero out.
+/// Whether the mean of `a` is significantly below the mean of `b`: Welch's interval for the
+/// difference excludes zero.
 pub fn is_below(a: &[f64], b: &[f64]) -> bool {
     let ((mean_a, Some(variance_a)), (mean_b, Some(variance_b))) = (moments(a), moments(b)) else {
         return false;
@@ -96,23 +97,27 @@ pub fn is_below(a: &[f64], b: &[f64]) -> bool {
     mean_a + t(freedom) * (part_a + part_b).sqrt() < mean_b
 }
 
-/// Degrees of freedom of a sum of two means' variances, of so many samples each (Welch and Satterthwaite).
+/// Returns the degrees of freedom of the sum of two means' variances (Welch and Satterthwaite).
+/// Each argument is a variance and its number of samples.
 fn freedom((part_a, count_a): (f64, usize), (part_b, count_b): (f64, usize)) -> f64 {
     let of = |part: f64, count: usize| part.powi(2) / (count as f64 - 1.0);
     (part_a + part_b).powi(2) / (of(part_a, count_a) + of(part_b, count_b))
 }
 
-/// How many times the mean of `b` that of `a` is.
+/// Ratio of two means.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ratio {
-    /// The one mean by the other.
+    /// The first mean divided by the second.
     pub ratio: f64,
-    /// Its 95 % interval, which need not be symmetric; `None` of a single sample, or where the divisor's own reaches zero.
+    /// The ratio's 95 % interval, which need not be symmetric; `None` for a single sample, or if
+    /// the divisor's interval contains zero.
     pub interval: Option<(f64, f64)>,
 }
 
-/// The ratio of the means of independent samples of unlike variance, with Fieller's interval (1954): all ratios `r` for which
-/// `mean_a - r * mean_b` is not told from zero. Its degrees of freedom are those at the measured ratio (Tamhane and Logan, 2004).
+/// Computes the ratio of the means of independent samples with unequal variances. Fieller's
+/// interval (1954) contains all ratios `r` for which `mean_a - r * mean_b` does not differ
+/// significantly from zero, with the degrees of freedom at the measured ratio (Tamhane and Logan,
+/// 2004).
 pub fn ratio(a: &[f64], b: &[f64]) -> Ratio {
     let ((mean_a, variance_a), (mean_b, variance_b)) = (moments(a), moments(b));
     let ratio = mean_a / mean_b;
@@ -148,20 +153,21 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_is_students() {
-        // Five samples with a standard deviation of 1.5811; t of four degrees of freedom is 2.7764.
+    fn mean_interval_is_students_t() {
+        // Five samples with standard deviation 1.5811; t is 2.7764 for four degrees of freedom.
         let mean = mean(&[1.0, 2.0, 3.0, 4.0, 5.0]);
         assert!((mean.margin.unwrap() - 1.9632).abs() < 1e-4, "{mean:?}");
         assert_eq!(super::mean(&[2.0]), Mean { mean: 2.0, margin: None });
     }
 
     #[test]
-    fn the_interval_of_a_ratio_is_fiellers() {
+    fn ratio_interval_is_fiellers() {
         let (a, b) = ([9.0, 10.0, 12.0, 11.0, 8.0], [2.0, 2.5, 1.5, 2.2, 1.8]);
         let Ratio { ratio: found, interval } = ratio(&a, &b);
         let (least, most) = interval.unwrap();
         assert!((found - 5.0).abs() < 1e-12 && most - found > found - least, "{least} {found} {most}");
-        // At both ends the difference is just as far from zero as t says, at the degrees of freedom of the ratio.
+        // At both interval ends the difference is exactly t standard errors from zero, with the
+        // ratio's degrees of freedom.
         let (part_a, part_b) = (2.5 / 5.0, 0.145 / 5.0);
         let t = t(freedom((part_a, 5), (25.0 * part_b, 5)));
         for end in [least, most] {
@@ -170,11 +176,11 @@ mod tests {
         }
         assert_eq!(ratio(&[4.0, 4.0], &[2.0, 2.0]).interval, Some((2.0, 2.0)));
         assert_eq!(ratio(&a, &[2.0]).interval, None);
-        assert_eq!(ratio(&a, &[-20.0, 25.0]).interval, None, "anything might be the divisor");
+        assert_eq!(ratio(&a, &[-20.0, 25.0]).interval, None, "the divisor may be zero");
     }
 
     #[test]
-    fn who_wins_does_so_by_more_than_chance() {
+    fn is_below_needs_a_significant_difference() {
         let around = |centre: f64| -> Vec<f64> { (0..20).map(|n| centre + f64::from(n % 5) - 2.0).collect() };
         assert!(is_below(&around(10.0), &around(12.0)));
         assert!(!is_below(&around(10.0), &around(10.5)));

@@ -1,47 +1,48 @@
-//! A load while it runs: on a terminal a few lines that are written anew each second, else a line now and then.
+//! Progress of a running load: redrawn every second on a terminal, otherwise one line every few
+//! seconds.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write, stderr};
 
 use hdrhistogram::Histogram;
-use thalweg_lab::load::engine::Moment;
-use thalweg_lab::load::figures::{Figures, Time};
-use thalweg_lab::load::report::{bit_rate, time_text};
+use thalweg_load::engine::Snapshot;
+use thalweg_load::figures::{Figures, Time};
+use thalweg_units::{bit_rate, micros};
 
-/// Where nobody looks on, a line so often.
+/// Seconds between progress lines when standard error is not a terminal.
 const LINE_EVERY_S: u64 = 10;
-/// The bars of a histogram.
+/// Histogram bars, lowest first.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// How many of them are side by side.
+/// Histogram width in columns.
 const COLUMNS: usize = 40;
 
-/// Tells of it on standard error.
+/// Writes progress to standard error.
 #[derive(Debug)]
 pub(super) struct Progress {
     is_terminal: bool,
-    /// Lines that stand on the terminal.
+    /// Number of lines currently shown on the terminal.
     lines: usize,
 }
 
 impl Progress {
-    pub(super) fn begin() -> Self {
+    pub(super) fn start() -> Self {
         Self { is_terminal: stderr().is_terminal(), lines: 0 }
     }
 
-    /// Tells of this moment.
-    pub(super) fn tell(&mut self, moment: &Moment<'_>) {
-        let line = line(moment);
+    /// Shows one snapshot of the load.
+    pub(super) fn show(&mut self, snapshot: &Snapshot<'_>) {
+        let line = line(snapshot);
         if !self.is_terminal {
-            if moment.elapsed.as_secs().is_multiple_of(LINE_EVERY_S) {
+            if snapshot.elapsed.as_secs().is_multiple_of(LINE_EVERY_S) {
                 eprintln!("{line}");
             }
             return;
         }
         let mut lines = vec![line];
-        lines.extend(viewers(moment.figures));
+        lines.extend(viewers(snapshot.figures));
         let kinds = [Time::Ttfb, Time::Ttlb, Time::LiveLatency];
-        lines.extend(kinds.iter().filter_map(|time| Some(bars(*time, &moment.since(*time)?))));
-        // A line that is too long for the terminal is cut, not wrapped: it would be two.
+        lines.extend(kinds.iter().filter_map(|time| Some(bars(*time, &snapshot.since(*time)?))));
+        // Turn off wrapping: a wrapped line would take two rows and break the next redraw.
         let mut text = self.back() + "\x1b[?7l";
         for line in &lines {
             let _ = writeln!(text, "{line}\x1b[K");
@@ -51,30 +52,30 @@ impl Progress {
         self.lines = lines.len();
     }
 
-    /// Takes what stands on the terminal away.
+    /// Erases the progress lines from the terminal.
     pub(super) fn end(&mut self) {
         let _ = stderr().write_all(self.back().as_bytes());
         self.lines = 0;
     }
 
-    /// To the first line that stands there, all of them erased.
+    /// Returns the control sequence that erases all progress lines and moves to the first.
     fn back(&self) -> String {
         if self.lines == 0 { String::new() } else { format!("\x1b[{}A\x1b[J", self.lines) }
     }
 }
 
-fn line(moment: &Moment<'_>) -> String {
-    let clients = moment.figures.clients_now();
-    let mut line = format!("{:>4}s  {clients} clients", moment.elapsed.as_secs());
-    if !moment.is_counted {
+fn line(snapshot: &Snapshot<'_>) -> String {
+    let clients = snapshot.figures.clients_now();
+    let mut line = format!("{:>4}s  {clients} clients", snapshot.elapsed.as_secs());
+    if !snapshot.is_counted {
         return line + "  warming up";
     }
     let _ = write!(
         line,
         "  {:.0} requests/s  {}  {} errors",
-        moment.per_s(|figures| figures.requests),
-        bit_rate(moment.per_s(|figures| figures.content_bytes) * 8.0),
-        moment.figures.errors_total(),
+        snapshot.per_s(|figures| figures.requests),
+        bit_rate(snapshot.per_s(|figures| figures.content_bytes) * 8.0),
+        snapshot.figures.errors_total(),
     );
     line
 }
@@ -90,11 +91,12 @@ fn viewers(figures: &Figures) -> Option<String> {
         now.ended,
         now.gone,
         totals.stalls,
-        time_text(totals.stalled_us as f64),
+        micros(totals.stalled_us),
     ))
 }
 
-/// The times of the last second as a row of bars, between their least and their greatest, in equal steps of their logarithm.
+/// Draws a histogram of the last second's times, from minimum to maximum in equal logarithmic
+/// steps.
 fn bars(time: Time, times: &Histogram<u64>) -> String {
     let (least, most) = (times.min().max(1) as f64, times.max().max(2) as f64);
     let step = ((most / least).ln() / COLUMNS as f64).max(f64::MIN_POSITIVE);
@@ -111,11 +113,11 @@ fn bars(time: Time, times: &Histogram<u64>) -> String {
     format!(
         "{:<13}{:>8} {} {:<8}  p50 {}  p99 {}",
         time.name(),
-        time_text(least),
+        micros(least as u64),
         counts.iter().map(bar).collect::<String>(),
-        time_text(most),
-        time_text(times.value_at_quantile(0.5) as f64),
-        time_text(times.value_at_quantile(0.99) as f64),
+        micros(most as u64),
+        micros(times.value_at_quantile(0.5)),
+        micros(times.value_at_quantile(0.99)),
     )
 }
 
@@ -124,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bars_stand_where_the_times_are() {
+    fn each_time_is_in_its_column() {
         let mut times = Histogram::new_with_bounds(1, 3_600_000_000, 3).unwrap();
         times.record_n(100, 8).unwrap();
         times.record_n(10_000, 4).unwrap();

@@ -1,4 +1,5 @@
-//! Runs a load as the command line says.
+//! `thalweg-lab load` without a subcommand: turns the arguments into a load, runs it, and writes
+//! the figures.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -7,164 +8,176 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
-use thalweg_lab::load::client::Plan;
-use thalweg_lab::load::connection::{Protocols, Timeouts, Trust};
-use thalweg_lab::load::engine::{self, Clients, Load};
-use thalweg_lab::load::schedule::{Population, Ramp, Rate, Storm};
-use thalweg_lab::load::script::{Script, ScriptFile};
-use thalweg_lab::load::sources::{Source, Sources};
-use thalweg_lab::load::target::{Target, read_field};
-use thalweg_lab::viewer::crowd::Orders;
-use thalweg_lab::viewer::shared::Behaviour;
-use thalweg_lab::viewer::spread::Offsets;
-use thalweg_record::units::{Rate as BitRate, Size, Span};
+use thalweg_load::client::Plan;
+use thalweg_load::connection::{Protocols, Timeouts, Trust};
+use thalweg_load::engine::{self, Clients, Load};
+use thalweg_load::schedule::{Population, Ramp, Rate, Storm};
+use thalweg_load::script::{Script, ScriptFile};
+use thalweg_load::sources::{Source, Sources};
+use thalweg_load::target::{Target, read_field};
+use thalweg_load::viewer::crowd::CrowdPlan;
+use thalweg_load::viewer::shared::Behaviour;
+use thalweg_load::viewer::spread::Offsets;
+use thalweg_netem::signals::Signals;
+use thalweg_units::{Rate as BitRate, Size, Span};
 
 use super::progress::Progress;
 use super::{Output, cores};
 
-/// Exit status where requests failed.
+/// Exit status if requests failed.
 const FAILED: u8 = 1;
 
-/// A load.
+/// Arguments of `load`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  50 clients, each asks again as soon as it has been answered (closed model):
+  50 clients, each sending its next request once it has the response (closed model):
     thalweg-lab load --clients 50 --duration 10s http://127.0.0.1:8080/a
-  5,000 requests a second whatever the server does; times count from when each was due (open model):
+  5,000 requests per second regardless of the server's speed; times count from when each request was due (open model):
     thalweg-lab load --rate 5000/s --clients 200 --duration 30s http://127.0.0.1:8080/a
-  20 more clients each 5 s up to 600; 500 at once after 30 s beside them:
+  20 more clients every 5 s up to 600, and another 500 at once after 30 s:
     thalweg-lab load --ramp 20/5s..600 --storm 500@30s --duration 3min http://127.0.0.1:8080/a
-  On-demand viewing: ranges of 512 KiB one after the other, of two files, from 49 addresses:
+  On-demand viewing: consecutive ranges of 512 KiB of two files, from 49 addresses:
     thalweg-lab load --range 512KiB --source 127.0.0.2-127.0.0.50 --duration 10s http://…/a.mp4 http://…/b.mp4
-  HTTP/2 over TLS, a handshake for each request, with a server whose certificate an authority of one's own has signed:
+  HTTP/2 over TLS with a handshake per request, to a server whose certificate is from a private authority:
     thalweg-lab load --http2 --fresh --ca authority.pem --duration 10s https://127.0.0.1:8443/a
-  Every byte verified, against load serve behind whatever is between:
+  Every byte verified; load serve is the origin behind the server under test:
     thalweg-lab load --verify --requests 10000 'http://127.0.0.1:8080/a?bytes=1200000'
-  Requests by a script of wrk, which is given --token abc:
+  Requests from a wrk script, with the argument --token abc:
     thalweg-lab load --clients 100 --duration 30s --script auth.lua http://127.0.0.1:8080/ -- --token abc
-  10,000 viewers of a live channel, up to a minute behind, 500 more each second; 2,000 at once after 40 s:
+  10,000 viewers of a live channel, up to a minute behind, joining at 500 per second; 2,000 at once after 40 s:
     thalweg-lab load --viewers --ramp 500/1s..10000 --storm 2000@40s --offsets 0s..60s --source 127.0.1.0/24 \\
         --duration 60s http://127.0.0.1:8080/live/demo/manifest.mpd
 
-A viewer reads the manifest, joins behind the live edge as far as the manifest wants players to be and its own offset more, follows
-chunk by chunk, and keeps a playhead that stalls when its buffer is empty. Nothing is decoded.
+A viewer reads the manifest, joins behind the live edge by the latency the manifest asks for plus its own offset, fetches chunk by
+chunk, and keeps a playhead that stalls when its buffer is empty. Nothing is decoded.
 
-Times: connect of TCP; tls of its handshake; ttfb from the last byte of the request to the first of the response; ttlb from the start
-of the request, with its connection if it needed one, to the last byte, under --rate from when the request was due; lateness, under
---rate, until a client was free for it; chunk_gap between the ends of two chunks; of viewers startup, stall, live_latency.
+Times: connect, the TCP handshake; tls, the TLS handshake; ttfb, from the last byte of the request to the first of the response;
+ttlb, from the start of the request (including connecting, if necessary; with --rate, from its due time) to the last byte;
+lateness, with --rate, from a request's due time until a client was free; chunk_gap, between the ends of two chunks; for
+viewers, startup, stall and live_latency.
 
-Interrupted, it ends and tells what it has. Exit status: 0 done, 1 some requests failed, were due and not sent, or none was answered, 2 wrong use or no server there.")]
+An interrupt ends the load and reports the measurements so far. Exit status: 0 success; 1 if some requests failed or were not
+sent, or none got a response; 2 for wrong usage or an unreachable server.")]
 pub(crate) struct Arguments {
-    /// What to ask for: http://HOST:PORT/PATH or https://…; several are asked for in turn
+    /// URLs to request: http://HOST:PORT/PATH or https://…; several are requested in turn
     #[arg(required = true, value_name = "URL")]
     urls: Vec<String>,
-    /// Each client watches a live or on-demand presentation: URLs are MPDs or playlists
+    /// Simulate viewers of live or on-demand presentations; the URLs are MPDs or playlists
     #[arg(long, conflicts_with_all = ["rate", "requests", "warm_up", "random", "verify", "fresh", "cmcd_bitrate"])]
     viewers: bool,
-    /// Clients from the start, each with one request at a time [default: 10; 100 with --rate; none with --ramp or --storm]
+    /// Initial clients, each with one request at a time [default: 10; 100 with --rate; none with
+    /// --ramp or --storm]
     #[arg(long, short, value_name = "N")]
     clients: Option<usize>,
-    /// More clients by and by: 20/5s..600 is 20 more each 5 s up to 600
+    /// Clients added over time: 20/5s..600 adds 20 every 5 s up to 600
     #[arg(long, value_name = "N/TIME..MAX")]
     ramp: Option<Ramp>,
-    /// Clients that start all at once: 500@30s is 500 after 30 s; may be repeated
+    /// Clients that start all at once: 500@30s adds 500 after 30 s; may be repeated
     #[arg(long, value_name = "N@TIME")]
     storm: Vec<Storm>,
-    /// The clients from the start begin evenly within this time [default: 0s; 1s with --viewers]
+    /// Spread the start of the initial clients evenly over this time [default: 0s; 1s with
+    /// --viewers]
     #[arg(long, value_name = "TIME")]
     join_within: Option<Span>,
-    /// Requests are due at this rate, as 5000/s, whether or not earlier ones have ended
+    /// Send requests at this rate, such as 5000/s, whether or not earlier ones have ended
     #[arg(long, value_name = "N/s")]
     rate: Option<Rate>,
-    /// End after so long, the warm-up included [default: 10s; 30s with --viewers; none with --requests]
+    /// End after this time, including the warm-up [default: 10s; 30s with --viewers; none with
+    /// --requests]
     #[arg(long, short, value_name = "TIME")]
     duration: Option<Span>,
-    /// End after so many requests
+    /// End after this many requests
     #[arg(long, short = 'n', value_name = "N", conflicts_with = "warm_up")]
     requests: Option<u64>,
-    /// Do not count what begins within so long from the start
+    /// Do not count requests that start within this time from the start
     #[arg(long, value_name = "TIME", default_value = "0s")]
     warm_up: Span,
-    /// Ask for ranges of this size, one after the other; viewers on demand
+    /// Request consecutive ranges of this size; with --viewers, only for on-demand content
     #[arg(long, value_name = "SIZE")]
     range: Option<Size>,
-    /// A new connection for each request
+    /// Open a new connection for each request
     #[arg(long)]
     fresh: bool,
-    /// URLs at random, from this seed, instead of in turn
+    /// Request URLs in random order, from this seed, instead of in turn
     #[arg(long, value_name = "SEED")]
     random: Option<u64>,
-    /// Compare every byte with what path and offset say (load serve); else content is discarded in the kernel
+    /// Verify every byte of content from load serve; otherwise the kernel discards content
     #[arg(long)]
     verify: bool,
-    /// A field of each request; may be repeated
+    /// A field to send with each request; may be repeated
     #[arg(long, short = 'H', value_name = "NAME: VALUE", value_parser = read_field)]
     header: Vec<(String, String)>,
-    /// How far behind viewers are: FROM..TO evenly, or exp:MEAN; on demand, where they begin
+    /// How far behind live viewers are, as FROM..TO (uniform) or exp:MEAN; on demand, their start
+    /// position
     #[arg(long, value_name = "TIMES", default_value = "0s", requires = "viewers")]
     offsets: Offsets,
-    /// Media that viewers buffer before they show it [default: what the manifest wants, else 1s]
+    /// Media that viewers buffer before playing [default: as the manifest asks, else 1s]
     #[arg(long, value_name = "TIME", requires = "viewers")]
     buffer: Option<Span>,
-    /// Media that viewers fetch ahead of the playhead at most
+    /// Maximum media that viewers fetch ahead of the playhead
     #[arg(long, value_name = "TIME", default_value = "30s", requires = "viewers")]
     ahead: Span,
-    /// Send CMCD fields (CTA-5004): session, content, object type; viewers also what they measure
+    /// Send CMCD fields (CTA-5004): session, content, object type; viewers add their measurements
     #[arg(long)]
     cmcd: bool,
-    /// The encoded bitrate that CMCD tells
+    /// Encoded bitrate to send in CMCD
     #[arg(long, value_name = "RATE", requires = "cmcd")]
     cmcd_bitrate: Option<BitRate>,
-    /// Ask for what a script of wrk says; its init() is given what follows --
+    /// Generate requests with a wrk script; its init() receives the arguments after --
     #[arg(long, value_name = "FILE", conflicts_with_all = ["viewers", "random", "range", "verify", "cmcd"])]
     script: Option<PathBuf>,
-    /// Speak HTTP/2: by ALPN over TLS, by prior knowledge without; else HTTP/1.1
+    /// Use HTTP/2 instead of HTTP/1.1: by ALPN over TLS, by prior knowledge without TLS
     #[arg(long)]
     http2: bool,
-    /// Authorities to trust beside the system's, in PEM
+    /// PEM file of certificate authorities to trust besides the system's
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// Take any certificate, whoever signed it, for whatever name and date: for servers under test only
+    /// Accept any certificate, regardless of issuer, name and date: only for servers under test
     #[arg(long, conflicts_with = "ca")]
     insecure: bool,
     /// Addresses to connect from, in turn: ADDRESS, FIRST-LAST or PREFIX/LENGTH; may be repeated
     #[arg(long, value_name = "ADDRESSES")]
     source: Vec<Source>,
-    /// A connection may take so long, and its TLS handshake as long again
+    /// Time limit for connecting, and again for the TLS handshake
     #[arg(long, value_name = "TIME", default_value = "5s")]
     connect_timeout: Span,
-    /// A response's head may take so long
+    /// Time limit for a response's head
     #[arg(long, value_name = "TIME", default_value = "30s")]
     head_timeout: Span,
-    /// Content may pause so long
+    /// Time limit for a pause in the content
     #[arg(long, value_name = "TIME", default_value = "30s")]
     content_timeout: Span,
-    /// Threads; one for each core if not given
+    /// Number of threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
     #[command(flatten)]
     output: Output,
-    /// What a script is given
+    /// Arguments for the script
     #[arg(last = true, value_name = "ARGUMENT", requires = "script")]
     script_arguments: Vec<String>,
 }
 
 const CLIENTS_DEFAULT: usize = 10;
-/// With a rate clients are only as many as may be under way at once.
+/// With `--rate`, clients only limit the number of requests in flight.
 const CLIENTS_DEFAULT_RATE: usize = 100;
 
-/// It ends after so long if nothing says when.
+/// The measured time if no argument ends the load.
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 const DURATION_DEFAULT_VIEWERS: Duration = Duration::from_secs(30);
-/// Viewers begin within so long: all at once is a storm, and to be asked for.
+/// Default time over which viewers join; all joining at once is a storm and needs `--storm`.
 const JOIN_WITHIN_VIEWERS: Duration = Duration::from_secs(1);
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let load = read(arguments)?;
     arguments.output.check()?;
-    let mut progress = Progress::begin();
-    let figures = engine::run(&load, |moment| progress.tell(moment))?;
+    let mut progress = Progress::start();
+    // From here on, the figures are written even after a signal.
+    let (runtime, mut signals) = Signals::install()?;
+    let interrupted = async {
+        signals.next().await;
+    };
+    let figures = runtime.block_on(engine::run(&load, interrupted, |snapshot| progress.show(snapshot)))?;
     progress.end();
     let written = arguments.output.write(&figures);
     if let Clients::Scripted(_, script) = &load.clients
@@ -174,13 +187,13 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(FAILED));
     }
     written?;
-    // A server that answers nothing in all the time has no error of its own.
+    // A server that never responds causes no errors of its own, so check for zero responses.
     let is_failed = figures.errors_total() > 0 || figures.requests == 0 || figures.unsent > 0;
     Ok(if is_failed { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
 }
 
 fn read(arguments: &Arguments) -> anyhow::Result<Load> {
-    let trust = if arguments.insecure { Trust::Anybody } else { Trust::Authorities(arguments.ca.clone()) };
+    let trust = if arguments.insecure { Trust::Any } else { Trust::Authorities(arguments.ca.clone()) };
     let protocols = Protocols::new(arguments.http2, trust);
     let targets: Vec<Target> = arguments
         .urls
@@ -191,13 +204,13 @@ fn read(arguments: &Arguments) -> anyhow::Result<Load> {
     let sources = Sources(arguments.source.clone());
     if let Some(target) = targets.iter().find(|target| !sources.suit(target.server.address.ip())) {
         bail!(
-            "{}: is at {}, and --source has addresses of the other family",
+            "{}: resolves to {}, but --source has addresses of the other family",
             target.url,
             target.server.address
         );
     }
     if arguments.range.is_some_and(|range| range.bytes == 0) {
-        bail!("--range 0B: a range has a byte at least");
+        bail!("--range 0B: must be at least one byte");
     }
     let warm_up = arguments.warm_up.duration;
     let duration = match (arguments.duration, arguments.requests) {
@@ -207,7 +220,10 @@ fn read(arguments: &Arguments) -> anyhow::Result<Load> {
         (None, None) => Some(warm_up + DURATION_DEFAULT),
     };
     if duration.is_some_and(|duration| duration <= warm_up) {
-        bail!("--duration {:?}: is over before the warm-up of {warm_up:?}", duration.unwrap_or_default());
+        bail!(
+            "--duration {:?}: must be longer than the warm-up of {warm_up:?}",
+            duration.unwrap_or_default()
+        );
     }
     let population = population(arguments)?;
     let threads = arguments.threads.map_or_else(cores, usize::from).min(population.clients());
@@ -219,12 +235,12 @@ fn read(arguments: &Arguments) -> anyhow::Result<Load> {
         requests: arguments.requests,
         warm_up,
         threads,
-        arguments: told(std::env::args().skip(1)),
+        arguments: recorded_arguments(std::env::args().skip(1)),
     })
 }
 
-/// The command line as it is told with the figures: values of fields may be secret.
-fn told(arguments: impl Iterator<Item = String>) -> Vec<String> {
+/// Returns the command line to record with the figures, without field values: they may be secret.
+fn recorded_arguments(arguments: impl Iterator<Item = String>) -> Vec<String> {
     let mut is_field = false;
     let strike = |argument: String| {
         let is_value = std::mem::replace(&mut is_field, matches!(&*argument, "-H" | "--header"));
@@ -256,7 +272,7 @@ fn clients(
             range_bytes,
             cmcd: arguments.cmcd,
         };
-        return Ok(Clients::Viewers(Orders {
+        return Ok(Clients::Viewers(CrowdPlan {
             targets,
             offsets: arguments.offsets,
             sources,
@@ -285,7 +301,7 @@ fn clients(
 
 fn script(arguments: &Arguments, file: &Path, targets: &[Target], threads: usize) -> Result<Script, String> {
     let [target] = targets else {
-        return Err("--script: is for one URL; the script says what else is asked for".to_owned());
+        return Err("--script: expected one URL; the script chooses further requests".to_owned());
     };
     let is_output_taken = arguments.output.is_standard_output();
     let source = ScriptFile::read(file, target, &arguments.header, is_output_taken)?;

@@ -1,20 +1,24 @@
-//! Measures every path of a scenario and prints what was asked for beside what there is.
+//! `paths check`: measures every path in a scenario and prints expected and measured values side by
+//! side.
 
-use std::io::{IsTerminal, Write, stderr, stdout};
+use std::io::{IsTerminal, Write, stderr};
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
 use serde::Serialize;
-use thalweg_lab::check::{Verdict, check_rate, judge, measure};
-use thalweg_lab::emulation::{Emulation, Ending, Side};
-use thalweg_lab::scenario::Scenario;
+use thalweg_netem::check::{Verdict, check_rate, judge, measure};
+use thalweg_netem::emulation::{Emulation, Side, SignalSetup};
+use thalweg_netem::scenario::Scenario;
+use thalweg_units::table::{self, Column};
 
-/// The version of the JSON.
+use crate::results::print;
+
+/// Version of the JSON format.
 const VERSION: u32 = 1;
-/// Characters of the bar.
+/// Width of the progress bar in columns.
 const BAR_LENGTH: usize = 30;
 
-/// One thing that was asked for of one direction.
+/// The verdict on one property of one direction of a path.
 #[derive(Debug, Serialize)]
 struct Row<'a> {
     path: &'a str,
@@ -30,18 +34,28 @@ struct Document<'a> {
     rows: &'a [Row<'a>],
 }
 
-/// Exit status 1 if a path is not what it says.
+/// Columns of fixed width, so that each row can be printed as soon as its value is measured.
+const COLUMNS: [Column<'_>; 6] = [
+    Column::text("path").wide(12),
+    Column::text("way").wide(4),
+    Column::text("").wide(10),
+    Column::number("asked").wide(20),
+    Column::number("measured").wide(14),
+    Column::text(""),
+];
+
+/// Measures and prints; returns exit status 1 if a path fails.
 pub(super) fn run(scenario: &Scenario, is_json: bool) -> anyhow::Result<ExitCode> {
     for path in &scenario.paths {
         for (way, direction) in [("down", &path.down), ("up", &path.up)] {
             check_rate(direction).map_err(|why| anyhow!("{} {way}: {why}", path.name))?;
         }
     }
-    let ending = Ending::prepare()?;
+    let signals = SignalSetup::install()?;
     let emulation = Emulation::start(scenario)?;
-    let _ends = ending.of(&emulation);
+    let _ends = signals.attach(&emulation);
     if !is_json {
-        print(&format!("{:<14}{:<6}{:<12}{:>22}{:>16}\n", "path", "way", "", "asked", "measured"));
+        print(&(table::line(&COLUMNS, COLUMNS.map(|column| column.name)) + "\n"));
     }
     let all = scenario.paths.len() * 2;
     let mut rows = Vec::new();
@@ -72,16 +86,11 @@ pub(super) fn run(scenario: &Scenario, is_json: bool) -> anyhow::Result<ExitCode
 fn line(Row { path, way, verdict }: &Row<'_>) -> String {
     let Verdict { what, unit, asked, allowed, measured, is_met } = verdict;
     let asked = format!("{asked:.2}{unit} ± {allowed:.2}");
-    let word = if *is_met { "" } else { "  off" };
-    format!("{path:<14}{way:<6}{what:<12}{asked:>22}{:>16}{word}\n", format!("{measured:.2}{unit}"))
+    let (measured, word) = (format!("{measured:.2}{unit}"), if *is_met { "" } else { "off" });
+    table::line(&COLUMNS, [*path, *way, *what, &asked, &measured, word]) + "\n"
 }
 
-/// A reader that has gone, such as `head`, has what it wanted.
-fn print(text: &str) {
-    let _ = stdout().write_all(text.as_bytes());
-}
-
-/// How far it is, on a terminal alone, in a line that the next output takes.
+/// Shows progress on a terminal; the next output overwrites it.
 fn bar(done: usize, all: usize, now: &str) {
     if stderr().is_terminal() {
         let full = BAR_LENGTH * done / all;

@@ -1,4 +1,5 @@
-//! Runs a command over emulated paths, changes them in time, and tells what they did.
+//! `paths run`: runs a command over emulated paths, applies timed changes, and reports packet
+//! counts.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _, stderr, stdin};
@@ -9,30 +10,27 @@ use std::time::Duration;
 
 use anyhow::Context;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
-use thalweg_lab::emulation::{Emulation, LATENESS_MAX, Lateness, MISSED_MAX, Side};
-use thalweg_lab::scenario::Scenario;
-use thalweg_lab::signals::Signals;
+use thalweg_netem::emulation::{Emulation, LATENESS_MAX, Lateness, MISSED_MAX, Side};
+use thalweg_netem::scenario::Scenario;
+use thalweg_netem::signals::Signals;
+use thalweg_units::table::{Column, Table};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
-/// The server may take so long to end once it is asked to.
+/// Time limit for the server to exit after SIGTERM.
 const SERVER_STOP_MAX: Duration = Duration::from_secs(3);
-/// Between two looks at whether it has ended.
-const STOP_LOOK: Duration = Duration::from_millis(10);
+/// Interval between checks whether the server has exited.
+const STOP_POLL: Duration = Duration::from_millis(10);
 
-/// Exits as the command does.
+/// Runs the command and returns its exit status.
 pub(super) fn run(
     scenario: &Scenario,
     server: Option<&str>,
     side: Side,
     command: &[String],
 ) -> anyhow::Result<ExitCode> {
-    // Before anything is started that a signal would leave behind.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let signals = {
-        let _within = runtime.enter();
-        Signals::take()?
-    };
+    // Handle signals before starting anything, so that a signal never leaves processes behind.
+    let (runtime, signals) = Signals::install()?;
     let emulation = Emulation::start(scenario)?;
     let server = server.map(|text| Server::start(&emulation, text)).transpose()?;
     let mut process = Command::new(&command[0]);
@@ -41,7 +39,7 @@ pub(super) fn run(
     let child = emulation.spawn(side, &mut process).with_context(|| command[0].clone())?;
     let status = runtime.block_on(attend(&emulation, child, signals))?;
     drop(server);
-    tell(&emulation);
+    print_counts(&emulation);
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }
@@ -61,21 +59,22 @@ fn set_environment(process: &mut Command, emulation: &Emulation) {
         .env("LAB_NETNS_SERVER", emulation.namespace_path(Side::Server));
 }
 
-/// Waits until the command has ended, alters paths when it is time, and hands signals on.
+/// Waits for the command, applies changes when due, and forwards signals.
 async fn attend(emulation: &Emulation, child: Child, mut signals: Signals) -> anyhow::Result<ExitStatus> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let pid = Pid::from_child(&child);
     let mut ended = wait(child);
     let mut changes = emulation.scenario().changes().into_iter().peekable();
     loop {
-        let next = changes.peek().map(|(_, change)| begun + change.at);
+        let next = changes.peek().map(|(_, change)| started + change.at);
         tokio::select! {
-            status = &mut ended => return Ok(status.expect("its thread says how it ended")?),
+            status = &mut ended => return Ok(status.expect("the waiting thread sends the status")?),
             () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
-                let (path, change) = changes.next().expect("it was looked at");
+                let (path, change) = changes.next().expect("peeked above");
                 emulation.change(path, &change)?;
             }
-            // The terminal gives its own to the command as well; one that was sent to this process alone looks the same.
+            // A terminal also sends SIGINT to the command, so do not forward it. A SIGINT sent only
+            // to this process looks the same and is not forwarded either.
             signal = signals.next() => if signal != Signal::INT || !stdin().is_terminal() {
                 let _ = kill_process(pid, signal);
             },
@@ -89,7 +88,7 @@ fn wait(mut child: Child) -> oneshot::Receiver<std::io::Result<ExitStatus>> {
     receiver
 }
 
-/// What runs on the server's side, in a process group of its own, until it is dropped.
+/// The server command, in its own process group; stopped when dropped.
 struct Server {
     process: Child,
 }
@@ -108,57 +107,57 @@ impl Drop for Server {
         let group = Pid::from_child(&self.process);
         let _ = kill_process_group(group, Signal::TERM);
         let until = std::time::Instant::now() + SERVER_STOP_MAX;
-        // Its end has no event that a group of processes shares.
+        // There is no event for the end of a process group, so poll.
         while std::time::Instant::now() < until {
             let _ = self.process.try_wait();
             if test_kill_process_group(group).is_err() {
                 return;
             }
-            thread::sleep(STOP_LOOK);
+            thread::sleep(STOP_POLL);
         }
         let _ = kill_process_group(group, Signal::KILL);
         let _ = self.process.wait();
     }
 }
 
-/// What became of the packets, to standard error, whether or not anybody still reads that.
-fn tell(emulation: &Emulation) {
+/// Prints packet counts to standard error, ignoring write errors.
+fn print_counts(emulation: &Emulation) {
     emulation.count_missed();
-    let mut text = format!(
-        "{:<14}{:<6}{:>10}{:>10}{:>10}{:>10}{:>10}{:>14}\n",
-        "path", "way", "packets", "under way", "dropped", "lost", "missed", "late p99.9"
-    );
+    let numbers = ["packets", "in flight", "dropped", "lost", "missed", "late p99.9"].map(Column::number);
+    let mut table =
+        Table::new(["path", "way"].map(Column::text).into_iter().chain(numbers).chain([Column::text("")]));
     let (mut is_late, mut is_missing) = (false, false);
     for (index, path) in emulation.scenario().paths.iter().enumerate() {
-        for (name, way) in ["down", "up"].iter().zip(emulation.ways(index)) {
-            let late = Lateness::of([way]);
+        for (name, direction) in ["down", "up"].iter().zip(emulation.directions(index)) {
+            let late = Lateness::of([direction]);
             is_late |= late.is_late();
             is_missing |= late.is_missing();
-            let _ = writeln!(
-                text,
-                "{:<14}{name:<6}{:>10}{:>10}{:>10}{:>10}{:>10}{:>12}us{}{}",
-                path.name,
-                way.packets(),
-                way.under_way(),
-                way.dropped(),
-                way.line.counts().lost,
-                way.missed(),
-                late.p999.as_micros(),
-                if late.is_late() { "  late" } else { "" },
-                if late.is_missing() { "  missing" } else { "" }
-            );
+            let marks = [(late.is_late(), "late"), (late.is_missing(), "missing")];
+            let marks = marks.iter().filter_map(|(is_so, mark)| is_so.then_some(*mark)).collect::<Vec<_>>();
+            table.push([
+                path.name.clone(),
+                (*name).to_owned(),
+                direction.packets().to_string(),
+                direction.in_flight().to_string(),
+                direction.dropped().to_string(),
+                direction.line.counts().lost.to_string(),
+                direction.missed().to_string(),
+                format!("{}us", late.p999.as_micros()),
+                marks.join("  "),
+            ]);
         }
     }
+    let mut text = table.to_string();
     if is_late {
         let _ = writeln!(
             text,
-            "packets left more than {LATENESS_MAX:?} later than they should: the machine was too busy for the paths marked late"
+            "paths marked late sent packets more than {LATENESS_MAX:?} late: the machine was too busy"
         );
     }
     if is_missing {
         let _ = writeln!(
             text,
-            "the emulator itself lost (missed) more than one packet of {} on the paths marked missing: the machine was too busy for these",
+            "the emulator itself lost (missed) more than one packet in {} on paths marked missing: the machine was too busy",
             1.0 / MISSED_MAX
         );
     }

@@ -1,7 +1,7 @@
-//! What a comparison of congestion control has found: who wins in each field of the matrix, and the page with the charts.
+//! Report of a congestion control comparison: the winner in each cell, and the page with charts.
 //!
-//! - [`table`]: the same for a terminal, and the words of both.
-//! - [`data`]: the samples and the table for other programs.
+//! - [`table`]: the report for a terminal, and texts shared with the page.
+//! - [`data`]: the samples and the table in machine-readable form.
 
 mod data;
 mod table;
@@ -12,52 +12,49 @@ pub use table::table;
 use super::chart::{Axes, Line, Point, cumulative, lines, medians};
 use super::{Page, published};
 use crate::cc::statistics::{Summary, is_below, summarise};
-use crate::cc::{Ask, Cell, Report, SLICE, Sample};
+use crate::cc::{Cell, Report, Request, SLICE, Sample};
 use crate::reproduce::Headline;
-use crate::scenario::{Direction, Path};
 use table::{COLUMNS, conditions, footnotes, shown, verdict, warnings, words};
+use thalweg_netem::scenario::{Direction, Path};
 
-/// One field of the matrix, summarised.
+/// The summary of one cell of the matrix.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// Which.
+    /// The summarised cell.
     pub cell: Cell,
-    /// Its times to fetch, in seconds; `None` without any sample.
+    /// Fetch times in seconds; `None` without samples.
     pub time_s: Option<Summary>,
-    /// TCP segments sent again, on average.
+    /// Mean number of retransmitted TCP segments.
     pub retransmits: Option<f64>,
-    /// How many samples failed.
+    /// Number of failed samples.
     pub failed: usize,
-    /// Why the first of these did.
+    /// Reason for the first failure.
     pub first_failure: Option<String>,
-    /// Its mean as a multiple of the least of those it is compared with, itself included.
+    /// This cell's mean time divided by the lowest among the compared algorithms.
     pub times_best: Option<f64>,
-    /// Whether its mean is the least of those it is compared with, of which there is one at least.
+    /// Whether this cell has the lowest mean of at least two compared algorithms.
     pub is_best: bool,
-    /// Whether it is so by more than chance, against each of them, none of its samples failed and none was cut off by a signal: those
-    /// that are are the slow ones.
+    /// Whether this cell's mean is significantly below every other algorithm's. False if a sample
+    /// failed or a signal ended the run, because the excluded samples are the slow ones.
     pub wins: bool,
 }
 
-/// All fields of the matrix, in their order.
+/// Summarises all cells, in matrix order.
 pub fn rows(report: &Report) -> Vec<Row> {
     report.plan.cells().map(|cell| row(report, cell)).collect()
 }
 
 fn row(report: &Report, cell: Cell) -> Row {
-    let samples = |cell: &Cell| report.samples.get(cell).map_or(&[][..], Vec::as_slice);
-    let seconds =
-        |cell: &Cell| -> Vec<f64> { samples(cell).iter().map(|sample| sample.total.as_secs_f64()).collect() };
-    let own = seconds(&cell);
+    let own = report.seconds_of(&cell);
     let others: Vec<_> = (report.plan.algorithms.iter())
         .filter(|other| **other != cell.algorithm)
-        .map(|algorithm| seconds(&Cell { algorithm: algorithm.clone(), ..cell.clone() }))
+        .map(|algorithm| report.seconds_of(&Cell { algorithm: algorithm.clone(), ..cell.clone() }))
         .collect();
     let time_s = (!own.is_empty()).then(|| summarise(&own));
     let means = others.iter().filter(|other| !other.is_empty()).map(|other| summarise(other).mean.mean);
     let times_best = time_s.as_ref().map(|time| time.mean.mean / means.fold(time.mean.mean, f64::min));
-    let failures = report.failures.get(&cell).map_or(&[][..], Vec::as_slice);
-    let retransmits = samples(&cell).iter().map(|sample| sample.retransmits as f64).sum::<f64>();
+    let failures = report.failures_of(&cell);
+    let retransmits = report.samples_of(&cell).iter().map(|sample| sample.retransmits as f64).sum::<f64>();
     Row {
         retransmits: time_s.as_ref().map(|time| retransmits / time.samples as f64),
         failed: failures.len(),
@@ -77,14 +74,15 @@ fn path_name<'a>(report: &'a Report, cell: &Cell) -> &'a str {
     &report.plan.scenario.paths[cell.path].name
 }
 
-/// The page of a comparison.
+/// Renders the page of a comparison.
 pub fn page(report: &Report) -> String {
     let mut page = Page::new("Congestion control compared");
     all(&mut page, report);
     page.finish()
 }
 
-/// The page of a publication: its headlines, and what it left open, before the comparison.
+/// Renders the page of a publication: headlines and our choices for open parameters, then the
+/// comparison.
 pub fn page_of(report: &Report, title: &str, open: &str, headlines: &[Headline]) -> String {
     let mut page = published(title, open, headlines);
     all(&mut page, report);
@@ -99,8 +97,8 @@ fn all(page: &mut Page, report: &Report) {
     page.paragraph(
         "note",
         &format!(
-            "One edge over emulated paths; a connection of its own for each sample, {} samples of each field in rounds of random \
-             order, {} lanes a path, seed {}. A 90th percentile needs 36 samples, a 99th 368. Retransmits are the kernel's count at \
+            "One edge over emulated paths; a separate connection for each sample, {} samples of each cell in rounds of random \
+             order, {} lanes per path, seed {}. A 90th percentile needs 36 samples, a 99th 368. Retransmits are the kernel's count at \
              the end of a response.",
             plan.samples, plan.lanes, plan.scenario.seed
         ),
@@ -121,19 +119,19 @@ fn all(page: &mut Page, report: &Report) {
     for note in footnotes(&rows) {
         page.paragraph("note", note);
     }
-    for ask in &plan.asks {
-        sweeps(page, report, *ask, &rows);
+    for request in &plan.requests {
+        sweeps(page, report, *request, &rows);
     }
     for (index, path) in plan.scenario.paths.iter().enumerate() {
-        for ask in &plan.asks {
-            page.heading(&format!("{}, {}", path.name, ask.name()));
-            of_cell(page, report, index, *ask);
+        for request in &plan.requests {
+            page.heading(&format!("{}, {}", path.name, request.name()));
+            of_cell(page, report, index, *request);
         }
     }
 }
 
-/// Mean over loss, of each set of paths that differ in nothing else.
-fn sweeps(page: &mut Page, report: &Report, ask: Ask, rows: &[Row]) {
+/// Adds charts of mean time over loss, one per set of paths that differ only in loss.
+fn sweeps(page: &mut Page, report: &Report, request: Request, rows: &[Row]) {
     let mut sets: Vec<Vec<usize>> = Vec::new();
     let paths = &report.plan.scenario.paths;
     for (index, path) in paths.iter().enumerate() {
@@ -143,7 +141,7 @@ fn sweeps(page: &mut Page, report: &Report, ask: Ask, rows: &[Row]) {
         }
     }
     for set in sets {
-        sweep(page, report, ask, rows, &set);
+        sweep(page, report, request, rows, &set);
     }
 }
 
@@ -152,13 +150,15 @@ fn differ_in_loss_alone(one: &Path, other: &Path) -> bool {
     (&one.down, &one.up) == (&down, &other.up)
 }
 
-fn sweep(page: &mut Page, report: &Report, ask: Ask, rows: &[Row], set: &[usize]) {
+fn sweep(page: &mut Page, report: &Report, request: Request, rows: &[Row], set: &[usize]) {
     let loss = |cell: &Cell| report.plan.scenario.paths[cell.path].down.loss.mean() * 100.0;
     let of = |algorithm: &String| {
         let mut points: Vec<Point> = rows
             .iter()
             .filter(|row| {
-                set.contains(&row.cell.path) && row.cell.ask == ask && row.cell.algorithm == *algorithm
+                set.contains(&row.cell.path)
+                    && row.cell.request == request
+                    && row.cell.algorithm == *algorithm
             })
             .filter_map(|row| {
                 let mean = row.time_s.as_ref()?.mean;
@@ -174,33 +174,28 @@ fn sweep(page: &mut Page, report: &Report, ask: Ask, rows: &[Row], set: &[usize]
     let differs = all.iter().any(|line| line.points.windows(2).any(|two| two[0].x != two[1].x));
     if differs {
         let names: Vec<_> = set.iter().map(|path| report.plan.scenario.paths[*path].name.as_str()).collect();
-        page.heading(&format!("Loss, {}: {}", ask.name(), names.join(", ")));
+        page.heading(&format!("Loss, {}: {}", request.name(), names.join(", ")));
         let axes = Axes { title: "Mean time to fetch, with its 95 % interval", x: "loss, %", y: "seconds" };
         page.chart(&lines(axes, &all));
     }
 }
 
-fn of_cell(page: &mut Page, report: &Report, path: usize, ask: Ask) {
-    let samples = |algorithm: &String| {
-        report.samples.get(&Cell { path, ask, algorithm: algorithm.clone() }).map_or(&[][..], Vec::as_slice)
-    };
-    let failed = |algorithm: &String| {
-        report.failures.get(&Cell { path, ask, algorithm: algorithm.clone() }).map_or(0, Vec::len)
-    };
-    let with = || report.plan.algorithms.iter().filter(|algorithm| !samples(algorithm).is_empty());
-    if with().next().is_none() {
-        page.paragraph("note", "There is no sample.");
+fn of_cell(page: &mut Page, report: &Report, path: usize, request: Request) {
+    let cells =
+        report.plan.algorithms.iter().map(|algorithm| Cell { path, request, algorithm: algorithm.clone() });
+    let cells: Vec<Cell> = cells.filter(|cell| !report.samples_of(cell).is_empty()).collect();
+    if cells.is_empty() {
+        page.paragraph("note", "No samples.");
         return;
     }
-    let times = with().map(|algorithm| {
-        let seconds: Vec<f64> = samples(algorithm).iter().map(|sample| sample.total.as_secs_f64()).collect();
-        cumulative(algorithm, &seconds, failed(algorithm))
-    });
+    let times = cells
+        .iter()
+        .map(|cell| cumulative(&cell.algorithm, &report.seconds_of(cell), report.failures_of(cell).len()));
     let axes = Axes { title: "Share of samples fetched, with its 95 % band", x: "seconds", y: "share" };
     page.chart(&lines(axes, &times.collect::<Vec<_>>()));
-    let rates = with().map(|algorithm| {
-        let rates: Vec<Vec<f64>> = samples(algorithm).iter().map(mbit_per_s).collect();
-        medians(algorithm, RATE_STEP as f64 * SLICE.as_secs_f64(), &rates)
+    let rates = cells.iter().map(|cell| {
+        let rates: Vec<Vec<f64>> = report.samples_of(cell).iter().map(mbit_per_s).collect();
+        medians(&cell.algorithm, RATE_STEP as f64 * SLICE.as_secs_f64(), &rates)
     });
     let axes = Axes {
         title: "Goodput over time: median and quartiles",
@@ -210,10 +205,10 @@ fn of_cell(page: &mut Page, report: &Report, path: usize, ask: Ask) {
     page.chart(&lines(axes, &rates.collect::<Vec<_>>()));
 }
 
-/// Slices that one point of goodput takes together.
+/// Number of slices combined into one goodput point.
 const RATE_STEP: usize = 4;
 
-/// The goodput of a response in each step of time.
+/// Returns the goodput of a response in each time step.
 fn mbit_per_s(sample: &Sample) -> Vec<f64> {
     let mut before = 0;
     let steps = sample.progress.chunks(RATE_STEP).map(|step| {

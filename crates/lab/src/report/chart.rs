@@ -1,13 +1,13 @@
-//! Charts, drawn by plotters as SVG: lines with bands around them.
+//! Charts of lines with bands, drawn as SVG by plotters.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use crate::cc::statistics::of_sorted;
+use crate::cc::statistics::quantile_of_sorted;
 
-/// Size of a chart, in CSS pixels.
+/// Chart size in CSS pixels.
 const SIZE: (u32, u32) = (900, 380);
-/// Colours of lines, told apart also by those who see few of them (Okabe and Ito).
+/// Line colours that remain distinguishable with colour blindness (Okabe and Ito).
 const COLOURS: [RGBColor; 6] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -22,18 +22,25 @@ const COLOURS: [RGBColor; 6] = [
 pub(super) struct Point {
     pub(super) x: f64,
     pub(super) y: f64,
-    /// Lower and upper end of the band.
+    /// Lower and upper ends of the band.
     pub(super) band: (f64, f64),
 }
 
-/// A line with its name.
+/// A named line.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Line {
     pub(super) name: String,
     pub(super) points: Vec<Point>,
 }
 
-/// What stands at the axes.
+impl Line {
+    /// Creates a line without a band.
+    pub(super) fn plain(name: &str, points: impl Iterator<Item = (f64, f64)>) -> Self {
+        Self { name: name.to_owned(), points: points.map(|(x, y)| Point { x, y, band: (y, y) }).collect() }
+    }
+}
+
+/// Labels of a chart.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Axes<'a> {
     pub(super) title: &'a str,
@@ -41,16 +48,16 @@ pub(super) struct Axes<'a> {
     pub(super) y: &'a str,
 }
 
-/// Why there is no chart: plotters said so.
+/// Error returned by plotters.
 type Failed<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>;
 
-/// Draws lines with their bands; the axes begin at zero.
+/// Draws lines with their bands; both axes start at zero.
 pub(super) fn lines(axes: Axes<'_>, lines: &[Line]) -> String {
     let mut svg = String::new();
     let drawn = draw(SVGBackend::with_string(&mut svg, SIZE).into_drawing_area(), axes, lines);
     match drawn {
         Ok(()) => svg,
-        // A page without one chart is of more use than none.
+        // A page with one chart missing is better than no page.
         Err(error) => format!("<!-- {} -->", error.to_string().replace("--", "- -")),
     }
 }
@@ -100,8 +107,8 @@ fn draw<'a>(
     area.present()
 }
 
-/// The share of all samples, those that failed as well, that are no more than each value, with the band in which the whole line lies
-/// with 95 % confidence (Dvoretzky, Kiefer and Wolfowitz).
+/// Returns the cumulative share of samples; the total includes failed samples. The band contains
+/// the entire true line with 95 % confidence (Dvoretzky, Kiefer and Wolfowitz).
 pub(super) fn cumulative(name: &str, samples: &[f64], failed: usize) -> Line {
     let mut sorted = samples.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -119,11 +126,11 @@ pub(super) fn cumulative(name: &str, samples: &[f64], failed: usize) -> Line {
     Line { name: name.to_owned(), points: steps.collect() }
 }
 
-/// How many samples are in each bin, from zero on: a step for each, filled down to the axis.
+/// Returns the number of samples in each bin, starting at zero, as steps filled down to the axis.
 pub(super) fn histogram(name: &str, bin: f64, samples: &[f64]) -> Line {
     let mut counts = vec![0.0; 1];
     for sample in samples {
-        // Times are not below zero, and an hour has few bins.
+        // The cast is safe: times are never negative, and even an hour spans few bins.
         let place = (sample / bin) as usize;
         counts.resize(counts.len().max(place + 1), 0.0);
         counts[place] += 1.0;
@@ -135,14 +142,15 @@ pub(super) fn histogram(name: &str, bin: f64, samples: &[f64]) -> Line {
     Line { name: name.to_owned(), points: steps.chain([last]).collect() }
 }
 
-/// The median of several series at each place, with the band between the lower and the upper quartile.
+/// Returns the median of several series at each step, with a band between the quartiles. A series
+/// counts as zero after its end.
 pub(super) fn medians(name: &str, step: f64, series: &[Vec<f64>]) -> Line {
     let length = series.iter().map(Vec::len).max().unwrap_or_default();
     let points = (0..length).map(|place| {
         let mut values: Vec<f64> =
             series.iter().map(|one| one.get(place).copied().unwrap_or_default()).collect();
         values.sort_unstable_by(f64::total_cmp);
-        let at = |quantile| of_sorted(&values, quantile);
+        let at = |quantile| quantile_of_sorted(&values, quantile);
         Point { x: step * (place + 1) as f64, y: at(0.5), band: (at(0.25), at(0.75)) }
     });
     Line { name: name.to_owned(), points: points.collect() }
@@ -153,17 +161,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chart_has_its_lines_and_names() {
+    fn chart_has_lines_bands_and_labels() {
         let all = [cumulative("bbr", &[1.0, 2.0, 3.0], 0), cumulative("cubic", &[2.0, 4.0], 0)];
         let svg = lines(Axes { title: "t", x: "seconds", y: "share" }, &all);
         assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
         assert!(["bbr", "cubic", "seconds", "share"].iter().all(|word| svg.contains(word)), "{svg}");
-        assert_eq!(svg.matches("<polygon").count(), 2, "a band each");
-        assert!(lines(Axes { title: "", x: "", y: "" }, &[]).starts_with("<svg"), "also without any");
+        assert_eq!(svg.matches("<polygon").count(), 2, "one band for each line");
+        assert!(lines(Axes { title: "", x: "", y: "" }, &[]).starts_with("<svg"), "a chart without lines");
     }
 
     #[test]
-    fn the_share_reaches_one_at_the_last_unless_some_failed() {
+    fn cumulative_share_reaches_one_unless_samples_failed() {
         let line = cumulative("", &[3.0, 1.0], 0);
         let points: Vec<_> = line.points.iter().map(|point| (point.x, point.y)).collect();
         assert_eq!(points, [(1.0, 0.0), (1.0, 0.5), (3.0, 0.5), (3.0, 1.0)]);
@@ -179,11 +187,11 @@ mod tests {
             [(0.0, 2.0), (50.0, 2.0), (50.0, 1.0), (100.0, 1.0), (100.0, 1.0), (150.0, 1.0), (150.0, 0.0)];
         assert_eq!(points, steps);
         assert_eq!(line.points[2].band, (0.0, 1.0));
-        assert_eq!(histogram("", 50.0, &[]).points.len(), 3, "also of none");
+        assert_eq!(histogram("", 50.0, &[]).points.len(), 3, "a histogram without samples");
     }
 
     #[test]
-    fn medians_are_of_all_series_also_of_those_that_have_ended() {
+    fn ended_series_count_as_zero_in_medians() {
         let line = medians("", 0.5, &[vec![1.0, 5.0], vec![3.0], vec![2.0]]);
         assert_eq!(line.points[0], Point { x: 0.5, y: 2.0, band: (1.5, 2.5) });
         assert_eq!(line.points[1].y, 0.0);

@@ -1,49 +1,50 @@
-//! What a reproduction of Edgio's publication has found: what became of each network, the rounds as charts, and what has to hold.
+//! Report of the Edgio reproduction: each network's history, charts over rounds, and the checks.
 
 mod json;
 
 use std::fmt::Write as _;
 
-use super::chart::{Axes, Line, Point, lines};
+use thalweg_netem::emulation::{LATENESS_MAX, MISSED_MAX};
+use thalweg_netem::scenario::Path;
+
+use super::chart::{Axes, Line, lines};
 use super::published;
-use crate::emulation::{LATENESS_MAX, MISSED_MAX};
+use crate::reproduce::edgio::controller::{LowPercentiles, Percent, Percentiles, Points, Round};
 use crate::reproduce::edgio::networks::{NETWORKS, Network, scenario};
 use crate::reproduce::edgio::outcome::{Event, Outcome};
-use crate::reproduce::edgio::told::{Arms, Lows, Percent, Points, Round};
 use crate::reproduce::edgio::{
-    AGENT_SETTINGS, CONTROLLER_SETTINGS, EDGE_SETTINGS, Early, OPEN, TITLE, viewers,
+    AGENT_SETTINGS, CONTROLLER_SETTINGS, EDGE_SETTINGS, EarlyEnd, OPEN, TITLE, viewers,
 };
 use crate::reproduce::{columns, number};
-use crate::scenario::Path;
 pub use json::json;
 
-/// Bits of a megabit.
+/// Bits in a megabit.
 const MBIT: f64 = 1e6;
 
-const NETWORKS_TITLE: &str = "What became of each network";
+const NETWORKS_TITLE: &str = "History of each network";
 const COLUMNS: [&str; 9] = [
     "network",
     "path",
     "in truth",
-    "what became of it, at s",
+    "history, at s",
     "connections",
-    "goodput, steered to held out",
-    "sent again",
+    "goodput, steered vs held out",
+    "retransmitted",
     "viewers before",
     "after",
 ];
 const OF_NETWORKS: &str = "\
-Truth is by how the path is made; the controller does not know it. Connections, steered and held out, and what they show are of the trial, \
-as the controller told it last, with intervals of 95 % that hold at every look. Viewers: the median of their own goodput, Mbit/s, in the \
-rounds before and after.";
+Truth follows from the path's properties, unknown to the controller. Connections (steered and held out) and effects are from the \
+trial, as the controller last reported them, with 95 % intervals that are valid at every look. Viewers: the median of their own \
+goodput, Mbit/s, in the rounds before and after.";
 
-/// Each network in words, of these [`COLUMNS`].
+/// Returns the rows of the network table, in the order of [`COLUMNS`].
 fn rows(outcome: &Outcome) -> Vec<Vec<String>> {
     let [before, after] = outcome.times();
     let paths = scenario().paths;
     let row = |(index, (network, path)): (usize, (&Network, &Path))| {
         let trial = outcome.networks.get(index).and_then(|(_, known)| known.entry.as_ref());
-        let told = |times: Option<(_, _)>| {
+        let median_in = |times: Option<(_, _)>| {
             let median = times.and_then(|(from, to)| outcome.median_bits_per_s(index, from, to));
             median.map_or_else(none, |median| number(median / MBIT))
         };
@@ -55,8 +56,8 @@ fn rows(outcome: &Outcome) -> Vec<Vec<String>> {
             trial.map_or_else(none, |trial| format!("{} + {}", trial.treated, trial.held_out)),
             trial.and_then(|trial| trial.goodput).map_or_else(none, of_percent),
             trial.and_then(|trial| trial.retransmitted).map_or_else(none, of_points),
-            told(before),
-            told(after),
+            median_in(before),
+            median_in(after),
         ]
     };
     NETWORKS.iter().zip(&paths).enumerate().map(row).collect()
@@ -90,37 +91,36 @@ fn of_points(effect: Points) -> String {
     format!("{:+.1} points ({:+.1} to {:+.1})", effect.points, effect.low, effect.high)
 }
 
-/// What has to hold, each on a line, and which networks were told to be helped without being so.
+/// Returns one line per check, and one with the networks falsely shown to be helped.
 fn of_checks(outcome: &Outcome) -> Vec<String> {
     let checks = outcome.checks();
     let mut lines: Vec<_> = checks
         .iter()
         .map(|check| {
-            format!("{}: {} ({})", if check.holds { "holds" } else { "FAILS" }, check.what, check.told)
+            format!("{}: {} ({})", if check.holds { "holds" } else { "FAILS" }, check.what, check.evidence)
         })
         .collect();
-    let false_ones = outcome.false_ones();
-    let told = if false_ones.is_empty() { "none".to_owned() } else { false_ones.join(", ") };
-    lines.push(format!("told to be helped, but do not gain in truth: {told}"));
+    let falsely_helped = outcome.falsely_helped();
+    let names = if falsely_helped.is_empty() { "none".to_owned() } else { falsely_helped.join(", ") };
+    lines.push(format!("shown to be helped, but BBR does not help in truth: {names}"));
     lines
 }
 
-/// How many viewers' responses there were, and how many failed.
+/// Describes how many responses the viewers received and how many failed.
 fn of_responses(outcome: &Outcome) -> String {
-    let viewers::Seen { responses, failed, failures } = &outcome.seen;
+    let viewers::ViewerResults { responses, failed, failures } = &outcome.viewer_results;
     let failures = if failures.is_empty() { String::new() } else { format!(": {}", failures.join("; ")) };
     let (whole, before, after) = (responses.len(), outcome.before().len(), outcome.after().len());
     format!("{whole} responses, {failed} failed{failures}. {before} rounds before, {after} after.")
 }
 
-/// Why it is not to be trusted as a whole.
+/// Returns reasons not to trust the results.
 fn warnings(outcome: &Outcome) -> Vec<String> {
     let late = outcome.lateness;
-    let mut warnings: Vec<_> = outcome.early.iter().map(Early::words).collect();
+    let mut warnings: Vec<_> = outcome.early.iter().map(EarlyEnd::words).collect();
     if late.is_late() {
         warnings.push(format!(
-            "The emulation was late at the 99.9th percentile: {} us, at most {} us are allowed. The machine was too busy for figures to be \
-             trusted.",
+            "The emulation was late: 99.9th percentile {} us, limit {} us. The machine was too busy; do not trust the figures.",
             late.p999.as_micros(),
             LATENESS_MAX.as_micros()
         ));
@@ -129,14 +129,14 @@ fn warnings(outcome: &Outcome) -> Vec<String> {
         let of = late.missed + late.packets;
         let allowed = 1.0 / MISSED_MAX;
         warnings.push(format!(
-            "The emulator itself lost packets: {} of {of}, one of {allowed} is allowed.",
+            "The emulator itself lost packets: {} of {of}; limit one in {allowed}.",
             late.missed
         ));
     }
     warnings
 }
 
-/// All that was set, as flags.
+/// Returns all non-default settings as command-line flags.
 fn settings() -> String {
     let flags = |set: &[(&str, &str)]| {
         set.iter().map(|(name, value)| format!("--{name} {value}")).collect::<Vec<_>>().join(" ")
@@ -149,7 +149,7 @@ fn settings() -> String {
     )
 }
 
-/// For a terminal.
+/// Renders the tables for a terminal.
 pub fn table(outcome: &Outcome) -> String {
     let mut text = format!("{NETWORKS_TITLE}\n{}\n", columns(&COLUMNS, &rows(outcome)));
     for line in
@@ -160,14 +160,17 @@ pub fn table(outcome: &Outcome) -> String {
     text
 }
 
-/// The page.
+/// Renders the HTML page.
 pub fn page(outcome: &Outcome) -> String {
     let mut page = published(TITLE, OPEN, &outcome.headlines());
     warnings(outcome).iter().for_each(|warning| page.paragraph("warning", warning));
-    page.heading("What has to hold");
+    page.heading("Checks");
     of_checks(outcome).iter().for_each(|line| page.paragraph("", line));
-    page.heading("Rates over all connections, round by round");
-    page.paragraph("note", "Of each window, over all connections of all networks, as the controller has it.");
+    page.heading("Rates across all connections, round by round");
+    page.paragraph(
+        "note",
+        "Per window, across all connections of all networks, as the controller reports it.",
+    );
     page.chart(&rates(outcome, "Delivery rate", |round| round.delivery_rate));
     page.chart(&rates(outcome, "Goodput", |round| round.goodput));
     page.heading("New and kept networks");
@@ -181,38 +184,36 @@ pub fn page(outcome: &Outcome) -> String {
         }
     }
     page.paragraph("", &of_responses(outcome));
-    page.paragraph("note", &format!("Other than the defaults: {}.", settings()));
+    page.paragraph("note", &format!("Settings other than the defaults: {}.", settings()));
     page.finish()
 }
 
-/// The low percentiles of each round.
-fn rates(outcome: &Outcome, title: &str, of: impl Fn(&Round) -> Arms) -> String {
-    let line = |name: &str, low: fn(Lows) -> f64| {
-        let told = outcome.rounds.iter().filter_map(|round| Some((outcome.at_s(round), of(round).all?)));
-        line(name, told.map(|(at_s, lows)| (at_s, low(lows) * 8.0 / MBIT)))
+/// Draws the low percentiles of each round.
+fn rates(outcome: &Outcome, title: &str, of: impl Fn(&Round) -> Percentiles) -> String {
+    let line = |name: &str, low: fn(LowPercentiles) -> f64| {
+        let points = outcome.rounds.iter().filter_map(|round| Some((outcome.at_s(round), of(round).all?)));
+        Line::plain(name, points.map(|(at_s, lows)| (at_s, low(lows) * 8.0 / MBIT)))
     };
     let both = [line("p5", |lows| lows.p5), line("p10", |lows| lows.p10)];
     lines(Axes { title, x: "seconds", y: "Mbit/s" }, &both)
 }
 
-/// How many networks were steered in each round, and how many of them were new.
+/// Draws the number of steered networks in each round, kept and new.
 fn members(outcome: &Outcome) -> String {
     let of = |count: fn(&Round) -> f64| {
         outcome.rounds.iter().map(move |round| (outcome.at_s(round), count(round)))
     };
-    let both =
-        [line("kept", of(|round| round.kept as f64)), line("new", of(|round| round.entered.len() as f64))];
-    lines(Axes { title: "Networks that are steered", x: "seconds", y: "networks" }, &both)
+    let both = [
+        Line::plain("kept", of(|round| round.kept as f64)),
+        Line::plain("new", of(|round| round.entered.len() as f64)),
+    ];
+    lines(Axes { title: "Steered networks", x: "seconds", y: "networks" }, &both)
 }
 
-fn line(name: &str, points: impl Iterator<Item = (f64, f64)>) -> Line {
-    Line { name: name.to_owned(), points: points.map(|(x, y)| Point { x, y, band: (y, y) }).collect() }
-}
-
-/// Each response of viewers as CSV, one a line.
+/// Renders all viewer responses as CSV, one per line.
 pub fn csv(outcome: &Outcome) -> String {
     let mut text = "network,at_us,time_us,bytes\n".to_owned();
-    for response in &outcome.seen.responses {
+    for response in &outcome.viewer_results.responses {
         let name = NETWORKS[response.network].name;
         let (at, time) = (response.at.as_micros(), response.time.as_micros());
         let _ = writeln!(text, "{name},{at},{time},{}", viewers::RESPONSE_BYTES);

@@ -1,23 +1,22 @@
-//! What a reproduction of Lumen's publication has found: tables, histograms of the wait before and after, and every time taken.
+//! Report of the Lumen reproduction: tables, histograms of waits at both caches, and every measured
+//! time.
 
 use std::fmt::Write as _;
 
 use serde::Serialize;
 
 use super::chart::{Axes, Line, cumulative, histogram, lines};
-use super::{DocumentHeadline, document_headlines, published};
-use crate::reproduce::lumen::audience::{Seen, Step};
-use crate::reproduce::lumen::{
-    Cache, Early, Fill, OPEN, Outcome, Quantiles, SEGMENT, SHORT, TITLE, headlines,
-};
+use super::{DocumentEarly, DocumentHeadline, document_headlines, published};
+use crate::reproduce::lumen::audience::{Step, ViewerStats};
+use crate::reproduce::lumen::{Cache, Fill, OPEN, Outcome, Quantiles, SEGMENT, SHORT, TITLE, headlines};
 use crate::reproduce::{columns, number};
 
-/// The version of the JSON.
+/// Version of the JSON format.
 const VERSION: u32 = 2;
-/// Waits are counted in bins of this.
+/// Bin width of wait histograms.
 const BIN_MS: f64 = 50.0;
 
-/// A row of times: what they are of, their quantiles, and how many are left out.
+/// A row of times: name, quantiles, and number of excluded times.
 type Times = (String, Quantiles, usize);
 
 fn joiners(outcome: &Outcome) -> Vec<Times> {
@@ -43,13 +42,13 @@ const TIMES: [&str; 7] = ["", "count", "left out", "p50 ms", "p95 ms", "p99 ms",
 fn words_of_times(times: &[Times]) -> Vec<Vec<String>> {
     let row = |(name, quantiles, left_out): &Times| {
         let Quantiles { count, p50, p95, p99, max } = *quantiles;
-        let numbers = [Some(p50), p95, p99, Some(max)].map(told);
+        let numbers = [Some(p50), p95, p99, Some(max)].map(number_or_dash);
         [name.clone(), count.to_string(), left_out.to_string()].into_iter().chain(numbers).collect()
     };
     times.iter().map(row).collect()
 }
 
-fn told(value: Option<f64>) -> String {
+fn number_or_dash(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), number)
 }
 
@@ -73,7 +72,7 @@ const STEPS: [&str; 16] = [
 ];
 
 fn words_of_steps(steps: &[Step]) -> Vec<Vec<String>> {
-    let seconds = |ms: Option<f64>| told(ms.map(|ms| ms / 1e3));
+    let seconds = |ms: Option<f64>| number_or_dash(ms.map(|ms| ms / 1e3));
     let row = |step: &Step| {
         let Step { viewers, crowd, at_edge, edges, clients } = step;
         vec![
@@ -84,8 +83,8 @@ fn words_of_steps(steps: &[Step]) -> Vec<Vec<String>> {
             crowd.stalls.to_string(),
             number(crowd.stall_ratio * 100.0),
             (crowd.errors + at_edge.errors).to_string(),
-            told(crowd.startup_p50_ms),
-            told(crowd.startup_p99_ms),
+            number_or_dash(crowd.startup_p50_ms),
+            number_or_dash(crowd.startup_p99_ms),
             seconds(at_edge.latency_p50_ms),
             seconds(at_edge.latency_p99_ms),
             number(crowd.gbit_per_s),
@@ -107,7 +106,7 @@ fn words_of_throughput(outcome: &Outcome) -> String {
         return "The throughput of one edge was not measured.".to_owned();
     };
     format!(
-        "One edge sent {} Gbit/s of content with {} cores and {} MiB; its clients took {} cores.",
+        "One edge sent {} Gbit/s of content using {} cores and {} MiB; its clients used {} cores.",
         number(sent.gbit_per_s),
         number(sent.edge.cores),
         mib(sent.edge.memory_bytes),
@@ -119,19 +118,18 @@ const JOINERS: &str = "Time to first byte of clients that join a fill";
 const CHUNKS: &str = "Delay of a chunk over two tiers";
 const VIEWERS: &str = "Live viewers at offsets, over three edges";
 
-/// What each table is about.
+/// Notes below the tables.
 const OF_JOINERS: &str = "\
-From the last byte of the request to the first byte of the response. thalweg is with fills from memory, nginx with its cache lock: \
-after and before, in the publication's order of things. Left out are those who asked when the fill had ended, by the first client's last byte.";
+From the last byte of the request to the first byte of the response. thalweg fills from memory, nginx uses its cache lock: the \
+publication's after and before. Clients that asked after the end of the fill (the first client's last byte) are excluded.";
 const OF_CHUNKS: &str = "\
-From when a chunk was sent by the backend, or asked for if that was later, to its last byte at a client; all clients ask as the segment \
-begins. At nginx all but the first wait for the whole segment, and at each tier what does not fill a buffer waits for what follows it.";
+From the backend sending a chunk (or the client's request, if later) to its last byte at the client; all clients ask as the segment \
+starts. At nginx all but the first wait for the whole segment, and at each tier a partly filled buffer waits for the next bytes.";
 const OF_VIEWERS: &str = "\
-Startup and stalls of all viewers, live latency of those at no offset; errors are failed requests of both. Playing, stalled and lost are \
-how many were so at the end. Once all had joined: Gbit/s, cores and memory of the edges, and of the \
-processes of viewers, together.";
+Startup and stalls cover all viewers; live latency, only those at no offset; errors are failed requests of both. Playing, stalled \
+and lost are counts at the end. Gbit/s, and cores and memory of all edges and all viewer processes, are measured once all had joined.";
 
-/// All tables for a terminal.
+/// Renders the tables for a terminal.
 pub fn table(outcome: &Outcome) -> String {
     let early = outcome.early.as_ref().map(|early| early.words() + "\n").unwrap_or_default();
     format!(
@@ -143,7 +141,7 @@ pub fn table(outcome: &Outcome) -> String {
     )
 }
 
-/// The page.
+/// Renders the HTML page.
 pub fn page(outcome: &Outcome) -> String {
     let mut page = published(TITLE, OPEN, &headlines(outcome));
     if let Some(early) = &outcome.early {
@@ -161,7 +159,7 @@ pub fn page(outcome: &Outcome) -> String {
     page.paragraph("note", OF_CHUNKS);
     page.table(&TIMES, &words_of_times(&chunks(outcome)));
     for cache in Cache::ALL {
-        let title = format!("Share of chunks that have come: {}", tiers(cache));
+        let title = format!("Share of chunks received: {}", tiers(cache));
         let line: Line = cumulative(cache.name(), &outcome.delays_ms(cache), 0);
         page.chart(&lines(Axes { title: &title, x: "delay, ms", y: "share" }, &[line]));
     }
@@ -173,7 +171,7 @@ pub fn page(outcome: &Outcome) -> String {
     page.finish()
 }
 
-/// Each joiner and each chunk as CSV, one a line.
+/// Renders all joiners and chunks as CSV, one per line.
 pub fn csv(outcome: &Outcome) -> String {
     let mut text = "measure,cache,of,round,number,at_us,time_us\n".to_owned();
     for (number, joiner) in outcome.joiners.iter().enumerate() {
@@ -207,8 +205,8 @@ pub fn csv(outcome: &Outcome) -> String {
 #[derive(Serialize)]
 struct Document<'a> {
     version: u32,
-    failed: Option<&'a str>,
-    interrupted_by_signal: Option<i32>,
+    #[serde(flatten)]
+    early: DocumentEarly<'a>,
     headlines: Vec<DocumentHeadline>,
     joiners: Vec<DocumentTimes>,
     chunks: Vec<DocumentTimes>,
@@ -230,27 +228,12 @@ struct DocumentTimes {
 #[derive(Serialize)]
 struct DocumentStep {
     viewers: u64,
-    crowd: DocumentSeen,
-    at_edge: DocumentSeen,
+    crowd: ViewerStats,
+    at_edge: ViewerStats,
     edges_cores: f64,
     edges_memory_bytes: u64,
     clients_cores: f64,
     clients_memory_bytes: u64,
-}
-
-#[derive(Serialize)]
-struct DocumentSeen {
-    playing: u64,
-    stalled: u64,
-    lost: u64,
-    stalls: u64,
-    stall_ratio: f64,
-    startup_p50_ms: Option<f64>,
-    startup_p99_ms: Option<f64>,
-    latency_p50_ms: Option<f64>,
-    latency_p99_ms: Option<f64>,
-    gbit_per_s: f64,
-    errors: u64,
 }
 
 #[derive(Serialize)]
@@ -271,8 +254,8 @@ impl From<&Step> for DocumentStep {
     fn from(step: &Step) -> Self {
         Self {
             viewers: step.viewers,
-            crowd: (&step.crowd).into(),
-            at_edge: (&step.at_edge).into(),
+            crowd: step.crowd,
+            at_edge: step.at_edge,
             edges_cores: step.edges.cores,
             edges_memory_bytes: step.edges.memory_bytes,
             clients_cores: step.clients.cores,
@@ -281,35 +264,11 @@ impl From<&Step> for DocumentStep {
     }
 }
 
-impl From<&Seen> for DocumentSeen {
-    fn from(seen: &Seen) -> Self {
-        Self {
-            playing: seen.playing,
-            stalled: seen.stalled,
-            lost: seen.lost,
-            stalls: seen.stalls,
-            stall_ratio: seen.stall_ratio,
-            startup_p50_ms: seen.startup_p50_ms,
-            startup_p99_ms: seen.startup_p99_ms,
-            latency_p50_ms: seen.latency_p50_ms,
-            latency_p99_ms: seen.latency_p99_ms,
-            gbit_per_s: seen.gbit_per_s,
-            errors: seen.errors,
-        }
-    }
-}
-
-/// The tables as JSON.
+/// Renders the tables as JSON.
 pub fn json(outcome: &Outcome) -> String {
-    let (failed, interrupted_by_signal) = match &outcome.early {
-        Some(Early::Failed(why)) => (Some(why.as_str()), None),
-        Some(Early::Interrupted(signal)) => (None, Some(*signal)),
-        None => (None, None),
-    };
     let document = Document {
         version: VERSION,
-        failed,
-        interrupted_by_signal,
+        early: outcome.early.as_ref().into(),
         headlines: document_headlines(&headlines(outcome)),
         joiners: joiners(outcome).into_iter().map(DocumentTimes::from).collect(),
         chunks: chunks(outcome).into_iter().map(DocumentTimes::from).collect(),
@@ -329,10 +288,12 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::reproduce::EarlyEnd;
     use crate::reproduce::lumen::joiners::Joiner;
     use crate::reproduce::lumen::plan;
 
-    /// Joiners of a short fill at the edge, of whom two came late, and then a failure.
+    /// Builds an outcome with joiners of a short fill at the edge, two of them late, and then a
+    /// failure.
     fn partial() -> Outcome {
         let joiner = |number: u64| Joiner {
             cache: Cache::Thalweg,
@@ -344,13 +305,13 @@ mod tests {
         };
         Outcome {
             joiners: (0..82).map(joiner).collect(),
-            early: Some(Early::Failed("chunks over two tiers of nginx: status 502".to_owned())),
+            early: Some(EarlyEnd::Failed("chunks over two tiers of nginx: status 502".to_owned())),
             ..Outcome::new(plan(true))
         }
     }
 
     #[test]
-    fn what_is_there_is_told_with_what_failed() {
+    fn partial_results_are_reported_with_the_failure() {
         let mut outcome = partial();
         assert_eq!(outcome.exit_status(), 1);
         let row = "thalweg, short, 200 ms     80         2";
@@ -359,7 +320,7 @@ mod tests {
         }
         assert!(table(&outcome).contains(row), "{}", table(&outcome));
         assert_eq!(csv(&outcome).lines().filter(|line| line.starts_with("ttfb-late,")).count(), 2);
-        outcome.early = Some(Early::Interrupted(15));
+        outcome.early = Some(EarlyEnd::Interrupted(15));
         let document: serde_json::Value = serde_json::from_str(&json(&outcome)).unwrap();
         assert_eq!((outcome.exit_status(), &document["interrupted_by_signal"]), (143, &15.into()));
         let here = |index: usize| &document["headlines"][index]["here"];

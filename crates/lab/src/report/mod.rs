@@ -1,4 +1,4 @@
-//! Results for people: charts as SVG in one page that needs nothing else, and the same data for programs.
+//! Reports: a self-contained page with SVG charts, and the same data in machine-readable form.
 
 pub mod cc;
 mod chart;
@@ -11,9 +11,9 @@ pub use page::Page;
 
 use serde::Serialize;
 
-use crate::reproduce::{COLUMNS, Headline};
+use crate::reproduce::{COLUMNS, EarlyEnd, Headline};
 
-/// The beginning of a publication's page: its headlines, and what it left open.
+/// Starts the page of a publication with its headlines and our choices for open parameters.
 fn published(title: &str, open: &str, headlines: &[Headline]) -> Page {
     let mut page = Page::new(title);
     page.table(&COLUMNS, &headlines.iter().map(|headline| headline.words().to_vec()).collect::<Vec<_>>());
@@ -21,7 +21,26 @@ fn published(title: &str, open: &str, headlines: &[Headline]) -> Page {
     page
 }
 
-/// A headline for programs. What was not measured is null; `but` is what the figure leaves out.
+/// JSON form of why a measurement ended early.
+#[derive(Default, Serialize)]
+struct DocumentEarly<'a> {
+    failed: Option<&'a str>,
+    interrupted_by_signal: Option<i32>,
+}
+
+impl<'a> From<Option<&'a EarlyEnd>> for DocumentEarly<'a> {
+    fn from(early: Option<&'a EarlyEnd>) -> Self {
+        match early {
+            Some(EarlyEnd::Failed(why)) => Self { failed: Some(why), ..Self::default() },
+            Some(EarlyEnd::Interrupted(signal)) => {
+                Self { interrupted_by_signal: Some(*signal), ..Self::default() }
+            }
+            None => Self::default(),
+        }
+    }
+}
+
+/// JSON form of a headline. `here` is null if not measured; `but` names what the figure excludes.
 #[derive(Serialize)]
 struct DocumentHeadline {
     what: String,
@@ -35,8 +54,8 @@ struct DocumentHeadline {
 fn document_headlines(headlines: &[Headline]) -> Vec<DocumentHeadline> {
     let document = |headline: &Headline| {
         let [what, published, ..] = headline.words();
-        let Headline { here, interval, but, .. } = headline.clone();
-        DocumentHeadline { what, published, here, interval, ratio: headline.ratio(), but }
+        let Headline { here, interval, caveat, .. } = headline.clone();
+        DocumentHeadline { what, published, here, interval, ratio: headline.ratio(), but: caveat }
     };
     headlines.iter().map(document).collect()
 }

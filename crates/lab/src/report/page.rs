@@ -1,8 +1,8 @@
-//! One HTML page with everything in it: opened from a file, sent by mail, kept.
+//! A self-contained HTML page, to open from a file or send by mail.
 
 use std::fmt::Write as _;
 
-/// What both light and dark screens show well.
+/// Style sheet for light and dark colour schemes.
 const STYLE: &str = "\
 :root{color-scheme:light dark}
 body{font:15px/1.5 system-ui,sans-serif;max-width:68rem;margin:2rem auto;padding:0 1rem;color:#1a1f24;background:#fff}
@@ -16,14 +16,14 @@ code{background:#f2f4f6;padding:.1rem .3rem}
 @media(prefers-color-scheme:dark){body{background:#14181c;color:#dde3e9}h2{border-color:#39424b}th,td{border-color:#2b333a}
 .note{color:#98a4af}.warning{color:#ff8f8a}code{background:#242b31}}";
 
-/// A page that grows from its top to its end.
+/// A page, built from top to bottom.
 #[derive(Debug)]
 pub struct Page {
     html: String,
 }
 
 impl Page {
-    /// A page with a title and nothing else.
+    /// Creates an empty page with a title.
     pub fn new(title: &str) -> Self {
         let title = escape(title);
         let html = format!(
@@ -34,17 +34,17 @@ impl Page {
         Self { html }
     }
 
-    /// A heading.
+    /// Adds a heading.
     pub fn heading(&mut self, text: &str) {
         let _ = writeln!(self.html, "<h2>{}</h2>", escape(text));
     }
 
-    /// A paragraph; `class` is one of the style's, or empty.
+    /// Adds a paragraph; `class` is a class in the style sheet, or empty.
     pub fn paragraph(&mut self, class: &str, text: &str) {
         let _ = writeln!(self.html, "<p class=\"{class}\">{}</p>", escape(text));
     }
 
-    /// A table. Cells that begin with `*` are set off.
+    /// Adds a table. Cells that start with `*` are highlighted.
     pub fn table(&mut self, columns: &[&str], rows: &[Vec<String>]) {
         self.html += "<table><thead><tr>";
         for column in columns {
@@ -64,12 +64,12 @@ impl Page {
         self.html += "</tbody></table>\n";
     }
 
-    /// A chart, as SVG.
+    /// Adds an SVG chart.
     pub fn chart(&mut self, svg: &str) {
         let _ = writeln!(self.html, "<figure>{svg}</figure>");
     }
 
-    /// The whole page.
+    /// Returns the complete page.
     pub fn finish(self) -> String {
         self.html + "</html>\n"
     }
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_markup_is_shown_as_it_is() {
+    fn text_is_escaped() {
         let mut page = Page::new("a < b");
         page.table(&["x"], &[vec!["*<i>".to_owned()], vec!["&".to_owned()]]);
         let html = page.finish();

@@ -1,12 +1,13 @@
-//! Lumen's publication (2021): low-latency DASH through a content network, by filling from memory instead of waiting for a lock.
+//! Lumen's publication (2021): low-latency DASH through a content network that serves fills from
+//! memory instead of waiting for a lock.
 //!
-//! - [`servers`]: both caches, the backend, and a live channel, as processes on loopback.
-//! - [`joiners`]: what clients wait that ask for a segment while it is filled.
-//! - [`relay`]: how long a chunk takes through two tiers.
-//! - [`throughput`]: what one edge sends, segment after segment.
+//! - [`servers`]: both caches, the backend and a live channel, as processes on loopback.
+//! - [`joiners`]: waits of clients that request a segment while it is being filled.
+//! - [`relay`]: chunk delay through two tiers.
+//! - [`throughput`]: throughput of one edge, sending segment after segment.
 //! - [`audience`]: live viewers at offsets, up to 50,000, over three edges.
-//! - [`headlines`]: what was published, and what it is here.
-//! - [`processes`] and [`usage`]: the processes that make load, and what processes use.
+//! - [`headlines`]: the published figures and the ones measured here.
+//! - [`processes`] and [`usage`]: load-generating processes, and the resources that processes use.
 
 pub mod audience;
 mod headlines;
@@ -18,47 +19,50 @@ mod stamps;
 pub mod throughput;
 mod usage;
 
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use thalweg_load::files_max;
+use thalweg_load::serve::Server;
+use thalweg_netem::signals::Signals;
 
-use crate::cc::statistics::{of_sorted, told};
-use crate::signals::Signals;
+use crate::cc::statistics::{quantile_of_sorted, supported_quantile};
 
-pub use super::Early;
+pub use super::EarlyEnd;
 pub use headlines::headlines;
 pub use usage::Usage;
 
-/// Who published what.
+/// Publisher, year and subject.
 pub const TITLE: &str = "Lumen, 2021: low-latency DASH through a content network";
-/// What it leaves open, and what was chosen.
+/// Parameters that the publication leaves open, and our choices.
 pub const OPEN: &str = "\
 Published: with nginx's cache lock the time to first byte had a bump at 500 ms; with fills served from memory its p95 is under 70 ms. \
 4 s segments go chunk by chunk, each of 500 ms, over edge, mid tier and origin, in under 5 s glass to glass. Load by wrk with Lua: \
 over 50,000 clients at various offsets into a live stream, over 100 Gbit/s. Left open: bit rates, how joiners are spread, how long \
-fills take, what machines and networks these were, how far apart offsets are. Chosen: all on loopback of one machine, so no network \
-delay is in any figure and clients share the processors with servers; 1 Mbit/s in chunks of 64 kB; joiners spread evenly over fills \
-of 200 ms and of a segment, those left out who ask when it has ended; nginx of Debian with proxy_cache_lock on, and other than in Debian's \
-nginx.conf with one worker, 19,000 connections, no access log and no gzip, and HTTP/1.1 to the backend; live viewers evenly at offsets up to 60 s (at a first look 15 s) over three \
-edges, from three processes, each taking the best track that comes in time; Gbit/s also by 32 clients that ask one edge for 5 MB again and again. Live latency is \
-from the live source to the playhead of viewers at no offset: no camera, encoder, decoder or screen. What joiners of one fill wait \
-depends on each other, so there are no intervals.";
-/// The two caches that are compared.
+fills take, which machines and networks were used, how far apart offsets are. Chosen: all on loopback of one machine, so no figure \
+includes network delay, and clients share the processors with servers; 1 Mbit/s in chunks of 64 kB; joiners spread evenly over fills \
+of 200 ms and of a segment, excluding those that ask after its end; Debian's nginx with proxy_cache_lock on and, unlike Debian's \
+nginx.conf, one worker, 19,000 connections, no access log, no gzip, and HTTP/1.1 to the backend; live viewers evenly at offsets up \
+to 60 s (15 s in the quick version) over three edges, from three processes, each choosing the best track that arrives in time; \
+Gbit/s also by 32 clients that request 5 MB from one edge again and again. Live latency is from the live source to the playhead of \
+viewers at no offset: no camera, encoder, decoder or screen. Waits of the joiners of one fill depend on each other, so there are \
+no intervals.";
+/// The caches compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cache {
-    /// Ours: joiners read what is being filled.
+    /// Our edge: joiners read the fill in progress.
     Thalweg,
-    /// Debian's: joiners wait for its lock.
+    /// Debian's nginx: joiners wait for its cache lock.
     Nginx,
 }
 
 impl Cache {
-    /// Both.
+    /// Both caches.
     pub const ALL: [Cache; 2] = [Cache::Thalweg, Cache::Nginx];
 
-    /// In tables.
+    /// Returns the name used in tables.
     pub fn name(self) -> &'static str {
         match self {
             Cache::Thalweg => "thalweg",
@@ -67,64 +71,65 @@ impl Cache {
     }
 }
 
-/// Content that is made chunk by chunk.
+/// A response that is produced chunk by chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fill {
-    /// In tables.
+    /// Name used in tables.
     pub name: &'static str,
-    /// How many chunks.
+    /// Number of chunks.
     pub chunks: u32,
-    /// Bytes of each.
+    /// Size of each chunk in bytes.
     pub chunk_bytes: u64,
-    /// Between two of them.
+    /// Interval between chunks.
     pub every: Duration,
 }
 
-/// A segment of 4 s as it is made, as published, at 1 Mbit/s.
+/// A 4 s segment, as published, filled while being produced at 1 Mbit/s.
 pub const SEGMENT: Fill =
     Fill { name: "segment, 3.5 s", chunks: 8, chunk_bytes: 64_000, every: Duration::from_millis(500) };
-/// A fill that is over before nginx looks again.
+/// A fill that ends before nginx checks its lock again.
 pub const SHORT: Fill =
     Fill { name: "short, 200 ms", chunks: 11, chunk_bytes: 16_000, every: Duration::from_millis(20) };
 
 impl Fill {
-    /// From its first chunk to its last.
+    /// Returns the time from the first chunk to the last.
     pub fn duration(&self) -> Duration {
         self.every * (self.chunks - 1)
     }
 
-    /// All of it.
+    /// Returns the total number of bytes.
     pub fn bytes(&self) -> u64 {
         u64::from(self.chunks) * self.chunk_bytes
     }
 
-    /// The path and query by which `load serve` makes it; each number is a response of its own.
+    /// Returns the path and query with which `load serve` produces this fill; each number is a
+    /// separate response.
     pub fn target(&self, number: usize) -> String {
         let (bytes, chunk, every) = (self.bytes(), self.chunk_bytes, self.every.as_millis());
         format!("/segment?bytes={bytes}&chunk={chunk}B&every={every}ms&stamp&number={number}")
     }
 }
 
-/// What is measured.
+/// A reproduction to run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// Times that each fill is joined, at each cache.
+    /// Rounds per fill and cache.
     pub rounds: usize,
-    /// Joiners of each.
+    /// Joiners per fill.
     pub joiners: usize,
-    /// Segments that go over two tiers.
+    /// Number of segments to send through two tiers.
     pub segments: usize,
-    /// Clients that ask for each.
+    /// Clients that request each relayed segment.
     pub relay_clients: usize,
-    /// How long one edge sends segments.
+    /// How long to measure the throughput of one edge.
     pub throughput: Duration,
-    /// Numbers of live viewers, one after the other.
+    /// Number of live viewers in each step.
     pub steps: Vec<u64>,
-    /// How they watch.
+    /// How the viewers watch.
     pub audience: audience::Plan,
 }
 
-/// The plan; `is_quick` for a first look.
+/// Returns the plan; a shorter one if `is_quick`.
 pub fn plan(is_quick: bool) -> Plan {
     let seconds = Duration::from_secs;
     if is_quick {
@@ -157,57 +162,56 @@ pub fn plan(is_quick: bool) -> Plan {
     }
 }
 
-/// What was measured.
+/// Results of a reproduction.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What was asked for.
+    /// The plan that was measured.
     pub plan: Plan,
-    /// Why it is not all of that, where it is not.
-    pub early: Option<Early>,
-    /// Each joiner.
+    /// Why measuring ended early; `None` if the plan was completed.
+    pub early: Option<EarlyEnd>,
+    /// All joiners.
     pub joiners: Vec<joiners::Joiner>,
-    /// Each chunk at each client.
+    /// All chunks at all clients.
     pub chunks: Vec<relay::Chunk>,
-    /// What one edge has sent.
+    /// The throughput of one edge.
     pub throughput: Option<throughput::Throughput>,
-    /// Each number of viewers.
+    /// All steps of live viewers.
     pub steps: Vec<audience::Step>,
 }
 
-/// The programs and media that are needed.
+/// Required programs and media.
 #[derive(Debug, Clone)]
-pub struct Needs {
+pub struct Requirements {
     /// The delivery program.
     pub thalweg: PathBuf,
-    /// A presentation that is made a live channel: a directory of CMAF tracks.
+    /// The presentation to broadcast as a live channel: a directory of CMAF tracks.
     pub media: PathBuf,
 }
 
-/// Files of a process beside those of its viewers: those of edges towards origins, mostly.
+/// Open files a process needs besides its viewers': mostly an edge's connections to origins.
 const FILES_BESIDE: u64 = 1_000;
 
-/// Measures it. `tell` hears what is being measured. A signal, or a program that ends, or a response that is not what it has to be,
-/// ends the measuring; what is there by then is the outcome.
+/// Runs the plan and passes one line per step to `log`. If a signal, an exiting program or a wrong
+/// response ends the measurement early, the outcome contains the results so far.
 ///
 /// # Errors
-/// If it cannot begin: something is missing, or fails before anything is measured.
-pub fn run(plan: &Plan, needs: &Needs, tell: &dyn Fn(&str)) -> anyhow::Result<Outcome> {
-    check(plan, needs)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+/// If a requirement is missing, or something fails before measuring starts.
+pub fn run(plan: &Plan, requirements: &Requirements, log: &dyn Fn(&str)) -> anyhow::Result<Outcome> {
+    check(plan, requirements)?;
+    let (runtime, mut signals) = Signals::install()?;
     let mut outcome = Outcome::new(plan.clone());
     runtime.block_on(async {
-        let mut signals = Signals::take()?;
-        // All that was started is gone with what was measuring.
+        // Dropping the measurement also ends the processes it started.
         let done = tokio::select! {
-            done = measure(needs, tell, &mut outcome) => done,
+            done = measure(requirements, log, &mut outcome) => done,
             signal = signals.next() => {
-                outcome.early = Some(Early::Interrupted(signal.as_raw()));
+                outcome.early = Some(EarlyEnd::Interrupted(signal.as_raw()));
                 return Ok(());
             }
         };
         match done {
             Err(failure) if outcome.joiners.is_empty() => return Err(failure),
-            Err(failure) => outcome.early = Some(Early::Failed(format!("{failure:#}"))),
+            Err(failure) => outcome.early = Some(EarlyEnd::Failed(format!("{failure:#}"))),
             Ok(()) => {}
         }
         Ok(())
@@ -215,85 +219,86 @@ pub fn run(plan: &Plan, needs: &Needs, tell: &dyn Fn(&str)) -> anyhow::Result<Ou
     Ok(outcome)
 }
 
-/// Says what is missing before anything is started.
-fn check(plan: &Plan, needs: &Needs) -> anyhow::Result<()> {
+/// Checks the requirements before starting anything.
+fn check(plan: &Plan, requirements: &Requirements) -> anyhow::Result<()> {
     servers::check()?;
     ensure!(
-        needs.media.is_dir(),
-        "{}: there is no presentation: name a directory of CMAF tracks with --media",
-        needs.media.display()
+        requirements.media.is_dir(),
+        "{}: no such presentation: pass a directory of CMAF tracks with --media",
+        requirements.media.display()
     );
-    let limit = getrlimit(Resource::Nofile);
-    // What cannot be raised is still looked at. What is started has the same limit.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-    let may = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let may = files_max();
     let viewers = plan.steps.iter().max().copied().unwrap_or(0);
     let needed = viewers.div_ceil(audience::EDGES as u64) + FILES_BESIDE;
     ensure!(
         needed <= may,
-        "{viewers} viewers need {needed} files in each process and it may open {may}: raise `ulimit -Hn`"
+        "{viewers} viewers need {needed} open files in each process, but the limit is {may}: raise `ulimit -Hn`"
     );
     Ok(())
 }
 
-/// What all measurements have in common.
+/// State shared by all measurements.
 struct Bench<'a> {
     plan: &'a Plan,
-    needs: &'a Needs,
+    requirements: &'a Requirements,
     scratch: servers::Scratch,
-    tell: &'a dyn Fn(&str),
+    log: &'a dyn Fn(&str),
 }
 
-async fn measure(needs: &Needs, tell: &dyn Fn(&str), outcome: &mut Outcome) -> anyhow::Result<()> {
-    let bench = Bench { plan: &outcome.plan, needs, scratch: servers::Scratch::make()?, tell };
-    // On air from the beginning, so that there is something behind the live edge once viewers come.
+async fn measure(
+    requirements: &Requirements,
+    log: &dyn Fn(&str),
+    outcome: &mut Outcome,
+) -> anyhow::Result<()> {
+    let bench = Bench { plan: &outcome.plan, requirements, scratch: servers::Scratch::make()?, log };
+    // Start the channel first, so that there is media behind the live edge when viewers join.
     let channel = audience::Channel::start(&bench)?;
-    let backend = servers::Backend::start()?;
-    joiners::measure(&bench, &backend, &mut outcome.joiners).await?;
-    relay::measure(&bench, &backend, &mut outcome.chunks).await?;
-    let throughput = throughput::measure(&bench, &backend).await;
+    let backend = Server::start((Ipv4Addr::LOCALHOST, 0).into(), 1).context("cannot start the backend")?;
+    joiners::measure(&bench, backend.address(), &mut outcome.joiners).await?;
+    relay::measure(&bench, backend.address(), &mut outcome.chunks).await?;
+    let throughput = throughput::measure(&bench, backend.address()).await;
     outcome.throughput = Some(throughput.context("throughput of one edge")?);
     drop(backend);
     audience::measure(&bench, &channel, &mut outcome.steps).await
 }
 
-/// Some quantiles of times, in milliseconds.
+/// Quantiles of times in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Quantiles {
-    /// Of how many.
+    /// Number of samples.
     pub count: usize,
     /// The median.
     pub p50: f64,
-    /// The others, if there are enough samples for an interval that assumes nothing.
+    /// The 95th percentile, if there are enough samples for a distribution-free interval.
     pub p95: Option<f64>,
-    /// Likewise.
+    /// The 99th percentile, if there are enough samples for a distribution-free interval.
     pub p99: Option<f64>,
-    /// The greatest.
+    /// The maximum.
     pub max: f64,
 }
 
 impl Quantiles {
-    /// Of these times; `None` of none.
+    /// Computes the quantiles; `None` if `times_ms` is empty.
     pub fn of(times_ms: &[f64]) -> Option<Self> {
         let mut sorted = times_ms.to_vec();
         sorted.sort_unstable_by(f64::total_cmp);
         Some(Self {
             max: *sorted.last()?,
             count: sorted.len(),
-            p50: of_sorted(&sorted, 0.5),
-            p95: told(&sorted, 0.95),
-            p99: told(&sorted, 0.99),
+            p50: quantile_of_sorted(&sorted, 0.5),
+            p95: supported_quantile(&sorted, 0.95),
+            p99: supported_quantile(&sorted, 0.99),
         })
     }
 }
 
-/// A time in milliseconds.
+/// Converts a time to milliseconds.
 pub(crate) fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
 impl Outcome {
-    /// Nothing yet.
+    /// Creates an outcome without measurements.
     pub fn new(plan: Plan) -> Self {
         Self {
             plan,
@@ -305,18 +310,20 @@ impl Outcome {
         }
     }
 
-    /// The program's exit status: of a signal as the shell has it, 1 if not all could be measured.
+    /// The program's exit status: 0 if the plan was completed, 128 plus the signal number after a
+    /// signal, otherwise 1.
     pub fn exit_status(&self) -> u8 {
-        self.early.as_ref().map_or(0, Early::exit_status)
+        self.early.as_ref().map_or(0, EarlyEnd::exit_status)
     }
 
-    /// Times to first byte of the joiners of that fill, in milliseconds, those left out who came when it had ended.
+    /// Returns the joiners' times to first byte for a fill, in milliseconds, excluding joiners that
+    /// asked after the fill's end.
     pub fn waits_ms(&self, cache: Cache, fill: Fill) -> Vec<f64> {
         let in_time = self.joiners_of(cache, fill).filter(|joiner| !joiner.is_late);
         in_time.map(|joiner| ms(joiner.ttfb)).collect()
     }
 
-    /// How many of the joiners of that fill came when it had ended, and how many there are in all.
+    /// Returns how many joiners asked after the fill's end, and the total number of joiners.
     pub fn late(&self, cache: Cache, fill: Fill) -> (usize, usize) {
         let late = self.joiners_of(cache, fill).filter(|joiner| joiner.is_late).count();
         (late, self.joiners_of(cache, fill).count())
@@ -326,7 +333,7 @@ impl Outcome {
         self.joiners.iter().filter(move |joiner| joiner.cache == cache && joiner.fill == fill)
     }
 
-    /// Delays of chunks through two such tiers, in milliseconds.
+    /// Returns the chunk delays through two tiers of a cache, in milliseconds.
     pub fn delays_ms(&self, cache: Cache) -> Vec<f64> {
         let of = self.chunks.iter().filter(|chunk| chunk.cache == cache);
         of.map(|chunk| ms(chunk.delay)).collect()

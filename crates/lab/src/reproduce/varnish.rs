@@ -1,24 +1,27 @@
-//! Varnish Software's publication (2019): a VCL that picks the congestion control of a client's connection, for chunks of video.
+//! Varnish Software's publication (2019): VCL that chooses the congestion control of client
+//! connections for video chunks.
+
+use thalweg_netem::scenario::{Loss, Path, Scenario, read};
 
 use crate::cc::statistics::ratio;
-use crate::cc::{Ask, Cell, Plan, Report};
-use crate::scenario::{Loss, Path, Scenario, read};
+use crate::cc::{Cell, Plan, Report, Request};
 
-use super::{Headline, Said, left_out};
+use super::{Headline, PublishedValue, left_out};
 
-/// Who published what.
+/// Publisher, year and subject.
 pub const TITLE: &str = "Varnish Software, 2019: BBR chosen in VCL for video chunks";
-/// What it leaves open, and what was chosen.
+/// Parameters that the publication leaves open, and our choices.
 pub const OPEN: &str = "\
-Left open by the publication: the loss, the rate of the bottleneck and its buffer. Chosen: losses of 0, 0.1, 0.5 and 1 %, 40 Mbit/s, 2 MB \
-with drop-tail. Published are 200 ms of added latency on Wi-Fi, chunks of 1.2 and 5 MB, 100 samples each, fair queueing; here 200 ms are \
-the whole round trip, and BBR paces by itself, as Linux does since 4.13. Intervals of the ratios of means are Fieller's, at 95 %.";
-/// What it says of requests' latency: two to three times lower with BBR than with the others.
-const TIMES: Said = Said::Between(2.0, 3.0);
-/// Losses that are measured, as the publication gives none.
+Left open by the publication: the loss, and the bottleneck's rate and buffer. Chosen: losses of 0, 0.1, 0.5 and 1 %, 40 Mbit/s, 2 MB \
+with drop-tail. The publication has 200 ms of added latency on Wi-Fi, chunks of 1.2 and 5 MB, 100 samples each, fair queueing; here 200 ms is \
+the whole round trip, and BBR paces itself, as in Linux since 4.13. Intervals of the ratios of means are Fieller's, at 95 %.";
+/// Published ratio: requests take two to three times as long with the other algorithms as with BBR.
+const TIMES: PublishedValue = PublishedValue::Between(2.0, 3.0);
+/// Loss rates to measure; the publication gives none.
 const LOSSES: [(&str, f64); 4] = [("0%", 0.0), ("0.1%", 0.001), ("0.5%", 0.005), ("1%", 0.01)];
 
-/// The plan; `is_quick` for a first look: the outer losses, the smaller chunk, few samples.
+/// Returns the plan; if quick, with only the lowest and highest loss, the smaller chunk and few
+/// samples.
 pub fn plan(is_quick: bool) -> Plan {
     let text = "[[path]]\nuse = \"long-haul\"\n";
     let scenario =
@@ -27,14 +30,15 @@ pub fn plan(is_quick: bool) -> Plan {
     let sizes: &[u64] = if is_quick { &[1_200_000] } else { &[1_200_000, 5_000_000] };
     Plan {
         scenario: at_losses(&scenario, &losses),
-        asks: sizes.iter().map(|bytes| Ask { bytes: *bytes, is_range: false }).collect(),
+        requests: sizes.iter().map(|bytes| Request { bytes: *bytes, is_range: false }).collect(),
         algorithms: ["bbr", "cubic", "reno"].map(str::to_owned).to_vec(),
         samples: if is_quick { 4 } else { 100 },
         lanes: 4,
     }
 }
 
-/// Each path once with each of these losses towards the clients, in place of its own, and named as they are written.
+/// Copies each path once per loss, which replaces the path's own loss towards the clients; the
+/// loss's text is appended to the name.
 pub fn at_losses(scenario: &Scenario, losses: &[(&str, f64)]) -> Scenario {
     let with = |path: &Path, (text, loss): (&str, f64)| {
         let mut path = path.clone();
@@ -46,33 +50,32 @@ pub fn at_losses(scenario: &Scenario, losses: &[(&str, f64)]) -> Scenario {
     Scenario { paths: paths.collect(), ..scenario.clone() }
 }
 
-/// How many times longer requests took with the others than with BBR, of each path and size.
+/// Returns the ratio of request times with the other algorithms to those with BBR, per path and
+/// size.
 pub fn headlines(report: &Report) -> Vec<Headline> {
-    let taken = |path: usize, ask: Ask, algorithm: &str| -> (Vec<f64>, usize) {
-        let cell = Cell { path, ask, algorithm: algorithm.to_owned() };
-        let samples = report.samples.get(&cell).map_or(&[][..], Vec::as_slice);
-        let seconds = samples.iter().map(|sample| sample.total.as_secs_f64()).collect();
-        (seconds, report.failures.get(&cell).map_or(0, Vec::len))
+    let taken = |path: usize, request: Request, algorithm: &str| -> (Vec<f64>, usize) {
+        let cell = Cell { path, request, algorithm: algorithm.to_owned() };
+        (report.seconds_of(&cell), report.failures_of(&cell).len())
     };
     let mut headlines = Vec::new();
     for (index, path) in report.plan.scenario.paths.iter().enumerate() {
-        for ask in &report.plan.asks {
-            let (bbr, bbr_failed) = taken(index, *ask, "bbr");
+        for request in &report.plan.requests {
+            let (bbr, bbr_failed) = taken(index, *request, "bbr");
             for other in report.plan.algorithms.iter().filter(|algorithm| *algorithm != "bbr") {
-                let (times, failed) = taken(index, *ask, other);
+                let (times, failed) = taken(index, *request, other);
                 let ratio = (!times.is_empty() && !bbr.is_empty()).then(|| ratio(&times, &bbr));
-                let but = [(other.as_str(), failed, &times), ("bbr", bbr_failed, &bbr)]
+                let caveat = [(other.as_str(), failed, &times), ("bbr", bbr_failed, &bbr)]
                     .into_iter()
                     .filter_map(|(name, failed, taken)| {
                         left_out(failed as u64, (failed + taken.len()) as u64, &format!("{name} failed"))
                     });
-                let but: Vec<_> = but.collect();
+                let caveat: Vec<_> = caveat.collect();
                 headlines.push(Headline {
-                    what: format!("{other} / bbr, {}, {}", ask.name(), path.name),
+                    what: format!("{other} / bbr, {}, {}", request.name(), path.name),
                     published: TIMES,
                     here: ratio.as_ref().map(|ratio| ratio.ratio),
                     interval: ratio.and_then(|ratio| ratio.interval),
-                    but: (!but.is_empty()).then(|| but.join(", ")),
+                    caveat: (!caveat.is_empty()).then(|| caveat.join(", ")),
                 });
             }
         }
@@ -89,7 +92,7 @@ mod tests {
     use crate::cc::Sample;
 
     #[test]
-    fn the_plan_is_the_publications() {
+    fn full_plan_matches_the_publication() {
         let whole = plan(false);
         whole.check().unwrap();
         assert_eq!((whole.samples, whole.cells().count()), (100, 4 * 2 * 3));
@@ -98,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_headline_is_the_others_time_by_bbrs() {
+    fn headline_is_time_relative_to_bbr() {
         let plan = plan(true);
         let mut samples: BTreeMap<Cell, Vec<Sample>> = BTreeMap::new();
         for cell in plan.cells() {
@@ -123,7 +126,7 @@ mod tests {
         assert!((whole[3].ratio().unwrap() - 2.0).abs() < 1e-9 && whole[0].ratio() == Some(1.0));
         assert!(whole.iter().all(|headline| {
             let ((least, most), here) = (headline.interval.unwrap(), headline.here.unwrap());
-            least < here && here < most && headline.but.is_none()
+            least < here && here < most && headline.caveat.is_none()
         }));
         let [clean_bbr, lossy_reno] = [("bbr", 0), ("reno", 1)].map(|(algorithm, path)| {
             let is_it = |cell: &Cell| cell.algorithm == algorithm && cell.path == path;
@@ -133,8 +136,8 @@ mod tests {
         report.samples.remove(&lossy_reno);
         report.failures.insert(lossy_reno, vec!["late".to_owned(); 2]);
         let broken = headlines(&report);
-        assert_eq!(broken.len(), 4, "none is left away");
-        assert_eq!((broken[0].here, broken[0].but.as_deref()), (whole[0].here, Some("1 of 3 bbr failed")));
-        assert_eq!((broken[3].here, broken[3].but.as_deref()), (None, Some("2 of 2 reno failed")));
+        assert_eq!(broken.len(), 4, "every headline stays");
+        assert_eq!((broken[0].here, broken[0].caveat.as_deref()), (whole[0].here, Some("1 of 3 bbr failed")));
+        assert_eq!((broken[3].here, broken[3].caveat.as_deref()), (None, Some("2 of 2 reno failed")));
     }
 }

@@ -1,4 +1,5 @@
-//! Debian's nginx with files of known content, spoken to in each way, and before a server that misbehaves.
+//! Debian's nginx: serves files of known content over each protocol, and proxies other paths to a
+//! backend.
 
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,29 +9,29 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use thalweg_lab::load::content::Content;
+use thalweg_load::content::Content;
 
-/// It accepts connections by then.
+/// Time limit for nginx to accept connections.
 const START_MAX: Duration = Duration::from_secs(30);
-/// Responses on one connection of [`Nginx::short`].
+/// Responses per connection at [`Nginx::short`].
 pub(crate) const SHORT: u64 = 2;
 
-/// A running nginx; the process and its files end with it.
+/// A running nginx; ends and removes its files on drop.
 pub(crate) struct Nginx {
     child: Child,
     directory: PathBuf,
-    /// HTTP/1.1 over TLS.
+    /// Address for HTTP/1.1 over TLS.
     pub(crate) tls: SocketAddr,
-    /// HTTP/2 or HTTP/1.1 over TLS.
+    /// Address for HTTP/2 or HTTP/1.1 over TLS.
     pub(crate) tls2: SocketAddr,
-    /// HTTP/2 in plain.
+    /// Address for cleartext HTTP/2.
     pub(crate) plain2: SocketAddr,
-    /// As `tls2`, and ends a connection after [`SHORT`] responses.
+    /// Address like `tls2`, whose connections close after [`SHORT`] responses.
     pub(crate) short: SocketAddr,
 }
 
 impl Nginx {
-    /// With `files` of so many bytes; what is no file comes from `backend`.
+    /// Starts nginx, serving `files` of the given sizes and everything else from `backend`.
     pub(crate) fn start(test: &str, files: &[(&str, usize)], backend: SocketAddr) -> Self {
         let directory =
             PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("nginx-{test}-{}", std::process::id()));
@@ -41,7 +42,7 @@ impl Nginx {
             fs::write(directory.join("files").join(&path[1..]), content).unwrap();
         }
         sign(&directory);
-        // All ports are held until each has been chosen.
+        // Keep all ports bound until every one is chosen.
         let held = [(); 4].map(|()| TcpListener::bind(("127.0.0.1", 0)).unwrap());
         let [tls, tls2, plain2, short] = held.map(|listener| listener.local_addr().unwrap());
         let config = config(&directory, [tls, tls2, plain2, short], backend);
@@ -59,21 +60,22 @@ impl Nginx {
             .spawn()
             .expect("tools/setup test installs nginx");
         let mut server = Self { child, directory, tls, tls2, plain2, short };
-        let begun = Instant::now();
+        let started = Instant::now();
         while TcpStream::connect(tls).is_err() {
-            let has_ended = server.child.try_wait().unwrap().is_some() || begun.elapsed() > START_MAX;
-            assert!(!has_ended, "nginx does not start: {}", fs::read_to_string(&log).unwrap());
+            let has_ended = server.child.try_wait().unwrap().is_some() || started.elapsed() > START_MAX;
+            assert!(!has_ended, "nginx must start: {}", fs::read_to_string(&log).unwrap());
             thread::sleep(Duration::from_millis(10));
         }
         server
     }
 
-    /// The authority that has signed its certificate, which is for 127.0.0.1.
+    /// Returns the file of the authority that signed nginx's certificate for 127.0.0.1.
     pub(crate) fn authority(&self) -> String {
         self.directory.join("authority.pem").to_str().unwrap().to_owned()
     }
 
-    /// Lets it end; what it was asked: version, method, content, path and name of SNI, `-` where there is none.
+    /// Stops nginx and returns its request log: version, method, content, path and SNI name; `-` if
+    /// missing.
     pub(crate) fn finish(mut self) -> Vec<String> {
         kill_process(Pid::from_child(&self.child), Signal::QUIT).unwrap();
         self.child.wait().unwrap();
@@ -92,7 +94,7 @@ impl Drop for Nginx {
     }
 }
 
-/// An authority, and a certificate for 127.0.0.1 that it has signed.
+/// Creates an authority, and a certificate for 127.0.0.1 signed by it.
 fn sign(directory: &Path) {
     let key = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2";
     for command in [

@@ -1,10 +1,10 @@
-//! The program's `load` as a process, and what it measured.
+//! Runs the program's `load` and reads its figures.
 
 use std::process::{Child, Command, Stdio};
 
-use thalweg_lab::load::ErrorKind;
-use thalweg_lab::load::figures::Figures;
-use thalweg_lab::load::report::from_json;
+use thalweg_load::ErrorKind;
+use thalweg_load::figures::Figures;
+use thalweg_load::report::from_json;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_thalweg-lab");
 
@@ -15,7 +15,8 @@ pub(crate) fn lab(arguments: &[&str]) -> Command {
     command
 }
 
-/// What a run measured, and its exit status. On standard error, which is no terminal, it only says now and then how far it is.
+/// Waits for a run; returns its figures and exit status. Standard error, not a terminal, must
+/// contain only progress lines.
 pub(crate) fn done(child: Child) -> (Figures, i32) {
     let output = child.wait_with_output().unwrap();
     let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
@@ -23,13 +24,13 @@ pub(crate) fn done(child: Child) -> (Figures, i32) {
     (from_json(&out).unwrap_or_else(|error| panic!("{error:#}: {out}")), output.status.code().unwrap_or(-1))
 }
 
-/// Runs a load of these options on URLs.
+/// Runs a load with `options` against `urls`.
 pub(crate) fn measured(options: &str, urls: &[String]) -> (Figures, i32) {
     let arguments = options.split_whitespace().chain(["--json", "-"]).chain(urls.iter().map(String::as_str));
     done(lab(&arguments.collect::<Vec<_>>()).spawn().unwrap())
 }
 
-/// What a run says that has nothing to measure.
+/// Returns the error message of a run that must not start.
 pub(crate) fn refused(arguments: &[&str]) -> String {
     let output = lab(arguments).output().unwrap();
     assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));

@@ -1,34 +1,34 @@
-//! A live source and its server in one, by a script: CMAF chunks of one track that are there at the time that the MPD says,
-//! but for a hole.
+//! Scripted server of a live track: CMAF chunks become available at the times given by the MPD,
+//! except for a gap.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Length of a segment.
+/// Segment duration.
 pub(crate) const SEGMENT: Duration = Duration::from_secs(1);
-/// Length of a chunk.
+/// Chunk duration.
 pub(crate) const CHUNK: Duration = Duration::from_millis(250);
-/// How far behind the edge the MPD wants players.
+/// The MPD's target latency.
 pub(crate) const LATENCY: Duration = Duration::from_secs(1);
 /// Number of the first segment.
 pub(crate) const FIRST: u64 = 7;
-/// How long the channel has been on air when a test begins.
+/// Time the channel has been on air when a test begins.
 const ON_AIR: Duration = Duration::from_secs(10);
 const TIMESCALE: u64 = 12_288;
 
-/// What goes wrong.
+/// Faults to inject.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Script {
-    /// Chunks that would be there between these times from the start come at the second.
+    /// A gap: chunks due between these times, counted from the start, are delayed until the second.
     pub(crate) hole: Option<(Duration, Duration)>,
-    /// The segment of this number is not to be had.
+    /// Number of a segment that is not found.
     pub(crate) missing: Option<u64>,
 }
 
 impl Script {
-    /// Serves until the process ends; the address.
+    /// Starts serving until the process ends; returns the address.
     pub(crate) fn start(self) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -61,7 +61,7 @@ impl Script {
         }
     }
 
-    /// Chunk by chunk, each when it is there.
+    /// Sends a segment, each chunk when due.
     fn segment(self, stream: &mut TcpStream, began: Duration, index: u64) -> Option<()> {
         stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").ok()?;
         let each = (SEGMENT.as_millis() / CHUNK.as_millis()) as u64;
@@ -105,33 +105,33 @@ fn mpd(began: Duration) -> String {
     )
 }
 
-/// As the MPD writes times.
+/// Formats a time as in an MPD.
 fn iso_8601(time: Duration) -> String {
     let utc = thalweg_media::presentation::utc::Utc::from_micros(i64::try_from(time.as_micros()).unwrap());
     utc.to_string()
 }
 
-/// The sample's CMAF header.
+/// Returns the sample's CMAF header.
 fn header() -> Vec<u8> {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../assets/sample/video_180.mp4");
     let bytes = std::fs::read(file).unwrap();
     let moof = bytes.windows(4).position(|kind| kind == b"moof").unwrap() - 4;
-    // A sidx may stand before the first moof: it is no part of the header, and harms none.
+    // This includes any sidx before the first moof, which is not part of the header but harmless.
     bytes[..moof].to_vec()
 }
 
-/// moof and mdat with one sample.
+/// Builds a chunk (moof and mdat) with one sample.
 fn chunk(number: u64) -> Vec<u8> {
     const SAMPLE_BYTES: u32 = 1000;
     let units = u64::try_from(CHUNK.as_millis()).unwrap() * TIMESCALE / 1000;
     let full = |kind: &[u8; 4], version: u8, flags: u32, fields: &[&[u8]]| {
         boxed(kind, &[&[&(u32::from(version) << 24 | flags).to_be_bytes()[..]], fields].concat())
     };
-    // default-base-is-moof; track 1.
+    // Flag default-base-is-moof; track 1.
     let tfhd = full(b"tfhd", 0, 0x02_0000, &[&1u32.to_be_bytes()]);
     let tfdt = full(b"tfdt", 1, 0, &[&(number * units).to_be_bytes()]);
     let moof = |data_offset: u32| {
-        // Data offset, and of the one sample duration and size.
+        // Data offset, then duration and size of the one sample.
         let trun = full(
             b"trun",
             0,

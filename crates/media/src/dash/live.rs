@@ -1,9 +1,9 @@
-//! The low-latency MPD of a live channel (DASH-IF CR Low-Latency Live, ISO/IEC 23009-1 §5.3.9.5).
+//! Low-latency MPD of a live channel (DASH-IF CR Low-Latency Live, ISO/IEC 23009-1 §5.3.9.5).
 //!
-//! SegmentTemplate with `@duration` and `$Number$`: with UTCTiming a player computes the live edge
-//! itself and needs the MPD again only for a new epoch. Segment *n* of a period may be asked for from
-//! `availabilityStartTime + Period@start + (n − startNumber + 1) × duration − availabilityTimeOffset`,
-//! which is when its first chunk is complete.
+//! The MPD uses SegmentTemplate with `@duration` and `$Number$`. With UTCTiming, a player computes
+//! the live edge itself and reloads the MPD only for a new epoch. Segment *n* of a Period is
+//! available from `availabilityStartTime + Period@start + (n − startNumber + 1) × duration`, less
+//! `availabilityTimeOffset`; at that time its first chunk is complete.
 
 use super::{
     Duration, NAMESPACE, PROFILE_CMAF, PROFILE_LIVE, Seconds, Xml, begin_representation, begin_set,
@@ -14,16 +14,16 @@ use crate::presentation::utc::Utc;
 use crate::presentation::{Kind, Rendition, SwitchingSet, micros, rescale, switching_sets};
 
 const PROFILE_LOW_LATENCY: &str = "http://www.dashif.org/guidelines/low-latency-live-v5";
-/// Live latency that players should hold, where chunks are short enough for it.
+/// Target live latency for players if chunks are short enough.
 const LATENCY_TARGET_MS: u64 = 2000;
-/// The least that players can hold, in chunks: one that is being made, one that arrives, one that is played.
+/// Minimum sustainable live latency, in chunks: one being produced, one arriving, one playing.
 const LATENCY_CHUNKS_MIN: u64 = 3;
-/// How fast players may catch up, and how slowly fall back.
+/// Lowest and highest playback rate that players may use to maintain the latency.
 const PLAYBACK_RATE_MIN: &str = "0.96";
 const PLAYBACK_RATE_MAX: &str = "1.04";
 
-/// The dynamic MPD of a channel. URLs are relative to it: `TRACK/init-NUMBER.mp4` with
-/// the first number of the epoch, `TRACK/NUMBER.m4s`.
+/// Writes the dynamic MPD of a channel. URLs are relative to the MPD: `TRACK/init-NUMBER.mp4` with
+/// the epoch's first number, and `TRACK/NUMBER.m4s`.
 pub fn live(live: &Live) -> String {
     let segment_us = max_us(live, |e| e.segment_duration);
     let chunk_us = max_us(live, |e| e.chunk_duration);
@@ -56,7 +56,8 @@ fn max_us(live: &Live, of: impl Fn(&Epoch) -> u64) -> u64 {
     live.epochs.iter().map(|e| micros(of(e), e.timescale)).max().unwrap_or(0)
 }
 
-/// `@referenceId` is the ProducerReferenceTime of the first AdaptationSet.
+/// Writes the ServiceDescription; `@referenceId` refers to the ProducerReferenceTime of the first
+/// AdaptationSet.
 fn write_service_description(xml: &mut Xml, target_ms: u64) {
     xml.begin("ServiceDescription").attr("id", 0);
     xml.begin("Latency")
@@ -97,7 +98,7 @@ fn write_set(
     begin_set(xml, id, set, renditions, independent);
     write_channels(xml, set, renditions);
     write_producer_reference_time(xml, live, epoch, &times, id, set);
-    // Every chunk of audio is a random access point, of video only the first of a segment is.
+    // Every audio chunk is a random access point; for video, only the first chunk of a segment is.
     let resync = if set.kind == Kind::Video { 0 } else { 1 };
     xml.begin("Resync").attr("type", resync).attr("dT", times.of(epoch.chunk_duration)).end();
     write_role(xml, set, first_of_kind);
@@ -124,8 +125,8 @@ fn write_template(xml: &mut Xml, epoch: &Epoch, times: &Times) {
         .end();
 }
 
-/// The epoch's times in the timescale that an AdaptationSet is written in: that of its tracks, unless
-/// a time would have to be rounded and the segments would drift off their numbers.
+/// An epoch's times in the timescale of an AdaptationSet: its tracks' timescale, unless a time
+/// would be rounded and segments would drift from their numbers.
 struct Times {
     from: u32,
     timescale: u32,
@@ -143,8 +144,8 @@ impl Times {
     }
 }
 
-/// Which wall clock a media time was encoded at: as the source's prft boxes say or, without any, as
-/// the chunks arrived, which is what the start of the epoch says.
+/// Writes the wall clock at which a media time was encoded: from the source's prft boxes or,
+/// without prft, from the arrival of the chunks, which defines the start of the epoch.
 fn write_producer_reference_time(
     xml: &mut Xml,
     live: &Live,

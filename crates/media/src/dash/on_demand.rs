@@ -1,4 +1,4 @@
-//! The MPD of a finished presentation: SegmentTemplate with SegmentTimeline and `$Time$`.
+//! MPD of a finished presentation: SegmentTemplate with SegmentTimeline and `$Time$`.
 
 use super::{
     Duration, NAMESPACE, PROFILE_CMAF, PROFILE_LIVE, Xml, begin_representation, begin_set, write_channels,
@@ -6,8 +6,9 @@ use super::{
 };
 use crate::presentation::{NamedTrack, OnDemand, Rendition, SwitchingSet, switching_sets};
 
-/// The static MPD of a presentation. URLs are relative to it: `TRACK/VERSION/init.mp4`,
-/// `TRACK/VERSION/TIME.m4s`; each Representation has a BaseURL, since each track has a version of its own.
+/// Writes the static MPD of a presentation. URLs are relative to the MPD: `TRACK/VERSION/init.mp4`
+/// and `TRACK/VERSION/TIME.m4s`. Each Representation has a BaseURL because each track has its own
+/// version.
 pub fn on_demand(presentation: &OnDemand) -> String {
     let segment_us_max = presentation.segment_us_max();
     let mut xml = Xml::new();
@@ -57,7 +58,8 @@ fn write_set(
     xml.end();
 }
 
-/// Whether all members have the same timescale and the same segments, so that one template serves all.
+/// Returns whether all members have the same timescale and segments, so that one template describes
+/// them.
 fn shares_timeline(tracks: &[NamedTrack], set: &SwitchingSet) -> bool {
     let first = &tracks[set.members[0]];
     let same = |t: &NamedTrack| {
@@ -90,15 +92,15 @@ fn write_template(xml: &mut Xml, presentation: &OnDemand, track: &NamedTrack) {
     xml.end().end();
 }
 
-/// One `S` element.
+/// A run of equally long segments, written as one `S` element.
 struct Run {
-    /// Where the run begins, if that is not where the last one ended.
+    /// Start of the run, unless it starts where the previous run ended.
     time: Option<u64>,
     duration: u64,
     repeat: u64,
 }
 
-/// Runs of segments of equal duration.
+/// Groups a track's segments into runs of equal duration.
 fn runs(track: &NamedTrack) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     let mut end = None;

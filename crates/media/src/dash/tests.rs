@@ -1,4 +1,4 @@
-//! The MPDs as text, and as an independent parser reads them back.
+//! MPD tests: the text, and how an independent parser reads it.
 
 use crate::presentation::OnDemand;
 use crate::presentation::live::Produced;
@@ -8,7 +8,7 @@ use crate::track::Media;
 use dash_mpd_core::MPD;
 use expect_test::{Expect, expect};
 
-/// Compares, and has a parser that is not ours account for every element and attribute.
+/// Compares the text, and requires a third-party parser to recognise every element and attribute.
 fn check(mpd: &str, expect: Expect) -> MPD {
     expect.assert_eq(mpd);
     let mut unknown = Vec::new();
@@ -21,7 +21,7 @@ fn check(mpd: &str, expect: Expect) -> MPD {
     parsed
 }
 
-/// Child elements in the order in which the schema's sequences have them (ISO/IEC 23009-1 Annex B).
+/// Checks the order of child elements against the schema's sequences (ISO/IEC 23009-1 Annex B).
 fn assert_in_order(mpd: &str) {
     const ORDER: [(&str, &[&str]); 5] = [
         ("MPD", &["ServiceDescription", "Period", "UTCTiming"]),
@@ -60,7 +60,7 @@ fn assert_in_order(mpd: &str) {
         {
             let at =
                 children.iter().position(|c| *c == name).unwrap_or_else(|| panic!("{parent} has no {name}"));
-            assert!(at >= *last, "{name} comes too late in {parent}");
+            assert!(at >= *last, "{name} is out of order in {parent}");
             *last = at;
         }
         if !empty {
@@ -70,7 +70,7 @@ fn assert_in_order(mpd: &str) {
 }
 
 #[test]
-fn on_demand() {
+fn on_demand_mpd_describes_every_track() {
     let presentation = OnDemand::new(ladder()).unwrap();
     let parsed = check(
         &super::on_demand(&presentation),
@@ -114,7 +114,7 @@ fn on_demand() {
 }
 
 #[test]
-fn tracks_with_different_timescales_have_a_timeline_each() {
+fn different_timescales_get_separate_timelines() {
     let video_90k =
         track("b", "avc1.64001f", Media::Video { width: 640, height: 360 }, 90_000, &[180_000, 180_000]);
     let presentation = OnDemand::new(vec![video("a", 180, &[25_600, 25_600]), video_90k]).unwrap();
@@ -150,7 +150,7 @@ fn tracks_with_different_timescales_have_a_timeline_each() {
 }
 
 #[test]
-fn a_presentation_that_starts_late_and_has_a_gap() {
+fn late_start_and_gap_are_written() {
     let mut tracks =
         vec![video("v", 180, &[25_600, 25_600, 25_600]), audio("a", None, &[96_000, 96_000, 96_000])];
     for segment in &mut tracks[0].index.segments {
@@ -197,7 +197,7 @@ fn a_presentation_that_starts_late_and_has_a_gap() {
 }
 
 #[test]
-fn awkward_values_are_escaped() {
+fn special_characters_are_escaped() {
     let mut track = audio("a", None, &[96_000]);
     track.index.info.codec = String::from("x<&\">\u{1}");
     let presentation = OnDemand::new(vec![track]).unwrap();
@@ -228,7 +228,7 @@ fn awkward_values_are_escaped() {
 }
 
 #[test]
-fn live_over_a_discontinuity() {
+fn live_mpd_has_a_period_per_epoch() {
     check(
         &super::live(&channel()),
         expect![[r#"
@@ -279,7 +279,26 @@ fn live_over_a_discontinuity() {
 }
 
 #[test]
-fn live_with_the_time_of_the_encoder_and_long_chunks() {
+fn ended_period_has_its_exact_duration() {
+    let mut channel = channel();
+    channel.epochs[1].end_us = Some(70_000_000);
+    let mpd = dash_mpd_core::parse(&super::live(&channel)).unwrap();
+    let seconds: Vec<_> = mpd.periods.iter().map(|p| p.duration.map(|d| d.as_secs_f64())).collect();
+    assert_eq!(seconds, [Some(60.0), Some(8.8)]);
+}
+
+#[test]
+fn set_starts_with_sap_only_if_every_segment_does() {
+    let mut channel = channel();
+    channel.epochs[0].tracks[0].segments[1].sync = false;
+    let mpd = super::live(&channel);
+    let sets: Vec<_> = mpd.lines().filter(|l| l.contains("<AdaptationSet")).collect();
+    let sap: Vec<_> = sets.iter().map(|set| set.contains("startWithSAP")).collect();
+    assert_eq!(sap, [false, true, true, true]);
+}
+
+#[test]
+fn live_mpd_uses_encoder_time_and_long_chunks() {
     let mut channel = channel();
     channel.epochs.remove(0);
     channel.epochs[0].produced = Some(Produced { wall: Utc(1_795_217_779_000), media_time: 134_400 });
@@ -318,7 +337,7 @@ fn live_with_the_time_of_the_encoder_and_long_chunks() {
 }
 
 #[test]
-fn a_frame_rate_that_does_not_divide_keeps_the_numbers_in_step() {
+fn fractional_frame_rate_keeps_numbers_exact() {
     let mut channel = channel();
     channel.epochs.remove(0);
     let epoch = &mut channel.epochs[0];

@@ -1,12 +1,12 @@
-//! A writer of XML that cannot be written wrong: elements nest, attribute values are escaped.
+//! XML writer that guarantees well-formed output: elements nest, values are escaped.
 
 use std::fmt::{self, Write};
 
-/// Builds a document top down, indented by two spaces.
+/// Builds a document top-down, indented by two spaces.
 pub(super) struct Xml {
     out: String,
     open: Vec<&'static str>,
-    /// The last tag has been begun, its `>` is not written yet.
+    /// Whether the last start tag still lacks its `>`.
     in_tag: bool,
 }
 
@@ -16,7 +16,7 @@ impl Xml {
         Xml { out, open: Vec::new(), in_tag: false }
     }
 
-    /// Opens an element; attributes follow before anything else.
+    /// Opens an element; its attributes must follow directly.
     pub(super) fn begin(&mut self, tag: &'static str) -> &mut Self {
         self.close_tag(">\n");
         self.indent();
@@ -26,16 +26,16 @@ impl Xml {
         self
     }
 
-    /// An attribute of the element just begun.
+    /// Writes an attribute of the element just opened.
     pub(super) fn attr(&mut self, name: &str, value: impl fmt::Display) -> &mut Self {
-        debug_assert!(self.in_tag, "an attribute belongs to an open tag");
+        debug_assert!(self.in_tag, "an attribute needs an open tag");
         let _ = write!(self.out, " {name}=\"");
         let _ = write!(Escaped(&mut self.out), "{value}");
         self.out.push('"');
         self
     }
 
-    /// An element that holds text alone.
+    /// Writes an element that contains only text.
     pub(super) fn leaf(&mut self, tag: &'static str, text: impl fmt::Display) -> &mut Self {
         self.close_tag(">\n");
         self.indent();
@@ -57,7 +57,7 @@ impl Xml {
         self
     }
 
-    /// The document, once every element is closed.
+    /// Returns the document, after every element is closed.
     pub(super) fn finish(self) -> String {
         debug_assert!(self.open.is_empty(), "unclosed {:?}", self.open);
         self.out
@@ -77,7 +77,7 @@ impl Xml {
     }
 }
 
-/// Writes attribute values: XML 1.0 §2.3, and characters that §2.2 forbids become U+FFFD.
+/// Escapes values (XML 1.0 §2.3); characters forbidden by §2.2 become U+FFFD.
 struct Escaped<'a>(&'a mut String);
 
 impl fmt::Write for Escaped<'_> {

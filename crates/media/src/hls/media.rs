@@ -1,9 +1,10 @@
-//! HLS media playlists: on demand, and live by whole segments.
+//! HLS media playlists: on demand, and live with complete segments.
 //!
-//! **Invariant:** the EXTINF durations of a playlist add up to the media's to the microsecond, since
-//! each is the difference of two rounded positions, not a rounded difference.
+//! **Invariant:** the EXTINF durations of a playlist add up to the media's duration to the
+//! microsecond: each is the difference of two rounded positions, not a rounded difference.
 //!
-//! **Invariant:** EXT-X-TARGETDURATION never changes (§4.4.3.1); live it comes with the model.
+//! **Invariant:** EXT-X-TARGETDURATION never changes (§4.4.3.1); for a live channel, the model
+//! provides it.
 
 use super::{INDEPENDENT, VERSION};
 use crate::presentation::live::{Epoch, Live, LiveSegment, LiveTrack};
@@ -11,7 +12,8 @@ use crate::presentation::utc::Utc;
 use crate::presentation::{NamedTrack, micros};
 use std::fmt::Write;
 
-/// The media playlist of a finished track. Beside it lie `VERSION/init.mp4` and `VERSION/TIME.m4s`.
+/// Writes the media playlist of an on-demand track, for use beside `VERSION/init.mp4` and
+/// `VERSION/TIME.m4s`.
 pub fn on_demand(track: &NamedTrack) -> String {
     let timescale = track.index.info.timescale;
     let lengths: Vec<(u64, u64)> =
@@ -28,10 +30,11 @@ pub fn on_demand(track: &NamedTrack) -> String {
     out
 }
 
-/// The media playlist of a live track, or `None` if the channel has no such track.
+/// Writes the media playlist of a live track; returns `None` if the channel has no such track.
 ///
-/// `depth_us` says how much of the window's end is listed: §6.2.2 wants a segment to stay available
-/// after its removal for as long as a playlist that held it, so it is less than the window.
+/// `depth_us` is the listed part of the window, measured back from its end. It must be less than
+/// the window, because a removed segment must stay available for the duration of the longest
+/// playlist that listed it (§6.2.2).
 pub fn live(live: &Live, track: &str, depth_us: u64) -> Option<String> {
     let listed = listed(live, track, depth_us)?;
     let mut out = head(live.target_duration_s);
@@ -58,7 +61,7 @@ pub fn live(live: &Live, track: &str, depth_us: u64) -> Option<String> {
     Some(out)
 }
 
-/// The newest segments of a track that fit into `depth_us`, at least one of those there are.
+/// Returns the newest segments of a track that fit into `depth_us`; at least one if any exist.
 fn listed<'a>(live: &'a Live, track: &str, depth_us: u64) -> Option<Vec<(&'a Epoch, &'a LiveSegment)>> {
     let epochs = || live.epochs.iter().filter_map(|e| e.track(track).map(|t| (e, t)));
     epochs().next()?;
@@ -76,8 +79,8 @@ fn listed<'a>(live: &'a Live, track: &str, depth_us: u64) -> Option<Vec<(&'a Epo
     Some(all[from..].iter().map(|&(e, _, s)| (e, s)).collect())
 }
 
-/// A new header, and one discontinuity for every epoch since the last: a track that missed an epoch
-/// keeps the same EXT-X-DISCONTINUITY-SEQUENCE as the others (§6.2.1).
+/// Writes a new header, and one discontinuity per epoch since the last one, so that a track that
+/// missed an epoch keeps the same EXT-X-DISCONTINUITY-SEQUENCE as the others (§6.2.1).
 fn write_epoch(out: &mut String, last: Option<u64>, epoch: &Epoch) {
     for _ in last.unwrap_or(epoch.id)..epoch.id {
         out.push_str("#EXT-X-DISCONTINUITY\n");

@@ -1,4 +1,4 @@
-//! The playlists as text, and as an independent parser reads them back.
+//! Playlist tests: the text, and how an independent parser reads it.
 
 use super::*;
 use crate::presentation::tests::{audio, channel, ladder, track, video};
@@ -9,7 +9,8 @@ use quick_m3u8::tag::KnownTag;
 use quick_m3u8::tag::hls::Tag;
 use quick_m3u8::{HlsLine, Reader};
 
-/// Compares, and parses the playlist with a parser that is not ours: every line a known tag or a URI.
+/// Compares the text, and parses it with a third-party parser: every line must be a known tag or a
+/// URI.
 fn check(playlist: &str, expect: Expect) {
     expect.assert_eq(playlist);
     for line in parse(playlist) {
@@ -28,7 +29,7 @@ fn multivariant_of(tracks: Vec<NamedTrack>) -> String {
 }
 
 #[test]
-fn a_ladder_with_one_audio_track() {
+fn ladder_with_one_audio_track() {
     check(
         &multivariant_of(ladder()),
         expect![[r##"
@@ -59,7 +60,7 @@ fn video_alone_has_no_group() {
 }
 
 #[test]
-fn audio_alone() {
+fn audio_only_has_no_group() {
     check(
         &multivariant_of(vec![audio("a", Some("en"), &[96_000])]),
         expect![[r##"
@@ -73,7 +74,7 @@ fn audio_alone() {
 }
 
 #[test]
-fn audio_alone_in_two_languages() {
+fn audio_only_in_two_languages_has_a_group() {
     let tracks = vec![audio("a", Some("en"), &[96_000]), audio("b", Some("fr"), &[96_000])];
     check(
         &multivariant_of(tracks),
@@ -118,7 +119,7 @@ fn two_languages_and_two_bitrates_make_two_groups() {
 }
 
 #[test]
-fn subtitles() {
+fn subtitles_form_a_group() {
     let tracks = vec![video("v", 180, &[25_600]), track("s", "wvtt", Media::Text, 1000, &[2000])];
     check(
         &multivariant_of(tracks),
@@ -134,7 +135,7 @@ fn subtitles() {
 }
 
 #[test]
-fn an_on_demand_media_playlist() {
+fn on_demand_media_playlist_lists_every_segment() {
     check(
         &media::on_demand(&ladder()[0]),
         expect![[r##"
@@ -157,6 +158,40 @@ fn an_on_demand_media_playlist() {
     );
 }
 
+/// No EXTINF, rounded to the nearest second, may exceed the target duration (§4.4.3.1).
+#[test]
+fn target_duration_is_the_longest_segment_to_the_nearest_second() {
+    let target = |lengths: &[u64]| {
+        let playlist = media::on_demand(&track("v", "avc1.64001f", Media::Text, 1000, lengths));
+        parse(&playlist)
+            .iter()
+            .find_map(|line| match line {
+                HlsLine::KnownTag(KnownTag::Hls(Tag::Targetduration(target))) => {
+                    Some(target.target_duration())
+                }
+                _ => None,
+            })
+            .unwrap()
+    };
+    assert_eq!(target(&[1400, 1600]), 2);
+    assert_eq!(target(&[2499, 1000]), 2);
+    assert_eq!(target(&[2500, 1000]), 3);
+    assert_eq!(target(&[400]), 1);
+}
+
+/// EXT-X-INDEPENDENT-SEGMENTS must hold for every segment of the playlist (§4.4.2.1).
+#[test]
+fn live_playlist_is_independent_only_if_every_listed_segment_is() {
+    let mut channel = channel();
+    channel.epochs[0].tracks[0].segments[1].sync = false;
+    let promises = |track, depth_us| media::live(&channel, track, depth_us).unwrap().contains(INDEPENDENT);
+    assert!(!promises("stream0", 60_000_000));
+    assert!(promises("stream1", 60_000_000));
+    // The dependent segment has left the playlist.
+    assert!(promises("stream0", 4_000_000));
+    assert!(!multivariant_live(&channel.epochs[0]).contains(INDEPENDENT));
+}
+
 #[test]
 fn durations_add_up_to_the_microsecond() {
     let track = track("v", "avc1.64001f", Media::Video { width: 16, height: 9 }, 30_000, &[1001; 300]);
@@ -171,7 +206,7 @@ fn durations_add_up_to_the_microsecond() {
 }
 
 #[test]
-fn a_live_media_playlist_over_a_discontinuity() {
+fn live_media_playlist_marks_the_discontinuity() {
     check(
         &media::live(&channel(), "stream1", 60_000_000).unwrap(),
         expect![[r##"
@@ -207,7 +242,7 @@ fn a_live_media_playlist_over_a_discontinuity() {
 }
 
 #[test]
-fn a_live_playlist_lists_no_more_than_its_depth() {
+fn live_playlist_is_limited_to_its_depth() {
     check(
         &media::live(&channel(), "stream0", 4_000_000).unwrap(),
         expect![[r##"
@@ -229,7 +264,7 @@ fn a_live_playlist_lists_no_more_than_its_depth() {
 }
 
 #[test]
-fn a_track_that_missed_an_epoch_keeps_the_discontinuity_sequence() {
+fn track_missing_an_epoch_keeps_the_discontinuity_sequence() {
     let mut channel = channel();
     channel.epochs[1].id = 2;
     check(
@@ -262,12 +297,12 @@ fn a_track_that_missed_an_epoch_keeps_the_discontinuity_sequence() {
 }
 
 #[test]
-fn an_unknown_track_has_no_playlist() {
+fn unknown_track_has_no_playlist() {
     assert_eq!(media::live(&channel(), "stream2", 60_000_000), None);
 }
 
 #[test]
-fn a_live_channel_before_its_first_whole_segment() {
+fn live_playlist_before_the_first_segment_is_empty() {
     let mut channel = channel();
     channel.epochs.truncate(1);
     channel.epochs[0].tracks[0].segments.clear();

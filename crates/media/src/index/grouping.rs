@@ -1,39 +1,41 @@
-//! Fragments to segments: where a track without a telling sidx is cut.
+//! Fragment grouping: combines fragments into segments for a track without a usable sidx.
 //!
-//! Invariant: the segments hold every unit, in order, and a segment of video begins with a sync sample.
+//! Invariant: the segments contain every unit, in order, and a video segment begins with a sync
+//! sample.
 
 use crate::track::{Media, Segment, TrackInfo};
 
-/// A fragment, or a reference of a sidx.
+/// A fragment, or a reference from a sidx.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Unit {
-    /// Its bytes: from its first box to the end of its mdat.
+    /// Byte range: from the unit's first box to the end of its mdat.
     pub(crate) offset: u64,
     pub(crate) end: u64,
     /// Times in the track's timescale.
     pub(crate) decode_time: u64,
     pub(crate) presentation_time: u64,
     pub(crate) duration: u64,
-    /// Duration of one of its samples, for the tolerance.
+    /// Duration of one of the unit's samples, used as tolerance.
     pub(crate) sample_duration: u64,
     pub(crate) sync: bool,
 }
 
-/// Which units begin a segment, given that they may (video: with a sync sample).
+/// Rule that decides which eligible units begin a segment. For video, units with a sync sample are
+/// eligible.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Rule {
-    /// All of them: they are segments already.
+    /// Every unit, because each is a segment already.
     Each,
-    /// Once the target has passed since the segment began, but for half a sample: video, where sync
-    /// samples decide how far apart cuts can be.
+    /// A unit that starts at least the target after the segment's start, less half a sample. For
+    /// video, where sync samples limit the cuts.
     Elapsed,
-    /// At multiples of the target since the track began, but for half a unit: audio, which can be cut
-    /// anywhere and so keeps step with video.
+    /// A unit at a multiple of the target since the track's start, less half a unit. For audio,
+    /// which can be cut anywhere and so stays aligned with video.
     Grid,
 }
 
 impl Rule {
-    /// The rule for fragments of this kind of media.
+    /// Returns the rule for fragments of this media kind.
     pub(crate) fn of(media: &Media) -> Self {
         match media {
             Media::Video { .. } => Self::Elapsed,
@@ -42,20 +44,20 @@ impl Rule {
     }
 }
 
-/// Groups units as they come.
+/// Groups units as they arrive.
 #[derive(Debug, Clone)]
 pub(crate) struct Grouping {
     rule: Rule,
-    /// The target in units of 1/1000 of the track's, so that it is whole.
+    /// Target duration in thousandths of the track's units, so that it is an integer.
     target: u128,
-    /// Multiples of the target that have been passed.
+    /// Multiples of the target passed so far.
     passed: u128,
     start: u64,
     open: Option<Open>,
     segments: Vec<Segment>,
 }
 
-/// The segment that is being filled.
+/// The segment being filled.
 #[derive(Debug, Clone, Copy)]
 struct Open {
     offset: u64,
@@ -126,8 +128,8 @@ impl Grouping {
         });
     }
 
-    /// A segment lasts until the next is presented, so that no gap is told where none is. At the end,
-    /// or before a real gap, it lasts as long as its samples.
+    /// Closes a segment. It lasts until the next one is presented, so that no gap is reported where
+    /// none exists. At the end, or before a real gap, it lasts as long as its samples.
     fn close(&mut self, open: &Open, next: Option<&Unit>) {
         let until_next = next
             .filter(|next| next.decode_time == open.decode_end)
@@ -142,7 +144,7 @@ impl Grouping {
     }
 }
 
-/// `time` and half of `tolerance`, in halves of thousandths.
+/// Returns `time` plus half of `tolerance`, in halves of thousandths.
 fn milli_halves(time: u64, tolerance: u64) -> u128 {
     (2 * u128::from(time) + u128::from(tolerance)) * 1000
 }

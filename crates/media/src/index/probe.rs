@@ -1,43 +1,43 @@
-//! The index of a file by its sidx, once a few references were looked at.
+//! Index of a file from its sidx, verified at a few references.
 //!
-//! A sidx is believed where it covers all of the file's fragments, counts in the track's timescale,
-//! and the fragments looked at begin where and when it says, with a sync sample. Where anything is
-//! amiss the moofs are read instead, and tell what is wrong with the file, if something is.
+//! A sidx is used if it covers all fragments of the file, has the track's timescale, and the probed
+//! fragments begin at the positions and times that it states, with a sync sample. Otherwise the
+//! moofs are read, which also reveals any fault in the file.
 //!
-//! Its times are those of presentation, so that only its durations are used, from the second reference
-//! on: ffmpeg 5.1 takes the encoder's priming off the first of AAC.
+//! Sidx times are presentation times, so only the sidx durations are used, and only from the second
+//! reference on: ffmpeg 5.1 subtracts the encoder's priming from the first duration for AAC.
 
 use crate::error::Result;
 use crate::fourcc::FourCc;
 use crate::fragment::{Fragment, MOOF_BYTES_MAX};
-use crate::index::Header;
+use crate::index::front::Header;
 use crate::index::grouping::{Grouping, Rule, Unit};
 use crate::index::rate::Rate;
 use crate::index::window::{Stop, Window};
 use crate::sidx::{Reference, Sidx};
 use crate::track::{Media, TrackIndex};
 
-/// References of a video track that are looked at besides, spread over the file, where the sidx does
-/// not know the type of its stream access points: ffmpeg 5.1 claims one at every reference, also where
-/// a fragment begins between two sync samples.
+/// Additional references to probe in a video track, spread over the file, if the sidx does not give
+/// the type of its stream access points. ffmpeg 5.1 claims an access point at every reference, even
+/// if the fragment begins between two sync samples.
 const SPREAD_REFERENCES: usize = 6;
 
-/// Boxes of a reference that are passed over on the way to its moof.
+/// Maximum boxes of a reference to skip before its moof.
 const PROBED_BOXES_MAX: u32 = 16;
 
 #[derive(Debug)]
 pub(crate) struct Probe {
     pub(crate) header: Header,
     references: Vec<Reference>,
-    /// Where each reference begins, in the file and in time from the first.
+    /// Start of each reference: file offset, and time since the first reference.
     starts: Vec<(u64, u64)>,
     end: u64,
     end_checked: bool,
-    /// References to look at, in order, and how far the first of them is read.
+    /// References still to probe, in order, and the position within the first of them.
     left: Vec<usize>,
     pos: u64,
     boxes: u32,
-    /// Presentation time of each reference looked at, and the first one's decode time.
+    /// Presentation time of each probed reference, and the decode time of the first.
     times: Vec<(usize, u64)>,
     decode_time: u64,
     sample_duration: u64,
@@ -45,7 +45,7 @@ pub(crate) struct Probe {
     rate: Rate,
 }
 
-/// What has become of the sidx.
+/// The result of checking a sidx.
 pub(crate) enum Verdict {
     Unsure,
     Sound(TrackIndex),
@@ -53,7 +53,7 @@ pub(crate) enum Verdict {
 }
 
 impl Probe {
-    /// What to look at, or `None` for a sidx that cannot be the index of this whole file.
+    /// Plans the probe of a sidx; returns `None` if the sidx cannot index the whole file.
     pub(crate) fn plan(header: &Header, sidx: &Sidx, sidx_end: u64, file_size: u64) -> Option<Self> {
         let references = &sidx.references;
         let plain = references.iter().all(|r| !r.is_index && r.size > 0);
@@ -75,7 +75,7 @@ impl Probe {
             starts,
             end,
             end_checked: end == file_size,
-            left: to_look_at(references, &header.info.media),
+            left: references_to_probe(references, &header.info.media),
             pos: start,
             boxes: 0,
             times: Vec::new(),
@@ -86,23 +86,24 @@ impl Probe {
         })
     }
 
-    /// Looks at one box.
+    /// Reads one box.
     pub(crate) fn step(&mut self, window: &Window, segment_target_ms: u32) -> Result<Verdict, Stop> {
-        let looked = if !self.end_checked {
+        let outcome = if !self.end_checked {
             self.check_end(window)
         } else if let Some(index) = self.left.first().copied() {
-            self.look(window, index)
+            self.read_reference(window, index)
         } else {
             return Ok(Verdict::Sound(self.index(segment_target_ms)));
         };
-        match looked {
+        match outcome {
             Ok(true) => Ok(Verdict::Unsure),
             Ok(false) | Err(Stop::Fault(_)) => Ok(Verdict::Unsound),
             Err(want @ Stop::Want(_)) => Err(want),
         }
     }
 
-    /// Whether no further fragment follows: a file of segments with a sidx each has one there.
+    /// Returns whether no fragment follows the references. In a file with one sidx per segment, a
+    /// fragment does.
     fn check_end(&mut self, window: &Window) -> Result<bool, Stop> {
         let kind = window.header(self.end)?.kind;
         self.end_checked = true;
@@ -110,8 +111,8 @@ impl Probe {
         Ok(!more.contains(&kind) && kind != FourCc::MOOV)
     }
 
-    /// Reads one box of a reference; at its moof, goes on to the next reference.
-    fn look(&mut self, window: &Window, index: usize) -> Result<bool, Stop> {
+    /// Reads one box of a reference; after its moof, advances to the next reference.
+    fn read_reference(&mut self, window: &Window, index: usize) -> Result<bool, Stop> {
         let (start, _) = self.starts[index];
         let reference = self.references[index];
         let header = window.header(self.pos)?;
@@ -134,19 +135,19 @@ impl Probe {
         self.left.remove(0);
         self.boxes = 0;
         self.pos = self.left.first().map_or(self.end, |next| self.starts[*next].0);
-        // But for the first, whose duration may be told without priming.
+        // The first reference is exempt, because its duration may exclude priming.
         let fits =
             index == 0 || fragment.duration <= u64::from(reference.duration) + self.sample_duration / 2;
         Ok(synced && fits && self.agrees())
     }
 
-    /// Whether the last reference looked at begins when the sidx says, within half a sample: counted
-    /// from the second. The first may begin earlier or later by half its duration.
+    /// Returns whether the last probed reference begins at the time stated by the sidx, within half
+    /// a sample, counted from the second reference. The first may be off by half its duration.
     fn agrees(&self) -> bool {
         let (Some((index, time)), Some((_, first))) = (self.times.last(), self.times.first()) else {
             return true;
         };
-        let told = |index: usize| i128::from(self.starts[index].1);
+        let stated = |index: usize| i128::from(self.starts[index].1);
         let tolerance = match index {
             0 | 1 => u64::from(self.references[0].duration) / 2,
             _ => self.sample_duration / 2,
@@ -155,12 +156,12 @@ impl Probe {
             Some((second, seen)) if *index > 1 => (*second, seen),
             _ => (0, first),
         };
-        let off = i128::from(*time) - i128::from(*seen) - (told(*index) - told(from));
+        let off = i128::from(*time) - i128::from(*seen) - (stated(*index) - stated(from));
         off.unsigned_abs() <= u128::from(tolerance)
     }
 
-    /// Presentation time and duration of each reference: the first as it was seen, the others counted
-    /// from the second.
+    /// Returns the presentation time and duration of each reference: the first as probed, the
+    /// others counted from the second.
     fn reference_times(&self) -> Vec<(u64, u64)> {
         let first = self.times.first().map_or(0, |(_, time)| *time);
         let second = self.times.get(1).map_or(first, |(_, time)| *time);
@@ -204,7 +205,8 @@ impl Probe {
         }
     }
 
-    /// References are segments, unless they are much shorter than one: then they are chunks.
+    /// Returns the grouping rule: references are segments, unless they are much shorter than a
+    /// segment; then they are chunks.
     fn rule(&self, segment_target_ms: u32) -> Rule {
         let total: u128 = self.references.iter().map(|r| u128::from(r.duration)).sum();
         let target = u128::from(segment_target_ms) * u128::from(self.header.info.timescale);
@@ -213,8 +215,8 @@ impl Probe {
     }
 }
 
-/// Which references to look at, the first, the second and the last always, for their times.
-fn to_look_at(references: &[Reference], media: &Media) -> Vec<usize> {
+/// Returns the references to probe: always the first, the second and the last, for their times.
+fn references_to_probe(references: &[Reference], media: &Media) -> Vec<usize> {
     let last = references.len() - 1;
     let mut chosen = vec![0, 1.min(last), last];
     let claims = |r: &Reference| r.starts_with_sap && r.sap_type == 0;

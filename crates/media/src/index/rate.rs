@@ -1,9 +1,9 @@
-//! The frame rate of a track, where its samples all last as long.
+//! Frame rate of a track whose samples all have the same duration.
 
 use crate::track::{Media, TrackInfo};
 
-/// Compares the sample durations of the fragments seen. The last fragment of a file may differ:
-/// muxers guess how long its last sample lasts.
+/// Compares the sample durations of fragments. The last fragment of a file may differ, because
+/// muxers guess the duration of its last sample.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Rate {
     first: Option<u32>,
@@ -12,7 +12,7 @@ pub(crate) struct Rate {
 }
 
 impl Rate {
-    /// Adds a fragment: the duration of every sample where all have the same.
+    /// Adds a fragment, given the duration of its samples if all are equal.
     pub(crate) fn add(&mut self, sample_duration: Option<u32>) {
         self.varies |= self.differs;
         match (self.first, sample_duration) {
@@ -22,7 +22,7 @@ impl Rate {
         }
     }
 
-    /// Frames per second as a reduced fraction, for video.
+    /// Returns frames per second as a reduced fraction, for video.
     pub(crate) fn frame_rate(self, info: &TrackInfo) -> Option<(u32, u32)> {
         let duration = self.first.filter(|duration| *duration > 0 && !self.varies)?;
         matches!(info.media, Media::Video { .. }).then(|| {

@@ -1,27 +1,30 @@
-//! The index of a file whose moofs have to be read: box by box, over every mdat.
+//! Index of a file from all its moofs: reads box by box and skips every mdat.
 //!
-//! Invariant: the position moves on with every box, and only once all of the box that is needed was
-//! there.
+//! Invariant: the position advances with every box, and only once all needed bytes of the box are
+//! available.
 
 use crate::boxes::BoxHeader;
 use crate::error::{Error, Fault, Result};
 use crate::fourcc::FourCc;
 use crate::fragment::{Fragment, MOOF_BYTES_MAX};
+use crate::index::front::Header;
 use crate::index::grouping::{Grouping, Rule, Unit};
 use crate::index::rate::Rate;
 use crate::index::window::{Stop, Window};
-use crate::index::{Header, TOP_LEVEL_BOXES_MAX};
 use crate::track::Media;
 use crate::track::TrackIndex;
+
+/// Maximum top-level boxes in a file: a day of 0.5 s chunks has 700,000.
+pub const TOP_LEVEL_BOXES_MAX: u64 = 1 << 22;
 
 #[derive(Debug)]
 pub(crate) struct Walk {
     header: Header,
     pos: u64,
     boxes: u64,
-    /// Where the boxes before the next moof (styp, prft, emsg) begin.
+    /// Start of the boxes that lead the next moof (styp, prft, emsg).
     lead: Option<u64>,
-    /// A moof whose mdat has not come yet.
+    /// A moof whose mdat has not been reached yet.
     open: Option<OpenFragment>,
     decode_time: Option<u64>,
     has_base_data_offset: bool,
@@ -52,7 +55,7 @@ impl Walk {
         }
     }
 
-    /// Reads one box; at the end of the file, gives its index.
+    /// Reads one box; at the end of the file, returns the index.
     pub(crate) fn step(&mut self, window: &mut Window) -> Result<Option<TrackIndex>, Stop> {
         if window.ends_at(self.pos)? {
             return Ok(Some(self.finish()?));
@@ -62,7 +65,11 @@ impl Walk {
         let size = match header.kind {
             FourCc::MOOF => self.moof(window, &header)?,
             FourCc::MDAT => self.mdat(window, &header)?,
-            FourCc::MOOV => return Err(Error::invalid(at, header.kind, "a second CMAF header").into()),
+            FourCc::MOOV => {
+                return Err(
+                    Error::invalid(at, header.kind, "must be the only CMAF header in the file").into()
+                );
+            }
             kind => {
                 if matches!(kind, FourCc::STYP | FourCc::PRFT | FourCc::EMSG) {
                     self.lead.get_or_insert(at);
@@ -87,12 +94,11 @@ impl Walk {
         let fragment = Fragment::parse(bytes, at, &self.header.info)?;
         match self.decode_time {
             Some(before) if fragment.decode_time < before => {
-                let what = "its decode time (tfdt) is before that of the fragment before it";
+                let what = "decode time (tfdt) must not be before the previous fragment's";
                 return Err(Error::invalid(at, header.kind, what).into());
             }
             None if self.is_video() && !fragment.starts_with_sync => {
-                let what =
-                    "the first sample of the track is no sync sample, so that nothing can start with it";
+                let what = "the track's first sample must be a sync sample, so that playback can start";
                 return Err(Error::invalid(at, header.kind, what).into());
             }
             _ => {}
@@ -112,7 +118,7 @@ impl Walk {
             if size == u64::from(header.header_size) {
                 return Ok(size);
             }
-            let what = "media that no moof describes: make the file with ffmpeg's -movflags +empty_moov";
+            let what = "media data without a moof: create the file with ffmpeg's -movflags +empty_moov";
             return Err(Error::invalid(at, header.kind, what).into());
         };
         let fragment = open.fragment;
@@ -146,7 +152,7 @@ impl Walk {
 
     fn no_open_fragment(&self) -> Result<()> {
         match &self.open {
-            Some(open) => Err(Error::invalid(open.moof_offset, FourCc::MOOF, "no mdat follows it")),
+            Some(open) => Err(Error::invalid(open.moof_offset, FourCc::MOOF, "must be followed by an mdat")),
             None => Ok(()),
         }
     }

@@ -1,24 +1,32 @@
-//! The part of a file that an indexer has in memory: one run of bytes, replaced by the next.
+//! In-memory part of a file that is being indexed: one run of bytes, replaced by each read.
 
 use crate::boxes::{BOX_HEADER_BYTES_MAX, BoxHeader};
 use crate::error::{Error, Fault, Result};
 use crate::fourcc::FourCc;
-use crate::index::Want;
 
-/// First read: header, sidx and first fragment's boxes at once, in most files.
+/// Size of the first read: the header, sidx and first fragment's boxes of most files.
 const FIRST_READ_BYTES: u64 = 16 << 10;
-/// Each further read: styp, prft, moof and the header of mdat, of most fragments.
+/// Minimum size of further reads: styp, prft, moof and the mdat header of most fragments.
 const READ_BYTES_MIN: u64 = 4 << 10;
-/// What it grows to where moofs are longer.
+/// Maximum size that reads grow to if moofs are longer.
 const READ_BYTES_MAX: u64 = 64 << 10;
 
-/// The type of a box of which too little is there.
+/// The type of a box whose header is incomplete.
 const UNKNOWN: FourCc = FourCc(*b"????");
 
-/// Why a step of indexing cannot go on.
+/// A byte range requested by the indexer, within the file's declared size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Want {
+    /// Offset from the start of the file.
+    pub offset: u64,
+    /// Length in bytes, at least 1.
+    pub len: u64,
+}
+
+/// Reasons for an indexing step to stop.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// These bytes are needed first.
+    /// The step needs these bytes first.
     Want(Want),
     Fault(Error),
 }
@@ -31,7 +39,7 @@ impl From<Error> for Stop {
 
 #[derive(Debug)]
 pub(crate) struct Window {
-    /// As it was said, or as it turned out where a read fell short.
+    /// Declared size; after a short read, the actual size.
     pub(crate) file_size: u64,
     short_of: Option<u64>,
     start: u64,
@@ -52,7 +60,7 @@ impl Window {
         }
     }
 
-    /// `len` bytes at `offset`, which belong to the box of type `kind` there.
+    /// Returns `len` bytes at `offset`, which belong to a box of type `kind`.
     pub(crate) fn view(&self, offset: u64, len: u64, kind: FourCc) -> Result<&[u8], Stop> {
         let left = self.file_size.saturating_sub(offset);
         if len > left {
@@ -65,7 +73,7 @@ impl Window {
         held.ok_or(Stop::Want(Want { offset, len: len.max(self.read_bytes).min(left) }))
     }
 
-    /// Replaces what is held by the bytes found for `want`.
+    /// Replaces the window's bytes with those read for `want`.
     pub(crate) fn feed(&mut self, want: Want, bytes: &[u8]) {
         let wanted = usize::try_from(want.len).unwrap_or(usize::MAX).min(bytes.len());
         if (wanted as u64) < want.len {
@@ -78,26 +86,27 @@ impl Window {
         self.read_bytes = self.learnt_bytes;
     }
 
-    /// Says that a fragment's boxes before its media took `len` bytes, so that the next read holds as
-    /// many at once.
+    /// Records that a fragment's boxes before its media took `len` bytes, so that the next read
+    /// fetches as many at once.
     pub(crate) fn learn(&mut self, len: u64) {
         let roomy = len.saturating_add(BOX_HEADER_BYTES_MAX as u64).next_power_of_two();
         self.learnt_bytes = self.learnt_bytes.max(roomy).min(READ_BYTES_MAX);
         self.read_bytes = self.learnt_bytes;
     }
 
-    /// Whether the file ends at `offset`. One that fell short of its size never ends well.
+    /// Returns whether the file ends at `offset`. A file shorter than its declared size is always a
+    /// fault.
     pub(crate) fn ends_at(&self, offset: u64) -> Result<bool> {
         match self.short_of {
-            Some(said) if offset >= self.file_size => {
-                let fault = Fault::Truncated { need: said.saturating_sub(offset), left: 0 };
+            Some(declared) if offset >= self.file_size => {
+                let fault = Fault::Truncated { need: declared.saturating_sub(offset), left: 0 };
                 Err(Error::new(offset, UNKNOWN, fault))
             }
             _ => Ok(offset == self.file_size),
         }
     }
 
-    /// The box header at `offset`.
+    /// Returns the box header at `offset`.
     pub(crate) fn header(&self, offset: u64) -> Result<BoxHeader, Stop> {
         let left = self.file_size.saturating_sub(offset);
         let bytes = self.view(offset, left.clamp(8, BOX_HEADER_BYTES_MAX as u64), UNKNOWN)?;
@@ -106,12 +115,12 @@ impl Window {
             return Err(Error::new(offset, UNKNOWN, fault).into());
         };
         if !header.kind.is_plausible() {
-            return Err(Error::invalid(offset, header.kind, "no box begins here").into());
+            return Err(Error::invalid(offset, header.kind, "expected a box header").into());
         }
         Ok(header)
     }
 
-    /// The whole box at `offset`, which may not be longer than `max`.
+    /// Returns the whole box at `offset`, which must not be longer than `max`.
     pub(crate) fn whole(
         &self,
         offset: u64,

@@ -1,59 +1,59 @@
-//! Whether the tracks of a presentation line up, and if not, which file is at fault and where.
+//! Track alignment check; reports the file and position at fault.
 
 use super::sets::{Kind, switchable};
 use super::{NamedTrack, Placed, micros};
 use std::fmt;
 
-/// Tolerance on segment boundaries where the frame rate is unknown: half a frame at 25 frames a second.
+/// Tolerance for segment boundaries if the frame rate is unknown: half a frame at 25 frames/s.
 const HALF_FRAME_US: u64 = 20_000;
 
-/// Why tracks do not form a presentation.
+/// Reasons for tracks not to form a presentation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Misaligned {
-    /// There is no track.
+    /// The presentation has no track.
     NoTracks,
-    /// Text tracks alone: subtitles of nothing.
+    /// The presentation has only text tracks, and no media to subtitle.
     TextAlone,
-    /// A track of which the edit list shows nothing.
+    /// The edit list cuts off the whole track.
     NothingShown {
         /// The file.
         file: String,
     },
-    /// Two tracks of one switching set are cut at different times.
+    /// Two tracks of a switching set have different segment boundaries.
     Boundary {
         /// The file compared with.
         first: String,
         /// The file that differs.
         second: String,
-        /// First segment that differs, counted from 1.
+        /// First differing segment, counted from 1.
         segment: usize,
-        /// Where it begins in the first, in microseconds.
+        /// Start of that segment in the first file, in microseconds.
         first_us: u64,
-        /// Where it begins in the second, in microseconds.
+        /// Start of that segment in the second file, in microseconds.
         second_us: u64,
     },
-    /// Two tracks of one switching set have different numbers of segments.
+    /// Two tracks of a switching set have different numbers of segments.
     Count {
         /// The file compared with.
         first: String,
-        /// Its segments.
+        /// Number of segments in the first file.
         first_count: usize,
         /// The file that differs.
         second: String,
-        /// Its segments.
+        /// Number of segments in the second file.
         second_count: usize,
     },
     /// Tracks end more than a segment apart.
     End {
         /// The file compared with.
         first: String,
-        /// Where it ends, in microseconds.
+        /// End of the first file, in microseconds.
         first_us: u64,
         /// The file that differs.
         second: String,
-        /// Where it ends, in microseconds.
+        /// End of the second file, in microseconds.
         second_us: u64,
-        /// Difference that is allowed, in microseconds.
+        /// Allowed difference, in microseconds.
         allowed_us: u64,
     },
 }
@@ -64,7 +64,7 @@ impl fmt::Display for Misaligned {
         match self {
             Misaligned::NoTracks => write!(f, "no CMAF track"),
             Misaligned::TextAlone => {
-                write!(f, "subtitles alone: a presentation has a video or an audio track")
+                write!(f, "subtitles alone: a presentation needs a video or an audio track")
             }
             Misaligned::NothingShown { file } => write!(f, "{file}: the edit list shows none of the media"),
             Misaligned::Boundary { first, second, segment, first_us, second_us } => write!(
@@ -77,7 +77,7 @@ impl fmt::Display for Misaligned {
             Misaligned::Count { first, first_count, second, second_count } => write!(
                 f,
                 "{first} and {second} do not line up: {first_count} segments in the first, \
-                 {second_count} in the second, the first of them that is missing is segment {}",
+                 {second_count} in the second, the first missing one is segment {}",
                 first_count.min(second_count) + 1
             ),
             Misaligned::End { first, first_us, second, second_us, allowed_us } => write!(
@@ -94,7 +94,7 @@ impl fmt::Display for Misaligned {
 
 impl std::error::Error for Misaligned {}
 
-/// Checks every track against the first that it must agree with.
+/// Compares every track with the first track that it must agree with.
 pub(super) fn check(tracks: &[NamedTrack]) -> Result<(), Misaligned> {
     for (i, track) in tracks.iter().enumerate() {
         if track.segments().next().is_none() {
@@ -143,7 +143,7 @@ fn half_frame_us(track: &NamedTrack) -> u64 {
     u64::from(den) * 500_000 / u64::from(num.max(1))
 }
 
-/// Video and audio end within one segment of each other; subtitles may end where speech does.
+/// Checks that video and audio end within one segment of each other; subtitles may end earlier.
 fn same_ends(tracks: &[NamedTrack]) -> Result<(), Misaligned> {
     let mut timed = tracks.iter().filter(|t| Kind::of(&t.index.info) != Kind::Text);
     let Some(first) = timed.next() else { return Ok(()) };

@@ -1,30 +1,31 @@
-//! Bitrates from the sizes of real segments.
+//! Bitrates measured from segment sizes.
 //!
-//! Peak is RFC 8216bis §4.4.6.2 `BANDWIDTH`: the largest bitrate of any contiguous run of segments
-//! whose duration is between 0.5 and 1.5 times the target duration. A short last segment alone thus
-//! does not count, and DASH's `@bandwidth` with one segment of buffer holds for it too.
+//! The peak is `BANDWIDTH` of RFC 8216bis §4.4.6.2: the largest bitrate of any contiguous run of
+//! segments whose duration is 0.5 to 1.5 times the target duration. A short last segment alone does
+//! not count. The peak also satisfies DASH's `@bandwidth` with one segment of buffer.
 
 use crate::track::Segment;
 
-/// Segments looked at for one run: far more than 1.5 targets hold, unless durations are absurd.
+/// Maximum segments per run: far more than fit into 1.5 target durations, unless durations are
+/// absurd.
 const RUN_SEGMENTS_MAX: usize = 64;
 
 /// Bits per second, rounded up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Bitrate {
-    /// Over everything.
+    /// Bitrate over all segments.
     pub average: u64,
-    /// Of the worst run of segments, see the module.
+    /// Bitrate over the worst run of segments; see the module documentation.
     pub peak: u64,
 }
 
-/// Bitrates of `segments`, whose durations are in `timescale`.
+/// Measures the bitrates of `segments`, whose durations are in `timescale`.
 pub fn measure(segments: &[Segment], timescale: u32) -> Bitrate {
     let sizes: Vec<(u64, u64)> = segments.iter().map(|s| (s.size, s.duration)).collect();
     measure_sizes(&sizes, timescale)
 }
 
-/// The same for pairs of (bytes, duration).
+/// Measures the bitrates of segments given as (bytes, duration).
 pub fn measure_sizes(segments: &[(u64, u64)], timescale: u32) -> Bitrate {
     let bytes: u64 = segments.iter().map(|s| s.0).sum();
     let duration: u64 = segments.iter().map(|s| s.1).sum();
@@ -34,7 +35,7 @@ pub fn measure_sizes(segments: &[(u64, u64)], timescale: u32) -> Bitrate {
     Bitrate { average, peak: peak.max(average) }
 }
 
-/// Largest bitrate of a run that begins with the first of `segments`.
+/// Returns the largest bitrate of a run that begins with the first segment.
 fn peak_from(segments: &[(u64, u64)], target: u64, timescale: u32) -> u64 {
     let (mut bytes, mut duration, mut peak) = (0, 0, 0);
     for segment in segments.iter().take(RUN_SEGMENTS_MAX) {
@@ -61,20 +62,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_short_last_segment_does_not_set_the_peak() {
-        // 1000 B and 1500 B in 2 s each, then 900 B in a tenth of a second.
+    fn short_last_segment_does_not_set_the_peak() {
+        // Segments of 1000 B and 1500 B in 2 s each, then 900 B in a tenth of a second.
         let rate = measure_sizes(&[(1000, 20), (1500, 20), (900, 1)], 10);
         assert_eq!(rate, Bitrate { average: 6635, peak: 9143 });
     }
 
     #[test]
-    fn the_peak_is_of_a_run_no_longer_than_one_and_a_half_targets() {
+    fn peak_run_is_at_most_one_and_a_half_targets() {
         let rate = measure_sizes(&[(100, 10), (100, 10), (800, 10), (100, 10)], 10);
         assert_eq!(rate, Bitrate { average: 2200, peak: 6400 });
     }
 
     #[test]
-    fn nothing_has_no_bitrate() {
+    fn no_segments_have_zero_bitrate() {
         assert_eq!(measure_sizes(&[], 1000), Bitrate::default());
     }
 }

@@ -1,24 +1,24 @@
-//! Switching sets: the tracks among which a player may change at a segment boundary.
+//! Switching sets: tracks between which a player may switch at a segment boundary.
 //!
-//! ISO/IEC 23000-19 §7.3.4: same media, same codec family, same language; audio also the same
-//! number of channels. One set becomes one DASH AdaptationSet.
+//! Members have the same media kind, codec family and language, and for audio the same number of
+//! channels (ISO/IEC 23000-19 §7.3.4). Each set becomes one DASH AdaptationSet.
 
 use super::{Rendition, language};
 use crate::track::{Media, TrackInfo};
 
-/// Kinds of media, in the order in which manifests list them.
+/// Media kinds, in the order in which manifests list them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Pictures.
+    /// Video.
     Video,
-    /// Sound.
+    /// Audio.
     Audio,
     /// Subtitles.
     Text,
 }
 
 impl Kind {
-    /// The kind of a track.
+    /// Returns the media kind of a track.
     pub fn of(info: &TrackInfo) -> Kind {
         match info.media {
             Media::Video { .. } => Kind::Video,
@@ -28,16 +28,17 @@ impl Kind {
     }
 }
 
-/// Indices into the renditions that the set was made from.
+/// A switching set, as indices into the renditions it was built from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SwitchingSet {
-    /// What the members are.
+    /// Media kind of the members.
     pub kind: Kind,
-    /// Members by rising bitrate; never empty.
+    /// Members in ascending order of bitrate; never empty.
     pub members: Vec<usize>,
 }
 
-/// Groups renditions: video sets first, then audio, then text; within a kind by first appearance.
+/// Groups renditions into sets: video first, then audio, then text; within a kind by first
+/// appearance.
 pub fn switching_sets(renditions: &[Rendition<'_>]) -> Vec<SwitchingSet> {
     let mut sets: Vec<SwitchingSet> = Vec::new();
     for (i, rendition) in renditions.iter().enumerate() {
@@ -54,7 +55,7 @@ pub fn switching_sets(renditions: &[Rendition<'_>]) -> Vec<SwitchingSet> {
     sets
 }
 
-/// Whether a player may change between two tracks.
+/// Returns whether a player may switch between two tracks.
 pub(super) fn switchable(a: &TrackInfo, b: &TrackInfo) -> bool {
     Kind::of(a) == Kind::of(b)
         && codec_family(&a.codec) == codec_family(&b.codec)
@@ -62,7 +63,8 @@ pub(super) fn switchable(a: &TrackInfo, b: &TrackInfo) -> bool {
         && channels(a) == channels(b)
 }
 
-/// The sample entry's name, or for `mp4a` the whole: AAC-LC and HE-AAC do not switch.
+/// Returns the sample entry's name; for `mp4a` the full codec, because players cannot switch
+/// between AAC-LC and HE-AAC.
 fn codec_family(codec: &str) -> &str {
     let family = codec.split('.').next().unwrap_or(codec);
     if family == "mp4a" { codec } else { family }

@@ -1,4 +1,4 @@
-//! Which tracks form a presentation, and the models that the tests of both manifests share.
+//! Presentation tests: rules for its tracks, and the models shared by the tests of both manifests.
 
 use super::live::{Epoch, Live, LiveSegment, LiveTrack};
 use super::utc::Utc;
@@ -6,7 +6,8 @@ use super::*;
 use crate::track::{Media, SampleDefaults};
 use expect_test::{Expect, expect};
 
-/// A track of `lengths` in units of `timescale`, each of 1000 bytes for a second.
+/// Creates a track with segments of the given `lengths` in units of `timescale`, at 1000 bytes per
+/// second.
 pub(crate) fn track(name: &str, codec: &str, media: Media, timescale: u32, lengths: &[u64]) -> NamedTrack {
     let mut segments = Vec::new();
     let (mut time, mut offset) = (0, 800);
@@ -42,8 +43,8 @@ pub(crate) fn audio(name: &str, language: Option<&str>, lengths: &[u64]) -> Name
     track
 }
 
-/// Three video tracks and one audio track of 6 s. The audio is primed by 1024 samples, as its edit
-/// list says; its segments are cut at whole AAC frames.
+/// Returns three video tracks and one audio track of 6 s. The audio is primed by 1024 samples, as
+/// its edit list shows; its segments are cut at whole AAC frames.
 pub(crate) fn ladder() -> Vec<NamedTrack> {
     let mut sound = audio("audio", Some("en"), &[96_256, 95_232, 96_256, 1024]);
     sound.index.info.edit_media_time = 1024;
@@ -54,7 +55,8 @@ pub(crate) fn ladder() -> Vec<NamedTrack> {
     ]
 }
 
-/// A channel in its second epoch: one video and one audio track at 2 s and 0.5 s.
+/// Returns a channel in its second epoch: one video and one audio track with segments of 2 s and
+/// chunks of 0.5 s.
 pub(crate) fn channel() -> Live {
     let epoch = |id, start_us, end_us, start_number, numbers: std::ops::Range<u64>| {
         let track = |t: NamedTrack, first: u64, duration: u64| {
@@ -97,20 +99,20 @@ pub(crate) fn channel() -> Live {
 }
 
 fn check(tracks: Vec<NamedTrack>, expect: Expect) {
-    let said = match OnDemand::new(tracks) {
+    let message = match OnDemand::new(tracks) {
         Ok(presentation) => format!("{} µs", presentation.duration_us()),
         Err(misaligned) => misaligned.to_string(),
     };
-    expect.assert_eq(&said);
+    expect.assert_eq(&message);
 }
 
 #[test]
-fn tracks_that_line_up_form_a_presentation() {
+fn aligned_tracks_form_a_presentation() {
     check(ladder(), expect!["6000000 µs"]);
 }
 
 #[test]
-fn a_boundary_more_than_half_a_frame_off_names_files_and_segment() {
+fn misaligned_boundary_names_files_and_segment() {
     let a = || video("a", 180, &[25_600, 25_600, 25_600]);
     check(vec![a(), video("b", 360, &[25_600, 25_856, 25_344])], expect!["6000000 µs"]);
     check(
@@ -122,17 +124,17 @@ fn a_boundary_more_than_half_a_frame_off_names_files_and_segment() {
 }
 
 #[test]
-fn a_missing_segment_is_named() {
+fn missing_segment_is_named() {
     check(
         vec![video("a", 180, &[25_600, 25_600]), video("b", 360, &[25_600])],
         expect![
-            "a.mp4 and b.mp4 do not line up: 2 segments in the first, 1 in the second, the first of them that is missing is segment 2"
+            "a.mp4 and b.mp4 do not line up: 2 segments in the first, 1 in the second, the first missing one is segment 2"
         ],
     );
 }
 
 #[test]
-fn audio_that_ends_more_than_a_segment_away_is_refused() {
+fn audio_ending_more_than_a_segment_apart_is_refused() {
     let a = || video("a", 180, &[25_600, 25_600]);
     check(vec![a(), audio("b", None, &[96_000])], expect!["4000000 µs"]);
     check(
@@ -144,14 +146,14 @@ fn audio_that_ends_more_than_a_segment_away_is_refused() {
 }
 
 #[test]
-fn other_codecs_may_be_cut_elsewhere() {
+fn other_codecs_may_have_other_boundaries() {
     let mut b = video("b", 360, &[12_800, 38_400]);
     b.index.info.codec = String::from("hvc1.1.6.L93.B0");
     check(vec![video("a", 180, &[25_600, 25_600]), b], expect!["4000000 µs"]);
 }
 
 #[test]
-fn nothing_is_no_presentation() {
+fn no_presented_media_is_refused() {
     check(vec![], expect!["no CMAF track"]);
     let mut a = video("a", 180, &[25_600]);
     a.index.info.edit_media_time = 25_600;
@@ -159,7 +161,7 @@ fn nothing_is_no_presentation() {
 }
 
 #[test]
-fn the_edit_list_moves_every_segment() {
+fn edit_list_shifts_every_segment() {
     let mut track = audio("a", None, &[1000, 2000, 3000]);
     let mut at = |edit: u64| -> Vec<(u64, u64)> {
         track.index.info.edit_media_time = edit;
@@ -171,7 +173,7 @@ fn the_edit_list_moves_every_segment() {
 }
 
 #[test]
-fn a_segment_is_found_by_its_time_alone() {
+fn segment_is_found_by_its_exact_time() {
     let mut track = audio("a", None, &[1000, 2000, 3000]);
     track.index.info.edit_media_time = 400;
     let found = |time| track.segment_at(time).map(|s| s.segment.time);
@@ -179,7 +181,7 @@ fn a_segment_is_found_by_its_time_alone() {
 }
 
 #[test]
-fn switching_sets_group_what_may_be_switched() {
+fn switching_sets_group_switchable_tracks() {
     let mut surround = audio("c", Some("en"), &[1]);
     surround.index.info.media = Media::Audio { sample_rate: 48_000, channels: 6 };
     let tracks = [
@@ -198,7 +200,7 @@ fn switching_sets_group_what_may_be_switched() {
 }
 
 #[test]
-fn only_well_formed_languages_are_passed_on() {
+fn only_well_formed_languages_are_used() {
     let of = |tag: &str| language(&audio("a", Some(tag), &[]).index.info).is_some();
     assert_eq!(
         ["en", "zh-Hant-TW", "", "e n", "en-", "a\"b", "12"].map(of),
@@ -214,19 +216,19 @@ fn scaling_rounds_to_the_nearest() {
 }
 
 #[test]
-fn a_young_channel_reaches_back_no_further_than_its_start() {
+fn young_channel_window_reaches_only_to_its_start() {
     let live = channel();
     let at = |seconds: i64| {
         let then = live.clone().at(Utc(live.availability_start.0 + seconds * 1000 + 250));
         (then.window_ms, then.published.0 - live.availability_start.0)
     };
-    // The state itself was published at 72 s; from then on that is the newest publication.
+    // The state itself was published at 72 s; from then on, 72 s is the latest publication.
     assert_eq!([at(-1), at(30), at(59)], [(0, 72_000), (30_000, 72_000), (59_000, 72_000)]);
     assert_eq!([at(60), at(600)], [(60_000, 72_000), (60_000, 72_000)]);
     let young = Live { published: live.availability_start, ..live.clone() };
     let then = young.at(Utc(live.availability_start.0 + 30_999));
     assert_eq!(then.published, Utc(live.availability_start.0 + 30_000));
-    // Nor does its publication go back once the window is full.
+    // The publication time does not go back once the window is full.
     let young = Live { published: live.availability_start, ..live.clone() };
     let published = [59_999, 60_000, 600_000].map(|ms| {
         young.clone().at(Utc(live.availability_start.0 + ms)).published.0 - live.availability_start.0
@@ -235,7 +237,7 @@ fn a_young_channel_reaches_back_no_further_than_its_start() {
 }
 
 #[test]
-fn subtitles_alone_are_no_presentation() {
+fn subtitles_alone_are_refused() {
     let alone = vec![track("s", "wvtt", Media::Text, 1000, &[2000])];
     assert_eq!(OnDemand::new(alone), Err(Misaligned::TextAlone));
 }

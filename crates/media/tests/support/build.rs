@@ -1,23 +1,23 @@
-//! Files built box by box, for what ffmpeg does not make.
+//! Builders of files box by box, for layouts that ffmpeg does not produce.
 
-/// A box: its size, its type, its body.
+/// Builds a box: size, type, body.
 pub(crate) fn boxed(kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
     let size = u32::try_from(8 + body.len()).unwrap();
     [&size.to_be_bytes()[..], kind, body].concat()
 }
 
-/// A full box.
+/// Builds a full box.
 pub(crate) fn full(kind: &[u8; 4], version: u8, flags: u32, body: &[u8]) -> Vec<u8> {
     let word = u32::from(version) << 24 | flags;
     boxed(kind, &[&word.to_be_bytes()[..], body].concat())
 }
 
-/// 32-bit fields one after another.
+/// Concatenates 32-bit fields.
 pub(crate) fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
 }
 
-/// What a header is made of.
+/// Parts of a header.
 #[derive(Debug, Clone)]
 pub(crate) struct HeaderParts {
     pub(crate) handler: [u8; 4],
@@ -25,14 +25,14 @@ pub(crate) struct HeaderParts {
     pub(crate) sample_entry: Vec<u8>,
     pub(crate) language: u16,
     pub(crate) tkhd_size: (u32, u32),
-    /// Boxes in trak after mdia, such as edts, and in mdia after hdlr, such as elng.
+    /// Additional boxes: in trak after mdia, such as edts, and in mdia after hdlr, such as elng.
     pub(crate) in_trak: Vec<u8>,
     pub(crate) in_mdia: Vec<u8>,
     pub(crate) mvex: bool,
 }
 
 impl HeaderParts {
-    /// H.264 High, level 3.1, 640×360.
+    /// Returns a header for H.264 High, level 3.1, 640×360.
     pub(crate) fn video(timescale: u32) -> Self {
         let avcc = boxed(b"avcC", &[1, 0x64, 0, 0x1f, 0xff, 0xe0, 0]);
         Self {
@@ -47,13 +47,13 @@ impl HeaderParts {
         }
     }
 
-    /// AC-3, stereo, 48 kHz.
+    /// Returns a header for AC-3, stereo, 48 kHz.
     pub(crate) fn audio(timescale: u32) -> Self {
         let entry = sound(b"ac-3", 2, 48_000, &boxed(b"dac3", &[0x10, 0x11, 0x40]));
         Self { handler: *b"soun", sample_entry: entry, tkhd_size: (0, 0), ..Self::video(timescale) }
     }
 
-    /// ftyp and moov.
+    /// Builds ftyp and moov.
     pub(crate) fn build(&self) -> Vec<u8> {
         let mdhd = full(b"mdhd", 0, 0, &[words(&[0, 0, self.timescale, 0]), pair(self.language)].concat());
         let hdlr = full(b"hdlr", 0, 0, &[&[0; 4][..], &self.handler, &[0; 13]].concat());
@@ -77,20 +77,20 @@ fn pair(language: u16) -> Vec<u8> {
     [language.to_be_bytes(), [0; 2]].concat()
 }
 
-/// A VisualSampleEntry.
+/// Builds a VisualSampleEntry.
 pub(crate) fn visual(kind: &[u8; 4], (width, height): (u16, u16), boxes: &[u8]) -> Vec<u8> {
     let size = [width.to_be_bytes(), height.to_be_bytes()].concat();
     boxed(kind, &[&[0, 0, 0, 0, 0, 0, 0, 1][..], &[0; 16], &size, &[0; 50], boxes].concat())
 }
 
-/// An AudioSampleEntry.
+/// Builds an AudioSampleEntry.
 pub(crate) fn sound(kind: &[u8; 4], channels: u16, sample_rate: u32, boxes: &[u8]) -> Vec<u8> {
     let middle = [channels.to_be_bytes(), 16u16.to_be_bytes(), [0; 2], [0; 2]].concat();
     let rate = (sample_rate << 16).to_be_bytes();
     boxed(kind, &[&[0, 0, 0, 0, 0, 0, 0, 1][..], &[0; 8], &middle, &rate, boxes].concat())
 }
 
-/// A fragment of samples that all last as long and are as long.
+/// A fragment whose samples all have the same duration and size.
 #[derive(Debug, Clone)]
 pub(crate) struct FragmentParts {
     pub(crate) sequence_number: u32,
@@ -100,16 +100,16 @@ pub(crate) struct FragmentParts {
     pub(crate) sample_duration: u32,
     pub(crate) sample_size: u32,
     pub(crate) sync: bool,
-    /// Composition offset of each sample, for as many as are given.
+    /// Composition offsets of the first samples.
     pub(crate) composition_offsets: Option<Vec<i32>>,
-    /// Where the moof lies in its file, for a tfhd with base_data_offset.
+    /// Position of the moof in its file, for a tfhd with base_data_offset.
     pub(crate) base_data_offset: Option<u64>,
-    /// What stands between moof and mdat.
+    /// Boxes between moof and mdat.
     pub(crate) between: Vec<u8>,
 }
 
 impl FragmentParts {
-    /// Ten samples of `duration / 10` units and 3 bytes, the first a sync sample.
+    /// Returns ten samples of `duration / 10` units and 3 bytes, the first a sync sample.
     pub(crate) fn new(decode_time: u64, duration: u32) -> Self {
         Self {
             sequence_number: 1,
@@ -130,7 +130,7 @@ impl FragmentParts {
     }
 
     pub(crate) fn moof(&self) -> Vec<u8> {
-        // The data offset counts on the size of the moof it is in.
+        // The data offset depends on the size of the moof that contains it.
         let moof_bytes = self.moof_with(0).len() + self.between.len() + 8;
         self.moof_with(i32::try_from(moof_bytes).unwrap())
     }
@@ -152,14 +152,14 @@ impl FragmentParts {
         boxed(b"moof", &[full(b"mfhd", 0, 0, &words(&[self.sequence_number])), traf].concat())
     }
 
-    /// moof and mdat.
+    /// Builds moof and mdat.
     pub(crate) fn build(&self) -> Vec<u8> {
         let data = vec![0xda; (self.samples * self.sample_size) as usize];
         [self.moof(), self.between.clone(), boxed(b"mdat", &data)].concat()
     }
 }
 
-/// A sidx of version 0 in front of its references: (size, duration, SAP word).
+/// Builds a sidx of version 0 with these references: (size, duration, SAP word).
 pub(crate) fn sidx(timescale: u32, references: &[(u32, u32, u32)]) -> Vec<u8> {
     let mut body = words(&[1, timescale, 0, 0]);
     body.extend([0, 0]);

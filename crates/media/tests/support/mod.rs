@@ -1,7 +1,7 @@
-//! What the tests of the parsers share: media made by ffmpeg, files built box by box, and drivers of
-//! the indexer and the scanner that hold them to their promises on the way.
+//! Parser test fixtures: media made by ffmpeg, files built box by box, and drivers that check the
+//! indexer's and the scanner's invariants.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 pub(crate) mod build;
@@ -15,23 +15,23 @@ use thalweg_media::error::Error;
 use thalweg_media::index::{IndexOptions, Indexer, Step, Want};
 use thalweg_media::track::{TrackIndex, TrackInfo};
 
-/// Five seconds of moving pictures, a sync sample every two seconds.
+/// ffmpeg arguments for five seconds of video with a sync sample every two seconds.
 pub(crate) const VIDEO: &str = "-f lavfi -i testsrc2=size=128x72:rate=25 -t 5 -c:v libx264 -preset ultrafast -g 50 \
                          -keyint_min 50 -sc_threshold 0 -pix_fmt yuv420p";
-/// The same with frames that are presented in another order than they are decoded.
+/// Like [`VIDEO`], but with frames presented in a different order than decoded.
 pub(crate) const VIDEO_B: &str = "-f lavfi -i testsrc2=size=128x72:rate=25 -t 5 -c:v libx264 -preset veryfast -bf 3 \
                            -g 50 -keyint_min 50 -sc_threshold 0 -pix_fmt yuv420p";
-/// Five seconds of a tone.
+/// ffmpeg arguments for five seconds of a tone.
 pub(crate) const AUDIO: &str = "-f lavfi -i sine=440:sample_rate=48000 -t 5 -c:a aac -b:a 64k";
 
-/// A new path under the target directory.
+/// Returns a new path under the target directory.
 pub(crate) fn temporary(name: &str) -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let unique = format!("{}-{}-{name}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(unique)
 }
 
-/// What ffmpeg makes with these arguments, separated by spaces, as an MP4 file.
+/// Runs ffmpeg with space-separated arguments and returns the MP4 file.
 pub(crate) fn ffmpeg(args: &str) -> Vec<u8> {
     let path = temporary("media.mp4");
     let run = Command::new("ffmpeg")
@@ -47,7 +47,7 @@ pub(crate) fn ffmpeg(args: &str) -> Vec<u8> {
     bytes
 }
 
-/// A sample as ffprobe sees it.
+/// A sample as reported by ffprobe.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Packet {
     pub(crate) pts: i64,
@@ -56,10 +56,10 @@ pub(crate) struct Packet {
     pub(crate) key: bool,
 }
 
-/// The samples of a file, by ffprobe: an opinion that owes nothing to this crate.
+/// Returns the samples of a file according to ffprobe, independent of this crate.
 pub(crate) fn ffprobe(file: &[u8]) -> Vec<Packet> {
     let mut packets: Vec<Packet> = ffprobe_lines(file).lines().map(packet).collect();
-    // ffprobe 5.1 does not tell how long the first frame of AAC lasts.
+    // ffprobe 5.1 does not report the duration of the first AAC frame.
     if let [first, second, ..] = &mut packets[..]
         && first.duration == 0
     {
@@ -68,7 +68,7 @@ pub(crate) fn ffprobe(file: &[u8]) -> Vec<Packet> {
     packets
 }
 
-/// How many frames ffprobe can decode of a file.
+/// Returns the number of frames that ffprobe can decode from a file.
 pub(crate) fn ffprobe_frames(file: &[u8]) -> usize {
     let args = ["-count_frames", "-show_entries", "stream=nb_read_frames", "-of", "csv=p=0"];
     probe(file, &args).trim().parse().unwrap_or(0)
@@ -102,7 +102,7 @@ fn packet(line: &str) -> Packet {
     }
 }
 
-/// An index and the reads that it took.
+/// An index and the reads that it required.
 #[derive(Debug)]
 pub(crate) struct Indexed {
     pub(crate) index: TrackIndex,
@@ -114,8 +114,8 @@ pub(crate) fn index(file: &[u8]) -> Result<Indexed, Error> {
     index_of(file, file.len() as u64, 2000)
 }
 
-/// Indexes a file that is said to have `file_size` bytes. Every want is held to lie in the file, and
-/// their number to be bounded by it.
+/// Indexes a file declared to have `file_size` bytes. Checks that every request lies within the
+/// file and that the number of requests is bounded.
 pub(crate) fn index_of(file: &[u8], file_size: u64, segment_target_ms: u32) -> Result<Indexed, Error> {
     let mut indexer = Indexer::new(file_size, IndexOptions { segment_target_ms });
     let mut wants = Vec::new();
@@ -126,8 +126,8 @@ pub(crate) fn index_of(file: &[u8], file_size: u64, segment_target_ms: u32) -> R
                 assert!(want.len > 0 && want.offset + want.len <= file_size, "{want:?} of {file_size}");
                 assert_eq!(indexer.step(), Ok(Step::Want(want)), "a step without bytes changes nothing");
                 wants.push(want);
-                // Two reads for each of the smallest boxes there could be, twice over for a sidx that
-                // is given up.
+                // Allows two reads per box of the smallest possible size, doubled for a sidx that
+                // is abandoned.
                 assert!(wants.len() as u64 <= 16 + file_size / 2, "the indexer loops");
                 let start = usize::try_from(want.offset).unwrap().min(file.len());
                 let end = usize::try_from(want.offset + want.len).unwrap().min(file.len());
@@ -137,7 +137,7 @@ pub(crate) fn index_of(file: &[u8], file_size: u64, segment_target_ms: u32) -> R
     }
 }
 
-/// The events of a stream pushed in pieces that end at these places, and how it ended.
+/// Scans a stream pushed in pieces that end at `cuts`; returns the events and the final result.
 pub(crate) fn scan(
     stream: &[u8],
     info: Option<&TrackInfo>,
@@ -155,8 +155,8 @@ pub(crate) fn scan(
                 Ok(Some(event)) => events.push(event),
                 Ok(None) => break,
                 Err(error) => {
-                    assert_eq!(scanner.next_event(), Err(error.clone()), "a fault stays");
-                    assert_eq!(scanner.finish(), Err(error), "to the end");
+                    assert_eq!(scanner.next_event(), Err(error.clone()), "a fault must stay");
+                    assert_eq!(scanner.finish(), Err(error), "finish must repeat the fault");
                     break;
                 }
             }

@@ -1,19 +1,19 @@
-//! Bytes that many hold together, within one limit.
+//! A byte budget shared by many holders.
 //!
-//! **Invariant:** what is held is never above the limit, and what a [`Share`] holds comes back when it is dropped.
-//! **Invariant:** nobody gets more than is left for the others then: however much a few hold and do not let go, one who
-//! needs little gets it.
+//! **Invariant:** the total never exceeds the limit, and dropping a [`Share`] returns its bytes.
+//! **Invariant:** no holder gets more than remains for the others, so a small request succeeds
+//! however much a few others hold.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The limit, and how much of it is held.
+/// A byte limit, and the bytes in use.
 #[derive(Debug)]
 pub(super) struct Budget {
     held: AtomicU64,
     max: u64,
 }
 
-/// What one holder has of a [`Budget`].
+/// One holder's bytes of a [`Budget`].
 #[derive(Debug)]
 pub(super) struct Share<'a> {
     budget: &'a Budget,
@@ -25,19 +25,24 @@ impl Budget {
         Budget { held: AtomicU64::new(0), max }
     }
 
-    /// A share of no bytes.
+    /// Returns the bytes in use.
+    pub(super) fn held(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// Creates an empty share.
     pub(super) fn share(&self) -> Share<'_> {
         Share { budget: self, held: 0 }
     }
 }
 
 impl Share<'_> {
-    /// Holds `bytes` from now on; `false`, and nothing changes, where that is more than would be left. To hold less is
-    /// always granted.
+    /// Resizes the share to `bytes`. Returns `false` and changes nothing if the new size exceeds
+    /// the bytes that would remain free. Shrinking always succeeds.
     #[must_use]
     pub(super) fn set(&mut self, bytes: u64) -> bool {
         let (held, max) = (self.held, self.budget.max);
-        // The count guards no other memory.
+        // Relaxed: the counter guards no other memory.
         let changed = self.budget.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |all| {
             let all = all - held + bytes;
             (bytes <= held || bytes <= max.saturating_sub(all)).then_some(all)
@@ -60,7 +65,7 @@ mod tests {
     use super::Budget;
 
     #[test]
-    fn what_one_lets_go_another_may_hold() {
+    fn released_bytes_become_available_to_others() {
         let budget = Budget::new(20);
         let (mut one, mut other) = (budget.share(), budget.share());
         assert!(!one.set(11) && one.set(10));
@@ -71,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn one_who_needs_little_gets_it_however_much_others_hold() {
+    fn small_share_is_granted_while_large_ones_compete() {
         let budget = Budget::new(256 << 20);
         let mut large: Vec<_> = (0..10).map(|_| budget.share()).collect();
         for share in &mut large {

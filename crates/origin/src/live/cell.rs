@@ -1,7 +1,7 @@
-//! A channel with its bytes: the state machine's effects carried out, and those who wait for them woken.
+//! A channel with its bytes: applies the state machine's effects and wakes waiting requests.
 //!
-//! Lock order: the cell's state → a FillBuffer → the arena. The state's lock is not held across an await, and those
-//! who wait for a change are woken after it was let go.
+//! Lock order: the cell's state, a FillBuffer, the arena. The state lock is never held across an
+//! await; waiters are woken after it is released.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,23 +15,25 @@ use thalweg_media::presentation::utc::Utc;
 use thalweg_media::track::TrackInfo;
 use tokio::sync::watch;
 
-use super::channel::{Channel, ChunkIn, Effect, HeaderLookup, Lookup, Note, Outcome, Refusal, Settings};
+use super::channel::{
+    Channel, Effect, HeaderLookup, IncomingChunk, Note, Outcome, Refusal, SegmentLookup, Settings,
+};
 use crate::clock::now_utc;
 
-/// Slabs of the arena that stay free for chunks that come while room is made.
+/// Arena slabs kept free for chunks that arrive while room is made.
 const SPARE_SLABS: usize = 2;
 
-/// A channel.
+/// A channel and its stored segments.
 #[derive(Debug)]
 pub(crate) struct Cell {
     name: String,
     arena: Arc<Arena>,
     state: Mutex<State>,
-    /// Changes whenever a request that waits might find what it waits for.
+    /// Changes whenever a waiting request might find its item.
     changed: watch::Sender<()>,
 }
 
-/// What the cell's lock guards.
+/// State behind the cell's lock.
 #[derive(Debug)]
 pub(super) struct State {
     channel: Channel,
@@ -41,17 +43,17 @@ pub(super) struct State {
 #[derive(Debug)]
 struct Segment {
     buffer: Arc<FillBuffer<()>>,
-    /// While it is being filled.
+    /// Present while the segment is being filled.
     writer: Option<Writer<()>>,
 }
 
-/// What became of a segment that was asked for.
+/// The result of looking up a segment.
 #[derive(Debug)]
-pub(super) enum Found {
-    /// It is there, whole or not.
-    Here { kind: Kind, buffer: Arc<FillBuffer<()>>, etag: String },
-    /// It is not, and will not be.
-    Nowhere,
+pub(super) enum FoundSegment {
+    /// The segment exists, complete or not.
+    Available { kind: Kind, buffer: Arc<FillBuffer<()>>, etag: String },
+    /// The segment does not exist and will not.
+    Missing,
 }
 
 impl Cell {
@@ -64,27 +66,27 @@ impl Cell {
         &self.name
     }
 
-    /// When its first epoch began.
+    /// Returns the start of the channel's first epoch.
     pub(super) fn since(&self) -> Option<Utc> {
         self.lock().channel.since()
     }
 
-    /// Whether its source is gone, and the window has passed over what it left.
+    /// Returns whether the source is gone and all its segments have left the window.
     pub(super) fn is_over(&self, now: i64) -> bool {
         self.lock().channel.is_over(now)
     }
 
-    /// Milliseconds of a segment.
+    /// Returns the segment duration in milliseconds.
     pub(super) fn segment_ms(&self) -> u64 {
         self.lock().channel.segment_ms()
     }
 
-    /// The header that chunks of a track belong to, if one came.
+    /// Returns the latest header of a track, if a header was received.
     pub(super) fn track_info(&self, track: &str) -> Option<(usize, TrackInfo)> {
         self.lock().channel.track_info(track).map(|(index, info)| (index, info.clone()))
     }
 
-    /// The only track, by its name, if there is exactly one.
+    /// Returns the name of the only track, if there is exactly one.
     pub(super) fn only_track(&self) -> Option<String> {
         self.lock().channel.only_track().map(str::to_owned)
     }
@@ -101,29 +103,29 @@ impl Cell {
         again: bool,
         now: i64,
     ) -> Result<usize, Refusal> {
-        self.change(|channel, _| channel.header(track, bytes, info, again, now))
+        self.apply(|channel, _| channel.header(track, bytes, info, again, now))
     }
 
-    pub(super) fn chunk(&self, track: usize, chunk: ChunkIn, now: i64) -> Result<Outcome, Refusal> {
-        let (taken, lost) = self.change_and_tell(|channel, arena| {
-            // Room is made before the chunk is taken: what was taken is not lost.
+    pub(super) fn chunk(&self, track: usize, chunk: IncomingChunk, now: i64) -> Result<Outcome, Refusal> {
+        let (result, lost) = self.apply_reporting_loss(|channel, arena| {
+            // Make room before accepting the chunk, because an accepted chunk must not be lost.
             let need = chunk.bytes.len().div_ceil(SLAB_BYTES) + SPARE_SLABS;
-            while arena.free_slabs() < need && channel.shed(now) {}
+            while arena.free_slabs() < need && channel.evict_oldest(now) {}
             channel.chunk(track, chunk, now)
         });
-        if lost { Err(Refusal::NoRoom) } else { taken }
+        if lost { Err(Refusal::NoRoom) } else { result }
     }
 
-    /// See [`Channel::closed`].
-    pub(super) fn closed(&self, track: usize, with_media: bool) {
-        self.change(|channel, _| channel.closed(track, with_media));
+    /// See [`Channel::upload_ended`].
+    pub(super) fn upload_ended(&self, track: usize, with_media: bool) {
+        self.apply(|channel, _| channel.upload_ended(track, with_media));
     }
 
     pub(super) fn tick(&self, now: i64) {
-        self.change(|channel, _| channel.tick(now));
+        self.apply(|channel, _| channel.tick(now));
     }
 
-    /// What `find` finds, as soon as it finds something.
+    /// Waits until `find` returns a value.
     pub(super) async fn wait_for<T>(&self, mut find: impl FnMut(&State) -> Option<T>) -> T {
         let mut changed = self.changed.subscribe();
         loop {
@@ -135,17 +137,18 @@ impl Cell {
         }
     }
 
-    /// Changes the channel, carries out what follows, and wakes who waits if anything began or ended.
-    fn change<T>(&self, change: impl FnOnce(&mut Channel, &Arena) -> T) -> T {
-        self.change_and_tell(change).0
+    /// Changes the channel, applies the effects, and wakes waiters if a segment or epoch began or
+    /// ended.
+    fn apply<T>(&self, apply: impl FnOnce(&mut Channel, &Arena) -> T) -> T {
+        self.apply_reporting_loss(apply).0
     }
 
-    /// Also tells whether bytes were lost for want of room.
-    fn change_and_tell<T>(&self, change: impl FnOnce(&mut Channel, &Arena) -> T) -> (T, bool) {
+    /// Like [`apply`](Self::apply), but also returns whether bytes were lost for lack of memory.
+    fn apply_reporting_loss<T>(&self, apply: impl FnOnce(&mut Channel, &Arena) -> T) -> (T, bool) {
         let mut state = self.lock();
-        let changed = change(&mut state.channel, &self.arena);
+        let changed = apply(&mut state.channel, &self.arena);
         let (mut wake, mut lost) = (false, false);
-        // What was lost has effects of its own, but loses nothing more.
+        // Losing a segment produces further effects, but no further loss.
         loop {
             let effects = state.channel.take_effects();
             if effects.is_empty() {
@@ -153,7 +156,7 @@ impl Cell {
             }
             wake |= effects.iter().any(|e| !matches!(e, Effect::Append { .. }));
             for effect in effects {
-                lost |= self.carry_out(&mut state, effect).is_err();
+                lost |= self.apply_effect(&mut state, effect).is_err();
             }
         }
         drop(state);
@@ -163,8 +166,8 @@ impl Cell {
         (changed, lost)
     }
 
-    /// Fails if bytes could not be kept; their segment is forgotten then.
-    fn carry_out(&self, state: &mut State, effect: Effect) -> Result<(), Failure> {
+    /// Applies one effect. Fails if bytes could not be stored; their segment is then dropped.
+    fn apply_effect(&self, state: &mut State, effect: Effect) -> Result<(), Failure> {
         match effect {
             Effect::Begin { track, number } => {
                 let (buffer, writer) = FillBuffer::stored(&self.arena, ());
@@ -193,7 +196,7 @@ impl Cell {
             return Ok(());
         }
         writer.fail(Failure::NoRoom);
-        state.channel.lost(track, number);
+        state.channel.drop_segment(track, number);
         let track = state.channel.track_name(track);
         tracing::error!(
             channel = self.name,
@@ -230,7 +233,7 @@ impl Cell {
                     channel = name,
                     track,
                     time,
-                    "chunk left out: its time does not fit the channel"
+                    "chunk dropped: its time does not fit the channel"
                 );
             }
         }
@@ -242,35 +245,39 @@ impl Cell {
 }
 
 impl State {
-    /// The channel as manifests show it.
+    /// Returns the channel as manifests present it.
     pub(super) fn model(&self) -> Option<Model> {
         self.channel.live().map(|live| live.at(now_utc()))
     }
 
-    /// A header: `None` while it may still come, `Some(None)` if it will not.
+    /// Looks up a header: `None` while the header may still arrive, `Some(None)` if it will not.
     pub(super) fn header(&self, track: &str, number: u64) -> Option<Option<(Kind, Bytes)>> {
         let kind = self.channel.track_info(track).map(|(_, info)| Kind::of(info));
         match self.channel.header_of(track, number) {
-            HeaderLookup::Here(bytes) => Some(kind.map(|kind| (kind, bytes))),
-            HeaderLookup::Soon => None,
-            HeaderLookup::Nowhere => Some(None),
+            HeaderLookup::Available(bytes) => Some(kind.map(|kind| (kind, bytes))),
+            HeaderLookup::Pending => None,
+            HeaderLookup::Missing => Some(None),
         }
     }
 
-    /// A segment: `None` while it may still begin.
-    pub(super) fn segment(&self, track: &str, number: u64, now: i64) -> Option<Found> {
+    /// Looks up a segment: `None` while the segment may still begin.
+    pub(super) fn segment(&self, track: &str, number: u64, now: i64) -> Option<FoundSegment> {
         let (Some((_, info)), Some(since)) = (self.channel.track_info(track), self.channel.since()) else {
-            return Some(Found::Nowhere);
+            return Some(FoundSegment::Missing);
         };
         match self.channel.segment(track, number, now) {
-            Lookup::Here(index) => {
+            SegmentLookup::Available(index) => {
                 let buffer = self.segments.get(&(index, number)).map(|s| s.buffer.clone());
                 let etag = format!("{:x}-{number:x}", since.0);
                 let kind = Kind::of(info);
-                Some(buffer.map_or(Found::Nowhere, |buffer| Found::Here { kind, buffer, etag }))
+                Some(buffer.map_or(FoundSegment::Missing, |buffer| FoundSegment::Available {
+                    kind,
+                    buffer,
+                    etag,
+                }))
             }
-            Lookup::Soon => None,
-            Lookup::Nowhere => Some(Found::Nowhere),
+            SegmentLookup::Pending => None,
+            SegmentLookup::Missing => Some(FoundSegment::Missing),
         }
     }
 }

@@ -1,34 +1,41 @@
-//! Uploads: DASH-IF Live Media Ingest, interface 1 (a long upload a track) and 2 (objects), by POST and PUT alike.
+//! Uploads: DASH-IF Live Media Ingest, interface 1 (one long upload per track) and 2 (one object
+//! per upload), by POST or PUT.
 //!
-//! **Invariant:** an upload is read to its end whatever is wrong with it, and then answered. ffmpeg takes a reset for
-//! the end of the channel (it exits, or never sends the track again).
-//! **Invariant:** what counts is the CMAF that arrives. Borders of HTTP chunks, numbers in names and the source's own
-//! manifest say nothing about it.
+//! **Invariant:** an authorised upload is read to its end, even if faulty, before the response is
+//! sent. ffmpeg treats a reset as the end of the channel: it exits, or never sends the track again.
+//! **Invariant:** only the received CMAF determines the channel; HTTP chunk boundaries, numbers in
+//! names and the source's own manifest are ignored.
+//! **Invariant:** nothing is published except through [`permit::check`], on the ingest listener.
 
 mod fault;
 mod media;
+pub(crate) mod permit;
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_TYPE, HeaderMap};
+use hyper::header::{CONTENT_TYPE, EXPECT, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::time::timeout;
 
 use super::Live;
 use super::naming::{Upload, classify};
-use crate::answer;
 use crate::body::Body;
+use crate::metrics::Metrics;
+use crate::response;
 use fault::Fault;
 use media::{Media, Names};
+use permit::Denied;
 
-/// Methods of a publishing point.
+/// Methods allowed on a publishing point.
 pub(crate) const ALLOW: &str = "PUT, POST, DELETE, OPTIONS";
-/// Bytes of a source's manifest that are looked at.
+/// How long a refused upload is read, so that its source sees the response instead of a reset.
+const DENIED_READ_MAX: Duration = Duration::from_secs(1);
+/// Bytes of a source's manifest to inspect.
 const MANIFEST_HEAD_BYTES: usize = 256;
-/// Media types that are taken; a source that sends none is taken at the word of its bytes.
+/// Accepted media types; without a media type, the content determines the type.
 const MEDIA_TYPES: [&str; 9] = [
     "video/mp4",
     "audio/mp4",
@@ -41,43 +48,73 @@ const MEDIA_TYPES: [&str; 9] = [
     "text/xml",
 ];
 
-/// Takes an upload to `channel` and answers it.
-pub(crate) async fn answer(
+/// Accepts an upload to `channel` and responds to it.
+pub(crate) async fn respond(
     live: &Live,
+    metrics: &Metrics,
     request: Request<Incoming>,
     channel: &str,
     path: &[String],
 ) -> Response<Body> {
     match *request.method() {
         Method::PUT | Method::POST => {}
-        // Interface 2 deletes what has left the source's window. Ours is our own.
-        Method::DELETE => return answer::text(StatusCode::OK, "kept for the window of the channel"),
-        Method::OPTIONS => return answer::preflight(ALLOW),
-        _ => return answer::method_not_allowed(ALLOW),
+        // Interface 2 deletes objects that have left the source's window, but the channel has its
+        // own window.
+        Method::DELETE => {
+            return response::text(StatusCode::OK, "ignored: segments stay for the channel's window");
+        }
+        Method::OPTIONS => return response::preflight(ALLOW),
+        _ => return response::method_not_allowed(ALLOW),
     }
     let (head, content) = request.into_parts();
-    let mut content = Content { incoming: content, idle_max: live.uploads.idle_max };
+    let _upload = metrics.upload();
+    let mut content = Content::new(content, live, metrics);
     let result = match Intake::new(live, channel, path, &head.headers) {
         Ok(intake) => intake.run(&mut content).await,
         Err(fault) => Err(fault),
     };
-    let Err(fault) = result else { return answer::text(StatusCode::OK, "taken") };
+    let Err(fault) = result else { return response::text(StatusCode::OK, "accepted") };
     tracing::warn!(channel, path = path.join("/"), %fault, "upload refused");
     if !matches!(fault, Fault::Idle(_)) {
         content.drain().await;
     }
-    answer::text(fault.status(), fault)
+    response::text(fault.status(), fault)
+}
+
+/// Responds to a request that may not publish.
+pub(crate) async fn deny(
+    live: &Live,
+    metrics: &Metrics,
+    request: Request<Incoming>,
+    denied: Denied,
+) -> Response<Body> {
+    let (head, content) = request.into_parts();
+    tracing::warn!(path = head.uri.path(), %denied, "upload denied");
+    // A source that waits for `100 Continue` sends its content only if accepted.
+    if !head.headers.contains_key(EXPECT) {
+        let _ = timeout(DENIED_READ_MAX, Content::new(content, live, metrics).drain()).await;
+    }
+    let mut response = response::text(denied.status(), denied);
+    for challenge in denied.challenges() {
+        response.headers_mut().append(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+    }
+    response
 }
 
 /// The content of an upload.
-struct Content {
+struct Content<'a> {
     incoming: Incoming,
     /// [`UploadLimits::idle_max`](crate::config::UploadLimits::idle_max).
     idle_max: Duration,
+    metrics: &'a Metrics,
 }
 
-impl Content {
-    /// The next bytes; `None` at the end.
+impl<'a> Content<'a> {
+    fn new(incoming: Incoming, live: &Live, metrics: &'a Metrics) -> Content<'a> {
+        Content { incoming, idle_max: live.uploads.idle_max, metrics }
+    }
+
+    /// Reads the next bytes; `None` at the end.
     async fn next(&mut self) -> Result<Option<Bytes>, Fault> {
         loop {
             let frame = timeout(self.idle_max, self.incoming.frame()).await;
@@ -86,6 +123,7 @@ impl Content {
                 Some(Err(error)) => return Err(Fault::Transport(error)),
                 Some(Ok(frame)) => {
                     if let Ok(bytes) = frame.into_data() {
+                        self.metrics.upload_bytes.inc_by(bytes.len() as u64);
                         return Ok(Some(bytes));
                     }
                 }
@@ -93,13 +131,13 @@ impl Content {
         }
     }
 
-    /// Reads what is left.
+    /// Reads and discards the rest of the content.
     async fn drain(&mut self) {
         while let Ok(Some(_)) = self.next().await {}
     }
 }
 
-/// What is done with an upload.
+/// How an upload is processed.
 enum Intake<'a> {
     Manifest,
     Media(Box<Media<'a>>),
@@ -123,7 +161,7 @@ impl<'a> Intake<'a> {
         }
     }
 
-    async fn run(self, content: &mut Content) -> Result<(), Fault> {
+    async fn run(self, content: &mut Content<'_>) -> Result<(), Fault> {
         match self {
             Intake::Manifest => check_manifest(content).await,
             Intake::Media(mut media) => media.run(content).await,
@@ -141,8 +179,9 @@ fn check_type(fields: &HeaderMap) -> Result<(), Fault> {
     Err(Fault::Type(essence))
 }
 
-/// The source's own manifest is not used; that it looks like one tells a misnamed upload.
-async fn check_manifest(content: &mut Content) -> Result<(), Fault> {
+/// Checks that a source's manifest looks like one, to catch misnamed uploads. The manifest itself
+/// is not used.
+async fn check_manifest(content: &mut Content<'_>) -> Result<(), Fault> {
     let mut head = Vec::new();
     while let Some(bytes) = content.next().await? {
         let room = MANIFEST_HEAD_BYTES - head.len();

@@ -1,15 +1,16 @@
-//! Which track an upload is of, by its path. Pure.
+//! Maps an upload's path to its track. Pure.
 //!
-//! Sources name uploads as they like; what belongs together has to come out as the same name. The path below the
-//! channel is taken apart into words at `/`, `-`, `_`, `.` and other punctuation:
+//! Sources name uploads freely; the header and segments of one track must map to the same name. The
+//! path below the channel is split into words at `/`, `-`, `_`, `.` and other punctuation:
 //!
-//! 1. `Streams(NAME)` (DASH-IF Live Media Ingest §5.3): NAME without its ending is the track.
-//! 2. A name with a word that says header (`init`, `header`, …): that word is left out.
-//! 3. Any other: a last word that is a number, which is the segment's, is left out.
-//! 4. Words that only say what kind of file it is (`chunk`, `segment`, …) are left out.
+//! 1. `Streams(NAME)` (DASH-IF Live Media Ingest §5.3): the track is NAME without its extension.
+//! 2. In a name with a header word (`init`, `header`, …), that word is dropped.
+//! 3. In any other name, a trailing number is the segment number and is dropped.
+//! 4. Words that only name the kind of file (`chunk`, `segment`, …) are dropped.
 //!
-//! What remains, joined by `-`, is the track. An upload that brings header and media is a whole track, and no segment of
-//! one: there the number is left in, so that `video-180.cmfv` and `video-90.cmfv` are two.
+//! The remaining words, joined by `-`, are the track. An upload with both header and media is a
+//! whole track rather than a segment, so it keeps its number: `video-180.cmfv` and `video-90.cmfv`
+//! are two tracks.
 //!
 //! | source | header | segment | track |
 //! |---|---|---|---|
@@ -18,20 +19,21 @@
 //! | Shaka Packager | `h264_720p_init.mp4` | `h264_720p_12.m4s` | `h264-720p` |
 //! | GPAC | `source_dashinit.mp4` | `source_dash12.m4s` | `source` |
 //! | livesim2 | `video/init.cmfv` | `video/12.cmfv` | `video` |
-//! | one directory a bitrate | `720/init.mp4` | `720/seg-12.m4s` | `720` |
+//! | one directory per bitrate | `720/init.mp4` | `720/seg-12.m4s` | `720` |
 
-/// What an upload is, by its path.
+/// What an upload contains, judged by its path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Upload {
-    /// CMAF of the track called `track`, or `long` if the upload is all of it; empty if the path does not say which.
+    /// CMAF of the track called `track`, or `long` if the upload is a whole track; both are empty
+    /// if the path does not name the track.
     Media { track: String, long: String },
     /// The source's own manifest.
     Manifest,
-    /// Something that is not taken, by its ending.
+    /// Refused because of its extension.
     Other(String),
 }
 
-/// Longest name of a track.
+/// Maximum length of a track name.
 const TRACK_NAME_BYTES_MAX: usize = 128;
 
 const MANIFESTS: [&str; 2] = ["mpd", "m3u8"];
@@ -40,7 +42,7 @@ const MEDIA: [&str; 11] =
 const HEADER_WORDS: [&str; 5] = ["init", "header", "initialization", "initialisation", "dashinit"];
 const NOISE_WORDS: [&str; 6] = ["chunk", "segment", "seg", "frag", "fragment", "dash"];
 
-/// What an upload to `path`, the parts below the channel, is.
+/// Classifies an upload by `path`, the path segments below the channel.
 pub(super) fn classify(path: &[String]) -> Upload {
     let Some((file, directories)) = path.split_last() else { return media(String::new(), String::new()) };
     if let Some(stream) = streams(file) {
@@ -68,14 +70,15 @@ fn media(track: String, long: String) -> Upload {
     Upload::Media { track: shortened(track), long: shortened(long) }
 }
 
-/// NAME of `Streams(NAME)`.
+/// Returns NAME from `Streams(NAME)`.
 fn streams(file: &str) -> Option<&str> {
     let (head, rest) = file.split_at_checked(8)?;
     let inner = rest.strip_suffix(')')?;
     head.eq_ignore_ascii_case("streams(").then_some(inner)
 }
 
-/// Stem and ending in lower case. `720` alone is a stem, `init` alone too.
+/// Splits a file name into stem and lower-case extension. `720` or `init` without an extension is a
+/// stem.
 fn split_extension(file: &str) -> (&str, String) {
     match file.rsplit_once('.') {
         Some((stem, extension)) => (stem, extension.to_ascii_lowercase()),
@@ -87,7 +90,7 @@ fn words(text: &str) -> Vec<String> {
     text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|w| !w.is_empty()).map(str::to_owned).collect()
 }
 
-/// Leaves out the word that says header or, without one, the segment's number.
+/// Drops the header word or, if absent, the segment number.
 fn without_number(words: Vec<String>) -> Vec<String> {
     let count = words.len();
     let mut words = without_header(words);
@@ -108,7 +111,7 @@ fn is_number(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// Names are made of ASCII, so any length is a border of characters.
+/// Truncates a name at a byte offset, which is safe because names are ASCII.
 fn shortened(mut name: String) -> String {
     name.truncate(TRACK_NAME_BYTES_MAX);
     name
@@ -120,7 +123,7 @@ mod tests {
     use expect_test::expect;
 
     #[test]
-    fn headers_and_segments_come_to_the_same_track() {
+    fn header_and_segments_map_to_the_same_track() {
         let mut out = String::new();
         for (header, segment) in [
             ("init-stream0.m4s", "chunk-stream0-00001.m4s"),
@@ -162,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn other_uploads() {
+    fn manifests_and_unknown_extensions_are_classified() {
         let of = |file: &str| classify(&[file.to_owned()]);
         assert_eq!(of("live.mpd"), Upload::Manifest);
         assert_eq!(of("media_0.M3U8"), Upload::Manifest);

@@ -1,23 +1,25 @@
-//! Uploads that wait for the header of their track: each track's go on in the order they came.
+//! Queue of uploads waiting for their track's header; uploads of one track continue in arrival
+//! order.
 //!
-//! **Invariant:** a [`Place`] is its upload's until the upload is over, so that what came first is all taken first.
+//! **Invariant:** an upload keeps its [`Place`] until it ends, so earlier uploads are accepted
+//! completely before later ones.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-/// All that wait, of all channels.
+/// All waiting uploads, of all channels.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     state: Mutex<State>,
-    /// Changes when a header was taken or a place is free: those who wait look again.
+    /// Notified when a header is accepted or a place is freed; waiters then check again.
     changed: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     next_id: u64,
-    /// In the order they came; no more than there are connections.
+    /// In arrival order; at most one per connection.
     places: Vec<Entry>,
 }
 
@@ -28,7 +30,7 @@ struct Entry {
     track: String,
 }
 
-/// A place in the queue, free again when dropped.
+/// A place in the queue, freed when dropped.
 #[derive(Debug)]
 pub(super) struct Place<'a> {
     queue: &'a Queue,
@@ -36,12 +38,13 @@ pub(super) struct Place<'a> {
 }
 
 impl Queue {
-    /// Whether an upload of the track waits, or has waited and is not over.
+    /// Returns whether an upload of the track holds a place: it is waiting, or waited and has not
+    /// ended.
     pub(super) fn has(&self, channel: &str, track: &str) -> bool {
         self.lock().places.iter().any(|e| e.channel == channel && e.track == track)
     }
 
-    /// A place behind all others of the track.
+    /// Joins the queue behind all other uploads of the track.
     pub(super) fn join(&self, channel: &str, track: &str) -> Place<'_> {
         let mut state = self.lock();
         let id = state.next_id;
@@ -50,13 +53,13 @@ impl Queue {
         Place { queue: self, id }
     }
 
-    /// What says when to look again.
+    /// Subscribes to changes after which waiters must check again.
     pub(super) fn subscribe(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
-    /// A header was taken.
-    pub(super) fn look_again(&self) {
+    /// Wakes all waiters: a header was accepted or a place freed.
+    pub(super) fn notify(&self) {
         self.changed.send_replace(());
     }
 
@@ -66,7 +69,7 @@ impl Queue {
 }
 
 impl Place<'_> {
-    /// Whether no other of the track is before it.
+    /// Returns whether no other upload of the track is ahead.
     pub(super) fn is_first(&self) -> bool {
         let state = self.queue.lock();
         let Some(own) = state.places.iter().find(|e| e.id == self.id) else { return true };
@@ -78,7 +81,7 @@ impl Place<'_> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.queue.lock().places.retain(|e| e.id != self.id);
-        self.queue.look_again();
+        self.queue.notify();
     }
 }
 
@@ -87,7 +90,7 @@ mod tests {
     use super::{Place, Queue};
 
     #[test]
-    fn the_first_of_each_track_goes_on() {
+    fn first_upload_of_each_track_proceeds() {
         let queue = Queue::default();
         let places = [("c", "v"), ("c", "v"), ("c", "a"), ("d", "v")].map(|(c, t)| queue.join(c, t));
         assert_eq!(places.each_ref().map(Place::is_first), [true, false, true, true]);

@@ -1,4 +1,4 @@
-//! A directory of presentations. All system calls run on tokio's blocking threads.
+//! Local storage: a directory of presentations. All system calls run on tokio's blocking threads.
 
 use super::{DEPTH_MAX, OBJECTS_MAX, Object, StorageError};
 use bytes::Bytes;
@@ -75,7 +75,7 @@ impl LocalReader {
             let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
             match reader.file.read_exact_at(&mut bytes, offset) {
                 Ok(()) => Ok(bytes.into()),
-                // It was long enough when it was opened.
+                // The file was long enough when it was opened.
                 Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
                     Err(StorageError::Changed { key: reader.key.to_string() })
                 }
@@ -86,7 +86,7 @@ impl LocalReader {
     }
 }
 
-/// Names of the directories in `root` that are Unicode and not hidden.
+/// Lists the directories in `root` that are not hidden and whose names are valid Unicode.
 fn directories(root: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(root)? {
@@ -98,7 +98,7 @@ fn directories(root: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// The directory in `root` that is called `wanted`: its name as it is listed.
+/// Finds the directory `wanted` in `root`; returns its name from the listing.
 fn find_directory(root: &Path, wanted: &str) -> io::Result<Option<String>> {
     for entry in fs::read_dir(root)? {
         let entry = entry?;
@@ -113,12 +113,12 @@ fn shown_name(entry: &DirEntry) -> Option<String> {
     entry.file_name().into_string().ok().filter(|name| !name.starts_with('.'))
 }
 
-/// Links are followed.
+/// Returns whether the entry is a directory, following links.
 fn is_directory(entry: &DirEntry) -> bool {
     fs::metadata(entry.path()).is_ok_and(|m| m.is_dir())
 }
 
-/// Collects the tracks in `directory`, whose key is `prefix`, and in directories below it.
+/// Collects the tracks in `directory`, whose key is `prefix`, and in its subdirectories.
 fn walk(directory: &Path, prefix: &str, depth: usize, objects: &mut Vec<Object>) -> Result<(), StorageError> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
@@ -131,7 +131,7 @@ fn walk(directory: &Path, prefix: &str, depth: usize, objects: &mut Vec<Object>)
         let key = format!("{prefix}/{name}");
         let metadata = match fs::metadata(entry.path()) {
             Ok(metadata) => metadata,
-            // A link that leads nowhere, a file that went away while it was listed, what is no track anyhow.
+            // A dangling link, a file removed during the listing, or a file that is not a track.
             Err(e) if e.kind() == io::ErrorKind::NotFound || !is_track_file(&name) => continue,
             Err(e) => return Err(StorageError::io(&key, &e)),
         };
@@ -160,16 +160,17 @@ fn object(key: String, metadata: &Metadata) -> Object {
     }
 }
 
-/// Size, inode, and time of change to the nanosecond: another for every content, even of the same size within one
-/// second.
+/// Formats size, inode, and modification time in nanoseconds: differs whenever the content does,
+/// even for the same size within one second.
 fn validator(metadata: &Metadata) -> String {
     format!("{:x}-{:x}-{:x}", metadata.len(), metadata.ino(), mtime_ns(metadata))
 }
 
-/// Size and time of change alone, in 8 hexadecimal digits: the same at every origin whose copies keep the times
-/// (`rsync -a`, `cp -p`), so that one answers for what another's manifest names.
+/// Hashes only size and modification time, to 8 hexadecimal digits. The version is the same at
+/// every origin whose copies preserve times (`rsync -a`, `cp -p`), so one origin can serve URLs
+/// from another's manifest.
 fn version(metadata: &Metadata) -> String {
-    // FNV-1a, 64 bits, folded: the same in every build, which std's hashers do not promise.
+    // FNV-1a, 64 bits, folded: identical in every build, which std's hashers do not guarantee.
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in metadata.len().to_be_bytes().into_iter().chain(mtime_ns(metadata).to_be_bytes()) {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
@@ -184,7 +185,8 @@ fn mtime_ns(metadata: &Metadata) -> i128 {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StorageError> + Send + 'static,
 ) -> Result<T, StorageError> {
-    // It fails only when the process ends or the work panicked, which the panic hook has told.
+    // Fails only if the process is ending or the work panicked, which the panic hook has already
+    // reported.
     tokio::task::spawn_blocking(work)
         .await
         .unwrap_or_else(|error| Err(StorageError::io("media", &io::Error::other(error))))

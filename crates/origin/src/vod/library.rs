@@ -1,10 +1,10 @@
-//! The indices of presentations, kept while they are asked for.
+//! Cache of presentation indices.
 //!
-//! **Invariant:** one index is built for all requests that need it at the same time.
-//! **Invariant:** an index is never served for files that were found changed; storage is asked again once a listing is as old as
-//! the configuration allows.
+//! **Invariant:** concurrent requests for a presentation share one indexing run.
+//! **Invariant:** an index is never served for files known to have changed. Storage is checked
+//! again once a listing reaches the configured age.
 //!
-//! Lock order: the map, let go, then a slot. The map's lock is not held across an await.
+//! Lock order: the map, released, then a slot. The map's lock is never held across an await.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,9 +15,9 @@ use tokio::sync::Mutex as AsyncMutex;
 use super::load::{Fault, Presentation, fingerprint, load};
 use crate::storage::{Storage, StorageError};
 
-/// Presentations whose index, or fault, is kept.
+/// Maximum presentations whose index or fault is cached.
 const SLOTS_MAX: usize = 1024;
-/// Segments in all indices that are kept: at 32 bytes each, 64 MiB.
+/// Maximum segments in all cached indices: 64 MiB at 32 bytes each.
 const SEGMENTS_MAX: usize = 2 << 20;
 
 /// All presentations of an origin.
@@ -38,7 +38,7 @@ struct Entry {
 
 type Outcome = Result<Arc<Presentation>, Fault>;
 
-/// What is known of one presentation.
+/// The cached state of one presentation.
 #[derive(Debug, Default)]
 struct Slot {
     loaded: Option<Loaded>,
@@ -60,12 +60,12 @@ impl Library {
         &self.storage
     }
 
-    /// Names of all presentations, sorted.
+    /// Returns the names of all presentations, sorted.
     pub(crate) async fn names(&self) -> Result<Vec<String>, StorageError> {
         self.storage.names().await
     }
 
-    /// The presentation of that name.
+    /// Returns the presentation called `name`, indexed if necessary.
     pub(crate) async fn get(&self, name: &str) -> Outcome {
         let slot = self.slot(name);
         let mut slot = slot.lock().await;
@@ -83,7 +83,7 @@ impl Library {
         outcome
     }
 
-    /// Looks at the files again, and indexes them if they are others than before.
+    /// Lists the presentation's files again, and indexes them if they changed.
     async fn refresh(&self, name: &str, slot: &mut Slot) -> Outcome {
         let listed = Instant::now();
         let objects = self.storage.tracks(name).await.map_err(Fault::Storage)?.ok_or(Fault::Unknown)?;
@@ -102,7 +102,7 @@ impl Library {
             }
             Err(fault) => tracing::warn!(name, %fault, "presentation cannot be served"),
         }
-        // What storage could not say now it may say the next time.
+        // A storage failure may be temporary, so it is not cached.
         if !matches!(outcome, Err(Fault::Storage(_))) {
             slot.loaded = Some(Loaded { fingerprint, listed, outcome: outcome.clone() });
         }
@@ -117,7 +117,7 @@ impl Library {
         entry.slot.clone()
     }
 
-    /// Drops the indices that were not used for longest until the others fit.
+    /// Evicts the least recently used indices until the new one fits.
     fn make_room(&self, name: &str, segments: usize) {
         let mut slots = self.lock();
         if let Some(entry) = slots.get_mut(name) {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_index_is_built_for_all_who_ask_at_once() {
+    async fn concurrent_requests_share_one_index() {
         for listing_max_age in [Duration::ZERO, Duration::from_secs(60)] {
             let library = library(listing_max_age);
             let all = join_all((0..50).map(|_| library.get("sample"))).await;
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_least_used_indices_make_room() {
+    async fn least_recently_used_index_is_evicted() {
         let library = library(Duration::ZERO);
         library.get("sample").await.unwrap();
         library.slot("other");

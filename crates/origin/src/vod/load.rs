@@ -1,4 +1,4 @@
-//! Indexing a presentation: ranged reads of its files, and whether its tracks line up.
+//! Presentation indexing: reads ranges of its files, and checks that its tracks align.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -7,7 +7,7 @@ use futures_util::future::try_join_all;
 use thalweg_media::error::Error as MediaError;
 use thalweg_media::index::{IndexOptions, Indexer, Step};
 use thalweg_media::presentation::{Misaligned, NamedTrack, OnDemand};
-use thalweg_media::track::{TRACK_EXTENSIONS_TOLD, TrackIndex};
+use thalweg_media::track::{TRACK_EXTENSIONS_HELP, TrackIndex};
 
 use super::names::track_names;
 use crate::storage::{Object, Storage, StorageError};
@@ -15,36 +15,36 @@ use crate::storage::{Object, Storage, StorageError};
 /// A presentation that can be served.
 #[derive(Debug)]
 pub(crate) struct Presentation {
-    /// Its tracks and times.
+    /// Tracks and times.
     pub(crate) media: OnDemand,
-    /// The file of each track, in the order of `media.tracks()`.
+    /// File of each track, in the order of `media.tracks()`.
     objects: Vec<Object>,
 }
 
 impl Presentation {
-    /// The track of that name and its file.
+    /// Returns the track called `name` and its file.
     pub(crate) fn track(&self, name: &str) -> Option<(&NamedTrack, &Object)> {
         self.media.tracks().iter().zip(&self.objects).find(|(track, _)| track.name == name)
     }
 
-    /// How many segments are indexed: what it costs to keep.
+    /// Returns the number of indexed segments, which is the presentation's cost in the cache.
     pub(super) fn segments(&self) -> usize {
         self.media.tracks().iter().map(|t| t.index.segments.len()).sum()
     }
 }
 
-/// Why a presentation cannot be served.
+/// Reasons for not serving a presentation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// There is none of that name.
+    /// No presentation has that name.
     Unknown,
-    /// Storage does not answer.
+    /// Storage failed.
     Storage(StorageError),
-    /// The directory holds no track.
+    /// The directory has no track.
     NoTracks { name: String },
-    /// A file is not the CMAF track it has to be.
+    /// A file is not a valid CMAF track.
     Media { key: String, error: MediaError },
-    /// The files do not belong together.
+    /// The tracks do not align.
     Misaligned(Misaligned),
 }
 
@@ -54,7 +54,7 @@ impl fmt::Display for Fault {
             Fault::Unknown => f.write_str("no such presentation"),
             Fault::Storage(error) => error.fmt(f),
             Fault::NoTracks { name } => {
-                write!(f, "{name}: no track; {TRACK_EXTENSIONS_TOLD}")
+                write!(f, "{name}: no track; {TRACK_EXTENSIONS_HELP}")
             }
             Fault::Media { key, error } => write!(f, "{key}: {error}"),
             Fault::Misaligned(misaligned) => misaligned.fmt(f),
@@ -64,7 +64,7 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// Indexes the presentation `name` that consists of `objects`.
+/// Indexes the presentation `name`, which consists of `objects`.
 pub(super) async fn load(
     storage: &Storage,
     name: &str,
@@ -86,7 +86,7 @@ pub(super) async fn load(
     Ok(Presentation { media, objects })
 }
 
-/// Indexes one file, reading what the indexer asks for and no more.
+/// Indexes one file, reading only what the indexer requests.
 async fn index(storage: &Storage, object: &Object, options: IndexOptions) -> Result<TrackIndex, Fault> {
     let reader = storage.open(object).await.map_err(Fault::Storage)?;
     let mut indexer = Indexer::new(object.size, options);
@@ -102,7 +102,7 @@ async fn index(storage: &Storage, object: &Object, options: IndexOptions) -> Res
     }
 }
 
-/// Another number for every set of files or change of one.
+/// Returns a value that differs whenever the set of files or one of them changes.
 pub(super) fn fingerprint(objects: &[Object]) -> u64 {
     let mut hasher = DefaultHasher::new();
     objects.hash(&mut hasher);

@@ -1,7 +1,8 @@
-//! Names of tracks in URLs, made of their files' names. Pure.
+//! Track names in URLs, derived from file names. Pure.
 
-/// A name for each key, below the presentation's directory `name`, all different and made only of RFC 3986's
-/// unreserved characters: `sample/hd/video.mp4` becomes `hd-video`.
+/// Derives a name for each key from its path below the presentation's directory `name`. Names are
+/// unique and contain only unreserved characters (RFC 3986): `sample/hd/video.mp4` becomes
+/// `hd-video`.
 pub(super) fn track_names<'a>(name: &str, keys: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for key in keys {
@@ -19,7 +20,7 @@ pub(super) fn track_names<'a>(name: &str, keys: impl Iterator<Item = &'a str>) -
     names
 }
 
-/// Everything but letters, digits, `_` and `-` becomes `-`; never empty.
+/// Replaces everything except letters, digits, `_` and `-` with `-`; never empty.
 fn safe(stem: &str) -> String {
     let mapped: String = stem
         .chars()
@@ -33,7 +34,7 @@ mod tests {
     use super::track_names;
 
     #[test]
-    fn names_are_safe_and_different() {
+    fn names_are_safe_and_unique() {
         let keys =
             ["a/video.mp4", "a/video.m4a", "a/hd/video.mp4", "a/hd-video.mp4", "a/é $Time$.mp4", "a/.mp4"];
         assert_eq!(

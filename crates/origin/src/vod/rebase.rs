@@ -1,10 +1,12 @@
-//! Fragments that count their data offsets from the start of the file, made to stand alone as they are sent.
+//! Rewrites fragments whose data offsets count from the start of the file, so that each segment is
+//! self-contained.
 //!
-//! tfhd base_data_offset (ISO/IEC 14496-12 §8.8.7), as ffmpeg writes without `default_base_moof` and Bento4's
-//! `mp4fragment` does: a player that has the segment alone looks for its samples at the wrong place. The moofs are
-//! rewritten at their size ([`thalweg_media::write::rebase_moof`]), so lengths and ranges stay those of the file.
+//! Such offsets come from tfhd base_data_offset (ISO/IEC 14496-12 §8.8.7), written by ffmpeg
+//! without `default_base_moof` and by Bento4's `mp4fragment`. A player that has only the segment
+//! would look for its samples at the wrong offset. Moofs keep their size when rewritten
+//! ([`thalweg_media::write::rebase_moof`]), so lengths and ranges stay those of the file.
 //!
-//! **Invariant:** of a segment, box headers and moofs are read into memory, never the media.
+//! **Invariant:** only box headers and moofs of a segment are read into memory, never the media.
 
 use std::ops::Range;
 
@@ -19,12 +21,12 @@ use super::load::Fault;
 use crate::body::Patch;
 use crate::storage::{Object, ObjectReader};
 
-/// Bytes that are read at once: a box header, most often with the whole moof and the header of the mdat after it.
+/// Bytes to read at a time: a box header, and usually the whole moof and the next mdat's header.
 const AHEAD_BYTES: u64 = 8 << 10;
-/// Bytes of all moofs of one segment that are held while it is sent.
+/// Maximum bytes of a segment's moofs in memory while it is sent.
 const MOOFS_BYTES_MAX: u64 = 4 * MOOF_BYTES_MAX;
 
-/// The moofs that touch `wanted`, as they are to be sent, of the segment at `segment` in the file.
+/// Returns patches for the moofs that overlap `wanted`, in the segment at `segment` of the file.
 pub(super) async fn patches(
     reader: &ObjectReader,
     object: &Object,
@@ -62,17 +64,17 @@ fn over(pos: u64, limit: &'static str, max: u64, found: u64) -> Result<(), Media
     if found > max { Err(MediaError { offset: pos, kind: FourCc::MOOF, fault }) } else { Ok(()) }
 }
 
-/// Reads of a file, a little more at a time than is asked for.
+/// A buffered reader with a small read-ahead.
 struct Ahead<'a> {
     reader: &'a ObjectReader,
-    /// Where the segment ends: nothing is read beyond.
+    /// End of the segment, beyond which nothing is read.
     end: u64,
     offset: u64,
     bytes: Bytes,
 }
 
 impl Ahead<'_> {
-    /// The `len` bytes at `pos`, or as many as there are before the end.
+    /// Returns the `len` bytes at `pos`, or fewer at the end of the segment.
     async fn get(&mut self, pos: u64, len: u64) -> Result<Bytes, Fault> {
         let len = len.min(self.end - pos);
         let there = self.offset..self.offset + self.bytes.len() as u64;

@@ -1,4 +1,4 @@
-//! What the scenarios need: an origin on a free port, an HTTP client, ffmpeg and ffprobe.
+//! Test fixtures: an origin on free ports, an HTTP client, ffmpeg and ffprobe.
 #![allow(dead_code, reason = "each scenario uses a part")]
 
 use std::ffi::OsStr;
@@ -14,45 +14,60 @@ use http_body_util::{BodyExt, Empty, Full};
 use hyper::body::Incoming;
 use hyper::{HeaderMap, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use thalweg_origin::{Config, Origin};
+use thalweg_origin::{Config, Ingest, IngestToken, Origin};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// An origin that runs until it is dropped.
+/// A running origin, stopped when dropped.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
+    pub(crate) ingest: SocketAddr,
+    pub(crate) admin: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<std::io::Result<()>>,
 }
 
 impl Running {
-    /// Starts an origin on a free port.
+    /// Starts an origin on free ports.
     pub(crate) fn start(config: Config) -> Running {
-        let origin = Origin::bind(Config { listen: ([127, 0, 0, 1], 0).into(), ..config }).unwrap();
-        let address = origin.local_addr();
+        Running::start_with_token(config, None)
+    }
+
+    /// Starts an origin with an ingest token on free ports.
+    pub(crate) fn start_with_token(config: Config, token: Option<IngestToken>) -> Running {
+        let listen = ([127, 0, 0, 1], 0).into();
+        let ingest = Ingest::new(listen, token).ok();
+        let origin = Origin::bind(Config { listen, ingest, admin: Some(listen), ..config }).unwrap();
+        let (address, ingest) = (origin.local_addr(), origin.ingest_addr().unwrap());
+        let admin = origin.admin_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
         let task = tokio::spawn(origin.run(async move { drop(stopped.await) }));
-        Running { address, stop: Some(stop), task }
+        Running { address, ingest, admin, stop: Some(stop), task }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.address)
+        format!("http://{}{path}", self.address_of(path))
     }
 
-    /// Ends it as a signal would, and waits until it has.
+    /// Returns the address of the listener that serves `path`.
+    fn address_of(&self, path: &str) -> SocketAddr {
+        if path.starts_with("/ingest/") { self.ingest } else { self.address }
+    }
+
+    /// Stops the origin as a signal would, and waits for it to end.
     pub(crate) async fn stop(mut self) {
         drop(self.stop.take());
         self.task.await.unwrap().unwrap();
     }
 
-    /// An answer, whole.
+    /// Sends a GET and returns the complete response.
     pub(crate) async fn get(&self, path: &str) -> Answer {
         self.request("GET", path, &[]).await
     }
 
-    /// The text of a successful answer.
+    /// Sends a GET, requires success, and returns the response's text.
     pub(crate) async fn text(&self, path: &str) -> String {
         let answer = self.get(path).await;
         assert_eq!(answer.status, StatusCode::OK, "{path}: {}", answer.text());
@@ -60,8 +75,19 @@ impl Running {
     }
 
     pub(crate) async fn request(&self, method: &str, path: &str, fields: &[(&str, &str)]) -> Answer {
+        self.request_at(self.address_of(path), method, path, fields).await
+    }
+
+    /// Sends a request to the given listener, whatever the path.
+    pub(crate) async fn request_at(
+        &self,
+        address: SocketAddr,
+        method: &str,
+        path: &str,
+        fields: &[(&str, &str)],
+    ) -> Answer {
         let body = Empty::new().map_err(|never| match never {}).boxed();
-        Answer::of(self.send(method, path, fields, body).await).await
+        Answer::of(send(address, method, path, fields, body).await).await
     }
 
     pub(crate) async fn put(&self, path: &str, content: impl Into<Bytes>) -> Answer {
@@ -69,10 +95,10 @@ impl Running {
         Answer::of(self.send("PUT", path, &[], body).await).await
     }
 
-    /// An upload that is fed piece by piece; the handle ends with the answer.
+    /// Starts an upload to be fed piece by piece; the returned handle resolves to the response.
     pub(crate) fn upload(&self, path: &str) -> (Sender<Bytes, std::io::Error>, JoinHandle<Answer>) {
         let (sender, body) = Channel::new(1);
-        let address = self.address;
+        let address = self.address_of(path);
         let path = path.to_owned();
         let answer =
             tokio::spawn(
@@ -81,9 +107,10 @@ impl Running {
         (sender, answer)
     }
 
-    /// An upload that the origin has begun to read (RFC 9110 §10.1.1: it says `100 Continue` then).
+    /// Starts an upload and waits until the origin reads it, as shown by its `100 Continue` (RFC
+    /// 9110 §10.1.1).
     pub(crate) async fn begun_upload(&self, path: &str) -> BegunUpload {
-        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        let mut stream = TcpStream::connect(self.ingest).await.unwrap();
         let fields = "host: o\r\nconnection: close\r\nexpect: 100-continue\r\ntransfer-encoding: chunked";
         stream.write_all(format!("PUT {path} HTTP/1.1\r\n{fields}\r\n\r\n").as_bytes()).await.unwrap();
         let mut begun = [0; 25];
@@ -92,7 +119,7 @@ impl Running {
         BegunUpload(stream)
     }
 
-    /// The answer's head, with its content still to be read.
+    /// Sends a GET and returns the response head, with the content unread.
     pub(crate) async fn open(&self, path: &str) -> Response<Incoming> {
         self.send("GET", path, &[], Empty::new().map_err(|never| match never {}).boxed()).await
     }
@@ -104,15 +131,15 @@ impl Running {
         fields: &[(&str, &str)],
         body: Body,
     ) -> Response<Incoming> {
-        send(self.address, method, path, fields, body).await
+        send(self.address_of(path), method, path, fields, body).await
     }
 }
 
-/// An upload whose reading has begun.
+/// An upload that the origin is reading.
 pub(crate) struct BegunUpload(TcpStream);
 
 impl BegunUpload {
-    /// Sends `content`, and no more after it if `last`.
+    /// Sends `content`, and ends the upload if `last`.
     pub(crate) async fn send(&mut self, content: &[u8], last: bool) {
         let mut chunk = format!("{:x}\r\n", content.len()).into_bytes();
         chunk.extend_from_slice(content);
@@ -120,7 +147,7 @@ impl BegunUpload {
         self.0.write_all(&chunk).await.unwrap();
     }
 
-    /// The status of the answer, once it has come.
+    /// Waits for the response and returns its status code.
     pub(crate) async fn status(mut self) -> String {
         let mut answer = String::new();
         self.0.read_to_string(&mut answer).await.unwrap();
@@ -148,7 +175,7 @@ async fn send(
     client.send_request(request.body(body).unwrap()).await.unwrap()
 }
 
-/// A whole answer.
+/// A complete response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -172,7 +199,7 @@ impl Answer {
     }
 }
 
-/// A directory of the test's own, empty.
+/// Creates a new, empty directory for the test.
 pub(crate) fn directory(name: &str) -> PathBuf {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let unique = format!("{name}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -182,7 +209,7 @@ pub(crate) fn directory(name: &str) -> PathBuf {
     path
 }
 
-/// Runs ffmpeg with arguments separated by blanks, and `output` as the last.
+/// Runs ffmpeg with space-separated arguments and `output` last.
 pub(crate) fn ffmpeg(arguments: &str, output: impl AsRef<OsStr>) {
     let mut command = ffmpeg_command(arguments, output);
     let run = command.stderr(Stdio::piped()).output().expect("ffmpeg is installed");
@@ -196,7 +223,7 @@ pub(crate) fn ffmpeg_command(arguments: &str, output: impl AsRef<OsStr>) -> Comm
     command
 }
 
-/// What ffprobe prints with arguments separated by blanks, of `input`.
+/// Runs ffprobe on `input` with space-separated arguments; returns its output.
 pub(crate) async fn ffprobe(arguments: &str, input: &str) -> String {
     let mut command = Command::new("ffprobe");
     command.args(["-loglevel", "error"]).args(arguments.split_whitespace()).arg(input);
@@ -206,26 +233,26 @@ pub(crate) async fn ffprobe(arguments: &str, input: &str) -> String {
     String::from_utf8(run.stdout).unwrap()
 }
 
-/// Flags for one CMAF track of 0.5 s chunks.
+/// ffmpeg flags for one CMAF track with chunks of 0.5 s.
 pub(crate) const CMAF: &str =
     "-f mp4 -movflags +cmaf+empty_moov+default_base_moof+frag_keyframe -frag_duration 500000";
-/// A tiny encoder with a key frame every two seconds, pictures in order.
+/// ffmpeg flags for tiny video with a key frame every two seconds and no B-frames.
 pub(crate) const VIDEO: &str =
     "-an -c:v libx264 -preset ultrafast -bf 0 -g 50 -keyint_min 50 -sc_threshold 0 -pix_fmt yuv420p";
 
-/// Makes a video track of `seconds`.
+/// Creates a video track of `seconds`.
 pub(crate) fn make_video(path: &Path, size: &str, seconds: f64) {
     let input = format!("-f lavfi -i testsrc2=size={size}:rate=25 -t {seconds} {VIDEO} {CMAF}");
     ffmpeg(&input, path);
 }
 
-/// Makes an audio track of `seconds`.
+/// Creates an audio track of `seconds`.
 pub(crate) fn make_audio(path: &Path, seconds: f64) {
     let input = format!("-f lavfi -i sine=440:sample_rate=48000 -t {seconds} -vn -c:a aac -b:a 64k {CMAF}");
     ffmpeg(&input, path);
 }
 
-/// A media directory with presentation `a`: two sizes of video, one audio, `seconds` long.
+/// Creates a media directory with presentation `a`: two sizes of video, one audio, `seconds` long.
 pub(crate) fn make_media(seconds: f64) -> PathBuf {
     let media = directory("media");
     let a = media.join("a");

@@ -1,10 +1,9 @@
-//! `header` (vmod_header of varnish-modules).
+//! Bindings of `header` (vmod_header of varnish-modules).
 
-use super::failed;
-use crate::functions::{Call, Default, Function, Module, function, needs, with};
+use crate::functions::{Call, Default, Function, Module, function, optional_or, required};
+use crate::message::Message;
 use crate::modules::header;
 use crate::step::Subs;
-use crate::task::Message;
 use crate::types::Type;
 use crate::value::{Failure, Value};
 
@@ -13,52 +12,51 @@ pub(super) const MODULE: Module = Module { name: "header", functions: FUNCTIONS,
 const FUNCTIONS: &[Function] = &[
     function(
         "append",
-        &[needs("hdr", Type::Header), needs("s", Type::String)],
+        &[required("hdr", Type::Header), required("s", Type::String)],
         Type::Void,
         Subs::REQUEST,
         |call| {
             let (message, name) = header(call, 0)?;
             let value = call.text(1).to_vec();
-            header::append(call.task.fields_mut(message)?, name, &value).map_err(failed)?;
+            header::append(call.task.fields_mut(message)?, name, &value).map_err(Failure::new)?;
             Ok(Value::Void)
         },
     ),
     function(
         "copy",
-        &[needs("src", Type::Header), needs("dst", Type::Header)],
+        &[required("src", Type::Header), required("dst", Type::Header)],
         Type::Void,
         Subs::REQUEST,
         |call| {
             let ((message, name), (to, to_name)) = (header(call, 0)?, header(call, 1)?);
             if message == to {
-                header::copy_within(call.task.fields_mut(to)?, name, to_name).map_err(failed)?;
+                header::copy_within(call.task.fields_mut(to)?, name, to_name).map_err(Failure::new)?;
             } else {
                 let from = call.task.fields(message)?.clone();
-                header::copy(&from, name, call.task.fields_mut(to)?, to_name).map_err(failed)?;
+                header::copy(&from, name, call.task.fields_mut(to)?, to_name).map_err(Failure::new)?;
             }
             Ok(Value::Void)
         },
     ),
     function(
         "get",
-        &[needs("header", Type::Header), needs("regex", Type::Regex)],
+        &[required("header", Type::Header), required("regex", Type::Regex)],
         Type::String,
         Subs::REQUEST,
         |call| {
             let (message, name) = header(call, 0)?;
-            let found = header::get(call.task.fields(message)?, name, |value| call.is_match(1, value));
+            let found = header::get(call.task.fields(message)?, name, call.matcher(1));
             Ok(Value::Text(found.map(|value| value.to_vec().into())))
         },
     ),
     function(
         "remove",
-        &[needs("header", Type::Header), needs("regex", Type::Regex)],
+        &[required("header", Type::Header), required("regex", Type::Regex)],
         Type::Void,
         Subs::REQUEST,
         |call| {
             let (message, name) = header(call, 0)?;
-            let regex = call.regex(1);
-            let is_match = |value: &[u8]| regex.is_some_and(|regex| regex.is_match(value).unwrap_or(false));
+            let is_match = call.matcher(1);
             header::remove(call.task.fields_mut(message)?, name, is_match);
             Ok(Value::Void)
         },
@@ -66,17 +64,17 @@ const FUNCTIONS: &[Function] = &[
     function(
         "regsub",
         &[
-            needs("hp", Type::Http),
-            needs("regex", Type::Regex),
-            needs("sub", Type::String),
-            with("all", Type::Bool, Default::Bool(false)),
+            required("hp", Type::Http),
+            required("regex", Type::Regex),
+            required("sub", Type::String),
+            optional_or("all", Type::Bool, Default::Bool(false)),
         ],
         Type::Void,
         Subs::REQUEST,
         |call| {
-            let message = call.message(0).ok_or_else(|| Failure::new("there is no message"))?;
+            let message = call.message(0).ok_or_else(|| Failure::new("missing message"))?;
             let Some(regex) = call.regex(1) else { return Ok(Value::Void) };
-            let (with, all) = (call.text(2).to_vec(), call.bool(3) == Some(true));
+            let (with, all) = (call.text(2).to_vec(), call.bool(3));
             let bytes_max = call.task.workspace.bytes_max;
             let mut failure = None;
             let substitute = |line: &[u8]| {
@@ -88,12 +86,12 @@ const FUNCTIONS: &[Function] = &[
                 failure = failure.take().or(result.err());
                 Some(changed)
             };
-            header::regsub(call.task.fields_mut(message)?, substitute).map_err(failed)?;
+            header::regsub(call.task.fields_mut(message)?, substitute).map_err(Failure::new)?;
             failure.map_or(Ok(Value::Void), Err)
         },
     ),
 ];
 
 fn header<'c>(call: &Call<'c, '_>, index: usize) -> Result<(Message, &'c str), Failure> {
-    call.header(index).ok_or_else(|| Failure::new("there is no header"))
+    call.header(index).ok_or_else(|| Failure::new("missing header"))
 }

@@ -1,4 +1,5 @@
-//! The modules that a policy may import: which Rust function each name stands for, and with which arguments.
+//! Bindings of the modules that a policy can import: the Rust function behind each name, and its
+//! parameters.
 
 mod blob;
 mod cookie;
@@ -10,10 +11,7 @@ mod tcp;
 mod thalweg;
 mod xkey;
 
-pub(crate) use directors::{Changed, Lazy};
-
 use crate::functions::Module;
-use crate::value::Failure;
 
 /// All modules.
 pub static MODULES: &[Module] = &[
@@ -27,8 +25,3 @@ pub static MODULES: &[Module] = &[
     thalweg::MODULE,
     xkey::MODULE,
 ];
-
-/// An error of a function as the end of the evaluation.
-fn failed(error: impl std::fmt::Display) -> Failure {
-    Failure::new(error.to_string())
-}

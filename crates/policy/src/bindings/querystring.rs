@@ -1,7 +1,8 @@
-//! `querystring` (libvmod-querystring): its functions, and its `filter` objects.
+//! Bindings of `querystring` (libvmod-querystring): functions and `filter` objects.
 
-use super::failed;
-use crate::functions::{Argument, Call, Class, Default, Function, Instance, Module, function, needs, with};
+use crate::functions::{
+    Argument, Call, Class, Default, Function, Instance, Module, function, optional_or, required,
+};
 use crate::modules::querystring::{self, By, Filter, Mode};
 use crate::regex::Regex;
 use crate::step::{Sub, Subs};
@@ -14,58 +15,57 @@ const MODES: Type = Type::Enum(&["drop", "keep"]);
 pub(super) const MODULE: Module = Module {
     name: "querystring",
     functions: &[
-        function("clean", &[needs("url", Type::String)], Type::String, Subs::ALL, |call| {
+        function("clean", &[required("url", Type::String)], Type::String, Subs::ALL, |call| {
             Ok(Value::owned(querystring::clean(call.text(0))))
         }),
-        function("remove", &[needs("url", Type::String)], Type::String, Subs::ALL, |call| {
+        function("remove", &[required("url", Type::String)], Type::String, Subs::ALL, |call| {
             Ok(Value::owned(querystring::remove(call.text(0))))
         }),
         function(
             "sort",
-            &[needs("url", Type::String), with("uniq", Type::Bool, Default::Bool(false))],
+            &[required("url", Type::String), optional_or("uniq", Type::Bool, Default::Bool(false))],
             Type::String,
             Subs::ALL,
-            |call| Ok(Value::owned(querystring::sort(call.text(0), call.bool(1) == Some(true)))),
+            |call| Ok(Value::owned(querystring::sort(call.text(0), call.bool(1)))),
         ),
         function("regfilter", REGEX, Type::String, Subs::ALL, |call| by_regex(call, Mode::Drop)),
         function("regfilter_except", REGEX, Type::String, Subs::ALL, |call| by_regex(call, Mode::Keep)),
         function("globfilter", GLOB, Type::String, Subs::ALL, |call| by_glob(call, Mode::Drop)),
         function("globfilter_except", GLOB, Type::String, Subs::ALL, |call| by_glob(call, Mode::Keep)),
     ],
-    classes: &[Class {
-        name: "filter",
-        arguments: &[
-            with("sort", Type::Bool, Default::Bool(false)),
-            with("uniq", Type::Bool, Default::Bool(false)),
-            with("match", Type::Enum(&["name", "param"]), Default::Word("name")),
+    classes: &[Class::new(
+        "filter",
+        &[
+            optional_or("sort", Type::Bool, Default::Bool(false)),
+            optional_or("uniq", Type::Bool, Default::Bool(false)),
+            optional_or("match", Type::Enum(&["name", "param"]), Default::Word("name")),
         ],
-        new: |call| {
+        |call| {
             let by = if call.word(2) == "param" { By::Parameter } else { By::Name };
-            let how = Filter { sort: call.bool(0) == Some(true), unique: call.bool(1) == Some(true), by };
+            let how = Filter { sort: call.bool(0), unique: call.bool(1), by };
             Ok(Box::new(Criteria { how, any_of: Vec::new() }) as Instance)
         },
-        methods: METHODS,
-        ready: None,
-        director: None,
-    }],
+        METHODS,
+    )],
 };
 
-const REGEX: &[Argument] = &[needs("url", Type::String), needs("regex", Type::Regex)];
-const GLOB: &[Argument] = &[needs("url", Type::String), needs("glob", Type::String)];
-const APPLY: &[Argument] = &[needs("url", Type::String), with("mode", MODES, Default::Word("drop"))];
+const REGEX: &[Argument] = &[required("url", Type::String), required("regex", Type::Regex)];
+const GLOB: &[Argument] = &[required("url", Type::String), required("glob", Type::String)];
+const APPLY: &[Argument] =
+    &[required("url", Type::String), optional_or("mode", MODES, Default::Word("drop"))];
 
 const METHODS: &[Function] = &[
-    function("add_string", &[needs("string", Type::String)], Type::Void, INIT, |call| {
+    function("add_string", &[required("string", Type::String)], Type::Void, INIT, |call| {
         let text = call.text(0).to_vec();
         add(call, Criterion::Text(text))
     }),
-    function("add_glob", &[needs("glob", Type::String)], Type::Void, INIT, |call| {
+    function("add_glob", &[required("glob", Type::String)], Type::Void, INIT, |call| {
         let text = call.text(0).to_vec();
         add(call, Criterion::Glob(text))
     }),
-    function("add_regex", &[needs("regex", Type::Regex)], Type::Void, INIT, |call| {
+    function("add_regex", &[required("regex", Type::Regex)], Type::Void, INIT, |call| {
         let Some(regex) = call.regex(0) else { return Ok(Value::Void) };
-        let regex = Regex::new(&regex.pattern).map_err(failed)?;
+        let regex = Regex::new(&regex.pattern).map_err(Failure::new)?;
         add(call, Criterion::Regex(regex))
     }),
     function("apply", APPLY, Type::String, Subs::ALL, |call| {
@@ -78,7 +78,7 @@ const METHODS: &[Function] = &[
     }),
 ];
 
-/// What an object was given in `vcl_init`.
+/// The state of a `filter` object, set in `vcl_init`.
 struct Criteria {
     how: Filter,
     any_of: Vec<Criterion>,
@@ -110,7 +110,7 @@ fn mode(call: &Call<'_, '_>) -> Mode {
 }
 
 fn by_regex(call: &mut Call<'_, '_>, mode: Mode) -> Result<Value<'static>, Failure> {
-    Ok(Value::owned(Filter::default().apply(call.text(0), mode, |name| call.is_match(1, name))))
+    Ok(Value::owned(Filter::default().apply(call.text(0), mode, call.matcher(1))))
 }
 
 fn by_glob(call: &mut Call<'_, '_>, mode: Mode) -> Result<Value<'static>, Failure> {

@@ -1,64 +1,46 @@
-//! `tcp`: the connection's congestion control and pace, with the names and the log lines of varnish-modules' vmod_tcp.
+//! Bindings of `tcp`: congestion control and pacing, with the names and log lines of
+//! varnish-modules' vmod_tcp.
 
-use crate::functions::{Call, Function, Module, needs};
+use crate::functions::{Call, Function, Module, function, required};
 use crate::modules::pace;
 use crate::step::Subs;
 use crate::task::Tag;
 use crate::types::Type;
 use crate::value::{Failure, Value};
 
-pub(super) const MODULE: Module = Module {
-    name: "tcp",
-    functions: &[
-        Function {
-            name: "congestion_algorithm",
-            arguments: &[needs("algorithm", Type::String)],
-            returns: Type::Int,
-            allowed: Subs::CLIENT,
-            run: congestion_algorithm,
-        },
-        Function {
-            name: "dump_info",
-            arguments: &[],
-            returns: Type::Void,
-            allowed: Subs::CLIENT,
-            run: dump_info,
-        },
-        Function {
-            name: "get_estimated_rtt",
-            arguments: &[],
-            returns: Type::Real,
-            allowed: Subs::CLIENT,
-            run: |call| {
-                Ok(Value::Real(call.task.connection.tcp_info().unwrap_or_default().rtt_us as f64 / 1e3))
-            },
-        },
-        Function {
-            name: "set_socket_pace",
-            arguments: &[needs("rate", Type::Int)],
-            returns: Type::Void,
-            allowed: Subs::CLIENT,
-            run: set_socket_pace,
-        },
-    ],
-    classes: &[],
-};
+pub(super) const MODULE: Module = Module { name: "tcp", functions: FUNCTIONS, classes: &[] };
 
-/// 0, or -1 where the kernel refuses; the log has what the kernel says afterwards.
+const FUNCTIONS: &[Function] = &[
+    function(
+        "congestion_algorithm",
+        &[required("algorithm", Type::String)],
+        Type::Int,
+        Subs::CLIENT,
+        congestion_algorithm,
+    ),
+    function("dump_info", &[], Type::Void, Subs::CLIENT, dump_info),
+    function("get_estimated_rtt", &[], Type::Real, Subs::CLIENT, |call| {
+        Ok(Value::Real(call.task.connection.tcp_info().unwrap_or_default().rtt_us as f64 / 1e3))
+    }),
+    function("set_socket_pace", &[required("rate", Type::Int)], Type::Void, Subs::CLIENT, set_socket_pace),
+];
+
+/// Selects an algorithm. Returns -1 if the kernel refuses it; otherwise logs the algorithm in use
+/// as the kernel reports it, and returns 0.
 fn congestion_algorithm(call: &mut Call<'_, '_>) -> Result<Value<'static>, Failure> {
     let name = call.str(0).into_owned();
     if let Err(error) = call.task.connection.set_congestion_algorithm(&name) {
-        call.task.tell(Tag::Error, error);
+        call.task.push_log(Tag::Error, error);
         return Ok(Value::Int(-1));
     }
     let now = call.task.connection.congestion_algorithm().unwrap_or_default();
-    call.task.tell(Tag::Log, format!("getsockopt() returned: {now}"));
+    call.task.push_log(Tag::Log, format!("getsockopt() returned: {now}"));
     Ok(Value::Int(0))
 }
 
 fn dump_info(call: &mut Call<'_, '_>) -> Result<Value<'static>, Failure> {
     let Some(info) = call.task.connection.tcp_info() else {
-        call.task.tell(Tag::Error, "the kernel says nothing of this connection");
+        call.task.push_log(Tag::Error, "tcp_info is not available for this connection");
         return Ok(Value::Void);
     };
     let first = format!(
@@ -69,16 +51,16 @@ fn dump_info(call: &mut Call<'_, '_>) -> Result<Value<'static>, Failure> {
         "tcpi2: pmtu={} rtt={} rttvar={} snd_cwnd={} advmss={} reordering={}",
         info.pmtu, info.rtt_us, info.rttvar_us, info.snd_cwnd, info.advmss, info.reordering
     );
-    call.task.tell(Tag::Log, first);
-    call.task.tell(Tag::Log, second);
+    call.task.push_log(Tag::Log, first);
+    call.task.push_log(Tag::Log, second);
     Ok(Value::Void)
 }
 
-/// KB a second, of 1,024 bytes as on the wire of vmod_tcp.
+/// Sets the pace in KiB/s, as in vmod_tcp. The pace includes packet headers.
 fn set_socket_pace(call: &mut Call<'_, '_>) -> Result<Value<'static>, Failure> {
-    let bytes_per_s = call.int(0).and_then(pace::of_kb_per_s).unwrap_or(0);
+    let bytes_per_s = pace::from_kb_per_s(call.int(0)).unwrap_or(0);
     if let Err(error) = call.task.connection.set_pace_bytes_per_s(bytes_per_s) {
-        call.task.tell(Tag::Error, error);
+        call.task.push_log(Tag::Error, error);
     }
     Ok(Value::Void)
 }

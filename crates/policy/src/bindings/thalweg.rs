@@ -1,24 +1,27 @@
-//! `thalweg`: what players say of themselves (CTA-5004), as typed values, and what the bundle says of the client.
+//! Bindings of `thalweg`: CMCD (CTA-5004) as typed values, and what the bundle says about the
+//! client.
 //!
-//! A number that the player did not send is the fallback, -1 unless said; a text is unset. What no bundle says is empty,
-//! false or 0.
+//! A number missing from CMCD reads as the fallback, by default -1; a missing text is unset. Values
+//! missing from the bundle read as empty, false or 0.
 
-use crate::functions::{Argument, Call, Default, Function, Module, function, may, needs, with};
+use crate::functions::{
+    Argument, Call, Default, Function, Module, function, optional, optional_or, required,
+};
+use crate::message::Message;
 use crate::modules::{cmcd::Cmcd, pace};
 use crate::step::Subs;
-use crate::task::Message;
 use crate::types::Type;
 use crate::value::{Failure, Value};
 
 pub(super) const MODULE: Module = Module { name: "thalweg", functions: FUNCTIONS, classes: &[] };
 
-const FALLBACK: &[Argument] = &[with("fallback", Type::Int, Default::Int(-1))];
+const FALLBACK: &[Argument] = &[optional_or("fallback", Type::Int, Default::Int(-1))];
 
-/// An INT of the data.
+/// A function that returns a CMCD value as INT.
 macro_rules! int {
     ($name:literal, $field:ident) => {
         function($name, FALLBACK, Type::Int, Subs::CLIENT, |call| {
-            let fallback = call.int(0).unwrap_or(-1);
+            let fallback = call.int(0);
             Ok(Value::Int(
                 cmcd(call)?.$field.map_or(fallback, |value| i64::try_from(value).unwrap_or(i64::MAX)),
             ))
@@ -26,7 +29,7 @@ macro_rules! int {
     };
 }
 
-/// A text of the data.
+/// A function that returns a CMCD value as STRING.
 macro_rules! text {
     ($name:literal, $field:ident) => {
         function($name, &[], Type::String, Subs::CLIENT, |call| {
@@ -35,17 +38,17 @@ macro_rules! text {
     };
 }
 
-/// A word of the data.
+/// A function that returns a CMCD token as STRING.
 macro_rules! word {
     ($name:literal, $field:ident) => {
         function($name, &[], Type::String, Subs::CLIENT, |call| {
-            Ok(Value::maybe(cmcd(call)?.$field.map(|word| word.token())))
+            Ok(Value::maybe(cmcd(call)?.$field.map(|word| word.as_str())))
         })
     };
 }
 
 const FUNCTIONS: &[Function] = &[
-    function("arm", &[needs("experiment", Type::String)], Type::String, Subs::CLIENT, |call| {
+    function("arm", &[required("experiment", Type::String)], Type::String, Subs::CLIENT, |call| {
         let arm = call.task.host.arm(&call.str(0), host(call)?, call.task.session.client);
         Ok(or_empty(arm))
     }),
@@ -64,11 +67,11 @@ const FUNCTIONS: &[Function] = &[
     word!("cmcd_ot", ot),
     function(
         "cmcd_pr",
-        &[with("fallback", Type::Real, Default::Real(1.0))],
+        &[optional_or("fallback", Type::Real, Default::Real(1.0))],
         Type::Real,
         Subs::CLIENT,
         |call| {
-            let fallback = call.real(0).unwrap_or(1.0);
+            let fallback = call.real(0);
             Ok(Value::Real(cmcd(call)?.pr.unwrap_or(fallback)))
         },
     ),
@@ -78,26 +81,26 @@ const FUNCTIONS: &[Function] = &[
     word!("cmcd_st", st),
     function("cmcd_su", &[], Type::Bool, Subs::CLIENT, |call| Ok(Value::Bool(cmcd(call)?.su))),
     int!("cmcd_tb", tb_kbps),
-    // KB a second for client.socket.pace; 0 for as fast as it goes.
+    // Pace in KiB/s, for client.socket.pace; 0 if unpaced.
     function("cmcd_pace", &[], Type::Int, Subs::CLIENT, |call| {
-        Ok(Value::Int(pace::of_cmcd(&cmcd(call)?).map_or(0, pace::to_kb_per_s)))
+        Ok(Value::Int(pace::from_cmcd(&cmcd(call)?).map_or(0, pace::to_kb_per_s)))
     }),
     function("is_holdout", &[], Type::Bool, Subs::CLIENT, |call| {
         Ok(Value::Bool(call.task.host.is_holdout(call.task.session.client, host(call)?)))
     }),
-    function("rule_algorithm", &[may("ip", Type::Ip)], Type::String, Subs::CLIENT, |call| {
+    function("rule_algorithm", &[optional("ip", Type::Ip)], Type::String, Subs::CLIENT, |call| {
         let address = call.ip(0).unwrap_or(call.task.session.client).ip();
         Ok(or_empty(call.task.host.rule_algorithm(address, host(call)?)))
     }),
 ];
 
-/// The host that the client asked for, as for the edge itself.
+/// Returns the host in the client's original request, the one by which the edge applies rules.
 fn host<'a>(call: &'a Call<'_, '_>) -> Result<&'a str, Failure> {
     let request = call.task.original.map_or_else(|| call.task.request(Message::Req), Ok)?;
     Ok(request.authority.name())
 }
 
-/// A text that is empty where there is none.
+/// Returns `text` as a STRING, empty if `None`.
 fn or_empty(text: Option<String>) -> Value<'static> {
     Value::Text(Some(text.unwrap_or_default().into_bytes().into()))
 }

@@ -1,4 +1,4 @@
-//! Arguments of a call against the row of its function.
+//! Checks the arguments of a call against the function's parameters.
 
 use super::Checker;
 use crate::ast::Argument;
@@ -10,7 +10,8 @@ use crate::types::Type;
 use crate::value::Value;
 
 impl Checker<'_> {
-    /// The arguments in the order of the row, `None` for one that is missing.
+    /// Checks the arguments and returns them in parameter order; `None` for an omitted argument
+    /// without a default.
     pub(super) fn arguments(
         &mut self,
         function: &str,
@@ -36,8 +37,8 @@ impl Checker<'_> {
                     index
                 }
                 None if names_began => {
-                    let help = "arguments with names come last";
-                    self.faults.error_help(argument.value.span, "an argument without a name", help);
+                    let help = "named arguments come last";
+                    self.faults.error_help(argument.value.span, "unnamed argument after a named one", help);
                     is_right = false;
                     continue;
                 }
@@ -86,7 +87,7 @@ fn counted(count: usize) -> String {
     }
 }
 
-/// `(STRING s, [INT fallback])`
+/// Returns the parameters as text, such as `(STRING s, [INT fallback])`.
 fn signature(rows: &[functions::Argument]) -> String {
     let row = |row: &functions::Argument| match row.default {
         Default::Required => format!("{} {}", row.kind, row.name),

@@ -1,11 +1,12 @@
-//! Statements.
+//! Checks statements.
 
 use super::{Checker, Symbol, Use};
 use crate::ast::{self, Argument, Declaration, ExpressionKind, Name, Operator, StatementKind};
 use crate::fault::suggest;
 use crate::idioms::{Place, advice, help};
+use crate::message::Header;
 use crate::parse::{Item, STATEMENT_FUNCTIONS};
-use crate::program::{Does, Expression, Header, Rest, Statement};
+use crate::program::{Expression, Operation, Rest, Statement};
 use crate::source::Span;
 use crate::step::{Sub, Subs};
 use crate::types::Type;
@@ -13,7 +14,8 @@ use crate::value::Value;
 use crate::variables::{self, Variable};
 
 impl Checker<'_> {
-    /// The bodies of all subroutines; parts of one name one behind the other.
+    /// Checks the bodies of all subroutines. Several definitions of one subroutine are
+    /// concatenated.
     pub(super) fn bodies(&mut self, items: &[Item]) {
         for item in items {
             let Declaration::Sub { name, body } = &item.declaration else { continue };
@@ -25,7 +27,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Notes that `what` stands here, which is allowed in some subroutines only.
+    /// Records a use of `what`, which only some subroutines allow.
     pub(super) fn used_in(&mut self, span: Span, allowed: Subs, what: impl Into<String>) {
         if allowed != Subs::ALL {
             let what = what.into();
@@ -35,12 +37,12 @@ impl Checker<'_> {
 
     fn block(&mut self, block: &[ast::Statement]) -> Vec<Statement> {
         let lower =
-            |statement| Some(Statement { span: span_of(statement), does: self.statement(statement)? });
+            |statement| Some(Statement { span: span_of(statement), operation: self.statement(statement)? });
         block.iter().filter_map(lower).collect()
     }
 
-    /// One statement; `None` after a fault.
-    fn statement(&mut self, statement: &ast::Statement) -> Option<Does> {
+    /// Checks one statement; returns `None` after a fault.
+    fn statement(&mut self, statement: &ast::Statement) -> Option<Operation> {
         match &statement.kind {
             StatementKind::Set { variable, operator, value } => self.set(variable, *operator, value),
             StatementKind::Unset(variable) => self.unset(variable),
@@ -50,7 +52,7 @@ impl Checker<'_> {
             StatementKind::If { arms, otherwise } => self.branches(arms, otherwise),
             StatementKind::New { name, class, arguments } => self.new_object(name, class, arguments),
             StatementKind::Do(expression) => self.action(expression),
-            StatementKind::Block(block) => Some(Does::Block(self.block(block))),
+            StatementKind::Block(block) => Some(Operation::Block(self.block(block))),
         }
     }
 
@@ -58,10 +60,10 @@ impl Checker<'_> {
         &mut self,
         arms: &[(ast::Expression, Vec<ast::Statement>)],
         otherwise: &[ast::Statement],
-    ) -> Option<Does> {
+    ) -> Option<Operation> {
         let mut lowered = Vec::new();
         for (condition, block) in arms {
-            // Every arm is read for its faults.
+            // Check every arm, even after a fault in an earlier one.
             let condition = self.expression(condition, Type::Bool);
             let block = self.block(block);
             lowered.extend(condition.map(|condition| (condition, block)));
@@ -71,15 +73,14 @@ impl Checker<'_> {
         let (condition, then) = lowered.next()?;
         let arms: Vec<_> = lowered.collect();
         let is_more = !arms.is_empty() || !otherwise.is_empty();
-        Some(Does::If { condition, then, rest: is_more.then(|| Box::new(Rest { arms, otherwise })) })
+        Some(Operation::If { condition, then, rest: is_more.then(|| Box::new(Rest { arms, otherwise })) })
     }
 
-    /// The variable called `name`, and what stood for its star.
+    /// Finds the variable called `name`; returns it with the text that its `*` matches.
     pub(super) fn variable<'n>(&mut self, name: &'n str, span: Span) -> Option<(&'static Variable, &'n str)> {
         if let Some((variable, part)) = variables::find(name, self.version) {
             if variable.message.is_some_and(|message| Header::new(message, part).is_none()) {
-                self.faults.error(span, format!("{part:?} is no header's name"));
-                return None;
+                return self.faults.refuse(span, format!("{part:?} is not a header name"));
             }
             self.warn_of_geo(variable, span);
             return Some((variable, part));
@@ -92,7 +93,7 @@ impl Checker<'_> {
         let elsewhere = variables::all().find(|variable| variable.name == name).and_then(Variable::version);
         let message = format!("unknown variable {name}");
         if let Some(version) = elsewhere {
-            self.faults.error_help(span, message, format!("it is in VCL {version} alone"));
+            self.faults.error_help(span, message, format!("it exists only in VCL {version}"));
             return;
         }
         if let Some(help) = advice(Place::Name, name) {
@@ -100,21 +101,21 @@ impl Checker<'_> {
             return;
         }
         if let Some((before, field)) = name.split_once(".http").filter(|(_, field)| field.len() < 2) {
-            let help = format!("a header has a name: {before}.http.NAME{}", field.replace('.', ""));
+            let help = format!("a header needs a name: {before}.http.NAME{}", field.replace('.', ""));
             self.faults.error_help(span, message, help);
             return;
         }
         let version = self.version;
         let known = variables::all().filter(|variable| variable.is_in(version)).map(|variable| variable.name);
-        let near = crate::fault::nearest(name, known);
-        // Of the smallest scope that there is.
+        let near = thalweg_units::nearest(name, known);
+        // List the variables of the innermost scope that exists.
         let mut scopes = name.match_indices('.').rev().map(|(dot, _)| &name[..=dot]);
         let in_scope = |scope: &&str| variables::all().any(|known| known.name.starts_with(*scope));
         let names = variables::all().map(|variable| variable.name);
         let help = match (near, scopes.find(in_scope)) {
             (Some(near), _) => format!("did you mean {near}?"),
             (None, Some(scope)) => crate::fault::allowed(names.filter(|known| known.starts_with(scope))),
-            (None, None) => "docs/policy-variables.md lists what there is".to_owned(),
+            (None, None) => "see docs/reference/policy-variables.md".to_owned(),
         };
         self.faults.error_help(span, message, help);
     }
@@ -122,16 +123,16 @@ impl Checker<'_> {
     fn warn_of_geo(&mut self, variable: &Variable, span: Span) {
         let is_geo = ["client.geo.", "client.as."].iter().any(|scope| variable.name.starts_with(scope));
         if is_geo && self.known.has_geo == Some(false) {
-            let help = Some("name a MaxMind database with geoip, in the edge's settings".to_owned());
+            let help = Some("set geoip to a MaxMind database in the edge's settings".to_owned());
             let always = if variable.kind.is_text() { "unset" } else { "0" };
             let message = format!("{} is always {always}: there is no database", variable.name);
             self.faults.warning(span, message, help);
         }
     }
 
-    fn set(&mut self, name: &Name, operator: Option<Operator>, value: &ast::Expression) -> Option<Does> {
+    fn set(&mut self, name: &Name, operator: Option<Operator>, value: &ast::Expression) -> Option<Operation> {
         let Some((variable, part)) = self.variable(&name.text, name.span) else {
-            // What it is set to is read for its faults.
+            // Check the value anyway: it may have faults of its own.
             self.infer(value, None);
             return None;
         };
@@ -139,11 +140,10 @@ impl Checker<'_> {
         if allowed.is_empty() {
             let help = match advice(Place::Name, &name.text) {
                 Some(advice) => advice,
-                None if variable.is_in(self.version) && !variable.read.is_empty() => "it can be read",
-                None => "it can be unset",
+                None if variable.is_in(self.version) && !variable.read.is_empty() => "it is read-only",
+                None => "it can only be unset",
             };
-            self.faults.error_help(name.span, format!("{} cannot be set", name.text), help);
-            return None;
+            return self.faults.refuse_help(name.span, format!("{} cannot be set", name.text), help);
         }
         self.used_in(name.span, allowed, format!("{} cannot be set", name.text));
         let span = value.span;
@@ -158,12 +158,12 @@ impl Checker<'_> {
             self.check_status(&value, span);
         }
         Some(match variable.message {
-            Some(message) => Does::SetHeader { header: Header::new(message, part)?, value },
-            None => Does::Set { variable, value },
+            Some(message) => Operation::SetHeader { header: Header::new(message, part)?, value },
+            None => Operation::Set { variable, value },
         })
     }
 
-    /// What `variable += value` sets it to.
+    /// Returns the value that `variable += value` assigns; other operators work the same way.
     fn changed(
         &mut self,
         variable: &'static Variable,
@@ -182,12 +182,11 @@ impl Checker<'_> {
             return Some(Expression::Concat(vec![now, added]));
         }
         let right = self.infer(value, Some(kind))?;
-        let (expression, result) =
-            self.arithmetic(operator, span.to(value.span), (now, kind), (right, value.span))?;
+        let (expression, result) = self.arithmetic(operator, span.to(value.span), (now, kind), right)?;
         self.convert(expression, result, kind, value.span)
     }
 
-    /// Warns of an algorithm that the kernel does not have.
+    /// Warns about a congestion control algorithm that the kernel does not have.
     pub(super) fn warn_of_algorithm(&mut self, variable: &str, value: &Expression, span: Span) {
         if variable != "client.socket.congestion_algorithm" {
             return;
@@ -199,62 +198,64 @@ impl Checker<'_> {
             if !known.iter().any(|known| *known == name) {
                 let help = crate::fault::allowed(known.iter().map(String::as_str));
                 let message = format!("congestion control algorithm {name:?} is not available");
-                self.faults.warning(span, message, Some(format!("{help}; requests go on with the default")));
+                self.faults.warning(
+                    span,
+                    message,
+                    Some(format!("{help}; requests continue with the default")),
+                );
             }
         }
     }
 
-    /// What can be told before any request of a setting of the socket.
+    /// Checks socket settings as far as possible at compile time.
     fn check_socket(&mut self, variable: &str, value: &Expression, name_span: Span, span: Span) {
         match (variable, value) {
             ("client.socket.cwnd", _) => {
-                let help = "Linux lets nobody; initcwnd on a route sets the initial one".to_owned();
-                let message = "client.socket.cwnd is not set: each request logs a VCL_Error";
+                let help =
+                    "Linux does not allow it; set the initial window with initcwnd on a route".to_owned();
+                let message = "client.socket.cwnd cannot be set: each request logs a VCL_Error";
                 self.faults.warning(name_span, message, Some(help));
             }
             ("client.socket.pace", Expression::Constant(Value::Int(kb_per_s))) if *kb_per_s < 0 => {
-                self.faults.error_help(span, "a pace is not below 0", "0 is no limit");
+                self.faults.error_help(span, "a pace cannot be negative", "use 0 for no limit");
             }
             _ => {}
         }
     }
 
-    fn unset(&mut self, name: &Name) -> Option<Does> {
+    fn unset(&mut self, name: &Name) -> Option<Operation> {
         let (variable, part) = self.variable(&name.text, name.span)?;
         if variable.unset.is_empty() {
-            let help = "headers can be unset, and bereq.body";
-            self.faults.error_help(name.span, format!("{} cannot be unset", name.text), help);
-            return None;
+            let help = "only headers and bereq.body can be unset";
+            return self.faults.refuse_help(name.span, format!("{} cannot be unset", name.text), help);
         }
         self.used_in(name.span, variable.unset, format!("{} cannot be unset", name.text));
         Some(match variable.message {
-            Some(message) => Does::UnsetHeader(Header::new(message, part)?),
-            None => Does::Unset(variable),
+            Some(message) => Operation::UnsetHeader(Header::new(message, part)?),
+            None => Operation::Unset(variable),
         })
     }
 
-    fn call(&mut self, name: &Name) -> Option<Does> {
+    fn call(&mut self, name: &Name) -> Option<Operation> {
         let Some((Symbol::Sub(callee), _)) = self.symbols.get(&name.text) else {
             let subs = self.program.subs.iter().map(|sub| sub.name.as_str());
             let help = suggest(&name.text, subs.filter(|sub| !sub.starts_with("vcl_")).collect::<Vec<_>>());
-            self.faults.error_help(name.span, format!("unknown subroutine {}", name.text), help);
-            return None;
+            return self.faults.refuse_help(name.span, format!("unknown subroutine {}", name.text), help);
         };
         let callee = *callee;
         if Sub::named(&name.text).is_some() && name.span.file < self.builtin_file {
-            let help = format!("the edge calls {}; put what both need in a subroutine of its own", name.text);
-            self.faults.error_help(name.span, format!("{} cannot be called", name.text), help);
-            return None;
+            let help = format!("the edge calls {}; move the shared code to another subroutine", name.text);
+            return self.faults.refuse_help(name.span, format!("{} cannot be called", name.text), help);
         }
         self.routines[self.current].calls.push((callee, name.span));
-        Some(Does::Call(callee))
+        Some(Operation::Call(callee))
     }
 
-    fn new_object(&mut self, name: &Name, class: &Name, arguments: &[Argument]) -> Option<Does> {
+    fn new_object(&mut self, name: &Name, class: &Name, arguments: &[Argument]) -> Option<Operation> {
         self.used_in(name.span, Subs::of(&[Sub::Init]), "new is not allowed");
         let Some((Symbol::Object(object), _)) = self.symbols.get(&name.text) else {
             if Sub::named(&self.program.subs[self.current].name) != Some(Sub::Init) {
-                let help = "objects are made in vcl_init itself";
+                let help = "create objects directly in vcl_init";
                 self.faults.error_help(class.span, "new is not allowed here", help);
             }
             return None;
@@ -262,61 +263,53 @@ impl Checker<'_> {
         let object = *object;
         let class = self.program.objects[object as usize].class;
         let arguments = self.arguments(class.name, class.arguments, arguments, name.span)?;
-        Some(Does::New { object, arguments })
+        Some(Operation::New { object, arguments })
     }
 
-    /// A function called for what it does.
-    fn action(&mut self, expression: &ast::Expression) -> Option<Does> {
+    /// Checks a function call used as a statement.
+    fn action(&mut self, expression: &ast::Expression) -> Option<Operation> {
         let ExpressionKind::Call { name, arguments } = &expression.kind else {
-            let help = "statements are set, unset, call, return, if, new and functions that do something";
-            self.faults.error_help(expression.span, "a value alone does nothing", help);
-            return None;
+            let help = "statements are set, unset, call, return, if, new and function calls";
+            return self.faults.refuse_help(expression.span, "a value alone does nothing", help);
         };
         match name.text.as_str() {
             "hash_data" | "synthetic" | "ban" => self.statement_function(name, arguments),
             "regsub" | "regsuball" => {
                 let help = format!("write set req.url = {}(…);", name.text);
-                self.faults.error_help(
-                    name.span,
-                    format!("{} gives a text that is not used", name.text),
-                    help,
-                );
-                None
+                self.faults.refuse_help(name.span, format!("the result of {} is not used", name.text), help)
             }
             other if !other.contains('.') => {
                 let known = STATEMENT_FUNCTIONS.into_iter().chain(["set", "unset", "call", "return", "if"]);
                 let help = help(Place::Name, other, known);
-                self.faults.error_help(name.span, format!("unknown function {other}"), help);
-                None
+                self.faults.refuse_help(name.span, format!("unknown function {other}"), help)
             }
-            _ => self.infer(expression, Some(Type::Void)).map(|(expression, _)| Does::Do(expression)),
+            _ => self.infer(expression, Some(Type::Void)).map(|(expression, _)| Operation::Do(expression)),
         }
     }
 
-    fn statement_function(&mut self, name: &Name, arguments: &[Argument]) -> Option<Does> {
+    fn statement_function(&mut self, name: &Name, arguments: &[Argument]) -> Option<Operation> {
         let [argument] = arguments else {
-            self.faults.error(name.span, format!("{} takes one argument", name.text));
-            return None;
+            return self.faults.refuse(name.span, format!("{} takes one argument", name.text));
         };
         let value = self.expression(&argument.value, Type::String)?;
         let what = format!("{} is not allowed", name.text);
         Some(match name.text.as_str() {
             "hash_data" => {
                 self.used_in(name.span, Subs::of(&[Sub::Hash]), what);
-                Does::HashData(value)
+                Operation::HashData(value)
             }
             "ban" => {
                 self.used_in(name.span, Subs::REQUEST, what);
-                Does::Ban(value)
+                Operation::Ban(value)
             }
             _ => {
                 self.used_in(name.span, Subs::of(&[Sub::Synth, Sub::BackendError]), what);
-                Does::Synthetic(value)
+                Operation::Synthetic(value)
             }
         })
     }
 
-    /// The header that `name` is, for arguments of type HEADER.
+    /// Returns the header called `name`, for arguments of type HEADER.
     pub(super) fn header(&mut self, name: &str) -> Option<Header> {
         let (variable, part) = variables::find(name, self.version)?;
         Header::new(variable.message?, part)

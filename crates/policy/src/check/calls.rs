@@ -1,18 +1,19 @@
-//! From where each subroutine is reached, and whether all in it may stand there.
+//! Checks the call graph: which subroutines call which, and whether each construct is allowed
+//! wherever it can run.
 
 use std::collections::BTreeSet;
 
 use super::Checker;
 use crate::step::Sub;
 
-/// Calls within calls.
+/// Maximum call depth.
 pub(crate) const CALL_DEPTH_MAX: usize = 32;
 
 #[derive(Clone, Copy, PartialEq)]
 enum State {
     Unseen,
     Open,
-    /// How many calls deep it goes.
+    /// Done: the call depth of the routine.
     Done(usize),
 }
 
@@ -38,7 +39,8 @@ impl Checker<'_> {
                     }
                 }
             }
-            self.program.subs[root].is_written = seen.iter().any(|routine| self.says_anything(*routine));
+            self.program.subs[root].extends_builtin =
+                seen.iter().any(|routine| self.has_own_statements(*routine));
             reached.extend(seen);
         }
         for routine in 0..self.routines.len() {
@@ -49,12 +51,12 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether the policy, and not only the built-in one, has a statement in `routine`.
-    fn says_anything(&self, routine: usize) -> bool {
+    /// Returns whether `routine` has a statement outside the built-in policy.
+    fn has_own_statements(&self, routine: usize) -> bool {
         self.program.subs[routine].body.iter().any(|statement| statement.span.file < self.builtin_file)
     }
 
-    /// How deep the calls of `routine` go; tells a subroutine that comes back to itself.
+    /// Returns the call depth of `routine`; reports recursion.
     fn depth(&mut self, routine: usize, states: &mut [State]) -> usize {
         match states[routine] {
             State::Done(depth) => return depth,
@@ -66,14 +68,13 @@ impl Checker<'_> {
         for (callee, span) in self.routines[routine].calls.clone() {
             if states[callee as usize] == State::Open {
                 let name = self.program.subs[callee as usize].name.clone();
-                let help =
-                    "there are no loops: a subroutine does not call itself, nor one that leads back to it";
+                let help = "recursion is not allowed, direct or indirect";
                 self.faults.error_help(span, format!("{name} would call itself"), help);
                 continue;
             }
             depth = depth.max(1 + self.depth(callee as usize, states));
             if depth > CALL_DEPTH_MAX {
-                self.faults.error(span, format!("calls more than {CALL_DEPTH_MAX} deep"));
+                self.faults.error(span, format!("calls nested more than {CALL_DEPTH_MAX} deep"));
                 depth = 0;
             }
         }
@@ -92,7 +93,7 @@ impl Checker<'_> {
                 format!("; {sub} calls {}", self.program.subs[routine].name)
             };
             let mut help = if used.allowed.is_empty() {
-                format!("nowhere{way}")
+                format!("allowed nowhere{way}")
             } else {
                 format!("allowed in: {}{way}", used.allowed)
             };

@@ -1,4 +1,4 @@
-//! Backends, probes and lists of addresses.
+//! Checks backends, probes and ACLs.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use crate::idioms::{Place, help};
 use crate::program::{BackendAddress, BackendRow, ProbeRow};
 use crate::source::Span;
 
-/// Slots of a probe's window.
+/// Maximum `.window` of a probe.
 const WINDOW_MAX: u32 = 64;
 
 const BACKEND_FIELDS: [&str; 11] = [
@@ -30,7 +30,7 @@ const PROBE_FIELDS: [&str; 8] =
     ["url", "request", "expected_response", "timeout", "interval", "initial", "window", "threshold"];
 
 impl Checker<'_> {
-    /// Tells fields that are unknown or there twice.
+    /// Reports unknown and duplicate attributes.
     fn field_names(&mut self, fields: &[Field], known: &[&str], what: &str) {
         for (at, field) in fields.iter().enumerate() {
             let name = field.name.text.as_str();
@@ -43,70 +43,68 @@ impl Checker<'_> {
         }
     }
 
-    fn wrong(&mut self, field: &Field, expected: &str) {
-        let message = format!(".{} takes {expected}", field.name.text);
-        self.faults.error(field.value_span, message);
+    /// Returns an attribute's value as converted by `read`, or reports that the attribute takes
+    /// `expected`.
+    fn field<T>(
+        &mut self,
+        fields: &[Field],
+        name: &str,
+        expected: &str,
+        read: impl Fn(&FieldValue) -> Option<T>,
+    ) -> Option<T> {
+        let field = fields.iter().find(|field| field.name.text == name)?;
+        let value = read(&field.value);
+        if value.is_none() {
+            self.faults.error(field.value_span, format!(".{name} takes {expected}"));
+        }
+        value
     }
 
     fn text(&mut self, fields: &[Field], name: &str) -> Option<String> {
-        let field = fields.iter().find(|field| field.name.text == name)?;
-        match &field.value {
+        self.field(fields, name, "a string", |value| match value {
             FieldValue::Texts(texts) => Some(texts.concat()),
-            // Varnish's own manual shows `.port = 8081;`.
+            // Varnish's manual has an example with `.port = 8081;`.
             FieldValue::Int(value) if name == "port" => Some(value.to_string()),
-            _ => {
-                self.wrong(field, "a string");
-                None
-            }
-        }
+            _ => None,
+        })
     }
 
     fn duration(&mut self, fields: &[Field], name: &str) -> Option<f64> {
-        let field = fields.iter().find(|field| field.name.text == name)?;
-        match field.value {
-            FieldValue::Duration(seconds) => Some(seconds),
-            _ => {
-                self.wrong(field, "a duration, such as 5s");
-                None
-            }
-        }
+        self.field(fields, name, "a duration, such as 5s", |value| match value {
+            FieldValue::Duration(seconds) => Some(*seconds),
+            _ => None,
+        })
     }
 
     fn number(&mut self, fields: &[Field], name: &str, min: i64, max: i64) -> Option<u32> {
-        let field = fields.iter().find(|field| field.name.text == name)?;
-        match field.value {
-            FieldValue::Int(value) if (min..=max).contains(&value) => u32::try_from(value).ok(),
-            _ => {
-                self.wrong(field, &format!("a number from {min} to {max}"));
-                None
-            }
-        }
+        self.field(fields, name, &format!("a number from {min} to {max}"), |value| match value {
+            FieldValue::Int(value) if (min..=max).contains(value) => u32::try_from(*value).ok(),
+            _ => None,
+        })
     }
 
-    /// A probe's row.
+    /// Declares a probe and returns its index.
     pub(super) fn probe(&mut self, name: &str, fields: &[Field], span: Span) -> Option<u32> {
         self.field_names(fields, &PROBE_FIELDS, "probe");
-        let mut request = Vec::new();
-        if let Some(field) = fields.iter().find(|field| field.name.text == "request") {
-            match &field.value {
-                FieldValue::Texts(lines) => request.clone_from(lines),
-                _ => self.wrong(field, "strings, one for each line"),
-            }
-            if fields.iter().any(|field| field.name.text == "url") {
-                self.faults.error(field.name.span, "a probe has .url or .request, not both");
-            }
+        let request = self.field(fields, "request", "strings, one per line", |value| match value {
+            FieldValue::Texts(lines) => Some(lines.clone()),
+            _ => None,
+        });
+        let named = |name: &str| fields.iter().find(|field| field.name.text == name);
+        if let (Some(field), Some(_)) = (named("request"), named("url")) {
+            self.faults.error(field.name.span, "a probe must not have both .url and .request");
         }
         let window = self.number(fields, "window", 1, i64::from(WINDOW_MAX)).unwrap_or(8);
         let threshold = self.number(fields, "threshold", 0, i64::from(WINDOW_MAX)).unwrap_or(3.min(window));
         if threshold > window {
             self.faults
-                .error(span, format!("a .threshold of {threshold} is more than the .window of {window}"));
+                .error(span, format!(".threshold must be at most .window ({window}), got {threshold}"));
         }
         let initial = self.number(fields, "initial", 0, i64::from(WINDOW_MAX));
         let row = ProbeRow {
             name: name.to_owned(),
             url: self.text(fields, "url").unwrap_or_else(|| "/".to_owned()),
-            request,
+            request: request.unwrap_or_default(),
             expected_status: self
                 .number(fields, "expected_response", 100, 999)
                 .map_or(200, |status| u16::try_from(status).unwrap_or(200)),
@@ -120,7 +118,7 @@ impl Checker<'_> {
         Some(index(self.program.probes.len() - 1))
     }
 
-    /// Declares a backend; `end` is where its declaration ends.
+    /// Declares a backend; `end` is the end of its declaration.
     pub(super) fn backend(&mut self, name: &Name, fields: Option<&[Field]>, end: Span) {
         let row = self.backend_row(name, fields, name.span.to(end));
         let at = index(self.program.backends.len());
@@ -133,14 +131,10 @@ impl Checker<'_> {
         let fields = fields.unwrap_or_default();
         self.field_names(fields, &BACKEND_FIELDS, "backend");
         let address = if is_none { None } else { self.backend_address(name.span, fields, whole) };
-        let preamble = match fields.iter().find(|field| field.name.text == "preamble") {
-            Some(Field { value: FieldValue::Blob(bytes), .. }) => bytes.clone(),
-            Some(field) => {
-                self.wrong(field, "a blob, such as :YQ==:");
-                Vec::new()
-            }
-            None => Vec::new(),
-        };
+        let preamble = self.field(fields, "preamble", "a blob, such as :YQ==:", |value| match value {
+            FieldValue::Blob(bytes) => Some(bytes.clone()),
+            _ => None,
+        });
         BackendRow {
             name: name.text.clone(),
             address,
@@ -152,7 +146,7 @@ impl Checker<'_> {
             proxy_header: self
                 .number(fields, "proxy_header", 1, 2)
                 .map(|version| if version == 1 { 1 } else { 2 }),
-            preamble,
+            preamble: preamble.unwrap_or_default(),
             probe: self.backend_probe(fields),
         }
     }
@@ -175,13 +169,9 @@ impl Checker<'_> {
                 let probes =
                     self.program.probes.iter().map(|row| row.name.as_str()).filter(|name| !name.is_empty());
                 let help = suggest(name, probes.collect::<Vec<_>>());
-                self.faults.error_help(field.value_span, format!("unknown probe {name}"), help);
-                None
+                self.faults.refuse_help(field.value_span, format!("unknown probe {name}"), help)
             }
-            _ => {
-                self.wrong(field, "a probe's name or a probe in braces");
-                None
-            }
+            _ => self.faults.refuse(field.value_span, ".probe takes a probe's name or a probe in braces"),
         }
     }
 
@@ -190,39 +180,40 @@ impl Checker<'_> {
         let port = self.text(fields, "port");
         let has = |name: &str| fields.iter().any(|field| field.name.text == name);
         match (host, path) {
-            (Some(_), Some(_)) => {
-                self.faults.error(span, "a backend has .host or .path, not both");
-                None
-            }
+            (Some(_), Some(_)) => self.faults.refuse(span, "a backend must not have both .host and .path"),
             (None, Some(path)) => {
                 if !path.starts_with('/') {
-                    self.faults.error(span, ".path begins with /");
+                    self.faults.error(span, ".path must start with /");
                 }
                 Some(BackendAddress::Path(path))
             }
             (Some(host), None) => {
-                let (host, with_host) = split_port(&host);
+                let (host, with_host) = match host.split_once(' ') {
+                    Some((host, with_host)) if port.is_none() => {
+                        (host.to_owned(), Some(with_host.trim_start().to_owned()))
+                    }
+                    _ => split_port(&host),
+                };
                 let port = port.or(with_host);
                 let number = port.as_deref().map_or(Some(80), port_number);
                 if host.is_empty() || host.contains(char::is_whitespace) {
-                    self.faults.error(span, ".host is a name or an address");
+                    self.faults.error(span, ".host must be a name or an address");
                 }
                 if number.is_none() {
                     let port = port.unwrap_or_default();
-                    self.faults.error(span, format!("{port:?} is no port"));
+                    self.faults.error(span, format!("{port:?} is not a port"));
                 }
                 if let Some(is_known) = self.known.is_known_host
                     && host.parse::<IpAddr>().is_err()
                     && !is_known(&host)
                 {
-                    let help =
-                        "the edge looks it up again and again; until it is found requests fail".to_owned();
-                    self.faults.warning(span, format!("{host} cannot be looked up here now"), Some(help));
+                    let help = "the edge keeps resolving it; until then requests fail".to_owned();
+                    self.faults.warning(span, format!("{host} does not resolve here now"), Some(help));
                 }
                 Some(BackendAddress::Host { host, port: number? })
             }
             (None, None) => {
-                // What is wrong in it may have been meant for one.
+                // Any other fault in the declaration may be a misspelt `.host` or `.path`.
                 if !has("host") && !has("path") && !self.faults.has_error_in(whole) {
                     let help = "or write backend NAME none; for one that always fails";
                     self.faults.error_help(span, "a backend needs .host or .path", help);
@@ -262,7 +253,7 @@ impl Checker<'_> {
                 };
                 match entries.iter().find(same) {
                     Some(other) if other.is_negated != entry.is_negated => {
-                        self.faults.error(row.span, format!("{} is in the list and not in it", entry.shown));
+                        self.faults.error(row.span, format!("{} is both included and excluded", entry.shown));
                     }
                     Some(_) => {}
                     None => entries.push(entry),
@@ -278,7 +269,7 @@ impl Checker<'_> {
     }
 
     fn acl_entries(&mut self, row: &AclEntry, is_pedantic: bool) -> Vec<Entry> {
-        // A prefix within the quotes too, as many write it.
+        // Accept a prefix inside the quotes, too: many policies write it there.
         let (address, within) = match row.address.split_once('/') {
             Some((address, prefix)) => (address, prefix.parse().ok().or(Some(-1))),
             None => (row.address.as_str(), None),
@@ -294,13 +285,13 @@ impl Checker<'_> {
             let prefix = row.prefix_bits.or(within).unwrap_or(width);
             let Some(prefix_bits) = u32::try_from(prefix).ok().filter(|_| (0..=width).contains(&prefix))
             else {
-                self.faults.error(row.span, format!("a prefix of {address} has 0 to {width} bits"));
+                self.faults.error(row.span, format!("the prefix length of {address} must be 0 to {width}"));
                 continue;
             };
             let kept = bits & mask(prefix_bits);
             if is_pedantic && kept != bits {
                 let help = format!("write {}/{prefix}, or acl NAME -pedantic", shown(is_v4, kept));
-                self.faults.error_help(row.span, "the address has bits behind its prefix", help);
+                self.faults.error_help(row.span, "the address has bits set after its prefix", help);
                 continue;
             }
             let shown = format!("\"{}\"/{prefix}", shown(is_v4, kept));
@@ -310,15 +301,14 @@ impl Checker<'_> {
     }
 
     fn resolve(&mut self, host: &str, row: &AclEntry) -> Vec<IpAddr> {
-        // What is always so needs no name server.
+        // These addresses are fixed and need no name resolution.
         if host == "localhost" {
             return vec![IpAddr::from([127, 0, 0, 1]), IpAddr::from(std::net::Ipv6Addr::LOCALHOST)];
         }
         let found = self.known.resolve.map(|resolve| resolve(host)).unwrap_or_default();
         if found.is_empty() && !row.is_optional {
-            let help =
-                "an acl lists addresses; in brackets, (\"name\"), a name without an address is left out";
-            self.faults.error_help(row.span, format!("{host:?} is no address"), help);
+            let help = "an acl lists addresses; a name in parentheses, (\"name\"), is skipped if it does not resolve";
+            self.faults.error_help(row.span, format!("{host:?} is not an address"), help);
         }
         found
     }
@@ -328,7 +318,7 @@ fn shown(is_v4: bool, bits: u128) -> IpAddr {
     if is_v4 { IpAddr::from(((bits >> 96) as u32).to_be_bytes()) } else { IpAddr::from(bits.to_be_bytes()) }
 }
 
-/// Host and port of `host:port`, `[address]:port`, or either alone.
+/// Splits `host:port`, `[address]:port`, or either part alone into host and port.
 fn split_port(host: &str) -> (String, Option<String>) {
     if let Some((address, rest)) = host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         let port = rest.strip_prefix(':').map(str::to_owned);

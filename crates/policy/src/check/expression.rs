@@ -1,4 +1,4 @@
-//! Expressions: what each is, and how it becomes the type that is wanted.
+//! Checks expressions: infers the type of each and converts it to the type required.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
@@ -7,15 +7,16 @@ use super::{Checker, Symbol};
 use crate::ast::{self, Argument, ExpressionKind, Name, Operator};
 use crate::fault::suggest;
 use crate::idioms::{Place, advice, help};
-use crate::program::{Expression, Header};
+use crate::message::Header;
+use crate::program::Expression;
 use crate::regex::Regex;
 use crate::source::Span;
-use crate::task::Backend;
 use crate::types::Type;
-use crate::value::{Value, write_int, write_ip, write_real};
+use crate::units::size_unit;
+use crate::value::{Backend, Value, write_int, write_ip, write_real};
 use crate::variables;
 
-/// Regular expressions of a policy.
+/// Maximum regular expressions in one policy.
 pub(crate) const REGEXES_MAX: usize = 10_000;
 
 type Lowered = (Expression, Type);
@@ -25,13 +26,13 @@ pub(super) fn constant(value: Value<'static>) -> Expression {
 }
 
 impl Checker<'_> {
-    /// `expression` as a value of type `want`.
+    /// Checks `expression` as a value of type `want`.
     pub(super) fn expression(&mut self, expression: &ast::Expression, want: Type) -> Option<Expression> {
         let (lowered, kind) = self.infer(expression, Some(want))?;
         self.convert(lowered, kind, want, expression.span)
     }
 
-    /// What `expression` is. `want` decides where the same text may be more than one thing.
+    /// Infers the type of `expression`. `want` resolves ambiguous text.
     pub(super) fn infer(&mut self, expression: &ast::Expression, want: Option<Type>) -> Option<Lowered> {
         let span = expression.span;
         Some(match &expression.kind {
@@ -40,6 +41,13 @@ impl Checker<'_> {
             }
             ExpressionKind::Int(value) => (constant(Value::Int(*value)), Type::Int),
             ExpressionKind::Real(value) => (constant(Value::Real(*value)), Type::Real),
+            // `10m` means minutes unless a size is expected.
+            ExpressionKind::Duration(seconds)
+                if want == Some(Type::Bytes) && self.program.sources.text(span).ends_with('m') =>
+            {
+                let mebibytes = seconds / 60.0 * size_unit("m").map_or(0.0, |bytes| bytes as f64);
+                (constant(Value::Bytes(mebibytes as i64)), Type::Bytes)
+            }
             ExpressionKind::Duration(value) => (constant(Value::Duration(*value)), Type::Duration),
             ExpressionKind::Bytes(value) => (constant(Value::Bytes(*value)), Type::Bytes),
             ExpressionKind::Blob(bytes) => (constant(Value::Blob(Cow::Owned(bytes.clone()))), Type::Blob),
@@ -59,25 +67,21 @@ impl Checker<'_> {
                 let (inner_lowered, kind) = self.infer(inner, want)?;
                 return self.minus(inner_lowered, kind, span);
             }
-            ExpressionKind::Binary { operator, at, left, right } => {
-                return self.binary(*operator, *at, left, right, want);
-            }
+            ExpressionKind::Binary(binary) => return self.binary(binary, want),
         })
     }
 
     fn name(&mut self, name: &str, span: Span, want: Option<Type>) -> Option<Lowered> {
-        match name {
-            "true" => return Some((constant(Value::Bool(true)), Type::Bool)),
-            "false" => return Some((constant(Value::Bool(false)), Type::Bool)),
-            _ => {}
+        // As in Varnish, case does not matter.
+        if let Ok(value) = name.to_ascii_lowercase().parse() {
+            return Some((constant(Value::Bool(value)), Type::Bool));
         }
         if let Some(Type::Enum(words)) = want {
             if let Some(word) = words.iter().find(|word| **word == name) {
                 return Some((constant(Value::Word(word)), Type::Enum(words)));
             }
             let help = suggest(name, words.iter().copied());
-            self.faults.error_help(span, format!("{name} is none of the words"), help);
-            return None;
+            return self.faults.refuse_help(span, format!("unknown word {name}"), help);
         }
         if want == Some(Type::Header)
             && let Some(header) = self.header(name)
@@ -99,18 +103,16 @@ impl Checker<'_> {
         if want == Some(Type::Backend) && !name.contains('.') && variables::find(name, self.version).is_none()
         {
             let backends: Vec<_> = self.program.backends.iter().map(|row| row.name.as_str()).collect();
-            self.faults.error_help(span, format!("unknown backend {name}"), suggest(name, backends));
-            return None;
+            return self.faults.refuse_help(span, format!("unknown backend {name}"), suggest(name, backends));
         }
         if !name.contains('.') && variables::find(name, self.version).is_none() {
             let symbols = self.symbols.keys().map(String::as_str);
             let variables = variables::all().map(|variable| variable.name);
-            let help = match crate::fault::nearest(name, symbols.chain(variables).chain(["true", "false"])) {
+            let help = match thalweg_units::nearest(name, symbols.chain(variables).chain(["true", "false"])) {
                 Some(near) => format!("did you mean {near}?"),
-                None => "a text stands in quotes".to_owned(),
+                None => "text needs quotes".to_owned(),
             };
-            self.faults.error_help(span, format!("unknown name {name}"), help);
-            return None;
+            return self.faults.refuse_help(span, format!("unknown name {name}"), help);
         }
         self.variable_read(name, span)
     }
@@ -118,8 +120,7 @@ impl Checker<'_> {
     fn variable_read(&mut self, name: &str, span: Span) -> Option<Lowered> {
         let (variable, part) = self.variable(name, span)?;
         if variable.read.is_empty() {
-            self.faults.error(span, format!("{name} cannot be read"));
-            return None;
+            return self.faults.refuse(span, format!("{name} cannot be read"));
         }
         self.used_in(span, variable.read, format!("{name} cannot be read"));
         if let Some(message) = variable.message {
@@ -140,8 +141,7 @@ impl Checker<'_> {
             return Some(());
         }
         let help = suggest(name, self.known.storages.iter().map(String::as_str).collect::<Vec<_>>());
-        self.faults.error_help(span, format!("unknown storage {name}"), help);
-        None
+        self.faults.refuse_help(span, format!("unknown storage {name}"), help)
     }
 
     fn symbol_value(&mut self, symbol: Symbol, name: &str, span: Span) -> Option<Lowered> {
@@ -151,20 +151,16 @@ impl Checker<'_> {
             }
             Symbol::Acl(_) => Some((constant(Value::Void), Type::Acl)),
             Symbol::Probe(_) => Some((constant(Value::Void), Type::Probe)),
-            Symbol::Sub(_) => {
-                self.faults.error_help(
-                    span,
-                    format!("{name} is a subroutine"),
-                    format!("write call {name};"),
-                );
-                None
-            }
+            Symbol::Sub(_) => self.faults.refuse_help(
+                span,
+                format!("{name} is a subroutine"),
+                format!("write call {name};"),
+            ),
             Symbol::Object(object) => {
                 let methods = self.program.objects[object as usize].class.methods;
                 let calls = methods.iter().map(|method| format!("{name}.{}()", method.name));
                 let help = format!("allowed here: {}", calls.collect::<Vec<_>>().join(", "));
-                self.faults.error_help(span, format!("{name} is an object, not a value"), help);
-                None
+                self.faults.refuse_help(span, format!("{name} is an object, not a value"), help)
             }
         }
     }
@@ -180,17 +176,16 @@ impl Checker<'_> {
             "regsub" | "regsuball" => return self.substitution(name, arguments),
             "ban" | "hash_data" | "synthetic" => {
                 let help = format!("write it as a statement: {}(…);", name.text);
-                self.faults.error_help(name.span, format!("{} gives no value", name.text), help);
-                return None;
+                return self.faults.refuse_help(name.span, format!("{} returns no value", name.text), help);
             }
             _ => {}
         }
         let Some((before, last)) = name.text.rsplit_once('.') else {
             let help = help(Place::Name, &name.text, ["regsub", "regsuball"]);
-            self.faults.error_help(name.span, format!("unknown function {}", name.text), help);
-            return None;
+            return self.faults.refuse_help(name.span, format!("unknown function {}", name.text), help);
         };
-        if variables::find(before, self.version).is_some() {
+        let is_backend = matches!(self.symbols.get(before), Some((Symbol::Backend(_), _)));
+        if is_backend || variables::find(before, self.version).is_some() {
             let inner = self.name(before, name.span, None)?;
             let last = Name { text: last.to_owned(), span: name.span };
             return self.property(inner, name.span, &last, arguments);
@@ -212,14 +207,16 @@ impl Checker<'_> {
                 Some(advice) => advice.to_owned(),
                 None => suggest(last, functions.iter().map(|function| function.name).collect::<Vec<_>>()),
             };
-            self.faults.error_help(name.span, format!("{owner} has no function {last}"), help);
-            return None;
+            return self.faults.refuse_help(name.span, format!("{owner} has no function {last}"), help);
         };
         self.used_in(name.span, function.allowed, format!("{} is not allowed", name.text));
         let lowered = self.arguments(&name.text, function.arguments, arguments, name.span)?;
         if function.returns == Type::Void && want != Some(Type::Void) {
-            self.faults.error_help(span, format!("{} gives no value", name.text), "write it as a statement");
-            return None;
+            return self.faults.refuse_help(
+                span,
+                format!("{} returns no value", name.text),
+                "write it as a statement",
+            );
         }
         if name.text.ends_with("congestion_algorithm")
             && let Some(Some(value)) = lowered.first()
@@ -229,27 +226,38 @@ impl Checker<'_> {
         Some((Expression::Call { function, object, arguments: lowered }, function.returns))
     }
 
-    /// `TEXT.upper()` and `TEXT.lower()`.
+    /// Checks `TEXT.upper()`, `TEXT.lower()` and `BACKEND.resolve()`.
     fn property(&mut self, of: Lowered, span: Span, name: &Name, arguments: &[Argument]) -> Option<Lowered> {
         let (inner, kind) = of;
-        if !kind.is_text() || !matches!(name.text.as_str(), "upper" | "lower") {
-            let help =
-                if kind.is_text() { "allowed here: upper, lower" } else { "STRING has upper and lower" };
-            self.faults.error_help(span.to(name.span), format!("{kind} has no {}", name.text), help);
-            return None;
-        }
+        let inner = Box::new(inner);
+        let lowered = match name.text.as_str() {
+            "resolve" if kind == Type::Backend => (Expression::Resolve(inner), Type::Backend),
+            case @ ("upper" | "lower") if kind.is_text() => {
+                (Expression::Case { text: inner, upper: case == "upper" }, Type::String)
+            }
+            _ => {
+                let help = match kind {
+                    Type::Backend => "allowed here: resolve",
+                    kind if kind.is_text() => "allowed here: upper, lower",
+                    _ => "STRING has upper and lower, BACKEND has resolve",
+                };
+                return self.faults.refuse_help(
+                    span.to(name.span),
+                    format!("{kind} has no {}", name.text),
+                    help,
+                );
+            }
+        };
         if !arguments.is_empty() {
-            self.faults.error(name.span, format!("{} takes no argument", name.text));
-            return None;
+            return self.faults.refuse(name.span, format!("{} takes no argument", name.text));
         }
-        Some((Expression::Case { text: Box::new(inner), upper: name.text == "upper" }, Type::String))
+        Some(lowered)
     }
 
     fn substitution(&mut self, name: &Name, arguments: &[Argument]) -> Option<Lowered> {
         let [text, pattern, with] = arguments else {
             let help = format!("{}(TEXT, \"REGEX\", \"REPLACEMENT\")", name.text);
-            self.faults.error_help(name.span, format!("{} takes three arguments", name.text), help);
-            return None;
+            return self.faults.refuse_help(name.span, format!("{} takes three arguments", name.text), help);
         };
         let lowered = self.expression(&text.value, Type::String);
         let regex = self.regex(&pattern.value);
@@ -261,36 +269,26 @@ impl Checker<'_> {
         ))
     }
 
-    /// A regular expression, known when the policy is compiled.
+    /// Compiles a regular expression, which must be constant, and returns its index.
     pub(super) fn regex(&mut self, pattern: &ast::Expression) -> Option<u32> {
         let (lowered, kind) = self.infer(pattern, Some(Type::String))?;
         let Expression::Constant(Value::Text(Some(text))) = &lowered else {
             let message = format!("expected a regular expression in quotes, found {kind}");
             let help = match kind {
-                Type::Acl => "an ACL is matched by an address: client.ip ~ LIST",
-                _ => "it is compiled with the policy, so it is the same for each request",
+                Type::Acl => "match an address with the ACL: client.ip ~ LIST",
+                _ => "it must be constant, as it is compiled with the policy",
             };
-            self.faults.error_help(pattern.span, message, help);
-            return None;
+            return self.faults.refuse_help(pattern.span, message, help);
         };
         let text = String::from_utf8_lossy(text).into_owned();
         if let Some(known) = self.program.regexes.iter().position(|regex| regex.pattern == text) {
             return Some(super::index(known));
         }
         if self.program.regexes.len() >= REGEXES_MAX {
-            self.faults.error(pattern.span, format!("more than {REGEXES_MAX} regular expressions"));
-            return None;
+            return self.faults.refuse(pattern.span, format!("more than {REGEXES_MAX} regular expressions"));
         }
-        match Regex::new(&text) {
-            Ok(regex) => {
-                self.program.regexes.push(regex);
-                Some(super::index(self.program.regexes.len() - 1))
-            }
-            Err(error) => {
-                self.faults.error(pattern.span, format!("not a regular expression: {error}"));
-                None
-            }
-        }
+        self.program.regexes.push(Regex::at(pattern.span, &text, self.faults)?);
+        Some(super::index(self.program.regexes.len() - 1))
     }
 
     fn minus(&mut self, inner: Expression, kind: Type, span: Span) -> Option<Lowered> {
@@ -308,24 +306,17 @@ impl Checker<'_> {
             (_, Type::Real) => Value::Real(0.0),
             (_, Type::Duration) => Value::Duration(0.0),
             _ => {
-                self.faults.error_help(
+                return self.faults.refuse_help(
                     span,
                     format!("- is not possible on {kind}"),
                     "allowed on: INT, REAL, DURATION",
                 );
-                return None;
             }
         };
-        let (left, right) = (Box::new(constant(zero)), Box::new(inner));
-        let operator = Operator::Subtract;
-        Some(if kind == Type::Int {
-            (Expression::IntArithmetic { kind, operator, left, right }, kind)
-        } else {
-            (Expression::RealArithmetic { kind, operator, left, right }, kind)
-        })
+        self.arithmetic(Operator::Subtract, span, (constant(zero), kind), (inner, kind))
     }
 
-    /// `lowered`, which is of type `kind`, as one of type `want`; tells where that cannot be.
+    /// Converts `lowered` from type `kind` to `want`, or reports that it is not possible.
     pub(super) fn convert(
         &mut self,
         lowered: Expression,
@@ -339,13 +330,16 @@ impl Checker<'_> {
         let is_number = matches!(&lowered, Expression::Constant(Value::Text(Some(text)))
             if std::str::from_utf8(text).is_ok_and(|text| text.parse::<f64>().is_ok()));
         match (want, lowered) {
+            (Type::Body, lowered) if kind == Type::Blob => return Some(lowered),
+            (Type::String | Type::Strands | Type::Header, lowered) if kind == Type::Blob => {
+                return Some(Expression::Encode(Box::new(lowered)));
+            }
             (Type::String | Type::Strands | Type::Header | Type::Body, lowered) if kind.has_text() => {
                 if want == Type::Header && matches!(lowered, Expression::Header(..)) {
                     return Some(lowered);
                 }
                 return Some(if kind.is_text() { lowered } else { as_text(lowered) });
             }
-            (Type::Body, lowered) if kind == Type::Blob => return Some(lowered),
             (Type::Bool, lowered) if kind.has_truth() => return Some(Expression::Truth(Box::new(lowered))),
             (Type::Real, Expression::Constant(Value::Int(value))) => {
                 return Some(constant(Value::Real(value as f64)));
@@ -355,25 +349,24 @@ impl Checker<'_> {
                 if let Some(address) = address(&text) {
                     return Some(constant(Value::Ip(address)));
                 }
-                self.faults.error(span, format!("{text:?} is no address"));
-                return None;
+                return self.faults.refuse(span, format!("{text:?} is not an address"));
             }
             _ => {}
         }
         let help = match (kind, want) {
-            (Type::Int | Type::Real, Type::Duration) => Some("a duration has a unit: 5s"),
-            (Type::Int, Type::Real) => Some("std.real(integer=…) makes a REAL of it"),
-            (Type::String, Type::Int | Type::Real) if is_number => Some("a number stands without quotes"),
-            (Type::String, Type::Int) => Some("std.integer(TEXT, FALLBACK) makes an INT of it"),
-            (Type::String, Type::Real) => Some("std.real(TEXT, FALLBACK) makes a REAL of it"),
-            (Type::String, Type::Duration) => Some("std.duration(TEXT, FALLBACK) makes a DURATION of it"),
-            (Type::String, Type::Bytes) => Some("std.bytes(TEXT, FALLBACK) makes BYTES of it"),
-            (Type::String, Type::Time) => Some("std.time(TEXT, FALLBACK) makes a TIME of it"),
-            (Type::String, Type::Ip) => Some("std.ip(TEXT, FALLBACK) makes an IP of it"),
-            (Type::String, Type::Backend) => Some("a backend's name stands without quotes"),
-            (Type::String, Type::Header) => Some("a header is written as req.http.NAME"),
-            (Type::Ip, Type::Bool) => Some("an IP is compared with ==, or matched with an acl by ~"),
-            (Type::Time | Type::Real | Type::Bytes, Type::Bool) => Some("a number is compared: ==, >"),
+            (Type::Int | Type::Real, Type::Duration) => Some("a duration needs a unit: 5s"),
+            (Type::Int, Type::Real) => Some("convert it with std.real(integer=…)"),
+            (Type::String, Type::Int | Type::Real) if is_number => Some("write the number without quotes"),
+            (Type::String, Type::Int) => Some("convert it with std.integer(TEXT, FALLBACK)"),
+            (Type::String, Type::Real) => Some("convert it with std.real(TEXT, FALLBACK)"),
+            (Type::String, Type::Duration) => Some("convert it with std.duration(TEXT, FALLBACK)"),
+            (Type::String, Type::Bytes) => Some("convert it with std.bytes(TEXT, FALLBACK)"),
+            (Type::String, Type::Time) => Some("convert it with std.time(TEXT, FALLBACK)"),
+            (Type::String, Type::Ip) => Some("convert it with std.ip(TEXT, FALLBACK)"),
+            (Type::String, Type::Backend) => Some("write the backend's name without quotes"),
+            (Type::String, Type::Header) => Some("write the header as req.http.NAME"),
+            (Type::Ip, Type::Bool) => Some("compare the IP with ==, or match it with an acl"),
+            (Type::Time | Type::Real | Type::Bytes, Type::Bool) => Some("use a comparison, such as == or >"),
             _ => None,
         };
         let message = format!("expected {want}, found {kind}");
@@ -385,7 +378,7 @@ impl Checker<'_> {
     }
 }
 
-/// A value as text; a constant at once.
+/// Converts a value to text; constants are converted at compile time.
 pub(super) fn as_text(value: Expression) -> Expression {
     let mut text = Vec::new();
     match &value {
@@ -398,11 +391,11 @@ pub(super) fn as_text(value: Expression) -> Expression {
     constant(Value::Text(Some(Cow::Owned(text))))
 }
 
-/// An address, perhaps with a port.
+/// Parses an address with an optional port.
 fn address(text: &str) -> Option<SocketAddr> {
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
     match bare.parse::<IpAddr>() {
-        // Varnish gives an address without a port that of HTTP.
+        // As in Varnish, the default is the HTTP port.
         Ok(address) => Some(SocketAddr::new(address, 80)),
         Err(_) => text.parse().ok(),
     }

@@ -1,7 +1,8 @@
-//! The tree to the program: names resolved, types settled, each use checked against where it may stand.
+//! Checker: turns the syntax tree into a program, resolving names and types and checking where each
+//! construct is allowed.
 //!
-//! In three passes: what is declared, what subroutines say, and from where each subroutine is reached. All faults are
-//! told; the program is made if there is none.
+//! It makes three passes: declarations, bodies of subroutines, and the call graph. It reports all
+//! faults together. The resulting program is valid only if there are no errors.
 
 mod arguments;
 mod body;
@@ -14,9 +15,11 @@ mod returns;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use thalweg_units::nearest;
+
 use crate::ast::{Declaration, Name, StatementKind};
 use crate::bindings::MODULES;
-use crate::fault::{Faults, nearest, suggest};
+use crate::fault::{Faults, suggest};
 use crate::files::Files;
 use crate::functions::Module;
 use crate::idioms::{Place, advice, help};
@@ -25,27 +28,27 @@ use crate::program::{ObjectRow, Program, Routine};
 use crate::source::{Sources, Span};
 use crate::step::{Sub, Subs};
 
-/// What the host can do, as far as it is known when a policy is checked.
+/// Host properties that are known when a policy is checked.
 #[derive(Debug, Clone, Default)]
 pub struct Known {
-    /// Congestion control algorithms that the kernel has; `None` if that is not known.
+    /// Congestion control algorithms that the kernel has; `None` if unknown.
     pub congestion_algorithms: Option<Vec<String>>,
-    /// Whether there is a database for `client.geo.*` and `client.as.*`; `None` if that is not known.
+    /// Whether a database for `client.geo.*` and `client.as.*` is configured; `None` if unknown.
     pub has_geo: Option<bool>,
     /// Names of storages, for `storage.NAME`.
     pub storages: Vec<String>,
-    /// Labels for `return (vcl(LABEL))`; `None` if they are not known.
+    /// Labels for `return (vcl(LABEL))`; `None` if unknown.
     pub labels: Option<Vec<String>>,
-    /// Resolves a host name in an ACL; without it one is refused.
+    /// Resolves a host name in an ACL. Without it, host names are rejected.
     pub resolve: Option<fn(&str) -> Vec<IpAddr>>,
-    /// Whether the name of a backend can be looked up now; without it nobody is asked.
+    /// Whether a backend's host name resolves now. Without it, names are not checked.
     pub is_known_host: Option<fn(&str) -> bool>,
 }
 
-/// Subroutines of a policy.
+/// Maximum subroutines in one policy.
 pub(crate) const SUBS_MAX: usize = 1_000;
 
-/// What a name in the policy stands for.
+/// The declaration that a name refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Symbol {
     Backend(u32),
@@ -55,17 +58,17 @@ enum Symbol {
     Object(u32),
 }
 
-/// Something that is allowed in some subroutines only.
+/// Use of a construct that only some subroutines allow.
 #[derive(Debug)]
 struct Use {
     span: Span,
     allowed: Subs,
     what: String,
-    /// What there is instead, elsewhere.
+    /// Advice from [`idioms`](crate::idioms).
     advice: Option<&'static str>,
 }
 
-/// What the checker knows of a subroutine beside its body.
+/// Properties of a subroutine other than its body.
 #[derive(Debug, Default)]
 struct RoutineUse {
     span: Span,
@@ -93,12 +96,13 @@ pub(crate) struct Checker<'c> {
     used: Vec<Symbol>,
     imports: Vec<Import>,
     routines: Vec<RoutineUse>,
-    /// The subroutine whose body is read.
+    /// The subroutine whose body is being checked.
     current: usize,
     program: Program,
 }
 
-/// The program of `items`, of which those in files from `builtin_file` on are built in; what is wrong goes to `faults`.
+/// Compiles `items` to a program and reports to `faults`. Files from `builtin_file` on are the
+/// built-in policy.
 pub(crate) fn check(
     items: &[Item],
     builtin_file: u32,
@@ -142,7 +146,7 @@ pub(crate) fn check(
 }
 
 impl Checker<'_> {
-    /// Names everything that is declared, then reads what has no body.
+    /// Declares all names, and checks everything except bodies.
     fn declare(&mut self, items: &[Item]) {
         for item in items {
             match &item.declaration {
@@ -156,7 +160,7 @@ impl Checker<'_> {
                 Declaration::Backend { .. } | Declaration::Acl { .. } => {}
             }
         }
-        // Backends name probes, and objects name modules, wherever these stand.
+        // Second pass, as backends may refer to probes, and objects to modules, declared later.
         for item in items {
             match &item.declaration {
                 Declaration::Backend { name, fields, end } => self.backend(name, fields.as_deref(), *end),
@@ -178,9 +182,9 @@ impl Checker<'_> {
         };
         let name = alias.unwrap_or(module);
         match self.imports.iter().find(|import| import.name == name.text) {
-            // Twice the same does no harm: included files each import what they need.
+            // Repeated imports are allowed: each included file imports what it needs.
             Some(import) if import.module.name == known.name => {}
-            Some(_) => self.faults.error(name.span, format!("{} is another module here already", name.text)),
+            Some(_) => self.faults.error(name.span, format!("{} already names another module", name.text)),
             None => {
                 let import =
                     Import { name: name.text.clone(), module: known, span: module.span, is_used: false };
@@ -191,12 +195,12 @@ impl Checker<'_> {
 
     fn symbol(&mut self, name: &Name, what: &str, symbol: Symbol) {
         if name.text.contains('.') {
-            self.faults.error(name.span, format!("the name of a {what} has no dot"));
+            self.faults.error(name.span, format!("the name of a {what} cannot contain a dot"));
             return;
         }
         if let Some((_, first)) = self.symbols.get(&name.text) {
             let place = self.program.sources.place(*first);
-            let help = format!("it was first at {place}");
+            let help = format!("first declared at {place}");
             self.faults.error_help(name.span, format!("{} is declared twice", name.text), help);
             return;
         }
@@ -213,7 +217,7 @@ impl Checker<'_> {
         };
         if name.text.starts_with("vcl_") {
             if let Some((Symbol::Sub(index), _)) = self.symbols.get(&name.text) {
-                // All of one name are one, in the order of the text.
+                // Definitions of the same subroutine are concatenated in source order.
                 self.routines[*index as usize].is_builtin &= is_builtin;
                 return;
             }
@@ -223,8 +227,8 @@ impl Checker<'_> {
                     || format!("names that begin with vcl_ are reserved; {}", suggest(&name.text, known)),
                     str::to_owned,
                 );
-                self.faults.error_help(name.span, format!("there is no {}", name.text), help);
-                self.declare_meant(name, items);
+                self.faults.error_help(name.span, format!("unknown subroutine {}", name.text), help);
+                self.declare_as_intended(name, items);
                 return;
             }
         }
@@ -241,9 +245,9 @@ impl Checker<'_> {
         }
     }
 
-    /// Has what is in a subroutine with no name of here checked as what is meant by it, so that all its faults are told at
-    /// once.
-    fn declare_meant(&mut self, name: &Name, items: &[Item]) {
+    /// Checks the body of an unknown subroutine as if it had the name probably intended, so that
+    /// all its faults are reported together.
+    fn declare_as_intended(&mut self, name: &Name, items: &[Item]) {
         let mut words = advice(Place::Subroutine, &name.text)
             .into_iter()
             .flat_map(|advice| advice.split([' ', ',', ';']));
@@ -255,7 +259,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Names what `new` makes in `block`, so that it is known in files before it too.
+    /// Declares the objects created by `new` in `block`, so that earlier files can use them.
     fn declare_objects(&mut self, block: &[crate::ast::Statement]) {
         for statement in block {
             match &statement.kind {
@@ -272,8 +276,8 @@ impl Checker<'_> {
 
     fn declare_object(&mut self, name: &Name, class: &Name) {
         let Some((module, class_name)) = class.text.split_once('.') else {
-            let help = "a class has its module's name before it: directors.round_robin";
-            self.faults.error_help(class.span, format!("{} is no class", class.text), help);
+            let help = "write the module's name before the class: directors.round_robin";
+            self.faults.error_help(class.span, format!("{} is not a class", class.text), help);
             return;
         };
         let Some(module) = self.module(module, &class.text, class.span) else { return };
@@ -288,14 +292,14 @@ impl Checker<'_> {
         self.symbol(name, "object", Symbol::Object(object));
     }
 
-    /// The module that is called `name` here; `whole` is what is named of it.
+    /// Finds the module imported as `name`; `whole` is the full dotted name, used for advice.
     fn module(&mut self, name: &str, whole: &str, span: Span) -> Option<&'static Module> {
         if let Some(import) = self.imports.iter_mut().find(|import| import.name == name) {
             import.is_used = true;
             return Some(import.module);
         }
         if MODULES.iter().any(|module| module.name == name) {
-            let help = format!("write import {name}; at the top");
+            let help = format!("add import {name}; at the top");
             self.faults.error_help(span, format!("module {name} is not imported"), help);
         } else {
             let names = self.imports.iter().map(|import| import.name.as_str());
@@ -332,5 +336,5 @@ impl Checker<'_> {
 }
 
 fn index(length: usize) -> u32 {
-    u32::try_from(length).expect("a policy's size bounds how much it declares")
+    u32::try_from(length).expect("the size of a policy limits its declarations")
 }

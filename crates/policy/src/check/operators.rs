@@ -1,10 +1,10 @@
-//! Operators: which types each joins, and what comes of it.
+//! Checks operators: their operand types and the type of their result.
 
 use std::borrow::Cow;
 
 use super::expression::{as_text, constant};
 use super::{Checker, Symbol};
-use crate::ast::{self, ExpressionKind, Operator};
+use crate::ast::{Binary, ExpressionKind, Operator};
 use crate::program::{Comparison, Expression};
 use crate::source::Span;
 use crate::types::Type;
@@ -13,41 +13,22 @@ use crate::value::Value;
 type Lowered = (Expression, Type);
 
 impl Checker<'_> {
-    pub(super) fn binary(
-        &mut self,
-        operator: Operator,
-        at: Span,
-        left: &ast::Expression,
-        right: &ast::Expression,
-        want: Option<Type>,
-    ) -> Option<Lowered> {
-        match operator {
-            Operator::And | Operator::Or => self.logic(operator, left, right),
-            Operator::Match | Operator::NotMatch => {
-                self.matching(operator == Operator::NotMatch, left, right)
-            }
-            Operator::Equal
-            | Operator::NotEqual
-            | Operator::Less
-            | Operator::LessOrEqual
-            | Operator::Greater
-            | Operator::GreaterOrEqual => self.comparison(operator, at, left, right),
-            Operator::Add | Operator::Adjacent => self.sum(operator, at, left, right, want),
-            Operator::Subtract | Operator::Multiply | Operator::Divide | Operator::Remainder => {
-                let (left_lowered, left_kind) = self.infer(left, None)?;
-                let hint = (operator == Operator::Subtract).then_some(left_kind);
-                let right_lowered = self.infer(right, hint)?;
-                self.arithmetic(operator, at, (left_lowered, left_kind), (right_lowered, right.span))
+    pub(super) fn binary(&mut self, binary: &Binary, want: Option<Type>) -> Option<Lowered> {
+        match binary.operator {
+            Operator::And | Operator::Or => self.logic(binary),
+            Operator::Match | Operator::NotMatch => self.matching(binary),
+            operator if operator.is_relation() => self.comparison(binary),
+            Operator::Add | Operator::Adjacent => self.sum(binary, want),
+            operator => {
+                let left = self.infer(&binary.left, None)?;
+                let hint = (operator == Operator::Subtract).then_some(left.1);
+                let right = self.infer(&binary.right, hint)?;
+                self.arithmetic(operator, binary.at, left, right)
             }
         }
     }
 
-    fn logic(
-        &mut self,
-        operator: Operator,
-        left: &ast::Expression,
-        right: &ast::Expression,
-    ) -> Option<Lowered> {
+    fn logic(&mut self, Binary { operator, left, right, .. }: &Binary) -> Option<Lowered> {
         let left = self.expression(left, Type::Bool);
         let right = self.expression(right, Type::Bool)?;
         let mut parts = Vec::new();
@@ -58,18 +39,14 @@ impl Checker<'_> {
             (_, left) => parts.push(left),
         }
         parts.push(right);
-        let joined = if operator == Operator::And { Expression::And(parts) } else { Expression::Or(parts) };
+        let joined = if *operator == Operator::And { Expression::And(parts) } else { Expression::Or(parts) };
         Some((joined, Type::Bool))
     }
 
-    fn matching(
-        &mut self,
-        negated: bool,
-        left: &ast::Expression,
-        right: &ast::Expression,
-    ) -> Option<Lowered> {
+    fn matching(&mut self, Binary { operator, left, right, .. }: &Binary) -> Option<Lowered> {
+        let negated = *operator == Operator::NotMatch;
         let Some((lowered, kind)) = self.infer(left, None) else {
-            // The expression is read for its own faults.
+            // Check the pattern anyway: it may have faults of its own.
             if let ExpressionKind::Text(_) = right.kind {
                 self.regex(right);
             }
@@ -78,13 +55,15 @@ impl Checker<'_> {
         if kind == Type::Ip {
             let ExpressionKind::Name(name) = &right.kind else {
                 let help = "declare acl NAME { \"192.0.2.0\"/24; } and match with its name";
-                self.faults.error_help(right.span, "an IP is matched with an acl's name", help);
-                return None;
+                return self.faults.refuse_help(
+                    right.span,
+                    "an IP must be matched with the name of an acl",
+                    help,
+                );
             };
             let Some((symbol @ Symbol::Acl(acl), _)) = self.symbols.get(name) else {
                 let help = crate::fault::suggest(name, self.program.acls.iter().map(|acl| acl.name.as_str()));
-                self.faults.error_help(right.span, format!("unknown acl {name}"), help);
-                return None;
+                return self.faults.refuse_help(right.span, format!("unknown acl {name}"), help);
             };
             let (symbol, acl) = (*symbol, *acl);
             self.used.push(symbol);
@@ -92,20 +71,15 @@ impl Checker<'_> {
         }
         if !kind.is_text() {
             let help = "STRING matches a regular expression, IP an acl";
-            self.faults.error_help(left.span, format!("~ is not possible on {kind}"), help);
-            return None;
+            return self.faults.refuse_help(left.span, format!("~ is not possible on {kind}"), help);
         }
         let regex = self.regex(right)?;
         Some((Expression::Match { text: Box::new(lowered), regex, negated }, Type::Bool))
     }
 
-    fn comparison(
-        &mut self,
-        operator: Operator,
-        at: Span,
-        left: &ast::Expression,
-        right: &ast::Expression,
-    ) -> Option<Lowered> {
+    fn comparison(&mut self, binary: &Binary) -> Option<Lowered> {
+        let Binary { operator, at, left, right } = binary;
+        let (operator, at) = (*operator, *at);
         let (mut left_lowered, left_kind) = self.infer(left, None)?;
         let (right_lowered, right_kind) = self.infer(right, Some(left_kind))?;
         let how = match left_kind {
@@ -114,14 +88,14 @@ impl Checker<'_> {
             Type::Real | Type::Duration | Type::Time => Comparison::Real,
             Type::Bool | Type::Ip | Type::Backend | Type::Stevedore => Comparison::Other,
             _ => {
-                self.faults.error(at, format!("{} is not possible on {left_kind}", operator.as_str()));
-                return None;
+                return self
+                    .faults
+                    .refuse(at, format!("{} is not possible on {left_kind}", operator.as_str()));
             }
         };
         if how == Comparison::Other && !matches!(operator, Operator::Equal | Operator::NotEqual) {
             let message = format!("{} is not possible on {left_kind}", operator.as_str());
-            self.faults.error_help(at, message, "allowed here: ==, !=");
-            return None;
+            return self.faults.refuse_help(at, message, "allowed here: ==, !=");
         }
         let same = left_kind == right_kind || (left_kind.is_text() && right_kind.is_text());
         let right_lowered = if same {
@@ -135,7 +109,7 @@ impl Checker<'_> {
             return Some(compare(Comparison::Real, operator, left_lowered, right_lowered));
         } else {
             let help = match (left_kind, right_kind) {
-                (Type::Duration, Type::Int | Type::Real) => "a duration has a unit: 5s",
+                (Type::Duration, Type::Int | Type::Real) => "a duration needs a unit: 5s",
                 (Type::Int, Type::Duration) => match &left.kind {
                     ExpressionKind::Name(name) if name.ends_with(".tcpi_last_data_sent") => {
                         "it is an INT in ms: 100 for 100ms"
@@ -145,63 +119,48 @@ impl Checker<'_> {
                     }
                     _ => "an INT has no unit",
                 },
-                (Type::String, Type::Int | Type::Real) => "std.integer(TEXT, 0) makes a number of a text",
-                (Type::String, Type::Bool) => "a header alone asks whether it is there",
-                (_, Type::String) => "the right side stands without quotes",
-                _ => "both sides have the same type",
+                (Type::String, Type::Int | Type::Real) => "convert the text with std.integer(TEXT, 0)",
+                (Type::String, Type::Bool) => "use the header alone to test whether it is set",
+                (_, Type::String) => "write the right side without quotes",
+                _ => "both sides must have the same type",
             };
-            self.faults.error_help(at, format!("{left_kind} cannot be compared with {right_kind}"), help);
-            return None;
+            return self.faults.refuse_help(
+                at,
+                format!("{left_kind} cannot be compared with {right_kind}"),
+                help,
+            );
         };
         Some(compare(how, operator, left_lowered, right_lowered))
     }
 
-    /// `+`, and texts side by side.
-    fn sum(
-        &mut self,
-        operator: Operator,
-        at: Span,
-        left: &ast::Expression,
-        right: &ast::Expression,
-        want: Option<Type>,
-    ) -> Option<Lowered> {
+    /// Checks `+` and adjacent strings.
+    fn sum(&mut self, binary: &Binary, want: Option<Type>) -> Option<Lowered> {
+        let Binary { operator, at, left, right } = binary;
         let (left_lowered, left_kind) = self.infer(left, want)?;
         let (right_lowered, right_kind) = self.infer(right, want)?;
-        let wants_text = want.is_some_and(|want| want.is_text() || want == Type::Body);
-        if operator == Operator::Add && sum_type(left_kind, right_kind).is_some() {
-            return self.arithmetic(
-                operator,
-                at,
-                (left_lowered, left_kind),
-                ((right_lowered, right_kind), right.span),
-            );
+        let is_text = want.is_some_and(|want| want.is_text() || want == Type::Body)
+            || left_kind.is_text()
+            || right_kind.is_text();
+        if *operator == Operator::Adjacent && !is_text {
+            let message = format!("expected an operator between {left_kind} and {right_kind}");
+            return self.faults.refuse(*at, message);
         }
-        if !(wants_text || left_kind.is_text() || right_kind.is_text()) {
-            if operator == Operator::Adjacent {
-                self.faults.error(at, format!("expected an operator between {left_kind} and {right_kind}"));
-                return None;
-            }
-            return self.arithmetic(
-                operator,
-                at,
-                (left_lowered, left_kind),
-                ((right_lowered, right_kind), right.span),
-            );
+        if !is_text || (*operator == Operator::Add && sum_type(left_kind, right_kind).is_some()) {
+            return self.arithmetic(*operator, *at, (left_lowered, left_kind), (right_lowered, right_kind));
         }
         let left = self.convert(left_lowered, left_kind, Type::String, left.span)?;
         let right = self.convert(right_lowered, right_kind, Type::String, right.span)?;
         Some((concat(left, right), Type::String))
     }
 
-    /// An operation on numbers.
+    /// Checks an arithmetic operation.
     pub(super) fn arithmetic(
         &mut self,
         operator: Operator,
         at: Span,
-        left: Lowered,
-        right: (Lowered, Span),
+        (left, left_kind): Lowered,
+        (right, right_kind): Lowered,
     ) -> Option<Lowered> {
-        let ((left, left_kind), ((right, right_kind), _)) = (left, right);
         let kind = match operator {
             Operator::Add | Operator::Subtract => match (operator, left_kind, right_kind) {
                 (Operator::Subtract, Type::Time, Type::Time) => Some(Type::Duration),
@@ -219,14 +178,13 @@ impl Checker<'_> {
         let Some(kind) = kind else {
             let message = format!("{left_kind} {} {right_kind} is not possible", operator.as_str());
             let help = match operator {
-                Operator::Remainder => "% joins INT and INT",
+                Operator::Remainder => "% needs two INTs",
                 Operator::Multiply | Operator::Divide => {
-                    "the left side is INT, REAL, DURATION or BYTES, the right side a number"
+                    "the left side must be INT, REAL, DURATION or BYTES, the right side a number"
                 }
-                _ => "joined are INT, REAL, DURATION, BYTES with their like, and TIME with DURATION",
+                _ => "both sides must be numbers, DURATION or BYTES alike, or TIME and DURATION",
             };
-            self.faults.error_help(at, message, help);
-            return None;
+            return self.faults.refuse_help(at, message, help);
         };
         let (left, right) = (Box::new(left), Box::new(right));
         Some(if matches!(kind, Type::Int | Type::Bytes) {
@@ -237,7 +195,7 @@ impl Checker<'_> {
     }
 }
 
-/// What `left ± right` is, where it is a number.
+/// Returns the type of `left ± right`; `None` if it is not numeric.
 fn sum_type(left: Type, right: Type) -> Option<Type> {
     match (left, right) {
         (Type::Int, Type::Int) => Some(Type::Int),
@@ -253,7 +211,7 @@ fn compare(how: Comparison, operator: Operator, left: Expression, right: Express
     (Expression::Compare { how, operator, sides: Box::new([left, right]) }, Type::Bool)
 }
 
-/// The parts of both, constants side by side as one.
+/// Concatenates `left` and `right`, merging adjacent constants.
 fn concat(left: Expression, right: Expression) -> Expression {
     let mut parts = parts(left);
     for part in self::parts(right) {

@@ -1,4 +1,4 @@
-//! Calls of functions and methods, and the making of objects.
+//! Calls functions and methods, and creates objects.
 
 use super::Machine;
 use crate::functions::{Call, Function, Object};
@@ -45,7 +45,7 @@ impl<'p> Machine<'p, '_, '_> {
         let arguments = self.arguments(arguments)?;
         let missing = |index: u32| {
             let name = &self.program.objects[index as usize].name;
-            Failure::new(format!("object {name} was never made in vcl_init"))
+            Failure::new(format!("object {name} was not created in vcl_init"))
         };
         let this = match (object, &mut self.own) {
             (None, _) => Object::None,

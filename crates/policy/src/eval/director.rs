@@ -1,16 +1,18 @@
-//! Which backend is meant, and whether one may be asked: through directors within directors, to a depth.
+//! Resolves directors to backends and determines their health. Follows nested directors up to a
+//! maximum depth.
 
-use crate::functions::Asked;
+use crate::functions::ObjectRef;
 use crate::program::Program;
-use crate::task::{Backend, Host, Task};
+use crate::task::{Host, Task};
+use crate::value::Backend;
 
-/// Directors within directors.
+/// Maximum nesting of directors.
 pub(crate) const DIRECTOR_DEPTH_MAX: usize = 16;
-/// Directors that are looked at to find a healthy member: one may hold itself.
-const DIRECTORS_LOOKED_AT_MAX: usize = 1_024;
+/// Maximum directors visited when looking for a healthy member: a director may contain itself.
+const DIRECTORS_VISITED_MAX: usize = 1_024;
 
 impl Program {
-    /// The declared backend that `backend` stands for now: its own, or that which a director gives.
+    /// Returns the declared backend that `backend` currently refers to, following directors.
     pub fn resolve(&self, backend: Backend, task: &mut Task<'_>) -> Option<u32> {
         let mut backend = backend;
         for _ in 0..DIRECTOR_DEPTH_MAX {
@@ -19,16 +21,17 @@ impl Program {
                 Backend::Declared(index) => return Some(index),
                 Backend::Director(object) => {
                     let director = self.objects.get(object as usize)?.class.director.as_ref()?;
-                    backend = (director.resolve)(Asked::new(self, object)?, task);
+                    backend = (director.resolve)(ObjectRef::new(self, object)?, task);
                 }
             }
         }
         None
     }
 
-    /// Whether a backend, or a member of a director, may be asked now. It moves no director on.
+    /// Returns whether a backend, or any member of a director, is healthy. Does not change the
+    /// directors' state.
     pub(crate) fn is_healthy(&self, backend: Backend, host: &dyn Host) -> bool {
-        self.is_healthy_within(backend, host, DIRECTOR_DEPTH_MAX, &mut { DIRECTORS_LOOKED_AT_MAX })
+        self.is_healthy_within(backend, host, DIRECTOR_DEPTH_MAX, &mut { DIRECTORS_VISITED_MAX })
     }
 
     fn is_healthy_within(&self, backend: Backend, host: &dyn Host, depth: usize, left: &mut usize) -> bool {
@@ -39,7 +42,8 @@ impl Program {
             Backend::Director(object) => {
                 *left -= 1;
                 let director = self.objects.get(object as usize).and_then(|row| row.class.director.as_ref());
-                let members = director.zip(Asked::new(self, object)).map(|(row, asked)| (row.members)(asked));
+                let members =
+                    director.zip(ObjectRef::new(self, object)).map(|(row, this)| (row.members)(this));
                 members
                     .into_iter()
                     .flatten()
@@ -48,7 +52,7 @@ impl Program {
         }
     }
 
-    /// The declared backend or the director of this name, as its object.
+    /// Finds the declared backend, or else the director object, called `name`.
     pub(crate) fn backend_named(&self, name: &str) -> Backend {
         let position = |found: Option<usize>| found.and_then(|index| u32::try_from(index).ok());
         if let Some(index) = position(self.backends.iter().position(|row| row.name == name)) {

@@ -1,16 +1,18 @@
-//! Values of expressions, each read by the function for its type.
+//! Evaluates expressions, with one function per type.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
+
+use base64::Engine as _;
 
 use super::Machine;
 use crate::ast::Operator;
 use crate::program::{Comparison, Expression};
 use crate::types::Type;
-use crate::value::{Failure, Value};
+use crate::value::{Backend, Failure, Value};
 
 impl<'p> Machine<'p, '_, '_> {
-    /// A BOOL.
+    /// Evaluates a BOOL.
     pub(super) fn truth(&mut self, expression: &'p Expression) -> Result<bool, Failure> {
         match expression {
             Expression::Not(inner) => Ok(!self.truth(inner)?),
@@ -30,7 +32,7 @@ impl<'p> Machine<'p, '_, '_> {
                 }
                 Ok(false)
             }
-            Expression::Truth(inner) => self.is_there(inner),
+            Expression::Truth(inner) => self.is_truthy(inner),
             Expression::Compare { how, operator, sides } => {
                 let [left, right] = &**sides;
                 self.compare(*how, *operator, left, right)
@@ -40,7 +42,7 @@ impl<'p> Machine<'p, '_, '_> {
                 let Value::Ip(address) = self.value(ip)? else { return Ok(false) };
                 let (is_listed, line) = self.program.acl_matches(*acl, address);
                 if let Some(line) = line {
-                    self.task.tell(crate::task::Tag::Acl, line);
+                    self.task.push_log(crate::task::Tag::Acl, line);
                 }
                 Ok(is_listed != *negated)
             }
@@ -48,8 +50,9 @@ impl<'p> Machine<'p, '_, '_> {
         }
     }
 
-    /// A value as BOOL: a text that is set, a number that is not 0, a duration above it.
-    fn is_there(&mut self, expression: &'p Expression) -> Result<bool, Failure> {
+    /// Converts a value to BOOL: true for a text that is set, a non-zero number, or a positive
+    /// duration.
+    fn is_truthy(&mut self, expression: &'p Expression) -> Result<bool, Failure> {
         if let Expression::Field(header) = expression {
             return Ok(self.task.header(header)?.is_some());
         }
@@ -58,7 +61,7 @@ impl<'p> Machine<'p, '_, '_> {
             Value::Bool(value) => value,
             Value::Int(value) | Value::Bytes(value) => value != 0,
             Value::Duration(value) => value > 0.0,
-            Value::Backend(backend) => backend != crate::task::Backend::None,
+            Value::Backend(backend) => backend != Backend::None,
             Value::Storage(name) => name.is_some(),
             _ => false,
         })
@@ -92,7 +95,7 @@ impl<'p> Machine<'p, '_, '_> {
             Comparison::Real => self.real(left)?.partial_cmp(&self.real(right)?),
             Comparison::Other => {
                 let same = match (self.value(left)?, self.value(right)?) {
-                    // An address is the same whatever its port.
+                    // Ports are ignored when addresses are compared.
                     (Value::Ip(left), Value::Ip(right)) => {
                         left.ip().to_canonical() == right.ip().to_canonical()
                     }
@@ -101,17 +104,11 @@ impl<'p> Machine<'p, '_, '_> {
                 Some(if same { Ordering::Equal } else { Ordering::Less })
             }
         };
-        Ok(match operator {
-            Operator::Equal => ordering == Some(Ordering::Equal),
-            Operator::NotEqual => ordering != Some(Ordering::Equal),
-            Operator::Less => ordering == Some(Ordering::Less),
-            Operator::LessOrEqual => matches!(ordering, Some(Ordering::Less | Ordering::Equal)),
-            Operator::Greater => ordering == Some(Ordering::Greater),
-            _ => matches!(ordering, Some(Ordering::Greater | Ordering::Equal)),
-        })
+        Ok(operator.accepts(ordering))
     }
 
-    /// Most texts that differ have other lengths, and then no byte is looked at.
+    /// Compares lengths first: most unequal texts differ in length, so their bytes need no
+    /// comparison.
     fn is_same_text(&mut self, left: &'p Expression, right: &'p Expression) -> Result<bool, Failure> {
         if let (Some(left), Some(right)) = (self.lent_or_unset(left)?, self.lent_or_unset(right)?) {
             return Ok(matches!((left, right), (Some(left), Some(right)) if is_same(left, right)));
@@ -119,8 +116,8 @@ impl<'p> Machine<'p, '_, '_> {
         Ok(self.compare_texts(left, right)? == Ordering::Equal)
     }
 
-    /// An unset text is greater than any, and any greater than it, as in varnishd, where `VRT_strcmp` says so. As a part
-    /// of a longer text it is empty.
+    /// Compares texts. As in varnishd's `VRT_strcmp`, the result is `Greater` if either text is
+    /// unset. As part of a longer text, an unset text is empty.
     fn compare_texts(&mut self, left: &'p Expression, right: &'p Expression) -> Result<Ordering, Failure> {
         if let (Some(left), Some(right)) = (self.lent_or_unset(left)?, self.lent_or_unset(right)?) {
             return Ok(match (left, right) {
@@ -141,7 +138,7 @@ impl<'p> Machine<'p, '_, '_> {
         Ok(ordering)
     }
 
-    /// Whether a header or a variable is an unset text.
+    /// Returns whether `expression` is an unset header or variable.
     fn is_unset(&self, expression: &Expression) -> Result<bool, Failure> {
         Ok(match expression {
             Expression::Field(header) => self.task.header(header)?.is_none(),
@@ -150,7 +147,7 @@ impl<'p> Machine<'p, '_, '_> {
         })
     }
 
-    /// An INT or BYTES.
+    /// Evaluates an INT or BYTES.
     pub(super) fn int(&mut self, expression: &'p Expression) -> Result<i64, Failure> {
         let (operator, left, right) = match expression {
             Expression::IntArithmetic { operator, left, right, .. } => (operator, left, right),
@@ -171,12 +168,12 @@ impl<'p> Machine<'p, '_, '_> {
             Failure::new(if right == 0 {
                 format!("{left} {operator} 0")
             } else {
-                "a number is too large".to_owned()
+                "number too large".to_owned()
             })
         })
     }
 
-    /// A REAL, DURATION or TIME; an INT beside a REAL too.
+    /// Evaluates a REAL, DURATION or TIME, or an INT operand of a REAL.
     pub(super) fn real(&mut self, expression: &'p Expression) -> Result<f64, Failure> {
         let (operator, left, right) = match expression {
             Expression::RealArithmetic { operator, left, right, .. } => (operator, left, right),
@@ -198,12 +195,12 @@ impl<'p> Machine<'p, '_, '_> {
         }
     }
 
-    /// A value of any type, with its texts its own.
+    /// Evaluates a value of any type, with owned texts.
     pub(super) fn value(&mut self, expression: &'p Expression) -> Result<Value<'p>, Failure> {
         Ok(match expression {
-            Expression::Constant(value) => lend(value),
+            Expression::Constant(value) => value.lend(),
             Expression::Header(header) => Value::Header(header.message, header.name.as_str()),
-            Expression::Variable(variable) => own((variable.get)(self.task)?),
+            Expression::Variable(variable) => (variable.get)(self.task)?.into_owned(),
             Expression::Storage { name, variable } => {
                 let storage = self.task.host.storage(name);
                 let bytes = |value: u64| Value::Bytes(i64::try_from(value).unwrap_or(i64::MAX));
@@ -235,6 +232,17 @@ impl<'p> Machine<'p, '_, '_> {
                     _ => Value::Real(value),
                 }
             }
+            Expression::Resolve(backend) => {
+                let Value::Backend(backend) = self.value(backend)? else { return Ok(Value::Void) };
+                let declared = self.program.resolve(backend, self.task);
+                Value::Backend(declared.map_or(Backend::None, Backend::Declared))
+            }
+            Expression::Encode(blob) => {
+                let Value::Blob(octets) = self.value(blob)? else { return Ok(Value::Text(None)) };
+                let text = format!(":{}:", base64::engine::general_purpose::STANDARD.encode(octets));
+                self.count(text.len())?;
+                Value::owned(text)
+            }
             Expression::Call { function, object, arguments } => self.call(function, *object, arguments)?,
             Expression::Not(_)
             | Expression::And(_)
@@ -247,7 +255,8 @@ impl<'p> Machine<'p, '_, '_> {
     }
 }
 
-/// Byte by byte: what is compared is short and has often just been written, which the wide loads of `memcmp` wait for.
+/// Compares byte by byte. The texts are short and often just written; the wide loads of `memcmp`
+/// would stall on those stores.
 fn is_same(left: &[u8], right: &[u8]) -> bool {
     left.len() == right.len() && left.iter().zip(right).all(|(left, right)| left == right)
 }
@@ -264,37 +273,5 @@ fn as_real(value: &Value<'_>) -> f64 {
         Value::Real(value) | Value::Duration(value) | Value::Time(value) => *value,
         Value::Int(value) | Value::Bytes(value) => *value as f64,
         _ => 0.0,
-    }
-}
-
-/// The same value, its text borrowed.
-fn lend<'p>(value: &'p Value<'static>) -> Value<'p> {
-    match value {
-        Value::Text(text) => Value::Text(text.as_deref().map(Cow::Borrowed)),
-        Value::Blob(bytes) => Value::Blob(Cow::Borrowed(bytes)),
-        Value::Storage(name) => Value::Storage(name.as_deref().map(Cow::Borrowed)),
-        other => other.clone(),
-    }
-}
-
-/// The same value, its text its own.
-fn own(value: Value<'_>) -> Value<'static> {
-    match value {
-        Value::Void | Value::Header(..) => Value::Void,
-        Value::Bool(value) => Value::Bool(value),
-        Value::Int(value) => Value::Int(value),
-        Value::Real(value) => Value::Real(value),
-        Value::Time(value) => Value::Time(value),
-        Value::Duration(value) => Value::Duration(value),
-        Value::Bytes(value) => Value::Bytes(value),
-        Value::Ip(value) => Value::Ip(value),
-        Value::Text(text) => Value::Text(text.map(|text| Cow::Owned(text.into_owned()))),
-        Value::Blob(bytes) => Value::Blob(Cow::Owned(bytes.into_owned())),
-        Value::Parameters(object) => Value::Parameters(object),
-        Value::Backend(value) => Value::Backend(value),
-        Value::Storage(name) => Value::Storage(name.map(|name| Cow::Owned(name.into_owned()))),
-        Value::Http(message) => Value::Http(message),
-        Value::Word(word) => Value::Word(word),
-        Value::Regex(regex) => Value::Regex(regex),
     }
 }

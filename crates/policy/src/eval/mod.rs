@@ -1,7 +1,7 @@
-//! Runs a subroutine on a task.
+//! Evaluator: runs a subroutine on a task.
 //!
-//! **Invariant:** it ends: there are no loops, calls are bounded, and so are statements, texts and matches. What goes
-//! wrong is a [`Failure`], never a panic.
+//! **Invariant:** evaluation terminates: there are no loops, and calls, statements, texts and
+//! matches are bounded. An error is a [`Failure`], never a panic.
 
 mod call;
 mod director;
@@ -15,36 +15,36 @@ use crate::step::{Action, Sub};
 use crate::task::{Tag, Task};
 use crate::value::Failure;
 
-/// Statements of one subroutine's run.
+/// Maximum statements per run of a subroutine.
 pub(crate) const STEPS_MAX: u32 = 10_000;
 
-/// What comes after a statement.
+/// The control flow after a statement.
 enum Flow {
     Next,
     Leave,
-    /// Boxed, as nearly every statement is followed by another.
+    /// Boxed to keep the common `Next` small.
     Return(Box<Action>),
 }
 
-/// A run under way.
+/// A run in progress.
 struct Machine<'p, 'm, 't> {
     program: &'p Program,
     task: &'m mut Task<'t>,
     sub: Sub,
     steps: u32,
-    /// Texts of the statement under way, one behind the other.
+    /// Texts of the current statement, one after another.
     buffer: Vec<u8>,
-    /// The objects, while `vcl_init` makes them.
+    /// Objects under construction; `None` outside `vcl_init`.
     own: Option<&'m mut Vec<Option<Instance>>>,
 }
 
 impl Program {
-    /// Runs `sub`. An error ends the request with 503; it has been told in the task's log.
+    /// Runs `sub`. On error, the request ends with 503; the error is already in the task's log.
     pub fn run(&self, sub: Sub, task: &mut Task<'_>) -> Result<Action, Failure> {
         self.run_with(sub, task, None)
     }
 
-    /// Runs `vcl_init`, which makes the objects: once, before anything else.
+    /// Runs `vcl_init`, which creates the objects. Call it once, before anything else.
     pub fn init(&mut self, task: &mut Task<'_>) -> Result<Action, Failure> {
         let mut instances = std::mem::take(&mut self.instances);
         let result = self.run_with(Sub::Init, task, Some(&mut instances));
@@ -73,14 +73,14 @@ impl Program {
                 Action::PassFor(_) if sub != Sub::BackendResponse => Ok(Action::Pass),
                 Action::Fail { reason } => {
                     let why = reason.as_deref().map(String::from_utf8_lossy).unwrap_or_default();
-                    task.tell(Tag::Error, format!("{sub} failed: {why}").trim_end_matches(": "));
+                    task.push_log(Tag::Error, format!("{sub} failed: {why}").trim_end_matches(": "));
                     Ok(Action::Fail { reason })
                 }
                 action => Ok(action),
             },
             Ok(_) => Err(Failure::new(format!("{sub} ended without an action"))),
             Err(failure) => {
-                task.tell(Tag::Error, failure.to_string());
+                task.push_log(Tag::Error, failure.to_string());
                 Err(failure)
             }
         }

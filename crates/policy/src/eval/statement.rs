@@ -1,9 +1,9 @@
-//! Statements, one after the other.
+//! Executes statements.
 
 use std::borrow::Cow;
 
 use super::{Flow, Machine, STEPS_MAX};
-use crate::program::{Does, Expression, Rest, Returns, Statement};
+use crate::program::{Expression, Operation, Rest, Returns, Statement};
 use crate::step::{Action, Sub};
 use crate::task::{HASH_BYTES_MAX, Tag};
 use crate::types::Type;
@@ -29,14 +29,14 @@ impl<'p> Machine<'p, '_, '_> {
     }
 
     fn statement(&mut self, statement: &'p Statement) -> Result<Flow, Failure> {
-        match &statement.does {
-            Does::SetHeader { header, value } => {
+        match &statement.operation {
+            Operation::SetHeader { header, value } => {
                 self.with_text(value, |task, text| task.set_header(header, text))?;
             }
-            Does::UnsetHeader(header) => self.task.unset_header(header)?,
-            Does::Set { variable, value } => self.set(variable, value)?,
-            Does::Unset(variable) => (variable.drop)(self.task)?,
-            Does::If { condition, then, rest } => {
+            Operation::UnsetHeader(header) => self.task.unset_header(header)?,
+            Operation::Set { variable, value } => self.set(variable, value)?,
+            Operation::Unset(variable) => (variable.drop)(self.task)?,
+            Operation::If { condition, then, rest } => {
                 if self.truth(condition)? {
                     return self.block(then);
                 }
@@ -44,23 +44,23 @@ impl<'p> Machine<'p, '_, '_> {
                     return self.rest(rest);
                 }
             }
-            Does::Call(routine) => {
+            Operation::Call(routine) => {
                 let flow = self.routine(*routine)?;
                 if matches!(flow, Flow::Return(_)) {
                     return Ok(flow);
                 }
             }
-            Does::Block(block) => return self.block(block),
-            Does::Leave => return Ok(Flow::Leave),
-            Does::Act(action) => return Ok(Flow::Return(Box::new(action.clone()))),
-            Does::Return(returns) => return Ok(Flow::Return(Box::new(self.returns(returns)?))),
-            Does::New { object, arguments } => self.make(*object, arguments)?,
-            Does::Do(expression) => {
+            Operation::Block(block) => return self.block(block),
+            Operation::Leave => return Ok(Flow::Leave),
+            Operation::Act(action) => return Ok(Flow::Return(Box::new(action.clone()))),
+            Operation::Return(returns) => return Ok(Flow::Return(Box::new(self.returns(returns)?))),
+            Operation::New { object, arguments } => self.make(*object, arguments)?,
+            Operation::Do(expression) => {
                 self.value(expression)?;
             }
-            Does::HashData(value) => self.hash_data(value)?,
-            Does::Ban(value) => self.ban(value)?,
-            Does::Synthetic(value) => self.synthetic(value)?,
+            Operation::HashData(value) => self.hash_data(value)?,
+            Operation::Ban(value) => self.ban(value)?,
+            Operation::Synthetic(value) => self.synthetic(value)?,
         }
         Ok(Flow::Next)
     }
@@ -94,13 +94,14 @@ impl<'p> Machine<'p, '_, '_> {
         Ok(())
     }
 
-    /// An unset header is a NUL, so that the digest is that of varnishd.
+    /// Adds `part` to the hashed data. An unset header is hashed as a NUL, so that the digest
+    /// equals varnishd's.
     fn hash_part(&mut self, part: &'p Expression) -> Result<(), Failure> {
         let is_unset = matches!(part, Expression::Field(header) if self.task.header(header)?.is_none());
         self.with_text(part, |task, text| {
             let hashed = &mut task.client.hash_data;
             if hashed.len() + text.len() >= HASH_BYTES_MAX {
-                return Err(Failure::new(format!("more than {HASH_BYTES_MAX} bytes are hashed")));
+                return Err(Failure::new(format!("more than {HASH_BYTES_MAX} bytes hashed")));
             }
             hashed.extend_from_slice(if is_unset { b"\0" } else { text });
             Ok(())
@@ -110,7 +111,7 @@ impl<'p> Machine<'p, '_, '_> {
     fn ban(&mut self, value: &'p Expression) -> Result<(), Failure> {
         self.with_text(value, |task, text| {
             if let Err(error) = task.host.ban(&String::from_utf8_lossy(text)) {
-                task.tell(Tag::Error, format!("ban: {error}"));
+                task.push_log(Tag::Error, format!("ban: {error}"));
             }
             Ok(())
         })

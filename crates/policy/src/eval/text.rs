@@ -1,15 +1,15 @@
-//! Texts: built in the workspace where they must be, read where they lie where they need not.
+//! Evaluates texts: borrows them in place if possible, otherwise builds them in the workspace.
 
 use std::borrow::Cow;
 
 use super::Machine;
 use crate::program::{Expression, Program};
-use crate::task::{Backend, Task};
-use crate::value::{Failure, Value, write_int, write_ip, write_real, write_time};
+use crate::task::Task;
+use crate::value::{Backend, Failure, Value, write_int, write_ip, write_real, write_time};
 use crate::variables::Variable;
 
 impl<'p> Machine<'p, '_, '_> {
-    /// Gives `use_it` the text of `expression`, and frees the room behind it.
+    /// Passes the text of `expression` to `use_it`, then frees its buffer space.
     pub(super) fn with_text(
         &mut self,
         expression: &'p Expression,
@@ -17,7 +17,7 @@ impl<'p> Machine<'p, '_, '_> {
     ) -> Result<(), Failure> {
         let start = self.buffer.len();
         if let Expression::Constant(Value::Text(Some(text))) = expression {
-            // Kept by the task, so counted like any other.
+            // The task stores a copy, which counts towards the workspace limit.
             self.count(text.len())?;
             return use_it(self.task, text);
         }
@@ -28,20 +28,20 @@ impl<'p> Machine<'p, '_, '_> {
         result
     }
 
-    /// Counts what the request keeps.
-    fn count(&mut self, bytes: usize) -> Result<(), Failure> {
+    /// Counts bytes that the request stores; fails beyond the workspace limit.
+    pub(super) fn count(&mut self, bytes: usize) -> Result<(), Failure> {
         let workspace = &mut *self.task.workspace;
         workspace.bytes_used = workspace.bytes_used.saturating_add(bytes);
         if workspace.bytes_used > workspace.bytes_max { Err(full(workspace.bytes_max)) } else { Ok(()) }
     }
 
-    /// Appends the text of `expression` to the buffer; an unset one adds nothing.
+    /// Appends the text of `expression` to the buffer; an unset text adds nothing.
     pub(super) fn append(&mut self, expression: &'p Expression) -> Result<(), Failure> {
         match expression {
             Expression::Constant(Value::Text(Some(text))) => self.buffer.extend_from_slice(text),
             Expression::Field(header) => {
                 if let Some(text) = self.task.header(header)? {
-                    self.buffer.extend_from_slice(text);
+                    self.buffer.extend_from_slice(&text);
                 }
             }
             Expression::Variable(Variable { lend: Some(lend), .. }) => {
@@ -72,30 +72,35 @@ impl<'p> Machine<'p, '_, '_> {
         Ok(())
     }
 
-    /// The text of `expression` where it lies, an unset one as empty; `None` if it must be built.
+    /// Borrows the text of `expression`, empty if unset; `None` if it must be built.
     pub(super) fn lent<'s>(&'s self, expression: &'s Expression) -> Result<Option<&'s [u8]>, Failure> {
         Ok(self.lent_or_unset(expression)?.map(Option::unwrap_or_default))
     }
 
-    /// The same, `Some(None)` for an unset one.
+    /// Like [`lent`](Self::lent), but returns `Some(None)` for an unset text.
     pub(super) fn lent_or_unset<'s>(
         &'s self,
         expression: &'s Expression,
     ) -> Result<Option<Option<&'s [u8]>>, Failure> {
         Ok(match expression {
             Expression::Constant(Value::Text(text)) => Some(text.as_deref()),
-            Expression::Field(header) => Some(self.task.header(header)?),
+            Expression::Field(header) => match self.task.header(header)? {
+                Some(Cow::Owned(_)) => None,
+                Some(Cow::Borrowed(text)) => Some(Some(text)),
+                None => Some(None),
+            },
             Expression::Variable(Variable { lend: Some(lend), .. }) => Some(Some(lend(self.task)?)),
             _ => None,
         })
     }
 
-    /// A text of its own; `None` if it is unset.
+    /// Returns the text of `expression`; `None` if unset. A copied text counts towards the
+    /// workspace limit.
     pub(super) fn text(&mut self, expression: &'p Expression) -> Result<Option<Cow<'p, [u8]>>, Failure> {
         match expression {
             Expression::Constant(Value::Text(text)) => Ok(text.as_deref().map(Cow::Borrowed)),
             Expression::Field(header) => {
-                let text = self.task.header(header)?.map(<[u8]>::to_vec);
+                let text = self.task.header(header)?.map(Cow::into_owned);
                 self.count(text.as_ref().map_or(0, Vec::len))?;
                 Ok(text.map(Cow::Owned))
             }
@@ -110,7 +115,7 @@ impl<'p> Machine<'p, '_, '_> {
         }
     }
 
-    /// Appends `text` with what `regex` finds in it replaced.
+    /// Appends `text` with matches of `regex` replaced.
     fn substitute(
         &mut self,
         text: &'p Expression,
@@ -137,7 +142,7 @@ fn full(bytes_max: usize) -> Failure {
     Failure::new(format!("the workspace of {bytes_max} bytes is full"))
 }
 
-/// Writes the text form of a value; what has none writes nothing.
+/// Appends the text form of a value; types without one append nothing.
 fn write(value: &Value<'_>, program: &Program, into: &mut Vec<u8>) {
     match value {
         Value::Text(text) => into.extend_from_slice(text.as_deref().unwrap_or_default()),

@@ -1,54 +1,41 @@
-//! `blob`: bytes as text and back (vmod_blob(3); RFC 4648; RFC 3986 §2.1).
+//! `blob`: binary-to-text encodings (vmod_blob(3); RFC 4648; RFC 3986 §2.1).
 //!
-//! Decoding base64 is lenient as in varnishd: padding may be missing, save in BASE64URLNOPAD, which has none, and bits
-//! after the last byte count for nothing. Two differences: what follows padding is an error, where varnishd decodes it
-//! to zeros; and IDENTITY gives every byte of a blob, where varnishd's text ends at the first zero.
+//! Base64 decoding is lenient, as in varnishd: padding may be missing, except that BASE64URLNOPAD
+//! never has any, and trailing bits are ignored. There are two differences from varnishd. Text
+//! after padding is an error; varnishd decodes it to zeros. IDENTITY returns all bytes of a blob;
+//! varnishd's text ends at the first zero byte.
 
 use std::fmt;
 
 use base64::alphabet::{self, Alphabet};
 use base64::engine::{DecodePaddingMode, Engine as _, GeneralPurpose, GeneralPurposeConfig};
 
-/// How bytes are written as text.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Encoding {
-    /// As they are.
-    #[default]
-    Identity,
-    /// RFC 4648 §4.
-    Base64,
-    /// RFC 4648 §5, padded.
-    Base64Url,
-    /// RFC 4648 §5, not padded.
-    Base64UrlNoPad,
-    /// The signs that CloudFront puts in URLs: `-` for `+`, `~` for `/`, `_` for padding.
-    Base64Cf,
-    /// Two hexadecimal digits for each byte.
-    Hex,
-    /// Percent-encoding.
-    Url,
-}
+use crate::words::words;
 
-impl Encoding {
-    /// The encoding that VCL calls so.
-    pub fn from_name(name: &str) -> Option<Encoding> {
-        Some(match name {
-            "IDENTITY" => Encoding::Identity,
-            "BASE64" => Encoding::Base64,
-            "BASE64URL" => Encoding::Base64Url,
-            "BASE64URLNOPAD" => Encoding::Base64UrlNoPad,
-            "BASE64CF" => Encoding::Base64Cf,
-            "HEX" => Encoding::Hex,
-            "URL" => Encoding::Url,
-            _ => return None,
-        })
+words! {
+    /// A text encoding of bytes.
+    pub enum Encoding {
+        /// The bytes unchanged.
+        Identity = "IDENTITY",
+        /// RFC 4648 §4.
+        Base64 = "BASE64",
+        /// RFC 4648 §5, padded.
+        Base64Url = "BASE64URL",
+        /// RFC 4648 §5, not padded.
+        Base64UrlNoPad = "BASE64URLNOPAD",
+        /// CloudFront's URL-safe alphabet: `-` for `+`, `~` for `/`, `_` for padding.
+        Base64Cf = "BASE64CF",
+        /// Two hexadecimal digits for each byte.
+        Hex = "HEX",
+        /// Percent-encoding.
+        Url = "URL",
     }
 }
 
 /// The case of hexadecimal digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Case {
-    /// Lower where there are any; the only one for the other encodings.
+    /// Lower case for hexadecimal encodings; the only valid choice for the others.
     #[default]
     Default,
     /// `a` to `f`.
@@ -57,27 +44,23 @@ pub enum Case {
     Upper,
 }
 
-/// Why a blob could not be made or written.
+/// Why encoding or decoding failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// The text is not of this encoding.
+    /// The text is not valid in this encoding.
     Illegal(Encoding),
-    /// The encoding has no hexadecimal digits.
+    /// The encoding has no hexadecimal digits, so it has no case.
     Case(Encoding),
-    /// The blob is shorter than the part that is asked for, or empty.
+    /// The requested range exceeds the blob, or the blob is empty.
     Bounds,
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Illegal(encoding) => {
-                write!(f, "cannot decode, not {}", format!("{encoding:?}").to_uppercase())
-            }
-            Error::Case(encoding) => {
-                write!(f, "{} takes no case but DEFAULT", format!("{encoding:?}").to_uppercase())
-            }
-            Error::Bounds => f.write_str("length and offset are beyond the blob"),
+            Error::Illegal(encoding) => write!(f, "cannot decode: not valid {}", encoding.as_str()),
+            Error::Case(encoding) => write!(f, "{} supports only the case DEFAULT", encoding.as_str()),
+            Error::Bounds => f.write_str("length and offset must not exceed the blob"),
         }
     }
 }
@@ -97,10 +80,10 @@ const BASE64_CF: GeneralPurpose = GeneralPurpose::new(&CF_ALPHABET, PADDED);
 const CF_ALPHABET: Alphabet =
     match Alphabet::new("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-~") {
         Ok(alphabet) => alphabet,
-        Err(_) => panic!("64 different signs make an alphabet"),
+        Err(_) => panic!("64 distinct characters form an alphabet"),
     };
 
-/// `blob.decode`: the bytes that `text` stands for; of its first `length` bytes if that is above 0.
+/// `blob.decode`: decodes `text`, or its first `length` bytes if `length` is positive.
 pub fn decode(encoding: Encoding, length: i64, text: &[u8]) -> Result<Vec<u8>, Error> {
     let length = usize::try_from(length).ok().filter(|length| *length > 0);
     let text = &text[..length.map_or(text.len(), |length| length.min(text.len()))];
@@ -116,7 +99,7 @@ pub fn decode(encoding: Encoding, length: i64, text: &[u8]) -> Result<Vec<u8>, E
     .ok_or(Error::Illegal(encoding))
 }
 
-/// `blob.encode`: the text of `blob`.
+/// `blob.encode`: encodes `blob` as text.
 pub fn encode(encoding: Encoding, case: Case, blob: &[u8]) -> Result<Vec<u8>, Error> {
     if case != Case::Default && !matches!(encoding, Encoding::Hex | Encoding::Url) {
         return Err(Error::Case(encoding));
@@ -132,7 +115,7 @@ pub fn encode(encoding: Encoding, case: Case, blob: &[u8]) -> Result<Vec<u8>, Er
     })
 }
 
-/// `blob.transcode`: text of one encoding in another.
+/// `blob.transcode`: converts text from one encoding to another.
 pub fn transcode(
     decoding: Encoding,
     encoding: Encoding,
@@ -143,14 +126,15 @@ pub fn transcode(
     encode(encoding, case, &decode(decoding, length, text)?)
 }
 
-/// `blob.sub`: `length_bytes` of `blob` from `offset_bytes` on.
+/// `blob.sub`: returns `length_bytes` bytes of `blob` from `offset_bytes` on.
 pub fn sub(blob: &[u8], length_bytes: u64, offset_bytes: u64) -> Result<&[u8], Error> {
     let start = usize::try_from(offset_bytes).map_err(|_| Error::Bounds)?;
     let end = usize::try_from(length_bytes).ok().and_then(|length| start.checked_add(length));
     end.filter(|_| !blob.is_empty()).and_then(|end| blob.get(start..end)).ok_or(Error::Bounds)
 }
 
-/// The bytes that percent-encoded `text` stands for; `None` if a `%` has no two hexadecimal digits after it. `+` is `+`.
+/// Decodes percent-encoded `text`; `None` if a `%` is not followed by two hexadecimal digits. `+`
+/// is left unchanged.
 pub(super) fn percent_decode(text: &[u8]) -> Option<Vec<u8>> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -166,7 +150,7 @@ pub(super) fn percent_decode(text: &[u8]) -> Option<Vec<u8>> {
     Some(decoded)
 }
 
-/// All but the unreserved signs of RFC 3986 §2.3 in percent-encoding.
+/// Percent-encodes all but the unreserved characters of RFC 3986 §2.3.
 fn encode_url(blob: &[u8], case: Case) -> Vec<u8> {
     let mut text = Vec::with_capacity(blob.len());
     for &byte in blob {
@@ -180,7 +164,7 @@ fn encode_url(blob: &[u8], case: Case) -> Vec<u8> {
     text
 }
 
-/// Of an odd number of digits the first is a byte of its own, as if a 0 came before it.
+/// Decodes hexadecimal `text`. An odd number of digits is decoded as if a 0 preceded the first.
 fn decode_hex(text: &[u8]) -> Option<Vec<u8>> {
     let (first, pairs) = text.split_at(text.len() % 2);
     let first = first.iter().map(|low| digit(*low));
@@ -201,7 +185,8 @@ fn hex_digits(byte: u8, case: Case) -> [u8; 2] {
     [digits[usize::from(byte >> 4)], digits[usize::from(byte & 0xf)]]
 }
 
-/// `text` with `to` in place of `from`. A `to` in it becomes `from`, which is in no base64 alphabet and so an error later.
+/// Replaces `from` with `to` in `text`. An existing `to` becomes `from`, which is in no base64
+/// alphabet, so decoding fails later.
 fn exchange(text: &[u8], from: u8, to: u8) -> Vec<u8> {
     let exchanged = |byte: &u8| match *byte {
         byte if byte == from => to,
@@ -217,10 +202,8 @@ mod tests {
     use Encoding::*;
     use proptest::prelude::*;
 
-    const ENCODINGS: [Encoding; 7] = [Identity, Base64, Base64Url, Base64UrlNoPad, Base64Cf, Hex, Url];
-
     #[test]
-    fn blobs_are_written() {
+    fn blobs_are_encoded() {
         for (encoding, blob, text) in [
             (Base64, "a", "YQ=="),
             (Base64, "ab", "YWI="),
@@ -238,18 +221,18 @@ mod tests {
                 "{encoding:?} {blob}"
             );
         }
-        for encoding in ENCODINGS {
+        for encoding in Encoding::ALL {
             assert_eq!(encode(encoding, Case::Default, b""), Ok(vec![]));
         }
         assert_eq!(encode(Url, Case::Upper, "é/".as_bytes()), Ok("%C3%A9%2F".into()));
         assert_eq!(encode(Hex, Case::Upper, "é/".as_bytes()), Ok("C3A92F".into()));
         assert_eq!(encode(Base64, Case::Lower, b"a"), Err(Error::Case(Base64)));
-        assert_eq!(Error::Case(Base64Url).to_string(), "BASE64URL takes no case but DEFAULT");
+        assert_eq!(Error::Case(Base64Url).to_string(), "BASE64URL supports only the case DEFAULT");
     }
 
-    /// What varnishd 7.1.1 makes of each; `None` where it fails.
+    /// Results must match varnishd 7.1.1; `None` where varnishd fails.
     #[test]
-    fn blobs_are_read() {
+    fn blobs_are_decoded() {
         for (encoding, text, hex) in [
             (Identity, "x", Some("78")),
             (Hex, "abc", Some("0abc")),
@@ -291,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_of_a_text_is_read() {
+    fn decode_stops_at_the_given_length() {
         for (encoding, length, text, hex) in [
             (Identity, 2, "abcd", Some("6162")),
             (Identity, -1, "abcd", Some("61626364")),
@@ -310,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_taken_within_bounds() {
+    fn sub_checks_its_bounds() {
         assert_eq!(sub(b"abcd", 2, 1), Ok(&b"bc"[..]));
         assert_eq!(sub(b"abcd", 0, 4), Ok(&b""[..]));
         for (blob, length_bytes, offset_bytes) in [
@@ -325,17 +308,17 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_of_vcl() {
-        for encoding in ENCODINGS {
-            assert_eq!(Encoding::from_name(&format!("{encoding:?}").to_uppercase()), Some(encoding));
+    fn encoding_names_match_vcl() {
+        for encoding in Encoding::ALL {
+            assert_eq!(Encoding::named(encoding.as_str()), Some(encoding));
         }
-        assert_eq!(Encoding::from_name("base64"), None);
+        assert_eq!(Encoding::named("base64"), None);
     }
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(blob in proptest::collection::vec(any::<u8>(), 0..64), upper: bool) {
-            for encoding in ENCODINGS {
+        fn formatted_output_parses_back(blob in proptest::collection::vec(any::<u8>(), 0..64), upper: bool) {
+            for encoding in Encoding::ALL {
                 let case = if upper && matches!(encoding, Hex | Url) { Case::Upper } else { Case::Default };
                 let text = encode(encoding, case, &blob).unwrap();
                 prop_assert_eq!(decode(encoding, 0, &text), Ok(blob.clone()), "{:?}", encoding);
@@ -343,8 +326,8 @@ mod tests {
         }
 
         #[test]
-        fn nothing_panics(text in proptest::collection::vec(any::<u8>(), 0..32), length: i64) {
-            for encoding in ENCODINGS {
+        fn no_input_panics(text in proptest::collection::vec(any::<u8>(), 0..32), length: i64) {
+            for encoding in Encoding::ALL {
                 let _ = decode(encoding, length, &text);
             }
         }

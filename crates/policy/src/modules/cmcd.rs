@@ -1,41 +1,43 @@
-//! What a player says of itself with a request: Common Media Client Data, CTA-5004, version 1.
+//! Common Media Client Data: what a player reports with a request (CTA-5004, version 1).
 //!
-//! It comes as the query argument `CMCD`, percent-encoded, or in the fields [`FIELDS`]; which key is in which field says
-//! only how often it changes, so each is read wherever it is. Members are separated by commas: `key=value`, a string in
-//! double quotes with `\"` and `\\`, or a key alone for what is true. Case counts.
+//! The data arrives in the query argument `CMCD`, percent-encoded, or in the fields [`FIELDS`]. The
+//! assignment of keys to fields only reflects how often they change, so each key is accepted in any
+//! field. Members are separated by commas. A member is `key=value`, where a string value has double
+//! quotes with the escapes `\"` and `\\`, or a bare key for true. Keys are case-sensitive.
 //!
-//! A member that is unknown or whose value is not of its key's type is skipped, the others count; of two with one key the
-//! later one does. So does of a newer version what is the same in this one. A value of 0 of a number that says how much is
-//! kept: what to make of it is for the policy.
+//! An unknown member, or one whose value has the wrong type, is skipped. If a key repeats, the last
+//! one wins. Data of a newer version is read as far as it is compatible with version 1. A numeric
+//! value of 0 is kept for the policy to interpret.
 
 use std::borrow::Cow;
 
 use thalweg_http::Fields;
 
 use super::blob::percent_decode;
+use crate::words::words;
 
 /// The fields that carry CMCD.
 pub const FIELDS: [&str; 4] = ["CMCD-Request", "CMCD-Object", "CMCD-Status", "CMCD-Session"];
 /// The query argument that carries CMCD.
 pub const ARGUMENT: &[u8] = b"CMCD";
 
-/// The longest text that is read, before and after decoding.
+/// Maximum length of a text, both before and after decoding.
 pub const TEXT_BYTES_MAX: usize = 4096;
-/// The most members of a text that are looked at; version 1 has 18 keys.
+/// Maximum members read from one text; version 1 has 18 keys.
 pub const MEMBERS_MAX: usize = 64;
-/// The longest `cid` and `sid`, in characters (CTA-5004).
+/// Maximum length of `cid` and `sid`, in characters (CTA-5004).
 pub const ID_CHARACTERS_MAX: usize = 64;
-/// The digits of an integer (RFC 8941 §3.3.1).
+/// Maximum digits of an integer (RFC 8941 §3.3.1).
 const INTEGER_DIGITS_MAX: usize = 15;
 
-/// The data of a request. What did not come is `None` or `false`.
-#[derive(Clone, Debug, PartialEq)]
+/// CMCD of a request, except the unused keys `nrr` and `v`. An absent key is `None` or `false`.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cmcd {
     /// Encoded bitrate of the object.
     pub br_kbps: Option<u64>,
-    /// Length of the buffer.
+    /// Buffer length.
     pub bl_ms: Option<u64>,
-    /// Whether the buffer ran dry since the request before.
+    /// Whether the buffer ran dry since the previous request.
     pub bs: bool,
     /// Content ID.
     pub cid: Option<String>,
@@ -43,17 +45,15 @@ pub struct Cmcd {
     pub d_ms: Option<u64>,
     /// Time until the object is needed.
     pub dl_ms: Option<u64>,
-    /// Throughput as the player measured it.
+    /// Throughput measured by the player.
     pub mtp_kbps: Option<u64>,
-    /// Path of the object that it will ask for next, relative to this one, percent-decoded.
+    /// Path of the next object to be requested, relative to this one, percent-decoded.
     pub nor: Option<String>,
-    /// The range that it will ask for next.
-    pub nrr: Option<NextRange>,
     /// Type of the object.
     pub ot: Option<ObjectType>,
-    /// Speed of playback; 0 for a player that stands.
+    /// Playback rate; 0 if the player is paused.
     pub pr: Option<f64>,
-    /// The throughput that the player takes to be enough.
+    /// Throughput that the player considers sufficient.
     pub rtp_kbps: Option<u64>,
     /// Streaming format.
     pub sf: Option<StreamingFormat>,
@@ -61,79 +61,15 @@ pub struct Cmcd {
     pub sid: Option<String>,
     /// Stream type.
     pub st: Option<StreamType>,
-    /// Whether the object is needed urgently: at the start, after a seek or a dry buffer.
+    /// Whether the object is needed urgently: at startup, after a seek or after the buffer ran dry.
     pub su: bool,
-    /// The highest bitrate that the player can choose.
+    /// The highest bitrate available to the player.
     pub tb_kbps: Option<u64>,
-    /// Version of CMCD.
-    pub v: u64,
 }
 
-impl Default for Cmcd {
-    /// No data, in version 1.
-    fn default() -> Cmcd {
-        Cmcd {
-            br_kbps: None,
-            bl_ms: None,
-            bs: false,
-            cid: None,
-            d_ms: None,
-            dl_ms: None,
-            mtp_kbps: None,
-            nor: None,
-            nrr: None,
-            ot: None,
-            pr: None,
-            rtp_kbps: None,
-            sf: None,
-            sid: None,
-            st: None,
-            su: false,
-            tb_kbps: None,
-            v: 1,
-        }
-    }
-}
-
-/// `nrr`: `first-last`, `first-` or `-suffix`, as in a Range field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NextRange {
-    /// The first byte; `None` for the last `last` bytes.
-    pub first: Option<u64>,
-    /// The last byte; `None` to the end.
-    pub last: Option<u64>,
-}
-
-/// A value that is one of a few tokens.
-macro_rules! tokens {
-    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $token:literal,)+ }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum $name {
-            $($(#[$variant_doc])* $variant,)+
-        }
-
-        impl $name {
-            /// The token in the request.
-            pub fn token(self) -> &'static str {
-                match self {
-                    $($name::$variant => $token,)+
-                }
-            }
-
-            fn from_token(token: &str) -> Option<$name> {
-                match token {
-                    $($token => Some($name::$variant),)+
-                    _ => None,
-                }
-            }
-        }
-    };
-}
-
-tokens! {
-    /// `ot`.
-    ObjectType {
+words! {
+    /// `ot`: object type.
+    pub enum ObjectType {
         /// A manifest or playlist.
         Manifest = "m",
         /// Audio only.
@@ -155,9 +91,9 @@ tokens! {
     }
 }
 
-tokens! {
-    /// `sf`.
-    StreamingFormat {
+words! {
+    /// `sf`: streaming format.
+    pub enum StreamingFormat {
         /// MPEG DASH.
         Dash = "d",
         /// HTTP Live Streaming.
@@ -169,27 +105,27 @@ tokens! {
     }
 }
 
-tokens! {
-    /// `st`.
-    StreamType {
-        /// All segments are there.
+words! {
+    /// `st`: stream type.
+    pub enum StreamType {
+        /// All segments are available.
         OnDemand = "v",
-        /// Segments come as time goes by.
+        /// Segments become available over time.
         Live = "l",
     }
 }
 
-/// What stands after the `=` of a member, if anything does.
+/// The value of a member; `True` if it has no `=`.
 enum Value<'a> {
     True,
-    /// What follows the opening quote.
+    /// The text after the opening quote.
     Quoted(&'a str),
     Token(&'a str),
 }
 
 impl Cmcd {
-    /// The data of a request with this query, without its `?`, and these fields. A field's word counts over the query's:
-    /// a URL may have been passed on, fields are made for the request.
+    /// Reads the data of a request from its query, without the `?`, and its fields. Fields override
+    /// the query: a URL may have been passed on, whereas fields are set for this request.
     pub fn of_request(query: Option<&[u8]>, fields: &Fields) -> Cmcd {
         let mut cmcd = Cmcd::default();
         let arguments = query.unwrap_or_default().split(|&byte| byte == b'&');
@@ -206,7 +142,7 @@ impl Cmcd {
         cmcd
     }
 
-    /// Takes over what `text`, members with commas between them, says.
+    /// Merges the comma-separated members of `text`.
     pub fn read(&mut self, text: &[u8]) {
         if text.len() > TEXT_BYTES_MAX {
             return;
@@ -224,12 +160,11 @@ impl Cmcd {
         }
     }
 
-    /// Sets what `key` says; a value of another type than the key's changes nothing.
+    /// Sets the value of `key`; a value of the wrong type is ignored.
     fn set(&mut self, key: &str, value: Value<'_>) {
         match (key.as_bytes(), value) {
             (b"bs", value) => replace(&mut self.bs, boolean(&value)),
             (b"su", value) => replace(&mut self.su, boolean(&value)),
-            (b"v", Value::Token(token)) => replace(&mut self.v, integer(token)),
             (b"br", Value::Token(token)) => replace_some(&mut self.br_kbps, integer(token)),
             (b"bl", Value::Token(token)) => replace_some(&mut self.bl_ms, integer(token)),
             (b"d", Value::Token(token)) => replace_some(&mut self.d_ms, integer(token)),
@@ -238,13 +173,12 @@ impl Cmcd {
             (b"rtp", Value::Token(token)) => replace_some(&mut self.rtp_kbps, integer(token)),
             (b"tb", Value::Token(token)) => replace_some(&mut self.tb_kbps, integer(token)),
             (b"pr", Value::Token(token)) => replace_some(&mut self.pr, decimal(token)),
-            (b"ot", Value::Token(token)) => replace_some(&mut self.ot, ObjectType::from_token(token)),
-            (b"sf", Value::Token(token)) => replace_some(&mut self.sf, StreamingFormat::from_token(token)),
-            (b"st", Value::Token(token)) => replace_some(&mut self.st, StreamType::from_token(token)),
+            (b"ot", Value::Token(token)) => replace_some(&mut self.ot, ObjectType::named(token)),
+            (b"sf", Value::Token(token)) => replace_some(&mut self.sf, StreamingFormat::named(token)),
+            (b"st", Value::Token(token)) => replace_some(&mut self.st, StreamType::named(token)),
             (b"cid", Value::Quoted(quoted)) => replace_some(&mut self.cid, unquote(quoted).and_then(id)),
             (b"sid", Value::Quoted(quoted)) => replace_some(&mut self.sid, unquote(quoted).and_then(id)),
             (b"nor", Value::Quoted(quoted)) => replace_some(&mut self.nor, unquote(quoted).and_then(path)),
-            (b"nrr", Value::Quoted(quoted)) => replace_some(&mut self.nrr, unquote(quoted).and_then(range)),
             _ => {}
         }
     }
@@ -262,7 +196,7 @@ fn replace_some<T>(slot: &mut Option<T>, value: Option<T>) {
     }
 }
 
-/// A string after its opening quote (RFC 8941 §3.3.3, but for UTF-8).
+/// Decodes a string after its opening quote (RFC 8941 §3.3.3, but allowing UTF-8).
 fn unquote(quoted: &str) -> Option<Cow<'_, str>> {
     let is_plain = |byte: u8| !matches!(byte, b'"' | b'\\') && !byte.is_ascii_control();
     if let Some(plain) = quoted.strip_suffix('"').filter(|text| text.bytes().all(is_plain)) {
@@ -280,7 +214,7 @@ fn unquote(quoted: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// A key alone, or as RFC 8941 §3.3.6 writes it.
+/// Parses a bare key, or a boolean in the syntax of RFC 8941 §3.3.6.
 fn boolean(value: &Value<'_>) -> Option<bool> {
     match value {
         Value::True | Value::Token("?1") => Some(true),
@@ -289,13 +223,13 @@ fn boolean(value: &Value<'_>) -> Option<bool> {
     }
 }
 
-/// No integer of CMCD is negative.
+/// Parses an integer; CMCD integers are never negative.
 fn integer(token: &str) -> Option<u64> {
     let digits_only = token.bytes().all(|byte| byte.is_ascii_digit());
     if digits_only && token.len() <= INTEGER_DIGITS_MAX { token.parse().ok() } else { None }
 }
 
-/// Digits, and perhaps a point and digits after it.
+/// Parses digits with an optional fraction.
 fn decimal(token: &str) -> Option<f64> {
     let (whole, fraction) = token.split_once('.').unwrap_or((token, "0"));
     (integer(whole).is_some() && integer(fraction).is_some()).then(|| token.parse().ok()).flatten()
@@ -309,17 +243,6 @@ fn id(text: Cow<'_, str>) -> Option<String> {
 fn path(text: Cow<'_, str>) -> Option<String> {
     let decoded = String::from_utf8(percent_decode(text.as_bytes())?).ok()?;
     (!decoded.bytes().any(|byte| byte.is_ascii_control())).then_some(decoded)
-}
-
-fn range(text: Cow<'_, str>) -> Option<NextRange> {
-    let (first, last) = text.split_once('-')?;
-    let end = |digits: &str| if digits.is_empty() { Some(None) } else { integer(digits).map(Some) };
-    let range = NextRange { first: end(first)?, last: end(last)? };
-    match (range.first, range.last) {
-        (None, None) => None,
-        (Some(first), Some(last)) if first > last => None,
-        _ => Some(range),
-    }
 }
 
 #[cfg(test)]
@@ -343,7 +266,6 @@ mod tests {
             dl_ms: Some(18_500),
             mtp_kbps: Some(25_400),
             nor: Some("../300kbps/track.m4v".into()),
-            nrr: Some(NextRange { first: Some(12_323), last: Some(48_763) }),
             ot: Some(ObjectType::Video),
             pr: Some(1.08),
             rtp_kbps: Some(15_000),
@@ -352,12 +274,11 @@ mod tests {
             st: Some(StreamType::OnDemand),
             su: true,
             tb_kbps: Some(6000),
-            v: 1,
         }
     }
 
     #[test]
-    fn a_query_has_all_keys() {
+    fn query_supports_all_keys() {
         let query = "a=1&CMCD=bl%3D21300%2Cbr%3D3200%2Cbs%2Ccid%3D%22faec5fc2-ac30%22%2Cd%3D4004%2Cdl%3D18500%2Cmtp%3D25400\
              %2Cnor%3D%22..%252F300kbps%252Ftrack.m4v%22%2Cnrr%3D%2212323-48763%22%2Cot%3Dv%2Cpr%3D1.08%2Crtp%3D15000\
              %2Csf%3Dd%2Csid%3D%226e2fb550-c457%22%2Cst%3Dv%2Csu%2Ctb%3D6000&b=2";
@@ -370,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_have_all_keys() {
+    fn fields_support_all_keys() {
         let fields: Fields = [
             (
                 "CMCD-Request",
@@ -388,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_may_have_commas_and_quotes() {
+    fn strings_can_contain_commas_and_quotes() {
         assert_eq!(
             read(r#"sid="a,b\"c\\=",br=1"#),
             Cmcd { sid: Some(r#"a,b"c\="#.into()), br_kbps: Some(1), ..Cmcd::default() }
@@ -430,11 +351,6 @@ mod tests {
             "nor=\"%zz\"",
             "nor=\"%00\"",
             "nor=\"%ff\"",
-            "nrr=\"-\"",
-            "nrr=\"2-1\"",
-            "nrr=\"1\"",
-            "nrr=\"a-b\"",
-            "nrr=1-2",
             "v=x",
             "=1",
             ",,",
@@ -450,13 +366,11 @@ mod tests {
     }
 
     #[test]
-    fn odd_values_are_kept() {
+    fn unusual_values_are_kept() {
         assert_eq!(read("br=1,br=2,br=x").br_kbps, Some(2));
         assert_eq!(read("bs=?1,su,su=?0"), Cmcd { bs: true, ..Cmcd::default() });
-        assert_eq!(read("v=2,pr=0,bl=0"), Cmcd { v: 2, pr: Some(0.0), bl_ms: Some(0), ..Cmcd::default() });
-        assert_eq!(read("nrr=\"5-\"").nrr, Some(NextRange { first: Some(5), last: None }));
-        assert_eq!(read("nrr=\"-5\"").nrr, Some(NextRange { first: None, last: Some(5) }));
-        assert_eq!(read("ot=tt").ot.map(ObjectType::token), Some("tt"));
+        assert_eq!(read("v=2,pr=0,bl=0"), Cmcd { pr: Some(0.0), bl_ms: Some(0), ..Cmcd::default() });
+        assert_eq!(read("ot=tt").ot.map(ObjectType::as_str), Some("tt"));
     }
 
     #[test]
@@ -468,7 +382,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_panics(
+        fn no_input_panics(
             text in r#"((b[rls]|cid|n[or]r|pr|s[fidu]|[a-z]*)(=["?0-9a-z\\.%-]*)?,?){0,6}"#,
             noise in proptest::collection::vec(any::<u8>(), 0..64)
         ) {
@@ -478,7 +392,7 @@ mod tests {
         }
 
         #[test]
-        fn ids_read_back(id in "[ -~]{0,64}") {
+        fn ids_parse_back(id in "[ -~]{0,64}") {
             let quoted = id.replace('\\', "\\\\").replace('"', "\\\"");
             prop_assert_eq!(read(&format!("d=1,sid=\"{quoted}\",bs")), Cmcd {
                 sid: Some(id), d_ms: Some(1), bs: true, ..Cmcd::default()

@@ -1,18 +1,22 @@
-//! `cookie`: the cookies of a request, to be read, sorted out and written again (vmod_cookie(3)).
+//! `cookie`: parses, filters and formats the cookies of a request (vmod_cookie(3)).
 //!
-//! A cookie is `name=value` between semicolons (RFC 6265 §4.2.1); white space before the name is skipped, one without a
-//! name, value or `=` is ignored, and a name that comes again sets the value of the first. Differences from varnishd:
-//! what has no `=` ends at its semicolon too (varnishd takes `a;b=2` for one cookie called `a;b`, which the backend does
-//! not); names in a list may have white space on both sides; parsing nothing leaves nothing.
+//! Cookies are `name=value` pairs separated by semicolons (RFC 6265 §4.2.1). White space before a
+//! name is skipped. A pair without a name, value or `=` is ignored. A repeated name replaces the
+//! first cookie's value.
+//!
+//! Differences from varnishd: text without `=` ends at its semicolon too, whereas varnishd reads
+//! `a;b=2` as one cookie called `a;b`, unlike backends. Names in a list may have white space on
+//! both sides. Parsing an empty text clears the list.
 
 use std::fmt;
 
 use thalweg_http::date;
 
-/// The most cookies that are kept of a request. RFC 6265 §6.1 asks 50 of a browser for each host.
+/// Maximum cookies kept per request. RFC 6265 §6.1 requires browsers to support at least 50 per
+/// domain.
 pub const COOKIES_MAX: usize = 256;
 
-/// More than [`COOKIES_MAX`] cookies.
+/// Error: more than [`COOKIES_MAX`] cookies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooMany;
 
@@ -31,7 +35,8 @@ pub struct Cookies {
 }
 
 impl Cookies {
-    /// Takes the cookies of a `Cookie` field in place of all that were there. After an error there are the first ones.
+    /// Replaces all cookies with those in a `Cookie` field. On error, the first [`COOKIES_MAX`]
+    /// remain.
     pub fn parse(&mut self, text: &[u8]) -> Result<(), TooMany> {
         self.clean();
         for pair in text.split(|&byte| byte == b';') {
@@ -42,27 +47,27 @@ impl Cookies {
         Ok(())
     }
 
-    /// Removes all.
+    /// Removes all cookies.
     pub fn clean(&mut self) {
         self.list.clear();
     }
 
-    /// The value of the cookie called `name`.
+    /// Returns the value of the cookie called `name`.
     pub fn get(&self, name: &[u8]) -> Option<&[u8]> {
         self.get_where(|other| other == name)
     }
 
-    /// The value of the first cookie of which `matches(name)` is true, `cookie.get_re`.
+    /// `cookie.get_re`: returns the value of the first cookie whose name `matches` accepts.
     pub fn get_where(&self, mut matches: impl FnMut(&[u8]) -> bool) -> Option<&[u8]> {
         self.list.iter().find(|(name, _)| matches(name)).map(|(_, value)| value.as_slice())
     }
 
-    /// Whether there is a cookie called `name`, `cookie.isset`.
+    /// `cookie.isset`: returns whether a cookie called `name` exists.
     pub fn contains(&self, name: &[u8]) -> bool {
         self.get(name).is_some()
     }
 
-    /// Sets a cookie, at its place or at the end. An empty name or value changes nothing.
+    /// Sets a cookie in place, or appends it. An empty name or value changes nothing.
     pub fn set(&mut self, name: &[u8], value: &[u8]) -> Result<(), TooMany> {
         if name.is_empty() || value.is_empty() {
             return Ok(());
@@ -82,22 +87,23 @@ impl Cookies {
         self.filter_where(|other| other == name);
     }
 
-    /// Removes the cookies that `names`, a list with commas, has.
+    /// Removes the cookies in `names`, a comma-separated list.
     pub fn filter(&mut self, names: &[u8]) {
         self.filter_where(|name| list_has(names, name));
     }
 
-    /// Removes the cookies that `names` does not have.
+    /// Removes the cookies not in `names`, a comma-separated list.
     pub fn keep(&mut self, names: &[u8]) {
         self.filter_where(|name| !list_has(names, name));
     }
 
-    /// Removes the cookies of which `matches(name)` is true, `cookie.filter_re`; `cookie.keep_re` is its opposite.
+    /// `cookie.filter_re`: removes the cookies whose name `matches` accepts; `cookie.keep_re`
+    /// negates `matches`.
     pub fn filter_where(&mut self, mut matches: impl FnMut(&[u8]) -> bool) {
         self.list.retain(|(name, _)| !matches(name));
     }
 
-    /// The cookies as a `Cookie` field, `cookie.get_string`: each with a semicolon after it.
+    /// `cookie.get_string`: formats the cookies as a `Cookie` field, each followed by a semicolon.
     pub fn text(&self) -> Vec<u8> {
         let mut text = Vec::new();
         for (name, value) in &self.list {
@@ -113,9 +119,10 @@ impl Cookies {
     }
 }
 
-/// `cookie.format_date`: the date `after_s` seconds after `now_s`, as `Expires` has it; held to what that can say.
+/// `cookie.format_date`: formats the time `after_s` seconds after `now_s` in the format of
+/// `Expires`, clamped to its range.
 pub fn format_date(now_s: f64, after_s: f64) -> String {
-    // The cast saturates, and makes 0 of what is no number.
+    // The cast saturates, and maps NaN to 0.
     let text = date::format((now_s + after_s) as u64);
     String::from_utf8_lossy(&text).into_owned()
 }
@@ -140,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn cookies_are_read_and_written() {
+    fn cookies_are_parsed_and_formatted() {
         for (field, written) in [
             ("a=1; b=2", "a=1; b=2;"),
             ("a=1;b=2;a=3", "a=3; b=2;"),
@@ -161,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn cookies_are_found() {
+    fn cookies_are_found_by_name_or_predicate() {
         let cookies = cookies("cookie1=value1; cookie2=value2;");
         assert_eq!(cookies.get(b"cookie1"), Some(&b"value1"[..]));
         assert_eq!(cookies.get(b"Cookie1"), None);
@@ -171,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn cookies_are_sorted_out() {
+    fn filter_and_keep_select_cookies() {
         let after = |change: fn(&mut Cookies)| {
             let mut cookies = cookies("cookie1=value1; cookie2=value2; cookie3=value3");
             change(&mut cookies);
@@ -187,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn cookies_are_set_at_their_place() {
+    fn set_replaces_a_cookie_in_place() {
         let mut cookies = cookies("a=1; b=2");
         for (name, value) in [("a", "9"), ("", "9"), ("b", ""), ("d", ""), ("e", "5")] {
             cookies.set(name.as_bytes(), value.as_bytes()).unwrap();
@@ -205,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_are_those_of_expires() {
+    fn format_date_matches_expires() {
         assert_eq!(format_date(784_111_777.0, 300.0), "Sun, 06 Nov 1994 08:54:37 GMT");
         assert_eq!(format_date(0.0, -1.0), "Thu, 01 Jan 1970 00:00:00 GMT");
         assert_eq!(format_date(f64::NAN, 0.0), "Thu, 01 Jan 1970 00:00:00 GMT");
@@ -214,7 +221,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(field in proptest::collection::vec(any::<u8>(), 0..64)) {
+        fn formatted_output_parses_back(field in proptest::collection::vec(any::<u8>(), 0..64)) {
             let mut cookies = Cookies::default();
             cookies.parse(&field).unwrap();
             let mut again = Cookies::default();

@@ -1,7 +1,8 @@
-//! `header`: single lines of a field that has several, such as Set-Cookie (vmod_header(3) of varnish-modules).
+//! `header`: access to individual lines of a repeated field such as Set-Cookie (vmod_header(3) of
+//! varnish-modules).
 //!
-//! A regular expression is a closure over the value, or in [`regsub`] over the line. Which fields a policy may change at
-//! all is for the caller to say.
+//! A regular expression is a closure over the value, or in [`regsub`] over the line. The caller
+//! decides which fields a policy may change.
 
 use std::fmt;
 
@@ -13,7 +14,7 @@ use thalweg_http::token::is_token;
 pub enum Error {
     /// The name is not a token (RFC 9110 §5.1).
     Name(String),
-    /// A substitution did not leave `Name: value`.
+    /// The result of a substitution is not a line `Name: value`.
     Line(String),
 }
 
@@ -28,14 +29,14 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Adds a line, whatever lines of that name there are.
+/// Adds a line and keeps existing lines of that name.
 pub fn append(fields: &mut Fields, name: &str, value: &[u8]) -> Result<(), Error> {
     check_name(name)?;
     fields.push(name, value);
     Ok(())
 }
 
-/// Adds to `to` each line called `name` in `from`, under the name `to_name`.
+/// Appends each line called `name` in `from` to `to`, renamed to `to_name`.
 pub fn copy(from: &Fields, name: &str, to: &mut Fields, to_name: &str) -> Result<(), Error> {
     check_name(to_name)?;
     for value in from.get_all(name) {
@@ -44,7 +45,7 @@ pub fn copy(from: &Fields, name: &str, to: &mut Fields, to_name: &str) -> Result
     Ok(())
 }
 
-/// [`copy`] within one section.
+/// Like [`copy`], within one section.
 pub fn copy_within(fields: &mut Fields, name: &str, to_name: &str) -> Result<(), Error> {
     let mut copied = Fields::new();
     copy(fields, name, &mut copied, to_name)?;
@@ -54,7 +55,7 @@ pub fn copy_within(fields: &mut Fields, name: &str, to_name: &str) -> Result<(),
     Ok(())
 }
 
-/// The first value of a line called `name` of which `matches` is true.
+/// Returns the first value of `name` that `matches` accepts.
 pub fn get<'a>(
     fields: &'a Fields,
     name: &'a str,
@@ -63,13 +64,13 @@ pub fn get<'a>(
     fields.get_all(name).find(|value| matches(value))
 }
 
-/// Removes the lines called `name` of whose value `matches` is true; says how many there were.
+/// Removes the lines called `name` whose value `matches` accepts; returns how many.
 pub fn remove(fields: &mut Fields, name: &str, mut matches: impl FnMut(&[u8]) -> bool) -> usize {
     fields.remove_where(|line_name, value| line_name.eq_ignore_ascii_case(name.as_bytes()) && matches(value))
 }
 
-/// Puts in place of each line `Name: value` what `substitute` makes of it; `None` leaves it as it is. On an error nothing
-/// is changed.
+/// Replaces each line `Name: value` with the result of `substitute`; `None` keeps the line. On
+/// error, nothing changes.
 pub fn regsub(
     fields: &mut Fields,
     mut substitute: impl FnMut(&[u8]) -> Option<Vec<u8>>,
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_added_and_copied() {
+    fn append_and_copy_add_lines() {
         let mut fields = fields();
         append(&mut fields, "Set-Cookie", b"VSESS=abbabeef").unwrap();
         copy_within(&mut fields, "vary", "X-Vary").unwrap();
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_found_and_removed_by_value() {
+    fn get_and_remove_match_values() {
         let mut fields = fields();
         let is_session = |value: &[u8]| value.starts_with(b"JSESSIONID=");
         assert_eq!(get(&fields, "SET-COOKIE", is_session), Some(&b"JSESSIONID=2"[..]));
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_substituted_at_their_place() {
+    fn regsub_replaces_lines_in_place() {
         let mut fields = fields();
         regsub(&mut fields, |line| Some(line.strip_prefix(b"Vary")?.to_vec())).unwrap_err();
         assert_eq!(text(&fields), text(&self::fields()));
@@ -157,7 +158,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_substitution_adds_a_line(line in proptest::collection::vec(any::<u8>(), 0..32)) {
+        fn substitution_never_adds_a_line(line in proptest::collection::vec(any::<u8>(), 0..32)) {
             let mut fields = fields();
             let _ = regsub(&mut fields, |_| Some(line.clone()));
             prop_assert_eq!(fields.text().windows(2).filter(|pair| *pair == b"\r\n").count(), 3);

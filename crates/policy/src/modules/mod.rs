@@ -1,9 +1,9 @@
-//! The modules that a policy may import, as plain functions of their arguments.
+//! Modules that a policy can import, implemented as plain functions independent of VCL.
 //!
-//! Nothing here knows the language: text is bytes, as it came in a field, times are seconds since 1970, a member of a
-//! director is whatever the caller says, health, randomness and regular expressions are closures. What a module does is
-//! said by its manual page in Varnish 7.1, varnish-modules or libvmod-querystring, and where that leaves it open by what
-//! Debian's varnishd 7.1.1 does; each file names its differences.
+//! Text is bytes, as in a field; times are Unix seconds; a director's member is any type the caller
+//! chooses; health, randomness and regular expressions are closures. Functions behave as specified
+//! by the module's manual page in Varnish 7.1, varnish-modules or libvmod-querystring, or, where
+//! the page is silent, as in Debian's varnishd 7.1.1. Each file lists any differences.
 //!
 //! **Invariant:** no function panics on any argument, opens anything or reads a clock.
 

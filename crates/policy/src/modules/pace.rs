@@ -1,54 +1,64 @@
-//! How fast a connection may send, `SO_MAX_PACING_RATE` in bytes/s (socket(7); tcp(7); in bytes of packets, with their
-//! heads and what is sent again).
+//! Pacing rates: the limit on a connection's send rate, `SO_MAX_PACING_RATE`.
 //!
-//! [`of_cmcd`] is what a policy asks for that paces media by what the player says of itself (CTA-5004). Sending a segment
-//! no faster than the player can use it leaves the queue of the bottleneck short: fewer losses and a lower delay, for the
-//! player itself and for who shares its line. Too slow is worse than too fast, so there is a pace only if the player asks
-//! for one (`rtp`), or says that its buffer is full enough to miss a segment.
+//! Rates are in bytes/s (socket(7), tcp(7)) and include packet headers and retransmissions.
+//!
+//! [`from_cmcd`] derives a rate for media from what the player reports (CTA-5004). Sending a
+//! segment no faster than the player can use it keeps the queue at the bottleneck short. That
+//! reduces losses and delay, both for the player and for others on the same link. Sending too
+//! slowly is worse than sending too fast. Media is therefore paced only if the player requests a
+//! rate (`rtp`), or reports a buffer large enough to miss a segment.
 
 use super::cmcd::{Cmcd, ObjectType};
 
-/// The unit of a pace in VCL: vmod_tcp(3) of varnish-modules multiplies by it, and Fastly's reference says KiB.
+/// The unit of a pace in VCL: vmod_tcp(3) of varnish-modules uses 1,024 bytes, and Fastly's
+/// reference says KiB.
 const KIB_BYTES: u64 = 1024;
-/// The lowest pace that Fastly's `client.socket.pace` can be set to.
+/// Minimum of Fastly's `client.socket.pace`.
 pub const FASTLY_KB_PER_S_MIN: i64 = 128;
-/// No pace for media is below this, whatever the player says: below it the head of a segment would wait for its packets.
+/// Minimum pace for media, whatever the player reports. At a lower pace, the spacing of
+/// packets would delay the start of a segment.
 pub const BYTES_PER_S_MIN: u64 = 128 * KIB_BYTES;
 
-/// What `rtp` and bitrates leave out: heads of packets (40 of 1,500 bytes and more with options) and retransmissions.
+/// Accounts for packet headers (40 of 1,500 bytes, more with options) and retransmissions, which
+/// `rtp` and bitrates exclude.
 const OVERHEAD_PERCENT: u64 = 110;
-/// How much faster than the highest bitrate media is sent where the player gives no `rtp`. A player measures what it is
-/// sent, and must still see enough to choose the next bitrate: rungs of a ladder are up to 2 apart, and hls.js wants 1/0.7
-/// of a rung's rate before it climbs (`abrBandWidthUpFactor`). Sammy (Spang et al., SIGCOMM 2023), where player and pace
-/// were made for each other, goes from 3 with an empty buffer down to 1.5 with a full one.
+/// The pace relative to the highest bitrate if the player sends no `rtp`.
+///
+/// A player estimates throughput from what it receives, and must see enough to switch up. Adjacent
+/// bitrates differ by a factor of up to 2, and hls.js requires 1/0.7 of the next bitrate before it
+/// switches (`abrBandWidthUpFactor`). In Sammy (Spang et al., SIGCOMM 2023), which designs player
+/// and pacing together, the factor falls from 3 with an empty buffer to 1.5 with a full one.
 const BITRATE_FACTOR: u64 = 3;
-/// The buffer from which a player can miss a segment: two of 4 s, and a retransmission timeout.
+/// Buffer length at which a player can miss a segment: two segments of 4 s, plus a retransmission
+/// timeout.
 const BUFFER_MS_MIN: u64 = 10_000;
 
-/// `tcp.set_socket_pace(kb_per_s)` in bytes/s; `None`, no pace, from 0 down.
-pub fn of_kb_per_s(kb_per_s: i64) -> Option<u64> {
+/// Converts `tcp.set_socket_pace(kb_per_s)` to bytes/s; `None` (unpaced) for 0 or less.
+pub fn from_kb_per_s(kb_per_s: i64) -> Option<u64> {
     let kb_per_s = u64::try_from(kb_per_s).ok().filter(|rate| *rate > 0)?;
     Some(kb_per_s.saturating_mul(KIB_BYTES))
 }
 
-/// `set client.socket.pace = kb_per_s` in bytes/s: held to [`FASTLY_KB_PER_S_MIN`]; `None`, no pace, from 0 down.
-pub fn of_fastly(kb_per_s: i64) -> Option<u64> {
-    of_kb_per_s(if kb_per_s > 0 { kb_per_s.max(FASTLY_KB_PER_S_MIN) } else { kb_per_s })
+/// Converts `set client.socket.pace = kb_per_s` to bytes/s, at least [`FASTLY_KB_PER_S_MIN`];
+/// `None` (unpaced) for 0 or less.
+pub fn from_fastly(kb_per_s: i64) -> Option<u64> {
+    from_kb_per_s(if kb_per_s > 0 { kb_per_s.max(FASTLY_KB_PER_S_MIN) } else { kb_per_s })
 }
 
-/// A pace in bytes/s as `client.socket.pace` reads it.
+/// Converts a pace in bytes/s to the value read from `client.socket.pace`.
 pub fn to_kb_per_s(bytes_per_s: u64) -> i64 {
     i64::try_from(bytes_per_s / KIB_BYTES).unwrap_or(i64::MAX)
 }
 
-/// The pace in bytes/s for a request with `cmcd`; `None` for as fast as it goes.
+/// Returns the pace in bytes/s for a request with `cmcd`; `None` for unpaced.
 ///
-/// - None if the player starves (`bs`), starts or seeks (`su`), or asks for anything but media: there is only delay to win.
-/// - `rtp`, the rate that the player takes to be enough, and the overhead of packets.
-/// - Else, with a buffer (`bl`, or without it the time to the deadline, `dl`) of 10 s and more: three times the bitrate,
-///   the highest that the player can choose (`tb`) or at least the one of this object (`br`), by the speed of playback
-///   (`pr`), and the overhead.
-pub fn of_cmcd(cmcd: &Cmcd) -> Option<u64> {
+/// - Unpaced if the buffer ran dry (`bs`), at startup or after a seek (`su`), and for anything but
+///   media: pacing would only add delay.
+/// - If the player sends `rtp`, the rate it considers sufficient: `rtp` plus packet overhead.
+/// - Otherwise, if the buffer (`bl`, or else the time to the deadline, `dl`) is at least 10 s:
+///   three times the bitrate, times the playback rate (`pr`), plus packet overhead. The bitrate is
+///   the larger of the highest available bitrate (`tb`) and this object's bitrate (`br`).
+pub fn from_cmcd(cmcd: &Cmcd) -> Option<u64> {
     let is_media = match cmcd.ot {
         None | Some(ObjectType::Audio | ObjectType::Video | ObjectType::Muxed) => true,
         Some(_) => false,
@@ -64,7 +74,8 @@ pub fn of_cmcd(cmcd: &Cmcd) -> Option<u64> {
     Some(bytes_per_s.max(BYTES_PER_S_MIN))
 }
 
-/// Three times what playback uses, if the buffer allows a pace.
+/// Returns three times the rate at which playback consumes content; `None` if the buffer is too
+/// short or the bitrate is unknown.
 fn buffered_kbit_per_s(cmcd: &Cmcd) -> Option<u64> {
     cmcd.bl_ms.or(cmcd.dl_ms).filter(|buffer_ms| *buffer_ms >= BUFFER_MS_MIN)?;
     let bitrate_kbps = cmcd.br_kbps.max(cmcd.tb_kbps).filter(|rate| *rate > 0)?;
@@ -79,7 +90,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn kilobytes_are_those_of_1024() {
+    fn kilobytes_have_1024_bytes() {
         for (kb_per_s, tcp, fastly) in [
             (1000, Some(1_024_000), Some(1_024_000)),
             (1, Some(1024), Some(131_072)),
@@ -87,14 +98,14 @@ mod tests {
             (-1, None, None),
             (i64::MAX, Some(u64::MAX), Some(u64::MAX)),
         ] {
-            assert_eq!(of_kb_per_s(kb_per_s), tcp, "{kb_per_s}");
-            assert_eq!(of_fastly(kb_per_s), fastly, "{kb_per_s}");
+            assert_eq!(from_kb_per_s(kb_per_s), tcp, "{kb_per_s}");
+            assert_eq!(from_fastly(kb_per_s), fastly, "{kb_per_s}");
         }
         assert_eq!(to_kb_per_s(1_024_000), 1000);
     }
 
     #[test]
-    fn players_are_paced_by_what_they_say() {
+    fn pace_follows_the_players_report() {
         for (text, bytes_per_s) in [
             ("", None),
             ("rtp=8000", Some(1_100_000)),
@@ -115,17 +126,17 @@ mod tests {
         ] {
             let mut cmcd = Cmcd::default();
             cmcd.read(text.as_bytes());
-            assert_eq!(of_cmcd(&cmcd), bytes_per_s, "{text}");
+            assert_eq!(from_cmcd(&cmcd), bytes_per_s, "{text}");
         }
     }
 
     proptest! {
         #[test]
-        fn a_pace_is_never_below_the_least(
+        fn pace_is_never_below_the_minimum(
             br_kbps: Option<u64>, tb_kbps: Option<u64>, rtp_kbps: Option<u64>, bl_ms: Option<u64>, pr: Option<f64>
         ) {
             let cmcd = Cmcd { br_kbps, tb_kbps, rtp_kbps, bl_ms, pr, ..Cmcd::default() };
-            prop_assert!(of_cmcd(&cmcd).is_none_or(|pace| pace >= BYTES_PER_S_MIN));
+            prop_assert!(from_cmcd(&cmcd).is_none_or(|pace| pace >= BYTES_PER_S_MIN));
         }
     }
 }

@@ -1,45 +1,49 @@
-//! `querystring`: the parameters of a URL's query (vmod_querystring(3) of libvmod-querystring).
+//! `querystring`: filters and sorts the parameters of a URL's query (vmod_querystring(3) of
+//! libvmod-querystring).
 //!
-//! The query is what follows the first `?`, its parameters are what stands between `&`, a parameter's name ends at its
-//! first `=`. Nothing is decoded. A parameter without a name is dropped by everything here, and so is a `?` that nothing
-//! follows. The objects of version 2 of that module are a [`Filter`] and a closure for the criteria, its functions of
-//! version 1 (`filter`, `regfilter`, `globfilter` and their `_except`) are [`Filter::apply`] with one criterion.
+//! The query follows the first `?`. Its parameters are separated by `&`, and the name of a
+//! parameter ends at its first `=`. Nothing is decoded. All functions drop parameters without a
+//! name, and a `?` without a query.
+//!
+//! Version 2 of the module has objects: a [`Filter`] with a closure for its criteria. The functions
+//! of version 1 (`filter`, `regfilter`, `globfilter` and their `_except` variants) are
+//! [`Filter::apply`] with a single criterion.
 
 use super::standard::glob;
 
-/// What a parameter is matched, sorted and compared by.
+/// The part of a parameter used to match, sort and compare it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum By {
-    /// Its name.
+    /// The parameter's name.
     #[default]
     Name,
-    /// All of it.
+    /// The whole parameter.
     Parameter,
 }
 
-/// What becomes of the parameters that match.
+/// The action on matching parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// They go.
+    /// Drop matching parameters, keep all others.
     #[default]
     Drop,
-    /// They stay, all others go.
+    /// Keep matching parameters, drop all others.
     Keep,
 }
 
-/// How to go over the parameters.
+/// Options for processing the parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Sort them; equal ones stay in order.
+    /// Whether to sort the parameters; the sort is stable.
     pub sort: bool,
-    /// Of equal ones that follow each other, keep the first.
+    /// Whether to keep only the first of adjacent duplicates.
     pub unique: bool,
-    /// What they are told apart by.
+    /// The part by which parameters are compared.
     pub by: By,
 }
 
 impl Filter {
-    /// `url` with those of its parameters that `mode` leaves of the ones of which `matches` is true.
+    /// Filters the parameters of `url` by `mode` and `matches`, and sorts them if requested.
     pub fn apply(self, url: &[u8], mode: Mode, matches: impl FnMut(&[u8]) -> bool) -> Vec<u8> {
         let (path, query) = split(url);
         let kept = self.extract_from(query, mode, matches);
@@ -51,7 +55,8 @@ impl Filter {
         changed
     }
 
-    /// The query of what [`apply`](Self::apply) makes, without the `?`; empty if nothing is left.
+    /// Returns the query of [`apply`](Self::apply)'s result, without the `?`; empty if no parameter
+    /// is left.
     pub fn extract(self, url: &[u8], mode: Mode, matches: impl FnMut(&[u8]) -> bool) -> Vec<u8> {
         self.extract_from(split(url).1, mode, matches)
     }
@@ -79,22 +84,23 @@ impl Filter {
     }
 }
 
-/// `url` without the parameters that have no name.
+/// Removes parameters without a name from `url`.
 pub fn clean(url: &[u8]) -> Vec<u8> {
     Filter::default().apply(url, Mode::Drop, |_| false)
 }
 
-/// `url` with its parameters in the order of their bytes; if `unique`, without duplicates.
+/// Sorts the parameters of `url` bytewise, and removes duplicates if `unique`.
 pub fn sort(url: &[u8], unique: bool) -> Vec<u8> {
     Filter { sort: true, unique, by: By::Parameter }.apply(url, Mode::Drop, |_| false)
 }
 
-/// `url` without its query.
+/// Removes the query from `url`.
 pub fn remove(url: &[u8]) -> &[u8] {
     split(url).0
 }
 
-/// The criterion of `add_glob` and `globfilter`: a shell pattern, where `/` is nothing special.
+/// Returns whether `text` matches a shell pattern in which `/` is not special: the criterion of
+/// `add_glob` and `globfilter`.
 pub fn matches_glob(pattern: &[u8], text: &[u8]) -> bool {
     glob::matches(pattern, text, glob::Flags { pathname: false, ..glob::Flags::default() })
 }
@@ -168,7 +174,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_clean_url_stays_as_it_is(url in r"/[ab?&=/]{0,24}", sorted: bool) {
+        fn clean_url_is_unchanged(url in r"/[ab?&=/]{0,24}", sorted: bool) {
             let change = |url: &[u8]| if sorted { sort(url, true) } else { clean(url) };
             let once = change(url.as_bytes());
             prop_assert_eq!(change(&once), once);

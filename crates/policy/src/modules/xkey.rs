@@ -1,12 +1,13 @@
-//! `xkey`: the keys by which responses are purged together (vmod_xkey(3) of varnish-modules).
+//! `xkey`: tags by which responses are purged together (vmod_xkey(3) of varnish-modules).
 //!
-//! Keys stand in the fields [`FIELDS`] of a response and in the argument of `xkey.purge` and `xkey.softpurge`, separated
-//! by commas, spaces and tabs, any number of them. Case counts.
+//! Keys appear in the response fields [`FIELDS`] and in the argument of `xkey.purge` and
+//! `xkey.softpurge`. They are separated by any number of commas, spaces and tabs, and are
+//! case-sensitive.
 
-/// The fields of a response that have keys; the second is the name that an older module used.
+/// The response fields that carry keys; the second is the name used by an older module.
 pub const FIELDS: [&str; 2] = ["xkey", "X-HashTwo"];
 
-/// The keys in `text`, in order, one that comes twice twice.
+/// Returns the keys in `text`, in order, including duplicates.
 pub fn keys(text: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
     text.split(|byte| matches!(byte, b',' | b' ' | b'\t')).filter(|key| !key.is_empty())
 }

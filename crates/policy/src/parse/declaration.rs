@@ -1,4 +1,4 @@
-//! What stands at the top of a file: version, import, include, backend, probe, acl, sub.
+//! Parses declarations: version, import, include, backend, probe, acl, sub.
 
 use super::{Item, Parsed, Parser, Stopped, Version};
 use crate::ast::{AclEntry, Declaration, Field, FieldValue, Flag};
@@ -20,7 +20,7 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// Goes to the next word that begins a declaration outside of blocks.
+    /// Skips to the next keyword that starts a declaration outside of blocks.
     pub(super) fn recover_declaration(&mut self) {
         let mut depth = 0_usize;
         while !self.at_end() {
@@ -30,7 +30,8 @@ impl Parser<'_, '_> {
                 depth = depth.saturating_sub(1);
             } else if let Kind::Name(word) = self.kind()
                 && (DECLARATIONS.contains(&word.as_str()) || advice(Place::Declaration, word).is_some())
-                // `sub` and `acl` name nothing within a block, so they begin anew whatever brackets are missing.
+                // `sub` and `acl` cannot occur within a block, so they start a declaration even if
+                // a brace is missing.
                 && (depth == 0 || matches!(word.as_str(), "sub" | "acl" | "import"))
             {
                 return;
@@ -42,8 +43,7 @@ impl Parser<'_, '_> {
     fn declaration(&mut self) -> Parsed<()> {
         let span = self.span();
         let Kind::Name(word) = self.kind().clone() else {
-            self.expected("a declaration");
-            return Err(Stopped);
+            return Err(self.expected("a declaration"));
         };
         let declaration = match word.as_str() {
             "vcl" => return self.version(),
@@ -63,7 +63,7 @@ impl Parser<'_, '_> {
             }
             other => {
                 let help = help(Place::Declaration, other, DECLARATIONS);
-                self.faults.error_help(span, format!("{other} begins no declaration"), help);
+                self.faults.error_help(span, format!("{other} does not start a declaration"), help);
                 self.next();
                 return Err(Stopped);
             }
@@ -77,23 +77,18 @@ impl Parser<'_, '_> {
         let span = self.span();
         let Token { kind: Kind::Real(_), .. } = self.next() else {
             self.at -= usize::from(!self.at_end());
-            self.expected("the version, 4.0 or 4.1");
-            return Err(Stopped);
+            return Err(self.expected("the version, 4.0 or 4.1"));
         };
         let version = match self.sources.text(span) {
             "4.0" => Version::V40,
             "4.1" => Version::V41,
             other => {
-                self.faults.error_help(
-                    span,
-                    format!("version {other} is not known"),
-                    "allowed here: 4.0, 4.1",
-                );
+                self.faults.error_help(span, format!("unknown version {other}"), "allowed here: 4.0, 4.1");
                 Version::V41
             }
         };
         if version > self.version_max {
-            self.faults.error(span, "a file may not include one with a later version");
+            self.faults.error(span, "a file cannot include one with a later version");
         }
         self.version = version;
         self.symbol(";")
@@ -105,14 +100,14 @@ impl Parser<'_, '_> {
         let mut alias = None;
         if self.at_word("as") {
             self.next();
-            alias = Some(self.name("the name that it shall have here")?);
+            alias = Some(self.name("the module's name here")?);
         }
         if self.at_word("from") {
             self.next();
             let span = self.span();
-            self.text("where the module lies")?;
-            let help = Some("modules are part of Thalweg".to_owned());
-            self.faults.warning(span, "from is not looked at", help);
+            self.text("the module's path in quotes")?;
+            let help = Some("modules are built in".to_owned());
+            self.faults.warning(span, "from is ignored", help);
         }
         self.symbol(";")?;
         Ok(Declaration::Import { module, alias })
@@ -121,7 +116,7 @@ impl Parser<'_, '_> {
     fn backend(&mut self) -> Parsed<Declaration> {
         self.next();
         let name = self.name("the backend's name")?;
-        if self.at_word("none") {
+        if self.at_word("none") || self.at_word("None") {
             self.next();
             self.symbol(";")?;
             return Ok(Declaration::Backend { name, fields: None, end: self.span_before() });
@@ -131,22 +126,26 @@ impl Parser<'_, '_> {
     }
 
     fn fields(&mut self) -> Parsed<Vec<Field>> {
+        self.list(Self::field)
+    }
+
+    /// Repeats `read` within braces.
+    fn list<T>(&mut self, read: fn(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
         self.symbol("{")?;
-        let mut fields = Vec::new();
+        let mut list = Vec::new();
         while !self.at_symbol("}") && !self.at_end() {
-            match self.field() {
-                Ok(field) => fields.push(field),
+            match read(self) {
+                Ok(one) => list.push(one),
                 Err(Stopped) => self.recover(),
             }
         }
         self.symbol("}")?;
-        Ok(fields)
+        Ok(list)
     }
 
     fn field(&mut self) -> Parsed<Field> {
         if !self.take_symbol(".") {
-            self.expected("an attribute, such as .host");
-            return Err(Stopped);
+            return Err(self.expected("an attribute, such as .host"));
         }
         let name = self.name("the attribute's name")?;
         self.symbol("=")?;
@@ -177,10 +176,7 @@ impl Parser<'_, '_> {
             Kind::Duration(value) => FieldValue::Duration(value),
             Kind::Blob(value) => FieldValue::Blob(value),
             Kind::Name(value) => FieldValue::Name(value),
-            _ => {
-                self.expected("a value");
-                return Err(Stopped);
-            }
+            _ => return Err(self.expected("a value")),
         };
         self.next();
         Ok(value)
@@ -188,22 +184,14 @@ impl Parser<'_, '_> {
 
     fn acl(&mut self) -> Parsed<Declaration> {
         self.next();
-        let name = self.name("the list's name")?;
+        let name = self.name("the acl's name")?;
         let mut flags = Vec::new();
         while self.at_symbol("+") || self.at_symbol("-") {
             let is_set = self.at_symbol("+");
             self.next();
             flags.push(Flag { is_set, name: self.name("a flag")? });
         }
-        self.symbol("{")?;
-        let mut entries = Vec::new();
-        while !self.at_symbol("}") && !self.at_end() {
-            match self.acl_entry() {
-                Ok(entry) => entries.push(entry),
-                Err(Stopped) => self.recover(),
-            }
-        }
-        self.symbol("}")?;
+        let entries = self.list(Self::acl_entry)?;
         Ok(Declaration::Acl { name, flags, entries })
     }
 
@@ -214,7 +202,7 @@ impl Parser<'_, '_> {
         is_negated |= self.take_symbol("!");
         let address = self.text("an address in quotes")?;
         let mut prefix_bits = None;
-        // Varnish takes the mask within the brackets and behind them.
+        // Varnish accepts the mask inside and after the parentheses.
         let mut closed = !is_optional;
         for _ in 0..2 {
             if self.take_symbol("/") {
@@ -222,8 +210,7 @@ impl Parser<'_, '_> {
                     Kind::Int(bits) => prefix_bits = Some(bits),
                     _ => {
                         self.at -= 1;
-                        self.expected("the bits of the prefix");
-                        return Err(Stopped);
+                        return Err(self.expected("the prefix length"));
                     }
                 }
             }

@@ -1,11 +1,15 @@
-//! Expressions, by rising precedence: `||`, `&&`, `!`, one relation, `+ -` and strings side by side, `* / %`, call.
+//! Parses expressions.
+//!
+//! In rising precedence: `||`, `&&`, `!`, a single relation, `+ -` and adjacent strings, `* / %`,
+//! calls.
 
 use super::{Parsed, Parser, Stopped};
-use crate::ast::{Expression, ExpressionKind, Name, Operator};
+use crate::ast::{Binary, Expression, ExpressionKind, Name, Operator};
 use crate::lex::Kind;
 use crate::source::Span;
 
-/// Operators and methods of one statement: a tree is no deeper than this and [`super::NESTING_MAX`] together.
+/// Maximum operators and methods in one statement. With [`super::NESTING_MAX`], it bounds the depth
+/// of the tree.
 const OPERATORS_MAX: usize = 256;
 
 impl Parser<'_, '_> {
@@ -13,7 +17,7 @@ impl Parser<'_, '_> {
         self.deeper(Self::or)
     }
 
-    /// `read` joined by what `operator` finds, from the left.
+    /// Parses a left-associative chain: operands with `read`, operators with `operator`.
     fn chain(
         &mut self,
         read: fn(&mut Self) -> Parsed<Expression>,
@@ -22,8 +26,9 @@ impl Parser<'_, '_> {
         let mut left = read(self)?;
         while let Some(operator) = operator(self) {
             let at = self.span();
-            if matches!(operator, Operator::And | Operator::Or) && matches!(self.kind(), Kind::Name(_)) {
-                let message = format!("{} is no operator", self.sources.text(at));
+            let is_logic = matches!(operator, Operator::And | Operator::Or);
+            if is_logic && !self.is_condition && matches!(self.kind(), Kind::Name(_)) {
+                let message = format!("{} is not an operator", self.sources.text(at));
                 self.faults.error_help(at, message, format!("write {}", operator.as_str()));
             }
             if operator != Operator::Adjacent {
@@ -58,7 +63,8 @@ impl Parser<'_, '_> {
     }
 
     fn not(&mut self) -> Parsed<Expression> {
-        if !self.at_symbol("!") {
+        let is_negated = self.at_symbol("!") || (self.is_condition && self.at_word("not"));
+        if !is_negated {
             return self.relation();
         }
         let start = self.next().span;
@@ -68,30 +74,56 @@ impl Parser<'_, '_> {
     }
 
     fn relation(&mut self) -> Parsed<Expression> {
-        let left = self.sum()?;
+        let left = if self.is_condition { self.test_field()? } else { self.sum()? };
         let operator = match self.kind() {
-            Kind::Symbol("==") => Operator::Equal,
-            Kind::Symbol("!=") => Operator::NotEqual,
-            Kind::Symbol("<") => Operator::Less,
-            Kind::Symbol("<=") => Operator::LessOrEqual,
-            Kind::Symbol(">") => Operator::Greater,
-            Kind::Symbol(">=") => Operator::GreaterOrEqual,
-            Kind::Symbol("~") => Operator::Match,
-            Kind::Symbol("!~") => Operator::NotMatch,
             Kind::Symbol("=") => {
                 let span = self.span();
-                self.faults.error_help(span, "= sets, it does not compare", "did you mean ==?");
+                self.faults.error_help(span, "= assigns, it does not compare", "did you mean ==?");
                 Operator::Equal
             }
+            Kind::Symbol(symbol) => match Operator::named(symbol) {
+                Some(operator) if operator.is_relation() => operator,
+                _ => return Ok(left),
+            },
             _ => return Ok(left),
         };
         let at = self.next().span;
+        if self.is_condition {
+            self.count_operator(at)?;
+            let right = self.test_value()?;
+            return Ok(binary(operator, at, left, right));
+        }
         let is_match = matches!(operator, Operator::Match | Operator::NotMatch);
         let right = if is_match && self.at_symbol("/") { self.slashed_regex() } else { self.sum()? };
         Ok(binary(operator, at, left, right))
     }
 
-    /// Tells and passes over `/REGEX/`.
+    /// Parses the left side of a test in a condition: a field, or a condition in parentheses.
+    fn test_field(&mut self) -> Parsed<Expression> {
+        match self.kind() {
+            Kind::Symbol("(") => self.primary(),
+            Kind::Name(word) if !matches!(word.as_str(), "and" | "or") => self.primary(),
+            _ => Err(self.expected("a field")),
+        }
+    }
+
+    /// Parses the right side of a test: one token, or a number and, after a space, its unit or
+    /// `ago`.
+    fn test_value(&mut self) -> Parsed<Expression> {
+        let start = self.span();
+        let mut text = self.text("a value")?;
+        while text.starts_with(|c: char| c.is_ascii_digit())
+            && let Kind::Name(word) = self.kind()
+            && !matches!(word.as_str(), "and" | "or")
+        {
+            text.push(' ');
+            text.push_str(word);
+            self.next();
+        }
+        Ok(Expression { kind: ExpressionKind::Text(text), span: start.to(self.span_before()) })
+    }
+
+    /// Reports and skips `/REGEX/`.
     fn slashed_regex(&mut self) -> Expression {
         let start = self.next().span;
         while !["/", "{", "}", ";"].iter().any(|end| self.at_symbol(end)) && !self.at_end() {
@@ -100,7 +132,7 @@ impl Parser<'_, '_> {
         self.take_symbol("/");
         let span = start.to(self.span_before());
         let help = format!("write \"{}\"", self.sources.text(span).trim_matches('/'));
-        self.faults.error_help(span, "a regular expression stands in quotes", help);
+        self.faults.error_help(span, "a regular expression needs quotes", help);
         Expression { kind: ExpressionKind::Text(String::new()), span }
     }
 
@@ -109,7 +141,7 @@ impl Parser<'_, '_> {
             Kind::Symbol("+") => Some(Operator::Add),
             Kind::Symbol("-") => Some(Operator::Subtract),
             Kind::Text(_) => Some(Operator::Adjacent),
-            // Who writes Python's words gets told so where && and || are read.
+            // `and` and `or` are handled, with advice, where `&&` and `||` are.
             Kind::Name(word) if matches!(word.as_str(), "and" | "or") => None,
             Kind::Name(word) if !Self::begins_statement(word) => Some(Operator::Adjacent),
             _ => None,
@@ -135,7 +167,7 @@ impl Parser<'_, '_> {
         Ok(Expression { kind: ExpressionKind::Minus(Box::new(inner)), span })
     }
 
-    /// A value, a call, or a method of either.
+    /// Parses a value or a call, and any method calls on it.
     pub(super) fn postfix(&mut self) -> Parsed<Expression> {
         let mut expression = self.primary()?;
         while self.at_symbol(".") {
@@ -164,13 +196,10 @@ impl Parser<'_, '_> {
                 self.next();
                 let inner = self.expression()?;
                 self.symbol(")")?;
-                // Brackets keep their span, so that a fault marks them too.
+                // The span includes the parentheses, so that the carets mark them, too.
                 return Ok(Expression { span: start.to(self.span_before()), ..inner });
             }
-            _ => {
-                self.expected("a value");
-                return Err(Stopped);
-            }
+            _ => return Err(self.expected("a value")),
         };
         self.next();
         Ok(Expression { kind, span: start })
@@ -191,8 +220,5 @@ impl Parser<'_, '_> {
 
 fn binary(operator: Operator, at: Span, left: Expression, right: Expression) -> Expression {
     let span = left.span.to(right.span);
-    Expression {
-        kind: ExpressionKind::Binary { operator, at, left: Box::new(left), right: Box::new(right) },
-        span,
-    }
+    Expression { kind: ExpressionKind::Binary(Box::new(Binary { operator, at, left, right })), span }
 }

@@ -1,6 +1,8 @@
-//! Tokens to the tree. A fault in a statement or a declaration costs that one: what follows is read all the same.
+//! Parser: turns tokens into a syntax tree. After a fault it resumes with the next statement or
+//! declaration.
 //!
-//! **Invariant:** every loop takes a token or ends, and nesting is bounded: no text hangs or overflows the stack.
+//! **Invariant:** every loop consumes a token or ends, and nesting is bounded: no input hangs or
+//! overflows the stack.
 
 mod declaration;
 mod expression;
@@ -9,57 +11,58 @@ mod statement;
 use statement::ELSES;
 pub(crate) use statement::STATEMENT_FUNCTIONS;
 
-use crate::ast::{Declaration, Name};
+use crate::ast::{Declaration, Expression, Name};
 use crate::fault::Faults;
 use crate::idioms::{Place, advice};
-use crate::lex::{Kind, Token, lex};
+use crate::lex::{Kind, Token, lex, lex_condition};
 use crate::source::{FILE_BYTES_MAX, File, INCLUDE_DEPTH_MAX, Loader, Sources, Span};
 
-/// Blocks in blocks and brackets in brackets.
+/// Maximum nesting of blocks and parentheses.
 pub(crate) const NESTING_MAX: usize = 48;
 
-/// The version of the language, of `vcl 4.1;`.
+/// The language version, declared as `vcl 4.1;`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Version {
     V40,
     V41,
 }
 
-/// A declaration and the version that its file has.
+/// A declaration and the version of its file.
 #[derive(Debug)]
 pub(crate) struct Item {
     pub(crate) version: Version,
     pub(crate) declaration: Declaration,
 }
 
-/// What stopped the piece that was being read; its fault is told already.
+/// Parsing of the current construct stopped at a fault, which is already reported.
 pub(crate) struct Stopped;
 
 type Parsed<T> = Result<T, Stopped>;
 
-/// All declarations of `main` and of what it includes, in the order of the text.
+/// Parses `main` and its includes; returns all declarations in source order.
 pub(crate) fn parse(
     main: File,
     sources: &mut Sources,
     loader: &mut Loader<'_>,
     faults: &mut Faults,
 ) -> Vec<Item> {
-    let mut items = Vec::new();
-    let mut parser = Parser {
-        tokens: Vec::new(),
-        at: 0,
-        sources,
-        faults,
-        loader,
-        items: &mut items,
-        version: Version::V41,
-        version_max: Version::V41,
-        includes: 0,
-        nesting: 0,
-        operators: 0,
-    };
+    let mut parser = Parser::new(sources, loader, faults);
     parser.main(main);
-    items
+    parser.items
+}
+
+/// Parses `text` as a single condition.
+pub(crate) fn condition(text: &str, sources: &mut Sources, faults: &mut Faults) -> Option<Expression> {
+    let file = sources.add(File { name: String::new(), text: text.to_owned() });
+    let loader: &mut Loader<'_> = &mut |path, _| Err(path.to_owned());
+    let mut parser = Parser::new(sources, loader, faults);
+    parser.is_condition = true;
+    parser.tokens = lex_condition(text, file, parser.faults);
+    let expression = parser.expression().ok()?;
+    if !parser.at_end() {
+        parser.expected("&&, || or the end");
+    }
+    Some(expression)
 }
 
 struct Parser<'p, 'l> {
@@ -68,12 +71,33 @@ struct Parser<'p, 'l> {
     sources: &'p mut Sources,
     faults: &'p mut Faults,
     loader: &'p mut Loader<'l>,
-    items: &'p mut Vec<Item>,
+    items: Vec<Item>,
     version: Version,
     version_max: Version,
     includes: usize,
     nesting: usize,
     operators: usize,
+    /// Whether to parse a condition rather than a policy.
+    is_condition: bool,
+}
+
+impl<'p, 'l> Parser<'p, 'l> {
+    fn new(sources: &'p mut Sources, loader: &'p mut Loader<'l>, faults: &'p mut Faults) -> Self {
+        Parser {
+            tokens: Vec::new(),
+            at: 0,
+            sources,
+            faults,
+            loader,
+            items: Vec::new(),
+            version: Version::V41,
+            version_max: Version::V41,
+            includes: 0,
+            nesting: 0,
+            operators: 0,
+            is_condition: false,
+        }
+    }
 }
 
 impl Parser<'_, '_> {
@@ -88,18 +112,18 @@ impl Parser<'_, '_> {
                 Err(Stopped) => self.recover_declaration(),
             }
         } else {
-            let help = "a policy begins with vcl 4.1;";
-            self.faults.error_help(Span { end: start.start, ..start }, "no version", help);
+            let help = "start the policy with vcl 4.1;";
+            self.faults.error_help(Span { end: start.start, ..start }, "missing version", help);
         }
         self.declarations();
     }
 
-    /// Makes `file` the one that is read; false if it is past a limit.
+    /// Makes `file` the current file; returns `false` if a limit is exceeded.
     fn enter(&mut self, file: File, from: Span) -> bool {
         if file.text.len() > FILE_BYTES_MAX {
             let index = self.sources.add(File { name: file.name, text: String::new() });
             let at = if self.includes == 0 { Span { file: index, ..Span::default() } } else { from };
-            self.faults.error(at, format!("a file of more than {FILE_BYTES_MAX} bytes"));
+            self.faults.error(at, format!("file larger than {FILE_BYTES_MAX} bytes"));
             return false;
         }
         if self.includes > 0 && self.sources.is_full() {
@@ -112,20 +136,20 @@ impl Parser<'_, '_> {
         true
     }
 
-    /// `include "FILE";`: reads the file's tokens with `read`, then goes on here.
+    /// Parses `include "FILE";`: parses that file with `read`, then resumes here.
     fn include(&mut self, read: &mut dyn FnMut(&mut Self)) -> Parsed<()> {
         self.next();
         if self.at_symbol("+") {
             let span = self.span();
-            self.faults.error_help(span, "include has no flags here", "name each file: include \"a.vcl\";");
+            self.faults.error_help(span, "include takes no flags here", "name each file: include \"a.vcl\";");
             return Err(Stopped);
         }
         let span = self.span();
         let path = self.text("a file's name in quotes")?;
         self.symbol(";")?;
         if self.includes >= INCLUDE_DEPTH_MAX {
-            let help = "a file that includes itself never ends";
-            self.faults.error_help(span, format!("includes more than {INCLUDE_DEPTH_MAX} deep"), help);
+            let help = "a file must not include itself";
+            self.faults.error_help(span, format!("includes nested more than {INCLUDE_DEPTH_MAX} deep"), help);
             return Ok(());
         }
         let within = self.sources.file(span.file).name.clone();
@@ -147,7 +171,7 @@ impl Parser<'_, '_> {
     }
 
     fn kind(&self) -> &Kind {
-        // The last token is the end and is never passed.
+        // The last token is `End`, and `next` never moves past it.
         &self.tokens[self.at].kind
     }
 
@@ -187,7 +211,8 @@ impl Parser<'_, '_> {
         found
     }
 
-    /// Takes `symbol`, or tells that it is missing: behind what stands before it, if that is on an earlier line.
+    /// Consumes `symbol`, or reports that it is missing. A missing `;` is marked at the end of its
+    /// line.
     fn symbol(&mut self, symbol: &'static str) -> Parsed<()> {
         if self.take_symbol(symbol) {
             return Ok(());
@@ -198,7 +223,7 @@ impl Parser<'_, '_> {
         let apart =
             before.file == here.file && before.end <= here.start && self.between(before, here).contains('\n');
         if apart && symbol == ";" {
-            // Goes on as if it were there: the next line is a statement of its own.
+            // Continue as if the `;` were present: the next line is a separate statement.
             self.faults.error(Span { start: before.end, ..before }, "expected ; at the end of the statement");
             return Ok(());
         }
@@ -222,8 +247,7 @@ impl Parser<'_, '_> {
             }
             token => {
                 self.at -= usize::from(token.kind != Kind::End);
-                self.expected(what);
-                Err(Stopped)
+                Err(self.expected(what))
             }
         }
     }
@@ -233,22 +257,23 @@ impl Parser<'_, '_> {
             Token { kind: Kind::Text(text), .. } => Ok(text),
             token => {
                 self.at -= usize::from(token.kind != Kind::End);
-                self.expected(what);
-                Err(Stopped)
+                Err(self.expected(what))
             }
         }
     }
 
-    fn expected(&mut self, what: &str) {
+    /// Reports that `what` is expected here.
+    fn expected(&mut self, what: &str) -> Stopped {
         let (span, message) = (self.span(), format!("expected {what}, found {}", self.shown()));
         if self.at_symbol(":") {
             self.faults.error_help(span, message, "a blob is base64 between colons, :YQ==:");
         } else {
             self.faults.error(span, message);
         }
+        Stopped
     }
 
-    /// Tells and passes over what some take for a part of a header, in `req.http.Cookie:name`.
+    /// Reports and skips Fastly's subfield syntax, as in `req.http.Cookie:name`.
     fn no_subfield(&mut self) {
         let (before, colon) = (self.span_before(), self.span());
         let part = self.tokens.get(self.at + 1).filter(|part| matches!(part.kind, Kind::Name(_)));
@@ -257,16 +282,17 @@ impl Parser<'_, '_> {
             && before.end == colon.start
         {
             let span = before.to(part.span);
-            let message = format!("{} is no variable", self.sources.text(span));
+            let message = format!("{} is not a variable", self.sources.text(span));
             let help = advice(Place::Name, "subfield").unwrap_or_default();
             self.faults.error_help(span, message, help);
             self.at += 2;
         }
     }
 
-    /// The token here as people name it.
+    /// Returns the current token, as shown in messages.
     fn shown(&self) -> String {
         match self.kind() {
+            Kind::End if self.is_condition => "the end".to_owned(),
             Kind::End => "the end of the file".to_owned(),
             Kind::Text(_) => "a string".to_owned(),
             Kind::Blob(_) => "a blob".to_owned(),
@@ -274,12 +300,12 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// Runs `read` one level deeper.
+    /// Runs `read` one nesting level deeper.
     fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.nesting >= NESTING_MAX {
             let span = self.span();
             self.faults.error(span, format!("nested more than {NESTING_MAX} deep"));
-            // Nothing of this file is read any more: each level would tell it again.
+            // Skip the rest of the file, or each level would report the fault again.
             self.at = self.tokens.len() - 1;
             return Err(Stopped);
         }
@@ -289,7 +315,7 @@ impl Parser<'_, '_> {
         result
     }
 
-    /// Goes to behind the next `;` or closed block, or to a `}` that closes what is around.
+    /// Skips past the next `;` or closed block, or to the `}` that closes the enclosing block.
     fn recover(&mut self) {
         let mut depth = 0_usize;
         while !self.at_end() {
@@ -302,7 +328,7 @@ impl Parser<'_, '_> {
                 depth -= 1;
                 if depth == 0 {
                     self.next();
-                    // What goes on with else is no statement of its own.
+                    // An `else` continues the statement.
                     if ELSES.iter().any(|word| self.at_word(word)) {
                         continue;
                     }

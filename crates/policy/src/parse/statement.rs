@@ -1,21 +1,22 @@
-//! Blocks and statements.
+//! Parses blocks and statements.
+
+use thalweg_units::nearest;
 
 use super::{Parsed, Parser, Stopped};
-use crate::ast::{Argument, Block, Expression, Operator, Statement, StatementKind};
-use crate::fault::nearest;
+use crate::ast::{Argument, Block, Expression, ExpressionKind, Operator, Statement, StatementKind};
 use crate::idioms::{Place, advice};
 use crate::lex::Kind;
 
-/// Words that begin a statement.
+/// Keywords that start a statement.
 pub(super) const STATEMENTS: [&str; 12] =
     ["set", "unset", "call", "return", "if", "new", "include", "else", "elseif", "elsif", "elif", "import"];
-/// Those of them that go on with an `if`.
+/// Keywords that continue an `if`.
 pub(super) const ELSES: [&str; 4] = ["else", "elseif", "elsif", "elif"];
-/// Functions of the language itself that are statements.
+/// Built-in functions that are statements.
 pub(crate) const STATEMENT_FUNCTIONS: [&str; 3] = ["ban", "hash_data", "synthetic"];
 
 impl Parser<'_, '_> {
-    /// `{ … }`
+    /// Parses `{ … }`.
     pub(super) fn block(&mut self) -> Parsed<Block> {
         self.symbol("{")?;
         self.deeper(|parser| {
@@ -23,14 +24,17 @@ impl Parser<'_, '_> {
             parser.statements(&mut block);
             Ok(block)
         })
-        .and_then(|block| self.symbol("}").map(|()| block))
+        .inspect(|_| {
+            // A missing brace does not discard the block: its statements are still checked.
+            let _ = self.symbol("}");
+        })
     }
 
-    /// Statements up to a `}` or the end.
+    /// Parses statements up to a `}` or the end of the file.
     fn statements(&mut self, into: &mut Block) {
         while !self.at_symbol("}") && !self.at_end() {
             let before = self.at;
-            // A declaration here says that a bracket is missing before it.
+            // A declaration here means that a closing brace is missing before it.
             if self.at_word("sub") && before > 0 {
                 return;
             }
@@ -44,7 +48,7 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// One statement.
+    /// Parses one statement.
     fn statement(&mut self) -> Parsed<Statement> {
         let start = self.span();
         self.operators = 0;
@@ -53,8 +57,7 @@ impl Parser<'_, '_> {
             return Ok(Statement { kind: StatementKind::Block(block), span: start });
         }
         let Kind::Name(word) = self.kind().clone() else {
-            self.expected("a statement");
-            return Err(Stopped);
+            return Err(self.expected("a statement"));
         };
         let kind = match word.as_str() {
             "include" => {
@@ -85,18 +88,20 @@ impl Parser<'_, '_> {
             _ => {
                 let expression = self.postfix()?;
                 let is_name = matches!(expression.kind, crate::ast::ExpressionKind::Name(_));
-                // `synthetic` and its like are functions where brackets follow.
+                // `synthetic` and the like are functions if parentheses follow.
                 let is_call = !is_name && STATEMENT_FUNCTIONS.contains(&word.as_str());
                 if let Some(help) = advice(Place::Statement, &word).filter(|_| !is_call) {
-                    self.faults.error_help(start, format!("{word} is no statement"), help);
+                    self.faults.error_help(start, format!("{word} is not a statement"), help);
                     return Err(Stopped);
                 }
                 if !self.at_symbol(";") && is_name {
                     let help = match nearest(&word, STATEMENTS) {
                         Some(near) => format!("did you mean {near}?"),
-                        None => "statements are set, unset, call, return, if, new and functions".to_owned(),
+                        None => {
+                            "statements are set, unset, call, return, if, new and function calls".to_owned()
+                        }
                     };
-                    self.faults.error_help(start, format!("{word} begins no statement"), help);
+                    self.faults.error_help(start, format!("{word} does not start a statement"), help);
                     return Err(Stopped);
                 }
                 self.symbol(";")?;
@@ -107,7 +112,7 @@ impl Parser<'_, '_> {
         Ok(Statement { kind, span })
     }
 
-    /// The statements of a file that a block includes.
+    /// Parses the statements of a file included in a block.
     fn statements_to_end(&mut self, into: &mut Block) {
         self.statements(into);
         if !self.at_end() {
@@ -119,7 +124,7 @@ impl Parser<'_, '_> {
         self.next();
         let variable = self.name("a variable")?;
         if self.at_symbol(":") {
-            self.faults.error_help(self.span(), "a variable has no colon behind it", "remove the colon");
+            self.faults.error_help(self.span(), "unexpected colon after the variable", "remove the colon");
             self.next();
         }
         let operator = match self.kind() {
@@ -128,10 +133,7 @@ impl Parser<'_, '_> {
             Kind::Symbol("-=") => Some(Operator::Subtract),
             Kind::Symbol("*=") => Some(Operator::Multiply),
             Kind::Symbol("/=") => Some(Operator::Divide),
-            _ => {
-                self.expected("=, +=, -=, *= or /=");
-                return Err(Stopped);
-            }
+            _ => return Err(self.expected("=, +=, -=, *= or /=")),
         };
         self.next();
         let value = self.expression()?;
@@ -146,8 +148,7 @@ impl Parser<'_, '_> {
         }
         let bracketed = self.take_symbol("(");
         if !bracketed {
-            self.expected("(ACTION)");
-            return Err(Stopped);
+            return Err(self.expected("(ACTION)"));
         }
         let action = self.name("an action")?;
         let arguments = if self.at_symbol("(") { self.arguments()? } else { Vec::new() };
@@ -165,7 +166,7 @@ impl Parser<'_, '_> {
 
     fn branch(&mut self) -> Parsed<Statement> {
         let span = self.next().span;
-        let mut arms = vec![(self.condition()?, self.block()?)];
+        let mut arms = vec![self.arm()?];
         let mut otherwise = Vec::new();
         loop {
             if self.at_word("elseif") || self.at_word("elsif") || self.at_word("elif") {
@@ -180,9 +181,22 @@ impl Parser<'_, '_> {
             } else {
                 break;
             }
-            arms.push((self.condition()?, self.block()?));
+            arms.push(self.arm()?);
         }
         Ok(Statement { kind: StatementKind::If { arms, otherwise }, span })
+    }
+
+    /// Parses a condition and its block. The block is checked even if the condition is invalid.
+    fn arm(&mut self) -> Parsed<(Expression, Block)> {
+        let span = self.span();
+        let condition = self.condition().or_else(|stopped| {
+            while !["{", "}", ";"].iter().any(|end| self.at_symbol(end)) && !self.at_end() {
+                self.next();
+            }
+            let unread = Expression { kind: ExpressionKind::Name("true".to_owned()), span };
+            if self.at_symbol("{") { Ok(unread) } else { Err(stopped) }
+        });
+        Ok((condition?, self.block()?))
     }
 
     fn new_object(&mut self) -> Parsed<StatementKind> {
@@ -195,7 +209,7 @@ impl Parser<'_, '_> {
         Ok(StatementKind::New { name, class, arguments })
     }
 
-    /// `(a, name = b)`
+    /// Parses call arguments: `(a, name = b)`.
     pub(super) fn arguments(&mut self) -> Parsed<Vec<Argument>> {
         self.symbol("(")?;
         let mut arguments = Vec::new();
@@ -215,13 +229,12 @@ impl Parser<'_, '_> {
                 return Ok(arguments);
             }
             if !self.take_symbol(",") {
-                self.expected(", or )");
-                return Err(Stopped);
+                return Err(self.expected(", or )"));
             }
         }
     }
 
-    /// Whether a name here would begin another statement.
+    /// Returns whether `word` starts another statement.
     pub(super) fn begins_statement(word: &str) -> bool {
         STATEMENTS.contains(&word)
     }

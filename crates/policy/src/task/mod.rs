@@ -1,115 +1,76 @@
-//! What a subroutine works on: messages, settings, the connection, the host. The caller gives all of it and reads
-//! what the policy has made of it; this crate opens no socket and reads no clock.
+//! Task: everything a subroutine works on (messages, settings, connection, host).
+//!
+//! The caller provides everything and reads back the policy's changes; this crate opens no socket
+//! and reads no clock.
 
 mod outside;
 mod settings;
 
+use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use thalweg_http::{Fields, RequestHead, ResponseHead};
 
-use crate::bindings::{Changed, Lazy};
+use crate::message::{Header, Message};
 use crate::modules::cookie::Cookies;
-use crate::program::Header;
+use crate::modules::directors::parameters::{ChangedSet, LazyCall};
 use crate::value::Failure;
 
 pub use outside::{Alone, Connection, Geo, Host, Storage, TcpInfo};
 pub use settings::{Client, Fetch, Object, Session};
 
-/// Lines that a policy may log in a request.
+/// Maximum lines that a policy may log per request.
 pub const LOG_LINES_MAX: usize = 100;
-/// Bytes of a logged line.
+/// Maximum bytes of a logged line.
 pub const LOG_LINE_BYTES_MAX: usize = 4096;
-/// Bytes that a policy may hash in a request.
+/// Maximum bytes that a policy may hash per request.
 pub const HASH_BYTES_MAX: usize = 16 * 1024;
 
-/// A backend as a policy names it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Backend {
-    /// None: the default one is meant where one is needed.
-    #[default]
-    None,
-    /// By its index in [`Program::backends`](crate::Program::backends).
-    Declared(u32),
-    /// A director, by its index among the objects; [`Program::resolve`](crate::Program::resolve) says which backend.
-    Director(u32),
-}
-
-/// A message that a variable or a header belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Message {
-    /// The client's request.
-    Req,
-    /// The same: there are no requests within requests.
-    ReqTop,
-    /// The request to the backend.
-    Bereq,
-    /// The backend's response.
-    Beresp,
-    /// The stored response.
-    Obj,
-    /// The response to the client.
-    Resp,
-}
-
-impl Message {
-    /// Its name in the language.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Message::Req => "req",
-            Message::ReqTop => "req_top",
-            Message::Bereq => "bereq",
-            Message::Beresp => "beresp",
-            Message::Obj => "obj",
-            Message::Resp => "resp",
-        }
-    }
-}
-
-/// What a line of the log is about.
+/// The source of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tag {
     /// `std.log` and the modules.
     Log,
-    /// A fault in evaluation.
+    /// An evaluation failure.
     Error,
     /// `std.timestamp`.
     Timestamp,
     /// An ACL with `+log`.
     Acl,
-    /// Why a fetch failed, which its response does not tell.
+    /// Why a fetch failed; the response does not state the reason.
     FetchError,
 }
 
-/// A line for the log.
+/// A log line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
-    /// What it is about.
+    /// Source of the line.
     pub tag: Tag,
-    /// Its text.
+    /// Text of the line.
     pub text: String,
 }
 
-/// What is kept from call to call within a task.
+/// State kept between the subroutine calls of one request.
 #[derive(Debug, Default)]
 pub struct Kept {
-    /// Where the client is, once that was asked.
+    /// The client's location, once looked up.
     pub(crate) geo: OnceLock<Box<Geo>>,
     /// The last error of `std.ban`.
     pub(crate) ban_error: String,
-    /// What `cookie.parse` found.
+    /// The result of `cookie.parse`.
     pub(crate) cookies: Cookies,
-    /// What `shard.backend(resolve = LAZY, …)` was given.
-    pub(crate) shards: Vec<Lazy>,
-    /// Parameters of `shard` as this task has set them.
-    pub(crate) shard_sets: Vec<Changed>,
+    /// Arguments of `shard.backend(resolve = LAZY, …)`.
+    pub(crate) shards: Vec<LazyCall>,
+    /// `shard` parameters set in this task.
+    pub(crate) shard_sets: Vec<ChangedSet>,
 }
 
-/// A subroutine's surroundings. What a subroutine has no business with may be left out: asking for it ends in a fault.
+/// The context of a subroutine. Messages that a subroutine cannot access may be `None`; accessing
+/// one is a [`Failure`].
 pub struct Task<'t> {
-    /// Unix seconds; the same for a whole subroutine.
+    /// Unix seconds; constant for the whole subroutine.
     pub now_s: f64,
-    /// What [`Task::req`] was in the beginning, or on the backend's side [`Task::bereq`].
+    /// The original of [`Task::req`] or, on the backend side, of [`Task::bereq`].
     pub original: Option<&'t RequestHead>,
     /// The client's request.
     pub req: Option<&'t mut RequestHead>,
@@ -125,7 +86,7 @@ pub struct Task<'t> {
     pub client: &'t mut Client,
     /// Settings of the fetch.
     pub fetch: &'t mut Fetch,
-    /// What is known of the stored response.
+    /// Properties of the stored response.
     pub object: &'t Object,
     /// The connection's addresses and settings.
     pub session: &'t mut Session,
@@ -133,25 +94,25 @@ pub struct Task<'t> {
     pub connection: &'t mut dyn Connection,
     /// The process.
     pub host: &'t dyn Host,
-    /// Lines for the log, in order.
+    /// Log lines, in order.
     pub log: &'t mut Vec<Line>,
-    /// What is kept; the caller begins anew with a new request.
+    /// State kept between calls; the caller resets it for each new request.
     pub kept: &'t mut Kept,
-    /// Room for texts; keep it from task to task, so that it is allocated once.
+    /// Buffer for texts; reuse it across tasks to avoid allocation.
     pub workspace: &'t mut Workspace,
-    /// Changes with each number that is drawn.
+    /// State of the random generator; each draw advances it.
     pub random: &'t mut u64,
 }
 
-/// Bytes of all texts that a request may make, unless set otherwise.
+/// Default maximum total size of the texts built for a request, in bytes.
 pub const WORKSPACE_BYTES_MAX: usize = 64 * 1024;
 
-/// Where texts are made.
+/// Buffer in which texts are built.
 #[derive(Debug, Clone)]
 pub struct Workspace {
-    /// Bytes that one request may use; default [`WORKSPACE_BYTES_MAX`].
+    /// Maximum bytes per request; default [`WORKSPACE_BYTES_MAX`].
     pub bytes_max: usize,
-    /// Bytes that this request has used; the caller sets it to 0 with a new request.
+    /// Bytes used by this request; the caller resets the count to 0 for each new request.
     pub bytes_used: usize,
     pub(crate) buffer: Vec<u8>,
 }
@@ -163,7 +124,7 @@ impl Default for Workspace {
 }
 
 impl Task<'_> {
-    /// The request that `message` names.
+    /// Returns the request that `message` names.
     pub(crate) fn request(&self, message: Message) -> Result<&RequestHead, Failure> {
         match message {
             Message::Bereq => self.bereq.as_deref(),
@@ -180,7 +141,7 @@ impl Task<'_> {
         .ok_or_else(|| absent(message))
     }
 
-    /// The response that `message` names.
+    /// Returns the response that `message` names.
     pub(crate) fn response(&self, message: Message) -> Result<&ResponseHead, Failure> {
         match message {
             Message::Beresp => self.beresp.as_deref(),
@@ -199,10 +160,10 @@ impl Task<'_> {
         .ok_or_else(|| absent(message))
     }
 
-    /// Makes a request what it was in the beginning.
+    /// Restores a request to its original state.
     ///
     /// # Errors
-    /// Of a message that is no request, or where what it was is not known, as in `vcl_pipe`.
+    /// If `message` is not a request, or its original is unknown, as in `vcl_pipe`.
     pub(crate) fn roll_back(&mut self, message: Message) -> Result<(), Failure> {
         let request = match message {
             Message::Bereq => self.bereq.as_deref_mut(),
@@ -213,12 +174,13 @@ impl Task<'_> {
             return Err(Failure::new(format!("{} cannot be rolled back here", message.as_str())));
         };
         request.clone_from(original);
-        // As on Varnish, modules forget what they keep of the task; where the client is does not change.
+        // As in Varnish, modules lose their per-task state. The client's location cannot change, so
+        // it is kept.
         *self.kept = Kept { geo: std::mem::take(&mut self.kept.geo), ..Kept::default() };
         Ok(())
     }
 
-    /// The fields of a message.
+    /// Returns the fields of a message.
     pub(crate) fn fields(&self, message: Message) -> Result<&Fields, Failure> {
         match message {
             Message::Req | Message::ReqTop | Message::Bereq => Ok(&self.request(message)?.fields),
@@ -226,7 +188,7 @@ impl Task<'_> {
         }
     }
 
-    /// The fields of a message that may be changed.
+    /// Returns the fields of a mutable message.
     pub(crate) fn fields_mut(&mut self, message: Message) -> Result<&mut Fields, Failure> {
         match message {
             Message::Req | Message::ReqTop | Message::Bereq => Ok(&mut self.request_mut(message)?.fields),
@@ -234,16 +196,17 @@ impl Task<'_> {
         }
     }
 
-    /// A header's first line; `Host` of a request is its authority, which a parser has checked.
-    pub(crate) fn header(&self, header: &Header) -> Result<Option<&[u8]>, Failure> {
+    /// Returns a header with all its lines joined as one list. The `Host` of a request is its
+    /// parsed authority.
+    pub(crate) fn header(&self, header: &Header) -> Result<Option<Cow<'_, [u8]>>, Failure> {
         if header.is_host {
             let host = self.request(header.message)?.authority.as_str().as_bytes();
-            return Ok((!host.is_empty()).then_some(host));
+            return Ok((!host.is_empty()).then_some(Cow::Borrowed(host)));
         }
-        Ok(self.fields(header.message)?.get_named(&header.name))
+        Ok(self.fields(header.message)?.get_joined(&header.name))
     }
 
-    /// Replaces a header by one line.
+    /// Replaces a header with a single line.
     pub(crate) fn set_header(&mut self, header: &Header, value: &[u8]) -> Result<(), Failure> {
         if !header.is_host {
             self.fields_mut(header.message)?.set_named(&header.name, value);
@@ -267,8 +230,8 @@ impl Task<'_> {
         Ok(())
     }
 
-    /// Adds a line to the log, cut to its limit; past [`LOG_LINES_MAX`] none.
-    pub(crate) fn tell(&mut self, tag: Tag, text: impl Into<String>) {
+    /// Appends a log line, truncated to its limit. Lines beyond [`LOG_LINES_MAX`] are dropped.
+    pub(crate) fn push_log(&mut self, tag: Tag, text: impl Into<String>) {
         if self.log.len() < LOG_LINES_MAX {
             let mut text = text.into();
             if text.len() > LOG_LINE_BYTES_MAX {
@@ -279,7 +242,7 @@ impl Task<'_> {
         }
     }
 
-    /// A number from 0 to below 1: SplitMix64 over the task's seed.
+    /// Draws a random number in [0, 1): SplitMix64, seeded by the task.
     pub(crate) fn draw(&mut self) -> f64 {
         *self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (*self.random ^ (*self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -289,5 +252,5 @@ impl Task<'_> {
 }
 
 fn absent(message: Message) -> Failure {
-    Failure::new(format!("there is no {} here", message.as_str()))
+    Failure::new(format!("{} is not available here", message.as_str()))
 }

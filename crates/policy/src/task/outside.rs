@@ -1,8 +1,9 @@
-//! What lies outside of a policy: the client's connection and the process, as far as it may ask them.
+//! Interfaces to the client's connection and to the process.
 
 use std::net::{IpAddr, SocketAddr};
 
-/// The kernel's numbers of a connection, as `struct tcp_info` has them; times in µs, rates in bytes per second.
+/// Kernel statistics of a connection, named as in `struct tcp_info`. Times are in µs unless the
+/// name has another unit; rates are in bytes per second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are those of linux/tcp.h, whose page tcp(7) explains them")]
 pub struct TcpInfo {
@@ -33,33 +34,34 @@ pub struct TcpInfo {
     pub snd_mss: u64,
     pub snd_ssthresh: u64,
     pub total_retrans: u64,
-    /// Since the last time that a policy looked.
+    /// Retransmissions since the policy last read this value.
     pub delta_retrans: u64,
 }
 
-/// The client's connection. Each reads or sets the socket itself.
+/// The client's connection. Each call reads or sets the socket directly.
 pub trait Connection {
-    /// The algorithm that the kernel says is in use.
+    /// Returns the congestion control algorithm in use, as the kernel reports it.
     fn congestion_algorithm(&self) -> Option<String>;
-    /// Asks for an algorithm; the error is told in the log, and the request goes on with what there is.
+    /// Selects an algorithm. On error, the caller logs it and the request continues with the
+    /// current one.
     fn set_congestion_algorithm(&mut self, name: &str) -> Result<(), String>;
-    /// The most bytes a second that go out; `None` without a limit.
+    /// Returns the pacing limit in bytes per second; `None` if unlimited.
     fn pace_bytes_per_s(&self) -> Option<u64>;
-    /// Sets that limit.
+    /// Sets the pacing limit.
     fn set_pace_bytes_per_s(&mut self, pace: u64) -> Result<(), String>;
-    /// Asks for a congestion window in packets, where the system lets one be set.
+    /// Sets the congestion window in packets, where the system allows it.
     fn set_cwnd(&mut self, packets: u64) -> Result<(), String>;
-    /// What the kernel says now.
+    /// Returns the current kernel statistics.
     fn tcp_info(&self) -> Option<TcpInfo>;
-    /// Requests on this connection, this one among them.
+    /// Returns the number of requests on this connection so far, including the current one.
     fn requests(&self) -> u64;
-    /// Sets the type of service of what goes out.
+    /// Sets the IP type of service of outgoing packets.
     fn set_type_of_service(&mut self, value: u8) -> Result<(), String>;
 }
 
-/// Where a client is and whose network it is in, as far as a database knows.
+/// A client's location and network, as far as the database knows.
 #[derive(Debug, Clone, Default, PartialEq)]
-#[allow(missing_docs, reason = "the names say it; the variables' table has the rest")]
+#[allow(missing_docs, reason = "the names are self-explanatory; the table of variables has the details")]
 pub struct Geo {
     pub as_name: Option<String>,
     pub as_number: Option<u32>,
@@ -74,81 +76,86 @@ pub struct Geo {
     pub region: Option<String>,
 }
 
-/// What is known of a storage.
+/// Usage of one storage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Storage {
     /// Bytes free.
     pub free_bytes: u64,
     /// Bytes in use.
     pub used_bytes: u64,
-    /// Whether it works.
+    /// Whether the storage works.
     pub is_happy: bool,
 }
 
-/// What the process knows and a policy may ask. A host that does not know says so by default.
+/// Services of the process for policies. The default of each method is "unknown" or "not allowed".
 pub trait Host {
-    /// The time at this very moment, unix seconds, where it is known better than by [`Task::now_s`](super::Task::now_s).
+    /// Returns the current Unix time in seconds, if it is known more precisely than
+    /// [`Task::now_s`](super::Task::now_s).
     fn now_s(&self) -> Option<f64> {
         None
     }
-    /// Whether a backend, by its index, may be asked now.
+    /// Returns whether a backend, by index, is healthy.
     fn is_healthy(&self, _backend: u32) -> bool {
         true
     }
-    /// Since when it has been so, unix seconds.
+    /// Returns when a backend's health last changed, in Unix seconds.
     fn changed_s(&self, _backend: u32) -> f64 {
         0.0
     }
-    /// A storage by its name.
+    /// Returns a storage by name.
     fn storage(&self, _name: &str) -> Storage {
         Storage::default()
     }
-    /// Where an address is. It is asked once by each task's [`Kept`](super::Kept), and only if the policy asks.
+    /// Returns the location of an address. Called at most once per [`Kept`](super::Kept), and only
+    /// if the policy needs it.
     fn geo(&self, _address: IpAddr) -> Option<Geo> {
         None
     }
-    /// A variable of the environment.
+    /// Returns an environment variable.
     fn environment(&self, _name: &str) -> Option<String> {
         None
     }
-    /// A file's content; the host says which files a policy may read. It is not asked again while the program keeps it.
+    /// Returns a file's content. The host decides which files a policy may read. The program caches
+    /// the result.
     fn read_file(&self, path: &str) -> Result<Vec<u8>, String> {
-        Err(format!("{path}: a policy may read no file here"))
+        Err(format!("{path}: a policy cannot read files here"))
     }
-    /// Whether there is a file, of whatever kind.
+    /// Returns whether a file of any kind exists at this path.
     fn file_exists(&self, _path: &str) -> bool {
         false
     }
-    /// Puts a ban in force.
+    /// Adds a ban.
     fn ban(&self, _expression: &str) -> Result<(), String> {
-        Err("a policy may not ban here".to_owned())
+        Err("a policy cannot ban here".to_owned())
     }
-    /// Purges what has one of the tags in `tags`; returns how many.
+    /// Purges stored responses that have any of the `tags`; returns how many.
     ///
     /// # Errors
-    /// When not all of it was done.
+    /// If the purge was not complete.
     fn purge_tags(&self, _tags: &str, _soft: bool) -> Result<u64, String> {
-        Err("a policy may not purge here".to_owned())
+        Err("a policy cannot purge here".to_owned())
     }
-    /// The number of the bundle in force.
+    /// Returns the number of the current bundle.
     fn bundle_number(&self) -> Option<u64> {
         None
     }
-    /// The congestion control of the bundle's rule about an address that asks for something of this host.
+    /// Returns the congestion control that the bundle's rule assigns to an address requesting this
+    /// host.
     fn rule_algorithm(&self, _address: IpAddr, _host: &str) -> Option<String> {
         None
     }
-    /// Whether the bundle's rule about a client that asks for something of this host is not for this connection of it.
+    /// Returns whether the bundle's rule holds out this connection of a client requesting this
+    /// host.
     fn is_holdout(&self, _client: SocketAddr, _host: &str) -> bool {
         false
     }
-    /// The arm of the bundle's experiment that a connection has when it asks for something of this host.
+    /// Returns the arm of the bundle's experiment assigned to a connection requesting this host.
     fn arm(&self, _experiment: &str, _host: &str, _client: SocketAddr) -> Option<String> {
         None
     }
 }
 
-/// The host that knows nothing.
+/// A host with all defaults.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Alone;
 

@@ -1,16 +1,17 @@
-//! Settings of a request, of a fetch and of a connection, and what is known of a stored response: plain data that variables
-//! read and set, and the caller acts on.
+//! Settings of a request, a fetch and a connection, and properties of a stored response.
+//!
+//! Plain data that variables read and set, and that the caller acts on.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use sha2::{Digest, Sha256};
 
-use super::Backend;
+use crate::value::Backend;
 
-/// Settings of a client's request; they live as long as it does, over restarts.
+/// Settings of a client request. They persist across its restarts.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Client {
-    /// `client.identity`, if the policy has set it; else the address.
+    /// `client.identity`, if the policy has set it; otherwise the address is used.
     pub identity: Option<String>,
     /// `req.backend_hint`.
     pub backend_hint: Backend,
@@ -24,7 +25,7 @@ pub struct Client {
     pub hash_ignore_busy: bool,
     /// `req.hash_ignore_vary`.
     pub hash_ignore_vary: bool,
-    /// `req.esi` of 4.0 switched off.
+    /// Whether `req.esi` (VCL 4.0) is false.
     pub no_esi: bool,
     /// `req.is_hitmiss`.
     pub is_hitmiss: bool,
@@ -34,13 +35,13 @@ pub struct Client {
     pub restarts: u32,
     /// `req.storage`, if set.
     pub storage: Option<String>,
-    /// `req.time`, unix seconds.
+    /// `req.time`, Unix seconds.
     pub time_s: f64,
-    /// When `std.timestamp` was last called, unix seconds; 0 before.
+    /// When `std.timestamp` was last called, Unix seconds; 0 before the first call.
     pub timestamp_s: f64,
     /// `req.xid`.
     pub xid: u64,
-    /// What `hash_data` was given, each followed by a NUL. Empty until then.
+    /// The arguments of `hash_data`, each followed by a NUL; empty before the first call.
     pub hash_data: Vec<u8>,
     /// `resp.do_esi`.
     pub do_esi: bool,
@@ -48,14 +49,15 @@ pub struct Client {
     pub filters: Option<String>,
     /// `resp.is_streaming`.
     pub is_streaming: bool,
-    /// `resp.time`, unix seconds.
+    /// `resp.time`, Unix seconds.
     pub response_time_s: f64,
-    /// `resp.body`, if the policy has made one.
+    /// `resp.body`, if the policy has set it.
     pub body: Option<Vec<u8>>,
 }
 
 impl Client {
-    /// `req.hash` and `bereq.hash`: the SHA-256 of what was hashed, as in Varnish; `None` if nothing was.
+    /// `req.hash` and `bereq.hash`: the SHA-256 of the hashed data, as in Varnish; `None` if
+    /// nothing was hashed.
     pub(crate) fn hash(&self) -> Option<[u8; 32]> {
         (!self.hash_data.is_empty()).then(|| Sha256::digest(&self.hash_data).0)
     }
@@ -80,19 +82,19 @@ pub struct Fetch {
     pub is_hitpass: bool,
     /// `bereq.retries`.
     pub retries: u32,
-    /// `bereq.time`, unix seconds.
+    /// `bereq.time`, Unix seconds.
     pub time_s: f64,
-    /// When `std.timestamp` was last called, unix seconds; 0 before.
+    /// When `std.timestamp` was last called, Unix seconds; 0 before the first call.
     pub timestamp_s: f64,
     /// `bereq.uncacheable`.
     pub is_pass: bool,
     /// `bereq.xid`.
     pub xid: u64,
-    /// The request goes without its content: `unset bereq.body`.
+    /// Send the request without content: `unset bereq.body`.
     pub drop_body: bool,
-    /// `beresp.backend`: the one that answered.
+    /// `beresp.backend`: the backend that responded.
     pub answered: Backend,
-    /// `beresp.backend.ip` of 4.0.
+    /// `beresp.backend.ip` of VCL 4.0.
     pub answered_address: SocketAddr,
     /// `beresp.age`, seconds.
     pub age_s: f64,
@@ -116,16 +118,16 @@ pub struct Fetch {
     pub filters: Option<String>,
     /// `beresp.storage`, if set.
     pub storage: Option<String>,
-    /// `beresp.time`, unix seconds.
+    /// `beresp.time`, Unix seconds.
     pub response_time_s: f64,
     /// `beresp.was_304`.
     pub was_304: bool,
-    /// `beresp.body`, if the policy has made one.
+    /// `beresp.body`, if the policy has set it.
     pub body: Option<Vec<u8>>,
 }
 
 impl Default for Fetch {
-    /// A fetch that streams, with the timeouts that Varnish has.
+    /// Creates a streaming fetch with Varnish's default timeouts.
     fn default() -> Fetch {
         Fetch {
             backend: Backend::None,
@@ -161,7 +163,7 @@ impl Default for Fetch {
     }
 }
 
-/// What is known of the stored response.
+/// Properties of the stored response.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Object {
     /// `obj.age`, seconds.
@@ -176,7 +178,7 @@ pub struct Object {
     pub keep_s: f64,
     /// `obj.storage`.
     pub storage: Option<String>,
-    /// `obj.time`, unix seconds.
+    /// `obj.time`, Unix seconds.
     pub time_s: f64,
     /// `obj.ttl`, seconds.
     pub ttl_s: f64,
@@ -184,7 +186,7 @@ pub struct Object {
     pub uncacheable: bool,
 }
 
-/// The connection's own: it lives over its requests.
+/// Settings of a connection; they persist across its requests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Session {
     /// `client.ip`.
@@ -215,7 +217,7 @@ pub struct Session {
     pub timeout_linger_s: f64,
 }
 
-/// What `remote.ip` is where there is none, as in Varnish.
+/// `remote.ip` of an unknown peer, as in Varnish.
 const UNKNOWN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 impl Default for Session {

@@ -1,4 +1,4 @@
-//! Variables of the connection, the process and the time.
+//! Variables of the connection, the process and the clock.
 
 use super::{Variable, count, plain, string, xid};
 use crate::modules::pace;
@@ -8,14 +8,14 @@ use crate::task::{Geo, Task, TcpInfo};
 use crate::types::Type;
 use crate::value::{Failure, Value};
 
-/// A number of `tcp_info`; 0 where the kernel says nothing.
+/// A field of `tcp_info`; 0 if the kernel does not report it.
 macro_rules! tcpi {
     ($name:literal, $field:ident) => {
         Variable::new($name, Type::Int, Subs::CLIENT, |task| Ok(count(tcp_info(task).$field))).ours()
     };
 }
 
-/// A text of the database; unset where it knows none.
+/// A text from the geolocation database; unset if unknown.
 macro_rules! geo {
     ($name:literal, $field:ident) => {
         Variable::new($name, Type::String, Subs::CLIENT, |task| Ok(Value::maybe(geo(task).$field.as_deref())))
@@ -53,7 +53,8 @@ pub(super) static TABLE: [Variable; 60] = [
     plain!("sess.timeout_linger", Duration, Subs::CLIENT, Subs::CLIENT, session.timeout_linger_s),
     Variable::new("sess.xid", Type::String, Subs::REQUEST, |task| Ok(xid(task.session.xid)))
         .only(Version::V41),
-    // The checker makes these three with the storage's name.
+    // The checker emits an expression with the storage's name for these three variables, so their
+    // getters are never called.
     Variable::new("storage.*.free_space", Type::Bytes, Subs::REQUEST, |_| Ok(Value::Void)),
     Variable::new("storage.*.happy", Type::Bool, Subs::REQUEST, |_| Ok(Value::Void)),
     Variable::new("storage.*.used_space", Type::Bytes, Subs::REQUEST, |_| Ok(Value::Void)),
@@ -64,30 +65,30 @@ pub(super) static TABLE: [Variable; 60] = [
     })
     .set(Subs::CLIENT, |task, value| {
         let name = string(value);
-        set_or_tell(task, |task| task.connection.set_congestion_algorithm(&name))
+        set_or_log(task, |task| task.connection.set_congestion_algorithm(&name))
     })
     .ours(),
     Variable::new("client.socket.cwnd", Type::Int, Subs::CLIENT, |task| Ok(count(tcp_info(task).snd_cwnd)))
         .set(Subs::CLIENT, |task, value| {
             let Value::Int(packets) = value else { return Ok(()) };
-            set_or_tell(task, |task| task.connection.set_cwnd(u64::try_from(packets).unwrap_or(0)))
+            set_or_log(task, |task| task.connection.set_cwnd(u64::try_from(packets).unwrap_or(0)))
         })
         .ours(),
-    // KiB a second in both directions, and no less than Fastly allows; 0 is none.
+    // KiB per second, both read and set; 0 is unlimited. Setting enforces Fastly's minimum.
     Variable::new("client.socket.pace", Type::Int, Subs::CLIENT, |task| {
         Ok(Value::Int(task.connection.pace_bytes_per_s().map_or(0, pace::to_kb_per_s)))
     })
     .set(Subs::CLIENT, |task, value| {
         let Value::Int(kb_per_s) = value else { return Ok(()) };
         if kb_per_s < 0 {
-            task.tell(
+            task.push_log(
                 crate::task::Tag::Error,
-                format!("client.socket.pace stays as it is: {kb_per_s} is below 0"),
+                format!("client.socket.pace unchanged: {kb_per_s} is negative"),
             );
             return Ok(());
         }
-        let bytes_per_s = pace::of_fastly(kb_per_s).unwrap_or(0);
-        set_or_tell(task, |task| task.connection.set_pace_bytes_per_s(bytes_per_s))
+        let bytes_per_s = pace::from_fastly(kb_per_s).unwrap_or(0);
+        set_or_log(task, |task| task.connection.set_pace_bytes_per_s(bytes_per_s))
     })
     .ours(),
     Variable::new("client.socket.tcp_info", Type::String, Subs::CLIENT, |task| {
@@ -160,7 +161,7 @@ pub(super) static TABLE: [Variable; 60] = [
     geo!("client.geo.region", region),
 ];
 
-/// What the kernel says now, else zeros.
+/// Returns the current kernel statistics, or zeros if unavailable.
 fn tcp_info(task: &Task<'_>) -> TcpInfo {
     task.connection.tcp_info().unwrap_or_default()
 }
@@ -170,13 +171,13 @@ fn geo<'t>(task: &'t Task<'_>) -> &'t Geo {
     task.kept.geo.get_or_init(|| Box::new(task.host.geo(address).unwrap_or_default()))
 }
 
-/// What the socket refuses is told in the log; the request goes on with what there is.
-fn set_or_tell(
+/// Logs an error from the socket; the request continues with the current setting.
+fn set_or_log(
     task: &mut Task<'_>,
     set: impl FnOnce(&mut Task<'_>) -> Result<(), String>,
 ) -> Result<(), Failure> {
     if let Err(error) = set(task) {
-        task.tell(crate::task::Tag::Error, error);
+        task.push_log(crate::task::Tag::Error, error);
     }
     Ok(())
 }

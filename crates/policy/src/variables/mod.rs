@@ -1,8 +1,8 @@
-//! What a variable is: name, type, where it may be read, set and unset, and what it is in the running task.
+//! Variables: name, type, access rights and accessors.
 //!
-//! The table is in the files beside: [`request`], [`response`], [`connection`]. Nothing else knows a variable's name.
-//! Sources: vcl-var(7) of Varnish 7.1, and for `client.requests`, `client.socket.*`, `client.geo.*` and
-//! `client.as.*` Fastly's reference.
+//! The rows are in the submodules [`request`], [`response`] and [`connection`]; variable names
+//! occur nowhere else. Sources: vcl-var(7) of Varnish 7.1, and Fastly's reference for
+//! `client.requests`, `client.socket.*`, `client.geo.*` and `client.as.*`.
 
 mod connection;
 mod request;
@@ -10,44 +10,45 @@ mod response;
 
 use std::borrow::Cow;
 
+use crate::message::Message;
 use crate::parse::Version;
 use crate::step::Subs;
-use crate::task::{Message, Task};
+use crate::task::Task;
 use crate::types::Type;
 use crate::value::{Failure, Value};
 
-/// Reads it.
-type Get = for<'t> fn(&'t Task<'_>) -> Result<Value<'t>, Failure>;
-/// Its text where it lies.
-type Lend = for<'t> fn(&'t Task<'_>) -> Result<&'t [u8], Failure>;
-/// Sets it to a value of its type, or for [`Type::Body`] to text.
-type Put = for<'t, 'v> fn(&'t mut Task<'_>, Value<'v>) -> Result<(), Failure>;
-/// Unsets it.
-type Drop = for<'t> fn(&'t mut Task<'_>) -> Result<(), Failure>;
+/// Reads a variable.
+type Getter = for<'t> fn(&'t Task<'_>) -> Result<Value<'t>, Failure>;
+/// Borrows a variable's text.
+type Borrow = for<'t> fn(&'t Task<'_>) -> Result<&'t [u8], Failure>;
+/// Sets a variable to a value of its type, or for [`Type::Body`] to text.
+type Setter = for<'t, 'v> fn(&'t mut Task<'_>, Value<'v>) -> Result<(), Failure>;
+/// Unsets a variable.
+type Unsetter = for<'t> fn(&'t mut Task<'_>) -> Result<(), Failure>;
 
 /// A variable.
 pub struct Variable {
-    /// `req.url`, or a pattern: `req.http.*`, `storage.*.happy`.
+    /// `req.url`, or a pattern such as `req.http.*` or `storage.*.happy`.
     pub name: &'static str,
-    /// Its type.
+    /// Type of the variable's value.
     pub kind: Type,
-    /// Where it may be read.
+    /// Subroutines that may read the variable.
     pub read: Subs,
-    /// Where it may be set.
+    /// Subroutines that may set the variable.
     pub set: Subs,
-    /// Where it may be unset.
+    /// Subroutines that may unset the variable.
     pub unset: Subs,
-    /// Whether it is none of Varnish's.
+    /// Whether Thalweg adds the variable to Varnish's.
     pub is_ours: bool,
     only: Option<Version>,
-    /// Where in 4.0 it may be set beside.
+    /// Further subroutines that may set the variable in VCL 4.0.
     set_40: Subs,
-    pub(crate) get: Get,
-    /// For a text that is always there, and asked for often.
-    pub(crate) lend: Option<Lend>,
-    pub(crate) put: Put,
-    pub(crate) drop: Drop,
-    /// For a pattern: whose headers they are.
+    pub(crate) get: Getter,
+    /// Fast path for a frequently read text that is always set.
+    pub(crate) lend: Option<Borrow>,
+    pub(crate) put: Setter,
+    pub(crate) drop: Unsetter,
+    /// Message of a header pattern such as `req.http.*`.
     pub(crate) message: Option<Message>,
 }
 
@@ -58,7 +59,7 @@ impl std::fmt::Debug for Variable {
 }
 
 impl Variable {
-    const fn new(name: &'static str, kind: Type, read: Subs, get: Get) -> Variable {
+    const fn new(name: &'static str, kind: Type, read: Subs, get: Getter) -> Variable {
         Variable {
             name,
             kind,
@@ -76,25 +77,25 @@ impl Variable {
         }
     }
 
-    const fn lent(mut self, lend: Lend) -> Variable {
+    const fn lent(mut self, lend: Borrow) -> Variable {
         self.lend = Some(lend);
         self
     }
 
-    const fn set(mut self, set: Subs, put: Put) -> Variable {
+    const fn set(mut self, set: Subs, put: Setter) -> Variable {
         self.set = set;
         self.put = put;
         self
     }
 
-    /// Set in 4.0 alone.
-    const fn set_40(mut self, set: Subs, put: Put) -> Variable {
+    /// Makes the variable settable in VCL 4.0 only.
+    const fn set_40(mut self, set: Subs, put: Setter) -> Variable {
         self.set_40 = set;
         self.put = put;
         self
     }
 
-    const fn unset(mut self, unset: Subs, drop: Drop) -> Variable {
+    const fn unset(mut self, unset: Subs, drop: Unsetter) -> Variable {
         self.unset = unset;
         self.drop = drop;
         self
@@ -118,12 +119,12 @@ impl Variable {
         variable
     }
 
-    /// Where it may be set in a file of `version`.
+    /// Returns the subroutines that may set the variable in a file of `version`.
     pub(crate) fn set_in(&self, version: Version) -> Subs {
         if version == Version::V40 { self.set.and(self.set_40) } else { self.set }
     }
 
-    /// Which version it is in, if not in both.
+    /// Returns the only VCL version with this variable; `None` if both have it.
     pub fn version(&self) -> Option<&'static str> {
         self.only.map(|version| if version == Version::V40 { "4.0" } else { "4.1" })
     }
@@ -137,12 +138,12 @@ impl Variable {
     }
 }
 
-/// All variables, patterns among them, in the order of the reference.
+/// Iterates over all variables, including patterns, in the order of the reference.
 pub fn all() -> impl Iterator<Item = &'static Variable> + Clone {
     connection::TABLE.iter().chain(&request::TABLE).chain(&response::TABLE)
 }
 
-/// A variable, and for a pattern what stood for its star.
+/// Finds the variable called `name`; for a pattern, also returns the text that `*` matches.
 pub(crate) fn find(name: &str, version: Version) -> Option<(&'static Variable, &str)> {
     let exact =
         all().find(|variable| variable.name == name && !variable.is_pattern() && variable.is_in(version));
@@ -157,7 +158,8 @@ pub(crate) fn find(name: &str, version: Version) -> Option<(&'static Variable, &
     })
 }
 
-/// A getter, and if there is a second list of subroutines a setter, of a field of the task.
+/// A variable that reads a field of the task and, if a second list of subroutines is given, sets
+/// it.
 macro_rules! plain {
     ($name:literal, $kind:ident, $read:expr, $($field:ident).+) => {
         Variable::new($name, Type::$kind, $read, |task| Ok(Value::$kind(task.$($field).+)))
@@ -173,17 +175,51 @@ macro_rules! plain {
 }
 pub(crate) use plain;
 
-/// A count.
+/// Like [`plain`], for an optional field: a text, a storage, or a duration in seconds.
+macro_rules! optional {
+    ($name:literal, String, $subs:expr, $($field:ident).+) => {
+        Variable::new($name, Type::String, $subs, |task| Ok(Value::maybe(task.$($field).+.as_deref()))).set(
+            $subs,
+            |task, value| {
+                task.$($field).+ = Some(string(value));
+                Ok(())
+            },
+        )
+    };
+    ($name:literal, Stevedore, $subs:expr, $($field:ident).+) => {
+        Variable::new($name, Type::Stevedore, $subs, |task| {
+            Ok(Value::Storage(task.$($field).+.as_deref().map(Into::into)))
+        })
+        .set($subs, |task, value| {
+            task.$($field).+ = storage_name(value);
+            Ok(())
+        })
+    };
+    ($name:literal, Duration, $subs:expr, $($field:ident).+) => {
+        Variable::new($name, Type::Duration, $subs, |task| {
+            Ok(Value::Duration(task.$($field).+.unwrap_or(UNSET_S)))
+        })
+        .set($subs, |task, value| {
+            if let Value::Duration(value) = value {
+                task.$($field).+ = Some(value);
+            }
+            Ok(())
+        })
+    };
+}
+pub(crate) use optional;
+
+/// Converts a count to INT, saturating.
 fn count(value: impl TryInto<i64>) -> Value<'static> {
     Value::Int(value.try_into().unwrap_or(i64::MAX))
 }
 
-/// A number that names a transaction.
+/// Formats a transaction number as text.
 fn xid(value: u64) -> Value<'static> {
     Value::owned(value.to_string())
 }
 
-/// The text of `value`, which a setter of text was given.
+/// Returns the text of `value`, for setters.
 fn text(value: Value<'_>) -> Vec<u8> {
     match value {
         Value::Text(text) => text.unwrap_or_default().into_owned(),
@@ -192,7 +228,7 @@ fn text(value: Value<'_>) -> Vec<u8> {
     }
 }
 
-/// As [`text`], for what is kept as a string.
+/// Returns [`text`] as a `String`.
 fn string(value: Value<'_>) -> String {
     String::from_utf8_lossy(&text(value)).into_owned()
 }
@@ -204,11 +240,11 @@ fn storage_name(value: Value<'_>) -> Option<String> {
     }
 }
 
-/// A protocol version that we speak.
+/// Parses an HTTP version that the edge supports.
 fn protocol(text: &str) -> Result<thalweg_http::Version, Failure> {
     match text {
         "HTTP/1.0" => Ok(thalweg_http::Version::Http10),
         "HTTP/1.1" => Ok(thalweg_http::Version::Http11),
-        _ => Err(Failure::new(format!("{text:?} is no version of the protocol; HTTP/1.0 and HTTP/1.1 are"))),
+        _ => Err(Failure::new(format!("unsupported protocol version {text:?}: use HTTP/1.0 or HTTP/1.1"))),
     }
 }

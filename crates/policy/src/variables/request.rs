@@ -2,18 +2,19 @@
 
 use thalweg_http::{Method, Version as Protocol};
 
-use super::{Variable, count, plain, storage_name, string, xid};
+use super::{Variable, count, optional, plain, storage_name, string, xid};
+use crate::message::Message;
 use crate::parse::Version;
 use crate::step::{Sub, Subs};
-use crate::task::{Message, Task};
+use crate::task::Task;
 use crate::types::Type;
 use crate::value::{Failure, Value};
 
-/// Where there is a request to a backend.
+/// Subroutines that have a backend request.
 const BEREQ: Subs = Subs::BACKEND.and(Subs::of(&[Sub::Pipe]));
-/// Where the key is known.
+/// Subroutines in which the cache key is known.
 const HASHED: Subs = Subs::of(&[Sub::Hit, Sub::Miss, Sub::Pass, Sub::Purge, Sub::Deliver]);
-/// What a setting that was never made reads as, as in Varnish.
+/// The value of a setting that was never set, as in Varnish.
 const UNSET_S: f64 = -1.0;
 
 pub(super) static TABLE: [Variable; 45] = [
@@ -41,17 +42,9 @@ pub(super) static TABLE: [Variable; 45] = [
             Ok(())
         })
         .only(Version::V40),
-    // There are no requests within requests.
+    // There are no sub-requests.
     Variable::new("req.esi_level", Type::Int, Subs::CLIENT, |_| Ok(Value::Int(0))),
-    Variable::new("req.grace", Type::Duration, Subs::CLIENT, |task| {
-        Ok(Value::Duration(task.client.grace_s.unwrap_or(UNSET_S)))
-    })
-    .set(Subs::CLIENT, |task, value| {
-        if let Value::Duration(value) = value {
-            task.client.grace_s = Some(value);
-        }
-        Ok(())
-    }),
+    optional!("req.grace", Duration, Subs::CLIENT, client.grace_s),
     Variable::new("req.hash", Type::Blob, HASHED, |task| Ok(hash(task))),
     plain!("req.hash_always_miss", Bool, Subs::CLIENT, Subs::CLIENT, client.hash_always_miss),
     plain!("req.hash_ignore_busy", Bool, Subs::CLIENT, Subs::CLIENT, client.hash_ignore_busy),
@@ -65,24 +58,10 @@ pub(super) static TABLE: [Variable; 45] = [
     Variable::new("req.proto", Type::String, Subs::CLIENT, |task| proto(task, Message::Req))
         .set_40(Subs::CLIENT, |task, value| set_proto(task, Message::Req, value)),
     Variable::new("req.restarts", Type::Int, Subs::CLIENT, |task| Ok(count(task.client.restarts))),
-    Variable::new("req.storage", Type::Stevedore, Subs::CLIENT, |task| {
-        Ok(Value::Storage(task.client.storage.as_deref().map(Into::into)))
-    })
-    .set(Subs::CLIENT, |task, value| {
-        task.client.storage = storage_name(value);
-        Ok(())
-    }),
+    optional!("req.storage", Stevedore, Subs::CLIENT, client.storage),
     plain!("req.time", Time, Subs::CLIENT, client.time_s),
     Variable::new("req.transport", Type::String, Subs::CLIENT, |_| Ok(Value::text("HTTP/1"))),
-    Variable::new("req.ttl", Type::Duration, Subs::CLIENT, |task| {
-        Ok(Value::Duration(task.client.ttl_s.unwrap_or(UNSET_S)))
-    })
-    .set(Subs::CLIENT, |task, value| {
-        if let Value::Duration(value) = value {
-            task.client.ttl_s = Some(value);
-        }
-        Ok(())
-    }),
+    optional!("req.ttl", Duration, Subs::CLIENT, client.ttl_s),
     Variable::new("req.url", Type::String, Subs::CLIENT, |task| url(task, Message::Req))
         .lent(|task| url_text(task, Message::Req))
         .set(Subs::CLIENT, |task, value| set_url(task, Message::Req, value)),
@@ -130,7 +109,7 @@ pub(super) static TABLE: [Variable; 45] = [
     Variable::new("bereq.xid", Type::String, BEREQ, |task| Ok(xid(task.fetch.xid))),
 ];
 
-/// Empty where nothing was hashed.
+/// Returns the cache key as BLOB; empty if nothing was hashed.
 fn hash(task: &Task<'_>) -> Value<'static> {
     Value::Blob(task.client.hash().map(Vec::from).unwrap_or_default().into())
 }
@@ -146,7 +125,7 @@ fn method_text<'t>(task: &'t Task<'_>, message: Message) -> Result<&'t [u8], Fai
 fn set_method(task: &mut Task<'_>, message: Message, value: Value<'_>) -> Result<(), Failure> {
     let method = string(value);
     if !thalweg_http::token::is_token(method.as_bytes()) {
-        return Err(Failure::new(format!("{method:?} is no method")));
+        return Err(Failure::new(format!("invalid method {method:?}")));
     }
     let request = task.request_mut(message)?;
     request.method = Method::parse(method.as_bytes());
@@ -176,13 +155,13 @@ fn url_text<'t>(task: &'t Task<'_>, message: Message) -> Result<&'t [u8], Failur
 }
 
 fn set_url(task: &mut Task<'_>, message: Message, value: Value<'_>) -> Result<(), Failure> {
-    let Value::Text(Some(url)) = &value else { return Err(Failure::new("a url is a text")) };
+    let Value::Text(Some(url)) = &value else { return Err(Failure::new("a URL must be text")) };
     let target = &mut task.request_mut(message)?.target;
-    // A substitution that found nothing.
+    // The URL is unchanged, such as after a substitution without a match.
     if target.as_str().as_bytes() == &url[..] {
         return Ok(());
     }
-    let url = str::from_utf8(url).map_err(|_| Failure::new("a url has only visible ascii"))?;
+    let url = str::from_utf8(url).map_err(|_| Failure::new("a URL must be visible ASCII"))?;
     let refused = |error| Failure::new(format!("cannot set {}.url to {url:?}: {error}", message.as_str()));
     target.set(url).map_err(refused)
 }

@@ -2,10 +2,11 @@
 
 use thalweg_http::{Version as Protocol, status};
 
-use super::{Variable, count, plain, protocol, storage_name, string, text};
+use super::{Variable, count, optional, plain, protocol, storage_name, string, text};
+use crate::message::Message;
 use crate::parse::Version;
 use crate::step::{Sub, Subs};
-use crate::task::{Message, Tag, Task};
+use crate::task::{Tag, Task};
 use crate::types::Type;
 use crate::value::{Failure, Value, final_status};
 
@@ -20,7 +21,7 @@ pub(super) static TABLE: [Variable; 46] = [
     plain!("beresp.age", Duration, RESPONSE, fetch.age_s),
     plain!("beresp.backend", Backend, RESPONSE, fetch.answered),
     plain!("beresp.backend.ip", Ip, BACKEND_RESPONSE, fetch.answered_address).only(Version::V40),
-    // The evaluator writes the name.
+    // The evaluator converts the backend to its name.
     plain!("beresp.backend.name", Backend, RESPONSE, fetch.answered),
     Variable::new("beresp.body", Type::Body, Subs::NONE, |task| Ok(body(task.fetch.body.as_ref()))).set(
         Subs::of(&[Sub::BackendError]),
@@ -33,13 +34,7 @@ pub(super) static TABLE: [Variable; 46] = [
     plain!("beresp.do_gunzip", Bool, RESPONSE, RESPONSE, fetch.do_gunzip),
     plain!("beresp.do_gzip", Bool, RESPONSE, RESPONSE, fetch.do_gzip),
     plain!("beresp.do_stream", Bool, RESPONSE, RESPONSE, fetch.do_stream),
-    Variable::new("beresp.filters", Type::String, BACKEND_RESPONSE, |task| {
-        Ok(Value::maybe(task.fetch.filters.as_deref()))
-    })
-    .set(BACKEND_RESPONSE, |task, value| {
-        task.fetch.filters = Some(string(value));
-        Ok(())
-    }),
+    optional!("beresp.filters", String, BACKEND_RESPONSE, fetch.filters),
     plain!("beresp.grace", Duration, RESPONSE, RESPONSE, fetch.grace_s),
     Variable::headers("beresp.http.*", Message::Beresp, RESPONSE, RESPONSE),
     plain!("beresp.keep", Duration, RESPONSE, RESPONSE, fetch.keep_s),
@@ -51,27 +46,14 @@ pub(super) static TABLE: [Variable; 46] = [
         Ok(count(task.response(Message::Beresp)?.status))
     })
     .set(RESPONSE, |task, value| set_status(task, Message::Beresp, value)),
-    Variable::new("beresp.storage", Type::Stevedore, RESPONSE, |task| {
-        Ok(Value::Storage(task.fetch.storage.as_deref().map(Into::into)))
-    })
-    .set(RESPONSE, |task, value| {
-        task.fetch.storage = storage_name(value);
-        Ok(())
-    }),
-    Variable::new("beresp.storage_hint", Type::String, RESPONSE, |task| {
-        Ok(Value::maybe(task.fetch.storage.as_deref()))
-    })
-    .set(RESPONSE, |task, value| {
-        task.fetch.storage = Some(string(value));
-        Ok(())
-    })
-    .only(Version::V40),
+    optional!("beresp.storage", Stevedore, RESPONSE, fetch.storage),
+    optional!("beresp.storage_hint", String, RESPONSE, fetch.storage).only(Version::V40),
     plain!("beresp.time", Time, RESPONSE, fetch.response_time_s),
     plain!("beresp.ttl", Duration, RESPONSE, RESPONSE, fetch.ttl_s),
     plain!("beresp.uncacheable", Bool, RESPONSE, fetch.uncacheable).set(RESPONSE, |task, value| {
         match value {
             Value::Bool(false) if task.fetch.uncacheable => {
-                task.tell(Tag::Error, "Ignoring attempt to reset beresp.uncacheable");
+                task.push_log(Tag::Error, "Ignoring attempt to reset beresp.uncacheable");
             }
             Value::Bool(uncacheable) => task.fetch.uncacheable = uncacheable,
             _ => {}
@@ -103,13 +85,7 @@ pub(super) static TABLE: [Variable; 46] = [
         },
     ),
     plain!("resp.do_esi", Bool, REPLY, REPLY, client.do_esi).only(Version::V41),
-    Variable::new("resp.filters", Type::String, REPLY, |task| {
-        Ok(Value::maybe(task.client.filters.as_deref()))
-    })
-    .set(REPLY, |task, value| {
-        task.client.filters = Some(string(value));
-        Ok(())
-    }),
+    optional!("resp.filters", String, REPLY, client.filters),
     Variable::headers("resp.http.*", Message::Resp, REPLY, REPLY),
     plain!("resp.is_streaming", Bool, REPLY, client.is_streaming),
     Variable::new("resp.proto", Type::String, REPLY, |task| proto(task, Message::Resp))
@@ -138,7 +114,7 @@ fn set_proto(task: &mut Task<'_>, message: Message, value: Value<'_>) -> Result<
     Ok(())
 }
 
-/// Its own phrase, else that of the status.
+/// Returns the response's own reason phrase, or the standard one for its status.
 fn reason<'t>(task: &'t Task<'_>, message: Message) -> Result<Value<'t>, Failure> {
     let response = task.response(message)?;
     Ok(Value::text(status::phrase(response.status % 1000, response.reason.as_deref())))

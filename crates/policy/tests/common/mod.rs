@@ -1,4 +1,4 @@
-//! What the tests run policies on: a task of its own, with a connection that remembers what it was told.
+//! Test fixture: a task to run policies on, with a connection that records its settings.
 #![allow(dead_code, unreachable_pub, reason = "each test program uses what it needs")]
 
 use std::net::{IpAddr, SocketAddr};
@@ -14,14 +14,14 @@ use thalweg_policy::{
 
 /// A connection without a socket.
 #[derive(Debug, Default)]
-pub struct Wire {
+pub struct TestConnection {
     pub algorithm: String,
     pub pace: Option<u64>,
     pub cwnd: u64,
     pub tos: u8,
 }
 
-impl Connection for Wire {
+impl Connection for TestConnection {
     fn congestion_algorithm(&self) -> Option<String> {
         Some(self.algorithm.clone())
     }
@@ -84,14 +84,14 @@ impl Connection for Wire {
     }
 }
 
-/// A host that knows a little.
+/// A host that returns fixed values.
 #[derive(Debug, Default)]
-pub struct Box1 {
-    /// How often it was asked where a client is.
-    pub geo_asked: AtomicU32,
+pub struct TestHost {
+    /// Number of calls to `geo`.
+    pub geo_calls: AtomicU32,
 }
 
-impl Host for Box1 {
+impl Host for TestHost {
     fn is_healthy(&self, backend: u32) -> bool {
         backend != 1
     }
@@ -99,7 +99,7 @@ impl Host for Box1 {
         Storage { free_bytes: 4096, used_bytes: 1024, is_happy: true }
     }
     fn geo(&self, _address: IpAddr) -> Option<Geo> {
-        self.geo_asked.fetch_add(1, Relaxed);
+        self.geo_calls.fetch_add(1, Relaxed);
         Some(Geo {
             as_name: Some("Example Net".into()),
             as_number: Some(64_496),
@@ -147,7 +147,7 @@ impl Host for Box1 {
     }
 }
 
-/// Everything that a task borrows.
+/// Owner of everything that a task borrows.
 pub struct Bench {
     pub now_s: f64,
     pub original: Option<RequestHead>,
@@ -160,8 +160,8 @@ pub struct Bench {
     pub fetch: Fetch,
     pub object: Object,
     pub session: Session,
-    pub wire: Wire,
-    pub host: Box1,
+    pub wire: TestConnection,
+    pub host: TestHost,
     pub log: Vec<Line>,
     pub kept: Kept,
     pub workspace: Workspace,
@@ -228,8 +228,8 @@ impl Default for Bench {
                 xid: 4,
                 ..Session::default()
             },
-            wire: Wire { algorithm: "cubic".into(), ..Wire::default() },
-            host: Box1::default(),
+            wire: TestConnection { algorithm: "cubic".into(), ..TestConnection::default() },
+            host: TestHost::default(),
             log: Vec::new(),
             kept: Kept::default(),
             workspace: Workspace::default(),
@@ -293,7 +293,7 @@ pub fn build(text: &str) -> Result<(Program, Report), Report> {
     build_with(text, &[])
 }
 
-/// A policy that is right.
+/// Compiles a valid policy.
 pub fn program(text: &str) -> Program {
     match build(text) {
         Ok((program, _)) => program,
@@ -301,8 +301,8 @@ pub fn program(text: &str) -> Program {
     }
 }
 
-/// A line for each fault: place, message, help.
-pub fn told(result: Result<(Program, Report), Report>) -> String {
+/// Formats one line per fault: position, message, help.
+pub fn report_text(result: Result<(Program, Report), Report>) -> String {
     let report = match result {
         Ok((_, report)) | Err(report) => report,
     };

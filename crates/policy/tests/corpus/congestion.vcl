@@ -1,4 +1,4 @@
-# Thalweg only: congestion control by prefix, host and country, pace by what the player says of itself.
+# Thalweg only: congestion control by prefix, host and country; pacing by CMCD.
 vcl 4.1;
 
 import tcp;

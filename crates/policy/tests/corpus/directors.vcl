@@ -1,4 +1,4 @@
-# Several origins: in turn, by weight, by key, and the one that is left.
+# Several origins: round robin, weighted, hashed and fallback.
 vcl 4.1;
 
 import directors;

@@ -1,4 +1,4 @@
-# Thalweg only: texts side by side, as older policies have them.
+# Thalweg only: adjacent strings, as in older policies.
 vcl 4.1;
 
 backend default {

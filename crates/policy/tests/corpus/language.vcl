@@ -1,4 +1,4 @@
-# Each construct of the language once.
+# Every construct of the language, once each.
 vcl 4.1;
 
 import std;

@@ -1,4 +1,5 @@
-# Low-latency live: playlists for a second, segments for an hour, stale while a new one is made.
+# Low-latency live: playlists cached for a second, segments for an hour; stale ones served during
+# validation.
 vcl 4.1;
 
 import std;

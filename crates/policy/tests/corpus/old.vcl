@@ -1,4 +1,4 @@
-# VCL 4.0, with what only it has.
+# VCL 4.0, with the features that 4.1 lacks.
 vcl 4.0;
 
 import std;

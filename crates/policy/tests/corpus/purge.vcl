@@ -1,4 +1,4 @@
-# Purges and bans from inside, one tag or one URL.
+# Purges and bans from a policy, by tag and by URL.
 vcl 4.1;
 
 import std;

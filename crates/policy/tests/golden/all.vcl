@@ -1,4 +1,4 @@
-# Each token and each node once.
+# Each kind of token and node once.
 vcl 4.1;
 import std;
 import directors as d from "x.so";

@@ -1,5 +1,6 @@
-//! A capture: netlink messages one after the other, as [`Diag::dump_with_messages`](super::Diag::dump_with_messages)
-//! gives them and `ss -D FILE` writes them. Pure.
+//! Captures: sequences of netlink messages, as passed by
+//! [`Diag::dump_with_messages`](super::Diag::dump_with_messages) and as written by `ss -D FILE`.
+//! Pure.
 
 use std::fmt;
 
@@ -7,18 +8,18 @@ use super::dump::SOCK_DIAG_BY_FAMILY;
 use super::netlink::{Body, Frames, aligned, done};
 use super::{Malformed, Socket};
 
-/// A capture that goes on with something else.
+/// A malformed message in a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BadCapture {
-    /// Where the message begins that is none, in bytes from the start.
+    /// Offset of the malformed message, in bytes from the start of the capture.
     pub offset_bytes: usize,
-    /// Why it is none.
+    /// Why the message is malformed.
     pub cause: Malformed,
 }
 
 impl fmt::Display for BadCapture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no capture of sockets at byte {}", self.offset_bytes)
+        write!(f, "malformed message at byte {}", self.offset_bytes)
     }
 }
 
@@ -28,11 +29,11 @@ impl std::error::Error for BadCapture {
     }
 }
 
-/// Calls `each` with every socket of a capture, in its order. Messages that are about something else, such as the ends of
-/// dumps, are passed over.
+/// Calls `each` with every socket in a capture, in order. Skips other messages, such as the end of
+/// a dump.
 ///
 /// # Errors
-/// Where it is cut short or no capture; what was told before is right.
+/// If the bytes are truncated or not a capture. Sockets reported before the error are valid.
 pub fn decode_capture(bytes: &[u8], mut each: impl FnMut(&Socket)) -> Result<(), BadCapture> {
     let mut frames = Frames::new(bytes);
     loop {
@@ -45,13 +46,13 @@ pub fn decode_capture(bytes: &[u8], mut each: impl FnMut(&Socket)) -> Result<(),
     }
 }
 
-/// A message as a capture has it: with what aligns the next one.
+/// Appends a message to a capture, padded so that another can follow.
 pub fn append_to_capture(message: &[u8], capture: &mut Vec<u8>) {
     capture.extend(message);
     capture.resize(aligned(capture.len()), 0);
 }
 
-/// Ends a capture as the kernel ends a dump, which `ss` asks of one that it is to read.
+/// Ends a capture as the kernel ends a dump, which `ss` needs to read the capture.
 pub fn end_capture(capture: &mut Vec<u8>) {
     capture.extend(done());
 }

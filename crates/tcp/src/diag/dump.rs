@@ -1,10 +1,13 @@
-//! All sockets at one moment, as far as there is one: the kernel goes over its hash table while sockets come and go.
+//! Dumps of all sockets, taken at roughly one moment: the kernel walks its hash table while sockets
+//! are opened and closed.
 //!
-//! The kernel answers in batches, and goes on at a place in its table: what has moved before that is told twice, what
-//! has moved behind it not at all. The first is seen by the cookie and passed over; the second is rare, and told only in
-//! as far as the kernel knows of it ([`Dumped::is_interrupted`]).
+//! The kernel replies in batches and resumes at a position in its table. A socket that moves ahead
+//! of that position is reported twice; its cookie identifies the repeat, which is dropped. A socket
+//! that moves behind that position is missed; this is rare, and known only if the kernel notices
+//! ([`Dumped::is_interrupted`]).
 //!
-//! **Invariant:** a dump costs no memory for a socket but the place of its cookie in a set that is kept.
+//! **Invariant:** a dump uses no memory per socket except the cookie, in a set that is reused
+//! between dumps.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -17,76 +20,77 @@ use rustix::net::{RecvFlags, SendFlags, SocketFlags, recv, send};
 use super::netlink::{Body, Frames, HEADER_BYTES, aligned};
 use super::{Error, Family, Filter, Socket, open};
 
-/// What an answer may have at once. The kernel makes batches as large as the largest read was, up to 32 KiB
-/// (`netlink_recvmsg` of `net/netlink/af_netlink.c`).
+/// Size of the receive buffer. The kernel sizes its batches by the largest read so far, up to 32
+/// KiB (`netlink_recvmsg` in `net/netlink/af_netlink.c`).
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// How often a dump is read at most: a table that grows faster than it is read would never end.
+/// Maximum reads per dump: if the table grew faster than it is read, the dump would never end.
 const READS_MAX: usize = 1 << 20;
 
-/// `SOCK_DIAG_BY_FAMILY`: the type of a request, and of each answer.
+/// `SOCK_DIAG_BY_FAMILY`: the message type of requests and replies.
 pub(super) const SOCK_DIAG_BY_FAMILY: u16 = 20;
 /// `NLM_F_REQUEST | NLM_F_DUMP`.
 const REQUEST_FLAGS: u16 = 0x301;
 const IPPROTO_TCP: u8 = 6;
 /// `INET_DIAG_REQ_BYTECODE`.
 const ATTRIBUTE_BYTECODE: u16 = 1;
-/// Bytes of a `struct inet_diag_req_v2`: family, protocol, extensions, padding, states, identity.
+/// Size of `struct inet_diag_req_v2`: family, protocol, extensions, padding, states, identity.
 const REQUEST_BYTES: usize = 56;
 
-/// What is asked for beside the socket itself: `idiag_ext` of a request. Shutdown, mark, class and cgroup are told
-/// unasked.
+/// Optional parts of each reported socket: `idiag_ext` in the request. The kernel always sends
+/// shutdown, mark and cgroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extensions(u8);
 
 impl Extensions {
-    /// Nothing more.
+    /// No optional parts.
     pub const NONE: Self = Self(0);
-    /// [`Socket::tcp_info`]: 280 bytes for each socket.
+    /// [`Socket::tcp_info`]: 280 bytes per socket.
     pub const TCP_INFO: Self = Self(1 << 1);
-    /// [`Socket::bbr`], for sockets that run it.
+    /// [`Socket::bbr`], for sockets that use BBR.
     pub const BBR: Self = Self(1 << 2);
     /// [`Socket::congestion_control`].
     pub const CONGESTION_CONTROL: Self = Self(1 << 3);
     /// [`Socket::tos`].
     pub const TOS: Self = Self(1 << 4);
-    /// [`Socket::tclass`], and [`Socket::class_id`].
+    /// [`Socket::tclass`] and [`Socket::class_id`].
     pub const TRAFFIC_CLASS: Self = Self(1 << 5);
     /// [`Socket::memory`].
     pub const MEMORY: Self = Self(1 << 6);
     /// [`Socket::shutdown`].
     pub const SHUTDOWN: Self = Self(1 << 7);
-    /// What says how a connection does: `tcp_info`, the congestion control and its model.
+    /// Everything about a connection's delivery: `tcp_info`, the congestion control and its model.
     pub const DELIVERY: Self = Self(Self::TCP_INFO.0 | Self::BBR.0 | Self::CONGESTION_CONTROL.0);
-    /// Everything.
+    /// All optional parts.
     pub const ALL: Self =
         Self(Self::DELIVERY.0 | Self::TOS.0 | Self::TRAFFIC_CLASS.0 | Self::MEMORY.0 | Self::SHUTDOWN.0);
 
-    /// Those of both.
+    /// Returns the union of `self` and `other`.
     pub fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 }
 
-/// What a dump came to.
+/// Statistics about a dump.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Dumped {
-    /// Sockets told of, each once.
+    /// Sockets reported, without repeats.
     pub sockets: u64,
-    /// Bytes that the kernel copied.
+    /// Bytes received from the kernel.
     pub bytes: u64,
-    /// Sockets that came again, and were passed over.
+    /// Repeated sockets that were dropped.
     pub repeated: u64,
-    /// The kernel says that its table changed meanwhile in a way that may hide sockets.
+    /// Whether the kernel reported that its table changed during the dump, so sockets may be
+    /// missing.
     pub is_interrupted: bool,
 }
 
-/// Asks the kernel of one network namespace for its TCP sockets.
+/// A sock_diag socket that lists the TCP sockets in one network namespace.
 #[derive(Debug)]
 pub struct Diag {
     socket: OwnedFd,
     sequence: u32,
-    /// A request was not answered to its end.
+    /// Whether the last reply has not been read to its end.
     is_under_way: bool,
     request: Vec<u8>,
     buffer: Box<[u8]>,
@@ -94,18 +98,20 @@ pub struct Diag {
 }
 
 impl Diag {
-    /// In the namespace of this thread.
+    /// Opens a sock_diag socket in this thread's network namespace.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where the kernel has no sock_diag; [`Error::Io`] with what the system says.
+    /// [`Error::Unsupported`] if the kernel lacks sock_diag; [`Error::Io`] if a system call fails.
     pub fn open() -> Result<Self, Error> {
         Ok(Self::on(open::here(0, SocketFlags::empty())?))
     }
 
-    /// In the network namespace of the file `path`, such as `/run/netns/edge` or `/proc/42/ns/net`.
+    /// Opens a sock_diag socket in the network namespace of the file `path`, such as
+    /// `/run/netns/edge` or `/proc/42/ns/net`.
     ///
     /// # Errors
-    /// [`Error::Namespace`] where it cannot be entered, which needs CAP_SYS_ADMIN; otherwise as [`Diag::open`].
+    /// [`Error::Namespace`] if the namespace cannot be entered, which needs CAP_SYS_ADMIN;
+    /// otherwise as [`Diag::open`].
     pub fn open_in(path: &Path) -> Result<Self, Error> {
         Ok(Self::on(open::within(path, 0, SocketFlags::empty())?))
     }
@@ -122,11 +128,13 @@ impl Diag {
         }
     }
 
-    /// Calls `each` with every socket that the filter holds for, in the kernel's order: IPv4, then IPv6.
+    /// Calls `each` with every socket that matches the filter, in the kernel's order: IPv4, then
+    /// IPv6.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where the kernel cannot tell of TCP; [`Error::Io`], [`Error::Truncated`] or
-    /// [`Error::Malformed`] where an answer fails: what was told before it is right.
+    /// [`Error::Unsupported`] if the kernel cannot list TCP sockets; [`Error::Io`],
+    /// [`Error::Truncated`] or [`Error::Malformed`] if a reply cannot be read. Sockets reported
+    /// before an error are valid.
     pub fn dump(
         &mut self,
         filter: &Filter,
@@ -136,7 +144,7 @@ impl Diag {
         self.dump_with_messages(filter, extensions, |socket, _| each(socket))
     }
 
-    /// As [`Diag::dump`], with the netlink message that tells of the socket, header included.
+    /// As [`Diag::dump`], but also passes each socket's netlink message, header included.
     ///
     /// # Errors
     /// As [`Diag::dump`].
@@ -163,7 +171,8 @@ impl Diag {
         Ok(dumped)
     }
 
-    /// A request for one family: `struct nlmsghdr`, `struct inet_diag_req_v2`, and the bytecode as an attribute.
+    /// Writes the request for one address family: `struct nlmsghdr`, `struct inet_diag_req_v2`, and
+    /// the bytecode as an attribute.
     fn write_request(&mut self, family: Family, states: u32, extensions: Extensions, bytecode: &[u8]) {
         let request = &mut self.request;
         request.clear();
@@ -180,12 +189,13 @@ impl Diag {
             request.extend(bytecode);
         }
         debug_assert_eq!(request.len(), aligned(request.len()));
-        let length = u32::try_from(request.len()).expect("a request is a few KiB");
+        let length = u32::try_from(request.len()).expect("requests have a few KiB");
         request[..4].copy_from_slice(&length.to_ne_bytes());
     }
 
-    /// Reads what is left of a dump that failed, or in which `each` panicked: the kernel takes no request before its end. It makes each part when it is asked for
-    /// it, so there is nothing to wait for.
+    /// Reads the rest of a dump that failed or whose `each` panicked, because the kernel accepts no
+    /// new request before the dump ends. This does not block: the kernel builds each batch on
+    /// demand.
     fn drain(&mut self) {
         for _ in 0..READS_MAX {
             if retried(|| recv(&self.socket, &mut self.buffer[..], RecvFlags::DONTWAIT)).is_err() {
@@ -200,7 +210,7 @@ impl Diag {
         each: &mut impl FnMut(&Socket, &[u8]),
     ) -> Result<(), Error> {
         for _ in 0..READS_MAX {
-            // With TRUNC the kernel tells the length that there was.
+            // With TRUNC, `recv` returns the full length even if the reply exceeds the buffer.
             let (_, length_bytes) = retried(|| recv(&self.socket, &mut self.buffer[..], RecvFlags::TRUNC))
                 .map_err(open::failed)?;
             let buffer_bytes = self.buffer.len();
@@ -229,11 +239,11 @@ impl Diag {
                 }
             }
         }
-        Err(Error::Io(std::io::Error::other(format!("the dump did not end within {READS_MAX} reads"))))
+        Err(Error::Io(std::io::Error::other(format!("dump did not end within {READS_MAX} reads"))))
     }
 }
 
-/// Again while a signal comes between.
+/// Retries a call as long as signals interrupt it.
 pub(crate) fn retried<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     loop {
         match call() {
@@ -243,7 +253,7 @@ pub(crate) fn retried<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T
     }
 }
 
-/// Spreads cookies, which the kernel counts up and nobody else chooses, by one multiplication.
+/// Hashes cookies, which the kernel assigns sequentially, with one multiplication.
 #[derive(Debug, Default)]
 struct CookieHasher(u64);
 
@@ -257,7 +267,8 @@ impl Hasher for CookieHasher {
     }
 
     fn write_u64(&mut self, cookie: u64) {
-        // Fibonacci hashing: the golden ratio in 64 bits. The table looks at the highest bits and at the lowest.
+        // Fibonacci hashing with the 64-bit golden ratio. `HashSet` uses the highest and the lowest
+        // bits.
         let spread = cookie.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.0 = spread ^ spread >> 32;
     }

@@ -1,11 +1,13 @@
-//! Sockets that are destroyed, each with its last `tcp_info`: what a connection that lived between two dumps has done.
+//! Destroy events: each destroyed socket with its last `tcp_info`, so that connections that open
+//! and close between two dumps are seen too.
 //!
-//! The kernel queues an event for each socket. Where its queue is full the event is lost, and the queue's socket counts
-//! it: that count is told with what was read, so that events and losses add up to the sockets that were destroyed.
-//! An event has no congestion control's name and no model; the cookie leads to the dump that has them. A socket that
-//! was never connected, or that listens, has an event too.
+//! The kernel queues one event per destroyed socket. If the queue is full, the event is lost, and
+//! the netlink socket counts the loss. Each read returns that count, so events and losses add up to
+//! the sockets destroyed. An event lacks the congestion control's name and model; its cookie links
+//! it to the dump that has both. Listening sockets and sockets that were never connected produce
+//! events too.
 //!
-//! **Invariant:** what is not read is told as lost, or read later.
+//! **Invariant:** every event is reported, counted as lost, or still queued.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -17,51 +19,58 @@ use super::dump::{SOCK_DIAG_BY_FAMILY, retried};
 use super::netlink::{Body, Frames};
 use super::{Error, Memory, Socket, open};
 
-/// `SKNLGRP_INET_TCP_DESTROY` and `SKNLGRP_INET6_TCP_DESTROY`, 1 and 3, as bits.
+/// Bit mask of `SKNLGRP_INET_TCP_DESTROY` (1) and `SKNLGRP_INET6_TCP_DESTROY` (3).
 const GROUPS: u32 = 1 << 0 | 1 << 2;
 
-/// An event has some hundred bytes; what is longer is told as an error.
+/// Size of the receive buffer. An event has a few hundred bytes; one that exceeds the buffer is an
+/// error.
 const BUFFER_BYTES: usize = 8 << 10;
 
-/// Events that one call reads at most, so that who reads does other things as well.
+/// Maximum events read per call, so that the caller can do other work in between.
 pub const READ_EVENTS_MAX: u64 = 65_536;
 
-/// Hears of destroyed sockets in one network namespace. Not blocking: [`AsFd`] gives what to wait for.
+/// Receives a network namespace's destroy events. Non-blocking: poll the descriptor returned by
+/// [`AsFd`].
 #[derive(Debug)]
 pub struct Events {
     socket: OwnedFd,
     buffer: Box<[u8]>,
-    /// The queue's count of lost events when it was read last; none where the kernel does not tell.
+    /// The kernel's count of lost events at the last read; `None` if the kernel does not report
+    /// one.
     drops: Option<u32>,
 }
 
-/// What was read at once.
+/// Statistics about one read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Heard {
-    /// Events told.
+pub struct EventsRead {
+    /// Events reported.
     pub events: u64,
-    /// Events lost since the last call, counted by the kernel; none on kernels before 4.12, which do not tell.
+    /// Events lost since the last call, as counted by the kernel; `None` before Linux 4.12, which
+    /// does not report losses.
     pub lost: Option<u64>,
-    /// Times that the queue was found to have overflowed: at least one event was lost for each.
+    /// Queue overflows noticed; each means at least one lost event.
     pub overruns: u64,
-    /// There may be more to read at once: [`READ_EVENTS_MAX`] was reached.
+    /// Whether more events may be ready because [`READ_EVENTS_MAX`] was reached.
     pub is_cut: bool,
 }
 
 impl Events {
-    /// In the namespace of this thread, with a queue of about `queue_bytes`: the kernel counts about 1.3 KB for an event,
-    /// and without CAP_NET_ADMIN makes it no larger than `net.core.rmem_max`.
+    /// Subscribes in this thread's network namespace, with a queue of about `queue_bytes`. The
+    /// kernel charges about 1.3 KB per event, and limits the queue to `net.core.rmem_max` without
+    /// CAP_NET_ADMIN.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where the kernel has no sock_diag; [`Error::Io`] with what the system says.
+    /// [`Error::Unsupported`] if the kernel lacks sock_diag; [`Error::Io`] if a system call fails.
     pub fn open(queue_bytes: usize) -> Result<Self, Error> {
         Self::on(open::here(GROUPS, SocketFlags::NONBLOCK)?, queue_bytes)
     }
 
-    /// In the network namespace of the file `path`, such as `/run/netns/edge` or `/proc/42/ns/net`.
+    /// Subscribes in the network namespace of the file `path`, such as `/run/netns/edge` or
+    /// `/proc/42/ns/net`.
     ///
     /// # Errors
-    /// [`Error::Namespace`] where it cannot be entered, which needs CAP_SYS_ADMIN; otherwise as [`Events::open`].
+    /// [`Error::Namespace`] if the namespace cannot be entered, which needs CAP_SYS_ADMIN;
+    /// otherwise as [`Events::open`].
     pub fn open_in(path: &Path, queue_bytes: usize) -> Result<Self, Error> {
         Self::on(open::within(path, GROUPS, SocketFlags::NONBLOCK)?, queue_bytes)
     }
@@ -77,39 +86,39 @@ impl Events {
         Ok(events)
     }
 
-    /// What the queue may hold, as the kernel has it.
+    /// Reads the size of the queue from the kernel.
     ///
     /// # Errors
-    /// [`Error::Io`] with what the system says.
+    /// [`Error::Io`] if the system call fails.
     pub fn queue_bytes(&self) -> Result<usize, Error> {
         sockopt::socket_recv_buffer_size(&self.socket).map_err(open::failed)
     }
 
-    /// Calls `each` with every socket that was destroyed since, in that order, and does not wait for more. Its state is
-    /// [`super::State::Close`] as a rule.
+    /// Calls `each` with every socket destroyed since the last call, in order, without blocking.
+    /// The sockets' state is usually [`super::State::Close`].
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Truncated`] or [`Error::Malformed`] where an event cannot be read; the next call goes on
-    /// behind it.
-    pub fn read(&mut self, mut each: impl FnMut(&Socket)) -> Result<Heard, Error> {
-        let mut heard = Heard::default();
-        while heard.events < READ_EVENTS_MAX {
+    /// [`Error::Io`], [`Error::Truncated`] or [`Error::Malformed`] if an event cannot be read; the
+    /// next call continues with the event after it.
+    pub fn read(&mut self, mut each: impl FnMut(&Socket)) -> Result<EventsRead, Error> {
+        let mut statistics = EventsRead::default();
+        while statistics.events < READ_EVENTS_MAX {
             match retried(|| recv(&self.socket, &mut self.buffer[..], RecvFlags::TRUNC)) {
-                Ok((_, length_bytes)) => heard.events += self.tell(length_bytes, &mut each)?,
-                Err(Errno::NOBUFS) => heard.overruns += 1,
+                Ok((_, length_bytes)) => statistics.events += self.decode_events(length_bytes, &mut each)?,
+                Err(Errno::NOBUFS) => statistics.overruns += 1,
                 Err(Errno::AGAIN) => break,
                 Err(other) => return Err(open::failed(other)),
             }
         }
-        heard.is_cut = heard.events >= READ_EVENTS_MAX;
+        statistics.is_cut = statistics.events >= READ_EVENTS_MAX;
         let drops = self.read_drops()?;
-        heard.lost = drops.zip(self.drops).map(|(now, before)| now.wrapping_sub(before).into());
+        statistics.lost = drops.zip(self.drops).map(|(now, before)| now.wrapping_sub(before).into());
         self.drops = drops;
-        Ok(heard)
+        Ok(statistics)
     }
 
-    /// Tells of the events in the first bytes of the buffer; how many there are.
-    fn tell(&self, length_bytes: usize, each: &mut impl FnMut(&Socket)) -> Result<u64, Error> {
+    /// Decodes the events in the first `length_bytes` of the buffer; returns their number.
+    fn decode_events(&self, length_bytes: usize, each: &mut impl FnMut(&Socket)) -> Result<u64, Error> {
         let buffer_bytes = self.buffer.len();
         let bytes = self.buffer.get(..length_bytes).ok_or(Error::Truncated { length_bytes, buffer_bytes })?;
         let mut events = 0;
@@ -122,7 +131,7 @@ impl Events {
         Ok(events)
     }
 
-    /// What the kernel counts of events that found no room (`SK_MEMINFO_DROPS`).
+    /// Reads the kernel's count of events lost because the queue was full (`SK_MEMINFO_DROPS`).
     fn read_drops(&self) -> Result<Option<u32>, Error> {
         let mut buffer = [0; 64];
         match crate::sockopt::get(self.socket.as_fd(), (libc::SOL_SOCKET, libc::SO_MEMINFO), &mut buffer) {

@@ -1,8 +1,9 @@
-//! One answer of sock_diag: `struct inet_diag_msg` and its attributes (`include/uapi/linux/inet_diag.h`). Pure.
+//! Decoder for a sock_diag reply: `struct inet_diag_msg` and its attributes
+//! (`include/uapi/linux/inet_diag.h`). Pure.
 //!
-//! Numbers are in the machine's byte order, ports and addresses in the network's. An attribute that is not known is
-//! passed over; one that is known and too short is an error, one that is longer than known is a newer kernel's and is
-//! read as far as it is known.
+//! Numbers are in native byte order, ports and addresses in network byte order. Unknown attributes
+//! are skipped. A known attribute that is too short is an error; one that is too long is from a
+//! newer kernel, and only its known part is decoded.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -10,13 +11,13 @@ use super::netlink::{split_attribute, u32_at, u64_at};
 use super::{Malformed, State};
 use crate::{CongestionControl, TcpInfo};
 
-/// Bytes of a `struct inet_diag_msg`.
+/// Size of `struct inet_diag_msg`.
 pub const MESSAGE_BYTES: usize = 72;
 
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 
-/// Attributes, `INET_DIAG_*`.
+/// Attribute types, `INET_DIAG_*`.
 mod kind {
     pub(super) const INFO: u16 = 2;
     pub(super) const CONG: u16 = 4;
@@ -31,58 +32,59 @@ mod kind {
     pub(super) const CGROUP_ID: u16 = 21;
 }
 
-/// What the kernel told of one socket.
+/// A TCP socket as the kernel reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Socket {
-    /// The kernel's number of the socket: no other has it until the system starts anew.
+    /// The kernel's ID for the socket, unique until reboot.
     pub cookie: u64,
-    /// The family of the socket. One of IPv6 may carry IPv4, in addresses `::ffff:a.b.c.d`.
+    /// Address family. An IPv6 socket may carry IPv4, with addresses `::ffff:a.b.c.d`.
     pub family: Family,
-    /// Its state.
+    /// TCP state.
     pub state: State,
-    /// The address on this side, as the kernel has it.
+    /// Local address, as the kernel reports it.
     pub local: SocketAddr,
-    /// The address on the other side, as the kernel has it; unspecified with port 0 where there is none.
+    /// Remote address, as the kernel reports it; unspecified with port 0 if the socket has none.
     pub remote: SocketAddr,
-    /// Number of the network interface that the socket is bound to, 0 if to none.
+    /// Index of the network interface that the socket is bound to; 0 if none.
     pub interface: u32,
-    /// The timer that is running.
+    /// The running timer.
     pub timer: Timer,
-    /// Timeouts, probes or keepalives in a row that were not answered: of the timer that is running.
+    /// Consecutive unanswered timeouts, probes or keepalives of the running timer.
     pub retransmits: u8,
-    /// Received and not read yet; of a listening socket, the connections that wait to be accepted.
+    /// Bytes received but not yet read; for a listening socket, connections waiting to be accepted.
     pub rqueue_bytes: u32,
-    /// Sent and not acknowledged, or not sent yet; of a listening socket, how many connections may wait.
+    /// Bytes not yet sent or not yet acknowledged; for a listening socket, its backlog limit.
     pub wqueue_bytes: u32,
-    /// Who owns the socket.
+    /// User ID of the owner.
     pub uid: u32,
-    /// Its number in sockfs, 0 if no process has it any more.
+    /// Inode in sockfs; 0 if no process has the socket open any more.
     pub inode: u32,
-    /// `SO_MARK`; told to CAP_NET_ADMIN alone.
+    /// `SO_MARK`; reported only to processes with CAP_NET_ADMIN.
     pub mark: Option<u32>,
-    /// The version 2 cgroup in which it was made, 5.8.
+    /// ID of the cgroup v2 in which the socket was created, 5.8.
     pub cgroup_id: Option<u64>,
-    /// The traffic class: the priority (`SO_PRIORITY`) or the version 1 cgroup's.
+    /// Class for queueing: the class ID of the socket's cgroup v1, or its priority (`SO_PRIORITY`)
+    /// if it has none.
     pub class_id: Option<u32>,
-    /// The type of service of IPv4.
+    /// IPv4 type of service.
     pub tos: Option<u8>,
-    /// The traffic class of IPv6.
+    /// IPv6 traffic class.
     pub tclass: Option<u8>,
-    /// The socket takes IPv6 alone.
+    /// Whether the socket accepts only IPv6.
     pub is_v6_only: Option<bool>,
-    /// The directions that are shut down: 1 receiving, 2 sending, 3 both.
+    /// Directions shut down: 1 receiving, 2 sending, 3 both.
     pub shutdown: Option<u8>,
-    /// Its congestion control.
+    /// Congestion control.
     pub congestion_control: Option<CongestionControl>,
-    /// What `TCP_INFO` says of it. A socket in TIME-WAIT has none.
+    /// The socket's `tcp_info`; `None` in TIME-WAIT.
     pub tcp_info: Option<TcpInfo>,
-    /// BBR's model of the path, where that is in use.
+    /// BBR's model of the path, if BBR is in use.
     pub bbr: Option<Bbr>,
-    /// The memory of its buffers.
+    /// Memory used by the socket's buffers.
     pub memory: Option<Memory>,
 }
 
-/// The family of a socket.
+/// A socket's address family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Family {
     /// `AF_INET`.
@@ -92,7 +94,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// The kernel's number.
+    /// Returns the kernel's number for the family.
     pub fn number(self) -> u8 {
         match self {
             Self::Ipv4 => AF_INET,
@@ -101,29 +103,29 @@ impl Family {
     }
 }
 
-/// A timer of a socket, `idiag_timer`, and when it expires.
+/// A socket's running timer (`idiag_timer`) and the time until it expires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timer {
-    /// Which one it is.
+    /// The timer's purpose.
     pub kind: TimerKind,
-    /// From the dump on; 0 if none is running, or it is due.
+    /// Time from the dump until the timer expires; 0 if none is running or it is due.
     pub expires_ms: u32,
 }
 
-/// What a socket's timer is for.
+/// The purpose of a socket's timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimerKind {
-    /// None is running.
+    /// No timer is running.
     Off,
-    /// Retransmission, a tail loss probe, or reordering.
+    /// A retransmission, a tail loss probe, or a reordering timeout.
     Retransmit,
-    /// A keepalive, or what else runs on that timer.
+    /// Keepalive, or another use of the keepalive timer.
     Keepalive,
     /// The end of TIME-WAIT.
     TimeWait,
-    /// A probe of a window that is closed.
+    /// A zero-window probe.
     Probe,
-    /// One that this does not know.
+    /// A kind that this program does not know.
     Other(u8),
 }
 
@@ -140,21 +142,21 @@ impl TimerKind {
     }
 }
 
-/// `struct tcp_bbr_info`: what BBR takes the path for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// `struct tcp_bbr_info`: BBR's model of the path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Bbr {
-    /// The largest delivery rate of the last ten round trips.
+    /// Maximum delivery rate over the last ten round trips.
     pub bw_bytes_per_s: u64,
-    /// The smallest round trip of the last ten seconds.
+    /// Minimum round-trip time over the last ten seconds.
     pub min_rtt_us: u32,
-    /// What the bandwidth is multiplied by to give the pacing rate, in 1/256.
+    /// Pacing rate as a multiple of the bandwidth, in units of 1/256.
     pub pacing_gain_per_256: u32,
-    /// What the bandwidth-delay product is multiplied by to give the congestion window, in 1/256.
+    /// Congestion window as a multiple of the bandwidth-delay product, in units of 1/256.
     pub cwnd_gain_per_256: u32,
 }
 
 impl Bbr {
-    /// The structure of the kernel's own BBR. Those with more state have it at the end.
+    /// Size in the kernel's own BBR. Variants append further state.
     const BYTES_MIN: usize = 20;
 
     fn decode(bytes: &[u8]) -> Option<Self> {
@@ -168,31 +170,32 @@ impl Bbr {
     }
 }
 
-/// The memory of a socket: `SK_MEMINFO_*` of `include/uapi/linux/sock_diag.h`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A socket's memory use: `SK_MEMINFO_*` in `include/uapi/linux/sock_diag.h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Memory {
-    /// Held by what was received and not read.
+    /// Receive buffer in use: received but not yet read.
     pub rmem_alloc_bytes: u32,
-    /// The most that the receive buffer may hold (`SO_RCVBUF`).
+    /// Receive buffer limit (`SO_RCVBUF`).
     pub rcvbuf_bytes: u32,
-    /// Held by what the lower layers have and did not send yet.
+    /// Passed to lower layers but not yet sent.
     pub wmem_alloc_bytes: u32,
-    /// The most that the send buffer may hold (`SO_SNDBUF`).
+    /// Send buffer limit (`SO_SNDBUF`).
     pub sndbuf_bytes: u32,
-    /// Reserved and not used.
+    /// Reserved but unused.
     pub fwd_alloc_bytes: u32,
-    /// Held by the send queue.
+    /// Used by the send queue.
     pub wmem_queued_bytes: u32,
-    /// Held by options and filters.
+    /// Used by options and filters.
     pub optmem_bytes: u32,
-    /// Held by TCP segments that came while a process had the socket.
+    /// Used by TCP segments that arrived while a process had the socket locked.
     pub backlog_bytes: u32,
     /// TCP segments dropped by the socket, 4.7.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub drops: Option<u32>,
 }
 
 impl Memory {
-    /// As of Linux 3.15; `drops` came behind it.
+    /// Size since Linux 3.15, without `drops`, which was added later.
     const BYTES_MIN: usize = 32;
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
@@ -211,10 +214,10 @@ impl Memory {
 }
 
 impl Socket {
-    /// Decodes what follows the header of a netlink message.
+    /// Decodes the payload of a netlink message.
     ///
     /// # Errors
-    /// Where it is cut short, an attribute is too short, or the family or the state is none of TCP's.
+    /// If the message is truncated, an attribute is too short, or the family or state is unknown.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let (message, attributes) =
             bytes.split_first_chunk().ok_or(Malformed::MessageShort { bytes: bytes.len() })?;
@@ -222,18 +225,18 @@ impl Socket {
         let mut rest = attributes;
         while !rest.is_empty() {
             let (kind, value, after) = split_attribute(rest)?;
-            socket.take_attribute(kind, value)?;
+            socket.apply_attribute(kind, value)?;
             rest = after;
         }
         Ok(socket)
     }
 
-    /// The address on this side, as IPv4 where it is that in IPv6 form.
+    /// Returns the local address, with an IPv4-mapped address as IPv4.
     pub fn local_unmapped(&self) -> SocketAddr {
         unmapped(self.local)
     }
 
-    /// The address on the other side, as IPv4 where it is that in IPv6 form.
+    /// Returns the remote address, with an IPv4-mapped address as IPv4.
     pub fn remote_unmapped(&self) -> SocketAddr {
         unmapped(self.remote)
     }
@@ -275,7 +278,7 @@ impl Socket {
         })
     }
 
-    fn take_attribute(&mut self, kind: u16, value: &[u8]) -> Result<(), Malformed> {
+    fn apply_attribute(&mut self, kind: u16, value: &[u8]) -> Result<(), Malformed> {
         let short = |bytes_min| Malformed::ValueShort { kind, bytes: value.len(), bytes_min };
         let byte = || value.first().copied().ok_or(short(1));
         let u32_of = || u32_at(value, 0).ok_or(short(4));
@@ -299,7 +302,7 @@ impl Socket {
     }
 }
 
-/// An address and a port of a `struct inet_diag_sockid`.
+/// Decodes an address and port from `struct inet_diag_sockid`.
 fn address(
     family: Family,
     message: &[u8],
@@ -312,7 +315,7 @@ fn address(
         Family::Ipv4 => SocketAddr::new(IpAddr::V4(Ipv4Addr::from(*at.first_chunk::<4>()?)), port),
         Family::Ipv6 => {
             let address = Ipv6Addr::from(*at.first_chunk::<16>()?);
-            // An address that is one of a link says nothing without the link.
+            // A link-local address is meaningless without its interface.
             let scope = if address.is_unicast_link_local() { interface } else { 0 };
             SocketAddr::V6(SocketAddrV6::new(address, port, 0, scope))
         }
@@ -323,5 +326,34 @@ fn unmapped(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         IpAddr::V4(unmapped) => SocketAddr::new(unmapped.into(), address.port()),
         IpAddr::V6(_) => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The array holds `fill(SK_MEMINFO_x)` at index `x`, so a field read at the wrong offset has a
+    /// wrong value.
+    #[test]
+    fn memory_fields_are_read_at_the_kernels_indices() {
+        let fill = |index: i32| 1_000 + u32::try_from(index).expect("array indices are not negative");
+        let array: Vec<u8> =
+            (0..=libc::SK_MEMINFO_DROPS).flat_map(|index| fill(index).to_ne_bytes()).collect();
+        let expected = Memory {
+            rmem_alloc_bytes: fill(libc::SK_MEMINFO_RMEM_ALLOC),
+            rcvbuf_bytes: fill(libc::SK_MEMINFO_RCVBUF),
+            wmem_alloc_bytes: fill(libc::SK_MEMINFO_WMEM_ALLOC),
+            sndbuf_bytes: fill(libc::SK_MEMINFO_SNDBUF),
+            fwd_alloc_bytes: fill(libc::SK_MEMINFO_FWD_ALLOC),
+            wmem_queued_bytes: fill(libc::SK_MEMINFO_WMEM_QUEUED),
+            optmem_bytes: fill(libc::SK_MEMINFO_OPTMEM),
+            backlog_bytes: fill(libc::SK_MEMINFO_BACKLOG),
+            drops: Some(fill(libc::SK_MEMINFO_DROPS)),
+        };
+        assert_eq!(Memory::decode(&array), Some(expected));
+        // Before Linux 4.7, the array ended with the backlog.
+        assert_eq!(Memory::decode(&array[..Memory::BYTES_MIN]), Some(Memory { drops: None, ..expected }));
+        assert_eq!(Memory::decode(&array[..Memory::BYTES_MIN - 1]), None);
     }
 }

@@ -1,11 +1,13 @@
-//! sock_diag: what the kernel tells of all TCP sockets of a network namespace, whoever has them.
+//! sock_diag: the kernel's information about all TCP sockets in a network namespace, regardless of
+//! the owning process.
 //!
-//! - [`dump`] asks for all sockets that a [`Filter`] holds for; [`events`] hears of each that is destroyed, with its
-//!   last `tcp_info`. The cookie is the same in both.
-//! - [`netlink`], [`message`], [`capture`], [`state`], [`filter`] and [`prefix`] are pure: bytes and texts in, values out.
+//! - [`dump`] lists all sockets that match a [`Filter`]; [`events`] reports each destroyed socket
+//!   with its last `tcp_info`. A socket has the same cookie in dumps and events.
+//! - [`netlink`], [`message`], [`capture`], [`state`] and [`filter`] are pure: bytes and text in,
+//!   values out.
 //!
-//! A process without rights may ask for every socket of its namespace; `SO_MARK` and a large buffer for events need
-//! CAP_NET_ADMIN, another namespace CAP_SYS_ADMIN.
+//! An unprivileged process may list every socket in its network namespace. Reading `SO_MARK` and a
+//! large event queue need CAP_NET_ADMIN; entering another namespace needs CAP_SYS_ADMIN.
 
 pub mod capture;
 pub mod dump;
@@ -14,44 +16,53 @@ pub mod filter;
 pub mod message;
 pub mod netlink;
 mod open;
-pub mod prefix;
 pub mod state;
 
 pub use capture::{BadCapture, append_to_capture, decode_capture, end_capture};
 pub use dump::{Diag, Dumped, Extensions};
-pub use events::{Events, Heard};
+pub use events::{Events, EventsRead};
 pub use filter::{Filter, FilterError};
 pub use message::{Bbr, Family, Memory, Socket, Timer, TimerKind};
 pub use netlink::{Body, Frame, Frames};
-pub use prefix::Prefix;
 pub use state::{State, States};
 
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// What can go wrong between this process and the kernel's sock_diag.
+use ipnet::IpNet;
+
+/// Returns the network given by the first `bits` bits of `address`, or by the whole address if it
+/// has fewer. An IPv4-mapped IPv6 address counts as IPv4.
+pub fn network(address: IpAddr, bits: u8) -> IpNet {
+    let whole = IpNet::from(address.to_canonical());
+    let bits = bits.min(whole.max_prefix_len());
+    IpNet::new(whole.addr(), bits).expect("no more bits than the address has").trunc()
+}
+
+/// A sock_diag failure.
 #[derive(Debug)]
 pub enum Error {
-    /// The kernel lacks sock_diag, or that of TCP.
+    /// The kernel lacks sock_diag or its TCP module.
     Unsupported(io::Error),
-    /// A network namespace cannot be entered.
+    /// The network namespace cannot be entered.
     Namespace {
-        /// Its file.
+        /// The namespace's file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         cause: io::Error,
     },
     /// The kernel refused a request, or a system call failed.
     Io(io::Error),
-    /// An answer is longer than the buffer for it.
+    /// A reply is longer than the buffer.
     Truncated {
-        /// The answer's length.
+        /// Length of the reply.
         length_bytes: usize,
-        /// The buffer's.
+        /// Size of the buffer.
         buffer_bytes: usize,
     },
-    /// An answer is not as `inet_diag.h` has it.
+    /// A reply does not match `inet_diag.h`.
     Malformed(Malformed),
 }
 
@@ -59,16 +70,16 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Unsupported(_) => f.write_str(
-                "this kernel does not tell of its TCP sockets: load the module tcp_diag, or build it in (CONFIG_INET_DIAG)",
+                "this kernel cannot list TCP sockets: load the module tcp_diag, or build it in (CONFIG_INET_DIAG)",
             ),
             Error::Namespace { path, .. } => {
-                write!(f, "cannot enter the network namespace {}", path.display())
+                write!(f, "cannot enter network namespace {}", path.display())
             }
-            Error::Io(_) => f.write_str("cannot ask the kernel for its TCP sockets"),
+            Error::Io(_) => f.write_str("cannot list the kernel's TCP sockets"),
             Error::Truncated { length_bytes, buffer_bytes } => {
-                write!(f, "the kernel told {length_bytes} bytes of sockets at once, and there is room for {buffer_bytes}")
+                write!(f, "kernel reply of {length_bytes} bytes exceeds the buffer of {buffer_bytes} bytes")
             }
-            Error::Malformed(_) => f.write_str("the kernel's answer is not understood"),
+            Error::Malformed(_) => f.write_str("malformed reply from the kernel"),
         }
     }
 }
@@ -89,54 +100,54 @@ impl From<Malformed> for Error {
     }
 }
 
-/// Why bytes are no answer of sock_diag.
+/// Why bytes are not a valid sock_diag reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Malformed {
-    /// Too few for the header of a netlink message.
+    /// Too few bytes for a netlink message header.
     FrameShort {
-        /// How many there are.
+        /// Number of bytes.
         bytes: usize,
     },
-    /// A netlink message is shorter than its header, or longer than what there is.
+    /// The length of a netlink message is less than its header or exceeds the bytes left.
     FrameLength {
-        /// What it says of itself.
+        /// The claimed length.
         length_bytes: usize,
-        /// What there is.
+        /// Bytes left.
         left_bytes: usize,
     },
-    /// An error has no number.
+    /// A netlink error message lacks the error number.
     ErrorShort {
-        /// How many bytes it has.
+        /// Number of bytes.
         bytes: usize,
     },
-    /// Too few for a `struct inet_diag_msg`.
+    /// Too few bytes for `struct inet_diag_msg`.
     MessageShort {
-        /// How many there are.
+        /// Number of bytes.
         bytes: usize,
     },
-    /// A family that is neither IPv4 nor IPv6.
+    /// An address family that is neither IPv4 nor IPv6.
     Family(u8),
-    /// A state that TCP does not have.
+    /// An unknown TCP state.
     State(u8),
-    /// Too few for the header of an attribute.
+    /// Too few bytes for an attribute header.
     AttributeShort {
-        /// How many there are.
+        /// Number of bytes.
         bytes: usize,
     },
-    /// An attribute is shorter than its header, or longer than what there is.
+    /// The length of an attribute is less than its header or exceeds the bytes left.
     AttributeLength {
-        /// What it says of itself.
+        /// The claimed length.
         length_bytes: usize,
-        /// What there is.
+        /// Bytes left.
         left_bytes: usize,
     },
-    /// An attribute's value is shorter than on any kernel.
+    /// An attribute's value is shorter than any kernel sends.
     ValueShort {
-        /// The attribute, `INET_DIAG_*`.
+        /// The attribute type, `INET_DIAG_*`.
         kind: u16,
-        /// How many bytes it has.
+        /// Length of the value.
         bytes: usize,
-        /// What it has on the oldest kernel.
+        /// Minimum length, as sent by the oldest kernel.
         bytes_min: usize,
     },
 }
@@ -145,25 +156,25 @@ impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::FrameShort { bytes } => {
-                write!(f, "a netlink header has {} bytes, here are {bytes}", netlink::HEADER_BYTES)
+                write!(f, "expected a netlink header of {} bytes, got {bytes}", netlink::HEADER_BYTES)
             }
             Self::FrameLength { length_bytes, left_bytes } => {
-                write!(f, "a netlink message says that it has {length_bytes} bytes, here are {left_bytes}")
+                write!(f, "netlink message claims {length_bytes} bytes, but {left_bytes} are left")
             }
-            Self::ErrorShort { bytes } => write!(f, "a netlink error has 4 bytes or more, here are {bytes}"),
+            Self::ErrorShort { bytes } => write!(f, "netlink error must have at least 4 bytes, got {bytes}"),
             Self::MessageShort { bytes } => {
-                write!(f, "an inet_diag_msg has {} bytes, here are {bytes}", message::MESSAGE_BYTES)
+                write!(f, "expected an inet_diag_msg of {} bytes, got {bytes}", message::MESSAGE_BYTES)
             }
-            Self::Family(number) => write!(f, "address family {number} is neither IPv4 nor IPv6"),
-            Self::State(number) => write!(f, "TCP has no state {number}"),
+            Self::Family(number) => write!(f, "address family must be IPv4 or IPv6, got {number}"),
+            Self::State(number) => write!(f, "unknown TCP state {number}"),
             Self::AttributeShort { bytes } => {
-                write!(f, "an attribute's header has 4 bytes, here are {bytes}")
+                write!(f, "expected an attribute header of 4 bytes, got {bytes}")
             }
             Self::AttributeLength { length_bytes, left_bytes } => {
-                write!(f, "an attribute says that it has {length_bytes} bytes, here are {left_bytes}")
+                write!(f, "attribute claims {length_bytes} bytes, but {left_bytes} are left")
             }
             Self::ValueShort { kind, bytes, bytes_min } => {
-                write!(f, "attribute {kind} has {bytes_min} bytes or more, here are {bytes}")
+                write!(f, "attribute {kind} must have at least {bytes_min} bytes, got {bytes}")
             }
         }
     }

@@ -1,76 +1,77 @@
-//! Netlink framing: a buffer of `struct nlmsghdr`, each with what follows it (`include/uapi/linux/netlink.h`). Pure.
+//! Netlink framing: splits a buffer into messages, each a `struct nlmsghdr` and a payload
+//! (`include/uapi/linux/netlink.h`). Pure.
 //!
-//! **Invariant:** whatever the bytes are, the iteration ends: with the buffer, or with the first frame that is malformed.
+//! **Invariant:** iteration ends at the end of the buffer or after the first malformed message.
 
 use super::Malformed;
 
-/// Bytes of a `struct nlmsghdr`.
+/// Size of `struct nlmsghdr`.
 pub const HEADER_BYTES: usize = 16;
 
 /// `NLMSG_ALIGNTO` and `NLA_ALIGNTO`.
 const ALIGNMENT_BYTES: usize = 4;
 
-/// Bytes of a `struct nlattr`.
+/// Size of `struct nlattr`.
 pub(crate) const ATTRIBUTE_HEADER_BYTES: usize = 4;
-/// The bits of `nla_type` that are its number: not `NLA_F_NESTED`, not `NLA_F_NET_BYTEORDER`.
+/// Mask for the attribute type in `nla_type`, without `NLA_F_NESTED` and `NLA_F_NET_BYTEORDER`.
 const ATTRIBUTE_KIND: u16 = 0x3fff;
 
 const NLMSG_NOOP: u16 = 1;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 
-/// `NLM_F_MULTI`: one of several.
+/// `NLM_F_MULTI`: part of a multipart reply.
 const NLM_F_MULTI: u16 = 0x2;
-/// `NLM_F_DUMP_INTR`: what is dumped has changed meanwhile, so that some may be missing or there twice.
+/// `NLM_F_DUMP_INTR`: the table changed during the dump, so sockets may be missing or repeated.
 const NLM_F_DUMP_INTR: u16 = 0x10;
 
-/// One message.
+/// A netlink message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// What it is.
+    /// The message's content.
     pub body: Body<'a>,
-    /// The number of the request that it answers.
+    /// Sequence number of the request that this message answers.
     pub sequence: u32,
-    /// The dump was interrupted by a change (`NLM_F_DUMP_INTR`).
+    /// Whether the table changed during the dump (`NLM_F_DUMP_INTR`).
     pub is_interrupted: bool,
-    /// The whole message, its header included, without what aligns the next one.
+    /// The whole message with its header, without trailing padding.
     pub bytes: &'a [u8],
 }
 
-/// What a message is.
+/// The content of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Body<'a> {
     /// The end of a dump, or an acknowledgement.
     Done,
-    /// The request failed with this error number of the kernel, a positive one.
+    /// The request failed with this (positive) error number.
     Failed(i32),
-    /// Anything else: `nlmsg_type`, and what follows the header.
+    /// Any other message.
     Message {
         /// `nlmsg_type`.
         kind: u16,
-        /// What follows the header.
+        /// The bytes after the message header.
         payload: &'a [u8],
     },
 }
 
-/// The messages in a buffer, one after the other.
+/// Iterator over the messages in a buffer.
 #[derive(Debug, Clone)]
 pub struct Frames<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Frames<'a> {
-    /// Those in `bytes`, which begin with one.
+    /// Iterates over the messages in `bytes`, which must start with a message header.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    /// How many bytes are not read yet.
+    /// Returns the number of bytes not read yet.
     pub fn left_bytes(&self) -> usize {
         self.rest.len()
     }
 
-    /// The next message and its type, whatever it is; the rest begins with the one after it.
+    /// Splits off the next message and returns it with its type.
     fn split(&mut self) -> Result<(u16, Frame<'a>), Malformed> {
         let left = self.rest;
         let Some(&[l0, l1, l2, l3, k0, k1, f0, f1, s0, s1, s2, s3, ..]) = left.first_chunk::<HEADER_BYTES>()
@@ -88,7 +89,7 @@ impl<'a> Frames<'a> {
         let payload = &bytes[HEADER_BYTES..];
         let body = match kind {
             NLMSG_ERROR => ended(i32_at(payload, 0).ok_or(Malformed::ErrorShort { bytes: payload.len() })?),
-            // The number was added to it in 2.6.13; one without it went well.
+            // The status was added in 2.6.13; a message without a status means success.
             NLMSG_DONE => ended(i32_at(payload, 0).unwrap_or(0)),
             _ => Body::Message { kind, payload },
         };
@@ -115,7 +116,7 @@ impl<'a> Iterator for Frames<'a> {
     }
 }
 
-/// The message that ends a dump.
+/// Builds the message that ends a dump.
 pub(super) fn done() -> Vec<u8> {
     let status = 0i32.to_ne_bytes();
     let length = u32::try_from(HEADER_BYTES + status.len()).expect("a few bytes").to_ne_bytes();
@@ -123,12 +124,12 @@ pub(super) fn done() -> Vec<u8> {
     [&length[..], &kind, &flags, &[0; 8], &status].concat()
 }
 
-/// The kernel's number at an end: zero, or a negative error number.
+/// Decodes the status that ends a dump: zero, or a negative error number.
 fn ended(status: i32) -> Body<'static> {
     if status == 0 { Body::Done } else { Body::Failed(status.saturating_neg().max(1)) }
 }
 
-/// The first attribute's kind and value, and what follows it.
+/// Splits off the first attribute; returns its kind, its value, and the remaining bytes.
 pub(crate) fn split_attribute(bytes: &[u8]) -> Result<(u16, &[u8], &[u8]), Malformed> {
     let left_bytes = bytes.len();
     let (Some(length), Some(kind)) = (u16_at(bytes, 0), u16_at(bytes, 2)) else {
@@ -142,7 +143,7 @@ pub(crate) fn split_attribute(bytes: &[u8]) -> Result<(u16, &[u8], &[u8]), Malfo
     Ok((kind & ATTRIBUTE_KIND, &bytes[ATTRIBUTE_HEADER_BYTES..length_bytes], after))
 }
 
-/// Where what comes after so many bytes begins.
+/// Rounds a length up to netlink's alignment.
 pub(crate) fn aligned(length_bytes: usize) -> usize {
     length_bytes.next_multiple_of(ALIGNMENT_BYTES)
 }
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_is_told() {
+    fn every_kind_of_message_is_decoded() {
         let bytes = [
             frame(20, 2, &[1, 2, 3]),
             frame(NLMSG_NOOP, 0, &[]),
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_lies_about_its_length_ends_it() {
+    fn truncated_or_wrong_length_ends_iteration_with_an_error() {
         let whole = [frame(20, 0, &[1; 8]), frame(20, 0, &[2; 8])].concat();
         let half = whole.len() / 2;
         for end in 0..whole.len() {

@@ -1,4 +1,4 @@
-//! A socket of sock_diag, in this network namespace or in another.
+//! Opens sock_diag sockets, in this network namespace or another.
 
 use std::fs::File;
 use std::io;
@@ -13,18 +13,20 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::Error;
 
-/// A socket that hears the multicast groups of `groups`, a bit for each, in the namespace that this thread is in.
+/// Opens a sock_diag socket in this thread's network namespace, subscribed to the multicast groups
+/// in the bit mask `groups`.
 pub(super) fn here(groups: u32, flags: SocketFlags) -> Result<OwnedFd, Error> {
     let flags = flags | SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(netlink::SOCK_DIAG))
         .map_err(failed)?;
-    // The kernel chooses a port: there may be several in one process.
+    // Let the kernel choose the port, because a process may open several such sockets.
     bind(&socket, &SocketAddrNetlink::new(0, groups)).map_err(failed)?;
     Ok(socket)
 }
 
-/// The same in the network namespace of the file `path`, such as `/run/netns/edge` or `/proc/42/ns/net`. A socket stays
-/// where it was made: only a thread of its own, that ends with this call, enters there.
+/// Opens a sock_diag socket in the network namespace of the file `path`, such as `/run/netns/edge`
+/// or `/proc/42/ns/net`. A socket stays in the namespace where it was created, so only a
+/// short-lived helper thread enters that namespace.
 pub(super) fn within(path: &Path, groups: u32, flags: SocketFlags) -> Result<OwnedFd, Error> {
     let refused = |cause: io::Error| Error::Namespace { path: path.to_owned(), cause };
     let namespace = File::open(path).map_err(refused)?;
@@ -40,7 +42,7 @@ pub(super) fn within(path: &Path, groups: u32, flags: SocketFlags) -> Result<Own
     })
 }
 
-/// What the kernel's error number says: of a protocol that is not there, that sock_diag is not.
+/// Converts an error number: a missing protocol means that the kernel lacks sock_diag.
 pub(super) fn failed(errno: Errno) -> Error {
     match errno {
         Errno::PROTONOSUPPORT | Errno::AFNOSUPPORT | Errno::NOENT => Error::Unsupported(errno.into()),

@@ -1,11 +1,12 @@
-//! The states of a TCP socket (`include/net/tcp_states.h`), and sets of them.
+//! TCP socket states (`include/net/tcp_states.h`) and sets of states.
 
 use std::fmt;
 
-/// Declares the states from one table: number, the kernel's name, the name that `ss` prints, that which it takes.
+/// Declares the states from one table: number, the kernel's name, the name that `ss` prints, and
+/// the name that `ss` accepts.
 macro_rules! states {
     ($($(#[$doc:meta])* $name:ident = $number:literal $kernel:literal $printed:literal $taken:literal,)*) => {
-        /// The state of a socket.
+        /// A TCP socket's state.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum State {
@@ -13,10 +14,10 @@ macro_rules! states {
         }
 
         impl State {
-            /// All that there are, in the kernel's order.
+            /// All states, in the kernel's order.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// The state with the kernel's number.
+            /// Returns the state with this kernel number.
             pub fn from_kernel(number: u8) -> Option<Self> {
                 match number {
                     $($number => Some(Self::$name),)*
@@ -24,17 +25,17 @@ macro_rules! states {
                 }
             }
 
-            /// The kernel's name, without `TCP_`.
+            /// Returns the kernel's name, without `TCP_`.
             pub fn kernel_name(self) -> &'static str {
                 match self { $(Self::$name => $kernel,)* }
             }
 
-            /// The name that `ss` prints.
+            /// Returns the name that `ss` prints.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $printed,)* }
             }
 
-            /// The name that a filter has, as that of `ss`.
+            /// Returns the name used in filters, the same as in `ss`.
             pub fn filter_name(self) -> &'static str {
                 match self { $(Self::$name => $taken,)* }
             }
@@ -43,31 +44,31 @@ macro_rules! states {
 }
 
 states! {
-    /// Open on both sides.
+    /// Open in both directions.
     Established = 1 "ESTABLISHED" "ESTAB" "established",
-    /// Asked for, not answered.
+    /// SYN sent, no reply yet.
     SynSent = 2 "SYN_SENT" "SYN-SENT" "syn-sent",
-    /// Answered, not confirmed.
+    /// SYN-ACK sent, not yet acknowledged.
     SynRecv = 3 "SYN_RECV" "SYN-RECV" "syn-recv",
-    /// Closed on this side, which is not acknowledged.
+    /// Closed on this side, FIN not yet acknowledged.
     FinWait1 = 4 "FIN_WAIT1" "FIN-WAIT-1" "fin-wait-1",
     /// Closed on this side, open on the other.
     FinWait2 = 5 "FIN_WAIT2" "FIN-WAIT-2" "fin-wait-2",
-    /// Closed on both sides, kept for late TCP segments: no socket of a process any more.
+    /// Closed on both sides, kept for late TCP segments; the socket no longer belongs to a process.
     TimeWait = 6 "TIME_WAIT" "TIME-WAIT" "time-wait",
-    /// Not connected; the state of a socket that is destroyed.
+    /// Not connected; also the state of a destroyed socket.
     Close = 7 "CLOSE" "UNCONN" "closed",
-    /// Closed on the other side alone.
+    /// Closed on the other side only.
     CloseWait = 8 "CLOSE_WAIT" "CLOSE-WAIT" "close-wait",
-    /// Closed on both sides, here last, which is not acknowledged.
+    /// Closed on both sides, this side last; FIN not yet acknowledged.
     LastAck = 9 "LAST_ACK" "LAST-ACK" "last-ack",
-    /// Waiting for connections.
+    /// Listening for connections.
     Listen = 10 "LISTEN" "LISTEN" "listening",
-    /// Closed on both sides at once, which is not acknowledged.
+    /// Closed on both sides simultaneously; FIN not yet acknowledged.
     Closing = 11 "CLOSING" "CLOSING" "closing",
-    /// As `SynRecv`, before there is a socket; the kernel reports it as that.
+    /// Like `SynRecv`, but before a full socket exists; reported by the kernel as `SynRecv`.
     NewSynRecv = 12 "NEW_SYN_RECV" "SYN-RECV" "new-syn-recv",
-    /// Bound and not connected, 6.8.
+    /// Bound but not connected, 6.8.
     BoundInactive = 13 "BOUND_INACTIVE" "UNCONN" "bound-inactive",
 }
 
@@ -77,17 +78,17 @@ impl fmt::Display for State {
     }
 }
 
-/// A set of states: `idiag_states` of a request.
+/// A set of states: `idiag_states` in a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct States(u32);
 
 impl States {
-    /// None.
+    /// The empty set.
     pub const NONE: Self = Self(0);
-    /// Every one that a dump may ask for.
+    /// All states that a dump may request.
     pub const ALL: Self = Self::of(State::ALL);
-    /// Those of connections that have, or have had, both sides: neither waiting for one nor over. What `ss` shows by
-    /// itself.
+    /// The states of open connections: all except listening, half-open incoming, TIME-WAIT and
+    /// unconnected. The default of `ss`.
     pub const CONNECTED: Self = Self::of(&[
         State::Established,
         State::SynSent,
@@ -98,7 +99,7 @@ impl States {
         State::Closing,
     ]);
 
-    /// These.
+    /// Creates a set of these states.
     pub const fn of(states: &[State]) -> Self {
         let (mut bits, mut at) = (0, 0);
         while at < states.len() {
@@ -108,17 +109,17 @@ impl States {
         Self(bits)
     }
 
-    /// Those of both.
+    /// Returns the union of `self` and `other`.
     pub fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether the state is among them.
+    /// Returns whether the set contains the state.
     pub fn contains(self, state: State) -> bool {
         self.0 & 1 << state as u8 != 0
     }
 
-    /// The kernel's form, a bit for each.
+    /// Returns the kernel's representation, one bit per state.
     pub fn bits(self) -> u32 {
         self.0
     }

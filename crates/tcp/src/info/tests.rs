@@ -1,4 +1,4 @@
-//! Golden decodes by length, and the kernel's own answer.
+//! Golden decodes by `tcp_info` length, and a live read from the kernel.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -8,8 +8,9 @@ use expect_test::{Expect, expect};
 
 use super::*;
 
-/// An answer in which every aligned u32 holds its own offset: a decoded number names the place it came from.
-/// (A u64 at offset n reads as n + ((n + 4) << 32) on a little-endian machine, its high half is cleared.)
+/// Builds a `tcp_info` in which every aligned u32 holds its own offset, so that each decoded number
+/// shows which bytes it was read from. (A u64 at offset n would read as n + ((n + 4) << 32) on a
+/// little-endian machine, so its high half is cleared.)
 fn offsets(len: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..len / 4).flat_map(|i| (i as u32 * 4).to_ne_bytes()).collect();
     for wide in [104, 112, 120, 128, 160, 168, 176, 184, 200, 208] {
@@ -20,7 +21,7 @@ fn offsets(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Renders what was decoded as `name value` lines, absent fields left out.
+/// Formats the decoded fields that are present as `name value` lines and compares them.
 fn check(bytes: &[u8], expected: Expect) {
     let debug = format!("{:#?}", TcpInfo::decode(bytes).unwrap());
     let mut lines = String::new();
@@ -34,7 +35,7 @@ fn check(bytes: &[u8], expected: Expect) {
     expected.assert_eq(&lines);
 }
 
-/// The names of the fields that an answer of `to` bytes has and one of `from` bytes lacks.
+/// Checks which fields a `tcp_info` of `to` bytes has that one of `from` bytes lacks.
 fn added(from: usize, to: usize, expected: Expect) {
     let names = |len: usize| {
         let debug = format!("{:#?}", TcpInfo::decode(&offsets(len)).unwrap()).replace("Some(\n        ", "");
@@ -171,14 +172,14 @@ fn each_kernel_adds_its_fields() {
 }
 
 #[test]
-fn a_field_cut_in_the_middle_is_absent() {
+fn truncated_field_is_absent() {
     assert_eq!(TcpInfo::decode(&offsets(168)[..167]).unwrap().delivery_rate_bytes_per_s, None);
     assert_eq!(TcpInfo::decode(&offsets(104)[..103]), None);
     assert_eq!(TcpInfo::decode(&[]), None);
 }
 
 #[test]
-fn all_ones_is_no_value() {
+fn all_ones_value_is_absent() {
     let info = TcpInfo::decode(&[0xff; 280]).unwrap();
     assert_eq!(info.min_rtt_us, None);
     assert_eq!(info.pacing_rate_bytes_per_s, None);
@@ -187,7 +188,7 @@ fn all_ones_is_no_value() {
 }
 
 #[test]
-fn the_kernel_counts_what_was_sent() {
+fn live_tcp_info_counts_bytes_sent_and_acknowledged() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (mut server, _) = listener.accept().unwrap();
@@ -208,7 +209,7 @@ fn the_kernel_counts_what_was_sent() {
 }
 
 #[test]
-fn a_socket_that_is_not_tcp_is_an_error() {
+fn non_tcp_socket_is_an_error() {
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     assert!(TcpInfo::read(udp.as_fd()).is_err());
 }

@@ -1,6 +1,6 @@
-//! The kernel's routes, read and changed by rtnetlink, in the network namespace of this thread.
+//! rtnetlink client: reads and changes the kernel's routes in this thread's network namespace.
 //!
-//! Anyone may read them; to change them needs CAP_NET_ADMIN.
+//! Reading needs no privileges; changing needs CAP_NET_ADMIN.
 
 use std::fmt;
 use std::io;
@@ -20,11 +20,11 @@ use crate::diag::dump::retried;
 use crate::diag::netlink::{Body, Frame, Frames, HEADER_BYTES, split_attribute};
 use crate::sockopt;
 
-/// What an answer may have at once: the kernel makes parts of a dump of 32 KiB at most.
+/// Size of the receive buffer; the kernel sends dumps in batches of at most 32 KiB.
 const BUFFER_BYTES: usize = 64 << 10;
-/// How often an answer is read at most: some hundred routes come with each.
+/// Maximum reads per reply; each returns a few hundred routes.
 const READS_MAX: usize = 1 << 20;
-/// How often a table is read anew that changed while it was read.
+/// Maximum dumps attempted while the routing table keeps changing.
 const DUMPS_MAX: usize = 5;
 
 /// `NLM_F_REQUEST`.
@@ -40,9 +40,9 @@ const EXCLUSIVE: u16 = 0x200;
 /// `NLM_F_CREATE`.
 const CREATE: u16 = 0x400;
 /// `NLMSGERR_ATTR_MSG`.
-const ATTRIBUTE_SAID: u16 = 1;
+const ATTRIBUTE_MESSAGE: u16 = 1;
 
-/// Asks the kernel for its routes, and changes them.
+/// An rtnetlink socket that reads and changes the kernel's routes.
 #[derive(Debug)]
 pub struct Routes {
     socket: OwnedFd,
@@ -50,23 +50,23 @@ pub struct Routes {
     buffer: Box<[u8]>,
 }
 
-/// What came of changes.
+/// The outcome of a list of changes.
 #[derive(Debug, Default)]
 pub struct Changed {
-    /// Those that were made. Where a replacement was refused, the removal of what there was.
+    /// Changes made. A refused replacement appears here as the removal of the old route.
     pub made: Vec<Change>,
-    /// Those that the kernel refused.
+    /// Changes that the kernel refused.
     pub refused: Vec<Refused>,
 }
 
-/// A change that the kernel refused; its text is why.
+/// A change that the kernel refused. Its `Display` is the reason.
 #[derive(Debug)]
 pub struct Refused {
-    /// What was to be.
+    /// The attempted change.
     pub change: Change,
-    /// The error number.
+    /// The kernel's error number.
     pub cause: io::Error,
-    /// The kernel's own words, where it has any.
+    /// The kernel's explanation, if any.
     pub said: Option<String>,
 }
 
@@ -77,13 +77,13 @@ impl fmt::Display for Refused {
     }
 }
 
-/// A socket of rtnetlink that hears the multicast groups of `groups`, a bit for each.
+/// Opens an rtnetlink socket subscribed to the multicast groups in the bit mask `groups`.
 pub(super) fn open(groups: u32, flags: SocketFlags) -> Result<OwnedFd, Error> {
     let flags = flags | SocketFlags::CLOEXEC;
-    // Without a protocol it is NETLINK_ROUTE, which has the number 0.
+    // Without a protocol argument, this opens NETLINK_ROUTE, which is protocol 0.
     let opened = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None);
     let socket = opened.map_err(failed)?;
-    // The kernel chooses a port: there may be several in one process.
+    // Let the kernel choose the port, because a process may open several such sockets.
     bind(&socket, &SocketAddrNetlink::new(0, groups)).map_err(failed)?;
     Ok(socket)
 }
@@ -93,13 +93,13 @@ pub(super) fn failed(errno: Errno) -> Error {
 }
 
 impl Routes {
-    /// Those of the network namespace of this thread.
+    /// Opens an rtnetlink socket in this thread's network namespace.
     ///
     /// # Errors
-    /// [`Error::Io`] with what the system says.
+    /// [`Error::Io`] if a system call fails.
     pub fn open() -> Result<Self, Error> {
         let socket = open(0, SocketFlags::empty())?;
-        // The kernel's words on what it refuses, and of the request only its header (Linux 4.12).
+        // Ask the kernel to explain refusals and to echo only the request's header (Linux 4.12).
         for option in [libc::NETLINK_EXT_ACK, libc::NETLINK_CAP_ACK] {
             let set = sockopt::set(socket.as_fd(), (libc::SOL_NETLINK, option), &1i32.to_ne_bytes());
             set.map_err(Error::Io)?;
@@ -107,16 +107,16 @@ impl Routes {
         Ok(Self { socket, sequence: 0, buffer: vec![0; BUFFER_BYTES].into_boxed_slice() })
     }
 
-    /// The routes, of all tables and both families, that `keep` holds for.
+    /// Returns the routes that satisfy `keep`, from all tables and both address families.
     ///
     /// # Errors
-    /// Where the kernel does not answer, or its answer is not understood.
+    /// If the kernel does not reply, its reply is malformed, or the table keeps changing.
     pub fn dump(&mut self, keep: impl Fn(&Route) -> bool) -> Result<Vec<Route>, Error> {
         for _ in 0..DUMPS_MAX {
             let mut request = header(RTM_GETROUTE, REQUEST | DUMP, self.next_sequence());
-            request.resize(HEADER_BYTES + MESSAGE_BYTES, 0); // of any family
+            request.resize(HEADER_BYTES + MESSAGE_BYTES, 0); // any address family
             let (mut routes, mut is_interrupted) = (Vec::new(), false);
-            self.ask(&with_length(request), |frame| {
+            self.request(&with_length(request), |frame| {
                 is_interrupted |= frame.is_interrupted;
                 if let Body::Message { kind: RTM_NEWROUTE, payload } = frame.body {
                     routes.extend(Route::decode(payload)?.filter(&keep));
@@ -131,11 +131,11 @@ impl Routes {
         Err(Error::Unsteady)
     }
 
-    /// Makes the changes in their order; what the kernel refuses keeps nothing else from being made. A route that cannot be replaced
-    /// is removed: it has an algorithm, or goes by a path, that is not the prefix's any more.
+    /// Makes the changes in order and continues after a refusal. A route that cannot be replaced is
+    /// removed, because its algorithm or path is outdated.
     ///
     /// # Errors
-    /// [`Error::NotPermitted`]; where the kernel does not answer.
+    /// [`Error::NotPermitted`] without CAP_NET_ADMIN; other errors if the kernel does not reply.
     pub fn change(&mut self, changes: Vec<Change>) -> Result<Changed, Error> {
         let (mut changed, mut rest) = (Changed::default(), changes);
         rest.reverse();
@@ -159,16 +159,16 @@ impl Routes {
             Change::Replace { new, .. } => new.to_be_set(REQUEST | ACK | CREATE | REPLACE, sequence),
             Change::Remove(old) => old.to_be_removed(REQUEST | ACK, sequence),
         };
-        let Err(refusal) = self.ask(&request, |_| Ok(()))? else { return Ok(Ok(())) };
+        let Err(refusal) = self.request(&request, |_| Ok(()))? else { return Ok(Ok(())) };
         match Errno::from_io_error(&refusal.cause) {
             Some(Errno::PERM) => Err(Error::NotPermitted),
-            // It has gone by itself, as with its interface.
+            // The route is already gone, for example because its interface was removed.
             Some(Errno::SRCH) if matches!(change, Change::Remove(_)) => Ok(Ok(())),
             _ => Ok(Err(refusal)),
         }
     }
 
-    /// The name of an interface; its number where it has gone.
+    /// Returns the name of an interface, or `if` and its index if it no longer exists.
     pub fn interface(&self, index: u32) -> String {
         index_to_name(&self.socket, index).unwrap_or_else(|_| format!("if{index}"))
     }
@@ -178,19 +178,22 @@ impl Routes {
         self.sequence
     }
 
-    /// Sends a request and calls `each` with each message of the answer; or what the kernel has against it.
-    fn ask(
+    /// Sends a request and calls `each` with every message of the reply. The inner error is the
+    /// kernel's refusal.
+    fn request(
         &mut self,
         request: &[u8],
         mut each: impl FnMut(&Frame<'_>) -> Result<(), Error>,
     ) -> Result<Result<(), Refusal>, Error> {
         retried(|| send(&self.socket, request, SendFlags::empty())).map_err(failed)?;
         for _ in 0..READS_MAX {
-            // With TRUNC the kernel tells the length that there was.
+            // With TRUNC, `recv` returns the full length even if the reply exceeds the buffer.
             let received = retried(|| recv(&self.socket, &mut self.buffer[..], RecvFlags::TRUNC));
             let (_, length_bytes) = received.map_err(failed)?;
             let bytes = self.buffer.get(..length_bytes).ok_or_else(|| {
-                Error::Io(io::Error::other(format!("an answer of {length_bytes} bytes does not fit")))
+                Error::Io(io::Error::other(format!(
+                    "kernel reply of {length_bytes} bytes exceeds the buffer"
+                )))
             })?;
             for frame in Frames::new(bytes) {
                 let frame = frame?;
@@ -205,23 +208,23 @@ impl Routes {
                 }
             }
         }
-        Err(Error::Io(io::Error::other(format!("the answer did not end within {READS_MAX} reads"))))
+        Err(Error::Io(io::Error::other(format!("kernel reply did not end within {READS_MAX} reads"))))
     }
 }
 
-/// What the kernel has against a request.
+/// The kernel's reason for refusing a request.
 struct Refusal {
     cause: io::Error,
     said: Option<String>,
 }
 
 impl Refusal {
-    /// `struct nlmsgerr`: the error number, the header of the request, and then attributes.
+    /// Decodes `struct nlmsgerr`: the error number, the request's header, then attributes.
     fn of(number: i32, message: &[u8]) -> Self {
         let mut rest = message.get(HEADER_BYTES + 4 + HEADER_BYTES..).unwrap_or_default();
         let mut said = None;
         while let Ok((kind, value, after)) = split_attribute(rest) {
-            if kind == ATTRIBUTE_SAID {
+            if kind == ATTRIBUTE_MESSAGE {
                 let text = String::from_utf8_lossy(value.strip_suffix(&[0]).unwrap_or(value));
                 said = Some(text.trim_end_matches('.').to_owned());
             }

@@ -1,20 +1,21 @@
-//! Messages of rtnetlink as bytes: `struct rtmsg`, `struct rtnexthop` and attributes (`include/uapi/linux/rtnetlink.h`). Pure.
+//! rtnetlink message encoding: `struct rtmsg`, `struct rtnexthop` and attributes
+//! (`include/uapi/linux/rtnetlink.h`). Pure.
 
 use std::net::IpAddr;
 
 use crate::diag::Malformed;
 use crate::diag::netlink::{ATTRIBUTE_HEADER_BYTES, HEADER_BYTES, aligned, u16_at};
 
-/// Bytes of a `struct rtmsg`.
+/// Size of `struct rtmsg`.
 pub(super) const MESSAGE_BYTES: usize = 12;
-/// Bytes of a `struct rtnexthop`.
+/// Size of `struct rtnexthop`.
 pub(super) const NEXTHOP_BYTES: usize = 8;
 
 pub(super) const RTM_NEWROUTE: u16 = 24;
 pub(super) const RTM_DELROUTE: u16 = 25;
 pub(super) const RTM_GETROUTE: u16 = 26;
 
-/// Attributes, `RTA_*`.
+/// Attribute types, `RTA_*`.
 pub(super) mod kind {
     pub(crate) const DST: u16 = 1;
     pub(crate) const OIF: u16 = 4;
@@ -31,7 +32,7 @@ pub(super) mod kind {
     pub(crate) const NH_ID: u16 = 30;
 }
 
-/// A netlink header whose length is written at last.
+/// Builds a netlink header whose length [`with_length`] sets later.
 pub(super) fn header(kind: u16, flags: u16, sequence: u32) -> Vec<u8> {
     let mut message = vec![0; HEADER_BYTES];
     message[4..6].copy_from_slice(&kind.to_ne_bytes());
@@ -41,20 +42,21 @@ pub(super) fn header(kind: u16, flags: u16, sequence: u32) -> Vec<u8> {
 }
 
 pub(super) fn with_length(mut message: Vec<u8>) -> Vec<u8> {
-    let length = u32::try_from(message.len()).expect("a route is a few KiB");
+    let length = u32::try_from(message.len()).expect("a route message has a few KiB");
     message[..4].copy_from_slice(&length.to_ne_bytes());
     message
 }
 
-pub(super) fn put(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
-    let length = u16::try_from(ATTRIBUTE_HEADER_BYTES + value.len()).expect("an attribute came as one");
+pub(super) fn push_attribute(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    let length =
+        u16::try_from(ATTRIBUTE_HEADER_BYTES + value.len()).expect("attribute values came from attributes");
     message.extend(length.to_ne_bytes());
     message.extend(kind.to_ne_bytes());
     message.extend(value);
     message.resize(aligned(message.len()), 0);
 }
 
-/// The next hops of a list, each a `struct rtnexthop` and its attributes.
+/// Splits a list of next hops, each a `struct rtnexthop` with its attributes.
 pub(super) fn nexthops(mut rest: &[u8]) -> impl Iterator<Item = Result<&[u8], Malformed>> {
     std::iter::from_fn(move || {
         let left = std::mem::take(&mut rest);

@@ -1,15 +1,21 @@
-//! Kernel routes that name a congestion control (`ip route … congctl`): for connections of servers that choose none themselves.
+//! Kernel routes that set a congestion control (`ip route … congctl`), for servers that do not
+//! choose one themselves.
 //!
-//! - [`route`] is one route as rtnetlink has it, `message` its bytes, [`plan`] what is to change; all pure. [`kernel`] reads and
-//!   changes them, [`watch`] hears that they changed, [`shown`] writes one for people.
-//! - A route of ours goes as the kernel's present one to that prefix does, with all its settings but the algorithm.
+//! - [`route`] models one rtnetlink route, `message` encodes it, and [`plan`] computes the changes
+//!   to make; all three are pure. [`kernel`] reads and changes routes, [`watch`] detects changes,
+//!   [`shown`] formats a route for users.
+//! - Each of our routes is a copy of the kernel's current route to its prefix, with all settings
+//!   except the algorithm.
 //!
-//! **Not locked** (`congctl lock`): the kernel gives a connection the route's algorithm when it is made (`tcp_ca_openreq_child`,
-//! `tcp_ca_dst_init`), over one that the listening socket has. A program that chooses for a connection afterwards is the better
-//! informed; on a locked route its `setsockopt(TCP_CONGESTION)` would fail with EPERM (`tcp_set_congestion_control`).
+//! **Not locked** (`congctl lock`): the kernel gives a new connection the route's algorithm
+//! (`tcp_ca_openreq_child`, `tcp_ca_dst_init`), which overrides the listening socket's. A program
+//! that later sets the algorithm for a connection knows better; on a locked route its
+//! `setsockopt(TCP_CONGESTION)` would fail with EPERM (`tcp_set_congestion_control`).
 //!
-//! **Invariant:** what is set has [`PROTOCOL`], and nothing without it is ever changed or removed.
-//! **Invariant:** what is taken away goes first and stays away. What the kernel refuses has no route of ours; all others stand.
+//! **Invariant:** every route set here has protocol [`PROTOCOL`], and no route with another
+//! protocol is ever changed or removed.
+//! **Invariant:** removals come first and are not undone. If the kernel refuses a prefix, our
+//! routes to the other prefixes are still set.
 
 pub mod kernel;
 mod message;
@@ -28,33 +34,34 @@ use std::io;
 
 use crate::diag::Malformed;
 
-/// `rtm_protocol` of each route that is set here: free in `rtnetlink.h` (to Linux 6.18), in iproute2's `rt_protos` (to 6.15) and
-/// of FRR (186 to 199), Calico (80), OVN (84) and Open/R (99). Numbers from 5 on are of user space, the kernel takes any.
+/// `rtm_protocol` of each route set here. The number is unused in `rtnetlink.h` (up to Linux 6.18),
+/// in iproute2's `rt_protos` (up to 6.15), and by FRR (186 to 199), Calico (80), OVN (84) and
+/// Open/R (99). Numbers from 5 up are for user space, and the kernel accepts any of them.
 pub const PROTOCOL: u8 = 116;
 
-/// `RTA_PRIORITY` of each route that is set here, the metric of `ip route`: so late that whoever sets another route of the same
-/// prefix has the precedence.
+/// `RTA_PRIORITY` of each route set here (`metric` in `ip route`). So high that any other route to
+/// the same prefix takes precedence.
 pub const PRIORITY: u32 = 4_000_000_000;
 
 /// `RT_TABLE_MAIN`.
 pub const TABLE_MAIN: u32 = 254;
-/// `RT_TABLE_LOCAL`: addresses of the machine itself.
+/// `RT_TABLE_LOCAL`: the machine's own addresses.
 pub const TABLE_LOCAL: u32 = 255;
 
-/// What can go wrong with routes.
+/// A failure to read or change routes.
 #[derive(Debug)]
 pub enum Error {
-    /// Routes may only be changed with CAP_NET_ADMIN.
+    /// Changing routes needs CAP_NET_ADMIN.
     NotPermitted,
-    /// The kernel does not answer, or a system call failed.
+    /// The kernel did not reply, or a system call failed.
     Io(io::Error),
-    /// The table changed at each of several looks.
+    /// The routing table changed during each of several dumps.
     Unsteady,
-    /// An answer is not as `netlink.h` and `rtnetlink.h` have it.
+    /// A reply does not match `netlink.h` and `rtnetlink.h`.
     Malformed(Malformed),
-    /// An answer is too short for a `struct rtmsg`.
+    /// A message is too short for `struct rtmsg`.
     Short {
-        /// What there is of it.
+        /// Number of bytes.
         bytes: usize,
     },
 }
@@ -62,16 +69,12 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotPermitted => f.write_str("to change routes needs CAP_NET_ADMIN: run it as root"),
-            Self::Io(_) => f.write_str("cannot ask the kernel for its routes"),
-            Self::Unsteady => f.write_str("the kernel's routes changed each time that they were read"),
-            Self::Malformed(_) => f.write_str("the kernel's answer is not understood"),
+            Self::NotPermitted => f.write_str("changing routes needs CAP_NET_ADMIN: run it as root"),
+            Self::Io(_) => f.write_str("cannot read the kernel's routes"),
+            Self::Unsteady => f.write_str("kernel routes kept changing while being read: try again"),
+            Self::Malformed(_) => f.write_str("malformed reply from the kernel"),
             Self::Short { bytes } => {
-                write!(
-                    f,
-                    "a route of the kernel has {} bytes or more, here are {bytes}",
-                    message::MESSAGE_BYTES
-                )
+                write!(f, "route message must have at least {} bytes, got {bytes}", message::MESSAGE_BYTES)
             }
         }
     }

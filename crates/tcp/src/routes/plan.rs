@@ -1,71 +1,76 @@
-//! What is to change so that prefixes have routes of ours with their algorithms. Pure.
+//! Route plan: computes the changes after which each prefix has a route of ours with its algorithm.
+//! Pure.
 //!
-//! A route of ours takes the path that packets to the prefix take without it: that of the most specific route which has the whole
-//! prefix, in the same table, else in the main one. It is made anew at each look, so ours never outlives that path for long.
+//! Each of our routes uses the path that packets to its prefix would take without our route: the
+//! path of the most specific route that contains the whole prefix, in the same table or else in the
+//! main table. The path is recomputed on each run, so our route follows when the path changes.
 
 use std::collections::{BTreeMap, HashMap};
 
+use ipnet::IpNet;
+
 use super::{PRIORITY, Route, TABLE_MAIN};
 use crate::CongestionControl;
-use crate::diag::Prefix;
+use crate::diag::network;
 
-/// What prefixes are to have. None lies in another.
-pub type Algorithms = BTreeMap<Prefix, CongestionControl>;
+/// The algorithm for each prefix. No prefix contains another.
+pub type Algorithms = BTreeMap<IpNet, CongestionControl>;
 
-/// Prefixes and their algorithms, in a table.
+/// The algorithms wanted for prefixes in one routing table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     /// The routing table.
     pub table: u32,
-    /// What they are to have.
+    /// The algorithm for each prefix.
     pub algorithms: Algorithms,
 }
 
-/// A change of one route.
+/// A change to one route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// Sets it.
+    /// Adds a route.
     Add(Route),
-    /// Sets one in place of another of the same prefix, table and priority, at once.
+    /// Atomically replaces a route with another for the same prefix, table and priority.
     Replace {
-        /// What there is.
+        /// The current route.
         old: Route,
-        /// What there is to be.
+        /// The new route.
         new: Route,
     },
-    /// Takes it away.
+    /// Removes a route.
     Remove(Route),
 }
 
-/// Why a prefix has no route of ours.
+/// Why a prefix cannot have a route of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Skipped {
-    /// Somebody else has set one of that very prefix.
+    /// Another program has set a route to this exact prefix.
     Taken {
-        /// Its protocol.
+        /// The protocol of that program's route.
         protocol: u8,
     },
-    /// No route leads there.
+    /// No route contains the prefix.
     NoRoute,
-    /// The route there is a blackhole, or another that refuses packets.
+    /// The route that contains the prefix is a blackhole or rejects packets.
     Blackhole,
 }
 
-/// What is to change, and what not.
+/// The changes to make, and the prefixes that need no change or cannot have a route.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// In their order: removals first.
+    /// The changes in order, removals first.
     pub changes: Vec<Change>,
-    /// Routes of ours that are as they are to be.
+    /// Number of our routes that need no change.
     pub kept: usize,
-    /// Prefixes that cannot have a route.
-    pub skipped: Vec<(Prefix, Skipped)>,
-    /// More specific routes of others within prefixes, by prefix: connections to those addresses go by these.
-    pub within: BTreeMap<Prefix, usize>,
+    /// Prefixes that cannot have a route of ours.
+    pub skipped: Vec<(IpNet, Skipped)>,
+    /// For each prefix, the number of more specific routes set by other programs; connections to
+    /// their addresses do not use our route.
+    pub within: BTreeMap<IpNet, usize>,
 }
 
 impl Wanted {
-    /// Whether a route has to do with any of it: it is of ours, or has a part of a prefix or all of it.
+    /// Returns whether a route matters for the plan: it is ours, or overlaps one of the prefixes.
     pub fn concerns(&self, route: &Route) -> bool {
         if route.is_own() {
             return route.table == self.table;
@@ -74,20 +79,21 @@ impl Wanted {
             && (self.holder(route.prefix).is_some() || self.held(route.prefix))
     }
 
-    /// The prefix that has all of `prefix`: of prefixes of which none lies in another, the last that does not begin behind it.
-    fn holder(&self, prefix: Prefix) -> Option<Prefix> {
+    /// Returns the wanted prefix that contains `prefix`. Since no wanted prefix contains another,
+    /// it is the last one that does not sort after `prefix`.
+    fn holder(&self, prefix: IpNet) -> Option<IpNet> {
         let (holder, _) = self.algorithms.range(..=prefix).next_back()?;
-        holder.contains(prefix.first()).then_some(*holder)
+        holder.contains(&prefix.addr()).then_some(*holder)
     }
 
-    /// Whether any lies in `prefix`.
-    fn held(&self, prefix: Prefix) -> bool {
-        self.algorithms.range(prefix..).next().is_some_and(|(held, _)| prefix.contains(held.first()))
+    /// Returns whether `prefix` contains any wanted prefix.
+    fn held(&self, prefix: IpNet) -> bool {
+        self.algorithms.range(prefix..).next().is_some_and(|(held, _)| prefix.contains(&held.addr()))
     }
 }
 
 impl Change {
-    /// The route that it sets or takes away.
+    /// Returns the route that the change sets or removes.
     pub fn route(&self) -> &Route {
         match self {
             Self::Add(route) | Self::Replace { new: route, .. } | Self::Remove(route) => route,
@@ -95,23 +101,24 @@ impl Change {
     }
 }
 
-/// What is to change where these are the routes that [`Wanted::concerns`] holds for.
+/// Computes the plan. `routes` must be those that satisfy [`Wanted::concerns`].
 pub fn plan(wanted: &Wanted, routes: &[Route]) -> Plan {
     let mut plan = Plan::default();
-    let mut others: HashMap<Prefix, Vec<&Route>> = HashMap::new();
-    let mut own: BTreeMap<Prefix, &Route> = BTreeMap::new();
+    let mut others: HashMap<IpNet, Vec<&Route>> = HashMap::new();
+    let mut own: BTreeMap<IpNet, &Route> = BTreeMap::new();
     let mut set = Vec::new();
     for route in routes {
         if !route.is_own() {
             others.entry(route.prefix).or_default().push(route);
-            let holder = wanted.holder(route.prefix).filter(|holder| holder.bits() < route.prefix.bits());
+            let holder =
+                wanted.holder(route.prefix).filter(|holder| holder.prefix_len() < route.prefix.prefix_len());
             if let Some(holder) = holder.filter(|_| route.table == wanted.table) {
                 *plan.within.entry(holder).or_default() += 1;
             }
         } else if route.priority == PRIORITY {
             own.insert(route.prefix, route);
         } else {
-            plan.changes.push(Change::Remove(route.clone())); // another version's
+            plan.changes.push(Change::Remove(route.clone())); // set by another version of this program
         }
     }
     for (prefix, algorithm) in &wanted.algorithms {
@@ -133,20 +140,20 @@ pub fn plan(wanted: &Wanted, routes: &[Route]) -> Plan {
     plan
 }
 
-/// The route by which packets to `prefix` go without ours.
+/// Finds the route that packets to `prefix` would take without ours.
 fn path<'a>(
-    prefix: Prefix,
+    prefix: IpNet,
     table: u32,
-    others: &HashMap<Prefix, Vec<&'a Route>>,
+    others: &HashMap<IpNet, Vec<&'a Route>>,
 ) -> Result<&'a Route, Skipped> {
-    let of = |prefix: &Prefix, table: u32| {
+    let of = |prefix: &IpNet, table: u32| {
         let routes = others.get(prefix).map_or(&[][..], Vec::as_slice);
         routes.iter().copied().filter(move |route| route.table == table)
     };
     if let Some(taken) = of(&prefix, table).next() {
         return Err(Skipped::Taken { protocol: taken.protocol });
     }
-    let holders: Vec<_> = (0..=prefix.bits()).rev().map(|bits| Prefix::of(prefix.first(), bits)).collect();
+    let holders: Vec<_> = (0..=prefix.prefix_len()).rev().map(|bits| network(prefix.addr(), bits)).collect();
     let found = [table, TABLE_MAIN].into_iter().find_map(|table| {
         holders.iter().find_map(|holder| {
             of(holder, table)

@@ -1,39 +1,44 @@
-//! One route as rtnetlink has it. Pure.
+//! One rtnetlink route: decoding, encoding and comparison. Pure.
 //!
-//! By hand: `netlink-packet-route` takes the value of RTAX_CC_ALGO for a number, and it is a name. What a path has beside its next
-//! hops (encapsulation, realm, metrics) is copied as bytes: it need not be understood to be kept.
+//! Routes are decoded by hand, because `netlink-packet-route` reads RTAX_CC_ALGO as a number
+//! although its value is a name. Path attributes other than next hops (encapsulation, realm,
+//! metrics) are copied as bytes; they need not be understood to be preserved.
 //!
-//! **Invariant:** two routes are equal if the kernel treats packets of new connections alike by them.
+//! **Invariant:** two routes are equal if the kernel treats new connections the same under either.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use ipnet::IpNet;
+
 use super::message::{
-    MESSAGE_BYTES, NEXTHOP_BYTES, RTM_DELROUTE, RTM_NEWROUTE, address, header, kind, nexthops, put, short,
-    with_length,
+    MESSAGE_BYTES, NEXTHOP_BYTES, RTM_DELROUTE, RTM_NEWROUTE, address, header, kind, nexthops,
+    push_attribute, short, with_length,
 };
 use super::{Error, PRIORITY, PROTOCOL};
 use crate::CongestionControl;
 use crate::diag::netlink::{aligned, split_attribute, u32_at};
-use crate::diag::{Malformed, Prefix};
+use crate::diag::{Malformed, network};
 
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
-/// `RTN_UNICAST`: a way to somewhere, not a refusal.
+/// `RTN_UNICAST`: a route that forwards rather than rejects.
 const UNICAST: u8 = 1;
-/// `RT_SCOPE_NOWHERE`: in a removal, that of any.
+/// `RT_SCOPE_NOWHERE`: matches any scope in a removal.
 const SCOPE_NOWHERE: u8 = 255;
-/// `RTNH_F_DEAD`: the next hop's interface is down. The kernel passes over it, and takes no new route by it.
+/// `RTNH_F_DEAD`: the next hop's interface is down. The kernel skips such a next hop and accepts no
+/// new route through it.
 const NEXTHOP_DEAD: u32 = 1;
-/// `RTNH_F_ONLINK`: what else there is of flags is what the kernel tells, and not what it takes.
+/// `RTNH_F_ONLINK`: the only flag that the kernel accepts in requests; the others are report-only.
 const NEXTHOP_ONLINK: u32 = 4;
-/// `RTM_F_CLONED`: no route, but what the kernel has learned of one address by a route, such as its path MTU. It tells these of IPv6
-/// with the routes, with the protocol and the metric of that route.
+/// `RTM_F_CLONED`: not a route, but state that the kernel learned about one address through a
+/// route, such as its path MTU. For IPv6, the kernel lists this state among the routes, with the
+/// route's protocol and metric.
 const CLONED: u32 = 0x200;
 /// `RTAX_CC_ALGO`.
 const METRIC_CC_ALGO: u16 = 16;
 
-/// Attributes of a path, which a route by the same path has too.
+/// Path attributes, copied into a route that uses the same path.
 const OF_PATH: [u16; 9] = [
     kind::OIF,
     kind::GATEWAY,
@@ -45,59 +50,60 @@ const OF_PATH: [u16; 9] = [
     kind::ENCAP,
     kind::NH_ID,
 ];
-/// Those of one next hop of several, beside its interface.
+/// Attributes of a next hop in a multipath route, other than its interface.
 const OF_NEXTHOP: [u16; 5] = [kind::GATEWAY, kind::FLOW, kind::VIA, kind::ENCAP_TYPE, kind::ENCAP];
-/// What the kernel tells of a next hop object beside its number, and does not take with it.
+/// Attributes that the kernel reports for a route with a next hop object but rejects in a request
+/// that names the object.
 const OF_OBJECT: [u16; 6] =
     [kind::OIF, kind::GATEWAY, kind::MULTIPATH, kind::VIA, kind::ENCAP_TYPE, kind::ENCAP];
 
 type Attributes = BTreeMap<u16, Vec<u8>>;
 
-/// A route of the kernel, or one that it is to have.
+/// A route, read from the kernel or to be set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
-    /// Where it leads.
-    pub prefix: Prefix,
+    /// The destination.
+    pub prefix: IpNet,
     /// The routing table.
     pub table: u32,
-    /// Who has set it, `rtm_protocol`.
+    /// The program that set the route, as `rtm_protocol`.
     pub protocol: u8,
-    /// Which of several of a prefix holds: the one with the least.
+    /// The route's metric; among routes to the same prefix, the lowest metric wins.
     pub priority: u32,
-    /// The congestion control of connections that it carries.
+    /// The congestion control of connections that use this route.
     pub congestion_control: Option<CongestionControl>,
-    /// Only for packets of a type of service, or from some addresses.
+    /// Whether the route applies only to one type of service or to some source addresses.
     pub(super) is_selective: bool,
-    /// No next hop is up.
+    /// Whether no next hop is up.
     pub(super) is_dead: bool,
     path: Path,
 }
 
-/// How a route goes there.
+/// A route's path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Path {
     /// `rtm_type`.
     kind: u8,
     scope: u8,
-    /// Of `RTNH_F_*` what the kernel takes.
+    /// The `RTNH_F_*` flags that the kernel accepts.
     flags: u32,
     attributes: Attributes,
-    /// `RTAX_*`, without the congestion control.
+    /// Metrics (`RTAX_*`) other than the congestion control.
     metrics: Attributes,
 }
 
-/// A next hop, for people.
+/// A next hop, for display.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Nexthop {
-    /// The router, if there is one on the way.
+    /// The gateway, if there is one.
     pub gateway: Option<IpAddr>,
-    /// The interface's number.
+    /// Index of the interface.
     pub interface: Option<u32>,
 }
 
 impl Route {
-    /// The route of ours to `prefix` in `table` that goes by the same path.
-    pub(super) fn along(&self, prefix: Prefix, table: u32, algorithm: CongestionControl) -> Self {
+    /// Builds our route to `prefix` in `table`, with the same path as this route.
+    pub(super) fn along(&self, prefix: IpNet, table: u32, algorithm: CongestionControl) -> Self {
         Self {
             prefix,
             table,
@@ -108,21 +114,21 @@ impl Route {
         }
     }
 
-    /// Set by us.
+    /// Returns whether this program set the route.
     pub fn is_own(&self) -> bool {
         self.protocol == PROTOCOL
     }
 
-    /// Leads somewhere: no blackhole, and none that refuses.
+    /// Returns whether the route forwards packets, rather than dropping or rejecting them.
     pub(super) fn is_unicast(&self) -> bool {
         self.path.kind == UNICAST
     }
 
-    /// Decodes what follows the header of a netlink message; none of a family without TCP, of IPv4 in IPv6 form, or of what was
-    /// learned of one address.
+    /// Decodes the payload of a netlink message. Returns `None` for a family without TCP, an
+    /// IPv4-mapped prefix, or state learned about one address.
     ///
     /// # Errors
-    /// Where it is cut short, or an attribute is.
+    /// If the message or an attribute is truncated.
     pub fn decode(payload: &[u8]) -> Result<Option<Self>, Error> {
         let Some((fixed, mut rest)) = payload.split_first_chunk::<MESSAGE_BYTES>() else {
             return Err(Error::Short { bytes: payload.len() });
@@ -143,7 +149,7 @@ impl Route {
             metrics: Attributes::new(),
         };
         let mut route = Self {
-            prefix: Prefix::of(unspecified, bits),
+            prefix: network(unspecified, bits),
             table: table.into(),
             protocol,
             priority: 0,
@@ -154,14 +160,14 @@ impl Route {
         };
         while !rest.is_empty() {
             let (kind, value, after) = split_attribute(rest)?;
-            route.take(kind, value, bits)?;
+            route.apply_attribute(kind, value, bits)?;
             rest = after;
         }
-        if unspecified.is_ipv6() && route.prefix.first().is_ipv4() {
-            return Ok(None); // IPv4 in IPv6 form, where no connection goes
+        if unspecified.is_ipv6() && route.prefix.addr().is_ipv4() {
+            return Ok(None); // IPv4-mapped: no connection has such a destination
         }
         if let Some(nexthops) = route.path.attributes.remove(&kind::MULTIPATH) {
-            route.take_nexthops(&nexthops)?;
+            route.apply_nexthops(&nexthops)?;
         }
         if route.path.attributes.contains_key(&kind::NH_ID) {
             route.path.attributes.retain(|kind, _| !OF_OBJECT.contains(kind));
@@ -169,10 +175,10 @@ impl Route {
         Ok(Some(route))
     }
 
-    fn take(&mut self, kind: u16, value: &[u8], bits: u8) -> Result<(), Malformed> {
+    fn apply_attribute(&mut self, kind: u16, value: &[u8], bits: u8) -> Result<(), Malformed> {
         let number = || u32_at(value, 0).ok_or(short(kind, value, 4));
         match kind {
-            kind::DST => self.prefix = Prefix::of(address(value).ok_or(short(kind, value, 4))?, bits),
+            kind::DST => self.prefix = network(address(value).ok_or(short(kind, value, 4))?, bits),
             kind::TABLE => self.table = number()?,
             kind::PRIORITY => self.priority = number()?,
             kind::METRICS => {
@@ -195,9 +201,9 @@ impl Route {
         Ok(())
     }
 
-    /// Takes those of several next hops that are up, with the flags that the kernel takes. One alone is no list: the kernel tells
-    /// it as that of a route with one.
-    fn take_nexthops(&mut self, list: &[u8]) -> Result<(), Malformed> {
+    /// Stores the next hops that are up, with the flags that the kernel accepts. If only one is
+    /// left, stores it as a single next hop, as the kernel would report it.
+    fn apply_nexthops(&mut self, list: &[u8]) -> Result<(), Malformed> {
         let mut up: Vec<Vec<u8>> = Vec::new();
         for nexthop in nexthops(list) {
             let mut nexthop = nexthop?.to_vec();
@@ -233,25 +239,27 @@ impl Route {
         Ok(())
     }
 
-    /// The message that sets it, without what is to be done where one is there already.
+    /// Encodes the message that sets this route. The caller's flags determine the result if the
+    /// route already exists.
     pub fn to_be_set(&self, flags: u16, sequence: u32) -> Vec<u8> {
         let path = &self.path;
         let mut message = self.message(RTM_NEWROUTE, flags, sequence, (path.scope, path.kind, path.flags));
         for (kind, value) in &path.attributes {
-            put(&mut message, *kind, value);
+            push_attribute(&mut message, *kind, value);
         }
         let mut metrics = Vec::new();
         for (metric, value) in &path.metrics {
-            put(&mut metrics, *metric, value);
+            push_attribute(&mut metrics, *metric, value);
         }
         if let Some(algorithm) = self.congestion_control {
-            put(&mut metrics, METRIC_CC_ALGO, &[algorithm.as_str().as_bytes(), &[0]].concat());
+            push_attribute(&mut metrics, METRIC_CC_ALGO, &[algorithm.as_str().as_bytes(), &[0]].concat());
         }
-        put(&mut message, kind::METRICS, &metrics);
+        push_attribute(&mut message, kind::METRICS, &metrics);
         with_length(message)
     }
 
-    /// The message that removes it, and no other: by table, prefix, priority and protocol, however it goes by now.
+    /// Encodes the message that removes exactly this route, matched by table, prefix, priority and
+    /// protocol, regardless of its path.
     pub(super) fn to_be_removed(&self, flags: u16, sequence: u32) -> Vec<u8> {
         with_length(self.message(RTM_DELROUTE, flags, sequence, (SCOPE_NOWHERE, 0, 0)))
     }
@@ -264,20 +272,20 @@ impl Route {
         (scope, route_kind, route_flags): (u8, u8, u32),
     ) -> Vec<u8> {
         let mut message = header(kind, flags, sequence);
-        let family = if self.prefix.first().is_ipv4() { AF_INET } else { AF_INET6 };
-        // The table's byte is unspecified: its attribute holds.
-        message.extend([family, self.prefix.bits(), 0, 0, 0, self.protocol, scope, route_kind]);
+        let family = if self.prefix.addr().is_ipv4() { AF_INET } else { AF_INET6 };
+        // Leave the table byte unspecified; the attribute takes precedence.
+        message.extend([family, self.prefix.prefix_len(), 0, 0, 0, self.protocol, scope, route_kind]);
         message.extend(route_flags.to_ne_bytes());
-        put(&mut message, kind::TABLE, &self.table.to_ne_bytes());
-        put(&mut message, kind::PRIORITY, &self.priority.to_ne_bytes());
-        match self.prefix.first() {
-            IpAddr::V4(address) => put(&mut message, kind::DST, &address.octets()),
-            IpAddr::V6(address) => put(&mut message, kind::DST, &address.octets()),
+        push_attribute(&mut message, kind::TABLE, &self.table.to_ne_bytes());
+        push_attribute(&mut message, kind::PRIORITY, &self.priority.to_ne_bytes());
+        match self.prefix.addr() {
+            IpAddr::V4(address) => push_attribute(&mut message, kind::DST, &address.octets()),
+            IpAddr::V6(address) => push_attribute(&mut message, kind::DST, &address.octets()),
         }
         message
     }
 
-    /// Its next hops; none where it goes by a next hop object.
+    /// Returns the route's next hops; empty if it uses a next hop object.
     pub fn nexthops(&self) -> Vec<Nexthop> {
         let attributes = &self.path.attributes;
         if attributes.contains_key(&kind::NH_ID) {
@@ -302,18 +310,19 @@ impl Route {
         nexthops(list).map_while(Result::ok).map(of_list).collect()
     }
 
-    /// The number of the next hop object that it goes by.
+    /// Returns the ID of the route's next hop object, if it uses one.
     pub fn nexthop_id(&self) -> Option<u32> {
         u32_at(self.path.attributes.get(&kind::NH_ID)?, 0)
     }
 
-    /// The address that connections have on this side by it.
+    /// Returns the source address of connections that use this route, if it sets one.
     pub fn source(&self) -> Option<IpAddr> {
         address(self.path.attributes.get(&kind::PREFSRC)?)
     }
 }
 
-/// `RTA_VIA` is a gateway of the other family: two bytes of family, then the address.
+/// Decodes a next hop. `RTA_VIA` is a gateway of the other address family: two bytes of family,
+/// then the address.
 fn nexthop(gateway: Option<&[u8]>, via: Option<&[u8]>, interface: Option<&[u8]>) -> Nexthop {
     let gateway = gateway.or_else(|| via?.get(2..)).and_then(address);
     Nexthop { gateway, interface: interface.and_then(|bytes| u32_at(bytes, 0)) }

@@ -1,10 +1,10 @@
-//! A route for people, in the words of `ip route`.
+//! Route formatting for users, in the style of `ip route`.
 
 use std::fmt;
 
 use super::{Nexthop, Route, Routes, TABLE_MAIN};
 
-/// A route with the names of its interfaces.
+/// A route that displays interfaces by name.
 #[derive(Debug)]
 pub struct Shown<'a> {
     route: &'a Route,
@@ -12,7 +12,7 @@ pub struct Shown<'a> {
 }
 
 impl Routes {
-    /// The route, to be printed.
+    /// Wraps a route for display.
     pub fn shown<'a>(&'a self, route: &'a Route) -> Shown<'a> {
         Shown { route, kernel: self }
     }

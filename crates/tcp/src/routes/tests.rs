@@ -1,10 +1,11 @@
-//! Routes from messages as the kernel writes them, and what is to change.
+//! Route tests: decoding the kernel's messages, and planning changes.
 
 use expect_test::{Expect, expect};
+use ipnet::IpNet;
 
 use super::plan::Algorithms;
 use super::*;
-use crate::diag::Prefix;
+
 use crate::diag::netlink::{HEADER_BYTES, aligned};
 
 const BGP: u8 = 186;
@@ -12,9 +13,8 @@ const DEAD: u32 = 1;
 const UNICAST: u8 = 1;
 const BLACKHOLE: u8 = 6;
 
-fn prefix(text: &str) -> Prefix {
-    let (address, bits) = text.split_once('/').unwrap();
-    Prefix::of(address.parse().unwrap(), bits.parse().unwrap())
+fn prefix(text: &str) -> IpNet {
+    text.parse().unwrap()
 }
 
 fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
@@ -31,9 +31,9 @@ fn octets(address: &str) -> Vec<u8> {
     }
 }
 
-/// A route as the kernel tells it, beside its path.
+/// A route as the kernel reports it, without its path attributes.
 #[derive(Clone, Copy)]
-struct Told {
+struct KernelRoute {
     prefix: &'static str,
     table: u32,
     protocol: u8,
@@ -43,7 +43,7 @@ struct Told {
     flags: u32,
 }
 
-const DEFAULT: Told = Told {
+const DEFAULT: KernelRoute = KernelRoute {
     prefix: "0.0.0.0/0",
     table: TABLE_MAIN,
     protocol: 16,
@@ -53,16 +53,16 @@ const DEFAULT: Told = Told {
     flags: 0,
 };
 
-impl Told {
+impl KernelRoute {
     fn with(self, attributes: &[Vec<u8>]) -> Route {
         let of = prefix(self.prefix);
-        let family = if of.first().is_ipv4() { 2 } else { 10 };
-        // 254 is that of no table's: the attribute holds.
-        let mut bytes = vec![family, of.bits(), 0, self.tos, 254, self.protocol, 0, self.kind];
+        let family = if of.addr().is_ipv4() { 2 } else { 10 };
+        // The table byte 254 must be ignored in favour of the attribute.
+        let mut bytes = vec![family, of.prefix_len(), 0, self.tos, 254, self.protocol, 0, self.kind];
         bytes.extend(self.flags.to_ne_bytes());
         bytes.extend(attribute(15, &self.table.to_ne_bytes()));
-        if of.bits() > 0 {
-            bytes.extend(attribute(1, &octets(&of.first().to_string())));
+        if of.prefix_len() > 0 {
+            bytes.extend(attribute(1, &octets(&of.addr().to_string())));
         }
         bytes.extend(attribute(6, &self.priority.to_ne_bytes()));
         bytes.extend(attributes.concat());
@@ -85,7 +85,7 @@ fn gateways(route: &Route) -> String {
     gateways.collect::<Vec<_>>().join("+")
 }
 
-/// The plan as lines, from the routes that have to do with what is wanted.
+/// Formats the plan for the routes that concern the prefixes as lines and compares them.
 fn check(wanted: &Wanted, routes: &[Route], expected: Expect) -> Plan {
     let routes: Vec<_> = routes.iter().filter(|route| wanted.concerns(route)).cloned().collect();
     let plan = plan(wanted, &routes);
@@ -107,7 +107,7 @@ fn check(wanted: &Wanted, routes: &[Route], expected: Expect) -> Plan {
     plan
 }
 
-/// The routes after the changes of a plan.
+/// Applies a plan's changes to `routes`.
 fn after(routes: &[Route], plan: &Plan) -> Vec<Route> {
     let mut routes = routes.to_vec();
     for change in &plan.changes {
@@ -122,9 +122,9 @@ fn after(routes: &[Route], plan: &Plan) -> Vec<Route> {
 }
 
 #[test]
-fn the_difference_to_what_there_is() {
+fn plan_is_the_difference_to_existing_routes() {
     let mut routes =
-        vec![DEFAULT.via("10.0.0.1"), Told { prefix: "203.0.113.0/25", ..DEFAULT }.via("10.0.0.9")];
+        vec![DEFAULT.via("10.0.0.1"), KernelRoute { prefix: "203.0.113.0/25", ..DEFAULT }.via("10.0.0.9")];
     let first = [("198.51.100.0/24", "bbr"), ("203.0.113.0/24", "bbr")];
     let second = [("192.0.2.0/24", "bbr"), ("203.0.113.0/24", "reno")];
     let steps = [
@@ -134,14 +134,14 @@ fn the_difference_to_what_there_is() {
             expect![[r#"
                 add 198.51.100.0/24 table 254 bbr via 10.0.0.1
                 add 203.0.113.0/24 table 254 bbr via 10.0.0.1
-                kept 0, skipped [], within {Prefix { address: 203.0.113.0, bits: 24 }: 1}
+                kept 0, skipped [], within {203.0.113.0/24: 1}
             "#]],
         ),
         (
             "10.0.0.1",
             first,
             expect![[r#"
-                kept 2, skipped [], within {Prefix { address: 203.0.113.0, bits: 24 }: 1}
+                kept 2, skipped [], within {203.0.113.0/24: 1}
             "#]],
         ),
         (
@@ -151,7 +151,7 @@ fn the_difference_to_what_there_is() {
                 remove 198.51.100.0/24 table 254 bbr via 10.0.0.1
                 add 192.0.2.0/24 table 254 bbr via 10.0.0.1
                 replace 203.0.113.0/24 table 254 reno via 10.0.0.1
-                kept 0, skipped [], within {Prefix { address: 203.0.113.0, bits: 24 }: 1}
+                kept 0, skipped [], within {203.0.113.0/24: 1}
             "#]],
         ),
         (
@@ -160,7 +160,7 @@ fn the_difference_to_what_there_is() {
             expect![[r#"
                 replace 192.0.2.0/24 table 254 bbr via 10.0.0.2
                 replace 203.0.113.0/24 table 254 reno via 10.0.0.2
-                kept 0, skipped [], within {Prefix { address: 203.0.113.0, bits: 24 }: 1}
+                kept 0, skipped [], within {203.0.113.0/24: 1}
             "#]],
         ),
     ];
@@ -172,15 +172,15 @@ fn the_difference_to_what_there_is() {
 }
 
 #[test]
-fn the_path_is_that_of_packets_without_ours() {
-    let wide = Told { prefix: "203.0.0.0/16", ..DEFAULT };
+fn own_route_copies_the_path_packets_take_without_it() {
+    let wide = KernelRoute { prefix: "203.0.0.0/16", ..DEFAULT };
     let routes = [
         DEFAULT.via("10.0.0.1"),
         wide.via("10.0.0.2"),
-        Told { priority: 5, ..wide }.via("10.0.0.3"),
-        Told { priority: 1, tos: 8, ..wide }.via("10.0.0.4"),
-        Told { priority: 2, flags: DEAD, ..wide }.via("10.0.0.5"),
-        Told { table: 100, prefix: "203.0.112.0/22", ..DEFAULT }.via("10.0.0.6"),
+        KernelRoute { priority: 5, ..wide }.via("10.0.0.3"),
+        KernelRoute { priority: 1, tos: 8, ..wide }.via("10.0.0.4"),
+        KernelRoute { priority: 2, flags: DEAD, ..wide }.via("10.0.0.5"),
+        KernelRoute { table: 100, prefix: "203.0.112.0/22", ..DEFAULT }.via("10.0.0.6"),
     ];
     for (table, router) in [(TABLE_MAIN, "10.0.0.3"), (100, "10.0.0.6"), (101, "10.0.0.3")] {
         let plan = plan(&wanted(table, &[("203.0.113.0/24", "bbr")]), &routes);
@@ -191,15 +191,15 @@ fn the_path_is_that_of_packets_without_ours() {
 }
 
 #[test]
-fn what_cannot_have_a_route_is_told_and_loses_ours() {
-    let bgp = Told { protocol: BGP, ..DEFAULT };
+fn prefix_that_cannot_have_a_route_is_skipped_and_its_own_route_removed() {
+    let bgp = KernelRoute { protocol: BGP, ..DEFAULT };
     let routes = [
-        Told { prefix: "0.0.0.0/0", ..DEFAULT }.via("10.0.0.1"),
-        Told { prefix: "203.0.113.0/24", ..bgp }.via("10.0.0.2"),
-        Told { prefix: "198.51.0.0/16", kind: BLACKHOLE, ..bgp }.with(&[]),
-        Told { prefix: "203.0.113.0/24", protocol: PROTOCOL, priority: PRIORITY, ..DEFAULT }
+        KernelRoute { prefix: "0.0.0.0/0", ..DEFAULT }.via("10.0.0.1"),
+        KernelRoute { prefix: "203.0.113.0/24", ..bgp }.via("10.0.0.2"),
+        KernelRoute { prefix: "198.51.0.0/16", kind: BLACKHOLE, ..bgp }.with(&[]),
+        KernelRoute { prefix: "203.0.113.0/24", protocol: PROTOCOL, priority: PRIORITY, ..DEFAULT }
             .with(&[attribute(8, &attribute(16, b"bbr\0"))]),
-        Told { prefix: "192.0.2.0/24", protocol: PROTOCOL, priority: 7, ..DEFAULT }
+        KernelRoute { prefix: "192.0.2.0/24", protocol: PROTOCOL, priority: 7, ..DEFAULT }
             .with(&[attribute(8, &attribute(16, b"bbr\0"))]),
     ];
     let rules = [
@@ -215,16 +215,16 @@ fn what_cannot_have_a_route_is_told_and_loses_ours() {
             remove 192.0.2.0/24 table 254 bbr via -
             remove 203.0.113.0/24 table 254 bbr via -
             add 192.0.2.0/24 table 254 reno via 10.0.0.1
-            kept 0, skipped [(Prefix { address: 198.51.100.0, bits: 24 }, Blackhole), (Prefix { address: 203.0.113.0, bits: 24 }, Taken { protocol: 186 }), (Prefix { address: 2001:db8::, bits: 56 }, NoRoute)], within {}
+            kept 0, skipped [(198.51.100.0/24, Blackhole), (203.0.113.0/24, Taken { protocol: 186 }), (2001:db8::/56, NoRoute)], within {}
         "#]],
     );
 }
 
 #[test]
-fn only_what_has_to_do_with_it_concerns() {
+fn only_overlapping_routes_concern_the_prefixes() {
     let rules = wanted(100, &[("203.0.113.0/24", "bbr"), ("2001:db8::/56", "bbr")]);
     let concerns = |of: &'static str, table, protocol| {
-        rules.concerns(&Told { prefix: of, table, protocol, ..DEFAULT }.with(&[]))
+        rules.concerns(&KernelRoute { prefix: of, table, protocol, ..DEFAULT }.with(&[]))
     };
     for of in
         ["0.0.0.0/0", "203.0.0.0/16", "203.0.113.0/24", "203.0.113.128/25", "::/0", "2001:db8:0:12::/64"]
@@ -244,15 +244,15 @@ fn nexthop(gateway: &str, interface: u32, flags: u8) -> Vec<u8> {
 }
 
 #[test]
-fn next_hops_that_are_down_are_left_out() {
+fn next_hops_that_are_down_are_omitted() {
     let hops = |flags: [u8; 2]| {
         let list = [nexthop("10.0.0.1", 7, flags[0]), nexthop("10.0.0.2", 8, flags[1])].concat();
         DEFAULT.with(&[attribute(9, &list)])
     };
-    // What is told and not taken, as that a next hop is in hardware, makes no difference.
+    // Report-only flags, such as hardware offload, are ignored.
     assert_eq!(hops([0, 8]), hops([16, 0]));
     assert_eq!(gateways(&hops([0, 0])), "10.0.0.1+10.0.0.2");
-    // The kernel tells one next hop alone as that of a route with one.
+    // One remaining next hop equals a route with a single next hop.
     assert_eq!(
         hops([1, 0]),
         DEFAULT.with(&[attribute(5, &octets("10.0.0.2")), attribute(4, &8u32.to_ne_bytes())])
@@ -261,7 +261,7 @@ fn next_hops_that_are_down_are_left_out() {
 }
 
 #[test]
-fn a_next_hop_object_goes_by_its_number_alone() {
+fn next_hop_object_is_copied_by_id() {
     let object = |more: &[Vec<u8>]| DEFAULT.with(&[&[attribute(30, &12u32.to_ne_bytes())], more].concat());
     let expanded = object(&[attribute(5, &octets("10.0.0.1")), attribute(4, &7u32.to_ne_bytes())]);
     assert_eq!(expanded, object(&[]));
@@ -269,7 +269,7 @@ fn a_next_hop_object_goes_by_its_number_alone() {
 }
 
 #[test]
-fn what_is_set_is_what_is_told() {
+fn encoded_route_decodes_to_an_equal_route() {
     let metrics = [
         attribute(1, &0x800u32.to_ne_bytes()),
         attribute(11, &30u32.to_ne_bytes()),
@@ -283,24 +283,25 @@ fn what_is_set_is_what_is_told() {
         attribute(8, &metrics.concat()),
     ]);
     let ours = base.along(prefix("203.0.113.0/24"), 300, "bbr".parse().unwrap());
-    let told = Route::decode(&ours.to_be_set(0, 1)[HEADER_BYTES..]).unwrap().unwrap();
-    assert_eq!(told, ours);
-    assert_eq!((told.protocol, told.priority, told.table), (PROTOCOL, PRIORITY, 300));
-    assert_eq!((told.source(), told.congestion_control), ("10.0.0.5".parse().ok(), "bbr".parse().ok()));
-    assert!(told != base.along(prefix("203.0.113.0/24"), 300, "reno".parse().unwrap()));
+    let decoded = Route::decode(&ours.to_be_set(0, 1)[HEADER_BYTES..]).unwrap().unwrap();
+    assert_eq!(decoded, ours);
+    assert_eq!((decoded.protocol, decoded.priority, decoded.table), (PROTOCOL, PRIORITY, 300));
+    assert_eq!((decoded.source(), decoded.congestion_control), ("10.0.0.5".parse().ok(), "bbr".parse().ok()));
+    assert!(decoded != base.along(prefix("203.0.113.0/24"), 300, "reno".parse().unwrap()));
     let without = DEFAULT.via("10.0.0.1").along(prefix("203.0.113.0/24"), 300, "bbr".parse().unwrap());
-    assert!(told != without, "other settings of the path are a difference");
+    assert!(decoded != without, "routes with different path settings must differ");
 }
 
 #[test]
-fn what_is_no_route_for_connections_is_none() {
+fn messages_without_a_route_for_connections_are_skipped() {
     let decoded = |family: u8, bits: u8, flags: u32, to: &str| {
         let mut bytes = vec![family, bits, 0, 0, 254, PROTOCOL, 0, UNICAST];
         bytes.extend(flags.to_ne_bytes());
         bytes.extend(attribute(1, &octets(to)));
         Route::decode(&bytes).unwrap()
     };
-    // What the kernel has learned of an address by a route of ours (`RTM_F_CLONED`) has its protocol.
+    // State that the kernel learned about an address through one of our routes (`RTM_F_CLONED`)
+    // carries that route's protocol.
     let cases = [
         ("a route", 10, 128, 0, "2001:db8::7", true),
         ("IPv4 in IPv6 form", 10, 96, 0, "::ffff:0:0", false),
@@ -314,12 +315,12 @@ fn what_is_no_route_for_connections_is_none() {
 }
 
 #[test]
-fn what_is_cut_is_refused() {
+fn truncated_message_is_an_error() {
     let whole = DEFAULT.via("10.0.0.1").to_be_set(0, 1).split_off(HEADER_BYTES);
     let mut read = 0;
     for end in 0..whole.len() {
         read += usize::from(Route::decode(&whole[..end]).is_ok());
     }
-    // After the fixed part and after each attribute but the last.
+    // Decodable cuts are those after the fixed part and after each attribute but the last.
     assert_eq!(read, 6);
 }

@@ -1,6 +1,7 @@
-//! Hears that routes, interfaces or their addresses have changed.
+//! Watch for changes to routes, interfaces and addresses.
 //!
-//! All three: the IPv4 routes of an interface that goes down, or of an address that is removed, go without a word of them.
+//! All three are needed because the kernel removes IPv4 routes without a route event when an
+//! interface goes down or an address is removed.
 
 use std::os::fd::OwnedFd;
 
@@ -13,14 +14,15 @@ use super::{Error, Route};
 use crate::diag::dump::retried;
 use crate::diag::netlink::{Body, Frames};
 
-/// `RTNLGRP_LINK`, `RTNLGRP_IPV4_IFADDR`, `RTNLGRP_IPV4_ROUTE`, `RTNLGRP_IPV6_IFADDR` and `RTNLGRP_IPV6_ROUTE`: 1, 5, 7, 9 and 11,
-/// as bits.
+/// Bit mask of `RTNLGRP_LINK` (1), `RTNLGRP_IPV4_IFADDR` (5), `RTNLGRP_IPV4_ROUTE` (7),
+/// `RTNLGRP_IPV6_IFADDR` (9) and `RTNLGRP_IPV6_ROUTE` (11).
 const GROUPS: u32 = 1 << 0 | 1 << 4 | 1 << 6 | 1 << 8 | 1 << 10;
 const BUFFER_BYTES: usize = 64 << 10;
-/// Messages that one call reads at most.
+/// Maximum reads per call.
 const READS_MAX: usize = 1 << 16;
 
-/// Hears of changes in the network namespace of the thread that made it, from then on. Needs no rights.
+/// Receives change events in the creating thread's network namespace, from its creation on. Needs
+/// no privileges.
 #[derive(Debug)]
 pub struct Watch {
     socket: OwnedFd,
@@ -28,27 +30,27 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// From now on.
+    /// Starts watching in this thread's network namespace.
     ///
     /// # Errors
-    /// [`Error::Io`] with what the system says.
+    /// [`Error::Io`] if a system call fails.
     pub fn open() -> Result<Self, Error> {
         let socket = open(GROUPS, SocketFlags::NONBLOCK)?;
         Ok(Self { socket, buffer: vec![0; BUFFER_BYTES].into_boxed_slice() })
     }
 
-    /// Whether an interface, an address, or a route that `concerns` holds for, has changed since the last call. Does not wait. Where the kernel
-    /// could not tell all, something may have.
+    /// Returns whether an interface, an address, or a route that satisfies `concerns` has changed
+    /// since the last call, or the kernel lost events. Does not block.
     ///
     /// # Errors
-    /// [`Error::Io`] with what the system says.
+    /// [`Error::Io`] if a system call fails.
     pub fn has_changed(&mut self, concerns: impl Fn(&Route) -> bool) -> Result<bool, Error> {
         let mut has_changed = false;
         for _ in 0..READS_MAX {
             match retried(|| recv(&self.socket, &mut self.buffer[..], RecvFlags::TRUNC)) {
                 Ok((_, length_bytes)) => {
                     let bytes = self.buffer.get(..length_bytes);
-                    has_changed |= bytes.is_none_or(|bytes| tells_of_change(bytes, &concerns));
+                    has_changed |= bytes.is_none_or(|bytes| reports_change(bytes, &concerns));
                 }
                 Err(Errno::NOBUFS) => has_changed = true,
                 Err(Errno::AGAIN) => break,
@@ -59,7 +61,7 @@ impl Watch {
     }
 }
 
-fn tells_of_change(bytes: &[u8], concerns: impl Fn(&Route) -> bool) -> bool {
+fn reports_change(bytes: &[u8], concerns: impl Fn(&Route) -> bool) -> bool {
     Frames::new(bytes).any(|frame| match frame.map(|frame| frame.body) {
         Ok(Body::Message { kind: RTM_NEWROUTE | RTM_DELROUTE, payload }) => {
             Route::decode(payload).map_or(true, |route| route.is_some_and(|route| concerns(&route)))

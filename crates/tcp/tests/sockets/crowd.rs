@@ -1,4 +1,4 @@
-//! Thousands of sockets over IPv4, IPv6 and IPv4 in IPv6 form, in every state that TCP has, each made by loopback alone.
+//! Thousands of loopback sockets over IPv4, IPv6 and IPv4-mapped addresses, in every TCP state.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -13,12 +13,12 @@ use thalweg_tcp::congestion;
 
 use crate::pairs::{Pair, connect as pair};
 
-/// Connections to each listener: both ends of them are 3,000 sockets.
+/// Connections to each listener, for 3,000 sockets in total.
 pub(crate) const CONNECTIONS: usize = 500;
-/// Of these, the first have states that hold full buffers.
+/// Only connections with a number below this get full buffers.
 const FULL: usize = 21;
 
-/// The sockets, which live as long as this.
+/// Sockets that stay open as long as this value lives.
 #[derive(Default)]
 pub(crate) struct Crowd {
     listeners: Vec<TcpListener>,
@@ -45,7 +45,8 @@ impl Crowd {
         crowd
     }
 
-    /// A listener whose queue is full does not answer.
+    /// Adds sockets in SYN-SENT, by connecting to a listener whose queue is full and which
+    /// therefore does not reply.
     fn add_syn_sent(&mut self) {
         let full = raw();
         rustix::net::bind(&full, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
@@ -53,10 +54,12 @@ impl Crowd {
         self.connect_raw(full.into());
     }
 
-    /// A listener that defers its connections has each in SYN-RECV until something is sent.
+    /// Adds sockets in SYN-RECV, where `TCP_DEFER_ACCEPT` keeps each connection until its client
+    /// sends something.
     fn add_syn_recv(&mut self) {
         let defers = TcpListener::bind("127.0.0.1:0").unwrap();
-        // No safe wrapper has the option: `setsockopt(IPPROTO_TCP, TCP_DEFER_ACCEPT, 60 s)` on what is the program's input.
+        // No safe wrapper has this option, so a Perl program runs `setsockopt(IPPROTO_TCP,
+        // TCP_DEFER_ACCEPT, 60 s)` on its standard input.
         let set = "setsockopt(STDIN, 6, 9, pack('i', 60)) or die $!";
         let input = OwnedFd::from(defers.try_clone().unwrap());
         let status = Command::new("perl").args(["-e", set]).stdin(input).status().unwrap();
@@ -68,7 +71,7 @@ impl Crowd {
         let address = listener.local_addr().unwrap();
         for _ in 0..4 {
             let client = raw();
-            let _ = connect(&client, &address); // it is in progress
+            let _ = connect(&client, &address); // still in progress
             self.raw.push(client);
         }
         self.listeners.push(listener);
@@ -84,7 +87,8 @@ fn raw() -> OwnedFd {
     socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).unwrap()
 }
 
-/// What becomes of a connection: open, used, half closed, closed while nothing more can be sent, over.
+/// Brings a connection into the state chosen by `number`: open, used, half closed, closed with
+/// unsent data, or closed.
 fn lived(mut pair: Pair, number: usize) -> Option<Pair> {
     let name = ["reno", "cubic", "bbr"][number % 3];
     congestion::set(pair.server.as_fd(), name.parse().unwrap()).unwrap();
@@ -99,28 +103,30 @@ fn lived(mut pair: Pair, number: usize) -> Option<Pair> {
         4 => pair.client.shutdown(Shutdown::Write).unwrap(), // FIN-WAIT-2 and CLOSE-WAIT
         5 if number < FULL => {
             fill(&mut pair.server);
-            pair.server.shutdown(Shutdown::Write).unwrap(); // FIN-WAIT-1: the FIN stands behind what is not taken
+            // FIN-WAIT-1: the FIN is queued behind unread data.
+            pair.server.shutdown(Shutdown::Write).unwrap();
             if number.is_multiple_of(2) {
-                pair.client.shutdown(Shutdown::Write).unwrap(); // CLOSING: the other's FIN comes meanwhile
+                // CLOSING: the other side's FIN arrives before ours is acknowledged.
+                pair.client.shutdown(Shutdown::Write).unwrap();
             }
         }
         6 if number < FULL => {
             pair.client.shutdown(Shutdown::Write).unwrap();
-            pair.server.read_exact(&mut [0]).unwrap_err(); // the FIN is there
+            pair.server.read_exact(&mut [0]).unwrap_err(); // the FIN has arrived
             fill(&mut pair.server);
             pair.server.shutdown(Shutdown::Write).unwrap(); // LAST-ACK
         }
         6 => {
             pair.client.shutdown(Shutdown::Write).unwrap();
             pair.server.read_exact(&mut [0]).unwrap_err();
-            return None; // TIME-WAIT of the client
+            return None; // the client is in TIME-WAIT
         }
         _ => {}
     }
     Some(pair)
 }
 
-/// Marks what the socket sends, for IPv4 and IPv6, by which it has a priority too.
+/// Sets the socket's IPv4 type of service and IPv6 traffic class, which also sets its priority.
 fn set_class(stream: &TcpStream) {
     set_ip_tos(stream, 0x48).unwrap();
     if stream.local_addr().unwrap().is_ipv6() {
@@ -128,7 +134,7 @@ fn set_class(stream: &TcpStream) {
     }
 }
 
-/// Sends until neither side takes any more.
+/// Sends until the send buffer and the other side's receive buffer are full.
 fn fill(stream: &mut TcpStream) {
     stream.set_nonblocking(true).unwrap();
     let deadline = Instant::now() + Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! What a dump tells of a socket beside what the socket says of itself.
+//! Dump tests: values in a dump equal the socket's own options.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -20,29 +20,30 @@ fn mapped(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
-/// What a dump says of a socket, and what that says of itself before and after.
+/// Dumps a socket once it is at rest, that is, its own `tcp_info` is equal before and after the
+/// dump; returns the dumped socket and that `tcp_info`.
 fn at_rest(stream: &TcpStream) -> (Socket, TcpInfo) {
     let cookie = socket_cookie(stream).unwrap();
     let own = || without_clocks(TcpInfo::read(stream.as_fd()).unwrap());
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
-        // A delayed acknowledgement may come in between.
+        // A delayed acknowledgement may arrive during the dump; then try again.
         let before = own();
         let socket = dumped(&Filter::default(), &[cookie])[&cookie];
         if before == own() {
             return (socket, before);
         }
-        assert!(Instant::now() < deadline, "the socket does not come to rest");
+        assert!(Instant::now() < deadline, "socket did not come to rest");
     }
 }
 
-/// Without what moves while nothing is sent: the times since.
+/// Clears the times that advance even while nothing is sent.
 fn without_clocks(info: TcpInfo) -> TcpInfo {
     TcpInfo { last_data_sent_ms: 0, last_data_recv_ms: 0, last_ack_recv_ms: 0, ..info }
 }
 
 #[test]
-fn a_dump_says_what_the_socket_says() {
+fn dump_agrees_with_socket_options() {
     let (listener, mut pair) = pair("[::]:0", mapped);
     congestion::set(pair.server.as_fd(), "bbr".parse().unwrap()).unwrap();
     pair.server.write_all(&[7; 100_000]).unwrap();
@@ -59,11 +60,11 @@ fn a_dump_says_what_the_socket_says() {
     assert_eq!(socket.congestion_control, Some("bbr".parse().unwrap()));
     assert_eq!(socket.uid, rustix::process::getuid().as_raw());
     assert!(socket.inode != 0 && socket.cgroup_id.is_some() && socket.shutdown == Some(0));
-    let told = socket.tcp_info.unwrap();
-    assert_eq!(without_clocks(told), own);
-    assert_eq!(told.bytes_acked, Some(100_000));
+    let dumped = socket.tcp_info.unwrap();
+    assert_eq!(without_clocks(dumped), own);
+    assert_eq!(dumped.bytes_acked, Some(100_000));
     let bbr = socket.bbr.unwrap();
-    assert!(Some(bbr.min_rtt_us) >= told.min_rtt_us, "{bbr:?}");
+    assert!(Some(bbr.min_rtt_us) >= dumped.min_rtt_us, "{bbr:?}");
     assert!(
         bbr.bw_bytes_per_s > 0 && bbr.pacing_gain_per_256 >= 192 && bbr.cwnd_gain_per_256 >= 256,
         "{bbr:?}"
@@ -75,7 +76,7 @@ fn a_dump_says_what_the_socket_says() {
 }
 
 #[test]
-fn what_is_not_asked_for_is_absent() {
+fn extensions_not_requested_are_absent() {
     let (_listener, pair) = pair("127.0.0.1:0", mapped);
     let cookie = socket_cookie(&pair.client).unwrap();
     let asked = |extensions| {
@@ -96,7 +97,7 @@ fn what_is_not_asked_for_is_absent() {
 }
 
 #[test]
-fn messages_are_told_as_they_came() {
+fn dumped_messages_decode_to_the_reported_sockets() {
     let (_listener, pair) = pair("[::1]:0", |port| ([0, 0, 0, 0, 0, 0, 0, 1], port).into());
     let cookie = socket_cookie(&pair.client).unwrap();
     let (mut capture, mut sockets) = (Vec::new(), Vec::new());
@@ -113,14 +114,14 @@ fn messages_are_told_as_they_came() {
 }
 
 #[test]
-fn a_dump_that_broke_off_leaves_nothing_behind() {
-    // More than the kernel tells at once.
+fn dump_after_an_aborted_one_is_complete() {
+    // Enough sockets that the kernel needs several batches.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let pairs: Vec<_> = (0..200).map(|_| connect(&listener, |_| address)).collect();
     let mut diag = Diag::open().unwrap();
     let broken = std::panic::catch_unwind(AssertUnwindSafe(|| {
-        diag.dump(&Filter::default(), Extensions::ALL, |_| panic!("the first is enough"))
+        diag.dump(&Filter::default(), Extensions::ALL, |_| panic!("abort at the first socket"))
     }));
     assert!(broken.is_err());
     let filter = Filter::parse(&format!("sport {}", address.port())).unwrap();
@@ -129,15 +130,15 @@ fn a_dump_that_broke_off_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_namespace_that_is_none_is_told() {
+fn missing_namespace_is_an_error() {
     let missing = Diag::open_in(Path::new("/run/netns/there-is-none")).unwrap_err();
-    assert_eq!(missing.to_string(), "cannot enter the network namespace /run/netns/there-is-none");
+    assert_eq!(missing.to_string(), "cannot enter network namespace /run/netns/there-is-none");
     let other = Diag::open_in(Path::new("/proc/self/ns/uts")).unwrap_err();
     assert!(matches!(other, Error::Namespace { .. }), "{other:?}");
 }
 
 #[test]
-fn another_namespace_has_other_sockets() {
+fn dump_in_another_namespace_lists_only_its_sockets() {
     let (_listener, pair) = pair("127.0.0.1:0", mapped);
     let cookie = socket_cookie(&pair.client).unwrap();
     let all = Filter::parse("state all").unwrap();
@@ -149,5 +150,5 @@ fn another_namespace_has_other_sockets() {
     };
     assert_eq!(count(&mut Diag::open_in(&other.path()).unwrap()), (0, false));
     assert!(count(&mut Diag::open_in(Path::new("/proc/self/ns/net")).unwrap()).1);
-    assert!(count(&mut Diag::open().unwrap()).1, "this thread is where it was");
+    assert!(count(&mut Diag::open().unwrap()).1, "this thread must stay in its own namespace");
 }

@@ -1,4 +1,4 @@
-//! Destroyed sockets: each is heard of, or counted as lost.
+//! Destroy event tests: each destroyed socket is reported or counted as lost.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -13,32 +13,33 @@ use thalweg_tcp::diag::{Events, Socket};
 use crate::namespace::Namespace;
 use crate::pairs::{connect, dumped, pair};
 
-/// How long an event may take on a machine that has much else to do.
+/// Maximum time for an event to arrive, even on a busy machine.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// Reads events until each of these cookies was heard of; all that came, and how many were lost.
-fn hear(events: &mut Events, cookies: &[u64]) -> (HashMap<u64, Socket>, u64) {
+/// Reads events until all these cookies have been reported; returns all events and the number lost.
+fn read_until(events: &mut Events, cookies: &[u64]) -> (HashMap<u64, Socket>, u64) {
     let deadline = Instant::now() + WAIT_MAX;
-    let (mut heard, mut lost) = (HashMap::new(), 0);
-    while !cookies.iter().all(|cookie| heard.contains_key(cookie)) {
+    let (mut sockets, mut lost) = (HashMap::new(), 0);
+    while !cookies.iter().all(|cookie| sockets.contains_key(cookie)) {
         let left = deadline.saturating_duration_since(Instant::now());
-        assert!(!left.is_zero(), "an event is missing, {lost} were lost");
+        assert!(!left.is_zero(), "an event is missing; {lost} were lost");
         let wait = rustix::time::Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: 0 };
         poll(&mut [PollFd::new(&events.as_fd(), PollFlags::IN)], Some(&wait)).unwrap();
-        lost += events.read(|socket| _ = heard.insert(socket.cookie, *socket)).unwrap().lost.unwrap();
+        lost += events.read(|socket| _ = sockets.insert(socket.cookie, *socket)).unwrap().lost.unwrap();
     }
-    (heard, lost)
+    (sockets, lost)
 }
 
 #[test]
-fn each_short_connection_is_heard_of() {
+fn every_short_connection_is_reported() {
     let (v4, v6) = (Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into());
     for (bound, target) in [(v4, v4), (v6, v6), (Ipv6Addr::UNSPECIFIED.into(), v4)] {
         short_connections(bound, target);
     }
 }
 
-/// Connections to a listener that is bound to an address, by one of its addresses.
+/// Opens and closes connections via the address `target` to a listener bound to `bound`; checks
+/// that each socket's destroy event has its final counters.
 fn short_connections(bound: IpAddr, target: IpAddr) {
     const CONNECTIONS: usize = 500;
     let mut events = Events::open(16 << 20).unwrap();
@@ -49,7 +50,7 @@ fn short_connections(bound: IpAddr, target: IpAddr) {
         let bytes = 1000 + number;
         pair.server.write_all(&vec![7; bytes]).unwrap();
         pair.client.read_exact(&mut vec![0; bytes]).unwrap();
-        // Its answer carries the acknowledgement of what it has got.
+        // The reply carries the acknowledgement of the bytes received.
         pair.client.write_all(b"got it").unwrap();
         pair.server.read_exact(&mut [0; 6]).unwrap();
         let cookie = socket_cookie(&pair.server).unwrap();
@@ -61,13 +62,14 @@ fn short_connections(bound: IpAddr, target: IpAddr) {
         expected.push((cookie, bytes as u64, ends));
     }
     let cookies: Vec<u64> = expected.iter().map(|(cookie, ..)| *cookie).collect();
-    let (heard, lost) = hear(&mut events, &cookies);
+    let (sockets, lost) = read_until(&mut events, &cookies);
     assert_eq!(lost, 0);
     for (cookie, bytes, ends) in expected {
-        let socket = &heard[&cookie];
+        let socket = &sockets[&cookie];
         let info = socket.tcp_info.unwrap();
         assert_eq!((socket.local, socket.remote), ends);
-        // A FIN counts as a byte, where it came or was acknowledged before the end.
+        // A FIN counts as one byte if it arrived or was acknowledged before the socket was
+        // destroyed.
         assert!((bytes..=bytes + 1).contains(&info.bytes_acked.unwrap()), "{info:?}");
         assert!((6..=7).contains(&info.bytes_received.unwrap()), "{info:?}");
         assert_eq!(info.bytes_sent, Some(bytes));
@@ -75,7 +77,7 @@ fn short_connections(bound: IpAddr, target: IpAddr) {
 }
 
 #[test]
-fn each_namespace_tells_of_its_own() {
+fn each_namespace_reports_its_own_sockets() {
     let other = Namespace::with_loopback();
     let mut here = Events::open(16 << 20).unwrap();
     let mut there = Events::open_in(&other.path(), 16 << 20).unwrap();
@@ -84,17 +86,17 @@ fn each_namespace_tells_of_its_own() {
         [pair.client.as_fd(), pair.server.as_fd(), listener.as_fd()].map(|end| socket_cookie(end).unwrap())
     };
     let (ours, theirs) = (short(), other.on_thread(short));
-    // Cookies are unlike in all namespaces (`__sock_gen_cookie`).
-    let heard_here = hear(&mut here, &ours).0;
-    let heard_there = hear(&mut there, &theirs).0;
-    assert!(theirs.iter().all(|cookie| !heard_here.contains_key(cookie)), "{heard_here:?}");
-    assert!(heard_there.keys().all(|cookie| theirs.contains(cookie)), "{heard_there:?}");
+    // Cookies are unique across namespaces (`__sock_gen_cookie`).
+    let read_here = read_until(&mut here, &ours).0;
+    let read_there = read_until(&mut there, &theirs).0;
+    assert!(theirs.iter().all(|cookie| !read_here.contains_key(cookie)), "{read_here:?}");
+    assert!(read_there.keys().all(|cookie| theirs.contains(cookie)), "{read_there:?}");
 }
 
 #[test]
-fn what_overflows_the_queue_is_counted() {
+fn events_that_overflow_the_queue_are_counted() {
     const CONNECTIONS: usize = 300;
-    // The kernel makes no queue smaller than some KiB.
+    // The kernel's minimum queue size is a few KiB.
     let (mut small, mut large) = (Events::open(1).unwrap(), Events::open(64 << 20).unwrap());
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -102,19 +104,20 @@ fn what_overflows_the_queue_is_counted() {
     for _ in 0..CONNECTIONS {
         let pair = connect(&listener, |_| address);
         cookies.extend([&pair.client, &pair.server].map(|end| socket_cookie(end).unwrap()));
-        // A reset ends both ends at once.
+        // A reset destroys both ends at once.
         set_socket_linger(&pair.client, Some(Duration::ZERO)).unwrap();
     }
-    let (heard, lost_by_large) = hear(&mut large, &cookies);
+    let (sockets, lost_by_large) = read_until(&mut large, &cookies);
     assert!(large.queue_bytes().unwrap() > small.queue_bytes().unwrap());
     let mut ours = 0u64;
-    let heard_small = small.read(|socket| ours += u64::from(cookies.contains(&socket.cookie))).unwrap();
+    let read_small = small.read(|socket| ours += u64::from(cookies.contains(&socket.cookie))).unwrap();
     assert_eq!(lost_by_large, 0);
-    assert!(heard_small.overruns > 0 && ours < 2 * CONNECTIONS as u64, "{heard_small:?}");
-    // Others' sockets go meanwhile as well: both queues have had the same events, but for those between the two reads.
-    let had = heard_small.events + heard_small.lost.unwrap();
-    assert!(had >= heard.len() as u64, "{heard_small:?} of {}", heard.len());
-    assert!(heard_small.lost.unwrap() >= 2 * CONNECTIONS as u64 - ours, "{heard_small:?}");
+    assert!(read_small.overruns > 0 && ours < 2 * CONNECTIONS as u64, "{read_small:?}");
+    // Other processes' sockets are destroyed meanwhile too. Both queues receive the same events,
+    // except those between the two reads.
+    let had = read_small.events + read_small.lost.unwrap();
+    assert!(had >= sockets.len() as u64, "{read_small:?} of {}", sockets.len());
+    assert!(read_small.lost.unwrap() >= 2 * CONNECTIONS as u64 - ours, "{read_small:?}");
     let again = small.read(|_| ()).unwrap();
-    assert!(again.overruns == 0, "told once: {again:?}");
+    assert!(again.overruns == 0, "overruns must be counted once: {again:?}");
 }

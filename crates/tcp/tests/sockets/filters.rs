@@ -1,16 +1,17 @@
-//! The kernel's answer to a filter beside the filter's own evaluation of everything that the kernel tells.
+//! Filter tests: a dump filtered by the kernel equals an unfiltered dump filtered by
+//! [`Filter::holds`].
 
 use thalweg_tcp::diag::{Filter, States};
 
 use crate::pairs::{Zoo, dumped};
 
 #[test]
-fn the_kernel_and_the_filter_agree() {
+fn kernel_and_filter_agree() {
     let zoo = Zoo::new();
     let (cookies, ports) = (zoo.cookies(), zoo.ports());
     let all = dumped(&Filter { states: States::ALL, ..Filter::default() }, &cookies);
-    assert_eq!(all.len(), cookies.len(), "an unfiltered dump has every socket");
-    let [v4, v6, dual] = ports[..] else { panic!("three listeners") };
+    assert_eq!(all.len(), cookies.len(), "an unfiltered dump must have every socket");
+    let [v4, v6, dual] = ports[..] else { panic!("expected three listeners") };
     let texts = [
         String::new(),
         "state all".to_owned(),
@@ -32,14 +33,14 @@ fn the_kernel_and_the_filter_agree() {
     let mut sizes = Vec::new();
     for text in &texts {
         let filter = Filter::parse(text).unwrap();
-        let mut told: Vec<u64> = dumped(&filter, &cookies).into_keys().collect();
+        let mut reported: Vec<u64> = dumped(&filter, &cookies).into_keys().collect();
         let holds = all.values().filter(|socket| filter.holds(socket));
         let mut expected: Vec<u64> = holds.map(|socket| socket.cookie).collect();
-        told.sort_unstable();
+        reported.sort_unstable();
         expected.sort_unstable();
-        assert_eq!(told, expected, "{text}");
-        sizes.push(told.len());
+        assert_eq!(reported, expected, "{text}");
+        sizes.push(reported.len());
     }
-    // What each is to find of 15 sockets: that both say the same is of no use where both say nothing.
+    // Matches out of 15 sockets: agreement on zero matches would prove nothing.
     assert_eq!(sizes, [12, 15, 6, 6, 3, 2, 3, 9, 8, 2, 4, 10, 6, 9, 0, 10]);
 }

@@ -1,5 +1,6 @@
-//! The kernel's answers about real sockets on loopback: what is asked, filtered and heard of is what there is.
-#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+//! Tests with real loopback sockets: dumps, filters and events report exactly the sockets that
+//! exist.
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 mod crowd;
 mod dumps;

@@ -1,5 +1,5 @@
-//! A network namespace, made by a test and gone with it. Needs root.
-#![allow(dead_code, reason = "each test that has it uses some of it")]
+//! Network namespaces for tests, removed on drop. Needs root.
+#![allow(dead_code, reason = "each test that includes this module uses only part of it")]
 
 use std::fs::File;
 use std::io::Read as _;
@@ -10,7 +10,7 @@ use std::thread;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// A network namespace: that of a process that waits.
+/// A network namespace, kept alive by a process that waits inside it.
 pub(crate) struct Namespace {
     inside: Child,
 }
@@ -27,24 +27,24 @@ impl Namespace {
         Self { inside }
     }
 
-    /// One in which connections over loopback are possible.
+    /// Creates a namespace whose loopback interface is up.
     pub(crate) fn with_loopback() -> Self {
         let namespace = Self::new();
         namespace.shell("ip link set lo up");
         namespace
     }
 
-    /// The process that waits in it.
+    /// Returns the ID of the process inside the namespace.
     pub(crate) fn pid(&self) -> u32 {
         self.inside.id()
     }
 
-    /// Its file.
+    /// Returns the path of the namespace's file.
     pub(crate) fn path(&self) -> PathBuf {
         format!("/proc/{}/ns/net", self.pid()).into()
     }
 
-    /// A command that runs in it.
+    /// Builds a command that runs in the namespace.
     pub(crate) fn command(&self, program: &str, args: &[&str]) -> Command {
         let mut command = Command::new("nsenter");
         command.args([&format!("--net={}", self.path().display()), "--", program]).args(args);
@@ -52,14 +52,14 @@ impl Namespace {
         command
     }
 
-    /// Standard output of a shell's commands that all go well.
+    /// Runs shell commands, all of which must succeed; returns their standard output.
     pub(crate) fn shell(&self, script: &str) -> String {
         let output = self.command("sh", &["-ec", script]).output().unwrap();
         assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Runs `inside` on a thread that is in it: sockets that are made there stay there.
+    /// Runs `inside` on a thread in the namespace; sockets created there stay there.
     pub(crate) fn on_thread<T: Send>(&self, inside: impl FnOnce() -> T + Send) -> T {
         let namespace = File::open(self.path()).unwrap();
         thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Real connections over loopback, and what the kernel calls them.
+//! Real connections over loopback, and the cookies of their sockets.
 
 use std::collections::HashMap;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -15,21 +15,21 @@ pub(crate) struct Pair {
     pub(crate) server: TcpStream,
 }
 
-/// A listener and a connection to it, at this address.
+/// Opens a listener at this address, and a connection to it.
 pub(crate) fn pair(address: &str, target: impl Fn(u16) -> SocketAddr) -> (TcpListener, Pair) {
     let listener = TcpListener::bind(address).unwrap();
     let pair = connect(&listener, target);
     (listener, pair)
 }
 
-/// One more connection to the listener.
+/// Opens another connection to the listener.
 pub(crate) fn connect(listener: &TcpListener, target: impl Fn(u16) -> SocketAddr) -> Pair {
     let client = TcpStream::connect(target(listener.local_addr().unwrap().port())).unwrap();
     let (server, _) = listener.accept().unwrap();
     Pair { client, server }
 }
 
-/// Connections in several states, over IPv4, IPv6 and IPv4 in IPv6 form; the cookies of all these sockets.
+/// Connections in several states, over IPv4, IPv6 and IPv4-mapped addresses.
 pub(crate) struct Zoo {
     listeners: Vec<TcpListener>,
     pairs: Vec<Pair>,
@@ -54,33 +54,34 @@ impl Zoo {
         zoo
     }
 
-    /// All sockets' cookies.
+    /// Returns the cookies of all sockets.
     pub(crate) fn cookies(&self) -> Vec<u64> {
         let ends = self.pairs.iter().flat_map(|pair| [pair.client.as_fd(), pair.server.as_fd()]);
         ends.chain(self.listeners.iter().map(AsFd::as_fd)).map(|fd| socket_cookie(fd).unwrap()).collect()
     }
 
-    /// The listeners' ports.
+    /// Returns the ports of the listeners.
     pub(crate) fn ports(&self) -> Vec<u16> {
         self.listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
     }
 }
 
-/// The acknowledgement of a FIN may be delayed, and nothing tells of it: CLOSE-WAIT is there, FIN-WAIT-2 is to come.
+/// Waits until a socket is in FIN-WAIT-2. The acknowledgement of its FIN may be delayed, so the
+/// other end reaches CLOSE-WAIT first.
 fn wait_for_fin_wait_2(socket: &TcpStream) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while TcpInfo::read(socket.as_fd()).unwrap().state != State::FinWait2 as u8 {
-        assert!(Instant::now() < deadline, "the FIN is not acknowledged");
+        assert!(Instant::now() < deadline, "FIN not acknowledged in time");
         std::thread::yield_now();
     }
 }
 
-/// Those of a dump that have these cookies.
+/// Dumps the sockets that match `filter` and returns those with these cookies.
 pub(crate) fn dumped(filter: &Filter, cookies: &[u64]) -> HashMap<u64, Socket> {
     let mut found = HashMap::new();
     let dumped = Diag::open().unwrap().dump(filter, Extensions::ALL, |socket| {
         if cookies.contains(&socket.cookie) {
-            assert_eq!(found.insert(socket.cookie, *socket), None, "each socket is told of once");
+            assert_eq!(found.insert(socket.cookie, *socket), None, "each socket must be reported once");
         }
     });
     let dumped = dumped.unwrap();

@@ -1,54 +1,62 @@
-//! Inserts of a block's rows into one table, as often as it takes, with a look for them where an attempt may have left its token
-//! behind without them.
+//! State of a block's insertion into one table: inserts the rows, and verifies them if an attempt
+//! may have left its token behind without the rows.
 //!
-//! **Invariant:** rows without doubt cost nothing more. There is doubt after an attempt that failed in a way that does not say
-//! for certain that nothing was taken, and for a block that a process before may have tried.
-//! **Invariant:** what is settled is neither inserted nor looked at again.
-//! **Invariant:** no look holds a block up for good: each has an end, and after a bounded number of them it is told and counted,
-//! and the block passes.
+//! **Invariant:** only rows in doubt are verified. Rows are in doubt after an attempt whose failure
+//! does not prove that nothing was stored, and in a block that an earlier process may have tried to
+//! insert.
+//! **Invariant:** settled rows are neither inserted nor verified again.
+//! **Invariant:** verification never holds up a block forever: each attempt has a time limit, and
+//! after [`FAILURES_MAX`] failed attempts the block is accepted unverified, which is logged and
+//! counted.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::verify::{Found, verify};
-use super::{Rows, Server, Target, is_denied, is_refusal};
-use crate::SinkError;
+use prometheus_client::metrics::counter::Counter;
 
-/// So many looks at a table may fail or be unclear. Callers wait longer before each: altogether for longer than another writer
-/// takes to try again.
-const LOOKS_MAX: u32 = 16;
+use super::server::{Rows, STATEMENT_TIMEOUT, Server, is_denied, is_refusal};
+use super::staging::VERIFY_TIME_MAX;
+use super::verify::{Found, Target, verify};
+use crate::error::SinkError;
 
-/// Looks for blocks, for metrics; each table that a block has rows of counts.
+/// Maximum duration of one [`Doubt::insert`] call: the insert, a verification, and the last
+/// statement that the verification started.
+pub(crate) const ATTEMPT_SECONDS_MAX: u64 = 2 * STATEMENT_TIMEOUT.as_secs() + VERIFY_TIME_MAX.as_secs();
+/// Failed or inconclusive verifications of a table before the block is accepted unverified. Callers
+/// back off between attempts, in total for longer than another writer takes to retry.
+const FAILURES_MAX: u32 = 16;
+
+/// Verification metrics. A block counts once per table that it has rows for.
 #[derive(Debug, Default)]
 pub struct Verified {
-    /// That came to an end.
-    pub blocks: AtomicU64,
-    /// Of those, where the table or the rollup lacked the block, and has it now.
-    pub restored: AtomicU64,
-    /// That were given up: whether the block is there is not known.
-    pub unverified: AtomicU64,
+    /// Completed verifications.
+    pub blocks: Counter,
+    /// Completed verifications that restored rows missing from the table or its rollup.
+    pub restored: Counter,
+    /// Abandoned verifications, after which it is unknown whether the block is stored.
+    pub unverified: Counter,
 }
 
-/// What is known of a block's rows in one table while they are being inserted.
+/// State of a block's rows in one table during their insertion.
 #[derive(Debug)]
 pub(crate) struct Doubt {
     is_there: bool,
     is_settled: bool,
-    /// Whether a look has brought something, be it one that failed afterwards.
+    /// Whether a verification restored rows, even if that verification failed afterwards.
     was_restored: Cell<bool>,
-    failed_looks: u32,
+    failures: u32,
 }
 
 impl Doubt {
-    /// Of rows that may have been tried before.
+    /// Creates the state for a block's rows; `was_tried` if an earlier process may have tried to
+    /// insert them.
     pub(crate) fn of(was_tried: bool) -> Self {
-        Self { is_there: was_tried, is_settled: false, was_restored: Cell::new(false), failed_looks: 0 }
+        Self { is_there: was_tried, is_settled: false, was_restored: Cell::new(false), failures: 0 }
     }
 
-    /// Inserts the rows, and looks for them if there is doubt.
+    /// Inserts the rows, then verifies them if they are in doubt.
     ///
     /// # Errors
-    /// When it has to be tried again, with the same rows under the same token.
+    /// If the insert must be retried, with the same rows and the same token.
     pub(crate) fn insert(
         &mut self,
         server: &Server,
@@ -65,13 +73,13 @@ impl Doubt {
             return Err(error);
         }
         if self.is_there {
-            self.look(server, target, token, rows, verified)?;
+            self.verify(server, target, token, rows, verified)?;
         }
         self.is_settled = true;
         Ok(())
     }
 
-    fn look(
+    fn verify(
         &mut self,
         server: &Server,
         target: &Target,
@@ -81,44 +89,40 @@ impl Doubt {
     ) -> Result<(), SinkError> {
         let error = match verify(server, target, token, rows, &self.was_restored) {
             Ok(Found::Whole) => {
-                verified.blocks.fetch_add(1, Relaxed);
+                verified.blocks.inc();
                 if self.was_restored.get() {
-                    verified.restored.fetch_add(1, Relaxed);
-                    tracing::info!(table = target.table, token, "a block was lost to a kill and is restored");
+                    verified.restored.inc();
+                    tracing::info!(table = target.table, token, "restored a block lost in a server crash");
                 }
                 return Ok(());
             }
             Ok(Found::Unclear) => SinkError {
-                what: "cannot tell whether a rollup has a block".into(),
+                what: "cannot verify a block in a rollup".into(),
                 is_passing: true,
-                cause: "other rows are on their way into it".into(),
+                cause: "other rows are being added to the rollup".into(),
             },
             Ok(Found::Foreign) => {
-                return Self::pass(
-                    target,
-                    token,
-                    "the table is of an engine that is not looked at",
-                    verified,
-                );
+                return Self::pass(target, token, "unsupported table engine", verified);
             }
-            // It would not pass by itself.
+            // A missing privilege is not fixed by retrying.
             Err(error) if is_denied(&error) => {
                 return Self::pass(target, token, &error.cause.to_string(), verified);
             }
-            // The last of them lets the block pass. A table aside that is gone is one that another process took over.
+            // Temporary, since after the last failure the block is accepted. If a staging table is
+            // missing, another process that verifies the same block has dropped it.
             Err(error) => SinkError { is_passing: true, ..error },
         };
-        self.failed_looks += 1;
-        if self.failed_looks < LOOKS_MAX {
+        self.failures += 1;
+        if self.failures < FAILURES_MAX {
             return Err(error);
         }
         Self::pass(target, token, &format!("{error}: {}", error.cause), verified)
     }
 
-    /// Lets the rows pass, unverified.
+    /// Accepts the rows without verification.
     fn pass(target: &Target, token: &str, cause: &str, verified: &Verified) -> Result<(), SinkError> {
-        verified.unverified.fetch_add(1, Relaxed);
-        tracing::warn!(table = target.table, token, cause, "a block cannot be verified");
+        verified.unverified.inc();
+        tracing::warn!(table = target.table, token, cause, "block not verified");
         Ok(())
     }
 }

@@ -1,14 +1,15 @@
-//! Rows of records as ClickHouse's `RowBinary`: values one after the other, little endian, no names
-//! (<https://clickhouse.com/docs/interfaces/formats/RowBinary>). Pure.
+//! Encoder for records as rows in ClickHouse's `RowBinary` format: values in sequence,
+//! little-endian, without names (<https://clickhouse.com/docs/interfaces/formats/RowBinary>). Pure.
 //!
-//! **Invariant:** columns are those of `record::rows` in their order, which is the order that an INSERT has to name.
+//! **Invariant:** columns follow the order of `record::rows`; every INSERT must name them in that
+//! order.
 
 use std::net::IpAddr;
 
 use thalweg_record::rows::{self, Column, Kind, Table, Value};
 use thalweg_record::{Entry, Source};
 
-/// The type of a column in ClickHouse.
+/// Returns the ClickHouse type of a column.
 pub fn type_of(column: &Column) -> String {
     let (plain, is_name) = match column.kind {
         Kind::Bool => ("Bool", false),
@@ -25,11 +26,11 @@ pub fn type_of(column: &Column) -> String {
     if is_name { format!("LowCardinality({whole})") } else { whole }
 }
 
-/// Appends the row of an entry to `out`.
+/// Appends an entry's row to `out`.
 pub fn append_row(source: &Source, entry: &Entry, out: &mut Vec<u8>) {
     let mut columns = Table::of(&entry.record).columns().iter();
     rows::row(source, entry, &mut |value| {
-        let column = columns.next().expect("a row has as many values as its table has columns");
+        let column = columns.next().expect("a row has one value per column");
         append_value(column, &value, out);
     });
 }
@@ -39,7 +40,7 @@ fn append_value(column: &Column, value: &Value<'_>, out: &mut Vec<u8>) {
         out.push(u8::from(*value == Value::Null));
     }
     match value {
-        Value::Null => assert!(column.is_nullable, "{} is never absent", column.name),
+        Value::Null => assert!(column.is_nullable, "{} must not be null", column.name),
         Value::Bool(value) => out.push(u8::from(*value)),
         Value::Number(number) => out.extend_from_slice(&number.to_le_bytes()[..number_bytes(column.kind)]),
         Value::Text(text) => append_text(text.as_bytes(), out),
@@ -58,7 +59,7 @@ fn number_bytes(kind: Kind) -> usize {
     }
 }
 
-/// Appends a String: its length as LEB128, then its bytes.
+/// Appends a ClickHouse String: its length as LEB128, then its bytes.
 pub(crate) fn append_text(text: &[u8], out: &mut Vec<u8>) {
     let mut left = text.len();
     while left >= 0x80 {
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_is_its_values_one_after_the_other() {
+    fn row_is_encoded_as_its_values_in_sequence() {
         let source = Source { host: "h".into(), pop: "x".repeat(200), epoch: 258 };
         let record = Record::Loss(LossRecord { time_unix_us: 1, stage: Stage::Edge, records: 3 });
         let mut out = Vec::new();

@@ -1,18 +1,28 @@
-//! Whether a block is in its table and in the table's rollup, and the way there for what is not.
+//! Block verification: checks whether a block is in its table and in the table's rollup, and
+//! restores missing rows.
 //!
-//! A `MergeTree` without replicas writes a block's token into its log before it takes the block's part in
-//! (`MergeTreeSink::finishDelayedChunk`). A server that is killed between the two knows the token and lacks the block; the repeat
-//! under the same token is dropped. Table and rollup each have this gap.
+//! Deterministic blocks and the deduplication window alone do not prevent loss. A `MergeTree`
+//! without replicas writes a block's token to `deduplication_log` before it renames the block's
+//! part from `tmp_insert_*` (`MergeTreeSink::finishDelayedChunk`; the order of the two system calls
+//! is the same in 26.9). A server killed between the two has the token but not the block, and drops
+//! the repeated block, so the table has none of its rows. Retrying under a new token instead would
+//! duplicate every block that was stored. The table and its rollup each have this gap. Replicated
+//! tables commit token and part together and are not verified.
 //!
-//! The block's rows are put into a table aside. Rows whose names the table lacks, and the view's query over the block where
-//! the rollup lacks it, are put into further tables aside and moved (`MOVE PARTITION`): no view is run by a move, no token asked for,
-//! and what was moved is no longer there to be moved again. A kill around a move is harmless: the next look drops the table aside, and
-//! asks for what is missing after that. Windows of the rollup are compared by all of its sums, for each
-//! network of the block: with the block they are what the view's query gives over the table; without, less by its own.
+//! The block's rows are inserted into a staging table. Rows whose keys the table lacks are copied
+//! to a second staging table; if the rollup lacks the block, the view's query over the block fills
+//! a third. The second and third are moved into place with `MOVE PARTITION`: a move runs no view
+//! and checks no token, and moved rows cannot be moved again. A crash around a move is harmless:
+//! the next verification drops the staging tables and then queries the missing rows. Rollup windows
+//! are compared by all their sums, for each network in the block. If the rollup has the block, its
+//! sums equal the view's query over the table; if not, they are lower by exactly the block's own
+//! sums.
 //!
-//! **Invariant:** a look is closed by what was found after the last move.
-//! **Invariant:** what a table lacks is asked for after the table aside was made, so after all moves of other looks.
-//! **Invariant:** it is asked only after the insert was answered; an attempt that is still under way is dropped by its token.
+//! **Invariant:** a verification ends with a check after the last move.
+//! **Invariant:** missing rows are queried after the staging table was created, and thus after all
+//! moves of other verifications.
+//! **Invariant:** missing rows are queried only after the insert has succeeded, so an attempt still
+//! in progress is dropped by its token.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -21,44 +31,46 @@ use std::time::Duration;
 
 use thalweg_record::rows::Table;
 
-use super::aside::Asides;
-use super::{Rows, Server};
-use crate::SinkError;
+use super::server::{Rows, Server};
+use super::staging::Staging;
+use crate::error::SinkError;
 use crate::schema::Rollup;
 
-/// The length of a rollup's window, us, as `schema/` has it.
+/// Length of a rollup window in microseconds, as in `schema/`.
 const WINDOW_US: i64 = 300_000_000;
-/// Windows that one look compares and brings; further ones are left to the next.
+/// Maximum windows that one verification compares and restores; the next one handles the rest.
 const WINDOWS_MAX: usize = 10_000;
-/// A window that lacks a block has to do so twice, this much apart: another block of the same sums may have been on its way.
+/// Delay between two checks of a window. The window must lack the block in both, because at the
+/// first check another block with the same sums may have been in progress.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// Engines that note token and part in one step.
+/// Prefixes of table engines that commit token and part in one step.
 const WITHOUT_GAP: [&str; 2] = ["Replicated", "Shared"];
 
-/// What tables aside have: the block, rows that the table lacks, what the rollup lacks.
+/// Staging tables: the block, the rows that the table lacks, and the windows that the rollup lacks.
 const BLOCK: &str = "block";
 const ROWS: &str = "rows";
 const ROLLUP: &str = "rollup";
 
-/// The state of a window that is less by just the block's share.
+/// State of a window whose sums are lower by exactly the block's sums.
 const LACKING: &str = "lacking";
 
 /// A table into which blocks are inserted.
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(super) table: &'static str,
-    /// Its columns, in the order of the rows.
+    /// The table's columns, in row order.
     pub(super) columns: Vec<&'static str>,
-    /// What names a row, which has the same `time` each time that it comes.
+    /// Columns that identify a row. A repeated row has the same `time`.
     name: &'static str,
-    /// What its rows are sorted by first: a look for a block reads only what is near it.
+    /// Leading sorting columns, which limit the rows that a verification reads to those near the
+    /// block.
     near: &'static str,
-    /// Which it is of the tables of records, if it is one.
+    /// The record table, if this is one.
     records: Option<Table>,
 }
 
 impl Target {
-    /// A table of records.
+    /// Returns the target for a record table.
     pub(crate) fn of(table: Table) -> Self {
         let near = match table {
             Table::Sockets | Table::Responses => "pop, prefix",
@@ -73,7 +85,7 @@ impl Target {
         }
     }
 
-    /// The table of messages that could not be read.
+    /// Returns the target for `refused`, the table of messages that could not be decoded.
     pub(crate) fn refused(columns: &[&'static str]) -> Self {
         Self {
             table: "refused",
@@ -85,23 +97,25 @@ impl Target {
     }
 }
 
-/// What was found of a block.
+/// Result of a verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
-    /// It is all there.
+    /// The block is complete.
     Whole,
-    /// The rollup is neither as with the block nor as without it: somebody else's block may be in the table and not in the rollup
-    /// yet.
+    /// The rollup's sums match neither with nor without the block. Another block may be in the
+    /// table but not in the rollup yet.
     Unclear,
-    /// A table is of an engine that is not known here, as one that only leads to others: nothing was looked at.
+    /// The table or its rollup has an unsupported engine, such as one that only forwards to other
+    /// tables; nothing was checked.
     Foreign,
 }
 
-/// Looks for a block that was inserted, and brings what is not there; what it brings is noted in `was_restored`, also where it
-/// fails afterwards.
+/// Verifies a block after its insert and restores missing rows. Sets `was_restored` if any were
+/// restored, even if the verification then fails.
 ///
 /// # Errors
-/// When the server refuses something or is not there, or another process looks for the block. It may be asked again.
+/// If the server refuses a statement or cannot be reached, or another process is verifying the same
+/// block. Retrying is safe.
 pub(super) fn verify(
     server: &Server,
     target: &Target,
@@ -112,8 +126,8 @@ pub(super) fn verify(
     let rollup = target.records.and_then(Rollup::of);
     let names = [Some(target.table), rollup.as_ref().map(|rollup| rollup.name.as_str())];
     let names: Vec<_> = names.into_iter().flatten().map(|name| format!("'{name}'")).collect();
-    let asides = Asides::of(server, target.table, token);
-    let engines = asides.ask(&format!(
+    let staging = Staging::of(server, target.table, token);
+    let engines = staging.query(&format!(
         "SELECT engine FROM system.tables WHERE database = currentDatabase() AND name IN ({})",
         names.join(", ")
     ))?;
@@ -124,113 +138,115 @@ pub(super) fn verify(
     if !engines.lines().all(|engine| has_gap(engine) && engine.ends_with("MergeTree")) {
         return Ok(Found::Foreign);
     }
-    let block = asides.name(BLOCK);
-    let look = Look { server, target, rollup, token, asides, block, was_restored };
-    let found = look.run(rows);
-    // What cannot be dropped now is dropped by the next look.
-    let dropped = [ROWS, ROLLUP, BLOCK].iter().try_for_each(|what| look.asides.drop(what));
+    let block = staging.name(BLOCK);
+    let verification = Verification { server, target, rollup, token, staging, block, was_restored };
+    let found = verification.run(rows);
+    // Staging tables that cannot be dropped now are dropped by the next verification.
+    let dropped = [ROWS, ROLLUP, BLOCK].iter().try_for_each(|what| verification.staging.drop(what));
     found.and_then(|found| dropped.map(|()| found))
 }
 
-/// A look for one block.
-struct Look<'a> {
+/// A verification of one block.
+struct Verification<'a> {
     server: &'a Server,
     target: &'a Target,
     rollup: Option<Rollup>,
     token: &'a str,
-    asides: Asides<'a>,
-    /// The table aside that has the block's rows.
+    staging: Staging<'a>,
+    /// Name of the staging table with the block's rows.
     block: String,
     was_restored: &'a Cell<bool>,
 }
 
-impl Look<'_> {
+impl Verification<'_> {
     fn run(&self, rows: &Rows) -> Result<Found, SinkError> {
         let Target { table, columns, .. } = self.target;
-        self.asides.make(BLOCK, table)?;
+        self.staging.create(BLOCK, table)?;
         self.server.insert(&self.block, columns, self.token, rows.bytes.clone())?;
-        let bounds = self.asides.ask(&format!(
+        let bounds = self.staging.query(&format!(
             "SELECT toUnixTimestamp64Micro(min(time)), toUnixTimestamp64Micro(max(time)), count() FROM {}",
             self.block
         ))?;
         let numbers: Vec<i64> = bounds.split('\t').filter_map(|number| number.parse().ok()).collect();
         let &[first_us, last_us, count] = numbers.as_slice() else {
-            return Err(failed(format!("no times of a block: {bounds}")));
+            return Err(failed(format!("unexpected time bounds of the staged block: {bounds}")));
         };
         if u64::try_from(count) != Ok(rows.count) {
-            return Err(failed(format!("{count} rows of a block of {}", rows.count)));
+            return Err(failed(format!("{count} rows staged, expected {}", rows.count)));
         }
-        self.bring_rows(first_us, last_us)?;
+        self.restore_rows(first_us, last_us)?;
         match &self.rollup {
-            Some(rollup) => self.bring_windows(rollup, first_us, last_us),
+            Some(rollup) => self.restore_windows(rollup, first_us, last_us),
             None => Ok(Found::Whole),
         }
     }
 
-    /// Brings the rows that the table lacks.
-    fn bring_rows(&self, first_us: i64, last_us: i64) -> Result<(), SinkError> {
+    /// Restores the rows that the table lacks.
+    fn restore_rows(&self, first_us: i64, last_us: i64) -> Result<(), SinkError> {
         let Target { table, name, columns, .. } = self.target;
         let Self { block, .. } = self;
         let columns = columns.join(", ");
         let near = self.near(first_us, last_us);
         let missing = format!("FROM {block} WHERE ({name}) NOT IN (SELECT {name} FROM {table} WHERE {near})");
-        let count = || self.asides.ask(&format!("SELECT count() {missing}"));
+        let count = || self.staging.query(&format!("SELECT count() {missing}"));
         if count()? == "0" {
             return Ok(());
         }
-        self.asides.make(ROWS, table)?;
-        self.bring(ROWS, table, &columns, &format!("SELECT {columns} {missing}"))?;
+        self.staging.create(ROWS, table)?;
+        self.stage_and_move(ROWS, table, &columns, &format!("SELECT {columns} {missing}"))?;
         match count()?.as_str() {
             "0" => Ok(()),
             left => Err(failed(format!("{left} rows of a block are missing after their move"))),
         }
     }
 
-    /// Brings the block to the windows of the rollup that lack it.
-    fn bring_windows(&self, rollup: &Rollup, first_us: i64, last_us: i64) -> Result<Found, SinkError> {
+    /// Adds the block to the windows of the rollup that lack it.
+    fn restore_windows(&self, rollup: &Rollup, first_us: i64, last_us: i64) -> Result<Found, SinkError> {
         let query = self.windows(rollup, first_us, last_us);
-        // Each with what it has and should have, so that what is in both of two answers has not changed.
-        let ask = || -> Result<BTreeSet<String>, SinkError> {
-            Ok(self.asides.ask(&query)?.lines().map(str::to_owned).collect())
+        // Each line has a digest of the actual and expected sums, so if both checks return a line,
+        // the window has not changed.
+        let query_windows = || -> Result<BTreeSet<String>, SinkError> {
+            Ok(self.staging.query(&query)?.lines().map(str::to_owned).collect())
         };
-        let before = ask()?;
+        let before = query_windows()?;
         if before.is_empty() {
             return Ok(Found::Whole);
         }
         if !before.iter().any(|line| line.ends_with(LACKING)) {
             return Ok(Found::Unclear);
         }
-        self.asides.make(ROLLUP, &rollup.name)?;
+        self.staging.create(ROLLUP, &rollup.name)?;
         thread::sleep(AGAIN_AFTER);
-        let now = ask()?;
+        let now = query_windows()?;
         let lacking = now.intersection(&before).filter(|line| line.ends_with(LACKING));
         let lacking: Vec<_> = lacking.filter_map(|line| line.split('\t').next()).collect();
         if !lacking.is_empty() {
             let columns = rollup.columns.join(", ");
             let over = rollup.query_over(&self.block);
             let query = format!("SELECT {columns} FROM ({over}) WHERE window IN ({})", lacking.join(", "));
-            self.bring(ROLLUP, &rollup.name, &columns, &query)?;
+            self.stage_and_move(ROLLUP, &rollup.name, &columns, &query)?;
         }
-        Ok(if ask()?.is_empty() { Found::Whole } else { Found::Unclear })
+        Ok(if query_windows()?.is_empty() { Found::Whole } else { Found::Unclear })
     }
 
-    /// Moves the rows of a query into a table, by a table aside that was just made.
-    fn bring(&self, what: &str, table: &str, columns: &str, query: &str) -> Result<(), SinkError> {
-        self.asides.fill(what, columns, self.token, query)?;
-        let aside = self.asides.name(what);
-        let partitions = self.asides.ask(&format!("SELECT DISTINCT _partition_id FROM {aside}"))?;
+    /// Moves a query's rows into a table, via a newly created staging table.
+    fn stage_and_move(&self, what: &str, table: &str, columns: &str, query: &str) -> Result<(), SinkError> {
+        self.staging.fill(what, columns, self.token, query)?;
+        let staged = self.staging.name(what);
+        let partitions = self.staging.query(&format!("SELECT DISTINCT _partition_id FROM {staged}"))?;
         for partition in partitions.lines() {
-            let moved = format!("ALTER TABLE {aside} MOVE PARTITION ID '{partition}' TO TABLE {table}");
-            self.asides.execute(&moved)?;
+            let moved = format!("ALTER TABLE {staged} MOVE PARTITION ID '{partition}' TO TABLE {table}");
+            self.staging.execute(&moved)?;
             self.was_restored.set(true);
         }
         Ok(())
     }
 
-    /// The windows of the block that are not as they are with it: which, a digest of their sums, and their state.
+    /// Builds the query for windows that do not include the block yet: window, digest of the sums,
+    /// state.
     fn windows(&self, rollup: &Rollup, first_us: i64, last_us: i64) -> String {
         let Target { table, .. } = self.target;
-        // A window begins and ends within a day, so its rows are on the days of the block.
+        // A window lies within one day, so its rows are in the same days as the block's.
         let near = self.near(first_us - WINDOW_US, last_us + WINDOW_US);
         let sums: Vec<_> = rollup.sums.iter().map(|sum| format!("sum({sum})")).collect();
         let sums = |from: &str| {
@@ -257,8 +273,8 @@ impl Look<'_> {
         )
     }
 
-    /// What is true of the table's rows that may be of the block, in terms of its partitions and its sorting. A time that is far from
-    /// the others does not bring in the days between.
+    /// Builds a condition on partitions and sorting columns that holds for all of the block's rows
+    /// in the table. The days between a block's outlying times are excluded.
     fn near(&self, first_us: i64, last_us: i64) -> String {
         let Target { near, .. } = self.target;
         let Self { block, .. } = self;
@@ -271,5 +287,5 @@ impl Look<'_> {
 }
 
 fn failed(cause: String) -> SinkError {
-    SinkError { what: "cannot look for a block".into(), is_passing: true, cause: cause.into() }
+    SinkError { what: "cannot verify a block".into(), is_passing: true, cause: cause.into() }
 }

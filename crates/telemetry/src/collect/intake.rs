@@ -1,31 +1,32 @@
-//! The queue between those who collect and the spool, and the thread that empties it: it says where each client is, and
-//! hands on what came within a moment at once.
+//! Queue between the collectors and the spool, and its batcher, which drains the queue, adds each
+//! client's network, and appends records in batches.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use thalweg_record::{Heard, LossRecord, Network, Record, ResponseRecord, Stage};
+use thalweg_record::{EdgePosition, LossRecord, Network, Record, ResponseRecord, Stage};
 
 use crate::clock::unix_us;
 use crate::enrich::Networks;
 use crate::spool::Arrival;
 
-/// Records that wait to be handed on.
+/// Capacity of the queue, in items.
 pub(crate) const QUEUE_MAX: usize = 64 * 1024;
-/// Records of a dump that go through the queue as one.
+/// Maximum records of a dump queued as one item.
 pub(crate) const CHUNK_RECORDS: usize = 256;
-/// Such chunks that wait: a dump waits for the batcher before it takes the room of what cannot wait.
+/// Maximum dump chunks in the queue, so that a dump blocks before it uses up the capacity left for
+/// senders that cannot wait.
 const CHUNKS_MAX: usize = 64;
-/// Records that are handed on at once.
+/// Maximum records per batch.
 const BATCH_RECORDS_MAX: usize = 4096;
-/// How long a record waits for others.
+/// Maximum wait for a batch to fill.
 const BATCH_AGE_MAX: Duration = Duration::from_secs(1);
-/// How often it is looked whether the files of networks have changed.
+/// Interval between checks of the network files for changes.
 const REFRESH_EVERY: Duration = Duration::from_secs(10);
 
-/// Where records go in. Clones go to the same queue.
+/// The sending side of the queue. Clones share one queue.
 #[derive(Debug, Clone)]
 pub struct Intake {
     queue: SyncSender<Item>,
@@ -33,21 +34,21 @@ pub struct Intake {
     lost: Arc<Lost>,
 }
 
-/// What goes through the queue.
+/// A queued item.
 #[derive(Debug)]
 enum Item {
     Record(Record),
-    /// A part of a dump.
+    /// Some of a dump's records.
     Chunk(Vec<Record>),
-    /// What came to be known of an edge's responses, each with how far that goes.
-    Heard(Vec<(Record, Heard)>),
-    /// What is to be saved of sockets, all of which is in the records before.
+    /// An edge's responses and losses, each with the edge's position after it.
+    Edge(Vec<(Record, EdgePosition)>),
+    /// Encoded socket state to save; everything counted in it is in records queued before it.
     Sockets(Vec<u8>),
-    /// Nothing that comes after this is handed on.
+    /// The end of the queue; later items are discarded.
     End,
 }
 
-/// What was lost and is not told yet, by stage.
+/// Lost records not yet reported, by stage.
 #[derive(Debug, Default)]
 struct Lost([AtomicU64; Stage::ALL.len()]);
 
@@ -56,7 +57,7 @@ impl Lost {
         self.0[stage as usize].fetch_add(records, Relaxed);
     }
 
-    fn take(&self) -> impl Iterator<Item = Record> {
+    fn take_records(&self) -> impl Iterator<Item = Record> {
         let taken = Stage::ALL.iter().map(|&stage| (stage, self.0[stage as usize].swap(0, Relaxed)));
         taken
             .filter(|&(_, records)| records > 0)
@@ -64,7 +65,7 @@ impl Lost {
     }
 }
 
-/// A queue: where records go in, and who empties it.
+/// Creates a queue; returns its sending side and the batcher that drains it.
 pub fn intake(networks: Networks) -> (Intake, Batcher) {
     let (sender, queue) = sync_channel(QUEUE_MAX);
     let (chunks, taken) = sync_channel(CHUNKS_MAX);
@@ -73,73 +74,76 @@ pub fn intake(networks: Networks) -> (Intake, Batcher) {
 }
 
 impl Intake {
-    /// Hands a record on without waiting; one that finds no room is counted as lost at `stage`.
-    pub fn put(&self, record: Record, stage: Stage) {
+    /// Queues a record without blocking; if the queue is full, counts the record as lost at
+    /// `stage`.
+    pub fn push(&self, record: Record, stage: Stage) {
         if self.queue.try_send(Item::Record(record)).is_err() {
             self.lost.add(stage, 1);
         }
     }
 
-    /// Hands on, without waiting, what was heard of an edge that was heard up to `heard.next` before: so many responses that were
-    /// lost, by stage, then one, if there is one. Whether there was room: else nothing was taken, and who missed that is to hand
-    /// it on as lost with what comes next.
-    pub fn hear(
+    /// Queues an edge's next items without blocking: first losses by stage, then the response, if
+    /// any. Advances `heard`, the edge's position, and returns whether the queue had room. If not,
+    /// queues nothing and leaves the position unchanged; the caller then reports the same responses
+    /// as lost in its next call.
+    pub fn push_edge_items(
         &self,
-        heard: &mut Heard,
+        heard: &mut EdgePosition,
         lost: &[(Stage, u64)],
         response: Option<Arc<ResponseRecord>>,
     ) -> bool {
-        let mut so_far = heard.clone();
-        let mut told = Vec::new();
+        let mut position = heard.clone();
+        let mut items = Vec::new();
         for &(stage, records) in lost.iter().filter(|(_, records)| *records > 0) {
-            so_far.next += records;
+            position.next += records;
             let loss = LossRecord { time_unix_us: unix_us(), stage, records };
-            told.push((Record::Loss(loss), so_far.clone()));
+            items.push((Record::Loss(loss), position.clone()));
         }
         if let Some(response) = response {
-            so_far.next += 1;
-            told.push((Record::Response(response), so_far.clone()));
+            position.next += 1;
+            items.push((Record::Response(response), position.clone()));
         }
-        let is_taken = self.queue.try_send(Item::Heard(told)).is_ok();
+        let is_taken = self.queue.try_send(Item::Edge(items)).is_ok();
         if is_taken {
-            *heard = so_far;
+            *heard = position;
         }
         is_taken
     }
 
-    /// Hands the records of a dump on, waiting for room. After the end of the batcher they are gone.
-    pub(crate) fn put_all(&self, records: Vec<Record>) {
+    /// Queues records from a dump, waiting until the queue has room. Discards them if the batcher
+    /// has ended.
+    pub(crate) fn push_dump(&self, records: Vec<Record>) {
         if !records.is_empty() && self.chunks.send(()).is_ok() {
             let _ = self.queue.send(Item::Chunk(records));
         }
     }
 
-    /// Has what sockets have counted saved, after the records that came before.
-    pub(crate) fn save(&self, sockets: Vec<u8>) {
+    /// Queues encoded socket state to save after the records already queued.
+    pub(crate) fn push_socket_state(&self, sockets: Vec<u8>) {
         let _ = self.queue.send(Item::Sockets(sockets));
     }
 
-    /// Ends the batcher once it has handed on all that came before.
+    /// Ends the batcher once it has handled everything queued before this call.
     pub fn end(&self) {
         let _ = self.queue.send(Item::End);
     }
 
-    /// Tells of records that were lost elsewhere.
-    pub fn lost(&self, stage: Stage, records: u64) {
+    /// Counts records that were lost elsewhere.
+    pub fn count_lost(&self, stage: Stage, records: u64) {
         self.lost.add(stage, records);
     }
 }
 
-/// What has come within a moment.
+/// A gathered batch.
 struct Gathered {
-    records: Vec<(Record, Option<Heard>)>,
-    /// What is to be saved of sockets once the records are in the spool.
+    records: Vec<(Record, Option<EdgePosition>)>,
+    /// Encoded socket state to save once the records are in the spool.
     sockets: Option<Vec<u8>>,
-    /// Whether no more will come.
+    /// Whether the queue has ended.
     is_over: bool,
 }
 
-/// Empties the queue.
+/// Drains the queue into batches.
 #[derive(Debug)]
 pub struct Batcher {
     queue: Receiver<Item>,
@@ -149,7 +153,8 @@ pub struct Batcher {
 }
 
 impl Batcher {
-    /// Gives `append` what has come, and what is to be saved of sockets with it, until the end is asked for.
+    /// Calls `append` with each batch and the socket state to save after it, if any, until the
+    /// queue ends.
     pub fn run(mut self, mut append: impl FnMut(Vec<Arrival>, Option<Vec<u8>>)) {
         let mut refreshed = Instant::now();
         loop {
@@ -171,7 +176,7 @@ impl Batcher {
         }
     }
 
-    /// What comes until there is enough of it, or the first has waited long enough.
+    /// Receives items until the batch is full or its age limit is reached.
     fn gather(&self) -> Gathered {
         let (mut records, mut sockets, mut is_over) = (Vec::new(), None, false);
         let begun = Instant::now();
@@ -179,11 +184,11 @@ impl Batcher {
             match self.queue.recv_timeout(BATCH_AGE_MAX.saturating_sub(begun.elapsed())) {
                 Ok(Item::Record(record)) => records.push((record, None)),
                 Ok(Item::Chunk(chunk)) => {
-                    let _ = self.chunks.try_recv(); // it was announced
+                    let _ = self.chunks.try_recv(); // `push_dump` sent one before the chunk
                     records.extend(chunk.into_iter().map(|record| (record, None)));
                 }
-                Ok(Item::Heard(told)) => {
-                    records.extend(told.into_iter().map(|(record, heard)| (record, Some(heard))));
+                Ok(Item::Edge(items)) => {
+                    records.extend(items.into_iter().map(|(record, heard)| (record, Some(heard))));
                 }
                 Ok(Item::Sockets(saved)) => {
                     sockets = Some(saved);
@@ -196,7 +201,7 @@ impl Batcher {
                 }
             }
         }
-        records.extend(self.lost.take().map(|record| (record, None)));
+        records.extend(self.lost.take_records().map(|record| (record, None)));
         Gathered { records, sockets, is_over }
     }
 
@@ -210,11 +215,11 @@ impl Batcher {
 
     fn refresh(&mut self) {
         match self.networks.refresh() {
-            Ok(true) => tracing::info!("the files of networks were read anew"),
+            Ok(true) => tracing::info!("network files reloaded"),
             Ok(false) => {}
             Err(error) => {
                 let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-                tracing::error!(%error, cause, "the networks stay as they were");
+                tracing::error!(%error, cause, "cannot reload network files, keeping the old ones");
             }
         }
     }

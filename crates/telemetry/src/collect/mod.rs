@@ -1,10 +1,10 @@
-//! Collecting: records from the kernel and from edges, gathered into what the spool takes at once.
+//! Collection: gathers records from the kernel and from edges into batches for the spool.
 //!
-//! **Invariant:** an edge never waits for the agent: a response that finds the queue full is counted as lost. The kernel's dumps
-//! do wait.
+//! **Invariant:** an edge never waits for the agent: if the queue is full, its response is counted
+//! as lost. Socket dumps do wait.
 
 mod intake;
-mod saved;
+pub(crate) mod saved;
 mod sockets;
 mod tracker;
 

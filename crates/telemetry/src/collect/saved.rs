@@ -1,50 +1,51 @@
-//! What sockets had counted when an agent ended or was killed, for the one after it: totals by cookie, as of a record's number in
-//! the spool. What the spool has from that number on is added. Pure.
+//! Saved socket totals, which survive an agent restart: each socket's counters by cookie, as of a
+//! record number in the spool. On load, the spool's records from that number on are added. Pure.
 //!
 //! ```text
 //! "TWSOCKS1" | of: 8 bytes | unix us: 8 | namespaces: 8
-//! each namespace: length of its name, which is 0 for the agent's own: 8 | name | sockets: 8 | each: cookie, totals, 8 bytes each
+//! each namespace: length of its name (0 for the agent's own): 8 | name | sockets: 8
+//! each socket: cookie | totals, 8 bytes each
 //! ```
 //!
-//! All numbers have their least byte first. The spool adds number, boot and checksum.
+//! All numbers are little-endian. The spool adds the record number, the boot ID and a checksum.
 //!
-//! **Invariant:** totals and records agree: what a socket has counted beyond these totals is in no record.
+//! **Invariant:** totals and records agree: no record includes counts beyond a socket's totals.
 
 use std::collections::HashMap;
 
 use thalweg_record::{Batch, Cause, Counters, Record};
 
-use super::tracker::{add, put_counters, take_counters};
+use super::tracker::{add, read_counters, write_counters};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"TWSOCKS1");
 
-/// The sockets of each namespace.
+/// Saved sockets by namespace.
 #[derive(Debug, Default)]
 pub struct Saved {
-    /// What decides which sockets are followed: of another choice the totals say nothing.
+    /// Hash of the filter and the sampling rate. Totals saved under other settings are not used.
     pub(super) of: u64,
-    /// By the namespace's name, empty for the agent's own.
-    pub(super) namespaces: HashMap<String, HashMap<u64, Known>>,
+    /// Sockets by namespace name, which is empty for the agent's own namespace.
+    pub(super) namespaces: HashMap<String, HashMap<u64, SavedSocket>>,
 }
 
-/// What is known of a socket.
+/// Saved state of a socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Known {
-    /// When it was seen.
+pub(crate) struct SavedSocket {
+    /// When the socket was last seen.
     pub(crate) unix_us: u64,
-    /// What it had counted by then, of which all is in records.
+    /// The socket's counters when last seen, all of which are in records.
     pub(crate) totals: Counters,
 }
 
 impl Saved {
-    /// Begins what is saved of so many namespaces, each of which [`namespace`] adds.
+    /// Begins the encoding; [`namespace`] must then be called `namespaces` times.
     pub(crate) fn begin(of: u64, unix_us: u64, namespaces: usize) -> Vec<u8> {
         let mut out = Vec::new();
-        [MAGIC, of, unix_us, namespaces as u64].into_iter().for_each(|word| put(word, &mut out));
+        [MAGIC, of, unix_us, namespaces as u64].into_iter().for_each(|word| push_word(word, &mut out));
         out
     }
 
-    /// Reads what was saved; nothing if it is not that.
+    /// Decodes saved state; `None` if it is malformed.
     pub fn decode(mut bytes: &[u8]) -> Option<Self> {
         let bytes = &mut bytes;
         let (magic, of, unix_us, namespaces) = (word(bytes)?, word(bytes)?, word(bytes)?, word(bytes)?);
@@ -55,20 +56,20 @@ impl Saved {
             let mut sockets = HashMap::new();
             for _ in 0..word(bytes)? {
                 let cookie = word(bytes)?;
-                sockets.insert(cookie, Known { unix_us, totals: take_counters(|| word(bytes))? });
+                sockets.insert(cookie, SavedSocket { unix_us, totals: read_counters(|| word(bytes))? });
             }
             saved.namespaces.insert(String::from_utf8(name.to_vec()).ok()?, sockets);
         }
         (magic == MAGIC && bytes.is_empty()).then_some(saved)
     }
 
-    /// What a socket of the agent's own namespace had counted.
+    /// Returns the saved totals of a socket in the agent's own namespace.
     #[cfg(test)]
     pub(crate) fn totals(&self, cookie: u64) -> Option<&Counters> {
         self.namespaces.get("")?.get(&cookie).map(|known| &known.totals)
     }
 
-    /// Adds what records say that were made since.
+    /// Adds records written since the state was saved.
     pub fn add(&mut self, batch: &Batch) {
         for entry in &batch.entries {
             let Record::Socket(socket) = &entry.record else { continue };
@@ -77,7 +78,7 @@ impl Saved {
                 (Cause::Destroy, _) => _ = sockets.remove(&socket.cookie),
                 (Cause::Dump, Some(counters)) => {
                     let totals = Counters::default();
-                    let known = sockets.entry(socket.cookie).or_insert(Known { unix_us: 0, totals });
+                    let known = sockets.entry(socket.cookie).or_insert(SavedSocket { unix_us: 0, totals });
                     known.unix_us = socket.time_unix_us;
                     add(&mut known.totals, counters);
                 }
@@ -87,22 +88,22 @@ impl Saved {
     }
 }
 
-/// Adds a namespace to what is saved.
+/// Appends a namespace to the encoding.
 pub(crate) fn namespace<'a>(
     name: &str,
     sockets: impl ExactSizeIterator<Item = (u64, &'a Counters)>,
     out: &mut Vec<u8>,
 ) {
-    put(name.len() as u64, out);
+    push_word(name.len() as u64, out);
     out.extend_from_slice(name.as_bytes());
-    put(sockets.len() as u64, out);
+    push_word(sockets.len() as u64, out);
     for (cookie, totals) in sockets {
-        put(cookie, out);
-        put_counters(totals, |word| put(word, out));
+        push_word(cookie, out);
+        write_counters(totals, |word| push_word(word, out));
     }
 }
 
-fn put(word: u64, out: &mut Vec<u8>) {
+fn push_word(word: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&word.to_le_bytes());
 }
 
@@ -132,10 +133,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_saved_is_read_and_goes_on_with_records() {
+    fn saved_totals_are_decoded_and_advanced_by_records() {
         let mut saved = Saved::decode(&encoded()).unwrap();
         assert_eq!((saved.of, saved.namespaces.len(), saved.namespaces["blue"].len()), (3, 2, 0));
-        assert_eq!(saved.namespaces[""][&7], Known { unix_us: TIME_US, totals: counters(1, 2) });
+        assert_eq!(saved.namespaces[""][&7], SavedSocket { unix_us: TIME_US, totals: counters(1, 2) });
         assert_eq!(saved.namespaces[""][&9].totals, counters(u64::MAX, 65_535));
 
         let mut sockets = (0..).map(record).filter_map(|(_, record)| match record {
@@ -162,7 +163,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_cut_or_longer_is_refused(cut in 0..encoded().len(), more in 1..20_usize) {
+        fn truncated_or_extended_input_is_refused(cut in 0..encoded().len(), more in 1..20_usize) {
             let bytes = encoded();
             prop_assert!(Saved::decode(&bytes[..cut]).is_none());
             prop_assert!(Saved::decode(&[&bytes[..], &vec![0; more]].concat()).is_none());

@@ -1,6 +1,8 @@
-//! The sockets of the machine: a dump each period, and the destroyed ones as they go, on one thread.
+//! Socket collector: a thread that periodically dumps the machine's sockets and reads destroy
+//! events as they arrive.
 //!
-//! Dumps of many machines must not come at the same moment: each machine has an offset within the period, by its name.
+//! Machines in a fleet should not all dump at the same moment, so each has an offset within the
+//! period, derived from its name.
 
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,38 +14,39 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::time::{ClockId, clock_gettime};
 use thalweg_record::{Record, Stage};
-use thalweg_tcp::diag::{Diag, Error, Events, Extensions, Filter, Heard, Socket};
+use thalweg_tcp::diag::{Diag, Error, Events, EventsRead, Extensions, Filter, Socket};
 
 use super::intake::{CHUNK_RECORDS, Intake};
 use super::saved::Saved;
 use super::tracker::Tracker;
 use crate::clock::Moment;
 
-/// The queue of destroyed sockets, in bytes as the kernel counts them: some 50,000 events.
+/// Size of the receive buffer for destroy events, as the kernel accounts it: about 50,000 events.
 const EVENTS_QUEUE_BYTES: usize = 64 << 20;
 
-/// What sockets have counted is saved no more often.
+/// Minimum interval between saves of socket totals.
 const SAVE_INTERVAL_MIN: Duration = Duration::from_secs(5);
-/// Nor less often, also between dumps: the spool keeps all records since.
+/// Maximum interval between saves, even without a dump, because the spool keeps all records since
+/// the last save.
 const SAVE_INTERVAL_MAX: Duration = Duration::from_secs(60);
 
-/// What is collected.
+/// The collector's configuration.
 #[derive(Debug)]
 pub struct SocketsConfig {
-    /// The machine's name, by which dumps are spread.
+    /// Name of the machine, which determines the offset of its dumps.
     pub host: String,
-    /// Between dumps.
+    /// Interval between dumps.
     pub period: Duration,
-    /// The sockets that are wanted.
+    /// Filter for the sockets to collect.
     pub filter: Filter,
-    /// Of those, one in so many, each followed for its life.
+    /// Sampling rate: tracks one in this many matching sockets, each for its whole life.
     pub one_in: NonZeroU32,
-    /// The network namespaces, the process's own if there is none.
+    /// Network namespaces to collect from; if empty, the process's own.
     pub places: Vec<Place>,
 }
 
 impl SocketsConfig {
-    /// What decides which sockets are followed.
+    /// Hashes the settings that decide which sockets are tracked.
     fn choice(&self) -> u64 {
         twox_hash::XxHash3_64::oneshot(format!("{:?} {}", self.filter, self.one_in).as_bytes())
     }
@@ -52,32 +55,32 @@ impl SocketsConfig {
 /// A network namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// Its name in records.
+    /// Name of the namespace in records.
     pub name: String,
-    /// Its file.
+    /// Path of the namespace's file.
     pub path: PathBuf,
 }
 
-/// What the collector has done so far.
+/// The collector's counters.
 #[derive(Debug, Default)]
 pub struct CollectorFigures {
-    /// Dumps.
+    /// Completed dumps.
     pub dumps: AtomicU64,
-    /// Dumps that could not be made.
+    /// Failed dumps.
     pub dumps_failed: AtomicU64,
-    /// Sockets in the last dump, of all namespaces.
+    /// Sockets in the last dump, across all namespaces.
     pub sockets: AtomicU64,
-    /// How long the last dump took.
+    /// Duration of the last dump.
     pub dump_us: AtomicU64,
-    /// The CPU time of all dumps.
+    /// CPU time of all dumps.
     pub dump_cpu_us: AtomicU64,
-    /// Sockets of which the last words were heard.
+    /// Destroy events recorded.
     pub destroyed: AtomicU64,
-    /// Events of destroyed sockets that were lost.
+    /// Destroy events lost.
     pub events_lost: AtomicU64,
 }
 
-/// Collects until it is stopped.
+/// A collector, which runs until stopped.
 #[derive(Debug)]
 pub struct Collector {
     config: SocketsConfig,
@@ -88,19 +91,19 @@ pub struct Collector {
     saved: Option<Instant>,
 }
 
-/// Ends a [`Collector`].
+/// Handle that stops a [`Collector`].
 #[derive(Debug, Clone)]
 pub struct Stop(Arc<OwnedFd>);
 
 impl Stop {
-    /// Wakes the collector, which then ends.
+    /// Wakes the collector and makes it end.
     pub fn stop(&self) {
-        // An eventfd takes eight bytes unless it counts to 2^64.
+        // A write to an eventfd blocks only if the counter would reach 2^64 - 1.
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 }
 
-/// A namespace with its ears.
+/// A namespace with its sock_diag sockets for dumps and events.
 #[derive(Debug)]
 struct Watched {
     name: Option<String>,
@@ -110,14 +113,15 @@ struct Watched {
 }
 
 impl Collector {
-    /// Opens the namespaces. Trackers go on with what is `saved` of them, if that is of the same choice of sockets.
+    /// Opens the namespaces. Trackers continue from `saved` if it was saved with the same filter
+    /// and sampling rate.
     ///
     /// # Errors
-    /// When the kernel has no sock_diag, or a namespace cannot be entered.
+    /// If the kernel lacks sock_diag, or a namespace cannot be entered.
     pub fn open(config: SocketsConfig, intake: Intake, saved: Option<Saved>) -> Result<(Self, Stop), Error> {
         let mut saved = saved.filter(|saved| saved.of == config.choice()).unwrap_or_default().namespaces;
         let mut tracker = |name: Option<String>| match saved.remove(name.as_deref().unwrap_or_default()) {
-            Some(known) => Tracker::going_on(name, config.one_in, known, Moment::now()),
+            Some(known) => Tracker::resumed(name, config.one_in, known, Moment::now()),
             None => Tracker::new(name, config.one_in),
         };
         let mut watched = Vec::new();
@@ -138,7 +142,7 @@ impl Collector {
             let queue_bytes = events.queue_bytes()?;
             if queue_bytes < EVENTS_QUEUE_BYTES {
                 let (wanted_bytes, namespace) = (EVENTS_QUEUE_BYTES, name.as_deref());
-                let why = "ends of connections may be lost: the kernel's queue of them is short without CAP_NET_ADMIN";
+                let why = "destroy events may be lost: without CAP_NET_ADMIN their receive buffer is small";
                 tracing::warn!(namespace, queue_bytes, wanted_bytes, "{why}");
             }
         }
@@ -147,29 +151,29 @@ impl Collector {
         Ok((Self { config, watched, intake, figures, stop: stop.clone(), saved: None }, Stop(stop)))
     }
 
-    /// What it has done so far, also while it runs.
+    /// Returns the collector's counters, which are updated while it runs.
     pub fn figures(&self) -> Arc<CollectorFigures> {
         self.figures.clone()
     }
 
-    /// Collects until it is stopped; then once more, so that what happened until then is there.
+    /// Collects until stopped, then makes a final dump to record the latest changes.
     pub fn run(mut self) {
         let mut next = Instant::now() + offset(&self.config.host, self.config.period);
-        // What is there at the start is known from the start: else a connection that ends before the first dump would seem to
-        // have come and gone since.
+        // Dump at once: otherwise, a connection that is open now and ends before the first dump
+        // would seem to have started in between.
         self.dump();
         self.save(false);
         loop {
             let save_due = self.saved.map_or(next, |saved| saved + SAVE_INTERVAL_MAX);
             let is_stopped = self.wait_until(next.min(save_due));
-            self.hear();
+            self.read_events();
             let now = Instant::now();
             if now >= next || is_stopped {
                 self.dump();
                 self.save(is_stopped);
                 next += self.config.period;
                 if next <= now {
-                    // Behind by more than a period, as after a suspend: the dumps in between have no sense any more.
+                    // More than a period late, as after a suspend: skip the missed dumps.
                     next = now + self.config.period;
                 }
             } else if now >= save_due {
@@ -181,7 +185,7 @@ impl Collector {
         }
     }
 
-    /// Has what sockets have counted saved, if that is due or the last time.
+    /// Queues socket totals for saving, if a save is due or `is_last` is set.
     fn save(&mut self, is_last: bool) {
         if !is_last && self.saved.is_some_and(|saved| saved.elapsed() < SAVE_INTERVAL_MIN) {
             return;
@@ -189,10 +193,10 @@ impl Collector {
         self.saved = Some(Instant::now());
         let mut out = Saved::begin(self.config.choice(), Moment::now().unix_us, self.watched.len());
         self.watched.iter().for_each(|watched| watched.tracker.save(&mut out));
-        self.intake.save(out);
+        self.intake.push_socket_state(out);
     }
 
-    /// Waits until something was destroyed, or until `next`; whether the end was asked for.
+    /// Waits for a destroy event or until `next`; returns whether a stop was requested.
     fn wait_until(&self, next: Instant) -> bool {
         let left = next.saturating_duration_since(Instant::now());
         let timeout = Timespec {
@@ -200,15 +204,15 @@ impl Collector {
             tv_nsec: left.subsec_nanos().into(),
         };
         let mut fds: Vec<PollFd<'_>> = vec![PollFd::new(&*self.stop, PollFlags::IN)];
-        let ears = self.watched.iter().map(|watched| watched.events.as_fd());
-        fds.extend(ears.map(|fd: BorrowedFd<'_>| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-        // A signal or a failure is as good as a timeout: everything is looked at again.
+        let event_fds = self.watched.iter().map(|watched| watched.events.as_fd());
+        fds.extend(event_fds.map(|fd: BorrowedFd<'_>| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        // Treat a signal or a failure as a timeout, because the caller checks everything again.
         let _ = poll(&mut fds, Some(&timeout));
         fds[0].revents().contains(PollFlags::IN)
     }
 
-    /// Reads the events that wait.
-    fn hear(&mut self) {
+    /// Reads pending destroy events.
+    fn read_events(&mut self) {
         for watched in &mut self.watched {
             let now = Moment::now();
             let Watched { name, events, tracker, .. } = watched;
@@ -217,23 +221,23 @@ impl Collector {
                     && let Some(record) = tracker.destroyed(socket, now)
                 {
                     self.figures.destroyed.fetch_add(1, Relaxed);
-                    self.intake.put(Record::Socket(Box::new(record)), Stage::Events);
+                    self.intake.push(Record::Socket(Box::new(record)), Stage::Events);
                 }
             };
             match events.read(&mut each) {
-                Ok(heard) => {
-                    let lost = lost(heard);
+                Ok(read) => {
+                    let lost = lost(read);
                     if lost > 0 {
-                        tracker.lost_events();
+                        tracker.note_lost_events();
                     }
                     self.figures.events_lost.fetch_add(lost, Relaxed);
-                    self.intake.lost(Stage::Events, lost);
+                    self.intake.count_lost(Stage::Events, lost);
                 }
                 Err(error) => {
-                    tracker.lost_events();
+                    tracker.note_lost_events();
                     self.figures.events_lost.fetch_add(1, Relaxed);
-                    self.intake.lost(Stage::Events, 1);
-                    tracing::error!(%error, namespace = name.as_deref(), "cannot read a destroyed socket");
+                    self.intake.count_lost(Stage::Events, 1);
+                    tracing::error!(%error, namespace = name.as_deref(), "cannot read destroy events");
                 }
             }
         }
@@ -249,11 +253,11 @@ impl Collector {
             let each = |socket: &Socket| {
                 chunk.extend(tracker.dumped(socket, now).map(|record| Record::Socket(Box::new(record))));
                 if chunk.len() == CHUNK_RECORDS {
-                    self.intake.put_all(std::mem::take(&mut chunk));
+                    self.intake.push_dump(std::mem::take(&mut chunk));
                 }
             };
             let dumped = diag.dump(&self.config.filter, Extensions::DELIVERY, each);
-            self.intake.put_all(chunk);
+            self.intake.push_dump(chunk);
             match dumped {
                 Ok(dumped) => {
                     sockets += dumped.sockets;
@@ -261,10 +265,10 @@ impl Collector {
                 }
                 Err(error) => {
                     self.figures.dumps_failed.fetch_add(1, Relaxed);
-                    tracing::error!(%error, namespace = name.as_deref(), "cannot dump the sockets");
+                    tracing::error!(%error, namespace = name.as_deref(), "cannot dump sockets");
                 }
             }
-            self.intake.lost(Stage::Events, tracker.take_untracked());
+            self.intake.count_lost(Stage::Events, tracker.take_untracked());
         }
         let micros = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         self.figures.dumps.fetch_add(1, Relaxed);
@@ -274,18 +278,19 @@ impl Collector {
     }
 }
 
-/// Events that were lost; where the kernel does not count them, at least one for each overrun.
-fn lost(heard: Heard) -> u64 {
-    heard.lost.unwrap_or(heard.overruns)
+/// Returns the number of lost events; if the kernel does not count them, each overrun counts as
+/// one.
+fn lost(read: EventsRead) -> u64 {
+    read.lost.unwrap_or(read.overruns)
 }
 
-/// Where in the period a machine's dumps are.
+/// Computes a machine's offset within the period.
 fn offset(host: &str, period: Duration) -> Duration {
     let place = twox_hash::XxHash3_64::oneshot(host.as_bytes()) >> 32;
     period.mul_f64(place as f64 / f64::from(u32::MAX))
 }
 
-/// The CPU time of this thread.
+/// Returns the CPU time of this thread.
 fn thread_cpu() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
@@ -306,7 +311,8 @@ mod tests {
                 assert!(offset < period, "{offset:?}");
                 each_second[offset.as_secs() as usize] += 1;
             }
-            // A hundred each, give or take half of it: names that differ in a digit are not as good as chance.
+            // About 100 are expected per second; names that differ in one digit hash less evenly
+            // than random names.
             assert!(each_second.iter().all(|names| (50..=150).contains(names)), "{each_second:?}");
         }
         assert_eq!(offset("a", period), offset("a", period));

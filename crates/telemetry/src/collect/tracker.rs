@@ -1,9 +1,11 @@
-//! Sockets over their lives: what the kernel sums up becomes what happened since the record before. Pure.
+//! Socket tracker: converts the kernel's running totals into counts since the socket's last record.
+//! Pure.
 //!
-//! **Invariant:** what a socket counts while it is followed is in the counters of exactly one record, whatever dumps and events
-//! are missed between, also over the agent's start where what was saved is known. What it had counted before a first dump without
-//! that is in none: an agent before this one may have told it.
-//! **Invariant:** a socket is in the sample for all of its life or not at all.
+//! **Invariant:** each byte that a socket counts while tracked appears in exactly one record, even
+//! if dumps or events are missed. This holds across agent restarts if the saved state survives;
+//! otherwise counts from before the first dump are dropped, because a previous agent may have
+//! reported them.
+//! **Invariant:** a socket is sampled for its whole life or not at all.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -14,82 +16,86 @@ use thalweg_tcp::CongestionControl;
 use thalweg_tcp::diag::{Socket, State};
 use thalweg_tcp::info::{SSTHRESH_INFINITE, TcpInfo};
 
-use super::saved::{self, Known};
+use super::saved::{self, SavedSocket};
 use crate::clock::Moment;
 
-/// Sockets of a namespace that are followed; of more, every record would be a first one, so they are left out and counted.
+/// Maximum sockets tracked per namespace; above it, new sockets are skipped and counted. Evicting
+/// sockets instead would make every record a first one.
 pub(crate) const SOCKETS_MAX: usize = 1 << 20;
 
-/// Dumps in a row that a socket may be missing from until it is forgotten, if its end may have been among events that were lost.
-/// Where none were lost it is waited for: a socket that its peer has reset is in no dump, and is destroyed when it is closed.
+/// Maximum consecutive dumps that a socket may be missing from; above it, the socket is dropped if
+/// its destroy event may have been lost. If no events were lost, the socket is kept: one reset by
+/// the client is in no dump, but its destroy event arrives when it is closed.
 const MISSED_DUMPS_MAX: u64 = 3;
 
-/// The sockets of one network namespace.
+/// Tracked sockets of one network namespace.
 #[derive(Debug)]
 pub(crate) struct Tracker {
     namespace: Option<String>,
     one_in: NonZeroU32,
     sockets: HashMap<u64, Seen>,
     dumps: u64,
-    /// The dump before which events were lost last.
-    deaf: Option<u64>,
+    /// Number of dumps made when events were last lost.
+    events_lost_at: Option<u64>,
     untracked: u64,
-    /// Whether it has begun with the sockets of an agent before, which count as seen in dump 0.
-    goes_on: bool,
+    /// Whether the tracker started from saved sockets, which count as seen in dump 0.
+    is_resumed: bool,
 }
 
-/// A socket as it was last seen.
+/// Last observation of a socket.
 #[derive(Debug)]
 struct Seen {
     at: Instant,
-    /// The dump in which it was.
+    /// Number of the last dump that included the socket.
     dump: u64,
     congestion_control: Option<CongestionControl>,
     totals: Counters,
 }
 
 impl Tracker {
-    /// Nothing seen yet; of the sockets one in so many is followed.
+    /// Creates an empty tracker that samples one in `one_in` sockets.
     pub(crate) fn new(namespace: Option<String>, one_in: NonZeroU32) -> Self {
         Self {
             namespace,
             one_in,
             sockets: HashMap::new(),
             dumps: 0,
-            deaf: None,
+            events_lost_at: None,
             untracked: 0,
-            goes_on: false,
+            is_resumed: false,
         }
     }
 
-    /// One that goes on with what is known of sockets: others have begun since, and ends went unheard.
-    pub(crate) fn going_on(
+    /// Creates a tracker that continues from saved sockets. Since the save, new sockets may have
+    /// been opened and destroy events missed.
+    pub(crate) fn resumed(
         namespace: Option<String>,
         one_in: NonZeroU32,
-        known: HashMap<u64, Known>,
+        known: HashMap<u64, SavedSocket>,
         now: Moment,
     ) -> Self {
-        let seen = |known: Known| {
+        let seen = |known: SavedSocket| {
             let ago = Duration::from_micros(now.unix_us.saturating_sub(known.unix_us));
             let at = now.instant.checked_sub(ago).unwrap_or(now.instant);
             Seen { at, dump: 0, congestion_control: None, totals: known.totals }
         };
         let sockets = known.into_iter().map(|(cookie, known)| (cookie, seen(known))).collect();
-        Self { sockets, dumps: 1, deaf: Some(1), goes_on: true, ..Self::new(namespace, one_in) }
+        Self { sockets, dumps: 1, events_lost_at: Some(1), is_resumed: true, ..Self::new(namespace, one_in) }
     }
 
-    /// Adds what is known to what is saved.
+    /// Appends the encoded totals of all tracked sockets to `out`.
     pub(crate) fn save(&self, out: &mut Vec<u8>) {
         let sockets = self.sockets.iter().map(|(cookie, seen)| (*cookie, &seen.totals));
         saved::namespace(self.namespace.as_deref().unwrap_or_default(), sockets, out);
     }
 
-    /// A socket in the dump that is under way.
+    /// Handles a socket in the current dump.
     pub(crate) fn dumped(&mut self, socket: &Socket, now: Moment) -> Option<SocketRecord> {
         if !self.is_sampled(socket.cookie) {
             return None;
         }
-        // Closed here first, it is a shadow of itself for a while, under its cookie: its last words have been, or come.
+        // If this side closed first, the kernel keeps a placeholder without `tcp_info` under the
+        // same cookie for a while. The destroy event may arrive before or after it.
         let Some(info) = &socket.tcp_info else {
             if let Some(seen) = self.sockets.get_mut(&socket.cookie) {
                 seen.dump = self.dumps;
@@ -110,7 +116,8 @@ impl Tracker {
         Some(self.record(socket, Cause::Dump, before.as_ref(), now))
     }
 
-    /// The last words of a socket. One that has neither an other end nor a `tcp_info` was never a connection.
+    /// Handles a destroy event. Ignores sockets without a remote port or `tcp_info`, which were
+    /// never connections.
     pub(crate) fn destroyed(&mut self, socket: &Socket, now: Moment) -> Option<SocketRecord> {
         let before = self.sockets.remove(&socket.cookie);
         if !self.is_sampled(socket.cookie) || socket.remote.port() == 0 || socket.tcp_info.is_none() {
@@ -119,31 +126,34 @@ impl Tracker {
         Some(self.record(socket, Cause::Destroy, before.as_ref(), now))
     }
 
-    /// Events of destroyed sockets were lost since this was told last.
-    pub(crate) fn lost_events(&mut self) {
-        self.deaf = Some(self.dumps);
+    /// Sets the time of the last event loss to the current dump.
+    pub(crate) fn note_lost_events(&mut self) {
+        self.events_lost_at = Some(self.dumps);
     }
 
-    /// Ends a dump: who was in none of the last ones, and may have gone unheard, is forgotten.
+    /// Ends a dump: drops sockets that were missing from too many dumps and whose destroy event may
+    /// have been lost.
     pub(crate) fn end_dump(&mut self) {
-        let (dumps, deaf, goes_on) = (self.dumps, self.deaf, self.goes_on);
+        let (dumps, events_lost_at, is_resumed) = (self.dumps, self.events_lost_at, self.is_resumed);
         let untracked = &mut self.untracked;
         self.sockets.retain(|_, seen| {
-            let stays = dumps - seen.dump <= MISSED_DUMPS_MAX || deaf.is_none_or(|deaf| seen.dump >= deaf);
-            // Its end was before this agent's start: nobody has counted that yet.
-            *untracked += u64::from(!stays && goes_on && seen.dump == 0);
+            let stays = dumps - seen.dump <= MISSED_DUMPS_MAX
+                || events_lost_at.is_none_or(|events_lost_at| seen.dump >= events_lost_at);
+            // The socket ended before this agent started, so its last bytes are in no record.
+            *untracked += u64::from(!stays && is_resumed && seen.dump == 0);
             stays
         });
         self.dumps += 1;
     }
 
-    /// Samples that are missing and were not told of yet: [`SOCKETS_MAX`] were followed already, or a socket ended while no agent
-    /// was there.
+    /// Returns and resets the number of missed samples: sockets above [`SOCKETS_MAX`], and sockets
+    /// that ended while no agent was running.
     pub(crate) fn take_untracked(&mut self) -> u64 {
         std::mem::take(&mut self.untracked)
     }
 
-    /// Cookies count up, so their order says nothing: a multiplicative hash spreads them.
+    /// Returns whether a socket is sampled. Cookies are sequential, so a multiplicative hash
+    /// spreads them evenly.
     fn is_sampled(&self, cookie: u64) -> bool {
         let hash = cookie.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         hash.is_multiple_of(self.one_in.get().into())
@@ -179,8 +189,9 @@ impl Tracker {
     }
 }
 
-/// Whether this side may still send content. Once it has closed, the kernel's newest delivery rate is that of the FIN, one packet in a
-/// round trip, and is not marked as limited by the application (seen on Linux 6.18).
+/// Returns whether this side may still send content. Once it has closed, the kernel's delivery rate
+/// is that of the FIN, one packet per round trip, and is not marked application-limited (observed
+/// on Linux 6.18).
 fn may_send(state: State) -> bool {
     matches!(state, State::Established | State::CloseWait)
 }
@@ -207,34 +218,36 @@ fn gauges(info: &TcpInfo, may_send: bool) -> Gauges {
     }
 }
 
-/// Declares what is counted: the record's counter, and the kernel's sum.
+/// Declares the counters: each record field and the kernel total that it is computed from.
 macro_rules! counters {
     ($info:ident: $($name:ident = $total:expr;)*) => {
-        /// What the kernel has summed up since the socket was made.
+        /// Reads the kernel's totals since the socket was created.
         fn totals($info: &TcpInfo) -> Counters {
             Counters { timeouts: $info.total_rto.unwrap_or(0).into(), $($name: $total,)* }
         }
 
-        /// Adds what came to `totals`.
+        /// Adds `more` to `totals`.
         pub(super) fn add(totals: &mut Counters, more: &Counters) {
             totals.timeouts = totals.timeouts.wrapping_add(more.timeouts) & u32::from(u16::MAX);
             $(totals.$name = totals.$name.wrapping_add(more.$name);)*
         }
 
-        /// Gives every counter, in order.
-        pub(super) fn put_counters(counters: &Counters, mut put: impl FnMut(u64)) {
+        /// Passes every counter to `put`, in order.
+        pub(super) fn write_counters(counters: &Counters, mut put: impl FnMut(u64)) {
             put(counters.timeouts.into());
             $(put(counters.$name.into());)*
         }
 
-        /// Takes every counter in that order; nothing where one is missing or too large.
-        pub(super) fn take_counters(mut take: impl FnMut() -> Option<u64>) -> Option<Counters> {
+        /// Reads all counters in the order of [`write_counters`]; `None` if one is missing or too
+        /// large.
+        pub(super) fn read_counters(mut take: impl FnMut() -> Option<u64>) -> Option<Counters> {
             let timeouts = take()?.try_into().ok()?;
             Some(Counters { timeouts, $($name: take()?.try_into().ok()?,)* })
         }
 
-        /// What came to `before`. Counters of 32 bits go round; those of 64 do not, so one that went down says that the socket
-        /// was connected anew (`tcp_disconnect` sets all to zero).
+        /// Computes the difference to `before`. 32-bit counters wrap. 64-bit counters do not, so
+        /// one that decreased means that the socket was reconnected (`tcp_disconnect` resets all to
+        /// zero).
         fn since(totals: &Counters, before: &Counters) -> Counters {
             let is_anew = totals.bytes_acked < before.bytes_acked
                 || totals.bytes_received < before.bytes_received
@@ -243,7 +256,7 @@ macro_rules! counters {
                 return totals.clone();
             }
             Counters {
-                // The kernel has 16 bits of it.
+                // The kernel's counter has only 16 bits.
                 timeouts: totals.timeouts.wrapping_sub(before.timeouts) & u32::from(u16::MAX),
                 $($name: totals.$name.wrapping_sub(before.$name),)*
             }

@@ -1,73 +1,67 @@
-//! A block: the messages of a partition from one offset to another, as rows of each table. Pure.
+//! Block: the messages of one partition between two offsets, as rows per table. Pure.
 //!
-//! **Invariant:** the same messages have the same token, and after the same places make the same block, byte for byte.
-//! **Invariant:** a message that is not above the highest place of its source so far was sent again, and gives no row.
+//! **Invariant:** the same messages always yield the same token and, after the same preceding
+//! positions, the same block, byte for byte.
+//! **Invariant:** a message whose position is not above its source's highest position so far is a
+//! repeat and adds no row.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
+use thalweg_kafka::{Message, Place};
 use thalweg_record::rows::Table;
 use thalweg_record::{Batch, Entry, Source};
 
 use crate::clickhouse::{Rows, rowbinary};
-use crate::kafka::Place;
 
-/// No block grows after it has this many bytes of rows.
+/// Size of a block's rows at which the block is full.
 pub(super) const BLOCK_BYTES_MAX: usize = 16 << 20;
 
-/// The columns of `refused`, in the order in which [`Block::add`] writes them.
+/// Columns of `refused`, in the order in which [`Block::add`] writes them.
 pub(super) const REFUSED: [&str; 6] =
     ["time", "topic", "kafka_partition", "kafka_offset", "reason", "message"];
 
-/// The columns of `positions`, in the order in which [`Block::positions`] writes them.
+/// Columns of `positions`, in the order in which [`Block::positions`] writes them.
 pub(super) const POSITIONS: [&str; 6] = ["topic", "kafka_partition", "host", "epoch", "batch_end", "part"];
 
-/// The highest place of each source (host and epoch) in a partition.
+/// Highest position of each source (host and epoch) in a partition.
 pub(super) type Places = HashMap<(String, u64), Place>;
 
-/// How much is taken into a block that nothing else ends.
+/// Limits at which a block is due, unless a committed range already fixes its end.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Rows.
+    /// Maximum rows.
     pub rows_max: u64,
-    /// Time since its first message.
+    /// Maximum time since the block's first message.
     pub wait_max: Duration,
 }
 
-/// A message as Kafka has it.
-#[derive(Debug)]
-pub(super) struct Message<'a> {
-    pub(super) offset: i64,
-    pub(super) time_unix_ms: i64,
-    pub(super) place: Option<Place>,
-    pub(super) content: &'a [u8],
-}
-
-/// A block that is being filled, of one partition.
+/// A block being filled from one partition.
 #[derive(Debug)]
 pub(super) struct Block {
-    /// Where it begins.
+    /// The block's first offset.
     pub(super) first: i64,
-    /// Behind its last message.
+    /// Offset after the block's last message.
     pub(super) end: i64,
-    /// Where it has to end: it was begun before, by somebody who may have inserted it.
+    /// Offset where the block must end, because an earlier member started the block and may have
+    /// inserted it.
     pub(super) until: Option<i64>,
     /// Rows by table, in the order of [`Table::ALL`].
     pub(super) rows: [Rows; Table::ALL.len()],
-    /// Rows of `refused`: messages that could not be read.
+    /// Rows for `refused`: messages that cannot be decoded.
     pub(super) refused: Rows,
-    /// Messages that were sent again.
+    /// Messages dropped as repeats.
     pub(super) repeated_messages: u64,
     since: Option<Instant>,
     first_record: String,
     places: Places,
-    /// The sources that have messages in it.
+    /// Sources with messages in the block.
     moved: BTreeSet<(String, u64)>,
 }
 
 impl Block {
-    /// An empty block that begins at an offset, behind messages of these places.
-    pub(super) fn at(first: i64, until: Option<i64>, places: Places) -> Self {
+    /// Creates an empty block that starts at offset `first`, after messages with these positions.
+    pub(super) fn new(first: i64, until: Option<i64>, places: Places) -> Self {
         Self {
             first,
             end: first,
@@ -82,21 +76,21 @@ impl Block {
         }
     }
 
-    /// The empty block that follows this one.
+    /// Creates the empty block that follows this one.
     pub(super) fn next(self) -> Self {
-        Self::at(self.end, None, self.places)
+        Self::new(self.end, None, self.places)
     }
 
-    /// Whether a message is behind where the block has to end.
+    /// Returns whether `offset` is past the block's fixed end.
     pub(super) fn ends_before(&self, offset: i64) -> bool {
         self.until.is_some_and(|until| offset >= until)
     }
 
-    /// Takes a message.
-    pub(super) fn add(&mut self, topic: &str, partition: i32, message: &Message<'_>, now: Instant) {
+    /// Adds a message to the block.
+    pub(super) fn add(&mut self, topic: &str, message: &Message, now: Instant) {
         self.since.get_or_insert(now);
         self.end = message.offset + 1;
-        match Batch::decode(message.content) {
+        match Batch::decode(&message.content) {
             Ok(batch) => {
                 if self.first_record.is_empty()
                     && let Some(first) = batch.entries.first()
@@ -119,16 +113,16 @@ impl Block {
                 let out = &mut self.refused.bytes;
                 out.extend_from_slice(&message.time_unix_ms.saturating_mul(1000).to_le_bytes());
                 rowbinary::append_text(topic.as_bytes(), out);
-                out.extend_from_slice(&partition.to_le_bytes());
+                out.extend_from_slice(&message.partition.to_le_bytes());
                 out.extend_from_slice(&message.offset.to_le_bytes());
                 rowbinary::append_text(reason.as_bytes(), out);
-                rowbinary::append_text(message.content, out);
+                rowbinary::append_text(&message.content, out);
             }
         }
     }
 
-    /// Whether a message was not taken before; it is now.
-    fn is_new(&mut self, source: &Source, message: &Message<'_>) -> bool {
+    /// Returns whether a message is new rather than a repeat; if so, stores its position.
+    fn is_new(&mut self, source: &Source, message: &Message) -> bool {
         let Some(place) = message.place else { return true };
         let key = (source.host.clone(), source.epoch);
         if self.places.get(&key).is_some_and(|taken| *taken >= place) {
@@ -139,7 +133,7 @@ impl Block {
         true
     }
 
-    /// The rows of `positions`: how far each source that is in the block has come with it.
+    /// Encodes the rows for `positions`: the highest position of each source in the block.
     pub(super) fn positions(&self, topic: &str, partition: i32) -> Vec<u8> {
         let mut out = Vec::new();
         for source in &self.moved {
@@ -161,17 +155,18 @@ impl Block {
         self.rows[index].count += 1;
     }
 
-    /// Records in it.
+    /// Returns the number of records in the block.
     pub(super) fn records(&self) -> u64 {
         self.rows.iter().map(|rows| rows.count).sum()
     }
 
-    /// Bytes of rows in it.
+    /// Returns the size of the block's rows in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.rows.iter().chain([&self.refused]).map(|rows| rows.bytes.len()).sum()
     }
 
-    /// When it is to be inserted, if nothing more comes; `None` while it has to be waited for.
+    /// Returns when to insert the block if no more messages arrive; `None` if it is empty or a
+    /// fixed end has not been reached.
     pub(super) fn due(&self, limits: Limits) -> Option<Instant> {
         let since = self.since?;
         match self.until {
@@ -181,8 +176,8 @@ impl Block {
         }
     }
 
-    /// What names the block. Offsets alone would name another once a topic is made anew under the old name; the first
-    /// record tells them apart.
+    /// Returns the block's deduplication token. It includes the first record, because offsets
+    /// repeat if a topic is recreated under the same name.
     pub(super) fn token(&self, topic: &str, partition: i32) -> String {
         format!("{topic}/{partition}/{}-{}/{}", self.first, self.end, self.first_record)
     }
@@ -205,17 +200,20 @@ mod tests {
         out
     }
 
+    fn message(offset: i64, place: Option<Place>, content: Vec<u8>) -> Message {
+        Message { partition: 1, offset, time_unix_ms: 2, place, content }
+    }
+
     fn filled(until: Option<i64>, offsets: &[i64], now: Instant) -> Block {
-        let content = content();
-        let mut block = Block::at(10, until, Places::new());
+        let mut block = Block::new(10, until, Places::new());
         for &offset in offsets {
-            block.add("t", 1, &Message { offset, time_unix_ms: 0, place: None, content: &content }, now);
+            block.add("t", &message(offset, None, content()), now);
         }
         block
     }
 
     #[test]
-    fn a_block_ends_by_rows_or_time() {
+    fn block_is_due_by_rows_or_time() {
         let now = Instant::now();
         assert_eq!(filled(None, &[], now).due(LIMITS), None);
         assert_eq!(filled(None, &[11], now).due(LIMITS), Some(now + LIMITS.wait_max));
@@ -225,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_was_begun_before_ends_where_it_did() {
+    fn block_started_by_an_earlier_member_ends_at_its_fixed_end() {
         let now = Instant::now();
         let block = filled(Some(17), &[11, 12, 13], now);
         assert_eq!(block.due(LIMITS), None);
@@ -234,24 +232,21 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_kept_whole() {
-        let mut block = Block::at(0, None, Places::new());
-        let message = Message { offset: 0, time_unix_ms: 2, place: None, content: b"\xff\xff" };
-        block.add("t", 1, &message, Instant::now());
+    fn undecodable_message_is_stored_whole() {
+        let mut block = Block::new(0, None, Places::new());
+        block.add("t", &message(0, None, b"\xff\xff".to_vec()), Instant::now());
         assert_eq!((block.records(), block.refused.count), (0, 1));
         assert!(block.refused.bytes.starts_with(&[0xd0, 0x07, 0, 0, 0, 0, 0, 0, 1, b't', 1, 0, 0, 0]));
         assert!(block.refused.bytes.ends_with(b"\x02\xff\xff"));
     }
 
     #[test]
-    fn what_is_sent_again_is_dropped_also_in_later_blocks() {
-        let content = content();
-        let mut block = Block::at(0, None, Places::new());
+    fn repeats_are_dropped_even_in_later_blocks() {
+        let mut block = Block::new(0, None, Places::new());
         let take = |block: &mut Block, offset, batch_end, part| {
             let place = Some(Place { batch_end, part });
             let before = block.records();
-            let message = Message { offset, time_unix_ms: 5, place, content: &content };
-            block.add("t", 1, &message, Instant::now());
+            block.add("t", &message(offset, place, content()), Instant::now());
             block.records() > before
         };
         let taken =
@@ -261,9 +256,9 @@ mod tests {
         let mut next = block.next();
         assert_eq!((next.first, next.positions("t", 1).len()), (4, 0));
         assert!(!take(&mut next, 4, 6, 2));
-        assert!(next.rows.iter().all(|rows| rows.bytes.is_empty()), "a message sent again gives no row");
+        assert!(next.rows.iter().all(|rows| rows.bytes.is_empty()), "a repeat must add no row");
         assert!(take(&mut next, 5, 9, 0));
-        assert_eq!(next.token("t", 1), "t/1/4-6/a/7/5", "the token is of the messages, dropped ones too");
+        assert_eq!(next.token("t", 1), "t/1/4-6/a/7/5", "the token must cover dropped messages too");
         let expected = b"\x01t\x01\0\0\0\x01a\x07\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0\0\0\0\0";
         assert_eq!(next.positions("t", 1), expected);
     }

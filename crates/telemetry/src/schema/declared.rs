@@ -1,36 +1,36 @@
-//! What a file of the schema declares. Pure; it reads the form in which the files are written, not SQL: a statement ends
-//! with `;` at the end of a line, a column has a line of its own.
+//! Schema file parser. It parses only the form used in these files, not general SQL: a statement
+//! ends with `;` at the end of a line, and each column has its own line. Pure.
 
-/// A statement that makes a table or a view.
+/// A statement that creates a table or a view.
 #[derive(Debug)]
 pub(super) struct Declared {
-    /// What it makes.
+    /// Name of the table or view.
     pub(super) name: String,
-    /// The statement, without the semicolon.
+    /// The statement without its semicolon.
     pub(super) statement: String,
-    /// The columns of a table, in order; none of a view.
+    /// Columns of a table, in order; empty for a view.
     pub(super) columns: Vec<Column>,
 }
 
 /// A column of a table.
 #[derive(Debug)]
 pub(super) struct Column {
-    /// Its name.
+    /// Column name.
     pub(super) name: String,
-    /// Its type, as the server spells it.
+    /// Column type, as the server spells it.
     pub(super) kind: String,
-    /// All that is said of it, for ALTER TABLE.
+    /// Complete definition, for ALTER TABLE.
     pub(super) definition: String,
 }
 
 impl Declared {
-    /// Whether it is a view.
+    /// Returns whether the statement creates a view.
     pub(super) fn is_view(&self) -> bool {
         self.columns.is_empty()
     }
 }
 
-/// The statements of a file.
+/// Parses the statements in a file.
 pub(super) fn statements(text: &str) -> impl Iterator<Item = Declared> {
     let code: Vec<&str> = text.lines().filter(|line| !line.starts_with("--")).collect();
     let code = code.join("\n");
@@ -40,7 +40,7 @@ pub(super) fn statements(text: &str) -> impl Iterator<Item = Declared> {
 }
 
 fn declared(statement: String) -> Declared {
-    let (_, rest) = statement.split_once(" IF NOT EXISTS ").expect("each statement may be run again");
+    let (_, rest) = statement.split_once(" IF NOT EXISTS ").expect("each statement has IF NOT EXISTS");
     let name = rest.split_whitespace().next().unwrap_or_default().to_owned();
     let is_table = statement.starts_with("CREATE TABLE");
     let columns = statement

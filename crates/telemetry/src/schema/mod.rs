@@ -1,8 +1,9 @@
-//! The ClickHouse schema: `schema/clickhouse/*.sql` embedded, brought to a server, and compared with what a server has.
+//! ClickHouse schema: embeds `schema/clickhouse/*.sql`, applies it to a server, and compares a
+//! server with it.
 //!
-//! **Invariant:** nothing is dropped or changed in a server: `apply` makes what is missing; what differs is told by `diff`, and is an
-//! operator's to change.
-//! **Invariant:** a view is made after every table.
+//! **Invariant:** nothing that exists on a server is dropped or changed. `apply` creates missing
+//! tables, views and columns; `diff` reports differences, and the operator decides.
+//! **Invariant:** views are created after all tables.
 
 mod declared;
 mod rollup;
@@ -10,14 +11,14 @@ mod shape;
 
 use std::collections::BTreeMap;
 
-use crate::SinkError;
-use crate::clickhouse::Server;
+use crate::clickhouse::server::Server;
+use crate::error::SinkError;
 use declared::Declared;
 use shape::Shape;
 
 pub(crate) use rollup::Rollup;
 
-/// The files, in the order in which they are told.
+/// Schema files, in the order in which they are listed.
 pub const FILES: [(&str, &str); 7] = [
     ("sockets.sql", include_str!("../../../../schema/clickhouse/sockets.sql")),
     ("responses.sql", include_str!("../../../../schema/clickhouse/responses.sql")),
@@ -28,12 +29,12 @@ pub const FILES: [(&str, &str); 7] = [
     ("responses_5m.sql", include_str!("../../../../schema/clickhouse/responses_5m.sql")),
 ];
 
-/// The tables and views of a server, by name.
+/// Tables and views on a server, by name.
 type Found = BTreeMap<String, Existing>;
 
-/// A table or view of a server.
+/// A table or view on a server.
 struct Existing {
-    /// Name and type, in order.
+    /// Name and type of each column, in order.
     columns: Vec<(String, String)>,
     shape: Shape,
 }
@@ -42,11 +43,11 @@ fn declared() -> impl Iterator<Item = Declared> {
     FILES.iter().flat_map(|(_, text)| declared::statements(text))
 }
 
-/// Brings a server to the schema: makes the tables and views that it lacks, and adds the columns that its tables lack. Gives a
-/// line for each thing done; none if nothing was missing.
+/// Applies the schema to a server: creates missing tables and views, and adds missing columns to
+/// existing tables. Returns one line per change.
 ///
 /// # Errors
-/// When the server refuses a statement or is not there; what was done before stays.
+/// If the server refuses a statement or cannot be reached; earlier changes remain.
 pub fn apply(server: &Server) -> Result<Vec<String>, SinkError> {
     let found = found(server)?;
     let mut done = Vec::new();
@@ -54,7 +55,7 @@ pub fn apply(server: &Server) -> Result<Vec<String>, SinkError> {
     for Declared { name, statement, columns } in tables.into_iter().chain(views) {
         let Some(Existing { columns: has, .. }) = found.get(&name) else {
             server.execute(&statement)?;
-            done.push(format!("made {name}"));
+            done.push(format!("created {name}"));
             continue;
         };
         let mut place = "FIRST".to_owned();
@@ -69,11 +70,11 @@ pub fn apply(server: &Server) -> Result<Vec<String>, SinkError> {
     Ok(done)
 }
 
-/// What a server has otherwise than the schema, a line each: what lacks, what differs, and what is more in the schema's tables.
-/// Other tables are not looked at.
+/// Compares a server with the schema and returns one line per difference: missing tables, views and
+/// columns, differing definitions, and additional columns. Ignores tables outside the schema.
 ///
 /// # Errors
-/// When the server cannot be asked.
+/// If a query fails.
 pub fn diff(server: &Server) -> Result<Vec<String>, SinkError> {
     let found = found(server)?;
     let mut lines = Vec::new();
@@ -83,14 +84,14 @@ pub fn diff(server: &Server) -> Result<Vec<String>, SinkError> {
             continue;
         };
         let to_be = Shape::of(&formatted(server, &one.statement)?, "");
-        // A view's columns are those of its query.
+        // A view's columns follow from its query, which is compared below.
         let is_view = one.is_view();
         let Declared { name, columns, .. } = one;
         for column in &columns {
             match has.iter().find(|(known, _)| *known == column.name) {
                 None => lines.push(format!("{name}.{}: is missing", column.name)),
                 Some((_, kind)) if *kind != column.kind => {
-                    lines.push(format!("{name}.{}: is {kind}, to be {}", column.name, column.kind));
+                    lines.push(format!("{name}.{}: is {kind}, expected {}", column.name, column.kind));
                 }
                 Some(_) => {}
             }
@@ -104,7 +105,7 @@ pub fn diff(server: &Server) -> Result<Vec<String>, SinkError> {
     Ok(lines)
 }
 
-/// A statement as the server writes it, which says the same alike.
+/// Formats a statement on the server, so that equivalent statements compare equal.
 fn formatted(server: &Server, statement: &str) -> Result<String, SinkError> {
     let quoted = statement.replace('\\', "\\\\").replace('\'', "\\'");
     let query = format!("SELECT formatQuerySingleLine('{quoted}')");
@@ -136,12 +137,12 @@ fn found(server: &Server) -> Result<Found, SinkError> {
     Ok(found)
 }
 
-/// The rows that a query of texts answers.
+/// Runs a query whose columns are all text; returns its rows.
 fn answer(server: &Server, query: &str) -> Result<Vec<Vec<String>>, SinkError> {
     let answer = server.query(query, "JSONCompactEachRow")?;
     let rows = serde_json::Deserializer::from_slice(&answer).into_iter();
     rows.collect::<Result<_, _>>().map_err(|cause| SinkError {
-        what: "cannot read what the server says of its tables".into(),
+        what: "cannot read the server's table list".into(),
         is_passing: false,
         cause: Box::new(cause),
     })
@@ -149,28 +150,77 @@ fn answer(server: &Server, query: &str) -> Result<Vec<Vec<String>>, SinkError> {
 
 #[cfg(test)]
 mod tests {
-    use thalweg_record::rows::Table;
+    use std::fs;
+
+    use expect_test::expect_file;
+    use thalweg_record::rows::{Column, Kind, Table};
 
     use super::*;
     use crate::clickhouse::rowbinary;
 
+    const DIR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema");
+
+    /// The schema files have the declared columns of the record tables; `UPDATE_EXPECT=1` updates
+    /// the files.
     #[test]
-    fn tables_of_records_have_the_columns_of_rows() {
+    fn schema_files_have_the_declared_columns() {
+        let mut sqlite = fs::read_to_string(format!("{DIR}/sqlite/records.sql")).unwrap();
         for table in Table::ALL {
-            let declared = declared().find(|one| one.name == table.name()).expect("each table is declared");
-            let columns: Vec<_> =
-                declared.columns.into_iter().map(|column| (column.name, column.kind)).collect();
-            let expected: Vec<_> = table
-                .columns()
-                .iter()
-                .map(|column| (column.name.to_owned(), rowbinary::type_of(column)))
-                .collect();
-            assert_eq!(columns, expected, "{}", table.name());
+            let file = format!("{DIR}/clickhouse/{}.sql", table.name());
+            let text = fs::read_to_string(&file).unwrap();
+            expect_file![file].assert_eq(&with_columns(&text, "\n(\n", "\n)\n", table, clickhouse_column));
+            let begin = format!("CREATE TABLE {} (\n", table.name());
+            sqlite = with_columns(&sqlite, &begin, "\n) STRICT;", table, sqlite_column);
         }
+        expect_file![format!("{DIR}/sqlite/records.sql")].assert_eq(&sqlite);
+    }
+
+    /// Replaces a table's columns in `text`, between `begin` and `end`.
+    fn with_columns(
+        text: &str,
+        begin: &str,
+        end: &str,
+        table: Table,
+        line: fn(&Column, &str) -> String,
+    ) -> String {
+        let (before, rest) = text.split_once(begin).unwrap();
+        let (_, after) = rest.split_once(end).unwrap();
+        let columns = table.columns();
+        let lines = columns
+            .iter()
+            .enumerate()
+            .map(|(at, column)| line(column, if at + 1 < columns.len() { "," } else { "" }));
+        format!("{before}{begin}{}{end}{after}", lines.collect::<Vec<_>>().join("\n"))
+    }
+
+    fn clickhouse_column(column: &Column, comma: &str) -> String {
+        let codec = match column.kind {
+            Kind::Name => "",
+            Kind::Time => " CODEC(Delta(8), ZSTD(1))",
+            _ if ["epoch", "number"].contains(&column.name) => " CODEC(Delta(8), ZSTD(1))",
+            Kind::U8 | Kind::U32 | Kind::U64 if !column.is_id => " CODEC(T64, ZSTD(1))",
+            _ => " CODEC(ZSTD(1))",
+        };
+        let about = match about(column).replace('\'', "\\'") {
+            none if none.is_empty() => none,
+            about => format!(" COMMENT '{about}'"),
+        };
+        format!("    {} {}{codec}{about}{comma}", column.name, rowbinary::type_of(column))
+    }
+
+    fn sqlite_column(column: &Column, comma: &str) -> String {
+        let kind = if matches!(column.kind, Kind::Name | Kind::Text | Kind::Ip) { "TEXT" } else { "INTEGER" };
+        let null = if column.is_nullable { "" } else { " NOT NULL" };
+        let line = format!("    {} {kind}{null}{comma}", column.name);
+        format!("{line:<48} -- {}", about(column)).trim_end_matches(" -- ").trim_end().to_owned()
+    }
+
+    fn about(column: &Column) -> String {
+        column.doc.concat().trim().trim_end_matches('.').to_owned()
     }
 
     #[test]
-    fn every_statement_of_the_files_is_known() {
+    fn files_declare_the_expected_tables_and_views() {
         let names: Vec<_> = declared().map(|one| one.name).collect();
         assert_eq!(
             names,

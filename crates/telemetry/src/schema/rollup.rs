@@ -1,24 +1,24 @@
-//! A rollup as its file declares it: what is in it, and the query with which its view fills it. Pure.
+//! Rollup declaration: a rollup's columns, and the query of the view that fills it. Pure.
 
 use thalweg_record::rows::Table;
 
 use super::declared;
 
-/// A table that a view fills from a table of records.
+/// A table that a view fills from a record table.
 #[derive(Debug)]
 pub(crate) struct Rollup {
-    /// Its name.
+    /// Name of the rollup table.
     pub(crate) name: String,
-    /// Its columns, in order.
+    /// Columns, in order.
     pub(crate) columns: Vec<String>,
-    /// Those of them that are plain sums.
+    /// Columns that are plain sums.
     pub(crate) sums: Vec<String>,
     from: String,
     query: String,
 }
 
 impl Rollup {
-    /// The rollup of a table, if it has one.
+    /// Returns the rollup of a record table, if it has one.
     pub(crate) fn of(table: Table) -> Option<Self> {
         let from = format!("FROM {} AS ", table.name());
         let (target, query) = declared().filter(declared::Declared::is_view).find_map(|view| {
@@ -38,7 +38,8 @@ impl Rollup {
         })
     }
 
-    /// The view's query over other rows than the table's: of another table, or a subquery in parentheses.
+    /// Builds the view's query over other rows than the record table's: another table, or a
+    /// subquery in parentheses.
     pub(crate) fn query_over(&self, rows: &str) -> String {
         self.query.replace(&self.from, &format!("FROM {rows} AS "))
     }
@@ -49,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rollups_are_read_from_the_files() {
+    fn rollups_are_parsed_from_the_schema_files() {
         assert!(Rollup::of(Table::Losses).is_none());
         for (table, name, sums) in [
             (

@@ -1,7 +1,8 @@
-//! What a table or a view is beside its columns: engine, keys, TTL and settings, or target and query. Read from a CREATE
-//! statement as the server formats it, so that only what means something else differs. Pure.
+//! Shape of a table or view, apart from its columns: engine, keys, TTL and settings, or target and
+//! query. Parsed from a CREATE statement in the server's own format, so that only real differences
+//! show. Pure.
 
-/// The clauses of a table's statement, in the order in which the server writes them.
+/// Clauses of a CREATE TABLE statement, in the server's order.
 const CLAUSES: [(&str, &str); 8] = [
     ("engine", " ENGINE = "),
     ("partition key", " PARTITION BY "),
@@ -14,12 +15,13 @@ const CLAUSES: [(&str, &str); 8] = [
 ];
 const SETTINGS: &str = "settings";
 const COMMENT: &str = "comment";
-/// Engines whose tables are the same on several servers: ClickHouse's own, and ClickHouse Cloud's.
+/// Engine prefixes of tables that several servers share: `Replicated` in ClickHouse, `Shared` in
+/// ClickHouse Cloud.
 const REPLICATED: [&str; 2] = ["Replicated", "Shared"];
-/// What tables that are not replicated have before the name of a setting that both kinds have.
+/// Prefix of the non-replicated variant of a setting that replicated tables have too.
 const NOT_REPLICATED: &str = "non_replicated_";
 
-/// What a statement says, by what it is about.
+/// Clauses and settings of a statement.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     clauses: Vec<(&'static str, String)>,
@@ -27,7 +29,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// The shape of what a statement makes in a database.
+    /// Parses the shape of the table or view that a statement creates in a database.
     pub(super) fn of(statement: &str, database: &str) -> Self {
         if statement.starts_with("CREATE MATERIALIZED VIEW ") {
             Self::of_view(statement, database)
@@ -39,7 +41,7 @@ impl Shape {
     fn of_view(statement: &str, database: &str) -> Self {
         let (head, query) = statement.split_once(" AS ").unwrap_or((statement, ""));
         let (_, target) = head.split_once(" TO ").unwrap_or((head, ""));
-        // The server writes out where its tables are.
+        // The server qualifies table names with the database.
         let [plain, quoted] = [format!("{database}."), format!("`{database}`.")];
         let local = |text: &str, before: &str| {
             let text = text.replace(&format!("{before}{plain}"), before);
@@ -76,11 +78,12 @@ impl Shape {
         shape
     }
 
-    /// A replicated table is to be as one that is not: on a cluster operators put the one for the other.
+    /// Converts a replicated table's shape to the plain one, because operators use replicated
+    /// tables on clusters.
     fn forget_replication(&mut self) {
         let Some((_, engine)) = self.clauses.iter_mut().find(|(name, _)| *name == "engine") else { return };
         if let Some(kind) = REPLICATED.iter().find_map(|word| engine.strip_prefix(word)) {
-            // Its path and its replica are quoted and come first; a column of versions does not.
+            // Path and replica are quoted and come first; a version column is unquoted.
             let (name, arguments) = kind.trim_end_matches(')').split_once('(').unwrap_or((kind, ""));
             let own: Vec<_> =
                 arguments.split(", ").filter(|one| !one.is_empty() && !one.starts_with('\'')).collect();
@@ -93,7 +96,8 @@ impl Shape {
         }
     }
 
-    /// What this one has otherwise than it is to be. Settings that are not declared are an operator's.
+    /// Lists the differences from the declared shape. Ignores settings that the schema does not
+    /// declare, which are the operator's choice.
     pub(super) fn differences(&self, to_be: &Self) -> Vec<String> {
         let mut lines = Vec::new();
         let names = CLAUSES.iter().map(|(name, _)| *name).chain(["target", "query"]);
@@ -104,14 +108,14 @@ impl Shape {
             };
             let (is, to_be) = (text(self), text(to_be));
             if is != to_be {
-                lines.push(format!("{name} is {is}, to be {to_be}"));
+                lines.push(format!("{name} is {is}, expected {to_be}"));
             }
         }
         for (name, to_be) in &to_be.settings {
             match self.settings.iter().find(|(known, _)| known == name) {
                 Some((_, is)) if is == to_be => {}
-                Some((_, is)) => lines.push(format!("setting {name} is {is}, to be {to_be}")),
-                None => lines.push(format!("setting {name} is not set, to be {to_be}")),
+                Some((_, is)) => lines.push(format!("setting {name} is {is}, expected {to_be}")),
+                None => lines.push(format!("setting {name} is not set, expected {to_be}")),
             }
         }
         lines
@@ -139,40 +143,40 @@ mod tests {
     }
 
     #[test]
-    fn every_clause_is_compared() {
+    fn differences_in_every_clause_are_reported() {
         let other = TABLE.replace("MergeTree", "SummingMergeTree").replace("toStartOfMonth", "toDate");
         let other =
             other.replace("(host, time)", "time").replace(" TTL toDateTime(time) + toIntervalDay(35)", "");
         let other = other.replace("10000", "10, index_granularity = 8192");
         expect![[r#"
-            engine is SummingMergeTree, to be MergeTree
-            partition key is toDate(time), to be toStartOfMonth(time)
-            order is time, to be (host, time)
-            TTL is none, to be toDateTime(time) + toIntervalDay(35)
-            setting replicated_deduplication_window is 10, to be 10000"#]]
+            engine is SummingMergeTree, expected MergeTree
+            partition key is toDate(time), expected toStartOfMonth(time)
+            order is time, expected (host, time)
+            TTL is none, expected toDateTime(time) + toIntervalDay(35)
+            setting replicated_deduplication_window is 10, expected 10000"#]]
         .assert_eq(&differences(&other, TABLE));
     }
 
     #[test]
-    fn a_replicated_table_is_the_same_with_the_same_window() {
+    fn replicated_table_with_the_same_window_is_equal() {
         let engine = "ReplicatedMergeTree('/clickhouse/{shard}/losses', '{replica}')";
         let other = TABLE.replace("MergeTree", engine);
         let window =
             "SETTINGS replicated_deduplication_window = 10000, storage_policy = 'cold' COMMENT 'mine'";
         let (table, _) = other.split_once("SETTINGS").unwrap();
         assert_eq!(differences(&format!("{table}{window}"), TABLE), "");
-        expect!["setting replicated_deduplication_window is not set, to be 10000"]
+        expect!["setting replicated_deduplication_window is not set, expected 10000"]
             .assert_eq(&differences(table.trim_end(), TABLE));
     }
 
     #[test]
-    fn a_view_is_its_target_and_its_query_without_its_database() {
+    fn view_is_compared_by_target_and_query_without_database() {
         let on_server = "CREATE MATERIALIZED VIEW s.v TO s.t (`a` Int8) AS SELECT s.a AS a FROM s.s AS s";
         assert_eq!(differences(on_server, VIEW), "");
         let other = on_server.replace("s.t ", "elsewhere.t ").replace("s.a AS a", "s.b AS a");
         expect![[r#"
-            target is elsewhere.t, to be t
-            query is SELECT s.b AS a FROM s AS s, to be SELECT s.a AS a FROM s AS s"#]]
+            target is elsewhere.t, expected t
+            query is SELECT s.b AS a FROM s AS s, expected SELECT s.a AS a FROM s AS s"#]]
         .assert_eq(&differences(&other, VIEW));
     }
 }

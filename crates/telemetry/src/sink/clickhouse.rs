@@ -1,39 +1,41 @@
-//! ClickHouse, without Kafka between: each batch a block for each table.
+//! ClickHouse sink, for delivery without Kafka: each batch is inserted as one block per table.
 //!
-//! **Invariant:** a batch's blocks have tokens made of its source and numbers, so a batch that comes again is in the tables once,
-//! as long as it comes again before a table forgets its token (10,000 blocks of all agents together, as `schema/` sets it).
-//! **Invariant:** a process looks for the first batch that it keeps, since one before may have been killed within it.
-
-use std::sync::atomic::Ordering::Relaxed;
+//! **Invariant:** a block's token consists of the batch's source and record numbers. So a repeated
+//! batch is stored once, as long as the table still has its token; `schema/` makes tables keep the
+//! last 10,000 tokens, across all agents.
+//! **Invariant:** a process verifies the first batch that it stores, because an earlier process may
+//! have crashed while storing the same batch.
 
 use thalweg_record::rows::Table;
 use thalweg_record::{Batch, Source};
 
 use crate::clickhouse::{Doubt, Rows, Server, Target, Verified, rowbinary};
-use crate::{Error, Sink, SinkError};
+use crate::error::{Error, SinkError};
+use crate::sink::Sink;
 
-/// The sink.
+/// The ClickHouse sink.
 #[derive(Debug)]
 pub struct ClickHouseSink {
     server: Server,
-    /// Of each table, while a batch is being kept.
+    /// Insertion state of the current batch in each table.
     doubts: [Doubt; Table::ALL.len()],
-    /// The batch that could not be kept at once; empty if there is none.
+    /// Name of the failed batch that will be retried; empty if there is none.
     batch: String,
     verified: Verified,
 }
 
 impl ClickHouseSink {
-    /// Keeps records in the tables of `schema/clickhouse` at a URL as [`Server::at`] has it.
+    /// Creates a sink for the tables in `schema/clickhouse`, at a URL in the form that
+    /// [`Server::at`] accepts.
     ///
     /// # Errors
-    /// When it is no such URL.
+    /// If the URL is invalid.
     pub fn at(url: &str) -> Result<Self, Error> {
         let (doubts, verified) = (doubts(true), Verified::default());
         Ok(Self { server: Server::at(url)?, doubts, batch: String::new(), verified })
     }
 
-    /// Its looks for batches that may have been lost to a kill of the server.
+    /// Returns verification metrics.
     pub fn verified(&self) -> &Verified {
         &self.verified
     }
@@ -54,7 +56,7 @@ impl Sink for ClickHouseSink {
         };
         let Source { host, epoch, .. } = &batch.source;
         let name = format!("{host}/{epoch}/{}-{}", first.number, last.number);
-        // What is settled of another batch is not of this one.
+        // The insertion state of another batch does not apply to this one.
         if self.batch != name && !self.batch.is_empty() {
             self.doubts = doubts(true);
         }
@@ -79,11 +81,12 @@ impl Sink for ClickHouseSink {
     }
 
     fn unverified(&self) -> u64 {
-        self.verified.unverified.load(Relaxed)
+        self.verified.unverified.get()
     }
 }
 
-/// Of the tables of a batch that may have been tried before.
+/// Creates the insertion state of a batch in each table; `was_tried` if an earlier process may have
+/// tried to insert the batch.
 fn doubts(was_tried: bool) -> [Doubt; Table::ALL.len()] {
     std::array::from_fn(|_| Doubt::of(was_tried))
 }

@@ -1,118 +1,79 @@
-//! The controller: each batch one POST of protobuf, over a connection that is kept.
+//! Controller sink: sends each batch as one protobuf POST over a persistent connection.
 //!
-//! Records that go there are not kept for good: the controller makes windows of them, and what is in none that is open is of no use to
-//! it. Those that come again it drops, by their numbers.
+//! The controller does not store records permanently: it aggregates them into windows, ignores
+//! records outside the open windows, and drops repeats by record number.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::header::{CONTENT_TYPE, HOST};
-use hyper::{Method, Request, StatusCode};
-use hyper_util::rt::TokioIo;
+use http::header::CONTENT_TYPE;
+use http::{Method, Request, StatusCode};
 use serde_json::Value;
 use thalweg_record::{Batch, Source};
-use tokio::net::TcpStream;
-use tokio::runtime::{Builder, Runtime};
+use thalweg_surface::client::Blocking;
+use thalweg_surface::{Limits, PROTOBUF};
 use url::Url;
 use url::form_urlencoded::byte_serialize;
 
-use crate::{Error, Sink, SinkError};
+use crate::error::{Error, SinkError};
+use crate::sink::Sink;
 
-/// How long a request may take, with the connection that it may need.
-const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30);
-/// Bytes of an answer.
-const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// Time after which an idle connection is closed.
+const IDLE_MAX: Duration = Duration::from_secs(300);
 
-/// The sink.
+/// The controller sink.
 #[derive(Debug)]
 pub struct ControllerSink {
-    /// Host and port.
+    /// Host and port of the controller.
     authority: String,
-    connection: Option<SendRequest<Full<Bytes>>>,
-    /// There until the drop.
-    runtime: Option<Runtime>,
+    client: Blocking,
 }
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 impl ControllerSink {
-    /// The controller at a URL, `http://HOST:PORT`; nothing is sent yet.
+    /// Creates a sink for the controller at `http://HOST:PORT`, without connecting yet.
     ///
     /// # Errors
-    /// When it is no such URL, or the system gives no runtime.
+    /// If the URL is invalid, or the system cannot start a runtime.
     pub fn at(url: &str) -> Result<Self, Error> {
-        let refused = || Error::refused(format!("not a controller's URL: {url:?}; write http://HOST:PORT"));
+        let refused =
+            || Error::refused(format!("controller URL must have the form http://HOST:PORT, got {url:?}"));
         let parsed = Url::parse(url).map_err(|_| refused())?;
         let host = parsed.host_str().ok_or_else(refused)?;
         let is_plain = parsed.scheme() == "http" && parsed.path() == "/" && parsed.query().is_none();
         if !is_plain || !parsed.username().is_empty() {
             return Err(refused());
         }
-        // A thread of its own, so that a connection that the controller closes between two batches is seen to be closed.
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .map_err(|cause| Error::of("cannot start a runtime", cause))?;
+        let client = Blocking::new(Limits { idle: Some(IDLE_MAX), ..Limits::default() });
+        let client = client.map_err(|cause| Error::of("cannot start a runtime", cause))?;
         let authority = format!("{host}:{}", parsed.port_or_known_default().unwrap_or(80));
-        Ok(Self { authority, connection: None, runtime: Some(runtime) })
+        Ok(Self { authority, client })
     }
 
-    /// Asks, and gives the position that is answered.
-    fn ask(&mut self, method: &Method, target: &str, content: &Bytes) -> Result<Option<u64>, SinkError> {
-        let Self { authority, connection, runtime } = self;
-        let runtime = runtime.as_ref().expect("it is there until the drop");
-        let asked = async {
-            tokio::time::timeout(ATTEMPT_TIMEOUT, ask(authority, connection, method, target, content))
-                .await
-                .unwrap_or_else(|late| Err((true, late.into())))
-        };
-        runtime.block_on(asked).map_err(|(is_passing, cause)| {
-            self.connection = None;
-            SinkError {
-                what: format!("the controller at {} takes nothing", self.authority),
-                is_passing,
-                cause,
-            }
+    /// Sends a request and returns the position in the response.
+    fn request(&self, method: Method, target: &str, content: Bytes) -> Result<Option<u64>, SinkError> {
+        self.exchange(method, target, content).map_err(|(is_passing, cause)| SinkError {
+            what: format!("request to controller at {} failed", self.authority),
+            is_passing,
+            cause,
         })
     }
-}
 
-/// One request; an error says whether it may pass by itself.
-async fn ask(
-    authority: &str,
-    connection: &mut Option<SendRequest<Full<Bytes>>>,
-    method: &Method,
-    target: &str,
-    content: &Bytes,
-) -> Result<Option<u64>, (bool, Cause)> {
-    let passing = |cause: Cause| (true, cause);
-    let sender = match connection {
-        Some(sender) if !sender.is_closed() => sender,
-        none => none.insert(connect(authority).await.map_err(passing)?),
-    };
-    let request = Request::builder().method(method).uri(target).header(HOST, authority);
-    let request = request.header(CONTENT_TYPE, "application/x-protobuf").body(Full::new(content.clone()));
-    let request = request.map_err(|error| (false, error.into()))?;
-    sender.ready().await.map_err(|error| passing(error.into()))?;
-    let response = sender.send_request(request).await.map_err(|error| passing(error.into()))?;
-    let status = response.status();
-    let answer = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await.map_err(passing)?;
-    let answer: Value = serde_json::from_slice(&answer.to_bytes()).unwrap_or_default();
-    if status != StatusCode::OK {
-        let why = answer["error"].as_str().unwrap_or("it does not say why").to_owned();
-        return Err((status.is_server_error(), format!("{status}: {why}").into()));
+    /// Sends one request; the error includes whether it is temporary.
+    fn exchange(&self, method: Method, target: &str, content: Bytes) -> Result<Option<u64>, (bool, Cause)> {
+        let request = Request::builder().method(method).uri(format!("http://{}{target}", self.authority));
+        let request = request.header(CONTENT_TYPE, PROTOBUF).body(content);
+        let request = request.map_err(|error| (false, error.into()))?;
+        let answer = self.client.send(request).map_err(|error| (true, error.into()))?;
+        let (status, content) = (answer.status(), answer.into_body());
+        let answer: Value = serde_json::from_slice(&content).unwrap_or_default();
+        if status != StatusCode::OK {
+            let why = answer["error"].as_str().unwrap_or("no reason given").to_owned();
+            return Err((status.is_server_error(), format!("{status}: {why}").into()));
+        }
+        Ok(answer["position"].as_u64())
     }
-    Ok(answer["position"].as_u64())
-}
-
-async fn connect(authority: &str) -> Result<SendRequest<Full<Bytes>>, Cause> {
-    let socket = TcpStream::connect(authority).await?;
-    let (sender, connection) = handshake(TokioIo::new(socket)).await?;
-    tokio::spawn(connection);
-    Ok(sender)
 }
 
 impl Sink for ControllerSink {
@@ -123,32 +84,23 @@ impl Sink for ControllerSink {
     fn position(&mut self, source: &Source) -> Result<Option<u64>, SinkError> {
         let host: String = byte_serialize(source.host.as_bytes()).collect();
         let target = format!("/position?host={host}&epoch={}", source.epoch);
-        self.ask(&Method::GET, &target, &Bytes::new())
+        self.request(Method::GET, &target, Bytes::new())
     }
 
     fn keep(&mut self, batch: &Batch) -> Result<(), SinkError> {
         let mut content = Vec::new();
         batch.encode(&mut content);
-        let position = self.ask(&Method::POST, "/records", &content.into())?;
+        let position = self.request(Method::POST, "/records", content.into())?;
         let last = batch.entries.last().map_or(0, |last| last.number);
         if position.is_some_and(|position| position > last) {
             return Ok(());
         }
-        // Whoever answers there is no controller, or not one that has these.
+        // The server is not a controller, or the records did not reach it.
         Err(SinkError {
-            what: format!("the controller at {} has not taken what it was given", self.authority),
+            what: format!("controller at {} did not accept the records", self.authority),
             is_passing: false,
-            cause: format!("it tells position {position:?} after record {last}").into(),
+            cause: format!("it reports position {position:?} after record {last}").into(),
         })
-    }
-}
-
-/// Without waiting: where a start fails this is dropped on a thread of another runtime, which must not block.
-impl Drop for ControllerSink {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
     }
 }
 
@@ -157,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_is_checked() {
+    fn only_well_formed_urls_are_accepted() {
         for (good, authority) in [
             ("http://controller.example:8083", "controller.example:8083"),
             ("http://[::1]:8083/", "[::1]:8083"),

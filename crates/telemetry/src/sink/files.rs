@@ -1,8 +1,9 @@
-//! What the sinks that write files have in common: which files of a directory are a sink's, their names with the number that a file
-//! begins with, a note of how far they are, and a bound on them. Sinks may share a directory.
+//! Shared parts of the file sinks: names of files by their first record number, the position file,
+//! and a size limit. Sinks may share a directory.
 //!
-//! **Invariant:** what a note says is on the disk before the note is, and that before the spool hears of it: a loss of power takes
-//! nothing that the spool has let go.
+//! **Invariant:** data is synced before the position file that covers it, and the position file
+//! before the spool is notified. So a power loss destroys no data that the spool has already
+//! deleted.
 
 use std::fs;
 use std::io;
@@ -13,44 +14,46 @@ use thalweg_record::Source;
 use super::SinkError;
 use crate::disk;
 
-/// The files of a sink: `DIR/KIND-EPOCH-FIRST.EXTENSION`, with a note `DIR/EXTENSION.position`.
+/// A sink's files: data in `DIR/KIND-EPOCH-FIRST.EXTENSION` and the position file
+/// `DIR/EXTENSION.position`.
 #[derive(Debug)]
 pub(super) struct Files {
     dir: PathBuf,
     extension: &'static str,
 }
 
-/// How far the files are.
+/// Content of the position file: up to where the files are complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Note {
     pub(super) host: String,
     pub(super) epoch: u64,
-    /// Number of the first record that is not in a file.
+    /// Number of the first record that is not in a file yet.
     pub(super) position: u64,
-    /// The first number of the file that is written on, and its length; the position and 0 where none is.
+    /// First record number of the current file; `position` if there is none.
     pub(super) first: u64,
+    /// Length of the current file; 0 if there is none.
     pub(super) length_bytes: u64,
 }
 
 impl Files {
-    /// Makes the directory if it is not there.
+    /// Opens a directory, creating it if missing.
     pub(super) fn open(dir: &Path, extension: &'static str) -> io::Result<Self> {
         disk::create_dir_all(dir)?;
         Ok(Self { dir: dir.to_owned(), extension })
     }
 
-    /// The directory.
+    /// Returns the directory.
     pub(super) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The file of a kind that begins with the record `first`.
+    /// Returns the path of a file, given its kind, epoch and first record number.
     pub(super) fn path(&self, kind: &str, epoch: u64, first: u64) -> PathBuf {
         self.dir.join(format!("{kind}-{epoch}-{first:020}.{}", self.extension))
     }
 
-    /// What a file is called while it is written.
-    pub(super) fn passing(path: &Path) -> PathBuf {
+    /// Returns the temporary path of a file while it is being written.
+    pub(super) fn temporary(path: &Path) -> PathBuf {
         path.with_added_extension("new")
     }
 
@@ -58,33 +61,34 @@ impl Files {
         self.dir.join(format!("{}.position", self.extension))
     }
 
-    /// Reads the note.
+    /// Reads the position file.
     pub(super) fn note(&self) -> io::Result<Option<Note>> {
         match fs::read_to_string(self.note_path()) {
             Ok(text) => {
                 let note = Note::parse(text.trim_end_matches('\n'));
-                let told = || {
-                    let told = "is damaged: move it and the files that it is of away";
+                let damaged = || {
+                    let what = "is damaged: move it and this sink's files away";
                     io::Error::new(
                         io::ErrorKind::InvalidData,
-                        format!("{} {told}", self.note_path().display()),
+                        format!("{} {what}", self.note_path().display()),
                     )
                 };
-                note.map(Some).ok_or_else(told)
+                note.map(Some).ok_or_else(damaged)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Replaces the note. What it says has to be on the disk.
+    /// Replaces the position file. All data that it covers must already be synced.
     pub(super) fn write_note(&self, note: &Note) -> io::Result<()> {
         let Note { host, epoch, position, first, length_bytes } = note;
         let text = format!("{epoch} {position} {first} {length_bytes} {host}\n");
-        disk::replace(&self.note_path(), &Self::passing(&self.note_path()), text.as_bytes())
+        disk::replace(&self.note_path(), text.as_bytes())
     }
 
-    /// Removes the files of the note's numbering that begin with its position or later: nothing notes them.
+    /// Deletes files of the noted epoch that start at the noted position or later, because no
+    /// position file covers them.
     pub(super) fn remove_later(&self, note: &Note) -> io::Result<()> {
         for (epoch, first, path) in self.list()? {
             if epoch == note.epoch && first >= note.position {
@@ -94,13 +98,13 @@ impl Files {
         Ok(())
     }
 
-    /// Removes the oldest files until the rest take no more than `total_bytes`, if there is a bound. What cannot be removed is told; it is tried again
-    /// the next time.
+    /// Deletes the oldest files until the rest fit into `total_bytes`, if that limit is set.
+    /// Failures are logged and retried in the next call.
     pub(super) fn trim(&self, total_bytes: Option<u64>) {
         if let Some(bytes) = total_bytes
             && let Err(error) = self.try_trim(bytes)
         {
-            tracing::warn!(dir = %self.dir.display(), %error, "old files of telemetry are not removed");
+            tracing::warn!(dir = %self.dir.display(), %error, "cannot delete old telemetry files");
         }
     }
 
@@ -111,7 +115,7 @@ impl Files {
         for (.., path) in files.iter().rev() {
             left_bytes = match fs::metadata(path) {
                 Ok(file) => left_bytes.saturating_add(file.len()),
-                // Somebody has taken it away, as they may.
+                // An operator may have moved the file away.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
             };
@@ -122,7 +126,7 @@ impl Files {
         Ok(())
     }
 
-    /// The files, whole and passing ones, with epoch and first number.
+    /// Lists the sink's files, complete and temporary, with epoch and first record number.
     fn list(&self) -> io::Result<Vec<(u64, u64, PathBuf)>> {
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.dir)? {
@@ -144,7 +148,7 @@ impl Files {
 }
 
 impl Note {
-    /// That nothing is kept before `position`.
+    /// Creates a note that covers no files and starts at `position`.
     pub(super) fn new(source: &Source, position: u64) -> Self {
         Self { host: source.host.clone(), epoch: source.epoch, position, first: position, length_bytes: 0 }
     }
@@ -161,7 +165,7 @@ impl Note {
     }
 }
 
-/// What failed with a directory: a map for `map_err`.
+/// Returns a `map_err` function for a failed operation on a directory.
 pub(super) fn failed<E>(what: &str, dir: &Path) -> impl FnOnce(E) -> SinkError
 where
     E: Into<Box<dyn std::error::Error + Send + Sync>>,

@@ -1,57 +1,61 @@
-//! A frame: one batch, and how far edges have been heard with it, compressed, behind a header by which a whole frame is told from a torn one. Pure.
+//! Frame encoding: one batch and the edge positions after it, compressed, with a header that
+//! reveals torn writes. Pure.
 //!
 //! ```text
-//! "TWFR" | payload bytes | content bytes | records: 4 bytes each | first number | checksum: 8 bytes each | payload (zstd)
+//! "TWFR" | payload bytes | content bytes | records: 4 bytes each
+//!        | first number | checksum: 8 bytes each | payload (zstd)
 //! ```
 //!
-//! All numbers have their least byte first. The checksum is XXH3 of the payload, seeded with that of what is before it.
+//! All numbers are little-endian. The checksum is the XXH3 of the payload, seeded with the XXH3 of
+//! the preceding header bytes.
 //!
-//! **Invariant:** nothing of a frame is used before its checksum was right, and no length allocates more than its limit.
+//! **Invariant:** a payload is used only after its checksum is verified, and no length field causes
+//! an allocation above its limit.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use thalweg_record::{Batch, Heard};
+use thalweg_record::{Batch, EdgePosition};
 use twox_hash::XxHash3_64;
 
-/// A batch has no more records than this.
+/// Maximum records per frame.
 pub(super) const FRAME_RECORDS_MAX: usize = 8192;
-/// Nor does it take more bytes than this, before compression.
+/// Maximum size of a frame before compression.
 pub(super) const FRAME_BYTES_MAX: usize = 32 << 20;
-/// Bytes of a header.
+/// Size of a frame header.
 pub(super) const HEADER_BYTES: usize = 32;
 
 const MAGIC: [u8; 4] = *b"TWFR";
-/// What the checksum is behind.
+/// Size of the header before the checksum.
 const CHECKED_BYTES: usize = 24;
-/// Higher levels of zstd made frames of samples a tenth smaller for twice the time.
+/// zstd level. Higher levels made frames of samples 10% smaller but took twice as long.
 const ZSTD_LEVEL: i32 = 1;
 
-/// What a frame says of itself.
+/// A frame's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
-    /// Number of its first record.
+    /// Number of the frame's first record.
     pub(super) first: u64,
-    /// How many records it has, with the numbers that follow.
+    /// Number of records in the frame, numbered consecutively.
     pub(super) records: u32,
-    /// Length of what follows the header.
+    /// Length of the payload.
     pub(super) payload_bytes: u32,
     content_bytes: u32,
     seed: u64,
     checksum: u64,
 }
 
-/// A frame that cannot be read.
+/// Why a frame cannot be read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Damaged(pub(super) &'static str);
 
 impl Header {
-    /// Number of the record after its last.
+    /// Returns the number after the frame's last record.
     pub(super) fn end(&self) -> u64 {
         self.first + u64::from(self.records)
     }
 
-    /// Reads a header.
+    /// Decodes a header.
     pub(super) fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Self, Damaged> {
         let u32_at = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
@@ -68,44 +72,44 @@ impl Header {
             && header.content_bytes as usize <= FRAME_BYTES_MAX
             && header.payload_bytes as usize <= zstd::zstd_safe::compress_bound(FRAME_BYTES_MAX)
             && header.first.checked_add(header.records.into()).is_some();
-        if is_possible { Ok(header) } else { Err(Damaged("no frame where one ought to begin")) }
+        if is_possible { Ok(header) } else { Err(Damaged("expected a frame header")) }
     }
 
-    /// Whether `payload` is what the header was written with.
+    /// Verifies the checksum of `payload`.
     pub(super) fn check(&self, payload: &[u8]) -> Result<(), Damaged> {
         let is_right = XxHash3_64::oneshot_with_seed(self.seed, payload) == self.checksum;
-        if is_right { Ok(()) } else { Err(Damaged("a frame's checksum is wrong")) }
+        if is_right { Ok(()) } else { Err(Damaged("frame checksum mismatch")) }
     }
 
-    /// The batch in a payload.
+    /// Decodes the batch in a payload.
     pub(super) fn batch(&self, payload: &[u8]) -> Result<Batch, Damaged> {
         let batch = Batch::decode(&self.content(payload)?).map_err(|_| NO_BATCH)?;
         let numbers = batch.entries.iter().map(|entry| entry.number);
         if !numbers.eq(self.first..self.end()) {
-            return Err(Damaged("a frame's records have other numbers"));
+            return Err(Damaged("frame records have unexpected numbers"));
         }
         Ok(batch)
     }
 
-    /// How far edges had been heard with the batch in a payload, and before.
-    pub(super) fn heard(&self, payload: &[u8]) -> Result<Edges, Damaged> {
-        let heard = Heard::decode(&self.content(payload)?).map_err(|_| NO_BATCH)?;
+    /// Decodes the edge positions in a payload.
+    pub(super) fn edge_positions(&self, payload: &[u8]) -> Result<Edges, Damaged> {
+        let heard = EdgePosition::decode(&self.content(payload)?).map_err(|_| NO_BATCH)?;
         Ok(heard.into_iter().map(|heard| (heard.edge.clone(), heard)).collect())
     }
 
     fn content(&self, payload: &[u8]) -> Result<Vec<u8>, Damaged> {
         self.check(payload)?;
         zstd::bulk::decompress(payload, self.content_bytes as usize)
-            .map_err(|_| Damaged("a frame cannot be decompressed"))
+            .map_err(|_| Damaged("frame cannot be decompressed"))
     }
 }
 
-const NO_BATCH: Damaged = Damaged("a frame holds no batch that can be read");
+const NO_BATCH: Damaged = Damaged("frame content cannot be decoded");
 
-/// How far each edge has been heard.
-pub(super) type Edges = BTreeMap<Arc<str>, Heard>;
+/// Position of each edge.
+pub(super) type Edges = BTreeMap<Arc<str>, EdgePosition>;
 
-/// Makes frames; keeps its buffers and zstd's tables.
+/// Frame encoder; reuses its buffers and zstd's tables.
 pub(super) struct Encoder {
     zstd: zstd::bulk::Compressor<'static>,
     content: Vec<u8>,
@@ -113,18 +117,18 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    /// An encoder without anything in it.
+    /// Creates an encoder with empty buffers.
     pub(super) fn new() -> std::io::Result<Self> {
         let zstd = zstd::bulk::Compressor::new(ZSTD_LEVEL)?;
         Ok(Self { zstd, content: Vec::new(), frame: Vec::new() })
     }
 
-    /// The frame of a batch with at least one record and at most [`FRAME_RECORDS_MAX`]; `None` if it takes more than
-    /// [`FRAME_BYTES_MAX`].
+    /// Encodes a batch of 1 to [`FRAME_RECORDS_MAX`] records as a frame; `None` if the frame would
+    /// exceed [`FRAME_BYTES_MAX`].
     pub(super) fn encode(&mut self, batch: &Batch, edges: &Edges) -> std::io::Result<Option<&[u8]>> {
         self.content.clear();
         batch.encode(&mut self.content);
-        Heard::encode(edges.values(), &mut self.content);
+        EdgePosition::encode(edges.values(), &mut self.content);
         if self.content.len() > FRAME_BYTES_MAX {
             self.content = Vec::new();
             return Ok(None);
@@ -133,11 +137,11 @@ impl Encoder {
         self.frame.resize(HEADER_BYTES + bound, 0);
         let payload_bytes = self.zstd.compress_to_buffer(&self.content, &mut self.frame[HEADER_BYTES..])?;
         self.frame.truncate(HEADER_BYTES + payload_bytes);
-        self.put_header(batch, payload_bytes);
+        self.write_header(batch, payload_bytes);
         Ok(Some(&self.frame))
     }
 
-    fn put_header(&mut self, batch: &Batch, payload_bytes: usize) {
+    fn write_header(&mut self, batch: &Batch, payload_bytes: usize) {
         let narrow = |length: usize| u32::try_from(length).expect("bounded by FRAME_BYTES_MAX").to_le_bytes();
         let (header, payload) = self.frame.split_at_mut(HEADER_BYTES);
         header[..4].copy_from_slice(&MAGIC);

@@ -1,38 +1,39 @@
-//! The spool's mark: what the numbers of a directory are counted from, which were never given, and the boot in which they were
-//! given last.
+//! Spool marker: a small text file with the epoch of the record numbers, the ID of the boot in
+//! which numbers were last assigned, the next free number, and the ranges that were never assigned.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::ops::Range;
 use std::path::Path;
 
-use crate::{Error, disk};
+use crate::disk;
+use crate::error::Error;
 
-/// Spans of numbers that were never given, of which the directory knows. Older ones count as lost to a sink that goes back so far.
+/// Maximum unassigned ranges stored. Older ranges count as lost if a sink goes back that far.
 const UNUSED_MAX: usize = 64;
 
-/// What the numbers of a directory are counted from.
+/// Content of the marker: the record numbering of a spool directory.
 pub(super) struct Mark {
-    /// When the directory was made, microseconds since the Unix epoch.
+    /// Creation time of the directory, in microseconds since the Unix epoch.
     pub(super) epoch: u64,
-    /// The boot in which numbers were given last.
+    /// ID of the boot in which numbers were last assigned.
     pub(super) boot: Option<String>,
-    /// No number before this is free.
+    /// No number below this is free.
     pub(super) next: u64,
-    /// Of those before it, spans that were never given.
+    /// Ranges below `next` that were never assigned.
     pub(super) unused: Vec<Range<u64>>,
 }
 
-/// The first line of a mark: what wrote it, and the version of all that is in the directory.
+/// First line of the marker: the program name, and the format version of the whole directory.
 pub(super) const MARK: &str = "thalweg spool 1";
 
 impl Mark {
-    /// Reads the mark of a directory, or begins one.
+    /// Reads the marker of a directory, or creates a new one in memory.
     pub(super) fn read_or_make(dir: &Path) -> Result<Self, Error> {
         let path = dir.join("spool");
         match fs::read_to_string(&path) {
             Ok(text) => Self::parse(&text).ok_or_else(|| {
-                Error::refused(format!("{} is not of a spool that this release can read", path.display()))
+                Error::refused(format!("{}: spool format not supported by this release", path.display()))
             }),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -48,7 +49,7 @@ impl Mark {
         let (mark, epoch, boot) = (lines.next()?, lines.next()?, lines.next()?);
         let boot = boot.strip_prefix("boot ")?.to_owned();
         (mark == MARK).then_some(())?;
-        // Marks of before have no such line.
+        // Older markers lack this line.
         let next = lines.next().and_then(|line| line.strip_prefix("next ")?.parse().ok()).unwrap_or(0);
         let span = |line: &str| {
             let (start, end) = line.strip_prefix("unused ")?.split_once(' ')?;
@@ -58,8 +59,8 @@ impl Mark {
         Some(Self { epoch: epoch.strip_prefix("epoch ")?.parse().ok()?, boot: Some(boot), next, unused })
     }
 
-    /// Goes on with higher numbers.
-    pub(super) fn leave_out(&mut self, numbers: u64) {
+    /// Skips the next `numbers` record numbers.
+    pub(super) fn skip(&mut self, numbers: u64) {
         let end = self.next.saturating_add(numbers);
         self.unused.push(self.next..end);
         if self.unused.len() > UNUSED_MAX {
@@ -68,20 +69,20 @@ impl Mark {
         self.next = end;
     }
 
-    /// Writes the mark with the boot of now.
+    /// Writes the marker with the ID of the current boot.
     pub(super) fn write(&self, dir: &Path) -> Result<(), Error> {
         let path = dir.join("spool");
-        let passing = dir.join("spool.new");
         let boot = boot().unwrap_or_default();
         let mut text = format!("{MARK}\nepoch {}\nboot {boot}\nnext {}\n", self.epoch, self.next);
         for Range { start, end } in &self.unused {
-            writeln!(text, "unused {start} {end}").expect("a String takes every write");
+            writeln!(text, "unused {start} {end}").expect("writing to a String cannot fail");
         }
-        disk::replace(&path, &passing, text.as_bytes()).map_err(Error::file("write", &path))
+        disk::replace(&path, text.as_bytes()).map_err(Error::file("write", &path))
     }
 }
 
-/// What tells this boot of the machine from all others; absent where the system does not say, which is as another each time.
+/// Reads the ID of the current boot; `None` if the system does not provide it, which is treated as
+/// a new boot.
 pub(super) fn boot() -> Option<String> {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(text.trim().to_owned())

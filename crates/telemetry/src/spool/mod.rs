@@ -1,26 +1,28 @@
-//! The spool: a directory in which every record is put before anybody else has it, and read from by each sink at its pace.
+//! Spool: a directory to which every record is written first, and from which each sink reads at its
+//! own pace.
 //!
 //! ```text
-//! DIR/spool                          the epoch of the numbers, the boot in which they were given, the least free one, and
-//!                                    which were never given
-//! DIR/lock                           held by the one process that uses the directory
-//! DIR/00000000000000000000.segment   frames: one batch each
-//! DIR/sockets                        what sockets had counted, as of a record's number
-//! DIR/sqlite.position                how far the sink of that name is, and what it has lost
+//! DIR/spool                          the marker: epoch, boot, next free number, unassigned numbers
+//! DIR/lock                           locked by the process that uses the directory
+//! DIR/00000000000000000000.segment   a spool segment: frames of one batch each
+//! DIR/sockets                        socket totals, as of a record number
+//! DIR/sqlite.position                position and losses of the sink `sqlite`
 //! ```
 //!
-//! **Invariant:** a record has its number, and is in the file, before `append` returns: a killed process loses none. A machine
-//! that loses power loses at most what was appended since the last sync, and gives no number twice for it.
-//! **Invariant:** how far the responses of edges have been heard is in the frame of the last one of them: a killed process knows
-//! exactly what it has of them when it begins again.
-//! **Invariant:** for each sink, what was appended is what it has kept, what is counted as lost to it, and what it has before it.
-//! What is lost to one sink is in its note and its metrics; a record of it would be one more in a spool that is full.
-//! **Invariant:** a batch that a sink is not done with is given again after a restart as it was, with the same numbers: the
-//! segment that the last one given lies in stays, whatever room is needed.
-//! **Invariant:** the segments take no more than the limit. One goes when all sinks have said where they are and are done with it,
-//! else when room is needed.
+//! **Invariant:** before `append` returns, each record has its number and is in a file, so a crash
+//! of the process loses no records. A power loss loses at most the records appended since the last
+//! sync, and their numbers are not assigned again.
+//! **Invariant:** an edge's position is in the same frame as the last record it covers, so after a
+//! crash the spool shows exactly which responses it has.
+//! **Invariant:** for each sink, appended = stored + counted as lost + still to read. A sink's
+//! losses appear only in its position file and its metrics, because a loss record would add to a
+//! spool that is already full.
+//! **Invariant:** after a restart, a sink gets unfinished batches again unchanged, with the same
+//! numbers. The spool segment with a sink's last batch is therefore kept even if room is needed.
+//! **Invariant:** the total size of spool segments never exceeds the limit. A segment is deleted
+//! once all sinks have reported positions past it, or earlier if room is needed.
 //!
-//! Lock order: the writer's, then the state's.
+//! Lock order: first the writer's lock, then the state's.
 
 mod frame;
 mod mark;
@@ -40,37 +42,37 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use thalweg_record::{Heard, Network, Record, Source};
+use thalweg_record::{EdgePosition, Network, Record, Source};
 
 pub use reader::Reader;
 
-use crate::Error;
 use crate::clock::unix_us;
-use crate::collect::Saved;
+use crate::collect::saved::Saved;
 use crate::disk;
+use crate::error::Error;
 use mark::{Mark, boot};
 use segment::Found;
 use state::State;
 use writer::Writer;
 
-/// A segment is not made longer than this, but for its last frame.
+/// Length at which a spool segment is full; its last frame may exceed it.
 pub const SEGMENT_BYTES_MAX: u64 = 8 << 20;
-/// A spool cannot be bounded to less than this.
+/// Minimum for [`Limits::total_bytes`].
 pub const LIMIT_BYTES_MIN: u64 = 1 << 20;
-/// Segments that the limit has room for, at least: each sink holds one of them.
+/// Minimum number of spool segments that must fit into the limit, because each sink may pin one.
 const SEGMENTS_MIN: u64 = 16;
-/// Sinks of a spool.
+/// Maximum sinks per spool.
 pub const READERS_MAX: usize = 8;
-/// A frame is synced before as many records were given numbers after it. What a loss of power took may have been read by a
-/// sink, so numbers go on this much higher after a boot.
+/// Maximum records written without a sync. After a reboot, record numbers skip ahead by this many,
+/// because a sink may have read records that a power loss destroyed.
 const UNSYNCED_RECORDS_MAX: u64 = 1_000_000;
-/// No spool is given more records since it was made than one in so many microseconds.
+/// Assumed minimum average interval between records since a spool's creation.
 const US_PER_RECORD_MIN: u64 = 10;
 
-/// What a spool may take.
+/// Limits of a spool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of all segments together; [`LIMIT_BYTES_MIN`] is the least.
+    /// Maximum size of all spool segments together; at least [`LIMIT_BYTES_MIN`].
     pub total_bytes: u64,
 }
 
@@ -80,15 +82,15 @@ impl Limits {
     }
 }
 
-/// What is put into the spool.
+/// A record to append.
 #[derive(Debug, Clone)]
 pub struct Arrival {
-    /// Where the client is.
+    /// The client's network.
     pub network: Network,
     /// The record.
     pub record: Record,
-    /// How far an edge has been heard with this record, if it tells of responses of one.
-    pub heard: Option<Heard>,
+    /// The edge's position after this record, if the record is an edge's response or loss.
+    pub heard: Option<EdgePosition>,
 }
 
 impl From<(Network, Record)> for Arrival {
@@ -97,21 +99,22 @@ impl From<(Network, Record)> for Arrival {
     }
 }
 
-/// What became of records that were appended.
+/// Result of an append.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Appended {
-    /// The numbers given, those of records of a loss before included.
+    /// Assigned record numbers, including one for a record of an earlier loss.
     pub numbers: Range<u64>,
-    /// Records that could not be written. A loss record of them comes with the next append that succeeds.
+    /// Number of records that could not be written. The next successful append adds a loss record
+    /// for them.
     pub lost: u64,
 }
 
-/// What a sink has before it.
+/// How much a sink has yet to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lag {
-    /// Records.
+    /// Number of records.
     pub records: u64,
-    /// Their bytes in the spool, about.
+    /// Approximate size of the records in the spool.
     pub bytes: u64,
 }
 
@@ -121,7 +124,7 @@ pub struct Spool {
     dir: PathBuf,
     limits: Limits,
     source: Source,
-    /// Numbers that were never given, in order.
+    /// Ranges of record numbers that were never assigned, in order.
     unused: Vec<Range<u64>>,
     writer: Mutex<Writer>,
     state: Mutex<State>,
@@ -129,50 +132,54 @@ pub struct Spool {
     sockets: Mutex<Option<Saved>>,
     appended: AtomicU64,
     changed: Condvar,
-    /// Held as long as the spool is.
+    /// Locked for the lifetime of the spool.
     _lock: File,
 }
 
 impl Spool {
-    /// Opens the spool in `dir`, which is made if it is not there, for records of a machine and its site.
+    /// Opens the spool in `dir`, creating it if missing, for records of the machine `host` at the
+    /// site `pop`.
     ///
     /// # Errors
-    /// When another process uses the directory, it was written by a newer release, or cannot be read or written.
+    /// If another process uses the directory, a newer release wrote it, or it cannot be read or
+    /// written.
     pub fn open(dir: &Path, limits: Limits, host: &str, pop: &str) -> Result<Arc<Self>, Error> {
         if limits.total_bytes < LIMIT_BYTES_MIN {
-            return Err(Error::refused(format!("a spool takes at least {LIMIT_BYTES_MIN} bytes")));
+            return Err(Error::refused(format!("spool size limit must be at least {LIMIT_BYTES_MIN} bytes")));
         }
-        disk::create_dir_all(dir).map_err(Error::file("make the directory", dir))?;
+        disk::create_dir_all(dir).map_err(Error::file("create directory", dir))?;
         let lock = lock_dir(dir)?;
         let mut mark = Mark::read_or_make(dir)?;
-        let found = segment::find(dir).map_err(Error::file("read the spool in", dir))?;
+        let found = segment::find(dir).map_err(Error::file("read spool in", dir))?;
         for path in &found.unreadable {
-            tracing::warn!(path = %path.display(), "spool segment cannot be read, removed");
+            tracing::warn!(path = %path.display(), "unreadable spool segment removed");
         }
         if found.is_tail_damaged {
-            tracing::error!(dir = %dir.display(), "the spool's last records are damaged and lost");
+            tracing::error!(dir = %dir.display(), "last spool records are damaged and lost");
         }
         let is_certain = mark.boot == boot() && !found.is_tail_damaged;
         if !is_certain {
-            tracing::info!("record numbers go on higher: what was synced last is not known");
+            tracing::info!("record numbers skip ahead: last synced record unknown");
         }
         mark.next = mark.next.max(found.end);
         if !is_certain {
-            // Of a backup, numbers may have been given since that nobody here knows of.
+            // If the directory was restored from a backup, numbers may have been assigned after the
+            // backup was made.
             let given_max = unix_us().saturating_sub(mark.epoch) / US_PER_RECORD_MIN;
-            mark.leave_out(given_max.saturating_sub(mark.next).max(UNSYNCED_RECORDS_MAX));
+            mark.skip(given_max.saturating_sub(mark.next).max(UNSYNCED_RECORDS_MAX));
         }
         let boot = boot();
         let sockets = boot.as_deref().filter(|_| is_certain).and_then(|boot| sockets::read(dir, boot));
         let saved = sockets.as_ref().map(|(next, _)| *next);
-        let sockets =
-            sockets.and_then(|(next, saved)| sockets::go_on(dir, &found.segments, (next, found.end), saved));
+        let sockets = sockets
+            .and_then(|(next, saved)| sockets::catch_up(dir, &found.segments, (next, found.end), saved));
         let saved = saved.filter(|_| sockets.is_some()).unwrap_or(u64::MAX);
-        let edges = segment::heard(dir, &found.segments).map_err(Error::file("read the spool in", dir))?;
-        let writer = Writer::new(mark.next, edges).map_err(Error::file("begin to write", dir))?;
-        // Before anything is removed by which the next start would know the same.
+        let edges =
+            segment::edge_positions(dir, &found.segments).map_err(Error::file("read spool in", dir))?;
+        let writer = Writer::new(mark.next, edges).map_err(Error::file("start writing spool in", dir))?;
+        // Write the marker before removing the files from which it was derived.
         mark.write(dir)?;
-        found.tidy(dir).map_err(Error::file("tidy the spool in", dir))?;
+        found.tidy(dir).map_err(Error::file("clean up spool in", dir))?;
         let source = Source { host: host.to_owned(), pop: pop.to_owned(), epoch: mark.epoch };
         let Found { segments, .. } = found;
         Ok(Arc::new(Self {
@@ -190,33 +197,34 @@ impl Spool {
         }))
     }
 
-    /// Who the records are of.
+    /// Returns the host and epoch of the records.
     pub fn source(&self) -> &Source {
         &self.source
     }
 
-    /// Puts records into the spool, in batches of some thousand. Many at once are cheaper than one after the other. Never fails:
-    /// what cannot be written is lost, told and counted.
+    /// Appends records, in frames of a few thousand; appending many at once is cheaper. Never
+    /// fails: records that cannot be written are lost, logged and counted.
     pub fn append(&self, records: Vec<impl Into<Arrival>>, now_unix_us: u64) -> Appended {
         self.writer().append(self, records.into_iter().map(Into::into), now_unix_us)
     }
 
-    /// How far each of these edges was heard, where it was. What the spool knows of others is forgotten.
-    pub fn heard(&self, edges: &[Arc<str>]) -> Vec<Option<Heard>> {
-        self.writer().heard(edges)
+    /// Returns the stored position of each of these edges, if any; drops those of all other edges.
+    pub fn edge_positions(&self, edges: &[Arc<str>]) -> Vec<Option<EdgePosition>> {
+        self.writer().edge_positions(edges)
     }
 
-    /// The next batches for a sink of this name. All sinks take their reader before the first record is appended: what none of
-    /// those has before it is removed.
+    /// Creates the reader of the sink `name`. All readers must be created before the first append,
+    /// because records that no reader needs are deleted.
     ///
     /// # Errors
-    /// When its note cannot be read, there are [`READERS_MAX`] others, or one of this name.
+    /// If the sink's position file cannot be read, or there are already [`READERS_MAX`] readers or
+    /// one with this name.
     pub fn reader(self: &Arc<Self>, name: &'static str) -> Result<Reader, Error> {
         Reader::new(Arc::clone(self), name)
     }
 
-    /// Lets the readers have what is there for as long as `drain`, then ends them. What they have not read then is there when
-    /// the spool is opened again. Also syncs, and writes the loss record that is due.
+    /// Closes the spool: readers may drain it for up to `drain`, then end; the rest is read after
+    /// the spool is reopened. Also syncs, and writes a pending loss record.
     pub fn close(&self, drain: Duration) {
         let mut writer = self.writer();
         writer.append_loss(self, unix_us());
@@ -226,7 +234,8 @@ impl Spool {
         self.changed.notify_all();
     }
 
-    /// Waits as long as `span`, until the spool is closed, or until the time to drain it is over.
+    /// Waits for `span` or until the spool is closed; if it is already closed, at most until the
+    /// drain deadline.
     pub(crate) fn wait(&self, span: Duration) {
         let end = Instant::now() + span;
         let mut state = self.state();
@@ -241,35 +250,37 @@ impl Spool {
         }
     }
 
-    /// Whether readers get nothing any more: the spool was closed, and the time to drain it is over.
+    /// Returns whether the spool is closed and its drain deadline has passed, so that readers get
+    /// no more batches.
     pub fn is_over(&self) -> bool {
         self.state().closed.is_some_and(|end| end <= Instant::now())
     }
 
-    /// What a sink has before it that has kept all before `position`.
+    /// Returns how much is left to read for a sink at `position`.
     pub fn lag(&self, position: u64) -> Lag {
         let (records, bytes) = self.state().from(position);
         Lag { records, bytes }
     }
 
-    /// What sockets had counted by the records that there are, as it was saved last; once, since records come now.
+    /// Returns socket totals as of the newest record in the spool, if they could be restored. They
+    /// are returned only once, because new records outdate them.
     pub(crate) fn saved_sockets(&self) -> Option<Saved> {
         self.sockets.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Saves what sockets have counted, all of which is in records that were appended.
+    /// Saves socket totals; everything counted in them must be in records already appended.
     pub(crate) fn save_sockets(&self, sockets: &[u8]) {
         let Some(boot) = &self.boot else { return };
         let next = self.writer().next();
         match sockets::write(&self.dir, next, boot, sockets) {
             Ok(()) => self.state().saved = next,
             Err(error) => {
-                tracing::warn!(dir = %self.dir.display(), %error, "what sockets counted is not saved");
+                tracing::warn!(dir = %self.dir.display(), %error, "socket totals not saved");
             }
         }
     }
 
-    /// Records that are gone before a sink has read them that reads on with number `next`.
+    /// Returns the number of deleted records that a sink whose next number is `next` has not read.
     pub fn gone(&self, next: u64) -> u64 {
         let spans = self.state().gone(next);
         spans
@@ -278,17 +289,17 @@ impl Spool {
             .sum()
     }
 
-    /// Records that were put into it since the process began.
+    /// Returns the number of records appended since the process started.
     pub fn appended(&self) -> u64 {
         self.appended.load(Relaxed)
     }
 
-    /// Bytes that the segments take.
+    /// Returns the total size of all spool segments.
     pub fn total_bytes(&self) -> u64 {
         self.state().total_bytes()
     }
 
-    /// How many numbers between two were never given, as far as that is known.
+    /// Returns how many numbers in `first..end` are known never to have been assigned.
     fn unused(&self, first: u64, end: u64) -> u64 {
         let within = |span: &Range<u64>| span.end.min(end).saturating_sub(span.start.max(first));
         self.unused.iter().map(within).sum()
@@ -303,13 +314,13 @@ impl Spool {
     }
 }
 
-/// Takes the directory for this process.
+/// Locks the directory for this process.
 fn lock_dir(dir: &Path) -> Result<File, Error> {
     let path = dir.join("lock");
     let lock = disk::create(&path).map_err(Error::file("make", &path))?;
     lock.try_lock().map_err(|error| match error {
         fs::TryLockError::WouldBlock => Error::refused(format!(
-            "the spool in {} is used by another process: end it, or give this one another directory",
+            "the spool in {} is used by another process: stop it, or choose another directory",
             dir.display()
         )),
         fs::TryLockError::Error(cause) => Error::file("lock", &path)(cause),

@@ -1,9 +1,10 @@
-//! A sink's note: how far it has kept the spool's records, and how many it has lost. A line of text in a file of its own:
-//! `POSITION LOST`, then `FIRST END RECORDS` of the last gaps.
+//! Position file of a sink: its position in the spool and the number of records it has lost, as one
+//! line of text: `POSITION LOST`, then `FIRST END RECORDS` for each of the latest gaps.
 //!
-//! **Invariant:** a note is replaced as a whole: a killed process leaves a whole one. A loss of power may tear it, since it is
-//! not synced, which would take longer than most batches; the sink is then given all that is in the spool.
-//! **Invariant:** a sink that goes back over the gaps that are noted does not count them again.
+//! **Invariant:** the file is replaced atomically, so it is complete after a crash. A power loss
+//! may leave it incomplete, because a sync would take longer than most batches; the sink then
+//! starts at the oldest record.
+//! **Invariant:** a sink that goes back over recorded gaps does not count them again.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -13,38 +14,39 @@ use std::path::{Path, PathBuf};
 
 use crate::disk;
 
-/// Gaps that a note has. One that goes back over more counts the older ones again.
+/// Maximum gaps in a position file. A sink that goes back over more gaps counts the older ones
+/// again.
 pub(super) const GAPS_MAX: usize = 16;
 
-/// How far a sink is.
+/// A sink's position and losses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Note {
-    /// Number of the first record that it has not kept.
+    /// Number of the first record that the sink has not stored.
     pub(super) position: u64,
-    /// Records before that which were gone before it read them.
+    /// Number of records before `position` that were deleted before the sink read them.
     pub(super) lost: u64,
-    /// Where the last of those were, in order.
+    /// Latest gaps, in order.
     gaps: VecDeque<Gap>,
 }
 
-/// Where records are gone.
+/// A range of numbers with lost records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Gap {
-    /// Number of the first of them.
+    /// First number in the range.
     pub(super) first: u64,
-    /// Number of the record after the last.
+    /// Number after the range.
     pub(super) end: u64,
-    /// How many there were.
+    /// Number of lost records.
     pub(super) records: u64,
 }
 
 impl Note {
-    /// That a sink has nothing before `position`.
+    /// Creates the note of a sink that starts at `position`.
     pub(super) fn at(position: u64) -> Self {
         Self { position, ..Self::default() }
     }
 
-    /// Goes past a gap, and counts what is lost in it.
+    /// Moves the position past a gap and counts its losses.
     pub(super) fn pass(&mut self, gap: Gap) {
         self.lost += gap.records;
         self.position = self.position.max(gap.end);
@@ -63,13 +65,13 @@ impl Note {
         }
     }
 
-    /// The first number from `position` on that is in no gap.
+    /// Returns `position`, or the number after the gap that contains it.
     pub(super) fn after_gap(&self, position: u64) -> u64 {
         let gap = self.gaps.iter().find(|gap| (gap.first..gap.end).contains(&position));
         gap.map_or(position, |gap| gap.end)
     }
 
-    /// How many records are counted as lost between two numbers.
+    /// Returns the number of losses already counted in `first..end`.
     pub(super) fn counted(&self, first: u64, end: u64) -> u64 {
         let within = self.gaps.iter().filter(|gap| first <= gap.first && gap.end <= end);
         within.map(|gap| gap.records).sum()
@@ -84,12 +86,12 @@ impl Note {
     }
 }
 
-/// The file of a sink's note.
+/// Returns the path of a sink's position file.
 pub(super) fn path(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!("{name}.position"))
 }
 
-/// Reads a note, if there is one.
+/// Reads a position file; `None` if it does not exist.
 pub(super) fn read(path: &Path) -> io::Result<Option<Note>> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
@@ -99,18 +101,17 @@ pub(super) fn read(path: &Path) -> io::Result<Option<Note>> {
     match Note::parse(&text) {
         Some(note) => Ok(Some(note)),
         None => {
-            Err(io::Error::new(io::ErrorKind::InvalidData, "not a position and a number of lost records"))
+            Err(io::Error::new(io::ErrorKind::InvalidData, "expected a position and a count of lost records"))
         }
     }
 }
 
-/// Replaces a note.
+/// Replaces a position file.
 pub(super) fn write(path: &Path, note: &Note) -> io::Result<()> {
-    let passing = path.with_extension("position.new");
     let mut text = format!("{} {}", note.position, note.lost);
     for Gap { first, end, records } in &note.gaps {
-        write!(text, " {first} {end} {records}").expect("a String takes every write");
+        write!(text, " {first} {end} {records}").expect("writing to a String cannot fail");
     }
-    disk::write(&passing, format!("{text}\n").as_bytes())?;
-    fs::rename(passing, path)
+    text.push('\n');
+    disk::replace_unsynced(path, text.as_bytes())
 }

@@ -1,6 +1,7 @@
-//! A sink's way through the spool: the next batch, done with it, how far behind.
+//! Spool reader: returns a sink's next batch, and tracks the sink's position and losses.
 //!
-//! **Invariant:** what is gone before it was read is counted in the note in which the position goes past it: together, once.
+//! **Invariant:** records deleted before they were read are counted once, in the same write of the
+//! position file that moves the position past them.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -17,27 +18,28 @@ use super::note::{self, Gap, Note};
 use super::segment::{SEGMENT_HEADER_BYTES, Segment, read_header};
 use super::state::Cursor;
 use super::{READERS_MAX, Spool, writer};
-use crate::Error;
+use crate::error::Error;
 
-/// Between two tries to read what the system does not let be read just now.
+/// Pause before retrying a read after a temporary failure.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// A sink's place in a spool.
+/// A sink's reader.
 #[derive(Debug)]
 pub struct Reader {
     spool: Arc<Spool>,
     index: usize,
     note_path: PathBuf,
     note: Note,
-    /// Number of the next record to be given.
+    /// Number of the next record to read.
     next: u64,
-    /// Where in which segment that is.
+    /// The open spool segment and the current offset in it.
     place: Option<Place>,
-    /// Records that are gone, behind some that the sink is not done with. No more than there were segments.
+    /// Gaps not yet in the position file, because the sink has not finished the records before
+    /// them. At most one per spool segment.
     gaps: VecDeque<Gap>,
     payload: Vec<u8>,
     is_note_failing: bool,
-    /// Whether the last read failed, so that an operator is told once.
+    /// Whether the last read failed, so that a failure is logged once.
     is_failing: bool,
 }
 
@@ -54,20 +56,23 @@ impl Reader {
         let noted = match note::read(&note_path) {
             Err(error) if error.kind() == ErrorKind::InvalidData => {
                 let path = note_path.display();
-                tracing::warn!(%path, %error, "position cannot be read, the sink is given all that is there");
+                tracing::warn!(%path, %error, "cannot read position, starting at the oldest record");
                 None
             }
             noted => noted.map_err(Error::file("read", &note_path))?,
         };
         let mut state = spool.state();
         if state.cursors.len() == READERS_MAX || state.cursors.iter().any(|cursor| cursor.name == name) {
-            return Err(Error::refused(format!("the spool has too many sinks, or two called {name}")));
+            return Err(Error::refused(format!(
+                "spool must have at most {READERS_MAX} sinks with distinct names; cannot add {name}"
+            )));
         }
         let first = state.segments.front().map_or(0, |first| first.first);
         let is_new = noted.is_none();
         let note = noted.unwrap_or(Note::at(first));
         let index = state.cursors.len();
-        // What it may go back to is not known yet: nothing is let go meanwhile but for room.
+        // The sink's position is not known yet; until it is, spool segments are deleted only to
+        // make room.
         state.cursors.push(Cursor { name, position: 0, held: None });
         drop(state);
         let next = note.position;
@@ -83,23 +88,24 @@ impl Reader {
             is_note_failing: false,
             is_failing: false,
         };
-        reader.spool.writer().go_on_from(next);
+        reader.spool.writer().skip_to(next);
         if is_new {
             reader.write_note();
         }
         Ok(reader)
     }
 
-    /// Goes on at what the sink itself says that it has not kept, whatever the note has. Further: what it has kept of numbers that
-    /// the spool does not know of, since power was lost, is not given again to other records. Back, since power was lost or a
-    /// backup was put in its place: it is given what the spool still has, and the rest is lost to it.
+    /// Resumes at the position that the sink itself reports, regardless of the position file. If
+    /// the sink is ahead, a power loss destroyed spooled records that the sink has stored; their
+    /// numbers are not assigned again. If the sink is behind, after a power loss or a restored
+    /// backup, it gets the records still in the spool, and the rest count as lost.
     pub fn resume(&mut self, position: u64) {
-        self.spool.writer().go_on_from(position);
-        // What is known to be gone is no reason to go back.
+        self.spool.writer().skip_to(position);
+        // Do not go back to records known to be deleted.
         let position = self.note.after_gap(position);
         if position < self.note.position {
             let (name, noted) = (self.note_path.display(), self.note.position);
-            tracing::info!(note = %name, noted, position, "the sink has less than was noted, going back");
+            tracing::info!(note = %name, noted, position, "sink is behind its recorded position, going back");
             self.note.position = position;
             self.gaps.clear();
         }
@@ -107,8 +113,9 @@ impl Reader {
         (self.next, self.place) = (self.note.position, None);
     }
 
-    /// The next batch, once there is one; `None` when the spool was closed and there is no more, or no more time. What the
-    /// sink is not [`done`](Self::done) with comes again when the spool is opened again, in the same batches.
+    /// Waits for the next batch. Returns `None` once the spool is closed and either drained or past
+    /// its drain deadline. Batches not marked [`done`](Self::done) are returned again, unchanged,
+    /// after the spool is reopened.
     pub fn next_batch(&mut self) -> Option<Batch> {
         loop {
             let segment = self.find()?;
@@ -121,7 +128,7 @@ impl Reader {
                 Err(error) => {
                     if !std::mem::replace(&mut self.is_failing, true) {
                         let path = Segment::path(&self.spool.dir, segment.first);
-                        tracing::error!(path = %path.display(), %error, "spool segment cannot be read, trying again");
+                        tracing::error!(path = %path.display(), %error, "cannot read spool segment, retrying");
                     }
                     self.spool.wait(RETRY_PAUSE);
                 }
@@ -129,7 +136,7 @@ impl Reader {
         }
     }
 
-    /// All records before `position` are kept.
+    /// Marks all records before `position` as stored.
     pub fn done(&mut self, position: u64) {
         self.note.position = self.note.position.max(position);
         while let Some(gap) = self.gaps.pop_front_if(|gap| gap.first <= self.note.position) {
@@ -143,22 +150,23 @@ impl Reader {
         writer::remove(&self.spool, &passed);
     }
 
-    /// Records that were gone before it read them, since the directory was made.
+    /// Returns the number of records deleted before this sink read them, since the directory was
+    /// created.
     pub fn lost(&self) -> u64 {
         self.note.lost + self.gaps.iter().map(|gap| gap.records).sum::<u64>()
     }
 
-    /// Number of the first record that it is not done with.
+    /// Returns the number of the first record that the sink has not finished.
     pub fn position(&self) -> u64 {
         self.note.position
     }
 
-    /// Number of the next record that it is given.
+    /// Returns the number of the next record to read.
     pub fn next_number(&self) -> u64 {
         self.next
     }
 
-    /// Waits for a segment with records from `next` on, and holds it.
+    /// Waits for a spool segment with records from `next` on, and pins it.
     fn find(&mut self) -> Option<Segment> {
         let spool = Arc::clone(&self.spool);
         let mut state = spool.state();
@@ -184,21 +192,21 @@ impl Reader {
         Some(segment)
     }
 
-    /// Counts records as lost, those that are not counted yet, and goes on at `end`.
+    /// Counts records as lost, except those already counted, and continues at `end`.
     fn lose(&mut self, records: u64, end: u64) {
         let records = records.saturating_sub(self.note.counted(self.next, end));
         if records > 0 {
-            tracing::warn!(records, first = self.next, "records were gone before they were read");
+            tracing::warn!(records, first = self.next, "records deleted before they were read");
         }
         self.gaps.push_back(Gap { first: self.next, end, records });
         self.next = end;
         self.done(self.note.position);
     }
 
-    /// Goes on after what a segment has by now, none of which can be found after a damaged frame.
+    /// Skips the rest of a spool segment, because no frame can be found after a damaged one.
     fn skip(&mut self, segment: &Segment, error: &std::io::Error) {
         let path = Segment::path(&self.spool.dir, segment.first);
-        tracing::error!(path = %path.display(), %error, "spool segment cannot be read on, its rest is skipped");
+        tracing::error!(path = %path.display(), %error, "damaged spool segment, skipping its rest");
         self.lose(segment.end - self.next, segment.end);
         self.place.take_if(|place| place.first != segment.first);
         if let Some(place) = &mut self.place {
@@ -206,7 +214,7 @@ impl Reader {
         }
     }
 
-    /// The batch that has `next`, without what is before that.
+    /// Reads the batch that contains record `next`, without the records before it.
     fn read(&mut self, segment: &Segment) -> std::io::Result<Batch> {
         let place = match &mut self.place {
             Some(place) if place.first == segment.first => place,
@@ -218,7 +226,7 @@ impl Reader {
         loop {
             let header = match read_header(&place.file, place.offset, segment.length_bytes)? {
                 Some(header) => header.map_err(damage)?,
-                None => return Err(damage(Damaged("a segment ends before its records do"))),
+                None => return Err(damage(Damaged("spool segment ends before its last record"))),
             };
             let begin = place.offset + HEADER_BYTES as u64;
             let end = begin + u64::from(header.payload_bytes);
@@ -227,7 +235,7 @@ impl Reader {
                 continue;
             }
             if end > segment.length_bytes || header.first > self.next {
-                return Err(damage(Damaged("a frame is not where it ought to be")));
+                return Err(damage(Damaged("frame has unexpected record numbers or length")));
             }
             self.payload.resize(header.payload_bytes as usize, 0);
             place.file.read_exact_at(&mut self.payload, begin)?;
@@ -243,14 +251,14 @@ impl Reader {
             Ok(()) => self.is_note_failing = false,
             Err(error) if !std::mem::replace(&mut self.is_note_failing, true) => {
                 let path = self.note_path.display();
-                tracing::error!(%path, %error, "position cannot be noted: after a restart records may come again");
+                tracing::error!(%path, %error, "cannot write position, records may repeat after a restart");
             }
             Err(_) => {}
         }
     }
 }
 
-/// Whether what was to be read is damaged or removed, so that no later try can find it.
+/// Returns whether the data is damaged or deleted, so that no retry can succeed.
 fn is_gone(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof | ErrorKind::NotFound)
 }

@@ -1,10 +1,12 @@
-//! Segment files: named by the number of their first record, a header, then frames to the end.
+//! Spool segment files: each is named by the number of its first record, and has a header followed
+//! by frames.
 //!
 //! ```text
-//! "TWSPOOL1" | first number | the number that the segment before ended with: 8 bytes each | frames
+//! "TWSPOOL1" | first number | end of the previous segment: 8 bytes each | frames
 //! ```
 //!
-//! **Invariant:** where the two numbers differ, the numbers between them were never given to a record: that is no loss.
+//! **Invariant:** if the two numbers in the header differ, the numbers between them were never
+//! assigned and are not losses.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -16,31 +18,31 @@ use thalweg_record::Batch;
 use super::frame::{Damaged, Edges, HEADER_BYTES, Header};
 use crate::disk;
 
-/// Bytes before the first frame.
+/// Size of the header before the first frame.
 pub(super) const SEGMENT_HEADER_BYTES: u64 = 24;
 const MAGIC: [u8; 8] = *b"TWSPOOL1";
 const EXTENSION: &str = "segment";
 
-/// A segment, as far as its frames are whole.
+/// A spool segment up to the end of its last complete frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Segment {
-    /// Number of its first record.
+    /// Number of the segment's first record.
     pub(super) first: u64,
-    /// Where the segment before ended.
+    /// End number of the previous segment.
     pub(super) follows: u64,
-    /// Number after its last record.
+    /// Number after the segment's last record.
     pub(super) end: u64,
-    /// Length of the file.
+    /// Length of the file up to that frame's end.
     pub(super) length_bytes: u64,
 }
 
 impl Segment {
-    /// The file of the segment that begins with `first`.
+    /// Returns the path of the spool segment whose first record number is `first`.
     pub(super) fn path(dir: &Path, first: u64) -> PathBuf {
         dir.join(format!("{first:020}.{EXTENSION}"))
     }
 
-    /// Makes the file of a segment without records.
+    /// Creates an empty spool segment file.
     pub(super) fn create(dir: &Path, first: u64, follows: u64) -> io::Result<(Self, File)> {
         let path = Self::path(dir, first);
         let file = disk::options().read(true).truncate(true).open(&path)?;
@@ -55,7 +57,7 @@ impl Segment {
         Ok((Self { first, follows, end: first, length_bytes: SEGMENT_HEADER_BYTES }, file))
     }
 
-    /// Reads the header of a file; `end` is not known yet, and is `first`.
+    /// Reads a file's header. Sets `end` to `first`, because it is not known yet.
     fn open(path: &Path) -> io::Result<Option<Self>> {
         let file = File::open(path)?;
         let length_bytes = file.metadata()?.len();
@@ -73,21 +75,23 @@ impl Segment {
     }
 }
 
-/// What is found in a directory.
+/// Contents of a spool directory.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// The segments in order; the last goes to its last whole frame.
+    /// Spool segments in order; the last one up to its last complete frame.
     pub(super) segments: Vec<Segment>,
-    /// No number before this is free.
+    /// No number below this is free.
     pub(super) end: u64,
-    /// The last frames were not torn by a kill but changed since: their numbers may have been read by somebody.
+    /// Whether the last frames are damaged rather than torn by a crash, so that a sink may have
+    /// read records with their numbers.
     pub(super) is_tail_damaged: bool,
-    /// Files that are no segments though they are named so.
+    /// Files that are named like spool segments but are not.
     pub(super) unreadable: Vec<PathBuf>,
 }
 
 impl Found {
-    /// Removes what is no segment, and what the last one has after its whole frames.
+    /// Deletes the unreadable files, and truncates the last spool segment after its last complete
+    /// frame.
     pub(super) fn tidy(&self, dir: &Path) -> io::Result<()> {
         self.unreadable.iter().try_for_each(fs::remove_file)?;
         let Some(last) = self.segments.last() else { return Ok(()) };
@@ -95,7 +99,7 @@ impl Found {
     }
 }
 
-/// Lists the segments of a directory.
+/// Lists the spool segments in a directory.
 pub(super) fn find(dir: &Path) -> io::Result<Found> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(dir)? {
@@ -131,8 +135,8 @@ fn number_of(path: &Path) -> Option<u64> {
     path.file_stem().filter(|_| is_segment)?.to_str()?.parse().ok()
 }
 
-/// Finds the end of a segment's last whole frame; tells whether what is after it is damage rather than a write that a kill
-/// cut short.
+/// Finds the end of a spool segment's last complete frame. Returns whether the data after it is
+/// damaged rather than a write that a crash cut short.
 fn find_end(dir: &Path, segment: &mut Segment) -> io::Result<bool> {
     let file = File::open(Segment::path(dir, segment.first))?;
     let length_bytes = file.metadata()?.len();
@@ -152,8 +156,8 @@ fn find_end(dir: &Path, segment: &mut Segment) -> io::Result<bool> {
     Ok(is_damaged)
 }
 
-/// How far edges had been heard with the last frame of all segments.
-pub(super) fn heard(dir: &Path, segments: &[Segment]) -> io::Result<Edges> {
+/// Reads the edge positions from the last frame of the last spool segment that has one.
+pub(super) fn edge_positions(dir: &Path, segments: &[Segment]) -> io::Result<Edges> {
     let Some(segment) = segments.iter().rev().find(|segment| segment.end > segment.first) else {
         return Ok(Edges::new());
     };
@@ -165,12 +169,12 @@ pub(super) fn heard(dir: &Path, segments: &[Segment]) -> io::Result<Edges> {
     }
     let Some((header, at)) = last else { return Ok(Edges::new()) };
     match read_frame(&file, at, segment.length_bytes, &mut payload)? {
-        Frame::Whole(_) => header.heard(&payload).or_else(|_| Ok(Edges::new())),
+        Frame::Whole(_) => header.edge_positions(&payload).or_else(|_| Ok(Edges::new())),
         Frame::None | Frame::Damaged => Ok(Edges::new()),
     }
 }
 
-/// Gives each batch of a segment.
+/// Calls `each` with every batch in a spool segment.
 pub(super) fn read_all(dir: &Path, segment: &Segment, mut each: impl FnMut(&mut Batch)) -> io::Result<()> {
     let file = File::open(Segment::path(dir, segment.first))?;
     let (mut at, mut payload) = (SEGMENT_HEADER_BYTES, Vec::new());
@@ -183,18 +187,19 @@ pub(super) fn read_all(dir: &Path, segment: &Segment, mut each: impl FnMut(&mut 
     Ok(())
 }
 
-/// What lies at an offset.
+/// Result of reading at an offset.
 #[derive(Debug)]
 pub(super) enum Frame {
-    /// A frame; its checksum is right.
+    /// A complete frame with a correct checksum.
     Whole(Header),
-    /// The end, or less than a frame before it.
+    /// The end of the file, or an incomplete frame.
     None,
-    /// Something else.
+    /// Any other data.
     Damaged,
 }
 
-/// Reads the frame at an offset of a file of which `length_bytes` count, its payload into `payload`.
+/// Reads the frame at an offset, with its payload into `payload`. Only the first `length_bytes` of
+/// the file are valid.
 pub(super) fn read_frame(
     file: &File,
     at: u64,
@@ -218,7 +223,7 @@ pub(super) fn read_frame(
     })
 }
 
-/// Reads the header at an offset; nothing where less than one is left.
+/// Reads the frame header at an offset; `None` if too few bytes are left for a header.
 pub(super) fn read_header(
     file: &File,
     at: u64,

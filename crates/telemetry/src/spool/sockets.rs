@@ -1,11 +1,12 @@
-//! What is saved of sockets, beside the records in which it is: as of which number, in which boot, and whole.
+//! File of saved socket totals, with the record number and boot ID that they are as of, and a
+//! checksum.
 //!
 //! ```text
-//! DIR/sockets   number: 8 bytes | boot: 36 bytes | what was saved | XXH3 of all before: 8 bytes
+//! DIR/sockets   number: 8 bytes | boot: 36 bytes | totals | XXH3 of all preceding bytes: 8 bytes
 //! ```
 //!
-//! **Invariant:** what is given back agrees with all records of the spool, or nothing is. A loss of power may take records and
-//! leave the file: it is of another boot then.
+//! **Invariant:** restored totals agree with all records in the spool, or none are restored. A
+//! power loss may destroy records but not this file; its boot ID then no longer matches.
 
 use std::fs;
 use std::io;
@@ -14,26 +15,24 @@ use std::path::Path;
 use twox_hash::XxHash3_64;
 
 use super::segment::{self, Segment};
-use crate::collect::Saved;
+use crate::collect::saved::Saved;
 use crate::disk;
 
 const NUMBER_BYTES: usize = 8;
 const BOOT_BYTES: usize = 36;
 const CHECKSUM_BYTES: usize = 8;
 
-/// Replaces the file.
+/// Replaces the file of saved totals.
 pub(super) fn write(dir: &Path, next: u64, boot: &str, sockets: &[u8]) -> io::Result<()> {
     let mut bytes = Vec::with_capacity(NUMBER_BYTES + BOOT_BYTES + sockets.len() + CHECKSUM_BYTES);
     bytes.extend_from_slice(&next.to_le_bytes());
     bytes.extend_from_slice(boot.as_bytes());
     bytes.extend_from_slice(sockets);
     bytes.extend_from_slice(&XxHash3_64::oneshot(&bytes).to_le_bytes());
-    let passing = dir.join("sockets.new");
-    disk::write(&passing, &bytes)?;
-    fs::rename(passing, dir.join("sockets"))
+    disk::replace_unsynced(&dir.join("sockets"), &bytes)
 }
 
-/// The number as of which something is saved in this boot, and that.
+/// Reads the record number and the totals, if they were saved in the boot with this ID.
 pub(super) fn read(dir: &Path, boot: &str) -> Option<(u64, Saved)> {
     let bytes = fs::read(dir.join("sockets")).ok()?;
     let (content, checksum) = bytes.split_last_chunk::<CHECKSUM_BYTES>()?;
@@ -43,8 +42,8 @@ pub(super) fn read(dir: &Path, boot: &str) -> Option<(u64, Saved)> {
     (is_whole && of == boot.as_bytes()).then_some((u64::from_le_bytes(*next), Saved::decode(sockets)?))
 }
 
-/// Adds what the segments have from number `next` to `end`; nothing if something of that is gone.
-pub(super) fn go_on(
+/// Adds the records in `next..end` to the totals; `None` if any of these records is missing.
+pub(super) fn catch_up(
     dir: &Path,
     segments: &[Segment],
     (next, end): (u64, u64),

@@ -1,4 +1,4 @@
-//! What a spool has in its directory, and where its readers are. Pure.
+//! Shared state of a spool: its spool segments, and each reader's position. Pure.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -6,49 +6,52 @@ use std::time::Instant;
 
 use super::segment::Segment;
 
-/// The segments, and who reads them.
+/// Spool segments and their readers.
 #[derive(Debug)]
 pub(super) struct State {
-    /// In order, without overlap. The last one stays: it has the number with which the next one goes on. So does the last one
-    /// with records: it says how far edges have been heard.
+    /// Spool segments in order, without overlap. The last segment is kept because its end is the
+    /// next record number; the last segment with records is kept because it has the edge positions.
     pub(super) segments: VecDeque<Segment>,
-    /// The readers, each by its index.
+    /// Readers by index.
     pub(super) cursors: Vec<Cursor>,
-    /// The number as of which sockets are saved: what is after that is added to it at the next start.
+    /// Record number up to which the saved socket totals are complete; the next start adds later
+    /// records.
     pub(super) saved: u64,
-    /// When reading ends, once the spool was closed.
+    /// Drain deadline, once the spool is closed.
     pub(super) closed: Option<Instant>,
 }
 
-/// Where a reader is.
+/// A reader's position.
 #[derive(Debug)]
 pub(super) struct Cursor {
-    /// Whose it is.
+    /// Name of the sink.
     pub(super) name: &'static str,
-    /// Number of the first record that it is not done with; 0 until it has said so.
+    /// Number of the first record that the sink has not finished; 0 until it has reported a
+    /// position.
     pub(super) position: u64,
-    /// The first number of the segment that it reads.
+    /// First number of the spool segment that the sink is reading.
     pub(super) held: Option<u64>,
 }
 
 impl State {
-    /// No reader yet.
+    /// Creates a state without readers.
     pub(super) fn new(segments: Vec<Segment>, saved: u64) -> Self {
         Self { segments: segments.into(), cursors: Vec::new(), saved, closed: None }
     }
 
-    /// Length of all segments.
+    /// Returns the total size of all spool segments.
     pub(super) fn total_bytes(&self) -> u64 {
         self.segments.iter().map(|segment| segment.length_bytes).sum()
     }
 
-    /// The first segment that has records from `next` on.
+    /// Returns the first spool segment with records from `next` on.
     pub(super) fn segment(&self, next: u64) -> Option<Segment> {
         let at = self.segments.partition_point(|segment| segment.end <= next);
         self.segments.get(at).copied()
     }
 
-    /// Records from `next` on, and their bytes; a part of a segment counts by its part of the records.
+    /// Returns the number of records from `next` on and their size. A partly read segment counts in
+    /// proportion to its remaining records.
     pub(super) fn from(&self, next: u64) -> (u64, u64) {
         let at = self.segments.partition_point(|segment| segment.end <= next);
         self.segments.range(at..).fold((0, 0), |(records, bytes), segment| {
@@ -58,7 +61,8 @@ impl State {
         })
     }
 
-    /// Numbers from `next` on that no segment has any more, or ever had.
+    /// Returns the numbers from `next` on that are in no spool segment, whether deleted or never
+    /// assigned.
     pub(super) fn gone(&self, next: u64) -> Vec<Range<u64>> {
         let (mut end, mut gone) = (next, Vec::new());
         for segment in self.segments.iter().filter(|segment| segment.end > next) {
@@ -70,21 +74,24 @@ impl State {
         gone
     }
 
-    /// Takes out the segments that every reader is done with; without readers none is.
+    /// Removes and returns the spool segments that every reader has finished; none if there are no
+    /// readers.
     pub(super) fn take_passed(&mut self) -> Vec<Segment> {
         let position = self.cursors.iter().map(|cursor| cursor.position).min().unwrap_or(0).min(self.saved);
         let passed = self.segments.iter().take_while(|segment| segment.end <= position).count();
         self.segments.drain(..passed.min(self.last_with_records())).collect()
     }
 
-    /// Takes out the oldest segment that nobody reads just now and that is not the last.
+    /// Removes and returns the oldest spool segment that no reader is reading and that is not the
+    /// last one with records.
     pub(super) fn take_oldest(&mut self) -> Option<Segment> {
         let last = self.last_with_records();
         let at = self.segments.range(..last).position(|segment| !self.is_held(segment))?;
         self.segments.remove(at)
     }
 
-    /// Length of the segments that [`take_oldest`](Self::take_oldest) does not take.
+    /// Returns the total size of the spool segments that [`take_oldest`](Self::take_oldest) cannot
+    /// return.
     pub(super) fn staying_bytes(&self) -> u64 {
         let last = self.last_with_records();
         let staying =
@@ -92,7 +99,7 @@ impl State {
         staying.map(|(_, segment)| segment.length_bytes).sum()
     }
 
-    /// The place of the last segment with records, without one of the first.
+    /// Returns the index of the last spool segment with records; 0 if there is none.
     fn last_with_records(&self) -> usize {
         self.segments.iter().rposition(|segment| segment.end > segment.first).unwrap_or(0)
     }

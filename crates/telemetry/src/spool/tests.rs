@@ -1,4 +1,5 @@
-//! What a reader gets of what was appended: over restarts, torn and damaged files, a bound, and a disk that takes nothing.
+//! Spool tests: batches that a reader gets after restarts, from torn and damaged files, at the size
+//! limit, and on a full disk.
 
 use std::os::unix::fs::FileExt;
 use std::process::Command;
@@ -28,7 +29,7 @@ impl Dir {
     }
 }
 
-/// A record that is told from others by `mark`, and is as hard to compress as samples are.
+/// Creates a record identified by `mark`, as hard to compress as real samples.
 fn record(mark: u64) -> (Network, Record) {
     let records = mark.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (Network::default(), Record::Loss(LossRecord { time_unix_us: mark, stage: Stage::Edge, records }))
@@ -41,12 +42,12 @@ fn append(spool: &Spool, marks: Range<u64>) -> Appended {
 fn entries(batch: &thalweg_record::Batch) -> Vec<(u64, u64)> {
     let mark = |record: &Record| match record {
         Record::Loss(loss) => loss.time_unix_us,
-        _ => panic!("only losses are appended here"),
+        _ => panic!("expected only loss records"),
     };
     batch.entries.iter().map(|entry| (entry.number, mark(&entry.record))).collect()
 }
 
-/// All that a reader gets of a spool that is closed, and is done with: number and mark.
+/// Reads all records from a closed spool and marks them as done; returns their numbers and marks.
 fn drain(reader: &mut Reader) -> Vec<(u64, u64)> {
     let mut all = Vec::new();
     while let Some(batch) = reader.next_batch() {
@@ -65,7 +66,7 @@ fn same(range: Range<u64>) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn what_was_appended_is_read_in_order_over_restarts() {
+fn records_are_read_in_order_across_restarts() {
     let dir = Dir::absent("spool-order");
     let epoch = {
         let spool = dir.open();
@@ -91,7 +92,7 @@ fn what_was_appended_is_read_in_order_over_restarts() {
 }
 
 #[test]
-fn a_reader_is_woken_by_an_append_and_by_the_end() {
+fn appends_and_closing_wake_the_reader() {
     let dir = Dir::absent("spool-woken");
     let spool = dir.open();
     let mut reader = spool.reader("a").unwrap();
@@ -104,7 +105,7 @@ fn a_reader_is_woken_by_an_append_and_by_the_end() {
 }
 
 #[test]
-fn nothing_is_given_once_the_time_to_drain_is_over() {
+fn no_batch_is_returned_after_the_drain_deadline() {
     let dir = Dir::absent("spool-over");
     let spool = dir.open();
     let mut reader = spool.reader("a").unwrap();
@@ -115,7 +116,7 @@ fn nothing_is_given_once_the_time_to_drain_is_over() {
 }
 
 #[test]
-fn a_sink_that_has_kept_more_than_is_noted_goes_on_there() {
+fn sink_ahead_of_its_position_file_resumes_at_its_own_position() {
     let dir = Dir::absent("spool-resume");
     let spool = dir.open();
     let mut reader = spool.reader("a").unwrap();
@@ -123,7 +124,7 @@ fn a_sink_that_has_kept_more_than_is_noted_goes_on_there() {
     reader.resume(4);
     assert_eq!(entries(&reader.next_batch().unwrap()), same(4..10));
     reader.done(10);
-    // More than the spool knows of: those numbers are not given to other records.
+    // The sink is ahead of the spool, so those numbers must not be assigned to other records.
     reader.resume(50);
     assert_eq!(append(&spool, 50..52).numbers, 50..52);
     assert_eq!(entries(&reader.next_batch().unwrap()), same(50..52));
@@ -131,7 +132,7 @@ fn a_sink_that_has_kept_more_than_is_noted_goes_on_there() {
 }
 
 #[test]
-fn a_sink_that_has_kept_less_than_is_noted_goes_back() {
+fn sink_behind_its_position_file_gets_records_again() {
     let dir = Dir::absent("spool-back");
     let spool = dir.open();
     let mut reader = spool.reader("a").unwrap();
@@ -149,7 +150,7 @@ fn a_sink_that_has_kept_less_than_is_noted_goes_back() {
 }
 
 #[test]
-fn what_is_gone_behind_a_sink_that_goes_back_is_counted_once() {
+fn records_lost_to_a_sink_that_goes_back_are_counted_once() {
     let dir = Dir::absent("spool-back-gone");
     let open = || dir.open_of(LIMIT_BYTES_MIN);
     let next = 200_000;
@@ -168,14 +169,14 @@ fn what_is_gone_behind_a_sink_that_goes_back_is_counted_once() {
         (reader.position() - reader.lost(), reader.lost())
     };
     assert!(lost > 10_000, "{lost}");
-    // The sink itself has kept nothing since, and says so at each start.
+    // The sink has stored nothing since and reports the same position at each start.
     for _ in 0..3 {
         let spool = open();
         let mut reader = spool.reader("a").unwrap();
         reader.resume(kept);
         assert_eq!((reader.position(), reader.lost()), (kept + lost, lost));
     }
-    // A backup from before that.
+    // The sink is restored from an even older backup.
     let spool = open();
     let mut reader = spool.reader("a").unwrap();
     reader.resume(300);
@@ -187,7 +188,7 @@ fn what_is_gone_behind_a_sink_that_goes_back_is_counted_once() {
 }
 
 #[test]
-fn numbers_that_were_never_given_are_no_loss_to_a_sink_that_goes_back() {
+fn unassigned_numbers_are_not_counted_as_lost_when_a_sink_goes_back() {
     let dir = Dir::absent("spool-back-boot");
     let mut ends = Vec::new();
     for _ in 0..3 {
@@ -202,7 +203,7 @@ fn numbers_that_were_never_given_are_no_loss_to_a_sink_that_goes_back() {
         fs::write(dir.0.join("spool"), mark.replace(&boot, "another")).unwrap();
     }
     assert_eq!(ends, [1000, 2000 + UNSYNCED_RECORDS_MAX, 3000 + 2 * UNSYNCED_RECORDS_MAX]);
-    // All but the last segment are gone.
+    // All spool segments but the last have been deleted.
     let spool = dir.open();
     let mut reader = spool.reader("a").unwrap();
     reader.resume(300);
@@ -212,7 +213,7 @@ fn numbers_that_were_never_given_are_no_loss_to_a_sink_that_goes_back() {
 }
 
 #[test]
-fn nothing_is_removed_that_a_sink_may_go_back_to() {
+fn spool_segments_that_a_sink_may_go_back_to_are_kept() {
     let dir = Dir::absent("spool-back-kept");
     let spool = dir.open_of(LIMIT_BYTES_MIN);
     let mut readers = ["quick", "slow"].map(|name| spool.reader(name).unwrap());
@@ -228,11 +229,15 @@ fn nothing_is_removed_that_a_sink_may_go_back_to() {
     assert_eq!(drain(&mut quick), same(0..8000));
     slow.resume(10);
     assert_eq!((drain(&mut slow), slow.lost()), (same(10..8000), 0));
-    assert_eq!(spool.state().segments.len(), 1, "once both are done all but the last go");
+    assert_eq!(
+        spool.state().segments.len(),
+        1,
+        "all but the last must be deleted once both readers have finished"
+    );
 }
 
 #[test]
-fn the_directory_belongs_to_one_process() {
+fn directory_is_locked_by_one_process() {
     let dir = Dir::absent("spool-lock");
     let first = dir.open();
     let second = Spool::open(&dir.0, Limits { total_bytes: 64 << 20 }, "host", "pop").unwrap_err();
@@ -242,16 +247,16 @@ fn the_directory_belongs_to_one_process() {
 }
 
 #[test]
-fn a_newer_directory_is_refused() {
+fn directory_of_a_newer_release_is_refused() {
     let dir = Dir::absent("spool-newer");
     drop(dir.open());
     fs::write(dir.0.join("spool"), "thalweg spool 2\nepoch 1\nboot x\n").unwrap();
     let error = Spool::open(&dir.0, Limits { total_bytes: 64 << 20 }, "host", "pop").unwrap_err();
-    assert!(error.to_string().contains("not of a spool that this release can read"), "{error}");
+    assert!(error.to_string().contains("spool format not supported by this release"), "{error}");
 }
 
 #[test]
-fn a_torn_tail_is_cut_at_every_length() {
+fn torn_tail_is_cut_at_every_length() {
     let dir = Dir::absent("spool-torn");
     let spool = dir.open();
     append(&spool, 0..5);
@@ -277,7 +282,7 @@ fn a_torn_tail_is_cut_at_every_length() {
 }
 
 #[test]
-fn damage_is_counted_and_its_numbers_are_not_given_again() {
+fn damaged_records_are_counted_and_their_numbers_not_reused() {
     let dir = Dir::absent("spool-damage");
     let spool = dir.open();
     append(&spool, 0..5);
@@ -289,7 +294,8 @@ fn damage_is_counted_and_its_numbers_are_not_given_again() {
         file.read_exact_at(&mut byte, at).unwrap();
         file.write_all_at(&[byte[0] ^ 1], at).unwrap();
     };
-    // Under the reader: the rest of what is there is skipped, what comes is read.
+    // Damage while a reader is open: the rest of the segment must be skipped and later records
+    // read.
     flip();
     let mut reader = spool.reader("a").unwrap();
     assert_eq!(entries(&reader.next_batch().unwrap()), same(0..5));
@@ -302,13 +308,14 @@ fn damage_is_counted_and_its_numbers_are_not_given_again() {
     assert_eq!(read + reader.lost(), 7, "{rest:?}");
     assert_eq!(rest, same(12 - read..12));
     drop((reader, spool));
-    // At the start: who knows what of it a sink has read?
+    // Damage before a start: sinks may have read the damaged records, so their numbers must not be
+    // reused.
     let spool = dir.open();
     assert_eq!(append(&spool, 0..1).numbers.start, 5 + UNSYNCED_RECORDS_MAX);
 }
 
 #[test]
-fn a_segment_that_cannot_be_opened_stays() {
+fn spool_segment_that_cannot_be_opened_is_kept() {
     let dir = Dir::absent("spool-stays");
     append(&dir.open(), 0..3);
     let (path, aside) = (dir.last_segment(), dir.0.join("aside"));
@@ -324,7 +331,7 @@ fn a_segment_that_cannot_be_opened_stays() {
 }
 
 #[test]
-fn numbers_of_a_last_segment_without_a_header_are_not_given_again() {
+fn numbers_of_a_last_spool_segment_without_a_header_are_not_reused() {
     let dir = Dir::absent("spool-header");
     append(&dir.open(), 0..3);
     append(&dir.open(), 3..5);
@@ -333,7 +340,7 @@ fn numbers_of_a_last_segment_without_a_header_are_not_given_again() {
 }
 
 #[test]
-fn a_segment_that_cannot_be_read_just_now_is_not_lost() {
+fn temporarily_unreadable_spool_segment_is_read_later() {
     let dir = Dir::absent("spool-later");
     let spool = dir.open();
     append(&spool, 0..3);
@@ -354,7 +361,7 @@ fn a_segment_that_cannot_be_read_just_now_is_not_lost() {
 }
 
 #[test]
-fn after_a_torn_note_a_sink_is_given_all_that_is_there() {
+fn sink_with_a_torn_position_file_starts_at_the_oldest_record() {
     let dir = Dir::absent("spool-note");
     append(&dir.open(), 0..3);
     for torn in ["", "2", "\0\0\0\0"] {
@@ -367,7 +374,7 @@ fn after_a_torn_note_a_sink_is_given_all_that_is_there() {
 }
 
 #[test]
-fn another_boot_goes_on_with_higher_numbers_and_counts_no_loss() {
+fn reboot_skips_numbers_without_counting_losses() {
     let dir = Dir::absent("spool-boot");
     let spool = dir.open();
     let mut reader = spool.reader("a").unwrap();
@@ -376,7 +383,7 @@ fn another_boot_goes_on_with_higher_numbers_and_counts_no_loss() {
     let epoch = spool.source().epoch;
     drop((reader, spool));
     fs::write(dir.0.join("spool"), format!("{MARK}\nepoch {epoch}\nboot another\n")).unwrap();
-    // A start that appends nothing does not forget it.
+    // The skip must survive a start that appends nothing.
     drop(dir.open());
     let spool = dir.open();
     let mut reader = spool.reader("a").unwrap();
@@ -388,7 +395,7 @@ fn another_boot_goes_on_with_higher_numbers_and_counts_no_loss() {
 }
 
 #[test]
-fn numbers_that_were_never_given_are_no_loss_to_a_new_sink() {
+fn unassigned_numbers_are_not_counted_as_lost_for_a_new_sink() {
     let dir = Dir::absent("spool-unused");
     drop(dir.open());
     fs::write(dir.0.join("spool"), format!("{MARK}\nepoch 1\nboot another\n")).unwrap();
@@ -400,7 +407,7 @@ fn numbers_that_were_never_given_are_no_loss_to_a_new_sink() {
 }
 
 #[test]
-fn the_bound_holds_and_each_sink_counts_what_went_before_it_read_it() {
+fn limit_holds_and_each_sink_counts_unread_deletions() {
     let dir = Dir::absent("spool-bound");
     let spool = dir.open_of(LIMIT_BYTES_MIN);
     let mut slow = spool.reader("slow").unwrap();
@@ -423,14 +430,14 @@ fn the_bound_holds_and_each_sink_counts_what_went_before_it_read_it() {
     assert_eq!(
         10 + spool.gone(10) + spool.lag(10).records,
         next,
-        "what a sink lacks is told before it reads on"
+        "losses must be counted before the sink reads on"
     );
     assert_eq!((spool.gone(next), spool.appended()), (0, next));
     drop((slow, fast, spool));
     let spool = dir.open_of(LIMIT_BYTES_MIN);
     let mut slow = spool.reader("slow").unwrap();
     let again = entries(&slow.next_batch().unwrap());
-    assert_eq!(again, first, "what a sink was given stays until it is done with it");
+    assert_eq!(again, first, "the segment being read must be kept");
     slow.done(10);
     close(&spool);
     let rest = drain(&mut slow);
@@ -441,7 +448,7 @@ fn the_bound_holds_and_each_sink_counts_what_went_before_it_read_it() {
     assert_eq!(dir.open_of(LIMIT_BYTES_MIN).reader("slow").unwrap().lost() + 10 + rest.len() as u64, next);
 }
 
-/// A response that is too large for the smallest spool.
+/// Creates a response too large for the smallest spool.
 fn large() -> (Network, Record) {
     let random = &mut Random(1);
     let path = (0..2 << 20).map(|_| char::from(b' ' + random.below(64) as u8)).collect();
@@ -453,7 +460,7 @@ fn large() -> (Network, Record) {
 }
 
 #[test]
-fn a_frame_that_finds_no_room_takes_none_from_others() {
+fn oversized_frame_evicts_nothing() {
     let dir = Dir::absent("spool-large");
     let spool = dir.open_of(LIMIT_BYTES_MIN);
     let large = vec![large()];
@@ -465,34 +472,35 @@ fn a_frame_that_finds_no_room_takes_none_from_others() {
     assert_eq!((spool.append(large, NOW).lost, spool.lag(0)), (1, before));
 }
 
-/// A record with which an edge has been heard so far.
+/// Creates an arrival that moves the edge's position to `next`.
 fn heard_with(record: (Network, Record), next: u64) -> Arrival {
-    let heard = Heard { edge: "e".into(), epoch: 1, next };
+    let heard = EdgePosition { edge: "e".into(), epoch: 1, next };
     Arrival { heard: Some(heard), ..record.into() }
 }
 
-/// How far that edge was heard when the last process was killed.
+/// Reads the edge's stored position, as after a crash.
 fn heard(dir: &Dir) -> Option<u64> {
     let spool = dir.open_of(LIMIT_BYTES_MIN);
-    spool.heard(&["e".into()])[0].as_ref().map(|heard| heard.next)
+    spool.edge_positions(&["e".into()])[0].as_ref().map(|heard| heard.next)
 }
 
 #[test]
-fn how_far_an_edge_was_heard_is_kept_with_its_records() {
+fn edge_position_is_stored_with_its_records() {
     let dir = Dir::absent("spool-heard");
     assert_eq!(heard(&dir), None);
     let spool = dir.open();
     spool.append((0..5).map(|mark| heard_with(record(mark), mark + 1)).collect(), NOW);
     append(&spool, 5..6);
     drop(spool);
-    assert_eq!(heard(&dir), Some(5), "a frame without its responses says it too");
+    assert_eq!(heard(&dir), Some(5), "a frame without the edge's responses must have its position too");
     dir.open().append(vec![heard_with(record(6), 9)], NOW);
     assert_eq!(heard(&dir), Some(9));
     let last = fs::OpenOptions::new().write(true).open(dir.last_segment()).unwrap();
     last.set_len(last.metadata().unwrap().len() - 1).unwrap();
-    assert_eq!(heard(&dir), Some(5), "a response that is gone was not heard");
+    assert_eq!(heard(&dir), Some(5), "the position must not cover a lost response");
 
-    // Killed between a segment's beginning and its first frame, with all before it read.
+    // A crash between creating a spool segment and writing its first frame, with all earlier
+    // segments read.
     segment::Segment::create(&dir.0, 6, 6).unwrap();
     let spool = dir.open();
     let mut reader = spool.reader("a").unwrap();
@@ -500,17 +508,17 @@ fn how_far_an_edge_was_heard_is_kept_with_its_records() {
     drop((reader, spool));
     assert_eq!(heard(&dir), Some(5));
     let spool = dir.open();
-    spool.heard(&["other".into()]);
+    spool.edge_positions(&["other".into()]);
     append(&spool, 6..7);
     drop(spool);
-    assert_eq!(heard(&dir), None, "an edge that is not followed any more is forgotten");
+    assert_eq!(heard(&dir), None, "the position of an edge no longer followed must be dropped");
 }
 
 #[test]
-fn what_was_heard_and_lost_is_known_with_the_record_of_the_loss() {
+fn edge_position_of_lost_records_is_stored_with_the_loss_record() {
     let dir = Dir::absent("spool-heard-lost");
     dir.open_of(LIMIT_BYTES_MIN).append(vec![heard_with(large(), 7)], NOW);
-    assert_eq!(heard(&dir), None, "neither is written");
+    assert_eq!(heard(&dir), None, "neither record nor position may be written");
     let spool = dir.open_of(LIMIT_BYTES_MIN);
     let mut reader = spool.reader("a").unwrap();
     spool.append(vec![heard_with(large(), 7)], NOW);
@@ -523,7 +531,7 @@ fn what_was_heard_and_lost_is_known_with_the_record_of_the_loss() {
 }
 
 #[test]
-fn what_sockets_counted_goes_on_with_the_records_after_it_in_the_same_boot() {
+fn saved_socket_totals_are_advanced_by_later_records_in_the_same_boot() {
     let dir = Dir::absent("spool-sockets");
     let socket = |number: u64| {
         let mut socket = (number..).map(crate::testing::record).find_map(|(network, record)| match record {
@@ -548,34 +556,34 @@ fn what_sockets_counted_goes_on_with_the_records_after_it_in_the_same_boot() {
     spool.append(vec![socket(4)], NOW);
     reader.done(5);
     drop((reader, spool));
-    assert_eq!(known(&dir), Some(Some(30)), "of the records since it was saved");
+    assert_eq!(known(&dir), Some(Some(30)), "records since the save must be added");
     assert_eq!(known(&dir), Some(Some(30)));
 
     let file = dir.0.join("sockets");
     let whole = fs::read(&file).unwrap();
     fs::write(&file, &whole[..whole.len() - 1]).unwrap();
-    assert_eq!(known(&dir), None, "it is torn");
+    assert_eq!(known(&dir), None, "the file is torn");
     let (mut of_another_boot, passed) = (whole.clone(), whole.len() - 8);
     of_another_boot[10] ^= 1;
     let checksum = twox_hash::XxHash3_64::oneshot(&of_another_boot[..passed]);
     of_another_boot[passed..].copy_from_slice(&checksum.to_le_bytes());
     fs::write(&file, of_another_boot).unwrap();
-    assert_eq!(known(&dir), None, "it is of another boot");
+    assert_eq!(known(&dir), None, "the file is from another boot");
     fs::write(&file, whole).unwrap();
     assert_eq!(known(&dir), Some(Some(30)));
     fs::remove_file(dir.last_segment()).unwrap();
-    assert_eq!(known(&dir), None, "records since it was saved are gone");
+    assert_eq!(known(&dir), None, "records since the save are gone");
 }
 
-/// Appends in a process whose files cannot grow beyond 64 KiB, as [`a_disk_that_takes_no_more_is_told_and_counted`] starts
-/// it, and says what came of it.
+/// Child process of [`full_disk_is_logged_and_counted`], whose files cannot exceed 64 KiB: appends
+/// and checks the counts.
 #[test]
 fn child_of_a_small_disk() {
     let Some(dir) = std::env::var_os("THALWEG_SMALL_DISK") else { return };
     let dir = Dir(dir.into());
     let spool = dir.open();
     let mut reader = spool.reader("a").unwrap();
-    // The first frame after the numbers that were never given is too large.
+    // The first frame after the unassigned numbers is too large to be written.
     let (mut lost, mut sent) = (append(&spool, 0..10_000).lost, 5 + 10_000);
     assert_eq!(lost, frame::FRAME_RECORDS_MAX as u64);
     for mark in 10.. {
@@ -588,22 +596,22 @@ fn child_of_a_small_disk() {
     }
     assert!(spool.writer().lost() > 0);
     close(&spool);
-    let (mut kept, mut told) = (0, 0);
+    let (mut kept, mut reported) = (0, 0);
     while let Some(batch) = reader.next_batch() {
         for entry in &batch.entries {
             match &entry.record {
-                Record::Loss(loss) if loss.stage == Stage::Spool => told += loss.records,
+                Record::Loss(loss) if loss.stage == Stage::Spool => reported += loss.records,
                 _ => kept += 1,
             }
         }
         reader.done(batch.entries.last().unwrap().number + 1);
     }
     assert_eq!((kept + lost, reader.lost()), (sent, 0));
-    assert_eq!((told, spool.writer().lost()), (lost, 0));
+    assert_eq!((reported, spool.writer().lost()), (lost, 0));
 }
 
 #[test]
-fn a_disk_that_takes_no_more_is_told_and_counted() {
+fn full_disk_is_logged_and_counted() {
     let dir = Dir::absent("spool-small");
     append(&dir.open(), 0..5);
     fs::write(dir.0.join("spool"), format!("{MARK}\nepoch 1\nboot another\n")).unwrap();

@@ -1,8 +1,9 @@
-//! Appending: numbers, frames, segments, room and sync.
+//! Spool writer: numbers records, writes frames and spool segments, makes room and syncs.
 //!
-//! **Invariant:** of the responses of an edge that are before what a frame says was heard of it, each is a record or counted in a
-//! loss record of that frame or one before.
-//! **Invariant:** a number is given once its record is in the file: what could not be written leaves no gap.
+//! **Invariant:** an edge's position in a frame covers only responses that are recorded, or counted
+//! in a loss record, in that frame or an earlier one.
+//! **Invariant:** a number is assigned only when its record is in the file, so failed writes leave
+//! no gaps.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,29 +12,29 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use thalweg_record::{Batch, Entry, Heard, LossRecord, Network, Record, Stage};
+use thalweg_record::{Batch, EdgePosition, Entry, LossRecord, Network, Record, Stage};
 
 use super::frame::{Edges, Encoder, FRAME_RECORDS_MAX};
 use super::segment::{SEGMENT_HEADER_BYTES, Segment};
 use super::{Appended, Arrival, Spool, UNSYNCED_RECORDS_MAX};
 
-/// An append that comes later than this after the last sync makes the next.
+/// Time after the last sync at which an append syncs again.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The end of the spool that is written to.
+/// The writing end of the spool.
 pub(super) struct Writer {
     /// Number of the next record.
     next: u64,
-    /// The last segment's file, if this process made it and can write to it.
+    /// File of the last spool segment, if this process created it and can write to it.
     file: Option<File>,
     encoder: Encoder,
-    /// How far edges have been heard with all that was appended, what was lost of it included.
+    /// Each edge's position after all records appended so far, losses included.
     edges: Edges,
     synced_at: Instant,
     unsynced_records: u64,
-    /// Records that could not be written and of which no loss record was.
+    /// Records that could not be written and that no loss record covers yet.
     lost: u64,
-    /// Whether the last write failed, so that an operator is told once.
+    /// Whether the last write failed, so that a failure is logged once.
     is_failing: bool,
 }
 
@@ -44,7 +45,7 @@ impl std::fmt::Debug for Writer {
 }
 
 impl Writer {
-    /// A writer that goes on with the number `next`, after `edges` have been heard so far.
+    /// Creates a writer that continues with the number `next` and these edge positions.
     pub(super) fn new(next: u64, edges: Edges) -> io::Result<Self> {
         Ok(Self {
             next,
@@ -58,7 +59,7 @@ impl Writer {
         })
     }
 
-    /// See [`Spool::append`].
+    /// Appends records; see [`Spool::append`].
     pub(super) fn append(
         &mut self,
         spool: &Spool,
@@ -69,19 +70,19 @@ impl Writer {
         let mut lost = 0;
         let mut records = records.peekable();
         while records.peek().is_some() {
-            let told = self.lost;
+            let reported = self.lost;
             let loss = self.loss(now_unix_us);
-            let untold = u64::from(loss.is_some());
+            let loss_records = u64::from(loss.is_some());
             let chunk: Vec<_> = loss.into_iter().chain(records.by_ref()).take(FRAME_RECORDS_MAX).collect();
             let count = chunk.len() as u64;
-            let (before, outcome) = (self.next, self.put(spool, chunk));
+            let (before, outcome) = (self.next, self.write_frame(spool, chunk));
             let written = self.next - before;
             if written > 0 {
-                self.lost -= told;
+                self.lost -= reported;
             }
             if let Err(error) = outcome {
-                self.tell(spool, &error);
-                let missing = count - written.max(untold);
+                self.log_failure(spool, &error);
+                let missing = count - written.max(loss_records);
                 self.lost += missing;
                 lost += missing;
             }
@@ -95,50 +96,50 @@ impl Writer {
         (self.lost > 0).then(|| (Network::default(), Record::Loss(loss)).into())
     }
 
-    /// Tries to write the loss record that is due, since no append may come any more.
+    /// Tries to write the pending loss record, in case no further append follows.
     pub(super) fn append_loss(&mut self, spool: &Spool, now_unix_us: u64) {
         let Some(loss) = self.loss(now_unix_us) else { return };
-        match self.put(spool, vec![loss]) {
+        match self.write_frame(spool, vec![loss]) {
             Ok(()) => self.lost = 0,
             Err(error) => {
                 let (dir, records) = (spool.dir.display(), self.lost);
-                tracing::error!(%dir, %error, records, "records were lost, and no record says so");
+                tracing::error!(%dir, %error, records, "records lost without a loss record");
             }
         }
     }
 
-    /// Records that could not be written and of which no loss record was yet.
+    /// Returns the number of records that could not be written and that no loss record covers yet.
     #[cfg(test)]
     pub(super) fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Number of the next record.
+    /// Returns the number of the next record.
     pub(super) fn next(&self) -> u64 {
         self.next
     }
 
-    /// See [`Spool::heard`].
-    pub(super) fn heard(&mut self, edges: &[Arc<str>]) -> Vec<Option<Heard>> {
+    /// Returns stored edge positions; see [`Spool::edge_positions`].
+    pub(super) fn edge_positions(&mut self, edges: &[Arc<str>]) -> Vec<Option<EdgePosition>> {
         self.edges.retain(|edge, _| edges.contains(edge));
         edges.iter().map(|edge| self.edges.get(edge).cloned()).collect()
     }
 
-    /// Goes on with numbers from `next`, if that is higher than where it is.
-    pub(super) fn go_on_from(&mut self, next: u64) {
+    /// Skips ahead to the number `next`, if it is higher than the current next number.
+    pub(super) fn skip_to(&mut self, next: u64) {
         if next > self.next {
             self.sync();
             (self.next, self.file) = (next, None);
         }
     }
 
-    /// Writes to the disk what is only with the kernel.
+    /// Syncs the spool segment file to disk.
     pub(super) fn sync(&mut self) {
         if let Some(file) = &self.file
             && self.unsynced_records > 0
             && let Err(error) = file.sync_data()
         {
-            tracing::warn!(%error, "spool cannot be synced");
+            tracing::warn!(%error, "cannot sync the spool");
         }
         (self.synced_at, self.unsynced_records) = (Instant::now(), 0);
     }
@@ -149,47 +150,53 @@ impl Writer {
         }
     }
 
-    fn tell(&mut self, spool: &Spool, error: &io::Error) {
+    fn log_failure(&mut self, spool: &Spool, error: &io::Error) {
         if !std::mem::replace(&mut self.is_failing, true) {
-            tracing::error!(dir = %spool.dir.display(), %error, "spool cannot be written, records are lost");
+            tracing::error!(dir = %spool.dir.display(), %error, "cannot write to the spool, records are being lost");
         }
     }
 
-    /// Writes records as one frame, or as more where they are too large for one.
-    fn put(&mut self, spool: &Spool, records: Vec<Arrival>) -> io::Result<()> {
+    /// Writes records as one frame, or as several if they are too large for one.
+    fn write_frame(&mut self, spool: &Spool, records: Vec<Arrival>) -> io::Result<()> {
         let (mut entries, mut heard) = (Vec::with_capacity(records.len()), Vec::new());
-        for (Arrival { network, record, heard: with }, number) in records.into_iter().zip(self.next..) {
+        for (Arrival { network, record, heard: position }, number) in records.into_iter().zip(self.next..) {
             entries.push(Entry { number, network, record });
-            heard.extend(with.map(|with| (number, with)));
+            heard.extend(position.map(|position| (number, position)));
         }
         let mut batch = Batch { source: spool.source.clone(), entries };
-        let outcome = self.put_batch(spool, &mut batch, &heard);
-        // Also of what could not be written: that is lost, which the next frame says.
+        let outcome = self.write_batch(spool, &mut batch, &heard);
+        // Advance the positions past records that could not be written too: they are lost, and the
+        // next frame's loss record covers them.
         self.edges.extend(heard.into_iter().map(|(_, heard)| (heard.edge.clone(), heard)));
         outcome
     }
 
-    /// Writes a batch; with some of its numbers an edge was heard so far.
-    fn put_batch(&mut self, spool: &Spool, batch: &mut Batch, heard: &[(u64, Heard)]) -> io::Result<()> {
+    /// Writes a batch. `heard` has the edge positions after records of the batch, by record number.
+    fn write_batch(
+        &mut self,
+        spool: &Spool,
+        batch: &mut Batch,
+        heard: &[(u64, EdgePosition)],
+    ) -> io::Result<()> {
         let last = batch.entries.last().map_or(0, |entry| entry.number);
         let with = heard.iter().take_while(|(number, _)| *number <= last);
         let mut edges = self.edges.clone();
         edges.extend(with.map(|(_, heard)| (heard.edge.clone(), heard.clone())));
-        // No larger than a segment is to be, or a small spool would have no room for it.
+        // A frame must not exceed a spool segment, or a small spool could never make room for it.
         let is_fit =
             |frame: &&[u8]| frame.len() as u64 <= spool.limits.segment_bytes() || batch.entries.len() == 1;
         let Some(frame) = self.encoder.encode(batch, &edges)?.filter(is_fit) else {
             let half = batch.entries.len() / 2;
             if half == 0 {
-                return Err(io::Error::new(io::ErrorKind::FileTooLarge, "a record is too large for a frame"));
+                return Err(io::Error::new(io::ErrorKind::FileTooLarge, "record is too large for a frame"));
             }
             let rest = batch.entries.split_off(half);
-            self.put_batch(spool, batch, heard)?;
+            self.write_batch(spool, batch, heard)?;
             batch.entries = rest;
-            return self.put_batch(spool, batch, heard);
+            return self.write_batch(spool, batch, heard);
         };
         let records = batch.entries.len() as u64;
-        // Synced before, not after, so that never more than so many are at stake.
+        // Sync first, so that at most UNSYNCED_RECORDS_MAX records are at risk.
         if self.unsynced_records + records > UNSYNCED_RECORDS_MAX
             && let Some(file) = &self.file
         {
@@ -210,7 +217,8 @@ impl Writer {
     }
 }
 
-/// Drops the oldest segments until there is room for a frame; none if there cannot be.
+/// Deletes the oldest spool segments until there is room for a frame; deletes none of them if that
+/// would not suffice.
 fn make_room(spool: &Spool, frame_bytes: u64) -> io::Result<()> {
     let mut state = spool.state();
     let needed_bytes = frame_bytes + SEGMENT_HEADER_BYTES;
@@ -227,22 +235,23 @@ fn make_room(spool: &Spool, frame_bytes: u64) -> io::Result<()> {
     if is_possible {
         Ok(())
     } else {
-        let why = "the spool has no room beside what sinks read just now";
+        let why = "spool full: sinks are reading every remaining segment";
         Err(io::Error::new(io::ErrorKind::QuotaExceeded, why))
     }
 }
 
-/// Removes the files of segments that are out of the list already.
+/// Deletes the files of spool segments that were removed from the state.
 pub(super) fn remove(spool: &Spool, segments: &[Segment]) {
     for segment in segments {
         let path = Segment::path(&spool.dir, segment.first);
         if let Err(error) = fs::remove_file(&path) {
-            tracing::warn!(path = %path.display(), %error, "spool segment cannot be removed");
+            tracing::warn!(path = %path.display(), %error, "cannot remove spool segment");
         }
     }
 }
 
-/// The file to write the next frame to: the last segment's while it is not full, else a new one's.
+/// Returns the file for the next frame: the last spool segment's, or a new one's if the last is
+/// full.
 fn segment_file<'a>(file: &'a mut Option<File>, spool: &Spool, next: u64) -> io::Result<&'a File> {
     let last = spool.state().segments.back().copied();
     let is_full = last.is_none_or(|last| last.length_bytes >= spool.limits.segment_bytes());
@@ -256,22 +265,23 @@ fn segment_file<'a>(file: &'a mut Option<File>, spool: &Spool, next: u64) -> io:
     let (segment, made) = Segment::create(&spool.dir, next, follows)?;
     File::open(&spool.dir)?.sync_all()?;
     let mut state = spool.state();
-    // One without records, in which a write failed, is written over.
+    // A spool segment without records, left by a failed write, is overwritten.
     state.segments.pop_back_if(|last| last.first == next);
     state.segments.push_back(segment);
     Ok(file.insert(made))
 }
 
-/// Appends a frame to the last segment, and wakes the readers.
+/// Appends a frame to the last spool segment and wakes the readers.
 fn write(spool: &Spool, file: &File, frame: &[u8], records: u64) -> io::Result<()> {
     let at = spool.state().segments.back().map_or(0, |last| last.length_bytes);
     if let Err(error) = file.write_all_at(frame, at) {
-        // What was written of it is a torn tail; a segment that is not the last ends where the next begins.
+        // Remove the partial write, because every spool segment but the last must end where the
+        // next one starts.
         let _ = file.set_len(at);
         return Err(error);
     }
     let mut state = spool.state();
-    let last = state.segments.back_mut().expect("the segment of the file is in the list");
+    let last = state.segments.back_mut().expect("the open segment is in the list");
     last.end += records;
     last.length_bytes += frame.len() as u64;
     drop(state);

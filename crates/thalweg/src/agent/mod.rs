@@ -1,8 +1,7 @@
-//! The agent as a role: from its settings to a running one, with the responses of edges going in and its figures told.
+//! Agent role: opens the resources that its settings name, follows edges and serves the agent's
+//! metrics.
 
-mod bundles;
-mod follow;
-mod metrics;
+mod own_edge;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -12,89 +11,73 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_edge::{Follower, Records};
-use thalweg_record::is_name;
-use thalweg_telemetry::collect::Place;
-use thalweg_telemetry::kafka::Cluster;
+use thalweg_kafka::Cluster;
+use thalweg_telemetry::follow::EdgeFollower;
 use thalweg_telemetry::sink::json::{JsonSink, Rotation};
 use thalweg_telemetry::sink::parquet::{Gathering, ParquetSink};
 use thalweg_telemetry::sink::sqlite::{Retention, SqliteSink};
-use thalweg_telemetry::sink::{ClickHouseSink, ControllerSink, KafkaSink};
-use thalweg_telemetry::{Sink, agent};
-use tokio::sync::oneshot;
+use thalweg_telemetry::{ClickHouseSink, ControllerSink, KafkaSink, Sink, agent};
 use tokio::task::JoinSet;
 
 use crate::config::{self, Broker, ChannelName, Fault, KafkaProperty, Set};
-use bundles::{Bundles, Carrying};
-use follow::{Ear, OWN};
+use own_edge::OWN;
 
-/// Where records are kept when no sink is named: beside the spool.
+/// Default database file, beside the spool, used when no sink is named.
 const SQLITE_FILE: &str = "thalweg-telemetry.sqlite";
 
-/// When a file of JSON lines ends.
+/// Size and age limits of a JSON lines file; at either limit, the file is closed.
 const JSON_FILE_BYTES_MAX: u64 = 256 << 20;
 const JSON_FILE_AGE_MAX: Duration = Duration::from_secs(3600);
-/// Or when it has this part of what all may take.
+/// Minimum number of JSON lines files that must fit into the total limit; files are closed earlier
+/// if necessary.
 const JSON_FILES_MIN: u64 = 4;
 
-/// When a Parquet file is written.
+/// Row, memory and age limits of a Parquet file; at any limit, the file is written.
 const PARQUET_ROWS_MAX: usize = 50_000;
 const PARQUET_MEMORY_BYTES_MAX: usize = 64 << 20;
 const PARQUET_AGE_MAX: Duration = Duration::from_secs(60);
 
-/// An agent with everything open that it needs, not begun.
+/// An agent with all its resources open, not started yet.
 pub(crate) struct Agent {
     agent: agent::Agent,
     sinks: Vec<Box<dyn Sink>>,
     database: Option<PathBuf>,
     edges: Vec<SocketAddr>,
-    bundles: Option<Bundles>,
     listener: Option<TcpListener>,
 }
 
 impl Agent {
-    /// Opens what the settings name; records go to the controller of the same process, too, if they name no other. Bundles over
-    /// Kafka are also for the edge of the same process, by its admin address.
+    /// Opens the resources that the settings name. Without a configured controller, records are
+    /// sent to the one in this process.
     ///
     /// # Errors
-    /// The setting whose value cannot be used.
-    pub(crate) fn bind(
-        settings: &config::Agent,
-        controller: Option<SocketAddr>,
-        own_admin: Option<SocketAddr>,
-    ) -> Result<Self, Fault> {
-        let fault = |error: &dyn std::error::Error| settings.spool.fault(with_causes(error));
+    /// Returns the setting whose value is unusable.
+    pub(crate) fn bind(settings: &config::Agent, controller: Option<SocketAddr>) -> Result<Self, Fault> {
         let config = agent_config(settings);
-        let host = config.host.clone();
-        let agent = agent::Agent::open(config).map_err(|error| fault(&error))?;
-        let listener = settings.listen.as_ref().map(|listen| {
-            TcpListener::bind(listen.value)
-                .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
-                .map_err(|cause| listen.fault(format!("cannot listen on {}: {cause}", listen.value)))
-        });
+        let agent = agent::Agent::open(config).map_err(|error| settings.spool.unusable(error))?;
+        let listener = settings.listen.as_ref().map(Set::bind);
         let edges: Vec<_> = settings.edges.iter().flat_map(|edges| edges.value.clone()).collect();
-        let admins = edges.iter().copied().chain(own_admin).collect();
-        let bundles = bundles(settings, host, admins).transpose()?;
         let database = database(settings);
         let mut sinks = sinks(settings, database.as_deref())?;
         sinks.extend(controller_sink(settings, controller)?);
-        Ok(Self { agent, sinks, database, edges, bundles, listener: listener.transpose()? })
+        Ok(Self { agent, sinks, database, edges, listener: listener.transpose()? })
     }
 
-    /// The SQLite database, if it keeps one.
+    /// Returns the SQLite database, if the agent writes one.
     pub(crate) fn database(&self) -> Option<PathBuf> {
         self.database.clone()
     }
 
-    /// Where its figures are to be had.
+    /// Returns the address of the agent's metrics.
     pub(crate) fn metrics_addr(&self) -> Option<SocketAddr> {
         self.listener.as_ref()?.local_addr().ok()
     }
 
-    /// Collects, with the responses of the edge in this process if there is one, until `stop` resolves. Its follower is to be from
-    /// before the first response.
+    /// Collects records until `stop` resolves, including the responses of the edge in this process.
+    /// The follower must exist before that edge's first response.
     ///
     /// # Errors
-    /// When a thread cannot be started, or one ends before it was told to.
+    /// Fails if a thread cannot be started or ends early.
     pub(crate) async fn run(
         self,
         own: Option<(Records, Follower)>,
@@ -104,33 +87,28 @@ impl Agent {
         let mut tasks = JoinSet::new();
         let elsewhere = self.edges.iter().map(|edge| edge.to_string().into());
         let names: Vec<Arc<str>> = elsewhere.chain([OWN.into()]).collect();
-        let mut heard = running.heard(&names);
-        let heard_own = heard.pop().flatten();
-        for ((edge, name), heard) in self.edges.into_iter().zip(names).zip(heard) {
-            tasks.spawn(follow::over_http(edge, Ear::new(name, running.intake(), heard)));
+        let mut positions = running.edge_positions(&names);
+        let own_position = positions.pop().flatten();
+        for ((edge, name), position) in self.edges.into_iter().zip(names).zip(positions) {
+            tasks.spawn(EdgeFollower::new(name, running.intake(), position).run(edge));
         }
         if let Some(listener) = self.listener {
-            let figures = metrics::Told(running.figures());
-            tasks.spawn(crate::metrics::serve(tokio::net::TcpListener::from_std(listener)?, figures));
+            tasks.spawn(thalweg_surface::serve_vitals(listener, running.figures().registry()));
         }
-        let carries = self.bundles.is_some();
-        let (ended, carrying_ended) = oneshot::channel();
-        let _carrying = self.bundles.map(|bundles| Carrying::start(bundles, ended)).transpose()?;
         let intake = running.intake();
         let own = tokio::spawn(async move {
             if let Some((records, follower)) = own {
-                follow::within(records, follower, intake, heard_own).await;
+                own_edge::follow(records, follower, intake, own_position).await;
             }
         });
         let early_end = tokio::select! {
             () = stop => None,
-            () = running.early_end() => Some("a thread of the agent ended by itself"),
-            _ = carrying_ended, if carries => Some("the thread that carries bundles ended by itself"),
-            Some(_) = tasks.join_next() => Some("a task of the agent ended by itself"),
+            () = running.early_end() => Some("a thread of the agent ended unexpectedly"),
+            Some(_) = tasks.join_next() => Some("a task of the agent ended unexpectedly"),
         };
         let ended = own.abort_handle();
         if early_end.is_none() {
-            // The edge in this process ends now: its last records come until it has.
+            // The edge in this process stops now: wait for its last records.
             let _ = tokio::time::timeout(LAST_RECORDS_MAX, own).await;
         }
         ended.abort();
@@ -140,7 +118,8 @@ impl Agent {
     }
 }
 
-/// How long the last records of the edge in the same process are waited for: it ends what is under way within a second.
+/// How long to wait for the last records of the edge in this process, which finishes within a
+/// second.
 const LAST_RECORDS_MAX: Duration = Duration::from_millis(1400);
 
 fn agent_config(settings: &config::Agent) -> agent::Config {
@@ -150,46 +129,20 @@ fn agent_config(settings: &config::Agent) -> agent::Config {
         host: host.unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned()),
         pop: settings.pop.as_ref().map(|pop| pop.value.0.clone()).unwrap_or_default(),
         period: settings.period.value.duration,
-        filter: settings.sockets.as_ref().map(|sockets| sockets.value.0.clone()).unwrap_or_default(),
-        one_in: u32::try_from(settings.sample.value.0)
+        filter: settings.sockets.as_ref().map(|sockets| sockets.value.clone()).unwrap_or_default(),
+        one_in: u32::try_from(settings.sample.value)
             .ok()
             .and_then(NonZeroU32::new)
             .expect("bounded by its declaration"),
-        namespaces: places
-            .map(|place| Place { name: place.name.clone(), path: place.path.clone() })
-            .collect(),
+        namespaces: places.cloned().collect(),
         geoip: settings.geoip.as_ref().map(|geoip| geoip.value.clone()).unwrap_or_default(),
         networks: settings.networks.as_ref().map(|networks| networks.value.clone()),
         spool: settings.spool.value.directory.clone(),
-        spool_bytes_max: settings.spool.value.size.bytes,
+        spool_bytes_max: settings.spool.value.bytes_max,
     }
 }
 
-/// What brings bundles over Kafka, if they come that way.
-fn bundles(
-    settings: &config::Agent,
-    edge: String,
-    admins: Vec<SocketAddr>,
-) -> Option<Result<Bundles, Fault>> {
-    let topic = settings.kafka_bundles.as_ref()?;
-    let (brokers, pop, file) =
-        (settings.kafka.as_ref()?, settings.pop.as_ref()?, settings.bundle_file.as_ref()?);
-    if !is_name(&edge) {
-        // Where host is set, its form was checked.
-        let message = format!("this machine's name, {edge:?}, is none for a key: set host");
-        return Some(Err(topic.fault(message)));
-    }
-    let config = bundles::Config {
-        cluster: cluster(&brokers.value, &topic.value, settings.kafka_set.as_ref()),
-        pop: pop.value.0.clone(),
-        edge,
-        file: file.value.clone(),
-        admins,
-    };
-    Some(Bundles::open(config).map_err(|error| topic.fault(format!("{error:#}"))))
-}
-
-/// The SQLite database: as named, or beside the spool if there is no other sink.
+/// Returns the SQLite database: as named, or beside the spool if no other sink is configured.
 fn database(settings: &config::Agent) -> Option<PathBuf> {
     if let Some(path) = &settings.sqlite {
         return Some(path.value.clone());
@@ -197,42 +150,39 @@ fn database(settings: &config::Agent) -> Option<PathBuf> {
     settings.keeps_sqlite().then(|| settings.spool.value.directory.with_file_name(SQLITE_FILE))
 }
 
-/// Every sink that is named, and the database.
+/// Creates all configured sinks, including the database.
 fn sinks(settings: &config::Agent, database: Option<&Path>) -> Result<Vec<Box<dyn Sink>>, Fault> {
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
     if let Some(directory) = &settings.json {
         let sink = JsonSink::open(&directory.value, rotation(settings));
-        sinks.push(Box::new(sink.map_err(|error| directory.fault(with_causes(&error)))?));
+        sinks.push(Box::new(sink.map_err(|error| directory.unusable(error))?));
     }
     if let Some(directory) = &settings.parquet {
         let sink = ParquetSink::open(&directory.value, gathering(settings));
-        sinks.push(Box::new(sink.map_err(|error| directory.fault(with_causes(&error)))?));
+        sinks.push(Box::new(sink.map_err(|error| directory.unusable(error))?));
     }
     if let Some(brokers) = &settings.kafka {
-        let partitions =
-            u16::try_from(settings.kafka_partitions.value.0).expect("bounded by its declaration");
+        let partitions = u16::try_from(settings.kafka_partitions.value).expect("bounded by its declaration");
         let cluster = cluster(&brokers.value, &settings.kafka_topic.value, settings.kafka_set.as_ref());
-        let sink = KafkaSink::of(cluster, (partitions > 0).then_some(partitions));
+        let sink = KafkaSink::new(cluster, (partitions > 0).then_some(partitions));
         sinks.push(Box::new(sink));
     }
     if let Some(url) = &settings.clickhouse {
-        let sink = ClickHouseSink::at(&url.value.0).map_err(|error| url.fault(with_causes(&error)));
+        let sink = ClickHouseSink::at(&url.value.0).map_err(|error| url.unusable(error));
         sinks.push(Box::new(sink?));
     }
     if let Some(path) = database {
-        let sink = SqliteSink::open(path, retention(settings)).map_err(|error| {
-            let message = with_causes(&error);
-            match &settings.sqlite {
-                Some(set) => set.fault(message),
-                None => settings.spool.fault(message),
-            }
+        let sink = SqliteSink::open(path, retention(settings)).map_err(|error| match &settings.sqlite {
+            Some(set) => set.unusable(error),
+            None => settings.spool.unusable(error),
         });
         sinks.push(Box::new(sink?));
     }
     Ok(sinks)
 }
 
-/// The controller that is named, or that of the same process.
+/// Creates a sink for the configured controller or, if none is configured, for the one in this
+/// process.
 fn controller_sink(
     settings: &config::Agent,
     own: Option<SocketAddr>,
@@ -242,14 +192,14 @@ fn controller_sink(
         (None, Some(addr)) => (format!("http://{addr}"), None),
         (None, None) => return Ok(None),
     };
-    let sink = ControllerSink::at(&url).map_err(|error| {
-        let message = with_causes(&error);
-        place.map_or_else(|| settings.spool.fault(message.clone()), |set| set.fault(message.clone()))
+    let sink = ControllerSink::at(&url).map_err(|error| match place {
+        Some(set) => set.unusable(error),
+        None => settings.spool.unusable(error),
     });
     Ok(Some(Box::new(sink?)))
 }
 
-/// A cluster as the settings of a role name it.
+/// Builds a Kafka cluster from a role's settings.
 pub(crate) fn cluster(
     brokers: &[Broker],
     topic: &ChannelName,
@@ -284,15 +234,4 @@ fn retention(settings: &config::Agent) -> Retention {
         aggregates: settings.keep_aggregates.value.duration,
         total_bytes: settings.sqlite_max.value.bytes,
     }
-}
-
-/// An error and what it came from, on one line.
-pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }

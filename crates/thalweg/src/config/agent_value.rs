@@ -1,53 +1,42 @@
-//! Values that only the agent's settings have.
+//! Value types of agent settings. Secret values may be given as a file ([`thalweg_cli::secret`]).
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use thalweg_cli::secret::{ClickHouseUrl, reveal};
 use thalweg_http::Authority;
 use thalweg_tcp::diag::Filter;
-use thalweg_telemetry::kafka;
+use thalweg_telemetry::collect;
 
-use super::secret;
-use super::value::{Raw, Refused, Value};
+use super::value::{Value, is_not};
 
-/// Which sockets are wanted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SocketFilter(pub(crate) Filter);
-
-impl Value for SocketFilter {
-    const FORM: &'static str = "a filter of sockets such as \"sport 80,443 dst 203.0.113.0/24\"";
+/// The sockets to record.
+impl Value for Filter {
+    const FORM: &'static str = "a socket filter such as \"sport 80,443 dst 203.0.113.0/24\"";
     const PLACEHOLDER: &'static str = "FILTER";
 
-    fn from_text(text: &str) -> Result<Self, String> {
-        Filter::parse(text).map(Self).map_err(|fault| fault.message().to_owned())
+    fn from_text(text: &str, _: &Path) -> Result<Self, String> {
+        Self::parse(text).map_err(|fault| fault.message().to_owned())
     }
 }
 
-/// A network namespace: by the name that `ip netns` has for it, or by its file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Namespace {
-    pub(crate) name: String,
-    pub(crate) path: PathBuf,
-}
+/// Directory in which `ip netns` stores network namespaces.
+const NAMESPACES: &str = "/run/netns";
 
-impl Namespace {
-    /// Where `ip netns` keeps them.
-    const DIRECTORY: &'static str = "/run/netns";
-}
-
-impl Value for Namespace {
+/// A network namespace, by its `ip netns` name or by a path.
+impl Value for collect::Place {
     const FORM: &'static str = "a network namespace such as \"edge\" or \"/proc/42/ns/net\"";
     const PLACEHOLDER: &'static str = "NAME|PATH";
 
-    fn from_text(text: &str) -> Result<Self, String> {
+    fn from_text(text: &str, _: &Path) -> Result<Self, String> {
         if text.is_empty() {
-            return Err(format!("{text:?} is not {}", Self::FORM));
+            return Err(is_not::<Self>(text));
         }
-        let directory = if text.contains('/') { Path::new("") } else { Path::new(Self::DIRECTORY) };
+        let directory = Path::new(if text.contains('/') { "" } else { NAMESPACES });
         Ok(Self { name: text.to_owned(), path: directory.join(text) })
     }
 }
 
-/// A Kafka broker to begin with.
+/// A Kafka bootstrap broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Broker(pub(crate) String);
 
@@ -55,15 +44,15 @@ impl Value for Broker {
     const FORM: &'static str = "a broker such as \"kafka-1.example.com:9092\"";
     const PLACEHOLDER: &'static str = "HOST:PORT";
 
-    fn from_text(text: &str) -> Result<Self, String> {
+    fn from_text(text: &str, _: &Path) -> Result<Self, String> {
         match Authority::parse(text.as_bytes()) {
             Ok(authority) if authority.port().is_some() => Ok(Self(text.to_owned())),
-            _ => Err(format!("{text:?} is not {}", Self::FORM)),
+            _ => Err(is_not::<Self>(text)),
         }
     }
 }
 
-/// A property of librdkafka. Its value may be a password, and is not told in messages.
+/// A librdkafka property. Its value may be a password and never appears in messages.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct KafkaProperty {
     pub(crate) key: String,
@@ -80,27 +69,10 @@ impl Value for KafkaProperty {
     const FORM: &'static str = "a property such as \"linger.ms=50\", or \"sasl.password=@FILE\"";
     const PLACEHOLDER: &'static str = "KEY=VALUE|KEY=@FILE";
 
-    fn from_text(text: &str) -> Result<Self, String> {
-        let (key, value) = kafka::property(text)?;
+    fn from_text(text: &str, base: &Path) -> Result<Self, String> {
+        let (key, value) = thalweg_kafka::parse_property(text)?;
+        let value = reveal(&value, base).map_err(|fault| format!("{key}: {fault}"))?;
         Ok(Self { key, value })
-    }
-
-    fn read(raw: &Raw, base: &Path) -> Result<Self, Vec<Refused>> {
-        secret::read(raw, |text| {
-            let Self { key, value } = Self::from_text(text)?;
-            let value = secret::reveal(&value, base).map_err(|fault| format!("{key}: {fault}"))?;
-            Ok(Self { key, value })
-        })
-    }
-}
-
-/// A ClickHouse server and database. It may have a password, and is not told in messages.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct ClickHouseUrl(pub(crate) String);
-
-impl std::fmt::Debug for ClickHouseUrl {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ClickHouseUrl")
     }
 }
 
@@ -108,12 +80,9 @@ impl Value for ClickHouseUrl {
     const FORM: &'static str = "a URL such as \"http://user:password@clickhouse:8123/thalweg\", or @FILE";
     const PLACEHOLDER: &'static str = "URL|@FILE";
 
-    fn from_text(text: &str) -> Result<Self, String> {
-        let has_scheme = ["http://", "https://"].iter().any(|scheme| text.starts_with(scheme));
-        if has_scheme { Ok(Self(text.to_owned())) } else { Err(format!("not {}", Self::FORM)) }
-    }
-
-    fn read(raw: &Raw, base: &Path) -> Result<Self, Vec<Refused>> {
-        secret::read(raw, |text| Self::from_text(&secret::reveal(text, base)?))
+    fn from_text(text: &str, base: &Path) -> Result<Self, String> {
+        let url = reveal(text, base)?;
+        let has_scheme = ["http://", "https://"].iter().any(|scheme| url.starts_with(scheme));
+        if has_scheme { Ok(Self(url)) } else { Err(format!("expected {}", Self::FORM)) }
     }
 }

@@ -1,28 +1,29 @@
-//! The way a section's settings are declared: one table gives the struct, the reader, the flags and the
+//! Section declarations: one table yields a section's struct, its reader, its flags and its
 //! reference.
 //!
 //! ```text
 //! section! {
-//!     /// What the section is about.
+//!     /// What the section configures.
 //!     "edge" Edge {
 //!         /// What the setting does.
 //!         listen: SocketAddr = default("0.0.0.0:8080");
 //!         memory: Size = default("1GiB"), within("16MiB", "16TiB");
-//!         threads: Count = unset("one per core"), within("1", "1024");
+//!         threads: usize = unset("one per core"), within("1", "1024");
 //!         media: PathBuf = required();
 //!     }
 //! }
 //! ```
 //!
-//! A setting with a default is a [`Set`], one that may be absent an `Option<Set>`, and the text after `unset`
-//! says what its absence means.
+//! A setting with a default is a [`Set`], an optional one an `Option<Set>`. The text after `unset`
+//! describes the behaviour if the setting is absent.
 
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 
 use super::place::{Fault, Place};
 use super::value::{Raw, Refused, Value, Written};
 
-/// A value and where it was set: for faults that show only when it is used, such as a port that is taken.
+/// A value with its location, for faults that only appear in use, such as a port in use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Set<T> {
     pub(crate) value: T,
@@ -31,9 +32,27 @@ pub(crate) struct Set<T> {
 }
 
 impl<T> Set<T> {
-    /// Something wrong with the value.
+    /// Returns a fault of this value.
     pub(crate) fn fault(&self, message: String) -> Fault {
         Fault { place: self.place, setting: Some(self.setting), message }
+    }
+
+    /// Returns a fault for a value that an error makes unusable, with the error's causes.
+    pub(crate) fn unusable(&self, error: impl std::error::Error + Send + Sync + 'static) -> Fault {
+        self.fault(format!("{:#}", anyhow::Error::new(error)))
+    }
+}
+
+impl Set<SocketAddr> {
+    /// Binds a non-blocking listener to this address, as async runtimes expect it.
+    ///
+    /// # Errors
+    /// Fails if the address cannot be bound.
+    pub(crate) fn bind(&self) -> Result<TcpListener, Fault> {
+        let bound = TcpListener::bind(self.value);
+        bound
+            .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
+            .map_err(|cause| self.fault(format!("cannot listen on {}: {cause}", self.value)))
     }
 }
 
@@ -42,27 +61,27 @@ impl<T> Set<T> {
 pub(crate) struct Setting {
     pub(crate) section: &'static str,
     pub(crate) name: &'static str,
-    /// The lines of its description.
+    /// Lines of the setting's description.
     pub(crate) doc: &'static [&'static str],
-    /// [`Value::FORM`] of its type.
+    /// [`Value::FORM`] of the setting's type.
     pub(crate) form: &'static str,
-    /// [`Value::PLACEHOLDER`] of its type.
+    /// [`Value::PLACEHOLDER`] of the setting's type.
     pub(crate) placeholder: &'static str,
-    /// It takes a list.
+    /// Whether the setting accepts a list.
     pub(crate) many: bool,
     pub(crate) absent: Absent,
-    /// The least and the greatest value, as they would be written.
+    /// Minimum and maximum value, as written in a config.
     pub(crate) bounds: Option<(&'static str, &'static str)>,
 }
 
-/// What it means that a setting is not given.
+/// Effect of leaving a setting out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Absent {
-    /// It has this value, as it would be written.
+    /// The setting has this default, as written in a config.
     Default(&'static str),
-    /// It is not there, which means this.
+    /// The setting is unset; the text describes the resulting behaviour.
     Unset(&'static str),
-    /// It must be given.
+    /// Leaving the setting out is a fault.
     Fault,
 }
 
@@ -72,38 +91,67 @@ pub(crate) trait Section: Sized {
     const DOC: &'static [&'static str];
     const SETTINGS: &'static [Setting];
 
-    /// Reads every setting; each fault goes to the reader's, and any fault makes it `None`.
+    /// Reads every setting. Faults are added to the reader; any fault makes the result `None`.
     fn read(reader: &mut Reader<'_>) -> Option<Self>;
+
+    /// Returns where the section starts.
+    fn place(&self) -> Place;
+
+    /// Returns a fault of the section as a whole.
+    fn fault(&self, message: impl Into<String>) -> Fault {
+        Fault { place: self.place(), setting: None, message: message.into() }
+    }
+}
+
+/// A section's declaration without its type.
+#[derive(Debug)]
+pub(super) struct Declared {
+    pub(super) name: &'static str,
+    pub(super) doc: &'static [&'static str],
+    pub(super) settings: &'static [Setting],
+    /// Whether the section may be repeated.
+    pub(super) many: bool,
+}
+
+impl Declared {
+    pub(super) const fn once<S: Section>() -> Self {
+        Self { name: S::NAME, doc: S::DOC, settings: S::SETTINGS, many: false }
+    }
+
+    pub(super) const fn many<S: Section>() -> Self {
+        Self { many: true, ..Self::once::<S>() }
+    }
 }
 
 impl Setting {
-    /// The setting's flag: `connect_timeout` is `--connect-timeout`, and a list such as `backends` is
-    /// `--backend`, given once for each item.
+    /// Returns the setting's flag: `connect_timeout` is `--connect-timeout`. A list such as
+    /// `backends` is `--backend`, repeated for each item.
     pub(crate) fn flag(&self) -> String {
         let singular = if self.many { self.name.trim_end_matches('s') } else { self.name };
         format!("--{}", singular.replace('_', "-"))
     }
 }
 
-/// A source of raw values, and where faults are gathered.
+/// A source of raw values, and a list that collects faults.
 pub(crate) struct Reader<'a> {
-    /// The raw value of a setting.
+    /// Finds the raw value of a setting.
     pub(crate) lookup: &'a dyn Fn(&'static Setting) -> Option<Raw>,
-    /// Where the section starts: for what it lacks.
+    /// Start of the section, for faults about missing settings.
     pub(crate) place: Place,
-    /// Where relative paths start.
+    /// Base of relative paths.
     pub(crate) base: &'a Path,
     pub(crate) faults: &'a mut Vec<Fault>,
 }
 
 impl Reader<'_> {
-    /// A setting that may be absent: `None` after a fault, `Some(None)` if it is absent.
+    /// Reads a setting that may be absent: `None` after a fault, `Some(None)` if the setting is
+    /// absent.
     pub(crate) fn unset<T: Value>(&mut self, setting: &'static Setting) -> Option<Option<Set<T>>> {
         let Some(raw) = (self.lookup)(setting) else { return Some(None) };
         self.typed(setting, &raw).map(Some)
     }
 
-    /// A setting with a default.
+    /// Reads a setting with a default.
     pub(crate) fn default<T: Value>(&mut self, setting: &'static Setting) -> Option<Set<T>> {
         let Absent::Default(text) = setting.absent else { unreachable!("declared with a default") };
         let raw = (self.lookup)(setting)
@@ -111,7 +159,7 @@ impl Reader<'_> {
         self.typed(setting, &raw)
     }
 
-    /// A setting that must be there.
+    /// Reads a required setting.
     pub(crate) fn required<T: Value>(&mut self, setting: &'static Setting) -> Option<Set<T>> {
         let Some(raw) = (self.lookup)(setting) else {
             let message = format!("missing: {}", setting.form);
@@ -136,7 +184,7 @@ impl Reader<'_> {
         };
         let set = Set { value, place: raw.place, setting };
         if let Some((least, most)) = setting.bounds {
-            let bound = |text| T::from_text(text).expect("bounds are declared well").rank();
+            let bound = |text| T::from_text(text, self.base).expect("declared bounds parse").rank();
             if !(bound(least)..=bound(most)).contains(&set.value.rank()) {
                 self.faults.push(set.fault(format!("{} is outside {least} to {most}", raw.written)));
                 return None;
@@ -146,7 +194,7 @@ impl Reader<'_> {
     }
 }
 
-/// Declares a section; see the head of this file.
+/// Declares a section; see the module documentation.
 macro_rules! section {
     (
         $(#[doc = $doc:literal])*
@@ -160,6 +208,8 @@ macro_rules! section {
         $(#[doc = $doc])*
         #[derive(Debug, Clone)]
         pub(crate) struct $Section {
+            /// Start of the section.
+            pub(crate) place: $crate::config::place::Place,
             $($(#[doc = $setting_doc])* pub(crate) $field: section!(@type $how $Type),)*
         }
 
@@ -181,9 +231,13 @@ macro_rules! section {
 
             fn read(reader: &mut $crate::config::declare::Reader<'_>) -> Option<Self> {
                 let mut settings = Self::SETTINGS.iter();
-                // Every setting is read before the first absent one ends it, so that every fault is told.
+                // Read every setting before returning, so that every fault is reported.
                 $(let $field = reader.$how(settings.next().expect("one per field"));)*
-                Some(Self { $($field: $field?,)* })
+                Some(Self { place: reader.place, $($field: $field?,)* })
+            }
+
+            fn place(&self) -> $crate::config::place::Place {
+                self.place
             }
         }
     };

@@ -1,4 +1,4 @@
-//! The settings of a section as flags of a command, made from the same declaration as the file's keys.
+//! Command-line flags of a section's settings, from the same declaration as the file's keys.
 
 use std::collections::HashMap;
 use std::marker::PhantomData;
@@ -9,13 +9,13 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint}
 
 use super::declare::{Absent, Reader, Section, Setting};
 use super::place::{Fault, Place};
-use super::value::{Raw, Written};
+use super::value::{Raw, Value, Written};
 
-/// The flags of section `S` as given: read later, so that every fault is told in the same words as the
-/// file's.
+/// Unparsed command-line flags of section `S`. They are parsed when read, so that faults have the
+/// same words as for a file.
 #[derive(Debug, Clone)]
 pub(crate) struct Flags<S> {
-    /// What was given, by the setting's name.
+    /// Given texts by setting name.
     given: HashMap<&'static str, Vec<String>>,
     section: PhantomData<S>,
 }
@@ -62,6 +62,14 @@ impl<S: Section> FromArgMatches for Flags<S> {
     }
 }
 
+/// Parses a flag that belongs to a command instead of a section.
+///
+/// # Errors
+/// Returns a message that states the expected form.
+pub(crate) fn from_flag<T: Value>(text: &str) -> Result<T, String> {
+    T::from_text(text, Path::new(""))
+}
+
 fn flag(setting: &'static Setting) -> Arg {
     let long = setting.flag().trim_start_matches('-').to_owned();
     let about = setting.doc.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ");
@@ -81,7 +89,7 @@ fn flag(setting: &'static Setting) -> Arg {
         .hide_possible_values(true)
 }
 
-/// What a shell completes where a value has this placeholder.
+/// Returns the completion hint for a placeholder.
 fn hint(placeholder: &str) -> ValueHint {
     match placeholder {
         "PATH" => ValueHint::AnyPath,
@@ -91,14 +99,14 @@ fn hint(placeholder: &str) -> ValueHint {
     }
 }
 
-/// The words of `on|off`; of another placeholder none.
+/// Returns the words of a placeholder such as `on|off`; `None` for other placeholders.
 fn words(placeholder: &'static str) -> Option<std::str::Split<'static, char>> {
     let is_word = |word: &str| word.bytes().all(|byte| byte.is_ascii_lowercase());
     let words = placeholder.split('|');
     words.clone().all(is_word).then_some(words)
 }
 
-/// Takes any text, for the setting's own reader; its words are for completion alone.
+/// Accepts any text, because the setting's own reader parses it; the words are for completion only.
 #[derive(Debug, Clone)]
 struct Text {
     words: Option<std::str::Split<'static, char>>,

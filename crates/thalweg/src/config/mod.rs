@@ -1,10 +1,11 @@
-//! Configuration: raw text to resolved settings, everything checked before a port is bound.
+//! Configuration: turns raw text into checked settings before any port is bound.
 //!
-//! [`sections`] declares every setting once; [`mod@file`] reads them from `thalweg.toml`, [`flags`] from the
-//! command line, [`mod@reference`] prints them. This file says what must hold between settings.
+//! [`sections`] declares every setting once. [`mod@file`] reads settings from `thalweg.toml`,
+//! [`flags`] from the command line; [`mod@reference`] prints the declarations. This file checks
+//! settings against each other.
 //!
-//! **Invariant:** a [`Config`] has been checked: each role has what it needs, and every fault of a file was told at
-//! once, each with its line and column.
+//! **Invariant:** a [`Config`] is checked, so each role has all that it needs. All faults of a file
+//! are reported at once, each with its line and column.
 
 mod agent_value;
 mod controller_value;
@@ -12,35 +13,32 @@ mod declare;
 mod edge_value;
 mod file;
 mod flags;
+mod origin_value;
 mod place;
 mod reference;
-mod secret;
 mod sections;
 mod value;
 
-pub(crate) use agent_value::{Broker, ClickHouseUrl, KafkaProperty};
-pub(crate) use controller_value::{ClientNetwork, Part};
-pub(crate) use edge_value::{Congestion, LogTarget, StateDirectory};
-pub(crate) use flags::Flags;
+pub(crate) use agent_value::{Broker, KafkaProperty};
+pub(crate) use declare::{Section, Set};
+pub(crate) use flags::{Flags, from_flag};
 pub(crate) use place::{Fault, Faults, Place};
 pub(crate) use reference::reference;
-pub(crate) use secret::reveal;
 pub(crate) use sections::{Agent, Console, Consumer, Controller, Edge, Origin, Source, Tenant};
-pub(crate) use value::{ChannelName, Count, IngestUrl, Value};
-
-use declare::Section;
-pub(crate) use declare::Set;
-pub(crate) use file::nearest;
+pub(crate) use value::ChannelName;
 
 use std::collections::HashSet;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use hyper::Uri;
+use thalweg_origin::{Ingest, IngestToken, UnprotectedIngest};
+
 /// The roles to run, and how.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Config {
-    /// The file as the user named it; empty where flags took its place.
+    /// File name as given by the user; empty if flags were used.
     pub(crate) file: String,
     pub(crate) edge: Option<Edge>,
     pub(crate) origin: Option<Origin>,
@@ -56,7 +54,7 @@ impl Config {
     /// Reads and checks a file.
     ///
     /// # Errors
-    /// Every fault there is, as [`Faults`].
+    /// Returns all faults.
     pub(crate) fn from_file(path: &Path) -> Result<Self, Faults> {
         let text = fs::read_to_string(path);
         let text = text
@@ -64,185 +62,96 @@ impl Config {
         Self::from_text(path, &text)
     }
 
-    /// Checks the text of the file at `path`, beside which its relative paths start.
+    /// Checks the text of the file at `path`; relative paths start beside it.
     ///
     /// # Errors
-    /// Every fault there is, as [`Faults`].
+    /// Returns all faults.
     pub(crate) fn from_text(path: &Path, text: &str) -> Result<Self, Faults> {
-        let (name, base) = (path.display().to_string(), path.parent().unwrap_or(Path::new("")));
         let mut faults = Vec::new();
-        let file = file::read(text, base, &mut faults);
+        let config = file::read(text, path.parent().unwrap_or(Path::new("")), &mut faults);
         if faults.is_empty() {
-            check_file(&file, &mut faults);
+            check_file(&config, &mut faults);
         }
-        if !faults.is_empty() {
-            return Err(Faults::new(&name, faults));
-        }
-        Ok(Self {
-            file: name,
-            edge: file.edge.map(|(_, edge)| edge),
-            origin: file.origin.map(|(_, origin)| origin),
-            console: file.console.map(|(_, console)| console),
-            agent: file.agent.map(|(_, agent)| agent),
-            consumer: file.consumer.map(|(_, consumer)| consumer),
-            controller: file.controller.map(|(_, controller)| controller),
-            tenants: file.tenants.into_iter().map(|(_, tenant)| tenant).collect(),
-            sources: file.sources.into_iter().map(|(_, source)| source).collect(),
-        })
+        Self { file: path.display().to_string(), ..config }.unless(faults)
     }
 
-    /// An edge alone, by its flags.
+    /// Builds a config with a single role from its flags; `with` wraps the section into a config.
     ///
     /// # Errors
-    /// Every fault there is, as [`Faults`].
-    pub(crate) fn from_edge_flags(flags: &Flags<Edge>) -> Result<Self, Faults> {
+    /// Returns all faults.
+    pub(crate) fn from_flags<S: Section>(
+        flags: &Flags<S>,
+        with: impl FnOnce(S) -> Self,
+    ) -> Result<Self, Faults> {
         let mut faults = Vec::new();
-        let edge = flags.read(&mut faults);
-        if let Some(edge) = &edge {
-            check_edge(edge, Place::Command, false, &mut faults);
+        let config = flags.read(&mut faults).map(with).unwrap_or_default();
+        check_roles(&config, &mut faults);
+        config.unless(faults)
+    }
+
+    fn unless(self, faults: Vec<Fault>) -> Result<Self, Faults> {
+        if faults.is_empty() { Ok(self) } else { Err(Faults::new(&self.file, faults)) }
+    }
+
+    /// Builds a config with a single source.
+    pub(crate) fn from_source(media: PathBuf, to: Uri, token: Option<IngestToken>) -> Self {
+        fn set<T>(name: &str, value: T) -> Set<T> {
+            let setting = Source::SETTINGS
+                .iter()
+                .find(|setting| setting.name == name)
+                .expect("the setting is declared");
+            Set { value, place: Place::Command, setting }
         }
-        Self::alone(faults, Self { edge, ..Self::none() })
-    }
-
-    /// An origin alone, by its flags.
-    ///
-    /// # Errors
-    /// Every fault there is, as [`Faults`].
-    pub(crate) fn from_origin_flags(flags: &Flags<Origin>) -> Result<Self, Faults> {
-        let mut faults = Vec::new();
-        let origin = flags.read(&mut faults);
-        if let Some(origin) = &origin {
-            check_origin(origin, &mut faults);
-        }
-        Self::alone(faults, Self { origin, ..Self::none() })
-    }
-
-    /// An agent alone, by its flags.
-    ///
-    /// # Errors
-    /// Every fault there is, as [`Faults`].
-    pub(crate) fn from_agent_flags(flags: &Flags<Agent>) -> Result<Self, Faults> {
-        let mut faults = Vec::new();
-        let agent = flags.read(&mut faults);
-        if let Some(agent) = &agent {
-            check_bundles(agent, None, &mut faults);
-            check_agent(agent, None, &mut faults);
-        }
-        Self::alone(faults, Self { agent, ..Self::none() })
-    }
-
-    /// A consumer alone, by its flags.
-    ///
-    /// # Errors
-    /// Every fault there is, as [`Faults`].
-    pub(crate) fn from_consumer_flags(flags: &Flags<Consumer>) -> Result<Self, Faults> {
-        let mut faults = Vec::new();
-        let consumer = flags.read(&mut faults);
-        Self::alone(faults, Self { consumer, ..Self::none() })
-    }
-
-    /// A controller alone, by its flags.
-    ///
-    /// # Errors
-    /// Every fault there is, as [`Faults`].
-    pub(crate) fn from_controller_flags(flags: &Flags<Controller>) -> Result<Self, Faults> {
-        let mut faults = Vec::new();
-        let controller = flags.read(&mut faults);
-        if let Some(controller) = &controller {
-            check_controller(controller, Place::Command, &[], &mut faults);
-        }
-        Self::alone(faults, Self { controller, ..Self::none() })
-    }
-
-    /// A source alone.
-    pub(crate) fn from_source(media: PathBuf, to: IngestUrl) -> Self {
-        let declared =
-            |name| Source::SETTINGS.iter().find(|setting| setting.name == name).expect("it is declared");
-        let media = Set { value: media, place: Place::Command, setting: declared("media") };
-        let to = Some(Set { value: to, place: Place::Command, setting: declared("to") });
-        Self { sources: vec![Source { media, channel: None, to }], ..Self::none() }
-    }
-
-    fn alone(faults: Vec<Fault>, config: Self) -> Result<Self, Faults> {
-        if faults.is_empty() { Ok(config) } else { Err(Faults::new("", faults)) }
-    }
-
-    fn none() -> Self {
-        Self {
-            file: String::new(),
-            edge: None,
-            origin: None,
-            console: None,
-            agent: None,
-            consumer: None,
-            controller: None,
-            tenants: Vec::new(),
-            sources: Vec::new(),
-        }
+        let source = Source {
+            place: Place::Command,
+            media: set("media", media),
+            channel: None,
+            to: Some(set("to", to)),
+            token: token.map(|token| set("token", token)),
+        };
+        Self { sources: vec![source], ..Self::default() }
     }
 }
 
-/// What must hold between the sections of a file.
-fn check_file(file: &file::File, faults: &mut Vec<Fault>) {
-    let has_server = file.edge.is_some() || file.origin.is_some() || file.console.is_some();
-    let has_other = file.agent.is_some() || file.consumer.is_some() || file.controller.is_some();
-    if !has_server && !has_other && file.sources.is_empty() {
+/// Checks a whole file.
+fn check_file(config: &Config, faults: &mut Vec<Fault>) {
+    let has_server = config.edge.is_some() || config.origin.is_some() || config.console.is_some();
+    let has_other = config.agent.is_some() || config.consumer.is_some() || config.controller.is_some();
+    if !has_server && !has_other && config.sources.is_empty() {
         let message = "the file names no role: write [edge], [origin], [console], [agent], [consumer], [controller] or \
                        [[source]]"
             .to_owned();
         faults.push(Fault { place: Place::File { line: 1, column: 1 }, setting: None, message });
     }
-    if let Some((place, edge)) = &file.edge {
-        check_edge(edge, *place, file.origin.is_some(), faults);
+    check_roles(config, faults);
+    check_listeners(config, faults);
+}
+
+/// Checks each role, including its dependencies on other roles.
+fn check_roles(config: &Config, faults: &mut Vec<Fault>) {
+    if let Some(edge) = &config.edge {
+        check_edge(edge, config.origin.is_some(), faults);
     }
-    if let Some((_, origin)) = &file.origin {
+    if let Some(origin) = &config.origin {
         check_origin(origin, faults);
     }
-    if let Some((place, console)) = &file.console {
-        check_console(console, *place, file, faults);
+    if let Some(console) = &config.console {
+        check_console(console, config, faults);
     }
-    if let Some((_, agent)) = &file.agent {
-        check_bundles(agent, file.edge.as_ref().map(|(_, edge)| edge), faults);
-        check_agent(agent, file.edge.as_ref().map(|(_, edge)| edge), faults);
+    if let Some(agent) = &config.agent {
+        check_agent(agent, config.edge.as_ref(), faults);
     }
-    if let Some((place, controller)) = &file.controller {
-        check_controller(controller, *place, &file.tenants, faults);
-    } else if let Some((place, _)) = file.tenants.first() {
-        let message = "a tenant is one of the controller of the same file: write [controller]".to_owned();
-        faults.push(Fault { place: *place, setting: None, message });
+    if let Some(controller) = &config.controller {
+        check_controller(controller, &config.tenants, faults);
+    } else if let Some(tenant) = config.tenants.first() {
+        faults.push(tenant.fault("a tenant needs a controller in the same file: write [controller]"));
     }
-    check_sources(file, faults);
-    check_listeners(file, faults);
-}
-
-/// What bundles over Kafka need.
-fn check_bundles(agent: &Agent, edge: Option<&Edge>, faults: &mut Vec<Fault>) {
-    let Some(topic) = &agent.kafka_bundles else {
-        faults.extend(
-            agent.bundle_file.iter().map(|file| file.fault("kafka_bundles says what comes there".to_owned())),
-        );
-        return;
-    };
-    let needed = [
-        (agent.kafka.is_some(), "kafka, where the topic is"),
-        (agent.pop.is_some(), "pop, whose bundles they are"),
-        (agent.bundle_file.is_some(), "bundle_file, where they go"),
-        (agent.edges.is_some() || edge.is_some(), "edges, which take them"),
-    ];
-    let missing = needed.into_iter().filter(|(is_there, _)| !is_there);
-    faults.extend(missing.map(|(_, what)| topic.fault(format!("set {what}"))));
-    check_topics(topic, &agent.kafka_topic, faults);
-}
-
-/// A topic of records keeps all of them for a time, one of bundles the last of each key for good.
-fn check_topics(bundles: &Set<ChannelName>, records: &Set<ChannelName>, faults: &mut Vec<Fault>) {
-    if bundles.value == records.value {
-        faults.push(bundles.fault("the topic of records: name another".to_owned()));
-    }
+    check_sources(config, faults);
 }
 
 impl Agent {
-    /// Whether it keeps SQLite: as named, or because it has no other sink.
+    /// Returns whether the agent writes SQLite: because it is configured, or because no other sink
+    /// is.
     pub(crate) fn keeps_sqlite(&self) -> bool {
         let has_files = self.json.is_some() || self.parquet.is_some();
         let has_other = has_files || self.kafka.is_some() || self.clickhouse.is_some();
@@ -250,21 +159,21 @@ impl Agent {
     }
 }
 
-/// A console shows what the same file has.
-fn check_console(console: &Console, place: Place, file: &file::File, faults: &mut Vec<Fault>) {
-    let shows_telemetry = file.agent.as_ref().is_some_and(|(_, agent)| agent.keeps_sqlite());
-    if file.edge.is_none() && !shows_telemetry && file.controller.is_none() {
-        let message =
-            "a console shows what the same file has: write [edge], [agent] with sqlite, or [controller]"
-                .to_owned();
-        faults.push(Fault { place, setting: None, message });
+/// Checks that the same file has a role for the console to show.
+fn check_console(console: &Console, config: &Config, faults: &mut Vec<Fault>) {
+    let shows_telemetry = config.agent.as_ref().is_some_and(Agent::keeps_sqlite);
+    if config.edge.is_none() && !shows_telemetry && config.controller.is_none() {
+        faults
+            .push(console.fault(
+                "the console has nothing to show: write [edge], [agent] with sqlite, or [controller]",
+            ));
     }
-    if let (Some(edge), None) = (&console.edge, &file.edge) {
-        faults.push(edge.fault("the edge is that of the same file: write [edge]".to_owned()));
+    if let (Some(edge), None) = (&console.edge, &config.edge) {
+        faults.push(edge.fault("must belong to an edge in the same file: write [edge]".to_owned()));
     }
 }
 
-/// An edge that is followed twice has each response recorded twice.
+/// Checks that no edge is followed twice, which would record each response twice.
 fn check_agent(agent: &Agent, edge: Option<&Edge>, faults: &mut Vec<Fault>) {
     let Some(edges) = &agent.edges else { return };
     let own = edge.map(|edge| edge.admin.value);
@@ -274,103 +183,103 @@ fn check_agent(agent: &Agent, edge: Option<&Edge>, faults: &mut Vec<Fault>) {
         .enumerate()
         .find(|(at, address)| own == Some(**address) || edges.value[..*at].contains(address));
     if let Some((_, address)) = twice {
-        faults.push(edges.fault(format!("the edge at {address} is followed already")));
+        faults.push(edges.fault(format!("edge at {address} is already followed")));
     }
 }
 
-/// What must hold between settings of a decision.
-fn check_controller(
-    controller: &Controller,
-    place: Place,
-    tenants: &[(Place, Tenant)],
-    faults: &mut Vec<Fault>,
-) {
+/// Checks the controller's settings against each other.
+fn check_controller(controller: &Controller, tenants: &[Tenant], faults: &mut Vec<Fault>) {
     for span in [&controller.window, &controller.late, &controller.acknowledge_max] {
         if span.value.duration.subsec_nanos() > 0 {
-            faults.push(span.fault("not whole seconds".to_owned()));
+            faults.push(span.fault("must be whole seconds".to_owned()));
         }
     }
-    if let (Some(topic), None) = (&controller.kafka_bundles, &controller.kafka) {
-        faults.push(topic.fault("set kafka, where the topic is".to_owned()));
-    }
-    if let Some(topic) = &controller.kafka_bundles {
-        check_topics(topic, &controller.kafka_topic, faults);
-    }
-    let tell = |place, faults: Vec<thalweg_control::Fault>| {
-        faults.into_iter().map(move |fault| Fault { place, setting: None, message: fault.to_string() })
-    };
     let alone = controller.settings(&[]);
     let of_all = alone.check();
-    faults.extend(tell(place, of_all.clone()));
-    let all: Vec<_> = tenants.iter().map(|(_, tenant)| tenant.clone()).collect();
-    let all = controller.settings(&all);
-    for ((place, _), tenant) in tenants.iter().zip(&all.tenants) {
-        // What is wrong for all was told above.
-        let own = alone.check_tenant(tenant).into_iter().filter(|fault| !of_all.contains(fault)).collect();
-        faults.extend(tell(*place, own));
+    faults.extend(of_all.iter().map(|fault| controller.fault(fault.to_string())));
+    let all = controller.settings(tenants);
+    for (tenant, settings) in tenants.iter().zip(&all.tenants) {
+        // Faults of the shared settings are already reported.
+        let own = alone.check_tenant(settings).into_iter().filter(|fault| !of_all.contains(fault));
+        faults.extend(own.map(|fault| tenant.fault(fault.to_string())));
     }
-    for (at, fault) in all.check_hosts_of_tenants() {
-        faults.extend(tell(tenants[at].0, vec![fault]));
-    }
+    let hosts = all.check_hosts_of_tenants().into_iter();
+    faults.extend(hosts.map(|(at, fault)| tenants[at].fault(fault.to_string())));
 }
 
-fn check_edge(edge: &Edge, place: Place, has_origin: bool, faults: &mut Vec<Fault>) {
+fn check_edge(edge: &Edge, has_origin: bool, faults: &mut Vec<Fault>) {
     if edge.backends.is_none() && !has_origin && edge.policy.is_none() {
-        let message = match place {
+        let message = match edge.place {
             Place::File { .. } => "the edge has no backend: set backends or policy, or write [origin]",
             _ => "the edge has no backend: give --backend http://HOST:PORT, or a --policy that has one",
         };
-        faults.push(Fault { place, setting: None, message: message.to_owned() });
+        faults.push(edge.fault(message));
+    }
+}
+
+impl Origin {
+    /// Returns where sources push and the token that they must present.
+    ///
+    /// # Errors
+    /// Fails if a listener beyond loopback has no token. A checked config has no such listener.
+    pub(crate) fn ingest(&self) -> Result<Ingest, UnprotectedIngest> {
+        let token = self.ingest_token.as_ref().map(|token| token.value.clone());
+        Ingest::new(self.ingest.value, token)
     }
 }
 
 fn check_origin(origin: &Origin, faults: &mut Vec<Fault>) {
+    if let Err(open) = origin.ingest() {
+        faults.push(origin.ingest.fault(open.to_string()));
+    }
     if let Some(media) = &origin.media {
         check_directory(media, faults);
     }
     if origin.window.value.duration < 2 * origin.segment_target.value.duration {
-        faults.push(origin.window.fault("shorter than two segments".to_owned()));
+        faults.push(origin.window.fault("must be at least two segments long".to_owned()));
     }
 }
 
-fn check_sources(file: &file::File, faults: &mut Vec<Fault>) {
+fn check_sources(config: &Config, faults: &mut Vec<Fault>) {
     let mut channels = HashSet::new();
-    for (place, source) in &file.sources {
+    for source in &config.sources {
         check_directory(&source.media, faults);
         let message = match (&source.channel, &source.to) {
-            (Some(_), Some(_)) => {
-                "channel and to exclude each other: to names the publishing point whole".to_owned()
-            }
-            (None, None) => "the source has nowhere to push: set channel or to".to_owned(),
-            (Some(_), None) if file.origin.is_none() => {
-                "channel is one of the origin in the same file: write [origin], or set to instead".to_owned()
+            (Some(_), Some(_)) => "channel and to exclude each other: set only one of them".to_owned(),
+            (None, None) => "source has no destination: set channel or to".to_owned(),
+            (Some(_), None) if config.origin.is_none() => {
+                "channel needs an origin in the same file: write [origin], or set to instead".to_owned()
             }
             (Some(channel), None) if !channels.insert(&channel.value.0) => {
-                format!("another source pushes channel {:?} already", channel.value.0)
+                format!("channel {:?} already has a source", channel.value.0)
+            }
+            (Some(_), None) if source.token.is_some() => {
+                "token requires to: channel uses the token of [origin]".to_owned()
             }
             (Some(_), None) | (None, Some(_)) => continue,
         };
-        faults.push(Fault { place: *place, setting: None, message });
+        faults.push(source.fault(message));
     }
 }
 
-/// Two roles of one file on one port would fail when the second binds: it is known before.
-fn check_listeners(file: &file::File, faults: &mut Vec<Fault>) {
-    let edge = file.edge.iter().flat_map(|(_, edge)| [&edge.listen, &edge.admin]);
-    let origin = file.origin.iter().map(|(_, origin)| &origin.listen);
-    let console = file.console.iter().map(|(_, console)| &console.listen);
-    let agent = file.agent.iter().filter_map(|(_, agent)| agent.listen.as_ref());
-    let consumer = file.consumer.iter().filter_map(|(_, consumer)| consumer.listen.as_ref());
-    let controller = file.controller.iter().map(|(_, controller)| &controller.listen);
+/// Checks that no two roles of a file listen on the same port, which would fail only when the
+/// second role binds it.
+fn check_listeners(config: &Config, faults: &mut Vec<Fault>) {
+    let edge = config.edge.iter().flat_map(|edge| [&edge.listen, &edge.admin]);
+    let origin = config.origin.iter().flat_map(|origin| [&origin.listen, &origin.ingest, &origin.admin]);
+    let console = config.console.iter().map(|console| &console.listen);
+    let agent = config.agent.iter().filter_map(|agent| agent.listen.as_ref());
+    let consumer = config.consumer.iter().filter_map(|consumer| consumer.listen.as_ref());
+    let controller = config.controller.iter().map(|controller| &controller.listen);
     let mut seen: Vec<&Set<SocketAddr>> = Vec::new();
     for listener in edge.chain(origin).chain(console).chain(agent).chain(consumer).chain(controller) {
         if let Some(before) = seen.iter().find(|before| collide(before.value, listener.value)) {
-            // The one that stands in the file is the one to change.
+            // Report the address set in the file, not the default.
             let by_default = listener.place == Place::Default;
             let (wrong, other) = if by_default { (*before, listener) } else { (listener, *before) };
             let Set { value, setting, .. } = other;
             faults.push(
-                wrong.fault(format!("{}.{} listens on {value} already", setting.section, setting.name)),
+                wrong.fault(format!("{value} is already used by {}.{}", setting.section, setting.name)),
             );
         }
         seen.push(listener);
@@ -378,7 +287,8 @@ fn check_listeners(file: &file::File, faults: &mut Vec<Fault>) {
 }
 
 fn collide(a: SocketAddr, b: SocketAddr) -> bool {
-    /// An unspecified address is every one of its family; an IPv6 socket takes IPv4 too.
+    /// Returns whether two addresses overlap. An unspecified address covers every one of its
+    /// family; an IPv6 socket also accepts IPv4.
     fn covers(a: SocketAddr, b: SocketAddr) -> bool {
         a.ip() == b.ip() || (a.ip().is_unspecified() && (a.is_ipv6() || b.is_ipv4()))
     }

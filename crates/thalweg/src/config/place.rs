@@ -1,23 +1,23 @@
-//! Where a setting was written, and a fault at such a place.
+//! Locations of settings, and faults at these locations.
 
 use std::fmt;
 use std::ops::Range;
 
 use super::declare::Setting;
 
-/// Where a value comes from.
+/// The origin of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// The file, counted from 1; the column counts characters.
+    /// In the file. Line and column are counted from 1; columns count characters.
     File { line: usize, column: usize },
-    /// The setting's flag, or the command where a flag is missing.
+    /// On the command line: the setting's flag, or the command itself if a flag is missing.
     Command,
-    /// Nowhere: the setting has its default.
+    /// Not written: the setting has its default.
     Default,
 }
 
 impl Place {
-    /// The place in `text` where `span`, in bytes, starts.
+    /// Returns the location in `text` at which the byte range `span` starts.
     pub(crate) fn in_file(text: &str, span: &Range<usize>) -> Self {
         let before = text.get(..span.start).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -27,7 +27,7 @@ impl Place {
         }
     }
 
-    /// Line and column; what is not in the file comes first.
+    /// Returns line and column for sorting; locations outside the file sort first.
     fn order(self) -> (usize, usize) {
         match self {
             Place::File { line, column } => (line, column),
@@ -36,16 +36,16 @@ impl Place {
     }
 }
 
-/// Something wrong with the settings.
+/// A fault in the settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) place: Place,
-    /// The setting it is about, if it is about one.
+    /// The faulty setting, if the fault concerns a single setting.
     pub(crate) setting: Option<&'static Setting>,
     pub(crate) message: String,
 }
 
-/// Everything wrong with the settings, each on a line of its own in the order of the file.
+/// All faults of the settings, one per line in file order.
 #[derive(Debug)]
 pub(crate) struct Faults {
     file: String,
@@ -53,13 +53,13 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
-    /// `file` is the file's name as the user gave it, if there is one.
+    /// Sorts `faults` for the file that the user named `file`; `file` is empty without one.
     pub(crate) fn new(file: &str, mut faults: Vec<Fault>) -> Self {
         faults.sort_by_key(|fault| fault.place.order());
         Self { file: file.to_owned(), faults }
     }
 
-    /// One fault that has no place.
+    /// Wraps a single fault without a location.
     pub(crate) fn alone(message: String) -> Self {
         Self::new("", vec![Fault { place: Place::Command, setting: None, message }])
     }

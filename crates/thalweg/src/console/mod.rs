@@ -1,29 +1,28 @@
-//! The web console's server: the embedded pages, where the edge is, the edge's records as they happen, what the agent has
-//! kept, and what a controller tells; each where the process has it.
+//! Web console server: the embedded pages, the edge's address and live records, the agent's stored
+//! telemetry and the controller's state, each if the process has that role.
 //!
-//! It plays no part in delivery: the players in its pages fetch from the edge.
+//! The console is not part of delivery: the players in its pages fetch from the edge.
 
 mod pages;
 mod telemetry;
 
 use std::future::{Future, ready};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 
 use axum::Router;
 use axum::http::HeaderMap;
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::routing::get;
 use serde_json::{Value, json};
 use thalweg_edge::{Records, record_stream};
-use tokio::net::TcpListener;
+use thalweg_surface::{Pages, json as answer};
 
-/// Where the pages find the edge.
+/// The edge's address as seen by the pages.
 #[derive(Debug, Clone)]
 pub(crate) enum EdgeAddress {
-    /// On the host of the page itself, at this port.
+    /// At this port of the page's own host.
     Port(u16),
-    /// Anywhere, as configured.
+    /// At this configured URL.
     Url(String),
 }
 
@@ -36,58 +35,54 @@ impl EdgeAddress {
     }
 }
 
-/// What the pages show, where the process has it.
+/// Data sources for the pages, as far as the process has them.
 #[derive(Debug, Default)]
-pub(crate) struct Shown {
-    /// The edge, and its responses as they end.
+pub(crate) struct Sources {
+    /// The edge's address and its response records.
     pub(crate) edge: Option<(EdgeAddress, Records)>,
-    /// The agent's database.
+    /// Path of the agent's database.
     pub(crate) database: Option<PathBuf>,
-    /// What a controller tells.
+    /// The controller's read-only routes.
     pub(crate) controller: Option<Router>,
 }
 
-/// Serves browsers on `listener` until `shutdown`. What is under way then is cut: a stream of records has no
-/// end.
+/// Serves browsers on `listener` until `shutdown`, then cuts open responses, because record streams
+/// never end.
 ///
 /// # Errors
-/// That of the listener.
+/// Returns the listener's error.
 pub(crate) async fn serve(
     listener: TcpListener,
-    shown: Shown,
+    sources: Sources,
     shutdown: impl Future<Output = ()>,
 ) -> std::io::Result<()> {
     pages::warn_if_missing();
-    let app = router(shown);
-    tokio::select! {
-        served = axum::serve(listener, app) => served,
-        () = shutdown => Ok(()),
-    }
+    thalweg_surface::serve(listener, router(sources), Pages::Own, shutdown).await
 }
 
-fn router(shown: Shown) -> Router {
-    let Shown { edge, database, controller } = shown;
+fn router(sources: Sources) -> Router {
+    let Sources { edge, database, controller } = sources;
     let config = json!({
         "edge": edge.as_ref().map(|(address, _)| address.to_json()),
         "version": env!("CARGO_PKG_VERSION"),
         "telemetry": database.is_some(),
         "control": controller.is_some(),
     });
-    let config = ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], config.to_string());
     let followed = edge.map(|(_, records)| {
         let stream = move |fields: HeaderMap| ready(record_stream(&records, &fields));
         Router::new().route("/api/records", get(stream))
     });
-    let controlled = controller.map(|looks| Router::new().nest("/api/control", looks));
+    let controlled = controller.map(|routes| Router::new().nest("/api/control", routes));
     Router::new()
-        .route("/api/config", get(move || ready(config.clone())))
+        .route("/api/config", get(move || ready(answer(&config))))
         .merge(followed.unwrap_or_default())
         .merge(database.map(telemetry::routes).unwrap_or_default())
         .merge(controlled.unwrap_or_default())
         .fallback(pages::page)
 }
 
-/// The address a browser on this machine uses for a listener: an unspecified one is reached at loopback.
+/// Returns the address at which a browser on this machine reaches a listener: loopback if
+/// unspecified.
 pub(crate) fn reachable(listening: SocketAddr) -> SocketAddr {
     let mut addr = listening;
     if addr.ip().is_unspecified() {

@@ -1,7 +1,7 @@
-//! The built pages of `console/dist`, embedded when the program is built.
+//! Built pages of `console/dist`, embedded at build time.
 //!
-//! Names in `assets/` carry a hash of their content, so those files never change and may be kept for ever;
-//! the rest is validated on each use.
+//! Names in `assets/` contain a content hash, so these files may be cached forever; all others are
+//! validated on each use.
 
 use axum::body::Body;
 use axum::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, X_CONTENT_TYPE_OPTIONS};
@@ -16,19 +16,19 @@ struct Dist;
 
 const INDEX: &str = "index.html";
 
-/// What is shown instead of the pages by a program that was built without them.
+/// Page shown by a program built without the console.
 const MISSING_PAGE: &str = "<!doctype html><meta charset=utf-8><title>Thalweg</title>\
     <h1>Thalweg</h1><p>This program was built without the console's pages. In the source tree, \
     <code>make build</code> builds them and the program.</p>";
 
-/// Says in one log line that the program was built without the pages.
+/// Logs that the program was built without the pages.
 pub(super) fn warn_if_missing() {
     if Dist::get(INDEX).is_none() {
-        tracing::warn!(build = "make build", "this program was built without the console's pages");
+        tracing::warn!(build = "make build", "console pages missing from this build");
     }
 }
 
-/// Answers a request for a page.
+/// Responds to a request for a page.
 pub(super) async fn page(method: Method, uri: Uri, request: HeaderMap) -> Response<Body> {
     if method != Method::GET && method != Method::HEAD {
         return answer(StatusCode::METHOD_NOT_ALLOWED, &[(ALLOW, "GET, HEAD")], Body::empty());
@@ -67,21 +67,21 @@ fn answer(status: StatusCode, fields: &[(HeaderName, &str)], body: Body) -> Resp
     response.body(body).expect("every field is plain text of ours")
 }
 
-/// A strong validator: the first half of the content's SHA-256.
+/// Returns a strong validator: the first half of the content's SHA-256.
 fn etag(file: &EmbeddedFile) -> String {
     let hash = file.metadata.sha256_hash();
     let hex: String = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
     format!("\"{hex}\"")
 }
 
-/// Whether `If-None-Match` names this validator, by weak comparison (RFC 9110 §13.1.2).
+/// Returns whether `If-None-Match` names this validator, by weak comparison (RFC 9110 §13.1.2).
 fn names(request: &HeaderMap, etag: &str) -> bool {
     let ours = EntityTag::parse(etag.as_bytes()).expect("quoted hexadecimal digits");
     let mut lines = request.get_all(IF_NONE_MATCH).iter().map(HeaderValue::as_bytes);
     lines.any(|line| line == b"*" || entity_tags(line).any(|tag| tag.weak_eq(&ours)))
 }
 
-/// By extension; the build makes no others.
+/// Returns the media type by extension; the build produces no other extensions.
 fn content_type(path: &str) -> &'static str {
     match path.rsplit_once('.').map_or("", |(_, extension)| extension) {
         "html" => "text/html; charset=utf-8",

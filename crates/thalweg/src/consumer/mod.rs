@@ -1,6 +1,4 @@
-//! The consumer as a role: from its settings to a running one, once the topic is there, with its figures told.
-
-mod metrics;
+//! Consumer role: waits for the topic, runs the consumer thread and serves its metrics.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -10,20 +8,21 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anyhow::anyhow;
+use thalweg_kafka::Cluster;
 use thalweg_telemetry::clickhouse::Server;
-use thalweg_telemetry::kafka::Cluster;
-use thalweg_telemetry::{consumer, kafka};
+use thalweg_telemetry::consumer;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use crate::agent::{cluster, with_causes};
-use crate::config::{self, Fault};
+use crate::agent::cluster;
+use crate::config::{self, Fault, Set};
 
-/// How often it is asked whether the topic is there, and how often meanwhile whether to end.
+/// Intervals for looking up the topic, and for checking the stop flag in between.
 const ASK_PERIOD: Duration = Duration::from_secs(1);
 const STOP_PERIOD: Duration = Duration::from_millis(100);
 
-/// A consumer with everything open that it needs, not begun.
+/// A consumer with all its resources open, not started yet.
 pub(crate) struct Consumer {
     member: consumer::Consumer,
     cluster: Cluster,
@@ -32,79 +31,75 @@ pub(crate) struct Consumer {
 }
 
 impl Consumer {
-    /// Opens what the settings name.
+    /// Opens the resources that the settings name.
     ///
     /// # Errors
-    /// The setting whose value cannot be used.
+    /// Returns the setting whose value is unusable.
     pub(crate) fn bind(settings: &config::Consumer) -> Result<Self, Fault> {
         let url = &settings.clickhouse;
-        let server = Server::at(&url.value.0).map_err(|error| url.fault(with_causes(&error)))?;
+        let server = Server::at(&url.value.0).map_err(|error| url.unusable(error))?;
         let cluster =
             cluster(&settings.kafka.value, &settings.kafka_topic.value, settings.kafka_set.as_ref());
-        let rows_max = settings.block_rows.value.0 as u64;
+        let rows_max = settings.block_rows.value as u64;
         let limits = consumer::Limits { rows_max, wait_max: settings.block_wait.value.duration };
         let member =
             consumer::Consumer::join(&cluster, &settings.group.value.0, server, limits).map_err(|error| {
                 match &settings.kafka_set {
-                    Some(set) => set.fault(with_causes(&error)),
-                    None => settings.kafka.fault(with_causes(&error)),
+                    Some(set) => set.unusable(error),
+                    None => settings.kafka.unusable(error),
                 }
             })?;
-        let listener = settings.listen.as_ref().map(|listen| {
-            TcpListener::bind(listen.value)
-                .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
-                .map_err(|cause| listen.fault(format!("cannot listen on {}: {cause}", listen.value)))
-        });
+        let listener = settings.listen.as_ref().map(Set::bind);
         let topic_wait = settings.topic_wait.value.duration;
         Ok(Self { member, cluster, topic_wait, listener: listener.transpose()? })
     }
 
-    /// Where its figures are to be had.
+    /// Returns the address of the consumer's metrics.
     pub(crate) fn metrics_addr(&self) -> Option<SocketAddr> {
         self.listener.as_ref()?.local_addr().ok()
     }
 
-    /// Reads and inserts until `stop` resolves. What was read and not inserted is read again by whoever comes next.
+    /// Reads and inserts until `stop` resolves. The next member of the group re-reads all messages
+    /// that were read but not inserted.
     ///
     /// # Errors
-    /// When the topic does not come, or its thread ends before it was asked to.
+    /// Fails if the topic stays missing, or the consumer thread ends early.
     pub(crate) async fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
         let Self { mut member, cluster, topic_wait, listener } = self;
         let mut tasks = JoinSet::new();
         if let Some(listener) = listener {
-            let figures = metrics::Told(Arc::clone(member.figures()));
-            tasks.spawn(crate::metrics::serve(tokio::net::TcpListener::from_std(listener)?, figures));
+            tasks.spawn(thalweg_surface::serve_vitals(listener, member.figures().registry()));
         }
-        let is_asked = Arc::new(AtomicBool::new(false));
+        let stop_requested = Arc::new(AtomicBool::new(false));
         let (end, mut ended) = oneshot::channel();
-        let is_over = Arc::clone(&is_asked);
+        let is_stopping = Arc::clone(&stop_requested);
         thread::Builder::new().name("consumer".into()).spawn(move || {
-            let outcome = await_topic(&cluster, topic_wait, &is_over);
+            let outcome = await_topic(&cluster, topic_wait, &is_stopping);
             if outcome.is_ok() {
-                member.run(&is_over);
+                member.run(&is_stopping);
             }
             let _ = end.send(outcome);
         })?;
-        let panicked = |_| io::Error::other("its thread has panicked");
+        let panicked = |_| io::Error::other("the consumer thread panicked");
         tokio::select! {
             () = stop => {
-                is_asked.store(true, Relaxed);
+                stop_requested.store(true, Relaxed);
                 ended.await.map_err(panicked)?
             }
             outcome = &mut ended => {
                 outcome.map_err(panicked)??;
-                Err(io::Error::other("its thread has ended"))
+                Err(io::Error::other("the consumer thread ended"))
             }
         }
     }
 }
 
-/// Waits until the topic is there, or the end is asked for.
-fn await_topic(cluster: &Cluster, topic_wait: Duration, is_over: &AtomicBool) -> io::Result<()> {
+/// Waits until the topic exists or a stop is requested.
+fn await_topic(cluster: &Cluster, topic_wait: Duration, is_stopping: &AtomicBool) -> io::Result<()> {
     let topic = &cluster.topic;
     let mut missing_since: Option<Instant> = None;
-    let mut told = None;
-    while !is_over.load(Relaxed) {
+    let mut last_error = None;
+    while !is_stopping.load(Relaxed) {
         match cluster.has_topic() {
             Ok(true) => {
                 tracing::info!(topic, "reading");
@@ -112,7 +107,7 @@ fn await_topic(cluster: &Cluster, topic_wait: Duration, is_over: &AtomicBool) ->
             }
             Ok(false) => {
                 let since = *missing_since.get_or_insert_with(|| {
-                    tracing::warn!(topic, wait = ?topic_wait, "there is no such topic yet, waiting for it");
+                    tracing::warn!(topic, wait = ?topic_wait, "topic missing, waiting for it");
                     Instant::now()
                 });
                 if since.elapsed() >= topic_wait {
@@ -120,15 +115,15 @@ fn await_topic(cluster: &Cluster, topic_wait: Duration, is_over: &AtomicBool) ->
                 }
             }
             Err(error) => {
-                let text = with_causes(&error);
-                if told.as_ref() != Some(&text) {
-                    tracing::warn!(topic, error = text, "cannot ask for the topic, trying again");
-                    told = Some(text);
+                let text = format!("{:#}", anyhow!(error));
+                if last_error.as_ref() != Some(&text) {
+                    tracing::warn!(topic, error = text, "cannot look up topic, retrying");
+                    last_error = Some(text);
                 }
             }
         }
         let next = Instant::now() + ASK_PERIOD.min(topic_wait);
-        while Instant::now() < next && !is_over.load(Relaxed) {
+        while Instant::now() < next && !is_stopping.load(Relaxed) {
             thread::sleep(STOP_PERIOD);
         }
     }
@@ -136,9 +131,9 @@ fn await_topic(cluster: &Cluster, topic_wait: Duration, is_over: &AtomicBool) ->
 }
 
 fn missing(cluster: &Cluster) -> String {
-    let kafka::Cluster { topic, brokers, .. } = cluster;
+    let Cluster { topic, brokers, .. } = cluster;
     format!(
-        "Kafka at {brokers} has no topic {topic:?}: start an agent that writes to it, which makes it, or make it \
+        "Kafka at {brokers} has no topic {topic:?}: start an agent, which creates it, or create it \
          with kafka-topics.sh --create --topic {topic} --partitions 12"
     )
 }

@@ -1,13 +1,13 @@
-//! From the settings of `[controller]` and `[[tenant]]` to those of a decision.
+//! Conversion of `[controller]` and `[[tenant]]` sections into decision settings.
 
+use thalweg_bundle::Share;
 use thalweg_control::{Canary, Settings};
+use thalweg_units::Span;
 
-use thalweg_record::units::Span;
-
-use crate::config::{ClientNetwork, Controller, Count, Part, Set, Tenant};
+use crate::config::{Controller, Set, Tenant};
 
 impl Controller {
-    /// How it decides, for these tenants and for all others.
+    /// Converts to decision settings, for these tenants and for all other hosts.
     pub(crate) fn settings(&self, tenants: &[Tenant]) -> Settings {
         let all = self.settings_of_all();
         let tenants = tenants.iter().map(|tenant| tenant.tenant(&all)).collect();
@@ -20,80 +20,82 @@ impl Controller {
         Settings {
             window_s: self.window.value.duration.as_secs(),
             late_s: self.late.value.duration.as_secs(),
-            measure: self.measure.value.0,
+            measure: self.measure.value,
             goodput_bytes_min: self.goodput_min.value.bytes,
-            counts_relayed: self.counts_relayed.value.0,
+            counts_relayed: self.counts_relayed.value,
             hosts_left_alone: hosts.map(|host| host.0.clone()).collect(),
-            by_tenant: self.by_tenant.value.0,
+            by_tenant: self.by_tenant.value,
             tenants: Vec::new(),
             connections_min: narrow(&self.connections_min),
-            bottom_share: self.bottom_share.value.0.number(),
+            bottom_share: self.bottom_share.value.number(),
             history_windows: narrow(&self.history_windows),
             observed_windows_min: narrow(&self.observed_windows_min),
-            duty_enter: self.duty_enter.value.0.number(),
-            duty_leave: self.duty_leave.value.0.number(),
-            flap_max: self.flap_max.value.0.number(),
+            duty_enter: self.duty_enter.value.number(),
+            duty_leave: self.duty_leave.value.number(),
+            flap_max: self.flap_max.value.number(),
             min_rtt_us_min: micros(&self.min_rtt_min),
-            left_alone: networks.map(|network| network.0).collect(),
-            congestion_control: self.congestion_control.value.0.clone(),
-            steered_max: self.steered_max.value.0,
-            entering_max: self.entering_max.value.0,
-            changes_max: self.changes_max.value.0,
-            explored_max: self.explored_max.value.0,
-            exploring_max: self.exploring_max.value.0,
-            holdout_trial: self.holdout_trial.value.0,
-            holdout: self.holdout.value.0,
-            false_discovery_share: self.false_discovery_share.value.0.number(),
-            false_harm_share: self.false_harm_share.value.0.number(),
+            left_alone: networks.copied().collect(),
+            congestion_control: self.congestion_control.value.to_string(),
+            steered_max: self.steered_max.value,
+            entering_max: self.entering_max.value,
+            changes_max: self.changes_max.value,
+            explored_max: self.explored_max.value,
+            exploring_max: self.exploring_max.value,
+            holdout_trial: self.holdout_trial.value,
+            holdout: self.holdout.value,
+            false_discovery_share: self.false_discovery_share.value.number(),
+            false_harm_share: self.false_harm_share.value.number(),
             evidence_connections_min: narrow(&self.evidence_connections_min),
-            effect_min: self.effect_min.value.0.number(),
+            effect_min: self.effect_min.value.number(),
             trial_windows_max: narrow(&self.trial_windows_max),
-            pooled_keep: self.pooled_keep.value.0.number(),
+            pooled_keep: self.pooled_keep.value.number(),
             proof_windows_max: narrow(&self.proof_windows_max),
-            retransmitted_rise_max: self.retransmitted_rise_max.value.0.number(),
-            guardrail_rise_max: self.guardrail_rise_max.value.0.number(),
+            retransmitted_rise_max: self.retransmitted_rise_max.value.number(),
+            guardrail_rise_max: self.guardrail_rise_max.value.number(),
             guardrail_pause_windows: narrow(&self.guardrail_pause_windows),
             cool_off_windows: narrow(&self.cool_off_windows),
             canary: Canary {
-                share: self.canary_share.value.0.number(),
+                share: self.canary_share.value.number(),
                 windows: narrow(&self.canary_windows),
                 windows_max: narrow(&self.canary_windows_max),
                 acknowledge_s_max: self.acknowledge_max.value.duration.as_secs(),
-                failed_rise_max: self.canary_failed_rise_max.value.0.number(),
-                retransmitted_rise_max: self.canary_retransmitted_rise_max.value.0.number(),
-                goodput_drop_max: self.canary_goodput_drop_max.value.0.number(),
+                failed_rise_max: self.canary_failed_rise_max.value.number(),
+                retransmitted_rise_max: self.canary_retransmitted_rise_max.value.number(),
+                goodput_drop_max: self.canary_goodput_drop_max.value.number(),
             },
         }
     }
 }
 
 impl Tenant {
-    /// The tenant as it is decided for: what it does not set is as for all.
+    /// Converts the tenant's settings, taking unset ones from `all`.
     pub(crate) fn tenant(&self, all: &Settings) -> thalweg_control::Tenant {
-        let part = |own: &Option<Set<Part>>, all: f64| own.as_ref().map_or(all, |it| it.value.0.number());
-        let share = |own: &Option<Set<Part>>, all| own.as_ref().map_or(all, |it| it.value.0);
-        let count = |own: &Option<Set<Count>>, all| own.as_ref().map_or(all, |it| it.value.0);
-        let short = |own: &Option<Set<Count>>, all| own.as_ref().map_or(all, narrow);
-        let networks = |own: &Set<Vec<ClientNetwork>>| own.value.iter().map(|network| network.0).collect();
+        let part = |own: &Option<Set<Share>>, all: f64| own.as_ref().map_or(all, |it| it.value.number());
+        let share = |own: &Option<Set<Share>>, all| own.as_ref().map_or(all, |it| it.value);
+        let count = |own: &Option<Set<usize>>, all| own.as_ref().map_or(all, |it| it.value);
+        let short = |own: &Option<Set<usize>>, all| own.as_ref().map_or(all, narrow);
         let steered_max = count(&self.steered_max, all.steered_max);
         let settings = Settings {
-            measure: self.measure.as_ref().map_or(all.measure, |it| it.value.0),
+            measure: self.measure.as_ref().map_or(all.measure, |it| it.value),
             goodput_bytes_min: self.goodput_min.as_ref().map_or(all.goodput_bytes_min, |it| it.value.bytes),
-            counts_relayed: self.counts_relayed.as_ref().map_or(all.counts_relayed, |it| it.value.0),
+            counts_relayed: self.counts_relayed.as_ref().map_or(all.counts_relayed, |it| it.value),
             connections_min: short(&self.connections_min, all.connections_min),
             bottom_share: part(&self.bottom_share, all.bottom_share),
             duty_enter: part(&self.duty_enter, all.duty_enter),
             duty_leave: part(&self.duty_leave, all.duty_leave),
             flap_max: part(&self.flap_max, all.flap_max),
             min_rtt_us_min: self.min_rtt_min.as_ref().map_or(all.min_rtt_us_min, micros),
-            left_alone: self.left_alone.as_ref().map_or_else(|| all.left_alone.clone(), networks),
+            left_alone: self
+                .left_alone
+                .as_ref()
+                .map_or_else(|| all.left_alone.clone(), |own| own.value.clone()),
             congestion_control: self
                 .congestion_control
                 .as_ref()
-                .map_or_else(|| all.congestion_control.clone(), |it| it.value.0.clone()),
+                .map_or_else(|| all.congestion_control.clone(), |it| it.value.to_string()),
             steered_max,
             entering_max: count(&self.entering_max, all.entering_max),
-            // Of fewer no more can be explored.
+            // A tenant cannot explore more networks than it may steer.
             explored_max: count(&self.explored_max, all.explored_max.min(steered_max)),
             exploring_max: count(&self.exploring_max, all.exploring_max),
             holdout_trial: share(&self.holdout_trial, all.holdout_trial),
@@ -115,8 +117,8 @@ fn micros(span: &Set<Span>) -> u64 {
     u64::try_from(span.value.duration.as_micros()).expect("bounded by its declaration")
 }
 
-fn narrow(count: &Set<Count>) -> u32 {
-    u32::try_from(count.value.0).expect("bounded by its declaration")
+fn narrow(count: &Set<usize>) -> u32 {
+    u32::try_from(count.value).expect("bounded by its declaration")
 }
 
 #[cfg(test)]
@@ -127,13 +129,13 @@ mod tests {
     use crate::config::Config;
 
     #[test]
-    fn the_defaults_are_those_of_the_decision() {
+    fn defaults_match_the_decision_defaults() {
         let config = Config::from_text(Path::new("thalweg.toml"), "[controller]").unwrap();
         assert_eq!(config.controller.unwrap().settings(&[]), Settings::default());
     }
 
     #[test]
-    fn a_tenant_is_decided_for_as_all_are_but_for_what_it_sets() {
+    fn tenant_inherits_the_settings_it_does_not_set() {
         let text = "[controller]\nduty_enter = 0.7\nby_tenant = \"on\"\n[[tenant]]\nhosts = [\"A.example\", \"b.example\"]\n\
                     duty_leave = 0.1\ncongestion_control = \"reno\"";
         let config = Config::from_text(Path::new("thalweg.toml"), text).unwrap();
@@ -149,16 +151,16 @@ mod tests {
     }
 
     #[test]
-    fn faults_of_tenants_are_told_where_they_are() {
+    fn tenant_faults_have_the_tenants_place() {
         let text = "[controller]\nhosts_left_alone = [\"c.example\"]\n[[tenant]]\nhosts = [\"a.example\"]\nduty_leave = 0.9\n\
                     [[tenant]]\nhosts = [\"a.example\", \"c.example\"]\n[[tenant]]\nduty = 1";
         let faults = Config::from_text(Path::new("thalweg.toml"), text).unwrap_err().to_string();
         assert!(faults.contains("thalweg.toml:9:1: unknown key"), "{faults}");
         let faults = Config::from_text(Path::new("thalweg.toml"), text.rsplit_once("[[").unwrap().0);
         expect_test::expect![[r#"
-            thalweg.toml:3:1: duty_leave has to be from 0 to duty_enter
-            thalweg.toml:6:1: hosts has to be names that stand once, in one tenant, and are not left alone: a.example is not
-            thalweg.toml:6:1: hosts has to be names that stand once, in one tenant, and are not left alone: c.example is not"#]].assert_eq(&faults.unwrap_err().to_string());
+            thalweg.toml:3:1: duty_leave must be from 0 to duty_enter
+            thalweg.toml:6:1: hosts must be unique names, neither in another tenant nor left alone, unlike a.example
+            thalweg.toml:6:1: hosts must be unique names, neither in another tenant nor left alone, unlike c.example"#]].assert_eq(&faults.unwrap_err().to_string());
         let alone = Config::from_text(
             Path::new("thalweg.toml"),
             "[edge]\nbackends = [\"http://a\"]\n[[tenant]]\nhosts = [\"a.example\"]",
@@ -168,11 +170,11 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_together_is_told() {
+    fn inconsistent_settings_are_reported() {
         let text = "[controller]\nduty_leave = 0.9\nwindow = \"1500ms\"";
         let faults = Config::from_text(Path::new("thalweg.toml"), text).unwrap_err().to_string();
-        for told in ["not whole seconds", "duty_leave has to be from 0 to duty_enter"] {
-            assert!(faults.contains(told), "{faults}");
+        for fault in ["must be whole seconds", "duty_leave must be from 0 to duty_enter"] {
+            assert!(faults.contains(fault), "{faults}");
         }
     }
 }

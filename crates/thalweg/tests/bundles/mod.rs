@@ -1,12 +1,12 @@
-//! Bundles as tests write them.
+//! Test bundles.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use thalweg_bundle::{Bundle, Content, Rule, Share, Tenant};
 
-/// All that a reason may have and another language might take for its own.
+/// All text that a reason may contain and another language might interpret.
 pub(crate) const HOSTILE: &str = r##"" } */ ; '); C{ system("x"); }C "} {" ${x} \ `id` # // é 漢"##;
 
-/// A rule with a hostile reason.
+/// Returns a rule with a hostile reason.
 pub(crate) fn rule(prefix: &str, algorithm: &str) -> Rule {
     Rule {
         tenant: String::new(),
@@ -19,17 +19,17 @@ pub(crate) fn rule(prefix: &str, algorithm: &str) -> Rule {
     }
 }
 
-/// A bundle's document.
+/// Returns the document of a bundle.
 pub(crate) fn document(number: u64, rules: Vec<Rule>) -> String {
     document_but(number, rules, &[])
 }
 
-/// That of one that leaves these hosts alone.
+/// Returns the document of a bundle that excludes these hosts.
 pub(crate) fn document_but(number: u64, rules: Vec<Rule>, hosts: &[&str]) -> String {
     document_of(Content { number, rules, hosts_left_alone: owned(hosts), ..Content::default() })
 }
 
-/// That of one with a tenant.
+/// Returns the document of a bundle with a tenant.
 pub(crate) fn document_with(number: u64, rules: Vec<Rule>, hosts: &[&str]) -> String {
     let tenants = vec![Tenant { hosts: owned(hosts) }];
     document_of(Content { number, rules, tenants, ..Content::default() })
@@ -43,7 +43,7 @@ fn owned(hosts: &[&str]) -> Vec<String> {
     hosts.iter().map(|&host| host.to_owned()).collect()
 }
 
-/// One of these prefixes, each with an algorithm.
+/// Returns the document of a bundle with these prefixes and their algorithms.
 pub(crate) fn of_rules(number: u64, rules: &[(&str, &str)]) -> String {
     document(number, rules.iter().map(|(prefix, algorithm)| rule(prefix, algorithm)).collect())
 }

@@ -1,4 +1,4 @@
-//! The program under test: run to its end, or followed line by line.
+//! The program under test: run to completion, or read line by line.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::fs::{self, File};
@@ -11,14 +11,14 @@ use std::sync::mpsc::{Receiver, channel};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The program with these arguments, its output for programs.
+/// Returns the program's command with these arguments and plain output.
 pub(crate) fn thalweg(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
     command.args(args).stdin(Stdio::null()).env_remove("THALWEG_LOG").env("COLUMNS", "100");
     command
 }
 
-/// A program that runs until it is stopped, or the test ends.
+/// A running program; it is killed at the end of the test.
 pub(crate) struct Running {
     child: Child,
     pub(crate) out: BufReader<ChildStdout>,
@@ -32,32 +32,33 @@ impl Running {
         Self { child, out: BufReader::new(out), err: BufReader::new(err) }
     }
 
-    /// The process.
+    /// Returns the process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// The next line on standard output, without its end.
+    /// Returns the next line on standard output, without its newline.
     pub(crate) fn out_line(&mut self) -> String {
         line(&mut self.out)
     }
 
-    /// The lines on standard output from here on, as they come; read nothing of it in another way.
+    /// Returns all further lines on standard output as they arrive. Afterwards, standard output
+    /// must not be read any other way.
     pub(crate) fn out_lines(&self) -> Receiver<String> {
         let out = File::from(self.out.get_ref().as_fd().try_clone_to_owned().unwrap());
-        let (tell, lines) = channel();
+        let (sender, lines) = channel();
         std::thread::spawn(move || {
-            BufReader::new(out).lines().map_while(Result::ok).try_for_each(|line| tell.send(line))
+            BufReader::new(out).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
         });
         lines
     }
 
-    /// The next line on standard error, without its end.
+    /// Returns the next line on standard error, without its newline.
     pub(crate) fn err_line(&mut self) -> String {
         line(&mut self.err)
     }
 
-    /// Waits for a line on standard error that has `part` in it.
+    /// Waits for a line on standard error that contains `part`.
     pub(crate) fn err_line_with(&mut self, part: &str) {
         loop {
             let line = self.err_line();
@@ -68,23 +69,26 @@ impl Running {
         }
     }
 
-    /// What it still says on standard error until the signal has ended it.
+    /// Sends the signal and returns the rest of standard error.
     pub(crate) fn err_lines_until(mut self, signal: Signal) -> String {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
-        let mut said = String::new();
-        self.err.read_to_string(&mut said).unwrap();
-        said
+        let mut report = String::new();
+        self.err.read_to_string(&mut report).unwrap();
+        report
     }
 
-    /// The address in the next line `ROLE listening ADDR`.
+    /// Returns the address in the next line `ROLE listening ADDR`, skipping lines of other roles.
     pub(crate) fn listening(&mut self, role: &str) -> String {
-        let said = self.err_line();
-        let addr =
-            said.strip_prefix(&format!("{role} listening ")).unwrap_or_else(|| panic!("{role}: {said}"));
-        addr.to_owned()
+        loop {
+            let report = self.err_line();
+            let (of, addr) = report.split_once(" listening ").unwrap_or_else(|| panic!("{role}: {report}"));
+            if of == role {
+                return addr.to_owned();
+            }
+        }
     }
 
-    /// Sends the signal and waits for the end; the exit status.
+    /// Sends the signal, waits for the program to end and returns its exit status.
     pub(crate) fn stop(mut self, signal: Signal) -> Option<i32> {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
         self.child.wait().unwrap().code()
@@ -104,7 +108,7 @@ fn line(from: &mut impl BufRead) -> String {
     line.trim_end().to_owned()
 }
 
-/// A directory of its own for one test, gone with it.
+/// A directory for one test, removed when dropped.
 pub(crate) struct Directory(PathBuf);
 
 impl Directory {

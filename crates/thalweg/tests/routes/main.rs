@@ -1,5 +1,6 @@
-//! `thalweg routes` as its user sees it, in network namespaces of the tests' own: what the kernel has, and what connections run.
-#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+//! `thalweg routes` tests in separate network namespaces: kernel routes, and the algorithms of
+//! connections.
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod apply;
 #[path = "../bundles/mod.rs"]
@@ -28,27 +29,27 @@ fn run(at: &Namespace, args: &[&str]) -> Output {
     at.command(&program(), &[&["routes"], args].concat()).output().unwrap()
 }
 
-/// Standard output and standard error of a run that went well, without the directory.
-fn said(at: &Namespace, args: &[&str]) -> (String, String) {
+/// Runs the command successfully; returns standard output and standard error.
+fn output_of(at: &Namespace, args: &[&str]) -> (String, String) {
     let output = run(at, args);
     assert!(output.status.success(), "{output:?}");
     (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
 }
 
 fn apply(at: &Namespace, bundle: &Path) -> String {
-    let (out, err) = said(at, &["apply", bundle.to_str().unwrap()]);
+    let (out, err) = output_of(at, &["apply", bundle.to_str().unwrap()]);
     assert_eq!(err, "");
     out
 }
 
-/// Standard error of a run that failed.
+/// Runs the command, which must fail; returns standard error.
 fn failed(at: &Namespace, args: &[&str]) -> String {
     let output = run(at, args);
     assert_eq!((output.status.code(), &*output.stdout), (Some(1), &b""[..]), "{output:?}");
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// An algorithm that is the default of new namespaces, and one that is not.
+/// Returns the default algorithm of new namespaces, and another one.
 fn algorithms() -> (String, String) {
     let default = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap();
     let default = default.trim().to_owned();
@@ -57,23 +58,23 @@ fn algorithms() -> (String, String) {
     (default, other)
 }
 
-/// The routes that are set are these, by their first words.
+/// Expects exactly these routes, given by their first words.
 fn shows(at: &Namespace, expected: &[&str]) {
-    let shown = said(at, &["show"]).0;
+    let shown = output_of(at, &["show"]).0;
     let is_as_expected = shown.lines().count() == expected.len()
         && expected.iter().zip(shown.lines()).all(|(begin, line)| line.starts_with(begin));
     assert!(is_as_expected, "{shown}, not {expected:?}");
 }
 
-/// `apply --follow`, once it runs.
+/// Starts `apply --follow`.
 fn follow(at: &Namespace, bundle: &Path, more: &[&str]) -> Running {
     let mut args = vec!["routes", "apply", "--follow", bundle.to_str().unwrap()];
     args.extend(more);
     Running::start(at.command(&program(), &args))
 }
 
-/// Replaces a file as one ought to: by another.
-fn put(directory: &Directory, document: &str) -> PathBuf {
+/// Replaces the bundle file atomically.
+fn replace_bundle(directory: &Directory, document: &str) -> PathBuf {
     let (next, path) = (directory.write("next", document), directory.path().join("bundle.json"));
     std::fs::rename(next, &path).unwrap();
     path

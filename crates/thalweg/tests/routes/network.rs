@@ -1,7 +1,8 @@
-//! A server's network namespace and one of clients behind a router, made by the test and gone with it. Needs root.
+//! Network namespaces: one for a server, and one for its clients behind a router; both are removed
+//! with the test. Needs root.
 //!
-//! The server is 10.9.0.1 and 2001:db8:9::1. The clients' side is 10.9.0.2, 10.9.0.3 and their like, the routers on the way, and has
-//! addresses of several prefixes behind these.
+//! The server is 10.9.0.1 and 2001:db8:9::1. The clients' side has the routers 10.9.0.2, 10.9.0.3
+//! and their IPv6 counterparts, and addresses of several prefixes behind these routers.
 
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd as _;
@@ -27,7 +28,7 @@ ip -6 address add 2001:db8:77::7/128 dev lo nodad
 until ip -6 route show table local | grep -q 2001:db8:77::7; do sleep 0.01; done";
 
 impl Namespace {
-    /// Its routes, all of them; those of IPv4 come first.
+    /// Returns all routes, IPv4 first.
     pub(crate) fn routes(&self) -> String {
         self.shell("ip -4 route show table all && ip -6 route show table all")
     }
@@ -36,7 +37,7 @@ impl Namespace {
         self.on_thread(|| TcpListener::bind((at, 0)).unwrap())
     }
 
-    /// A connection from one of its addresses.
+    /// Connects from one of this namespace's addresses.
     fn connect(&self, from: IpAddr, to: SocketAddr) -> TcpStream {
         self.on_thread(|| {
             let family = if from.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
@@ -48,7 +49,7 @@ impl Namespace {
     }
 }
 
-/// A server's side and its clients'.
+/// A server's network namespace and its clients' namespace.
 pub(crate) struct Network {
     pub(crate) server: Namespace,
     pub(crate) clients: Namespace,
@@ -64,7 +65,8 @@ impl Network {
         Self { server, clients }
     }
 
-    /// What connections of this client run on the server's side: one that it makes, and one that is made to it.
+    /// Returns the algorithms of two connections at the server's end: one accepted from this
+    /// client, one made to this client.
     pub(crate) fn algorithms(&self, client: &str) -> [String; 2] {
         let client: IpAddr = client.parse().unwrap();
         let server: IpAddr = if client.is_ipv4() { "10.9.0.1" } else { "2001:db8:9::1" }.parse().unwrap();
@@ -76,7 +78,8 @@ impl Network {
         [accepted, made].map(|socket| congestion::get(socket.as_fd()).unwrap().to_string())
     }
 
-    /// A connection from this client, as a server has accepted it whose listening socket has this algorithm; and the client's end.
+    /// Connects from `client` to a listening socket that uses `algorithm`; returns the accepted end
+    /// and the client's end.
     pub(crate) fn accepted(&self, client: &str, algorithm: &str) -> (TcpStream, TcpStream) {
         let listener = self.server.listen("10.9.0.1".parse().unwrap());
         congestion::set(listener.as_fd(), algorithm.parse().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! What the kernel refuses: an algorithm that it lacks, and a router that is on no link.
+//! Tests for routes that the kernel refuses: an unknown algorithm, and a router on no link.
 
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
@@ -7,17 +7,18 @@ use rustix::process::Signal;
 
 use crate::bundles::of_rules;
 use crate::program::{Directory, Running};
-use crate::{algorithms, apply, follow, put, run, shows};
+use crate::{algorithms, apply, follow, replace_bundle, run, shows};
 use crate::{namespace::Namespace, network::Network};
 
 #[test]
-fn what_the_kernel_refuses_is_left_out_alone() {
+fn only_refused_routes_are_left_out() {
     let (network, directory, (default, other)) = (Network::new(), Directory::new(), algorithms());
     let server = &network.server;
     let first = ["192.0.2.0/24", "203.0.113.0/24", "2001:db8:77::/56"].map(|prefix| (prefix, &*other));
     apply(server, &directory.write("first.json", &of_rules(1, &first)));
 
-    // The router of IPv6 is on no link any more: its route stays, and the kernel takes no other by it.
+    // The IPv6 router is no longer on any link: its route stays, and the kernel accepts no other
+    // through it.
     server.shell("ip -6 route delete 2001:db8:9::/64 dev v0");
     let second = [("198.51.100.0/24", &*other), ("203.0.113.0/24", "nosuch"), ("2001:db8:77::/56", &default)];
     let second = directory.write("second.json", &of_rules(2, &second));
@@ -30,7 +31,7 @@ fn what_the_kernel_refuses_is_left_out_alone() {
             "remove 192.0.2.0/24 {via} congctl {other}\nadd 198.51.100.0/24 {via} congctl {other}\n\
              remove 203.0.113.0/24 {via} congctl {other}\n\
              remove 2001:db8:77::/56 via 2001:db8:9::2 dev v0 congctl {other}\n\
-             bundle 2: 1 added, 0 replaced, 3 removed, 0 as they were, 2 left out\n"
+             bundle 2: 1 added, 0 replaced, 3 removed, 0 unchanged, 2 left out\n"
         )
     );
     let err = String::from_utf8(output.stderr).unwrap();
@@ -47,13 +48,13 @@ fn what_the_kernel_refuses_is_left_out_alone() {
                 "203.0.113.0/24 {refused}: Unknown tcp congestion algorithm: Invalid argument (os error 22)"
             ),
             &format!("2001:db8:77::/56 {refused}: No route to host (os error 113)"),
-            "thalweg: not all was done: changes that the kernel refuses: 2",
+            "thalweg: the kernel refused changes: 2",
         ]
     );
     shows(server, &["198.51.100.0/24 "]);
 }
 
-/// What the kernel tells of changes to its routes from now on; and what is done once, it tells as the last.
+/// Starts monitoring route changes, which the kernel reports in order.
 fn monitor(at: &Namespace) -> (Running, Receiver<String>) {
     let running = Running::start(at.command("ip", &["monitor", "route"]));
     let lines = running.out_lines();
@@ -65,45 +66,46 @@ fn monitor(at: &Namespace) -> (Running, Receiver<String>) {
     }
 }
 
-/// A route that nothing has to do with.
+/// Adds and removes a route unrelated to the test.
 const MARK: &str = "ip route add 10.99.0.0/24 dev v0 && ip route delete 10.99.0.0/24 dev v0";
 
 #[test]
-fn what_the_kernel_refuses_neither_blocks_nor_flaps() {
+fn refused_routes_neither_block_nor_flap() {
     let (network, directory, (_, other)) = (Network::new(), Directory::new(), algorithms());
     let server = &network.server;
-    let path = put(&directory, &of_rules(1, &[("192.0.2.0/24", &other), ("203.0.113.0/24", &other)]));
+    let path =
+        replace_bundle(&directory, &of_rules(1, &[("192.0.2.0/24", &other), ("203.0.113.0/24", &other)]));
     let (_monitor, changes) = monitor(server);
-    let (mut running, mut said) = (follow(server, &path, &[]), Vec::new());
+    let (mut running, mut report) = (follow(server, &path, &[]), Vec::new());
     let mut until = |part: &str| {
         loop {
             let line = running.err_line();
-            assert!(!line.is_empty(), "it ended before {part:?}");
-            said.push(line);
-            if said.last().is_some_and(|line| line.contains(part)) {
+            assert!(!line.is_empty(), "the follower ended before {part:?}");
+            report.push(line);
+            if report.last().is_some_and(|line| line.contains(part)) {
                 return;
             }
         }
     };
-    until("routes changed: 2 added, 0 replaced, 0 removed, 0 as they were");
+    until("routes changed: 2 added, 0 replaced, 0 removed, 0 unchanged");
 
-    // 192.0.2.0/24 is taken back; two others are refused, one for its router, which is on no link.
+    // 192.0.2.0/24 is withdrawn. Two others are refused, one because its router is on no link.
     server.shell("ip -6 route delete 2001:db8:9::/64 dev v0");
     let rules = [("198.51.100.0/24", "nosuch"), ("203.0.113.0/24", &other), ("2001:db8:77::/56", &other)];
-    put(&directory, &of_rules(2, &rules));
-    until("routes changed: 0 added, 0 replaced, 1 removed, 1 as they were, 2 left out");
+    replace_bundle(&directory, &of_rules(2, &rules));
+    until("routes changed: 0 added, 0 replaced, 1 removed, 1 unchanged, 2 left out");
     until("198.51.100.0/24 is left out: the kernel refuses its route: Unknown tcp congestion algorithm");
     until("2001:db8:77::/56 is left out: the kernel refuses its route");
 
-    // Meanwhile all else goes on. What is refused is tried again by itself, and told once.
+    // All other changes must continue. Refused routes must be retried, and reported once.
     server.shell("ip route change default via 10.9.0.3 src 10.9.0.1 metric 100 proto dhcp initcwnd 30");
-    until("routes changed: 0 added, 1 replaced, 0 removed, 0 as they were, 2 left out");
+    until("routes changed: 0 added, 1 replaced, 0 removed, 0 unchanged, 2 left out");
     server.shell("ip -6 route add 2001:db8:9::/64 dev v0");
-    until("routes changed: 1 added, 0 replaced, 0 removed, 1 as they were, 1 left out");
+    until("routes changed: 1 added, 0 replaced, 0 removed, 1 unchanged, 1 left out");
     shows(server, &["203.0.113.0/24 via 10.9.0.3 ", "2001:db8:77::/56 via 2001:db8:9::2 "]);
-    // By another path it is another route, and told no second time.
-    let refused = said.iter().filter(|line| line.contains("the kernel refuses"));
-    assert_eq!(refused.count(), 2, "{said:?}");
+    // A route on another path is a new route, but must not be reported again.
+    let refused = report.iter().filter(|line| line.contains("the kernel refuses"));
+    assert_eq!(refused.count(), 2, "{report:?}");
 
     server.shell("ip route add 10.98.0.0/24 dev v0");
     let changes = changes.iter().take_while(|line| !line.starts_with("10.98.0.0/24"));

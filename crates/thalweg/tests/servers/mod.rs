@@ -1,4 +1,4 @@
-//! nginx and Varnish as processes of a test, on sockets that nobody else can take.
+//! nginx and Varnish as test processes, on sockets that no other process can take.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read, Write};
@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::program::Directory;
 
-/// A server's process; it ends with this.
+/// A server process, killed on drop.
 pub(crate) struct Server {
     child: Child,
     log: PathBuf,
@@ -24,7 +24,8 @@ impl Server {
         Self { child, log: log.to_owned() }
     }
 
-    /// nginx with this server block, on a socket that it is handed: a connection waits until it accepts.
+    /// Starts nginx with this server block on an inherited socket; connections wait until nginx
+    /// accepts them.
     pub(crate) fn nginx(directory: &Directory, block: &str) -> (Self, PathBuf) {
         let (path, at) = (directory.path().join("socket"), directory.path().display());
         let listener = UnixListener::bind(&path).unwrap();
@@ -35,12 +36,12 @@ impl Server {
         let config = directory.write("nginx.conf", &config);
         let mut command = Command::new("/usr/sbin/nginx");
         command.arg("-p").arg(directory.path()).arg("-c").arg(config).args(["-e", "stderr"]);
-        // Descriptors of sockets that it inherits, as from an nginx that it takes over from.
+        // Inherited socket descriptors, as from an nginx that is being upgraded.
         command.env("NGINX", "0;").stdin(Stdio::from(OwnedFd::from(listener))).stdout(Stdio::null());
         (Self::start(&mut command, &directory.path().join("log")), path)
     }
 
-    /// Varnish with this policy, on a port that it takes itself and tells.
+    /// Starts Varnish with this policy on a port chosen by Varnish.
     pub(crate) fn varnish(directory: &Directory, policy: &Path) -> (Self, SocketAddr) {
         let mut command = Command::new("/usr/sbin/varnishd");
         command
@@ -48,17 +49,17 @@ impl Server {
             .arg(policy);
         command.arg("-n").arg(directory.path().join("varnish")).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut server = Self::start(&mut command, &directory.path().join("log"));
-        // The child accepts once `start` is answered, and the answers come in order.
-        let asked = b"start\ndebug.listen_address\n";
-        server.child.stdin.as_mut().unwrap().write_all(asked).unwrap();
+        // The child accepts once `start` has a response, and responses come in order.
+        let commands = b"start\ndebug.listen_address\n";
+        server.child.stdin.as_mut().unwrap().write_all(commands).unwrap();
         let mut answers = BufReader::new(server.child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let told = answers.find_map(|line| Some(line.strip_prefix("a0 ")?.replace(' ', ":")));
-        let address = told.unwrap_or_else(|| panic!("it does not start: {}", server.said()));
+        let listening = answers.find_map(|line| Some(line.strip_prefix("a0 ")?.replace(' ', ":")));
+        let address = listening.unwrap_or_else(|| panic!("the server does not start: {}", server.log()));
         (server, address.parse().unwrap())
     }
 
-    /// What it has logged.
-    pub(crate) fn said(&self) -> String {
+    /// Returns the server's log.
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
     }
 }
@@ -70,13 +71,14 @@ impl Drop for Server {
     }
 }
 
-/// The content of the response to a request with these fields on this connection, which stays open.
+/// Sends a request with these fields and returns the content of the response. The connection stays
+/// open.
 pub(crate) fn get(connection: &mut (impl Read + Write), path: &str, fields: &str) -> String {
     write!(connection, "GET {path} HTTP/1.1\r\n{fields}\r\n").unwrap();
     let (mut response, mut buffer) = (Vec::new(), [0; 1 << 16]);
     loop {
         let read = connection.read(&mut buffer).unwrap();
-        assert!(read > 0, "it closed: {}", String::from_utf8_lossy(&response));
+        assert!(read > 0, "the server closed the connection: {}", String::from_utf8_lossy(&response));
         response.extend(&buffer[..read]);
         let text = String::from_utf8_lossy(&response);
         let Some((head, content)) = text.split_once("\r\n\r\n") else { continue };

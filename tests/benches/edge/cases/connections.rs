@@ -1,6 +1,7 @@
-//! Ten thousand connections: what each takes of the server's memory while it idles, and a hit on each in turn.
+//! Ten thousand connections: server memory per idle connection, and the cost of a hit on each
+//! connection in turn.
 //!
-//! Each round has servers of its own: what a process has once taken from the system it seldom gives back.
+//! Each round starts new servers, because a process seldom returns memory to the system.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,18 +11,17 @@ use anyhow::{Result, ensure};
 use super::{Bench, CONNECTIONS, figures};
 use crate::load::{self, Client, Paths};
 use crate::servers::{Kind, Peer, Store};
-use crate::support::Server;
 use crate::table::{Metric, Table};
 
 const IDLE: usize = 10_000;
 const ROUNDS: usize = 3;
 const LENGTH: usize = 1_000;
 const PATH: &str = "/bytes/1000/0";
-/// Requests on each connection, for the figures of active ones.
+/// Requests per connection, for the metrics of active connections.
 const TURNS: usize = 3;
 const MEMORY: usize = 0;
 const MEMORY_KIB_MAX: f64 = 4.0;
-/// A server is quiet when it took no more than this of the CPU over this time.
+/// Maximum CPU time of a quiet server per `QUIET_TIME`.
 const QUIET_CPU: Duration = Duration::from_millis(2);
 const QUIET_TIME: Duration = Duration::from_millis(100);
 const QUIET_WAIT_MAX: Duration = Duration::from_secs(3);
@@ -51,13 +51,13 @@ pub(crate) async fn run(bench: &Bench) -> Result<Vec<Table>> {
 
 async fn round_of(bench: &Bench, peer: &Peer) -> Result<Vec<f64>> {
     let paths: Paths = Arc::new(|_| PATH.to_owned());
-    // What serving takes at all is not a connection's.
+    // Exclude what serving costs regardless of connections.
     load::once(peer.address(), PATH).await?;
     let mut few = Client::connect_all(peer.address(), CONNECTIONS).await?;
     load::run(&mut few, CONNECTIONS, 10 * CONNECTIONS, LENGTH as u64, &paths).await?;
     drop(few);
-    quiet(&peer.server).await;
-    let (rss, before) = (peer.server.rss_bytes(), bench.backend.requests());
+    quiet(peer).await;
+    let (rss, before) = (peer.rss_bytes(), bench.backend.requests());
     let mut clients = Vec::with_capacity(IDLE);
     while clients.len() < IDLE {
         let mut more = Client::connect_all(peer.address(), CONNECTIONS.min(IDLE - clients.len())).await?;
@@ -65,23 +65,23 @@ async fn round_of(bench: &Bench, peer: &Peer) -> Result<Vec<f64>> {
         load::run(&mut more, count, count, LENGTH as u64, &paths).await?;
         clients.append(&mut more);
     }
-    quiet(&peer.server).await;
-    let idle_bytes = peer.server.rss_bytes().saturating_sub(rss);
-    let cpu = peer.server.cpu_ns();
+    quiet(peer).await;
+    let idle_bytes = peer.rss_bytes().saturating_sub(rss);
+    let cpu = peer.cpu_ns();
     let outcome = load::run(&mut clients, CONNECTIONS, TURNS * IDLE, LENGTH as u64, &paths).await?;
-    let active = figures(&peer.server, peer.server.cpu_ns() - cpu, &outcome);
+    let active = figures(peer, peer.cpu_ns() - cpu, &outcome);
     ensure!(bench.backend.requests() == before, "not all were hits");
     let [cpu_us, per_s, _, p50, p99, rss] = active[..] else { unreachable!("one for each metric") };
     Ok(vec![idle_bytes as f64 / 1024.0 / IDLE as f64, cpu_us, per_s, p50, p99, rss])
 }
 
-/// Until the server has dealt with what has come.
-async fn quiet(server: &Server) {
+/// Waits until the server has processed all data it has received.
+async fn quiet(peer: &Peer) {
     let deadline = Instant::now() + QUIET_WAIT_MAX;
     loop {
-        let cpu = server.cpu_ns();
+        let cpu = peer.cpu_ns();
         tokio::time::sleep(QUIET_TIME).await;
-        if u128::from(server.cpu_ns() - cpu) <= QUIET_CPU.as_nanos() || Instant::now() > deadline {
+        if u128::from(peer.cpu_ns() - cpu) <= QUIET_CPU.as_nanos() || Instant::now() > deadline {
             return;
         }
     }

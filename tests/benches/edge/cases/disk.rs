@@ -1,8 +1,9 @@
-//! Hits from disk: more content than our memory holds.
+//! Hits from disk: more content than thalweg's memory can hold.
 //!
-//! The kernel's page cache has all of it, for every server: what is compared is what each does to send a file. Ours reads
-//! and verifies each block at its first use since a start, and brings what is small back to memory: the first use, ours
-//! started anew before each round, and later ones are measured each for itself.
+//! The kernel's page cache holds all content for every server, so the comparison is of the cost of
+//! sending a file. Thalweg reads and verifies each block at its first use after a start, and moves
+//! small responses back to memory. The first use (with thalweg restarted before each round) and
+//! later uses are measured separately.
 
 use std::sync::Arc;
 
@@ -14,21 +15,24 @@ use crate::servers::{Kind, Peer, Store, has_disk};
 use crate::table::Table;
 
 const ROUNDS: usize = 5;
-/// Responses of each size, and requests in a round. Responses of 1 KB would all find room in our memory: each is asked
-/// for once a round.
+/// Responses of each size, and requests per round. The 1 KB responses would all fit into memory, so
+/// each one is requested once per round.
 const RESPONSES: [usize; 4] = [6_000, 1_000, 100, 30];
 const REQUESTS_IN_ROUND: [usize; 4] = [6_000, 4_000, 1_000, 300];
-/// Requests that may be no hits: a store may have refused a response that came while its disk was busy.
+/// Maximum percentage of misses: a store may have refused a response that arrived while the disk
+/// was busy.
 const MISSED_PERCENT_MAX: usize = 5;
-/// Times that a store is filled at most: it may refuse what comes faster than its disk writes. (An ext4 without a journal
-/// takes ten times as long for a new file where thousands were removed within minutes, as a run before this one does.)
+/// Maximum attempts to fill a store, which may refuse responses that arrive faster than its disk
+/// writes. (ext4 without a journal takes ten times as long to create files where thousands were
+/// removed within minutes, as by a previous run.)
 const FILLS_MAX: usize = 12;
-/// Connections while the stores are filled: our memory must have room for what comes at a time.
+/// Connections while the stores are filled: thalweg's memory must have room for all responses in
+/// progress.
 const FILLING: usize = 2;
 
 pub(crate) async fn run(bench: &Bench) -> Result<Vec<Table>> {
     if !has_disk()? {
-        println!("disk: left out, `thalweg edge` has no --disk\n");
+        println!("disk: skipped, `thalweg edge` has no --disk\n");
         return Ok(Vec::new());
     }
     let mut peers = bench.site.start_all(&Kind::PROXIES, Store::Disk)?;
@@ -49,7 +53,7 @@ pub(crate) async fn run(bench: &Bench) -> Result<Vec<Table>> {
             hits_of(bench, peer, requests, length, &paths, MISSED_PERCENT_MAX).await
         })
         .await?;
-        super::hits::judge(&mut table, length);
+        super::hits::add_targets(&mut table, length);
         println!("{table}");
         tables.push(table);
     }
@@ -73,7 +77,7 @@ pub(crate) async fn run(bench: &Bench) -> Result<Vec<Table>> {
     Ok(tables)
 }
 
-/// Asks for all responses until the store has most of them.
+/// Requests all responses until the store contains most of them.
 async fn fill(bench: &Bench, peer: &Peer) -> Result<()> {
     for _ in 0..FILLS_MAX {
         let before = bench.backend.requests();
@@ -88,7 +92,8 @@ async fn fill(bench: &Bench, peer: &Peer) -> Result<()> {
     Ok(())
 }
 
-/// One after the other: each response is as long ago as can be.
+/// Returns paths that request the responses in turn, so that each one was last used as long ago as
+/// possible.
 fn paths(length: usize, responses: usize) -> Paths {
     Arc::new(move |number| format!("/bytes/{length}/{}", number % responses))
 }

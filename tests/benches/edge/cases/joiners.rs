@@ -1,4 +1,4 @@
-//! Clients that join a fill in progress at random moments: how long until their first byte.
+//! Clients that join a fill in progress at random moments: time to first byte.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use crate::table::{Metric, Table};
 
 const CLIENTS: usize = 100;
 const ROUNDS: usize = 5;
-/// Nobody joins before the fill has begun, or when it may have ended.
+/// Joins start after the fill has begun and end before it can have completed.
 const JOIN_FROM: Duration = Duration::from_millis(50);
 const JOIN_TO: Duration = FILL_TIME.saturating_sub(Duration::from_millis(50));
 const P99: usize = 1;
@@ -33,7 +33,7 @@ pub(crate) async fn run(bench: &Bench) -> Result<Vec<Table>> {
         let peer = peers.get(kind);
         let before = bench.backend.requests();
         let figures = round_of(peer, round).await?;
-        ensure!(bench.backend.requests() - before <= CLIENTS, "nobody joined");
+        ensure!(bench.backend.requests() - before <= CLIENTS, "no request joined");
         Ok(figures)
     })
     .await?;
@@ -47,7 +47,7 @@ async fn round_of(peer: &Peer, round: usize) -> Result<Vec<f64>> {
     let mut first = Client::connect(peer.address()).await?;
     let clients = Client::connect_all(peer.address(), CLIENTS).await?;
     let begun = tokio::time::Instant::now();
-    first.ask(&path).await?;
+    first.send_request(&path).await?;
     let mut running = JoinSet::new();
     running.spawn(async move { first.response(|_| ()).await.map(|content| (content, None)) });
     for (number, mut client) in clients.into_iter().enumerate() {
@@ -55,10 +55,10 @@ async fn round_of(peer: &Peer, round: usize) -> Result<Vec<f64>> {
         let path = path.clone();
         running.spawn(async move {
             tokio::time::sleep_until(at).await;
-            let (asked, mut first_byte) = (Instant::now(), None);
-            client.ask(&path).await?;
+            let (sent_at, mut first_byte) = (Instant::now(), None);
+            client.send_request(&path).await?;
             let content =
-                client.response(|_| first_byte = first_byte.or_else(|| Some(asked.elapsed()))).await?;
+                client.response(|_| first_byte = first_byte.or_else(|| Some(sent_at.elapsed()))).await?;
             Ok((content, first_byte))
         });
     }
@@ -70,12 +70,13 @@ async fn round_of(peer: &Peer, round: usize) -> Result<Vec<f64>> {
             ttfb_us.record(u64::try_from(first_byte.as_micros())?)?;
         }
     }
-    ensure!(contents.iter().all(|content| *content == contents[0]), "not all had the same content");
+    ensure!(contents.iter().all(|content| *content == contents[0]), "content differs between clients");
     let millis = |quantile| ttfb_us.value_at_quantile(quantile) as f64 / 1e3;
     Ok(vec![millis(0.5), millis(0.99), millis(1.0)])
 }
 
-/// A moment for client `number`: evenly spread, the same in each run (splitmix64).
+/// Returns the time at which client `number` joins: evenly distributed and deterministic
+/// (SplitMix64).
 fn moment(number: u64) -> Duration {
     let mut bits = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-//! Misses: each request asks for what nobody has asked for before. The stores fill up, so they evict as well.
+//! Misses: each request is for a new response. The stores fill up, so servers also evict.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -11,12 +11,12 @@ use crate::servers::{Kind, Store};
 use crate::table::Table;
 
 const ROUNDS: usize = 5;
-/// Requests in a round, for the sizes that are measured.
+/// Requests per round for each measured size.
 const REQUESTS_IN_ROUND: [usize; 2] = [6_000, 3_000];
 
 pub(crate) async fn run(bench: &Bench) -> Result<Vec<Table>> {
     let peers = bench.site.start_all(&Kind::PROXIES, Store::Memory)?;
-    let asked = Arc::new(AtomicUsize::new(0));
+    let next = Arc::new(AtomicUsize::new(0));
     let mut tables = Vec::new();
     for ((name, length), requests) in SIZES.into_iter().zip(REQUESTS_IN_ROUND) {
         let requests = bench.number(requests, requests / 4);
@@ -24,13 +24,14 @@ pub(crate) async fn run(bench: &Bench) -> Result<Vec<Table>> {
         let mut table = Table::new("misses", title, &REQUESTS, &Kind::PROXIES);
         let measure = async |peer: &crate::servers::Peer| {
             let mut clients = Client::connect_all(peer.address(), CONNECTIONS).await?;
-            let (cpu, before) = (peer.server.cpu_ns(), bench.backend.requests());
-            let asked = asked.clone();
-            let new = move |_| format!("/bytes/{length}/{}", asked.fetch_add(1, Relaxed));
+            let (cpu, before) = (peer.cpu_ns(), bench.backend.requests());
+            let next = next.clone();
+            let new = move |_| format!("/bytes/{length}/{}", next.fetch_add(1, Relaxed));
             let outcome =
                 load::run(&mut clients, CONNECTIONS, requests, length as u64, &(Arc::new(new) as _)).await?;
             ensure!(bench.backend.requests() - before >= requests, "{name}: not all were misses");
-            Ok(figures(&peer.server, peer.server.cpu_ns() - cpu, &outcome))
+            peer.empty_log()?;
+            Ok(figures(peer, peer.cpu_ns() - cpu, &outcome))
         };
         for peer in &peers.0 {
             measure(peer).await?;

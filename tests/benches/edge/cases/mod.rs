@@ -1,4 +1,4 @@
-//! The cases, and what they share: rounds in turn, and the figures of many requests.
+//! The cases and their shared parts: rounds in turn, and metrics over many requests.
 
 pub(crate) mod connections;
 pub(crate) mod disk;
@@ -12,16 +12,15 @@ use anyhow::{Context, Result, ensure};
 use crate::backend::Backend;
 use crate::load::{self, Client, Outcome, Paths};
 use crate::servers::{Kind, Peer, Site};
-use crate::support::Server;
 use crate::table::{Metric, Table};
 
-/// Content: its name, and bytes.
+/// Content sizes: name and bytes.
 pub(crate) const SIZES: [(&str, usize); 4] =
     [("1 KB", 1_000), ("100 KB", 100_000), ("1.2 MB", 1_200_000), ("5 MB", 5_000_000)];
-/// Connections of the clients where the case is not about their number.
+/// Client connections in cases that do not vary their number.
 pub(crate) const CONNECTIONS: usize = 64;
 
-/// What each case is given.
+/// Inputs of every case.
 pub(crate) struct Bench {
     pub(crate) site: Site,
     pub(crate) backend: Backend,
@@ -29,16 +28,16 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// A number of rounds, or of requests in a round.
+    /// Returns the number of rounds or of requests per round: `full`, or `quick` with `--quick`.
     pub(crate) fn number(&self, full: usize, quick: usize) -> usize {
         if self.quick { quick } else { full }
     }
 }
 
-/// Where the figures of [`figures`] lie that targets are about.
+/// Index of CPU time among the values of [`figures`].
 pub(crate) const CPU: usize = 0;
 
-/// The metrics of many requests, in the order of [`figures`].
+/// The metrics returned by [`figures`], in order.
 pub(crate) static REQUESTS: [Metric; 6] = [
     Metric { key: "cpu_us_per_request", name: "CPU µs/request", decimals: 1 },
     Metric { key: "requests_per_s", name: "requests/s", decimals: 0 },
@@ -48,8 +47,8 @@ pub(crate) static REQUESTS: [Metric; 6] = [
     Metric { key: "rss_mib", name: "RSS MiB", decimals: 1 },
 ];
 
-/// The figures of [`REQUESTS`], of requests that took the server `cpu_ns`.
-pub(crate) fn figures(server: &Server, cpu_ns: u64, outcome: &Outcome) -> Vec<f64> {
+/// Returns the values for [`REQUESTS`], given the server's CPU time `cpu_ns`.
+pub(crate) fn figures(peer: &Peer, cpu_ns: u64, outcome: &Outcome) -> Vec<f64> {
     let seconds = outcome.elapsed.as_secs_f64();
     let micros = |quantile| outcome.latency_ns.value_at_quantile(quantile) as f64 / 1e3;
     vec![
@@ -58,7 +57,7 @@ pub(crate) fn figures(server: &Server, cpu_ns: u64, outcome: &Outcome) -> Vec<f6
         outcome.content_bytes as f64 * 8.0 / 1e9 / seconds,
         micros(0.5),
         micros(0.99),
-        mib(server.rss_bytes()),
+        mib(peer.rss_bytes()),
     ]
 }
 
@@ -66,7 +65,7 @@ pub(crate) fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// Rounds in which the servers of the table take turns, the first of one round the last of the next.
+/// Runs rounds in which the servers of the table take turns; the order is reversed each round.
 pub(crate) async fn in_turn(
     table: &mut Table,
     rounds: usize,
@@ -82,7 +81,8 @@ pub(crate) async fn in_turn(
     Ok(())
 }
 
-/// Hits on [`CONNECTIONS`] connections. Fails if more than `missed_percent_max` of the requests were none.
+/// Measures hits on [`CONNECTIONS`] connections. Fails if more than `missed_percent_max` of the
+/// requests were misses.
 pub(crate) async fn hits_of(
     bench: &Bench,
     peer: &Peer,
@@ -92,10 +92,11 @@ pub(crate) async fn hits_of(
     missed_percent_max: usize,
 ) -> Result<Vec<f64>> {
     let mut clients = Client::connect_all(peer.address(), CONNECTIONS).await?;
-    let (cpu, before) = (peer.server.cpu_ns(), bench.backend.requests());
+    let (cpu, before) = (peer.cpu_ns(), bench.backend.requests());
     let outcome = load::run(&mut clients, CONNECTIONS, requests, length as u64, paths).await?;
-    let figures = figures(&peer.server, peer.server.cpu_ns() - cpu, &outcome);
+    let figures = figures(peer, peer.cpu_ns() - cpu, &outcome);
+    peer.empty_log()?;
     let missed = bench.backend.requests() - before;
-    ensure!(missed * 100 <= requests * missed_percent_max, "{missed} of {requests} were no hits");
+    ensure!(missed * 100 <= requests * missed_percent_max, "{missed} of {requests} were not hits");
     Ok(figures)
 }

@@ -1,6 +1,7 @@
-//! The relay of live chunks: one response that is being made, to many clients, each chunk as it comes.
+//! Live chunk relay: one response in progress, sent to many clients, each chunk as it arrives.
 //!
-//! Only ours and Varnish: nginx sends a response in progress to nobody else, Traffic Server looks for news every 50 ms.
+//! Only thalweg and Varnish are measured: nginx does not share a response in progress, and Traffic
+//! Server polls for new data every 50 ms.
 
 use std::time::{Duration, Instant};
 
@@ -55,12 +56,12 @@ async fn relay(backend: &Backend, peer: &Peer, path: &str, chunk_bytes: usize) -
     let (joined, mut all_joined) = watch::channel(0);
     let before = backend.requests();
     for mut client in Client::connect_all(peer.address(), CLIENTS).await? {
-        client.ask(path).await?;
+        client.send_request(path).await?;
         let joined = joined.clone();
         running.spawn(async move {
             let mut arrived = Vec::with_capacity(CHUNKS + 1);
-            let content = client.response(|come| {
-                while come >= ((arrived.len() + 1) * chunk_bytes) as u64 {
+            let content = client.response(|received| {
+                while received >= ((arrived.len() + 1) * chunk_bytes) as u64 {
                     arrived.push(Instant::now());
                     if arrived.len() == 1 {
                         joined.send_modify(|joined| *joined += 1);
@@ -71,13 +72,13 @@ async fn relay(backend: &Backend, peer: &Peer, path: &str, chunk_bytes: usize) -
             anyhow::Ok((content, arrived))
         });
     }
-    // One chunk that does not count, which all have when all have joined.
+    // One uncounted chunk shows that all clients have joined: each has received it.
     while backend.requests() == before {
         tokio::task::yield_now().await;
     }
     backend.push(chunk_bytes)?;
     all_joined.wait_for(|joined| *joined == CLIENTS).await?;
-    let cpu = peer.server.cpu_ns();
+    let cpu = peer.cpu_ns();
     let mut pushed = Vec::new();
     let mut due = tokio::time::Instant::now();
     for _ in 0..CHUNKS {
@@ -87,17 +88,17 @@ async fn relay(backend: &Backend, peer: &Peer, path: &str, chunk_bytes: usize) -
         backend.push(chunk_bytes)?;
     }
     tokio::time::sleep_until(due + CHUNK_TIME).await;
-    let cpu_ns = peer.server.cpu_ns() - cpu;
+    let cpu_ns = peer.cpu_ns() - cpu;
     backend.push(0)?;
     let mut delays_us = Histogram::<u64>::new(3)?;
     while let Some(ended) = running.join_next().await {
         let (content, arrived) = ended??;
-        ensure!(content == ((CHUNKS + 1) * chunk_bytes) as u64, "{content} bytes came");
+        ensure!(content == ((CHUNKS + 1) * chunk_bytes) as u64, "{content} bytes received");
         for (arrived, pushed) in arrived.iter().skip(1).zip(&pushed) {
             delays_us.record(u64::try_from(arrived.duration_since(*pushed).as_micros())?)?;
         }
     }
     let millis = |quantile| delays_us.value_at_quantile(quantile) as f64 / 1e3;
     let chunks = (CLIENTS * CHUNKS) as f64;
-    Ok(vec![cpu_ns as f64 / 1e3 / chunks, millis(0.5), millis(0.99), super::mib(peer.server.rss_bytes())])
+    Ok(vec![cpu_ns as f64 / 1e3 / chunks, millis(0.5), millis(0.99), super::mib(peer.rss_bytes())])
 }

@@ -1,8 +1,9 @@
-//! Requests that may change something, and what they make a cache forget (RFC 9110 §9.3, RFC 9111 §4.4).
+//! Unsafe methods and the stored responses that they invalidate (RFC 9110 §9.3, RFC 9111 §4.4).
 
 use crate::sequence::{Sequence, sequence};
 
-/// What is stored, then a change that the backend answers with `status`, then what is stored now.
+/// Builds a sequence: a response is stored, an unsafe request results in `status`, and the response
+/// is looked up again.
 fn changed(name: &'static str, method: &'static str, status: u16) -> Sequence {
     sequence(name, "RFC 9111 §4.4")
         .ok("Cache-Control: max-age=60", "one")
@@ -13,7 +14,7 @@ fn changed(name: &'static str, method: &'static str, status: u16) -> Sequence {
         .get("")
 }
 
-/// A change whose response names another URL, which is stored.
+/// Builds a sequence with an unsafe request whose response names another URL, which is stored.
 fn named(name: &'static str, fields: &'static str) -> Sequence {
     sequence(name, "RFC 9111 §4.4")
         .ok("Cache-Control: max-age=60", "one")

@@ -1,4 +1,5 @@
-//! Conditions of clients, answered from what is stored (RFC 9110 §13, RFC 9111 §4.3.2), and HEAD (RFC 9110 §9.3.2).
+//! Client conditions answered from the cache (RFC 9110 §13, RFC 9111 §4.3.2), and HEAD (RFC 9110
+//! §9.3.2).
 
 use crate::sequence::{Sequence, sequence};
 

@@ -1,10 +1,10 @@
-//! Fetches that break off, and that nobody reads any more (RFC 9110 §14.2, RFC 9111 §3.3).
+//! Fetches that break off, and fetches that the client abandons (RFC 9110 §14.2, RFC 9111 §3.3).
 
 use crate::sequence::{Sequence, sequence};
 
-/// Far more than is fetched for nobody.
+/// Content length far above what a cache fetches after the client has disconnected.
 const LARGE_BYTES: usize = 8 << 20;
-/// More than any proxy keeps back until it has more.
+/// Content length above what any proxy buffers before sending.
 const FIRST_BYTES: usize = 1 << 20;
 
 pub(crate) fn all() -> Vec<Sequence> {

@@ -1,4 +1,4 @@
-//! Fields that are targeted at caches (RFC 9213), that end at each hop (RFC 9110 §7.6), and that caches add.
+//! Targeted cache fields (RFC 9213), hop-by-hop fields (RFC 9110 §7.6), and fields added by caches.
 
 use crate::sequence::{Sequence, sequence};
 

@@ -15,7 +15,7 @@ mod validation;
 
 use crate::sequence::Sequence;
 
-/// All of them; names are unique.
+/// Returns all sequences; names are unique.
 pub(crate) fn all() -> Vec<Sequence> {
     let all: Vec<Sequence> = [
         storing::all(),
@@ -33,6 +33,6 @@ pub(crate) fn all() -> Vec<Sequence> {
     .concat();
     let mut names: Vec<_> = all.iter().map(|sequence| sequence.name).collect();
     names.sort_unstable();
-    assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "a name stands twice: {names:?}");
+    assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "duplicate name: {names:?}");
     all
 }

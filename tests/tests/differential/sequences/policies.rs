@@ -1,4 +1,4 @@
-//! What policies say, each sequence by a section of `policy.vcl`.
+//! Policies: each sequence tests one section of `policy.vcl`.
 
 use crate::sequence::{Request, Sequence, Step, sequence};
 
@@ -94,7 +94,7 @@ fn more_values() -> Vec<Sequence> {
 }
 
 fn client_side() -> Vec<Sequence> {
-    let purge = Step::Ask(Request { method: "PURGE", tail: "", fields: "" });
+    let purge = Step::Send(Request { method: "PURGE", tail: "", fields: "" });
     let synth = ["made", "location"];
     vec![
         of("policy-pass").ok(FRESH, "one").ok(FRESH, "two").get("").get(""),
@@ -227,7 +227,7 @@ fn backend_side() -> Vec<Sequence> {
     ]
 }
 
-/// Hit-for-miss and hit-for-pass.
+/// Builds sequences on hit-for-miss and hit-for-pass.
 fn marks() -> Vec<Sequence> {
     let for_long = "Cache-Control: max-age=60\nFor: long";
     let for_short = "Cache-Control: max-age=60\nFor: short";
@@ -266,7 +266,8 @@ fn marks() -> Vec<Sequence> {
     .collect()
 }
 
-/// What is fetched though it is stored, or somebody else fetches it.
+/// Builds sequences in which stored responses are fetched again, even while another fetch is in
+/// progress.
 fn anew() -> Vec<Sequence> {
     let validated = "Cache-Control: max-age=60\nETag: \"a\"";
     let together = |fields| Step::Together(Request { method: "GET", tail: "", fields }, 3);
@@ -290,7 +291,7 @@ fn anew() -> Vec<Sequence> {
     ]
 }
 
-/// Times below a second, and grace.
+/// Builds sequences on durations below a second, and on grace.
 fn times() -> Vec<Sequence> {
     let behind = ["behind"];
     let validated = "ETag: \"a\"";
@@ -303,7 +304,7 @@ fn times() -> Vec<Sequence> {
             .get("")
             .later()
             .get("Strict: 1")
-            .behind()
+            .background()
             .until("three")
             .shows(&["made"])
             .passes(&behind),
@@ -322,7 +323,7 @@ fn times() -> Vec<Sequence> {
             .ok("", "four")
             .get("")
             .later()
-            .behind()
+            .background_fetching(2)
             .until("four")
             .passes(&behind),
         of("policy-grace-busy")
@@ -331,7 +332,7 @@ fn times() -> Vec<Sequence> {
             .ok("", "three")
             .get("")
             .later()
-            .behind()
+            .background()
             .until("three")
             .passes(&behind),
         of("policy-grace-waiting").closed().together(3).shows(&["made"]).passes(&behind),

@@ -1,9 +1,9 @@
-//! Ranges of what is stored, and of what is not (RFC 9110 §14).
+//! Ranges of stored and of uncacheable responses (RFC 9110 §14).
 
 use crate::sequence::{Sequence, sequence};
 
 const DIGITS: &str = "0123456789";
-/// Long enough for parts of it to be worth their heads.
+/// Content long enough for multipart responses to be worthwhile.
 const LONG: &str = concat!(
     "0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000001",
     "1000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000002",
@@ -18,7 +18,7 @@ fn backed(name: &'static str, clause: &'static str) -> Sequence {
     sequence(name, clause).ok(fields, DIGITS).shows(&["content-range", "content-type"])
 }
 
-/// A range of what is stored.
+/// Builds a sequence that requests a range of a stored response.
 fn stored(name: &'static str, clause: &'static str, fields: &'static str) -> Sequence {
     backed(name, clause).get("").get(fields)
 }

@@ -1,8 +1,9 @@
-//! What requests ask of the cache (RFC 9111 §5.2.1, §5.4).
+//! Cache directives in requests (RFC 9111 §5.2.1, §5.4).
 
 use crate::sequence::{Sequence, sequence};
 
-/// A response of lifetime 1000 and age 50 that is stored, then a request with `fields`, then one without.
+/// Builds a sequence: a response with lifetime 1000 and age 50 is stored, then requested with
+/// `fields`, then without them.
 fn stored(name: &'static str, clause: &'static str, fields: &'static str) -> Sequence {
     let fresh = "Cache-Control: max-age=1000\nAge: 50\nETag: \"a\"";
     sequence(name, clause)

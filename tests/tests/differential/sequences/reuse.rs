@@ -1,4 +1,4 @@
-//! Which requests a stored response answers, and with what age (RFC 9111 §4).
+//! Reuse of stored responses for requests, and the age of responses (RFC 9111 §4).
 
 use crate::sequence::{Sequence, sequence};
 

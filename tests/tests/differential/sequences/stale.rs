@@ -1,4 +1,4 @@
-//! When a stale response is served (RFC 9111 §4.2.4, RFC 5861).
+//! Conditions for serving stale responses (RFC 9111 §4.2.4, RFC 5861).
 
 use crate::sequence::{Sequence, sequence};
 
@@ -14,18 +14,18 @@ fn while_revalidating() -> Vec<Sequence> {
         stored("swr", "RFC 5861 §3", "Cache-Control: max-age=1, stale-while-revalidate=60")
             .get("")
             .later()
-            .behind()
+            .background()
             .until("two")
             .shows(&["warning"]),
         stored("swr-over", "RFC 5861 §3", "Cache-Control: max-age=1, stale-while-revalidate=1")
             .get("")
             .later()
-            .behind()
+            .background()
             .until("two"),
         stored("swr-s-maxage", "RFC 9111 §5.2.2.10", "Cache-Control: s-maxage=1, stale-while-revalidate=60")
             .get("")
             .later()
-            .behind()
+            .background()
             .until("two"),
         stored(
             "swr-must-revalidate",
@@ -34,7 +34,7 @@ fn while_revalidating() -> Vec<Sequence> {
         )
         .get("")
         .later()
-        .behind()
+        .background()
         .until("two"),
         stored(
             "swr-proxy-revalidate",
@@ -43,7 +43,7 @@ fn while_revalidating() -> Vec<Sequence> {
         )
         .get("")
         .later()
-        .behind()
+        .background()
         .until("two"),
         stored("swr-together", "RFC 5861 §3", "Cache-Control: max-age=1, stale-while-revalidate=60")
             .get("")
@@ -57,7 +57,7 @@ fn while_revalidating() -> Vec<Sequence> {
             .ok("Cache-Control: max-age=60", "two")
             .get("")
             .later()
-            .behind()
+            .background()
             .until("two"),
     ]
 }

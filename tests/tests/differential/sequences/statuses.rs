@@ -1,4 +1,4 @@
-//! Which status codes are stored, and for how long (RFC 9110 §15.1, RFC 9111 §3).
+//! Status codes that are stored, and for how long (RFC 9110 §15.1, RFC 9111 §3).
 
 use crate::sequence::{Sequence, sequence};
 

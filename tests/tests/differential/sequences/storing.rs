@@ -1,4 +1,4 @@
-//! What is stored, by what the response says (RFC 9111 §3, §5.2.2, §5.3).
+//! Decisions to store a response, depending on its fields (RFC 9111 §3, §5.2.2, §5.3).
 
 use crate::sequence::{Sequence, sequence};
 
@@ -6,7 +6,7 @@ pub(crate) fn all() -> Vec<Sequence> {
     [lifetimes(), refusals(), malformed()].concat()
 }
 
-/// Two requests for responses with `fields`: the second is a hit or not.
+/// Builds a sequence of two requests for responses with `fields`; the second one is a hit or not.
 fn twice(name: &'static str, clause: &'static str, fields: &'static str) -> Sequence {
     sequence(name, clause).ok(fields, "one").ok(fields, "two").get("").get("")
 }
@@ -26,7 +26,7 @@ fn lifetimes() -> Vec<Sequence> {
         twice("no-lifetime", "RFC 9111 §3", ""),
         twice("public-alone", "RFC 9111 §5.2.2.9", "Cache-Control: public"),
         twice("apparent-age", "RFC 9111 §4.2.3", "Date: {-100}\nCache-Control: max-age=60"),
-        twice("told-age", "RFC 9111 §4.2.3", "Age: 100\nCache-Control: max-age=60"),
+        twice("received-age", "RFC 9111 §4.2.3", "Age: 100\nCache-Control: max-age=60"),
         twice("immutable", "RFC 8246 §2", "Cache-Control: max-age=60, immutable"),
         twice("chunked", "RFC 9112 §7.1", "Cache-Control: max-age=60").chunked(),
     ]

@@ -1,4 +1,4 @@
-//! What is stale is validated, and what that brings (RFC 9111 §4.3).
+//! Validation of stale responses, and its results (RFC 9111 §4.3).
 
 use crate::sequence::{Sequence, sequence};
 

@@ -1,4 +1,4 @@
-//! Headers: there and back, torn at every byte, and as they lie on disk.
+//! File header tests: round trips, damage at every byte, and the layout on disk.
 
 use std::fmt::Write as _;
 
@@ -20,7 +20,7 @@ fn record() -> Record {
         must_revalidate: false,
         immutable: true,
     };
-    let selection = Selection::from_lines(vec![("accept".into(), b"a/b".to_vec())]);
+    let selection = Selection::from_lines(vec![("accept".into(), Some(b"a/b".to_vec()))]);
     Record {
         number: 7,
         key: "media.example/a?b".into(),
@@ -43,7 +43,7 @@ fn record() -> Record {
     }
 }
 
-/// One that was purged softly, with tags and a reason phrase of its own.
+/// Creates a soft-purged record with tags and a custom reason phrase.
 fn purged() -> Record {
     let surrogate = [("Surrogate-Key", "a b")].into_iter().collect();
     let reason = Some("Fine".into());
@@ -51,8 +51,8 @@ fn purged() -> Record {
     Record { head, position: Position { number: 9, stale_ms: Some(u64::MAX - 1) }, ..record() }
 }
 
-/// All that a record says; a head cannot be compared.
-fn said(record: &Record) -> impl PartialEq + std::fmt::Debug + use<> {
+/// Returns a record's contents in comparable form, because heads do not implement equality.
+fn comparable(record: &Record) -> impl PartialEq + std::fmt::Debug + use<> {
     let Head { status, reason, fields, surrogate, length, freshness, selection, sliced, .. } =
         (*record.head).clone();
     let rest = (record.number, record.key.clone(), record.content_bytes, record.sums.clone());
@@ -60,7 +60,7 @@ fn said(record: &Record) -> impl PartialEq + std::fmt::Debug + use<> {
 }
 
 #[test]
-fn a_header_as_it_lies_on_disk() {
+fn header_has_the_documented_layout() {
     let header = record().encode().unwrap();
     assert_eq!(header.len(), HEADER_ALIGN);
     let used = header.len() - header.iter().rev().take_while(|byte| **byte == 0).count();
@@ -86,13 +86,13 @@ fn a_header_as_it_lies_on_disk() {
         00b0  01 00 00 00 00 00 00 00 ff ff ff ff ff ff ff ff  ................
     "#]]
     .assert_eq(&dump);
-    assert_eq!(said(&Record::decode(&header).unwrap()), said(&record()));
+    assert_eq!(comparable(&Record::decode(&header).unwrap()), comparable(&record()));
 }
 
 #[test]
-fn tags_and_the_place_among_purges_are_sections_of_their_own() {
+fn tags_and_purge_position_are_separate_sections() {
     let header = purged().encode().unwrap();
-    assert_eq!(said(&Record::decode(&header).unwrap()), said(&purged()));
+    assert_eq!(comparable(&Record::decode(&header).unwrap()), comparable(&purged()));
     let from = record().encode().unwrap().iter().rposition(|byte| *byte != 0).unwrap() + 1;
     let mut sections = b"\x07\0\x16\0\0\0\x0d\0Surrogate-Key\x03\0\0\0a b\x08\0\x10\0\0\0".to_vec();
     sections.extend(9_u64.to_le_bytes());
@@ -101,10 +101,10 @@ fn tags_and_the_place_among_purges_are_sections_of_their_own() {
 }
 
 #[test]
-fn what_is_torn_at_any_byte_is_refused() {
+fn header_torn_at_any_byte_is_refused() {
     let header = record().encode().unwrap();
     for at in 0..header.len() {
-        // The rest was never written, or is what was there before.
+        // The rest was never written, or is old data.
         for rest in [0x00, 0xff] {
             let mut torn = header.clone();
             torn[at..].fill(rest);
@@ -121,7 +121,7 @@ fn what_is_torn_at_any_byte_is_refused() {
     }
 }
 
-/// A header with `change` made to it and a checksum that holds.
+/// Creates a header modified by `change`, with a valid checksum.
 fn forged(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut header = purged().encode().unwrap();
     change(&mut header);
@@ -132,19 +132,19 @@ fn forged(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
 }
 
 #[test]
-fn another_version_and_an_unknown_section_are_refused() {
+fn other_version_and_unknown_section_are_refused() {
     let version = forged(|header| header[8] = 1);
     assert_eq!(Record::decode(&version).unwrap_err(), Fault::Foreign);
     let end = purged().encode().unwrap().iter().rposition(|byte| *byte != 0).unwrap() + 1;
     let section = forged(|header| header[end..end + 2].copy_from_slice(&99_u16.to_le_bytes()));
-    assert_eq!(Record::decode(&section).unwrap_err(), Fault::Malformed("a section that is not known"));
+    assert_eq!(Record::decode(&section).unwrap_err(), Fault::Malformed("unknown section"));
     let twice = forged(|header| header[end] = 1);
     assert_eq!(Record::decode(&twice).unwrap_err(), Fault::Malformed("order"));
 }
 
-/// Any phrase that can stand in a status line: which are the usual ones changes with the program.
+/// Any phrase valid in a status line is accepted: the usual phrases vary between program versions.
 #[test]
-fn a_reason_is_refused_only_if_it_is_unsafe() {
+fn reason_is_refused_only_if_unsafe() {
     let decoded = |reason: &str| {
         let head = Head { reason: Some(reason.into()), ..Head::clone(&record().head) };
         let header = Record { head: Arc::new(head), ..record() }.encode().unwrap();
@@ -160,7 +160,7 @@ fn a_reason_is_refused_only_if_it_is_unsafe() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn oversized_header_is_refused() {
     let large = Record { key: "k".repeat(HEADER_BYTES_MAX).into(), ..record() };
     assert_eq!(large.encode().unwrap_err(), Fault::TooLarge);
 }
@@ -172,7 +172,8 @@ fn any_fields() -> impl Strategy<Value = Fields> {
 
 fn any_record() -> impl Strategy<Value = Record> {
     let freshness = (any::<[u64; 4]>(), any::<bool>(), any::<bool>());
-    let selection = prop::collection::vec(("[a-z-]{1,12}", prop::collection::vec(any::<u8>(), 0..40)), 0..5);
+    let value = proptest::option::of(prop::collection::vec(any::<u8>(), 0..40));
+    let selection = prop::collection::vec(("[a-z-]{1,12}", value), 0..5);
     let status = (200..600_u16, proptest::option::of(".{0,300}"));
     let content = (any::<u64>(), 0..8 * BLOCK_BYTES as u64, any::<[u64; 8]>());
     let purges = (any_fields(), any::<u64>(), proptest::option::of(0..u64::MAX));
@@ -216,17 +217,17 @@ fn any_record() -> impl Strategy<Value = Record> {
 
 proptest! {
     #[test]
-    fn what_was_encoded_decodes_and_encodes_again(record in any_record()) {
+    fn encoded_records_round_trip(record in any_record()) {
         let header = record.encode().unwrap();
         prop_assert!(header.len().is_multiple_of(HEADER_ALIGN));
         let decoded = Record::decode(&header).unwrap();
-        prop_assert_eq!(said(&decoded), said(&record));
+        prop_assert_eq!(comparable(&decoded), comparable(&record));
         prop_assert_eq!(decoded.encode().unwrap(), header);
     }
 
-    /// Whatever lies behind a checksum that holds, it is refused or encodes to the same bytes.
+    /// A header with a valid checksum must be refused or encode to the same bytes.
     #[test]
-    fn no_header_is_too_strange(changes in prop::collection::vec((SECTIONS_AT..400, any::<u8>()), 1..10)) {
+    fn any_changed_header_is_refused_or_round_trips(changes in prop::collection::vec((SECTIONS_AT..400, any::<u8>()), 1..10)) {
         let header = forged(|header| changes.iter().for_each(|(at, byte)| header[*at] = *byte));
         if let Ok(decoded) = Record::decode(&header) {
             prop_assert_eq!(decoded.encode().unwrap(), header);
@@ -234,7 +235,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_are_too_strange(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = (Record::decode(&bytes), header_bytes(&bytes));
     }
 }

@@ -1,12 +1,12 @@
-//! Files that are not as they were written: never served, and gone.
+//! Damaged file tests: such files are never served, and are removed.
 
 use std::os::unix::fs::FileExt;
 
-use super::super::Reading;
 use super::*;
+use crate::disk::content::Reading;
 
-/// Stores one response, does something to its file, and looks what the next process makes of it: the content as it was,
-/// or nothing, and then the file is gone.
+/// Stores one response, damages its file, and reopens the cache. Returns true if the original
+/// content is served, false if nothing is found and the file was removed.
 fn damage(place: &Place, all: &[u8], damage: impl FnOnce(&Path)) -> bool {
     let _ = fs::remove_dir_all(&place.0);
     let cache = place.open(GIB);
@@ -46,9 +46,10 @@ fn flip(path: &Path, at: u64) {
 }
 
 #[test]
-fn a_file_that_is_damaged_at_any_byte_is_never_served() {
+fn file_damaged_at_any_byte_is_never_served() {
     let place = Place::new();
-    // Its header is about 150 bytes; each of them, some of the zeros after them, and all of the content.
+    // The header is about 150 bytes: damage each of them, some of the zeros after them, and all of
+    // the content.
     for at in (0..160).chain((160..4096).step_by(300)).chain(4096..4096 + 100) {
         assert!(!damage(&place, &content(3, 100), |path| flip(path, at)), "{at}");
     }
@@ -56,11 +57,11 @@ fn a_file_that_is_damaged_at_any_byte_is_never_served() {
     for at in [0, BLOCK_BYTES - 1, BLOCK_BYTES, 2 * BLOCK_BYTES, 2 * BLOCK_BYTES + 9] {
         assert!(!damage(&place, &large, |path| flip(path, 4096 + at as u64)), "{at}");
     }
-    assert!(damage(&place, &large, |_| ()), "what is sound is served");
+    assert!(damage(&place, &large, |_| ()), "an undamaged file is served");
 }
 
 #[test]
-fn a_file_of_another_length_is_never_served() {
+fn file_of_wrong_length_is_never_served() {
     let place = Place::new();
     let all = content(3, BLOCK_BYTES + 10);
     for length in
@@ -74,7 +75,7 @@ fn a_file_of_another_length_is_never_served() {
 }
 
 #[test]
-fn what_is_not_of_this_tier_is_removed_inside_its_directory_alone() {
+fn unknown_files_are_removed_only_inside_the_directory() {
     let place = Place::new();
     let cache = place.open(GIB);
     store(&cache, "a", b"content");
@@ -107,7 +108,7 @@ fn what_is_not_of_this_tier_is_removed_inside_its_directory_alone() {
 }
 
 #[test]
-fn of_two_files_of_one_response_the_later_counts() {
+fn later_of_two_files_of_one_response_wins() {
     let place = Place::new();
     let cache = place.open(GIB);
     store(&cache, "a", b"first");
@@ -116,7 +117,7 @@ fn of_two_files_of_one_response_the_later_counts() {
     wait("removed", || place.files().is_empty());
     store(&cache, "a", b"second");
     cache.stop_disk();
-    // As if the process had been killed before it could remove the older one.
+    // Restore the older file, as if the process had been killed before it removed that file.
     fs::write(&older.0, &older.1).unwrap();
     let cache = place.open(GIB);
     assert_eq!(read(&hit(&cache, "a")).unwrap(), b"second");
@@ -126,12 +127,12 @@ fn of_two_files_of_one_response_the_later_counts() {
 }
 
 #[test]
-fn who_waits_for_a_block_that_is_in_doubt_once_more_is_not_forgotten() {
+fn reader_waiting_for_a_block_doubted_again_is_woken() {
     let place = Place::new();
     let cache = place.open(GIB);
     store(&cache, "a", &content(1, 3 * BLOCK_BYTES));
     let stored = hit(&cache, "a");
-    assert_eq!(stored.content.settle(), Settled::OnDisk);
+    assert_eq!(stored.content.demote(), Demotion::OnDisk);
     read(&stored).unwrap();
     let copy = stored.content.copy().unwrap();
     let second = block_on(stored.content.reader(BLOCK_BYTES as u64).next(1)).unwrap().unwrap();
@@ -141,13 +142,13 @@ fn who_waits_for_a_block_that_is_in_doubt_once_more_is_not_forgotten() {
     let mut waiting = loop {
         second.doubt();
         let mut waiting = Box::pin(second.ready(0));
-        // Else it was read again already.
+        // If not pending, the block was already read again.
         if waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
             break waiting;
         }
     };
     wait("read again", || is_usable(BLOCK_BYTES));
-    // That asks for the first block alone.
+    // This queues only the first block.
     all.doubt();
     wait("the first is read again", || is_usable(0));
     assert_eq!(block_on(waiting.as_mut()), Ok(1));
@@ -155,7 +156,7 @@ fn who_waits_for_a_block_that_is_in_doubt_once_more_is_not_forgotten() {
 }
 
 #[test]
-fn a_head_that_was_torn_leaves_the_one_before() {
+fn torn_head_falls_back_to_the_previous_one() {
     for torn in [false, true] {
         let place = Place::new();
         let cache = place.open(GIB);

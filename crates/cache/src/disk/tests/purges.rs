@@ -1,12 +1,14 @@
-//! Purges and the disk: what was purged stays so over a restart, whenever the process ended.
+//! Tests of purges on disk: a purged response stays purged across a restart, whenever the process
+//! ended.
 
 use super::super::Tier;
 use super::super::journaling::SHORTEN_BYTES_MIN;
 use super::*;
-use crate::ban::Expression;
-use crate::purge::{Ban, What};
+use crate::ban::tests::compile;
+use crate::purge::PurgeScope;
 
-/// A head with a tag, fresh for ten minutes and then good enough for another while it is refreshed.
+/// Creates a head with a tag, fresh for ten minutes and servable while being revalidated for ten
+/// more.
 fn tagged(length: usize, tag: &str) -> Head {
     let surrogate = [("Surrogate-Key", tag)].into_iter().collect();
     let head = head(length, &[("ETag", "\"a\"")]);
@@ -18,23 +20,23 @@ fn store_tagged(cache: &Arc<Cache>, key: &str, tag: &str) {
     wait(key, || hit(cache, key).content.copy().is_some());
 }
 
-fn url(key: &str) -> What {
-    What::Url(key.into())
+fn url(key: &str) -> PurgeScope {
+    PurgeScope::Url(key.into())
 }
 
-fn tag(name: &str) -> What {
-    What::Tag(name.as_bytes().into())
+fn tag(name: &str) -> PurgeScope {
+    PurgeScope::Tag(name.as_bytes().into())
 }
 
-fn ban(text: &str) -> What {
-    What::Ban(Arc::new(Ban { expression: Expression::parse(text).unwrap(), made_ms: 0 }))
+fn ban(text: &str) -> PurgeScope {
+    PurgeScope::Ban(Arc::new(crate::ban::tests::ban(text, 0)))
 }
 
 fn now_ms() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as u64
 }
 
-/// The place as it is now, as a process that is killed now would leave it.
+/// Copies the directory as a process killed now would leave it.
 fn killed(place: &Place) -> Place {
     let copy = Place::new();
     fn copy_all(from: &Path, to: &Path) {
@@ -52,7 +54,8 @@ fn killed(place: &Place) -> Place {
     copy
 }
 
-/// The place as it was before `purge`, with the journal as it is after it: no file is unlinked yet.
+/// Copies the directory from before `purge`, but with the journal from after it: no file is
+/// unlinked yet.
 fn purged(place: &Place, cache: &Cache, purge: impl FnOnce(&Cache)) -> Place {
     let before = killed(place);
     purge(cache);
@@ -65,7 +68,7 @@ fn journal_bytes(place: &Place) -> u64 {
 }
 
 #[test]
-fn what_was_purged_stays_so_though_no_file_was_unlinked() {
+fn purge_holds_after_a_crash_before_files_are_unlinked() {
     let place = Place::new();
     let cache = place.open(GIB);
     for (key, tag) in [("h/url", "a"), ("h/derived x", "a"), ("h/tag", "b"), ("h/ban", "c"), ("h/kept", "d")]
@@ -77,7 +80,7 @@ fn what_was_purged_stays_so_though_no_file_was_unlinked() {
             cache.purge(what, None).unwrap();
         }
     });
-    // What was fetched after it is none of its business.
+    // A response fetched after the purge is not affected.
     store_tagged(&cache, "h/tag", "b");
     let later = place.files().into_iter().max_by_key(|path| fs::metadata(path).unwrap().modified().unwrap());
     let later = later.unwrap();
@@ -101,7 +104,7 @@ fn what_was_purged_stays_so_though_no_file_was_unlinked() {
 }
 
 #[test]
-fn tags_are_kept_over_a_restart() {
+fn tags_survive_a_restart() {
     let place = Place::new();
     let cache = place.open(GIB);
     store_tagged(&cache, "h/a", "x");
@@ -114,7 +117,7 @@ fn tags_are_kept_over_a_restart() {
 }
 
 #[test]
-fn a_soft_purge_holds_with_its_journal_and_without() {
+fn soft_purge_holds_with_and_without_its_journal() {
     let place = Place::new();
     let cache = place.open(GIB);
     store_tagged(&cache, "h/url", "x");
@@ -132,7 +135,7 @@ fn a_soft_purge_holds_with_its_journal_and_without() {
         cache.sweep();
         wait("written", || left.files().len() == 4);
         cache.stop_disk();
-        // The sequence must go on, and nothing else is in it.
+        // Only the sequence is left in the journal, and must continue.
         let mut bytes = Vec::new();
         super::super::journal::Entry::Sequence(2).encode(&mut bytes);
         fs::write(left.0.join("v1/journal"), bytes).unwrap();
@@ -140,14 +143,14 @@ fn a_soft_purge_holds_with_its_journal_and_without() {
 }
 
 #[test]
-fn a_purge_holds_for_what_is_not_found_yet() {
+fn purge_holds_for_responses_not_scanned_yet() {
     let place = Place::new();
     let cache = place.open(GIB);
     for key in ["h/hard", "h/soft", "h/derived x", "h/kept"] {
         store_tagged(&cache, key, "x");
     }
     cache.stop_disk();
-    let disk = Disk::open(&place.0, GIB).unwrap();
+    let disk = Disk::open(&place.0, GIB, compile).unwrap();
     let cache = Cache::with_disk(4 * SLAB_BYTES as u64, Some(disk)).unwrap();
     for (what, soft_ms) in [(url("h/hard"), None), (url("h/soft"), Some(now_ms())), (url("h/derived"), None)]
     {
@@ -166,7 +169,7 @@ fn a_purge_holds_for_what_is_not_found_yet() {
 }
 
 #[test]
-fn the_journal_is_shortened_once_what_it_tells_is_gone() {
+fn journal_is_shortened_once_purged_files_are_removed() {
     let place = Place::new();
     let cache = place.open(GIB);
     store_tagged(&cache, "h/a", "x");
@@ -175,8 +178,8 @@ fn the_journal_is_shortened_once_what_it_tells_is_gone() {
     lengthen_journal(&cache, &place);
     cache.sweep();
     wait("shortened", || journal_bytes(&place) < 100);
-    assert_eq!(place.files().len(), 1, "what it told of is unlinked");
-    // The sequence goes on, though nothing else of it is told.
+    assert_eq!(place.files().len(), 1, "the purged file is unlinked");
+    // The sequence continues, though nothing else is left in the journal.
     store_tagged(&cache, "h/later", "z");
     cache.stop_disk();
     let cache = place.open(GIB);
@@ -188,12 +191,12 @@ fn the_journal_is_shortened_once_what_it_tells_is_gone() {
     cache.stop_disk();
 }
 
-/// Whether something could not be carried out.
-fn owes(cache: &Cache) -> bool {
-    !crate::sync::lock(&cache.disk.as_ref().unwrap().owed).is_empty()
+/// Returns whether a retry is pending.
+fn has_cleanup(cache: &Cache) -> bool {
+    !crate::sync::lock(&cache.disk.as_ref().unwrap().cleanup).is_empty()
 }
 
-/// Makes the journal long enough to be worth shortening; gives the number of the last purge in it.
+/// Makes the journal long enough to be worth shortening; returns the number of its last purge.
 fn lengthen_journal(cache: &Cache, place: &Place) -> u64 {
     let long = "l".repeat(SHORTEN_BYTES_MIN as usize / 4);
     for number in 0..4 {
@@ -204,7 +207,7 @@ fn lengthen_journal(cache: &Cache, place: &Place) -> u64 {
     entries.last().unwrap().number()
 }
 
-/// Ends the threads of a tier, though the test may have failed.
+/// Stops a tier's threads even if the test fails.
 struct Closes<'a>(&'a Tier);
 
 impl Drop for Closes<'_> {
@@ -214,19 +217,19 @@ impl Drop for Closes<'_> {
 }
 
 #[test]
-fn a_purge_does_not_wait_for_what_shortening_the_journal_syncs() {
+fn purge_does_not_wait_for_the_sync_before_shortening() {
     let place = Place::new();
-    let disk = Disk::open(&place.0, GIB).unwrap();
+    let disk = Disk::open(&place.0, GIB, compile).unwrap();
     let cache = Cache::with_disk(4 * SLAB_BYTES as u64, Some(disk)).unwrap();
     let tier = cache.disk.clone().unwrap();
-    // The thread that syncs is not there yet, as if the file system had a great deal to write.
+    // The syncing thread is not running yet, as if the file system had a large backlog of writes.
     tier.journal.open();
     thread::scope(|scope| {
         let _closes = Closes(&tier);
         scope.spawn(|| tier.run_journal());
         tier.journal.shorten(lengthen_journal(&cache, &place));
         cache.purge(url("h/a"), None).unwrap();
-        assert_eq!(stats(&cache).errors, 0, "it is in the journal");
+        assert_eq!(stats(&cache).errors, 0, "the purge was not journalled");
         assert!(journal_bytes(&place) > SHORTEN_BYTES_MIN);
         scope.spawn(|| tier.run_syncs());
         wait("shortened", || journal_bytes(&place) < 100);
@@ -235,7 +238,7 @@ fn a_purge_does_not_wait_for_what_shortening_the_journal_syncs() {
 }
 
 #[test]
-fn a_torn_journal_leaves_what_was_told_before() {
+fn torn_journal_keeps_the_entries_before_the_damage() {
     let place = Place::new();
     let cache = place.open(GIB);
     store_tagged(&cache, "h/a", "x");
@@ -249,8 +252,8 @@ fn a_torn_journal_leaves_what_was_told_before() {
     journal.set_len(journal_bytes(&left) - 1).unwrap();
     let cache = left.open(GIB);
     assert!(matches!(look_up(&cache, "h/a"), Lookup::Miss(..)));
-    assert!(is_hit(&cache, "h/b"), "nobody was told that it is purged");
-    // What comes now is written over what was torn.
+    assert!(is_hit(&cache, "h/b"), "the torn purge was never acknowledged");
+    // New entries overwrite the torn one.
     cache.purge(tag("y"), None).unwrap();
     cache.stop_disk();
     let (entries, end) = super::super::journal::read(&fs::read(left.0.join("v1/journal")).unwrap());
@@ -258,7 +261,7 @@ fn a_torn_journal_leaves_what_was_told_before() {
 }
 
 #[test]
-fn without_its_journal_what_came_after_a_purge_is_not_trusted() {
+fn without_journal_responses_newer_than_a_purge_are_dropped() {
     let place = Place::new();
     let cache = place.open(GIB);
     store_tagged(&cache, "h/before", "x");
@@ -273,7 +276,7 @@ fn without_its_journal_what_came_after_a_purge_is_not_trusted() {
 }
 
 #[test]
-fn a_journal_that_cannot_be_written_costs_what_is_on_disk_and_no_purge() {
+fn unwritable_journal_drops_the_disk_contents_but_no_purge() {
     let place = Place::new();
     let cache = place.open(GIB);
     store_tagged(&cache, "h/a", "x");
@@ -281,7 +284,7 @@ fn a_journal_that_cannot_be_written_costs_what_is_on_disk_and_no_purge() {
     let in_the_way = place.0.join("v1/journal");
     fs::create_dir(&in_the_way).unwrap();
     cache.purge(tag("x"), None).unwrap();
-    assert!(matches!(look_up(&cache, "h/a"), Lookup::Miss(..)), "it is in force here");
+    assert!(matches!(look_up(&cache, "h/a"), Lookup::Miss(..)), "the purge is in force in this process");
     assert!(stats(&cache).errors >= 1);
     let before = killed(&place);
     fs::remove_dir(&in_the_way).unwrap();
@@ -297,7 +300,7 @@ fn a_journal_that_cannot_be_written_costs_what_is_on_disk_and_no_purge() {
 }
 
 #[test]
-fn what_could_not_be_removed_is_tried_again_and_in_the_journal_until_then() {
+fn failed_removal_is_retried_and_stays_in_the_journal() {
     let place = Place::new();
     let cache = place.open(GIB);
     store_tagged(&cache, "h/a", "x");
@@ -305,21 +308,21 @@ fn what_could_not_be_removed_is_tried_again_and_in_the_journal_until_then() {
     fs::remove_file(&file).unwrap();
     fs::create_dir(&file).unwrap();
     cache.purge(url("h/a"), None).unwrap();
-    wait("failed", || owes(&cache));
+    wait("failed", || has_cleanup(&cache));
     lengthen_journal(&cache, &place);
-    // Of what else may fail on a slow disk nothing is under way.
+    // Wait until no other work that might fail on a slow disk is in progress.
     let errors = stats(&cache).errors;
     cache.sweep();
     wait("tried again", || stats(&cache).errors > errors);
     fs::remove_dir(&file).unwrap();
-    // No walk since has found it gone.
+    // No sweep has found the file removed since.
     assert!(journal_bytes(&place) > SHORTEN_BYTES_MIN);
     cache.sweep();
     wait("shortened", || journal_bytes(&place) < 100);
     cache.stop_disk();
 }
 
-/// Puts something where files are begun; when it is removed, they can be again.
+/// Prevents files from being created until the returned path is removed.
 fn no_file_can_be_written(place: &Place) -> PathBuf {
     let unfinished = place.0.join("v1/tmp");
     fs::remove_dir(&unfinished).unwrap();
@@ -328,7 +331,7 @@ fn no_file_can_be_written(place: &Place) -> PathBuf {
 }
 
 #[test]
-fn a_soft_purge_that_could_not_be_told_to_a_file_is_tried_again() {
+fn failed_soft_purge_write_is_retried() {
     let place = Place::new();
     let cache = place.open(GIB);
     store_tagged(&cache, "h/a", "x");
@@ -337,7 +340,7 @@ fn a_soft_purge_that_could_not_be_told_to_a_file_is_tried_again() {
     lengthen_journal(&cache, &place);
     let errors = stats(&cache).errors;
     cache.sweep();
-    // The head, and once more before the journal would be shortened.
+    // One error for the head, and one for the retry before the journal would be shortened.
     wait("failed", || stats(&cache).errors >= errors + 2);
     assert!(journal_bytes(&place) > SHORTEN_BYTES_MIN);
     fs::remove_file(&unfinished).unwrap();
@@ -345,12 +348,12 @@ fn a_soft_purge_that_could_not_be_told_to_a_file_is_tried_again() {
     wait("shortened", || journal_bytes(&place) < 100);
     cache.stop_disk();
     let cache = place.open(GIB);
-    assert!(matches!(look_up(&cache, "h/a"), Lookup::Refresh(..)), "its file tells");
+    assert!(matches!(look_up(&cache, "h/a"), Lookup::Refresh(..)), "the file records the soft purge");
     cache.stop_disk();
 }
 
 #[test]
-fn a_head_that_tells_of_no_purge_is_not_owed_and_of_those_that_do_more_are_left_to_the_next_walk() {
+fn only_soft_purge_heads_are_retried_and_overflow_waits_for_the_next_sweep() {
     let place = Place::new();
     let cache = place.open(GIB);
     let tier = cache.disk.clone().unwrap();
@@ -359,34 +362,34 @@ fn a_head_that_tells_of_no_purge_is_not_owed_and_of_those_that_do_more_are_left_
     let copy = stored.content.copy().unwrap();
     let unfinished = no_file_can_be_written(&place);
     tier.write_head(&copy, stored.head.clone(), stored.position());
-    assert!(stats(&cache).errors >= 1 && !owes(&cache));
+    assert!(stats(&cache).errors >= 1 && !has_cleanup(&cache));
     fs::remove_file(&unfinished).unwrap();
 
     cache.purge(tag("x"), Some(now_ms())).unwrap();
     assert!(matches!(look_up(&cache, "h/a"), Lookup::Refresh(..)));
     copy.set_position(stored.position());
     let heads_left = tier.heads_left();
-    tier.leave_to_walk(&copy);
-    assert!(!tier.settle_owed(heads_left), "a walk that began before has not asked for it");
+    tier.leave_to_sweep(&copy);
+    assert!(!tier.retry_cleanup(heads_left), "an earlier sweep has not queued the head");
     lengthen_journal(&cache, &place);
     cache.sweep();
     wait("shortened", || journal_bytes(&place) < 100);
-    assert_eq!(place.files().len(), 2, "its head tells");
+    assert_eq!(place.files().len(), 2, "a head records the soft purge");
     cache.stop_disk();
 }
 
 #[test]
-fn a_head_that_is_owed_by_a_copy_that_is_gone_takes_the_file_away() {
+fn pending_head_of_a_gone_copy_removes_the_file() {
     let place = Place::new();
     let cache = place.open(GIB);
     let tier = cache.disk.clone().unwrap();
     store_tagged(&cache, "h/a", "x");
     let stored = hit(&cache, "h/a");
     let copy = stored.content.copy().unwrap();
-    // Its removal has not been asked for yet.
+    // Mark the copy as gone before its removal is queued.
     copy.leave();
-    tier.owe_head(&copy);
-    assert!(tier.settle_owed(0));
+    tier.retry_head(&copy);
+    assert!(tier.retry_cleanup(0));
     assert!(place.files().is_empty());
     cache.stop_disk();
 }

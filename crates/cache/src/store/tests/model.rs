@@ -1,8 +1,8 @@
-//! The index under every order of events that a model can think of.
+//! Model test of the index: random sequences of events.
 
 use super::*;
 
-/// What the model fetches under a key: see [`purges()`].
+/// Creates the head that the model fetches under a key; see [`purges()`].
 fn head_for(key: usize, max_age: u32, length: Option<u64>) -> Head {
     let surrogate =
         [("Surrogate-Key", if key.is_multiple_of(2) { "even" } else { "odd" })].into_iter().collect();
@@ -23,12 +23,12 @@ enum Step {
     Sweep,
 }
 
-/// Whether a purge is about what was fetched under a key.
+/// Whether a purge applies to responses fetched under a key.
 type IsAbout = fn(usize) -> bool;
 
-/// Everything that the model purges, and whether it is about what was fetched under a key. Of two keys in a row one has
-/// a tag and the other a status of its own.
-fn purges() -> [(What, IsAbout); 4] {
+/// Returns the model's purges, and whether each applies to responses fetched under a key. Of two
+/// consecutive keys, one has a tag and the other a distinct status.
+fn purges() -> [(PurgeScope, IsAbout); 4] {
     [
         (purges::url("0"), |key| key == 0),
         (purges::url("1"), |key| key == 1),
@@ -54,15 +54,15 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..80)
 }
 
-/// A fill that the model drives.
+/// A fill driven by the model.
 struct Driven {
     key: usize,
     fill: Fill,
-    /// None of a refresh behind what is served stale.
+    /// `None` for a revalidation in the background.
     reader: Option<Reader<Arc<Head>>>,
     stale: Option<Arc<Stored>>,
     left: Option<u64>,
-    /// Still waited for by those who come.
+    /// Whether new requests still wait for the fill.
     pending: bool,
 }
 
@@ -70,17 +70,18 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_a_look_up_gives_has_not_failed_and_a_key_has_one_pending_fetch(steps in steps()) {
+    fn look_up_returns_no_failed_response_and_one_pending_fetch_per_key(steps in steps()) {
         let cache = Cache::new(8 * SLAB).unwrap();
         let mut fills: Vec<Driven> = Vec::new();
-        // The number of each purge, whether it was soft, and which keys it is about.
+        // The number of each purge, whether it was soft, and the keys that it applies to.
         let mut purged: Vec<(u64, bool, IsAbout)> = Vec::new();
         for step in steps {
             let driven = |fill: usize| (!fills.is_empty()).then(|| fill % fills.len());
             match step {
                 Step::LookUp { key, now_s } => {
                     let pending = fills.iter().filter(|f| f.key == key && f.pending).count();
-                    // What is handed out was fetched after every purge of it; soft ones leave it for a stale answer.
+                    // A response handed out must have been fetched after every hard purge of it;
+                    // after a soft purge, it is only served stale.
                     let spared = |stored: &Stored, is_fresh: bool| {
                         purged.iter().all(|(number, soft, is_about)| {
                             !is_about(key) || stored.number() >= *number || *soft && !is_fresh
@@ -121,14 +122,14 @@ proptest! {
                         }
                         Lookup::Pass => prop_assert_eq!(pending, 0),
                         Lookup::HitMiss(..) => prop_assert!(false, "no policy marks a key"),
-                        Lookup::Nothing => prop_assert!(false, "nobody asked for that"),
+                        Lookup::Nothing => prop_assert!(false, "only-if-cached was not requested"),
                     }
                 }
                 Step::Begin { fill, max_age, length, private: is_private } => {
                     if let Some(driven) = driven(fill).map(|at| &mut fills[at]).filter(|f| f.left.is_none()) {
-                        let private = is_private.then_some(Private { reason: "private", lasting: Lasting::No });
+                        let private = is_private.then_some(Unshareable { reason: "private", mark: PassMark::No });
                         let mut head = Head { private, ..head_for(driven.key, max_age, Some(length)) };
-                        // Half of them may be served stale for a while.
+                        // Half of the responses may be served stale for a while.
                         head.freshness.while_revalidate_ms = u64::from(max_age % 2) * 3000;
                         driven.fill.begin(head, 0);
                         driven.left = Some(length);
@@ -167,19 +168,19 @@ proptest! {
                     let stale = |at: &usize| fills[*at].stale.is_some() && fills[*at].left.is_none();
                     if let Some(at) = driven(fill).filter(stale) {
                         let Driven { key, fill, stale: Some(stale), .. } = fills.swap_remove(at) else { unreachable!() };
-                        let updated = if is_private { private(Lasting::No) } else { head_for(key, 2, None) };
-                        let mut told = false;
-                        fill.validated(&stale, updated, |_| told = true);
-                        prop_assert!(told);
+                        let updated = if is_private { private(PassMark::No) } else { head_for(key, 2, None) };
+                        let mut notified = false;
+                        fill.validated(&stale, updated, |_| notified = true);
+                        prop_assert!(notified);
                     }
                 }
                 Step::Shrink(bytes) => cache.make_room(bytes),
                 Step::Purge { which, soft } => {
                     let (what, is_about) = purges()[which].clone();
-                    if let What::Url(key) = &what {
+                    if let PurgeScope::Url(key) = &what {
                         fills.iter_mut().filter(|f| f.key.to_string() == **key).for_each(|f| f.pending = false);
                     }
-                    let is_ban = matches!(what, What::Ban(_));
+                    let is_ban = matches!(what, PurgeScope::Ban(_));
                     cache.purge(what, (soft && !is_ban).then_some(0)).unwrap();
                     purged.push((cache.purges.number(), soft && !is_ban, is_about));
                 }
@@ -189,7 +190,7 @@ proptest! {
         drop(fills);
         cache.sweep();
         prop_assert_eq!(cache.purges_in_force(), 0);
-        // Nothing is left behind: what is stored can be evicted, and then all memory is free.
+        // Nothing leaks: every stored response can be evicted, and then all memory is free.
         for _ in 0..10 {
             cache.make_room(8 * SLAB);
         }

@@ -1,4 +1,4 @@
-//! Purges: what they take away at once, what of it comes back, and that its memory does not stay.
+//! Purge tests: the responses removed at once, those that may come back, and freed memory.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
@@ -6,14 +6,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::ban::Expression;
+use crate::ban::tests::compile;
 use crate::disk::journal::Entry;
-use crate::purge::{Ban, Purge, What};
+use crate::purge::{Purge, PurgeScope};
+use crate::stored::STORED_BYTES;
 
-/// A test that waits longer than this has failed.
+/// Time limit for each wait in a test.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A head with tags, fresh for a minute and then good enough for another while it is refreshed.
+/// Creates a head with tags, fresh for a minute and servable while being revalidated for another.
 fn tagged(tags: &str) -> Head {
     let surrogate = [("Surrogate-Key", tags)].into_iter().collect();
     let mut head = Head { surrogate, ..head(60, Some(1)) };
@@ -32,16 +33,16 @@ fn fill_with(fill: &mut Fill, head: Head) {
     fill.append(Bytes::from_static(b"x"), 0).unwrap();
 }
 
-pub(super) fn tag(name: &str) -> What {
-    What::Tag(name.as_bytes().into())
+pub(super) fn tag(name: &str) -> PurgeScope {
+    PurgeScope::Tag(name.as_bytes().into())
 }
 
-pub(super) fn url(key: &str) -> What {
-    What::Url(key.into())
+pub(super) fn url(key: &str) -> PurgeScope {
+    PurgeScope::Url(key.into())
 }
 
-pub(super) fn ban(text: &str) -> What {
-    What::Ban(Arc::new(Ban { expression: Expression::parse(text).unwrap(), made_ms: 0 }))
+pub(super) fn ban(text: &str) -> PurgeScope {
+    PurgeScope::Ban(Arc::new(crate::ban::tests::ban(text, 0)))
 }
 
 fn is_hit(cache: &Arc<Cache>, key: &str) -> bool {
@@ -49,7 +50,7 @@ fn is_hit(cache: &Arc<Cache>, key: &str) -> bool {
 }
 
 #[test]
-fn a_hard_purge_of_a_tag_takes_away_all_that_have_it() {
+fn hard_tag_purge_removes_all_tagged_responses() {
     let cache = Cache::new(8 * SLAB).unwrap();
     store_tagged(&cache, "a", "x y");
     store_tagged(&cache, "b", "y z");
@@ -59,14 +60,14 @@ fn a_hard_purge_of_a_tag_takes_away_all_that_have_it() {
     assert!(matches!(look_up(&cache, "b", 0), Lookup::Miss(..)));
     assert!(is_hit(&cache, "c"));
     store_tagged(&cache, "a", "x y");
-    assert!(is_hit(&cache, "a"), "what is fetched after it is none of its business");
+    assert!(is_hit(&cache, "a"), "a later fetch is not affected");
     cache.sweep();
     assert_eq!((cache.stored(), cache.purges_in_force()), (2, 0));
     assert!(is_hit(&cache, "a") && is_hit(&cache, "c"));
 }
 
 #[test]
-fn a_soft_purge_makes_stale_and_validation_makes_fresh_again() {
+fn soft_purge_makes_stale_and_validation_makes_fresh_again() {
     let cache = Cache::new(8 * SLAB).unwrap();
     store_tagged(&cache, "a", "x");
     store_tagged(&cache, "b", "");
@@ -88,12 +89,12 @@ fn a_soft_purge_makes_stale_and_validation_makes_fresh_again() {
 }
 
 #[test]
-fn a_response_under_way_is_older_than_the_purge_that_meets_it() {
+fn response_in_flight_is_older_than_a_purge_during_its_fetch() {
     let cache = Cache::new(8 * SLAB).unwrap();
     let (mut fill, _reader) = miss(&cache, "a");
     cache.purge(tag("x"), None).unwrap();
     cache.sweep();
-    assert_eq!(cache.purges_in_force(), 1, "what is awaited may have that tag");
+    assert_eq!(cache.purges_in_force(), 1, "the awaited response may have that tag");
     let Lookup::Wait(_, number) = look_up(&cache, "a", 0) else { panic!("not awaited") };
     assert!(cache.has_purged("a", &tagged("x"), number) && !cache.has_purged("a", &tagged("y"), number));
     fill_with(&mut fill, tagged("x"));
@@ -102,25 +103,63 @@ fn a_response_under_way_is_older_than_the_purge_that_meets_it() {
     drop(fill);
     cache.sweep();
     assert_eq!(cache.purges_in_force(), 0);
-    assert!(cache.has_purged("a", &tagged("x"), number), "who waited may come late");
+    assert!(cache.has_purged("a", &tagged("x"), number), "a late waiter must still see the purge");
 }
 
 #[test]
-fn a_validation_under_way_brings_nothing_back() {
+fn pending_validation_restores_no_purged_response() {
     for what in [tag("x"), url("a"), ban("obj.status == 200")] {
         let cache = Cache::new(8 * SLAB).unwrap();
         store_tagged(&cache, "a", "x");
         let Lookup::Stale(fill, _reader, stored) = look_up(&cache, "a", 500_000) else { panic!("not stale") };
         cache.purge(what.clone(), None).unwrap();
-        let mut told = false;
-        fill.validated(&stored, tagged("y"), |_| told = true);
-        assert!(told, "who asked before gets it");
+        let mut notified = false;
+        fill.validated(&stored, tagged("y"), |_| notified = true);
+        assert!(notified, "the client that asked earlier gets it");
         assert!(matches!(look_up(&cache, "a", 0), Lookup::Miss(..)), "{what:?}");
     }
 }
 
 #[test]
-fn a_purge_of_a_url_takes_its_variants_and_lets_go_of_its_fetch() {
+fn soft_purges_and_bans_spare_later_fetches() {
+    let purges = [(tag("x"), Some(10_000)), (url("h/a"), Some(10_000)), (ban("obj.status == 200"), None)];
+    for (what, soft_ms) in purges {
+        let cache = Cache::new(8 * SLAB).unwrap();
+        // URL purges are listed once any key is derived from one.
+        store_tagged(&cache, "h/a 0", "x");
+        cache.purge(what.clone(), soft_ms).unwrap();
+        let is_fresh = |key| matches!(look_up(&cache, key, 20_000), Lookup::Hit(_));
+        assert!(!is_fresh("h/a 0"), "{what:?}");
+        for key in ["h/a", "h/a 1"] {
+            store_tagged(&cache, key, "x");
+            // Another purge causes the response to be tested against all of them.
+            cache.purge(tag("other"), None).unwrap();
+            assert!(is_fresh(key), "{what:?}: {key}");
+        }
+        cache.sweep();
+        assert!(is_fresh("h/a") && is_fresh("h/a 1"), "{what:?}");
+    }
+}
+
+#[test]
+fn only_validation_after_a_soft_purge_makes_fresh_again() {
+    for what in [tag("x"), url("a")] {
+        let cache = Cache::new(8 * SLAB).unwrap();
+        store_tagged(&cache, "a", "x");
+        let Lookup::Stale(fill, _reader, stored) = look_up(&cache, "a", 500_000) else { panic!("not stale") };
+        cache.purge(what.clone(), Some(10_000)).unwrap();
+        fill.validated(&stored, tagged("x"), drop);
+        let is_stale = || matches!(look_up(&cache, "a", 20_000), Lookup::Refresh(..));
+        assert!(is_stale(), "{what:?}: validated before the purge");
+        // A HEAD response updates the fields but validates nothing.
+        let stored = cache.peek("a", &Fields::new(), 0).unwrap();
+        cache.update(&stored, tagged("x"));
+        assert!(is_stale(), "{what:?}: not validated at all");
+    }
+}
+
+#[test]
+fn url_purge_removes_variants_and_detaches_the_fetch() {
     let cache = Cache::new(8 * SLAB).unwrap();
     let vary: Fields = [("Vary", "Accept")].into_iter().collect();
     let requests = ["a", "b"].map(|accept| [("Accept", accept)].into_iter().collect::<Fields>());
@@ -138,17 +177,17 @@ fn a_purge_of_a_url_takes_its_variants_and_lets_go_of_its_fetch() {
     fill_with(&mut fill, tagged(""));
     fill.complete();
     assert_eq!((reader.progress(), waiting.progress()), (Progress::Complete(1), Progress::Complete(1)));
-    assert!(matches!(look_up(&cache, "k", 0), Lookup::Wait(..)), "it is not found");
+    assert!(matches!(look_up(&cache, "k", 0), Lookup::Wait(..)), "the detached fetch is not found");
     fill_with(&mut next, tagged(""));
     next.complete();
     assert!(is_hit(&cache, "k"));
     cache.invalidate("k");
     assert!(matches!(look_up(&cache, "k", 0), Lookup::Miss(..)));
-    assert_eq!(cache.purges_in_force(), 0, "nothing is to be tested for it");
+    assert_eq!(cache.purges_in_force(), 0, "nothing needs testing for it");
 }
 
 #[test]
-fn what_is_derived_from_a_url_is_purged_and_banned_with_it() {
+fn derived_keys_are_purged_and_banned_with_their_url() {
     let cache = Cache::new(8 * SLAB).unwrap();
     let keys = ["h/a", "h/a 0", "h/a 1", "h/ab 0"];
     let hits = |cache: &Arc<Cache>| keys.map(|key| is_hit(cache, key));
@@ -164,11 +203,11 @@ fn what_is_derived_from_a_url_is_purged_and_banned_with_it() {
 }
 
 #[test]
-fn a_ban_takes_away_what_it_holds_for_and_is_forgotten_then() {
+fn ban_removes_matching_responses_and_is_then_forgotten() {
     let cache = Cache::new(8 * SLAB).unwrap();
     store_tagged(&cache, "h/live/a", "x");
     store_tagged(&cache, "h/vod/a", "x");
-    cache.purge(ban("req.url ~ ^/live/ && obj.http.surrogate-key == x"), None).unwrap();
+    cache.purge(ban("req.url == /live/a && obj.http.surrogate-key == x"), None).unwrap();
     assert_eq!(cache.bans().len(), 1);
     assert!(!is_hit(&cache, "h/live/a") && is_hit(&cache, "h/vod/a"));
     store_tagged(&cache, "h/live/a", "x");
@@ -178,11 +217,46 @@ fn a_ban_takes_away_what_it_holds_for_and_is_forgotten_then() {
 }
 
 #[test]
-fn purges_hold_in_another_life() {
-    let purge = |(number, what)| Entry::Purge(Purge { number, what, soft_ms: None });
-    let told = [(2, url("h/b")), (1, tag("x")), (3, ban("obj.status == 404"))].map(purge);
+fn request_dependent_ban_is_decided_by_the_first_look_up() {
+    let cache = Cache::new(8 * SLAB).unwrap();
+    for key in ["h/a", "h/b", "h/c", "h/c 0"] {
+        store_tagged(&cache, key, "");
+    }
+    cache.purge(ban("req.http.x == 1 && obj.status == 200"), None).unwrap();
+    let is_found = |key: &str, x: &str| {
+        let request: Fields = [("X", x)].into_iter().collect();
+        matches!(cache.look_up(key, &request, &RequestCacheControl::default(), 0), Lookup::Hit(_))
+    };
+    // A sweep cannot decide the ban, and does not drop it.
+    cache.sweep();
+    assert_eq!((cache.stored(), cache.bans().len()), (4, 1));
+    assert!(!is_found("h/a", "1") && is_found("h/b", "2"));
+    assert!(is_found("h/b", "1"), "an earlier look-up spared it");
+    assert!(is_found("h/c 0", "1"), "a derived key has no request of its own");
+    let Lookup::Hit(stored) = look_up(&cache, "h/b", 0) else { panic!("not stored") };
+    assert!(!cache.has_purged("h/b", &stored.head, 1) && cache.has_purged("h/b", &stored.head, 0));
+    cache.sweep();
+    assert_eq!((cache.stored(), cache.bans().len()), (3, 1), "h/c was not looked up");
+    cache.purge(url("h/c"), None).unwrap();
+    cache.sweep();
+    assert_eq!((cache.stored(), cache.bans().len()), (1, 0));
+}
+
+#[test]
+fn uncompilable_replayed_ban_removes_anything_older() {
+    let banned = PurgeScope::Ban(Arc::new(crate::Ban::read("obj.size", 0)));
     let next = Cache::new(8 * SLAB).unwrap();
-    next.replay(told.into());
+    next.replay(vec![Entry::Purge(Purge { number: 3, what: banned, soft_ms: None })], compile);
+    assert!(next.bans().is_empty());
+    assert!(next.has_purged("h/a 0", &tagged(""), 2) && !next.has_purged("h/a 0", &tagged(""), 3));
+}
+
+#[test]
+fn purges_hold_after_a_replay() {
+    let purge = |(number, what)| Entry::Purge(Purge { number, what, soft_ms: None });
+    let journal = [(2, url("h/b")), (1, tag("x")), (3, ban("obj.status == 404"))].map(purge);
+    let next = Cache::new(8 * SLAB).unwrap();
+    next.replay(journal.into(), compile);
     store_tagged(&next, "h/d", "x");
     let Lookup::Hit(stored) = look_up(&next, "h/d", 0) else { panic!("not stored") };
     assert_eq!(stored.number(), 3);
@@ -199,9 +273,9 @@ fn purges_hold_in_another_life() {
     assert!(next.has_purged("h/c", &Head { status: 404, ..tagged("") }, 2));
 }
 
-/// The figure: a tag of 100,000 responses is purged in milliseconds, and nobody waits.
+/// A tag on 100,000 responses must be purged in milliseconds without blocking other requests.
 #[test]
-fn a_tag_of_100_000_responses_is_purged_at_once_and_its_memory_is_free_soon() {
+fn tag_of_100_000_responses_is_purged_at_once_and_memory_is_freed_soon() {
     const COUNT: usize = 100_000;
     const PURGE_MAX: Duration = Duration::from_millis(50);
     let cache = Cache::new(1 << 30).unwrap();
@@ -243,11 +317,11 @@ fn a_tag_of_100_000_responses_is_purged_at_once_and_its_memory_is_free_soon() {
     });
     assert_eq!((cache.stored(), cache.purges_in_force()), (1, 0));
     assert!(cache.index_bytes() - before < 2 * STORED_BYTES);
-    assert!(free - cache.arena().free_slabs() <= 1, "the one that is left holds a slab");
+    assert!(free - cache.arena().free_slabs() <= 1, "only the remaining response holds a slab");
 }
 
 #[test]
-fn the_walk_is_woken_by_a_purge_and_by_what_came_in_meanwhile() {
+fn sweep_is_woken_by_a_purge_and_by_pending_fetches() {
     let cache = Cache::new(8 * SLAB).unwrap();
     store_tagged(&cache, "a", "x");
     let walking = {
@@ -256,11 +330,11 @@ fn the_walk_is_woken_by_a_purge_and_by_what_came_in_meanwhile() {
     };
     let (fill, _reader) = miss(&cache, "b");
     cache.purge(tag("x"), None).unwrap();
-    // The walk tells nobody when it is done.
+    // There is no event for the end of a sweep.
     let until = |reached: &dyn Fn() -> bool| {
         let deadline = Instant::now() + Duration::from_secs(20);
         while !reached() {
-            assert!(Instant::now() < deadline, "the walk does not come");
+            assert!(Instant::now() < deadline, "the sweep did not run");
             std::thread::yield_now();
         }
     };
@@ -273,7 +347,7 @@ fn the_walk_is_woken_by_a_purge_and_by_what_came_in_meanwhile() {
 }
 
 #[test]
-fn a_response_is_tested_with_nobody_held_up() {
+fn testing_a_response_blocks_no_other_request() {
     let cache = Cache::new(8 * SLAB).unwrap();
     store_tagged(&cache, "h/tested", "x");
     let of_its_shard = |key: &str| {
@@ -289,12 +363,12 @@ fn a_response_is_tested_with_nobody_held_up() {
         lock(cache.shard(digest)).slots.find(digest, |slot| *slot.key.text == *beside).unwrap().variants[0]
             .clone();
     thread::scope(|scope| {
-        // No test goes on while this is held.
+        // No test of a response can proceed while this is held.
         let list = cache.purges.hold();
         let walk = scope.spawn(|| cache.sweep());
         let begun = Instant::now();
         while Arc::strong_count(&untested) == 2 {
-            assert!(begun.elapsed() < PATIENCE, "the walk holds its shard in the test");
+            assert!(begun.elapsed() < PATIENCE, "the sweep holds its shard during a test");
             thread::yield_now();
         }
         let (told, tells) = mpsc::channel();

@@ -1,4 +1,4 @@
-//! Rollouts as they are kept and gone on from.
+//! Tests of storing and resuming rollouts.
 
 use expect_test::expect;
 use thalweg_bundle::{Bundle, FORMAT};
@@ -8,7 +8,7 @@ use crate::tests::lab::prefix;
 use crate::*;
 
 #[test]
-fn a_rollout_is_read_as_it_was_written_and_goes_on() {
+fn rollout_round_trips_through_its_stored_form_and_continues() {
     let mut site = Site::new(5, |_| {});
     let number = site.until_watched();
     for _ in 0..2 {
@@ -27,23 +27,23 @@ fn a_rollout_is_read_as_it_was_written_and_goes_on() {
     };
     assert_eq!(
         fails("\"format\":1", "\"format\":9").to_string(),
-        "a state of format 9, and this program reads format 1"
+        "stored state has format 9; expected format 1"
     );
     assert!(matches!(fails("\"newest\"", "\"newesd\""), StateError::Json(_)));
     assert!(
         matches!(fails("203.0.0.0/24", "203.0.9.0/24"), StateError::Json(_)),
-        "not what its checksum says"
+        "its checksum does not match"
     );
 }
 
 #[test]
-fn a_field_out_of_its_range_is_named() {
+fn field_out_of_range_is_named() {
     let mut site = Site::new(2, |_| {});
     site.until_watched();
     site.lab.settings.canary.windows = 3;
     site.round();
     let canary = site.canary();
-    site.edges[canary].refused = Some(("sha256:00".into(), "no".into()));
+    site.edges[canary].refused = Some(Refusal { checksum: "sha256:00".into(), reason: "no".into() });
     let rollout = serde_json::to_value(&site.rollout).unwrap();
     let own = format!("/edges/edge-{canary}");
     let fault = |pointer: &str, value: serde_json::Value| {
@@ -56,7 +56,7 @@ fn a_field_out_of_its_range_is_named() {
     };
     let names: serde_json::Map<_, _> =
         (0..=EDGES_MAX).map(|at| (at.to_string(), rollout["edges"]["edge-0"].clone())).collect();
-    let told = [
+    let faults = [
         fault("/newest", u64::MAX.into()),
         fault("/newest", 0.into()),
         fault("/newest", 1.into()),
@@ -78,27 +78,27 @@ fn a_field_out_of_its_range_is_named() {
         fault(&format!("{own}/before/retransmitted/mean"), "-0.1".into()),
     ];
     expect![[r#"
-        newest has to be at most 2^53
-        stable has to be at most the newest
-        candidate.bundle has to be above the stable one, at most the newest
-        candidate.bundle has to be above the stable one, at most the newest
-        candidate.canaries has to be there where the stage is not Unheard, and only there
-        candidate.canaries has to be at most 1000 names of 1 to 253 bytes
-        candidate.canaries has to be there where the stage is not Unheard, and only there
-        candidate.stage.wanted has to be from 1 to the number of canaries
-        candidate.stage.own.failed.mean has to be from 0 to 1
-        candidate.stage.others.ln_goodput.squares has to be at least 0, and what so many values can have
-        edges has to be at most 1000
-        edges[].name has to be of 1 to 253 bytes
-        edges[edge].in_force has to be a checksum
-        edges[edge].number has to be at most 2^53
-        edges[edge].refused.reason has to be of at most 1024 bytes
-        edges[edge].before.retransmitted.mean has to be from 0 to 1"#]]
-    .assert_eq(&told.join("\n"));
+        newest must be at most 2^53
+        stable must be at most the newest
+        candidate.bundle must be above the stable bundle's number and at most the newest
+        candidate.bundle must be above the stable bundle's number and at most the newest
+        candidate.canaries must be empty if and only if the stage is Unheard
+        candidate.canaries must be at most 1000 names, each 1 to 253 bytes long
+        candidate.canaries must be empty if and only if the stage is Unheard
+        candidate.stage.wanted must be from 1 to the number of canaries
+        candidate.stage.own.failed.mean must be from 0 to 1
+        candidate.stage.others.ln_goodput.squares must be at least 0 and consistent with count
+        edges must be at most 1000
+        edges[].name must be 1 to 253 bytes long
+        edges[edge].in_force must be at most 71 bytes long
+        edges[edge].number must be at most 2^53
+        edges[edge].refused.reason must be at most 1024 bytes long
+        edges[edge].before.retransmitted.mean must be from 0 to 1"#]]
+    .assert_eq(&faults.join("\n"));
 }
 
 #[test]
-fn bundles_of_another_release_are_dropped_and_numbers_go_on() {
+fn bundles_of_another_release_are_dropped_and_numbering_continues() {
     for is_candidate_alone in [false, true] {
         let mut site = Site::new(5, |_| {});
         let number = site.until_watched();
@@ -107,24 +107,25 @@ fn bundles_of_another_release_are_dropped_and_numbers_go_on() {
         assert_eq!(text.matches(&own).count(), 2);
         let text = if is_candidate_alone { text.replacen(&own, other, 1) } else { text.replace(&own, other) };
         let error = Rollout::decode(text.as_bytes()).unwrap_err();
-        assert_eq!(error.to_string(), format!("bundles of format 1, and this program reads format {FORMAT}"));
+        assert_eq!(error.to_string(), format!("stored bundles have format 1; expected format {FORMAT}"));
         site.rollout = Rollout::decode_without_bundles(text.as_bytes()).unwrap();
         let edges = site.rollout.edges().clone();
         assert_eq!((site.rollout.newest(), edges.len(), site.given(0)), (number, 5, None));
         site.poll_all();
-        let told = site.round();
-        let [Transition::Reduced { number: all }, Transition::Proposed { number: tried }, ..] = told[..]
+        let transitions = site.round();
+        let [Transition::Reduced { number: all }, Transition::Proposed { number: tried }, ..] =
+            transitions[..]
         else {
-            panic!("{told:?}")
+            panic!("{transitions:?}")
         };
-        assert!(number < all && all < tried, "{told:?}");
+        assert!(number < all && all < tried, "{transitions:?}");
     }
-    // What is damaged is not dropped.
+    // Damaged input is still an error.
     assert!(matches!(Rollout::decode_without_bundles(b"{}"), Err(StateError::Json(_))));
 }
 
 #[test]
-fn a_state_older_than_its_rollout_goes_on_above_it() {
+fn outdated_state_continues_above_its_rollout() {
     let mut site = Site::new(5, |_| {});
     site.until_watched();
     let old = site.lab.state.clone();
@@ -133,7 +134,8 @@ fn a_state_older_than_its_rollout_goes_on_above_it() {
     (0..3).for_each(|_| drop(site.round()));
     let newest = site.rollout.newest();
     assert!(newest > old.bundle);
-    // It is decided as if no edge had said anything, and brings back the prefix that has left since.
+    // The outdated state is decided without any acknowledgement, and brings back the prefix
+    // withdrawn since.
     site.lab.settings.left_alone.clear();
     site.lab.state = old;
     let window = site.window();
@@ -146,7 +148,7 @@ fn a_state_older_than_its_rollout_goes_on_above_it() {
     .0;
     site.decided(&mut state);
     let tried = site.rollout.candidate().unwrap().bundle.content();
-    // What all have is given anew before, by a number from which on connections count again.
+    // The stable rules are first reissued under a new number, from which connections count again.
     assert_eq!((tried.rules.len(), tried.number), (2, newest + 2));
     assert_eq!(site.rollout.stable().unwrap().content().number, newest + 1);
     let from = state.steered().map(|(_, steered)| steered.from_bundle).collect::<Vec<_>>();
@@ -154,11 +156,11 @@ fn a_state_older_than_its_rollout_goes_on_above_it() {
 }
 
 #[test]
-fn a_number_that_an_edge_has_is_not_given_again() {
-    // The controller has lost what it knew.
+fn bundle_number_seen_at_an_edge_is_not_reused() {
+    // Lose the controller's state.
     let mut site = Site::new(3, |_| {});
-    site.edges[0].go_by(41);
-    site.edges[1].go_by(BUNDLES_MAX / 2 + 1); // no controller's
+    site.edges[0].switch_to(41);
+    site.edges[1].switch_to(BUNDLES_MAX / 2 + 1); // a number that no controller makes
     (0..3).for_each(|at| drop(site.ask(at)));
     assert_eq!(site.round(), [Transition::Reduced { number: 42 }]);
     assert_eq!(site.until_watched(), 43);
@@ -166,8 +168,9 @@ fn a_number_that_an_edge_has_is_not_given_again() {
     let edge = |site: &Site| site.lab.state.entry(prefix(0)).unwrap().steered().unwrap().clone();
     let shown = |site: &Site| edge(site).evidence.steered;
     assert_eq!(site.given(0), Some(43));
-    // An edge comes that went by another controller's: it is not known by what rules, and all get what they have above that.
-    site.edges[2].go_by(1_000);
+    // An edge arrives with another controller's bundle. Its rules are unknown, so all edges get
+    // their rules reissued above that number.
+    site.edges[2].switch_to(1_000);
     site.ask(2);
     assert_eq!((site.given(2), site.rollout.edges()["edge-2"].number), (None, Some(1_000)));
     assert_eq!(site.round(), [Transition::Reduced { number: 1_001 }]);
@@ -175,17 +178,17 @@ fn a_number_that_an_edge_has_is_not_given_again() {
     let before = shown(&site);
     site.poll_all();
     assert_eq!(site.round(), []);
-    assert!(shown(&site) > before, "connections count by it");
+    assert!(shown(&site) > before, "connections under the new number count");
 }
 
 #[test]
-fn a_candidate_is_above_the_stable_bundle_whatever_was_read() {
+fn candidate_number_exceeds_the_stable_one_for_any_stored_rollout() {
     let mut site = Site::new(5, |_| {});
     site.until_watched();
     site.round();
     site.lab.settings.exploring_max = 1;
     site.until_tried();
-    // A candidate without one of the prefixes that all have, as this rollout makes none.
+    // Store a candidate that lacks a prefix of the stable bundle, which this code never makes.
     let mut content = site.rollout.candidate().unwrap().bundle.content().clone();
     content.rules.remove(0);
     let mut rollout = serde_json::to_value(&site.rollout).unwrap();
@@ -199,7 +202,7 @@ fn a_candidate_is_above_the_stable_bundle_whatever_was_read() {
 }
 
 #[test]
-fn neither_a_clock_that_jumps_nor_a_controller_that_was_down_makes_edges_silent() {
+fn clock_jumps_and_downtime_do_not_make_edges_silent() {
     let mut site = Site::new(3, |_| {});
     site.until_tried();
     let canaries = site.rollout.candidate().unwrap().canaries.clone();

@@ -1,5 +1,5 @@
-//! What holds whatever comes: polls, refusals, edges that do badly or are silent, clocks that jump, settings that change, and a controller
-//! that is killed and goes on from what it has kept.
+//! Invariants of rollouts under random events: polls, refusals, bad or silent edges, clock jumps,
+//! changed settings, and a controller that crashes and resumes from its stored state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,34 +8,34 @@ use proptest::prelude::*;
 use thalweg_bundle::{Rule, Share};
 use thalweg_record::Prefix;
 
-use super::site::{Does, Site};
+use super::site::{Behaviour, Site};
 use crate::*;
 
 const EDGES: usize = 4;
 
 #[derive(Debug, Clone)]
 enum Event {
-    /// A window, in which some edges do badly; what BBR does.
+    /// Closes a window in which some edges do badly, with this effect of BBR.
     Round { bad: u8, effect: f64, reports: bool },
-    /// An edge asks, and takes what it is given.
-    Take(usize),
-    /// It asks, and takes nothing.
+    /// An edge polls and applies its bundle.
+    Apply(usize),
+    /// An edge polls but applies nothing.
     Ask(usize),
-    /// It refuses what it is given.
+    /// An edge refuses its bundle.
     Refuse(usize),
-    /// It has lost what it had.
+    /// An edge loses its bundle.
     Forget(usize),
     /// Seconds pass.
     Pass(u64),
-    /// The clock is set.
+    /// The clock is changed by this many seconds.
     Jump(i64),
-    /// The controller is killed, and goes on from what it has kept.
+    /// The controller crashes and resumes from its stored state.
     Restart,
-    /// The host of an edge's records becomes another one than its name, or its name again.
+    /// The host name in an edge's records changes to differ from the edge's name, or back.
     Rename(usize),
-    /// An edge goes by a bundle of this number, of somebody else.
-    Tell(usize, u64),
-    /// A setting is changed.
+    /// An edge uses another controller's bundle with this number.
+    Foreign(usize, u64),
+    /// A setting changes.
     Change(u8),
 }
 
@@ -43,7 +43,7 @@ fn event() -> impl Strategy<Value = Event> {
     let round = (any::<u8>(), -0.6..0.6, prop::bool::weighted(0.9));
     prop_oneof![
         4 => round.prop_map(|(bad, effect, reports)| Event::Round { bad: bad & bad >> 4, effect, reports }),
-        8 => (0..EDGES).prop_map(Event::Take),
+        8 => (0..EDGES).prop_map(Event::Apply),
         1 => (0..EDGES).prop_map(Event::Ask),
         1 => (0..EDGES).prop_map(Event::Refuse),
         1 => (0..EDGES).prop_map(Event::Forget),
@@ -51,23 +51,23 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (-5_000_i64..5_000).prop_map(Event::Jump),
         1 => Just(Event::Restart),
         1 => (0..EDGES).prop_map(Event::Rename),
-        1 => (0..EDGES, 1_u64..400).prop_map(|(at, number)| Event::Tell(at, number)),
+        1 => (0..EDGES, 1_u64..400).prop_map(|(at, number)| Event::Foreign(at, number)),
         1 => any::<u8>().prop_map(Event::Change),
     ]
 }
 
-/// A bundle's checksum, and of each prefix the share held out and the toss.
+/// Checksum of a bundle, and each prefix's held-out share and salt in it.
 type SeenBundle = (String, BTreeMap<Prefix, (u32, String)>);
 
-/// All that was ever given to somebody.
+/// Everything that edges were ever given.
 #[derive(Default)]
 struct Seen {
-    /// By number.
+    /// Bundles by number.
     bundles: BTreeMap<u64, SeenBundle>,
     highest: [u64; EDGES],
     rolled_back: BTreeSet<u64>,
     refused: [BTreeSet<String>; EDGES],
-    /// Windows that told of a canary that went by the candidate.
+    /// Number of windows with traffic from a canary that used the candidate.
     watched: u32,
 }
 
@@ -82,9 +82,9 @@ impl Seen {
             let rules = content.rules.iter().map(held).collect();
             let this = (bundle.checksum().to_owned(), rules);
             let known = self.bundles.entry(content.number).or_insert_with(|| this.clone());
-            prop_assert_eq!(&*known, &this, "a number is of one bundle");
+            prop_assert_eq!(&*known, &this, "a number identifies one bundle");
             prop_assert!(!self.rolled_back.contains(&content.number));
-            // Nobody is given a rule of a prefix that has left, for whatever reason.
+            // No bundle may contain a rule for a withdrawn prefix.
             for rule in &content.rules {
                 let is_steered = state.entry(rule.prefix).is_some_and(|entry| entry.steered().is_some());
                 prop_assert!(is_steered, "{} in {}", rule.prefix, content.number);
@@ -100,7 +100,7 @@ impl Seen {
             prop_assert!(number >= self.highest[at], "{number} after {}", self.highest[at]);
             self.highest[at] = number;
         }
-        // Connections that count for a prefix went by the share that the state knows.
+        // Connections that count for a prefix must have used the held-out share that the state has.
         for (entry, steered) in state.steered() {
             for (number, (_, rules)) in self.bundles.range(steered.from_bundle..) {
                 let held = rules.get(&entry.prefix);
@@ -114,15 +114,15 @@ impl Seen {
         Ok(())
     }
 
-    /// Before a window is taken.
+    /// Counts the window if it has canary traffic. Call it before the window is observed.
     fn watch(&mut self, site: &Site, window: &Window) {
         let canaries = site.rollout.candidate().map(|it| &it.canaries);
-        let is_seen = |(name, goes_by_it): (&String, &bool)| *goes_by_it && window.edges.contains_key(name);
+        let is_seen = |(name, uses_it): (&String, &bool)| *uses_it && window.edges.contains_key(name);
         self.watched += u32::from(canaries.is_some_and(|it| it.iter().any(is_seen)));
     }
 
-    fn hear(&mut self, told: &[Transition], site: &Site) {
-        for transition in told {
+    fn record(&mut self, transitions: &[Transition], site: &Site) {
+        for transition in transitions {
             match transition {
                 Transition::Acknowledged { .. } => self.watched = 0,
                 Transition::Promoted { number, .. } => {
@@ -131,8 +131,9 @@ impl Seen {
                 }
                 Transition::RolledBack { number, withdrawn, .. } => {
                     self.rolled_back.insert(*number);
-                    let is_steered =
-                        |it: &Whom| site.lab.state.entry(it.prefix).is_some_and(|it| it.steered().is_some());
+                    let is_steered = |it: &RuleKey| {
+                        site.lab.state.entry(it.prefix).is_some_and(|it| it.steered().is_some())
+                    };
                     assert!(!withdrawn.iter().any(is_steered));
                 }
                 Transition::Ended { number } => drop(self.rolled_back.insert(*number)),
@@ -158,21 +159,21 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn what_holds_whatever_comes(events in vec(event(), 1..250)) {
+    fn invariants_hold_for_any_sequence_of_events(events in vec(event(), 1..250)) {
         let mut site = Site::new(EDGES, |settings| {
             (settings.history_windows, settings.observed_windows_min, settings.cool_off_windows) = (6, 2, 4);
             (settings.exploring_max, settings.trial_windows_max, settings.proof_windows_max) = (1, 12, 12);
             (settings.guardrail_pause_windows, settings.canary.windows_max) = (2, 2);
         });
         let mut seen = Seen::default();
-        let mut kept = (site.lab.state.encode(), site.rollout.encode());
+        let mut stored = (site.lab.state.encode(), site.rollout.encode());
         for event in events {
-            let told = match event {
+            let transitions = match event {
                 Event::Round { bad, effect, reports } => {
                     site.lab.effect = effect;
                     for (at, edge) in site.edges.iter_mut().enumerate() {
                         let is_bad = bad >> at & 1 == 1;
-                        edge.does = Does { failed: if is_bad { 0.2 } else { 0.01 }, ..Does::default() };
+                        edge.behaviour = Behaviour { failed: if is_bad { 0.2 } else { 0.01 }, ..Behaviour::default() };
                     }
                     let mut window = site.window();
                     if !reports {
@@ -181,14 +182,14 @@ proptest! {
                     seen.watch(&site, &window);
                     site.close(&window)
                 }
-                Event::Take(at) => site.poll(at),
+                Event::Apply(at) => site.poll(at),
                 Event::Ask(at) => site.ask(at),
                 Event::Refuse(at) => {
                     let checksum =
                         site.rollout.document(&site.edges[at].name).map(|bundle| bundle.checksum().to_owned());
-                    let told = site.refuse(at, "no");
+                    let transitions = site.refuse(at, "no");
                     seen.refused[at].extend(checksum);
-                    told
+                    transitions
                 }
                 Event::Forget(at) => {
                     (site.edges[at].in_force, site.edges[at].refused) = (None, None);
@@ -200,8 +201,8 @@ proptest! {
                     Vec::new()
                 }
                 Event::Restart => {
-                    site.lab.state = State::decode(kept.0.as_bytes()).unwrap();
-                    site.rollout = Rollout::decode(kept.1.as_bytes()).unwrap();
+                    site.lab.state = State::decode(stored.0.as_bytes()).unwrap();
+                    site.rollout = Rollout::decode(stored.1.as_bytes()).unwrap();
                     Vec::new()
                 }
                 Event::Rename(at) => {
@@ -209,8 +210,8 @@ proptest! {
                     edge.host = if edge.host.is_none() { Some(format!("host-{at}")) } else { None };
                     Vec::new()
                 }
-                Event::Tell(at, number) => {
-                    site.edges[at].go_by(number);
+                Event::Foreign(at, number) => {
+                    site.edges[at].switch_to(number);
                     site.ask(at)
                 }
                 Event::Change(how) => {
@@ -218,10 +219,10 @@ proptest! {
                     Vec::new()
                 }
             };
-            seen.hear(&told, &site);
+            seen.record(&transitions, &site);
             seen.check(&site)?;
-            if !told.is_empty() {
-                kept = (site.lab.state.encode(), site.rollout.encode());
+            if !transitions.is_empty() {
+                stored = (site.lab.state.encode(), site.rollout.encode());
             }
         }
     }

@@ -1,7 +1,7 @@
-//! What is taken back is taken back everywhere at once, also while a candidate is out.
+//! Withdrawal tests: a withdrawal reaches all edges at once, even during a candidate's trial.
 
 use super::site::Site;
-use super::told;
+use super::texts;
 use crate::tests::lab::prefix;
 use crate::*;
 
@@ -10,17 +10,17 @@ fn prefixes(site: &Site, at: usize) -> Vec<String> {
     bundle.unwrap().content().rules.iter().map(|rule| rule.prefix.to_string()).collect()
 }
 
-/// A network is to be left alone from now on: its prefixes leave at once, as for safety.
+/// Excludes a network, so that its prefixes are withdrawn at once, like a safety withdrawal.
 fn leave_alone(site: &mut Site, network: &str) {
     site.lab.settings.left_alone.push(network.parse().unwrap());
 }
 
 #[test]
-fn what_leaves_while_a_candidate_is_out_leaves_all_edges_and_the_candidate_is_watched_on() {
+fn withdrawal_reaches_all_edges_while_the_candidate_is_watched_on() {
     let mut site = Site::new(5, |_| {});
     let first = site.until_watched();
-    assert_eq!(told(&site.round())[0], format!("bundle {first} goes to all edges"));
-    // Two are in the stable bundle; one more is tried.
+    assert_eq!(texts(&site.round())[0], format!("bundle {first} sent to all edges"));
+    // The stable bundle has two prefixes, and the candidate adds one.
     site.lab.settings.exploring_max = 1;
     let number = site.until_watched();
     let canary = site.canary();
@@ -28,7 +28,7 @@ fn what_leaves_while_a_candidate_is_out_leaves_all_edges_and_the_candidate_is_wa
     assert_eq!((prefixes(&site, canary).len(), prefixes(&site, other).len()), (3, 2));
     site.lab.settings.exploring_max = 0;
     leave_alone(&mut site, "203.0.0.0/24");
-    // Canaries are watched one window longer, so that it is still out.
+    // Canaries are watched one window longer, so the candidate is still on trial.
     site.lab.settings.canary.windows = 2;
     let transitions = site.round();
     let [Transition::Reduced { number: all }, Transition::CandidateReduced { number: tried }] =
@@ -42,13 +42,13 @@ fn what_leaves_while_a_candidate_is_out_leaves_all_edges_and_the_candidate_is_wa
     assert_eq!(prefixes(&site, canary)[0], prefix(1).to_string());
     assert_eq!(prefixes(&site, canary).len(), 2);
     site.poll_all();
-    // It is not begun anew.
+    // Watching continues without a restart.
     let transitions = site.round();
     assert_eq!(transitions[0], Transition::Promoted { number: tried, is_shown: true });
 }
 
 #[test]
-fn a_candidate_of_which_nothing_is_left_ends() {
+fn candidate_without_remaining_additions_ends() {
     let mut site = Site::new(5, |_| {});
     let number = site.until_watched();
     leave_alone(&mut site, "203.0.0.0/16");
@@ -61,7 +61,7 @@ fn a_candidate_of_which_nothing_is_left_ends() {
 }
 
 #[test]
-fn more_than_may_change_is_no_candidate_and_leaves() {
+fn changes_over_the_limit_are_rejected_and_withdrawn() {
     let mut site = Site::new(5, |_| {});
     site.poll_all();
     site.round();
@@ -70,7 +70,7 @@ fn more_than_may_change_is_no_candidate_and_leaves() {
         site.poll_all();
         site.round();
     }
-    // As if a decision had let in more than it may.
+    // Simulate a decision that admitted more prefixes than allowed.
     let window = site.window();
     site.lab.settings.changes_max = 50;
     let moment = site.lab.moment(&window);
@@ -79,12 +79,12 @@ fn more_than_may_change_is_no_candidate_and_leaves() {
     site.lab.settings.changes_max = 1;
     let transitions = site.decided(&mut state);
     let Transition::Rejected { reason, withdrawn } = &transitions[0] else { panic!("{transitions:?}") };
-    assert_eq!((reason.as_str(), withdrawn.len()), ("2 enter, and 1 are the most in 1 rounds", 2));
+    assert_eq!((reason.as_str(), withdrawn.len()), ("2 prefixes enter, but the limit is 1 in 1 rounds", 2));
     assert_eq!((state.steered().count(), site.rollout.candidate()), (0, None));
 }
 
 #[test]
-fn of_a_bundle_with_another_rule_than_the_states_connections_do_not_count() {
+fn connections_do_not_count_under_a_rule_that_differs_from_the_states() {
     let mut site = Site::new(5, |_| {});
     (site.lab.effect, site.lab.connections) = (0.4, 12);
     site.until_watched();
@@ -100,7 +100,7 @@ fn of_a_bundle_with_another_rule_than_the_states_connections_do_not_count() {
     let entry = |site: &Site| site.lab.state.entry(prefix(0)).unwrap().steered().unwrap().clone();
     let shown = entry(&site);
     assert_eq!((shown.holdout_millionths, shown.from_bundle), (100_000, site.rollout.newest()));
-    // The other prefix leaves: all edges get a newer bundle, by which half is still held out.
+    // Withdraw the other prefix: all edges get a newer bundle that still holds out half.
     leave_alone(&mut site, "203.0.1.0/24");
     site.round();
     let stable = site.rollout.stable().unwrap().content();
@@ -112,7 +112,7 @@ fn of_a_bundle_with_another_rule_than_the_states_connections_do_not_count() {
 }
 
 #[test]
-fn a_host_that_opts_out_does_so_everywhere_at_once() {
+fn host_opt_out_reaches_all_edges_at_once() {
     let mut site = Site::new(5, |_| {});
     let number = site.until_watched();
     site.lab.settings.canary.windows = 2;
@@ -127,7 +127,7 @@ fn a_host_that_opts_out_does_so_everywhere_at_once() {
         let content = site.rollout.document(&site.edges[at].name).unwrap().content();
         assert_eq!(content.hosts_left_alone, ["audio.example"]);
         assert_eq!(content.rules.len(), if site.is_canary(at) { 2 } else { 0 });
-        // Trials have begun anew, by another toss.
+        // The trials must have restarted with a new salt.
         for rule in &content.rules {
             let own = site.lab.state.entry(rule.prefix).unwrap().steered().unwrap();
             assert_eq!(rule.salt, format!("{:x}", own.salt));

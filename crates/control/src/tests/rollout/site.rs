@@ -1,4 +1,4 @@
-//! What rollouts are tested with: a PoP with edges that ask for their bundle, take it, and do well by it or not.
+//! Test PoP for rollouts, with edges that poll for bundles, apply them, and perform well or badly.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use thalweg_bundle::{Bundle, Content};
 use crate::tests::lab::Lab;
 use crate::*;
 
-/// An edge: what it goes by, and what it refuses.
+/// PoP with its rollout and edges.
 pub(super) struct Site {
     pub(super) lab: Lab,
     pub(super) rollout: Rollout,
@@ -15,27 +15,28 @@ pub(super) struct Site {
     pub(super) edges: Vec<TestEdge>,
 }
 
+/// Edge with its bundle, its refusal and its behaviour.
 #[derive(Default)]
 pub(super) struct TestEdge {
-    /// The name by which it asks,
+    /// Name with which the edge polls.
     pub(super) name: String,
-    /// and that of its records, where that is another.
+    /// Host name in the edge's records, if it differs.
     pub(super) host: Option<String>,
     pub(super) in_force: Option<Bundle>,
-    pub(super) refused: Option<(String, String)>,
-    pub(super) does: Does,
+    pub(super) refused: Option<Refusal>,
+    pub(super) behaviour: Behaviour,
 }
 
-/// How an edge does in a window.
+/// Behaviour of an edge in a window.
 #[derive(Clone, Copy)]
-pub(super) struct Does {
+pub(super) struct Behaviour {
     pub(super) connections: u64,
     pub(super) failed: f64,
     pub(super) retransmitted: f64,
     pub(super) ln_goodput: f64,
 }
 
-impl Default for Does {
+impl Default for Behaviour {
     fn default() -> Self {
         Self { connections: 400, failed: 0.01, retransmitted: 0.02, ln_goodput: 14.0 }
     }
@@ -49,24 +50,24 @@ impl Site {
         Self { lab, rollout: Rollout::default(), now_unix_s, edges: edges.collect() }
     }
 
-    /// The edge at `at` asks, and takes what it is given.
+    /// Polls as the edge at `at` and applies the bundle it gets.
     pub(super) fn poll(&mut self, at: usize) -> Vec<Transition> {
-        let told = self.ask(at);
+        let transitions = self.ask(at);
         let edge = &mut self.edges[at];
         if let Some(bundle) = self.rollout.document(&edge.name) {
             edge.in_force = Some(bundle.clone());
         }
-        told
+        transitions
     }
 
-    /// It asks, and takes nothing.
+    /// Polls as the edge at `at` without applying anything.
     pub(super) fn ask(&mut self, at: usize) -> Vec<Transition> {
         let edge = &self.edges[at];
         let poll = Poll {
             edge: &edge.name,
             in_force: edge.in_force.as_ref().map(Bundle::checksum),
             number: edge.in_force.as_ref().map(|bundle| bundle.content().number),
-            refused: edge.refused.as_ref().map(|(checksum, reason)| (checksum.as_str(), reason.as_str())),
+            refused: edge.refused.as_ref(),
         };
         let now_unix_s = self.now_unix_s;
         with_tenants(&mut self.lab.state, |tenants| {
@@ -74,51 +75,52 @@ impl Site {
         })
     }
 
-    /// The edge at `at` refuses what it is given.
+    /// Refuses, as the edge at `at`, the bundle it gets.
     pub(super) fn refuse(&mut self, at: usize, reason: &str) -> Vec<Transition> {
         let edge = &mut self.edges[at];
         let bundle = self.rollout.document(&edge.name);
-        edge.refused = bundle.map(|bundle| (bundle.checksum().to_owned(), reason.to_owned()));
+        edge.refused = bundle
+            .map(|bundle| Refusal { checksum: bundle.checksum().to_owned(), reason: reason.to_owned() });
         self.ask(at)
     }
 
-    /// All edges ask, take what they are given and say so.
+    /// Polls as all edges, which apply their bundles and acknowledge them.
     pub(super) fn poll_all(&mut self) -> Vec<Transition> {
         let edges = self.edges.len();
         (0..2).flat_map(|_| 0..edges).flat_map(|at| self.poll(at)).collect()
     }
 
-    /// So many seconds pass.
+    /// Advances time by this many seconds.
     pub(super) fn pass(&mut self, seconds: u64) -> Vec<Transition> {
-        let mut told = Vec::new();
+        let mut transitions = Vec::new();
         for _ in 0..seconds {
             self.now_unix_s += 1;
-            told.extend(self.tick());
+            transitions.extend(self.tick());
         }
-        told
+        transitions
     }
 
-    /// The time is told.
+    /// Ticks the rollout.
     pub(super) fn tick(&mut self) -> Vec<Transition> {
         let (settings, now_unix_s) = (&self.lab.settings, self.now_unix_s);
         with_tenants(&mut self.lab.state, |tenants| self.rollout.tick(settings, tenants, now_unix_s))
     }
 
-    /// A state is followed.
+    /// Updates the rollout after a decision of `state`.
     pub(super) fn decided(&mut self, state: &mut State) -> Vec<Transition> {
         let (settings, now_unix_s) = (&self.lab.settings, self.now_unix_s);
         with_tenants(state, |tenants| self.rollout.decided(settings, tenants, now_unix_s))
     }
 
-    /// A window closes and is decided.
+    /// Closes and decides a window.
     pub(super) fn round(&mut self) -> Vec<Transition> {
         let window = self.window();
         self.close(&window)
     }
 
     pub(super) fn window(&mut self) -> Window {
-        let edges = self.edges.iter().filter(|edge| edge.does.connections > 0);
-        let edges = edges.map(|edge| (edge.host().clone(), edge.does.figures())).collect();
+        let edges = self.edges.iter().filter(|edge| edge.behaviour.connections > 0);
+        let edges = edges.map(|edge| (edge.host().clone(), edge.behaviour.figures())).collect();
         let window = Window { edges: Arc::new(edges), ..self.lab.window() };
         self.lab.number += 1;
         window
@@ -130,15 +132,15 @@ impl Site {
         self.now_unix_s = self.now_unix_s.max(now_unix_s);
         let (rollout, now_unix_s) = (&mut self.rollout, self.now_unix_s);
         with_tenants(&mut self.lab.state, |tenants| {
-            let mut told = rollout.observe(settings, tenants, window, now_unix_s);
+            let mut transitions = rollout.observe(settings, tenants, window, now_unix_s);
             let moment = Moment { now_unix_s, seed: 1, acknowledged_bundle: rollout.newest() };
             tenants.decide(settings, &[(String::new(), window.clone())], moment);
-            told.extend(rollout.decided(settings, tenants, now_unix_s));
-            told
+            transitions.extend(rollout.decided(settings, tenants, now_unix_s));
+            transitions
         })
     }
 
-    /// Rounds until there is a candidate, which canaries have and do not go by yet.
+    /// Runs rounds until canaries have a candidate that they do not use yet.
     pub(super) fn until_tried(&mut self) -> u64 {
         for _ in 0..100 {
             self.poll_all();
@@ -150,16 +152,16 @@ impl Site {
         panic!("never a candidate");
     }
 
-    /// The same, and they go by it: the next window but one is the first that is whole.
+    /// Runs rounds until canaries use a candidate; the window after next is the first complete one.
     pub(super) fn until_watched(&mut self) -> u64 {
         let number = self.until_tried();
         self.poll_all();
         assert!(matches!(self.rollout.candidate().unwrap().stage, Stage::Watched { .. }));
-        assert_eq!(self.round(), [], "the window in which they have taken it");
+        assert_eq!(self.round(), [], "the window in which the canaries applied it");
         number
     }
 
-    /// Whether an edge is a canary.
+    /// Returns whether an edge is a canary.
     pub(super) fn is_canary(&self, at: usize) -> bool {
         let candidate = self.rollout.candidate();
         candidate.is_some_and(|candidate| candidate.canaries.contains_key(&self.edges[at].name))
@@ -169,15 +171,15 @@ impl Site {
         (0..self.edges.len()).find(|at| self.is_canary(*at)).unwrap()
     }
 
-    /// The number that an edge is given.
+    /// Returns the number of the bundle that an edge gets.
     pub(super) fn given(&self, at: usize) -> Option<u64> {
         self.rollout.document(&self.edges[at].name).map(|bundle| bundle.content().number)
     }
 }
 
 impl TestEdge {
-    /// Goes by a bundle of somebody else.
-    pub(super) fn go_by(&mut self, number: u64) {
+    /// Switches to a bundle from another controller.
+    pub(super) fn switch_to(&mut self, number: u64) {
         self.in_force = Some(Bundle::new(Content { number, ..Content::default() }).unwrap());
     }
 
@@ -186,20 +188,20 @@ impl TestEdge {
     }
 }
 
-/// A call that takes the states of all tenants, with that of hosts that none has.
+/// Calls `call` with `state` as the only state, for hosts without a tenant.
 fn with_tenants<T>(state: &mut State, call: impl FnOnce(&mut Tenants) -> T) -> T {
     let mut tenants = Tenants::from_iter([(String::new(), state.clone())]);
-    let told = call(&mut tenants);
+    let result = call(&mut tenants);
     *state = tenants.states().get("").cloned().unwrap_or_default();
-    told
+    result
 }
 
-impl Does {
+impl Behaviour {
     fn figures(self) -> Figures {
         let Self { connections, failed, retransmitted, ln_goodput } = self;
         let mut figures = Figures { responses: connections, ..Figures::default() };
         for at in 0..connections {
-            // Some failed, in that share; the others scattered about the mean.
+            // Fail the given share of responses; scatter the other values around their mean.
             figures.failed.add(f64::from(u8::from((at as f64 + 0.5) % (1.0 / failed) < 1.0)));
             let off = if at % 2 == 0 { 0.5 } else { -0.5 };
             figures.retransmitted.add(retransmitted * (1.0 + off));

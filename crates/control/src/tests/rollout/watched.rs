@@ -1,20 +1,20 @@
-//! What is no watching: windows that tell of no canary, parts of windows, and edges that are heard no more.
+//! Canary monitoring tests: windows without canary traffic, partial windows, and silent edges.
 
-use super::site::{Does, Site};
-use super::told;
+use super::site::{Behaviour, Site};
+use super::texts;
 use crate::*;
 
 #[test]
-fn a_candidate_waits_as_long_as_no_window_tells_of_its_canary() {
-    // The agents' `host` is another name than that by which their edges ask.
+fn candidate_waits_until_a_window_has_canary_traffic() {
+    // The agents' `host` differs from the name with which their edges poll.
     let mut site = Site::new(2, |_| {});
     site.edges.iter_mut().for_each(|edge| edge.host = Some(format!("host-of-{}", edge.name)));
     let number = site.until_watched();
     let name = site.edges[site.canary()].name.clone();
-    let standing = |site: &Site| site.rollout.candidate().unwrap().standing();
-    assert_eq!(standing(&site), "watched");
+    let stage_text = |site: &Site| site.rollout.candidate().unwrap().stage_text();
+    assert_eq!(stage_text(&site), "watched");
     let mut transitions = site.poll_all();
-    // Longer than is waited where no window comes at all.
+    // Run for longer than the wait when no window closes at all.
     for _ in 0..10 {
         for _ in 0..3 {
             transitions.extend(site.pass(100));
@@ -22,37 +22,37 @@ fn a_candidate_waits_as_long_as_no_window_tells_of_its_canary() {
         }
         transitions.extend(site.round());
     }
-    let why = format!("no window has told of {name}; is that the `host` of its agent?");
-    assert_eq!(told(&transitions), [format!("bundle {number} waits at its canaries: {why}")]);
-    assert_eq!(standing(&site), format!("waits: {why}"));
+    let why = format!("no records from {name}; does the name match its agent's `host`?");
+    assert_eq!(texts(&transitions), [format!("bundle {number} waiting at its canaries: {why}")]);
+    assert_eq!(stage_text(&site), format!("waiting: {why}"));
     assert_eq!(site.given(site.canary()), Some(number));
     site.edges.iter_mut().for_each(|edge| edge.host = None);
     assert_eq!(site.round()[0], Transition::Promoted { number, is_shown: true });
 }
 
 #[test]
-fn a_canary_with_little_traffic_is_waited_for_and_not_for_ever() {
+fn wait_for_a_canary_with_little_traffic_is_bounded() {
     let mut site = Site::new(1, |_| {});
-    // Fewer than an edge has that counts as one that serves, and too few to say anything.
-    site.edges[0].does.connections = 5;
+    // Serve fewer responses than an edge that counts as serving, and too few for a verdict.
+    site.edges[0].behaviour.connections = 5;
     let number = site.until_watched();
     let mut quiet = 0;
     for connections in [0, 0, 5, 0, 5, 0, 0] {
-        site.edges[0].does.connections = connections;
+        site.edges[0].behaviour.connections = connections;
         let transitions = site.round();
         assert!(!transitions.iter().any(|it| matches!(it, Transition::Promoted { .. })), "{transitions:?}");
         quiet += u32::from(connections == 0);
         site.poll_all();
     }
     assert_eq!(quiet, 5);
-    site.edges[0].does.connections = 5;
+    site.edges[0].behaviour.connections = 5;
     assert_eq!(site.round()[0], Transition::Promoted { number, is_shown: false });
 }
 
 #[test]
-fn connections_without_a_response_tell_nothing() {
+fn connections_without_responses_do_not_count_as_canary_traffic() {
     let mut site = Site::new(1, |_| {});
-    site.edges[0].does.connections = 20;
+    site.edges[0].behaviour.connections = 20;
     site.until_watched();
     for _ in 0..10 {
         let mut window = site.window();
@@ -65,9 +65,10 @@ fn connections_without_a_response_tell_nothing() {
 }
 
 #[test]
-fn a_part_of_a_window_is_not_watched() {
+fn partial_window_is_not_watched() {
     type Break = fn(&mut Site);
-    // A controller was down for a moment; a clock was set forward into the midst of a window.
+    // The controller was down for a moment, or the clock was set forward into the middle of a
+    // window.
     let breaks: [Break; 2] = [
         |site| site.rollout.resume(site.now_unix_s + 100),
         |site| {
@@ -81,55 +82,60 @@ fn a_part_of_a_window_is_not_watched() {
         let mut site = Site::new(1, |_| {});
         let number = site.until_watched();
         happens(&mut site);
-        let whole = std::mem::replace(&mut site.edges[0].does, Does { connections: 8, ..Does::default() });
+        let whole = std::mem::replace(
+            &mut site.edges[0].behaviour,
+            Behaviour { connections: 8, ..Behaviour::default() },
+        );
         assert_eq!(site.round(), [], "{at}");
-        site.edges[0].does = whole;
+        site.edges[0].behaviour = whole;
         assert_eq!(site.round()[0], Transition::Promoted { number, is_shown: true }, "{at}");
     }
 }
 
 #[test]
-fn a_clock_that_is_set_back_does_not_stall_what_is_watched() {
+fn clock_set_back_does_not_stall_the_watch() {
     let mut site = Site::new(5, |_| {});
     let number = site.until_watched();
-    // By more than the history: windows go on from there.
+    // Set the clock back by more than the history, so that windows continue from there.
     site.lab.number -= 1_000;
     site.now_unix_s = site.lab.number * 300;
     site.pass(60);
-    assert_eq!(site.round(), [], "a part of it was before");
+    assert_eq!(site.round(), [], "part of the window was before the change");
     assert_eq!(site.round()[0], Transition::Promoted { number, is_shown: true });
 }
 
 #[test]
-fn a_canary_that_falls_silent_counts_no_more() {
+fn silent_canary_no_longer_counts() {
     let mut site = Site::new(3, |_| {});
     let number = site.until_watched();
     let first = site.canary();
     let others: Vec<_> = (0..3).filter(|at| *at != first).collect();
-    // Only the others ask.
+    // Pass time while only the other edges poll.
     let pass = |site: &mut Site, seconds: usize| {
-        let mut told = Vec::new();
+        let mut transitions = Vec::new();
         for _ in 0..seconds {
-            told.extend(site.pass(1));
+            transitions.extend(site.pass(1));
             others.iter().for_each(|at| drop(site.ask(*at)));
         }
-        told
+        transitions
     };
     let silent = Transition::EdgeSilent { edge: format!("edge-{first}") };
     assert_eq!(pass(&mut site, 130), [silent]);
-    assert!(matches!(site.rollout.candidate().unwrap().stage, Stage::Handed { wanted: 1, .. }));
-    // Its records still come, by whatever it goes: they tell nothing.
+    assert!(matches!(site.rollout.candidate().unwrap().stage, Stage::Assigned { wanted: 1, .. }));
+    // Records of the silent canary still arrive, but its bundle is unknown, so they do not count.
     assert_eq!(site.round(), []);
-    let told = pass(&mut site, 60);
-    let [Transition::Canaries { number: handed, edges }] = &told[..] else { panic!("{told:?}") };
+    let transitions = pass(&mut site, 60);
+    let [Transition::Canaries { number: handed, edges }] = &transitions[..] else {
+        panic!("{transitions:?}")
+    };
     assert_eq!((*handed, edges.len()), (number, 1));
-    // It is back.
+    // Let the canary poll again.
     site.poll(first);
     assert!(matches!(site.rollout.candidate().unwrap().stage, Stage::Watched { windows: 0, .. }));
 }
 
 #[test]
-fn a_canary_that_goes_by_what_all_have_counts_no_more() {
+fn canary_on_the_stable_bundle_no_longer_counts() {
     for has_forgotten in [true, false] {
         let mut site = Site::new(2, |_| {});
         let number = site.until_watched();
@@ -137,8 +143,8 @@ fn a_canary_that_goes_by_what_all_have_counts_no_more() {
         let stable = site.rollout.stable().cloned();
         site.edges[canary].in_force = stable.filter(|_| !has_forgotten);
         site.ask(canary);
-        assert_eq!(site.round(), [], "its responses are not the candidate's");
-        // It takes the candidate again.
+        assert_eq!(site.round(), [], "its responses were not under the candidate");
+        // Let the canary apply the candidate again.
         site.poll_all();
         site.round();
         assert_eq!(site.round()[0], Transition::Promoted { number, is_shown: true });
@@ -146,7 +152,35 @@ fn a_canary_that_goes_by_what_all_have_counts_no_more() {
 }
 
 #[test]
-fn of_a_pop_that_reports_nothing_the_rules_stay_and_nothing_is_promoted() {
+fn canary_that_never_applies_the_candidate_counts_on_neither_side() {
+    let fails = |failed| Behaviour { failed, ..Behaviour::default() };
+    // Two of three edges are canaries. One applies the candidate; the other never does, and fails
+    // for another reason.
+    let watched = |follower: Behaviour| {
+        let mut site = Site::new(3, |settings| settings.canary.share = 0.5);
+        let number = site.until_tried();
+        let canaries: Vec<_> = (0..3).filter(|at| site.is_canary(*at)).collect();
+        let [follows, stays] = canaries[..] else { panic!("{canaries:?}") };
+        let mut transitions = Vec::new();
+        for _ in 0..300 {
+            transitions.extend(site.pass(1));
+            for at in 0..3 {
+                transitions.extend(if at == stays { site.ask(at) } else { site.poll(at) });
+            }
+        }
+        assert!(transitions.contains(&Transition::Acknowledged { number }), "{transitions:?}");
+        assert_eq!(site.round(), [], "the window in which it was applied");
+        (site.edges[follows].behaviour, site.edges[stays].behaviour) = (follower, fails(0.3));
+        site.round().swap_remove(0)
+    };
+    let promoted = watched(Behaviour::default());
+    assert!(matches!(promoted, Transition::Promoted { is_shown: true, .. }), "{promoted:?}");
+    let back = watched(fails(0.08));
+    assert!(matches!(back, Transition::RolledBack { why: RollbackReason::Worse { .. }, .. }), "{back:?}");
+}
+
+#[test]
+fn silent_pop_keeps_its_rules_and_promotes_nothing() {
     let mut site = Site::new(5, |_| {});
     let first = site.until_watched();
     assert_eq!(site.round()[0], Transition::Promoted { number: first, is_shown: true });
@@ -162,10 +196,10 @@ fn of_a_pop_that_reports_nothing_the_rules_stay_and_nothing_is_promoted() {
         site.poll_all();
         site.close(&window)
     };
-    // For a day: all edges are silent alike, which is no fault of the candidate.
+    // For a day, all edges are equally silent, which is not the candidate's fault.
     let transitions: Vec<_> = (0..288).flat_map(|_| silent(&mut site)).collect();
     let edges = vec![site.edges[site.canary()].name.clone()];
-    assert_eq!(transitions, [Transition::Unseen { number, edges }]);
+    assert_eq!(transitions, [Transition::NoCanaryTraffic { number, edges }]);
     assert_eq!(site.rollout.stable().unwrap().content().rules, rules);
-    assert_eq!(site.lab.state, state, "what passed is told by the next window that is heard");
+    assert_eq!(site.lab.state, state, "the next window with traffic counts the time that passed");
 }

@@ -1,30 +1,32 @@
-//! What a policy declares of a backend: where it is, how many connections, how long, what they begin with.
+//! Declared backend tests: endpoints, connection limits, timeouts, preambles and name look-up.
+
+use std::net::Ipv6Addr;
 
 use expect_test::expect;
 use socket2::{Domain, Socket, Type};
 use tokio::net::UnixListener;
 
 use super::*;
-use crate::backend::pool::IDLE_TIME_MAX;
+use crate::backend::idle::IDLE_TIME_MAX;
 
 #[tokio::test]
-async fn one_that_does_not_exist_or_is_set_to_sick_fails_at_once() {
+async fn nonexistent_or_sick_backend_fails_immediately() {
     let backends = none_configured();
     let policy = load(&backends, "backend default none;").await;
     let pool = Pool::new(0, 8);
     let error = pool.take(&backends, &to(&policy), Wanted::Any).await.unwrap_err();
     expect!["backend default (none) is sick"].assert_eq(&error.reason);
     assert!(!policy.is_healthy(0) && !policy.is_healthy(7));
-    assert_eq!(backends.judge("default", Judgement::Healthy), 1);
-    assert!(!policy.is_healthy(0), "there is nothing to ask");
+    assert_eq!(backends.set_health("default", HealthOverride::Healthy), 1);
+    assert!(!policy.is_healthy(0), "a backend declared as none stays sick");
 
     let (listener, address) = listener().await;
     let policy = load(&backends, &format!("backend a {{ .host = \"{address}\"; }}")).await;
-    assert!(policy.is_healthy(0), "it has no probe");
-    assert_eq!(backends.judge("a", Judgement::Sick), 1);
+    assert!(policy.is_healthy(0), "a backend without a probe is healthy");
+    assert_eq!(backends.set_health("a", HealthOverride::Sick), 1);
     let error = pool.take(&backends, &to(&policy), Wanted::Any).await.unwrap_err();
     assert_eq!(error.reason, format!("backend a ({address}) is sick"));
-    assert_eq!(backends.judge("a", Judgement::Auto), 1);
+    assert_eq!(backends.set_health("a", HealthOverride::Auto), 1);
     pool.take(&backends, &to(&policy), Wanted::Any).await.unwrap();
     drop(listener);
     let error = pool.take(&backends, &to(&policy), Wanted::Any).await.unwrap_err();
@@ -32,7 +34,24 @@ async fn one_that_does_not_exist_or_is_set_to_sick_fails_at_once() {
 }
 
 #[tokio::test]
-async fn a_limit_of_connections_is_one_of_all_workers() {
+async fn ipv6_address_is_accepted_in_every_spelling() {
+    let listener = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (pool, backends) = (Pool::new(0, 8), none_configured());
+    for declared in [
+        format!(".host = \"::1\"; .port = \"{port}\";"),
+        format!(".host = \"[::1]\"; .port = \"{port}\";"),
+        format!(".host = \"[::1]:{port}\";"),
+        format!(".host = \"[0:0:0:0:0:0:0:1]:{port}\";"),
+    ] {
+        let policy = load(&backends, &format!("backend a {{ {declared} }}")).await;
+        pool.take(&backends, &to(&policy), Wanted::Any).await.expect(&declared);
+        accept(&listener).await;
+    }
+}
+
+#[tokio::test]
+async fn connection_limit_spans_all_workers() {
     let (_listener, address) = listener().await;
     let backends = none_configured();
     let text = format!("backend a {{ .host = \"{address}\"; .max_connections = 2; }}");
@@ -42,16 +61,16 @@ async fn a_limit_of_connections_is_one_of_all_workers() {
     let first = pools[0].take(&backends, &route, Wanted::Any).await.unwrap();
     let _second = pools[1].take(&backends, &route, Wanted::Any).await.unwrap();
     let error = pools[1].take(&backends, &route, Wanted::Any).await.unwrap_err();
-    assert!(error.busy && error.reason.ends_with("has as many connections as it may"), "{error:?}");
+    assert!(error.busy && error.reason.ends_with("has reached its connection limit"), "{error:?}");
     pools[0].put(first);
     let next = pools[1].take(&backends, &route, Wanted::Any).await.unwrap();
-    assert!(!next.reused, "an idle connection is of one worker, and is not in use");
+    assert!(!next.reused, "an idle connection belongs to one worker and holds no permit");
     drop(next);
     assert!(pools[0].take(&backends, &route, Wanted::Any).await.unwrap().reused);
 }
 
 #[tokio::test]
-async fn times_are_of_the_fetch_or_the_backend_or_configured() {
+async fn timeouts_come_from_fetch_then_backend_then_config() {
     let (listener, address) = listener().await;
     let backends = none_configured();
     let text = format!(
@@ -74,7 +93,7 @@ async fn times_are_of_the_fetch_or_the_backend_or_configured() {
     let connection = pool.take(&backends, &own, Wanted::New).await.unwrap();
     let mut silent = accept(&listener).await;
     let error = start(connection).await.unwrap_err();
-    assert!(error.timeout && error.reason.contains("too long to answer"), "{error:?}");
+    assert!(error.timeout && error.reason.contains("too long to respond"), "{error:?}");
     head(&mut silent).await;
 
     let connection = pool.take(&backends, &own, Wanted::New).await.unwrap();
@@ -86,9 +105,9 @@ async fn times_are_of_the_fetch_or_the_backend_or_configured() {
     assert!(error.timeout && error.reason.contains("stopped sending"), "{error:?}");
 }
 
-/// With a full queue of one the kernel answers no more.
+/// The listener's backlog of one is full, so the kernel does not respond.
 #[tokio::test]
-async fn a_connection_that_is_not_taken_in_time_is_given_up() {
+async fn connecting_times_out() {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
     socket.listen(0).unwrap();
@@ -98,11 +117,11 @@ async fn a_connection_that_is_not_taken_in_time_is_given_up() {
     let text = format!("backend a {{ .host = \"{address}\"; .connect_timeout = 30ms; }}");
     let policy = load(&backends, &text).await;
     let error = Pool::new(0, 8).take(&backends, &to(&policy), Wanted::Any).await.unwrap_err();
-    assert!(error.timeout && error.reason.ends_with("took too long"), "{error:?}");
+    assert!(error.timeout && error.reason.ends_with("timed out"), "{error:?}");
 }
 
 #[tokio::test]
-async fn a_socket_in_the_file_system_is_like_any_other() {
+async fn unix_socket_works_like_tcp() {
     let path = std::env::temp_dir().join(format!("thalweg-backend-{}.sock", std::process::id()));
     let _ = std::fs::remove_file(&path);
     let listener = UnixListener::bind(&path).unwrap();
@@ -126,7 +145,7 @@ async fn a_socket_in_the_file_system_is_like_any_other() {
 }
 
 #[tokio::test]
-async fn a_request_without_a_host_gets_that_of_the_backend() {
+async fn request_without_host_gets_the_backends_host() {
     let backends = none_configured();
     let policy =
         load(&backends, "backend a { .host = \"127.0.0.1:9\"; .host_header = \"a.example\"; }").await;
@@ -136,7 +155,7 @@ async fn a_request_without_a_host_gets_that_of_the_backend() {
 }
 
 #[tokio::test]
-async fn a_connection_begins_with_what_is_declared_and_is_then_of_one_client() {
+async fn preamble_and_proxy_header_come_first_and_bind_connection_to_client() {
     let (listener, address) = listener().await;
     let backends = none_configured();
     let ends = |client: &str, server: &str| {
@@ -165,7 +184,7 @@ async fn a_connection_begins_with_what_is_declared_and_is_then_of_one_client() {
         backend.read_exact(&mut came).await.unwrap();
         assert_eq!(came, [expected, HEAD].concat(), "{option} {ends:?}");
         pool.put(exchange.finish().unwrap());
-        assert!(is_closed(&mut backend).await, "{option}: it is not for another client");
+        assert!(is_closed(&mut backend).await, "{option}: no other client may use the connection");
     }
     let policy =
         load(&backends, &format!("backend a {{ .host = \"{address}\"; .preamble = :aGk=:; }}")).await;
@@ -175,7 +194,7 @@ async fn a_connection_begins_with_what_is_declared_and_is_then_of_one_client() {
 }
 
 #[tokio::test]
-async fn idle_connections_close_with_the_last_request_of_the_last_policy() {
+async fn idle_connections_close_with_last_request_of_last_policy() {
     let (listener, address) = listener().await;
     let backends = none_configured();
     let text = format!("backend a {{ .host = \"{address}\"; }}");
@@ -187,17 +206,20 @@ async fn idle_connections_close_with_the_last_request_of_the_last_policy() {
     let mut of_used = accept(&listener).await;
     pool.put(idle);
     drop(policy);
-    assert!(pool.take(&backends, &to(&reloaded), Wanted::Any).await.unwrap().reused, "they are shared");
-    assert!(is_closed(&mut of_idle).await, "what is given back by nobody closes");
+    assert!(
+        pool.take(&backends, &to(&reloaded), Wanted::Any).await.unwrap().reused,
+        "the policies share the backend"
+    );
+    assert!(is_closed(&mut of_idle).await, "a connection dropped without `put` closes");
     drop(reloaded);
-    assert_eq!(backends.states().len(), 1, "a request has it");
+    assert_eq!(backends.states().len(), 1, "a request still holds the backend");
     pool.put(used);
     assert!(is_closed(&mut of_used).await);
     assert_eq!(backends.states().len(), 0);
 }
 
 #[tokio::test]
-async fn connections_that_nobody_uses_close_without_any_other() {
+async fn unused_connections_close_without_other_traffic() {
     let (listener, address) = listener().await;
     let backends = none_configured();
     let policy = load(&backends, &format!("backend a {{ .host = \"{address}\"; }}")).await;
@@ -209,14 +231,14 @@ async fn connections_that_nobody_uses_close_without_any_other() {
     let mut byte = [0];
     tokio::select! {
         read = timeout(3 * IDLE_TIME_MAX, idle.read(&mut byte)) => {
-            assert_eq!(read.expect("it is still open").unwrap(), 0);
+            assert_eq!(read.expect("still open").unwrap(), 0);
         }
         () = closing => {}
     }
 }
 
 #[tokio::test]
-async fn names_that_are_not_found_are_told_when_the_policy_is_loaded() {
+async fn unresolvable_names_are_reported_at_policy_load() {
     let backends = none_configured();
     let program = program("backend a { .host = \"127.0.0.1\"; } backend b { .host = \"localhost\"; }");
     PolicyBackends::load(&backends, program.backends(), program.probes()).await.unwrap();
@@ -228,20 +250,20 @@ async fn names_that_are_not_found_are_told_when_the_policy_is_loaded() {
         .assert_eq(&error.to_string());
 }
 
-/// `localhost` moves, as it were: nothing listens where it was.
+/// Simulates a change of `localhost`: nothing listens at the old address.
 #[tokio::test]
-async fn a_name_is_looked_up_again_once_a_connection_has_failed() {
+async fn name_is_resolved_again_after_failed_connection() {
     let (_listener, address) = listener().await;
     let backends = none_configured();
     let text = format!("backend a {{ .host = \"localhost\"; .port = \"{}\"; }}", address.port());
     let policy = load(&backends, &text).await;
-    let place = &policy.get(0).unwrap().place;
-    *place.addresses.lock().unwrap() = [(Ipv4Addr::new(127, 0, 0, 77), address.port()).into()].into();
+    let endpoint = &policy.get(0).unwrap().endpoint;
+    *endpoint.addresses.lock().unwrap() = [(Ipv4Addr::new(127, 0, 0, 77), address.port()).into()].into();
     let pool = Pool::new(0, 8);
     pool.take(&backends, &to(&policy), Wanted::New).await.unwrap_err();
     let deadline = tokio::time::Instant::now() + PATIENCE;
     while pool.take(&backends, &to(&policy), Wanted::New).await.is_err() {
-        assert!(tokio::time::Instant::now() < deadline, "it was not looked up");
+        assert!(tokio::time::Instant::now() < deadline, "the name was not resolved again");
         tokio::task::yield_now().await;
     }
 }

@@ -1,10 +1,10 @@
-//! Probes as a backend sees them, and what follows for its health.
+//! Probe tests, from the backend's side, and tests of the resulting health.
 
 use std::sync::Arc;
 
 use super::*;
 
-/// One probe, answered in full; gives the request.
+/// Answers one probe completely; returns the probe's request.
 async fn answer(listener: &TcpListener, status: &str) -> String {
     let mut stream = accept(listener).await;
     let request = head(&mut stream).await;
@@ -16,23 +16,24 @@ fn policy(address: SocketAddr, probe: &str) -> String {
     format!("backend a {{ .host = \"{address}\"; .probe = {{ .interval = 1ms; {probe} }} }}")
 }
 
-/// Good ones of its last probes, and whether that is enough.
+/// Returns the number of good probes, and whether the backend is healthy.
 fn state(backends: &Backends) -> (u32, bool) {
     let states = backends.states();
     (states[0].good.unwrap().good, states[0].is_healthy)
 }
 
-/// That a probe comes says that the one before it has been noted: there is one at a time.
+/// A new probe implies that the previous result was recorded, because only one is in flight at a
+/// time.
 #[tokio::test]
-async fn a_backend_is_healthy_while_enough_of_its_last_probes_are_good() {
+async fn backend_is_healthy_while_enough_recent_probes_are_good() {
     let (listener, address) = listener().await;
     let backends = none_configured();
     let policy = load(&backends, &policy(address, ".url = \"/up\"; .window = 4; .threshold = 2;")).await;
     let created_s = policy.changed_s(0);
-    assert_eq!(state(&backends), (1, false), "one less than enough");
+    assert_eq!(state(&backends), (1, false), "one good probe is not enough");
     let request = answer(&listener, "200 OK").await;
     assert_eq!(request, "GET /up HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
-    // The state when a probe comes, and its answer.
+    // Each step is the expected state when a probe arrives, then the response to that probe.
     let steps = [
         ((2, true), "200 OK"),
         ((3, true), "503 No"),
@@ -58,13 +59,13 @@ async fn a_backend_is_healthy_while_enough_of_its_last_probes_are_good() {
 }
 
 #[tokio::test]
-async fn what_is_refused_comes_late_or_does_not_end_is_no_good_probe() {
+async fn unexpected_late_or_unfinished_responses_fail_the_probe() {
     let (listener, address) = listener().await;
     let backends = none_configured();
     let probe = ".request = \"HEAD /x HTTP/1.0\" \"X-Probe: yes\"; .expected_response = 418; .timeout = 50ms; \
                  .window = 1; .threshold = 1; .initial = 1;";
     let policy = load(&backends, &policy(address, probe)).await;
-    assert!(policy.is_healthy(0), "as it begins");
+    assert!(policy.is_healthy(0), "initial state");
     let mut kept = Vec::new();
     for (sent, ends, is_good) in [
         ("", true, false),
@@ -83,16 +84,16 @@ async fn what_is_refused_comes_late_or_does_not_end_is_no_good_probe() {
         } else {
             kept.push(stream);
         }
-        // The next one is kept waiting while the outcome of this one is looked at.
+        // The next probe is not sent until the result of this one has been recorded.
         let next = accept(&listener).await;
         assert_eq!(policy.is_healthy(0), is_good, "{sent:?}");
         drop(next);
     }
     drop(listener);
     let deadline = tokio::time::Instant::now() + PATIENCE;
-    assert_eq!(backends.judge("a", Judgement::Healthy), 1);
-    assert!(policy.is_healthy(0), "as it was set");
-    backends.judge("a", Judgement::Auto);
+    assert_eq!(backends.set_health("a", HealthOverride::Healthy), 1);
+    assert!(policy.is_healthy(0), "set by the operator");
+    backends.set_health("a", HealthOverride::Auto);
     while policy.is_healthy(0) {
         assert!(tokio::time::Instant::now() < deadline);
         tokio::task::yield_now().await;
@@ -100,23 +101,23 @@ async fn what_is_refused_comes_late_or_does_not_end_is_no_good_probe() {
 }
 
 #[tokio::test]
-async fn an_operator_decides_before_the_probe() {
+async fn operator_overrides_probe() {
     let (listener, address) = listener().await;
     let backends = none_configured();
     let policy = load(&backends, &policy(address, ".window = 1; .threshold = 1; .initial = 1;")).await;
-    backends.judge("a", Judgement::Sick);
+    backends.set_health("a", HealthOverride::Sick);
     answer(&listener, "200 OK").await;
     let waiting = accept(&listener).await;
-    assert_eq!(state(&backends), (1, false), "whatever the probe says");
-    backends.judge("a", Judgement::Auto);
+    assert_eq!(state(&backends), (1, false), "the operator overrides the probe");
+    backends.set_health("a", HealthOverride::Auto);
     assert_eq!(state(&backends), (1, true));
     drop(waiting);
-    assert_eq!(backends.judge("b", Judgement::Sick), 0);
+    assert_eq!(backends.set_health("b", HealthOverride::Sick), 0);
     drop(policy);
 }
 
 #[tokio::test]
-async fn health_outlives_a_reload_and_ends_with_the_last_policy() {
+async fn health_survives_reload_and_ends_with_last_policy() {
     let (listener, address) = listener().await;
     let backends = none_configured();
     let text = policy(address, ".window = 2; .threshold = 2;");
@@ -129,19 +130,19 @@ async fn health_outlives_a_reload_and_ends_with_the_last_policy() {
     drop(first);
     let named = load(&backends, &text.replace("backend a", "backend b")).await;
     let other = load(&backends, &text.replace(".window = 2", ".window = 3")).await;
-    assert!(!named.is_healthy(0) && !other.is_healthy(0), "these are others");
+    assert!(!named.is_healthy(0) && !other.is_healthy(0), "different backends");
     drop((named, other));
     assert_eq!(backends.states().iter().filter(|state| state.is_healthy).count(), 1);
 
     drop(second);
-    // It ends with the probe that is under way.
+    // The backend's state is dropped when the probe in flight ends.
     head(&mut probing).await;
     drop(probing);
     let deadline = tokio::time::Instant::now() + PATIENCE;
     while !backends.states().is_empty() {
         assert!(tokio::time::Instant::now() < deadline, "{:?}", backends.states());
-        // Probes of those that are gone may have come by then.
+        // Probes of dropped backends may still arrive.
         tokio::select! { accepted = listener.accept() => drop(accepted), () = tokio::task::yield_now() => {} }
     }
-    assert!(!load(&backends, &text).await.is_healthy(0), "nothing is known of it any more");
+    assert!(!load(&backends, &text).await.is_healthy(0), "the earlier state was dropped");
 }

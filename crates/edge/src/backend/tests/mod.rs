@@ -1,4 +1,5 @@
-//! Backends over real sockets: whose every byte a test sends itself, declared by policies as they are compiled.
+//! Backend tests over real sockets: compiled policies declare the backends, and the test writes
+//! every byte itself.
 #![allow(clippy::unwrap_used)]
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,13 +14,13 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::config::{Config, Timeouts};
-use crate::exchange::{Exchange, ExchangeError, Outgoing};
+use crate::fetch::exchange::{Exchange, ExchangeError, OutgoingRequest};
 
 mod declared;
 mod health;
 mod turns;
 
-/// A test that waits longer than this has failed.
+/// Maximum wait for an expected event; beyond it the test fails.
 const PATIENCE: Duration = Duration::from_secs(20);
 const HEAD: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 const EMPTY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
@@ -31,23 +32,23 @@ async fn listener() -> (TcpListener, SocketAddr) {
 }
 
 async fn accept(listener: &TcpListener) -> TcpStream {
-    timeout(PATIENCE, listener.accept()).await.expect("nobody came").unwrap().0
+    timeout(PATIENCE, listener.accept()).await.expect("no connection").unwrap().0
 }
 
-/// What comes up to the end of a head.
+/// Reads up to and including the end of a head.
 async fn head(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
-        head.push(timeout(PATIENCE, stream.read_u8()).await.expect("nothing came").unwrap());
+        head.push(timeout(PATIENCE, stream.read_u8()).await.expect("no data").unwrap());
     }
     String::from_utf8(head).unwrap()
 }
 
 async fn is_closed(stream: &mut TcpStream) -> bool {
-    timeout(PATIENCE, stream.read(&mut [0])).await.expect("nothing came").unwrap() == 0
+    timeout(PATIENCE, stream.read(&mut [0])).await.expect("still open").unwrap() == 0
 }
 
-/// An edge's backends, with two workers and none configured.
+/// Creates the backends of an edge with two workers and no configured backend.
 fn none_configured() -> Backends {
     Backends::new(&[], &Timeouts::default(), 2)
 }
@@ -68,6 +69,6 @@ fn to(backends: &PolicyBackends) -> Route {
 }
 
 async fn start(connection: Connection) -> Result<Exchange, ExchangeError> {
-    let outgoing = Outgoing { method: Method::Get, head: HEAD, content: &mut None, interim: None };
+    let outgoing = OutgoingRequest { method: Method::Get, head: HEAD, content: &mut None, interim: None };
     Exchange::start(connection, outgoing, &Config::default()).await
 }

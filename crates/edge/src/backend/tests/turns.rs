@@ -1,9 +1,9 @@
-//! The configured backends: how they take turns, how many connections there may be.
+//! Configured backend tests: rotation, connection limit and idle time.
 
 use expect_test::expect;
 
 use super::*;
-use crate::backend::pool::IDLE_TIME_MAX;
+use crate::backend::idle::IDLE_TIME_MAX;
 
 async fn listeners<const N: usize>() -> ([TcpListener; N], Backends) {
     let mut listeners = Vec::new();
@@ -20,7 +20,7 @@ async fn get(pool: &Pool, backends: &Backends, failed: Option<BackendId>) -> Con
 }
 
 #[tokio::test]
-async fn who_fails_before_a_head_is_passed_over_until_it_has_answered() {
+async fn backend_failing_before_head_is_avoided_until_it_responds() {
     let ([first, _second], backends) = listeners::<2>().await;
     let pool = Pool::new(0, 8);
     let (failing, other) = (BackendId(0), BackendId(1));
@@ -33,7 +33,7 @@ async fn who_fails_before_a_head_is_passed_over_until_it_has_answered() {
         let error = start(connection).await.unwrap_err();
         assert_eq!((error.timeout, error.before_response), (silent, !silent));
         for _ in 0..4 {
-            assert_eq!(get(&pool, &backends, None).await.backend_id(), other, "whose turn it ever is");
+            assert_eq!(get(&pool, &backends, None).await.backend_id(), other, "regardless of rotation");
         }
         drop(kept);
 
@@ -43,13 +43,13 @@ async fn who_fails_before_a_head_is_passed_over_until_it_has_answered() {
         start(connection).await.unwrap();
         let turns = [get(&pool, &backends, None).await, get(&pool, &backends, None).await];
         assert!(turns.iter().any(|connection| connection.backend_id() == failing));
-        // One of the two turns was its own.
+        // One of the two connections went to this backend.
         first.accept().await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn who_failed_is_asked_again_only_if_there_is_no_other() {
+async fn failed_backend_is_retried_only_without_alternative() {
     let ([first, second], backends) = listeners::<2>().await;
     let pool = Pool::new(0, 8);
     let failed = get(&pool, &backends, None).await.backend_id();
@@ -71,20 +71,20 @@ async fn connections_in_use_are_limited() {
         ConnectError {
             timeout: false,
             busy: true,
-            reason: "all connections to backends are in use",
+            reason: "too many backend connections in use",
         }
     "#]]
     .assert_debug_eq(&error);
     let (next, ()) =
         tokio::join!(pool.take(&backends, &hurried, Wanted::Any), async { pool.put(connection) });
-    assert!(next.unwrap().reused, "who waits has it next");
+    assert!(next.unwrap().reused, "the waiting request gets the returned connection");
     drop(backend);
     pool.take(&backends, &hurried, Wanted::Any).await.unwrap_err();
-    assert_eq!(pool.permits.available_permits(), 1, "what failed is not in use");
+    assert_eq!(pool.permits.available_permits(), 1, "a failed attempt releases its permit");
 }
 
 #[tokio::test]
-async fn what_is_idle_for_too_long_is_closed() {
+async fn connections_close_after_idle_limit() {
     let ([backend], backends) = listeners::<1>().await;
     let pool = Pool::new(0, 8);
     let (old, new) = (get(&pool, &backends, None).await, get(&pool, &backends, None).await);

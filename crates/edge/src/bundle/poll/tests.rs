@@ -1,4 +1,4 @@
-//! What requests say after which answers, and how long is waited between them.
+//! Polling tests: request fields after different replies, and pauses between requests.
 
 use expect_test::{Expect, expect};
 use thalweg_bundle::{Bundle, Content};
@@ -9,25 +9,25 @@ fn bundle(number: u64) -> Bundle {
     Bundle::new(Content { number, ..Content::default() }).unwrap()
 }
 
-fn answer(document: &str, etag: Option<&str>) -> Result<Answer, String> {
-    Ok(Answer::Document { content: document.into(), etag: etag.map(str::to_owned) })
+fn answer(document: &str, etag: Option<&str>) -> Result<Reply, String> {
+    Ok(Reply::Document { content: document.into(), etag: etag.map(str::to_owned) })
 }
 
-/// An edge that asks a server, and its bundles named instead of their checksums.
+/// An edge that polls a server. In expected texts, names replace checksums.
 struct Asking {
     bundles: Arc<Bundles>,
-    known: Known,
+    known: PollState,
 }
 
 impl Asking {
     fn new() -> Self {
         let source = "http://127.0.0.1:9/bundle".parse().unwrap();
-        Self { bundles: Arc::new(Bundles::new(Some(&source), None)), known: Known::default() }
+        Self { bundles: Arc::new(Bundles::new(Some(&source), None)), known: PollState::default() }
     }
 
-    /// Takes an answer; what the next request says.
-    async fn check(&mut self, answer: Result<Answer, String>, is_heard: bool, expect: Expect) {
-        assert_eq!(self.known.hear(&self.bundles, answer).await, is_heard);
+    /// Handles a reply, and checks the fields of the next request.
+    async fn check(&mut self, answer: Result<Reply, String>, is_good: bool, expect: Expect) {
+        assert_eq!(self.known.handle_reply(&self.bundles, answer).await, is_good);
         let fields = self.known.fields(self.bundles.checksum().as_deref());
         let text: String = fields.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
         let named = |text: String, number| text.replace(bundle(number).checksum(), &format!("SUM{number}"));
@@ -36,18 +36,18 @@ impl Asking {
 }
 
 #[tokio::test]
-async fn requests_tell_what_is_in_force_and_what_was_refused() {
+async fn requests_report_active_and_refused_bundles() {
     let mut it = Asking::new();
     let tag = |number| format!("\"{}\"", bundle(number).checksum());
     it.check(
-        Ok(Answer::Nothing),
+        Ok(Reply::Nothing),
         true,
         expect![[r#"
         prefer: wait=30
     "#]],
     )
     .await;
-    // Nothing is in force: what was refused is not told in the first place.
+    // No bundle is active, so the refused one must not come first.
     it.check(
         answer("{", Some("\"a\"")),
         false,
@@ -68,7 +68,7 @@ async fn requests_tell_what_is_in_force_and_what_was_refused() {
     )
     .await;
     it.check(
-        Ok(Answer::Unchanged),
+        Ok(Reply::Unchanged),
         true,
         expect![[r#"
         prefer: wait=30
@@ -76,13 +76,14 @@ async fn requests_tell_what_is_in_force_and_what_was_refused() {
     "#]],
     )
     .await;
-    // One that fits its checksum no more, with a tag, without, and with one that is not even JSON.
+    // The checksum does not match the content, with and without an entity tag. Then the content is
+    // not even JSON.
     let bad = bundle(8).encode().replace(":8,", ":18,");
     for etag in [Some(tag(8)), None] {
         it.check(answer(&bad, etag.as_deref()), false, expect![[r#"
             prefer: wait=30
             if-none-match: "SUM7", "SUM8"
-            thalweg-refused: SUM8 /checksum:%20not%20that%20of%20the%20content,%20which%20is%20sha256:021fcad706f17c59958557d9871433e59e97009802497bd466a9d0ed471017cc
+            thalweg-refused: SUM8 /checksum:%20does%20not%20match%20the%20content,%20expected%20sha256:021fcad706f17c59958557d9871433e59e97009802497bd466a9d0ed471017cc
         "#]]).await;
     }
     it.check(
@@ -95,11 +96,11 @@ async fn requests_tell_what_is_in_force_and_what_was_refused() {
     "#]],
     )
     .await;
-    // It stays told until there is a good one.
-    for (answer, is_heard) in [(Ok(Answer::Unchanged), true), (Err("away".into()), false)] {
+    // The refusal is reported until a good bundle arrives.
+    for (answer, is_good) in [(Ok(Reply::Unchanged), true), (Err("away".into()), false)] {
         it.check(
             answer,
-            is_heard,
+            is_good,
             expect![[r#"
             prefer: wait=30
             if-none-match: "SUM7", "SUM8"
@@ -109,7 +110,7 @@ async fn requests_tell_what_is_in_force_and_what_was_refused() {
         .await;
     }
     it.check(
-        Ok(Answer::TooLong { etag: Some("W/\"9\"".into()) }),
+        Ok(Reply::TooLong { etag: Some("W/\"9\"".into()) }),
         false,
         expect![[r#"
         prefer: wait=30
@@ -119,7 +120,7 @@ async fn requests_tell_what_is_in_force_and_what_was_refused() {
     )
     .await;
     it.check(
-        Ok(Answer::TooLong { etag: None }),
+        Ok(Reply::TooLong { etag: None }),
         false,
         expect![[r#"
         prefer: wait=30
@@ -128,7 +129,7 @@ async fn requests_tell_what_is_in_force_and_what_was_refused() {
     "#]],
     )
     .await;
-    // A server that makes tags of its own gets them back, as long as that bundle is in force.
+    // A server's own entity tag is sent back while that bundle is active.
     it.check(
         answer(&bundle(6).encode(), Some("W/\"6\"")),
         true,
@@ -150,32 +151,32 @@ async fn requests_tell_what_is_in_force_and_what_was_refused() {
 }
 
 #[tokio::test]
-async fn a_server_that_ignores_what_it_is_told_changes_nothing() {
+async fn server_that_resends_active_bundle_changes_nothing() {
     let mut it = Asking::new();
-    assert!(it.known.hear(&it.bundles, answer(&bundle(7).encode(), None)).await);
+    assert!(it.known.handle_reply(&it.bundles, answer(&bundle(7).encode(), None)).await);
     let taken = it.bundles.active.load_full().unwrap();
-    assert!(it.known.hear(&it.bundles, answer(&bundle(7).encode(), Some("\"x\""))).await);
+    assert!(it.known.handle_reply(&it.bundles, answer(&bundle(7).encode(), Some("\"x\""))).await);
     assert!(Arc::ptr_eq(&taken, &it.bundles.active.load_full().unwrap()));
 }
 
 #[tokio::test]
-async fn how_the_server_is_heard_is_told() {
+async fn server_failures_are_reported_in_status() {
     let mut it = Asking::new();
     for reason in ["away", "still away"] {
-        it.known.hear(&it.bundles, Err(reason.into())).await;
-        assert_eq!(it.bundles.told()["unheard"]["reason"], reason);
+        it.known.handle_reply(&it.bundles, Err(reason.into())).await;
+        assert_eq!(it.bundles.status_json()["unheard"]["reason"], reason);
     }
-    let told = it.bundles.told();
-    assert!(told["heard_unix_ms"].is_null() && told["unheard"]["since_unix_ms"].is_u64());
-    it.known.hear(&it.bundles, Ok(Answer::Unchanged)).await;
-    let told = it.bundles.told();
-    assert!(told["heard_unix_ms"].is_u64() && told["unheard"].is_null());
+    let status = it.bundles.status_json();
+    assert!(status["heard_unix_ms"].is_null() && status["unheard"]["since_unix_ms"].is_u64());
+    it.known.handle_reply(&it.bundles, Ok(Reply::Unchanged)).await;
+    let status = it.bundles.status_json();
+    assert!(status["heard_unix_ms"].is_u64() && status["unheard"].is_null());
 }
 
 #[test]
-fn pauses_grow_and_differ() {
+fn pauses_grow_and_vary() {
     let ms = |failures, took_ms, random| pause(failures, Duration::from_millis(took_ms), random).as_millis();
-    // A server that holds requests is asked again at once, one that does not once a second.
+    // A server that holds requests is polled again immediately; any other, once per second.
     assert_eq!([ms(0, 0, 1.0), ms(0, 300, 1.0), ms(0, 1000, 1.0), ms(0, 29_000, 1.0)], [1000, 700, 0, 0]);
     let least: Vec<_> = (1..8).map(|failures| ms(failures, 5000, 0.0)).collect();
     assert_eq!(least, [1000, 2000, 4000, 8000, 15_000, 15_000, 15_000]);
@@ -188,8 +189,8 @@ fn pauses_grow_and_differ() {
 }
 
 #[test]
-fn a_refusal_is_one_short_line() {
-    let refused = |reason: &str, checksum| Refused { reason: reason.into(), checksum, at_ms: 0 };
+fn refusal_is_one_short_line() {
+    let refused = |reason: &str, checksum| RefusedBundle { reason: reason.into(), checksum, at_ms: 0 };
     assert_eq!(refusal(&refused("a%b\r\nSet-Cookie: é\"", None)), "a%25b%0D%0ASet-Cookie:%20%C3%A9\"");
     let checksum = bundle(1).checksum().to_owned();
     for fill in ["a", "é", "\n", "€"] {

@@ -1,9 +1,9 @@
-//! Writes databases in the MaxMind DB file format, version 2.0, as small as they can be: one tree of 24-bit records for
-//! IPv6, in which IPv4 lies below ::/96.
+//! Writer of minimal databases in the MaxMind DB file format, version 2.0: one tree of 24-bit
+//! records for IPv6, with IPv4 below ::/96.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// A value of a record.
+/// A value in a record.
 pub enum Data<'a> {
     Text(&'a str),
     Double(f64),
@@ -15,19 +15,19 @@ pub enum Data<'a> {
 }
 
 const START_OF_METADATA: &[u8] = b"\xab\xcd\xefMaxMind.com";
-/// Zeros between the tree and the data; pointers into the data count them.
+/// Number of zeros between the tree and the data; data pointers include them.
 const SEPARATOR_BYTES: usize = 16;
 
-/// A branch of a node.
+/// One branch of a node.
 #[derive(Clone, Copy)]
 enum Branch {
     Nothing,
     Node(usize),
-    /// An offset in the data.
+    /// Offset in the data.
     Data(usize),
 }
 
-/// The bytes of a database of these networks, none within another.
+/// Formats a database with these networks, which must not contain each other.
 pub fn database(kind: &str, networks: &[(&str, Data<'_>)]) -> Vec<u8> {
     let mut nodes = vec![[Branch::Nothing; 2]];
     let mut data = Vec::new();
@@ -77,7 +77,7 @@ pub fn database(kind: &str, networks: &[(&str, Data<'_>)]) -> Vec<u8> {
     bytes
 }
 
-/// An address as the tree has it, and how many of its bits count.
+/// Converts an address to its form in the tree; also returns its number of significant bits.
 fn bits(network: &str) -> (u128, u32) {
     let (address, length) = network.split_once('/').unwrap();
     let length: u32 = length.parse().unwrap();
@@ -123,7 +123,7 @@ fn write(value: &Data<'_>, into: &mut Vec<u8>) {
     }
 }
 
-/// The type and the size; types from 8 on have a byte of their own.
+/// Writes the control byte: type and size. Types from 8 on need a second byte.
 fn control(kind: u8, size: usize, into: &mut Vec<u8>) {
     let short = u8::try_from(size).unwrap();
     let (size, more) = if short < 29 { (short, None) } else { (29, Some(short - 29)) };

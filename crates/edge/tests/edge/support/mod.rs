@@ -1,4 +1,5 @@
-//! A real edge on a port of its own, clients on real sockets, and a backend whose every byte the test sends itself.
+//! Test support: a real edge on its own port, clients on real sockets, and a backend whose every
+//! byte the test writes.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
 pub mod mmdb;
@@ -13,7 +14,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
-/// A test that waits longer than this has failed.
+/// Maximum wait for an expected event; beyond it the test fails.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 pub struct TestEdge {
@@ -30,7 +31,8 @@ pub fn config(backend: SocketAddr) -> Config {
         listen: (Ipv4Addr::LOCALHOST, 0).into(),
         backends: vec![BackendUrl::at(backend)],
         memory_bytes: 64 << 20,
-        // One thread has one pool of connections and takes requests in the order they come.
+        // One thread has one connection pool and handles requests in the order in which they
+        // arrive.
         threads: NonZeroUsize::new(1),
         admin: None,
         ..Config::default()
@@ -60,11 +62,16 @@ impl TestEdge {
         Self::start(Config { threads: NonZeroUsize::new(2), ..config(backend.address) })
     }
 
+    /// Connects to the admin interface.
+    pub async fn admin_client(&self) -> Client {
+        Client::of_admin(self.admin.unwrap()).await
+    }
+
     pub async fn client(&self) -> Client {
         Client::new(TcpStream::connect(self.address).await.unwrap())
     }
 
-    /// One request on a connection of its own.
+    /// Sends one request on its own connection.
     pub async fn get(&self, path: &str, fields: &str) -> Response {
         let mut client = self.client().await;
         client.request("GET", path, fields).await;
@@ -77,13 +84,13 @@ impl TestEdge {
     }
 }
 
-/// A port for a server that goes and comes back: as long as this is there no other gets it by chance.
+/// Reserves a port for a server that stops and restarts, so that no other process gets it.
 pub struct Port(TcpSocket);
 
 impl Port {
     pub fn new() -> Self {
         let socket = TcpSocket::new_v4().unwrap();
-        // Who listens there says so as well (SO_REUSEADDR), and may, as this one does not listen.
+        // The server also sets SO_REUSEADDR, and can bind because this socket does not listen.
         socket.set_reuseaddr(true).unwrap();
         socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         Self(socket)
@@ -96,6 +103,7 @@ impl Port {
 
 pub struct Client {
     pub stream: TcpStream,
+    host: &'static str,
     input: Vec<u8>,
 }
 
@@ -104,7 +112,7 @@ pub struct Response {
     pub status: u16,
     pub head: String,
     pub content: Vec<u8>,
-    /// The content ended as its framing says it must.
+    /// Whether the content ended as its framing requires.
     pub whole: bool,
 }
 
@@ -117,7 +125,8 @@ impl Response {
         self.field("cache-status").unwrap()
     }
 
-    /// The same, with a `ttl` of up to 5 s below `ttl_s` told as that: so long a busy machine may take.
+    /// Returns `Cache-Status` with a `ttl` of up to 5 s below `ttl_s` replaced by `ttl_s`: a busy
+    /// machine may take that long.
     pub fn cache_status_from(&self, ttl_s: i64) -> String {
         let status = self.cache_status();
         let left = status.split("; ").find_map(|parameter| parameter.strip_prefix("ttl="));
@@ -137,7 +146,13 @@ pub fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
 
 impl Client {
     pub fn new(stream: TcpStream) -> Self {
-        Self { stream, input: Vec::new() }
+        Self { stream, host: "media.example", input: Vec::new() }
+    }
+
+    /// Connects to an admin interface.
+    pub async fn of_admin(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).await.unwrap();
+        Self { host: "localhost", ..Self::new(stream) }
     }
 
     pub async fn send(&mut self, bytes: &[u8]) {
@@ -145,7 +160,7 @@ impl Client {
     }
 
     pub async fn request(&mut self, method: &str, path: &str, fields: &str) {
-        let head = format!("{method} {path} HTTP/1.1\r\nHost: media.example\r\n{fields}\r\n");
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\n{fields}\r\n", self.host);
         self.send(head.as_bytes()).await;
     }
 
@@ -157,19 +172,20 @@ impl Client {
             }
             assert!(
                 self.more().await,
-                "the connection ended in a head: {:?}",
+                "the connection ended within a head: {:?}",
                 String::from_utf8_lossy(&self.input)
             );
         }
     }
 
-    /// False at the end of the connection, clean or not.
+    /// Reads more input; returns false at the end of the connection, clean or not.
     async fn more(&mut self) -> bool {
         let read = tokio::time::timeout(PATIENCE, self.stream.read_buf(&mut self.input)).await;
-        matches!(read.expect("nothing came"), Ok(n) if n > 0)
+        matches!(read.expect("no data"), Ok(n) if n > 0)
     }
 
-    /// The next content of a chunked response, of at least one byte; `None` at its end, an error if it breaks off.
+    /// Returns the next content of a chunked response, at least one byte; `None` at the end, an
+    /// error if it breaks off.
     pub async fn chunk(&mut self) -> Result<Option<Vec<u8>>, ()> {
         loop {
             if let Some(line) = self.input.windows(2).position(|two| two == b"\r\n") {
@@ -196,7 +212,7 @@ impl Client {
         std::mem::replace(&mut self.input, rest)
     }
 
-    /// As much of `len` bytes as comes.
+    /// Reads up to `len` bytes; fewer if the connection ends.
     pub async fn up_to(&mut self, len: usize) -> Vec<u8> {
         while self.input.len() < len && self.more().await {}
         let rest = self.input.split_off(len.min(self.input.len()));
@@ -248,7 +264,7 @@ pub struct Backend {
     listener: TcpListener,
 }
 
-/// One connection that the edge made.
+/// A connection from the edge, with its current request.
 pub struct Fetch {
     pub client: Client,
     pub request: String,
@@ -264,17 +280,17 @@ impl Backend {
         Self { address: listener.local_addr().unwrap(), listener }
     }
 
-    /// The next connection, with its request.
+    /// Accepts the next connection and reads its request.
     pub async fn fetch(&self) -> Fetch {
         let accepted = tokio::time::timeout(PATIENCE, self.listener.accept()).await;
-        let (stream, _) = accepted.expect("the edge did not come").unwrap();
+        let (stream, _) = accepted.expect("no connection from the edge").unwrap();
         stream.set_nodelay(true).unwrap();
         let mut client = Client::new(stream);
         let request = client.head().await;
         Fetch { client, request }
     }
 
-    /// Whether the edge has come once more.
+    /// Whether the edge has opened another connection.
     pub async fn is_asked_again(&self) -> bool {
         tokio::time::timeout(Duration::ZERO, self.listener.accept()).await.is_ok()
     }
@@ -285,12 +301,12 @@ impl Fetch {
         self.client.send(bytes.as_ref()).await;
     }
 
-    /// As much as the connection takes at once.
+    /// Writes as much as the connection accepts immediately.
     pub async fn write(&mut self, bytes: &[u8]) -> usize {
         self.client.stream.write(bytes).await.unwrap()
     }
 
-    /// False once the edge has gone.
+    /// Sends bytes; returns false once the edge has closed the connection.
     pub async fn try_send(&mut self, bytes: &[u8]) -> bool {
         self.client.stream.write_all(bytes).await.is_ok()
     }
@@ -302,13 +318,13 @@ impl Fetch {
         self.send(chunk).await;
     }
 
-    /// A whole response with its length.
+    /// Sends a complete response with its length.
     pub async fn respond(&mut self, status: &str, fields: &str, content: &[u8]) {
         let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n{fields}\r\n", content.len());
         self.send([head.as_bytes(), content].concat()).await;
     }
 
-    /// Whether there is another request on the same connection.
+    /// Waits for another request on the same connection; returns false if it closes.
     pub async fn try_next(&mut self) -> bool {
         if self.client.input.is_empty() && !self.client.more().await {
             return false;
@@ -317,13 +333,13 @@ impl Fetch {
         true
     }
 
-    /// The next request on the same connection.
+    /// Reads the next request on the same connection.
     pub async fn next(&mut self) {
         self.request = self.client.head().await;
     }
 }
 
-/// The byte at each offset.
+/// Returns test content: each byte derives from its offset.
 pub fn content(from: usize, len: usize) -> Vec<u8> {
     (from..from + len).map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect()
 }

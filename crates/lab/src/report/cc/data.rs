@@ -1,26 +1,27 @@
-//! What a comparison has measured, for other programs: each sample as CSV, the table as JSON.
+//! Machine-readable results of a comparison: samples as CSV, the table as JSON.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use serde::Serialize;
+use thalweg_netem::emulation::Lateness;
 
 use super::{Row, path_name, rows};
 use crate::cc::{Cell, Report};
-use crate::emulation::Lateness;
 use crate::report::{DocumentHeadline, document_headlines};
 use crate::reproduce::Headline;
 
-/// The version of the JSON.
+/// Version of the JSON format.
 const VERSION: u32 = 2;
 
-/// The samples as CSV, one a line, then those that failed: with why, and without figures.
+/// Renders the samples as CSV, one per line; failed samples follow, with a reason instead of
+/// figures.
 pub fn csv(report: &Report) -> String {
     let mut text =
         "path,size_bytes,range,algorithm,total_us,connect_us,ttfb_us,retransmits,failure\n".to_owned();
     let cell_fields = |cell: &Cell| {
         let path = field(path_name(report, cell));
-        format!("{path},{},{},{}", cell.ask.bytes, cell.ask.is_range, field(&cell.algorithm))
+        format!("{path},{},{},{}", cell.request.bytes, cell.request.is_range, field(&cell.algorithm))
     };
     for (cell, samples) in &report.samples {
         let cell = cell_fields(cell);
@@ -39,7 +40,7 @@ pub fn csv(report: &Report) -> String {
     text
 }
 
-/// A field as RFC 4180 has it.
+/// Quotes a CSV field as RFC 4180 requires.
 fn field(text: &str) -> Cow<'_, str> {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\"")).into()
@@ -59,7 +60,7 @@ struct Document<'a> {
     interrupted_by_signal: Option<i32>,
     lateness_us: u64,
     is_on_time: bool,
-    /// Of a publication.
+    /// Headlines of the publication; empty for other comparisons.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     headlines: Vec<DocumentHeadline>,
     paths: Vec<DocumentPath<'a>>,
@@ -75,7 +76,7 @@ struct DocumentPath<'a> {
     packets_missed: u64,
 }
 
-/// The figures are null in a row without any sample.
+/// A row of the table; figures are null without samples.
 #[derive(Serialize)]
 struct DocumentRow<'a> {
     path: &'a str,
@@ -95,14 +96,14 @@ struct DocumentRow<'a> {
     wins: bool,
 }
 
-/// The table as JSON, with a publication's headlines if it is of one.
+/// Renders the table as JSON, with a publication's headlines if any.
 pub fn json(report: &Report, headlines: &[Headline]) -> String {
     let rows = rows(report);
     let document = Document {
         version: VERSION,
         seed: report.plan.scenario.seed,
         lanes: report.plan.lanes,
-        samples_asked: report.asked(),
+        samples_asked: report.planned(),
         samples_taken: report.taken(),
         samples_failed: report.failed(),
         interrupted_by_signal: report.interrupted,
@@ -135,8 +136,8 @@ fn document_row<'a>(report: &'a Report, row: &'a Row) -> DocumentRow<'a> {
     let time = row.time_s.as_ref();
     DocumentRow {
         path: path_name(report, &row.cell),
-        size_bytes: row.cell.ask.bytes,
-        is_range: row.cell.ask.is_range,
+        size_bytes: row.cell.request.bytes,
+        is_range: row.cell.request.is_range,
         algorithm: &row.cell.algorithm,
         samples: time.map_or(0, |time| time.samples),
         failed: row.failed,

@@ -1,13 +1,15 @@
-//! The table of a comparison for a terminal, and the words and notes that the page has too.
+//! Table of a comparison for a terminal, and texts and notes shared with the page.
 
 use std::fmt::Write as _;
 
+use thalweg_netem::emulation::{LATENESS_MAX, Lateness, MISSED_MAX};
+use thalweg_netem::scenario::Path;
+use thalweg_units::table::{Column, Table};
+
 use super::{Row, path_name, rows};
 use crate::cc::Report;
-use crate::emulation::{LATENESS_MAX, Lateness, MISSED_MAX};
-use crate::scenario::Path;
 
-/// What stands above the words of a row.
+/// Column names.
 pub(super) const COLUMNS: [&str; 11] = [
     "path",
     "size",
@@ -21,12 +23,12 @@ pub(super) const COLUMNS: [&str; 11] = [
     "p99 s",
     "retransmits",
 ];
-/// So many columns are texts, and begin at their left.
+/// Number of leading text columns, which are aligned left.
 const TEXTS: usize = 3;
-/// What is not there.
+/// Placeholder for a missing value.
 const NONE: &str = "-";
 
-/// A row in words, of these columns.
+/// Formats a row's cells, in the order of [`COLUMNS`].
 pub(super) fn words(report: &Report, row: &Row) -> [String; COLUMNS.len()] {
     let number = |value: Option<f64>, decimals: usize| {
         value.map_or_else(|| NONE.to_owned(), |value| format!("{value:.decimals$}"))
@@ -36,7 +38,7 @@ pub(super) fn words(report: &Report, row: &Row) -> [String; COLUMNS.len()] {
     let margin = time.and_then(|time| time.mean.margin);
     [
         path_name(report, &row.cell).to_owned(),
-        row.cell.ask.name(),
+        row.cell.request.name(),
         row.cell.algorithm.clone(),
         time.map_or(0, |time| time.samples).to_string(),
         if row.failed > 0 { row.failed.to_string() } else { NONE.to_owned() },
@@ -49,7 +51,7 @@ pub(super) fn words(report: &Report, row: &Row) -> [String; COLUMNS.len()] {
     ]
 }
 
-/// Who wins.
+/// Returns the verdict on a row.
 pub(super) fn verdict(row: &Row) -> &'static str {
     match row {
         Row { time_s: None, .. } => "no sample",
@@ -59,39 +61,28 @@ pub(super) fn verdict(row: &Row) -> &'static str {
     }
 }
 
-/// The columns in which any of these rows has something.
+/// Returns the indices of columns in which at least one row has a value.
 pub(super) fn shown(rows: &[[String; COLUMNS.len()]]) -> Vec<usize> {
     (0..COLUMNS.len()).filter(|column| rows.iter().any(|cells| cells[*column] != NONE)).collect()
 }
 
-/// The table for a terminal.
+/// Renders the table for a terminal.
 pub fn table(report: &Report) -> String {
     let rows = rows(report);
-    let mut lines: Vec<_> = rows.iter().map(|row| words(report, row)).collect();
-    let shown = shown(&lines);
-    lines.insert(0, COLUMNS.map(str::to_owned));
-    let width =
-        |column: usize| lines.iter().map(|cells| cells[column].chars().count()).max().unwrap_or_default();
-    let widths: [usize; COLUMNS.len()] = std::array::from_fn(width);
+    let words: Vec<_> = rows.iter().map(|row| words(report, row)).collect();
+    let shown = shown(&words);
+    let column = |at: usize| if at < TEXTS { Column::text(COLUMNS[at]) } else { Column::number(COLUMNS[at]) };
+    let mut table = Table::new(shown.iter().copied().map(column).chain([Column::text("")]));
+    for (cells, row) in words.iter().zip(&rows) {
+        table.push(shown.iter().map(|at| cells[*at].as_str()).chain([verdict(row)]));
+    }
     let mut text = conditions(report).join("\n") + "\n\n";
-    let mut group = None;
-    for (cells, verdict) in lines.iter().zip(std::iter::once("").chain(rows.iter().map(verdict))) {
-        // Those that are compared with each other stand together.
-        if group.is_some_and(|group| group != &cells[..2]) && group != Some(&lines[0][..2]) {
+    for (at, line) in table.lines().enumerate() {
+        // Separate compared groups with a blank line. Line 0 has the column names.
+        if at > 1 && words[at - 1][..2] != words[at - 2][..2] {
             text.push('\n');
         }
-        group = Some(&cells[..2]);
-        let mut line = String::new();
-        for column in shown.iter().copied() {
-            let (cell, width) = (&cells[column], widths[column]);
-            let _ = if column < TEXTS {
-                write!(line, "{cell:<width$}  ")
-            } else {
-                write!(line, "{cell:>width$}  ")
-            };
-        }
-        text += (line + verdict).trim_end();
-        text.push('\n');
+        text += &(line + "\n");
     }
     for note in [footnotes(&rows).join("\n"), warnings(report).join("\n")] {
         if !note.is_empty() {
@@ -101,11 +92,11 @@ pub fn table(report: &Report) -> String {
     text
 }
 
-/// What each path is, towards the clients.
+/// Describes each path in the direction of the clients.
 pub(super) fn conditions(report: &Report) -> Vec<String> {
     let of = |path: &Path| {
         let rate = path.down.capacity.mean_bits_per_s().map_or_else(
-            || "no limit of the rate".to_owned(),
+            || "no rate limit".to_owned(),
             |rate| format!("{} Mbit/s, queue {} kB", rate.round() / 1e6, path.down.queue.bytes / 1000),
         );
         let loss = (path.down.loss.mean() * 1e6).round() / 1e4;
@@ -114,38 +105,38 @@ pub(super) fn conditions(report: &Report) -> Vec<String> {
     report.plan.scenario.paths.iter().map(of).collect()
 }
 
-/// What the figures and words of the table mean.
+/// Explains the figures and words in the table.
 pub(super) fn footnotes(rows: &[Row]) -> Vec<&'static str> {
     let mut notes = vec![
-        "Seconds from the first SYN to the last byte. ±: the mean's 95 % interval (Student's t); nineteen of twenty hold the true mean.",
+        "Seconds from the first SYN to the last byte. ±: the mean's 95 % interval (Student's t), which contains the true mean 19 times in 20.",
     ];
     if rows.iter().any(|row| row.wins) {
         notes.push(
-            "wins: the least mean, below each other by more than chance (Welch's 95 % interval of each difference leaves zero out).",
+            "wins: the lowest mean, and significantly so (Welch's 95 % interval of the difference to each other excludes zero).",
         );
     }
     if rows.iter().any(|row| row.is_best && !row.wins) {
         notes.push(
-            "best: the least mean, but no win: by chance another may be as good, or samples failed or were cut off. More samples may tell.",
+            "best: the lowest mean, but no win: the difference may be chance, or samples failed or were cut off. More samples may tell.",
         );
     }
     if rows.iter().any(|row| row.failed > 0) {
         notes.push(
-            "failed: in no mean. Who gave up waiting would have been the slowest, so that a mean beside failures is too low.",
+            "failed: excluded from the means. A sample that timed out would have been among the slowest, so a mean beside failures is too low.",
         );
     }
     notes
 }
 
-/// Why not all of it is there, or not to be trusted.
+/// Returns reasons why the results are incomplete or unreliable.
 pub(super) fn warnings(report: &Report) -> Vec<String> {
     let mut warnings = Vec::new();
     if let Some(signal) = report.interrupted {
         warnings.push(format!(
-            "Interrupted by signal {signal}: {} of {} samples were taken. Those under way are not among them, and the slow ones are under way \
-             longest: nothing is said to win.",
+            "Interrupted by signal {signal}: {} of {} samples were taken. Those in flight are excluded, and slow ones are in flight longest: \
+             no winner is declared.",
             report.taken(),
-            report.asked()
+            report.planned()
         ));
     }
     if report.failed() > 0 {
@@ -158,15 +149,15 @@ pub(super) fn warnings(report: &Report) -> Vec<String> {
 
 fn failed(report: &Report) -> String {
     let of_cell = |(cell, failures): (&crate::cc::Cell, &Vec<String>)| {
-        let (path, size, algorithm) = (path_name(report, cell), cell.ask.name(), &cell.algorithm);
+        let (path, size, algorithm) = (path_name(report, cell), cell.request.name(), &cell.algorithm);
         let first = failures.first().map_or("", String::as_str);
         format!("{path}, {size}, {algorithm}: {} ({first})", failures.len())
     };
     let cells: Vec<_> = report.failures.iter().map(of_cell).collect();
     format!(
-        "{} of {} samples failed, here with the first reason: {}.",
+        "{} of {} samples failed; first reason of each cell: {}.",
         report.failed(),
-        report.asked(),
+        report.planned(),
         cells.join("; ")
     )
 }
@@ -177,8 +168,8 @@ fn late(report: &Report) -> Option<String> {
     let places: Vec<_> =
         places.map(|(name, late)| format!("{} us on {name}", late.p999.as_micros())).collect();
     (!places.is_empty()).then(|| format!(
-        "The emulation was late at the 99.9th percentile: {}; at most {} us are allowed. The machine was too busy: figures of these paths \
-         are not to be trusted. Use fewer lanes.",
+        "The emulation was late: 99.9th percentile {}; limit {} us. The machine was too busy: do not trust the figures of these paths. \
+         Use fewer lanes.",
         places.join(", "),
         LATENESS_MAX.as_micros()
     ))
@@ -190,7 +181,7 @@ fn missing(report: &Report) -> Option<String> {
     };
     let places: Vec<_> = report.missing_paths().map(of).collect();
     (!places.is_empty()).then(|| format!(
-        "The emulator itself lost packets: {}; one of {} is allowed. Figures of these paths are not to be trusted. Use fewer lanes.",
+        "The emulator itself lost packets: {}; limit one in {}. Do not trust the figures of these paths. Use fewer lanes.",
         places.join(", "),
         1.0 / MISSED_MAX
     ))

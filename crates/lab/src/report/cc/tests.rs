@@ -1,14 +1,14 @@
-//! What a comparison's table and page say of samples that are given.
+//! Tests of a comparison's table, page, CSV and JSON.
 
 use std::time::Duration;
 
 use expect_test::expect;
+use thalweg_netem::emulation::Lateness;
 
 use super::*;
-use crate::emulation::Lateness;
 use crate::reproduce::varnish;
 
-/// Two losses, three algorithms; samples that take what is given, in milliseconds.
+/// Builds a report with two losses, three algorithms, and samples that take the given milliseconds.
 fn report(times_ms: impl Fn(usize, &str) -> Vec<u64>) -> Report {
     let mut report = Report::new(varnish::plan(true));
     report.plan.samples = 8;
@@ -32,7 +32,7 @@ fn around(centre_ms: u64) -> Vec<u64> {
     (0..8).map(|number| centre_ms + number % 3 * 10).collect()
 }
 
-/// A run of which all is there.
+/// Builds the report of a complete run.
 fn whole() -> Report {
     report(|path, algorithm| match (path, algorithm) {
         (0, "reno") => around(2000),
@@ -43,7 +43,7 @@ fn whole() -> Report {
     })
 }
 
-/// A run in which much went wrong.
+/// Builds the report of a run with many failures.
 fn broken() -> Report {
     let mut report = report(|path, algorithm| match (path, algorithm) {
         (1, "reno") => Vec::new(),
@@ -60,7 +60,7 @@ fn broken() -> Report {
 }
 
 #[test]
-fn the_table_says_who_wins_and_what_that_means() {
+fn table_shows_and_explains_the_winners() {
     expect![[r#"
         long-haul 0%: round trip 200 ms, 40 Mbit/s, queue 2000 kB, loss 0 %
         long-haul 1%: round trip 200 ms, 40 Mbit/s, queue 2000 kB, loss 1 %
@@ -74,14 +74,14 @@ fn the_table_says_who_wins_and_what_that_means() {
         long-haul 1%  1200kB  cubic            8   4.409 ± 0.007        2.09     4.410          4.0
         long-haul 1%  1200kB  reno             8  11.909 ± 0.007        5.65    11.910         11.0
 
-        Seconds from the first SYN to the last byte. ±: the mean's 95 % interval (Student's t); nineteen of twenty hold the true mean.
-        wins: the least mean, below each other by more than chance (Welch's 95 % interval of each difference leaves zero out).
-        best: the least mean, but no win: by chance another may be as good, or samples failed or were cut off. More samples may tell.
+        Seconds from the first SYN to the last byte. ±: the mean's 95 % interval (Student's t), which contains the true mean 19 times in 20.
+        wins: the lowest mean, and significantly so (Welch's 95 % interval of the difference to each other excludes zero).
+        best: the lowest mean, but no win: the difference may be chance, or samples failed or were cut off. More samples may tell.
     "#]].assert_eq(&table(&whole()));
 }
 
 #[test]
-fn the_table_says_what_went_wrong() {
+fn table_shows_failures_and_lateness() {
     expect![[r#"
         long-haul 0%: round trip 200 ms, 40 Mbit/s, queue 2000 kB, loss 0 %
         long-haul 1%: round trip 200 ms, 40 Mbit/s, queue 2000 kB, loss 1 %
@@ -95,26 +95,26 @@ fn the_table_says_what_went_wrong() {
         long-haul 1%  1200kB  cubic            8       -  2.009 ± 0.007        1.25     2.010          2.0
         long-haul 1%  1200kB  reno             0       4              -           -         -            -  no sample
 
-        Seconds from the first SYN to the last byte. ±: the mean's 95 % interval (Student's t); nineteen of twenty hold the true mean.
-        best: the least mean, but no win: by chance another may be as good, or samples failed or were cut off. More samples may tell.
-        failed: in no mean. Who gave up waiting would have been the slowest, so that a mean beside failures is too low.
+        Seconds from the first SYN to the last byte. ±: the mean's 95 % interval (Student's t), which contains the true mean 19 times in 20.
+        best: the lowest mean, but no win: the difference may be chance, or samples failed or were cut off. More samples may tell.
+        failed: excluded from the means. A sample that timed out would have been among the slowest, so a mean beside failures is too low.
 
-        Interrupted by signal 15: 40 of 48 samples were taken. Those under way are not among them, and the slow ones are under way longest: nothing is said to win.
-        6 of 48 samples failed, here with the first reason: long-haul 0%, 1200kB, bbr: 2 (the server, "x", closed); long-haul 1%, 1200kB, reno: 4 (no content within 60s).
-        The emulation was late at the 99.9th percentile: 2400 us on long-haul 1%; at most 1000 us are allowed. The machine was too busy: figures of these paths are not to be trusted. Use fewer lanes.
-        The emulator itself lost packets: 3 of 10003 on long-haul 1%; one of 10000 is allowed. Figures of these paths are not to be trusted. Use fewer lanes.
+        Interrupted by signal 15: 40 of 48 samples were taken. Those in flight are excluded, and slow ones are in flight longest: no winner is declared.
+        6 of 48 samples failed; first reason of each cell: long-haul 0%, 1200kB, bbr: 2 (the server, "x", closed); long-haul 1%, 1200kB, reno: 4 (no content within 60s).
+        The emulation was late: 99.9th percentile 2400 us on long-haul 1%; limit 1000 us. The machine was too busy: do not trust the figures of these paths. Use fewer lanes.
+        The emulator itself lost packets: 3 of 10003 on long-haul 1%; limit one in 10000. Do not trust the figures of these paths. Use fewer lanes.
     "#]].assert_eq(&table(&broken()));
 }
 
 #[test]
-fn a_quantile_that_no_row_has_takes_no_column() {
+fn unavailable_quantile_has_no_column() {
     assert!(!table(&whole()).contains("p90"));
     let many = report(|_, _| (0..36).map(|number| 1000 + number).collect());
     assert!(table(&many).contains("p90 s") && !table(&many).contains("p99"));
 }
 
 #[test]
-fn nothing_wins_that_failed_or_is_alone() {
+fn failed_or_lone_algorithm_never_wins() {
     let wins = |report: &Report| -> Vec<bool> { rows(report).iter().map(|row| row.wins).collect() };
     assert_eq!(wins(&whole()), [false, false, false, true, false, false]);
     assert_eq!(wins(&broken()), [false; 6]);
@@ -127,7 +127,7 @@ fn nothing_wins_that_failed_or_is_alone() {
 }
 
 #[test]
-fn csv_has_what_failed_too() {
+fn csv_includes_failed_samples() {
     let text = csv(&broken());
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(lines.len(), 1 + 5 * 8 + 6);
@@ -138,7 +138,7 @@ fn csv_has_what_failed_too() {
 }
 
 #[test]
-fn json_has_what_failed_too() {
+fn json_includes_failed_samples() {
     let broken = broken();
     let headlines = varnish::headlines(&broken);
     let document: serde_json::Value = serde_json::from_str(&json(&broken, &headlines)).unwrap();
@@ -158,11 +158,11 @@ fn json_has_what_failed_too() {
     assert!(first["ratio"].is_f64() && first["interval"].is_array() && first["but"] == "2 of 10 bbr failed");
     assert!(last["here"].is_null() && last["ratio"].is_null() && last["but"] == "4 of 4 reno failed");
     let alone = json(&broken, &[]);
-    assert!(!alone.contains("headlines"), "of a publication alone");
+    assert!(!alone.contains("headlines"), "only publications have headlines");
 }
 
 #[test]
-fn a_sweep_is_of_paths_that_differ_in_loss_alone() {
+fn sweep_requires_paths_that_differ_only_in_loss() {
     let sweeps = |report: &Report| page(report).matches("Loss, ").count();
     let mut report = whole();
     assert_eq!(sweeps(&report), 1);
@@ -171,15 +171,15 @@ fn a_sweep_is_of_paths_that_differ_in_loss_alone() {
 }
 
 #[test]
-fn the_page_has_what_failed_and_what_is_missing() {
+fn page_shows_failures_and_missing_samples() {
     let page = page(&broken());
     for words in
         ["Interrupted by signal 15", "6 of 48 samples failed", "2400 us on long-haul 1%", "no sample"]
     {
         assert!(page.contains(words), "{words}");
     }
-    assert!(page.matches("<svg").count() == 1 + 2 * 2, "a sweep, and two charts of each path");
+    assert!(page.matches("<svg").count() == 1 + 2 * 2, "one sweep, and two charts for each path");
     let mut empty = broken();
     empty.samples.clear();
-    assert!(super::page(&empty).contains("There is no sample."));
+    assert!(super::page(&empty).contains("No samples."));
 }

@@ -1,24 +1,23 @@
-//! What was found, for programs: all but the responses.
+//! The results as JSON, without the individual responses.
 
 use serde::Serialize;
 
-use super::super::{DocumentHeadline, document_headlines};
+use super::super::{DocumentEarly, DocumentHeadline, document_headlines};
 use super::{of_path, settings};
-use crate::reproduce::edgio::Early;
+use crate::reproduce::edgio::controller::{LowPercentiles, Percentiles, Round};
 use crate::reproduce::edgio::networks::{NETWORKS, scenario};
-use crate::reproduce::edgio::outcome::Outcome;
-use crate::reproduce::edgio::told::{Arms, Lows, Round};
+use crate::reproduce::edgio::outcome::{Check, Event, Outcome};
 
-/// The version of the JSON.
+/// Version of the JSON format.
 const VERSION: u32 = 1;
 
 #[derive(Serialize)]
 struct Document<'a> {
     version: u32,
-    failed: Option<&'a str>,
-    interrupted_by_signal: Option<i32>,
+    #[serde(flatten)]
+    early: DocumentEarly<'a>,
     headlines: Vec<DocumentHeadline>,
-    checks: Vec<DocumentCheck>,
+    checks: Vec<Check>,
     false_ones: Vec<&'static str>,
     settings: String,
     responses: usize,
@@ -31,31 +30,17 @@ struct Document<'a> {
 }
 
 #[derive(Serialize)]
-struct DocumentCheck {
-    what: &'static str,
-    holds: bool,
-    told: String,
-}
-
-#[derive(Serialize)]
 struct DocumentNetwork {
     name: &'static str,
     prefix: String,
     path: String,
     truth: &'static str,
     reason: Option<String>,
-    events: Vec<DocumentEvent>,
+    events: Vec<Event>,
     treated: Option<u64>,
     held_out: Option<u64>,
     goodput_percent: Option<[f64; 3]>,
     retransmitted_points: Option<[f64; 3]>,
-}
-
-#[derive(Serialize)]
-struct DocumentEvent {
-    at_s: f64,
-    what: &'static str,
-    reason: String,
 }
 
 #[derive(Serialize)]
@@ -69,24 +54,18 @@ struct DocumentRound {
     goodput_p10_bits_per_s: Option<f64>,
 }
 
-/// All of it but the responses, for programs. Of an effect: estimate, least, most.
+/// Renders the results as JSON, without the individual responses. An effect is an array of its
+/// estimate, low end and high end.
 pub fn json(outcome: &Outcome) -> String {
-    let (failed, interrupted_by_signal) = match &outcome.early {
-        Some(Early::Failed(why)) => (Some(why.as_str()), None),
-        Some(Early::Interrupted(signal)) => (None, Some(*signal)),
-        None => (None, None),
-    };
-    let checks = outcome.checks().into_iter();
     let document = Document {
         version: VERSION,
-        failed,
-        interrupted_by_signal,
+        early: outcome.early.as_ref().into(),
         headlines: document_headlines(&outcome.headlines()),
-        checks: checks.map(|it| DocumentCheck { what: it.what, holds: it.holds, told: it.told }).collect(),
-        false_ones: outcome.false_ones(),
+        checks: outcome.checks(),
+        false_ones: outcome.falsely_helped(),
         settings: settings(),
-        responses: outcome.seen.responses.len(),
-        failed_responses: outcome.seen.failed,
+        responses: outcome.viewer_results.responses.len(),
+        failed_responses: outcome.viewer_results.failed,
         lateness_p999_us: outcome.lateness.p999.as_micros(),
         rounds_before: outcome.before().len(),
         rounds_after: outcome.after().len(),
@@ -101,16 +80,13 @@ fn networks(outcome: &Outcome) -> Vec<DocumentNetwork> {
     let mut all = Vec::new();
     for (index, (prefix, known)) in outcome.networks.iter().enumerate() {
         let trial = known.entry.as_ref();
-        let events = outcome.events(index).into_iter();
         all.push(DocumentNetwork {
             name: NETWORKS[index].name,
             prefix: prefix.clone(),
             path: of_path(&paths[index]),
             truth: NETWORKS[index].truth.name(),
             reason: known.reason.clone(),
-            events: events
-                .map(|it| DocumentEvent { at_s: it.at_s, what: it.what.name(), reason: it.reason })
-                .collect(),
+            events: outcome.events(index),
             treated: trial.map(|trial| trial.treated),
             held_out: trial.map(|trial| trial.held_out),
             goodput_percent: trial.and_then(|trial| trial.goodput).map(|it| [it.percent, it.low, it.high]),
@@ -123,7 +99,7 @@ fn networks(outcome: &Outcome) -> Vec<DocumentNetwork> {
 }
 
 fn document_round(outcome: &Outcome, round: &Round) -> DocumentRound {
-    let bits = |arms: Arms, low: fn(Lows) -> f64| arms.all.map(|lows| low(lows) * 8.0);
+    let bits = |arms: Percentiles, low: fn(LowPercentiles) -> f64| arms.all.map(|lows| low(lows) * 8.0);
     DocumentRound {
         at_s: outcome.at_s(round),
         steered: round.steered,

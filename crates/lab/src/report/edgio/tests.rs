@@ -1,18 +1,18 @@
-//! What stands in the table, the page, the CSV and the JSON.
+//! Tests of the table, page, CSV and JSON.
 
 use std::time::Duration;
 
 use super::*;
+use crate::reproduce::edgio::controller::Explanation;
 use crate::reproduce::edgio::outcome::tests::good;
-use crate::reproduce::edgio::told::Explained;
 
-/// All that has to hold does, and of one network it is known what its trial has shown.
-fn told() -> Outcome {
+/// Builds an outcome that meets all conditions and has trial results for one network.
+fn outcome_with_trial() -> Outcome {
     let mut outcome = good();
     let entry = r#"{"treated": 31, "held_out": 40, "stage": "on trial",
         "goodput": {"percent": 92.4, "low": 30.0, "high": 180.0},
         "retransmitted": {"points": -0.25, "low": -1.0, "high": 0.5}}"#;
-    outcome.networks[12].1 = Explained {
+    outcome.networks[12].1 = Explanation {
         reason: Some("helped".into()),
         said: Some("steered, shown to be helped".into()),
         entry: Some(serde_json::from_str(entry).unwrap()),
@@ -22,13 +22,13 @@ fn told() -> Outcome {
         at: Duration::from_secs(at),
         time: Duration::from_millis(ms),
     };
-    outcome.seen.responses = vec![response(10, 2400), response(40, 600)];
+    outcome.viewer_results.responses = vec![response(10, 2400), response(40, 600)];
     outcome
 }
 
 #[test]
-fn a_network_is_told_in_a_row() {
-    let row = &rows(&told())[12];
+fn each_network_has_a_row() {
+    let row = &rows(&outcome_with_trial())[12];
     let expected = [
         "overseas",
         "140 ms, 25 Mbit/s, 1000 kB, loss 1.5 %",
@@ -41,12 +41,12 @@ fn a_network_is_told_in_a_row() {
         "4.00",
     ];
     assert_eq!(row[..], expected);
-    assert_eq!(rows(&told())[0][3..], ["-"; 6]);
+    assert_eq!(rows(&outcome_with_trial())[0][3..], ["-"; 6]);
 }
 
 #[test]
-fn what_holds_and_what_does_not_is_in_every_form() {
-    let mut outcome = told();
+fn every_format_includes_the_checks() {
+    let mut outcome = outcome_with_trial();
     for text in [table(&outcome), page(&outcome)] {
         assert!(text.contains("holds: p10 of delivery rate is up") && !text.contains("FAILS"), "{text}");
         assert!(text.contains("thalweg controller run --window 4s"), "{text}");
@@ -54,7 +54,7 @@ fn what_holds_and_what_does_not_is_in_every_form() {
     assert_eq!(page(&outcome).matches("<svg").count(), 3);
     assert_eq!(csv(&outcome).lines().nth(2), Some("overseas,40000000,600000,300000"));
     outcome.rounds[9].left.clear();
-    outcome.early = Some(Early::Interrupted(2));
+    outcome.early = Some(EarlyEnd::Interrupted(2));
     for text in [table(&outcome), page(&outcome)] {
         assert!(text.contains("FAILS: tried and withdrawn"), "{text}");
         assert!(text.contains("interrupted by signal 2"), "{text}");

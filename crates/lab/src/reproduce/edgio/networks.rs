@@ -1,27 +1,27 @@
-//! The networks of clients and what is true of them, by which it is judged what the controller finds. Pure.
+//! The client networks and their true properties, used to judge the controller's decisions. Pure.
 
 use std::time::Duration;
 
-use crate::scenario::{Path, Scenario, read};
+use thalweg_netem::scenario::{Scenario, read};
 
-/// The paths, one for each network.
+/// The paths, one per network.
 const PATHS: &str = include_str!("networks.toml");
 
-/// What BBR does for a network, by how its path is made.
+/// BBR's true effect on a network, which follows from its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Truth {
-    /// CUBIC takes losses for congestion and leaves most of the path unused; BBR does not.
+    /// CUBIC treats losses as congestion and leaves most of the path unused; BBR does not.
     Gains,
-    /// BBR sends far more again.
+    /// BBR retransmits far more than CUBIC.
     Loses,
-    /// Slow, and no better with BBR.
+    /// Slow, and no faster with BBR.
     Slow,
-    /// Neither slow nor better with BBR.
+    /// Neither slow nor faster with BBR.
     Healthy,
 }
 
 impl Truth {
-    /// In tables.
+    /// Returns the name used in tables.
     pub fn name(self) -> &'static str {
         match self {
             Truth::Gains => "gains",
@@ -32,18 +32,18 @@ impl Truth {
     }
 }
 
-/// A network of clients.
+/// A client network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
-    /// That of its path.
+    /// Name of the network's path.
     pub name: &'static str,
-    /// What BBR does for it.
+    /// BBR's true effect on the network.
     pub truth: Truth,
-    /// Viewers at a time.
+    /// Number of concurrent viewers.
     pub viewers: usize,
-    /// Responses of a connection.
+    /// Responses per connection.
     pub responses: u32,
-    /// What a viewer waits after each, on average.
+    /// Mean pause of a viewer after each response.
     pub pause: Duration,
 }
 
@@ -55,7 +55,7 @@ const fn healthy(name: &'static str) -> Network {
     network(name, Truth::Healthy, 3, 2, 2000)
 }
 
-/// All networks, in the order of the scenario's paths.
+/// All networks, in scenario order.
 pub const NETWORKS: [Network; 16] = [
     healthy("campus"),
     healthy("fibre"),
@@ -75,34 +75,29 @@ pub const NETWORKS: [Network; 16] = [
     network("bloated", Truth::Slow, 4, 2, 300),
 ];
 
-/// Their paths.
+/// Returns the scenario with all networks' paths.
 pub fn scenario() -> Scenario {
-    read(PATHS, &|_| Err(std::io::ErrorKind::NotFound.into())).expect("it is tested")
-}
-
-/// The network of clients of a path, as records have it.
-pub fn prefix(path: &Path) -> String {
-    format!("{}/24", path.prefix4)
+    read(PATHS, &|_| Err(std::io::ErrorKind::NotFound.into())).expect("the built-in scenario is tested")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::Capacity;
+    use thalweg_netem::scenario::{Capacity, Path};
 
-    /// Bits per second that loss leaves to a connection of CUBIC: no less than what it leaves to Reno (Mathis et al., CCR 27(3),
-    /// 1997), with TCP segments of 1,448 bytes.
+    /// Returns the bits per second that loss allows a CUBIC connection: at least Reno's rate
+    /// (Mathis et al., CCR 27(3), 1997), with TCP segments of 1,448 bytes.
     fn by_loss(path: &Path) -> f64 {
         1448.0 * 8.0 / path.round_trip_min().as_secs_f64() * (1.5 / path.down.loss.mean()).sqrt()
     }
 
     #[test]
-    fn the_truth_is_that_of_the_paths() {
+    fn truth_follows_from_the_paths() {
         let scenario = scenario();
         let names: Vec<_> = scenario.paths.iter().map(|path| path.name.as_str()).collect();
         assert_eq!(names, NETWORKS.map(|network| network.name));
         for (path, network) in scenario.paths.iter().zip(NETWORKS) {
-            let Capacity::Rate(rate) = path.down.capacity else { panic!("{} has a rate", path.name) };
+            let Capacity::Rate(rate) = path.down.capacity else { panic!("{} needs a rate", path.name) };
             let fair = rate as f64 / network.viewers as f64;
             let bdp_bytes = rate as f64 / 8.0 * path.round_trip_min().as_secs_f64();
             let queue_bdp = path.down.queue.bytes as f64 / bdp_bytes;

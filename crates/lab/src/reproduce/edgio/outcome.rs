@@ -1,100 +1,104 @@
-//! What came of it: the time before and after, what became of each network, and whether what has to hold does. Pure.
+//! Results: rates before and after steering, each network's history, and checks. Pure.
 
 use std::time::Duration;
 
-use super::networks::{NETWORKS, Truth};
-use super::told::{Arms, Explained, Lows, Round};
-use super::{Early, Plan, viewers};
-use crate::cc::statistics::{Ratio, ratio};
-use crate::emulation::Lateness;
-use crate::reproduce::{Headline, Said};
+use serde::Serialize;
+use thalweg_netem::emulation::Lateness;
 
-/// Rounds at the beginning that are left out: the first window has viewers only in part.
+use super::controller::{Explanation, LowPercentiles, Percentiles, Round};
+use super::networks::{NETWORKS, Truth};
+use super::{EarlyEnd, Plan, viewers};
+use crate::cc::statistics::{Ratio, ratio};
+use crate::reproduce::{Headline, PublishedValue};
+
+/// Initial rounds to skip: viewers are only partly active in the first window.
 const BEGINNING_ROUNDS: usize = 1;
 
-/// What was measured.
+/// Results of a reproduction.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What was asked for.
+    /// The plan that was measured.
     pub plan: Plan,
-    /// Why it is not all of that, where it is not.
-    pub early: Option<Early>,
-    /// When viewers began.
-    pub begun_unix_s: f64,
-    /// Each round of the controller.
+    /// Why measuring ended early; `None` if the plan was completed.
+    pub early: Option<EarlyEnd>,
+    /// Unix time at which viewers started.
+    pub started_unix_s: f64,
+    /// All of the controller's rounds.
     pub rounds: Vec<Round>,
-    /// Of each network, in the order of [`NETWORKS`]: as records have it, and what the controller knows of it.
-    pub networks: Vec<(String, Explained)>,
-    /// What viewers saw.
-    pub seen: viewers::Seen,
-    /// How late the emulation was.
+    /// Prefix and explanation of each network, in the order of [`NETWORKS`].
+    pub networks: Vec<(String, Explanation)>,
+    /// Viewers' results.
+    pub viewer_results: viewers::ViewerResults,
+    /// Lateness of the emulation.
     pub lateness: Lateness,
 }
 
-/// What became of a network.
-#[derive(Debug, Clone, PartialEq)]
+/// An event in a network's history.
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Event {
-    /// The end of the round's window, from the beginning on.
+    /// End of the round's window, in seconds after the start.
     pub at_s: f64,
-    /// What.
-    pub what: What,
-    /// Why, in the controller's word.
+    /// The kind of event.
+    pub what: EventKind,
+    /// The reason, as the controller's keyword.
     pub reason: String,
 }
 
-/// What may become of a network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
-    /// It is on trial.
+/// Kinds of events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EventKind {
+    /// The trial starts.
     Entered,
-    /// It is shown to be helped.
+    /// The trial showed that BBR helps.
     Helped,
-    /// It is not steered any more.
+    /// The network is no longer steered.
     Left,
 }
 
-impl What {
-    /// In tables.
+impl EventKind {
+    /// Returns the name used in tables.
     pub fn name(self) -> &'static str {
         match self {
-            What::Entered => "entered",
-            What::Helped => "helped",
-            What::Left => "left",
+            EventKind::Entered => "entered",
+            EventKind::Helped => "helped",
+            EventKind::Left => "left",
         }
     }
 }
 
-/// Something that has to hold.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A condition on the results.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// What.
+    /// The condition.
     pub what: &'static str,
-    /// Whether it does.
+    /// Whether the condition holds.
     pub holds: bool,
-    /// How it is.
-    pub told: String,
+    /// Evidence for or against the condition, as text.
+    #[serde(rename = "told")]
+    pub evidence: String,
 }
 
 impl Outcome {
-    /// Nothing yet.
+    /// Creates an outcome without measurements.
     pub fn new(plan: Plan) -> Self {
         Self {
             plan,
             early: None,
-            begun_unix_s: 0.0,
+            started_unix_s: 0.0,
             rounds: Vec::new(),
             networks: Vec::new(),
-            seen: viewers::Seen::default(),
+            viewer_results: viewers::ViewerResults::default(),
             lateness: Lateness::default(),
         }
     }
 
-    /// When a round's window ended, from the beginning on.
+    /// Returns the end of a round's window, in seconds after the start.
     pub fn at_s(&self, round: &Round) -> f64 {
-        round.unix_s as f64 - self.begun_unix_s
+        round.unix_s as f64 - self.started_unix_s
     }
 
-    /// What became of the network of that number.
+    /// Returns the history of network `network`, an index into [`NETWORKS`].
     pub fn events(&self, network: usize) -> Vec<Event> {
         let Some((prefix, _)) = self.networks.get(network) else { return Vec::new() };
         let mut events = Vec::new();
@@ -105,14 +109,19 @@ impl Outcome {
                 .entered
                 .iter()
                 .filter(|it| it.prefix == *prefix)
-                .for_each(|it| note(What::Entered, &it.reason));
-            round.proved.iter().filter(|it| *it == prefix).for_each(|_| note(What::Helped, "helped"));
-            round.left.iter().filter(|it| it.prefix == *prefix).for_each(|it| note(What::Left, &it.reason));
+                .for_each(|it| note(EventKind::Entered, &it.reason));
+            round.proved.iter().filter(|it| *it == prefix).for_each(|_| note(EventKind::Helped, "helped"));
+            round
+                .left
+                .iter()
+                .filter(|it| it.prefix == *prefix)
+                .for_each(|it| note(EventKind::Left, &it.reason));
         }
         events
     }
 
-    /// Rounds until the first network entered: by then no edge had a rule.
+    /// Returns the rounds until the first network entered, inclusive: until then no edge had a
+    /// rule.
     pub fn before(&self) -> &[Round] {
         match self.rounds.iter().position(|round| !round.entered.is_empty()) {
             Some(first) => self.rounds.get(BEGINNING_ROUNDS..=first).unwrap_or_default(),
@@ -120,48 +129,61 @@ impl Outcome {
         }
     }
 
-    /// The last rounds, as many as the plan says, of those after the first network entered.
+    /// Returns the last rounds after the first network entered, as many as the plan asks for.
     pub fn after(&self) -> &[Round] {
         let from = self.rounds.iter().position(|round| !round.entered.is_empty());
         let rest = from.and_then(|first| self.rounds.get(first + 1..)).unwrap_or_default();
         &rest[rest.len().saturating_sub(self.plan.rounds_after)..]
     }
 
-    /// How many times as much it was after as before, on average over rounds.
-    pub fn rise(&self, of: impl Fn(&Round) -> Arms, low: impl Fn(Lows) -> f64) -> Option<Ratio> {
+    /// Divides the mean across the rounds after by the mean across the rounds before.
+    pub fn rise(
+        &self,
+        of: impl Fn(&Round) -> Percentiles,
+        low: impl Fn(LowPercentiles) -> f64,
+    ) -> Option<Ratio> {
         let values =
             |rounds: &[Round]| rounds.iter().filter_map(|round| of(round).all.map(&low)).collect::<Vec<_>>();
         let (before, after) = (values(self.before()), values(self.after()));
         (!before.is_empty() && !after.is_empty()).then(|| ratio(&after, &before))
     }
 
-    /// The figures that were published, and here.
+    /// Returns the published figures with the ones measured here.
     pub fn headlines(&self) -> Vec<Headline> {
         let headline = |what: &str, published, rise: Option<Ratio>| Headline {
             what: what.to_owned(),
             published,
             here: rise.as_ref().map(|rise| rise.ratio),
             interval: rise.and_then(|rise| rise.interval),
-            but: None,
+            caveat: None,
         };
-        let rate = |low: fn(Lows) -> f64| self.rise(|round| round.delivery_rate, low);
+        let rate = |low: fn(LowPercentiles) -> f64| self.rise(|round| round.delivery_rate, low);
         vec![
-            headline("p5 of delivery rate, after / before", Said::Between(2.0, 2.0), rate(|lows| lows.p5)),
-            headline("p10 of delivery rate, after / before", Said::Between(2.0, 2.0), rate(|lows| lows.p10)),
+            headline(
+                "p5 of delivery rate, after / before",
+                PublishedValue::Between(2.0, 2.0),
+                rate(|lows| lows.p5),
+            ),
+            headline(
+                "p10 of delivery rate, after / before",
+                PublishedValue::Between(2.0, 2.0),
+                rate(|lows| lows.p10),
+            ),
             headline(
                 "p10 of goodput, after / before",
-                Said::Between(1.12, 1.12),
+                PublishedValue::Between(1.12, 1.12),
                 self.rise(|round| round.goodput, |lows| lows.p10),
             ),
         ]
     }
 
-    /// What has to hold, and whether it does.
+    /// Checks all conditions.
     pub fn checks(&self) -> Vec<Check> {
-        let found = self.are(Truth::Gains, |events| events.iter().any(|event| event.what == What::Helped));
-        let withdrawn = self.are(Truth::Loses, |events| {
-            events.iter().any(|event| event.what == What::Entered)
-                && events.last().is_some_and(|event| event.what == What::Left)
+        let found =
+            self.matching(Truth::Gains, |events| events.iter().any(|event| event.what == EventKind::Helped));
+        let withdrawn = self.matching(Truth::Loses, |events| {
+            events.iter().any(|event| event.what == EventKind::Entered)
+                && events.last().is_some_and(|event| event.what == EventKind::Left)
         });
         vec![
             check("found and shown to be helped, of those that gain", &found),
@@ -171,42 +193,48 @@ impl Outcome {
         ]
     }
 
-    /// Whether delivery rate has risen by all of the interval.
-    fn is_up(&self, what: &'static str, low: impl Fn(Lows) -> f64) -> Check {
+    /// Checks that the interval of the rise in delivery rate is above 1.
+    fn is_up(&self, what: &'static str, low: impl Fn(LowPercentiles) -> f64) -> Check {
         let interval = self.rise(|round| round.delivery_rate, low).and_then(|rise| rise.interval);
-        let told = interval.map(|(least, most)| format!("{least:.2} to {most:.2} times"));
+        let evidence = interval.map(|(least, most)| format!("{least:.2} to {most:.2} times"));
         Check {
             what,
             holds: interval.is_some_and(|(least, _)| least > 1.0),
-            told: told.unwrap_or_else(|| "not measured".to_owned()),
+            evidence: evidence.unwrap_or_else(|| "not measured".to_owned()),
         }
     }
 
-    /// Networks that were told to be helped and do not gain, in truth.
-    pub fn false_ones(&self) -> Vec<&'static str> {
-        let helped =
-            |(number, _): &(usize, _)| self.events(*number).iter().any(|event| event.what == What::Helped);
+    /// Returns the networks falsely shown to be helped: BBR does not actually help them.
+    pub fn falsely_helped(&self) -> Vec<&'static str> {
+        let helped = |(number, _): &(usize, _)| {
+            self.events(*number).iter().any(|event| event.what == EventKind::Helped)
+        };
         let others = NETWORKS.iter().enumerate().filter(|(_, network)| network.truth != Truth::Gains);
         others.filter(helped).map(|(_, network)| network.name).collect()
     }
 
-    /// Networks of that truth, and whether that is so of their events.
-    fn are(&self, truth: Truth, is: impl Fn(&[Event]) -> bool) -> Vec<(&'static str, bool)> {
+    /// Returns the networks with that truth, each with whether `is` holds for its history.
+    fn matching(&self, truth: Truth, is: impl Fn(&[Event]) -> bool) -> Vec<(&'static str, bool)> {
         let those = NETWORKS.iter().enumerate().filter(|(_, network)| network.truth == truth);
         those.map(|(number, network)| (network.name, is(&self.events(number)))).collect()
     }
 
-    /// The median goodput that viewers of a network had between two times, bits per second.
+    /// Returns the median goodput of a network's viewers between two times, in bits per second.
     pub fn median_bits_per_s(&self, network: usize, from: Duration, to: Duration) -> Option<f64> {
         let of =
             |response: &&viewers::Response| response.network == network && (from..to).contains(&response.at);
-        let mut goodputs: Vec<f64> =
-            self.seen.responses.iter().filter(of).map(viewers::Response::goodput_bits_per_s).collect();
+        let mut goodputs: Vec<f64> = self
+            .viewer_results
+            .responses
+            .iter()
+            .filter(of)
+            .map(viewers::Response::goodput_bits_per_s)
+            .collect();
         goodputs.sort_unstable_by(f64::total_cmp);
         goodputs.get(goodputs.len() / 2).copied()
     }
 
-    /// From when to when the rounds before were, and those after.
+    /// Returns the time span of the rounds before, and that of the rounds after.
     pub fn times(&self) -> [Option<(Duration, Duration)>; 2] {
         let window_s = self.plan.window.as_secs_f64();
         [self.before(), self.after()].map(|rounds| {
@@ -216,20 +244,24 @@ impl Outcome {
         })
     }
 
-    /// The program's exit status: of a signal as the shell has it; 1 if not all was measured, or something that has to hold does not,
-    /// or responses failed, or the emulation was late.
+    /// The program's exit status: 128 plus the signal number after a signal; 1 if the plan was not
+    /// completed, a condition fails, responses failed, or the emulation was late; otherwise 0.
     pub fn exit_status(&self) -> u8 {
         if let Some(early) = &self.early {
             return early.exit_status();
         }
         let is_late = self.lateness.is_late() || self.lateness.is_missing();
-        u8::from(is_late || self.seen.failed > 0 || !self.checks().iter().all(|check| check.holds))
+        u8::from(is_late || self.viewer_results.failed > 0 || !self.checks().iter().all(|check| check.holds))
     }
 }
 
 fn check(what: &'static str, networks: &[(&'static str, bool)]) -> Check {
-    let told = networks.iter().map(|(name, is)| format!("{name} {}", if *is { "yes" } else { "no" }));
-    Check { what, holds: networks.iter().all(|(_, is)| *is), told: told.collect::<Vec<_>>().join(", ") }
+    let evidence = networks.iter().map(|(name, is)| format!("{name} {}", if *is { "yes" } else { "no" }));
+    Check {
+        what,
+        holds: networks.iter().all(|(_, is)| *is),
+        evidence: evidence.collect::<Vec<_>>().join(", "),
+    }
 }
 
 #[cfg(test)]

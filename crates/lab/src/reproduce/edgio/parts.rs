@@ -1,4 +1,5 @@
-//! What runs on the server's side: a backend, the controller, an edge that asks it for its bundle, and the agent between them.
+//! The server's side: a backend, the controller, an edge that applies the controller's bundles, and
+//! the agent between them.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -6,24 +7,24 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, ensure};
+use thalweg_netem::emulation::{Emulation, Side};
 
-use super::told::Controller;
-use crate::emulation::{Emulation, Side};
-use crate::process::Running;
+use super::controller::Controller;
+use crate::process::ChildProcess;
 
-/// Where clients connect.
+/// Edge port that clients connect to.
 pub(super) const EDGE_PORT: u16 = 80;
 const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8082);
 const CONTROLLER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8083);
-/// The site's name.
+/// PoP name.
 const POP: &str = "lab";
-/// What connections have unless a rule says otherwise, and what is tried.
+/// The default algorithm and the algorithm on trial.
 pub(super) const DEFAULT: &str = "cubic";
 pub(super) const TRIED: &str = "bbr";
-/// What of the kernel says which algorithms it has.
+/// The kernel's list of available algorithms.
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 
-/// The controller's settings other than its defaults: what takes minutes and hours there takes seconds here.
+/// Non-default controller settings: minutes and hours become seconds.
 pub const CONTROLLER_SETTINGS: [(&str, &str); 13] = [
     ("window", "4s"),
     ("late", "2s"),
@@ -39,37 +40,37 @@ pub const CONTROLLER_SETTINGS: [(&str, &str); 13] = [
     ("guardrail-rise-max", "0.1"),
     ("guardrail-pause-windows", "3"),
 ];
-/// Those of the edge.
+/// Non-default edge settings.
 pub const EDGE_SETTINGS: [(&str, &str); 2] =
     [("congestion-control", DEFAULT), ("tcp-notsent-lowat", "64KiB")];
-/// Those of the agent.
+/// Non-default agent settings.
 pub const AGENT_SETTINGS: [(&str, &str); 1] = [("period", "500ms")];
 
-/// All of it, until this is dropped.
+/// All server processes, killed on drop.
 #[derive(Debug)]
 pub(super) struct Parts {
-    _agent: Running,
-    _edge: Running,
-    _controller: Running,
-    _backend: Running,
+    _agent: ChildProcess,
+    _edge: ChildProcess,
+    _controller: ChildProcess,
+    _backend: ChildProcess,
 }
 
-/// The controller, from its side.
+/// Returns the controller, as reached from the server's side.
 pub(super) fn controller() -> Controller<'static> {
     Controller { address: CONTROLLER, pop: POP }
 }
 
 impl Parts {
-    /// Starts each once what it needs is there.
+    /// Starts each process once its dependencies are ready.
     ///
     /// # Errors
-    /// What does not start, or lacks something.
+    /// If a process does not start, or the kernel lacks an algorithm.
     pub(super) fn start(emulation: &Emulation, thalweg: &Path) -> anyhow::Result<Self> {
         check_algorithms()?;
-        let own = std::env::current_exe().context("this program's own file")?;
+        let own = std::env::current_exe().context("cannot locate this program's own file")?;
         let mut command = Command::new(own);
         command.args(["load", "serve", "--listen", "127.0.0.1:0"]);
-        let (backend, origin) = Running::start_on(emulation, Side::Server, command)?;
+        let (backend, origin) = ChildProcess::start_on(emulation, Side::Server, command)?;
         let scratch = emulation.scratch();
         let start = |role: &[&str], own: &[(&str, String)], set: &[(&str, &str)]| {
             let mut command = Command::new(thalweg);
@@ -78,14 +79,14 @@ impl Parts {
             for (name, value) in own.iter().cloned().chain(set) {
                 command.arg(format!("--{name}")).arg(value);
             }
-            Running::start_on(emulation, Side::Server, command)
-                .with_context(|| format!("{} of {}", role[0], thalweg.display()))
+            ChildProcess::start_on(emulation, Side::Server, command)
+                .with_context(|| format!("cannot start the {} of {}", role[0], thalweg.display()))
         };
         let file = |name: &str| scratch.join(name).display().to_string();
         let listen = [("listen", CONTROLLER.to_string()), ("database", file("control.sqlite"))];
         let tried = [("congestion-control", TRIED)];
-        let set: Vec<_> = tried.into_iter().chain(CONTROLLER_SETTINGS).collect();
-        let (controller, _) = start(&["controller", "run"], &listen, &set)?;
+        let settings: Vec<_> = tried.into_iter().chain(CONTROLLER_SETTINGS).collect();
+        let (controller, _) = start(&["controller", "run"], &listen, &settings)?;
         let listen = [
             ("listen", SocketAddr::from((Ipv4Addr::UNSPECIFIED, EDGE_PORT)).to_string()),
             ("admin", ADMIN.to_string()),
@@ -94,8 +95,8 @@ impl Parts {
             ("state", file("edge")),
         ];
         let (edge, address) = start(&["edge"], &listen, &EDGE_SETTINGS)?;
-        ensure!(address.port() == EDGE_PORT, "the edge listens at {address}");
-        let brings = [
+        ensure!(address.port() == EDGE_PORT, "edge listens at {address}, expected port {EDGE_PORT}");
+        let flags = [
             ("listen", "127.0.0.1:0".to_owned()),
             ("edge", ADMIN.to_string()),
             ("controller", format!("http://{CONTROLLER}")),
@@ -103,18 +104,18 @@ impl Parts {
             ("sockets", format!("sport {EDGE_PORT}")),
             ("spool", format!("{}=64MiB", file("spool"))),
         ];
-        let (agent, _) = start(&["agent"], &brings, &AGENT_SETTINGS)?;
+        let (agent, _) = start(&["agent"], &flags, &AGENT_SETTINGS)?;
         Ok(Self { _agent: agent, _edge: edge, _controller: controller, _backend: backend })
     }
 }
 
-/// Whether the kernel has both algorithms.
+/// Checks that the kernel provides both algorithms.
 fn check_algorithms() -> anyhow::Result<()> {
     let available = fs::read_to_string(AVAILABLE).context(AVAILABLE)?;
     for needed in [DEFAULT, TRIED] {
         ensure!(
             available.split_whitespace().any(|name| name == needed),
-            "the kernel has no {needed}, only {}: `modprobe tcp_{needed}`",
+            "kernel has no {needed}, only {}: run `modprobe tcp_{needed}`",
             available.trim()
         );
     }

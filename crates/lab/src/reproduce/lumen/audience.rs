@@ -1,39 +1,38 @@
-//! Live viewers at offsets into a live channel, over three edges and from three processes, more of them from step to step; and
-//! beside them some at no offset, whose latency is that of the channel.
+//! Live viewers at offsets into a live channel: over three edges and from three processes, with
+//! more viewers in each step. A few viewers at no offset measure the channel's latency.
 
-use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use serde::Serialize;
+use thalweg_load::Clock;
+use thalweg_load::figures::{Figures, Time};
+use thalweg_load::report::from_json;
 use tokio::time::sleep_until;
 
 use super::Bench;
-use super::processes::{LoadProcess, arguments, attend};
+use super::processes::{LoadProcess, attend};
 use super::servers::{self, ANY};
 use super::usage::{Meter, Usage};
-use crate::load::Clock;
-use crate::load::figures::{Figures, Time};
-use crate::load::report::from_json;
-use crate::process::Running;
+use crate::process::ChildProcess;
 
-/// Edges, and processes that viewers are in: one may open 20,000 files on many a machine.
+/// Number of edges, and of viewer processes; on many machines a process can open only 20,000 files.
 pub const EDGES: usize = 3;
-/// What the channel is called.
+/// Channel name.
 const CHANNEL: &str = "live";
-/// As published.
+/// Published segment duration.
 const SEGMENT: &str = "4s";
-/// What a live source says once the origin takes its media.
-const SOURCE_SAYS: &str = "upload begins";
-/// How much of the channel can be played back: the largest offset, and some to fall behind by.
+/// Text that a live source logs once the origin accepts its media.
+const SOURCE_READY: &str = "upload begins";
+/// DVR window of the channel: the maximum offset, plus room to fall behind.
 const WINDOW: &str = "90s";
-/// Until the channel is there, and until viewers who have joined play.
+/// Time for the channel to start, and for joined viewers to start playing.
 const SETTLED_AFTER: Duration = Duration::from_secs(5);
-/// Of Unix time.
 const US_PER_S: u64 = 1_000_000;
-/// More than processes are told to take.
+/// Extra time allowed for processes to exit.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How viewers watch.
@@ -41,58 +40,59 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub struct Plan {
     /// Viewers at no offset.
     pub at_edge: u64,
-    /// The others are evenly between none and this.
+    /// Maximum offset; the other viewers are spread evenly up to it.
     pub offset_max: Duration,
-    /// They come evenly within so long.
+    /// Time over which viewers join evenly.
     pub join_within: Duration,
-    /// They leave after so long, from when the first one has come.
+    /// Time from the first viewer joining to all leaving.
     pub watch: Duration,
 }
 
-/// What some viewers saw.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Seen {
-    /// Who play at the end.
+/// Playback quality of a group of viewers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct ViewerStats {
+    /// Viewers playing at the end.
     pub playing: u64,
-    /// Who are stalled then.
+    /// Viewers stalled at the end.
     pub stalled: u64,
-    /// Who have given up, or not begun to play.
+    /// Viewers who gave up or never started to play.
     pub lost: u64,
-    /// How often playback stalled.
+    /// Number of stalls.
     pub stalls: u64,
-    /// Stalled by stalled and played.
+    /// Stalled time divided by stalled plus played time.
     pub stall_ratio: f64,
-    /// From joining to the first frame.
+    /// Median time from joining to the first frame.
     pub startup_p50_ms: Option<f64>,
-    /// Likewise.
+    /// 99th percentile of the time from joining to the first frame.
     pub startup_p99_ms: Option<f64>,
-    /// Wall clock minus the time of the shown frame.
+    /// Median live latency: wall clock minus the time of the shown frame.
     pub latency_p50_ms: Option<f64>,
-    /// Likewise.
+    /// 99th percentile of live latency.
     pub latency_p99_ms: Option<f64>,
-    /// What came once all had joined.
+    /// Content received per second once all viewers had joined.
     pub gbit_per_s: f64,
-    /// Requests that failed.
+    /// Failed requests.
     pub errors: u64,
 }
 
-/// One number of viewers.
+/// Results with one number of viewers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
-    /// How many at offsets.
+    /// Number of viewers at offsets.
     pub viewers: u64,
-    /// What they saw.
-    pub crowd: Seen,
-    /// What those at no offset saw.
-    pub at_edge: Seen,
-    /// What the edges used once all had joined.
+    /// Playback quality of the viewers at offsets.
+    pub crowd: ViewerStats,
+    /// Playback quality of the viewers at no offset.
+    pub at_edge: ViewerStats,
+    /// Resources the edges used once all viewers had joined.
     pub edges: Usage,
-    /// What the processes of the viewers at offsets used then.
+    /// Resources used meanwhile by the processes of the viewers at offsets.
     pub clients: Usage,
 }
 
-impl Seen {
-    /// Of `viewers` by their figures; in these seconds of Unix time all were there.
+impl ViewerStats {
+    /// Computes statistics from the figures of `viewers` viewers; throughput covers `seconds` (Unix
+    /// time), when all had joined.
     fn of(figures: &Figures, viewers: u64, seconds: Range<u64>) -> Self {
         let ms = |time, quantile| Some(figures.time(time)?.value_at_quantile(quantile) as f64 / 1e3);
         let did = figures.viewers.unwrap_or_default();
@@ -115,50 +115,54 @@ impl Seen {
 }
 
 impl Plan {
-    /// When all are there and play, from the beginning; what processes take to start comes on top, so none has left by its end.
+    /// Returns the period in which all viewers have joined and play, relative to the start. No
+    /// viewer leaves during it, because processes take extra time to start.
     fn held(&self) -> Range<Duration> {
         self.watch.min(self.join_within + SETTLED_AFTER)..self.watch
     }
 }
 
-/// A live channel: an origin, and a source that pushes to it.
+/// A live channel: an origin and an ingest source.
 #[derive(Debug)]
 pub(super) struct Channel {
     address: SocketAddr,
-    begun: Instant,
-    _source: Running,
-    _origin: Running,
+    started: Instant,
+    _source: ChildProcess,
+    _origin: ChildProcess,
 }
 
 impl Channel {
     pub(super) fn start(bench: &Bench<'_>) -> anyhow::Result<Self> {
-        let needs = bench.needs;
-        let mut command = Command::new(&needs.thalweg);
+        let requirements = bench.requirements;
+        let mut command = Command::new(&requirements.thalweg);
         command.args(["origin", "--listen", ANY, "--window", WINDOW, "--segment-target", SEGMENT]);
-        let (origin, address) = Running::start(command).context("the origin")?;
-        let mut command = Command::new(&needs.thalweg);
-        command.args(["source", "--to", &format!("http://{address}/ingest/{CHANNEL}"), "--media"]);
-        command.arg(&needs.media).env_remove("THALWEG_LOG");
-        let source = Running::start_saying(command, SOURCE_SAYS).context("the live source")?;
-        Ok(Self { address, begun: Instant::now(), _source: source, _origin: origin })
+        let ingest = servers::free_address()?;
+        command.args(["--ingest", &ingest.to_string(), "--admin", ANY]);
+        let (origin, address) = ChildProcess::start(command).context("cannot start the origin")?;
+        let mut command = Command::new(&requirements.thalweg);
+        command.args(["source", "--to", &format!("http://{ingest}/ingest/{CHANNEL}"), "--media"]);
+        command.arg(&requirements.media).env_remove("THALWEG_LOG");
+        let source =
+            ChildProcess::start_until_line(command, SOURCE_READY).context("cannot start the live source")?;
+        Ok(Self { address, started: Instant::now(), _source: source, _origin: origin })
     }
 
-    /// Until there is something at all offsets.
+    /// Waits until media exists at all offsets.
     async fn is_long_enough(&self, plan: &Plan) {
-        sleep_until((self.begun + plan.offset_max + SETTLED_AFTER).into()).await;
+        sleep_until((self.started + plan.offset_max + SETTLED_AFTER).into()).await;
     }
 }
 
-/// All steps.
+/// Measures all steps.
 pub(super) async fn measure(
     bench: &Bench<'_>,
     channel: &Channel,
     steps: &mut Vec<Step>,
 ) -> anyhow::Result<()> {
-    (bench.tell)("live viewers: until the channel is long enough");
+    (bench.log)("live viewers: waiting for the channel to fill");
     channel.is_long_enough(&bench.plan.audience).await;
     for viewers in &bench.plan.steps {
-        (bench.tell)(&format!("{viewers} live viewers"));
+        (bench.log)(&format!("{viewers} live viewers"));
         let step = step(bench, *viewers, channel).await;
         steps.push(step.with_context(|| format!("{viewers} live viewers"))?);
     }
@@ -166,12 +170,12 @@ pub(super) async fn measure(
 }
 
 async fn step(bench: &Bench<'_>, viewers: u64, channel: &Channel) -> anyhow::Result<Step> {
-    let Bench { plan: super::Plan { audience: plan, .. }, needs, scratch, .. } = bench;
+    let Bench { plan: super::Plan { audience: plan, .. }, requirements, scratch, .. } = bench;
     let mut edges = Vec::new();
     for _ in 0..EDGES {
-        edges.push(servers::edge(needs, channel.address)?);
+        edges.push(servers::edge(requirements, channel.address)?);
     }
-    let (clock, begun, held) = (Clock::start(), Instant::now(), plan.held());
+    let (clock, started, held) = (Clock::start(), Instant::now(), plan.held());
     let mut all = Vec::new();
     for (number, (_, edge)) in (0..).zip(&edges) {
         let share = viewers / EDGES as u64 + u64::from(number < viewers % EDGES as u64);
@@ -185,54 +189,48 @@ async fn step(bench: &Bench<'_>, viewers: u64, channel: &Channel) -> anyhow::Res
     let at_edge = viewers_of(plan, edges[0].1, plan.at_edge, Duration::ZERO, EDGES as u64);
     all.push(LoadProcess::start(scratch, "viewers-at-edge", &at_edge)?);
     let (mut edges_meter, mut clients_meter) = (Meter::default(), Meter::default());
-    // Some requests may fail: they are told.
+    // Allow status 1: some requests may fail, and the figures count them.
     attend(&mut all, &[0, 1], plan.watch + PATIENCE, |all| {
         let now = Instant::now();
-        if held.contains(&(now - begun)) {
-            edges_meter.look(now, edges.iter().map(|(edge, _)| edge.id()));
-            clients_meter.look(now, all[..EDGES].iter().map(LoadProcess::id));
+        if held.contains(&(now - started)) {
+            edges_meter.sample(now, edges.iter().map(|(edge, _)| edge.id()));
+            clients_meter.sample(now, all[..EDGES].iter().map(LoadProcess::id));
         }
     })
     .await?;
     let at_edge = figures(&all.split_off(EDGES))?;
     let crowd = figures(&all)?;
-    // Whole seconds.
-    let [begin_us, end_us] = [held.start, held.end].map(|after| clock.unix_us(begun + after));
+    // Use only the whole seconds inside the period.
+    let [begin_us, end_us] = [held.start, held.end].map(|after| clock.unix_us(started + after));
     let end_s = end_us / US_PER_S;
     let seconds = begin_us.div_ceil(US_PER_S).min(end_s)..end_s;
     Ok(Step {
         viewers,
-        crowd: Seen::of(&crowd, viewers, seconds.clone()),
-        at_edge: Seen::of(&at_edge, plan.at_edge, seconds),
+        crowd: ViewerStats::of(&crowd, viewers, seconds.clone()),
+        at_edge: ViewerStats::of(&at_edge, plan.at_edge, seconds),
         edges: edges_meter.usage(),
         clients: clients_meter.usage(),
     })
 }
 
-/// What processes of viewers have measured together.
+/// Merges the figures of several viewer processes.
 fn figures(processes: &[LoadProcess]) -> anyhow::Result<Figures> {
     let mut all = Figures::default();
     for process in processes {
-        let figures = from_json(&process.figures()?).context("the figures of viewers")?;
+        let figures = from_json(&process.figures()?).context("cannot read viewers' figures")?;
         all.check_merge(&figures).map_err(anyhow::Error::msg)?;
         all.merge(&figures);
     }
     Ok(all)
 }
 
-/// What a process of viewers is told. Each has addresses of its own to come from.
-fn viewers_of(
-    plan: &Plan,
-    edge: SocketAddr,
-    viewers: u64,
-    offset_max: Duration,
-    number: u64,
-) -> Vec<OsString> {
+/// Returns the arguments for a viewer process. Each process uses its own source addresses.
+fn viewers_of(plan: &Plan, edge: SocketAddr, viewers: u64, offset_max: Duration, number: u64) -> String {
     let [offset_ms, join_ms, watch_ms] =
         [offset_max, plan.join_within, plan.watch].map(|span| span.as_millis());
-    arguments(&format!(
+    format!(
         "load --viewers --clients {viewers} --offsets 0s..{offset_ms}ms --join-within {join_ms}ms --duration {watch_ms}ms \
          --source 127.0.{}.0/24 http://{edge}/live/{CHANNEL}/manifest.mpd",
         number + 1
-    ))
+    )
 }

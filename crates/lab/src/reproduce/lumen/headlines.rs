@@ -1,58 +1,60 @@
-//! The headline figures: what was published, and what it is here. Pure.
+//! Headline figures: published values and the ones measured here. Pure.
 
 use super::audience::Step;
 use super::{Cache, Fill, Outcome, Quantiles, SEGMENT, SHORT};
-use crate::reproduce::{Headline, Said, left_out};
+use crate::reproduce::{Headline, PublishedValue, left_out};
 
-/// What it says of the time to first byte at the 95th percentile.
+/// Published upper bound on the 95th percentile of TTFB.
 const TTFB_P95_MS: f64 = 70.0;
-/// Where the bump was.
+/// Published TTFB at which nginx's lock causes a bump.
 const LOCK_MS: f64 = 500.0;
-/// From glass to glass.
+/// Published upper bound on glass-to-glass latency.
 const LATENCY_S: f64 = 5.0;
-/// Clients at once.
+/// Published number of concurrent clients.
 const CLIENTS: f64 = 50_000.0;
-/// In all.
+/// Published total throughput.
 const GBIT_PER_S: f64 = 100.0;
 
-/// Each headline figure, measured or not.
+/// Returns all headline figures, measured or not.
 pub fn headlines(outcome: &Outcome) -> Vec<Headline> {
     let mut all = vec![wait(
         outcome,
         (Cache::Nginx, SHORT),
         "nginx's lock: median TTFB of joiners of a short fill, ms".to_owned(),
-        Said::Between(LOCK_MS, LOCK_MS),
+        PublishedValue::Between(LOCK_MS, LOCK_MS),
         |quantiles| Some(quantiles.p50),
     )];
     all.extend([SHORT, SEGMENT].map(|fill| {
         let what = format!("filling from memory: TTFB p95 of joiners ({}), ms", fill.name);
-        wait(outcome, (Cache::Thalweg, fill), what, Said::Under(TTFB_P95_MS), |quantiles| quantiles.p95)
+        wait(outcome, (Cache::Thalweg, fill), what, PublishedValue::Under(TTFB_P95_MS), |quantiles| {
+            quantiles.p95
+        })
     }));
     all.extend(of_viewers(outcome));
     all.push(Headline {
         what: "Gbit/s of 5 MB segments, one edge".to_owned(),
-        published: Said::Over(GBIT_PER_S),
+        published: PublishedValue::Over(GBIT_PER_S),
         here: outcome.throughput.map(|sent| sent.gbit_per_s),
         interval: None,
-        but: None,
+        caveat: None,
     });
     all
 }
 
-/// A quantile of what joiners waited, and how many of them came late.
+/// Returns the headline for a quantile of the joiners' waits, with the share of late joiners.
 fn wait(
     outcome: &Outcome,
     (cache, fill): (Cache, Fill),
     what: String,
-    published: Said,
+    published: PublishedValue,
     quantile: impl Fn(Quantiles) -> Option<f64>,
 ) -> Headline {
     let here = Quantiles::of(&outcome.waits_ms(cache, fill)).and_then(quantile);
     let (late, all) = outcome.late(cache, fill);
-    Headline { what, published, here, interval: None, but: left_out(late as u64, all as u64, "came late") }
+    Headline { what, published, here, interval: None, caveat: left_out(late as u64, all as u64, "came late") }
 }
 
-/// Those of the largest number of viewers that was measured.
+/// Returns the headlines for the largest number of viewers measured.
 fn of_viewers(outcome: &Outcome) -> [Headline; 3] {
     let step = outcome.steps.iter().max_by_key(|step| step.viewers);
     let planned = outcome.plan.steps.iter().max().copied().unwrap_or_default();
@@ -64,7 +66,7 @@ fn of_viewers(outcome: &Outcome) -> [Headline; 3] {
             published,
             here: step.and_then(here),
             interval: None,
-            but: smaller.clone().or(lost),
+            caveat: smaller.clone().or(lost),
         };
     let lost = |all: u64, lost: u64| left_out(lost, all, "lost");
     let of_crowd = step.and_then(|step| lost(step.viewers, step.crowd.lost));
@@ -72,16 +74,21 @@ fn of_viewers(outcome: &Outcome) -> [Headline; 3] {
     [
         headline(
             "live latency p99, source to playhead, s",
-            Said::Under(LATENCY_S),
+            PublishedValue::Under(LATENCY_S),
             &|step| Some(step.at_edge.latency_p99_ms? / 1e3),
             at_edge,
         ),
         headline(
             "viewers at once, stalled ones included",
-            Said::Over(CLIENTS),
+            PublishedValue::Over(CLIENTS),
             &|step| Some((step.crowd.playing + step.crowd.stalled) as f64),
             of_crowd.clone(),
         ),
-        headline("Gbit/s to viewers", Said::Over(GBIT_PER_S), &|step| Some(step.crowd.gbit_per_s), of_crowd),
+        headline(
+            "Gbit/s to viewers",
+            PublishedValue::Over(GBIT_PER_S),
+            &|step| Some(step.crowd.gbit_per_s),
+            of_crowd,
+        ),
     ]
 }

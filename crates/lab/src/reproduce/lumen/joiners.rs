@@ -1,97 +1,93 @@
-//! Joiners: a first client starts a fill, and others ask for the same while it goes on.
+//! Joiners: after a first client starts a fill, other clients request the same content while the
+//! fill is in progress.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use thalweg_http::ResponseHead;
+use thalweg_load::Failure;
+use thalweg_load::connection::{Connection, Exchange, Timeouts};
+use thalweg_load::response::{Sink, Unread};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::sleep_until;
 
-use super::servers::{self, Backend};
+use super::servers;
 use super::{Bench, Cache, Fill, SEGMENT, SHORT};
-use crate::load::Failure;
-use crate::load::connection::{Connection, Exchange, Timeouts};
-use crate::load::response::{Sink, Unread};
 
-/// Nothing takes longer.
+/// Time limit for each step of a request.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Of all requests.
-const TIMEOUTS: Timeouts = Timeouts { connect: PATIENCE, head: PATIENCE, content: PATIENCE };
+const TIMEOUTS: Timeouts = Timeouts::each(PATIENCE);
 
 /// One joiner.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Joiner {
-    /// Which cache it asked.
+    /// The cache that the joiner requested from.
     pub cache: Cache,
-    /// What it joined.
+    /// The fill that the joiner joined.
     pub fill: Fill,
-    /// In which round.
+    /// Round number.
     pub round: usize,
-    /// When it asked, from when the first client had its head.
+    /// Time from the first client receiving the head to this joiner's request.
     pub joined: Duration,
-    /// From its request to the first byte of the response.
+    /// Time from the request to the first byte of the response.
     pub ttfb: Duration,
-    /// Whether it asked once the first client had all: then it joined nothing.
+    /// Whether the request was sent after the first client had the whole response, so there was no
+    /// fill to join.
     pub is_late: bool,
 }
 
-/// All rounds of all fills, the caches in turn.
+/// Measures all rounds of all fills, alternating the caches.
 pub(super) async fn measure(
     bench: &Bench<'_>,
-    backend: &Backend,
+    backend: SocketAddr,
     joiners: &mut Vec<Joiner>,
 ) -> anyhow::Result<()> {
     let mut caches = Vec::new();
     for cache in Cache::ALL {
-        caches.push((cache, servers::start(bench, cache, backend.address(), "joined")?));
+        caches.push((cache, servers::start(bench, cache, backend, "joined")?));
     }
     for round in 0..bench.plan.rounds {
         for fill in [SHORT, SEGMENT] {
             for (cache, (_running, address)) in &caches {
-                (bench.tell)(&format!(
+                (bench.log)(&format!(
                     "joiners of a fill ({}) at {}, {} of {}",
                     fill.name,
                     cache.name(),
                     round + 1,
                     bench.plan.rounds
                 ));
-                let joined = join(*address, fill, round, bench.plan.joiners).await;
-                let joined =
-                    joined.with_context(|| format!("joiners of {} at {}", fill.name, cache.name()))?;
-                joiners.extend(joined.into_iter().map(|wait| {
-                    let Wait { joined, ttfb, is_late } = wait;
-                    Joiner { cache: *cache, fill, round, joined, ttfb, is_late }
-                }));
+                let joined = join(*cache, *address, fill, round, bench.plan.joiners).await;
+                joiners
+                    .extend(joined.with_context(|| format!("joiners of {} at {}", fill.name, cache.name()))?);
             }
         }
     }
     Ok(())
 }
 
-/// When a joiner asked, how long it waited, and whether that was too late.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Wait {
-    joined: Duration,
-    ttfb: Duration,
-    is_late: bool,
-}
-
-/// One fill that is joined by so many, evenly over its time.
-async fn join(server: SocketAddr, fill: Fill, round: usize, count: usize) -> anyhow::Result<Vec<Wait>> {
+/// Runs one fill with `count` joiners spread evenly over the fill's duration; returns them in
+/// request order.
+async fn join(
+    cache: Cache,
+    server: SocketAddr,
+    fill: Fill,
+    round: usize,
+    count: usize,
+) -> anyhow::Result<Vec<Joiner>> {
     let (head_came, filling) = oneshot::channel();
     let mut running = JoinSet::new();
     running.spawn(
         async move { anyhow::Ok((None, ask(server, fill, round, &mut First(Some(head_came))).await?)) },
     );
-    // Where there is no head there is an error, which the first client tells.
-    if let Ok(begun) = filling.await {
+    // If no head arrives, the first client returns the error.
+    if let Ok(started) = filling.await {
         for index in 0..count {
             running.spawn(async move {
                 let share = (index as f64 + 0.5) / count as f64;
-                sleep_until((begun + fill.duration().mul_f64(share)).into()).await;
-                Ok((Some(begun), ask(server, fill, round, &mut Unread).await?))
+                sleep_until((started + fill.duration().mul_f64(share)).into()).await;
+                Ok((Some(started), ask(server, fill, round, &mut Unread).await?))
             });
         }
     }
@@ -99,29 +95,31 @@ async fn join(server: SocketAddr, fill: Fill, round: usize, count: usize) -> any
     while let Some(done) = running.join_next().await {
         match done?? {
             (None, first) => ended = Some(first.last_byte),
-            (Some(begun), exchange) => joined.push((begun, exchange)),
+            (Some(started), exchange) => joined.push((started, exchange)),
         }
     }
-    let wait = |(begun, Exchange { sent, first_byte, .. }): (Instant, Exchange)| Wait {
-        joined: sent.saturating_duration_since(begun),
+    let joiner = |(started, Exchange { sent, first_byte, .. }): (Instant, Exchange)| Joiner {
+        cache,
+        fill,
+        round,
+        joined: sent.saturating_duration_since(started),
         ttfb: first_byte - sent,
         is_late: ended.is_some_and(|ended| sent > ended),
     };
-    let mut waits: Vec<_> = joined.into_iter().map(wait).collect();
-    waits.sort_unstable();
-    Ok(waits)
+    let mut joiners: Vec<_> = joined.into_iter().map(joiner).collect();
+    joiners.sort_unstable_by_key(|joiner| (joiner.joined, joiner.ttfb));
+    Ok(joiners)
 }
 
-/// Asks for it over a connection of its own; all of it has to come.
+/// Requests the fill over a new connection and checks that all of its content arrives.
 pub(super) async fn ask(
     server: SocketAddr,
     fill: Fill,
     number: usize,
     sink: &mut impl Sink,
 ) -> anyhow::Result<Exchange> {
-    let request = format!("GET {} HTTP/1.1\r\nHost: {server}\r\n\r\n", fill.target(number));
     let mut connection = Connection::open(&server.into(), None, TIMEOUTS).await?;
-    let exchange = connection.exchange(request.as_bytes(), sink).await.map_err(|broken| broken.failure)?;
+    let exchange = connection.get(&server.to_string(), &fill.target(number), "", sink).await?;
     let Exchange { status, content_bytes, .. } = exchange;
     ensure!(
         status == 200 && content_bytes == fill.bytes(),
@@ -131,27 +129,15 @@ pub(super) async fn ask(
     Ok(exchange)
 }
 
-/// The first client, which tells when its head comes and lets the content go.
+/// Sink of the first client; reports when the head arrives and discards the content.
 struct First(Option<oneshot::Sender<Instant>>);
 
 impl Sink for First {
     fn head(&mut self, _: &ResponseHead) -> Result<(), Failure> {
         if let Some(head_came) = self.0.take() {
-            // Nobody waits for it once the measurement is given up.
+            // The receiver is dropped if the measurement was abandoned.
             let _ = head_came.send(Instant::now());
         }
         Ok(())
     }
-
-    fn is_reading(&self) -> bool {
-        false
-    }
-
-    fn read(&mut self, _: &[u8]) -> Result<(), Failure> {
-        Ok(())
-    }
-
-    fn arrived(&mut self, _: Instant, _: u64) {}
-
-    fn chunk(&mut self, _: Instant) {}
 }

@@ -1,6 +1,5 @@
-//! Processes of this program that make load: how they are told what to do, and what they say at their end.
+//! Load-generating processes of this program: their arguments, exit statuses and figures.
 
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,83 +8,86 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 
 use super::servers::Scratch;
-use crate::process::Running;
+use crate::process::ChildProcess;
 
-/// One process.
+/// One load-generating process.
 #[derive(Debug)]
 pub(super) struct LoadProcess {
     name: String,
-    running: Running,
+    running: ChildProcess,
     figures: PathBuf,
-    said: PathBuf,
+    log: PathBuf,
     has_ended: bool,
 }
 
 impl LoadProcess {
-    /// Starts this program with these arguments; `--json FILE` is added to them. Its name tells its files from those of another.
-    pub(super) fn start(scratch: &Scratch, name: &str, arguments: &[OsString]) -> anyhow::Result<Self> {
-        let own = std::env::current_exe().context("this program's own file")?;
-        let [figures, said] = ["json", "said"].map(|ending| scratch.path().join(format!("{name}.{ending}")));
+    /// Starts this program with `arguments` plus `--json FILE`. File names include `name`, which
+    /// must be unique.
+    pub(super) fn start(scratch: &Scratch, name: &str, arguments: &str) -> anyhow::Result<Self> {
+        let own = std::env::current_exe().context("cannot locate this program's own file")?;
+        let [figures, log] = ["json", "log"].map(|ending| scratch.path().join(format!("{name}.{ending}")));
         let mut command = Command::new(own);
-        command.args(arguments).arg("--json").arg(&figures);
-        let file = File::create(&said).with_context(|| said.display().to_string())?;
+        command.args(arguments.split_whitespace()).arg("--json").arg(&figures);
+        let file = File::create(&log).with_context(|| log.display().to_string())?;
         Ok(Self {
             name: name.to_owned(),
-            running: Running::spawn(command, file)?,
+            running: ChildProcess::spawn(command, file)?,
             figures,
-            said,
+            log,
             has_ended: false,
         })
     }
 
-    /// Its number.
+    /// Returns the process id.
     pub(super) fn id(&self) -> u32 {
         self.running.id()
     }
 
-    /// Whether it has ended, as it has to: with these statuses.
+    /// Whether the process has exited; the exit status must be one of `statuses`.
     ///
     /// # Errors
-    /// If it has failed; with the last that it said.
+    /// If the process exited with another status; the error includes its last line of output.
     pub(super) fn has_ended(&mut self, statuses: &[i32]) -> anyhow::Result<bool> {
         if self.has_ended {
             return Ok(true);
         }
-        let Some(status) = self.running.ended().context("the state of a process")? else { return Ok(false) };
+        let Some(status) = self.running.exit_status().context("cannot read a process's exit status")? else {
+            return Ok(false);
+        };
         self.has_ended = true;
         if !status.code().is_some_and(|code| statuses.contains(&code)) {
-            let said = fs::read_to_string(&self.said).unwrap_or_default();
-            bail!("{}: {status}: {}", self.name, said.lines().last().unwrap_or("it said nothing"));
+            let log = fs::read_to_string(&self.log).unwrap_or_default();
+            bail!("{}: {status}: {}", self.name, log.lines().last().unwrap_or("no output"));
         }
         Ok(true)
     }
 
-    /// What it measured.
+    /// Returns the figures as JSON text.
     ///
     /// # Errors
-    /// If it has written nothing.
+    /// If the process has not written any figures.
     pub(super) fn figures(&self) -> anyhow::Result<String> {
         fs::read_to_string(&self.figures).with_context(|| self.figures.display().to_string())
     }
 }
 
-/// Between two looks at processes.
-pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Interval between checks whether processes have exited.
+pub(super) const TICK: Duration = Duration::from_secs(1);
 
-/// Waits until all have ended, and calls `look` each second until then.
+/// Waits until all processes have exited, calling `tick` every second meanwhile.
 ///
 /// # Errors
-/// If one fails, or is still there after `patience`.
+/// If a process fails, or is still running after `patience`.
 pub(super) async fn attend(
     all: &mut [LoadProcess],
     statuses: &[i32],
     patience: Duration,
-    mut look: impl FnMut(&[LoadProcess]),
+    mut tick: impl FnMut(&[LoadProcess]),
 ) -> anyhow::Result<()> {
-    let mut ticks = tokio::time::interval(LOOK_EVERY);
+    let mut ticks = tokio::time::interval(TICK);
     for _ in 0..=patience.as_secs() {
         ticks.tick().await;
-        look(all);
+        tick(all);
         let mut running = 0;
         for process in all.iter_mut() {
             running += usize::from(!process.has_ended(statuses)?);
@@ -97,9 +99,4 @@ pub(super) async fn attend(
     let late: Vec<_> =
         all.iter().filter(|process| !process.has_ended).map(|process| &*process.name).collect();
     bail!("{} did not end within {} s", late.join(", "), patience.as_secs())
-}
-
-/// Arguments as text.
-pub(super) fn arguments(text: &str) -> Vec<OsString> {
-    text.split_whitespace().map(OsString::from).collect()
 }

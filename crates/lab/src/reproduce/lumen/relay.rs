@@ -1,45 +1,47 @@
-//! Chunks through two tiers: a segment is made behind a shield, and clients of the edge before it ask for it as it begins.
+//! Chunks through two tiers: a backend behind a shield produces a segment, and clients request it
+//! from an edge as it starts.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Context;
+use thalweg_load::Clock;
 use tokio::task::JoinSet;
 
 use super::joiners::ask;
-use super::servers::{self, Backend};
+use super::servers;
 use super::stamps::Stamps;
 use super::{Bench, Cache, SEGMENT};
-use crate::load::Clock;
 
 /// One chunk at one client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chunk {
-    /// What both tiers are.
+    /// The cache used in both tiers.
     pub cache: Cache,
-    /// Of which segment.
+    /// Segment number.
     pub segment: usize,
-    /// Its number in the segment, from 0 on.
+    /// Position of the chunk in the segment, from 0.
     pub chunk: usize,
-    /// From when it was sent by the backend and asked for, to its last byte at the client.
+    /// Time from the backend sending the chunk (or the client's request, if later) to its last byte
+    /// at the client.
     pub delay: Duration,
 }
 
-/// All segments, over both kinds of tiers in turn.
+/// Measures all segments, alternating between the caches.
 pub(super) async fn measure(
     bench: &Bench<'_>,
-    backend: &Backend,
+    backend: SocketAddr,
     chunks: &mut Vec<Chunk>,
 ) -> anyhow::Result<()> {
     let mut tiers = Vec::new();
     for cache in Cache::ALL {
-        let (shield, address) = servers::start(bench, cache, backend.address(), "shield")?;
+        let (shield, address) = servers::start(bench, cache, backend, "shield")?;
         let (edge, address) = servers::start(bench, cache, address, "edge")?;
         tiers.push((cache, address, shield, edge));
     }
     for segment in 0..bench.plan.segments {
         for (cache, edge, ..) in &tiers {
-            (bench.tell)(&format!(
+            (bench.log)(&format!(
                 "chunks over two tiers of {}, {} of {}",
                 cache.name(),
                 segment + 1,
@@ -54,7 +56,8 @@ pub(super) async fn measure(
     Ok(())
 }
 
-/// One segment to so many clients: the number and the delay of each chunk at each.
+/// Relays one segment to `clients` clients; returns the position and delay of each chunk at each
+/// client.
 async fn relay(edge: SocketAddr, number: usize, clients: usize) -> anyhow::Result<Vec<(usize, Duration)>> {
     let clock = Clock::start();
     let mut running = JoinSet::new();
@@ -62,9 +65,10 @@ async fn relay(edge: SocketAddr, number: usize, clients: usize) -> anyhow::Resul
         running.spawn(async move {
             let mut stamps = Stamps::new(SEGMENT.chunk_bytes);
             let exchange = ask(edge, SEGMENT, number, &mut stamps).await?;
-            let asked_us = clock.unix_us(exchange.sent);
-            let delay_us = |(sent_us, came)| clock.unix_us(came).saturating_sub(asked_us.max(sent_us));
-            let delays = stamps.came.into_iter().map(|came| Duration::from_micros(delay_us(came)));
+            let requested_us = clock.unix_us(exchange.sent);
+            let delay_us =
+                |(sent_us, arrived)| clock.unix_us(arrived).saturating_sub(requested_us.max(sent_us));
+            let delays = stamps.arrivals.into_iter().map(|arrived| Duration::from_micros(delay_us(arrived)));
             anyhow::Ok(delays.enumerate().collect::<Vec<_>>())
         });
     }

@@ -1,28 +1,27 @@
-//! What is measured, as processes on loopback: an edge and Debian's nginx, each as a caching proxy before a backend, and that
-//! backend, a server of known content.
+//! The servers to measure, as processes on loopback: an edge and Debian's nginx, both caching
+//! proxies in front of a backend.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Context;
 
-use super::{Bench, Cache, Needs};
-use crate::load::serve::Server;
-use crate::process::Running;
+use super::{Bench, Cache, Requirements};
+use crate::process::ChildProcess;
 
-/// The largest number of connections of an edge or an nginx.
+/// Maximum connections of an edge or nginx.
 const CONNECTIONS_MAX: u64 = 19_000;
-/// The memory of an edge.
+/// Memory limit of an edge.
 const MEMORY: &str = "256MiB";
-/// Where Debian has programs of servers, which is not in everybody's PATH.
+/// Directory of Debian's server programs, which is not in every user's PATH.
 const SERVERS: &str = "/usr/sbin";
 
-/// Any free port of loopback.
+/// Any free loopback port.
 pub(super) const ANY: &str = "127.0.0.1:0";
 
-/// A directory that goes with this.
+/// A temporary directory, removed on drop.
 #[derive(Debug)]
 pub(super) struct Scratch(PathBuf);
 
@@ -44,53 +43,46 @@ impl Drop for Scratch {
     }
 }
 
-/// The backend.
-#[derive(Debug)]
-pub(super) struct Backend(Server);
-
-impl Backend {
-    pub(super) fn start() -> anyhow::Result<Self> {
-        Ok(Self(Server::start((Ipv4Addr::LOCALHOST, 0).into(), 1).context("the backend")?))
-    }
-
-    pub(super) fn address(&self) -> SocketAddr {
-        self.0.address()
-    }
-}
-
-/// Starts a cache before a backend; its name tells its files from those of another.
+/// Starts a cache in front of a backend. File names include `name`, which must be unique.
 pub(super) fn start(
     bench: &Bench<'_>,
     cache: Cache,
     backend: SocketAddr,
     name: &str,
-) -> anyhow::Result<(Running, SocketAddr)> {
+) -> anyhow::Result<(ChildProcess, SocketAddr)> {
     match cache {
-        Cache::Thalweg => edge(bench.needs, backend),
+        Cache::Thalweg => edge(bench.requirements, backend),
         Cache::Nginx => nginx(backend, &bench.scratch.path().join(name)),
     }
 }
 
-/// Starts an edge.
-pub(super) fn edge(needs: &Needs, backend: SocketAddr) -> anyhow::Result<(Running, SocketAddr)> {
-    let mut command = Command::new(&needs.thalweg);
+pub(super) fn edge(
+    requirements: &Requirements,
+    backend: SocketAddr,
+) -> anyhow::Result<(ChildProcess, SocketAddr)> {
+    let mut command = Command::new(&requirements.thalweg);
     command.args(["edge", "--listen", ANY, "--admin", ANY, "--memory", MEMORY, "--state", "off"]);
     command.args(["--backend", &format!("http://{backend}")]);
     command.args(["--connections-max", &CONNECTIONS_MAX.to_string()]);
-    Running::start(command).context("the edge")
+    ChildProcess::start(command).context("cannot start the edge")
 }
 
-/// Says which program is missing.
+/// Finds a loopback address that is currently free.
+pub(super) fn free_address() -> anyhow::Result<SocketAddr> {
+    TcpListener::bind(ANY).and_then(|free| free.local_addr()).context("cannot find a free port")
+}
+
+/// Checks that the required programs are installed.
 pub(super) fn check() -> anyhow::Result<()> {
     nginx_program()?;
     installed("setpriv")
-        .context("`setpriv` is missing, which ends programs with this one: install util-linux")?;
+        .context("`setpriv` not found, which ends child processes with the lab: install util-linux")?;
     Ok(())
 }
 
-/// Debian's nginx.
+/// Returns the path of Debian's nginx.
 fn nginx_program() -> anyhow::Result<PathBuf> {
-    installed("nginx").context("`nginx` is missing, which is what is compared with: install nginx-light")
+    installed("nginx").context("`nginx` not found, the cache to compare with: install nginx-light")
 }
 
 fn installed(name: &str) -> Option<PathBuf> {
@@ -99,20 +91,21 @@ fn installed(name: &str) -> Option<PathBuf> {
     directories.find_map(|directory| Some(directory.join(name)).filter(|file| file.is_file()))
 }
 
-fn nginx(backend: SocketAddr, directory: &Path) -> anyhow::Result<(Running, SocketAddr)> {
+fn nginx(backend: SocketAddr, directory: &Path) -> anyhow::Result<(ChildProcess, SocketAddr)> {
     let program = nginx_program()?;
     fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
-    // It takes no port 0.
-    let address = TcpListener::bind(ANY).and_then(|free| free.local_addr()).context("a free port")?;
+    // nginx does not support port 0.
+    let address = free_address()?;
     let config = directory.join("nginx.conf");
     fs::write(&config, nginx_config(address, backend, directory))
         .with_context(|| config.display().to_string())?;
     let mut command = Command::new(program);
     command.arg("-p").arg(directory).arg("-c").arg(config).args(["-e", "stderr"]);
-    Ok((Running::start_at(command, address).context("nginx")?, address))
+    Ok((ChildProcess::start_at(command, address).context("nginx")?, address))
 }
 
-/// As a cache whose joiners wait for its lock; all else is as it comes.
+/// Returns a configuration in which joiners wait for the cache lock; most other settings are
+/// defaults.
 fn nginx_config(listen: SocketAddr, backend: SocketAddr, directory: &Path) -> String {
     let at = directory.display();
     format!(

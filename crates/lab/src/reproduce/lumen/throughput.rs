@@ -1,54 +1,55 @@
-//! What one edge sends: clients that ask for a large segment again and again.
+//! Throughput of one edge: clients request a large segment again and again.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use thalweg_load::report::from_json;
 
 use super::Bench;
-use super::processes::{LoadProcess, arguments, attend};
-use super::servers::{self, Backend};
+use super::processes::{LoadProcess, attend};
+use super::servers;
 use super::usage::{Meter, Usage};
-use crate::load::report::from_json;
 
-/// Clients at once.
+/// Number of concurrent clients.
 const CLIENTS: usize = 32;
-/// Bytes of what they ask for.
+/// Segment size in bytes.
 const BYTES: u64 = 5_000_000;
-/// Until all is stored and connections are there.
+/// Time until the segment is stored and connections are open.
 const WARM_UP: Duration = Duration::from_secs(1);
-/// More than it is told to take.
+/// Extra time allowed for the process to exit.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What was sent.
+/// Throughput of one edge.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Throughput {
-    /// Content that came.
+    /// Content received per second.
     pub gbit_per_s: f64,
-    /// What the edge used.
+    /// Resources the edge used.
     pub edge: Usage,
-    /// What the clients used.
+    /// Resources the clients used.
     pub clients: Usage,
 }
 
-pub(super) async fn measure(bench: &Bench<'_>, backend: &Backend) -> anyhow::Result<Throughput> {
-    (bench.tell)("throughput of one edge");
-    let (edge, address) = servers::edge(bench.needs, backend.address())?;
+pub(super) async fn measure(bench: &Bench<'_>, backend: SocketAddr) -> anyhow::Result<Throughput> {
+    (bench.log)("throughput of one edge");
+    let (edge, address) = servers::edge(bench.requirements, backend)?;
     let whole = bench.plan.throughput + WARM_UP;
     let (whole_ms, warm_up_ms) = (whole.as_millis(), WARM_UP.as_millis());
     let text = format!(
         "load --clients {CLIENTS} --duration {whole_ms}ms --warm-up {warm_up_ms}ms http://{address}/large?bytes={BYTES}"
     );
-    let mut all = [LoadProcess::start(&bench.scratch, "throughput", &arguments(&text))?];
-    let (mut edge_meter, mut clients_meter, begun) = (Meter::default(), Meter::default(), Instant::now());
+    let mut all = [LoadProcess::start(&bench.scratch, "throughput", &text)?];
+    let (mut edge_meter, mut clients_meter, started) = (Meter::default(), Meter::default(), Instant::now());
     attend(&mut all, &[0], whole + PATIENCE, |all| {
         let now = Instant::now();
-        if (WARM_UP..whole).contains(&(now - begun)) {
-            edge_meter.look(now, [edge.id()].into_iter());
-            clients_meter.look(now, all.iter().map(LoadProcess::id));
+        if (WARM_UP..whole).contains(&(now - started)) {
+            edge_meter.sample(now, [edge.id()].into_iter());
+            clients_meter.sample(now, all.iter().map(LoadProcess::id));
         }
     })
     .await?;
-    let figures = from_json(&all[0].figures()?).context("the figures of the load")?;
+    let figures = from_json(&all[0].figures()?).context("cannot read the load's figures")?;
     Ok(Throughput {
         gbit_per_s: figures.content_bytes as f64 * 8e-9 / figures.measured_s().max(f64::MIN_POSITIVE),
         edge: edge_meter.usage(),

@@ -1,27 +1,36 @@
-//! Cutting a track's chunks into segments on the grid of its epoch.
+//! Cuts a track's chunks into segments on its epoch's grid.
 //!
-//! A segment of video begins with a sync sample at or after its place on the grid, half a chunk's duration
-//! early at most. One of another track begins with the chunk in which its place lies: a player that seeks to
-//! the place of a segment asks for that one alone, and some (dash.js) stay there for good where it begins later. Only
-//! one with chunks longer than half a segment may, as one that comes in whole segments of its own.
-//! A segment is whole as soon as its last chunk reaches the next place, without waiting for
-//! the chunk after it; a source whose sync samples then turn out to lie elsewhere gets its segments
-//! cut where they come, and before they would be longer than the playlists' target duration allows.
+//! A video segment begins with a sync sample at or after its grid point, or at most half a chunk
+//! before it. A segment of any other track begins with the chunk that contains its grid point: a
+//! player that seeks to a segment's start requests only that segment, and some players (dash.js)
+//! stall for good if the segment begins later. Only tracks with chunks longer than half a segment,
+//! such as those sent as whole segments, may begin late.
 //!
-//! The first segment of an epoch begins half a chunk early at most in every track: what was before is the last epoch's.
+//! A segment is complete as soon as its last chunk reaches the next grid point, without waiting for
+//! the next chunk. If sync samples then turn out to be off the grid, segments are cut at the sync
+//! samples, and always before they exceed the playlists' target duration.
+//!
+//! The first segment of an epoch begins at most half a chunk early in every track; earlier media
+//! belong to the previous epoch.
 
 use super::timeline::Timeline;
-use super::track::{Current, Whole};
-use super::{Channel, ChunkIn, Effect, Note, Outcome, timeline::signed};
+use super::track::{CompleteSegment, OpenSegment};
+use super::{Channel, Effect, IncomingChunk, Note, Outcome, timeline::signed};
 use thalweg_media::presentation::{Bitrate, Kind, micros, rate, rescale};
 use thalweg_media::track::TrackInfo;
 
-/// How far the times of a source may be off, as those of protocols that count milliseconds are.
+/// Rounding error of source timestamps, as in protocols with millisecond timestamps.
 const ROUNDING_MS: u64 = 2;
 
 impl Channel {
-    /// Takes a chunk into a segment of a published epoch.
-    pub(super) fn place(&mut self, index: usize, timeline: &Timeline, chunk: ChunkIn, now: i64) -> Outcome {
+    /// Appends a chunk to a segment of a published epoch.
+    pub(super) fn place(
+        &mut self,
+        index: usize,
+        timeline: &Timeline,
+        chunk: IncomingChunk,
+        now: i64,
+    ) -> Outcome {
         let track = &self.tracks[index];
         if !track.begun && !chunk.sync {
             return Outcome::NotSync;
@@ -42,7 +51,7 @@ impl Channel {
         }
         self.describe_member(index, &chunk);
         let track = &mut self.tracks[index];
-        let Some(current) = &mut track.current else { unreachable!("a segment was begun") };
+        let Some(current) = &mut track.current else { unreachable!("a segment is open") };
         let number = current.number;
         current.end = chunk.end();
         current.touched_us = now;
@@ -57,19 +66,27 @@ impl Channel {
         Outcome::Taken
     }
 
-    pub(super) fn begins_segment(&self, index: usize, timeline: &Timeline, chunk: &ChunkIn) -> bool {
+    pub(super) fn begins_segment(&self, index: usize, timeline: &Timeline, chunk: &IncomingChunk) -> bool {
         let track = &self.tracks[index];
         let Some(current) = &track.current else { return true };
         let timescale = track.info.timescale;
         let border = timeline.grid(current.number + 1, timescale);
         let reached = chunk.time + tolerance(timeline, chunk, &track.info) >= border;
-        // A length of n.5 s is rounded up (RFC 8216bis §4.4.3.1); a microsecond is left for rounding before that.
+        // A length of n.5 s is rounded up (RFC 8216bis §4.4.3.1); one microsecond absorbs earlier
+        // rounding.
         let length_us = micros(chunk.end().saturating_sub(current.time), timescale);
         let overlong = length_us + 500_001 >= (self.target_duration_s + 1) * 1_000_000;
         chunk.sync && reached || overlong
     }
 
-    fn begin_segment(&mut self, index: usize, timeline: &Timeline, chunk: &ChunkIn, lag_us: i64, now: i64) {
+    fn begin_segment(
+        &mut self,
+        index: usize,
+        timeline: &Timeline,
+        chunk: &IncomingChunk,
+        lag_us: i64,
+        now: i64,
+    ) {
         let track = &mut self.tracks[index];
         let number = timeline.number_at(chunk.time, track.info.timescale).max(track.next_number);
         let irregular = !chunk.sync;
@@ -78,15 +95,20 @@ impl Channel {
         track.begun = true;
         track.next_number = number + 1;
         track.lag_us = Some((lag_us, lag_us));
-        track.current =
-            Some(Current { number, time: chunk.time, end: chunk.time, touched_us: now, sync: chunk.sync });
+        track.current = Some(OpenSegment {
+            number,
+            time: chunk.time,
+            end: chunk.time,
+            touched_us: now,
+            sync: chunk.sync,
+        });
         self.effects.push(Effect::Begin { track: index, number });
         if irregular {
             self.note(Note::Irregular { track: index, number });
         }
     }
 
-    /// Ends the segment that is being filled, if there is one.
+    /// Completes the segment being filled, if any.
     pub(super) fn complete_current(&mut self, index: usize) {
         let track = &mut self.tracks[index];
         let Some(current) = track.current.take() else { return };
@@ -96,7 +118,7 @@ impl Channel {
         let sequence = track.next_sequence.unwrap_or(current.number);
         track.next_sequence = Some(sequence + 1);
         let duration = current.end - current.time;
-        track.segments.push_back(Whole {
+        track.segments.push_back(CompleteSegment {
             epoch,
             sequence,
             number: current.number,
@@ -109,8 +131,8 @@ impl Channel {
         self.effects.push(Effect::Complete { track: index, number: current.number });
     }
 
-    /// A segment whose bytes could not be kept is forgotten; the track goes on where decoding can start.
-    pub(crate) fn lost(&mut self, index: usize, number: u64) {
+    /// Drops a segment whose bytes could not be stored; the track resumes at the next sync sample.
+    pub(crate) fn drop_segment(&mut self, index: usize, number: u64) {
         let track = &mut self.tracks[index];
         track.current.take_if(|c| c.number == number);
         track.segments.retain(|s| s.number != number);
@@ -118,9 +140,9 @@ impl Channel {
         self.effects.push(Effect::Evict { track: index, number });
     }
 
-    /// Whether the source has fallen behind its epoch's clock for good: the whole of the last segment
-    /// came more than a segment late, and it was not catching up.
-    pub(super) fn is_late(&self, index: usize, chunk: &ChunkIn) -> bool {
+    /// Returns whether the source has permanently fallen behind its epoch's clock: the whole last
+    /// segment arrived more than a segment late, and the lag was not shrinking.
+    pub(super) fn is_late(&self, index: usize, chunk: &IncomingChunk) -> bool {
         let track = &self.tracks[index];
         let timeline = track.epoch.and_then(|id| self.epoch(id)).and_then(|e| e.timeline.as_ref());
         let (Some(timeline), Some((first, last))) = (timeline, track.lag_us) else { return false };
@@ -131,8 +153,8 @@ impl Channel {
             && first - last < segment_us / 2
     }
 
-    /// What manifests say of a track, as its first chunk in an epoch tells it.
-    fn describe_member(&mut self, index: usize, chunk: &ChunkIn) {
+    /// Fills in the member's manifest attributes from its first chunk in an epoch.
+    fn describe_member(&mut self, index: usize, chunk: &IncomingChunk) {
         let track = &self.tracks[index];
         let epoch = self.epochs.iter_mut().find(|e| Some(e.id) == track.epoch);
         let Some(member) = epoch.and_then(|e| e.members.iter_mut().find(|m| m.track == index)) else {
@@ -150,19 +172,20 @@ impl Channel {
     }
 }
 
-/// How far before its place on the grid a segment may begin with a chunk.
-fn tolerance(timeline: &Timeline, chunk: &ChunkIn, info: &TrackInfo) -> u64 {
+/// Returns how far before a segment's grid point its first chunk may begin.
+fn tolerance(timeline: &Timeline, chunk: &IncomingChunk, info: &TrackInfo) -> u64 {
     if Kind::of(info) == Kind::Video {
         return half_a_chunk(timeline, chunk, info.timescale);
     }
-    // A chunk that reaches over the place by no more than times are rounded does not begin there.
+    // A chunk that passes the grid point by no more than the rounding error does not contain the
+    // grid point.
     let early = chunk.duration.saturating_sub(rescale(ROUNDING_MS, 1000, info.timescale));
-    // Half a segment away another place is as near.
+    // Beyond half a segment, another grid point is nearer.
     let nearest = rescale(timeline.segment, timeline.timescale, info.timescale) / 2;
     early.min(nearest.saturating_sub(1))
 }
 
-/// Half a chunk, but no more than a quarter of a segment.
-fn half_a_chunk(timeline: &Timeline, chunk: &ChunkIn, timescale: u32) -> u64 {
+/// Returns half a chunk, but at most a quarter of a segment.
+fn half_a_chunk(timeline: &Timeline, chunk: &IncomingChunk, timescale: u32) -> u64 {
     chunk.half().min(rescale(timeline.segment, timeline.timescale, timescale) / 4)
 }

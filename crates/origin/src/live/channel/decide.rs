@@ -1,23 +1,26 @@
-//! Where a chunk belongs.
+//! Decides which epoch a chunk belongs to.
 //!
-//! | a chunk of a track comes | and so |
+//! | a chunk arrives | decision |
 //! |---|---|
-//! | where the last one ended | it goes on |
-//! | behind, by less than two segments | it is a duplicate, dropped, unless a new upload begins with it that is no repetition |
-//! | further behind, or far ahead and late or early by the clock | a new epoch, which the other tracks enter with their own jump |
-//! | where the last one ended, while another track has jumped | at its next segment it enters that epoch, its times moved beside those that come now |
-//! | ahead by more than half a segment, in time by the clock | a new epoch, which the others enter at that media time |
+//! | where the previous one ended | it stays in the track's epoch |
+//! | less than two segments behind | dropped as a duplicate (1) |
+//! | further behind, or far ahead and off the clock | new epoch; others enter at their own jump |
+//! | in order, after another track jumped | it enters that epoch at its next segment (2) |
+//! | over half a segment ahead, on time by the clock | new epoch; others enter at that media time |
 //! | after a changed header | the same |
-//! | again and again a segment late | the same: the source has paused, its clock has not |
+//! | repeatedly a segment late | the same: the source paused, its media clock did not |
+//!
+//! (1) Unless the chunk starts a new upload and repeats no known chunk: then it begins a new epoch.
+//! (2) The chunk's times are shifted to match the chunks of the other tracks arriving now.
 
 use super::epoch::Follow;
 use super::track::Track;
-use super::{Cause, Channel, ChunkIn, Outcome};
+use super::{Cause, Channel, IncomingChunk, Outcome};
 use thalweg_media::presentation::{micros, rescale};
 
 impl Channel {
-    /// Where a chunk belongs.
-    pub(super) fn decide(&self, index: usize, chunk: &ChunkIn, now: i64) -> Decision {
+    /// Decides where a chunk belongs.
+    pub(super) fn decide(&self, index: usize, chunk: &IncomingChunk, now: i64) -> Decision {
         let track = &self.tracks[index];
         let Some(newest) = self.epochs.back() else {
             return Decision::Begin(Cause::First, Follow::ByJump);
@@ -30,62 +33,73 @@ impl Channel {
                 None => Decision::Drop(Outcome::Misfit),
             };
         };
-        let place = self.relative(track, chunk);
+        let continuity = self.continuity(track, chunk);
         if id == newest.id {
-            return self.decide_in_newest(index, chunk, place, fits);
+            return self.decide_in_newest(index, chunk, continuity, fits);
         }
         match newest.follow {
             Follow::ByTime { from_us } => {
                 let end_us = micros(chunk.time + chunk.half(), track.info.timescale);
-                match place {
-                    Place::Duplicate => Decision::Drop(Outcome::Duplicate),
-                    Place::Behind => Decision::Begin(Cause::Jump, Follow::ByJump),
+                match continuity {
+                    Continuity::Duplicate => Decision::Drop(Outcome::Duplicate),
+                    Continuity::Behind => Decision::Begin(Cause::Jump, Follow::ByJump),
                     _ if chunk.sync && end_us >= from_us => Decision::Join,
                     _ => Decision::Stay,
                 }
             }
-            Follow::ByJump => match place {
-                Place::InOrder if !track.header_changed && self.at_border(index, chunk, now) => {
+            Follow::ByJump => match continuity {
+                Continuity::InOrder if !track.header_changed && self.at_border(index, chunk, now) => {
                     Decision::Follow
                 }
-                Place::InOrder if !track.header_changed => Decision::Stay,
+                Continuity::InOrder if !track.header_changed => Decision::Stay,
                 _ if fits => Decision::Join,
-                Place::Duplicate if !track.header_changed => Decision::Drop(Outcome::Duplicate),
+                Continuity::Duplicate if !track.header_changed => Decision::Drop(Outcome::Duplicate),
                 _ => Decision::Begin(Cause::Jump, Follow::ByJump),
             },
         }
     }
 
-    /// Where a chunk belongs whose track is in the newest epoch, and may thus begin another.
-    fn decide_in_newest(&self, index: usize, chunk: &ChunkIn, place: Place, fits: bool) -> Decision {
+    /// Decides for a chunk whose track is in the newest epoch and may therefore begin another
+    /// epoch.
+    fn decide_in_newest(
+        &self,
+        index: usize,
+        chunk: &IncomingChunk,
+        continuity: Continuity,
+        fits: bool,
+    ) -> Decision {
         let track = &self.tracks[index];
         let from_us = micros(chunk.time, track.info.timescale).saturating_sub(1);
         let by_time = Follow::ByTime { from_us };
-        match place {
-            Place::InOrder if track.header_changed => Decision::Begin(Cause::Header, by_time),
-            Place::InOrder if self.is_late(index, chunk) => Decision::Begin(Cause::Late, by_time),
-            Place::InOrder => Decision::Stay,
-            Place::Duplicate if !track.header_changed => Decision::Drop(Outcome::Duplicate),
-            Place::Ahead if fits => Decision::Begin(Cause::Gap, by_time),
+        match continuity {
+            Continuity::InOrder if track.header_changed => Decision::Begin(Cause::Header, by_time),
+            Continuity::InOrder if self.is_late(index, chunk) => Decision::Begin(Cause::Late, by_time),
+            Continuity::InOrder => Decision::Stay,
+            Continuity::Duplicate if !track.header_changed => Decision::Drop(Outcome::Duplicate),
+            Continuity::Ahead if fits => Decision::Begin(Cause::Gap, by_time),
             _ => Decision::Begin(Cause::Jump, Follow::ByJump),
         }
     }
 
-    /// Where a chunk lies relative to the last one of its track.
-    pub(super) fn relative(&self, track: &Track, chunk: &ChunkIn) -> Place {
+    /// Compares a chunk with the end of its track's last chunk.
+    pub(super) fn continuity(&self, track: &Track, chunk: &IncomingChunk) -> Continuity {
         let segment = rescale(self.segment_us(track).cast_unsigned(), 1_000_000, track.info.timescale);
         let (time, edge) = (chunk.time, track.edge);
         if time + chunk.half() < edge {
             let repeated = !track.fresh || track.seen.contains(&chunk.fingerprint());
-            return if repeated && edge - time < 2 * segment { Place::Duplicate } else { Place::Behind };
+            return if repeated && edge - time < 2 * segment {
+                Continuity::Duplicate
+            } else {
+                Continuity::Behind
+            };
         }
-        if time > edge + segment / 2 { Place::Ahead } else { Place::InOrder }
+        if time > edge + segment / 2 { Continuity::Ahead } else { Continuity::InOrder }
     }
 }
 
-/// Where a chunk lies relative to the last one of its track.
+/// A chunk's position relative to the end of its track's last chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Continuity {
     InOrder,
     Duplicate,
     Behind,
@@ -95,14 +109,14 @@ pub(super) enum Place {
 /// What to do with a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// Into the epoch that its track is in.
+    /// Accept the chunk into its track's epoch.
     Stay,
-    /// Into the newest epoch, which its track enters with it.
+    /// Accept the chunk into the newest epoch, which its track enters now.
     Join,
-    /// Into an epoch of its own, which other tracks enter later.
+    /// Begin a new epoch with the chunk; other tracks enter later.
     Begin(Cause, Follow),
-    /// Into the newest epoch, where other tracks have begun anew while this one runs on.
+    /// Shift the chunk into the newest epoch: other tracks restarted while this track runs on.
     Follow,
-    /// Nowhere.
+    /// Drop the chunk.
     Drop(Outcome),
 }

@@ -1,21 +1,23 @@
-//! A track that runs on while another of its channel has begun anew.
+//! A track that runs on after another track of its channel restarted.
 //!
-//! Both are in one epoch, so their media times have to lie on one line: those of the track that runs on are moved
-//! beside those that come now of the others. How well they are in sync is as well as they arrive together.
+//! Both tracks are in one epoch and need one media timeline, so the track that runs on is shifted
+//! to match the chunks now arriving from the others. The tracks are in sync to the extent that
+//! their chunks arrive together.
 //!
-//! **Invariant:** a track that runs on is never left out because of another.
+//! **Invariant:** a track that runs on is never dropped because of another track.
 
 use super::timeline::signed;
-use super::{Cause, Channel, ChunkIn, Outcome, Place, Refusal, epoch::Follow};
+use super::{Cause, Channel, Continuity, IncomingChunk, Outcome, Refusal, epoch::Follow};
 use thalweg_media::presentation::{micros, rescale};
 
-/// How long after another track has begun anew chunks of the old run may still be on their way.
+/// How long after another track's restart chunks of the old run may still arrive.
 pub(super) const STRAGGLERS_US: i64 = 300_000;
 
 impl Channel {
-    /// Whether a chunk of a track that runs on is where it can leave its epoch for the newest: at a segment's beginning,
-    /// or wherever decoding can start if the newest is published without it.
-    pub(super) fn at_border(&self, index: usize, chunk: &ChunkIn, now: i64) -> bool {
+    /// Returns whether a chunk of a track that runs on may leave its epoch for the newest one: at a
+    /// segment boundary, or at any sync sample if the newest epoch was published without this
+    /// track.
+    pub(super) fn at_border(&self, index: usize, chunk: &IncomingChunk, now: i64) -> bool {
         let awaited = |e: &super::Epoch| e.timeline.is_some() && now - e.begun_us > STRAGGLERS_US;
         if chunk.sync && self.epochs.back().is_some_and(awaited) {
             return true;
@@ -25,9 +27,14 @@ impl Channel {
         chunk.sync && timeline.is_none_or(|t| self.begins_segment(index, t, chunk))
     }
 
-    /// Takes a track that runs on into the newest epoch. If its times cannot be moved there, the others will have to
-    /// come to it.
-    pub(super) fn follow(&mut self, index: usize, chunk: ChunkIn, now: i64) -> Result<Outcome, Refusal> {
+    /// Moves a track that runs on into the newest epoch. If its times cannot be shifted there, the
+    /// track begins a new epoch that the others must enter.
+    pub(super) fn follow(
+        &mut self,
+        index: usize,
+        chunk: IncomingChunk,
+        now: i64,
+    ) -> Result<Outcome, Refusal> {
         let by = self.distance(index, &chunk, now);
         let chunk = match by.and_then(|by| Some((by, chunk.shifted(by, self.tracks[index].info.timescale)?)))
         {
@@ -44,19 +51,21 @@ impl Channel {
         self.accept(index, chunk, now)
     }
 
-    /// The chunk in the times that its track is served in. A track that begins anew does so in its own.
-    pub(super) fn moved(&mut self, index: usize, chunk: ChunkIn, now: i64) -> ChunkIn {
+    /// Applies the track's shift to a chunk. After a restart, a track's own
+    /// timestamps apply again, unshifted.
+    pub(super) fn apply_shift(&mut self, index: usize, chunk: IncomingChunk, now: i64) -> IncomingChunk {
         let track = &self.tracks[index];
         if track.shift == 0 {
             return chunk;
         }
-        let fits = |c: &ChunkIn| self.epochs.back().is_some_and(|e| e.fits(c, track.info.timescale, now));
-        let goes_on = |c: &ChunkIn| match self.relative(track, c) {
-            Place::InOrder | Place::Duplicate => true,
-            Place::Ahead => fits(c),
-            Place::Behind => false,
+        let fits =
+            |c: &IncomingChunk| self.epochs.back().is_some_and(|e| e.fits(c, track.info.timescale, now));
+        let continues = |c: &IncomingChunk| match self.continuity(track, c) {
+            Continuity::InOrder | Continuity::Duplicate => true,
+            Continuity::Ahead => fits(c),
+            Continuity::Behind => false,
         };
-        match chunk.shifted(track.shift, track.info.timescale).filter(goes_on) {
+        match chunk.shifted(track.shift, track.info.timescale).filter(continues) {
             Some(moved) => moved,
             None => {
                 self.tracks[index].shift = 0;
@@ -65,8 +74,9 @@ impl Channel {
         }
     }
 
-    /// How far a chunk that comes now lies from the end of what has come of the newest epoch, in its track's timescale.
-    fn distance(&self, index: usize, chunk: &ChunkIn, now: i64) -> Option<i64> {
+    /// Returns the distance from a chunk arriving now to the end of the newest epoch's media, in
+    /// the timescale of the chunk's track.
+    fn distance(&self, index: usize, chunk: &IncomingChunk, now: i64) -> Option<i64> {
         let newest = self.epochs.back()?;
         let members = newest.members.iter().map(|m| &self.tracks[m.track]);
         let latest = members.filter(|t| t.epoch == Some(newest.id)).max_by_key(|t| t.arrived_us)?;

@@ -1,28 +1,29 @@
-//! Publishing an epoch: its chunks wait until the duration of a segment is known.
+//! Epoch publication: chunks are queued until the segment duration is known.
 //!
-//! The reference is a video track; without one, an audio track. The duration of a segment is the time
-//! from the reference's first sync sample to the first that is at least `segment_target` later, or,
-//! of audio, whole chunks that come to it. An epoch whose reference has the header that the last
-//! epoch's had takes over its duration and is published with the first chunk.
+//! The reference is a video track or, without video, an audio track. The segment duration is the
+//! time from the reference's first sync sample to the first one at least `segment_target` later;
+//! for audio, it is the whole number of chunks that reaches the target. If the reference's header
+//! is unchanged from the previous epoch, that epoch's duration is reused and the new epoch is
+//! published with its first chunk.
 
 use super::epoch::{Epoch, Follow, chunk_us};
+use super::outcome::{PENDING_BYTES_MAX, SEGMENT_US_MAX};
 use super::timeline::{Timeline, signed};
-use super::{
-    Cause, Channel, ChunkIn, GATHER_GRACE_US, Note, Outcome, PENDING_BYTES_MAX, Refusal, SEGMENT_US_MAX,
-};
+use super::{Cause, Channel, GATHER_GRACE_US, IncomingChunk, Note, Outcome, Refusal};
 use thalweg_media::presentation::{Bitrate, Kind, micros, rate, rescale};
 
-/// Slack on a segment's duration that rounding to whole chunks may use before it shows in a playlist.
+/// Maximum lengthening of a segment by rounding to whole chunks before the lengthening shows in a
+/// playlist.
 const TARGET_SLACK_US_MAX: u64 = 250_000;
 
-/// Least distance of the starts of two epochs: what a manifest can tell apart.
+/// Minimum distance between the starts of two epochs: the resolution of a manifest.
 const EPOCH_US_MIN: i64 = 1000;
 
-/// How much later an epoch may be said to begin so that its start is a whole number of units of media time: 40 ms do
+/// Maximum delay of an epoch's start to make it a whole number of media time units: 40 ms suffices
 /// for 11,025 Hz.
 const EPOCH_STEP_MS_MAX: i64 = 40;
 
-/// What an epoch is published with.
+/// Parameters for publishing an epoch.
 struct Plan {
     reference: usize,
     /// Duration of a segment in the reference's timescale.
@@ -30,44 +31,49 @@ struct Plan {
 }
 
 impl Channel {
-    /// Keeps a chunk until its epoch is published.
-    pub(super) fn gather(&mut self, index: usize, chunk: ChunkIn, now: i64) -> Result<Outcome, Refusal> {
+    /// Queues a chunk until its epoch is published.
+    pub(super) fn gather(
+        &mut self,
+        index: usize,
+        chunk: IncomingChunk,
+        now: i64,
+    ) -> Result<Outcome, Refusal> {
         if self.tracks[index].pending.is_empty() && !chunk.sync {
             return Ok(Outcome::NotSync);
         }
         let pending = self.tracks.iter().flat_map(|t| &t.pending).map(|(c, _)| c.bytes.len() as u64);
         if pending.sum::<u64>() + chunk.bytes.len() as u64 > PENDING_BYTES_MAX {
-            return Err(self.give_up_pending(Refusal::TooMuchPending));
+            return Err(self.drop_pending(Refusal::TooMuchPending));
         }
         self.tracks[index].pending.push((chunk, now));
-        self.try_open(now);
+        self.try_publish(now);
         let track = &self.tracks[index];
         let span_us = track.pending.first().map_or(0, |(first, _)| {
             signed(micros(track.edge.saturating_sub(first.time), track.info.timescale))
         });
         if span_us > SEGMENT_US_MAX {
             let refusal = Refusal::NoSyncSample { track: track.name.clone() };
-            return Err(self.give_up_pending(refusal));
+            return Err(self.drop_pending(refusal));
         }
         Ok(Outcome::Taken)
     }
 
-    /// What waits is of no use any more, and would be in the way of what comes.
-    fn give_up_pending(&mut self, refusal: Refusal) -> Refusal {
+    /// Drops all pending chunks: they are useless and would block later chunks.
+    fn drop_pending(&mut self, refusal: Refusal) -> Refusal {
         for track in &mut self.tracks {
             track.pending.clear();
         }
         refusal
     }
 
-    /// Publishes the newest epoch if it is known well enough.
-    pub(super) fn try_open(&mut self, now: i64) {
+    /// Publishes the newest epoch if its segment duration and tracks are known.
+    pub(super) fn try_publish(&mut self, now: i64) {
         let Some(newest) = self.epochs.back() else { return };
         if newest.timeline.is_some() {
             return;
         }
         let Some(plan) = self.plan(newest, now) else { return };
-        if !self.takes_over(newest, plan.reference) && !self.all_have_come(newest, &plan) {
+        if !self.takes_over(newest, plan.reference) && !self.all_tracks_ready(newest, &plan) {
             let ready_us = newest.ready_us.unwrap_or(now);
             if let Some(newest) = self.epochs.back_mut() {
                 newest.ready_us = Some(ready_us);
@@ -76,7 +82,7 @@ impl Channel {
                 return;
             }
         }
-        self.open(&plan, now);
+        self.publish_epoch(&plan, now);
     }
 
     fn plan(&self, epoch: &Epoch, now: i64) -> Option<Plan> {
@@ -85,18 +91,19 @@ impl Channel {
             with_pending.find(|m| (Kind::of(&m.info) == Kind::Video) == video).map(|m| m.track)
         };
         if let Some(reference) = of_kind(true) {
-            let taken = self.segment_of_last(epoch, reference);
-            return taken.or_else(|| self.measure(reference)).map(|segment| Plan { reference, segment });
+            let reused = self.last_segment_duration(epoch, reference);
+            return reused.or_else(|| self.measure(reference)).map(|segment| Plan { reference, segment });
         }
         let reference = of_kind(false)?;
         if self.video_may_come(epoch) && now - epoch.begun_us < self.gather_us_max(epoch) {
             return None;
         }
-        let segment = self.segment_of_last(epoch, reference).or_else(|| self.whole_chunks(reference))?;
+        let segment =
+            self.last_segment_duration(epoch, reference).or_else(|| self.segment_from_chunks(reference))?;
         Some(Plan { reference, segment })
     }
 
-    /// Whether a video track is expected in an epoch that has none yet.
+    /// Returns whether an epoch without video still expects a video track.
     fn video_may_come(&self, epoch: &Epoch) -> bool {
         let is_video = |index: usize| Kind::of(&self.tracks[index].info) == Kind::Video;
         let new = |(_, t): &(usize, &super::Track)| t.epoch.is_none();
@@ -104,15 +111,15 @@ impl Channel {
             || self.tracks.iter().enumerate().filter(new).any(|(i, _)| is_video(i))
     }
 
-    /// How long an epoch waits for its video.
+    /// Returns how long an epoch waits for its video.
     fn gather_us_max(&self, epoch: &Epoch) -> i64 {
         let last = self.epochs.iter().rev().filter(|e| e.id < epoch.id).find_map(|e| e.timeline.as_ref());
         let target_us = i64::from(self.settings.segment_target_ms) * 1000;
         2 * last.map_or(target_us, Timeline::segment_us) + GATHER_GRACE_US
     }
 
-    /// The last epoch's duration of a segment, where the reference's header is the one it had there.
-    fn segment_of_last(&self, epoch: &Epoch, reference: usize) -> Option<u64> {
+    /// Returns the previous epoch's segment duration, if the reference's header is unchanged.
+    fn last_segment_duration(&self, epoch: &Epoch, reference: usize) -> Option<u64> {
         let last = self.epochs.iter().rev().find(|e| e.id < epoch.id && e.timeline.is_some())?;
         let timeline = last.timeline.as_ref()?;
         let same_header = last.member(reference)?.header == self.tracks[reference].header;
@@ -121,22 +128,22 @@ impl Channel {
     }
 
     fn takes_over(&self, epoch: &Epoch, reference: usize) -> bool {
-        self.segment_of_last(epoch, reference).is_some()
+        self.last_segment_duration(epoch, reference).is_some()
     }
 
-    /// Time between the reference's first sync sample and the first that is far enough from it.
+    /// Returns the time from the reference's first sync sample to the first one far enough from it.
     fn measure(&self, reference: usize) -> Option<u64> {
         let track = &self.tracks[reference];
         let target = rescale(u64::from(self.settings.segment_target_ms), 1000, track.info.timescale);
         let first = track.pending.first()?.0.time;
-        let far_enough = |c: &ChunkIn| c.sync && c.time > first && c.time - first + c.half() >= target;
+        let far_enough = |c: &IncomingChunk| c.sync && c.time > first && c.time - first + c.half() >= target;
         let next = track.pending.iter().map(|(c, _)| c).find(|c| far_enough(c))?;
         Some(next.time - first)
     }
 
-    /// Whole chunks that come to the least duration of a segment, half a chunk less at most; known
-    /// once that much has come.
-    fn whole_chunks(&self, reference: usize) -> Option<u64> {
+    /// Returns the duration of the whole chunks that reach the minimum segment duration, or miss it
+    /// by at most half a chunk; known once those chunks have arrived.
+    fn segment_from_chunks(&self, reference: usize) -> Option<u64> {
         let track = &self.tracks[reference];
         let target = rescale(u64::from(self.settings.segment_target_ms), 1000, track.info.timescale);
         let first = &track.pending.first()?.0;
@@ -145,8 +152,9 @@ impl Channel {
         (track.edge - first.time >= segment).then_some(segment)
     }
 
-    /// Whether every track of the channel has come as far as the reference's first segment.
-    fn all_have_come(&self, epoch: &Epoch, plan: &Plan) -> bool {
+    /// Returns whether every track of the channel has reached the end of the reference's first
+    /// segment.
+    fn all_tracks_ready(&self, epoch: &Epoch, plan: &Plan) -> bool {
         let reference = &self.tracks[plan.reference];
         let Some((first, _)) = reference.pending.first() else { return false };
         let end_us = micros(first.time + plan.segment, reference.info.timescale);
@@ -158,13 +166,14 @@ impl Channel {
         })
     }
 
-    fn open(&mut self, plan: &Plan, now: i64) {
+    fn publish_epoch(&mut self, plan: &Plan, now: i64) {
         let Some(timeline) = self.timeline(plan) else { return };
         let chunk_us_max = rescale(timeline.chunk, timeline.timescale, 1_000_000);
         let segment_us = timeline.segment_us();
         let target_us = segment_us.cast_unsigned() + (chunk_us_max / 2).min(TARGET_SLACK_US_MAX);
         let target_us = target_us.max(chunk_us_max);
-        // Fixed by the first epoch; a later one with longer segments has to raise it (RFC 8216bis §4.4.3.1).
+        // Set by the first epoch; a later epoch with longer segments must raise it (RFC 8216bis
+        // §4.4.3.1).
         self.target_duration_s = self.target_duration_s.max((target_us + 500_000) / 1_000_000).max(1);
         self.availability_start_us.get_or_insert(timeline.start_us);
         self.published_us = now;
@@ -183,7 +192,7 @@ impl Channel {
         }
     }
 
-    /// Moves what waited into segments.
+    /// Moves pending chunks into segments.
     fn flush(&mut self, index: usize, timeline: &Timeline) {
         let pending = std::mem::take(&mut self.tracks[index].pending);
         self.tracks[index].next_number = self.tracks[index].next_number.max(timeline.start_number);
@@ -198,8 +207,9 @@ impl Channel {
         }
     }
 
-    /// The bitrate that the track had in the last epoch, or that of what has come of it in this one.
-    fn bitrate(&self, index: usize, pending: &[(ChunkIn, i64)]) -> Bitrate {
+    /// Returns the track's bitrate in the previous epoch if its header is unchanged; otherwise
+    /// measures the bitrate over the pending chunks.
+    fn bitrate(&self, index: usize, pending: &[(IncomingChunk, i64)]) -> Bitrate {
         let track = &self.tracks[index];
         let same = |m: &&super::epoch::Member| m.header == track.header;
         if let Some(member) = self.epochs.iter().rev().skip(1).find_map(|e| e.member(index)).filter(same) {
@@ -223,7 +233,7 @@ impl Channel {
         let pending = || members().flat_map(|t| t.pending.iter().map(|(c, at)| (c, *at, t.info.timescale)));
         let chunk_us_max = pending().map(|(c, _, timescale)| chunk_us(c, timescale)).max()?;
         let media_start_us = signed(micros(media_start, timescale));
-        // When the media time of a chunk's end was live, by the chunk that came soonest after it.
+        // Wall clock at which media time was live, by the chunk that arrived soonest after its end.
         let arrived =
             pending().map(|(c, at, timescale)| at - signed(micros(c.end(), timescale)) + media_start_us);
         let mut start_us = arrived.min()?;
@@ -243,8 +253,9 @@ impl Channel {
                 };
                 start_us = start_us.max(clock.start_us + EPOCH_US_MIN);
                 if !timed {
-                    // A Period whose start is a whole number of units of media time begins with its first sample; a
-                    // player would drop one that lay a rounding before it, and all that depends on it.
+                    // If a Period starts at a whole number of media time units, its first sample
+                    // lies exactly on the start. If rounding put the sample before the start, a
+                    // player would drop it and every sample that depends on it.
                     let step_us = whole_units_us(timescale);
                     let since = self.availability_start_us.unwrap_or(clock.start_us);
                     start_us = since + (start_us - since + step_us - 1).div_euclid(step_us) * step_us;
@@ -254,39 +265,41 @@ impl Channel {
                 shift = if timed {
                     clock.shift(timescale)
                 } else {
-                    clock.line(start_us, timescale) - media_start.cast_signed()
+                    clock.served_time_at(start_us, timescale) - media_start.cast_signed()
                 };
             }
         }
-        // Rounded up: a segment is not announced before its first chunk is complete.
+        // Rounded up: a segment must not be announced before its first chunk is complete.
         let chunk = u128::from(chunk_us_max) * u128::from(timescale);
         let chunk = u64::try_from(chunk.div_ceil(1_000_000)).unwrap_or(u64::MAX).min(plan.segment);
-        if !self.can_move(newest) {
+        if !self.can_shift(newest) {
             shift = 0;
         }
         Some(Timeline { timescale, media_start, segment: plan.segment, chunk, start_us, start_number, shift })
     }
 
-    /// Whether the times of an epoch can be moved: TTML has times of its own in its samples, and may come later.
-    fn can_move(&self, epoch: &Epoch) -> bool {
+    /// Returns whether the times of an epoch can be shifted. TTML times cannot, because TTML
+    /// samples contain times of their own; a TTML track may still join later.
+    fn can_shift(&self, epoch: &Epoch) -> bool {
         let in_it = |index: usize| epoch.member(index).is_some() || epoch.expected.contains(&index);
         let mut tracks = self.tracks.iter().enumerate().filter(|(i, t)| in_it(*i) || t.epoch.is_none());
         !tracks.any(|(_, t)| t.info.codec.starts_with("stpp"))
     }
 }
 
-/// The least whole milliseconds, in microseconds, that are a whole number of units of a timescale; of a timescale that
-/// has none below `EPOCH_STEP_MS_MAX`, one.
+/// Returns the shortest whole number of milliseconds, in microseconds, that is a whole number of
+/// timescale units; 1 ms if no such number is at most `EPOCH_STEP_MS_MAX`.
 fn whole_units_us(timescale: u32) -> i64 {
     let whole = |ms: &i64| ms * i64::from(timescale) % 1000 == 0;
     (1..=EPOCH_STEP_MS_MAX).find(whole).unwrap_or(1) * 1000
 }
 
-/// First numbers of channels are below this: `@startNumber` has 32 bits, and a channel runs on from there.
+/// Upper bound of a channel's first segment number: `@startNumber` has 32 bits, and later numbers
+/// are greater.
 const FIRST_NUMBERS: u64 = 1 << 31;
 
-/// The first number of a channel follows from the time of day, so that a channel that begins again, after
-/// the origin was restarted, names no segment by a name that caches still know.
+/// Derives the first segment number from the time of day, so that a channel restarted with the
+/// origin does not reuse segment names still in caches.
 fn first_number(start_us: i64, segment_us: u64) -> u64 {
     start_us.max(0).cast_unsigned() / segment_us.max(1) % FIRST_NUMBERS
 }

@@ -1,4 +1,4 @@
-//! What requests ask of a channel: the model of its manifests, a segment, a header.
+//! Read access to a channel: manifest model, segments, headers.
 
 use super::epoch::{Epoch, Member};
 use super::timeline::{Timeline, signed};
@@ -8,33 +8,33 @@ use thalweg_media::presentation::live::{self, Live, LiveSegment, LiveTrack, Prod
 use thalweg_media::presentation::utc::Utc;
 use thalweg_media::presentation::{Kind, micros, rescale};
 
-/// Longest time from capture to arrival that is believed; beyond it a source's clock is wrong.
+/// Maximum plausible time from capture to arrival; beyond it, the source's clock is wrong.
 const PRFT_AGE_US_MAX: i64 = 10_000_000;
 
-/// What has become of a segment.
+/// The result of looking up a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lookup {
-    /// It is there, whole or not, of the track with this index.
-    Here(usize),
-    /// It is about to begin.
-    Soon,
-    /// It has left the window, or is not to be expected.
-    Nowhere,
+pub(crate) enum SegmentLookup {
+    /// The segment exists, complete or not; carries the index of its track.
+    Available(usize),
+    /// The segment is about to begin.
+    Pending,
+    /// The segment has left the window or is not expected.
+    Missing,
 }
 
-/// What has become of a header.
+/// The result of looking up a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum HeaderLookup {
-    /// Its bytes.
-    Here(Bytes),
+    /// The header exists.
+    Available(Bytes),
     /// The track is expected to enter the epoch.
-    Soon,
-    /// There is none.
-    Nowhere,
+    Pending,
+    /// The header does not exist.
+    Missing,
 }
 
 impl Channel {
-    /// The channel as manifests show it; `None` before the first epoch is published.
+    /// Returns the channel as manifests present it; `None` before the first epoch is published.
     pub(crate) fn live(&self) -> Option<Live> {
         let availability_start_us = self.availability_start_us?;
         let published = self.epochs.iter().filter_map(|e| Some((e, e.timeline.as_ref()?)));
@@ -49,61 +49,65 @@ impl Channel {
         })
     }
 
-    /// Milliseconds of a segment of the newest epoch, or the least there can be.
+    /// Returns the segment duration of the newest epoch in milliseconds; before publication, the
+    /// minimum.
     pub(crate) fn segment_ms(&self) -> u64 {
         let timeline = self.epochs.iter().rev().find_map(|e| e.timeline.as_ref());
         let target = u64::from(self.settings.segment_target_ms);
         timeline.map_or(target, |t| t.segment_us().cast_unsigned() / 1000)
     }
 
-    /// When the first epoch began.
+    /// Returns the start of the first epoch.
     pub(crate) fn since(&self) -> Option<Utc> {
         self.availability_start_us.map(Utc::from_micros)
     }
 
-    /// Whether nothing is left to play, and nothing has come for the length of the window.
+    /// Returns whether nothing is left to play and nothing has arrived within the window's length.
     pub(crate) fn is_over(&self, now: i64) -> bool {
         let nothing = |t: &super::Track| t.uploads == 0 && t.current.is_none() && t.segments.is_empty();
         let window_us = signed(self.settings.window_ms * 1000);
         now - self.touched_us > window_us && self.tracks.iter().all(nothing)
     }
 
-    /// Whether the source has been silent for longer than it takes to make a segment.
+    /// Returns whether the source has been silent for longer than it takes to produce a segment.
     fn is_idle(&self, timeline: &Timeline, now: i64) -> bool {
         now - self.touched_us > SEGMENT_IDLE_US + timeline.segment_us()
     }
 
-    /// Whether a segment is there or about to be.
-    pub(crate) fn segment(&self, track: &str, number: u64, now: i64) -> Lookup {
-        let Some(index) = self.tracks.iter().position(|t| t.name == track) else { return Lookup::Nowhere };
+    /// Looks up a segment of a track.
+    pub(crate) fn segment(&self, track: &str, number: u64, now: i64) -> SegmentLookup {
+        let Some(index) = self.tracks.iter().position(|t| t.name == track) else {
+            return SegmentLookup::Missing;
+        };
         let track = &self.tracks[index];
         let current = track.current.as_ref().is_some_and(|c| c.number == number);
         if current || track.segments.iter().any(|s| s.number == number) {
-            return Lookup::Here(index);
+            return SegmentLookup::Available(index);
         }
-        let Some(newest) = self.epochs.back() else { return Lookup::Nowhere };
+        let Some(newest) = self.epochs.back() else { return SegmentLookup::Missing };
         let Some(timeline) = &newest.timeline else {
-            return if number >= track.next_number { Lookup::Soon } else { Lookup::Nowhere };
+            return if number >= track.next_number { SegmentLookup::Pending } else { SegmentLookup::Missing };
         };
         let soon = timeline.segment_wall_us(number) <= now + timeline.segment_us();
         if number >= track.next_number && soon && !self.is_idle(timeline, now) {
-            Lookup::Soon
+            SegmentLookup::Pending
         } else {
-            Lookup::Nowhere
+            SegmentLookup::Missing
         }
     }
 
-    /// The header of a track in the epoch whose first segment has this number.
+    /// Returns the header of a track in the epoch whose first segment has the number
+    /// `start_number`.
     pub(crate) fn header_of(&self, track: &str, start_number: u64) -> HeaderLookup {
         let starts = |e: &&Epoch| e.timeline.as_ref().is_some_and(|t| t.start_number == start_number);
         let index = self.tracks.iter().position(|t| t.name == track);
         let (Some(index), Some(epoch)) = (index, self.epochs.iter().find(starts)) else {
-            return HeaderLookup::Nowhere;
+            return HeaderLookup::Missing;
         };
         match epoch.member(index) {
-            Some(member) => HeaderLookup::Here(member.header.clone()),
-            None if epoch.expected.contains(&index) => HeaderLookup::Soon,
-            None => HeaderLookup::Nowhere,
+            Some(member) => HeaderLookup::Available(member.header.clone()),
+            None if epoch.expected.contains(&index) => HeaderLookup::Pending,
+            None => HeaderLookup::Missing,
         }
     }
 
@@ -111,7 +115,8 @@ impl Channel {
         let since = |us: i64| u64::try_from(us - availability_start_us).unwrap_or(0);
         let mut members: Vec<(&Member, Option<Produced>, bool)> =
             epoch.members.iter().map(|m| (m, produced(m, timeline), true)).collect();
-        // Tracks that are expected are shown from the start: players do not look for a track that comes later.
+        // Expected tracks are shown from the start: players do not look for tracks that appear
+        // later.
         let expected = epoch.expected.iter().filter_map(|&t| self.last_member(t));
         members.extend(expected.map(|(m, last)| (m, produced(m, last), false)));
         members.sort_by_key(|(m, ..)| (Kind::of(&m.info), m.track));
@@ -133,7 +138,7 @@ impl Channel {
         }
     }
 
-    /// A track as it was in the last epoch that it was in, and that epoch's grid.
+    /// Returns a track as of the last epoch it was in, with that epoch's grid.
     fn last_member(&self, track: usize) -> Option<(&Member, &Timeline)> {
         self.epochs.iter().rev().find_map(|e| Some((e.member(track)?, e.timeline.as_ref()?)))
     }
@@ -165,11 +170,12 @@ impl Channel {
     }
 }
 
-/// What the source says of the time at which it encoded, if it can be believed.
+/// Returns the capture time reported by the source (prft), if plausible.
 ///
-/// A picture was taken before the chunk that holds it was complete, by at least the rest of the chunk: the epoch's
-/// clock is the latest it can have been. ffmpeg's `-write_prft wallclock` says when it wrote the moof, which is later;
-/// a player that took that for the time of capture would stay that much further behind.
+/// A frame is captured before its chunk is complete, by at least the rest of the chunk, so the
+/// epoch's clock is the latest possible capture time. ffmpeg's `-write_prft wallclock` reports when
+/// it wrote the moof, which is later than the capture time; a player that used it would lag by the
+/// difference.
 fn produced(member: &Member, timeline: &Timeline) -> Option<Produced> {
     let prft = member.prft?;
     let wall_us = i64::try_from(prft.unix_time()?.as_micros()).ok()?;

@@ -1,26 +1,28 @@
-//! The channel as scripts of chunks and times: what is numbered, kept, dropped and begun anew.
+//! Channel tests driven by scripts of chunks and times: numbering, storing, dropping and new
+//! epochs.
 
 use super::*;
 use expect_test::{Expect, expect};
 use std::fmt::Write;
 use thalweg_media::presentation::micros;
 use thalweg_media::presentation::utc::Utc;
+use thalweg_media::prft::Prft;
 use thalweg_media::track::{Media, SampleDefaults};
 
-/// Wall clock at which every script starts: 2026-11-20T23:33:20Z.
+/// Wall clock at the start of every script: 2026-11-20T23:33:20Z.
 const START_US: i64 = 1_795_217_600_000_000;
 const VIDEO_TIMESCALE: u32 = 12_800;
 const AUDIO_TIMESCALE: u32 = 48_000;
 
-/// A channel under a script: chunks go in, what happened comes out as text.
+/// A scripted channel: chunks in, a text log of effects out.
 struct Script {
     channel: Channel,
     log: String,
     /// Number of the first segment; the log counts from it.
     base: Option<u64>,
-    /// What chunks say of their time of capture.
+    /// The capture time that chunks report.
     prft: Option<Prft>,
-    /// Makes each chunk's content another.
+    /// Makes each chunk's content unique.
     serial: u32,
 }
 
@@ -57,15 +59,16 @@ impl Script {
             edit_media_time: 0,
         };
         let index = self.channel.header(name, Bytes::from_static(bytes), info, false, START_US).unwrap();
-        self.channel.closed(index, false);
+        self.channel.upload_ended(index, false);
     }
 
-    /// A chunk of `seconds` of media from media time `time`, that comes at `at` seconds.
+    /// Sends a chunk with `seconds` of media starting at media time `time`, arriving at `at`
+    /// seconds.
     fn chunk(&mut self, name: &str, time: f64, seconds: f64, sync: bool, at: f64) {
         self.serial += 1;
         let (index, info) = self.channel.track_info(name).unwrap();
         let units = |s: f64| (s * f64::from(info.timescale)).round() as u64;
-        let chunk = ChunkIn {
+        let chunk = IncomingChunk {
             bytes: cmaf(units(time), &(self.serial.to_be_bytes())),
             time: units(time),
             duration: units(seconds),
@@ -82,7 +85,8 @@ impl Script {
         self.drain();
     }
 
-    /// Half-second chunks of both tracks with a sync sample every 2 s, each as soon as it is there.
+    /// Sends half-second chunks of both tracks with a sync sample every 2 s, each as soon as it is
+    /// complete.
     fn run(&mut self, media: std::ops::Range<f64>, start: f64) {
         let chunks = ((media.end - media.start) * 2.0).round() as u32;
         for i in 0..chunks {
@@ -119,7 +123,7 @@ impl Script {
         }
     }
 
-    /// The log, each segment's effects in one line.
+    /// Compares the log with `expect`, with each segment's effects on one line.
     fn check(mut self, expect: Expect) -> Channel {
         let mut lines: Vec<String> = Vec::new();
         for line in std::mem::take(&mut self.log).lines() {
@@ -139,7 +143,7 @@ impl Script {
     }
 }
 
-/// A chunk with no more boxes than a channel looks at.
+/// Builds a chunk with only the boxes that a channel reads.
 fn cmaf(time: u64, content: &[u8]) -> Bytes {
     let made =
         |kind: &[u8; 4], body: &[u8]| [&(body.len() as u32 + 8).to_be_bytes()[..], kind, body].concat();
@@ -147,7 +151,7 @@ fn cmaf(time: u64, content: &[u8]) -> Bytes {
     [made(b"moof", &made(b"traf", &tfdt)), made(b"mdat", content)].concat().into()
 }
 
-/// The channel's epochs as manifests show them.
+/// Formats the channel's epochs as manifests present them.
 fn epochs(channel: &Channel) -> String {
     let live = channel.live().unwrap();
     for (timescale, s) in live
@@ -187,7 +191,7 @@ fn epochs(channel: &Channel) -> String {
 }
 
 #[test]
-fn the_first_whole_segment_teaches_the_duration() {
+fn first_complete_segment_sets_the_duration() {
     let mut script = Script::new().video();
     script.run(0.0..4.5, 0.0);
     let channel = script.check(expect![[r#"
@@ -204,7 +208,7 @@ fn the_first_whole_segment_teaches_the_duration() {
 }
 
 #[test]
-fn audio_is_cut_on_the_grid_of_the_video() {
+fn audio_is_cut_on_the_video_grid() {
     let mut script = Script::both();
     for i in 0..20 {
         // Chunks of 24 AAC frames: 0.512 s.
@@ -237,7 +241,7 @@ fn audio_is_cut_on_the_grid_of_the_video() {
 }
 
 #[test]
-fn a_segment_of_audio_begins_with_the_chunk_in_which_its_place_lies() {
+fn audio_segment_begins_with_the_chunk_containing_its_grid_point() {
     for (seconds, offset) in [(1.0, 0.4), (0.8, 0.0), (0.3, 0.1), (0.512, 0.25)] {
         let mut script = Script::both();
         let mut audio = (0..).map(|i| offset + f64::from(i) * seconds).peekable();
@@ -255,7 +259,7 @@ fn a_segment_of_audio_begins_with_the_chunk_in_which_its_place_lies() {
             let begins = track.segments.iter().map(|s| (s.number, s.time as f64 / timescale));
             begins.collect::<std::collections::BTreeMap<_, _>>()
         };
-        // Video is cut at its places.
+        // Video is cut at its grid points.
         let (places, audio) = (begins("video"), begins("audio"));
         let both: Vec<_> = audio.iter().filter_map(|(number, at)| Some((places.get(number)?, at))).collect();
         assert!(both.len() >= 4, "{seconds} s: {places:?} {audio:?}");
@@ -266,7 +270,7 @@ fn a_segment_of_audio_begins_with_the_chunk_in_which_its_place_lies() {
 }
 
 #[test]
-fn audio_alone_makes_segments_of_whole_chunks() {
+fn audio_only_segments_are_whole_chunks() {
     let mut script = Script::new();
     script.header("audio", b"A0");
     for i in 0..9 {
@@ -287,7 +291,7 @@ fn audio_alone_makes_segments_of_whole_chunks() {
 }
 
 #[test]
-fn short_gops_are_joined_and_long_ones_kept() {
+fn short_gops_are_joined_and_long_ones_stay_whole() {
     let mut script = Script::new().video();
     for i in 0..10 {
         script.chunk("video", f64::from(i) * 0.5, 0.5, i % 2 == 0, f64::from(i) * 0.5 + 0.5);
@@ -318,7 +322,7 @@ fn short_gops_are_joined_and_long_ones_kept() {
 }
 
 #[test]
-fn a_channel_does_not_begin_before_a_sync_sample() {
+fn channel_begins_with_a_sync_sample() {
     let mut script = Script::new().video();
     script.chunk("video", 1.5, 0.5, false, 0.5);
     script.run(2.0..4.5, 0.5);
@@ -336,7 +340,7 @@ fn a_channel_does_not_begin_before_a_sync_sample() {
 }
 
 #[test]
-fn audio_from_before_the_first_picture_is_left_out() {
+fn audio_before_the_first_frame_is_dropped() {
     let mut script = Script::both();
     for i in 0..9 {
         let time = f64::from(i) * 0.5;
@@ -379,7 +383,7 @@ fn duplicates_are_dropped() {
 }
 
 #[test]
-fn the_same_header_again_changes_nothing() {
+fn repeated_header_changes_nothing() {
     let mut script = Script::new().video();
     script.run(0.0..2.5, 0.0);
     script.header("video", b"V0");
@@ -392,7 +396,7 @@ fn the_same_header_again_changes_nothing() {
 }
 
 #[test]
-fn a_restarted_source_begins_an_epoch_that_all_tracks_enter() {
+fn restarted_source_begins_an_epoch_for_all_tracks() {
     let mut script = Script::both();
     script.run(0.0..6.5, 0.0);
     script.tick(10.0);
@@ -433,7 +437,8 @@ fn a_restarted_source_begins_an_epoch_that_all_tracks_enter() {
     .assert_eq(&epochs(&channel));
 }
 
-/// One track goes on as before, the other begins again at 0 after a second without it: both play on.
+/// Scripts one track that runs on while the other restarts at 0 after a one-second pause; both must
+/// keep playing.
 fn restart_one(restarted: &str) -> Script {
     let mut script = Script::both();
     script.run(0.0..7.0, 0.0);
@@ -454,7 +459,7 @@ fn restart_one(restarted: &str) -> Script {
 }
 
 #[test]
-fn audio_that_begins_again_alone_is_followed_by_the_video() {
+fn video_follows_audio_that_restarts_alone() {
     let channel = restart_one("audio").check(expect![[r#"
         Epoch { id: 0, track: 1, cause: First }
         Published { id: 0, segment_us: 2000000 }
@@ -495,7 +500,7 @@ fn audio_that_begins_again_alone_is_followed_by_the_video() {
 }
 
 #[test]
-fn video_that_begins_again_alone_is_followed_by_the_audio() {
+fn audio_follows_video_that_restarts_alone() {
     let channel = restart_one("video").check(expect![[r#"
         Epoch { id: 0, track: 1, cause: First }
         Published { id: 0, segment_us: 2000000 }
@@ -539,7 +544,7 @@ fn video_that_begins_again_alone_is_followed_by_the_audio() {
 }
 
 #[test]
-fn a_source_that_begins_again_at_once_is_no_duplicate() {
+fn source_restarting_at_once_is_not_a_duplicate() {
     let mut script = Script::new().video();
     script.run(0.0..2.5, 0.0);
     script.header("video", b"V0");
@@ -563,7 +568,7 @@ fn a_source_that_begins_again_at_once_is_no_duplicate() {
 }
 
 #[test]
-fn a_header_in_another_unit_ends_the_segment_in_the_old_one() {
+fn header_with_another_timescale_completes_the_segment() {
     let mut script = Script::new().video();
     script.run(0.0..2.5, 0.0);
     let mut info = script.channel.track_info("video").unwrap().1.clone();
@@ -594,7 +599,7 @@ fn a_header_in_another_unit_ends_the_segment_in_the_old_one() {
 }
 
 #[test]
-fn a_refusal_leaves_nothing_in_the_way() {
+fn refusal_drops_pending_chunks() {
     let mut script = Script::new().video();
     for i in 0..=60 {
         script.chunk("video", f64::from(i) * 0.5, 0.5, i == 0, 0.5 + f64::from(i) * 0.5);
@@ -609,7 +614,7 @@ fn a_refusal_leaves_nothing_in_the_way() {
 }
 
 #[test]
-fn key_frames_that_come_irregularly_make_no_segment_longer_than_announced() {
+fn irregular_key_frames_never_exceed_the_target_duration() {
     let mut script = Script::new().video();
     for i in 0..21 {
         let time = f64::from(i) * 0.5;
@@ -638,23 +643,23 @@ fn key_frames_that_come_irregularly_make_no_segment_longer_than_announced() {
 }
 
 #[test]
-fn a_header_object_leaves_the_segment_in_progress_alone() {
+fn header_object_does_not_end_the_current_segment() {
     let mut script = Script::new().video();
     script.run(0.0..2.5, 0.0);
     let info = script.channel.track_info("video").unwrap().1.clone();
     script.channel.header("video", Bytes::from_static(b"V0"), info, false, START_US).unwrap();
-    script.channel.closed(0, false);
+    script.channel.upload_ended(0, false);
     assert_eq!(script.channel.take_effects(), []);
-    script.channel.closed(0, true);
+    script.channel.upload_ended(0, true);
     let number = script.base.unwrap() + 1;
     assert_eq!(script.channel.take_effects(), [Effect::Complete { track: 0, number }]);
 }
 
 #[test]
-fn a_segment_that_was_lost_is_not_listed_and_the_next_begins_with_a_sync_sample() {
+fn after_a_lost_segment_the_next_begins_with_a_sync_sample() {
     let mut script = Script::new().video();
     script.run(0.0..3.0, 0.0);
-    script.channel.lost(0, script.base.unwrap() + 1);
+    script.channel.drop_segment(0, script.base.unwrap() + 1);
     script.chunk("video", 3.0, 0.5, false, 3.5);
     script.chunk("video", 3.5, 0.5, false, 4.0);
     script.run(4.0..6.0, 4.0);
@@ -675,7 +680,7 @@ fn a_segment_that_was_lost_is_not_listed_and_the_next_begins_with_a_sync_sample(
 }
 
 #[test]
-fn a_channel_is_over_when_its_window_has_passed() {
+fn channel_ends_after_its_window() {
     let mut script = Script::new().video();
     script.run(0.0..4.0, 0.0);
     let mut over = |at: f64| {
@@ -687,20 +692,20 @@ fn a_channel_is_over_when_its_window_has_passed() {
 }
 
 #[test]
-fn another_upload_of_a_track_is_under_the_same_header() {
+fn concurrent_upload_must_have_the_same_header() {
     let mut script = Script::new().video();
     let info = script.channel.track_info("video").unwrap().1.clone();
     let mut header = |bytes: &'static [u8], again| {
         script.channel.header("video", Bytes::from_static(bytes), info.clone(), again, START_US)
     };
     assert_eq!(header(b"V0", false), Ok(0));
-    assert_eq!(header(b"V1", true), Ok(0), "its own, changed");
+    assert_eq!(header(b"V1", true), Ok(0), "an upload may change its own header");
     assert_eq!(header(b"V1", false), Ok(0));
     assert_eq!(header(b"V2", false), Err(Refusal::Busy { track: String::from("video") }));
 }
 
 #[test]
-fn a_restart_under_another_header_learns_the_duration_anew() {
+fn restart_with_another_header_measures_the_duration_again() {
     let mut script = Script::new().video();
     script.run(0.0..4.5, 0.0);
     script.header("video", b"V1");
@@ -727,7 +732,7 @@ fn a_restart_under_another_header_learns_the_duration_anew() {
 }
 
 #[test]
-fn a_changed_header_begins_an_epoch_that_others_enter_in_time() {
+fn changed_header_begins_an_epoch_others_enter_by_time() {
     let mut script = Script::both();
     script.run(0.0..4.0, 0.0);
     script.header("video", b"V1");
@@ -762,7 +767,7 @@ fn a_changed_header_begins_an_epoch_that_others_enter_in_time() {
 }
 
 #[test]
-fn a_gap_in_time_begins_an_epoch_at_its_place_on_the_clock() {
+fn gap_begins_an_epoch_at_its_wall_clock_time() {
     let mut script = Script::both();
     script.run(0.0..4.5, 0.0);
     script.run(8.0..10.5, 8.0);
@@ -796,7 +801,7 @@ fn a_gap_in_time_begins_an_epoch_at_its_place_on_the_clock() {
 }
 
 #[test]
-fn a_source_that_paused_begins_an_epoch_once_it_is_late_for_good() {
+fn permanently_late_source_begins_an_epoch() {
     let mut script = Script::new().video();
     script.run(0.0..4.5, 0.0);
     script.run(4.5..6.0, 9.5);
@@ -825,7 +830,7 @@ fn a_source_that_paused_begins_an_epoch_once_it_is_late_for_good() {
 }
 
 #[test]
-fn a_source_that_catches_up_stays_in_its_epoch() {
+fn source_that_catches_up_stays_in_its_epoch() {
     let mut script = Script::new().video();
     script.run(0.0..4.0, 0.0);
     for i in 0..12 {
@@ -842,7 +847,7 @@ fn a_source_that_catches_up_stays_in_its_epoch() {
 }
 
 #[test]
-fn a_source_that_hangs_leaves_nobody_waiting() {
+fn stalled_source_leaves_no_request_waiting() {
     let mut script = Script::new().video();
     script.run(0.0..3.0, 0.0);
     script.tick(6.4);
@@ -858,7 +863,7 @@ fn a_source_that_hangs_leaves_nobody_waiting() {
 }
 
 #[test]
-fn sync_samples_that_stop_coming_where_they_did() {
+fn segments_follow_sync_samples_that_leave_the_grid() {
     let mut script = Script::new().video();
     script.run(0.0..4.0, 0.0);
     for (i, sync) in [false, true, false, false, false, true, false].into_iter().enumerate() {
@@ -877,7 +882,7 @@ fn sync_samples_that_stop_coming_where_they_did() {
 }
 
 #[test]
-fn the_window_moves_on() {
+fn window_evicts_old_segments() {
     let mut script = Script::new().video();
     script.run(0.0..20.5, 0.0);
     script.tick(100.0);
@@ -914,7 +919,7 @@ fn the_window_moves_on() {
 }
 
 #[test]
-fn a_late_track_joins_only_if_its_times_fit() {
+fn late_track_joins_only_if_its_times_fit() {
     let mut script = Script::new().video();
     script.run(0.0..4.5, 0.0);
     script.header("audio", b"A0");
@@ -939,32 +944,35 @@ fn a_late_track_joins_only_if_its_times_fit() {
 }
 
 #[test]
-fn requests_ahead_of_the_source_wait_and_others_do_not() {
+fn only_requests_slightly_ahead_of_the_source_wait() {
     let mut script = Script::new().video();
     script.run(0.0..4.5, 0.0);
     let base = script.base.unwrap();
     let at = |number, at: f64| script.channel.segment("video", base + number, START_US + (at * 1e6) as i64);
-    assert_eq!(at(0, 4.5), Lookup::Here(0));
-    assert_eq!(at(2, 4.5), Lookup::Here(0));
-    assert_eq!(at(3, 4.5), Lookup::Soon);
-    assert_eq!(at(4, 4.5), Lookup::Nowhere);
-    assert_eq!(at(4, 6.0), Lookup::Soon);
-    assert_eq!(at(3, 60.0), Lookup::Nowhere);
-    assert_eq!(script.channel.segment("audio", 0, START_US), Lookup::Nowhere);
+    assert_eq!(at(0, 4.5), SegmentLookup::Available(0));
+    assert_eq!(at(2, 4.5), SegmentLookup::Available(0));
+    assert_eq!(at(3, 4.5), SegmentLookup::Pending);
+    assert_eq!(at(4, 4.5), SegmentLookup::Missing);
+    assert_eq!(at(4, 6.0), SegmentLookup::Pending);
+    assert_eq!(at(3, 60.0), SegmentLookup::Missing);
+    assert_eq!(script.channel.segment("audio", 0, START_US), SegmentLookup::Missing);
 }
 
 #[test]
-fn a_header_is_waited_for_in_an_epoch_that_its_track_is_to_enter() {
+fn header_of_an_expected_track_is_pending() {
     let mut script = Script::both();
     script.run(0.0..4.5, 0.0);
     script.chunk("video", 0.0, 0.5, true, 8.5);
     let base = script.base.unwrap();
-    assert_eq!(script.channel.header_of("audio", base), HeaderLookup::Here(Bytes::from_static(b"A0")));
-    assert_eq!(script.channel.header_of("audio", base + 4), HeaderLookup::Soon);
-    assert_eq!(script.channel.header_of("audio", base + 1), HeaderLookup::Nowhere);
+    assert_eq!(script.channel.header_of("audio", base), HeaderLookup::Available(Bytes::from_static(b"A0")));
+    assert_eq!(script.channel.header_of("audio", base + 4), HeaderLookup::Pending);
+    assert_eq!(script.channel.header_of("audio", base + 1), HeaderLookup::Missing);
     script.header("audio", b"A1");
     script.chunk("audio", 0.0, 0.5, true, 8.6);
-    assert_eq!(script.channel.header_of("audio", base + 4), HeaderLookup::Here(Bytes::from_static(b"A1")));
+    assert_eq!(
+        script.channel.header_of("audio", base + 4),
+        HeaderLookup::Available(Bytes::from_static(b"A1"))
+    );
     script.check(expect![[r#"
         Epoch { id: 0, track: 1, cause: First }
         Published { id: 0, segment_us: 2000000 }
@@ -983,7 +991,7 @@ fn a_header_is_waited_for_in_an_epoch_that_its_track_is_to_enter() {
 }
 
 #[test]
-fn a_track_that_does_not_follow_is_left_behind() {
+fn track_that_does_not_follow_is_dropped() {
     let mut script = Script::both();
     script.run(0.0..4.5, 0.0);
     let shown = |s: &Script| s.channel.live().unwrap().epochs.last().unwrap().tracks.len();
@@ -1019,42 +1027,70 @@ fn a_track_that_does_not_follow_is_left_behind() {
 }
 
 #[test]
-fn numbers_begin_at_the_time_of_day() {
+fn first_number_follows_the_time_of_day() {
     let mut script = Script::new().video();
     script.run(0.0..2.5, 0.0);
     assert_eq!(script.base, Some(START_US.cast_unsigned() / 2_000_000));
 }
 
-/// Rounded up, so that a microsecond is not lost on the way.
+/// Converts to an NTP timestamp, rounded up so that no microsecond is lost.
 fn ntp(unix_us: i64) -> u64 {
     let (s, us) = (unix_us.cast_unsigned() / 1_000_000, unix_us.cast_unsigned() % 1_000_000);
     (s + 2_208_988_800) << 32 | (us << 32).div_ceil(1_000_000)
 }
 
 #[test]
-fn a_time_of_capture_is_believed_only_if_it_can_be() {
-    // A chunk of media time 0 to 0.5 s that came at 0.5 s was taken at 0 s at the latest.
-    for (captured_s, believed) in [(-0.3, true), (0.0, true), (0.2, false), (-11.0, false)] {
+fn only_plausible_capture_times_are_used() {
+    // A chunk of media time 0 to 0.5 s that arrived at 0.5 s was captured at 0 s at the latest.
+    for (captured_s, plausible) in [(-0.3, true), (0.0, true), (0.2, false), (-11.0, false)] {
         let mut script = Script::new().video();
         let captured_us = START_US + (captured_s * 1e6) as i64;
         script.prft = Some(Prft { track_id: 1, ntp: ntp(captured_us), media_time: 0, flags: 24 });
         script.run(0.0..2.5, 0.0);
         let live = script.channel.live().unwrap();
         let produced = live.epochs[0].produced.map(|p| (p.wall, p.media_time));
-        assert_eq!(produced, believed.then_some((Utc(captured_us / 1000), 0)), "{captured_s}");
-        assert_eq!(live.epochs[0].tracks[0].inband_prft, believed, "{captured_s}");
+        assert_eq!(produced, plausible.then_some((Utc(captured_us / 1000), 0)), "{captured_s}");
+        assert_eq!(live.epochs[0].tracks[0].inband_prft, plausible, "{captured_s}");
     }
 }
 
-/// Where the first epoch is said to end and the second begins, in tenths of a second.
+#[test]
+fn first_capture_time_of_an_epoch_stays() {
+    let mut script = Script::new().video();
+    let at = |us: i64, media_time| Some(Prft { track_id: 1, ntp: ntp(us), media_time, flags: 24 });
+    let produced = |s: &Script| s.channel.live().unwrap().epochs[0].produced.map(|p| (p.wall, p.media_time));
+    script.prft = at(START_US - 100_000, 0);
+    script.run(0.0..4.0, 0.0);
+    let first = Some((Utc(START_US / 1000 - 100), 0));
+    assert_eq!(produced(&script), first);
+    // Players interpret a changed pair as a different encoder, so a later clock adjustment at the
+    // source must change nothing.
+    script.prft = at(START_US + 3_500_000, 4 * u64::from(VIDEO_TIMESCALE));
+    script.run(4.0..8.0, 4.0);
+    assert_eq!(produced(&script), first);
+}
+
+/// RFC 8216bis §4.4.3.1: a segment of 2.5 s counts as one of 3 s.
+#[test]
+fn target_duration_is_rounded_to_the_nearest_second() {
+    let mut script = Script::new().video();
+    for i in 0..16 {
+        let time = f64::from(i) * 0.5;
+        script.chunk("video", time, 0.5, i % 5 == 0, time + 0.5);
+    }
+    assert!(epochs(&script.channel).contains("segment 2.5"));
+    assert_eq!(script.channel.live().unwrap().target_duration_s, 3);
+}
+
+/// Returns the end of the first epoch and the start of the second, in tenths of a second.
 fn border(script: &Script) -> [u64; 2] {
     let live = script.channel.live().unwrap();
     [live.epochs[0].end_us.unwrap(), live.epochs[1].start_us].map(|us| us / 100_000)
 }
 
 #[test]
-fn an_epoch_ends_where_the_next_begins_if_no_track_has_a_hole() {
-    // A header that changes where another track's chunk is in its middle.
+fn epoch_without_holes_ends_where_the_next_begins() {
+    // A header changes in the middle of another track's chunk.
     let mut script = Script::both();
     for i in 0..18 {
         let time = f64::from(i) * 0.5;
@@ -1068,7 +1104,7 @@ fn an_epoch_ends_where_the_next_begins_if_no_track_has_a_hole() {
     }
     assert_eq!(border(&script), [40, 40]);
 
-    // Times that begin again without a pause, while the last chunk of the other track is still on its way.
+    // The source restarts without a pause while the other track's last chunk is still in flight.
     let mut script = Script::both();
     for i in 0..45 {
         let time = f64::from(i) / 10.0;
@@ -1082,10 +1118,10 @@ fn an_epoch_ends_where_the_next_begins_if_no_track_has_a_hole() {
 }
 
 #[test]
-fn an_epoch_that_is_shorter_than_what_is_left_out_at_its_end_has_a_length() {
+fn very_short_epoch_keeps_its_length() {
     let mut script = Script::new().video();
     script.run(0.0..4.5, 0.0);
-    // Another run of the source, which ends after a tenth of a second, and a third.
+    // The source's second run ends after a tenth of a second and is followed by a third.
     script.chunk("video", 100.0, 0.1, true, 10.1);
     script.chunk("video", 0.0, 0.5, true, 12.5);
     let live = script.channel.live().unwrap();
@@ -1094,7 +1130,7 @@ fn an_epoch_that_is_shorter_than_what_is_left_out_at_its_end_has_a_length() {
 }
 
 #[test]
-fn a_track_that_ended_long_before_the_others_does_not_end_their_epoch() {
+fn track_that_ended_early_does_not_end_the_epoch() {
     let mut script = Script::both();
     script.header("audio2", b"A2");
     for i in 0..20 {
@@ -1110,7 +1146,7 @@ fn a_track_that_ended_long_before_the_others_does_not_end_their_epoch() {
 }
 
 #[test]
-fn an_epoch_that_ttml_is_to_enter_keeps_its_times() {
+fn epoch_expecting_ttml_keeps_its_times() {
     for with_text in [false, true] {
         let mut script = Script::both();
         if with_text {
@@ -1131,9 +1167,10 @@ fn an_epoch_that_ttml_is_to_enter_keeps_its_times() {
 }
 
 #[test]
-fn a_time_of_capture_from_before_a_restart_says_nothing_of_what_came_after() {
+fn capture_time_before_a_restart_is_not_used_after_it() {
     let mut script = Script::both();
-    // Of the first chunk of each run, a moment after it came: not to be believed.
+    // Each run reports a capture time slightly after its first chunk's arrival, which is
+    // implausible.
     let at = |us: i64| Some(Prft { track_id: 1, ntp: ntp(us), media_time: 0, flags: 24 });
     script.prft = at(START_US + 100_000);
     script.run(0.0..4.5, 0.0);
@@ -1145,7 +1182,7 @@ fn a_time_of_capture_from_before_a_restart_says_nothing_of_what_came_after() {
 }
 
 #[test]
-fn prft_boxes_that_were_believed_are_of_a_track_that_is_expected_again() {
+fn expected_track_keeps_its_plausible_prft() {
     let mut script = Script::both();
     let at = |us: i64| Some(Prft { track_id: 1, ntp: ntp(us), media_time: 0, flags: 24 });
     script.prft = at(START_US);
@@ -1161,7 +1198,7 @@ fn prft_boxes_that_were_believed_are_of_a_track_that_is_expected_again() {
 }
 
 #[test]
-fn limits_are_kept() {
+fn limits_are_enforced() {
     let mut script = Script::new().video();
     for i in 0..=60 {
         script.chunk("video", f64::from(i) * 0.5, 0.5, i == 0, 0.5 + f64::from(i) * 0.5);
@@ -1179,10 +1216,10 @@ fn limits_are_kept() {
         video 30 track video: no second sync sample in 30 s: encode with shorter GOPs"#]]);
 }
 
-/// One step of a source that may do anything.
+/// One step of an arbitrary source.
 #[derive(Debug, Clone)]
 enum Step {
-    /// A chunk so many quarter segments after the last one of its track, as fast as the clock or not.
+    /// A chunk `ahead` quarter segments after the end of its track's last chunk, sent after a wait.
     Chunk {
         track: usize,
         ahead: i64,
@@ -1212,7 +1249,7 @@ fn step() -> impl proptest::strategy::Strategy<Value = Step> {
     ]
 }
 
-/// Holds the invariants over the effects that a caller sees.
+/// Checks the invariants on the effects that a channel emits.
 #[derive(Default)]
 struct Witness {
     open: std::collections::BTreeMap<usize, u64>,
@@ -1225,7 +1262,7 @@ impl Witness {
     fn see(&mut self, effect: Effect) {
         match effect {
             Effect::Begin { track, number } => {
-                assert_eq!(self.open.insert(track, number), None, "one segment at a time");
+                assert_eq!(self.open.insert(track, number), None, "one open segment per track");
                 assert!(self.last.insert(track, number).is_none_or(|last| number > last), "numbers rise");
                 self.kept.insert((track, number));
             }
@@ -1233,11 +1270,13 @@ impl Witness {
                 assert_eq!(self.open.get(&track), Some(&number));
                 let serial = u32::from_be_bytes(*bytes.last_chunk().unwrap());
                 let seen = self.seen.entry(track).or_default();
-                assert!(seen.last().is_none_or(|last| serial > *last), "chunks come once and in order");
+                assert!(seen.last().is_none_or(|last| serial > *last), "each chunk appears once, in order");
                 seen.push(serial);
             }
             Effect::Complete { track, number } => assert_eq!(self.open.remove(&track), Some(number)),
-            Effect::Evict { track, number } => assert!(self.kept.remove(&(track, number)), "what is there"),
+            Effect::Evict { track, number } => {
+                assert!(self.kept.remove(&(track, number)), "only stored segments are evicted");
+            }
             Effect::Note(_) => {}
         }
     }
@@ -1245,7 +1284,7 @@ impl Witness {
 
 proptest::proptest! {
     #[test]
-    fn whatever_a_source_does_segments_are_whole_and_in_order(
+    fn any_source_yields_complete_segments_in_order(
         steps in proptest::collection::vec(step(), 1..200),
     ) {
         let mut script = Script::both();
@@ -1260,7 +1299,7 @@ proptest::proptest! {
                     let half = i64::from(scale / 2);
                     let time = (edges[track] + ahead * half).max(0);
                     edges[track] = time + half;
-                    let chunk = ChunkIn {
+                    let chunk = IncomingChunk {
                         bytes: cmaf(time.cast_unsigned(), &(serial as u32).to_be_bytes()),
                         time: time.cast_unsigned(),
                         duration: half.cast_unsigned(),
@@ -1279,21 +1318,21 @@ proptest::proptest! {
                     now += i64::from(wait_ms) * 1000;
                     script.channel.tick(now);
                 }
-                Step::Ended { track } => script.channel.closed(track, true),
+                Step::Ended { track } => script.channel.upload_ended(track, true),
             }
             for effect in script.channel.take_effects() {
                 witness.see(effect);
             }
             if let Some(live) = script.channel.live() {
                 let start = published.as_ref().map_or(live.availability_start, |p| p.0);
-                proptest::prop_assert_eq!(live.availability_start, start, "fixed for life");
+                proptest::prop_assert_eq!(live.availability_start, start, "availability start never changes");
                 let epochs: Vec<_> = live.epochs.iter().map(|e| [e.id, e.start_us, e.start_number]).collect();
                 proptest::prop_assert!(epochs.windows(2).all(|w| w[0][1] <= w[1][1] && w[0][2] < w[1][2]), "{:?}", epochs);
                 let ended = |e: &thalweg_media::presentation::live::Epoch| e.end_us.is_none_or(|end| end > e.start_us);
                 proptest::prop_assert!(live.epochs.iter().all(ended), "{:?}", live.epochs);
                 for before in published.iter().flat_map(|p| &p.1) {
                     let now = epochs.iter().find(|e| e[0] == before[0]);
-                    proptest::prop_assert!(now.is_none_or(|e| e == before), "epochs do not change");
+                    proptest::prop_assert!(now.is_none_or(|e| e == before), "published epochs never change");
                 }
                 published = Some((start, epochs));
             }

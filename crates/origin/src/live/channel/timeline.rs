@@ -1,23 +1,24 @@
-//! The grid of an epoch: media time ↔ segment number ↔ wall clock.
+//! Grid of an epoch: maps media time, segment number and wall clock to each other.
 
 use thalweg_media::presentation::{micros, rescale};
 
-/// The grid of a published epoch; it never changes, but for its end.
+/// Immutable grid of a published epoch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Timeline {
-    /// Units per second of the times below: the timescale of the reference track.
+    /// Units per second of the times below: the reference track's timescale.
     pub(super) timescale: u32,
-    /// Media time at which segment `start_number` begins.
+    /// Media time of the start of segment `start_number`.
     pub(super) media_start: u64,
     /// Duration of a segment.
     pub(super) segment: u64,
-    /// Duration of the longest chunk that was seen before publication.
+    /// Duration of the longest chunk seen before publication.
     pub(super) chunk: u64,
-    /// Wall clock of `media_start`: the chunk that ends at media time *t* is expected at the wall clock of *t*.
+    /// Wall clock of `media_start`: the chunk that ends at media time *t* is expected at the wall
+    /// clock of *t*.
     pub(super) start_us: i64,
     /// Number of the first segment.
     pub(super) start_number: u64,
-    /// How much later the epoch's media times are served than they come.
+    /// Offset from received to served media times.
     pub(super) shift: i64,
 }
 
@@ -30,25 +31,25 @@ impl Timeline {
         signed(micros(self.chunk, self.timescale))
     }
 
-    /// `shift` in units of `timescale`.
+    /// Returns `shift` in units of `timescale`.
     pub(super) fn shift(&self, timescale: u32) -> i64 {
         let by = rescale(self.shift.unsigned_abs(), self.timescale, timescale).cast_signed();
         if self.shift < 0 { -by } else { by }
     }
 
-    /// A media time of a track as it is served.
+    /// Returns the served media time for a received one.
     pub(super) fn served(&self, time: u64, timescale: u32) -> u64 {
         time.saturating_add_signed(self.shift(timescale))
     }
 
-    /// The media time that is served for a wall clock at or after the epoch's start, on the line of the epoch.
-    pub(super) fn line(&self, wall_us: i64, timescale: u32) -> i64 {
+    /// Returns the served media time at a wall clock at or after the epoch's start.
+    pub(super) fn served_time_at(&self, wall_us: i64, timescale: u32) -> i64 {
         let start = rescale(self.served(self.media_start, self.timescale), self.timescale, timescale);
         let since = rescale((wall_us - self.start_us).max(0).cast_unsigned(), 1_000_000, timescale);
         start.saturating_add(since).cast_signed()
     }
 
-    /// Media time in `timescale` at which segment `number` begins, to the nearest unit.
+    /// Returns the media time of the start of segment `number`, to the nearest unit of `timescale`.
     pub(super) fn grid(&self, number: u64, timescale: u32) -> u64 {
         let steps = u128::from(number.saturating_sub(self.start_number));
         let time = u128::from(self.media_start) + steps * u128::from(self.segment);
@@ -56,35 +57,37 @@ impl Timeline {
         u64::try_from((time * to + from / 2) / from).unwrap_or(u64::MAX)
     }
 
-    /// Number of the segment whose beginning lies nearest to a media time.
+    /// Returns the number of the segment whose start is nearest to a media time.
     pub(super) fn number_at(&self, time: u64, timescale: u32) -> u64 {
         let (own, other) = (i128::from(self.timescale), i128::from(timescale));
-        // In units of 1 / (timescale of the epoch × timescale of the track), so that nothing is rounded.
+        // In units of 1 / (epoch timescale × track timescale), so that nothing is rounded.
         let since = i128::from(time) * own - i128::from(self.media_start) * other;
         let segment = i128::from(self.segment) * other;
         let steps = (2 * since + segment).div_euclid(2 * segment).max(0);
         self.start_number.saturating_add(u64::try_from(steps).unwrap_or(u64::MAX))
     }
 
-    /// Number of the first segment that begins at a wall clock or after it, to a hundredth of a segment.
+    /// Returns the number of the first segment that starts at or after a wall clock, to a hundredth
+    /// of a segment.
     pub(super) fn number_from(&self, wall_us: i64) -> u64 {
         let segment_us = self.segment_us().max(1);
         let steps = (wall_us - self.start_us - segment_us / 100).max(0) / segment_us + 1;
         self.start_number.saturating_add(steps.cast_unsigned())
     }
 
-    /// Wall clock of a media time.
+    /// Returns the wall clock of a media time.
     pub(super) fn wall_us(&self, time: u64, timescale: u32) -> i64 {
         self.start_us + signed(micros(time, timescale)) - signed(micros(self.media_start, self.timescale))
     }
 
-    /// Wall clock at which segment `number` begins.
+    /// Returns the wall clock of the start of segment `number`.
     pub(super) fn segment_wall_us(&self, number: u64) -> i64 {
         self.wall_us(self.grid(number, self.timescale), self.timescale)
     }
 }
 
-/// Microseconds of media time fit: the parser bounds media times to 2^62.
+/// Converts microseconds of media time to signed; always fits, because the parser bounds media
+/// times to 2^62.
 pub(super) fn signed(us: u64) -> i64 {
     i64::try_from(us).unwrap_or(i64::MAX / 4)
 }
@@ -108,13 +111,13 @@ mod tests {
     }
 
     #[test]
-    fn a_time_belongs_to_the_nearest_border() {
+    fn time_maps_to_the_nearest_segment_start() {
         let t = timeline();
         assert_eq!([0, 3003, 33_032, 33_033, 63_063].map(|time| t.number_at(time, 30_000)), [7, 7, 7, 8, 8]);
     }
 
     #[test]
-    fn the_grid_does_not_drift_in_another_timescale() {
+    fn grid_does_not_drift_in_another_timescale() {
         let t = timeline();
         // After 1,000,000 segments of 2.002 s: 2,002,000.1001 s.
         assert_eq!(t.grid(1_000_007, 44_100), 88_288_204_414);

@@ -1,80 +1,84 @@
-//! A track of a channel: its header, the segment that is being filled, those that are whole.
+//! Track of a channel: its header, the segment being filled, and its complete segments.
 
-use super::ChunkIn;
+use super::chunk::IncomingChunk;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use thalweg_media::presentation::rescale;
 use thalweg_media::track::TrackInfo;
 
-/// Chunks that a repetition is looked for among: two segments of 6 s in single frames at 60 Hz.
+/// Maximum chunk fingerprints stored to detect repetitions: two segments of 6 s in single frames at
+/// 60 Hz.
 const SEEN_MAX: usize = 720;
 
 #[derive(Debug)]
 pub(super) struct Track {
     pub(super) name: String,
-    /// The newest header and what it says.
+    /// Newest header, as received and parsed.
     pub(super) header: Bytes,
     pub(super) info: TrackInfo,
-    /// The header differs from that of the epoch the track is in.
+    /// Whether the header differs from that of the track's current epoch.
     pub(super) header_changed: bool,
-    /// The epoch that its last chunk went to.
+    /// Epoch of the track's last chunk.
     pub(super) epoch: Option<u64>,
-    /// Decode time at which the next chunk is to begin.
+    /// Decode time at which the next chunk should begin.
     pub(super) edge: u64,
-    /// When the last chunk came.
+    /// When the last chunk arrived.
     pub(super) arrived_us: i64,
-    /// How much later its chunks are said to be than they say.
+    /// Offset added to the decode times of the track's chunks.
     pub(super) shift: i64,
-    /// Chunks that came lately, oldest first, to tell a repetition from another run of the source.
+    /// Fingerprints of recent chunks, oldest first, to tell a repetition from a restart of the
+    /// source.
     pub(super) seen: VecDeque<(u64, u64)>,
-    /// Uploads under way that brought a header.
+    /// Open uploads that sent a header.
     pub(super) uploads: usize,
-    /// A header came in a new upload, with no other under way, and no chunk after it that had not come before.
+    /// Whether a header arrived in a new upload while no other was open, and no new chunk has
+    /// followed that header.
     pub(super) fresh: bool,
-    pub(super) current: Option<Current>,
+    pub(super) current: Option<OpenSegment>,
     /// Oldest first.
-    pub(super) segments: VecDeque<Whole>,
-    /// Least number of the next segment.
+    pub(super) segments: VecDeque<CompleteSegment>,
+    /// Minimum number of the next segment.
     pub(super) next_number: u64,
-    /// HLS media sequence number of the next segment; the first takes its number.
+    /// HLS media sequence number of the next segment; the first equals its segment number.
     pub(super) next_sequence: Option<u64>,
-    /// Chunks that wait for their epoch to be published, with the time each came.
-    pub(super) pending: Vec<(ChunkIn, i64)>,
-    /// A segment has begun in this epoch.
+    /// Chunks held until their epoch is published, with their arrival times.
+    pub(super) pending: Vec<(IncomingChunk, i64)>,
+    /// Whether a segment has begun in this epoch.
     pub(super) begun: bool,
-    /// How late the first and the last chunk of the last segment came.
+    /// How late the first and the last chunk of the latest segment arrived.
     pub(super) lag_us: Option<(i64, i64)>,
-    /// The last segment was completed because the next border was reached, not because of a sync sample.
+    /// Whether the last segment was completed at the grid point, before the next sync sample
+    /// arrived.
     pub(super) completed_early: bool,
-    /// Sync samples have been missing where they were expected: borders are where they come.
+    /// Whether sync samples were missing at grid points: segments are then cut at sync samples.
     pub(super) irregular: bool,
 }
 
-/// The segment that is being filled.
+/// The segment being filled.
 #[derive(Debug)]
-pub(super) struct Current {
+pub(super) struct OpenSegment {
     pub(super) number: u64,
-    /// Decode time of its first chunk, and where its last one ended.
+    /// Decode time of the segment's first chunk, and end of its last.
     pub(super) time: u64,
     pub(super) end: u64,
-    /// When the last chunk came.
+    /// When the last chunk arrived.
     pub(super) touched_us: i64,
-    /// Decoding can start with it.
+    /// Whether the segment begins with a sync sample.
     pub(super) sync: bool,
 }
 
-/// A segment that is whole.
+/// A complete segment.
 #[derive(Debug)]
-pub(super) struct Whole {
+pub(super) struct CompleteSegment {
     pub(super) epoch: u64,
     pub(super) sequence: u64,
     pub(super) number: u64,
     pub(super) time: u64,
     pub(super) duration: u64,
     pub(super) duration_us: i64,
-    /// Decoding can start with it.
+    /// Whether the segment begins with a sync sample.
     pub(super) sync: bool,
-    /// Wall clock of its end by the epoch's clock.
+    /// Wall clock of the segment's end, by the epoch's clock.
     pub(super) end_wall_us: i64,
 }
 
@@ -104,7 +108,7 @@ impl Track {
         }
     }
 
-    /// Takes a header; the same one again changes nothing.
+    /// Replaces the header; does nothing if the new header is identical.
     pub(super) fn set_header(&mut self, header: Bytes, info: TrackInfo) {
         if self.header == header {
             return;
@@ -120,8 +124,8 @@ impl Track {
         self.header_changed = self.epoch.is_some();
     }
 
-    /// A chunk of it was taken.
-    pub(super) fn took(&mut self, chunk: &ChunkIn, now: i64) {
+    /// Records an accepted chunk.
+    pub(super) fn record_chunk(&mut self, chunk: &IncomingChunk, now: i64) {
         self.edge = chunk.end();
         self.arrived_us = now;
         self.seen.push_back(chunk.fingerprint());
@@ -130,7 +134,7 @@ impl Track {
         }
     }
 
-    /// Enters an epoch, with nothing of it yet.
+    /// Enters an epoch and resets the per-epoch state.
     pub(super) fn enter(&mut self, epoch: u64) {
         self.epoch = Some(epoch);
         self.header_changed = false;

@@ -1,4 +1,4 @@
-//! What is wrong with an upload, and how it is answered.
+//! Upload errors and their responses.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,58 +6,61 @@ use std::time::Duration;
 use hyper::StatusCode;
 use thalweg_media::error::{Error as MediaError, Fault as MediaFault};
 
-use crate::live::NoChannel;
+use crate::live::ChannelError;
 use crate::live::channel::Refusal;
 
-/// What is wrong with an upload.
+/// An upload error.
 #[derive(Debug)]
 pub(super) enum Fault {
-    Channel(NoChannel),
+    Channel(ChannelError),
     Type(String),
     Extension(String),
     Media(MediaError),
     Refused(Refusal),
-    /// The path does not say which track it is, and the channel has several.
+    /// The path does not identify the track, and the channel has several tracks.
     WhichTrack,
     NotAManifest,
-    /// The connection broke off, or its transfer coding is wrong.
+    /// The connection broke, or its transfer coding is invalid.
     Transport(hyper::Error),
-    /// No byte of it came for so long.
+    /// No byte arrived for this long.
     Idle(Duration),
-    /// What all uploads hold back together has no room for more of this one.
+    /// The shared memory for incomplete chunks is exhausted.
     NoRoom,
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Fault::Channel(NoChannel::Name) => {
-                f.write_str("a channel's name has 1 to 64 letters, digits, '.', '_', '~' and '-'")
+            Fault::Channel(ChannelError::Name) => {
+                f.write_str("channel name must be 1 to 64 letters, digits, '.', '_', '~' or '-'")
             }
-            Fault::Channel(NoChannel::TooMany) => f.write_str("no room for another channel"),
+            Fault::Channel(ChannelError::TooMany) => {
+                f.write_str("too many live channels: raise channels_max")
+            }
             Fault::Type(found) => {
-                write!(f, "media type {found} is not taken: send CMAF as video/mp4 or audio/mp4")
+                write!(f, "media type {found} is not accepted: send CMAF as video/mp4 or audio/mp4")
             }
-            Fault::Extension(found) => write!(f, ".{found} is not taken: send CMAF"),
+            Fault::Extension(found) => write!(f, ".{found} is not accepted: send CMAF"),
             Fault::Media(error) => error.fmt(f),
             Fault::Refused(refusal) => refusal.fmt(f),
             Fault::WhichTrack => {
-                f.write_str("the path does not say which track this is: name uploads TRACK-NUMBER.m4s")
+                f.write_str("the path does not identify the track: name uploads TRACK-NUMBER.m4s")
             }
-            Fault::NotAManifest => f.write_str("named like a manifest, and is none"),
-            Fault::Idle(limit) => write!(f, "no byte of the upload came for {limit:?}"),
-            Fault::NoRoom => f.write_str("no memory left for chunks that are not whole yet"),
-            Fault::Transport(error) => write!(f, "the upload broke off: {error}"),
+            Fault::NotAManifest => f.write_str("content is not the manifest that the file name announces"),
+            Fault::Idle(limit) => write!(f, "no byte of the upload arrived for {limit:?}"),
+            Fault::NoRoom => f.write_str("no memory left for incomplete chunks"),
+            Fault::Transport(error) => write!(f, "upload interrupted: {error}"),
         }
     }
 }
 
 impl Fault {
-    /// Status codes as the specification has them: 415 media type, 412 missing header, else 400.
+    /// Returns the specification's status code: 415 for the media type, 412 for a missing header,
+    /// otherwise 400.
     pub(super) fn status(&self) -> StatusCode {
         match self {
-            Fault::Channel(NoChannel::Name) => StatusCode::NOT_FOUND,
-            Fault::Channel(NoChannel::TooMany) => StatusCode::SERVICE_UNAVAILABLE,
+            Fault::Channel(ChannelError::Name) => StatusCode::NOT_FOUND,
+            Fault::Channel(ChannelError::TooMany) => StatusCode::SERVICE_UNAVAILABLE,
             Fault::Type(_) | Fault::Extension(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Fault::Media(error) => match error.fault {
                 MediaFault::NotIsoBmff | MediaFault::UnsupportedCodec(_) => {

@@ -1,8 +1,9 @@
-//! An upload of CMAF, from its bytes to the channel.
+//! CMAF upload, from its bytes to the channel.
 //!
-//! **Invariant:** media that come before their track's header wait for it, for a while: a source that opens the uploads
-//! of both at once does not say which is looked at first. Nothing is read on meanwhile, and nothing is lost: of two that
-//! wait for the same header, the later goes on when the earlier is over.
+//! **Invariant:** media that precede their track's header wait for it, up to a limit, because a
+//! source that opens both uploads at once does not determine which is processed first. Meanwhile no
+//! more bytes are read and none are lost. If two uploads wait for the same header, the later one
+//! continues after the earlier one has ended.
 
 use std::sync::Arc;
 
@@ -23,44 +24,45 @@ use crate::live::queue::Place;
 pub(super) struct Media<'a> {
     live: &'a Live,
     channel: &'a str,
-    /// `None` until a header came, where there was no such channel before.
+    /// `None` if the channel is new and no header has arrived.
     cell: Option<Arc<Cell>>,
-    /// What the path says of the track's name.
+    /// Candidate track names from the path.
     names: Names,
     index: Option<usize>,
     scanner: ChunkScanner,
-    /// What the upload holds back of the memory for all.
+    /// The upload's share of the memory for incomplete chunks.
     share: Share<'a>,
-    /// Its place among those that waited for a header, if it did.
+    /// The upload's position in the queue, if it waited for a header.
     place: Option<Place<'a>>,
-    /// A header that is not known to be that of a whole track or an object of its own.
+    /// A header that may belong to a whole track or be an object of its own.
     held: Option<Header>,
-    /// The upload brought the header itself.
+    /// Whether the upload sent the header itself.
     has_header: bool,
-    /// It brought a chunk.
+    /// Whether the upload sent a chunk.
     has_media: bool,
 }
 
-/// What is known of an upload's track: its channel, its index there, what its header says.
-type Known = (Arc<Cell>, usize, TrackInfo);
+/// A known track: its channel, its index there, and its header.
+type KnownTrack = (Arc<Cell>, usize, TrackInfo);
 
-/// Names of the track that an upload is of; empty where its path does not say.
+/// Candidate names of an upload's track; empty if the path does not name the track.
 pub(super) struct Names {
-    /// If the upload is an object, a header or a segment.
+    /// Track name if the upload is an object: a header or a segment.
     pub(super) track: String,
-    /// If it is the whole track.
+    /// Track name if the upload is the whole track.
     pub(super) long: String,
 }
 
 impl Names {
-    /// Nothing has to be known of the upload to name its track; sources leave a header's upload open for long.
-    fn agree(&self) -> bool {
+    /// Returns whether the track name is certain before any media arrive. This matters because
+    /// sources leave a header's upload open for a long time.
+    fn is_unambiguous(&self) -> bool {
         self.track == self.long
     }
 }
 
 impl<'a> Media<'a> {
-    /// An upload to `channel`, whose name was found good.
+    /// Creates an upload to `channel`, whose name is already validated.
     pub(super) fn new(live: &'a Live, channel: &'a str, names: Names) -> Media<'a> {
         Media {
             live,
@@ -77,7 +79,7 @@ impl<'a> Media<'a> {
         }
     }
 
-    pub(super) async fn run(&mut self, content: &mut Content) -> Result<(), Fault> {
+    pub(super) async fn run(&mut self, content: &mut Content<'_>) -> Result<(), Fault> {
         while let Some(bytes) = content.next().await? {
             self.hold(bytes.len())?;
             self.scanner.push(&bytes);
@@ -91,7 +93,7 @@ impl<'a> Media<'a> {
         }
     }
 
-    /// Accounts for what is held back, and `more`.
+    /// Sizes the upload's share to the bytes it holds plus `more`.
     fn hold(&mut self, more: usize) -> Result<(), Fault> {
         let header = self.held.as_ref().map_or(0, |h| h.bytes.len());
         let bytes = (self.scanner.buffered() + header + more) as u64;
@@ -102,7 +104,7 @@ impl<'a> Media<'a> {
         loop {
             match self.scanner.next_event() {
                 Ok(None) => return Ok(()),
-                Ok(Some(Event::Header(header))) if self.has_header || self.names.agree() => {
+                Ok(Some(Event::Header(header))) if self.has_header || self.names.is_unambiguous() => {
                     self.take_header(header)?;
                 }
                 Ok(Some(Event::Header(header))) => self.held = Some(header),
@@ -112,7 +114,7 @@ impl<'a> Media<'a> {
                         self.take_header(header)?;
                     }
                     let (Some(cell), Some(index)) = (&self.cell, self.index) else {
-                        unreachable!("a chunk comes after its header")
+                        unreachable!("a chunk follows its header")
                     };
                     let outcome = cell.chunk(index, chunk.into(), now_us()).map_err(Fault::Refused)?;
                     tracing::trace!(channel = self.channel, index, ?outcome, "chunk");
@@ -123,7 +125,7 @@ impl<'a> Media<'a> {
         }
     }
 
-    /// A header, once it is known whether media follow it.
+    /// Accepts a header once it is known whether media follow in the same upload.
     fn take_header(&mut self, header: Header) -> Result<(), Fault> {
         let cell = match &self.cell {
             Some(cell) => cell,
@@ -137,34 +139,36 @@ impl<'a> Media<'a> {
             _ if name.is_empty() => &numbered,
             _ => name,
         };
-        let taken = cell.header(name, header.bytes, header.info, self.has_header, now_us());
-        self.index = Some(taken.map_err(Fault::Refused)?);
+        let index = cell.header(name, header.bytes, header.info, self.has_header, now_us());
+        self.index = Some(index.map_err(Fault::Refused)?);
         self.has_header = true;
-        self.live.waiting.look_again();
+        self.live.waiting.notify();
         Ok(())
     }
 
-    /// The header that came in another upload, or comes while this one waits; `missing` if none does.
+    /// Finds the header from another upload, waiting if necessary; fails with `missing` if none
+    /// arrives.
     async fn find_header(&mut self, missing: MediaError) -> Result<(), Fault> {
         let at_once =
-            if self.live.waiting.has(self.channel, &self.names.track) { None } else { self.known_header()? };
+            if self.live.waiting.has(self.channel, &self.names.track) { None } else { self.known_track()? };
         let (cell, index, info) = match at_once {
             Some(found) => found,
             None => self.wait_for_header().await?.ok_or(Fault::Media(missing))?,
         };
         (self.cell, self.index) = (Some(cell), Some(index));
-        self.scanner.go_on_with(&info);
+        self.scanner.resume_with_header(&info);
         Ok(())
     }
 
-    /// The header, once it is there and those that came before have gone on, but for one that does not end.
-    async fn wait_for_header(&mut self) -> Result<Option<Known>, Fault> {
+    /// Waits for the header, and for earlier uploads of the track to end. Proceeds after the time
+    /// limit in case an earlier upload never ends.
+    async fn wait_for_header(&mut self) -> Result<Option<KnownTrack>, Fault> {
         let live = self.live;
         let mut changed = live.waiting.subscribe();
         let place = live.waiting.join(self.channel, &self.names.track);
-        tracing::debug!(channel = self.channel, track = self.names.track, "media waits for its header");
+        tracing::debug!(channel = self.channel, track = self.names.track, "media waiting for its header");
         let its_turn = async {
-            while !place.is_first() || self.known_header()?.is_none() {
+            while !place.is_first() || self.known_track()?.is_none() {
                 // The sender lives as long as the live channels.
                 let _ = changed.changed().await;
             }
@@ -174,11 +178,11 @@ impl<'a> Media<'a> {
             fault?;
         }
         self.place = Some(place);
-        self.known_header()
+        self.known_track()
     }
 
-    /// What is known of the upload's track.
-    fn known_header(&self) -> Result<Option<Known>, Fault> {
+    /// Returns the upload's track, if known.
+    fn known_track(&self) -> Result<Option<KnownTrack>, Fault> {
         let Some(cell) = self.live.channel_of_upload(self.channel).map_err(Fault::Channel)? else {
             return Ok(None);
         };
@@ -193,12 +197,12 @@ impl<'a> Media<'a> {
     }
 }
 
-/// The upload is over, one way or another; a source that is cut off takes its request with it. A segment that came in
-/// objects of its own may go on in the next.
+/// Ends the upload, also when the source disconnects and the request is dropped. A segment sent as
+/// an object of its own may continue in the next upload.
 impl Drop for Media<'_> {
     fn drop(&mut self) {
         if let (Some(cell), Some(index), true) = (&self.cell, self.index, self.has_header) {
-            cell.closed(index, self.has_media);
+            cell.upload_ended(index, self.has_media);
         }
     }
 }

@@ -1,161 +1,158 @@
-//! `directors` (vmod_directors(3)): which of several backends a request goes to.
+//! Bindings of `directors` (vmod_directors(3)).
 //!
-//! Members are added in `vcl_init`. `backend()` of `round_robin`, `fallback` and `random` gives the director itself,
-//! which is asked when a backend is needed: a response from the cache moves none of them on. A director as a member is
-//! as healthy as its members, and is asked in its turn.
+//! Members can be added and removed at any time. `backend()` of `round_robin`, `fallback` and
+//! `random` returns the director itself, which is resolved when a backend is needed, so a cache hit
+//! does not advance it. A director can be a member of another one: it is healthy if any of its
+//! members is, and is resolved recursively.
 
 mod parameters;
 mod shard;
 
-pub(crate) use parameters::Changed;
-pub(crate) use shard::Lazy;
-
 use std::any::Any;
 use std::marker::PhantomData;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::failed;
-use crate::functions::{Argument, Asked, Call, Class, Default, Director, Function, Instance, Module, New};
-use crate::functions::{function, needs, with};
+use crate::functions::{Argument, Call, Class, Default, Director, Function, Instance, Module, New};
+use crate::functions::{function, optional_or, required};
 use crate::modules::directors::{Fallback, InTurn, RoundRobin, Weighted, weighted};
+use crate::program::Program;
 use crate::step::{Sub, Subs};
-use crate::task::{Backend, Message, Task};
+use crate::task::Host;
 use crate::types::Type;
-use crate::value::{Failure, Value};
+use crate::value::{Backend, Failure, Value};
 
 const INIT: Subs = Subs::of(&[Sub::Init]);
-const BACKEND: Argument = needs("backend", Type::Backend);
+const BACKEND: Argument = required("backend", Type::Backend);
 
 pub(super) const MODULE: Module = Module {
     name: "directors",
-    functions: &[function(
-        "lookup",
-        &[needs("name", Type::String)],
-        Type::Backend,
-        Subs::of(&[Sub::Init, Sub::Fini]),
-        |call| Ok(Value::Backend(call.program.backend_named(&call.str(0)))),
-    )],
+    functions: &[function("lookup", &[required("name", Type::String)], Type::Backend, Subs::ALL, |call| {
+        Ok(Value::Backend(call.program.backend_named(&call.str(0))))
+    })],
     classes: &[ROUND_ROBIN, FALLBACK, RANDOM, HASH, shard::CLASS, parameters::CLASS],
 };
 
 const ROUND_ROBIN: Class = Row::<RoundRobin<Backend>>::class("round_robin", &[], |_| {
-    Ok(Box::new(RoundRobin::<Backend>::default()) as Instance)
+    Ok(Box::new(RwLock::new(RoundRobin::<Backend>::default())) as Instance)
 });
 
 const FALLBACK: Class = Row::<Fallback<Backend>>::class(
     "fallback",
-    &[with("sticky", Type::Bool, Default::Bool(false))],
-    |call| Ok(Box::new(Fallback::<Backend>::new(call.bool(0) == Some(true))) as Instance),
+    &[optional_or("sticky", Type::Bool, Default::Bool(false))],
+    |call| Ok(Box::new(RwLock::new(Fallback::<Backend>::new(call.bool(0)))) as Instance),
 );
 
-/// The class of directors `D`.
+/// Class of the director type `D`.
 struct Row<D>(PhantomData<D>);
 
-impl<D: InTurn<Backend> + Any> Row<D> {
+impl<D: InTurn<Backend> + Any + Send + Sync> Row<D> {
     const METHODS: &[Function] = &[
-        function("add_backend", &[BACKEND], Type::Void, INIT, |call| {
-            let backend = added(call)?;
-            call.object_mut::<D>().add(backend).map_err(failed)?;
+        function("add_backend", &[BACKEND], Type::Void, Subs::ALL, |call| {
+            let backend = backend_to_add(call)?;
+            write(call.object::<RwLock<D>>()).add(backend).map_err(Failure::new)?;
             Ok(Value::Void)
         }),
-        function("remove_backend", &[BACKEND], Type::Void, INIT, |call| {
+        function("remove_backend", &[BACKEND], Type::Void, Subs::ALL, |call| {
             let backend = backend(call);
-            call.object_mut::<D>().remove(&backend);
+            write(call.object::<RwLock<D>>()).remove(&backend);
             Ok(Value::Void)
         }),
-        LATER,
+        SELF_AS_BACKEND,
     ];
 
     const fn class(name: &'static str, arguments: &'static [Argument], new: New) -> Class {
         let director = Director {
-            resolve: |asked, task| {
-                let director: &D = asked.object();
-                director.pick(|member| is_healthy(&asked, task, *member)).copied().unwrap_or_default()
+            resolve: |this, task| {
+                let director: &RwLock<D> = this.object();
+                let members = read(director).members().to_vec();
+                let healthy = healthy(this.program, members, task.host);
+                read(director).pick(|member| healthy.contains(member)).copied().unwrap_or_default()
             },
-            members: |asked| asked.object::<D>().members().to_vec(),
+            members: |this| read(this.object::<RwLock<D>>()).members().to_vec(),
         };
-        Class { name, arguments, new, methods: Self::METHODS, ready: None, director: Some(director) }
+        Class::new(name, arguments, new, Self::METHODS).director(director)
     }
 }
 
-const RANDOM: Class = Class {
-    name: "random",
-    arguments: &[],
-    new: |_| Ok(Box::new(Weighted::<Backend>::default()) as Instance),
-    methods: &[ADD_WEIGHTED, REMOVE_WEIGHTED, LATER],
-    ready: None,
-    director: Some(Director {
-        resolve: |asked, task| {
+const RANDOM: Class = Class::new("random", &[], WEIGHTED, &[ADD_WEIGHTED, REMOVE_WEIGHTED, SELF_AS_BACKEND])
+    .director(Director {
+        resolve: |this, task| {
             let unit = task.draw();
-            let director: &Weighted<Backend> = asked.object();
-            director.pick(unit, |member| is_healthy(&asked, task, *member)).copied().unwrap_or_default()
+            pick_weighted(this.program, this.object(), unit, task.host)
         },
-        members: |asked| asked.object::<Weighted<Backend>>().members().copied().collect(),
-    }),
-};
+        members: |this| read(this.object::<RwLock<Weighted<Backend>>>()).members().copied().collect(),
+    });
 
-const HASH: Class = Class {
-    name: "hash",
-    arguments: &[],
-    new: |_| Ok(Box::new(Weighted::<Backend>::default()) as Instance),
-    methods: &[
-        ADD_WEIGHTED,
-        REMOVE_WEIGHTED,
-        function("backend", &[needs("key", Type::String)], Type::Backend, Subs::REQUEST, |call| {
-            let unit = weighted::unit_of(call.text(0));
-            let director: &Weighted<Backend> = call.object();
-            let host = call.task.host;
-            let picked = director.pick(unit, |member| call.program.is_healthy(*member, host));
-            Ok(Value::Backend(picked.copied().unwrap_or_default()))
-        }),
-    ],
-    ready: None,
-    director: None,
-};
+const HASH: Class = Class::new("hash", &[], WEIGHTED, &[ADD_WEIGHTED, REMOVE_WEIGHTED, BACKEND_BY_KEY]);
 
-/// The director itself, to be asked later.
-const LATER: Function =
+const WEIGHTED: New = |_| Ok(Box::new(RwLock::new(Weighted::<Backend>::default())) as Instance);
+
+const BACKEND_BY_KEY: Function =
+    function("backend", &[required("key", Type::String)], Type::Backend, Subs::REQUEST, |call| {
+        let unit = weighted::unit_of(call.text(0));
+        Ok(Value::Backend(pick_weighted(call.program, call.object(), unit, call.task.host)))
+    });
+
+/// The method `backend`: returns the director itself, to be resolved later.
+const SELF_AS_BACKEND: Function =
     function("backend", &[], Type::Backend, Subs::ALL, |call| Ok(Value::Backend(call.as_director())));
 
 const ADD_WEIGHTED: Function = function(
     "add_backend",
-    &[BACKEND, with("weight", Type::Real, Default::Real(1.0))],
+    &[BACKEND, optional_or("weight", Type::Real, Default::Real(1.0))],
     Type::Void,
-    INIT,
+    Subs::ALL,
     |call| {
-        let (backend, weight) = (added(call)?, call.real(1).unwrap_or(1.0));
-        call.object_mut::<Weighted<Backend>>().add(backend, weight).map_err(failed)?;
+        let (backend, weight) = (backend_to_add(call)?, call.real(1));
+        write(call.object::<RwLock<Weighted<Backend>>>()).add(backend, weight).map_err(Failure::new)?;
         Ok(Value::Void)
     },
 );
 
-const REMOVE_WEIGHTED: Function = function("remove_backend", &[BACKEND], Type::Void, INIT, |call| {
+const REMOVE_WEIGHTED: Function = function("remove_backend", &[BACKEND], Type::Void, Subs::ALL, |call| {
     let backend = backend(call);
-    call.object_mut::<Weighted<Backend>>().remove(&backend);
+    write(call.object::<RwLock<Weighted<Backend>>>()).remove(&backend);
     Ok(Value::Void)
 });
 
-/// The backend to add. One that is none, as `directors.lookup` gives it for a name that nothing has, is a failure as in
-/// Varnish.
-fn added(call: &Call<'_, '_>) -> Result<Backend, Failure> {
+/// Reads the backend to add. As in Varnish, adding none, such as the result of a failed
+/// `directors.lookup`, is an error.
+fn backend_to_add(call: &Call<'_, '_>) -> Result<Backend, Failure> {
     let backend = backend(call);
     let is_none = match backend {
         Backend::None => true,
         Backend::Declared(index) => call.program.backends()[index as usize].address.is_none(),
         Backend::Director(_) => false,
     };
-    if is_none { Err(Failure::new("none cannot be added to a director")) } else { Ok(backend) }
+    if is_none { Err(Failure::new("cannot add backend none to a director")) } else { Ok(backend) }
 }
 
 fn backend(call: &Call<'_, '_>) -> Backend {
     call.backend(0).unwrap_or_default()
 }
 
-/// The URL of the request that the task is about.
-fn url(task: &Task<'_>) -> Vec<u8> {
-    let request = task.request(Message::Bereq).or_else(|_| task.request(Message::Req));
-    request.map(|request| request.target.as_str().as_bytes().to_vec()).unwrap_or_default()
+/// Returns the healthy `members`. The caller must not hold a lock on a director: a director may
+/// contain itself.
+fn healthy(program: &Program, mut members: Vec<Backend>, host: &dyn Host) -> Vec<Backend> {
+    members.retain(|member| program.is_healthy(*member, host));
+    members
 }
 
-fn is_healthy(asked: &Asked<'_>, task: &Task<'_>, member: Backend) -> bool {
-    asked.program.is_healthy(member, task.host)
+fn pick_weighted(
+    program: &Program,
+    director: &RwLock<Weighted<Backend>>,
+    unit: f64,
+    host: &dyn Host,
+) -> Backend {
+    let members = read(director).members().copied().collect();
+    let healthy = healthy(program, members, host);
+    read(director).pick(unit, |member| healthy.contains(member)).copied().unwrap_or_default()
+}
+
+fn read<D>(director: &RwLock<D>) -> RwLockReadGuard<'_, D> {
+    director.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write<D>(director: &RwLock<D>) -> RwLockWriteGuard<'_, D> {
+    director.write().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,114 +1,109 @@
-//! The `shard` director: consistent hashing, its arguments perhaps from a set of parameters.
+//! Bindings of the `shard` director.
 //!
-//! Where there is a request to a backend, `backend(resolve = LAZY, …)` is kept until the director is asked. On the
-//! client's side and in `vcl_init` it gives the director alone, as in Varnish.
+//! In subroutines that have a backend request, the arguments of `backend(resolve = LAZY, …)` are
+//! kept until the director is resolved. On the client side and in `vcl_init` `backend(resolve =
+//! LAZY)` takes no other arguments, as in Varnish.
 
-use super::parameters::{self, Parameters};
-use super::{BACKEND, INIT, added, url};
-use crate::bindings::failed;
-use crate::functions::{Argument, Asked, Call, Class, Default, Director, Function, Instance, function};
-use crate::functions::{may, needs, with};
+use super::parameters;
+use super::{BACKEND, INIT, backend_to_add};
+use crate::functions::{Argument, Call, Class, Default, Director, Function, Instance, ObjectRef, function};
+use crate::functions::{optional, optional_or, required};
 use crate::modules::directors::Shard;
-use crate::modules::directors::shard::{self, By, Health, REPLICAS_DEFAULT};
+use crate::modules::directors::parameters::{LazyCall, Parameters};
+use crate::modules::directors::shard::{self, Health, REPLICAS_DEFAULT};
 use crate::program::Program;
 use crate::step::{Sub, Subs};
-use crate::task::{Backend, Task};
+use crate::task::Task;
 use crate::types::Type;
-use crate::value::{Failure, Value};
+use crate::value::{Backend, Failure, Value};
 
-/// What `new` makes.
+/// The state of a `shard` object.
 #[derive(Default)]
-struct Sharding {
+struct ShardObject {
     ring: Shard<Backend>,
-    /// The set of parameters that counts where a call names none, by its object.
+    /// The object index of the default `shard_param`.
     associated: Option<u32>,
 }
 
-pub(super) const CLASS: Class = Class {
-    name: "shard",
-    arguments: &[],
-    new: |_| Ok(Box::new(Sharding::default()) as Instance),
-    methods: METHODS,
-    ready: Some(|object| {
-        if let Some(director) = object.downcast_mut::<Sharding>() {
-            // An empty ring gives no backend, which is told where one is needed.
-            let _ = director.ring.reconfigure(REPLICAS_DEFAULT);
-        }
-    }),
-    director: Some(Director {
-        resolve: |asked, task| {
-            let kept = task.kept.shards.iter().find(|lazy| lazy.director == asked.index);
-            let (own, set) = kept.map_or((Parameters::default(), None), |lazy| (lazy.own.clone(), lazy.set));
-            // What cannot be decided is no backend, which ends the fetch.
-            pick(&asked, own, set, task).unwrap_or_default()
-        },
-        members: |asked| asked.object::<Sharding>().ring.members().copied().collect(),
-    }),
-};
-
-/// `backend(resolve = LAZY, …)`, kept for a director until it is asked.
-#[derive(Debug)]
-pub(crate) struct Lazy {
-    director: u32,
-    own: Parameters,
-    set: Option<u32>,
-}
+pub(super) const CLASS: Class =
+    Class::new("shard", &[], |_| Ok(Box::new(ShardObject::default()) as Instance), METHODS)
+        .ready(|object| {
+            if let Some(director) = object.downcast_mut::<ShardObject>() {
+                // An empty ring selects no backend, so the fetch fails and reports it.
+                let _ = director.ring.reconfigure(REPLICAS_DEFAULT);
+            }
+        })
+        .director(Director {
+            resolve: |this, task| {
+                let kept = task.kept.shards.iter().find(|lazy| lazy.director == this.index);
+                let (own, set) =
+                    kept.map_or((Parameters::default(), None), |lazy| (lazy.own.clone(), lazy.set));
+                // On error, select no backend: the fetch then fails.
+                pick(&this, own, set, task).unwrap_or_default()
+            },
+            members: |this| this.object::<ShardObject>().ring.members().copied().collect(),
+        });
 
 const METHODS: &[Function] = &[
     function(
         "set_warmup",
-        &[with("probability", Type::Real, Default::Real(0.0))],
+        &[optional_or("probability", Type::Real, Default::Real(0.0))],
         Type::Void,
         INIT,
         |call| {
-            let warmup = call.real(0).unwrap_or(0.0);
-            call.object_mut::<Sharding>().ring.set_warmup(warmup).map_err(failed)?;
+            let warmup = call.real(0);
+            call.object_mut::<ShardObject>().ring.set_warmup(warmup).map_err(Failure::new)?;
             Ok(Value::Void)
         },
     ),
     function(
         "set_rampup",
-        &[with("duration", Type::Duration, Default::Duration(0.0))],
+        &[optional_or("duration", Type::Duration, Default::Duration(0.0))],
         Type::Void,
         INIT,
         |call| {
-            let rampup_s = call.real(0).unwrap_or(0.0);
-            call.object_mut::<Sharding>().ring.set_rampup(rampup_s).map_err(failed)?;
+            let rampup_s = call.real(0);
+            call.object_mut::<ShardObject>().ring.set_rampup(rampup_s).map_err(Failure::new)?;
             Ok(Value::Void)
         },
     ),
-    function("associate", &[may("param", Type::Blob)], Type::Void, INIT, |call| {
-        let set = parameters::given(call, 0)?;
-        call.object_mut::<Sharding>().associated = set;
+    function("associate", &[optional("param", Type::Blob)], Type::Void, INIT, |call| {
+        let set = parameters::set_argument(call, 0)?;
+        call.object_mut::<ShardObject>().associated = set;
         Ok(Value::Void)
     }),
     function(
         "add_backend",
-        &[BACKEND, may("ident", Type::String), may("rampup", Type::Duration), may("weight", Type::Real)],
+        &[
+            BACKEND,
+            optional("ident", Type::String),
+            optional("rampup", Type::Duration),
+            optional("weight", Type::Real),
+        ],
         Type::Bool,
         INIT,
         |call| {
-            let backend = added(call)?;
+            let backend = backend_to_add(call)?;
             let ident = match call.maybe_text(1) {
                 Some(ident) => String::from_utf8_lossy(ident).into_owned(),
                 None => call.backend_name(backend).to_owned(),
             };
             let mut instance = shard::Instance::new(ident);
-            instance.rampup_s = call.real(2);
-            instance.weight = call.real(3).unwrap_or(1.0);
-            let added = call.object_mut::<Sharding>().ring.add(backend, instance);
-            Ok(Value::Bool(added.map_err(failed)?))
+            instance.rampup_s = call.maybe_real(2);
+            instance.weight = call.maybe_real(3).unwrap_or(1.0);
+            let added = call.object_mut::<ShardObject>().ring.add(backend, instance);
+            Ok(Value::Bool(added.map_err(Failure::new)?))
         },
     ),
     function(
         "remove_backend",
-        &[may("backend", Type::Backend), may("ident", Type::String)],
+        &[optional("backend", Type::Backend), optional("ident", Type::String)],
         Type::Bool,
         INIT,
         |call| {
             let ident = call.maybe_text(1).map(|ident| String::from_utf8_lossy(ident).into_owned());
             let backend = call.backend(0);
-            let ring = &mut call.object_mut::<Sharding>().ring;
+            let ring = &mut call.object_mut::<ShardObject>().ring;
             let removed = match (&ident, &backend) {
                 (Some(ident), _) => ring.remove_ident(ident),
                 (None, Some(backend)) => ring.remove(backend),
@@ -118,21 +113,21 @@ const METHODS: &[Function] = &[
         },
     ),
     function("clear", &[], Type::Bool, INIT, |call| {
-        call.object_mut::<Sharding>().ring.clear();
+        call.object_mut::<ShardObject>().ring.clear();
         Ok(Value::Bool(true))
     }),
     function(
         "reconfigure",
-        &[with("replicas", Type::Int, Default::Int(REPLICAS_DEFAULT))],
+        &[optional_or("replicas", Type::Int, Default::Int(REPLICAS_DEFAULT))],
         Type::Bool,
         INIT,
         |call| {
-            let replicas = call.int(0).unwrap_or(REPLICAS_DEFAULT);
-            call.object_mut::<Sharding>().ring.reconfigure(replicas).map_err(failed)?;
+            let replicas = call.int(0);
+            call.object_mut::<ShardObject>().ring.reconfigure(replicas).map_err(Failure::new)?;
             Ok(Value::Bool(true))
         },
     ),
-    function("key", &[needs("string", Type::String)], Type::Int, Subs::ALL, |call| {
+    function("key", &[required("string", Type::String)], Type::Int, Subs::ALL, |call| {
         Ok(Value::Int(i64::from(shard::key_of(call.text(0)))))
     }),
     function("backend", BACKEND_ARGUMENTS, Type::Backend, Subs::ALL, backend),
@@ -140,47 +135,58 @@ const METHODS: &[Function] = &[
 
 const BACKEND_ARGUMENTS: &[Argument] = {
     let [by, key, key_blob, alt, warmup, rampup, healthy] = parameters::ARGUMENTS;
-    let param = may("param", Type::Blob);
-    &[by, key, key_blob, alt, warmup, rampup, healthy, param, may("resolve", Type::Enum(&["NOW", "LAZY"]))]
+    let param = optional("param", Type::Blob);
+    &[
+        by,
+        key,
+        key_blob,
+        alt,
+        warmup,
+        rampup,
+        healthy,
+        param,
+        optional("resolve", Type::Enum(&["NOW", "LAZY"])),
+    ]
 };
 const PARAM: usize = 7;
 const RESOLVE: usize = 8;
 
 fn backend(call: &mut Call<'_, '_>) -> Result<Value<'static>, Failure> {
-    let own = Parameters::of(call)?;
-    let set = parameters::given(call, PARAM)?;
+    let own = parameters::from_call(call)?;
+    let set = parameters::set_argument(call, PARAM)?;
     let is_init = call.sub == Sub::Init;
     if call.word(RESOLVE) == "LAZY" || is_init {
         let is_plain = own == Parameters::default() && set.is_none();
         if call.task.bereq.is_some() {
-            // What the last call says of a director counts; so there are at most as many as the policy has directors.
+            // The last call for a director wins, so the number of directors bounds the number of
+            // entries.
             let kept = &mut call.task.kept.shards;
             kept.retain(|other| other.director != call.index);
-            kept.push(Lazy { director: call.index, own, set });
+            kept.push(LazyCall { director: call.index, own, set });
         } else if !is_plain {
-            return Err(Failure::new("shard.backend with resolve = LAZY takes no other argument here"));
+            return Err(Failure::new("shard.backend with resolve = LAZY takes no other arguments here"));
         }
         return Ok(Value::Backend(call.as_director()));
     }
     let Call { task, program, index, .. } = call;
-    let Some(asked) = Asked::new(program, *index) else { return Ok(Value::Backend(Backend::None)) };
-    Ok(Value::Backend(pick(&asked, own, set, task)?))
+    let Some(this) = ObjectRef::new(program, *index) else { return Ok(Value::Backend(Backend::None)) };
+    Ok(Value::Backend(pick(&this, own, set, task)?))
 }
 
-/// The member for the arguments `own`, then for those of `set`, or of the set that is associated.
+/// Selects a member. Arguments missing from `own` come from `set`, or else from the associated set.
 fn pick(
-    asked: &Asked<'_>,
+    this: &ObjectRef<'_>,
     own: Parameters,
     set: Option<u32>,
     task: &mut Task<'_>,
 ) -> Result<Backend, Failure> {
-    let director: &Sharding = asked.object();
-    let program: &Program = asked.program;
+    let director: &ShardObject = this.object();
+    let program: &Program = this.program;
     let all = match set.or(director.associated) {
-        Some(set) => own.or(&parameters::of_set(set, program, task)),
+        Some(set) => own.or(&parameters::current(set, program, task)),
         None => own,
     };
-    let key = all.key(task)?;
+    let key = parameters::key(&all, task)?;
     let random = task.draw();
     let health = |member: &Backend| Health {
         is_healthy: program.is_healthy(*member, task.host),
@@ -189,14 +195,6 @@ fn pick(
             _ => 0.0,
         },
     };
-    let picked = director.ring.pick(key, all.wanted(), task.now_s, health, || random);
+    let picked = director.ring.pick(key, all.selection(), task.now_s, health, || random);
     Ok(picked.copied().unwrap_or_default())
-}
-
-/// The key of the request itself: of what was hashed where there is a request to a backend, else its URL.
-pub(super) fn key_of_request(task: &Task<'_>) -> Result<u32, Failure> {
-    match task.client.hash() {
-        Some(digest) if task.bereq.is_some() => By::Digest(&digest).key().map_err(failed),
-        _ => Ok(shard::key_of(&url(task))),
-    }
 }

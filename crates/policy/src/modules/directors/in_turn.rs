@@ -1,31 +1,31 @@
-//! The directors that go through their members in order: `round_robin` and `fallback` (vmod_directors(3)).
+//! Directors that try their members in order: `round_robin` and `fallback` (vmod_directors(3)).
 //!
-//! Workers that choose at once may get the same member, or one twice; nothing depends on who comes first, so the
-//! counters are relaxed.
+//! Workers that select concurrently may get the same member, or skip one. No other data depends on
+//! the counters, so they use relaxed ordering.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::{Error, push};
 
-/// A director whose members stand in a row.
+/// A director with an ordered list of members.
 pub trait InTurn<M> {
-    /// Adds `member` at the end; one that is in already is there twice.
+    /// Appends `member`. The same member may be added several times.
     ///
     /// # Errors
-    /// [`Error::Members`], if there is no room.
+    /// [`Error::Members`], if the list is full.
     fn add(&mut self, member: M) -> Result<(), Error>;
 
-    /// Removes the first `member`; says whether there was one.
+    /// Removes the first occurrence of `member`; returns whether there was one.
     fn remove(&mut self, member: &M) -> bool;
 
-    /// The members in order.
+    /// Returns the members, in order.
     fn members(&self) -> &[M];
 
-    /// The member to use, `None` if none is healthy.
+    /// Selects a member; `None` if none is healthy.
     fn pick(&self, is_healthy: impl FnMut(&M) -> bool) -> Option<&M>;
 }
 
-/// Each healthy member in turn.
+/// Cycles through the healthy members.
 #[derive(Debug)]
 pub struct RoundRobin<M> {
     members: Vec<M>,
@@ -57,7 +57,8 @@ impl<M: PartialEq> InTurn<M> for RoundRobin<M> {
         for skipped in 0..self.members.len() {
             let member = &self.members[first.wrapping_add(skipped) % self.members.len()];
             if is_healthy(member) {
-                // The next one follows the member chosen: else who follows a sick one had twice its share.
+                // Continue after the chosen member. Otherwise the member after an unhealthy one
+                // would get twice its share.
                 self.next.fetch_add(skipped, Relaxed);
                 return Some(member);
             }
@@ -66,7 +67,7 @@ impl<M: PartialEq> InTurn<M> for RoundRobin<M> {
     }
 }
 
-/// The first healthy member; if sticky, the one chosen before as long as it is healthy.
+/// Selects the first healthy member; if sticky, the previous choice as long as it is healthy.
 #[derive(Debug)]
 pub struct Fallback<M> {
     members: Vec<M>,
@@ -75,7 +76,7 @@ pub struct Fallback<M> {
 }
 
 impl<M> Fallback<M> {
-    /// A director without members.
+    /// Creates a director without members.
     pub fn new(sticky: bool) -> Fallback<M> {
         Fallback { members: Vec::new(), sticky, current: AtomicUsize::new(0) }
     }
@@ -86,7 +87,7 @@ impl<M: PartialEq> InTurn<M> for Fallback<M> {
         push(&mut self.members, member)
     }
 
-    /// Who is after it keeps being the one chosen before.
+    /// Keeps the sticky choice on the same member.
     fn remove(&mut self, member: &M) -> bool {
         let Some(index) = self.members.iter().position(|other| other == member) else { return false };
         self.members.remove(index);
@@ -101,7 +102,7 @@ impl<M: PartialEq> InTurn<M> for Fallback<M> {
         &self.members
     }
 
-    /// A sticky one goes on from the one it has, and begins again after the last.
+    /// Starts at the previous choice if sticky, and wraps around.
     fn pick(&self, mut is_healthy: impl FnMut(&M) -> bool) -> Option<&M> {
         let first = if self.sticky { self.current.load(Relaxed) } else { 0 };
         let indexes = (0..self.members.len()).map(|skipped| (first + skipped) % self.members.len());
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn round_robin_takes_turns_and_leaves_out_the_sick() {
+    fn round_robin_rotates_and_skips_unhealthy_members() {
         let mut director = RoundRobin::default();
         assert_eq!(director.pick(|_| true), None);
         "abc".chars().for_each(|member| director.add(member).unwrap());
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn round_robin_survives_the_end_of_its_counter() {
+    fn round_robin_survives_counter_overflow() {
         let mut director = RoundRobin { members: vec!['a', 'b'], next: AtomicUsize::new(usize::MAX) };
         assert_eq!(picks(3, || director.pick(|_| true)), "bab");
         assert!(director.remove(&'b'));
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn fallback_prefers_the_first() {
+    fn fallback_prefers_the_first_healthy_member() {
         let mut director = Fallback::new(false);
         "abc".chars().for_each(|member| director.add(member).unwrap());
         assert_eq!(director.pick(|_| true), Some(&'a'));
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sticky_fallback_stays_and_begins_again() {
+    fn sticky_fallback_stays_and_wraps_around() {
         let mut director = Fallback::new(true);
         "abc".chars().for_each(|member| director.add(member).unwrap());
         assert_eq!(director.pick(|member| *member != 'a'), Some(&'b'));

@@ -1,8 +1,9 @@
-//! The ring of a shard director: points on 32 bits, each an instance's.
+//! Hash ring of a shard director: 32-bit points, each belonging to an instance.
 //!
-//! The points of an instance are the keys of its name followed by 0, 1, 2 …, as varnishd 7.1.1 lays them (its manual
-//! counts from 1). A key belongs to the first point at or after it; one after the last point belongs to the last, where
-//! the manual has it wrap around: kept, so that the same configuration chooses the same member in both.
+//! The points of an instance are the keys of its name followed by 0, 1, 2 …, as in varnishd 7.1.1
+//! (the manual counts from 1). A key belongs to the first point at or after it. A key after the
+//! last point belongs to the last point, although the manual says it wraps around, so that choices
+//! equal varnishd's.
 
 use super::{MEMBERS_MAX, shard::key_of};
 
@@ -20,7 +21,7 @@ struct Point {
 }
 
 impl Ring {
-    /// A ring of instances, each with a name and how many points it has.
+    /// Builds a ring from each instance's name and number of points.
     pub(super) fn new<'a>(instances: impl ExactSizeIterator<Item = (&'a str, u32)>) -> Ring {
         let count = instances.len();
         let mut points = Vec::new();
@@ -34,7 +35,7 @@ impl Ring {
         Ring { points, instances: count }
     }
 
-    /// Every instance once, in the order in which the ring has them from `key` on.
+    /// Iterates over all instances once, in ring order from `key`.
     pub(super) fn walk(&self, key: u32) -> Walk<'_> {
         let at = self.points.partition_point(|point| point.at < key);
         let at = at.min(self.points.len().saturating_sub(1));
@@ -42,11 +43,12 @@ impl Ring {
     }
 }
 
-/// See [`Ring::walk`].
+/// The iterator of [`Ring::walk`].
 pub(super) struct Walk<'a> {
     ring: &'a Ring,
     at: usize,
-    /// Instances not seen yet; each has a point, so the walk finds them all.
+    /// Number of instances not visited yet. Each has at least one point, so the walk reaches all of
+    /// them.
     left: usize,
     seen: [u64; MEMBERS_MAX / 64],
 }
@@ -76,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_walk_has_every_instance_once() {
+    fn walk_visits_every_instance_once() {
         let names: Vec<String> = (0..MEMBERS_MAX).map(|index| format!("backend{index}")).collect();
         let ring = Ring::new(names.iter().map(|name| (name.as_str(), 3)));
         for key in [0, 1, u32::MAX / 2, u32::MAX] {
@@ -87,9 +89,9 @@ mod tests {
         assert_eq!(Ring::default().walk(7).next(), None);
     }
 
-    /// Checked with varnishd 7.1.1: a ring of one point each for a, b and c.
+    /// Results must match varnishd 7.1.1 for a ring with one point each for a, b and c.
     #[test]
-    fn a_key_belongs_to_the_point_at_or_after_it() {
+    fn key_belongs_to_the_point_at_or_after_it() {
         let ring = Ring::new([("a", 1), ("b", 1), ("c", 1)].into_iter());
         let first = |key| ring.walk(key).next();
         let (low, middle, high) = (ring.points[0], ring.points[1], ring.points[2]);

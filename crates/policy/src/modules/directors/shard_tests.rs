@@ -1,4 +1,5 @@
-//! Tests of the shard director: choices of varnishd 7.1.1, stability of the ring, health, rampup and warmup.
+//! Shard director tests: the choices of varnishd 7.1.1, stability of the ring, health, rampup and
+//! warmup.
 
 use super::*;
 use proptest::prelude::*;
@@ -16,9 +17,10 @@ fn shard(names: &[&'static str]) -> Shard<&'static str> {
     shard
 }
 
-/// The key's order: each alternative without regard to health.
+/// Returns the key's order of members: each alternative, ignoring health.
 fn order(shard: &Shard<&'static str>, key: u32, count: usize) -> String {
-    let alternative = |alternative| Wanted { alternative, healthy: Healthy::Ignore, ..Wanted::default() };
+    let alternative =
+        |alternative| Selection { alternative, healthy: Healthy::Ignore, ..Selection::default() };
     let mut pick = |index| shard.pick(key, alternative(index), NOW_S, |_| SICK, || unreachable!()).copied();
     (0..count).filter_map(&mut pick).collect()
 }
@@ -28,7 +30,7 @@ fn key_of_index(index: usize) -> u32 {
 }
 
 #[test]
-fn keys_are_those_of_varnishd() {
+fn keys_match_varnishd() {
     assert_eq!(key_of(b"k0"), 1_481_596_396);
     assert_eq!(key_of(b"k1"), 3_496_845_576);
     let mut digest = [0; 32];
@@ -47,9 +49,10 @@ fn keys_are_those_of_varnishd() {
     }
 }
 
-/// `k0` to `k39`, the second director with a weight of 2 for a, five replicas, and b under another ident.
+/// Choices for `k0` to `k39` must match varnishd's. The second director has a weight of 2 for a,
+/// five replicas, and b under another ident.
 #[test]
-fn keys_go_where_varnishd_sends_them() {
+fn shard_choices_match_varnishd() {
     let three = shard(&["a", "b", "c"]);
     let orders: Vec<String> = (0..40).map(|index| order(&three, key_of_index(index), 3)).collect();
     assert_eq!(
@@ -66,7 +69,7 @@ fn keys_go_where_varnishd_sends_them() {
 }
 
 #[test]
-fn few_keys_move_when_a_member_comes() {
+fn few_keys_move_when_a_member_is_added() {
     const KEYS: usize = 10_000;
     let mut shard = shard(&["a", "b", "c", "d", "e", "f", "g", "h", "i"]);
     let first = |shard: &Shard<_>, key| order(shard, key, 1);
@@ -85,7 +88,7 @@ fn few_keys_move_when_a_member_comes() {
 }
 
 #[test]
-fn health_decides_as_wanted() {
+fn healthy_parameter_controls_the_choice() {
     let shard = shard(&["a", "b", "c"]);
     let key = key_of(b"k0"); // b c a
     for (sick, healthy, alternative, expected) in [
@@ -104,14 +107,18 @@ fn health_decides_as_wanted() {
         ("abc", Healthy::All, 1, None),
         ("", Healthy::Chosen, 99, Some("a")),
     ] {
-        let wanted = Wanted { healthy, alternative, ..Wanted::default() };
+        let selection = Selection { healthy, alternative, ..Selection::default() };
         let health = |member: &&str| if sick.contains(*member) { SICK } else { WELL };
-        assert_eq!(shard.pick(key, wanted, NOW_S, health, || 0.0).copied(), expected, "{sick} {wanted:?}");
+        assert_eq!(
+            shard.pick(key, selection, NOW_S, health, || 0.0).copied(),
+            expected,
+            "{sick} {selection:?}"
+        );
     }
 }
 
 #[test]
-fn who_has_just_become_well_gets_its_share_slowly() {
+fn newly_healthy_member_ramps_up() {
     let mut shard = shard(&["a", "b", "c"]);
     shard.set_rampup(100.0).unwrap();
     let key = key_of(b"k0"); // b c a
@@ -129,23 +136,23 @@ fn who_has_just_become_well_gets_its_share_slowly() {
         (500.0, 500.0, false, 0.5, 0.51, "b"),
         (500.0, 50.0, true, 0.5, 0.0, "b"),
     ] {
-        let wanted = Wanted { rampup, warmup: Some(warmup), ..Wanted::default() };
-        let picked = shard.pick(key, wanted, NOW_S, |member| since(member, chosen_s, next_s), || random);
-        assert_eq!(picked, Some(&expected), "{chosen_s} {next_s} {wanted:?} {random}");
+        let selection = Selection { rampup, warmup: Some(warmup), ..Selection::default() };
+        let picked = shard.pick(key, selection, NOW_S, |member| since(member, chosen_s, next_s), || random);
+        assert_eq!(picked, Some(&expected), "{chosen_s} {next_s} {selection:?} {random}");
     }
     shard.set_warmup(1.0).unwrap();
     let long_well = |_: &&str| WELL;
-    assert_eq!(shard.pick(key, Wanted::default(), NOW_S, long_well, || 0.9), Some(&"c"));
-    let alternative = Wanted { alternative: 1, ..Wanted::default() };
+    assert_eq!(shard.pick(key, Selection::default(), NOW_S, long_well, || 0.9), Some(&"c"));
+    let alternative = Selection { alternative: 1, ..Selection::default() };
     assert_eq!(shard.pick(key, alternative, NOW_S, long_well, || 0.9), Some(&"c"));
     let only_b = |member: &&str| if *member == "b" { WELL } else { SICK };
-    assert_eq!(shard.pick(key, Wanted::default(), NOW_S, only_b, || 0.0), Some(&"b"));
+    assert_eq!(shard.pick(key, Selection::default(), NOW_S, only_b, || 0.0), Some(&"b"));
 }
 
 #[test]
-fn members_come_and_go_by_name_and_ident() {
+fn members_are_added_and_removed_by_name_and_ident() {
     let mut shard = Shard::default();
-    assert_eq!(shard.pick(0, Wanted::default(), NOW_S, |_| WELL, || 0.0), None);
+    assert_eq!(shard.pick(0, Selection::default(), NOW_S, |_| WELL, || 0.0), None);
     assert_eq!(shard.add("a", Instance::new("a")), Ok(true));
     assert_eq!(shard.add("a", Instance::new("a")), Ok(false));
     assert_eq!(shard.add("a", Instance::new("again")), Ok(true));
@@ -160,11 +167,11 @@ fn members_come_and_go_by_name_and_ident() {
     assert_eq!(shard.members().collect::<Vec<_>>(), [&"b"]);
     shard.clear();
     assert_eq!(shard.reconfigure(1), Err(Error::Empty));
-    assert_eq!(shard.pick(0, Wanted::default(), NOW_S, |_| WELL, || 0.0), None);
+    assert_eq!(shard.pick(0, Selection::default(), NOW_S, |_| WELL, || 0.0), None);
 }
 
 #[test]
-fn arguments_are_checked() {
+fn invalid_arguments_are_rejected() {
     let mut shard = Shard::default();
     assert_eq!(shard.set_warmup(1.5), Err(Error::Warmup(1.5)));
     assert_eq!(shard.set_rampup(-1.0), Err(Error::Rampup(-1.0)));
@@ -180,7 +187,7 @@ fn arguments_are_checked() {
 
 proptest! {
     #[test]
-    fn a_healthy_member_is_found(
+    fn healthy_member_is_found(
         count in 1usize..8, sick: u8, key: u32, alternative in 0usize..10, random in 0.0f64..1.0, all: bool
     ) {
         let mut shard = Shard::default();
@@ -192,7 +199,7 @@ proptest! {
         let is_healthy = |index: &usize| sick >> index & 1 == 0;
         let health = |index: &usize| if is_healthy(index) { WELL } else { SICK };
         let healthy = if all { Healthy::All } else { Healthy::Chosen };
-        let picked = shard.pick(key, Wanted { alternative, healthy, ..Wanted::default() }, NOW_S, health, || random);
+        let picked = shard.pick(key, Selection { alternative, healthy, ..Selection::default() }, NOW_S, health, || random);
         prop_assert_eq!(picked.is_some(), (0..count).any(|index| is_healthy(&index)));
         prop_assert!(picked.is_none_or(is_healthy));
     }

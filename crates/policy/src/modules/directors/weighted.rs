@@ -1,8 +1,9 @@
-//! The directors that choose by weight: `random` and `hash` (vmod_directors(3)).
+//! Weighted directors: `random` and `hash` (vmod_directors(3)).
 //!
-//! They are one: a number from 0 on and below 1 falls on one of the healthy members, laid side by side as wide as their
-//! weights. For `random` the number is random, for `hash` it is [`unit_of`] of a text, which is that of varnishd: the same
-//! text goes to the same member in both. When a member's health changes, others move too: what must not is for `shard`.
+//! Both map a number in [0, 1) to a healthy member, with probability in proportion to its weight.
+//! For `random` the number is random. For `hash`, [`unit_of`] computes it from a text as varnishd
+//! does, so both choose the same member. When a member's health changes, texts mapped to other
+//! members may move, too; `shard` avoids that.
 
 use super::{Error, push, shard};
 
@@ -19,7 +20,7 @@ impl<M> Default for Weighted<M> {
 }
 
 impl<M: PartialEq> Weighted<M> {
-    /// Adds `member`. One with weight 0 is never chosen.
+    /// Adds `member`. A member with weight 0 is never chosen.
     pub fn add(&mut self, member: M, weight: f64) -> Result<(), Error> {
         if !(weight.is_finite() && weight >= 0.0) {
             return Err(Error::Weight(weight));
@@ -27,19 +28,19 @@ impl<M: PartialEq> Weighted<M> {
         push(&mut self.members, (member, weight))
     }
 
-    /// Removes the first `member`; says whether there was one.
+    /// Removes the first occurrence of `member`; returns whether there was one.
     pub fn remove(&mut self, member: &M) -> bool {
         let index = self.members.iter().position(|(other, _)| other == member);
         index.map(|index| self.members.remove(index)).is_some()
     }
 
-    /// The members in order.
+    /// Returns the members, in order.
     pub fn members(&self) -> impl Iterator<Item = &M> {
         self.members.iter().map(|(member, _)| member)
     }
 
-    /// The healthy member on which `unit` falls, `None` if none is healthy. `is_healthy` is asked twice of each, and may
-    /// change its mind.
+    /// Selects a healthy member by `unit`, a number in [0, 1); `None` if none is healthy. Calls
+    /// `is_healthy` twice per member and tolerates different results.
     pub fn pick(&self, unit: f64, mut is_healthy: impl FnMut(&M) -> bool) -> Option<&M> {
         let mut healthy = |(member, weight): &(M, f64)| *weight > 0.0 && is_healthy(member);
         let total: f64 = self.members.iter().filter(|entry| healthy(entry)).map(|(_, weight)| weight).sum();
@@ -56,7 +57,7 @@ impl<M: PartialEq> Weighted<M> {
     }
 }
 
-/// The place of `text` from 0 on and below 1, for the hash director.
+/// Maps `text` to [0, 1), for the hash director.
 pub fn unit_of(text: &[u8]) -> f64 {
     f64::from(shard::key_of(text)) / (f64::from(u32::MAX) + 1.0)
 }
@@ -75,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn members_have_the_width_of_their_weights() {
+    fn choice_is_proportional_to_weight() {
         let director = director(&[('a', 1.0), ('b', 2.0), ('c', 0.0), ('d', 1.0)]);
         for (unit, picked) in [(0.0, 'a'), (0.249, 'a'), (0.25, 'b'), (0.749, 'b'), (0.75, 'd'), (0.999, 'd')]
         {
@@ -89,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_are_checked() {
+    fn invalid_weights_are_rejected() {
         for weight in [-1.0, f64::INFINITY, f64::NAN] {
             assert!(matches!(Weighted::default().add('a', weight), Err(Error::Weight(_))), "{weight}");
         }
@@ -97,9 +98,9 @@ mod tests {
         assert!(director.remove(&'a') && director.remove(&'a') && !director.remove(&'a'));
     }
 
-    /// The choices of varnishd 7.1.1 for `k0` to `k39` among a (1), b (2) and c (1).
+    /// Choices for `k0` to `k39` among a (1), b (2) and c (1) must match varnishd 7.1.1.
     #[test]
-    fn texts_go_where_varnishd_sends_them() {
+    fn hash_choices_match_varnishd() {
         let director = director(&[('a', 1.0), ('b', 2.0), ('c', 1.0)]);
         let picked: String = (0..40)
             .map(|index| *director.pick(unit_of(format!("k{index}").as_bytes()), |_| true).unwrap())
@@ -109,7 +110,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_healthy_member_is_found(
+        fn healthy_member_is_found(
             weights in proptest::collection::vec(0.001f64..1e12, 1..20), unit in 0.0f64..1.0, sick: u32
         ) {
             let mut director = Weighted::default();

@@ -1,21 +1,22 @@
-//! Addresses from text (vmod_std(3): `std.ip`, `std.port`).
+//! Parses addresses (vmod_std(3): `std.ip`, `std.port`).
 //!
-//! Read are `address`, `address:port`, `address port`, and an IPv6 address in brackets with a port. Nothing is resolved:
-//! a name of a host or service fails, as with `resolve=false`; who wants names has to ask the resolver. An IPv4 address
-//! mapped to IPv6 is the IPv4 address, so that an ACL sees it.
+//! Accepts `address`, `address:port`, `address port`, and an IPv6 address in brackets with a port.
+//! Names are never resolved: a host or service name fails, as with `resolve=false`. An IPv4-mapped
+//! IPv6 address becomes the IPv4 address, so that ACLs match it.
 //!
-//! Differences from varnishd, whose inputs go to getaddrinfo(3): the old short, octal and hexadecimal forms (`1.2.3`,
-//! `010.0.0.1`, `0x7f.1`) fail, since others read them differently and an ACL must not guess; so do ports above 65,535,
-//! which it takes modulo 65,536, an empty port, which it takes for 0, and an empty address, which it takes for `::1`.
+//! varnishd passes its input to getaddrinfo(3) and accepts more. Short, octal and hexadecimal forms
+//! (`1.2.3`, `010.0.0.1`, `0x7f.1`) fail here, because programs disagree on their meaning and an
+//! ACL must not guess. Ports above 65,535 (varnishd takes them modulo 65,536), an empty port (0 in
+//! varnishd) and an empty address (`::1` in varnishd) are also rejected.
 
 use std::net::{IpAddr, SocketAddr};
 
 use super::Error;
 
-/// The port of an address without one, unless a policy says another.
+/// The default port, unless a policy gives another.
 pub const PORT_DEFAULT: u16 = 80;
 
-/// `std.ip(s, p=port_default)`; `std.port` is the port of the result.
+/// `std.ip(s, p=port_default)`: parses an address; `std.port` is the port of the result.
 pub fn address(text: &[u8], port_default: u16) -> Result<SocketAddr, Error> {
     let text = str::from_utf8(text).map_err(|_| Error::Address)?;
     let parsed = match text.strip_prefix('[') {
@@ -27,7 +28,8 @@ pub fn address(text: &[u8], port_default: u16) -> Result<SocketAddr, Error> {
     parsed.ok_or(Error::Address)
 }
 
-/// An address without brackets: with more than one colon these are all its own.
+/// Parses an address without brackets. If the text has more than one colon, all of them belong to
+/// the address.
 fn plain(text: &str, port_default: u16) -> Option<SocketAddr> {
     let host_bytes = match text.find([':', ' ']) {
         Some(at) if text[at..].starts_with(' ') || text[at + 1..].find(':').is_none() => at,
@@ -37,7 +39,7 @@ fn plain(text: &str, port_default: u16) -> Option<SocketAddr> {
     with_port(host, port_text(rest)?, port_default)
 }
 
-/// What follows an address: `Some(None)` if nothing does.
+/// Returns the text of the port after an address; `Some(None)` if there is no port.
 fn port_text(rest: &str) -> Option<Option<&str>> {
     match rest.as_bytes().first() {
         None => Some(None),
@@ -63,7 +65,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn addresses_are_read() {
+    fn addresses_are_parsed() {
         for (text, expected) in [
             ("1.2.3.4", "1.2.3.4:80"),
             ("1.2.3.4:8080", "1.2.3.4:8080"),
@@ -87,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_no_address() {
+    fn other_text_is_not_an_address() {
         for text in [
             "",
             "1",
@@ -118,12 +120,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_panics(text in r"[\[\]:. 0-9a-fé]{0,24}") {
+        fn no_input_panics(text in r"[\[\]:. 0-9a-fé]{0,24}") {
             let _ = address(text.as_bytes(), PORT_DEFAULT);
         }
 
         #[test]
-        fn written_addresses_read_back(v4: [u8; 4], v6: [u16; 8], port: u16) {
+        fn formatted_addresses_parse_back(v4: [u8; 4], v6: [u16; 8], port: u16) {
             for ip in [IpAddr::from(v4), IpAddr::from(v6).to_canonical()] {
                 let address_and_port = SocketAddr::new(ip, port);
                 prop_assert_eq!(address(address_and_port.to_string().as_bytes(), 80), Ok(address_and_port));

@@ -1,19 +1,23 @@
-//! Shell patterns, `std.fnmatch` (vmod_std(3); POSIX.1-2017 XCU §2.13; fnmatch(3) of glibc in the C locale).
+//! Shell patterns for `std.fnmatch` (vmod_std(3); POSIX.1-2017 XCU §2.13; fnmatch(3) of glibc in
+//! the C locale).
 //!
-//! `*`, `?`, bracket expressions with ranges, classes (`[:digit:]`) and single characters in `[. .]` and `[= =]`, `\`
-//! before a character that is meant literally. `?` is one byte. A bracket that is never closed is a literal `[`.
+//! Supports `*`, `?`, bracket expressions with ranges, classes (`[:digit:]`) and single characters
+//! in `[. .]` and `[= =]`, and `\` to quote a character. `?` matches one byte. An unclosed bracket
+//! is a literal `[`.
 //!
-//! **Invariant:** time is at most pattern times subject: only the last `*` is ever taken back. That is enough, as an
-//! earlier one could only give what the last can take.
+//! **Invariant:** the time is at most proportional to pattern length times subject length, as only
+//! the last `*` is backtracked. That suffices, because the last `*` can skip anything that an
+//! earlier one could.
 
-/// How a pattern is read; [`Default`] is what `std.fnmatch` has where a policy gives nothing.
+/// Matching options; [`Default`] has the defaults of `std.fnmatch`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flags {
     /// Only a literal `/` matches `/`.
     pub pathname: bool,
     /// `\` is an ordinary character.
     pub noescape: bool,
-    /// Only a literal `.` matches a `.` that leads the subject or, with `pathname`, follows a `/`.
+    /// Only a literal `.` matches a leading `.`, at the start of the subject or, with `pathname`,
+    /// after a `/`.
     pub period: bool,
 }
 
@@ -23,10 +27,10 @@ impl Default for Flags {
     }
 }
 
-/// Whether all of `subject` matches `pattern`.
+/// Returns whether `pattern` matches all of `subject`.
 pub fn matches(pattern: &[u8], subject: &[u8], flags: Flags) -> bool {
     let (mut rest, mut at) = (pattern, 0);
-    // What follows the last `*`, and where that was tried last.
+    // The pattern after the last `*`, and the position in the subject where it was last tried.
     let mut star: Option<(&[u8], usize)> = None;
     loop {
         if rest.is_empty() && at == subject.len() {
@@ -57,7 +61,8 @@ fn is_leading_period(subject: &[u8], at: usize, flags: Flags) -> bool {
     flags.period && subject.get(at) == Some(&b'.') && (at == 0 || (flags.pathname && subject[at - 1] == b'/'))
 }
 
-/// The bytes of the first token of `pattern` if that matches the byte of `subject` at `at`.
+/// Returns the length of the first token of `pattern`, if that token matches the byte of `subject`
+/// at `at`.
 fn match_one(pattern: &[u8], subject: &[u8], at: usize, flags: Flags) -> Option<usize> {
     let byte = *subject.get(at)?;
     let literal_only = (flags.pathname && byte == b'/') || is_leading_period(subject, at, flags);
@@ -74,8 +79,9 @@ fn match_one(pattern: &[u8], subject: &[u8], at: usize, flags: Flags) -> Option<
     matched.then_some(token_bytes)
 }
 
-/// The bytes of a bracket expression up to and with its `]`, and whether it matches `byte`; `None` if it has no end. An
-/// expression with an unknown class or a collating element of several characters matches nothing.
+/// Returns the length of a bracket expression including its `]`, and whether the expression matches
+/// `byte`; `None` if unclosed. An expression with an unknown class or a multi-character collating
+/// element matches nothing.
 fn bracket(expression: &[u8], byte: u8, flags: Flags) -> Option<(usize, bool)> {
     let negated = matches!(expression.first(), Some(b'!' | b'^'));
     let mut rest = if negated { &expression[1..] } else { expression };
@@ -109,7 +115,8 @@ fn bracket(expression: &[u8], byte: u8, flags: Flags) -> Option<(usize, bool)> {
     }
 }
 
-/// One character of a bracket expression and what follows it; the character is `None` if it is no single one.
+/// Reads one character of a bracket expression; returns it with the text after it. The character is
+/// `None` for a multi-character element.
 fn element(text: &[u8], flags: Flags) -> Option<(Option<u8>, &[u8])> {
     for kind in [b'.', b'='] {
         if let Some((name, after)) = enclosed(text, kind) {
@@ -124,14 +131,15 @@ fn element(text: &[u8], flags: Flags) -> Option<(Option<u8>, &[u8])> {
     }
 }
 
-/// What stands in `[: :]`, where `kind` is the colon, and what follows it.
+/// Returns the text within `[: :]`, or another pair of the delimiter `kind`, and the text after it.
 fn enclosed(text: &[u8], kind: u8) -> Option<(&[u8], &[u8])> {
     let inner = text.strip_prefix(&[b'[', kind])?;
     let end = inner.windows(2).position(|pair| pair == [kind, b']'])?;
     Some((&inner[..end], &inner[end + 2..]))
 }
 
-/// POSIX.1-2017 XBD §9.3.5, item 6, in the C locale.
+/// Returns whether `byte` is in `class`, one of the character classes of POSIX.1-2017 XBD §9.3.5,
+/// item 6, in the C locale; `None` if the class is unknown.
 fn is_of_class(class: &[u8], byte: u8) -> Option<bool> {
     Some(match class {
         b"alnum" => byte.is_ascii_alphanumeric(),
@@ -161,7 +169,7 @@ mod tests {
     const PERIOD: Flags = Flags { period: true, ..PATH };
     const PLAIN_PERIOD: Flags = Flags { period: true, ..PLAIN };
 
-    /// What varnishd 7.1.1 with glibc says of each.
+    /// Pattern, subject, flags and the result of varnishd 7.1.1 with glibc.
     const CASES: &[(&str, &str, Flags, bool)] = &[
         ("/foo/*", "/foo/bar", PATH, true),
         ("/foo/*", "/foo/bar/x", PATH, false),
@@ -247,7 +255,7 @@ mod tests {
     ];
 
     #[test]
-    fn patterns_match_as_with_glibc() {
+    fn patterns_match_as_in_glibc() {
         for &(pattern, subject, flags, expected) in CASES {
             assert_eq!(
                 matches(pattern.as_bytes(), subject.as_bytes(), flags),
@@ -258,12 +266,12 @@ mod tests {
     }
 
     #[test]
-    fn many_stars_take_no_longer_than_pattern_times_subject() {
+    fn many_stars_stay_within_the_time_bound() {
         let pattern = "*a".repeat(2000);
         assert!(!matches(pattern.as_bytes(), format!("{}b", "a".repeat(4000)).as_bytes(), PATH));
     }
 
-    /// Tries every length for every star: slow, and plainly right.
+    /// Tries every length for every `*`: a reference implementation, slow but obviously correct.
     fn matches_by_trying(pattern: &[u8], subject: &[u8], at: usize, flags: Flags) -> bool {
         match pattern.first() {
             None => at == subject.len(),
@@ -278,7 +286,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn taking_back_the_last_star_is_enough(
+        fn backtracking_the_last_star_suffices(
             pattern in r"[*?ab/.\[\]!\\-]{0,8}", subject in "[ab/.]{0,8}", pathname: bool, noescape: bool, period: bool
         ) {
             let flags = Flags { pathname, noescape, period };
@@ -287,14 +295,14 @@ mod tests {
         }
 
         #[test]
-        fn nothing_panics(
+        fn no_input_panics(
             pattern in proptest::collection::vec(any::<u8>(), 0..16), subject in proptest::collection::vec(any::<u8>(), 0..16)
         ) {
             matches(&pattern, &subject, PATH);
         }
 
         #[test]
-        fn an_escaped_text_matches_itself(text in proptest::collection::vec(any::<u8>(), 0..16)) {
+        fn escaped_text_matches_itself(text in proptest::collection::vec(any::<u8>(), 0..16)) {
             let pattern: Vec<u8> = text.iter().flat_map(|byte| [b'\\', *byte]).collect();
             prop_assert!(matches(&pattern, &text, PERIOD));
         }

@@ -1,7 +1,7 @@
-//! `std`: text, globs, conversions, dates and addresses (vmod_std(3)).
+//! `std`: text, shell patterns, conversions, dates and addresses (vmod_std(3)).
 //!
-//! A conversion that fails is an [`Error`]; the fallback that a policy may give takes its place, and without one the
-//! evaluation fails with it. What needs files, the log or the connection is not here.
+//! A failed conversion is an [`Error`]. The policy's fallback replaces it; without a fallback,
+//! evaluation fails. Functions that need files, the log or the connection are in the bindings.
 
 pub mod address;
 pub mod glob;
@@ -15,17 +15,17 @@ use std::fmt;
 /// Why a text or number could not be converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// There is no number, or more than one.
+    /// Not a number, or more than one.
     Number,
-    /// The number has a fraction where a whole one is needed.
+    /// A fraction where an integer is required.
     Fraction,
     /// The unit is missing or unknown.
     Unit,
-    /// The number is negative, or too small or too large for its type.
+    /// The number is negative, or out of range for its type.
     Range,
-    /// It is none of the date forms.
+    /// Not in any of the date formats.
     Time,
-    /// It is no numeric address, or its port is none.
+    /// Not a numeric address, or an invalid port.
     Address,
 }
 
@@ -44,12 +44,13 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Whether a policy's VCL version is at least `wanted`, as `std.syntax(4.1)` asks. `version` is 40 for 4.0.
+/// `std.syntax(wanted)`: returns whether the policy's VCL version is at least `wanted`. `version`
+/// is 40 for 4.0.
 pub fn syntax(wanted: f64, version: u8) -> bool {
     f64::from(version) >= (wanted * 10.0).round()
 }
 
-/// `text` without the white space of C's `isspace` around it, which the conversions skip.
+/// Trims the white space that C's `isspace` accepts; all conversions skip it.
 fn trim(text: &[u8]) -> &[u8] {
     let start = text.iter().position(|&byte| !is_space(byte)).unwrap_or(text.len());
     let end = text.iter().rposition(|&byte| !is_space(byte)).map_or(start, |last| last + 1);
@@ -65,13 +66,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_is_compared() {
+    fn syntax_compares_versions() {
         assert!(syntax(4.0, 41) && syntax(4.1, 41) && syntax(4.0, 40));
         assert!(!syntax(4.1, 40) && !syntax(5.0, 41) && !syntax(f64::NAN, 41));
     }
 
     #[test]
-    fn white_space_is_dropped_at_both_ends() {
+    fn trim_removes_white_space_at_both_ends() {
         assert_eq!(trim(b" \t\r\n\x0b\x0ca b "), b"a b");
         assert_eq!(trim(b"  "), b"");
     }

@@ -1,10 +1,13 @@
-//! Numbers, amounts of bytes and durations from text, and one type from another (vmod_std(3), "Type conversion").
+//! Parses numbers, sizes and durations, and converts between numeric types (vmod_std(3), "Type
+//! conversion").
 //!
-//! A number is that of RFC 8941 §3.3.1 and §3.3.2: an optional `-`, up to 15 digits, or up to 12 before a point; there is
-//! no `+` and no exponent. As varnishd does, digits may be missing on one side of the point, and of a fraction only
-//! thousandths count, save in an amount of bytes, which has to be exact. White space around it is skipped.
+//! Numbers have the format of RFC 8941 §3.3.1 and §3.3.2: an optional `-`, up to 15 digits, or up
+//! to 12 before a decimal point; no `+` and no exponent. As in varnishd, the digits on one side of
+//! the point may be missing. Only three decimals are used, except that a size in bytes must be
+//! exact. Surrounding white space is skipped.
 
 use super::{Error, trim};
+use crate::units::{duration_unit, size_unit};
 
 /// RFC 8941 §3.3.1.
 const INTEGER_DIGITS_MAX: usize = 15;
@@ -13,30 +16,24 @@ const WHOLE_DIGITS_MAX: usize = 12;
 /// RFC 8941 §3.3.2: digits after the point.
 const FRACTION_DIGITS_MAX: usize = 3;
 
-/// 2⁵³ − 1, the most bytes that an amount may be: it is exact as a double, too.
-pub const BYTES_MAX: u64 = (1 << 53) - 1;
+/// 2⁵³ − 1, the maximum size in bytes: it is also exact as a double.
+pub const BYTES_MAX: i64 = (1 << 53) - 1;
 
-const MINUTE_S: f64 = 60.0;
-const HOUR_S: f64 = 60.0 * MINUTE_S;
-const DAY_S: f64 = 24.0 * HOUR_S;
-const WEEK_S: f64 = 7.0 * DAY_S;
-const YEAR_S: f64 = 365.0 * DAY_S;
-
-/// 2⁶³, the first number that an integer of 64 bits does not hold.
+/// 2⁶³, the first number beyond the range of `i64`.
 const INTEGER_END: f64 = 9_223_372_036_854_775_808.0;
 
-/// A number at the beginning of a text.
+/// A number at the start of a text.
 struct Number<'a> {
     negative: bool,
-    /// Its digits before the point.
+    /// The integer part.
     whole: u64,
-    /// The first three digits of its fraction.
+    /// The first three decimals.
     thousandths: u16,
-    /// Whether any digit of the fraction is not 0.
+    /// Whether any decimal is non-zero.
     has_fraction: bool,
-    /// Whether it is a number of RFC 8941 to the letter.
+    /// Whether the number strictly conforms to RFC 8941.
     strict: bool,
-    /// What follows it.
+    /// The text after the number.
     rest: &'a [u8],
 }
 
@@ -72,7 +69,8 @@ impl<'a> Number<'a> {
         })
     }
 
-    /// Exact to the thousandth where there is a point: 15 digits fit the 53 bits of a double.
+    /// Returns the value, exact to the thousandth if there is a fraction: 15 digits fit in the 53
+    /// bits of a double.
     fn value(&self) -> f64 {
         let value = if self.thousandths == 0 {
             self.whole as f64
@@ -87,13 +85,13 @@ fn digits(text: &[u8]) -> (&[u8], &[u8]) {
     text.split_at(text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len()))
 }
 
-/// `std.real(s)`.
+/// `std.real(s)`: parses a number.
 pub fn real(text: &[u8]) -> Result<f64, Error> {
     let number = Number::parse(trim(text))?;
     if number.rest.is_empty() { Ok(number.value()) } else { Err(Error::Number) }
 }
 
-/// `std.integer(s)`: a whole number, also with a fraction of zeros.
+/// `std.integer(s)`: parses an integer; a fraction of zeros is accepted.
 pub fn integer(text: &[u8]) -> Result<i64, Error> {
     let number = Number::parse(trim(text))?;
     if !number.rest.is_empty() {
@@ -106,82 +104,71 @@ pub fn integer(text: &[u8]) -> Result<i64, Error> {
     Ok(if number.negative { -whole } else { whole })
 }
 
-/// `std.bytes(s)`: a number, then perhaps `k`, `m`, `g`, `t` or `p` in either case for a power of 1,024, then perhaps
-/// `b`. What is left of a byte is dropped; without a multiplier there must be nothing left.
-pub fn bytes(text: &[u8]) -> Result<u64, Error> {
+/// `std.bytes(s)`: parses a number, an optional multiplier `k`, `m`, `g`, `t` or `p` in either case
+/// for a power of 1,024, and an optional `b`. A fraction of a byte is dropped; without a multiplier
+/// it is an error.
+pub fn bytes(text: &[u8]) -> Result<i64, Error> {
     let number = Number::parse(trim(text))?;
     if !number.strict {
         return Err(Error::Number);
     }
-    let unit = trim(number.rest).to_ascii_lowercase();
-    let shift = match unit.as_slice() {
-        b"" | b"b" => 0,
-        b"k" | b"kb" => 10,
-        b"m" | b"mb" => 20,
-        b"g" | b"gb" => 30,
-        b"t" | b"tb" => 40,
-        b"p" | b"pb" => 50,
-        _ => return Err(Error::Unit),
+    let scale = match str::from_utf8(trim(number.rest)) {
+        Ok("") => 1,
+        Ok(unit) => u128::from(size_unit(unit).ok_or(Error::Unit)?.unsigned_abs()),
+        Err(_) => return Err(Error::Unit),
     };
-    if shift == 0 && number.has_fraction {
+    if scale == 1 && number.has_fraction {
         return Err(Error::Fraction);
     }
     let thousandths = u128::from(number.whole) * 1000 + u128::from(number.thousandths);
     if number.negative && thousandths > 0 {
         return Err(Error::Range);
     }
-    let bytes = u64::try_from((thousandths << shift) / 1000).map_err(|_| Error::Range)?;
-    check_bytes(bytes)
+    let bytes = i64::try_from(thousandths * scale / 1000).map_err(|_| Error::Range)?;
+    bytes_from_integer(bytes)
 }
 
-fn check_bytes(bytes: u64) -> Result<u64, Error> {
-    if bytes <= BYTES_MAX { Ok(bytes) } else { Err(Error::Range) }
-}
-
-/// `std.duration(s)` in seconds: a number, then `ms`, `s`, `m`, `h`, `d`, `w` or `y` (365 days).
+/// `std.duration(s)`: parses a duration in seconds, a number followed by `ms`, `s`, `m`, `h`, `d`,
+/// `w` or `y` (365 days).
 pub fn duration_s(text: &[u8]) -> Result<f64, Error> {
     let number = Number::parse(trim(text))?;
     let value = number.value();
-    Ok(match trim(number.rest) {
-        b"ms" => value / 1000.0,
-        b"s" => value,
-        b"m" => value * MINUTE_S,
-        b"h" => value * HOUR_S,
-        b"d" => value * DAY_S,
-        b"w" => value * WEEK_S,
-        b"y" => value * YEAR_S,
-        _ => return Err(Error::Unit),
-    })
+    match str::from_utf8(trim(number.rest)) {
+        // Division is exact to the thousandth; multiplication by 0.001 is not.
+        Ok("ms") => Ok(value / 1000.0),
+        Ok(unit) => duration_unit(unit).map(|seconds| value * seconds).ok_or(Error::Unit),
+        Err(_) => Err(Error::Unit),
+    }
 }
 
-/// `std.integer(real=…)`, also for a duration or a time in seconds: the fraction is dropped. (The manual says that it is
-/// rounded down; varnishd makes −1 of −1.5.)
+/// `std.integer(real=…)`, also for a duration or a time in seconds: drops the fraction. The manual
+/// says it rounds down, but varnishd converts −1.5 to −1.
 pub fn integer_from_real(value: f64) -> Result<i64, Error> {
     if (-INTEGER_END..INTEGER_END).contains(&value) { Ok(value as i64) } else { Err(Error::Range) }
 }
 
-/// `std.bytes(real=…)`: rounded down.
-pub fn bytes_from_real(value: f64) -> Result<u64, Error> {
+/// `std.bytes(real=…)`: rounds down.
+pub fn bytes_from_real(value: f64) -> Result<i64, Error> {
     // The cast saturates.
-    if value >= 0.0 { check_bytes(value as u64) } else { Err(Error::Range) }
+    if value >= 0.0 { bytes_from_integer(value as i64) } else { Err(Error::Range) }
 }
 
-/// `std.bytes(integer=…)`.
-pub fn bytes_from_integer(value: i64) -> Result<u64, Error> {
-    u64::try_from(value).map_err(|_| Error::Range).and_then(check_bytes)
+/// `std.bytes(integer=…)`: checks the range.
+pub fn bytes_from_integer(value: i64) -> Result<i64, Error> {
+    if (0..=BYTES_MAX).contains(&value) { Ok(value) } else { Err(Error::Range) }
 }
 
-/// `std.time(real=…)`: seconds since 1970, none before.
+/// `std.time(real=…)`: returns Unix seconds; a negative number is an error.
 pub fn time_from_real(value: f64) -> Result<f64, Error> {
     if value >= 0.0 && value.is_finite() { Ok(value) } else { Err(Error::Range) }
 }
 
-/// `std.round`: to the nearest whole number, a half away from zero.
+/// `std.round`: rounds to the nearest integer, halves away from zero.
 pub fn round(value: f64) -> f64 {
     value.round()
 }
 
-/// `std.random`: a number from `low` on and below `high`; `unit` is a random one from 0 on and below 1.
+/// `std.random`: returns a number in [`low`, `high`), given a random `unit` in [0, 1).
 pub fn random(low: f64, high: f64, unit: f64) -> f64 {
     low + (high - low) * unit
 }
@@ -191,9 +178,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What varnishd 7.1.1 makes of each; `None` where it takes the fallback.
+    /// Results must match varnishd 7.1.1; `None` where varnishd uses the fallback.
     #[test]
-    fn bytes_are_read() {
+    fn sizes_are_parsed() {
         for (text, expected) in [
             ("1", Some(1)),
             ("1B", Some(1)),
@@ -239,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_read() {
+    fn durations_are_parsed() {
         for (text, expected) in [
             ("10s", Some(10.0)),
             ("1.5s", Some(1.5)),
@@ -272,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_read() {
+    fn integers_are_parsed() {
         for (text, expected) in [
             ("1", Some(1)),
             ("-1", Some(-1)),
@@ -298,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn reals_are_read() {
+    fn reals_are_parsed() {
         for (text, expected) in [
             ("1", Some(1.0)),
             ("-1.5", Some(-1.5)),
@@ -323,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn one_type_becomes_another() {
+    fn numeric_types_convert() {
         assert_eq!(integer_from_real(126.42 / 3.0), Ok(42));
         assert_eq!(integer_from_real(-1.5), Ok(-1));
         assert_eq!(integer_from_real(-INTEGER_END), Ok(i64::MIN));
@@ -345,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn random_numbers_are_within_their_bounds() {
+    fn random_stays_within_its_bounds() {
         assert_eq!(random(1.0, 100.0, 0.0), 1.0);
         assert_eq!(random(1.0, 3.0, 0.5), 2.0);
         assert_eq!(random(3.0, 1.0, 0.25), 2.5);
@@ -353,18 +340,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_panics(text in proptest::collection::vec(any::<u8>(), 0..32)) {
+        fn no_input_panics(text in proptest::collection::vec(any::<u8>(), 0..32)) {
             let _ = (real(&text), integer(&text), bytes(&text), duration_s(&text));
         }
 
         #[test]
-        fn written_integers_read_back(value in -999_999_999_999_999i64..=999_999_999_999_999) {
+        fn formatted_integers_parse_back(value in -999_999_999_999_999i64..=999_999_999_999_999) {
             prop_assert_eq!(integer(value.to_string().as_bytes()), Ok(value));
             prop_assert_eq!(real(value.to_string().as_bytes()), Ok(value as f64));
         }
 
         #[test]
-        fn written_thousandths_read_back(whole in 0u64..=999_999_999_999, thousandths in 0u32..1000) {
+        fn formatted_thousandths_parse_back(whole in 0u64..=999_999_999_999, thousandths in 0u32..1000) {
             let text = format!("{whole}.{thousandths:03}");
             prop_assert_eq!(real(text.as_bytes()).ok(), text.parse::<f64>().ok());
         }

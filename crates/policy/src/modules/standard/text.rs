@@ -1,26 +1,28 @@
 //! Text functions of `std` (vmod_std(3), "String functions").
 //!
-//! Two differences: `querysort` orders by bytes to the end, where Varnish takes a parameter that begins another for its
-//! equal and leaves both as they came, so `?ab&a` and `?a&ab` are one here; `collect` puts the line that remains last.
+//! There are two differences from Varnish. `querysort` compares whole parameters; Varnish treats a
+//! parameter that is a prefix of another as equal to it and keeps the order of the two, so only
+//! here do `?ab&a` and `?a&ab` give the same result. `collect` moves the joined line to the end.
 
 use thalweg_http::Fields;
 
-/// `text` with a–z as A–Z. Bytes beyond ASCII stay, as in the C locale that varnishd runs in.
+/// Converts `text` to upper case. Non-ASCII bytes are unchanged, as in varnishd's C locale.
 pub fn to_upper(text: &[u8]) -> Vec<u8> {
     text.to_ascii_uppercase()
 }
 
-/// `text` with A–Z as a–z; see [`to_upper`].
+/// Converts `text` to lower case, like [`to_upper`].
 pub fn to_lower(text: &[u8]) -> Vec<u8> {
     text.to_ascii_lowercase()
 }
 
-/// The bytes of `text`, `std.strlen`.
+/// `std.strlen`: returns the length of `text` in bytes.
 pub fn length_bytes(text: &[u8]) -> usize {
     text.len()
 }
 
-/// `text` from the first `needle` on; `None` if it is not there. An empty needle is found at once.
+/// Returns `text` from the first `needle` on; `None` if `text` does not contain it. An empty needle
+/// matches at the start.
 pub fn find<'a>(text: &'a [u8], needle: &[u8]) -> Option<&'a [u8]> {
     if needle.is_empty() {
         return Some(text);
@@ -29,8 +31,8 @@ pub fn find<'a>(text: &'a [u8], needle: &[u8]) -> Option<&'a [u8]> {
     Some(&text[at..])
 }
 
-/// `url` with the parameters of its query in the order of their bytes, `std.querysort`. Empty ones are dropped; the `?`
-/// stays even if nothing follows it.
+/// `std.querysort`: sorts the query parameters of `url` bytewise. Empty parameters are dropped; the
+/// `?` remains even if nothing follows it.
 pub fn query_sort(url: &[u8]) -> Vec<u8> {
     let Some(mark) = url.iter().position(|&byte| byte == b'?') else {
         return url.to_vec();
@@ -50,7 +52,8 @@ pub fn query_sort(url: &[u8]) -> Vec<u8> {
     sorted
 }
 
-/// Joins the lines called `name` to one, with `separator` between their values. A single line stays as and where it is.
+/// Joins the lines called `name` into one, with `separator` between the values. A single line is
+/// left unchanged.
 pub fn collect(fields: &mut Fields, name: &str, separator: &[u8]) {
     let values: Vec<&[u8]> = fields.get_all(name).collect();
     if values.len() > 1 {
@@ -65,14 +68,14 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn case_is_that_of_ascii() {
+    fn case_conversion_is_ascii_only() {
         assert_eq!(to_upper("yes! é".as_bytes()), "YES! é".as_bytes());
         assert_eq!(to_lower("VerY É".as_bytes()), "very É".as_bytes());
         assert_eq!(length_bytes("é".as_bytes()), 2);
     }
 
     #[test]
-    fn a_needle_is_found() {
+    fn find_returns_the_rest_from_the_needle() {
         for (text, needle, found) in [
             ("abcabc", "bc", Some("bcabc")),
             ("abc", "", Some("abc")),
@@ -86,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_are_sorted() {
+    fn query_sort_orders_parameters() {
         for (url, sorted) in [
             ("/", "/"),
             ("/?", "/?"),
@@ -108,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_collected() {
+    fn collect_joins_lines() {
         let mut fields: Fields =
             [("Accept", "a"), ("Host", "h"), ("accept", "b"), ("Accept", "")].into_iter().collect();
         collect(&mut fields, "host", b"; ");
@@ -119,7 +122,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_order_of_parameters_does_not_matter(
+        fn parameter_order_does_not_matter(
             mut parameters in proptest::collection::vec("[ab=]{0,3}", 0..8), rotation in 0usize..8
         ) {
             let before = query_sort(format!("/?{}", parameters.join("&")).as_bytes());

@@ -1,15 +1,19 @@
-//! A filter as the program that the kernel runs on each socket: `INET_DIAG_BC_*` of `include/uapi/linux/inet_diag.h`.
+//! Filter compiler: produces the program that the kernel runs on each socket (`INET_DIAG_BC_*` in
+//! `include/uapi/linux/inet_diag.h`).
 //!
-//! An operation is `{ code: u8, yes: u8, no: u16 }` with its operand behind it, and jumps forward by `yes` or `no`
-//! bytes. What the kernel asks of a program (`inet_diag_bc_audit` of `net/ipv4/inet_diag.c`): jumps are multiples of 4,
-//! `yes` leads from each operation to the next up to the end, `no` to the beginning of an operation, to the end, where
-//! the socket is taken, or 4 bytes behind it, where it is passed over.
+//! An operation is `{ code: u8, yes: u8, no: u16 }` followed by its operand; it jumps forward by
+//! `yes` or `no` bytes. The kernel's rules for a program (`inet_diag_bc_audit` in
+//! `net/ipv4/inet_diag.c`) are: jumps are multiples of 4; `yes` leads to the next operation or to
+//! the end of the program; `no` leads to the start of an operation, to the end, which accepts the
+//! socket, or 4 bytes past the end, which rejects the socket.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
+use ipnet::IpNet;
+
 use super::{ALTERNATIVES_MAX, Filter};
-use crate::diag::{Family, Prefix};
+use crate::diag::{Family, network};
 
 const JMP: u8 = 1;
 const S_GE: u8 = 2;
@@ -19,25 +23,25 @@ const D_LE: u8 = 5;
 const S_COND: u8 = 7;
 const D_COND: u8 = 8;
 
-/// Bytes of an operation without its operand.
+/// Size of an operation without its operand.
 const OPERATION_BYTES: usize = 4;
-/// Bytes of a `struct inet_diag_hostcond` without its address.
+/// Size of `struct inet_diag_hostcond` without its address.
 const CONDITION_BYTES: usize = 8;
-/// The first address of IPv4 in IPv6 form.
+/// The first IPv4-mapped IPv6 address.
 const MAPPED: u128 = 0xffff_0000_0000;
-/// A condition on any port.
+/// Port value in a condition that matches any port.
 const ANY_PORT: i32 = -1;
 
-/// The longest alternatives: a range of ports is two comparisons and a jump, a prefix of IPv6 that has IPv4's in it two
-/// conditions and two jumps.
+/// Maximum size of one alternative. A port range takes two comparisons and a jump; an IPv6 prefix
+/// that contains the IPv4-mapped range takes two conditions and two jumps.
 const PORTS_BYTES_MAX: usize = 2 * 2 * OPERATION_BYTES + OPERATION_BYTES;
 const PREFIX_BYTES_MAX: usize = 2 * (OPERATION_BYTES + CONDITION_BYTES) + 16 + 4 + 2 * OPERATION_BYTES;
 const _: () = assert!(
     2 * ALTERNATIVES_MAX * (PORTS_BYTES_MAX + PREFIX_BYTES_MAX) + OPERATION_BYTES <= u16::MAX as usize,
-    "a jump over the longest program has 16 bits"
+    "a jump over the longest program must fit in 16 bits"
 );
 
-/// One side's operations.
+/// Operation codes for the address and port of one side of a connection.
 struct End {
     at_least: u8,
     at_most: u8,
@@ -48,11 +52,12 @@ const LOCAL: End = End { at_least: S_GE, at_most: S_LE, within: S_COND };
 const REMOTE: End = End { at_least: D_GE, at_most: D_LE, within: D_COND };
 
 impl Filter {
-    /// The program, which says nothing of states: these are asked for beside it. Empty where all sockets are to be told
-    /// of: the kernel takes no empty program.
+    /// Compiles the filter, except for the states, which are a separate field of the request.
+    /// Returns no bytes if the filter accepts all sockets: the kernel rejects an empty program, so
+    /// the request must then omit it.
     ///
     /// # Panics
-    /// With more than [`ALTERNATIVES_MAX`] in a list.
+    /// If a list has more than [`ALTERNATIVES_MAX`] values.
     pub fn bytecode(&self) -> Vec<u8> {
         let mut program = Program::default();
         program.any(&self.local_ports, |ports, last| ports_operations(&LOCAL, ports, last));
@@ -63,18 +68,18 @@ impl Filter {
     }
 }
 
-/// Where an operation leads that does not hold.
+/// Jump target of an operation that does not match.
 #[derive(Clone, Copy)]
 enum No {
-    /// Behind this alternative: to the next, or after the last one to where sockets are passed over.
+    /// To the next alternative, or to rejection after the last one.
     Alternative,
-    /// Behind all alternatives: one has held.
+    /// Past all alternatives, because this one has matched.
     Held,
-    /// Over the next operation.
+    /// Past the next operation.
     Skip,
 }
 
-/// An operation whose jumps are not known yet.
+/// An operation whose jumps are not resolved yet.
 struct Operation {
     code: u8,
     operand: Vec<u8>,
@@ -93,7 +98,7 @@ impl Operation {
 
 fn ports_operations(end: &End, ports: &RangeInclusive<u16>, is_last: bool) -> Vec<Operation> {
     let compared = |code, port: u16| {
-        // The operand is a whole operation, in whose `no` the port is.
+        // The operand has the form of an operation whose `no` is the port.
         let operand = [&[0, 0][..], &port.to_ne_bytes()].concat();
         Operation { code, operand, no: No::Alternative }
     };
@@ -102,40 +107,45 @@ fn ports_operations(end: &End, ports: &RangeInclusive<u16>, is_last: bool) -> Ve
     operations
 }
 
-fn prefix_operations(end: &End, prefix: Prefix, is_last: bool) -> Vec<Operation> {
-    let within = |prefix: Prefix, no| {
-        let (family, address) = match prefix.first() {
+fn prefix_operations(end: &End, prefix: IpNet, is_last: bool) -> Vec<Operation> {
+    let within = |prefix: IpNet, no| {
+        let (family, address) = match prefix.addr() {
             IpAddr::V4(address) => (Family::Ipv4, address.octets().to_vec()),
             IpAddr::V6(address) => (Family::Ipv6, address.octets().to_vec()),
         };
-        let head = [family.number(), prefix.bits(), 0, 0];
+        let head = [family.number(), prefix.prefix_len(), 0, 0];
         let operand = [&head[..], &ANY_PORT.to_ne_bytes(), &address].concat();
         Operation { code: end.within, operand, no }
     };
     let mut operations = vec![within(prefix, No::Alternative)];
-    // The kernel compares IPv4 in IPv6 form with a prefix of IPv6 as it is. Here that is IPv4, and in none of IPv6's.
-    if let IpAddr::V6(first) = prefix.first()
-        && first == Ipv6Addr::from_bits(MAPPED & !u128::MAX.checked_shr(prefix.bits().into()).unwrap_or(0))
+    // The kernel compares an IPv4-mapped address with an IPv6 prefix as IPv6. In our filters it
+    // counts as IPv4 and matches no IPv6 prefix.
+    if let IpAddr::V6(first) = prefix.addr()
+        && first
+            == Ipv6Addr::from_bits(MAPPED & !u128::MAX.checked_shr(prefix.prefix_len().into()).unwrap_or(0))
     {
-        let all = Prefix::of(Ipv4Addr::UNSPECIFIED.into(), 0);
+        let all = network(Ipv4Addr::UNSPECIFIED.into(), 0);
         operations.extend([within(all, No::Skip), Operation::jump(No::Alternative)]);
     }
     operations.extend((!is_last).then(|| Operation::jump(No::Held)));
     operations
 }
 
-/// A program as it grows.
+/// A program under construction.
 #[derive(Default)]
 struct Program {
     bytes: Vec<u8>,
-    /// Offsets of the operations that lead to where sockets are passed over.
+    /// Offsets of operations that jump to rejection.
     refusing: Vec<usize>,
 }
 
 impl Program {
-    /// Goes on where any alternative holds; nothing is asked where there are none.
+    /// Adds a condition that holds if any of the alternatives does; adds nothing if there are none.
     fn any<T>(&mut self, alternatives: &[T], operations: impl Fn(&T, bool) -> Vec<Operation>) {
-        assert!(alternatives.len() <= ALTERNATIVES_MAX, "a list has at most {ALTERNATIVES_MAX} alternatives");
+        assert!(
+            alternatives.len() <= ALTERNATIVES_MAX,
+            "a list must have at most {ALTERNATIVES_MAX} alternatives"
+        );
         let mut held = Vec::new();
         for (number, alternative) in alternatives.iter().enumerate() {
             let is_last = number + 1 == alternatives.len();
@@ -173,7 +183,7 @@ impl Program {
         self.bytes
     }
 
-    /// Leads the operation at `offset` to `target` where it does not hold.
+    /// Sets the `no` jump of the operation at `offset`.
     fn set_no(&mut self, offset: usize, target: usize) {
         self.bytes[offset + 2..offset + 4].copy_from_slice(&jump(target - offset));
     }

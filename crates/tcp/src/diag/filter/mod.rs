@@ -1,10 +1,11 @@
-//! Which sockets are told of: by state, ports and prefixes. Pure.
+//! Socket filters by state, port and prefix. Pure.
 //!
-//! One filter has three forms: a text that people write ([`Filter::parse`], in `parse.rs`), bytecode that the kernel
-//! runs on each socket before anything is copied ([`Filter::bytecode`], in `bytecode.rs`), and [`Filter::holds`], for
-//! what the kernel does not filter: events, and what was captured.
+//! A filter has three forms: text written by users ([`Filter::parse`], in `parse.rs`); bytecode
+//! that the kernel runs on each socket before copying it ([`Filter::bytecode`], in `bytecode.rs`);
+//! and [`Filter::holds`], for sockets that the kernel does not filter, such as those from events
+//! and captures.
 //!
-//! **Invariant:** the bytecode and [`Filter::holds_ends`] say the same of every socket.
+//! **Invariant:** the bytecode and [`Filter::holds_ends`] agree on every socket.
 
 mod bytecode;
 mod parse;
@@ -14,28 +15,32 @@ pub use parse::FilterError;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 
-use super::{Prefix, Socket, States};
+use ipnet::IpNet;
 
-/// The most alternatives that one list of a filter may have. The kernel reads jumps of 16 bits: see `bytecode.rs`.
+use super::{Socket, States};
+
+/// Maximum alternatives in one filter list, limited by the kernel's 16-bit jumps (see
+/// `bytecode.rs`).
 pub const ALTERNATIVES_MAX: usize = 256;
 
-/// What must hold of a socket: everything that is set; of a list, any. An empty list asks nothing.
+/// Conditions on a socket. All lists must match; a list matches if it is empty or any of its values
+/// matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Filter {
-    /// Its state is one of these.
+    /// Accepted states.
     pub states: States,
-    /// Its port on this side.
+    /// Accepted local ports.
     pub local_ports: Vec<RangeInclusive<u16>>,
-    /// Its port on the other side.
+    /// Accepted remote ports.
     pub remote_ports: Vec<RangeInclusive<u16>>,
-    /// Its address on this side.
-    pub local_prefixes: Vec<Prefix>,
-    /// Its address on the other side.
-    pub remote_prefixes: Vec<Prefix>,
+    /// Accepted local addresses.
+    pub local_prefixes: Vec<IpNet>,
+    /// Accepted remote addresses.
+    pub remote_prefixes: Vec<IpNet>,
 }
 
 impl Default for Filter {
-    /// Every connection that is there: [`States::CONNECTED`].
+    /// Matches all open connections ([`States::CONNECTED`]).
     fn default() -> Self {
         Self {
             states: States::CONNECTED,
@@ -48,21 +53,23 @@ impl Default for Filter {
 }
 
 impl Filter {
-    /// Whether it holds for the socket.
+    /// Returns whether the socket matches.
     pub fn holds(&self, socket: &Socket) -> bool {
         self.states.contains(socket.state) && self.holds_ends(socket)
     }
 
-    /// Whether it holds but for the state: of a socket that is destroyed the state says nothing.
+    /// Returns whether the socket matches, ignoring its state, which is meaningless for a destroyed
+    /// socket.
     pub fn holds_ends(&self, socket: &Socket) -> bool {
         end_holds(&self.local_ports, &self.local_prefixes, socket.local)
             && end_holds(&self.remote_ports, &self.remote_prefixes, socket.remote)
     }
 }
 
-fn end_holds(ports: &[RangeInclusive<u16>], prefixes: &[Prefix], end: SocketAddr) -> bool {
+fn end_holds(ports: &[RangeInclusive<u16>], prefixes: &[IpNet], end: SocketAddr) -> bool {
+    let address = end.ip().to_canonical();
     (ports.is_empty() || ports.iter().any(|ports| ports.contains(&end.port())))
-        && (prefixes.is_empty() || prefixes.iter().any(|prefix| prefix.contains(end.ip())))
+        && (prefixes.is_empty() || prefixes.iter().any(|prefix| prefix.contains(&address)))
 }
 
 #[cfg(test)]

@@ -1,36 +1,37 @@
-//! A filter as people write it, after the language of `ss`.
+//! Filter parser, for a language modelled on `ss` filters.
 //!
 //! ```text
 //! filter = term { [ "and" ] term }
-//! term = "state" STATES | "sport" [ "=" ] PORTS | "dport" [ "=" ] PORTS | "src" [ "=" ] PREFIXES | "dst" [ "=" ] PREFIXES
+//! term = "state" STATES | ( "sport" | "dport" ) [ "=" ] PORTS | ( "src" | "dst" ) [ "=" ] PREFIXES
 //! ```
-//! STATES, PORTS and PREFIXES are lists with commas, of which any may do: `established,close-wait`, `:443,8000-8010`,
-//! `203.0.113.0/24,2001:db8::/32`. A term that comes again adds to its list.
+//! STATES, PORTS and PREFIXES are comma-separated lists of alternatives: `established,close-wait`,
+//! `:443,8000-8010`, `203.0.113.0/24,2001:db8::/32`. A repeated term adds to its list.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::ops::{Range, RangeInclusive};
 
+use ipnet::IpNet;
+use thalweg_units::nearest;
+
 use super::{ALTERNATIVES_MAX, Filter};
-use crate::diag::{Prefix, State, States};
+use crate::diag::{State, States, network};
 
-/// What a term may begin with.
+/// Keywords that start a term.
 const TERMS: [&str; 5] = ["state", "sport", "dport", "src", "dst"];
-/// Words of `ss` for several states at once.
+/// Keywords for groups of states, as in `ss`.
 const GROUPS: [(&str, States); 2] = [("all", States::ALL), ("connected", States::CONNECTED)];
-/// How like a word must be to one that is known for that to be proposed.
-const LIKENESS_MIN: f64 = 0.7;
 
-/// Why a text is no filter.
+/// A filter syntax error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilterError {
     message: String,
-    /// The text, and a line that marks the place.
+    /// The filter text, followed by a line that marks the error.
     marked: String,
 }
 
 impl FilterError {
-    /// A fault at these bytes of `text`.
+    /// Creates an error at the byte range `place` of `text`.
     fn new(text: &str, place: Range<usize>, message: String) -> Self {
         let shown: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let before = text[..place.start].chars().count();
@@ -39,7 +40,7 @@ impl FilterError {
         Self { message, marked: format!("{}\n  {:before$}{:^<width$}", line.trim_end(), "", "") }
     }
 
-    /// What is wrong, on one line, without the text that it is about.
+    /// Returns the error on one line, without the filter text.
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -54,15 +55,15 @@ impl fmt::Display for FilterError {
 impl std::error::Error for FilterError {}
 
 impl Filter {
-    /// Reads a filter; without `state` it is about connections ([`States::CONNECTED`]).
+    /// Parses a filter; one without a `state` term matches connections ([`States::CONNECTED`]).
     ///
     /// # Errors
-    /// Where it goes wrong, and what is allowed there.
+    /// If the text is not a filter; the error shows the position and what is allowed there.
     pub fn parse(text: &str) -> Result<Self, FilterError> {
         Self::parse_with(text, States::CONNECTED)
     }
 
-    /// Reads a filter; without `state` it is about these.
+    /// Parses a filter; one without a `state` term matches `states`.
     ///
     /// # Errors
     /// As [`Filter::parse`].
@@ -80,7 +81,7 @@ impl Filter {
                 "dport" => input.extend(&mut filter.remote_ports, "a port", ports_of)?,
                 "src" => input.extend(&mut filter.local_prefixes, "an address", prefix_of)?,
                 "dst" => input.extend(&mut filter.remote_prefixes, "an address", prefix_of)?,
-                word => return Err(FilterError::new(text, term, no_term(word))),
+                word => return Err(FilterError::new(text, term, unknown_term(word))),
             }
         }
         if filter.states == States::NONE {
@@ -90,69 +91,69 @@ impl Filter {
     }
 }
 
-/// A text that is read word by word. `=`, `==` and commas may stand without spaces.
+/// Reads a filter text word by word. `=`, `==` and commas need no surrounding spaces.
 struct Input<'a> {
     text: &'a str,
     at: usize,
 }
 
 impl<'a> Input<'a> {
-    /// Goes over spaces; the rest.
+    /// Skips spaces; returns the remaining text.
     fn rest(&mut self) -> &'a str {
         let rest = &self.text[self.at..];
         self.at += rest.len() - rest.trim_start().len();
         &self.text[self.at..]
     }
 
-    /// The place of the next word: up to a space, a comma or an equals sign.
+    /// Returns the range of the next word, which ends at a space, a comma or an equals sign.
     fn word(&mut self) -> Option<Range<usize>> {
         let rest = self.rest();
         if rest.is_empty() {
             return None;
         }
         let is_end = |c: char| c.is_whitespace() || c == ',' || c == '=';
-        // What begins with such a sign is that sign.
+        // A comma or equals sign at the start is a word by itself.
         let length = rest.find(is_end).unwrap_or(rest.len()).max(1);
         let place = self.at..self.at + length;
         self.at = place.end;
         Some(place)
     }
 
-    fn takes(&mut self, sign: &str) -> bool {
-        let takes = self.rest().starts_with(sign);
-        if takes {
+    fn accept(&mut self, sign: &str) -> bool {
+        let accept = self.rest().starts_with(sign);
+        if accept {
             self.at += sign.len();
         }
-        takes
+        accept
     }
 
-    /// Values with commas between them, each read by `value`.
+    /// Parses a comma-separated list, applying `value` to each item.
     fn list<T>(
         &mut self,
         what: &str,
         value: impl Fn(&str) -> Result<T, String>,
     ) -> Result<Vec<T>, FilterError> {
-        let _ = self.takes("==") || self.takes("=");
+        let _ = self.accept("==") || self.accept("=");
         let mut values = Vec::new();
         loop {
             let place = self.word().unwrap_or(self.text.len()..self.text.len());
             let word = &self.text[place.clone()];
             let fail = |message| Err(FilterError::new(self.text, place.clone(), message));
             match value(word) {
-                _ if matches!(word, "" | "," | "=") => return fail(format!("{what} is expected here")),
+                _ if matches!(word, "" | "," | "=") => return fail(format!("expected {what}")),
                 _ if values.len() == ALTERNATIVES_MAX => {
-                    return fail(format!("a list has at most {ALTERNATIVES_MAX} values"));
+                    return fail(format!("a list must have at most {ALTERNATIVES_MAX} values"));
                 }
                 Ok(value) => values.push(value),
                 Err(message) => return fail(message),
             }
-            if !self.takes(",") {
+            if !self.accept(",") {
                 return Ok(values);
             }
         }
     }
 
-    /// Adds a list to another.
+    /// Parses a list and appends it to `list`.
     fn extend<T>(
         &mut self,
         list: &mut Vec<T>,
@@ -162,21 +163,22 @@ impl<'a> Input<'a> {
         let start = self.at;
         list.extend(self.list(what, value)?);
         if list.len() > ALTERNATIVES_MAX {
-            let message = format!("all lists of one kind have at most {ALTERNATIVES_MAX} values");
+            let message =
+                format!("all lists of one kind together must have at most {ALTERNATIVES_MAX} values");
             return Err(FilterError::new(self.text, start..self.at, message));
         }
         Ok(())
     }
 }
 
-fn no_term(word: &str) -> String {
+fn unknown_term(word: &str) -> String {
     match word {
         "or" | "|" | "||" => {
             "all terms must hold: write alternatives as a list, as in sport 80,443".to_owned()
         }
-        "not" | "!" | "exclude" => "a filter says what is wanted, not what is not".to_owned(),
+        "not" | "!" | "exclude" => "a filter cannot exclude: list the values to include".to_owned(),
         "(" | ")" => "a filter has no parentheses: all its terms must hold".to_owned(),
-        _ => format!("no term begins with {word}{}; there are {}", meant(word, TERMS), TERMS.join(", ")),
+        _ => format!("unknown term {word}{}; expected one of {}", suggestion(word, TERMS), TERMS.join(", ")),
     }
 }
 
@@ -196,8 +198,8 @@ fn state_of(word: &str) -> Result<States, String> {
     let names =
         || GROUPS.iter().map(|(name, _)| *name).chain(State::ALL.iter().map(|state| state.filter_name()));
     Err(format!(
-        "no state is named {word}{}; there are {}",
-        meant(word, names()),
+        "unknown state {word}{}; expected one of {}",
+        suggestion(word, names()),
         names().collect::<Vec<_>>().join(", ")
     ))
 }
@@ -207,45 +209,43 @@ fn ports_of(word: &str) -> Result<RangeInclusive<u16>, String> {
     let port = |text: &str| text.strip_prefix(':').unwrap_or(text).parse::<u16>().ok();
     match (port(first), port(last)) {
         (Some(first), Some(last)) if first <= last => Ok(first..=last),
-        (Some(first), Some(last)) => Err(format!("a range begins with its least: {last}-{first}")),
-        _ => Err(format!("{word} is no port: write a number, or a range such as 8000-8010")),
+        (Some(first), Some(last)) => Err(format!("a range must start with the lower port: {last}-{first}")),
+        _ => Err(format!("{word} is not a port: write a number, or a range such as 8000-8010")),
     }
 }
 
-fn prefix_of(word: &str) -> Result<Prefix, String> {
+fn prefix_of(word: &str) -> Result<IpNet, String> {
     let (address, bits) = match word.split_once('/') {
         Some((address, bits)) => (address, Some(bits)),
         None => (word, None),
     };
-    // As `ss` prints them, and as they stand before a port.
+    // Accept the brackets that `ss` prints around IPv6 addresses.
     let bare = address.strip_prefix('[').and_then(|address| address.strip_suffix(']')).unwrap_or(address);
     let Ok(address) = bare.parse::<IpAddr>() else {
         let hint = match word.parse::<std::net::SocketAddr>() {
-            Ok(_) => "; a port is a term of its own, sport or dport",
+            Ok(_) => "; a port needs its own term, sport or dport",
             Err(_) => "",
         };
-        return Err(format!("{word} is no address or prefix such as 203.0.113.0/24{hint}"));
+        return Err(format!("{word} is not an address or prefix such as 203.0.113.0/24{hint}"));
     };
     let bits_max = if address.is_ipv4() { 32 } else { 128 };
     let bits = match bits.map(str::parse::<u8>) {
         None => bits_max,
         Some(Ok(bits)) if bits <= bits_max => bits,
-        Some(_) => return Err(format!("{word}: {address} has up to {bits_max} bits")),
+        Some(_) => return Err(format!("{word}: prefix length of {address} must be at most {bits_max}")),
     };
-    prefix(address, bits).ok_or_else(|| format!("{word}: IPv4 in IPv6 form is IPv4 here: write it as that"))
+    prefix(address, bits).ok_or_else(|| format!("{word}: write an IPv4-mapped address as IPv4"))
 }
 
-/// The prefix; none where it is of IPv4 in IPv6 form and shorter than that form.
-fn prefix(address: IpAddr, bits: u8) -> Option<Prefix> {
+/// Builds the prefix; `None` for an IPv4-mapped address with fewer bits than the mapped range has.
+fn prefix(address: IpAddr, bits: u8) -> Option<IpNet> {
     match (address, address.to_canonical()) {
-        (IpAddr::V6(_), unmapped @ IpAddr::V4(_)) => Some(Prefix::of(unmapped, bits.checked_sub(96)?)),
-        (_, unmapped) => Some(Prefix::of(unmapped, bits)),
+        (IpAddr::V6(_), unmapped @ IpAddr::V4(_)) => Some(network(unmapped, bits.checked_sub(96)?)),
+        (_, unmapped) => Some(network(unmapped, bits)),
     }
 }
 
-/// `; did you mean x?` with the word that is most like the one given.
-fn meant<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    let scored = known.into_iter().map(|name| (strsim::jaro_winkler(word, name), name));
-    let best = scored.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(likeness, _)| *likeness >= LIKENESS_MIN);
-    best.map_or(String::new(), |(_, name)| format!(" (did you mean {name}?)"))
+/// Returns ` (did you mean x?)` with the nearest known word; empty if none is near.
+fn suggestion<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(word, known).map_or(String::new(), |name| format!(" (did you mean {name}?)"))
 }

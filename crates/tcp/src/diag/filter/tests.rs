@@ -1,4 +1,5 @@
-//! Texts, and programs under the kernel's own rules: those of `inet_diag_bc_audit` and `inet_diag_bc_run`.
+//! Filter tests: parsing, and programs checked by the kernel's own rules (`inet_diag_bc_audit` and
+//! `inet_diag_bc_run`).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,13 +7,13 @@ use expect_test::{Expect, expect};
 
 use super::*;
 use crate::diag::netlink::{u16_at, u32_at};
-use crate::diag::{Prefix, State};
+use crate::diag::{State, network};
 
 fn check(text: &str, expected: Expect) {
     let shown = match Filter::parse(text) {
         Err(error) => error.to_string(),
         Ok(filter) => {
-            let prefixes = |prefixes: &[Prefix]| prefixes.iter().map(Prefix::to_string).collect::<Vec<_>>();
+            let prefixes = |prefixes: &[IpNet]| prefixes.iter().map(IpNet::to_string).collect::<Vec<_>>();
             format!(
                 "{:?}\nports {:?} {:?}\nprefixes {:?} {:?}",
                 filter.states,
@@ -27,7 +28,7 @@ fn check(text: &str, expected: Expect) {
 }
 
 #[test]
-fn what_users_of_ss_write() {
+fn ss_style_filters_are_parsed() {
     check(
         "",
         expect![[r#"
@@ -68,11 +69,11 @@ fn what_users_of_ss_write() {
 }
 
 #[test]
-fn faults_are_told_with_their_place() {
+fn errors_mark_the_offending_word() {
     check(
         "sprt 443",
         expect![[r#"
-        no term begins with sprt (did you mean sport?); there are state, sport, dport, src, dst
+        unknown term sprt (did you mean sport?); expected one of state, sport, dport, src, dst
           sprt 443
           ^^^^"#]],
     );
@@ -86,87 +87,87 @@ fn faults_are_told_with_their_place() {
     check(
         "not dport 1",
         expect![[r#"
-        a filter says what is wanted, not what is not
+        a filter cannot exclude: list the values to include
           not dport 1
           ^^^"#]],
     );
     check(
         "state estblished",
         expect![[r#"
-        no state is named estblished (did you mean established?); there are all, connected, established, syn-sent, syn-recv, fin-wait-1, fin-wait-2, time-wait, closed, close-wait, last-ack, listening, closing, new-syn-recv, bound-inactive
+        unknown state estblished (did you mean established?); expected one of all, connected, established, syn-sent, syn-recv, fin-wait-1, fin-wait-2, time-wait, closed, close-wait, last-ack, listening, closing, new-syn-recv, bound-inactive
           state estblished
                 ^^^^^^^^^^"#]],
     );
     check(
         "sport = https",
         expect![[r#"
-        https is no port: write a number, or a range such as 8000-8010
+        https is not a port: write a number, or a range such as 8000-8010
           sport = https
                   ^^^^^"#]],
     );
     check(
         "sport 9-8",
         expect![[r#"
-        a range begins with its least: 8-9
+        a range must start with the lower port: 8-9
           sport 9-8
                 ^^^"#]],
     );
     check(
         "sport",
         expect![[r#"
-        a port is expected here
+        expected a port
           sport
                ^"#]],
     );
     check(
         "sport 1,",
         expect![[r#"
-        a port is expected here
+        expected a port
           sport 1,
                   ^"#]],
     );
     check(
         "sport >= 1024",
         expect![[r#"
-        > is no port: write a number, or a range such as 8000-8010
+        > is not a port: write a number, or a range such as 8000-8010
           sport >= 1024
                 ^"#]],
     );
     check(
         "dst 10.0.0.1:443",
         expect![[r#"
-        10.0.0.1:443 is no address or prefix such as 203.0.113.0/24; a port is a term of its own, sport or dport
+        10.0.0.1:443 is not an address or prefix such as 203.0.113.0/24; a port needs its own term, sport or dport
           dst 10.0.0.1:443
               ^^^^^^^^^^^^"#]],
     );
     check(
         "dst 10.0.0.0/33",
         expect![[r#"
-        10.0.0.0/33: 10.0.0.0 has up to 32 bits
+        10.0.0.0/33: prefix length of 10.0.0.0 must be at most 32
           dst 10.0.0.0/33
               ^^^^^^^^^^^"#]],
     );
     check(
         "dst ::ffff:10.0.0.0/24",
         expect![[r#"
-        ::ffff:10.0.0.0/24: IPv4 in IPv6 form is IPv4 here: write it as that
+        ::ffff:10.0.0.0/24: write an IPv4-mapped address as IPv4
           dst ::ffff:10.0.0.0/24
               ^^^^^^^^^^^^^^^^^^"#]],
     );
     check(
         "dst örtlich",
         expect![[r#"
-        örtlich is no address or prefix such as 203.0.113.0/24
+        örtlich is not an address or prefix such as 203.0.113.0/24
           dst örtlich
               ^^^^^^^"#]],
     );
     let many = format!("sport {}", vec!["1"; ALTERNATIVES_MAX + 1].join(","));
-    assert!(Filter::parse(&many).unwrap_err().to_string().starts_with("a list has at most 256 values"));
+    assert!(Filter::parse(&many).unwrap_err().to_string().starts_with("a list must have at most 256 values"));
     let twice = format!("sport {0} sport {0}", vec!["1"; ALTERNATIVES_MAX].join(","));
     assert!(Filter::parse(&twice).unwrap_err().to_string().starts_with("all lists of one kind"));
 }
 
-/// `inet_diag_bc_audit`: what the kernel asks of a program.
+/// Panics unless a program meets the kernel's rules (`inet_diag_bc_audit`).
 fn audit(program: &[u8]) {
     let mut starts = vec![];
     let mut at = 0;
@@ -174,7 +175,7 @@ fn audit(program: &[u8]) {
         starts.push(at);
         at += usize::from(program[at + 1]);
     }
-    assert_eq!(at, program.len(), "`yes` leads to the end");
+    assert_eq!(at, program.len(), "`yes` must lead to the end");
     for &start in &starts {
         let least = match program[start] {
             1 => 4,
@@ -197,7 +198,8 @@ fn audit(program: &[u8]) {
     }
 }
 
-/// `inet_diag_bc_run`: whether the kernel tells of a socket with these ends.
+/// Runs a program on a socket with these addresses, as the kernel does (`inet_diag_bc_run`);
+/// returns whether it accepts the socket.
 fn run(program: &[u8], local: SocketAddr, remote: SocketAddr) -> bool {
     let mut at = 0;
     while at < program.len() {
@@ -243,7 +245,7 @@ const ADDRESSES: [&str; 8] = [
 ];
 
 #[test]
-fn programs_say_what_the_filter_says() {
+fn program_and_filter_agree() {
     let ports = ["", "sport 80", "sport 80,443-445,9", "dport 443", "sport 1-79,81-65535 dport 80,81"];
     let prefixes = [
         "",
@@ -255,7 +257,7 @@ fn programs_say_what_the_filter_says() {
         "dst 2001:db8::/32 src 0.0.0.0/0",
         "src 10.0.0.1,2001:db8::1,::/64,203.0.113.0/25 dst ::/0,0.0.0.0/0",
     ];
-    let mut taken = 0;
+    let mut accepted = 0;
     for text in ports.iter().flat_map(|ports| prefixes.map(|prefixes| format!("{ports} {prefixes}"))) {
         let filter = Filter::parse(&text).unwrap();
         let program = filter.bytecode();
@@ -266,23 +268,23 @@ fn programs_say_what_the_filter_says() {
             let port = |at: usize| [80, 443, 81, 444, 9][at % 5];
             let local = SocketAddr::new(local.parse().unwrap(), port(number));
             let remote = SocketAddr::new(remote.parse().unwrap(), port(number / 5 + 1));
-            let says = end_holds(&filter.local_ports, &filter.local_prefixes, local)
+            let expected = end_holds(&filter.local_ports, &filter.local_prefixes, local)
                 && end_holds(&filter.remote_ports, &filter.remote_prefixes, remote);
-            assert_eq!(run(&program, local, remote), says, "{text}: {local} {remote}");
-            taken += u32::from(says);
+            assert_eq!(run(&program, local, remote), expected, "{text}: {local} {remote}");
+            accepted += u32::from(expected);
         }
     }
-    assert!(taken > 100 && taken < 2000, "{taken} of 2560: both are seen");
+    assert!(accepted > 100 && accepted < 2000, "{accepted} of 2560 accepted: both outcomes must occur");
 }
 
 #[test]
-fn the_longest_program_is_one_the_kernel_takes() {
+fn longest_program_passes_the_kernels_audit() {
     let all = Filter {
         states: States::of(&[State::Established]),
         local_ports: vec![1..=2; ALTERNATIVES_MAX],
         remote_ports: vec![1..=2; ALTERNATIVES_MAX],
-        local_prefixes: vec![Prefix::of("::".parse().unwrap(), 1); ALTERNATIVES_MAX],
-        remote_prefixes: vec![Prefix::of("::".parse().unwrap(), 1); ALTERNATIVES_MAX],
+        local_prefixes: vec![network("::".parse().unwrap(), 1); ALTERNATIVES_MAX],
+        remote_prefixes: vec![network("::".parse().unwrap(), 1); ALTERNATIVES_MAX],
     };
     let program = all.bytecode();
     audit(&program);

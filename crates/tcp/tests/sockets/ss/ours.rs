@@ -1,4 +1,5 @@
-//! What a dump says of a socket, in the words of `ss` (`tcp_stats_print` of its `misc/ss.c`), which leaves out most zeros.
+//! Conversion of our dumps to the names and format of `ss`, which omits most zeros
+//! (`tcp_stats_print` in its `misc/ss.c`).
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -6,28 +7,28 @@ use std::net::SocketAddr;
 use thalweg_tcp::TcpInfo;
 use thalweg_tcp::diag::{Bbr, Diag, Extensions, Filter, Memory, Socket, State, TimerKind};
 
-use super::said::Said;
+use super::reported::Reported;
 
-/// What a dump says of those that have one of the ports, by cookie.
-pub(super) fn said(ports: &[u16]) -> HashMap<u64, Said> {
+/// Dumps the sockets on these ports and returns their values by cookie.
+pub(super) fn reported(ports: &[u16]) -> HashMap<u64, Reported> {
     let mut found = HashMap::new();
     let all = Filter::parse("state all").unwrap();
     let each = |socket: &Socket| {
         if ports.contains(&socket.local.port()) || ports.contains(&socket.remote.port()) {
-            found.insert(socket.cookie, said_of(socket));
+            found.insert(socket.cookie, report_of(socket));
         }
     };
     Diag::open().unwrap().dump(&all, Extensions::ALL, each).unwrap();
     found
 }
 
-fn said_of(socket: &Socket) -> Said {
-    let mut said = Said::default();
-    said.fact("state", socket.state);
-    said.fact("rqueue", socket.rqueue_bytes);
-    said.fact("wqueue", socket.wqueue_bytes);
-    said.fact("local", shown(socket.local, socket));
-    said.fact("remote", shown(socket.remote, socket));
+fn report_of(socket: &Socket) -> Reported {
+    let mut reported = Reported::default();
+    reported.fact("state", socket.state);
+    reported.fact("rqueue", socket.rqueue_bytes);
+    reported.fact("wqueue", socket.wqueue_bytes);
+    reported.fact("local", shown(socket.local, socket));
+    reported.fact("remote", shown(socket.remote, socket));
     let timer = match socket.timer.kind {
         TimerKind::Off => None,
         TimerKind::Retransmit => Some("on"),
@@ -37,52 +38,53 @@ fn said_of(socket: &Socket) -> Said {
         TimerKind::Other(_) => Some("unknown"),
     };
     if let Some(kind) = timer {
-        said.fact("timer", format!("{kind},{}", socket.retransmits));
-        said.clock("timer", socket.timer.expires_ms.into());
+        reported.fact("timer", format!("{kind},{}", socket.retransmits));
+        reported.clock("timer", socket.timer.expires_ms.into());
     }
-    numbers(&mut said, &[("uid", socket.uid.into())]);
-    said.fact("ino", socket.inode);
+    numbers(&mut reported, &[("uid", socket.uid.into())]);
+    reported.fact("ino", socket.inode);
     if let Some(mark) = socket.mark.filter(|&mark| mark != 0) {
-        said.fact("fwmark", format!("{mark:#x}"));
+        reported.fact("fwmark", format!("{mark:#x}"));
     }
     if let Some(is_v6_only) = socket.is_v6_only {
-        said.fact("v6only", u8::from(is_v6_only));
+        reported.fact("v6only", u8::from(is_v6_only));
     }
     if let Some(shutdown) = socket.shutdown {
-        said.fact("shutdown", ["<->", "-->", "<--", "---"][usize::from(shutdown)]);
+        reported.fact("shutdown", ["<->", "-->", "<--", "---"][usize::from(shutdown)]);
     }
     let classes = [("tos", socket.tos.map(u32::from)), ("tclass", socket.tclass.map(u32::from))];
     for (name, class) in classes.into_iter().chain([("class_id", socket.class_id)]) {
         if let Some(class) = class {
-            said.fact(name, if class == 0 { "0".to_owned() } else { format!("{class:#x}") });
+            reported.fact(name, if class == 0 { "0".to_owned() } else { format!("{class:#x}") });
         }
     }
     if let Some(name) = socket.congestion_control {
-        said.fact("cc", name);
+        reported.fact("cc", name);
     }
     if let Some(memory) = &socket.memory {
-        said.fact("skmem", skmem(memory));
+        reported.fact("skmem", skmem(memory));
     }
     if let Some(bbr) = &socket.bbr {
-        said.fact("bbr", model(bbr));
+        reported.fact("bbr", model(bbr));
     }
     if let Some(info) = &socket.tcp_info {
-        tell_counts(info, socket.state, &mut said);
-        tell_times(info, &mut said);
-        tell_rates(info, &mut said);
+        add_counts(info, socket.state, &mut reported);
+        add_times(info, &mut reported);
+        add_rates(info, &mut reported);
     }
-    said
+    reported
 }
 
-/// Those that are not 0.
-fn numbers(said: &mut Said, numbers: &[(&str, u64)]) {
-    numbers.iter().filter(|(_, number)| *number != 0).for_each(|(name, number)| said.fact(name, number));
+/// Adds all nonzero numbers.
+fn numbers(reported: &mut Reported, numbers: &[(&str, u64)]) {
+    numbers.iter().filter(|(_, number)| *number != 0).for_each(|(name, number)| reported.fact(name, number));
 }
 
-fn tell_counts(info: &TcpInfo, state: State, said: &mut Said) {
+fn add_counts(info: &TcpInfo, state: State, reported: &mut Reported) {
     let sum = |count: Option<u64>| count.unwrap_or(0);
     let count = |count: Option<u32>| count.unwrap_or(0).into();
-    // Above that it is infinite, for `ss`; three is the kernel's default; a listener's is how many may wait for it.
+    // `ss` omits a threshold of 0xffff or more, as infinite, and the default reordering of 3. A
+    // listener's `sacked` is its backlog.
     let ssthresh = if info.snd_ssthresh < 0xffff { info.snd_ssthresh } else { 0 };
     let reordering = if info.reordering == 3 { 0 } else { info.reordering };
     let sacked = if state == State::Listen { 0 } else { info.sacked };
@@ -100,7 +102,7 @@ fn tell_counts(info: &TcpInfo, state: State, said: &mut Said) {
         ("rcv_space", info.rcv_space_bytes),
         ("rcv_ssthresh", info.rcv_ssthresh_bytes),
     ];
-    numbers(said, &always.map(|(name, number)| (name, number.into())));
+    numbers(reported, &always.map(|(name, number)| (name, number.into())));
     let since = [
         ("bytes_sent", sum(info.bytes_sent)),
         ("bytes_retrans", sum(info.bytes_retrans)),
@@ -120,47 +122,47 @@ fn tell_counts(info: &TcpInfo, state: State, said: &mut Said) {
         ("rcv_wnd", count(info.rcv_wnd_bytes)),
         ("rehash", count(info.rehash)),
     ];
-    numbers(said, &since);
+    numbers(reported, &since);
     if info.retrans > 0 || info.total_retrans > 0 {
-        said.fact("retrans", format!("{}/{}", info.retrans, info.total_retrans));
+        reported.fact("retrans", format!("{}/{}", info.retrans, info.total_retrans));
     }
 }
 
-fn tell_times(info: &TcpInfo, said: &mut Said) {
-    // The kernel's first timeout of 3 s is not worth a word to `ss`.
+fn add_times(info: &TcpInfo, reported: &mut Reported) {
+    // `ss` omits the kernel's initial timeout of 3 s.
     let rto_us = if info.rto_us == 3_000_000 { 0 } else { info.rto_us };
     let min_rtt_us = info.min_rtt_us.unwrap_or(0);
     for (name, us) in [("rto", rto_us), ("minrtt", min_rtt_us), ("rcv_rtt", info.rcv_rtt_us)] {
         if us != 0 {
-            said.fact(name, ms(us));
+            reported.fact(name, ms(us));
         }
     }
     if info.rtt_us != 0 {
-        said.fact("rtt", format!("{}/{}", ms(info.rtt_us), ms(info.rttvar_us)));
+        reported.fact("rtt", format!("{}/{}", ms(info.rtt_us), ms(info.rttvar_us)));
     }
-    said.clock("lastsnd", info.last_data_sent_ms.into());
-    said.clock("lastrcv", info.last_data_recv_ms.into());
-    said.clock("lastack", info.last_ack_recv_ms.into());
-    said.clock("busy", info.busy_time_us.unwrap_or(0) / 1000);
-    said.clock("rwnd_limited", info.rwnd_limited_us.unwrap_or(0) / 1000);
-    said.clock("sndbuf_limited", info.sndbuf_limited_us.unwrap_or(0) / 1000);
+    reported.clock("lastsnd", info.last_data_sent_ms.into());
+    reported.clock("lastrcv", info.last_data_recv_ms.into());
+    reported.clock("lastack", info.last_ack_recv_ms.into());
+    reported.clock("busy", info.busy_time_us.unwrap_or(0) / 1000);
+    reported.clock("rwnd_limited", info.rwnd_limited_us.unwrap_or(0) / 1000);
+    reported.clock("sndbuf_limited", info.sndbuf_limited_us.unwrap_or(0) / 1000);
 }
 
-fn tell_rates(info: &TcpInfo, said: &mut Said) {
+fn add_rates(info: &TcpInfo, reported: &mut Reported) {
     let bps = |bytes_per_s: u64| format!("{:.0}bps", bytes_per_s as f64 * 8.0);
     if info.rtt_us > 0 && info.snd_mss_bytes > 0 && info.snd_cwnd > 0 {
         let (cwnd, mss) = (f64::from(info.snd_cwnd), f64::from(info.snd_mss_bytes));
-        said.fact("send", format!("{:.0}bps", cwnd * mss * 8_000_000.0 / f64::from(info.rtt_us)));
+        reported.fact("send", format!("{:.0}bps", cwnd * mss * 8_000_000.0 / f64::from(info.rtt_us)));
     }
     if let Some(rate) = info.pacing_rate_bytes_per_s.filter(|&rate| rate > 0) {
         let limit = info.max_pacing_rate_bytes_per_s.map(|limit| format!("/{}", bps(limit)));
-        said.fact("pacing_rate", bps(rate) + &limit.unwrap_or_default());
+        reported.fact("pacing_rate", bps(rate) + &limit.unwrap_or_default());
     }
     if let Some(rate) = info.delivery_rate_bytes_per_s.filter(|&rate| rate > 0) {
-        said.fact("delivery_rate", bps(rate));
+        reported.fact("delivery_rate", bps(rate));
     }
     if info.delivery_rate_app_limited {
-        said.fact("app_limited", "");
+        reported.fact("app_limited", "");
     }
 }
 
@@ -189,7 +191,7 @@ fn model(bbr: &Bbr) -> String {
     format!("(bw:{:.0}bps,mrtt:{}{pacing}{cwnd})", bbr.bw_bytes_per_s as f64 * 8.0, ms(bbr.min_rtt_us))
 }
 
-/// As `ss` has an address: any of IPv6 and of IPv4 is a star.
+/// Formats an address as `ss` does, with a star for an unspecified address.
 fn shown(address: SocketAddr, socket: &Socket) -> String {
     let port = if address.port() == 0 { "*".to_owned() } else { address.port().to_string() };
     match address {
@@ -201,15 +203,16 @@ fn shown(address: SocketAddr, socket: &Socket) -> String {
     }
 }
 
-/// Microseconds as milliseconds.
+/// Formats microseconds as milliseconds.
 fn ms(us: u32) -> String {
     general(f64::from(us) / 1000.0)
 }
 
-/// C's `%g` of what is at least 0.001 and less than a million: six digits, without zeros at the end.
+/// Formats a number like C's `%g`, for 0.001 up to a million: six significant digits, no trailing
+/// zeros.
 fn general(value: f64) -> String {
     let whole_digits = if value >= 1.0 { value.log10().floor() as usize + 1 } else { 0 };
-    // Below one the zeros behind the point are none of the six.
+    // Below one, zeros after the point are not significant digits.
     let zeros = if value > 0.0 && value < 0.1 { (-value.log10()).ceil() as usize - 1 } else { 0 };
     let text = format!("{value:.*}", (6 + zeros).saturating_sub(whole_digits));
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }

@@ -1,4 +1,4 @@
-//! Differences, what is seen first and last, the sample, and what is forgotten.
+//! Tracker tests: differences, first and last records, sampling, and dropped sockets.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::*;
 
 const ALL: NonZeroU32 = NonZeroU32::MIN;
 
-/// A socket as the kernel tells it: `inet_diag_msg` with a `tcp_info` of Linux 6.2.
+/// Builds a socket as the kernel reports it: `inet_diag_msg` with the `tcp_info` of Linux 6.2.
 fn socket(cookie: u64, bytes_acked: u64, retransmits: u32) -> Socket {
     let mut info = [0_u8; 240];
     info[100..104].copy_from_slice(&retransmits.to_ne_bytes());
@@ -41,8 +41,8 @@ fn clock() -> Clock {
     Clock(Instant::now())
 }
 
-/// A tracker whose first dump has been, without sockets.
-fn begun() -> Tracker {
+/// Creates a tracker that has completed a first, empty dump.
+fn after_first_dump() -> Tracker {
     let mut tracker = Tracker::new(None, ALL);
     tracker.end_dump();
     tracker
@@ -53,13 +53,13 @@ fn acked(record: &SocketRecord) -> Option<u64> {
 }
 
 #[test]
-fn no_delivery_rate_is_told_once_this_side_has_closed() {
+fn delivery_rate_is_omitted_once_this_side_has_closed() {
     let rate = |state: State| {
         let mut socket = socket(7, 1000, 0);
         socket.state = state;
         socket.tcp_info.as_mut().unwrap().delivery_rate_bytes_per_s = Some(24_000);
-        let record = begun().dumped(&socket, clock().at(0)).unwrap();
-        assert_eq!(acked(&record), Some(1000), "what it has counted is counted");
+        let record = after_first_dump().dumped(&socket, clock().at(0)).unwrap();
+        assert_eq!(acked(&record), Some(1000), "its counters must still be reported");
         record.gauges.unwrap().delivery_rate_bytes_per_s
     };
     assert_eq!([State::Established, State::CloseWait].map(rate), [Some(24_000); 2]);
@@ -67,8 +67,8 @@ fn no_delivery_rate_is_told_once_this_side_has_closed() {
 }
 
 #[test]
-fn what_came_since_the_record_before() {
-    let (clock, mut tracker) = (clock(), begun());
+fn records_hold_the_difference_to_the_previous_record() {
+    let (clock, mut tracker) = (clock(), after_first_dump());
     let first = tracker.dumped(&socket(7, 1000, u32::MAX), clock.at(0)).unwrap();
     assert_eq!((acked(&first), first.interval_us, first.cause), (Some(1000), None, Cause::Dump));
     assert_eq!(first.client, "203.0.113.7:50000".parse().unwrap());
@@ -76,14 +76,14 @@ fn what_came_since_the_record_before() {
     tracker.end_dump();
     let second = tracker.dumped(&socket(7, 1500, 1), clock.at(10_000)).unwrap();
     assert_eq!((acked(&second), second.interval_us), (Some(500), Some(10_000_000)));
-    assert_eq!(second.counters.unwrap().retransmits, 2, "the kernel's counter has gone round");
+    assert_eq!(second.counters.unwrap().retransmits, 2, "a wrapped kernel counter must be handled");
     let last = tracker.destroyed(&socket(7, 1800, 1), clock.at(12_000)).unwrap();
     assert_eq!((acked(&last), last.interval_us, last.cause), (Some(300), Some(2_000_000), Cause::Destroy));
 }
 
 #[test]
-fn a_connection_between_two_dumps_is_told_by_its_end() {
-    let (clock, mut tracker) = (clock(), begun());
+fn connection_shorter_than_a_period_is_recorded_when_destroyed() {
+    let (clock, mut tracker) = (clock(), after_first_dump());
     let only = tracker.destroyed(&socket(9, 4000, 0), clock.at(0)).unwrap();
     assert_eq!((acked(&only), only.interval_us), (Some(4000), None));
     let mut never = socket(10, 0, 0);
@@ -92,7 +92,7 @@ fn a_connection_between_two_dumps_is_told_by_its_end() {
 }
 
 #[test]
-fn what_was_counted_before_the_first_dump_is_in_no_record() {
+fn counts_from_before_the_first_dump_are_dropped() {
     let (clock, mut tracker) = (clock(), Tracker::new(None, ALL));
     let first = tracker.dumped(&socket(7, 1000, 0), clock.at(0)).unwrap();
     assert_eq!(acked(&first), None);
@@ -102,8 +102,8 @@ fn what_was_counted_before_the_first_dump_is_in_no_record() {
 }
 
 #[test]
-fn a_socket_that_a_dump_passed_over_is_not_taken_for_a_new_one() {
-    let (clock, mut tracker) = (clock(), begun());
+fn socket_missing_from_a_dump_is_not_treated_as_new() {
+    let (clock, mut tracker) = (clock(), after_first_dump());
     tracker.dumped(&socket(7, 1000, 0), clock.at(0)).unwrap();
     for _ in 0..=MISSED_DUMPS_MAX {
         tracker.end_dump();
@@ -113,26 +113,26 @@ fn a_socket_that_a_dump_passed_over_is_not_taken_for_a_new_one() {
         tracker.end_dump();
     }
     let last = tracker.destroyed(&socket(7, 1150, 0), clock.at(20)).unwrap();
-    assert_eq!(acked(&last), Some(50), "it was waited for");
+    assert_eq!(acked(&last), Some(50), "the socket must still be tracked");
 }
 
 #[test]
-fn one_that_goes_on_tells_what_came_since_and_counts_ends_that_nobody_heard() {
+fn restored_tracker_records_differences_and_counts_missed_ends() {
     let (clock, known) = (clock(), |acked| {
         let totals = Counters { bytes_acked: acked, ..Counters::default() };
-        Known { unix_us: clock_unix_us(0), totals }
+        SavedSocket { unix_us: clock_unix_us(0), totals }
     });
     let known = HashMap::from([(7, known(1000)), (8, known(5))]);
-    let mut tracker = Tracker::going_on(None, ALL, known, clock.at(40));
+    let mut tracker = Tracker::resumed(None, ALL, known, clock.at(40));
     let first = tracker.dumped(&socket(7, 1100, 0), clock.at(50)).unwrap();
     assert_eq!((acked(&first), first.interval_us), (Some(100), Some(50_000)));
     let new = tracker.dumped(&socket(9, 30, 0), clock.at(50)).unwrap();
-    assert_eq!((acked(&new), new.interval_us), (Some(30), None), "it began while nobody was there");
+    assert_eq!((acked(&new), new.interval_us), (Some(30), None), "it was opened while no agent was running");
     for _ in 0..=MISSED_DUMPS_MAX {
         assert_eq!(tracker.take_untracked(), 0);
         tracker.end_dump();
     }
-    assert_eq!(tracker.take_untracked(), 1, "the end of 8");
+    assert_eq!(tracker.take_untracked(), 1, "socket 8 has ended");
     for _ in 0..=MISSED_DUMPS_MAX {
         tracker.end_dump();
     }
@@ -140,21 +140,21 @@ fn one_that_goes_on_tells_what_came_since_and_counts_ends_that_nobody_heard() {
 }
 
 #[test]
-fn a_socket_whose_end_may_have_been_missed_is_forgotten() {
-    let (clock, mut tracker) = (clock(), begun());
+fn socket_whose_end_may_have_been_missed_is_dropped() {
+    let (clock, mut tracker) = (clock(), after_first_dump());
     tracker.dumped(&socket(7, 1000, 0), clock.at(0)).unwrap();
     tracker.end_dump();
-    tracker.lost_events();
+    tracker.note_lost_events();
     tracker.dumped(&socket(8, 1000, 0), clock.at(0)).unwrap();
     for _ in 0..=MISSED_DUMPS_MAX + 1 {
         tracker.end_dump();
     }
-    assert_eq!(tracker.sockets.keys().collect::<Vec<_>>(), [&8], "it was seen after the loss");
+    assert_eq!(tracker.sockets.keys().collect::<Vec<_>>(), [&8], "only socket 8 was seen after the loss");
 }
 
 #[test]
-fn the_shadow_of_a_closed_socket_tells_nothing() {
-    let (clock, mut tracker) = (clock(), begun());
+fn placeholder_of_a_closed_socket_yields_no_record() {
+    let (clock, mut tracker) = (clock(), after_first_dump());
     tracker.dumped(&socket(7, 1000, 0), clock.at(0)).unwrap();
     let shadow = Socket { tcp_info: None, ..socket(7, 0, 0) };
     assert_eq!(tracker.dumped(&shadow, clock.at(1)), None);
@@ -164,20 +164,21 @@ fn the_shadow_of_a_closed_socket_tells_nothing() {
 }
 
 #[test]
-fn a_socket_that_is_connected_anew_counts_from_zero() {
-    let (clock, mut tracker) = (clock(), begun());
+fn reconnected_socket_counts_from_zero() {
+    let (clock, mut tracker) = (clock(), after_first_dump());
     tracker.dumped(&socket(7, 5001, 9), clock.at(0)).unwrap();
     let anew = tracker.dumped(&socket(7, 11, 1), clock.at(1)).unwrap();
     assert_eq!((acked(&anew), anew.counters.map(|counters| counters.retransmits)), (Some(11), Some(1)));
 }
 
 #[test]
-fn a_sample_has_the_same_sockets_always() {
+fn sampling_always_picks_the_same_sockets() {
     let clock = clock();
     let mut tracker = Tracker::new(None, NonZeroU32::new(10).unwrap());
     let sampled = |tracker: &mut Tracker| -> Vec<u64> {
-        let told = (0..10_000).filter(|&cookie| tracker.dumped(&socket(cookie, 0, 0), clock.at(0)).is_some());
-        told.collect()
+        let recorded =
+            (0..10_000).filter(|&cookie| tracker.dumped(&socket(cookie, 0, 0), clock.at(0)).is_some());
+        recorded.collect()
     };
     let first = sampled(&mut tracker);
     tracker.end_dump();
@@ -185,26 +186,26 @@ fn a_sample_has_the_same_sockets_always() {
     assert_eq!(sampled(&mut tracker), first);
     let one = tracker.dumped(&socket(first[0], 0, 0), clock.at(1)).unwrap();
     assert_eq!(one.sample_one_in, NonZeroU32::new(10));
-    let all = begun().dumped(&socket(first[0], 0, 0), clock.at(1)).unwrap();
+    let all = after_first_dump().dumped(&socket(first[0], 0, 0), clock.at(1)).unwrap();
     assert_eq!(all.sample_one_in, None);
     let ended = (0..10_000).filter(|&cookie| tracker.destroyed(&socket(cookie, 0, 0), clock.at(1)).is_some());
     assert_eq!(ended.collect::<Vec<_>>(), first);
 }
 
 proptest! {
-    /// Whatever is seen and missed, what the records say adds up to what was counted.
+    /// The records add up to the socket's totals, whichever dumps miss the socket.
     #[test]
-    fn nothing_is_counted_twice_or_not_at_all(steps in proptest::collection::vec((0..1000_u64, any::<bool>()), 1..30)) {
-        let (clock, mut tracker) = (clock(), begun());
-        let (mut total, mut told) = (0, 0);
+    fn each_byte_is_counted_exactly_once(steps in proptest::collection::vec((0..1000_u64, any::<bool>()), 1..30)) {
+        let (clock, mut tracker) = (clock(), after_first_dump());
+        let (mut total, mut counted) = (0, 0);
         for (step, (more, is_seen)) in steps.iter().enumerate() {
             total += more;
             if *is_seen {
-                told += acked(&tracker.dumped(&socket(1, total, 0), clock.at(step as u64)).unwrap()).unwrap();
+                counted += acked(&tracker.dumped(&socket(1, total, 0), clock.at(step as u64)).unwrap()).unwrap();
             }
             tracker.end_dump();
         }
-        told += acked(&tracker.destroyed(&socket(1, total, 0), clock.at(1000)).unwrap()).unwrap();
-        prop_assert_eq!(told, total);
+        counted += acked(&tracker.destroyed(&socket(1, total, 0), clock.at(1000)).unwrap()).unwrap();
+        prop_assert_eq!(counted, total);
     }
 }

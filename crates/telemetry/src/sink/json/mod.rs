@@ -1,12 +1,13 @@
-//! The file sink: JSON lines, one object a row, in files of a directory that begin anew by size and by age.
+//! JSON lines sink: one object per row, in files that rotate by size and age.
 //!
 //! ```text
 //! DIR/telemetry-EPOCH-FIRST.jsonl   records from number FIRST on
-//! DIR/jsonl.position                how far they are: host, epoch, number, and the last file with its length
+//! DIR/jsonl.position                host, epoch, position, and the last file with its length
 //! ```
 //!
-//! **Invariant:** what is in the files up to the noted length is kept, and on the disk; what a kill or a loss of power left behind
-//! that is cut off when the sink begins again, so no line is torn or there twice once it runs.
+//! **Invariant:** the files are complete and synced up to the length in the position file. The next
+//! start cuts off anything that a crash or power loss left beyond it, so no line is incomplete or
+//! repeated while the sink runs.
 
 mod line;
 #[cfg(test)]
@@ -21,23 +22,26 @@ use std::time::{Duration, Instant};
 use thalweg_record::{Batch, Source};
 
 use super::files::{Files, Note, failed};
-use crate::{Sink, SinkError, disk};
+use crate::disk;
+use crate::error::SinkError;
+use crate::sink::Sink;
 
-/// How the files' names in the directory begin.
+/// Prefix of file names.
 const KIND: &str = "telemetry";
 
-/// When a file is not written on, and the next one begins; and when the oldest goes.
+/// When a new file is started, and when the oldest are deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rotation {
-    /// It has as many bytes.
+    /// Length at which a new file is started.
     pub file_bytes: u64,
-    /// It is as old, or was made before the process.
+    /// Age at which a new file is started, also counted for a file created by an earlier process.
     pub age: Duration,
-    /// All files together, if there is a bound: the oldest go so that there is room for a new one.
+    /// Maximum size of all files together, if limited: the oldest are deleted to make room for a
+    /// new file.
     pub total_bytes: Option<u64>,
 }
 
-/// Keeps records as lines of files.
+/// The JSON lines sink.
 #[derive(Debug)]
 pub struct JsonSink {
     files: Files,
@@ -48,10 +52,10 @@ pub struct JsonSink {
 }
 
 impl JsonSink {
-    /// Opens a directory, which is made if it is not there, and cuts off what a kill has left.
+    /// Opens a directory, creating it if missing, and cuts off incomplete data left by a crash.
     ///
     /// # Errors
-    /// When it cannot be read or written.
+    /// If the directory cannot be read or written.
     pub fn open(dir: &Path, rotation: Rotation) -> Result<Self, SinkError> {
         let open = || -> io::Result<_> {
             let files = Files::open(dir, "jsonl")?;
@@ -68,7 +72,7 @@ impl JsonSink {
         let mut note = self.begin(&batch.source, begin.number)?;
         self.lines.clear();
         let new = batch.entries.iter().filter(|entry| entry.number >= note.position);
-        new.for_each(|entry| line::put(&batch.source, entry, &mut self.lines));
+        new.for_each(|entry| line::append(&batch.source, entry, &mut self.lines));
         let file = match &self.file {
             Some((file, _)) => file,
             None => {
@@ -81,15 +85,16 @@ impl JsonSink {
                 &self.file.insert((file, Instant::now())).0
             }
         };
-        // At the noted length: what an attempt before this one has written is written over.
+        // Write at the noted length, overwriting data from a failed attempt.
         file.write_all_at(&self.lines, note.length_bytes)?;
         disk::sync(file)?;
         note.length_bytes += self.lines.len() as u64;
         note.position = note.position.max(last.number + 1);
-        self.put(note)
+        self.write_note(note)
     }
 
-    /// The note that a batch goes on from; one of another numbering begins anew. There is none of a file without a note before it.
+    /// Returns the note that a batch continues from; starts a new one for a new epoch. The position
+    /// file is written before an epoch's first data file.
     fn begin(&mut self, source: &Source, first: u64) -> io::Result<Note> {
         if let Some(note) = self.note.clone().filter(|note| note.is_of(source)) {
             let is_due = |since: &Instant| {
@@ -100,11 +105,11 @@ impl JsonSink {
         }
         self.file = None;
         let note = Note::new(source, first);
-        self.put(note.clone())?;
+        self.write_note(note.clone())?;
         Ok(note)
     }
 
-    fn put(&mut self, note: Note) -> io::Result<()> {
+    fn write_note(&mut self, note: Note) -> io::Result<()> {
         self.files.write_note(&note)?;
         self.note = Some(note);
         Ok(())
@@ -122,14 +127,15 @@ impl Sink for JsonSink {
 
     fn keep(&mut self, batch: &Batch) -> Result<(), SinkError> {
         self.write(batch).map_err(|cause| {
-            // What it has that is not noted is cut off before the next one begins.
+            // Data past the noted length is cut off before the next file is started.
             self.file = None;
             failed("write to", self.files.dir())(cause)
         })
     }
 }
 
-/// Removes what is not in the note: files from its position on, and what the last file has beyond the noted length.
+/// Deletes data that the note does not cover: files that start at its position or later, and the
+/// end of the last file beyond the noted length.
 fn cut_back(files: &Files, note: &Note) -> io::Result<()> {
     let last = files.path(KIND, note.epoch, note.first);
     if note.length_bytes > 0 {
@@ -138,7 +144,7 @@ fn cut_back(files: &Files, note: &Note) -> io::Result<()> {
                 file.set_len(note.length_bytes.min(file.metadata()?.len()))?;
                 disk::sync(&file)?;
             }
-            // Somebody has taken it away, as they may.
+            // An operator may have moved the file away.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }

@@ -1,4 +1,4 @@
-//! Lines as they are, and what is in the files after failures and restarts.
+//! JSON sink tests: the line format, and the files after failures and restarts.
 
 use std::fs;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ fn paths(dir: &Dir) -> Vec<PathBuf> {
     paths
 }
 
-/// The lines of all files, in the files' order.
+/// Reads the lines of all files, in file order.
 fn lines(dir: &Dir) -> Vec<serde_json::Value> {
     let text: String = paths(dir).iter().map(|path| fs::read_to_string(path).unwrap()).collect();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -38,12 +38,12 @@ fn files(dir: &Dir) -> usize {
 }
 
 #[test]
-fn a_line_has_the_names_of_the_rows_without_what_is_absent() {
+fn line_has_column_names_and_omits_absent_values() {
     let records = records(0..200);
     let text = |table| {
         let mut out = Vec::new();
         let entry = records.entries.iter().find(|entry| Table::of(&entry.record) == table).unwrap();
-        line::put(&source(), entry, &mut out);
+        line::append(&source(), entry, &mut out);
         String::from_utf8(out).unwrap()
     };
     expect![[r#"
@@ -58,7 +58,7 @@ fn a_line_has_the_names_of_the_rows_without_what_is_absent() {
 }
 
 #[test]
-fn lines_are_there_once_after_restarts_and_repeats() {
+fn lines_are_written_once_across_restarts_and_repeats() {
     let dir = Dir::new("json-again");
     let mut sink = JsonSink::open(&dir.0, ONE_FILE).unwrap();
     assert_eq!(sink.position(&source()).unwrap(), None);
@@ -73,17 +73,17 @@ fn lines_are_there_once_after_restarts_and_repeats() {
 }
 
 #[test]
-fn what_a_kill_leaves_is_cut_off() {
+fn leftovers_of_a_crash_are_cut_off() {
     let dir = Dir::new("json-kill");
     let mut sink = JsonSink::open(&dir.0, ONE_FILE).unwrap();
     sink.keep(&records(0..10)).unwrap();
     let path = |first| sink.files.path(KIND, source().epoch, first);
     let first = path(0);
     let whole = fs::read(&first).unwrap();
-    // Killed in a write to the file, and after it began another one that has no note.
+    // State after a crash during a write, with another file that no position file covers.
     fs::write(&first, [&whole[..], b"{\"table\":\"soc"].concat()).unwrap();
     fs::write(path(10), &whole).unwrap();
-    // Another sink's.
+    // A file that belongs to another sink.
     fs::write(path(10).with_extension("parquet"), "PAR1").unwrap();
     JsonSink::open(&dir.0, ONE_FILE).unwrap();
     assert_eq!(numbers(&dir), (0..10).collect::<Vec<_>>());
@@ -92,7 +92,7 @@ fn what_a_kill_leaves_is_cut_off() {
 }
 
 #[test]
-fn files_begin_anew_by_size_by_age_and_for_another_numbering() {
+fn files_rotate_by_size_age_and_epoch() {
     let dir = Dir::new("json-rotation");
     let rotation = Rotation { file_bytes: 4000, ..ONE_FILE };
     let mut sink = JsonSink::open(&dir.0, rotation).unwrap();
@@ -111,11 +111,11 @@ fn files_begin_anew_by_size_by_age_and_for_another_numbering() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_written_is_told_and_tried_again() {
+fn failed_write_is_reported_and_retried() {
     let dir = Dir::new("json-full");
     let mut sink = JsonSink::open(&dir.0, ONE_FILE).unwrap();
     sink.keep(&records(0..5)).unwrap();
-    // Stands in the way of the note's replacement.
+    // Prevent replacing the position file.
     fs::create_dir(dir.file("jsonl.position.new")).unwrap();
     assert!(sink.keep(&records(5..10)).unwrap_err().is_passing);
     fs::remove_dir(dir.file("jsonl.position.new")).unwrap();
@@ -124,27 +124,21 @@ fn a_directory_that_cannot_be_written_is_told_and_tried_again() {
 }
 
 #[test]
-fn a_note_is_on_the_disk_after_what_it_says() {
+fn position_is_written_after_data_is_synced() {
     let dir = Dir::new("json-order");
     let mut sink = JsonSink::open(&dir.0, ONE_FILE).unwrap();
     steps::take();
     (0..2).for_each(|at| sink.keep(&records(at * 5..at * 5 + 5)).unwrap());
     expect![[r#"
-        sync jsonl.position.new
-        name jsonl.position
-        sync names
+        replace jsonl.position
         sync names
         sync telemetry-1795000000000000-00000000000000000000.jsonl
-        sync jsonl.position.new
-        name jsonl.position
-        sync names
+        replace jsonl.position
         sync telemetry-1795000000000000-00000000000000000000.jsonl
-        sync jsonl.position.new
-        name jsonl.position
-        sync names
+        replace jsonl.position
     "#]]
     .assert_eq(&steps::take());
-    // What a start cuts off may not come back once the note has gone on.
+    // Data cut off at startup must not reappear after the position has advanced.
     JsonSink::open(&dir.0, ONE_FILE).unwrap();
     expect![[r#"
         sync telemetry-1795000000000000-00000000000000000000.jsonl
@@ -153,7 +147,7 @@ fn a_note_is_on_the_disk_after_what_it_says() {
 }
 
 #[test]
-fn the_oldest_files_go_where_there_is_a_bound() {
+fn oldest_files_are_deleted_at_the_size_limit() {
     let dir = Dir::new("json-bound");
     let rotation = Rotation { file_bytes: 20_000, total_bytes: Some(80_000), ..ONE_FILE };
     let mut sink = JsonSink::open(&dir.0, rotation).unwrap();

@@ -1,5 +1,5 @@
-//! The columns of a table in memory, and their Parquet file: unsigned numbers as such, times as timestamps of microseconds in UTC,
-//! addresses as text.
+//! Column-wise rows of a table, and the Parquet encoding of those rows: unsigned numbers stay
+//! unsigned, times are UTC timestamps in microseconds, addresses are text.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,20 +14,21 @@ use thalweg_record::rows::{Column, Kind, Table, Value};
 
 use crate::disk;
 
-/// The rows of a table, column by column.
+/// Rows of a table, by column.
 #[derive(Debug)]
 pub(super) struct Columns {
     table: Table,
     columns: Vec<Cells>,
-    /// What the values take in memory.
+    /// Approximate memory used by the values.
     bytes: usize,
 }
 
-/// What a column has.
+/// Values of one column.
 #[derive(Debug)]
 struct Cells {
     values: Values,
-    /// Of each row 1 where it has a value, else 0; empty where every row has one.
+    /// Definition levels: for each row, 1 if it has a value, else 0; empty if the column is not
+    /// nullable.
     levels: Vec<i16>,
     is_nullable: bool,
 }
@@ -41,28 +42,28 @@ enum Values {
 }
 
 impl Columns {
-    /// No rows.
+    /// Creates empty columns for a table.
     pub(super) fn new(table: Table) -> Self {
         Self { table, columns: table.columns().iter().map(Cells::new).collect(), bytes: 0 }
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub(super) fn count(&self) -> usize {
-        // The first column of each table is its time, which every row has.
+        // The first column of each table is the time, which every row has.
         self.columns.first().map_or(0, |column| column.values.count())
     }
 
-    /// What they take in memory, about.
+    /// Returns the approximate memory used by the rows.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Adds the value of a row in a column; each row has one for each column, in order.
-    pub(super) fn put(&mut self, column: usize, value: &Value<'_>) {
-        self.bytes += self.columns[column].put(value);
+    /// Appends a value to a column. Each row has one value per column, in order.
+    pub(super) fn push(&mut self, column: usize, value: &Value<'_>) {
+        self.bytes += self.columns[column].push(value);
     }
 
-    /// Writes a file.
+    /// Writes the rows to a file and syncs it.
     pub(super) fn write(&self, path: &Path) -> Result<()> {
         let columns = self.table.columns();
         let fields = columns.iter().map(|column| field(column).map(Arc::new)).collect::<Result<_>>()?;
@@ -76,7 +77,7 @@ impl Columns {
         let mut writer = SerializedFileWriter::new(&file, Arc::new(schema), Arc::new(properties.build()))?;
         let mut rows = writer.next_row_group()?;
         for cells in &self.columns {
-            let mut column = rows.next_column()?.expect("the schema has a field for each column");
+            let mut column = rows.next_column()?.expect("the schema has one field per column");
             cells.write(&mut column)?;
             column.close()?;
         }
@@ -98,12 +99,12 @@ impl Cells {
         Self { values, levels: Vec::new(), is_nullable: column.is_nullable }
     }
 
-    /// Adds a value; gives how much memory it takes.
-    fn put(&mut self, value: &Value<'_>) -> usize {
+    /// Appends a value; returns its approximate memory use.
+    fn push(&mut self, value: &Value<'_>) -> usize {
         if self.is_nullable {
             self.levels.push((*value != Value::Null).into());
         }
-        self.values.put(value) + size_of::<i16>()
+        self.values.push(value) + size_of::<i16>()
     }
 
     fn write(&self, column: &mut SerializedColumnWriter<'_>) -> Result<()> {
@@ -119,19 +120,19 @@ impl Cells {
 }
 
 impl Values {
-    /// Adds a value unless it is absent; gives how much memory it takes.
-    fn put(&mut self, value: &Value<'_>) -> usize {
+    /// Appends a value unless it is null; returns its approximate memory use.
+    fn push(&mut self, value: &Value<'_>) -> usize {
         match (self, value) {
             (_, Value::Null) => return 0,
             (Self::Bool(values), Value::Bool(value)) => values.push(*value),
-            // Parquet has unsigned numbers in the bits of signed ones.
+            // Parquet stores the bits of unsigned numbers as signed numbers.
             (Self::Int32(values), Value::Number(number)) => values.push((*number as u32).cast_signed()),
             (Self::Int64(values), Value::Number(number) | Value::Time(number)) => {
                 values.push(number.cast_signed());
             }
-            (Self::Bytes(values), Value::Text(text)) => return put_text(values, text.as_bytes().to_vec()),
-            (Self::Bytes(values), Value::Ip(ip)) => return put_text(values, ip.to_string().into_bytes()),
-            (values, value) => unreachable!("{value:?} is not of its column's kind, as {values:?} are"),
+            (Self::Bytes(values), Value::Text(text)) => return push_text(values, text.as_bytes().to_vec()),
+            (Self::Bytes(values), Value::Ip(ip)) => return push_text(values, ip.to_string().into_bytes()),
+            (values, value) => unreachable!("{value:?} does not match the column kind of {values:?}"),
         }
         size_of::<i64>()
     }
@@ -146,7 +147,7 @@ impl Values {
     }
 }
 
-fn put_text(values: &mut Vec<ByteArray>, text: Vec<u8>) -> usize {
+fn push_text(values: &mut Vec<ByteArray>, text: Vec<u8>) -> usize {
     let bytes = size_of::<ByteArray>() + text.len();
     values.push(text.into());
     bytes

@@ -1,14 +1,16 @@
-//! The file sink for analysis: Parquet, a file for each table and span of records, for programs that read whole columns.
+//! Parquet sink: writes one file per table and range of records, for analysis programs that read
+//! whole columns.
 //!
 //! ```text
-//! DIR/sockets-EPOCH-FIRST.parquet   records from number FIRST on, up to the next file of any table
-//! DIR/parquet.position              how far the files are
+//! DIR/sockets-EPOCH-FIRST.parquet   records from number FIRST up to any table's next file
+//! DIR/parquet.position              position up to which files are complete
 //! ```
 //!
-//! Batches are gathered in memory and written together; until then the spool has them.
+//! Batches are gathered in memory and written together; until then they remain in the spool.
 //!
-//! **Invariant:** a file is whole or not there: it is written under a passing name. Files from the noted position on are removed when
-//! the sink begins, since what they are of comes again.
+//! **Invariant:** a file is complete or absent, because it is written under a temporary name and
+//! then renamed. Files at or after the noted position are deleted when the sink opens, because the
+//! spool delivers their records again.
 
 mod columns;
 #[cfg(test)]
@@ -21,48 +23,51 @@ use thalweg_record::rows::{self, Table};
 use thalweg_record::{Batch, Entry, Source};
 
 use super::files::{Files, Note, failed};
-use crate::{Sink, SinkError, disk};
+use crate::disk;
+use crate::error::SinkError;
+use crate::sink::Sink;
 use columns::Columns;
 
-/// When what was gathered is written, and when the oldest files go.
+/// Limits at which gathered rows are written and the oldest files deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gathering {
-    /// So many rows of one table are there.
+    /// Rows of one table at which all are written.
     pub rows: usize,
-    /// They take so much memory, about.
+    /// Approximate memory use at which all rows are written.
     pub bytes: usize,
-    /// The first of them is as old.
+    /// Age of the oldest row at which all rows are written.
     pub age: Duration,
-    /// All files together, if there is a bound: once they take more, the oldest go.
+    /// Maximum size of all files together, if limited; above it, the oldest are deleted.
     pub total_bytes: Option<u64>,
 }
 
-/// Keeps records as Parquet files.
+/// The Parquet sink.
 #[derive(Debug)]
 pub struct ParquetSink {
     files: Files,
     gathering: Gathering,
     note: Option<Note>,
-    /// What was gathered, if anything.
+    /// Gathered rows, if any.
     gathered: Option<Gathered>,
 }
 
-/// Rows that are in no file yet.
+/// Rows not yet written to a file.
 #[derive(Debug)]
 struct Gathered {
     source: Source,
-    /// Numbers of the first record, and of the one after the last.
+    /// Number of the first record.
     first: u64,
+    /// Number after the last record.
     end: u64,
     since: Instant,
     tables: [Columns; Table::ALL.len()],
 }
 
 impl ParquetSink {
-    /// Opens a directory, which is made if it is not there, and removes what a kill has left.
+    /// Opens a directory, creating it if missing, and deletes files left by a crash.
     ///
     /// # Errors
-    /// When it cannot be read or written.
+    /// If the directory cannot be read or written.
     pub fn open(dir: &Path, gathering: Gathering) -> Result<Self, SinkError> {
         let files = Files::open(dir, "parquet").map_err(failed("open", dir))?;
         let note = files.note().map_err(failed("open", dir))?;
@@ -72,35 +77,36 @@ impl ParquetSink {
         Ok(Self { files, gathering, note, gathered: None })
     }
 
-    /// Writes what was gathered, then that it is. After a failure the same files are written again.
+    /// Writes the gathered rows, then the position file. A retry writes the same files.
     fn write(&mut self) -> Result<(), SinkError> {
         let Some(gathered) = &self.gathered else { return Ok(()) };
         let dir = self.files.dir();
         let path = |table: Table| self.files.path(table.name(), gathered.source.epoch, gathered.first);
         let tables = || Table::ALL.into_iter().zip(&gathered.tables).filter(|(_, rows)| rows.count() > 0);
         for (table, rows) in tables() {
-            rows.write(&Files::passing(&path(table))).map_err(failed("write to", dir))?;
+            rows.write(&Files::temporary(&path(table))).map_err(failed("write to", dir))?;
         }
         for (table, _) in tables() {
-            disk::rename(&Files::passing(&path(table)), &path(table))
-                .map_err(failed("name a file in", dir))?;
+            disk::rename(&Files::temporary(&path(table)), &path(table))
+                .map_err(failed("rename a file in", dir))?;
         }
-        disk::sync_dir(dir).map_err(failed("name files in", dir))?;
+        disk::sync_dir(dir).map_err(failed("sync", dir))?;
         let note = Note::new(&gathered.source, gathered.end);
-        self.files.write_note(&note).map_err(failed("note the position in", dir))?;
+        self.files.write_note(&note).map_err(failed("write the position in", dir))?;
         (self.note, self.gathered) = (Some(note), None);
         self.files.trim(self.gathering.total_bytes);
         Ok(())
     }
 
-    /// What a batch is added to. Before the first record of a numbering is, there is a note of it.
+    /// Returns the rows to which a batch is added. The position file is written before an epoch's
+    /// first record is gathered.
     fn gathered(&mut self, source: &Source, first: u64) -> Result<&mut Gathered, SinkError> {
         if self.gathered.as_ref().is_some_and(|gathered| gathered.source != *source) {
             self.write()?;
         }
         if !self.note.as_ref().is_some_and(|note| note.is_of(source)) {
             let note = Note::new(source, first);
-            self.files.write_note(&note).map_err(failed("note the position in", self.files.dir()))?;
+            self.files.write_note(&note).map_err(failed("write the position in", self.files.dir()))?;
             self.note = Some(note);
         }
         let first = self.note.as_ref().map_or(first, |note| first.max(note.position));
@@ -115,13 +121,13 @@ impl ParquetSink {
 }
 
 impl Gathered {
-    /// Adds a record that it has not yet.
+    /// Adds a record unless it was already added.
     fn add(&mut self, entry: &Entry) {
         if entry.number >= self.end {
             let columns = &mut self.tables[Table::of(&entry.record) as usize];
             let mut at = 0;
             rows::row(&self.source, entry, &mut |value| {
-                columns.put(at, &value);
+                columns.push(at, &value);
                 at += 1;
             });
             self.end = entry.number + 1;

@@ -1,4 +1,4 @@
-//! Files as a reader of Parquet has them, and what is there after restarts.
+//! Parquet sink tests: the files as read by a Parquet reader, and after restarts.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +18,7 @@ fn records(numbers: std::ops::Range<u64>) -> Batch {
     batch(numbers.start, numbers.map(record).collect())
 }
 
-/// All rows of all files by their number, as text, and how many files there are.
+/// Reads all rows of all files as text, by record number; returns them with the number of files.
 fn rows_of(dir: &Dir) -> (BTreeMap<u64, Vec<(String, String)>>, usize) {
     let (mut all, mut files) = (BTreeMap::new(), 0);
     for path in fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()) {
@@ -32,7 +32,7 @@ fn rows_of(dir: &Dir) -> (BTreeMap<u64, Vec<(String, String)>>, usize) {
             let has = row.get_column_iter().filter(|(_, field)| **field != Field::Null);
             let text: Vec<_> = has.map(|(name, field)| (name.clone(), text(field))).collect();
             let number = text.iter().find(|(name, _)| name == "number").unwrap().1.parse().unwrap();
-            assert!(all.insert(number, text).is_none(), "{number} is there twice");
+            assert!(all.insert(number, text).is_none(), "{number} appears twice");
         }
     }
     (all, files)
@@ -46,7 +46,7 @@ fn text(field: &Field) -> String {
     }
 }
 
-/// What [`rows_of`] ought to give.
+/// Formats the rows that [`rows_of`] should return for a batch.
 fn expected(batch: &Batch) -> BTreeMap<u64, Vec<(String, String)>> {
     let row = |entry: &Entry| {
         let mut columns = Table::of(&entry.record).columns().iter();
@@ -67,7 +67,7 @@ fn expected(batch: &Batch) -> BTreeMap<u64, Vec<(String, String)>> {
 }
 
 #[test]
-fn rows_are_read_back_as_they_are() {
+fn rows_are_read_back_unchanged() {
     let dir = Dir::new("parquet-rows");
     let mut sink = ParquetSink::open(&dir.0, BY_ROWS).unwrap();
     let batch = records(0..1000);
@@ -79,13 +79,13 @@ fn rows_are_read_back_as_they_are() {
 }
 
 #[test]
-fn rows_are_gathered_until_there_are_enough_and_are_there_once() {
+fn gathered_rows_are_written_once() {
     let dir = Dir::new("parquet-gathered");
     let mut sink = ParquetSink::open(&dir.0, BY_ROWS).unwrap();
     sink.keep(&records(0..50)).unwrap();
     sink.keep(&records(20..90)).unwrap();
     assert_eq!((sink.kept(90), rows_of(&dir).1), (0, 0));
-    // It ends here; what was gathered comes again.
+    // The first sink is dropped, so the gathered rows are passed again.
     let mut sink = ParquetSink::open(&dir.0, BY_ROWS).unwrap();
     assert_eq!(sink.position(&source()).unwrap(), Some(0));
     (0..9).for_each(|at| sink.keep(&records(at * 50..at * 50 + 50)).unwrap());
@@ -98,18 +98,19 @@ fn rows_are_gathered_until_there_are_enough_and_are_there_once() {
 }
 
 #[test]
-fn what_a_kill_leaves_is_removed() {
+fn leftovers_of_a_crash_are_deleted() {
     let dir = Dir::new("parquet-kill");
     let mut sink = ParquetSink::open(&dir.0, BY_ROWS).unwrap();
     sink.keep(&records(0..500)).unwrap();
-    // Killed after a file was named and before the position was noted, and while it wrote another.
+    // State after a crash between renaming a file and writing the position, with another file
+    // incomplete.
     let path = |number| sink.files.path("sockets", source().epoch, number);
-    let (passing, lines) = (Files::passing(&path(500)), path(500).with_extension("jsonl"));
+    let (temporary, lines) = (Files::temporary(&path(500)), path(500).with_extension("jsonl"));
     fs::copy(path(0), path(500)).unwrap();
-    fs::write(&passing, "PAR1").unwrap();
+    fs::write(&temporary, "PAR1").unwrap();
     fs::write(&lines, "of another sink").unwrap();
     let mut sink = ParquetSink::open(&dir.0, BY_ROWS).unwrap();
-    assert!(!passing.exists() && lines.exists());
+    assert!(!temporary.exists() && lines.exists());
     assert_eq!(sink.position(&source()).unwrap(), Some(500));
     sink.keep(&records(500..900)).unwrap();
     sink.finish().unwrap();
@@ -117,7 +118,7 @@ fn what_a_kill_leaves_is_removed() {
 }
 
 #[test]
-fn files_are_written_by_age() {
+fn rows_are_written_at_the_age_limit() {
     let dir = Dir::new("parquet-age");
     let mut sink =
         ParquetSink::open(&dir.0, Gathering { rows: usize::MAX, age: Duration::ZERO, ..BY_ROWS }).unwrap();
@@ -126,7 +127,7 @@ fn files_are_written_by_age() {
 }
 
 #[test]
-fn files_are_written_by_memory() {
+fn rows_are_written_at_the_memory_limit() {
     let dir = Dir::new("parquet-bytes");
     let by_bytes = Gathering { rows: usize::MAX, bytes: 100_000, ..BY_ROWS };
     let mut sink = ParquetSink::open(&dir.0, by_bytes).unwrap();
@@ -134,7 +135,7 @@ fn files_are_written_by_memory() {
     for at in 0..100 {
         sink.keep(&records(at * 50..at * 50 + 50)).unwrap();
         let kept = sink.kept(at * 50 + 50);
-        // A record takes some hundred bytes.
+        // A record uses a few hundred bytes.
         assert!(at * 50 + 50 - kept < 1000, "{kept}");
         since = since.max(at * 50 + 50 - kept);
     }
@@ -142,7 +143,7 @@ fn files_are_written_by_memory() {
 }
 
 #[test]
-fn a_note_is_on_the_disk_after_what_it_says() {
+fn position_is_written_after_data_is_synced() {
     let dir = Dir::new("parquet-order");
     let mut sink = ParquetSink::open(&dir.0, BY_ROWS).unwrap();
     sink.keep(&records(0..5)).unwrap();
@@ -154,15 +155,13 @@ fn a_note_is_on_the_disk_after_what_it_says() {
         name sockets-1795000000000000-00000000000000000000.parquet
         name responses-1795000000000000-00000000000000000000.parquet
         sync names
-        sync parquet.position.new
-        name parquet.position
-        sync names
+        replace parquet.position
     "#]]
     .assert_eq(&steps::take());
 }
 
 #[test]
-fn the_oldest_files_go_where_there_is_a_bound() {
+fn oldest_files_are_deleted_at_the_size_limit() {
     let dir = Dir::new("parquet-bound");
     let mut sink = ParquetSink::open(&dir.0, Gathering { total_bytes: Some(100_000), ..BY_ROWS }).unwrap();
     for at in 0..60 {

@@ -1,31 +1,33 @@
-//! Which hosts have aggregates of their own. Clients choose what stands in Host, and each name would be one more key of all that an
-//! aggregate is named by: of each window and site the first ones have their own, the others share one.
+//! Limit on hosts with their own aggregates. Clients choose the Host field, and each host name
+//! multiplies the number of aggregates. So per window and site, the first [`HOSTS_MAX`] hosts get
+//! their own aggregates; the rest share one name.
 //!
-//! **Invariant:** those of a window are in the file: who begins anew goes on with the same.
+//! **Invariant:** the hosts of a window are in the file, so a restart continues with the same
+//! hosts.
 
 use std::collections::{HashMap, HashSet};
 
 use rusqlite::Connection;
 
+use super::raw::stored;
 use super::rollup::{Key, Rollup};
-use super::stored;
 
-/// Hosts of a window and site that have aggregates of their own.
+/// Maximum hosts with their own aggregates, per window and site.
 pub(super) const HOSTS_MAX: usize = 1000;
-/// No host's name is longer (RFC 1035 section 2.3.4).
+/// Maximum length of a host name (RFC 1035 section 2.3.4).
 pub(super) const HOST_BYTES_MAX: usize = 255;
-/// What the others are called.
+/// Shared name for all other hosts.
 pub(super) const OTHER: &str = "(other)";
 
-/// The hosts with aggregates of their own, by window and site.
+/// Hosts with their own aggregates, by window and site.
 #[derive(Debug, Default)]
 pub(super) struct Hosts {
     known: HashMap<(u64, String), HashSet<String>>,
 }
 
 impl Hosts {
-    /// Puts a key under the others' name, unless its host has aggregates of its own, or gets them.
-    pub(super) fn bound(&mut self, connection: &Connection, key: &mut Key) -> rusqlite::Result<()> {
+    /// Replaces a key's host with [`OTHER`], unless the host has or now gets its own aggregates.
+    pub(super) fn limit(&mut self, connection: &Connection, key: &mut Key) -> rusqlite::Result<()> {
         if key.rollup != Rollup::Responses {
             return Ok(());
         }
@@ -33,7 +35,7 @@ impl Hosts {
         if !self.known.contains_key(&of) {
             self.known.insert(of.clone(), read(connection, key)?);
         }
-        let known = self.known.get_mut(&of).expect("it was just made sure of");
+        let known = self.known.get_mut(&of).expect("inserted above");
         if known.contains(&key.request_host) {
             return Ok(());
         }
@@ -45,13 +47,13 @@ impl Hosts {
         Ok(())
     }
 
-    /// Forgets windows before `oldest`.
+    /// Drops the hosts of windows before `oldest`.
     pub(super) fn shrink(&mut self, oldest: u64) {
         self.known.retain(|(window, _), _| *window >= oldest);
     }
 }
 
-/// The hosts that the file has aggregates of.
+/// Reads the hosts that have aggregates in the file for the key's window and site.
 fn read(connection: &Connection, key: &Key) -> rusqlite::Result<HashSet<String>> {
     let hosts = "SELECT DISTINCT request_host FROM responses_5m WHERE window = ?1 AND pop = ?2 AND request_host <> ?3";
     let mut query = connection.prepare_cached(hosts)?;

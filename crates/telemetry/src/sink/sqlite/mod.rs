@@ -1,10 +1,11 @@
-//! The SQLite sink: records, aggregates of five minutes, and how far they are, in one file and in one transaction each.
+//! SQLite sink: stores records, five-minute aggregates and the position in one file, with one
+//! transaction per batch.
 //!
-//! The file is in WAL mode, so that readers and this writer do not wait for each other; `schema/sqlite` has its tables. Each
-//! transaction is on the disk before the spool hears of it.
+//! The file is in WAL mode, so that readers and this writer do not block each other; its tables are
+//! declared in `schema/sqlite`. Each transaction is synced before the spool is notified.
 //!
-//! **Invariant:** the records of a batch, what they add to the aggregates and the position after them are committed together: a
-//! batch that comes again adds nothing.
+//! **Invariant:** a batch's records, their contribution to the aggregates, and the position after
+//! them are committed together, so a repeated batch adds nothing.
 
 mod hosts;
 mod raw;
@@ -23,33 +24,37 @@ use thalweg_record::{Batch, Entry, Source};
 pub use retention::Retention;
 
 use crate::clock::{Moment, Steady};
-use crate::{Sink, SinkError, disk};
+use crate::disk;
+use crate::error::SinkError;
+use crate::sink::Sink;
+use raw::stored;
 use rollups::Rollups;
 
-/// The version of the tables, in the file's `user_version`.
+/// Schema version, stored as the file's `user_version`.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// The tables of a new file.
+/// SQL that creates the tables of a new file.
 pub const SCHEMA: [&str; 3] = [
     include_str!("../../../../../schema/sqlite/records.sql"),
     include_str!("../../../../../schema/sqlite/aggregates.sql"),
     include_str!("../../../../../schema/sqlite/positions.sql"),
 ];
 
-/// Pages of the aggregates that change are kept in memory, or each batch would read them again.
+/// Page cache size: keeps the aggregates' pages in memory, so that batches need not read them
+/// again.
 const CACHE_BYTES: i64 = 32 << 20;
-/// Pages of the write-ahead log after which it is copied into the file: some batches together.
+/// Write-ahead log pages at which to checkpoint: several batches at a time.
 const CHECKPOINT_PAGES: u32 = 8000;
-/// What marks a file as one of these (`application_id`): "Thlw".
+/// `application_id` that identifies a telemetry file: "Thlw".
 const APPLICATION: u32 = 0x5468_6c77;
-/// Another writer's transaction is waited for this long before the batch is tried again.
+/// Maximum wait for another writer's transaction before the batch is retried.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
-/// Prepared statements that are kept.
+/// Maximum cached prepared statements.
 const STATEMENTS_MAX: usize = 32;
-/// The write-ahead log is cut back to this when a reader had it grow.
+/// Size to which the write-ahead log is truncated after a reader has made it grow.
 const WAL_BYTES_MAX: u64 = 64 << 20;
 
-/// Keeps records in a SQLite file.
+/// The SQLite sink.
 #[derive(Debug)]
 pub struct SqliteSink {
     path: PathBuf,
@@ -60,12 +65,13 @@ pub struct SqliteSink {
 }
 
 impl SqliteSink {
-    /// Opens a file, or makes it.
+    /// Opens a file, creating it if missing.
     ///
     /// # Errors
-    /// When it cannot be opened, is of a newer release, or is no file of telemetry.
+    /// If the file cannot be opened, was written by a newer release, or is not a telemetry file.
     pub fn open(path: &Path, retention: Retention) -> Result<Self, SinkError> {
-        // Made by itself it would have the umask's mode. Its log and its index get the file's.
+        // SQLite would create the file with the umask's mode. The write-ahead log and its index
+        // inherit the file's mode.
         disk::options().open(path).map_err(|cause| not_made(path, cause))?;
         let mut connection = Connection::open(path).map_err(error("open", path))?;
         prepare(&mut connection, path)?;
@@ -78,7 +84,7 @@ impl SqliteSink {
         })
     }
 
-    /// Adds a batch; gives how many records were new.
+    /// Adds a batch; returns the number of new records.
     fn add(&mut self, batch: &Batch) -> rusqlite::Result<usize> {
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let position = position(&transaction, &batch.source)?.unwrap_or(0);
@@ -110,20 +116,20 @@ impl Sink for SqliteSink {
 impl SqliteSink {
     fn keep_at(&mut self, batch: &Batch, now: Moment) -> Result<(), SinkError> {
         let added = self.add(batch).map_err(|cause| {
-            // They are ahead of the file now.
-            self.rollups.forget();
+            // The rollups in memory are now ahead of the file.
+            self.rollups.clear();
             error("write to", &self.path)(cause)
         })?;
-        // The batch is kept, whatever comes of this; it is tried again after the next one.
+        // The batch is stored even if trimming fails; trimming is retried after the next batch.
         let by_age = self.steady.is_steady(now).then_some(now.unix_us);
         if let Err(cause) = self.retention.trim(&self.connection, by_age, added) {
-            tracing::warn!(path = %self.path.display(), error = %cause, "old telemetry is not removed");
+            tracing::warn!(path = %self.path.display(), error = %cause, "cannot delete old telemetry");
         }
         Ok(())
     }
 }
 
-/// Sets a connection up, and makes the tables of an empty file.
+/// Configures a connection, and creates the tables if the file is empty.
 fn prepare(connection: &mut Connection, path: &Path) -> Result<(), SinkError> {
     let failed = || error("prepare", path);
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
@@ -134,20 +140,19 @@ fn prepare(connection: &mut Connection, path: &Path) -> Result<(), SinkError> {
     let count = "SELECT count(*) FROM sqlite_schema";
     let is_empty = connection.query_row(count, [], |row| row.get::<_, u32>(0)).map_err(failed())? == 0;
     if !is_empty && application != APPLICATION {
-        return Err(refused(path, "it is no file of telemetry: give another one".to_owned()));
+        return Err(refused(path, "not a telemetry file: choose another path".to_owned()));
     }
     if version > SCHEMA_VERSION {
-        let reason = format!(
-            "its version is {version}, and this program writes {SCHEMA_VERSION}: use a newer release"
-        );
+        let reason =
+            format!("schema version must be at most {SCHEMA_VERSION}, got {version}: use a newer release");
         return Err(refused(path, reason));
     }
-    // Before there are tables, or not at all.
+    // Takes effect only before the first table is created.
     connection.pragma_update(None, "auto_vacuum", "INCREMENTAL").map_err(failed())?;
     connection.pragma_update(None, "journal_mode", "WAL").map_err(failed())?;
     connection.pragma_update(None, "synchronous", "FULL").map_err(failed())?;
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES).map_err(failed())?;
-    // Below zero: in KiB.
+    // A negative value is in KiB.
     connection.pragma_update(None, "cache_size", -CACHE_BYTES / 1024).map_err(failed())?;
     connection.pragma_update(None, "journal_size_limit", WAL_BYTES_MAX).map_err(failed())?;
     if is_empty { create(connection) } else { raw::complete(connection) }.map_err(failed())
@@ -173,11 +178,6 @@ fn note(transaction: &Transaction<'_>, source: &Source, last: &Entry) -> rusqlit
         .prepare_cached("INSERT OR REPLACE INTO positions VALUES (?1, ?2, ?3)")?
         .execute((&source.host, stored(source.epoch), stored(last.number.saturating_add(1))))
         .map(drop)
-}
-
-/// A number as SQLite can hold it.
-fn stored(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 fn error(what: &str, path: &Path) -> impl FnOnce(rusqlite::Error) -> SinkError {

@@ -1,4 +1,4 @@
-//! Records as rows of SQLite, by the columns of `record::rows`.
+//! Storage of records as SQLite rows, with the columns of `record::rows`.
 
 use std::net::IpAddr;
 
@@ -6,8 +6,6 @@ use rusqlite::types::{ToSqlOutput, Value as Stored, ValueRef};
 use rusqlite::{CachedStatement, Connection, ToSql};
 use thalweg_record::rows::{self, Kind, Table, Value};
 use thalweg_record::{Entry, Source};
-
-use super::stored;
 
 /// Inserts a row for each entry.
 pub(super) fn insert(connection: &Connection, source: &Source, entries: &[Entry]) -> rusqlite::Result<()> {
@@ -23,8 +21,8 @@ pub(super) fn insert(connection: &Connection, source: &Source, entries: &[Entry]
     Ok(())
 }
 
-/// Adds the columns that tables of an earlier release lack; the rows there have nothing in them. All that came later may be
-/// absent, so that such a row can be told from others.
+/// Adds columns that are missing from tables created by an earlier release; existing rows get NULL.
+/// Every column added in a later release is nullable, so that such rows are recognisable.
 pub(super) fn complete(connection: &Connection) -> rusqlite::Result<()> {
     for table in Table::ALL {
         for column in table.columns().iter().filter(|column| column.is_nullable) {
@@ -63,7 +61,7 @@ fn insert_row(statement: &mut CachedStatement<'_>, source: &Source, entry: &Entr
     statement.raw_execute().map(drop)
 }
 
-/// A value as SQLite has it: `schema/sqlite` says how.
+/// A value as SQLite stores it; see `schema/sqlite`.
 struct Cell<'a>(Value<'a>);
 
 impl ToSql for Cell<'_> {
@@ -78,4 +76,9 @@ impl ToSql for Cell<'_> {
             Value::Ip(IpAddr::V6(ip)) => ToSqlOutput::Owned(Stored::Text(ip.to_string())),
         })
     }
+}
+
+/// Converts a number to SQLite's range; larger numbers become the maximum.
+pub(super) fn stored(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -1,36 +1,40 @@
-//! What goes from the file, and when: by age, and the oldest where it outgrows its bound. A little after each batch, so that no
-//! batch waits long; free pages are used again, and given back to the system a few at a time.
+//! Retention: deletes rows by age, and the oldest rows if the file exceeds its size limit. It
+//! deletes a few rows after each batch, so that no batch waits long. Free pages are reused, or
+//! returned to the system a few at a time.
 
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension};
 use thalweg_record::rows::Table;
 
+use super::raw::stored;
 use super::rollup::{Rollup, WINDOW_S};
-use super::stored;
 
-/// Rows of a table that go after one batch, at least as many as may: twice what came, so that it ends.
+/// Minimum and maximum rows deleted from a table after one batch. Within these bounds, twice as
+/// many rows are deleted as were added, so that deletion catches up.
 const ROWS_MIN: usize = 1000;
 const ROWS_MAX: usize = 10_000;
-/// Pages given back to the system after one batch.
+/// Maximum pages returned to the system after one batch.
 const PAGES_FREED_MAX: u32 = 1000;
-/// Free pages that stay for what comes next.
+/// Free pages kept in the file for reuse.
 const PAGES_FREE: u64 = 1000;
 
-/// How long, and in how many bytes, records are kept.
+/// How long records and aggregates are kept, and in how many bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// Age, by its own time, at which a record goes. Losses stay as long as aggregates.
-    pub records: Duration,
-    /// Age at which an aggregate goes.
-    pub aggregates: Duration,
-    /// Bytes in use in the file, beside its write-ahead log: above that the oldest records go, and without those the oldest
+    /// Age at which a record is deleted, based on its time field. Losses are kept as long as
     /// aggregates.
+    pub records: Duration,
+    /// Age at which an aggregate is deleted.
+    pub aggregates: Duration,
+    /// Maximum bytes in use in the file, without its write-ahead log. Above it, the oldest records
+    /// are deleted or, if no records are left, the oldest aggregates.
     pub total_bytes: u64,
 }
 
 impl Retention {
-    /// Removes some of what is due, after `added` records came: by age if there is a clock to be believed.
+    /// Deletes some of the rows that are due, after `added` records were added. Deletes by age only
+    /// if `now_us` is given.
     pub(super) fn trim(
         &self,
         connection: &Connection,
@@ -72,7 +76,7 @@ fn number(connection: &Connection, name: &str) -> rusqlite::Result<u64> {
     connection.prepare_cached(&format!("PRAGMA {name}"))?.query_row([], |row| row.get(0))
 }
 
-/// Bytes in use.
+/// Reads the number of bytes in use in the file.
 fn used_bytes(connection: &Connection) -> rusqlite::Result<u64> {
     let pages = number(connection, "page_count")?.saturating_sub(number(connection, "freelist_count")?);
     Ok(pages.saturating_mul(number(connection, "page_size")?))
@@ -86,7 +90,8 @@ fn delete_before(connection: &Connection, table: Table, time_us: u64, rows: usiz
     connection.prepare_cached(&delete)?.execute((stored(time_us), rows)).map(drop)
 }
 
-/// Removes aggregates of whole windows, and no more of them than it takes for so many rows.
+/// Deletes aggregates before `window`, in whole windows. If there are more than `rows` rows,
+/// deletes only the oldest windows that together exceed that number.
 fn delete_windows_before(
     connection: &Connection,
     rollup: Rollup,
@@ -98,12 +103,13 @@ fn delete_windows_before(
     let last: Option<i64> =
         connection.prepare_cached(&oldest)?.query_row((stored(window), rows), |row| row.get(0)).optional()?;
     let delete = format!("DELETE FROM {name} WHERE window < ?1");
-    // With more rows than that, up to the window of the last one, itself included so that something goes.
+    // If there are more than `rows` rows, stop after the window of the row at that offset, so that
+    // at least one window is deleted.
     let end = last.map_or(stored(window), |last| last.saturating_add(1));
     connection.prepare_cached(&delete)?.execute([end]).map(drop)
 }
 
-/// Removes the oldest records, without records the oldest aggregates.
+/// Deletes the oldest records, or the oldest aggregates if there are no records.
 fn delete_oldest(connection: &Connection, rows: usize) -> rusqlite::Result<()> {
     let mut oldest = None;
     for table in [Table::Sockets, Table::Responses] {

@@ -1,15 +1,15 @@
-//! Aggregates: which one a record belongs to, and what it adds there. Pure.
+//! Aggregates: the key of a record's aggregate, and the values that the record adds to it. Pure.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use thalweg_record::{Entry, Prefix, Record, ResponseRecord, Sketch, SocketRecord, Source};
 
-/// Seconds of a window.
+/// Length of a window in seconds.
 pub(super) const WINDOW_S: u64 = 300;
-/// Responses with less content say more of latency than of goodput.
+/// Minimum content for a goodput sample: smaller responses measure latency rather than goodput.
 const GOODPUT_CONTENT_BYTES_MIN: u64 = 100_000;
-/// Sums and sketches of an aggregate, at most.
+/// Maximum sums and sketches per aggregate.
 const SUMS_MAX: usize = 8;
 const SKETCHES_MAX: usize = 3;
 
@@ -21,7 +21,7 @@ pub(super) enum Rollup {
 }
 
 impl Rollup {
-    /// Its name.
+    /// Returns the table name.
     pub(super) fn table(self) -> &'static str {
         match self {
             Self::Sockets => "sockets_5m",
@@ -29,7 +29,7 @@ impl Rollup {
         }
     }
 
-    /// The columns that name an aggregate.
+    /// Returns the key columns.
     pub(super) fn keys(self) -> &'static [&'static str] {
         const KEYS: &[&str] =
             &["window", "pop", "prefix", "asn", "region", "congestion_control", "cache", "request_host"];
@@ -39,7 +39,7 @@ impl Rollup {
         }
     }
 
-    /// Its columns of sums.
+    /// Returns the columns that are sums.
     pub(super) fn sums(self) -> &'static [&'static str] {
         match self {
             Self::Sockets => &[
@@ -56,7 +56,7 @@ impl Rollup {
         }
     }
 
-    /// Its columns of sketches.
+    /// Returns the columns that are sketches.
     pub(super) fn sketches(self) -> &'static [&'static str] {
         match self {
             Self::Sockets => &["delivery_rate", "rtt", "min_rtt"],
@@ -65,14 +65,14 @@ impl Rollup {
     }
 }
 
-/// What names an aggregate.
+/// The key of an aggregate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) rollup: Rollup,
-    /// The start of the window, seconds since the Unix epoch.
+    /// Start of the window, in seconds since the Unix epoch.
     pub(super) window: u64,
     pub(super) pop: String,
-    /// The first address and the bits of the prefix.
+    /// First address and length of the client prefix.
     pub(super) network: (IpAddr, u8),
     pub(super) asn: u32,
     pub(super) region: Option<Arc<str>>,
@@ -82,7 +82,7 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// The aggregate of an entry; a loss has none.
+    /// Returns the key of an entry's aggregate; `None` for a loss.
     pub(super) fn of(source: &Source, entry: &Entry) -> Option<Self> {
         let prefix = entry.prefix()?;
         let (rollup, time_unix_us, congestion_control, cache, request_host) = match &entry.record {
@@ -109,23 +109,23 @@ impl Key {
         })
     }
 
-    /// The prefix as text.
+    /// Returns the client prefix as text.
     pub(super) fn prefix(&self) -> String {
         Prefix::cut(self.network.0, self.network.1).to_string()
     }
 }
 
-/// What an aggregate has, in the order of its columns.
+/// The values of an aggregate, in column order.
 #[derive(Debug, Default)]
 pub(super) struct Aggregate {
     pub(super) sums: [u64; SUMS_MAX],
     pub(super) sketches: [Sketch; SKETCHES_MAX],
-    /// Whether it has what the file has not.
+    /// Whether the aggregate differs from the file.
     pub(super) is_changed: bool,
 }
 
 impl Aggregate {
-    /// Adds a record.
+    /// Adds a record's values.
     pub(super) fn add(&mut self, record: &Record) {
         match record {
             Record::Socket(record) => self.add_socket(record),

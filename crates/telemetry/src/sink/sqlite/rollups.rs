@@ -1,7 +1,8 @@
-//! The aggregates of open windows: in memory so that they need not be read for each record, and in the file with the records
-//! that they are of.
+//! Cache of recent windows' aggregates: avoids reading aggregates for each record, and writes them
+//! to the file together with the records they cover.
 //!
-//! **Invariant:** between batches what is in memory is what is in the file; after a failure nothing is.
+//! **Invariant:** between batches, cached aggregates equal those in the file; after a failure, the
+//! cache is empty.
 
 use std::collections::HashMap;
 
@@ -10,15 +11,15 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params_from_
 use thalweg_record::{Entry, Sketch, Source};
 
 use super::hosts::Hosts;
+use super::raw::stored;
 use super::rollup::{Aggregate, Key, Rollup, WINDOW_S};
-use super::stored;
 
-/// Aggregates in memory, of some KiB each.
+/// Maximum aggregates in memory, a few KiB each.
 const AGGREGATES_MAX: usize = 100_000;
-/// Windows before the newest whose aggregates stay in memory: records come late.
+/// Number of windows before the newest that stay in memory for late records.
 const WINDOWS_LATE: u64 = 1;
 
-/// Aggregates in memory.
+/// The cache of aggregates.
 #[derive(Debug, Default)]
 pub(super) struct Rollups {
     aggregates: HashMap<Key, Aggregate>,
@@ -28,7 +29,7 @@ pub(super) struct Rollups {
 }
 
 impl Rollups {
-    /// Adds records, and writes what they changed.
+    /// Adds records, and writes the changed aggregates.
     pub(super) fn add(
         &mut self,
         connection: &Connection,
@@ -38,12 +39,12 @@ impl Rollups {
         let mut changed = Vec::new();
         for entry in entries {
             let Some(mut key) = Key::of(source, entry) else { continue };
-            self.hosts.bound(connection, &mut key)?;
+            self.hosts.limit(connection, &mut key)?;
             if !self.aggregates.contains_key(&key) {
                 let aggregate = self.load(connection, &key)?;
                 self.aggregates.insert(key.clone(), aggregate);
             }
-            let aggregate = self.aggregates.get_mut(&key).expect("it was just made sure of");
+            let aggregate = self.aggregates.get_mut(&key).expect("inserted above");
             aggregate.add(&entry.record);
             if !std::mem::replace(&mut aggregate.is_changed, true) {
                 changed.push(key);
@@ -52,7 +53,7 @@ impl Rollups {
         let mut newest = 0;
         let mut statements = [const { None }; 2];
         for key in changed {
-            let aggregate = self.aggregates.get_mut(&key).expect("nothing is taken out in between");
+            let aggregate = self.aggregates.get_mut(&key).expect("nothing is removed in between");
             aggregate.is_changed = false;
             let statement = match &mut statements[key.rollup as usize] {
                 Some(statement) => statement,
@@ -61,13 +62,14 @@ impl Rollups {
             statement.execute(params_from_iter(values(&key, aggregate)))?;
             newest = newest.max(key.window);
         }
-        // Of these records alone: one from a clock that was ahead must not make all that follow seem old.
+        // `newest` considers only these records: one record from a clock that is ahead must not
+        // make all later records seem old.
         self.shrink(newest);
         Ok(())
     }
 
-    /// Forgets all that is in memory.
-    pub(super) fn forget(&mut self) {
+    /// Clears the cache.
+    pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 
@@ -78,14 +80,14 @@ impl Rollups {
             self.aggregates.retain(|key, _| key.window >= oldest);
             self.hosts.shrink(oldest);
         }
-        // The hosts stay: to read them anew is to read the whole window.
+        // Keep the hosts, because reading them again means reading the whole window.
         if self.aggregates.len() > AGGREGATES_MAX {
             self.aggregates.clear();
             self.windows.clear();
         }
     }
 
-    /// The aggregate as the file has it.
+    /// Reads an aggregate from the file.
     fn load(&mut self, connection: &Connection, key: &Key) -> rusqlite::Result<Aggregate> {
         let has_others = match self.windows.get(&(key.rollup, key.window)) {
             Some(has_others) => *has_others,
@@ -136,7 +138,7 @@ fn prepare_write(connection: &Connection, rollup: Rollup) -> rusqlite::Result<Ca
         .prepare_cached(&format!("INSERT OR REPLACE INTO {} ({names}) VALUES ({places})", rollup.table()))
 }
 
-/// The values of a row, in order.
+/// Returns the values of a row, in column order.
 fn values(key: &Key, aggregate: &Aggregate) -> impl Iterator<Item = Stored> {
     let sums = aggregate.sums.iter().take(key.rollup.sums().len());
     let sketches = aggregate.sketches.iter().take(key.rollup.sketches().len());
@@ -146,7 +148,7 @@ fn values(key: &Key, aggregate: &Aggregate) -> impl Iterator<Item = Stored> {
         .chain(sketches.map(|sketch| Stored::Text(sketch.to_json())))
 }
 
-/// The values of the key's columns, in order.
+/// Returns the values of the key columns, in order.
 fn key_values(key: &Key) -> Vec<Stored> {
     let mut values = vec![
         Stored::Integer(stored(key.window)),

@@ -1,5 +1,5 @@
-//! The SQLite sink: its tables are those of the rows, each record is there once with what it adds, readers and queries beside the
-//! writer, another writer, and what goes with time.
+//! SQLite sink tests: tables match the rows, each record is stored and aggregated once, readers and
+//! a second writer work concurrently, and retention.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::query::{By, Parameters, Query};
 use crate::runner::Runner;
 use crate::testing::{Dir, Random, TIME_US, batch, open_spool, record, source};
 
-/// Keeps all that comes.
+/// Retention that deletes nothing.
 const FOR_EVER: Retention =
     Retention { records: Duration::MAX, aggregates: Duration::MAX, total_bytes: u64::MAX };
 const TABLES: [&str; 5] = ["sockets", "responses", "losses", "sockets_5m", "responses_5m"];
@@ -31,7 +31,7 @@ fn records(numbers: std::ops::Range<u64>) -> Vec<(Network, Record)> {
     numbers.map(record).collect()
 }
 
-/// Records that were all made at one time.
+/// Creates records that all have the same time.
 fn records_of(numbers: std::ops::Range<u64>, time_us: u64) -> Vec<(Network, Record)> {
     let mut records = records(numbers);
     for (_, record) in &mut records {
@@ -44,7 +44,7 @@ fn records_of(numbers: std::ops::Range<u64>, time_us: u64) -> Vec<(Network, Reco
     records
 }
 
-/// All rows of all tables as text, sorted.
+/// Formats all rows of all tables as text, sorted.
 fn dump(connection: &Connection) -> Vec<String> {
     let mut rows = Vec::new();
     for table in TABLES {
@@ -64,7 +64,7 @@ fn count(connection: &Connection, of: &str) -> u64 {
     connection.query_row(&format!("SELECT {of}"), [], |row| row.get(0)).unwrap()
 }
 
-/// Name, type and whether it may be absent, of each column in order.
+/// Reads name, type and nullability of each column, in order.
 fn columns(connection: &Connection, table: &str) -> Vec<(String, String, bool)> {
     let mut query = connection.prepare(&format!("PRAGMA table_info({table})")).unwrap();
     let column = |row: &rusqlite::Row<'_>| Ok((row.get(1)?, row.get(2)?, !row.get::<_, bool>(3)?));
@@ -72,7 +72,7 @@ fn columns(connection: &Connection, table: &str) -> Vec<(String, String, bool)> 
 }
 
 #[test]
-fn a_file_of_an_earlier_release_gets_the_columns_that_came_later() {
+fn newer_columns_are_added_to_a_file_of_an_earlier_release() {
     let dir = Dir::new("sqlite-columns");
     let mut sink = open(&dir);
     sink.keep(&batch(0, records(0..20))).unwrap();
@@ -80,15 +80,15 @@ fn a_file_of_an_earlier_release_gets_the_columns_that_came_later() {
     drop(sink);
     let mut sink = open(&dir);
     sink.keep(&batch(20, records(20..40))).unwrap();
-    let told = |numbers: &str| {
+    let sampled = |numbers: &str| {
         count(&sink.connection, &format!("count(sample_one_in) FROM sockets WHERE number {numbers}"))
     };
-    assert_eq!(told("< 20"), 0);
-    assert!(told(">= 20") > 0);
+    assert_eq!(sampled("< 20"), 0);
+    assert!(sampled(">= 20") > 0);
 }
 
 #[test]
-fn the_tables_have_the_columns_of_the_rows() {
+fn table_columns_match_row_columns() {
     let dir = Dir::new("columns");
     let sink = open(&dir);
     for table in Table::ALL {
@@ -108,7 +108,7 @@ fn the_tables_have_the_columns_of_the_rows() {
 }
 
 #[test]
-fn a_batch_that_comes_again_adds_nothing() {
+fn repeated_batch_adds_nothing() {
     let dir = Dir::new("again");
     let mut sink = open(&dir);
     assert_eq!(sink.position(&source()).unwrap(), None);
@@ -118,15 +118,15 @@ fn a_batch_that_comes_again_adds_nothing() {
     sink.keep(&batch(0, records(0..500))).unwrap();
     sink.keep(&batch(100, records(100..200))).unwrap();
     assert_eq!(dump(&sink.connection), once);
-    // Another numbering of the same machine is something else.
+    // Another epoch on the same machine is a different source.
     let mut other = batch(0, records(0..1));
     other.source.epoch += 1;
     sink.keep(&other).unwrap();
-    assert_eq!(dump(&sink.connection).len(), once.len() + 1, "an aggregate was there, the row is new");
+    assert_eq!(dump(&sink.connection).len(), once.len() + 1, "only the row must be new, not the aggregate");
 }
 
 #[test]
-fn aggregates_do_not_depend_on_batches_restarts_and_the_order_of_times() {
+fn aggregates_do_not_depend_on_batches_restarts_or_time_order() {
     let whole = Dir::new("whole");
     let mut sink = open(&whole);
     sink.keep(&batch(0, records(0..3000))).unwrap();
@@ -142,7 +142,7 @@ fn aggregates_do_not_depend_on_batches_restarts_and_the_order_of_times() {
             next = end;
             match random.below(3) {
                 0 => sink = open(&parts),
-                1 => sink.rollups.forget(),
+                1 => sink.rollups.clear(),
                 _ => {}
             }
         }
@@ -150,14 +150,14 @@ fn aggregates_do_not_depend_on_batches_restarts_and_the_order_of_times() {
     }
 }
 
-/// The lines of a query's answer.
+/// Runs a query; returns the rows of its result.
 fn ask(dir: &Dir, name: &str, by: By) -> Vec<Vec<serde_json::Value>> {
     let parameters = Parameters { since: TIME_US / 1_000_000, until: TIME_US / 1_000_000 + 900, by };
     Query::named(name).unwrap().ask_sqlite(&dir.file("telemetry.sqlite"), &parameters).unwrap().rows
 }
 
 #[test]
-fn queries_answer_what_the_records_say() {
+fn query_answers_match_the_records() {
     let dir = Dir::new("queries");
     let mut sink = open(&dir);
     let records = records(0..5000);
@@ -208,24 +208,24 @@ fn queries_answer_what_the_records_say() {
 }
 
 #[test]
-fn other_files_are_refused() {
+fn files_of_newer_releases_and_other_programs_are_refused() {
     let dir = Dir::new("refused");
     let newer = dir.file("newer.sqlite");
     drop(SqliteSink::open(&newer, FOR_EVER).unwrap());
     Connection::open(&newer).unwrap().pragma_update(None, "user_version", 2).unwrap();
     let error = SqliteSink::open(&newer, FOR_EVER).unwrap_err();
-    assert_eq!(error.cause.to_string(), "its version is 2, and this program writes 1: use a newer release");
+    assert_eq!(error.cause.to_string(), "schema version must be at most 1, got 2: use a newer release");
     let foreign = dir.file("foreign.sqlite");
     Connection::open(&foreign).unwrap().execute_batch("CREATE TABLE a (b)").unwrap();
     let error = SqliteSink::open(&foreign, FOR_EVER).unwrap_err();
-    assert_eq!(error.cause.to_string(), "it is no file of telemetry: give another one");
+    assert_eq!(error.cause.to_string(), "not a telemetry file: choose another path");
     let text = dir.file("text");
     std::fs::write(&text, "x".repeat(5000)).unwrap();
     assert!(!SqliteSink::open(&text, FOR_EVER).unwrap_err().is_passing);
 }
 
 #[test]
-fn while_another_writer_has_the_file_nothing_is_lost() {
+fn nothing_is_lost_while_another_writer_locks_the_file() {
     let dir = Dir::new("busy");
     let sink = open(&dir);
     let other = Connection::open(dir.file("telemetry.sqlite")).unwrap();
@@ -235,7 +235,7 @@ fn while_another_writer_has_the_file_nothing_is_lost() {
     let appended = spool.append(records(0..300), TIME_US);
     let end = Instant::now() + Duration::from_secs(60);
     while runner.state().error().is_none() {
-        assert!(Instant::now() < end, "the sink was never held up");
+        assert!(Instant::now() < end, "the sink must meet a locked file");
         thread::yield_now();
     }
     assert!(runner.state().error().unwrap().contains("locked"), "{:?}", runner.state().error());
@@ -252,13 +252,13 @@ fn while_another_writer_has_the_file_nothing_is_lost() {
 }
 
 #[test]
-fn what_is_too_old_goes_and_aggregates_stay_longer() {
+fn old_records_are_deleted_before_aggregates() {
     let dir = Dir::new("age");
     let mut sink = open(&dir);
     sink.keep(&batch(0, records(0..5000))).unwrap();
     let hour = Duration::from_secs(3600);
     let retention = Retention { records: hour, aggregates: 2 * hour, total_bytes: u64::MAX };
-    // After an hour and 5 of the 15 minutes that the records are of.
+    // The records cover 15 minutes; `now` is one hour after the first 5.
     let now = TIME_US + 3_900_000_000;
     let old = |table: &str| {
         count(&sink.connection, &format!("count(*) FROM {table} WHERE time < {}", TIME_US + 300_000_000))
@@ -280,7 +280,7 @@ fn what_is_too_old_goes_and_aggregates_stay_longer() {
 }
 
 #[test]
-fn a_clock_that_jumps_costs_no_record() {
+fn clock_jumps_delete_no_records() {
     let dir = Dir::new("jumps");
     let hour = Duration::from_secs(3600);
     let retention = Retention { records: hour, aggregates: 2 * hour, total_bytes: u64::MAX };
@@ -288,7 +288,7 @@ fn a_clock_that_jumps_costs_no_record() {
     let spool = open_spool(&dir.file("spool"), 64 << 20);
     let mut reader = spool.reader("sqlite").unwrap();
     let begun = Instant::now();
-    // A minute for each batch: its clock is ahead by so many seconds.
+    // Stores one batch per minute, with the clock ahead by `ahead_s`.
     let mut keep = |minute: u64, ahead_s: i64| {
         let unix_us = (TIME_US + minute * 60_000_000).saturating_add_signed(ahead_s * 1_000_000);
         spool.append(records_of(minute * 100..(minute + 1) * 100, unix_us), unix_us);
@@ -307,7 +307,8 @@ fn a_clock_that_jumps_costs_no_record() {
         let all = (minute + 1) * 100;
         assert_eq!(keep(minute, ahead_s), (all, all), "minute {minute}");
     }
-    // From its last setting on it is right: after ten minutes the batches from before the hour go, and a year's aggregates too.
+    // The clock is correct from here on. Ten minutes later, batches with times more than an hour
+    // ago are deleted, and so are the year-old aggregates.
     for minute in 10..19 {
         assert_eq!(keep(minute, 0).0, (minute + 1) * 100);
     }
@@ -316,7 +317,7 @@ fn a_clock_that_jumps_costs_no_record() {
 }
 
 #[test]
-fn a_file_that_outgrows_its_bound_loses_its_oldest_records() {
+fn oldest_records_are_deleted_above_the_size_limit() {
     let dir = Dir::new("size");
     let bound = 3 << 20;
     let retention = Retention { total_bytes: bound, ..FOR_EVER };
@@ -329,9 +330,9 @@ fn a_file_that_outgrows_its_bound_loses_its_oldest_records() {
     assert_eq!(count(&sink.connection, "max(time) FROM sockets"), TIME_US + 39_000);
     assert!(count(&sink.connection, "min(time) FROM sockets") > TIME_US);
     let samples = count(&sink.connection, "sum(samples) FROM sockets_5m");
-    assert_eq!(samples % 40, 0, "aggregates have all records");
+    assert_eq!(samples % 40, 0, "aggregates must still cover all records");
     assert!(samples > count(&sink.connection, "count(*) FROM sockets"));
-    // Nothing but aggregates is left: those go.
+    // Only aggregates are left, so they are deleted.
     sink.connection.execute("DELETE FROM sockets", params![]).unwrap();
     sink.connection.execute("DELETE FROM responses", params![]).unwrap();
     Retention { total_bytes: 0, ..FOR_EVER }.trim(&sink.connection, Some(TIME_US), 100_000).unwrap();
@@ -351,7 +352,7 @@ fn only_the_owner_may_read_the_file() {
 }
 
 #[test]
-fn a_file_put_back_from_a_backup_gets_what_the_spool_still_has() {
+fn restored_backup_is_completed_from_the_spool() {
     let dir = Dir::new("backup");
     let run = |numbers: std::ops::Range<u64>| {
         let spool = open_spool(&dir.file("spool"), 1 << 20);
@@ -373,7 +374,7 @@ fn a_file_put_back_from_a_backup_gets_what_the_spool_still_has() {
 }
 
 #[test]
-fn hosts_beyond_the_first_ones_share_an_aggregate() {
+fn hosts_beyond_the_limit_share_an_aggregate() {
     let dir = Dir::new("hosts");
     let host_of = |number: u64| match number % 5 {
         0 => "www.example".to_owned(),
@@ -390,7 +391,7 @@ fn hosts_beyond_the_first_ones_share_an_aggregate() {
     let mut sink = open(&dir);
     for first in (0..5000).step_by(500) {
         sink.keep(&batch(first, (first..first + 500).map(entry).collect())).unwrap();
-        // Those of the window are the same after a restart.
+        // A restart must not change the window's hosts.
         sink = open(&dir);
     }
     let connection = &sink.connection;
@@ -403,12 +404,12 @@ fn hosts_beyond_the_first_ones_share_an_aggregate() {
     assert_eq!(
         count(connection, "count(DISTINCT request_host) FROM responses"),
         3002,
-        "records have them all"
+        "records must keep every host"
     );
 }
 
 #[test]
-fn the_view_of_clickhouse_has_the_same_bounds() {
+fn clickhouse_view_has_the_same_limits() {
     let view = include_str!("../../../../../schema/clickhouse/responses_5m.sql");
     let bounds = format!("if(nth <= {HOSTS_MAX} AND length(own) <= {HOST_BYTES_MAX}, own, '{OTHER}')");
     assert!(view.contains(&bounds), "{bounds}");

@@ -1,13 +1,15 @@
-//! Outcomes in which all that has to hold does, and in which something does not.
+//! Tests of outcomes that meet all conditions or violate one.
 
-use super::super::networks::{prefix, scenario};
+use super::super::controller::Change;
+use super::super::networks::scenario;
 use super::super::plan;
-use super::super::told::Change;
 use super::*;
+use thalweg_netem::emulation::Family;
 
-/// Windows of four seconds from 1,000 s on; viewers began two seconds before.
+/// Builds round `number`, with four-second windows counted from 1,000 s; viewers started two
+/// seconds before that.
 fn round(number: u64, low: f64) -> Round {
-    let arms = Arms { all: Some(Lows { p5: low, p10: 2.0 * low }) };
+    let arms = Percentiles { all: Some(LowPercentiles { p5: low, p10: 2.0 * low }) };
     Round {
         unix_s: 1_000 + 4 * number,
         steered: 0,
@@ -20,15 +22,16 @@ fn round(number: u64, low: f64) -> Round {
     }
 }
 
-/// All that has to hold does: the slow enter with the sixth round, those that gain are shown to be helped, the others leave.
+/// Builds an outcome that meets all conditions: slow networks enter in the sixth round, those that
+/// gain are shown to be helped, and the others leave.
 pub(crate) fn good() -> Outcome {
-    let prefixes: Vec<_> = scenario().paths.iter().map(prefix).collect();
+    let prefixes: Vec<_> = scenario().paths.iter().map(|path| Family::Four.prefix(path)).collect();
     let mut rounds: Vec<_> = (0..12)
         .map(|number| {
             round(number, if number > 6 { 200_000.0 } else { 100_000.0 } + 1e3 * (number % 3) as f64)
         })
         .collect();
-    // The beginning, which is left out.
+    // Checks skip the initial round, so its extreme rate must not matter.
     rounds[0] = round(0, 1e9);
     let change =
         |network: usize, reason: &str| Change { prefix: prefixes[network].clone(), reason: reason.into() };
@@ -36,15 +39,15 @@ pub(crate) fn good() -> Outcome {
     rounds[8].proved = prefixes[12..14].to_vec();
     rounds[9].left = vec![change(14, "retransmits"), change(15, "not_helped")];
     Outcome {
-        begun_unix_s: 998.0,
+        started_unix_s: 998.0,
         rounds,
-        networks: prefixes.into_iter().map(|prefix| (prefix, Explained::default())).collect(),
+        networks: prefixes.into_iter().map(|prefix| (prefix, Explanation::default())).collect(),
         ..Outcome::new(Plan { rounds_after: 4, ..plan(true) })
     }
 }
 
 #[test]
-fn before_is_until_somebody_enters_and_after_is_the_end() {
+fn before_ends_with_the_first_entry_and_after_has_the_last_rounds() {
     let outcome = good();
     let at = |rounds: &[Round]| rounds.iter().map(|round| outcome.at_s(round)).collect::<Vec<_>>();
     assert_eq!(at(outcome.before()), [6.0, 10.0, 14.0, 18.0, 22.0]);
@@ -56,15 +59,15 @@ fn before_is_until_somebody_enters_and_after_is_the_end() {
 }
 
 #[test]
-fn what_became_of_a_network_is_told_in_order() {
+fn events_of_a_network_are_in_order() {
     let events = good().events(14);
-    let told: Vec<_> = events.iter().map(|it| (it.at_s, it.what, it.reason.as_str())).collect();
-    assert_eq!(told, [(22.0, What::Entered, "slow"), (38.0, What::Left, "retransmits")]);
+    let found: Vec<_> = events.iter().map(|it| (it.at_s, it.what, it.reason.as_str())).collect();
+    assert_eq!(found, [(22.0, EventKind::Entered, "slow"), (38.0, EventKind::Left, "retransmits")]);
     assert_eq!(good().events(0), []);
 }
 
 #[test]
-fn each_thing_that_has_to_hold_can_fail() {
+fn each_check_can_fail() {
     let failing = |change: &dyn Fn(&mut Outcome)| {
         let mut outcome = good();
         change(&mut outcome);
@@ -84,36 +87,38 @@ fn each_thing_that_has_to_hold_can_fail() {
             it.rounds[11].entered.push(again);
         }),
         [withdrawn],
-        "it has come back"
+        "it entered again"
     );
     let up = ["p5 of delivery rate is up", "p10 of delivery rate is up"];
     let after = |it: &mut Outcome, p5, p10| {
-        it.rounds[7..].iter_mut().for_each(|round| round.delivery_rate.all = Some(Lows { p5, p10 }));
+        it.rounds[7..]
+            .iter_mut()
+            .for_each(|round| round.delivery_rate.all = Some(LowPercentiles { p5, p10 }));
     };
     assert_eq!(failing(&|it| after(it, 1e5, 4e5)), up[..1]);
     assert_eq!(failing(&|it| after(it, 2e5, 2e5)), up[1..]);
-    assert_eq!(failing(&|it| it.rounds.truncate(5)), [found, withdrawn, up[0], up[1]], "nobody entered");
+    assert_eq!(failing(&|it| it.rounds.truncate(5)), [found, withdrawn, up[0], up[1]], "no network entered");
 }
 
 #[test]
-fn the_status_is_that_of_what_ended_it_and_of_what_cannot_be_trusted() {
+fn exit_status_reflects_early_ends_failures_and_lateness() {
     let mut outcome = good();
-    outcome.seen.failed = 1;
+    outcome.viewer_results.failed = 1;
     assert_eq!(outcome.exit_status(), 1);
     outcome = good();
     outcome.lateness = Lateness { p999: Duration::from_millis(2), packets: 100_000, missed: 0 };
     assert_eq!(outcome.exit_status(), 1);
-    outcome.early = Some(Early::Interrupted(15));
+    outcome.early = Some(EarlyEnd::Interrupted(15));
     assert_eq!(outcome.exit_status(), 143);
-    outcome.early = Some(Early::Failed("the edge has ended".into()));
+    outcome.early = Some(EarlyEnd::Failed("the edge has ended".into()));
     assert_eq!(outcome.exit_status(), 1);
 }
 
 #[test]
-fn who_is_told_to_be_helped_in_error_is_named() {
+fn falsely_helped_networks_are_named() {
     let mut outcome = good();
-    assert_eq!(outcome.false_ones(), [""; 0]);
+    assert_eq!(outcome.falsely_helped(), [""; 0]);
     let bloated = outcome.networks[15].0.clone();
     outcome.rounds[8].proved.push(bloated);
-    assert_eq!(outcome.false_ones(), ["bloated"]);
+    assert_eq!(outcome.falsely_helped(), ["bloated"]);
 }

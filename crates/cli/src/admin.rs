@@ -1,0 +1,85 @@
+//! Client of the admin interfaces of edges and controllers.
+
+use std::net::SocketAddr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, bail};
+use http::request;
+use serde_json::Value;
+use thalweg_edge::SHOWN_BYTES_MAX;
+use thalweg_policy::source::FILES_MAX;
+use thalweg_surface::Limits;
+use thalweg_surface::client::{Blocking, Failure};
+
+/// Maximum wait for a response head: the edge may compile a policy, or wait for the disk during a
+/// purge.
+const HEAD_TIME_MAX: Duration = Duration::from_secs(300);
+/// Maximum response bytes: enough for all bans an edge can keep, and for all policy text it shows.
+const ANSWER_BYTES_MAX: usize = 32 << 20;
+/// Maximum bytes of a path that can be opened: PATH_MAX in limits.h.
+const PATH_BYTES_MAX: usize = 4096;
+/// Maximum bytes that one byte takes in a JSON string: `\u0001`.
+const ESCAPED_BYTES_MAX: usize = 6;
+const _: () = assert!(
+    ESCAPED_BYTES_MAX * (SHOWN_BYTES_MAX + FILES_MAX * PATH_BYTES_MAX) + (1 << 20) <= ANSWER_BYTES_MAX
+);
+
+/// Kind of server to query, and the flag with its address.
+#[derive(Debug, Clone, Copy)]
+pub struct Interface {
+    /// Name of the server in messages.
+    pub what: &'static str,
+    /// Flag with the server's address.
+    pub flag: &'static str,
+}
+
+/// Admin interface of an edge.
+const EDGE: Interface = Interface { what: "edge", flag: "--admin" };
+
+/// Sends a request to the edge at `addr` and returns the response, a JSON object.
+///
+/// # Errors
+/// Fails if no edge responds, or the edge refuses the request.
+pub fn ask(addr: SocketAddr, request: request::Builder, content: String) -> anyhow::Result<Value> {
+    ask_interface(EDGE, addr, request, content)
+}
+
+/// Sends a request to the server at `addr` and returns the response, a JSON object.
+///
+/// # Errors
+/// Fails if no server responds, or the server refuses the request.
+pub fn ask_interface(
+    interface: Interface,
+    addr: SocketAddr,
+    request: request::Builder,
+    content: String,
+) -> anyhow::Result<Value> {
+    let Interface { what, flag } = interface;
+    let path = request.uri_ref().map(ToString::to_string).unwrap_or_default();
+    let request = request.uri(format!("http://{addr}{path}")).body(content.into())?;
+    let limits = Limits { head: HEAD_TIME_MAX, content_bytes_max: ANSWER_BYTES_MAX, ..Limits::default() };
+    let answer = Blocking::new(limits)?.send(request).map_err(|error| match error.why {
+        Failure::Unreachable(_) => {
+            anyhow::Error::new(error).context(format!("no {what} answers at {addr}; set {flag}"))
+        }
+        _ => error.into(),
+    })?;
+    let (status, content) = (answer.status(), answer.into_body());
+    let answer: Value = serde_json::from_slice(&content).with_context(|| {
+        format!("{addr} responded with {status}, not JSON: {flag} must be the address of the {what}")
+    })?;
+    if !status.is_success() {
+        let why = answer["error"].as_str();
+        bail!(
+            "{}",
+            why.map_or_else(|| format!("the {what} refused the request without a reason"), str::to_owned)
+        );
+    }
+    Ok(answer)
+}
+
+/// Returns the current time in Unix milliseconds.
+pub fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,194 @@
+//! `thalweg controller explain` and `status`: queries of a running controller.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+use anyhow::bail;
+use http::Request;
+use serde_json::{Value, json};
+use thalweg_units::table::Table;
+use url::form_urlencoded;
+
+use crate::admin::{Interface, ask_interface, now_ms};
+use crate::print_or_gone;
+
+/// Controller to query, and output format.
+#[derive(Debug, clap::Args)]
+pub struct ControllerArgs {
+    /// The controller's address
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8083")]
+    controller: SocketAddr,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Examples and notes printed after the help of `thalweg controller explain`.
+pub const EXPLAIN_HELP: &str = "\
+Examples:
+  thalweg controller explain 203.0.113.0/24
+  thalweg controller explain 2001:db8:7::1 --pop fra1 --json
+  thalweg controller explain 203.0.113.7 --tenant video.example";
+
+/// `thalweg controller explain`.
+#[derive(Debug, clap::Args)]
+pub struct ExplainArgs {
+    /// Client network (/24 or /56), or an address in it
+    #[arg(value_name = "PREFIX|ADDRESS")]
+    prefix: String,
+    /// PoP of the decisions; optional if there is only one
+    #[arg(long, value_name = "NAME")]
+    pop: Option<String>,
+    /// Tenant, by any of its hosts; if omitted, hosts without a tenant
+    #[arg(long, value_name = "HOST")]
+    tenant: Option<String>,
+    #[command(flatten)]
+    controller: ControllerArgs,
+}
+
+const CONTROLLER: Interface = Interface { what: "controller", flag: "--controller" };
+
+/// Prints the controller's explanation of a prefix.
+///
+/// # Errors
+/// Fails if no controller responds, or the controller has no data on the PoP.
+pub fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
+    let ControllerArgs { controller, json } = args.controller;
+    let pop = match &args.pop {
+        Some(pop) => pop.clone(),
+        None => only_pop(controller)?,
+    };
+    let tenant = args.tenant.as_ref().map(|tenant| ("tenant", tenant.to_ascii_lowercase()));
+    let parameters = [("pop", pop), ("prefix", args.prefix.clone())].into_iter().chain(tenant);
+    let answer = ask(controller, &target("/explain", parameters))?;
+    if json {
+        print_or_gone(&format!("{answer}\n"));
+    } else {
+        print_or_gone(answer["text"].as_str().unwrap_or_default());
+    }
+    Ok(())
+}
+
+/// Returns the PoPs in the response.
+fn pops(scopes: &Value) -> BTreeSet<String> {
+    let scopes = scopes["scopes"].as_array().into_iter().flatten();
+    scopes.map(|scope| scope["pop"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+/// Returns the only PoP; fails if there are none or several.
+fn only_pop(addr: SocketAddr) -> anyhow::Result<String> {
+    match Vec::from_iter(pops(&ask(addr, "/scopes")?)).as_slice() {
+        [one] => Ok(one.clone()),
+        [] => bail!("no decisions yet: the first round follows the first window"),
+        several => {
+            let names: Vec<_> = several.iter().map(|pop| format!("{pop:?}")).collect();
+            bail!("--pop must name one of {} PoPs: {}", several.len(), names.join(", "))
+        }
+    }
+}
+
+/// Prints the PoPs and their edges.
+///
+/// # Errors
+/// Fails if no controller responds.
+pub fn status(&ControllerArgs { controller, json }: &ControllerArgs) -> anyhow::Result<()> {
+    let mut answer = ask(controller, "/scopes")?;
+    // Query the edges once per PoP, not once per tenant.
+    for pop in pops(&answer) {
+        match ask(controller, &target("/edges", [("pop", pop.clone())])) {
+            Ok(mut site) => {
+                let (edges, candidate) = (site["edges"].take(), site["candidate"].take());
+                answer["pops"][pop] = json!({ "edges": edges, "candidate": candidate });
+            }
+            Err(error) => eprintln!("thalweg: PoP {pop:?}: {error:#}"),
+        }
+    }
+    print_or_gone(&if json { format!("{answer}\n") } else { human(&answer) });
+    Ok(())
+}
+
+/// Formats tables of PoPs, edges and candidate bundles.
+fn human(answer: &Value) -> String {
+    let scopes = answer["scopes"].as_array().map_or(&[][..], Vec::as_slice);
+    if scopes.is_empty() {
+        return "no decisions yet: the first round follows the first window\n".to_owned();
+    }
+    let mut sites = Table::of_texts(["POP", "TENANT", "PREFIXES", "STEERED", "ON TRIAL", "SHOWN", "BUNDLE"]);
+    let mut edges = Table::of_texts(["POP", "EDGE", "BUNDLE", "HEARD", "REFUSED"]);
+    let mut tried = Table::of_texts(["POP", "TRIED", "STAGE"]);
+    for scope in scopes {
+        let names = ["pop", "tenant", "prefixes", "steered", "on_trial", "proved", "bundle"];
+        sites.push(names.map(|name| cell(&scope[name])));
+    }
+    for (pop, site) in answer["pops"].as_object().into_iter().flatten() {
+        let candidate = &site["candidate"];
+        if candidate.is_object() {
+            tried.push([name_cell(pop), cell(&candidate["number"]), cell(&candidate["stage"])]);
+        }
+        for edge in site["edges"].as_array().into_iter().flatten() {
+            let heard_s = (now_ms() / 1000).saturating_sub(edge["heard_unix_s"].as_u64().unwrap_or(0));
+            edges.push([
+                name_cell(pop),
+                cell(&edge["name"]),
+                cell(&edge["bundle"]),
+                format!("{heard_s} s ago"),
+                cell(&edge["refused"]["reason"]),
+            ]);
+        }
+    }
+    let tables = [sites, edges, tried].into_iter().filter(|table| !table.is_empty());
+    tables.map(|table| table.to_string()).collect::<Vec<_>>().join("\n")
+}
+
+/// Formats a value as a cell; a dash if absent or empty.
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => name_cell(text),
+        value => value.to_string(),
+    }
+}
+
+/// Formats a name as a cell; a dash if empty.
+fn name_cell(name: &str) -> String {
+    if name.is_empty() { "-".to_owned() } else { name.to_owned() }
+}
+
+/// Appends a query to a path.
+fn target(path: &str, query: impl IntoIterator<Item = (&'static str, String)>) -> String {
+    format!("{path}?{}", form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish())
+}
+
+fn ask(addr: SocketAddr, target: &str) -> anyhow::Result<Value> {
+    ask_interface(CONTROLLER, addr, Request::get(target), String::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pops_and_edges_are_tables() {
+        let parameters = [("prefix", "203.0.113.0/24 ü".to_owned())];
+        assert_eq!(target("/explain", parameters), "/explain?prefix=203.0.113.0%2F24+%C3%BC");
+        let heard = now_ms() / 1000;
+        let answer = json!({"scopes": [{
+            "pop": "fra1", "prefixes": 812, "steered": 17, "on_trial": 9, "proved": 8, "bundle": 42,
+        }, {"pop": "", "prefixes": 3, "steered": 0, "on_trial": 0, "proved": 0, "bundle": null}], "pops": {"fra1": {
+            "edges": [{"name": "edge-1", "bundle": 41, "heard_unix_s": heard + 60, "refused": {"reason": "too long"}}],
+            "candidate": {"number": 43, "stage": "watched"},
+        }}});
+        expect_test::expect![[r#"
+            POP   TENANT  PREFIXES  STEERED  ON TRIAL  SHOWN  BUNDLE
+            fra1  -       812       17       9         8      42
+            -     -       3         0        0         0      -
+
+            POP   EDGE    BUNDLE  HEARD    REFUSED
+            fra1  edge-1  41      0 s ago  too long
+
+            POP   TRIED  STAGE
+            fra1  43     watched
+        "#]]
+        .assert_eq(&human(&answer));
+    }
+}

@@ -1,0 +1,74 @@
+//! Arguments and help of `thalweg routes`.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use thalweg_tcp::routes::{TABLE_LOCAL, TABLE_MAIN};
+
+/// Examples and notes printed after the help.
+pub const HELP: &str = "\
+Examples:
+  thalweg routes apply bundle.json --dry-run    what would change
+  thalweg routes apply bundle.json
+  thalweg routes apply --follow /var/lib/thalweg/bundle.json    each new bundle, until stopped
+  thalweg routes show
+  thalweg routes remove                         every route set by any earlier apply
+
+Each rule becomes a route of its prefix, along the current path to it, with the
+rule's congestion control (ip route ... congctl). New connections use it, unless
+the server chooses its own. These routes have protocol 116 and metric 4000000000; other
+protocols' routes are never touched. Changing routes needs CAP_NET_ADMIN.
+Routes that the kernel refuses are reported; the exit status is then 1.
+Routes cannot express holdouts, sizes or hosts: see docs/guides/steer-other-servers.md";
+
+/// `thalweg routes`.
+#[derive(Debug, Subcommand)]
+pub enum RoutesCommand {
+    /// Set the routes for a bundle, and remove the routes of the previous one
+    Apply {
+        /// Bundle file
+        #[arg(value_name = "BUNDLE.json")]
+        bundle: PathBuf,
+        /// Routing table to change; tables other than main need an `ip rule` that refers to them
+        #[arg(long, value_name = "N|main", default_value = "main", value_parser = table)]
+        table: u32,
+        /// Host of the tenant whose rules to use; if omitted, the rules for hosts without a tenant
+        #[arg(long, value_name = "HOST")]
+        tenant: Option<String>,
+        /// Print what would change, without changing anything
+        #[arg(long, conflicts_with = "follow")]
+        dry_run: bool,
+        /// Check once a second for a new bundle or changed paths, until SIGINT or SIGTERM; then
+        /// remove the routes
+        #[arg(long)]
+        follow: bool,
+        /// Keep the routes when the command ends
+        #[arg(long, requires = "follow", conflicts_with = "dry_run")]
+        keep: bool,
+    },
+    /// Print the routes set by thalweg
+    Show {
+        /// Show only routes in this routing table
+        #[arg(long, value_name = "N|main", value_parser = table)]
+        table: Option<u32>,
+    },
+    /// Remove all routes set by thalweg
+    Remove {
+        /// Remove only routes in this routing table
+        #[arg(long, value_name = "N|main", value_parser = table)]
+        table: Option<u32>,
+        /// Print what would be removed, without removing anything
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+/// Parses the number of a routing table.
+fn table(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        _ if text == "main" => Ok(TABLE_MAIN),
+        Ok(TABLE_LOCAL) => Err("table 255 is reserved for the kernel".to_owned()),
+        Ok(number) if number > 0 => Ok(number),
+        _ => Err("must be main or a number of at least 1".to_owned()),
+    }
+}

@@ -1,0 +1,185 @@
+//! `thalweg routes apply --follow`: follows a bundle file as an edge does until a signal, then
+//! removes the routes.
+//!
+//! **Invariant:** a rejected bundle changes nothing: the routes of the last good bundle stay and
+//! follow the current paths.
+//! **Invariant:** a failure is reported once. It is retried every [`POLL_PERIOD`], or after a pause
+//! if the kernel refused a route.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use thalweg_bundle::Bundle;
+use thalweg_edge::{FileCheck, WatchedFile};
+use thalweg_tcp::routes::{Change, Changed, Error, Routes, Wanted, Watch};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::messages::{Counts, exceptions, left_out, refusals, warnings};
+use super::refused::Waiting;
+use super::{Target, none_refused, own, plan_changes, wanted};
+use crate::Signals;
+use crate::{bundle, start_logging};
+
+/// Interval at which the file and the routes are checked, as in an edge.
+const POLL_PERIOD: Duration = Duration::from_secs(1);
+
+pub(super) fn run(file: &Path, target: Target, keep_routes: bool) -> anyhow::Result<()> {
+    start_logging();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(follow(file, target, keep_routes))
+}
+
+async fn follow(file: &Path, target: Target, keep_routes: bool) -> anyhow::Result<()> {
+    let mut signals = Signals::catch().context("cannot catch signals")?;
+    let mut follower = Follower::new(file, target)?;
+    let mut tick = interval(POLL_PERIOD);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = signals.next() => break,
+            _ = tick.tick() => follower.poll()?,
+        }
+    }
+    if keep_routes { Ok(()) } else { follower.remove() }
+}
+
+/// Followed bundle file, and the state of its routes.
+struct Follower {
+    kernel: Routes,
+    watch: Watch,
+    file: WatchedFile,
+    target: Target,
+    good: Option<Good>,
+    /// Whether the routes may need changes.
+    needs_update: bool,
+    waiting: Waiting,
+    file_messages: Reported,
+    route_messages: Reported,
+}
+
+/// Last good bundle.
+struct Good {
+    bundle: Bundle,
+    wanted: Wanted,
+}
+
+impl Follower {
+    fn new(file: &Path, target: Target) -> anyhow::Result<Self> {
+        // Open the watch before the first dump of routes, so that no later change is missed.
+        let watch = Watch::open()?;
+        Ok(Self {
+            kernel: Routes::open()?,
+            watch,
+            file: WatchedFile::new(file.to_owned()),
+            target,
+            good: None,
+            needs_update: false,
+            waiting: Waiting::default(),
+            file_messages: Reported::default(),
+            route_messages: Reported::default(),
+        })
+    }
+
+    /// Accepts a new bundle, if any, and updates the routes.
+    ///
+    /// # Errors
+    /// Fails if this process may not change routes, because retrying would not help.
+    fn poll(&mut self) -> anyhow::Result<()> {
+        match self.file.look() {
+            FileCheck::Same | FileCheck::StillNone => {}
+            FileCheck::Gone => {
+                let path = self.file.path().display();
+                self.file_messages.report([format!("no bundle at {path}; the last good one stays in force")]);
+            }
+            FileCheck::Unreadable(reason) => self.file_messages.report([format!("bundle refused: {reason}")]),
+            FileCheck::Document(document) => {
+                let refused = self.accept(&document).err();
+                self.file_messages
+                    .report(refused.map(|refusal| format!("bundle refused: {}", text_of(&refusal))));
+            }
+        }
+        match self.update_routes() {
+            Ok(()) => {}
+            Err(failure) if matches!(failure.downcast_ref(), Some(Error::NotPermitted)) => {
+                return Err(failure);
+            }
+            Err(failure) => {
+                self.route_messages.report([format!("routes not changed: {}", text_of(&failure))]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Accepts a document unless it is the current bundle, and logs what routes cannot express.
+    fn accept(&mut self, document: &[u8]) -> anyhow::Result<()> {
+        let bundle = bundle::decode(self.file.path(), document)?;
+        if self.good.as_ref().is_some_and(|good| good.bundle.checksum() == bundle.checksum()) {
+            return Ok(());
+        }
+        let wanted = wanted(&bundle, &self.target)?;
+        let content = bundle.content();
+        tracing::info!(
+            number = content.number,
+            rules = content.rules.len(),
+            reason = content.reason,
+            "bundle accepted"
+        );
+        warnings(&bundle, self.target.tenant.as_deref())
+            .iter()
+            .for_each(|warning| tracing::warn!("{warning}"));
+        self.good = Some(Good { bundle, wanted });
+        self.needs_update = true;
+        self.waiting = Waiting::default();
+        Ok(())
+    }
+
+    /// Updates the routes if they may need changes, and logs skipped prefixes.
+    fn update_routes(&mut self) -> anyhow::Result<()> {
+        let Some(good) = &self.good else { return Ok(()) };
+        let now = Instant::now();
+        self.needs_update |=
+            self.watch.has_changed(|route| good.wanted.concerns(route))? || self.waiting.is_over(now);
+        if !self.needs_update {
+            return Ok(());
+        }
+        let mut plan = plan_changes(&mut self.kernel, &good.wanted)?;
+        self.waiting.hold_back(&mut plan.changes, now);
+        let Changed { made, refused } = self.kernel.change(std::mem::take(&mut plan.changes))?;
+        self.waiting.add(refused, now);
+        self.needs_update = false;
+        if !made.is_empty() {
+            let counts = Counts::of(&made, plan.kept, plan.skipped.len() + left_out(self.waiting.all()));
+            tracing::info!(number = good.bundle.content().number, "routes changed: {counts}");
+        }
+        self.route_messages.report(exceptions(&plan).into_iter().chain(refusals(self.waiting.all())));
+        Ok(())
+    }
+
+    fn remove(&mut self) -> anyhow::Result<()> {
+        let changes =
+            own(&mut self.kernel, Some(self.target.table))?.into_iter().map(Change::Remove).collect();
+        let Changed { made, refused } = self.kernel.change(changes)?;
+        tracing::info!(routes = made.len(), "routes removed");
+        refusals(&refused).iter().for_each(|refusal| tracing::warn!("{refusal}"));
+        none_refused(&refused)
+    }
+}
+
+/// Messages last reported on one subject.
+#[derive(Default)]
+struct Reported(BTreeSet<String>);
+
+impl Reported {
+    /// Replaces the current messages and logs the new ones.
+    fn report(&mut self, messages: impl IntoIterator<Item = String>) {
+        let now = BTreeSet::from_iter(messages);
+        now.difference(&self.0).for_each(|message| tracing::warn!("{message}"));
+        self.0 = now;
+    }
+}
+
+fn text_of(failure: &anyhow::Error) -> String {
+    format!("{failure:#}").trim_end().to_owned()
+}

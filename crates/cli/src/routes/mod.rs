@@ -1,0 +1,149 @@
+//! `thalweg routes`: turns a bundle's rules into kernel routes with a congestion control, for other
+//! servers.
+//!
+//! **Invariant:** nothing changes before the bundle is checked and all changes are known.
+
+mod args;
+mod follow;
+mod messages;
+mod refused;
+
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use thalweg_bundle::{Bundle, Rule};
+use thalweg_tcp::routes::{Change, Changed, Plan, Refused, Route, Routes, Wanted, plan};
+
+use crate::{bundle, print_or_gone};
+use messages::{Counts, exceptions, left_out, refusals, warnings};
+
+pub use args::{HELP, RoutesCommand};
+
+/// Maximum tenant names in a message.
+const NAMES_MAX: usize = 10;
+
+/// Runs the subcommand.
+///
+/// # Errors
+/// Fails if the bundle is rejected, the kernel refuses a change, or routes cannot be read or
+/// changed.
+pub fn run(command: RoutesCommand) -> anyhow::Result<()> {
+    match command {
+        RoutesCommand::Apply { bundle, table, tenant, follow: true, keep, .. } => {
+            follow::run(&bundle, Target { table, tenant }, keep)
+        }
+        RoutesCommand::Apply { bundle, table, tenant, dry_run, .. } => {
+            apply(&bundle, &Target { table, tenant }, dry_run)
+        }
+        RoutesCommand::Show { table } => {
+            let mut kernel = Routes::open()?;
+            let routes = own(&mut kernel, table)?;
+            let lines = routes.iter().map(|route| format!("{}\n", kernel.shown(route)));
+            print_or_gone(&lines.collect::<String>());
+            Ok(())
+        }
+        RoutesCommand::Remove { table, dry_run } => {
+            let mut kernel = Routes::open()?;
+            let changes: Vec<_> = own(&mut kernel, table)?.into_iter().map(Change::Remove).collect();
+            let changed = make_changes(&mut kernel, changes, dry_run)?;
+            refusals(&changed.refused).iter().for_each(|refusal| eprintln!("warning: {refusal}"));
+            none_refused(&changed.refused)
+        }
+    }
+}
+
+/// Routing table to change, and tenant whose rules are used.
+#[derive(Debug)]
+struct Target {
+    table: u32,
+    /// Any host of the tenant.
+    tenant: Option<String>,
+}
+
+/// Returns the rules of a tenant or, if there is none, the rules for hosts without a tenant. Routes
+/// cannot tell hosts apart, so only one set applies.
+fn rules<'a>(bundle: &'a Bundle, tenant: Option<&str>) -> Vec<&'a Rule> {
+    let content = bundle.content();
+    let has =
+        |hosts: &[String]| hosts.iter().any(|host| tenant.is_some_and(|it| host.eq_ignore_ascii_case(it)));
+    let name = content.tenants.iter().find(|it| has(&it.hosts)).and_then(|it| it.hosts.first());
+    let is_selected = |rule: &&Rule| match (tenant, name) {
+        (None, _) => rule.tenant.is_empty(),
+        (Some(_), name) => name == Some(&rule.tenant),
+    };
+    content.rules.iter().filter(is_selected).collect()
+}
+
+/// Checks that the bundle has the tenant: otherwise all routes would be removed. A controller that
+/// treats each host as a tenant lists only tenants with rules, so a follower does not check.
+///
+/// # Errors
+/// Fails if the bundle has no such tenant.
+fn check_tenant(bundle: &Bundle, target: &Target) -> anyhow::Result<()> {
+    let Some(host) = &target.tenant else { return Ok(()) };
+    let tenants = &bundle.content().tenants;
+    if tenants.iter().flat_map(|it| &it.hosts).any(|own| own.eq_ignore_ascii_case(host)) {
+        return Ok(());
+    }
+    let names: Vec<_> = tenants.iter().filter_map(|it| it.hosts.first()).take(NAMES_MAX).collect();
+    bail!("no tenant of the bundle has {host:?}; its tenants are named {names:?}")
+}
+
+/// Returns the routes set by thalweg, in one table or in all.
+fn own(kernel: &mut Routes, table: Option<u32>) -> anyhow::Result<Vec<Route>> {
+    Ok(kernel.dump(|route| route.is_own() && table.is_none_or(|table| table == route.table))?)
+}
+
+fn apply(file: &Path, target: &Target, is_dry: bool) -> anyhow::Result<()> {
+    let bundle = bundle::read(file)?;
+    check_tenant(&bundle, target)?;
+    let wanted = wanted(&bundle, target)?;
+    let mut kernel = Routes::open()?;
+    let plan = plan_changes(&mut kernel, &wanted)?;
+    let warn = |warning| eprintln!("{}: warning: {warning}", file.display());
+    warnings(&bundle, target.tenant.as_deref()).into_iter().chain(exceptions(&plan)).for_each(warn);
+    let Changed { made, refused } = make_changes(&mut kernel, plan.changes, is_dry)?;
+    refusals(&refused).into_iter().for_each(warn);
+    let counts = Counts::of(&made, plan.kept, plan.skipped.len() + left_out(&refused));
+    let dry = if is_dry { " (dry run: nothing was changed)" } else { "" };
+    print_or_gone(&format!("bundle {}: {counts}{dry}\n", bundle.content().number));
+    none_refused(&refused)
+}
+
+/// Returns the routes that a bundle requires in a routing table.
+fn wanted(bundle: &Bundle, target: &Target) -> anyhow::Result<Wanted> {
+    let algorithms = rules(bundle, target.tenant.as_deref()).into_iter().map(|rule| {
+        let algorithm =
+            rule.congestion_control.parse().context("congestion control must be a valid kernel name")?;
+        Ok((rule.prefix.network(), algorithm))
+    });
+    Ok(Wanted { table: target.table, algorithms: algorithms.collect::<anyhow::Result<_>>()? })
+}
+
+fn plan_changes(kernel: &mut Routes, wanted: &Wanted) -> anyhow::Result<Plan> {
+    Ok(plan(wanted, &kernel.dump(|route| wanted.concerns(route))?))
+}
+
+/// Makes the changes and prints those that succeeded.
+fn make_changes(kernel: &mut Routes, changes: Vec<Change>, is_dry: bool) -> anyhow::Result<Changed> {
+    let changed =
+        if is_dry { Changed { made: changes, refused: Vec::new() } } else { kernel.change(changes)? };
+    let lines = changed.made.iter().map(|change| match change {
+        Change::Add(new) => format!("add {}\n", kernel.shown(new)),
+        Change::Replace { new, .. } => format!("replace {}\n", kernel.shown(new)),
+        Change::Remove(old) => format!("remove {}\n", kernel.shown(old)),
+    });
+    print_or_gone(&lines.collect::<String>());
+    Ok(changed)
+}
+
+/// Checks that the kernel accepted all changes.
+///
+/// # Errors
+/// Fails if any change was refused.
+fn none_refused(refused: &[Refused]) -> anyhow::Result<()> {
+    match refused.len() {
+        0 => Ok(()),
+        count => bail!("the kernel refused changes: {count}"),
+    }
+}

@@ -1,0 +1,54 @@
+//! Configuration of a controller, and startup errors.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use thalweg_control::Settings;
+use thalweg_kafka::Cluster;
+
+use crate::store::StoreError;
+
+/// Configuration of a controller.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Listen address for agents, edges and people.
+    pub listen: SocketAddr,
+    /// Kafka cluster from which records are read, in addition to records posted by agents.
+    pub kafka: Option<Cluster>,
+    /// SQLite file with the controller's state.
+    pub database: PathBuf,
+    /// Decision settings.
+    pub settings: Settings,
+}
+
+/// Error starting a controller.
+#[derive(Debug)]
+pub enum BindError {
+    /// The address cannot be bound.
+    Listen(SocketAddr, io::Error),
+    /// The database cannot be used.
+    Store(StoreError),
+    /// Kafka cannot be read as configured.
+    Kafka(thalweg_kafka::Error),
+}
+
+impl fmt::Display for BindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Listen(addr, cause) => write!(f, "cannot listen on {addr}: {cause}"),
+            Self::Store(error) => error.fmt(f),
+            Self::Kafka(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for BindError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Kafka(error) => error.source(),
+            Self::Listen(..) | Self::Store(_) => None,
+        }
+    }
+}

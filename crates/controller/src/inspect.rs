@@ -1,0 +1,145 @@
+//! Read-only views of a PoP or tenant as JSON: key figures, prefixes, and explanations of single
+//! prefixes.
+
+use serde_json::{Value, json};
+use thalweg_control::{Entry, Evidence, Mean, Phase, Settings, State, Steered, explain};
+use thalweg_record::Prefix;
+
+use crate::store::PrefixChange;
+
+/// Maximum prefixes in one response: all steered ones first, then those with the most connections.
+const PREFIXES_SHOWN_MAX: usize = 5_000;
+
+/// Formats the key figures of a tenant at a PoP.
+pub(crate) fn scope(
+    settings: &Settings,
+    pop: &str,
+    tenant: &str,
+    state: &State,
+    bundle: Option<u64>,
+) -> Value {
+    let count = |is: fn(&Steered) -> bool| state.steered().filter(|(_, steered)| is(steered)).count();
+    let pool = state.pool.as_ref();
+    json!({
+        "pop": pop,
+        "tenant": (!tenant.is_empty()).then_some(tenant),
+        "window": state.window,
+        "window_s": settings.window_s,
+        "bundle": bundle,
+        "steered": state.steered().count(),
+        "on_trial": count(|steered| steered.proof.is_none()),
+        "proved": count(|steered| steered.proof.is_some()),
+        "explored": count(|steered| steered.is_explored),
+        "paused_windows": state.guard.pause_windows,
+        "prefixes": state.entries().len(),
+        "bottom_bytes_per_s": state.bottom_bytes_per_s,
+        "pool": pool.map(|pool| json!({
+            "mean": pool.mean,
+            "sd": pool.variance.sqrt(),
+            "prefixes": pool.prefixes,
+        })),
+    })
+}
+
+/// Formats the prefixes of a tenant, and the thresholds that apply to them.
+pub(crate) fn prefixes(settings: &Settings, state: &State) -> Value {
+    let mut entries: Vec<_> = state.entries().iter().collect();
+    if entries.len() > PREFIXES_SHOWN_MAX {
+        let rank = |entry: &Entry| (entry.steered().is_some(), entry.connections);
+        entries
+            .sort_by(|one, other| rank(other).partial_cmp(&rank(one)).unwrap_or(std::cmp::Ordering::Equal));
+        entries.truncate(PREFIXES_SHOWN_MAX);
+        entries.sort_by_key(|entry| entry.prefix);
+    }
+    let rows: Vec<_> = entries.into_iter().map(|entry| prefix(settings, entry)).collect();
+    let Settings { duty_enter, duty_leave, flap_max, .. } = settings;
+    json!({
+        "prefixes": rows,
+        "of": state.entries().len(),
+        "limits": { "duty_enter": duty_enter, "duty_leave": duty_leave, "flap_max": flap_max },
+    })
+}
+
+fn prefix(settings: &Settings, entry: &Entry) -> Value {
+    let steered = entry.steered();
+    json!({
+        "prefix": entry.prefix.to_string(),
+        "duty": entry.history.duty_cycle(),
+        "flap": entry.history.flap_rate(),
+        "observed": entry.history.observed_windows(),
+        "connections": entry.connections.round(),
+        "steered": steered.is_some(),
+        "reason": entry.reason.as_str(),
+        "stage": steered.map(stage),
+        "effect": steered.and_then(|steered| effect(settings, effect_shown(steered))),
+    })
+}
+
+fn stage(steered: &Steered) -> &'static str {
+    match (steered.holdout_millionths, &steered.proof) {
+        (0, _) => "by duty cycle alone",
+        (_, None) => "on trial",
+        (_, Some(_)) => "shown to be helped",
+    }
+}
+
+/// Returns the effect on goodput, taken from the proof once there is one.
+fn effect_shown(steered: &Steered) -> &Mean {
+    steered.proof.as_ref().map_or(&steered.evidence.goodput, |proof| &proof.goodput)
+}
+
+/// Formats an effect on log goodput and its interval, in percent.
+fn effect(settings: &Settings, mean: &Mean) -> Option<Value> {
+    let interval = mean.interval(settings.false_harm_share)?;
+    let percent = |ln: f64| ln.exp_m1() * 100.0;
+    Some(
+        json!({ "percent": percent(mean.mean), "low": percent(interval.low), "high": percent(interval.high) }),
+    )
+}
+
+/// Explains why a prefix is or is not steered, with its past changes.
+pub(crate) fn explained(
+    settings: &Settings,
+    state: &State,
+    prefix: Prefix,
+    changes: &[PrefixChange],
+) -> Value {
+    let text = explain(settings, state, prefix);
+    let entry = state.entry(prefix);
+    let summary =
+        text.lines().next().and_then(|line| line.rsplit_once(": ")).map(|(_, text)| text.to_owned());
+    let changes: Vec<_> = changes
+        .iter()
+        .map(|it| json!({ "window": it.window, "unix_s": it.unix_s, "what": it.what, "reason": it.reason }))
+        .collect();
+    json!({
+        "prefix": prefix.to_string(),
+        "text": text,
+        "reason": entry.map(|entry| entry.reason.as_str()),
+        "said": summary,
+        "history": entry.map(|entry| entry.history.text(settings.history_windows)),
+        "entry": entry.and_then(|entry| evidence(settings, entry)),
+        "changes": changes,
+    })
+}
+
+/// Formats the evidence of a trial.
+fn evidence(settings: &Settings, entry: &Entry) -> Option<Value> {
+    let Phase::Steered(steered) = &entry.phase else { return None };
+    let Evidence { steered: treated, held_out, retransmitted, .. } = &steered.evidence;
+    let points = |share: f64| share * 100.0;
+    let sent_again = retransmitted.interval(settings.false_harm_share).map(|interval| {
+        json!({
+            "points": points(retransmitted.mean),
+            "low": points(interval.low),
+            "high": points(interval.high),
+        })
+    });
+    Some(json!({
+        "treated": treated,
+        "held_out": held_out,
+        "stage": stage(steered),
+        "goodput": effect(settings, effect_shown(steered)),
+        "retransmitted": sent_again,
+    }))
+}

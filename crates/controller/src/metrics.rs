@@ -1,0 +1,52 @@
+//! The controller's own metrics for Prometheus.
+
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+/// All metrics.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Metrics {
+    pub(crate) records: Counter,
+    pub(crate) repeated: Counter,
+    pub(crate) messages_repeated: Counter,
+    pub(crate) messages_refused: Counter,
+    pub(crate) late: Counter,
+    pub(crate) early: Counter,
+    pub(crate) over_limit: Counter,
+    pub(crate) rounds: Counter,
+    pub(crate) failures: Counter,
+    pub(crate) polls: Counter,
+    pub(crate) steered: Gauge<f64, AtomicU64>,
+    pub(crate) edges: Gauge<f64, AtomicU64>,
+}
+
+impl Metrics {
+    /// Registers all metrics under their names.
+    pub(crate) fn registry(&self) -> Registry {
+        let mut registry = Registry::with_prefix("thalweg_controller");
+        for (name, help, counter) in [
+            ("records", "Records accepted", &self.records),
+            ("records_repeated", "Records dropped because they were repeated", &self.repeated),
+            (
+                "messages_repeated",
+                "Kafka messages dropped because they were repeated",
+                &self.messages_repeated,
+            ),
+            ("messages_refused", "Kafka messages without valid records", &self.messages_refused),
+            ("records_late", "Records dropped because their window had closed", &self.late),
+            ("records_early", "Records dropped because their window had not started", &self.early),
+            ("records_over_limit", "Records dropped because a limit was reached", &self.over_limit),
+            ("rounds", "Rounds decided", &self.rounds),
+            ("failures", "Failed attempts to store the state", &self.failures),
+            ("polls", "Bundle requests by edges", &self.polls),
+        ] {
+            registry.register(name, help, counter.clone());
+        }
+        registry.register("steered", "Rules in the stable bundles of all PoPs", self.steered.clone());
+        registry.register("edges", "Known edges", self.edges.clone());
+        registry
+    }
+}

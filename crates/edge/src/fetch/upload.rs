@@ -1,0 +1,192 @@
+//! Upload: carries request content from the client's connection to the fetch. The two are separate
+//! tasks, joined by a bounded queue.
+//!
+//! **Invariant:** no content is read from the client until a backend has the request head, so an
+//! unreachable backend costs no upload.
+//! **Invariant:** content that the client aborts never looks complete: the backend connection
+//! closes before the full length or the last chunk.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use bytes::buf::Chain;
+use bytes::{Buf, Bytes};
+use thalweg_http::Framing;
+use thalweg_http::chunked::{CHUNK_END, LAST_CHUNK, SIZE_LINE_BYTES, encode_size};
+use tokio::io::AsyncWriteExt;
+use tokio::net::tcp::WriteHalf;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+/// Maximum pieces, of one read each, queued for the backend.
+const PIECES_MAX: usize = 4;
+
+/// The client's end of the queue.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pieces: mpsc::Sender<Piece>,
+    wanted: oneshot::Receiver<()>,
+    end_mark: EndMark,
+}
+
+/// Signals an abort if dropped before the end is sent. `Piece::End` carries it.
+type EndMark = oneshot::Sender<Infallible>;
+
+#[derive(Debug)]
+enum Piece {
+    Content(Bytes),
+    End(EndMark),
+}
+
+/// The backend's end of the queue.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    chunked: bool,
+    pieces: mpsc::Receiver<Piece>,
+    wanted: Option<oneshot::Sender<()>>,
+    /// Resolves when the client aborts, even while the backend reads nothing.
+    aborted: oneshot::Receiver<Infallible>,
+    /// Unsent part of a framed piece.
+    out: Chain<Chain<Bytes, Bytes>, Bytes>,
+    end: Option<EndMark>,
+}
+
+/// Which side aborted the content.
+#[derive(Debug)]
+pub(crate) enum AbortedBy {
+    Client,
+    /// The backend stopped reading; it may still have responded.
+    Backend,
+}
+
+/// Error: the content no longer has a receiver.
+#[derive(Debug)]
+pub(crate) struct NotWanted;
+
+/// Creates both ends of a queue for content with this `framing`; `None` if there is no content.
+pub(crate) fn channel(framing: Framing) -> Option<(Source, Upload)> {
+    let chunked = match framing {
+        Framing::None | Framing::Length(0) => return None,
+        Framing::Length(_) => false,
+        Framing::Chunked | Framing::UntilClose => true,
+    };
+    let (sender, receiver) = mpsc::channel(PIECES_MAX);
+    let (wanted_sender, wanted) = oneshot::channel();
+    let (end_mark, aborted) = oneshot::channel();
+    let out = plain(Bytes::new());
+    let upload = Upload { chunked, pieces: receiver, wanted: Some(wanted_sender), aborted, out, end: None };
+    Some((Source { pieces: sender, wanted, end_mark }, upload))
+}
+
+impl Source {
+    /// Waits until a backend has received the request head.
+    pub(crate) async fn is_wanted(&mut self) -> Result<(), NotWanted> {
+        (&mut self.wanted).await.map_err(|_| NotWanted)
+    }
+
+    /// Queues the next piece; waits for room.
+    pub(crate) async fn put(&self, piece: Bytes) -> Result<(), NotWanted> {
+        self.pieces.send(Piece::Content(piece)).await.map_err(|_| NotWanted)
+    }
+
+    /// Queues the end. Dropping the source without it aborts the content.
+    pub(crate) async fn end(self) -> Result<(), NotWanted> {
+        self.pieces.send(Piece::End(self.end_mark)).await.map_err(|_| NotWanted)
+    }
+
+    /// Waits until the receiver is dropped.
+    pub(crate) async fn refused(&self) {
+        self.pieces.closed().await;
+    }
+}
+
+impl Upload {
+    /// Sends some content; returns true once all is sent. The backend must read within `patience`.
+    /// Cancel safe.
+    pub(crate) async fn send(
+        &mut self,
+        writer: &mut WriteHalf<'_>,
+        patience: Duration,
+    ) -> Result<bool, AbortedBy> {
+        if let Some(wanted) = self.wanted.take() {
+            // If the source is gone, the queue shows it.
+            let _ = wanted.send(());
+        }
+        if !self.out.has_remaining() {
+            self.out = match self.pieces.recv().await.ok_or(AbortedBy::Client)? {
+                Piece::Content(piece) if self.chunked => chunk(piece),
+                Piece::Content(piece) => plain(piece),
+                Piece::End(end_mark) => {
+                    self.end = Some(end_mark);
+                    plain(Bytes::from_static(if self.chunked { LAST_CHUNK } else { b"" }))
+                }
+            };
+        }
+        if self.out.has_remaining() {
+            tokio::select! {
+                biased;
+                written = timeout(patience, writer.write_buf(&mut self.out)) => match written {
+                    Ok(Ok(sent)) if sent > 0 => {}
+                    _ => return Err(AbortedBy::Backend),
+                },
+                _ = &mut self.aborted => return Err(AbortedBy::Client),
+            }
+        }
+        Ok(self.end.is_some() && !self.out.has_remaining())
+    }
+}
+
+fn plain(piece: Bytes) -> Chain<Chain<Bytes, Bytes>, Bytes> {
+    Bytes::new().chain(piece).chain(Bytes::new())
+}
+
+fn chunk(piece: Bytes) -> Chain<Chain<Bytes, Bytes>, Bytes> {
+    let mut buffer = [0; SIZE_LINE_BYTES];
+    let size = Bytes::copy_from_slice(encode_size(piece.len() as u64, &mut buffer));
+    size.chain(piece).chain(Bytes::from_static(CHUNK_END))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// Maximum wait for an expected event; beyond it the test fails.
+    const PATIENCE: Duration = Duration::from_secs(20);
+    /// How long a queue must lack room to count as full, though its reader may just be slow.
+    const FULL: Duration = Duration::from_millis(50);
+
+    #[tokio::test]
+    async fn client_abort_is_detected_while_backend_reads_nothing() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let _backend = listener.accept().await.unwrap();
+        let (reader, mut writer) = stream.split();
+        let (source, mut upload) = channel(Framing::Length(u64::MAX)).unwrap();
+        let sending = async {
+            loop {
+                if let Err(side) = upload.send(&mut writer, 2 * PATIENCE).await {
+                    return side;
+                }
+            }
+        };
+        let filling = async move {
+            let piece = Bytes::from_static(&[0; 1 << 20]);
+            loop {
+                let is_full = timeout(FULL, source.put(piece.clone())).await.is_err();
+                // `writable` pends after a write found the socket buffer full, until the buffer
+                // drains.
+                let is_pending = timeout(Duration::ZERO, reader.as_ref().writable()).await.is_err();
+                if is_full && is_pending {
+                    break;
+                }
+            }
+            drop(source);
+        };
+        let both = async { tokio::join!(sending, filling).0 };
+        assert!(matches!(timeout(PATIENCE, both).await, Ok(AbortedBy::Client)));
+    }
+}

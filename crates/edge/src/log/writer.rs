@@ -1,0 +1,172 @@
+//! Log writer: drains the workers' rings to the file and the followers, on its own thread.
+//!
+//! It drains all rings every [`ROUND_EVERY`]. After [`EMPTY_ROUNDS_MAX`] rounds without an entry,
+//! it sleeps until a worker wakes it.
+//!
+//! **Invariant:** records are numbered in the order in which their responses ended, across all
+//! workers. `Records::follow` relies on this: a response that ends after the call gets a higher
+//! number than any response appended before it.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use thalweg_record::ResponseRecord;
+use tokio::sync::broadcast;
+
+use super::compact::Clock;
+use super::file::LogFile;
+use super::ring::Outlet;
+use super::{FOLLOWER_ABSENCE_MAX, Numbered, Shared};
+
+/// Time between rounds: the maximum delay of a record.
+const ROUND_EVERY: Duration = Duration::from_millis(10);
+/// Consecutive rounds without an entry after which the writer sleeps.
+const EMPTY_ROUNDS_MAX: u32 = 100;
+/// Maximum bytes of log lines collected for one write.
+const LINES_BYTES_MAX: usize = 64 * 1024;
+
+/// Log writer.
+#[derive(Debug)]
+pub(crate) struct LogWriter {
+    outlets: Vec<Outlet>,
+    out: Option<Destination>,
+    followers: broadcast::Sender<Numbered>,
+    written: u64,
+    shared: Arc<Shared>,
+    // Reused allocations.
+    texts: Vec<u8>,
+    lines: Vec<u8>,
+}
+
+/// Destination of log lines.
+#[derive(Debug)]
+pub(super) enum Destination {
+    Stdout(io::Stdout),
+    File(LogFile),
+}
+
+impl Destination {
+    fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Stdout(out) => out.write_all(lines).and_then(|()| out.flush()),
+            Self::File(file) => file.write(lines),
+        }
+    }
+}
+
+impl LogWriter {
+    pub(super) fn new(
+        outlets: Vec<Outlet>,
+        out: Option<Destination>,
+        followers: broadcast::Sender<Numbered>,
+        shared: Arc<Shared>,
+    ) -> Self {
+        Self { outlets, out, followers, written: 0, shared, texts: Vec::new(), lines: Vec::new() }
+    }
+
+    /// Writes until all workers have ended.
+    pub(crate) fn run(self) {
+        self.run_with(ROUND_EVERY, EMPTY_ROUNDS_MAX);
+    }
+
+    pub(super) fn run_with(mut self, round_every: Duration, empty_rounds_max: u32) {
+        let shared = self.shared.clone();
+        shared.bell.listen();
+        let mut empty_rounds = 0;
+        loop {
+            // Checked before the round, so that all entries of ended workers are already in the
+            // rings.
+            let is_last = self.outlets.iter().all(Outlet::is_abandoned);
+            let found = self.round();
+            if is_last {
+                break;
+            }
+            empty_rounds = if found { 0 } else { empty_rounds + 1 };
+            let time = (empty_rounds < empty_rounds_max).then_some(round_every);
+            shared.bell.wait(time, || time.is_none() && self.is_due());
+        }
+        self.end();
+    }
+
+    /// Whether an entry is waiting, or all workers have ended.
+    fn is_due(&self) -> bool {
+        self.outlets.iter().any(|outlet| outlet.oldest().is_some())
+            || self.outlets.iter().all(Outlet::is_abandoned)
+    }
+
+    /// Writes the records of all responses that have ended by now. Returns whether there were any.
+    pub(super) fn round(&mut self) -> bool {
+        // A response that ends during the round waits for the next one, because another worker may
+        // still append a response that ended earlier.
+        let clock = Clock::read();
+        // Read once per round, because the counters' cache lines belong to the workers.
+        let without_record = self.shared.without_record();
+        let written = self.written;
+        while let Some(outlet) = self.oldest_by(clock.now()) {
+            let Some(entry) = self.outlets[outlet].pop(&mut self.texts) else { break };
+            let record = entry.record(&self.texts, &clock);
+            self.write_record(record, without_record);
+        }
+        let has_written = self.written > written;
+        if has_written {
+            self.flush();
+            self.stop_if_unfollowed();
+        }
+        has_written
+    }
+
+    /// Returns the ring with the oldest entry overall, if that entry's response ended by `end`.
+    pub(super) fn oldest_by(&self, end: Instant) -> Option<usize> {
+        let oldest =
+            self.outlets.iter().enumerate().filter_map(|(at, outlet)| Some((outlet.oldest()?, at))).min();
+        oldest.filter(|(ended, _)| *ended <= end).map(|(_, at)| at)
+    }
+
+    fn write_record(&mut self, record: ResponseRecord, without_record: u64) {
+        if self.out.is_some() {
+            record.append_json_line(&mut self.lines);
+            if self.lines.len() >= LINES_BYTES_MAX {
+                self.flush();
+            }
+        }
+        let number = self.written + without_record;
+        self.written += 1;
+        let mut recent = self.shared.recent();
+        if recent.is_kept {
+            let record = Numbered { number, record: Arc::new(record) };
+            recent.push(record.clone());
+            // Sending fails only if there is no follower, which is not an error.
+            let _ = self.followers.send(record);
+        }
+    }
+
+    /// Once there has been no follower for [`FOLLOWER_ABSENCE_MAX`], drops the recent records and
+    /// makes records only for the file.
+    fn stop_if_unfollowed(&mut self) {
+        let mut recent = self.shared.recent();
+        if self.followers.receiver_count() == 0 && recent.left.elapsed() >= FOLLOWER_ABSENCE_MAX {
+            self.shared.is_recording.store(self.out.is_some(), Relaxed);
+            recent.stop_keeping();
+        }
+    }
+
+    fn flush(&mut self) {
+        if let Some(out) = &mut self.out
+            && let Err(error) = out.write(&self.lines)
+        {
+            tracing::error!(%error, "cannot write the request log");
+        }
+        self.lines.clear();
+    }
+
+    /// Publishes the number of responses that ended without a record, once all workers have ended.
+    fn end(&self) {
+        let shared = &self.shared;
+        let (started, ended) = (shared.state.started(), self.written + shared.without_record());
+        shared.cut_off.store(started.saturating_sub(ended), Relaxed);
+        shared.total.store(started, Relaxed);
+        shared.state.end();
+    }
+}

@@ -1,0 +1,299 @@
+//! Sliced content: reads slices in order, from the cache or a backend, prefetching one ahead.
+
+use std::net::IpAddr;
+use std::ops::Range;
+use std::sync::Arc;
+
+use thalweg_cache::fill::Progress;
+use thalweg_cache::{Failure, Fill, Head, Lookup, Piece, Reader};
+use thalweg_http::cache_control::RequestCacheControl;
+use thalweg_http::{Fields, Method, RequestHead};
+use thalweg_policy::Sub;
+use thalweg_policy::step::Action;
+use thalweg_record::CacheResult;
+
+use super::{Content, Found, Part, part};
+use crate::backend::Route;
+use crate::clock::now_ms;
+use crate::fetch::{self, BackendSide};
+use crate::slices::{Representation, SliceRequest, serves_ranges, slice_bytes};
+use crate::worker::Worker;
+
+/// Maximum attempts to reopen a slice for one piece, if the slice is private to another reader or
+/// unreadable.
+const OPENS_MAX: usize = 3;
+
+/// The content of a sliced response, readable from any offset.
+#[derive(Debug)]
+pub(crate) struct Sliced {
+    worker: Arc<Worker>,
+    request: RequestHead,
+    /// Policy for slice fetches, if there is one.
+    policy: Option<Box<BackendSide>>,
+    /// Request and route of slice fetches, set by the first fetch; no route if the policy refuses.
+    slice_request: Option<(RequestHead, Option<Route>)>,
+    client: IpAddr,
+    of: Representation,
+    /// Range still to be read.
+    left: Range<u64>,
+    slice: Option<Slice>,
+    /// The next slice, prefetched.
+    ahead: Option<Slice>,
+    /// Whether everything read so far came from the cache.
+    all_stored: bool,
+}
+
+/// How the first slice of a response was found.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) cache: CacheResult,
+    /// Status of the backend's response for the slice.
+    pub(crate) status: u16,
+    pub(crate) stored: bool,
+}
+
+#[derive(Debug)]
+struct Slice {
+    index: u64,
+    reader: Reader<Arc<Head>>,
+    cache: CacheResult,
+}
+
+impl Sliced {
+    /// Returns the sliced content to use instead of the content of `found`, if `found` is stored in
+    /// slices, or if `may_slice` and the requested range is far ahead of what has arrived.
+    pub(crate) fn for_found(
+        worker: &Arc<Worker>,
+        key: &str,
+        request: &RequestHead,
+        client: IpAddr,
+        found: &Found,
+        may_slice: bool,
+    ) -> Option<Self> {
+        let may_slice = may_slice && found.cache != CacheResult::Hit;
+        if found.is_passed || !(found.head.sliced || may_slice && is_far(worker, request, found)) {
+            return None;
+        }
+        let of = Representation::of(worker, key, &found.head)?;
+        let (worker, request) = (worker.clone(), request.clone());
+        Some(Self {
+            worker,
+            request,
+            policy: None,
+            slice_request: None,
+            client,
+            left: 0..of.length,
+            of,
+            slice: None,
+            ahead: None,
+            all_stored: true,
+        })
+    }
+
+    /// Attaches a policy, which runs once before slices are fetched.
+    pub(crate) fn under(self, policy: Option<Box<BackendSide>>) -> Self {
+        Self { policy, ..self }
+    }
+
+    /// Returns the length of the whole content in bytes.
+    pub(crate) fn length(&self) -> u64 {
+        self.of.length
+    }
+
+    pub(crate) fn seek(&mut self, range: &Range<u64>) {
+        self.left = range.start..range.end.min(self.of.length);
+    }
+
+    /// Waits for the head of the first slice that the request needs, so that a failing backend is
+    /// detected before anything is sent. `None` if no slice is needed.
+    pub(crate) async fn open_first(&mut self, head: &Head) -> Result<Option<Opened>, Failure> {
+        let range = match part(&self.request, self.request.method, head, Progress::Complete(self.of.length)) {
+            _ if self.request.method == Method::Head => return Ok(None),
+            Part::Whole | Part::After(_) => 0..self.of.length,
+            Part::Range(range) => range,
+            Part::Ranges(ranges) => ranges[0].clone(),
+            Part::NotModified | Part::PreconditionFailed | Part::Unsatisfiable(_) => return Ok(None),
+        };
+        self.seek(&range);
+        let Some(slice) = self.current() else { return Ok(None) };
+        let slice_head = slice.reader.head().await?;
+        slice.reader.ready().await?;
+        let (index, cache) = (slice.index, slice.cache);
+        let stored = self.worker.cache().is_stored(&self.of.slice_key(index), &slice_head);
+        Ok(Some(Opened { cache, status: slice_head.status, stored }))
+    }
+
+    pub(crate) fn try_next(&mut self, max: usize) -> Option<Result<Option<Piece>, Failure>> {
+        let Some(slice) = self.current() else { return Some(Ok(None)) };
+        match slice.reader.try_next(max)? {
+            Ok(Some(piece)) => Some(Ok(Some(self.count_read(piece)))),
+            Ok(None) => Some(Err(too_short())),
+            // [`Sliced::next`] fetches it again.
+            Err(failure) if can_refetch(&failure) => None,
+            Err(failure) => Some(Err(failure)),
+        }
+    }
+
+    pub(crate) async fn next(&mut self, max: usize) -> Result<Option<Piece>, Failure> {
+        let mut opened = 0;
+        while let Some(slice) = self.current() {
+            match slice.reader.next(max).await {
+                Ok(Some(piece)) => return Ok(Some(self.count_read(piece))),
+                Ok(None) => return Err(too_short()),
+                Err(Failure::NotShared) if opened < OPENS_MAX => {
+                    opened += 1;
+                    self.slice = Some(self.open_private(self.left.start / self.of.slice_bytes));
+                }
+                // The slice was evicted or its fetch failed: fetch it again.
+                Err(failure) if can_refetch(&failure) && opened < OPENS_MAX => {
+                    opened += 1;
+                    self.slice = None;
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether all content needed for the request is stored.
+    pub(crate) fn is_stored(&self, head: &Head) -> bool {
+        let whole = 0..self.of.length;
+        let ranges = match part(&self.request, self.request.method, head, Progress::Complete(self.of.length))
+        {
+            _ if self.request.method == Method::Head => return true,
+            Part::Whole | Part::After(_) => vec![whole],
+            Part::Range(range) => vec![range],
+            Part::Ranges(ranges) => ranges,
+            Part::NotModified | Part::PreconditionFailed | Part::Unsatisfiable(_) => return true,
+        };
+        let slices =
+            |range: &Range<u64>| range.start / self.of.slice_bytes..range.end.div_ceil(self.of.slice_bytes);
+        ranges.iter().flat_map(slices).all(|index| {
+            let directives = RequestCacheControl { only_if_cached: true, ..RequestCacheControl::default() };
+            let found =
+                self.worker.cache().look_up(&self.of.slice_key(index), &Fields::new(), &directives, now_ms());
+            matches!(found, Lookup::Hit(_))
+        })
+    }
+
+    /// Whether no slice read so far was fetched for this request.
+    pub(crate) fn all_stored(&self) -> bool {
+        self.all_stored
+    }
+
+    fn count_read(&mut self, piece: Piece) -> Piece {
+        self.all_stored &= self.slice.as_ref().is_none_or(|slice| slice.cache != CacheResult::Miss);
+        self.left.start += piece.len() as u64;
+        piece
+    }
+
+    /// Returns the slice with the next byte, positioned there; `None` at the end.
+    fn current(&mut self) -> Option<&mut Slice> {
+        if self.left.is_empty() {
+            return None;
+        }
+        let index = self.left.start / self.of.slice_bytes;
+        if self.slice.as_ref().is_none_or(|slice| slice.index != index) {
+            let ahead = self.ahead.take().filter(|slice| slice.index == index);
+            self.slice = Some(ahead.unwrap_or_else(|| self.open(index)));
+            if self.of.bytes(index).end < self.left.end {
+                self.ahead = Some(self.open(index + 1));
+            }
+        }
+        let within = self.left.start - self.of.bytes(index).start;
+        let slice = self.slice.as_mut()?;
+        slice.reader.seek(within);
+        Some(slice)
+    }
+
+    /// Opens slice `index`, which may be stored, joined, or fetched.
+    fn open(&mut self, index: u64) -> Slice {
+        let key = self.of.slice_key(index);
+        let (reader, cache) = match self.worker.cache().look_up(
+            &key,
+            &Fields::new(),
+            &RequestCacheControl::default(),
+            now_ms(),
+        ) {
+            // A soft purge does not affect slices, whose keys name the representation.
+            Lookup::Hit(stored) | Lookup::Refresh(stored, _) | Lookup::Stale(_, _, stored) => {
+                (stored.content.reader(0), CacheResult::Hit)
+            }
+            Lookup::Joined(stored) => (stored.content.reader(0), CacheResult::Join),
+            Lookup::Wait(reader, _) => (reader, CacheResult::Join),
+            Lookup::Miss(fill, reader) | Lookup::HitMiss(fill, reader) => {
+                self.fetch(fill, index);
+                (reader, CacheResult::Miss)
+            }
+            Lookup::Pass | Lookup::Nothing => return self.open_private(index),
+        };
+        Slice { index, reader, cache }
+    }
+
+    /// Opens slice `index` for this reader alone.
+    fn open_private(&mut self, index: u64) -> Slice {
+        let (fill, reader) = self.worker.cache().pass();
+        self.fetch(fill, index);
+        Slice { index, reader, cache: CacheResult::Miss }
+    }
+
+    /// Returns the request and route after `vcl_backend_fetch`, which runs once for all slices of a
+    /// response.
+    fn slice_request(&mut self) -> Option<(RequestHead, Route)> {
+        if self.slice_request.is_none() {
+            let mut request = self.request.clone();
+            let cache = self.worker.cache();
+            let route = match &mut self.policy {
+                None => Some(Route::default()),
+                Some(policy) => match policy.run(Sub::BackendFetch, &mut request, None, cache) {
+                    Action::Fetch => policy.route(&mut request, cache),
+                    _ => None,
+                },
+            };
+            self.slice_request = Some((request, route));
+        }
+        let (request, route) = self.slice_request.as_ref()?;
+        Some((request.clone(), route.clone()?))
+    }
+
+    fn fetch(&mut self, fill: Fill, index: u64) {
+        let Some((request, route)) = self.slice_request() else {
+            return fill.fail(Failure::Backend("the policy does not allow slice fetches".into()));
+        };
+        let slice = SliceRequest::Known { of: self.of.clone(), index };
+        let request = fetch::Request::slice(&request, slice).via(route);
+        self.worker.spawn(fetch::run(self.worker.clone(), fill, request, self.client));
+    }
+}
+
+/// Whether fetching the slice again may help.
+fn can_refetch(failure: &Failure) -> bool {
+    matches!(
+        failure,
+        Failure::NotShared
+            | Failure::Unreadable
+            | Failure::Backend(_)
+            | Failure::BackendTimeout(_)
+            | Failure::Status(_)
+    )
+}
+
+fn too_short() -> Failure {
+    Failure::Backend("a slice is too short".into())
+}
+
+/// Whether the requested range starts more than a slice beyond the content of `found` that has
+/// arrived.
+fn is_far(worker: &Worker, request: &RequestHead, found: &Found) -> bool {
+    let Content::Fill(reader) = &found.content else { return false };
+    let Progress::Filling(arrived) = reader.progress() else { return false };
+    if !serves_ranges(&found.head.fields) {
+        return false;
+    }
+    let is_far = |start: u64| slice_bytes(worker).is_some_and(|bytes| start > arrived + bytes);
+    match part(request, request.method, &found.head, reader.progress()) {
+        Part::Range(range) => is_far(range.start),
+        Part::Ranges(ranges) => ranges.iter().any(|range| is_far(range.start)),
+        _ => false,
+    }
+}

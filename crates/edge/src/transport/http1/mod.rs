@@ -1,0 +1,141 @@
+//! HTTP/1 connection in clear text (RFC 9112): reads requests one after the other, answers each
+//! completely before parsing the next, and keeps the connection open or closes it.
+//!
+//! - [`incoming`]: requests and their content. [`outgoing`]: responses.
+//! - [`send`]: joined writes and `sendfile`.
+//! - [`pipe`]: a client connection connected to a backend's.
+//!
+//! **Invariant:** the connection is closed after anything that makes the framing of later bytes
+//! doubtful.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use thalweg_http::{Framing, Method, RequestHead, Version, framing};
+use tokio::net::TcpStream;
+
+use crate::session::{self, Buffers};
+use crate::steering::Steering;
+use crate::transport::Outgoing;
+use crate::transport::client::Client;
+use crate::worker::Worker;
+use incoming::{Read, RequestContent, Requests};
+use outgoing::{RequestForm, Response};
+
+mod incoming;
+mod outgoing;
+mod pipe;
+mod send;
+
+/// Response form for a request that could not be parsed.
+const MALFORMED: RequestForm = RequestForm { version: Version::Http11, is_head: false, keeps_alive: false };
+
+/// Maximum scratch buffers that a worker keeps for later requests.
+const SPARE_MAX: usize = 64;
+
+/// Maximum capacity of a response buffer that is kept.
+const PENDING_BYTES_MAX: usize = 64 * 1024;
+
+/// Buffers of one request and its response, reused for their allocations.
+#[derive(Default)]
+struct Scratch {
+    buffers: Buffers,
+    /// Response bytes not yet written.
+    pending: Vec<u8>,
+}
+
+thread_local! {
+    /// Scratch buffers of finished requests. An idle connection holds none.
+    #[allow(clippy::vec_box, reason = "a connection's future holds the pointer, not the buffers' heads")]
+    static SPARE: RefCell<Vec<Box<Scratch>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Scratch {
+    fn take() -> Box<Self> {
+        SPARE.with_borrow_mut(Vec::pop).unwrap_or_default()
+    }
+
+    fn give_back(self: Box<Self>) {
+        SPARE.with_borrow_mut(|spare| {
+            if spare.len() < SPARE_MAX && self.pending.capacity() <= PENDING_BYTES_MAX {
+                spare.push(self);
+            }
+        });
+    }
+}
+
+/// Serves one client until either side ends the connection.
+pub(crate) async fn serve(worker: Arc<Worker>, mut stream: TcpStream, address: SocketAddr) {
+    let _ = stream.set_nodelay(true);
+    let steering = Steering::begin(stream.as_fd(), worker.config().congestion_control, worker.steering());
+    let client = Client::new(address, steering);
+    let mut requests = Requests::default();
+    loop {
+        let (limits, timeouts) = (&worker.config().head, worker.timeouts());
+        if !requests.begin(&mut stream, timeouts.idle).await {
+            return;
+        }
+        let mut scratch = Scratch::take();
+        let Scratch { buffers, pending } = &mut *scratch;
+        let Ok(read) = requests.read(&mut stream, &mut buffers.request, limits, timeouts.head).await else {
+            return;
+        };
+        // Held until the client has had time to read the response.
+        let _busy = worker.busy();
+        let is_over = match read {
+            Read::End => return,
+            Read::Request => {
+                buffers.request.fields.remove_nominated();
+                let form = request_form(&buffers.request);
+                // The session refuses content that cannot be delimited, then closes.
+                let framing = framing::request_framing(&buffers.request);
+                let mut content =
+                    RequestContent::new(&stream, &mut requests, framing.unwrap_or(Framing::UntilClose));
+                let mut response = Response::new(&stream, timeouts.send_stall, pending, form);
+                let sent = session::run(&worker, &client, buffers, framing, &mut content, &mut response);
+                let was_cut = sent.await.cut.is_some();
+                // A shutdown would turn the reset of a cut response into a clean end.
+                if was_cut {
+                    return;
+                }
+                response.closes() || !content.is_read()
+            }
+            Read::Malformed(refusal, line) => {
+                let mut response = Response::new(&stream, timeouts.send_stall, pending, MALFORMED);
+                session::refuse(&worker, &client, buffers, &refusal, line, &mut response).await;
+                true
+            }
+        };
+        scratch.give_back();
+        if is_over {
+            requests.linger(&mut stream).await;
+            return;
+        }
+    }
+}
+
+fn request_form(request: &RequestHead) -> RequestForm {
+    RequestForm {
+        version: request.version,
+        is_head: request.method == Method::Head,
+        keeps_alive: framing::keep_alive(request.version, &request.fields),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn future_bytes<F: Future>(_: impl Fn(Arc<Worker>, TcpStream, SocketAddr) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// Keeps an idle connection below 4 KiB, together with the task's header and the stream.
+    #[test]
+    fn idle_connection_is_small() {
+        let bytes = future_bytes(serve);
+        assert!(bytes <= 2_496, "{bytes} bytes: box rare parts (nightly's -Zprint-type-sizes lists sizes)");
+    }
+}

@@ -1,0 +1,248 @@
+//! Consumer group member: reads its share of the partitions in offset ranges that any other reader
+//! can repeat exactly.
+//!
+//! Before the messages of a range [a,b) are stored, the group's offset is committed as a, with b as
+//! its metadata ([`Member::commit_begin`]); afterwards it is committed as b
+//! ([`Member::commit_end`]). After a crash or a rebalance the next member starts from that commit
+//! ([`Member::committed`]) and reads exactly [a,b) again.
+//!
+//! **Invariant:** only these calls commit offsets.
+//! **Invariant:** a partition is read from its committed offset after every assignment.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use rdkafka::client::ClientContext;
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext, Rebalance};
+use rdkafka::error::KafkaError;
+use rdkafka::{Message as _, Offset, Statistics, TopicPartitionList};
+
+use crate::cluster::Cluster;
+use crate::error::Error;
+use crate::place::Place;
+
+/// Maximum time for a broker's response.
+pub const ASK_TIMEOUT: Duration = Duration::from_secs(10);
+/// Seconds without a poll after which the group removes a member.
+pub const UNREAD_SECONDS_MAX: u64 = 300;
+
+/// A message read from the topic.
+#[derive(Debug)]
+pub struct Message {
+    /// Partition of the message.
+    pub partition: i32,
+    /// Offset in the partition.
+    pub offset: i64,
+    /// When the message was sent, in milliseconds since the Unix epoch; 0 if unknown.
+    pub time_unix_ms: i64,
+    /// Place among the messages from the same source, if a [`Producer`](crate::Producer) sent it.
+    pub place: Option<Place>,
+    /// The encoded batch.
+    pub content: Vec<u8>,
+}
+
+/// The offsets to read next from a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Range {
+    /// First offset; `None` before the first commit, which means the beginning of the partition.
+    pub first: Option<i64>,
+    /// Offset after the last one, if an earlier member started this range and may have stored it.
+    pub end: Option<i64>,
+}
+
+/// Counts rebalances and reports the consumer lag.
+struct Watch {
+    rebalances: AtomicU64,
+    on_lag: Box<dyn Fn(u64) + Send + Sync>,
+}
+
+impl ClientContext for Watch {
+    fn stats(&self, statistics: Statistics) {
+        let partitions = statistics.topics.values().flat_map(|topic| topic.partitions.values());
+        let lag = partitions.filter_map(|one| u64::try_from(one.consumer_lag).ok()).sum();
+        (self.on_lag)(lag);
+    }
+}
+
+impl ConsumerContext for Watch {
+    fn pre_rebalance(&self, _: &BaseConsumer<Self>, _: &Rebalance<'_>) {
+        self.rebalances.fetch_add(1, Relaxed);
+    }
+}
+
+/// A member of a consumer group.
+pub struct Member {
+    client: BaseConsumer<Watch>,
+    topic: String,
+    /// Number of rebalances that the caller has acknowledged.
+    rebalances_seen: u64,
+}
+
+impl std::fmt::Debug for Member {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Member").field("topic", &self.topic).finish_non_exhaustive()
+    }
+}
+
+impl Member {
+    /// Joins a group. `on_lag` is called every few seconds with the number of messages waiting in
+    /// the assigned partitions.
+    ///
+    /// # Errors
+    /// When a property is invalid.
+    pub fn join(
+        cluster: &Cluster,
+        group: &str,
+        on_lag: impl Fn(u64) + Send + Sync + 'static,
+    ) -> Result<Self, Error> {
+        let watch = Watch { rebalances: AtomicU64::new(0), on_lag: Box::new(on_lag) };
+        let unread_max_ms = (UNREAD_SECONDS_MAX * 1000).to_string();
+        let ours = [
+            ("group.id", group),
+            ("auto.offset.reset", "earliest"),
+            ("enable.auto.commit", "false"),
+            ("enable.auto.offset.store", "false"),
+            ("max.poll.interval.ms", &unread_max_ms),
+            ("partition.assignment.strategy", "range"),
+            ("queued.max.messages.kbytes", "32768"),
+            ("session.timeout.ms", "10000"),
+            ("statistics.interval.ms", "5000"),
+        ];
+        let failed = |cause| Error::new(format!("cannot read Kafka at {}", cluster.brokers), cause);
+        let client: BaseConsumer<Watch> = cluster.config(&ours).create_with_context(watch).map_err(failed)?;
+        client.subscribe(&[&cluster.topic]).map_err(failed)?;
+        Ok(Self { client, topic: cluster.topic.clone(), rebalances_seen: 0 })
+    }
+
+    /// Returns the name of the topic.
+    pub fn topic(&self) -> &str {
+        &self.topic
+    }
+
+    /// Returns the next message, waiting for at most `wait`. It may belong to a new assignment: see
+    /// [`Self::is_rebalanced`].
+    ///
+    /// # Errors
+    /// When the brokers cannot be read now. The client library retries on its own.
+    pub fn poll(&self, wait: Duration) -> Result<Option<Message>, Error> {
+        let Some(message) = self.client.poll(wait) else { return Ok(None) };
+        let message = message.map_err(|cause| self.failed("read", cause))?;
+        Ok(Some(Message {
+            partition: message.partition(),
+            offset: message.offset(),
+            time_unix_ms: message.timestamp().to_millis().unwrap_or(0),
+            place: message.headers().and_then(Place::of),
+            content: message.payload().unwrap_or_default().to_vec(),
+        }))
+    }
+
+    /// Returns whether partitions were assigned or revoked since the caller's last
+    /// [acknowledgement](Self::acknowledge_rebalance).
+    pub fn is_rebalanced(&self) -> bool {
+        self.client.context().rebalances.load(Relaxed) != self.rebalances_seen
+    }
+
+    /// Confirms that the caller has dropped its state for the partitions, and resumes reading: a
+    /// partition revoked while paused is still paused when assigned again.
+    ///
+    /// # Errors
+    /// When the assignment is unknown.
+    pub fn acknowledge_rebalance(&mut self) -> Result<(), Error> {
+        self.rebalances_seen = self.client.context().rebalances.load(Relaxed);
+        self.resume()
+    }
+
+    /// Stops reading. Keep polling, so that the group does not remove this member. A message
+    /// returned meanwhile belongs to a new assignment.
+    ///
+    /// # Errors
+    /// When the assignment is unknown.
+    pub fn pause(&self) -> Result<(), Error> {
+        let assigned = self.client.assignment();
+        let paused = assigned.and_then(|assigned| self.client.pause(&assigned));
+        paused.map_err(|cause| self.failed("pause", cause))
+    }
+
+    /// Resumes reading.
+    ///
+    /// # Errors
+    /// When the assignment is unknown.
+    pub fn resume(&self) -> Result<(), Error> {
+        let assigned = self.client.assignment();
+        let resumed = assigned.and_then(|assigned| self.client.resume(&assigned));
+        resumed.map_err(|cause| self.failed("resume", cause))
+    }
+
+    /// Returns the committed range of a partition.
+    ///
+    /// # Errors
+    /// When the brokers do not respond.
+    pub fn committed(&self, partition: i32) -> Result<Range, Error> {
+        self.try_committed(partition).map_err(|cause| self.failed("read the committed offset of", cause))
+    }
+
+    fn try_committed(&self, partition: i32) -> Result<Range, KafkaError> {
+        let mut asked = TopicPartitionList::new();
+        asked.add_partition(&self.topic, partition);
+        let committed = self.client.committed_offsets(asked, ASK_TIMEOUT)?;
+        let committed = committed.elements();
+        let committed = committed.first().expect("the answer has the requested partition");
+        committed.error()?;
+        let Offset::Offset(first) = committed.offset() else { return Ok(Range { first: None, end: None }) };
+        Ok(Range { first: Some(first), end: committed.metadata().parse().ok() })
+    }
+
+    /// Moves a newly assigned partition to the start of its range. Otherwise messages could be
+    /// missed: the message that revealed the assignment may belong to the previous one, and those
+    /// before it were dropped along with that one.
+    ///
+    /// # Errors
+    /// When the brokers do not respond.
+    pub fn seek(&self, partition: i32, range: Range) -> Result<(), Error> {
+        let offset = range.first.map_or(Offset::Beginning, Offset::Offset);
+        let sought = self.client.seek(&self.topic, partition, offset, ASK_TIMEOUT);
+        sought.map_err(|cause| self.failed("seek in", cause))
+    }
+
+    /// Commits that the range from `first` up to `end` is about to be stored.
+    ///
+    /// # Errors
+    /// When the commit is not acknowledged; another member may own the partition.
+    pub fn commit_begin(&self, partition: i32, first: i64, end: i64) -> Result<(), Error> {
+        self.commit(partition, first, &end.to_string())
+    }
+
+    /// Commits that everything before `end` is stored.
+    ///
+    /// # Errors
+    /// When the commit is not acknowledged; another member may own the partition.
+    pub fn commit_end(&self, partition: i32, end: i64) -> Result<(), Error> {
+        self.commit(partition, end, "")
+    }
+
+    fn commit(&self, partition: i32, offset: i64, metadata: &str) -> Result<(), Error> {
+        let mut list = TopicPartitionList::new();
+        let mut one = list.add_partition(&self.topic, partition);
+        let set = one.set_offset(Offset::Offset(offset));
+        if !metadata.is_empty() {
+            one.set_metadata(metadata);
+        }
+        let committed = set.and_then(|()| self.client.commit(&list, CommitMode::Sync));
+        committed.map_err(|cause| self.failed("commit", cause))
+    }
+
+    /// Leaves the group, waits for `after` and joins again. Its partitions are then read from their
+    /// committed offsets.
+    ///
+    /// # Errors
+    /// When the topic cannot be subscribed to.
+    pub fn rejoin(&self, after: Duration) -> Result<(), Error> {
+        self.client.unsubscribe();
+        let _ = self.client.poll(after);
+        self.client.subscribe(&[&self.topic]).map_err(|cause| self.failed("subscribe to", cause))
+    }
+
+    fn failed(&self, what: &str, cause: KafkaError) -> Error {
+        Error::new(format!("cannot {what} topic {}", self.topic), cause)
+    }
+}

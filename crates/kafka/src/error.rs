@@ -1,0 +1,57 @@
+//! The error of this crate: what failed and where, whether a retry may help, and the cause.
+
+use std::fmt;
+
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+
+/// A failed Kafka operation.
+#[derive(Debug)]
+pub struct Error {
+    what: String,
+    /// Error from the client library.
+    pub cause: Box<dyn std::error::Error + Send + Sync>,
+    /// Whether the operation may succeed later without an operator's intervention.
+    pub is_passing: bool,
+}
+
+impl Error {
+    pub(crate) fn new(what: impl Into<String>, cause: KafkaError) -> Self {
+        Self { what: what.into(), is_passing: is_passing(&cause), cause: Box::new(cause) }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&*self.cause)
+    }
+}
+
+/// Returns whether an error may be temporary. Permissions, sizes, names and properties need an
+/// operator; all other errors may resolve on their own.
+fn is_passing(error: &KafkaError) -> bool {
+    use RDKafkaErrorCode as Code;
+    if matches!(error, KafkaError::ClientConfig(..) | KafkaError::ClientCreation(_)) {
+        return false;
+    }
+    !matches!(
+        error.rdkafka_error_code(),
+        Some(
+            Code::Authentication
+                | Code::TopicAuthorizationFailed
+                | Code::ClusterAuthorizationFailed
+                | Code::SaslAuthenticationFailed
+                | Code::UnknownTopicOrPartition
+                | Code::UnknownTopic
+                | Code::MessageSizeTooLarge
+                | Code::InvalidTopic
+                | Code::InvalidReplicationFactor
+                | Code::InvalidPartitions
+        )
+    )
+}

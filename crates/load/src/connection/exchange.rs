@@ -1,0 +1,65 @@
+//! Exchange of a request and its response: time limits and result.
+
+use std::time::{Duration, Instant};
+
+use thalweg_http::Method;
+
+use crate::Failure;
+
+/// Time limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    /// Time limit for connecting, and again for the TLS handshake.
+    pub connect: Duration,
+    /// Time limit from the request to the complete head of the response.
+    pub head: Duration,
+    /// Time limit for a pause in the content.
+    pub content: Duration,
+}
+
+impl Timeouts {
+    /// Creates time limits that are all `most`.
+    pub const fn each(most: Duration) -> Self {
+        Self { connect: most, head: most, content: most }
+    }
+}
+
+/// A successful exchange.
+#[derive(Debug, Clone, Copy)]
+pub struct Exchange {
+    /// Response status.
+    pub status: u16,
+    /// Time just before the last byte of the request was passed to the kernel; a server on the same
+    /// machine may respond before that call returns.
+    pub sent: Instant,
+    /// When the first byte of the response was read; over HTTP/2, when the head was.
+    pub first_byte: Instant,
+    /// When the last byte of the response was read.
+    pub last_byte: Instant,
+    /// Number of content bytes.
+    pub content_bytes: u64,
+    /// Whether the connection can carry another request.
+    pub is_kept_alive: bool,
+}
+
+/// A failed exchange.
+#[derive(Debug)]
+pub struct ExchangeError {
+    /// The failure.
+    pub failure: Failure,
+    /// Whether the server closed an idle connection before reading the request, or reported that it
+    /// did not process the request. Such a request may be retried (RFC 9112 §9.3.1, RFC 9113 §8.7).
+    pub is_idle_close: bool,
+}
+
+impl From<Failure> for ExchangeError {
+    /// Converts a failure after which the request is not retried.
+    fn from(failure: Failure) -> Self {
+        Self { failure, is_idle_close: false }
+    }
+}
+
+/// Parses the method of a request in HTTP/1.1 form.
+pub(super) fn method(request: &[u8]) -> Method {
+    Method::parse(request.split(|byte| *byte == b' ').next().unwrap_or_default())
+}

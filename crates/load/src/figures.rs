@@ -1,0 +1,283 @@
+//! Measurements: times as HDR histograms in microseconds, counters, and counts per second.
+//!
+//! **Invariant:** merging is exact: the merged figures of several processes, in any order, equal
+//! the figures of a single process. Every value is a sum, minimum, maximum or union, and each event
+//! is counted in the second in which it occurred.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::LazyLock;
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use super::ErrorKind;
+use crate::viewer::figures::Viewers;
+
+/// Longer times are recorded as this value.
+pub const TIME_US_MAX: u64 = 3_600_000_000;
+/// Higher goodput is recorded as this value, in kbit/s.
+pub const GOODPUT_KBIT_PER_S_MAX: u64 = 1_000_000_000;
+/// Significant digits of all histograms, for an error below 0.1 %.
+pub const SIGNIFICANT_DIGITS: u8 = 3;
+
+named! {
+    /// Kinds of times.
+    pub enum Time {
+        /// TCP handshake, from `connect` until the connection is established.
+        Connect = "connect",
+        /// TLS handshake.
+        Tls = "tls",
+        /// In the open model: from a request's due time until a client was free to send it.
+        Lateness = "lateness",
+        /// From the last byte of the request to the first byte of the response.
+        Ttfb = "ttfb",
+        /// From the start of the request, including connecting if necessary, to the last byte of
+        /// the content. In the open model, from the request's due time; requests without a response
+        /// count until the end of the run.
+        Ttlb = "ttlb",
+        /// Between the ends of two chunks of a response: CMAF chunks for viewers, otherwise chunks
+        /// of the chunked coding.
+        ChunkGap = "chunk_gap",
+        /// For a viewer: from joining to the first frame, or to the end of the run.
+        Startup = "startup",
+        /// For a viewer: one stall; an unfinished stall counts until the end of the run.
+        Stall = "stall",
+        /// For a viewer that has started, sampled every second: wall clock minus the time of the
+        /// shown frame.
+        LiveLatency = "live_latency",
+    }
+}
+
+/// Counts in one second of the wall clock.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Second {
+    /// Requests that ended.
+    pub requests: u64,
+    /// Bytes of content that arrived.
+    pub content_bytes: u64,
+    /// Requests that ended in an error.
+    pub errors: u64,
+    /// Clients that started.
+    pub clients_begun: u64,
+    /// Clients that finished.
+    pub clients_ended: u64,
+}
+
+named! {
+    /// Load models.
+    pub enum Model {
+        /// Each client sends its next request when the previous one has ended.
+        Closed = "closed",
+        /// Requests are due at a rate.
+        Open = "open",
+        /// Each client watches a presentation.
+        Viewers = "viewers",
+    }
+}
+
+/// Description of one process's run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// Load model.
+    pub model: Model,
+    /// The requested URLs.
+    pub urls: Vec<String>,
+    /// The command-line arguments.
+    pub arguments: Vec<String>,
+}
+
+/// The measured period, in Unix time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Period {
+    /// Start of the period.
+    pub begin_us: u64,
+    /// End of the period.
+    pub end_us: u64,
+}
+
+/// Figures of one or several merged runs.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Figures {
+    /// Runs, each identified by a random number.
+    pub runs: BTreeMap<u64, Run>,
+    /// The measured period; `None` before measuring starts.
+    pub period: Option<Period>,
+    /// Clients that started.
+    pub clients: u64,
+    /// Requests that started.
+    pub begun: u64,
+    /// Requests that ended, with or without an error. The others that began were in flight when
+    /// time was up.
+    pub requests: u64,
+    /// Requests that were due in an open model but found no free client before time was up.
+    pub unsent: u64,
+    /// Idle connections closed by the server; their requests were retried.
+    pub reconnects: u64,
+    /// Bytes of content received, including those of failed responses.
+    pub content_bytes: u64,
+    /// User and system time of the load generator.
+    pub cpu_us: u64,
+    /// Responses by status.
+    pub statuses: BTreeMap<u16, u64>,
+    /// Failed requests, and content that viewers could not use, by kind.
+    pub errors: BTreeMap<ErrorKind, u64>,
+    /// First error of each kind: Unix time in microseconds, and description.
+    pub examples: BTreeMap<ErrorKind, (u64, String)>,
+    /// Recorded times by kind.
+    pub times: BTreeMap<Time, Histogram<u64>>,
+    /// Goodput of viewers' segments in kbit/s, excluding waits for chunks that were not available
+    /// yet.
+    pub goodput: Option<Histogram<u64>>,
+    /// Counts per second of Unix time.
+    pub seconds: BTreeMap<u64, Second>,
+    /// Viewer totals; `None` without viewers.
+    pub viewers: Option<Viewers>,
+}
+
+/// Template for time histograms; cloning it is cheaper than building a histogram.
+static EMPTY: LazyLock<Histogram<u64>> = LazyLock::new(|| histogram(TIME_US_MAX));
+/// Template for goodput histograms.
+static EMPTY_GOODPUT: LazyLock<Histogram<u64>> = LazyLock::new(|| histogram(GOODPUT_KBIT_PER_S_MAX));
+
+fn histogram(most: u64) -> Histogram<u64> {
+    Histogram::new_with_bounds(1, most, SIGNIFICANT_DIGITS).expect("valid histogram bounds")
+}
+
+impl fmt::Display for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Figures {
+    /// Records a time; zero is valid.
+    pub fn record(&mut self, time: Time, value_us: u64) {
+        self.times.entry(time).or_insert_with(|| EMPTY.clone()).saturating_record(value_us);
+    }
+
+    /// Records a time `count` times.
+    pub fn record_n(&mut self, time: Time, value_us: u64, count: u64) {
+        self.times.entry(time).or_insert_with(|| EMPTY.clone()).saturating_record_n(value_us, count);
+    }
+
+    /// Records the goodput of a segment.
+    pub fn record_goodput(&mut self, kbit_per_s: u64) {
+        self.goodput.get_or_insert_with(|| EMPTY_GOODPUT.clone()).saturating_record(kbit_per_s);
+    }
+
+    /// Returns the counts of one second of Unix time.
+    pub fn second(&mut self, unix_s: u64) -> &mut Second {
+        self.seconds.entry(unix_s).or_default()
+    }
+
+    /// Counts an error at a Unix time.
+    pub fn fail(&mut self, kind: ErrorKind, at_us: u64, detail: &str) {
+        *self.errors.entry(kind).or_default() += 1;
+        self.offer_example(kind, at_us, detail);
+    }
+
+    fn offer_example(&mut self, kind: ErrorKind, at_us: u64, detail: &str) {
+        let is_first =
+            self.examples.get(&kind).is_none_or(|(first_us, first)| (at_us, detail) < (*first_us, first));
+        if is_first {
+            self.examples.insert(kind, (at_us, detail.to_owned()));
+        }
+    }
+
+    /// Returns the number of clients currently running.
+    pub fn clients_now(&self) -> u64 {
+        let ended = self.seconds.values().map(|second| second.clients_ended).sum();
+        self.clients.saturating_sub(ended)
+    }
+
+    /// Returns the number of errors of all kinds.
+    pub fn errors_total(&self) -> u64 {
+        self.errors.values().sum()
+    }
+
+    /// Returns the measured time in seconds.
+    pub fn measured_s(&self) -> f64 {
+        self.period.map_or(0.0, |period| period.end_us.saturating_sub(period.begin_us) as f64 / 1e6)
+    }
+
+    /// Returns the times of one kind, if any.
+    pub fn time(&self, time: Time) -> Option<&Histogram<u64>> {
+        self.times.get(&time)
+    }
+
+    /// Checks that `other` can be merged into these figures.
+    ///
+    /// # Errors
+    /// If both contain the same run, they ran at different times, or their models differ, so that
+    /// their times are not comparable.
+    pub fn check_merge(&self, other: &Figures) -> Result<(), String> {
+        if let Some(run) = other.runs.keys().find(|run| self.runs.contains_key(run)) {
+            return Err(format!("run {run:016x} is already merged"));
+        }
+        if let (Some(one), Some(two)) = (self.period, other.period)
+            && (one.end_us < two.begin_us || two.end_us < one.begin_us)
+        {
+            return Err("runs must overlap in time".to_owned());
+        }
+        let model = |figures: &Figures| figures.runs.values().next().map(|run| run.model);
+        match (model(self), model(other)) {
+            (Some(one), Some(two)) if one != two => {
+                Err(format!("times of the {one} model and the {two} model are not comparable"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Merges `other` into these figures.
+    ///
+    /// # Panics
+    /// If a histogram's bounds differ from those used by [`record`](Self::record); such histograms
+    /// are rejected when read from text.
+    pub fn merge(&mut self, other: &Figures) {
+        self.period = match (self.period, other.period) {
+            (Some(one), Some(two)) => {
+                Some(Period { begin_us: one.begin_us.min(two.begin_us), end_us: one.end_us.max(two.end_us) })
+            }
+            (one, two) => one.or(two),
+        };
+        self.runs.extend(other.runs.iter().map(|(number, run)| (*number, run.clone())));
+        self.clients += other.clients;
+        self.begun += other.begun;
+        self.requests += other.requests;
+        self.unsent += other.unsent;
+        self.reconnects += other.reconnects;
+        self.content_bytes += other.content_bytes;
+        self.cpu_us += other.cpu_us;
+        add(&mut self.statuses, &other.statuses);
+        add(&mut self.errors, &other.errors);
+        for (kind, (at_us, detail)) in &other.examples {
+            self.offer_example(*kind, *at_us, detail);
+        }
+        for (time, histogram) in &other.times {
+            let into = self.times.entry(*time).or_insert_with(|| EMPTY.clone());
+            into.add(histogram).expect("all histograms have the same bounds");
+        }
+        if let Some(goodput) = &other.goodput {
+            let into = self.goodput.get_or_insert_with(|| EMPTY_GOODPUT.clone());
+            into.add(goodput).expect("all histograms have the same bounds");
+        }
+        for (second, counts) in &other.seconds {
+            let into = self.second(*second);
+            into.requests += counts.requests;
+            into.content_bytes += counts.content_bytes;
+            into.errors += counts.errors;
+            into.clients_begun += counts.clients_begun;
+            into.clients_ended += counts.clients_ended;
+        }
+        if let Some(viewers) = &other.viewers {
+            self.viewers.get_or_insert_default().add(viewers);
+        }
+    }
+}
+
+fn add<K: Ord + Copy>(into: &mut BTreeMap<K, u64>, from: &BTreeMap<K, u64>) {
+    for (key, count) in from {
+        *into.entry(*key).or_default() += count;
+    }
+}

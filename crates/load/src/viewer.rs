@@ -1,0 +1,23 @@
+//! Viewers of live and on-demand presentations.
+//!
+//! - [`playhead`]: playback and stalls of one viewer; pure.
+//! - [`choice`]: track selection; pure.
+//! - [`manifest`]: parses MPDs and playlists; pure.
+//! - [`chunks`] and [`transfer`]: progress of one segment; pure.
+//! - [`figures`]: viewer totals.
+//! - [`session`]: one viewer; [`shared`] is the state shared by the viewers of a thread.
+//! - [`crowd`]: viewers of one thread; [`spread`] distributes them over offsets.
+//!
+//! Viewers are clients of the [load generator](crate), which starts them, sends their requests and
+//! records their figures.
+
+pub mod choice;
+pub mod chunks;
+pub mod crowd;
+pub mod figures;
+pub mod manifest;
+pub mod playhead;
+pub mod session;
+pub mod shared;
+pub mod spread;
+pub mod transfer;

@@ -1,0 +1,33 @@
+//! Named paths that come with the lab; each file cites the source of its figures.
+
+/// A named path.
+#[derive(Debug, Clone, Copy)]
+pub struct Named {
+    /// Name of the path and of its file, without the extension.
+    pub name: &'static str,
+    /// Text of the file, in the form of one path in a scenario.
+    pub text: &'static str,
+}
+
+macro_rules! names {
+    ($($name:literal)*) => {
+        &[$(Named { name: $name, text: include_str!(concat!("../../paths/", $name, ".toml")) },)*]
+    };
+}
+
+/// Returns all named paths, from best to worst.
+pub fn library() -> &'static [Named] {
+    names!["fibre" "cable" "dsl" "lte" "wifi" "satellite" "long-haul"]
+}
+
+/// Finds a named path.
+pub fn named(name: &str) -> Option<Named> {
+    library().iter().copied().find(|path| path.name == name)
+}
+
+impl Named {
+    /// Returns a short description: the first line of the file.
+    pub fn about(&self) -> &'static str {
+        self.text.lines().next().unwrap_or_default().trim_start_matches(['#', ' '])
+    }
+}

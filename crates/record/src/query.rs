@@ -1,0 +1,73 @@
+//! Response record fields by their names in expressions: JSON names, with a dot for each level.
+
+use std::sync::LazyLock;
+
+use crate::field::Kind;
+use crate::rows::Value;
+use crate::value::{Build, Datum, Message};
+use crate::{Field, ResponseRecord};
+
+/// A field that expressions can name.
+#[derive(Debug)]
+pub struct QueryField {
+    /// Name as in the JSON line: `tcp.rtt_us`.
+    pub name: &'static str,
+    /// Declaration of the name's last part.
+    pub field: &'static Field,
+    /// The part that contains the field.
+    part: Option<&'static Field>,
+}
+
+/// Returns all fields of a response record, in JSON order.
+pub fn query_fields() -> &'static [QueryField] {
+    static FIELDS: LazyLock<Vec<QueryField>> = LazyLock::new(|| {
+        let mut all = Vec::new();
+        for field in ResponseRecord::DECLARED.fields() {
+            all.push(QueryField { name: field.json, field, part: None });
+            let Kind::Part(part) = field.kind else { continue };
+            all.extend(part.fields().iter().map(|inner| {
+                // Leaked once per process, because the table is static.
+                let name = format!("{}.{}", field.json, inner.json).leak();
+                QueryField { name, field: inner, part: Some(field) }
+            }));
+        }
+        all
+    });
+    &FIELDS
+}
+
+impl QueryField {
+    /// Returns the field's value in a record, or null if the JSON line omits it. A part that is
+    /// present is true; logged lines are in [`ResponseRecord::lines`].
+    pub fn value<'r>(&self, record: &'r ResponseRecord) -> Value<'r> {
+        let message: &dyn Message = record;
+        let Some(part) = self.part else { return value(message, self.field) };
+        match find(message, part) {
+            Datum::Part(part) => value(part, self.field),
+            _ => Value::Null,
+        }
+    }
+}
+
+fn value<'r>(message: &'r dyn Message, field: &'static Field) -> Value<'r> {
+    match find(message, field) {
+        datum if field.is_sparse && datum.is_default() => Value::Null,
+        Datum::Bool(value) => Value::Bool(value),
+        Datum::Number(unix_us) if matches!(field.kind, Kind::Time) => Value::Time(unix_us),
+        Datum::Number(number) => Value::Number(number),
+        Datum::Text(text) => Value::Text(text),
+        Datum::Address(address) => Value::Text(address.to_string().into()),
+        Datum::Part(_) => Value::Bool(true),
+        _ => Value::Null,
+    }
+}
+
+fn find<'r>(message: &'r dyn Message, wanted: &'static Field) -> Datum<'r> {
+    let mut found = Datum::Null;
+    message.each(&mut |field, datum| {
+        if std::ptr::eq(field, wanted) {
+            found = datum;
+        }
+    });
+    found
+}

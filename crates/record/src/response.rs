@@ -1,0 +1,273 @@
+//! Response record: the edge's measurements, the connection's final state, steering, and the
+//! player's report.
+//!
+//! To add a field, see `field.rs`.
+//!
+//! **Invariant:** derived values are not stored. Goodput is computed from bytes and duration, and
+//! encoded so that readers need not compute it.
+//! **Invariant:** [`TcpState`] is the kernel's data at the end of the response, or absent; never an
+//! estimate.
+
+use std::borrow::Cow;
+use std::net::SocketAddr;
+
+use crate::Lines;
+
+/// Version of response records that this crate writes and reads: the field `v` of the JSON line.
+/// The version changes if a field is removed or changes its meaning. New fields do not change it,
+/// because readers ignore unknown fields.
+pub const SCHEMA_VERSION: u32 = 1;
+
+message! {
+    /// One response from the edge.
+    pub struct ResponseRecord as "Response" version SCHEMA_VERSION {
+        /// When the last byte of the request's head arrived, in microseconds since the Unix epoch.
+        /// The JSON line has milliseconds.
+        pub time_unix_us: u64 = 2, time, json("time"), no_column;
+        /// Client address and port; never IPv4-mapped, even on a dual-stack listener.
+        pub client: SocketAddr = 3;
+        /// Request method.
+        pub method: Cow<'static, str> = 5;
+        /// `Host` field as received; empty if the request had none.
+        pub host: String = 6, column("request_host");
+        /// Path and query as received.
+        pub path: String = 7, text;
+        /// Status sent, or the status that would have been sent if the client had stayed.
+        pub status: u16 = 8;
+        /// Content bytes handed to the kernel, without the head and chunk framing.
+        pub bytes: u64 = 9;
+        /// Time from the last byte of the request to the first byte of the response; absent if no
+        /// byte was sent.
+        pub ttfb_us: Option<u64> = 10;
+        /// Time from the last byte of the request to the last byte of the response, or to the cut.
+        pub duration_us: u64 = 11;
+        let goodput_bytes_per_s: u64 = Self::goodput_bytes_per_s, " Content bytes per second over the whole response.";
+        /// Cache result.
+        pub cache: CacheResult = 12;
+        /// Reason for the cache result, in a few words; absent if there is nothing to add.
+        pub detail: Option<Cow<'static, str>> = 13;
+        /// Last backend chosen for this very request; absent without a policy, or if no backend was
+        /// chosen.
+        pub backend: Option<String> = 14;
+        /// Protocol of the response.
+        pub protocol: Protocol = 15;
+        let complete: bool = Self::is_complete, " Whether the whole response was sent.", no_column;
+        /// Why the response was cut; absent if it was complete.
+        pub cut: Option<Cut> = 16;
+        /// State of the connection at the end of the response; absent if the kernel gave no data.
+        pub tcp: Option<TcpState> = 17, column("");
+        /// How a bundle affected the connection; absent if no bundle did.
+        pub steered: Option<Steered> = 18, column("");
+        /// The player's report in the request; absent if the request had none.
+        pub cmcd: Option<Cmcd> = 19, column("cmcd_");
+        /// The policy's number for the request; absent without a policy.
+        pub xid: Option<u64> = 20, id;
+        /// Number of restarts of the request by the policy, all under the same `xid`.
+        pub restarts: u32 = 21, sparse;
+        /// Lines logged by the policy.
+        pub lines: Lines = 22;
+    }
+}
+
+message! {
+    /// The kernel's data on the connection when the response ended.
+    #[derive(Default)]
+    pub struct TcpState as "Tcp" {
+        /// Congestion control, as read back from the socket.
+        pub congestion_control: String = 1;
+        /// Congestion control that the kernel chose when the connection was accepted, before any
+        /// decision; absent in older records.
+        pub congestion_control_start: Option<String> = 2;
+        /// Last decider of the congestion control; absent in older records.
+        pub decider: Option<Decider> = 3;
+        /// `tcpi_rtt`, smoothed.
+        pub rtt_us: u32 = 4;
+        /// `tcpi_min_rtt`; absent before the first sample and before Linux 4.6.
+        pub min_rtt_us: Option<u32> = 5;
+        /// `tcpi_snd_cwnd`, in TCP segments.
+        pub snd_cwnd: u32 = 6;
+        /// `tcpi_delivery_rate`, the newest sample; absent before Linux 4.9.
+        pub delivery_rate_bytes_per_s: Option<u64> = 7;
+        /// `tcpi_total_retrans`: TCP segments retransmitted over the life of the connection.
+        pub retransmits: u32 = 8;
+        /// `tcpi_lost`: TCP segments in flight considered lost.
+        pub lost: u32 = 9;
+        /// `tcpi_pacing_rate`; absent if the kernel does not limit the rate.
+        pub pacing_rate_bytes_per_s: Option<u64> = 10;
+    }
+}
+
+message! {
+    /// How a bundle affected a connection, from the first response to which it applied.
+    #[derive(Default)]
+    pub struct Steered as "Steered" {
+        /// Number of the bundle.
+        pub bundle: u64 = 1, id;
+        /// Prefix of the matching rule; absent if no rule matched.
+        pub rule: Option<String> = 2;
+        /// Whether the connection was held out from the rule, for comparison.
+        pub is_holdout: bool = 3, json("holdout"), sparse;
+        /// Experiment that includes the connection; absent if none does.
+        pub experiment: Option<String> = 4;
+        /// The connection's arm in the experiment.
+        pub arm: Option<String> = 5;
+        /// Why the kernel refused the congestion control of the rule or the arm; absent if the
+        /// kernel accepted it.
+        pub refused: Option<String> = 6;
+    }
+}
+
+message! {
+    /// A player's report in a request (CMCD, CTA-5004): the keys that describe playback.
+    #[derive(Default)]
+    pub struct Cmcd as "Cmcd" {
+        /// `sid`: the playback session.
+        pub sid: Option<String> = 1, text;
+        /// `st`: live or on demand.
+        pub st: Option<StreamType> = 2;
+        /// `br`: bitrate of the requested media.
+        pub br_kbps: Option<u64> = 3;
+        /// `bl`: media buffered ahead of the playhead.
+        pub bl_ms: Option<u64> = 4;
+        /// `mtp`: measured throughput.
+        pub mtp_kbps: Option<u64> = 5;
+        /// `bs`: whether the buffer ran empty since the previous request.
+        pub bs: bool = 6, sparse;
+    }
+}
+
+parts! { ResponseRecord TcpState Steered Cmcd }
+
+impl ResponseRecord {
+    /// Creates an empty 200 response to a GET, served from the cache, with everything else unset.
+    pub fn new(time_unix_us: u64, client: SocketAddr) -> Self {
+        Self {
+            time_unix_us,
+            client,
+            method: Cow::Borrowed("GET"),
+            host: String::new(),
+            path: String::new(),
+            status: 200,
+            bytes: 0,
+            ttfb_us: None,
+            duration_us: 0,
+            cache: CacheResult::Hit,
+            detail: None,
+            backend: None,
+            protocol: Protocol::Http11,
+            cut: None,
+            tcp: None,
+            steered: None,
+            cmcd: None,
+            xid: None,
+            restarts: 0,
+            lines: Lines::default(),
+        }
+    }
+
+    /// Returns content bytes per second over the whole response; a zero duration counts as one
+    /// microsecond.
+    pub fn goodput_bytes_per_s(&self) -> u64 {
+        let per_s = u128::from(self.bytes) * 1_000_000 / u128::from(self.duration_us.max(1));
+        u64::try_from(per_s).unwrap_or(u64::MAX)
+    }
+
+    /// Returns whether the whole response was sent.
+    pub fn is_complete(&self) -> bool {
+        self.cut.is_none()
+    }
+}
+
+words! {
+    /// The result of a cache lookup.
+    CacheResult {
+        /// Served from a complete, fresh stored response.
+        Hit = "hit",
+        /// Served by joining a fill in progress.
+        Join = "join",
+        /// Caused a fetch, and was served from its fill.
+        Miss = "miss",
+        /// The stored response was stale, and the backend validated it with a 304.
+        Validated = "validated",
+        /// Served stale: during background validation, or because the backend failed.
+        Stale = "stale",
+        /// Streamed from the backend without being stored.
+        Pass = "pass",
+        /// The request was a purge, carried out by the edge.
+        Purge = "purge",
+        /// A synthetic response from the policy.
+        Synth = "synth",
+        /// The connection was piped to the backend.
+        Pipe = "pipe",
+        /// An error response from the edge or the policy: a bad request, or a failed fetch, also
+        /// for requests collapsed into that fetch.
+        Error = "error",
+    }
+}
+
+words! {
+    /// The deciders of a connection's congestion control, weakest first.
+    #[derive(PartialOrd, Ord)]
+    Decider {
+        /// The edge's setting, or the system's default without one.
+        Default = "default",
+        /// A steering rule.
+        Rule = "rule",
+        /// An arm of an experiment.
+        Experiment = "experiment",
+        /// The policy.
+        Policy = "policy",
+    }
+}
+
+words! {
+    /// Kind of a logged line, by Varnish's tag names.
+    LineTag {
+        /// Logged by the policy or its modules, such as the tcp module.
+        Log = "VCL_Log",
+        /// A failure in the policy, or an operation refused to it.
+        Error = "VCL_Error",
+        /// A timestamp logged by the policy.
+        Timestamp = "Timestamp",
+        /// The matching entry of an access list.
+        Acl = "VCL_acl",
+        /// Why a fetch failed.
+        FetchError = "FetchError",
+    }
+}
+
+words! {
+    /// Kind of stream, by CMCD's letters.
+    StreamType {
+        /// Live.
+        Live = "l",
+        /// On demand: all segments are available.
+        OnDemand = "v",
+    }
+}
+
+words! {
+    /// The protocol of a response.
+    Protocol {
+        /// HTTP/1.0.
+        Http10 = "HTTP/1.0",
+        /// HTTP/1.1.
+        Http11 = "HTTP/1.1",
+    }
+}
+
+words! {
+    /// Reasons for a response to end before its last byte was handed to the kernel.
+    Cut {
+        /// The client closed or reset the connection.
+        ClientClosed = "client_closed",
+        /// The client accepted no data for longer than the limit.
+        ClientStalled = "client_stalled",
+        /// The fetch from the backend failed after the response had started.
+        BackendFailed = "backend_failed",
+        /// Stored content could not be read to its end.
+        StorageFailed = "storage_failed",
+        /// The edge was stopped.
+        Shutdown = "shutdown",
+    }
+}

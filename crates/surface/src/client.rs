@@ -1,0 +1,283 @@
+//! HTTP client for all control traffic: pooled connections, limits on time and size, and errors
+//! that name the URL.
+//!
+//! hyper-util's connector tries a name's IPv4 and IPv6 addresses in parallel ("happy eyeballs", RFC
+//! 8305). Redirects are returned, not followed.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Incoming};
+use hyper::header::{CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING, USER_AGENT};
+use hyper::{Request, Response, StatusCode, Uri};
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
+
+/// Maximum length of a response head, in bytes.
+const HEAD_BYTES_MAX: usize = 64 << 10;
+const AGENT: &str = concat!("thalweg/", env!("CARGO_PKG_VERSION"));
+
+/// Limits on the time a request may take and the size of its response.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Maximum time to establish a connection. The addresses of a name are tried in turn, each with
+    /// an equal share of the time; IPv4 and IPv6 are tried in parallel.
+    pub connect: Duration,
+    /// Maximum time from the request, including any new connection, to the end of the response
+    /// head.
+    pub head: Duration,
+    /// Maximum time between two pieces of response content.
+    pub silence: Duration,
+    /// Maximum time from the head to the end of content that is read whole.
+    pub content: Duration,
+    /// Maximum size of content that is read whole.
+    pub content_bytes_max: usize,
+    /// How long an idle connection is kept for the next request; `None` opens a connection per
+    /// request.
+    pub idle: Option<Duration>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let time = Duration::from_secs(30);
+        Self {
+            connect: Duration::from_secs(5),
+            head: time,
+            silence: time,
+            content: time,
+            content_bytes_max: 64 << 10,
+            idle: None,
+        }
+    }
+}
+
+/// Why a request failed.
+#[derive(Debug)]
+pub struct Error {
+    /// The requested URL.
+    pub url: Uri,
+    /// What failed.
+    pub why: Failure,
+}
+
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// Causes of a failed request.
+#[derive(Debug)]
+pub enum Failure {
+    /// No connection: the name is unknown, or the connection was refused or timed out.
+    Unreachable(Cause),
+    /// The connection ended before the response head, or the peer does not speak HTTP.
+    NoAnswer(Cause),
+    /// No head arrived within this time.
+    Late(Duration),
+    /// No content arrived for this time.
+    Silent(Duration),
+    /// The content did not end within this time.
+    Slow(Duration),
+    /// The connection broke within the content.
+    BrokeOff(Cause),
+    /// The content is longer than this many bytes.
+    TooLong(usize),
+    /// The content ends only with the connection, so a broken connection would go unnoticed.
+    Unbounded,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { url, why } = self;
+        match why {
+            Failure::Unreachable(_) => write!(f, "cannot reach {url}"),
+            Failure::NoAnswer(_) => write!(f, "no response from {url}"),
+            Failure::Late(time) => write!(f, "no response from {url} within {time:?}"),
+            Failure::Silent(time) => write!(f, "{url} sent nothing for {time:?}"),
+            Failure::Slow(time) => write!(f, "response from {url} took longer than {time:?}"),
+            Failure::BrokeOff(_) => write!(f, "response from {url} broke off"),
+            Failure::TooLong(bytes_max) => write!(f, "response from {url} is longer than {bytes_max} bytes"),
+            Failure::Unbounded => {
+                write!(f, "response from {url} has no length, so a broken connection would go unnoticed")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.why {
+            // The wrapper's own text adds no information.
+            Failure::Unreachable(cause) | Failure::NoAnswer(cause) => {
+                match cause.downcast_ref::<legacy::Error>() {
+                    Some(wrapper) => std::error::Error::source(wrapper),
+                    None => Some(&**cause),
+                }
+            }
+            Failure::BrokeOff(cause) => Some(&**cause),
+            Failure::Late(_)
+            | Failure::Silent(_)
+            | Failure::Slow(_)
+            | Failure::TooLong(_)
+            | Failure::Unbounded => None,
+        }
+    }
+}
+
+/// An HTTP client; clones share its connections.
+#[derive(Debug, Clone)]
+pub struct Client {
+    inner: legacy::Client<HttpConnector, Full<Bytes>>,
+    limits: Limits,
+}
+
+impl Client {
+    /// Creates a client without connections.
+    pub fn new(limits: Limits) -> Self {
+        let mut connector = HttpConnector::new();
+        connector.set_connect_timeout(Some(limits.connect));
+        connector.set_nodelay(true);
+        let mut builder = legacy::Client::builder(TokioExecutor::new());
+        builder.http1_max_buf_size(HEAD_BYTES_MAX).pool_timer(TokioTimer::new()).timer(TokioTimer::new());
+        match limits.idle {
+            Some(idle) => builder.pool_idle_timeout(idle),
+            None => builder.pool_max_idle_per_host(0),
+        };
+        Self { inner: builder.build(connector), limits }
+    }
+
+    /// Sends a request to an absolute `http` URL and returns the response once its head has
+    /// arrived.
+    ///
+    /// # Errors
+    /// If there is no response. A response with any status is a success.
+    pub async fn send(&self, mut request: Request<Bytes>) -> Result<Response<Content>, Error> {
+        let url = request.uri().clone();
+        request.headers_mut().entry(USER_AGENT).or_insert(HeaderValue::from_static(AGENT));
+        let why = match timeout(self.limits.head, self.inner.request(request.map(Full::new))).await {
+            Ok(Ok(response)) => {
+                let fields = response.headers();
+                let is_bounded = fields.contains_key(CONTENT_LENGTH)
+                    || fields.contains_key(TRANSFER_ENCODING)
+                    || matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+                let limits = self.limits;
+                return Ok(response.map(|body| Content { url, body, is_bounded, limits }));
+            }
+            Ok(Err(error)) if error.is_connect() => Failure::Unreachable(error.into()),
+            Ok(Err(error)) => Failure::NoAnswer(error.into()),
+            Err(_) => Failure::Late(self.limits.head),
+        };
+        Err(Error { url, why })
+    }
+}
+
+/// Response content, read as it arrives.
+#[derive(Debug)]
+pub struct Content {
+    url: Uri,
+    body: Incoming,
+    is_bounded: bool,
+    limits: Limits,
+}
+
+impl Content {
+    /// Waits for the next piece of content; returns `None` after the last.
+    ///
+    /// # Errors
+    /// If the connection breaks, or nothing arrives for too long.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Error> {
+        let why = loop {
+            match timeout(self.limits.silence, self.body.frame()).await {
+                Ok(Some(Ok(frame))) => {
+                    // Trailers are skipped.
+                    if let Ok(data) = frame.into_data() {
+                        return Ok(Some(data));
+                    }
+                }
+                Ok(Some(Err(error))) => break Failure::BrokeOff(error.into()),
+                Ok(None) => return Ok(None),
+                Err(_) => break Failure::Silent(self.limits.silence),
+            }
+        };
+        Err(self.error(why))
+    }
+
+    /// Reads all content. Stops reading as soon as it is too long.
+    ///
+    /// # Errors
+    /// If the connection breaks, the content is too slow or too long, or it has no defined end.
+    pub async fn whole(mut self) -> Result<Bytes, Error> {
+        if !self.is_bounded {
+            return Err(self.error(Failure::Unbounded));
+        }
+        let time = self.limits.content;
+        match timeout(time, self.collect()).await {
+            Ok(content) => content,
+            Err(_) => Err(self.error(Failure::Slow(time))),
+        }
+    }
+
+    async fn collect(&mut self) -> Result<Bytes, Error> {
+        let bytes_max = self.limits.content_bytes_max;
+        let mut bytes = self.body.size_hint().lower();
+        let mut content = Vec::new();
+        while bytes <= bytes_max as u64 {
+            let Some(piece) = self.next().await? else { return Ok(content.into()) };
+            content.extend_from_slice(&piece);
+            bytes = content.len() as u64;
+        }
+        Err(self.error(Failure::TooLong(bytes_max)))
+    }
+
+    fn error(&self, why: Failure) -> Error {
+        Error { url: self.url.clone(), why }
+    }
+}
+
+/// An HTTP client for blocking callers. A dedicated thread serves the connections, so that it
+/// notices when the server closes one between requests.
+#[derive(Debug)]
+pub struct Blocking {
+    client: Client,
+    /// `Some` until dropped.
+    runtime: Option<Runtime>,
+}
+
+impl Blocking {
+    /// Creates a client without connections.
+    ///
+    /// # Errors
+    /// If the thread cannot be started.
+    pub fn new(limits: Limits) -> io::Result<Self> {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        Ok(Self { client: Client::new(limits), runtime: Some(runtime) })
+    }
+
+    /// Sends a request to an absolute `http` URL and returns the whole response.
+    ///
+    /// # Errors
+    /// If there is no response. A response with any status is a success.
+    pub fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Error> {
+        let runtime = self.runtime.as_ref().expect("present until dropped");
+        runtime.block_on(async {
+            let (head, content) = self.client.send(request).await?.into_parts();
+            Ok(Response::from_parts(head, content.whole().await?))
+        })
+    }
+}
+
+/// Dropping does not wait: it may happen on a thread of another runtime, which must not block.
+impl Drop for Blocking {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a panic fails the test")]
+mod tests;

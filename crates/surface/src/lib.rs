@@ -1,0 +1,26 @@
+//! Control surfaces: shared parts of the HTTP servers for operators and machines, and the HTTP
+//! client for control traffic.
+//!
+//! A surface is an admin interface, the controller, the console or a metrics listener. [`serve`]
+//! guards it against pages from other sites (`guard`) and gives all errors one form ([`Refusal`]).
+//! Most surfaces also have [`vitals`].
+//!
+//! **Invariant:** every error of a surface is JSON, `{"error": "…"}`, with `Cache-Control:
+//! no-store`.
+//! **Invariant:** every wait in the client has a named limit ([`Limits`]), and every failure names
+//! the URL.
+
+mod answer;
+pub mod client;
+mod guard;
+mod serve;
+mod vitals;
+
+pub use answer::{Refusal, json};
+pub use client::Limits;
+pub use guard::Pages;
+pub use serve::serve;
+pub use vitals::{serve_vitals, vitals};
+
+/// The media type of records and batches.
+pub const PROTOBUF: &str = "application/x-protobuf";

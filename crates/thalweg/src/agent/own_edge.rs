@@ -1,0 +1,45 @@
+//! In-process edge: its response records are passed to the agent's intake without a connection.
+
+use std::sync::Arc;
+
+use thalweg_edge::{Ended, Follower, KEEP_ALIVE, Records};
+use thalweg_record::EdgePosition;
+use thalweg_telemetry::collect::Intake;
+use thalweg_telemetry::follow::stream::SILENCE_MAX;
+use thalweg_telemetry::follow::{EdgeFollower, StreamItem};
+use tokio::sync::broadcast::error::RecvError;
+
+const _: () = assert!(3 * KEEP_ALIVE.as_secs() <= SILENCE_MAX.as_secs(), "an idle edge must not look dead");
+
+/// Name of the in-process edge in the spool.
+pub(super) const OWN: &str = "own";
+
+/// Forwards every response until the edge ends, starting with the ends of earlier epochs if this
+/// edge was followed before.
+pub(super) async fn follow(
+    records: Records,
+    mut responses: Follower,
+    intake: Intake,
+    position: Option<EdgePosition>,
+) {
+    let (edge, epoch) = (Arc::<str>::from(OWN), records.epoch());
+    let position = position.unwrap_or_else(|| EdgePosition { edge: edge.clone(), epoch, next: 0 });
+    let ended = records.ended_from(position.epoch);
+    let mut follower = EdgeFollower::new(edge, intake, Some(position));
+    for Ended { epoch, total } in ended {
+        follower.forward_end(*epoch, *total, StreamItem::EarlierEnd, 0).await;
+    }
+    loop {
+        match responses.recv().await {
+            Ok(response) => {
+                // If the intake has no room, the record is counted as lost with the next one.
+                let item = StreamItem::Record(response.record);
+                let _ = follower.forward(epoch, response.number, item, records.lost());
+            }
+            Err(RecvError::Lagged(_)) => {} // the next record number shows how many were missed
+            Err(RecvError::Closed) => {
+                return follower.forward_end(epoch, records.total(), StreamItem::End, records.lost()).await;
+            }
+        }
+    }
+}

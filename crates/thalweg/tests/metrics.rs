@@ -1,0 +1,143 @@
+//! The reference of metrics is current: it is generated from a running program that has every role.
+#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+
+mod bundles;
+mod program;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use expect_test::expect_file;
+use program::{Directory, Running, thalweg};
+
+const CONFIG: &str = "
+[origin]
+listen = '127.0.0.1:0'
+ingest = '127.0.0.1:0'
+admin = '127.0.0.1:0'
+[edge]
+listen = '127.0.0.1:0'
+admin = '127.0.0.1:0'
+memory = '16MiB'
+disk = 'disk=64MiB'
+bundle = 'bundle.json'
+[agent]
+listen = '127.0.0.1:0'
+spool = 'spool=16MiB'
+json = 'json'
+[consumer]
+listen = '127.0.0.1:0'
+kafka = '127.0.0.1:1'
+clickhouse = 'http://127.0.0.1:1/absent'
+[controller]
+listen = '127.0.0.1:0'
+";
+
+/// A role with metrics: the name it announces, its heading, where it listens, and metrics that
+/// appear only after something has happened.
+const ROLES: [(&str, &str, &str, &[&str]); 5] = [
+    (
+        "admin",
+        "Edge",
+        "`[edge] admin`, by default `127.0.0.1:8082`",
+        &["thalweg_edge_bundle_number", "thalweg_edge_disk_bytes", "thalweg_edge_backend_healthy"],
+    ),
+    (
+        "origin-admin",
+        "Origin",
+        "`[origin] admin`, by default `127.0.0.1:8085`",
+        &["thalweg_origin_connections", "thalweg_origin_responses", "thalweg_origin_written_bytes"],
+    ),
+    ("agent", "Agent", "`[agent] listen`, by default off", &[]),
+    ("consumer", "Consumer", "`[consumer] listen`, by default off", &[]),
+    ("controller", "Controller", "`[controller] listen`, by default `127.0.0.1:8083`", &[]),
+];
+
+const HEAD: &str = "# Metrics
+
+Generated from a running program by the test `metrics` in `crates/thalweg`, which fails when this page is stale.
+
+Every listener for operators but the console's answers `GET /metrics`, in OpenMetrics 1.0 text. [Watch the
+traffic](../guides/watch-traffic.md) shows how, and who may read it.
+
+Counters start at 0 with the process. A metric without a unit is a count, or 1 and 0 for yes and no. Labels are bounded:
+none is chosen by a client. The edge has metrics of its disk tier and of a bundle only if it has one.
+";
+
+/// What a metrics address answers.
+fn scrape(address: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+/// Scrapes until these metrics have appeared.
+fn scrape_until(address: &str, expected: &[&str]) -> String {
+    let start = Instant::now();
+    loop {
+        let text = scrape(address);
+        let missing = expected.iter().find(|name| !text.contains(&format!("# TYPE {name} ")));
+        let Some(missing) = missing else { return text };
+        assert!(start.elapsed() < Duration::from_secs(20), "{missing} is missing in {text}");
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// A table of metrics, from their OpenMetrics text.
+fn table(text: &str) -> String {
+    let mut rows = String::from("| metric | type | unit | labels | meaning |\n|---|---|---|---|---|\n");
+    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+    for (at, line) in lines.iter().enumerate() {
+        let Some((name, help)) = line.strip_prefix("# HELP ").and_then(|rest| rest.split_once(' ')) else {
+            continue;
+        };
+        let kind = lines[at + 1].strip_prefix(&format!("# TYPE {name} ")).unwrap();
+        let samples = lines[at + 2..].iter().take_while(|line| !line.starts_with('#'));
+        let labels: BTreeSet<&str> = samples
+            .filter_map(|sample| sample.split_once('{')?.1.rsplit_once('}'))
+            .flat_map(|(labels, _)| labels.split("\","))
+            .filter_map(|label| Some(label.split_once('=')?.0))
+            .collect();
+        let labels = labels.iter().map(|label| format!("`{label}`")).collect::<Vec<_>>().join(", ");
+        let unit = ["bytes", "seconds"].into_iter().find(|unit| name.contains(unit)).unwrap_or_default();
+        let suffix = if kind == "counter" { "_total" } else { "" };
+        let help = help.trim_end_matches('.').replace('|', "\\|");
+        writeln!(rows, "| `{name}{suffix}` | {kind} | {unit} | {labels} | {help} |").unwrap();
+    }
+    rows
+}
+
+#[test]
+fn reference_has_every_metric() {
+    let directory = Directory::new();
+    directory.write("bundle.json", &bundles::document(1, Vec::new()));
+    let config = directory.write("thalweg.toml", CONFIG);
+    let mut command = thalweg(&["up", "--config", config.to_str().unwrap()]);
+    // Without warnings about Kafka and ClickHouse, which are absent.
+    command.env("THALWEG_LOG", "error");
+    let mut running = Running::start(command);
+    let [origin, origin_admin, admin, agent, consumer, controller] =
+        ["origin", "origin-admin", "admin", "agent", "consumer", "controller"]
+            .map(|role| running.listening(role));
+    // A metric with labels is left out until it has a value: this is the origin's first request.
+    scrape(&origin);
+    let mut page = HEAD.to_owned();
+    for (role, heading, place, expected) in ROLES {
+        let address = match role {
+            "admin" => &admin,
+            "origin-admin" => &origin_admin,
+            "agent" => &agent,
+            "consumer" => &consumer,
+            _ => &controller,
+        };
+        let text = scrape_until(address, expected);
+        write!(page, "\n## {heading}\n\nAt {place}.\n\n{}", table(&text)).unwrap();
+    }
+    expect_file!["../../../docs/reference/metrics.md"].assert_eq(&page);
+}
