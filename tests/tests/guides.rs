@@ -24,8 +24,14 @@ const PRELUDE: &str = r#"
 set -euo pipefail
 trap 'kill $(jobs -p) 2>/dev/null || true; wait 2>/dev/null || true' EXIT
 ip link set lo up
+# Repeats a shell command until it succeeds; the guide's time limit bounds the wait.
+eventually() { until eval "$1"; do sleep 0.1; done; }
 # Waits until a URL answers.
-wait_for() { curl -s -o /dev/null --fail --retry 60 --retry-delay 0 --retry-max-time 30 --retry-all-errors "$1"; }
+wait_for() { eventually "curl -s -o /dev/null --fail '$1'"; }
+# Waits until a file has this many lines.
+wait_for_lines() { eventually "[ -f $1 ] && [ \$(wc -l < $1) -ge $2 ]"; }
+# Like `grep -q`, but reads all input: grep's early exit would fail the writing command (pipefail).
+matches() { grep "$@" >/dev/null; }
 "#;
 /// Maximum run time of a guide, in seconds.
 const SECONDS_MAX: &str = "120";

@@ -5,7 +5,7 @@
 //! themselves after the others. Programs that took longest in the previous run start first.
 //!
 //! `suite [FILTER]` runs the programs whose `crate::target` contains the filter. A program's output
-//! is printed when it ends: all of it if the program failed, otherwise the last line.
+//! is printed when it exits: all of it if the program failed, otherwise the last line.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -24,6 +24,8 @@ use serde_json::Value;
 const SLOTS: usize = 3;
 /// Number of slowest tests listed at the end.
 const SLOWEST: usize = 20;
+/// Number of lines of a failed program repeated at the end.
+const LAST_LINES: usize = 20;
 /// Programs that measure, or that need both cores: `crate::target`.
 const ALONE: &[&str] = &[
     "thalweg-lab::audience",
@@ -87,12 +89,7 @@ fn main() -> Result<ExitCode> {
     fs::write(&notes, serde_json::to_vec(&took)?)
         .with_context(|| format!("cannot write {}", notes.display()))?;
     report(&ended);
-    let failed: Vec<&str> = ended.iter().filter(|program| !program.is_ok).map(|p| p.name.as_str()).collect();
-    if failed.is_empty() {
-        return Ok(ExitCode::SUCCESS);
-    }
-    println!("failed: {}", failed.join(", "));
-    Ok(ExitCode::FAILURE)
+    Ok(if report_failures(&ended) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// Builds and lists all test programs.
@@ -218,4 +215,20 @@ fn report(ended: &[Ended]) {
     for (seconds, test) in tests.iter().take(SLOWEST) {
         println!("{seconds:7.1} s  {test}");
     }
+}
+
+/// Prints the last lines of each failed program and the list of failures, at the very end, where a
+/// reader of a long log looks first. Returns whether a program failed.
+fn report_failures(ended: &[Ended]) -> bool {
+    let failed: Vec<&Ended> = ended.iter().filter(|program| !program.is_ok).collect();
+    for program in &failed {
+        println!("\n== {} failed; its last lines:", program.name);
+        let lines: Vec<&str> = program.output.lines().collect();
+        println!("{}", lines[lines.len().saturating_sub(LAST_LINES)..].join("\n"));
+    }
+    if !failed.is_empty() {
+        let names: Vec<&str> = failed.iter().map(|program| program.name.as_str()).collect();
+        println!("\nfailed: {}", names.join(", "));
+    }
+    !failed.is_empty()
 }
