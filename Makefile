@@ -1,25 +1,27 @@
-# Project commands; `make` alone lists them. Each prints its steps and stops at the first failure.
+# Project commands; `make` without a target lists them. Each command prints its steps and stops at
+# the first failure.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-# Where rustup installs cargo, should this shell not know it yet.
+# rustup installs cargo here, which may not yet be in this shell's PATH.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO ?= cargo
 # Cargo's target directory; the environment may override it.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-# Tests are compiled by clippy's driver, the compiler with lints, because `cargo clippy` would check
-# every crate, including dependencies, a second time.
+# Tests are compiled by clippy's driver, which is the compiler with lints. `cargo clippy` would
+# compile every crate, including dependencies, a second time.
 LINTED = RUSTC_WORKSPACE_WRAPPER="$$(rustc --print sysroot)/bin/clippy-driver" CLIPPY_ARGS=-Dwarnings
-# Each step is announced, and noted with the time at which it began: `make test` ends with what each took.
+# Prints the name of a step and records its start time, from which `make test` prints the duration
+# of each step at the end.
 STEPS := $(TARGET)/steps
 step = @printf '\033[1m== %s\033[0m\n' "$(1)"; mkdir -p $(TARGET); echo "$$(date +%s) $(1)" >>$(STEPS)
 
-# Installs exactly the lock file's packages, and only when it is newer than the installation. `npm
-# ci` is not used: npm 11 rejects a lock file written on another platform without that platform's
-# optional packages.
+# Installs exactly the packages in the lock file, and only if the lock file is newer than the
+# installation. `npm ci` is not used, because npm 11 rejects a lock file that was written on another
+# platform and lacks this platform's optional packages.
 INSTALL_MODULES := npm install --no-save --no-audit --no-fund --loglevel=error
 CONSOLE_MODULES := console/node_modules/.package-lock.json
 BROWSER_MODULES := tests/browser/node_modules/.package-lock.json
@@ -44,8 +46,8 @@ help: ## this list
 	@printf 'make sample         %s\n' 'regenerate assets/sample with ffmpeg'
 	@printf 'make clean          %s\n' 'remove all build results'
 
-# The audience's network namespaces need root. `make demo AUDIENCE=` runs without an audience, as
-# does a machine that lacks the lab's requirements; the demo then reports why.
+# The audience's network namespaces need root. `make demo AUDIENCE=` runs the demo without an
+# audience. So does a machine that lacks the lab's requirements, and the demo reports the reason.
 AUDIENCE := $(if $(filter 0,$(shell id -u)),lab)
 
 .PHONY: demo
@@ -111,7 +113,8 @@ bench-telemetry: setup-services
 	$(call step,records through the spool and into each sink)
 	@$(CARGO) bench -p thalweg-tests --bench telemetry -- $(CASES)
 
-# Coverage by options of the stable compiler. `--target` keeps them away from build scripts.
+# Coverage instrumentation with options of the stable compiler. With `--target`, they do not apply
+# to build scripts.
 FUZZ_FLAGS := --cfg fuzzing -Cdebug-assertions -Cpasses=sancov-module $(addprefix -Cllvm-args=-sanitizer-coverage-,\
 	level=4 inline-8bit-counters pc-table trace-compares)
 FUZZ_HOST = $(shell rustc -vV | sed -n 's/host: //p')
@@ -138,7 +141,7 @@ sample:
 clean:
 	rm -rf target console/dist console/node_modules tests/browser/node_modules tests/out
 
-# The steps.
+# Steps of the commands above.
 
 .PHONY: setup-demo setup-test setup-lab setup-bench setup-services
 setup-demo setup-test setup-lab setup-bench setup-services: setup-%:
@@ -187,5 +190,5 @@ check-browser: console $(BROWSER_MODULES)
 	@$(LINTED) $(CARGO) build --workspace --all-targets
 	@cd tests/browser && THALWEG="$(if $(filter /%,$(TARGET)),$(TARGET),$(CURDIR)/$(TARGET))/debug/thalweg" npm run --silent test
 
-# One step after another, in this order, even with -j: cargo and the browser need the whole machine.
+# Run one step after another, even with -j: cargo and the browser each need the whole machine.
 .NOTPARALLEL:

@@ -3,11 +3,12 @@
 import { defineConfig } from "vite";
 
 export default defineConfig({
-  // Relative addresses: the pages work under any path.
+  // Use relative URLs, so that the page works under any path.
   base: "./",
   build: {
     target: "es2022",
-    // The players make up most of the page's size: each is a separate file that loads in parallel.
+    // The player libraries make up most of the page's size. Each is a separate file, loaded in
+    // parallel.
     chunkSizeWarningLimit: 1500,
     reportCompressedSize: false,
   },

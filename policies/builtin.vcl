@@ -1,10 +1,10 @@
-# What every policy ends with: each subroutine here is appended to the one of the same name in a policy, so a policy
-# that returns nothing does what stands here. It means what the built-in policy of Varnish 7.1 means, and has its names,
-# so that a policy may put its own words before any part of it.
+# The built-in policy. Each subroutine is appended to the subroutine of the same name in a policy,
+# so it runs whenever the policy's own code returns no action. Behaviour and names are those of the
+# built-in policy of Varnish 7.1, so that a policy can add statements before any part of it.
 
 vcl 4.1;
 
-# The client's side
+# Client side
 
 sub vcl_recv {
     call vcl_builtin_recv;
@@ -19,22 +19,22 @@ sub vcl_builtin_recv {
 }
 
 sub vcl_req_host {
-    # Hosts are the same in any case, keys are not.
+    # Host names are case-insensitive, but cache keys are not.
     if (req.http.host ~ "[[:upper:]]") {
         set req.http.host = req.http.host.lower();
     }
-    # RFC 9112 section 3.2
+    # An HTTP/1.1 request must have a Host (RFC 9112 section 3.2).
     if (!req.http.host && req.esi_level == 0 && req.proto == "HTTP/1.1") {
         return (synth(400));
     }
 }
 
 sub vcl_req_method {
-    # The preface of HTTP/2 is no request of HTTP/1.
+    # PRI is the HTTP/2 connection preface, not an HTTP/1 request.
     if (req.method == "PRI") {
         return (synth(405));
     }
-    # Nothing is known of what another method means, so the connection is handed through.
+    # The semantics of other methods are unknown, so pipe the connection.
     if (req.method != "GET" && req.method != "HEAD" && req.method != "PUT" && req.method != "POST" &&
         req.method != "TRACE" && req.method != "OPTIONS" && req.method != "DELETE" && req.method != "PATCH") {
         return (pipe);
@@ -45,7 +45,7 @@ sub vcl_req_method {
 }
 
 sub vcl_req_authorization {
-    # What is for one user is not for all.
+    # A response to an authorized request may be for that user only.
     if (req.http.Authorization) {
         return (pass);
     }
@@ -138,7 +138,7 @@ sub vcl_builtin_synth {
 "};
 }
 
-# The backend's side
+# Backend side
 
 sub vcl_backend_fetch {
     call vcl_builtin_backend_fetch;
@@ -146,7 +146,7 @@ sub vcl_backend_fetch {
 }
 
 sub vcl_builtin_backend_fetch {
-    # Content in a GET means nothing (RFC 9110 section 9.3.1).
+    # Content in a GET has no defined semantics (RFC 9110 section 9.3.1).
     if (bereq.method == "GET") {
         unset bereq.body;
     }
@@ -192,7 +192,8 @@ sub vcl_beresp_vary {
     }
 }
 
-# For two minutes requests for this key do not wait for each other's response.
+# Marks the key as hit-for-miss: for two minutes, its requests are fetched without waiting for each
+# other.
 sub vcl_beresp_hitmiss {
     set beresp.ttl = 120s;
     set beresp.uncacheable = true;
@@ -218,7 +219,7 @@ sub vcl_builtin_backend_error {
 "};
 }
 
-# The policy itself
+# Policy loading and unloading
 
 sub vcl_init {
     return (ok);

@@ -1,28 +1,32 @@
-# Low-latency live: playlists and manifests for a second, segments and init for an hour, stale while a new one is made.
+# Low-latency live: caches playlists and manifests for a second, and segments and CMAF headers for
+# an hour. Stale responses are served while they are refreshed.
 #
 # Use:    thalweg edge --backend http://ORIGIN:8081 --policy live.vcl
-# Change: the two times, and the endings of names by which playlists and segments are told apart.
+# Change: the TTLs and grace times, and the file name extensions of playlists and segments.
 #
-# What is still arriving needs no word here: all who ask for a segment get each chunk as it comes. No backend is declared,
-# so requests go to those of --backend.
+# Segments still arriving from the backend need no configuration: every client receives each chunk
+# as it arrives. The policy declares no backend, so requests are sent to the backend set by
+# --backend.
 
 vcl 4.1;
 
 import querystring;
 
 sub vcl_recv {
-    # With a cookie the built-in policy would pass the request; media are the same for all.
+    # The built-in policy passes requests with a cookie, but media is the same for every client.
     unset req.http.Cookie;
-    # What a player says of itself (CTA-5004) is not part of what it asks for. _HLS_msn and _HLS_part are.
+    # CMCD (CTA-5004) describes the player and must not be part of the cache key. Keep _HLS_msn and
+    # _HLS_part, which select the content.
     set req.url = querystring.regfilter(req.url, "^CMCD$");
 }
 
 sub vcl_backend_response {
-    # What is stale goes on being served in its grace, and the next request has it refreshed again.
+    # If a background refresh fails, keep serving the stale response during its grace time. The next
+    # request tries again.
     if (bereq.is_bgfetch && beresp.status >= 500) {
         return (abandon);
     }
-    # What is for one viewer, and what is an error, is the built-in policy's to judge.
+    # Leave errors and responses for a single viewer to the built-in policy.
     if (beresp.status == 200 && beresp.http.Cache-Control !~ "(?i)private|no-store") {
         if (bereq.url ~ "\.(m3u8|mpd)(\?|$)") {
             unset beresp.http.Set-Cookie;

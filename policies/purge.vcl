@@ -1,13 +1,18 @@
-# PURGE of a URL or of tags, from some addresses.
+# PURGE requests for a URL or for tags, allowed from listed addresses.
 #
 # Use:    thalweg edge --backend http://ORIGIN:8081 --policy purge.vcl
-#         curl -X PURGE http://EDGE:8080/path                        # a URL, with all its variants
-#         curl -X PURGE -H 'xkey: film-7 series-2' http://EDGE:8080/   # all that has one of these tags in xkey or Surrogate-Key
-#         curl -X PURGE -H 'xkey-softpurge: film-7' http://EDGE:8080/  # softly: stale from now on
-# Change: the list. Behind a proxy on this machine all clients come from 127.0.0.1: take that out.
+#         # Purge a URL with all its variants:
+#         curl -X PURGE http://EDGE:8080/path
+#         # Purge responses with any of these tags in xkey or Surrogate-Key:
+#         curl -X PURGE -H 'xkey: film-7 series-2' http://EDGE:8080/
+#         # Soft purge: mark the responses as stale:
+#         curl -X PURGE -H 'xkey-softpurge: film-7' http://EDGE:8080/
+# Change: the address list. Behind a proxy on the same machine, all clients appear to come from
+#         127.0.0.1: remove that entry.
 #
-# What is purged is gone when the answer comes. Without such a policy the setting purge_from says who may; under a policy it
-# does not count, and PURGE means what the policy says. No backend is declared, so requests go to those of --backend.
+# The purge is complete when the response arrives. Without a policy, the setting purge_from lists
+# the allowed clients. With a policy, purge_from is ignored, and the policy defines what PURGE does.
+# This policy declares no backend, so requests are sent to the backend set by --backend.
 
 vcl 4.1;
 

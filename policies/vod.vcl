@@ -1,10 +1,13 @@
-# Video on demand: long times, one key however a player writes its query, and ranges of one and the same content.
+# Video on demand: long TTLs, a cache key that ignores the order of query arguments, and consistent
+# byte ranges.
 #
 # Use:    thalweg edge --backend http://ORIGIN:8081 --policy vod.vcl
-# Change: the times; which arguments do not change the content; the endings of names.
+# Change: the TTLs and grace times, the arguments that do not affect the content, and the file name
+#         extensions.
 #
-# Ranges need no word here: they are answered from what is stored, from what is arriving, or from slices. No backend is
-# declared, so requests go to those of --backend.
+# Range requests need no configuration: they are served from stored responses, from fills in
+# progress or from slices. The policy declares no backend, so requests are sent to the backend set
+# by --backend.
 
 vcl 4.1;
 
@@ -12,22 +15,25 @@ import querystring;
 
 sub vcl_recv {
     unset req.http.Cookie;
-    # Arguments that only count viewers. Do not list one that the origin checks, such as a token: a hit does not ask it.
+    # Remove arguments used only for analytics. Do not list an argument that the origin checks, such
+    # as a token: on a hit, the origin would not check it.
     set req.url = querystring.regfilter(req.url, "^(CMCD|utm_.*|fbclid|gclid|_)$");
-    # The rest in one order, so that it is one key.
+    # Sort the remaining arguments, so that their order does not affect the cache key.
     set req.url = querystring.sort(querystring.clean(req.url));
-    # Media do not get smaller, and ranges of a compressed file are of other bytes.
+    # Compression does not make media smaller, and byte ranges of a compressed file would select
+    # other bytes.
     if (req.url ~ "\.(m4s|mp4|m4a|m4v|cmfa|cmfv|cmft|aac|ts)(\?|$)") {
         unset req.http.Accept-Encoding;
     }
 }
 
 sub vcl_backend_response {
-    # What is stale goes on being served in its grace, and the next request has it refreshed again.
+    # If a background refresh fails, keep serving the stale response during its grace time. The next
+    # request tries again.
     if (bereq.is_bgfetch && beresp.status >= 500) {
         return (abandon);
     }
-    # What is for one viewer, and what is an error, is the built-in policy's to judge.
+    # Leave errors and responses for a single viewer to the built-in policy.
     if (beresp.status == 200 && beresp.http.Cache-Control !~ "(?i)private|no-store") {
         if (bereq.url ~ "\.(m3u8|mpd)(\?|$)") {
             unset beresp.http.Set-Cookie;

@@ -1,5 +1,5 @@
--- Controller state: the state of each PoP, the ledger of its rounds, and its bundles with their
--- outcomes. Related changes are written in one transaction.
+-- Controller state: the state of each PoP, the ledger of its rounds, its bundles, and the events of
+-- its bundles and edges. Related changes are written in one transaction.
 
 -- Seed of all random choices, drawn once.
 CREATE TABLE seed (seed INTEGER NOT NULL);
@@ -7,15 +7,16 @@ INSERT INTO seed VALUES (random());
 
 CREATE TABLE pops (
     pop TEXT PRIMARY KEY,
-    -- Progress of the PoP's bundles: JSON of the control crate.
+    -- State of the bundle rollout, in the control crate's JSON form.
     rollout BLOB NOT NULL
 ) WITHOUT ROWID;
 
--- A tenant is named by its first host; rows with an empty name are for hosts without a tenant.
+-- Decision state of each tenant. A tenant is named after its first host; hosts without a tenant
+-- share the empty name.
 CREATE TABLE states (
     pop TEXT NOT NULL,
     tenant TEXT NOT NULL,
-    -- Decision state: JSON of the control crate.
+    -- Decision state, in the control crate's JSON form.
     state BLOB NOT NULL,
     PRIMARY KEY (pop, tenant)
 ) WITHOUT ROWID;
@@ -23,22 +24,22 @@ CREATE TABLE states (
 CREATE TABLE rounds (
     pop TEXT NOT NULL,
     tenant TEXT NOT NULL,
-    -- End of the round's window.
+    -- End of the round's window, in seconds since the Unix epoch.
     unix_s INTEGER NOT NULL,
-    -- The decision: JSON as the controller reports it.
+    -- The decision, in the JSON form that the controller reports.
     told TEXT NOT NULL,
     PRIMARY KEY (pop, tenant, unix_s)
 ) WITHOUT ROWID;
 
--- Rounds in which a prefix changed.
+-- Changes of prefixes, by round.
 CREATE TABLE changes (
     pop TEXT NOT NULL,
     tenant TEXT NOT NULL,
     prefix TEXT NOT NULL,
-    -- Number of the window: its start in seconds since the Unix epoch, divided by its length.
+    -- Window number: the window's start in seconds since the Unix epoch, divided by its length.
     window INTEGER NOT NULL,
     unix_s INTEGER NOT NULL,
-    -- entered, left, proved
+    -- entered, left or proved
     what TEXT NOT NULL,
     reason TEXT NOT NULL,
     PRIMARY KEY (pop, tenant, prefix, unix_s, what)
@@ -52,7 +53,7 @@ CREATE TABLE bundles (
     PRIMARY KEY (pop, number)
 ) WITHOUT ROWID;
 
--- Outcomes of bundles and edges, in words.
+-- Outcomes of bundles and edges, as text.
 CREATE TABLE events (
     id INTEGER PRIMARY KEY,
     pop TEXT NOT NULL,

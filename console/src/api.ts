@@ -1,25 +1,25 @@
 // Types and requests of the console server and the edge.
 //
-// These types are kept in sync by hand: the configuration and the record stream come from the
-// console server, the catalogue from the origin. The type of a record is generated, in record.ts.
+// These types are kept in sync by hand with the console server (configuration, record stream) and
+// the origin (catalogue). The record type in record.ts is generated.
 
 import type { ResponseRecord } from "./record";
 
 /** `GET /api/config` of the console server. */
 export interface Config {
   /**
-   * The edge's address for browsers: a port on the console's host, or a configured URL; null
-   * without an edge.
+   * The edge's address for browsers: a port on the console's host, or a configured URL; null if
+   * there is no edge.
    */
   edge: { port: number } | { url: string } | null;
   version: string;
-  /** Whether an agent of the same process stores sockets and responses in SQLite for queries. */
+  /** Whether an agent in the same process stores sockets and responses in SQLite for queries. */
   telemetry: boolean;
   /** Whether a controller runs in the same process; false if absent. */
   control?: boolean;
 }
 
-/** A presentation on demand; `hls` and `dash` are absolute paths on the edge. */
+/** An on-demand presentation; `hls` and `dash` are absolute paths on the edge. */
 export interface OnDemand {
   name: string;
   hls: string;
@@ -50,8 +50,8 @@ export interface Catalogue {
 }
 
 /**
- * Fetches JSON. On failure, throws the server's `{"error": …}` text, or the status if there is no
- * text.
+ * Fetches JSON. On failure, throws the message in the server's `{"error": …}`, or the status if
+ * there is no message.
  */
 export async function getJson<T>(url: string, signal: AbortSignal | null = null): Promise<T> {
   const response = await fetch(url, { cache: "no-store", signal });
@@ -65,8 +65,8 @@ export function fetchConfig(): Promise<Config> {
 }
 
 /**
- * Returns the edge's base URL without a trailing slash, for a page at `location`; null without an
- * edge.
+ * Returns the edge's base URL without a trailing slash, for a page at `location`; null if there is
+ * no edge.
  */
 export function edgeUrl({ edge }: Config, location: { protocol: string; hostname: string }): string | null {
   if (!edge) return null;
@@ -80,7 +80,8 @@ export function fetchCatalogue(edge: string): Promise<Catalogue> {
 
 /**
  * Returns the edge's clock minus this machine's, in ms, to add to `Date.now()`. Assumes that the
- * response takes half the round trip, which bounds the error. `GET /time` returns UTC in ISO 8601.
+ * response takes half the round trip, so the error is at most half the round trip. `GET /time`
+ * returns UTC in ISO 8601.
  */
 export async function fetchClockOffsetMs(edge: string): Promise<number> {
   const sent = performance.now();
@@ -91,7 +92,7 @@ export async function fetchClockOffsetMs(edge: string): Promise<number> {
   return serverMs + (performance.now() - sent) / 2 - Date.now();
 }
 
-/** Receives the events of the record stream. */
+/** Receives events from the record stream. */
 export interface RecordListener {
   record(record: ResponseRecord): void;
   /** Reports that the server dropped this many records because the page was too slow. */
@@ -100,7 +101,7 @@ export interface RecordListener {
   connected(up: boolean): void;
 }
 
-/** Follows the records until the page closes. Lines that are not records are skipped. */
+/** Follows the record stream until the page closes. Lines that are not records are skipped. */
 export function followRecords(listeners: readonly RecordListener[]): void {
   const source = new EventSource("api/records");
   const notify = (event: (listener: RecordListener) => void) => listeners.forEach(event);

@@ -25,7 +25,7 @@ export interface Address {
 }
 
 /**
- * Panels below the players: live requests, networks, stored sockets and responses, and the
+ * The panels below the players: live requests, networks, stored sockets and responses, and the
  * controller's decisions.
  */
 export const BELOW = ["requests", "networks", "sockets", "responses", "control"] as const;
@@ -36,7 +36,7 @@ export interface Presentation extends Choice {
   /** Absolute paths on the edge. */
   hls: string;
   dash: string;
-  /** Duration of media on demand; null if live. */
+  /** Duration of on-demand media; null if live. */
   durationS: number | null;
 }
 
@@ -55,7 +55,7 @@ export function readAddress(search: string): Address {
 
 /**
  * Returns the query that `readAddress` parses. Choices within the responses or control panel are
- * included while that panel is shown.
+ * included only while that panel is shown.
  */
 export function writeAddress({ choice, only, show, responses, control }: Address): string {
   const parameters = new URLSearchParams();
@@ -93,8 +93,8 @@ export function presentations(catalogue: Catalogue): Presentation[] {
 }
 
 /**
- * Returns the wanted presentation if it exists or, without a choice, the first one. A missing
- * presentation may appear later.
+ * Returns the wanted presentation; null if it is missing, because it may appear later. Without a
+ * choice, returns the first presentation.
  */
 export function resolve(wanted: Choice | null, available: Presentation[]): Presentation | null {
   if (!wanted) return available[0] ?? null;

@@ -1,4 +1,4 @@
-// The page's head: name, choice of presentation, its addresses, and faults.
+// The page's head: name, selector for presentations, links to the selected one, and faults.
 
 import type { Fault } from "./api";
 import { type Choice, choiceKey, type Presentation } from "./choice";
@@ -38,7 +38,7 @@ export class Header {
     this.showCatalogue([], null, []);
   }
 
-  /** Shows the configuration; `plays` means that there is an edge to play from. */
+  /** Shows the configuration; `plays` is whether there is an edge to play from. */
   showConfig(version: string, plays: boolean): void {
     setText(this.#version, version);
     for (const element of [this.#select, this.#links]) element.hidden = !plays;
@@ -51,7 +51,7 @@ export class Header {
   }
 
   showCatalogue(available: Presentation[], chosen: Choice | null, faults: Fault[]): void {
-    // Rebuild only if changed, because an open list would close.
+    // Rebuild the list only if it changed, because rebuilding closes an open list.
     const offered = JSON.stringify([available, chosen]);
     if (offered !== this.#offered) {
       this.#offered = offered;
@@ -74,7 +74,7 @@ export class Header {
       return options.length > 0 ? [el("optgroup", { label }, ...options)] : [];
     });
     const there = available.some((item) => choiceKey(item) === key);
-    const absent = there ? [] : [el("option", { value: key }, chosen ? `${chosen.name} (waiting for it)` : "nothing to play")];
+    const absent = there ? [] : [el("option", { value: key }, chosen ? `${chosen.name} (waiting)` : "nothing to play")];
     this.#select.replaceChildren(...absent, ...groups);
     this.#select.value = key;
     this.#select.disabled = available.length === 0;
@@ -94,14 +94,14 @@ function option(item: Presentation): HTMLOptionElement {
   return el("option", { value: choiceKey(item) }, item.name + length);
 }
 
-/** Creates an address to open or to copy. */
+/** Creates a link, with a button that copies its URL. */
 function link(label: string, url: string, testid: string): HTMLElement {
   const anchor = el("a", { href: url, target: "_blank", rel: "noreferrer", "data-testid": testid, title: url });
   anchor.append(el("b", {}, label), ` ${new URL(url).pathname}`);
   return el("span", {}, anchor, copyButton(() => url, `copy ${url}`));
 }
 
-/** Draws the logo: two lines of flow. */
+/** Draws the logo: two wavy lines. */
 function wave(): SVGElement {
   const line = (y: number) => svg("path", { d: `M3 ${y}c5-5 9-5 13 0s8 5 13 0` });
   return svg("svg", { viewBox: "0 0 32 32", "aria-hidden": "true" }, line(12), line(20));

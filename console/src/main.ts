@@ -1,4 +1,4 @@
-// The page: the choice of presentations, two players, and below them the panels for requests,
+// The page: a selector for presentations, two players and, below them, the panels for requests,
 // networks, sockets, responses and control.
 
 import "./style.css";
@@ -31,7 +31,7 @@ const SHOW_EVERY_MS = 250;
 /** Interval between requests for the catalogue, and for the configuration until it arrives. */
 const CATALOGUE_EVERY_MS = 4000;
 
-/** Interval between comparisons of this clock with the edge's. */
+/** Interval between comparisons of this machine's clock with the edge's. */
 const CLOCK_EVERY_MS = 60_000;
 
 class Page {
@@ -97,7 +97,7 @@ class Page {
     if (!this.#offered) this.#configure(await fetchConfig());
     if (this.#edge === null) return;
     this.#catalogue = await fetchCatalogue(this.#edge).catch(() => {
-      throw new Error(`the edge at ${this.#edge} does not send its catalogue; retrying`);
+      throw new Error(`the edge at ${this.#edge} does not serve its catalogue; retrying`);
     });
     if (performance.now() - this.#clock_read_ms > CLOCK_EVERY_MS) {
       this.#clock_offset_ms = await fetchClockOffsetMs(this.#edge);
@@ -117,7 +117,8 @@ class Page {
     const is_there: Record<Below, boolean> = {
       requests: has_edge,
       networks: has_edge,
-      // With an edge, these panels are offered even without an agent, and show what is missing.
+      // With an edge, these panels are offered even without an agent, and then explain that it is
+      // missing.
       sockets: has_edge || config.telemetry,
       responses: has_edge || config.telemetry,
       control: config.control ?? false,
@@ -134,7 +135,7 @@ class Page {
     const available = presentations(this.#catalogue);
     const found = resolve(this.#address.choice, available);
     this.#header.showCatalogue(available, this.#address.choice ?? found, this.#catalogue.faults ?? []);
-    // Players keep a channel that disappears for a while, and report that it is missing.
+    // If a channel disappears for a while, the players keep it and report that it is missing.
     if (!found || (this.#playing && choiceKey(found) === choiceKey(this.#playing))) return;
     this.#playing = found;
     this.#header.showLinks(edge, found);
@@ -176,7 +177,7 @@ class Page {
   #settleBelow(): void {
     const { responses, control } = this.#address;
     const offered = this.#offered ?? BELOW.filter((name) => name !== "control");
-    // An unavailable panel cannot be shown, such as control without a controller.
+    // Do not show an unavailable panel, such as control without a controller.
     const is_known = this.#offered !== null;
     const show = is_known && !offered.includes(this.#address.show) ? (offered[0] ?? "requests") : this.#address.show;
     for (const name of BELOW) this.#below.offer(name, offered.includes(name));
@@ -191,8 +192,8 @@ class Page {
   }
 
   /**
-   * Applies the page's address after back or forward, which step through the panels; playback
-   * continues.
+   * Applies the page's address after back or forward navigation, which switches panels but does not
+   * interrupt playback.
    */
   #goBack(): void {
     const { show, responses, control } = readAddress(location.search);

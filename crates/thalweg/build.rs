@@ -1,5 +1,5 @@
-//! Rebuilds the program when the console's pages change, because the embedding macro misses new
-//! files.
+//! Rebuilds the program when the console's pages change, because the embedding macro does not
+//! detect added files.
 
 fn main() {
     println!("cargo::rerun-if-changed=../../console/dist");

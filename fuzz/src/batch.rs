@@ -1,4 +1,4 @@
-//! Batch target: a decoded batch must encode and decode to itself, and fill every column of its
+//! Batch target: a decoded batch must survive encoding and decoding, and fill every column of its
 //! tables.
 
 use thalweg_record::rows::{self, Table};

@@ -1,10 +1,10 @@
-//! Bundle target: the document, its faults, and lookups in it.
+//! Bundle target: decoding of documents, reported faults, and rule lookups.
 
 use std::net::SocketAddr;
 
 use thalweg_bundle::{Bundle, FAULTS_MAX, Place, declared_checksum, is_checksum};
 
-/// Placeholder for a document's checksum.
+/// Empty checksum in a document, to be replaced by the correct one.
 const UNSEALED: &str = r#""checksum":"""#;
 
 /// Decodes `input` as a bundle document.
@@ -44,14 +44,14 @@ pub(crate) fn run(input: &[u8]) {
     }
 }
 
-/// Returns the document with its correct checksum, if the fault reports one.
+/// Returns the document with its correct checksum, if decoding reports one.
 fn sealed(input: &[u8]) -> Vec<u8> {
-    let told = Bundle::decode(input).err().and_then(|faults| {
+    let expected = Bundle::decode(input).err().and_then(|faults| {
         let of_checksum = |place: &Place| matches!(place, Place::Value(at) if at == "/checksum");
         let fault = faults.all().iter().find(|fault| of_checksum(&fault.place))?;
         fault.message.rsplit(' ').next().map(str::to_owned)
     });
-    match (told, std::str::from_utf8(input)) {
+    match (expected, std::str::from_utf8(input)) {
         (Some(checksum), Ok(text)) => {
             text.replacen(UNSEALED, &format!(r#""checksum":"{checksum}""#), 1).into()
         }

@@ -9,15 +9,15 @@ use thalweg_http::chunked::{
 struct Decoded {
     content: Vec<u8>,
     trailer: Vec<u8>,
-    /// Bytes consumed, if the end of the coded content arrived.
+    /// Bytes consumed, if the input contains the end of the coded content.
     bytes: Option<usize>,
 }
 
-/// Decodes coded content and any bytes that follow it.
+/// Decodes `input` as coded content followed by any bytes.
 pub(crate) fn run(input: &[u8]) {
     let whole = decode(input, input.len().max(1));
     for piece_bytes in [1, 2, 3, 7] {
-        assert_eq!(decode(input, piece_bytes), whole, "in pieces of {piece_bytes}");
+        assert_eq!(decode(input, piece_bytes), whole, "decoded in pieces of {piece_bytes} bytes");
     }
     let Ok(decoded) = whole else { return };
     assert!(decoded.content.len() <= input.len());

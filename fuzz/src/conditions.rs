@@ -6,7 +6,7 @@ use thalweg_http::{Fields, Method};
 
 use crate::{lines, number};
 
-/// Evaluates preconditions. `input` has one line each for `ETag`, `Last-Modified` in unix seconds,
+/// Evaluates preconditions. `input` has one line each for `ETag`, `Last-Modified` in Unix seconds,
 /// `If-Match`, `If-None-Match`, `If-Modified-Since` and `If-Unmodified-Since`; an empty line means
 /// that the field is absent.
 pub(crate) fn run(input: &[u8]) {
@@ -38,7 +38,7 @@ pub(crate) fn run(input: &[u8]) {
     as_fields([("If-Match", if_match), ("If-None-Match", if_none_match)], value(etag), modified_s);
 }
 
-/// Returns whether a PUT must fail because a GET gets a 304 by its entity tag.
+/// Returns whether a PUT must fail because a GET is answered with 304 for its entity tag.
 fn is_put_refused(if_none_match: &[u8], etag: &[u8], of_get: Outcome) -> bool {
     let tag = EntityTag::parse(etag);
     let is_any = thalweg_http::token::trim_ows(if_none_match) == b"*";
@@ -61,8 +61,8 @@ fn written(tag: &EntityTag<'_>) -> Vec<u8> {
     [if tag.weak { &b"W/\""[..] } else { b"\"" }, tag.opaque, b"\""].concat()
 }
 
-/// Checks that a client with the current response gets a 304, and gets its range unless the tag is
-/// weak.
+/// Checks that a client with the current response gets a 304, and that its range request applies
+/// unless the tag is weak.
 fn own_tag(etag: &[u8]) {
     let Some(tag) = EntityTag::parse(etag) else { return };
     let conditions = Preconditions::from_values(None, Some(etag), None, None);
@@ -73,7 +73,7 @@ fn own_tag(etag: &[u8]) {
     assert_eq!(conditions.evaluate(Some(etag), None, Method::Get), expected);
 }
 
-/// Checks that conditions evaluate alike from fields and from values.
+/// Checks that conditions read from fields evaluate like those given as values.
 fn as_fields(lines: [(&str, &[u8]); 2], etag: Option<&[u8]>, modified_s: Option<u64>) {
     let fields: Fields = lines.into_iter().filter(|(_, value)| !value.is_empty()).collect();
     let [if_match, if_none_match] = [fields.get("if-match"), fields.get("if-none-match")];

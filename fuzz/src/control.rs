@@ -1,4 +1,4 @@
-//! Control state target: the stored state, and rounds that start from a decoded state.
+//! Control state target: decoding of stored states, and decision rounds that start from them.
 
 use thalweg_control::{Moment, Outcome, Sample, Settings, State, Window, decide, explain};
 
@@ -27,13 +27,13 @@ pub(crate) fn run(input: &[u8]) {
     }
 }
 
-/// Returns the settings under which the corpus's states were made; other settings would discard
-/// part of their evidence.
+/// Returns the settings with which the states of the corpus were created. Other settings would
+/// discard part of their evidence.
 fn settings() -> Settings {
     Settings { evidence_connections_min: 2, connections_min: 1, ..Settings::default() }
 }
 
-/// Returns the moment at which a window ends.
+/// Returns the moment at the end of a window.
 fn moment(window: &Window, acknowledged_bundle: u64) -> Moment {
     let now_unix_s = (window.number + 1) * settings().window_s;
     Moment { now_unix_s, seed: 1, acknowledged_bundle }
@@ -69,9 +69,9 @@ mod tests {
 
     use super::*;
 
-    /// Every corpus input must be a state that these settings keep. Otherwise, a change of the
-    /// format or of the settings would leave the target without a state to continue from, or
-    /// without its evidence.
+    /// Every corpus input must be a valid state whose evidence these settings keep. Otherwise,
+    /// after a change of the format or the settings, the target would have no state or evidence to
+    /// continue from.
     #[test]
     fn corpus_states_decode_and_keep_their_evidence() {
         let mut counted = 0;

@@ -7,9 +7,9 @@ pub(crate) fn run(value: &[u8]) {
     let Some(unix_s) = date::parse(value) else { return };
     assert!(unix_s <= DATE_S_MAX);
     let written = date::format(unix_s);
-    assert_eq!(date::parse(&written), Some(unix_s), "a written date must parse to itself");
-    // Only the fixed form has this length. Case and weekday may differ.
+    assert_eq!(date::parse(&written), Some(unix_s), "a formatted date must parse to the same time");
+    // Only the preferred format has this length. Case and weekday may differ.
     if value.len() == DATE_BYTES {
-        assert!(written[3..].eq_ignore_ascii_case(&value[3..]), "the fixed form is unique");
+        assert!(written[3..].eq_ignore_ascii_case(&value[3..]), "a date must have only one preferred form");
     }
 }

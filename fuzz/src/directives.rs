@@ -7,13 +7,13 @@ use thalweg_http::cache_control::{CacheControl, DELTA_S_MAX, RequestCacheControl
 
 use crate::lines;
 
-/// Parses `input` as two lines of one field's value.
+/// Parses `input` as the values of two lines of the same field.
 pub(crate) fn run(input: &[u8]) {
     let [first, second] = lines(input);
     let both = CacheControl::from_values([first, second]);
     lifetimes(&both).into_iter().flatten().for_each(|seconds| assert!(seconds <= DELTA_S_MAX));
-    // Lines are members joined by commas (RFC 9110 §5.3), but a quoted string does not continue on
-    // the next line.
+    // Joining lines with commas does not change their meaning (RFC 9110 §5.3), unless the first has
+    // a quote: a quoted string cannot continue on the next line.
     if !first.contains(&b'"') {
         assert_eq!(CacheControl::from_values([&[first, second].join(&b","[..])[..]]), both);
     }
@@ -26,7 +26,7 @@ fn lifetimes(directives: &CacheControl) -> [Option<u32>; 4] {
     [directives.max_age, directives.s_maxage, directives.stale_while_revalidate, directives.stale_if_error]
 }
 
-/// Checks that additional directives can only shorten a lifetime, and cannot lift a prohibition.
+/// Checks that additional directives can only shorten a lifetime and cannot lift a prohibition.
 fn more_says_no_more(first: &[u8], second: &[u8], both: &CacheControl) {
     for one in [CacheControl::from_values([first]), CacheControl::from_values([second])] {
         for (alone, both) in lifetimes(&one).into_iter().zip(lifetimes(both)) {
@@ -57,7 +57,8 @@ fn request(first: &[u8], second: &[u8]) {
     assert!((both.no_cache || !one.no_cache) && (both.no_store || !one.no_store));
 }
 
-/// Checks that a readable targeted field applies alone; an unreadable one counts as absent.
+/// Checks that a valid targeted field overrides `Cache-Control`, and that an invalid one counts as
+/// absent.
 fn targeted(first: &[u8], second: &[u8]) {
     let rules = Rules { surrogate_control: true, ..Rules::default() };
     for name in ["CDN-Cache-Control", "Surrogate-Control"] {

@@ -3,13 +3,13 @@
 use thalweg_cache::disk::journal::{Entry, read};
 use thalweg_cache::disk::record::{HEADER_ALIGN, Record, VERSION, header_bytes, sum};
 
-/// Decodes `input` as a header, and as the sections of a header with a valid checksum.
+/// Decodes `input` as a header, then as the sections of a header with a valid checksum.
 pub(crate) fn record(input: &[u8]) {
     decode(input);
     decode(&header_of(input));
 }
 
-/// Returns the header with these sections.
+/// Returns a header with these sections and a valid checksum.
 fn header_of(sections: &[u8]) -> Vec<u8> {
     let mut header = [b"thalweg\0", &VERSION.to_le_bytes()[..], &[0; 14], sections].concat();
     header.resize(header.len().next_multiple_of(HEADER_ALIGN), 0);
@@ -28,7 +28,7 @@ fn decode(header: &[u8]) {
     }
 }
 
-/// Decodes `input` as a journal, and its lines as the payloads of a valid journal's entries.
+/// Decodes `input` as a journal, then its lines as the payloads of entries in a valid journal.
 pub(crate) fn journal(input: &[u8]) {
     check(input);
     let mut journal = Vec::new();
@@ -36,7 +36,7 @@ pub(crate) fn journal(input: &[u8]) {
         Entry::Unknown(0, payload.into()).encode(&mut journal);
     }
     check(&journal);
-    // Cut the journal's last entry short, as in a crash.
+    // Truncate the last entry, as a crash may.
     journal.pop();
     check(&journal);
 }

@@ -1,4 +1,4 @@
-//! Runs the target named by `PARSER` under libFuzzer: `make fuzz`.
+//! libFuzzer binary for `make fuzz`: runs the target named by `PARSER`.
 #![no_main]
 
 use std::sync::LazyLock;

@@ -1,4 +1,4 @@
-//! Head targets: requests and responses (RFC 9112 §3, §4), whole and in pieces.
+//! Head targets: request and response heads (RFC 9112 §3, §4), complete and arriving in pieces.
 
 use std::fmt::Debug;
 
@@ -8,10 +8,10 @@ use thalweg_http::status::REASON_BYTES_MAX;
 use thalweg_http::write::{write_request_head, write_response_head};
 use thalweg_http::{Limits, Method, RequestHead, ResponseHead, target};
 
-/// Limits small enough for a mutation to reach.
+/// Limits small enough for mutations to reach them.
 const LIMITS: Limits = Limits { head_bytes_max: 512, target_bytes_max: 128, fields_max: 8 };
 
-/// Parses a request head and any bytes that follow it.
+/// Parses `input` as a request head followed by any bytes.
 pub(crate) fn request(input: &[u8]) {
     let Some((head, taken)) = arriving::<RequestHead>(input, parse_request) else { return };
     let path = target::decode(head.target.path()).expect("a parsed target's path must decode");
@@ -27,7 +27,7 @@ pub(crate) fn request(input: &[u8]) {
     let mut out = Vec::new();
     write_request_head(&mut out, head.method_str(), head.target.as_str(), &head.fields);
     let mut again = RequestHead::default();
-    // An HTTP/1.0 request may lack the host that HTTP/1.1, which is written, requires.
+    // Heads are written as HTTP/1.1, which requires `Host`; an HTTP/1.0 request may lack it.
     if head.fields.contains("host") {
         assert_eq!(parse_request(&out, &mut again, &Limits::default()), Ok(Some(out.len())));
         assert_eq!((&again.method, &again.target), (&head.method, &head.target));
@@ -35,7 +35,7 @@ pub(crate) fn request(input: &[u8]) {
     }
 }
 
-/// Parses a response head and any bytes that follow it.
+/// Parses `input` as a response head followed by any bytes.
 pub(crate) fn response(input: &[u8]) {
     let Some((head, _)) = arriving::<ResponseHead>(input, parse_response) else { return };
     assert!((100..600).contains(&head.status));
@@ -51,8 +51,9 @@ pub(crate) fn response(input: &[u8]) {
 
 type Parse<H> = fn(&[u8], &mut H, &Limits) -> Result<Option<usize>, HeadError>;
 
-/// Parses the head in `input`, and checks that the result does not depend on how the input arrives:
-/// no shorter part of it is a head or an error, and bytes after it change nothing.
+/// Parses the head in `input`, and checks that the result does not depend on how the input arrives.
+/// Any part of the input that parses to a head or an error must give the result of the complete
+/// input.
 fn arriving<H: Default + Debug + PartialEq>(input: &[u8], parse: Parse<H>) -> Option<(H, usize)> {
     let mut head = H::default();
     let whole = parse(input, &mut head, &LIMITS);

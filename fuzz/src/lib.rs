@@ -1,17 +1,17 @@
 //! Fuzz targets: for each parser of external input, properties that must hold for any bytes.
 //!
-//! A target is a function of bytes that panics if a property does not hold, and a corpus in
-//! `corpus/<name>`: small inputs that reach every form known to the parser. To add a parser, add a
-//! row to [`TARGETS`] and a corpus.
+//! A target is a function that takes bytes and panics if a property does not hold. Its corpus in
+//! `corpus/<name>` has small inputs that reach every form known to the parser. To add a parser, add
+//! a row to [`TARGETS`] and a corpus.
 //!
-//! - `cargo test -p thalweg-fuzz` replays the corpora and thousands of mutations of them, the same
-//!   in every run.
-//! - `make fuzz PARSER=ranges FOR_S=600` runs one target under libFuzzer, guided by coverage, on
-//!   the stable compiler. Findings are stored in `target/fuzz`; add a failing input to the corpus
-//!   with its fix.
+//! - `cargo test -p thalweg-fuzz` replays the corpora and thousands of mutations of them, which are
+//!   the same in every run.
+//! - `make fuzz PARSER=ranges FOR_S=600` runs one target under libFuzzer, guided by coverage, with
+//!   the stable compiler. Failing inputs are stored in `target/fuzz`; add them to the corpus
+//!   together with the fix.
 //!
-//! Inputs are text if their subject is: a value, followed by lines with the data that it applies
-//! to. Data protected by a checksum are given without the checksum.
+//! Inputs for text formats are text: a value, followed by lines with the data to which it applies.
+//! For formats with a checksum, inputs omit it, and the target adds the correct one.
 
 mod batch;
 mod bundle;
@@ -66,7 +66,8 @@ pub fn target(name: &str) -> Option<Target> {
     TARGETS.into_iter().find(|target| target.name == name)
 }
 
-/// Splits `input` into its first `N` lines; missing lines are empty, and the last has the rest.
+/// Splits `input` into `N` lines. Missing lines are empty, and the last one has the rest of the
+/// input.
 fn lines<const N: usize>(input: &[u8]) -> [&[u8]; N] {
     let mut lines = input.splitn(N, |byte| *byte == b'\n');
     std::array::from_fn(|_| lines.next().unwrap_or_default())
@@ -81,7 +82,7 @@ fn number(line: &[u8]) -> u64 {
     }
 }
 
-/// Parses lines `name: value` as a field section, skipping all other lines.
+/// Parses lines of the form `name: value` as a field section, and skips all other lines.
 fn fields(lines: &[u8]) -> thalweg_http::Fields {
     let mut fields = thalweg_http::Fields::new();
     for line in lines.split(|byte| *byte == b'\n') {

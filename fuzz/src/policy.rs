@@ -1,12 +1,12 @@
-//! Policy target: any text compiles to a program or a report.
+//! Policy target: any text must compile to a program or a report.
 
 use thalweg_policy::{File, Known, compile};
 
-/// Maximum included files; at the crate's own limit, each input of the smoke run would cost
-/// hundreds of compilations.
+/// Maximum included files. With the crate's own limit, each input of the smoke test would compile
+/// hundreds of files.
 const INCLUDES_MAX: usize = 20;
 
-/// Compiles `input` as a policy; every include returns the same text.
+/// Compiles `input` as a policy in which every include has the same text.
 pub(crate) fn run(input: &[u8]) {
     let text = String::from_utf8_lossy(input).into_owned();
     let file = |name: &str| File { name: name.to_owned(), text: text.clone() };

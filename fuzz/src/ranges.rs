@@ -1,11 +1,11 @@
-//! Range targets: `Range` and its arithmetic (RFC 9110 §14.1.2), `Content-Range` (§14.4).
+//! Range targets: `Range` and its resolution (RFC 9110 §14.1.2), and `Content-Range` (§14.4).
 
 use thalweg_http::range::{self, Answer, ByteRange, RANGES_MAX};
 
 use crate::{lines, number};
 
-/// Resolves a range. `input` has the value of `Range`, the content's length, and the number of
-/// bytes that have arrived.
+/// Resolves ranges. `input` has one line each for the value of `Range`, the content length, and the
+/// number of bytes that have arrived.
 pub(crate) fn run(input: &[u8]) {
     let [value, length, arrived] = lines(input);
     let length = number(length);
@@ -17,7 +17,7 @@ pub(crate) fn run(input: &[u8]) {
     assert_eq!(
         range::parse(written(ranges).as_bytes()),
         Some(set),
-        "written ranges must parse to themselves"
+        "formatted ranges must parse to the same ranges"
     );
     for range in ranges {
         let resolved = range::resolve(*range, length);
@@ -51,7 +51,7 @@ pub(crate) fn content_range(value: &[u8]) {
     assert_eq!(
         range::parse_content_range(written.as_bytes()),
         Some(parsed),
-        "a written value must parse to itself"
+        "a formatted value must parse to the same range"
     );
 }
 

@@ -1,15 +1,16 @@
-//! Rollout target: a decoded rollout, and the polls, windows and ticks that it then handles.
+//! Rollout target: decoding of rollouts, and their handling of polls, windows and ticks.
 
 use std::sync::Arc;
 
 use thalweg_control::{Figures, Poll, Rollout, Settings, State, Tenants, Transition, Window};
 
-/// Number of ticks, in steps that a rollout accepts; together longer than any wait of a candidate.
+/// Number of ticks, [`STEP_S`] apart: together longer than any wait for a candidate.
 const TICKS: u64 = 40;
 const STEP_S: u64 = 60;
 const RESPONSES: u64 = 40;
 
-/// Decodes `input` as a rollout in JSON. A trailing line feed means that the canary edges do badly.
+/// Decodes `input` as a rollout in JSON. A trailing line feed means that responses of the edges
+/// fail.
 pub(crate) fn run(input: &[u8]) {
     let read = Rollout::decode(input).or_else(|_| Rollout::decode_without_bundles(input));
     let Ok(mut rollout) = read else { return };
@@ -18,8 +19,8 @@ pub(crate) fn run(input: &[u8]) {
     let mut now_unix_s = 1_800_000_000;
     let is_bad = input.ends_with(b"\n");
     check(&rollout, &[]);
-    // Bundle number that an edge may report, derived from the input; includes numbers that no
-    // controller makes.
+    // Bundle number reported by edges, derived from the input. It may be one that no controller
+    // issues.
     let number = input.first_chunk().map(|bytes| u64::from_le_bytes(*bytes) >> (input.len() % 64));
     rollout.resume(now_unix_s - 1);
     check(&rollout, &[]);
@@ -27,32 +28,32 @@ pub(crate) fn run(input: &[u8]) {
     for name in &names {
         let given = rollout.document(name).map(|bundle| bundle.checksum().to_owned());
         let poll = Poll { edge: name, in_force: given.as_deref(), number, refused: None };
-        let told = rollout.poll(&settings, &mut tenants, poll, now_unix_s);
-        check(&rollout, &told);
+        let transitions = rollout.poll(&settings, &mut tenants, poll, now_unix_s);
+        check(&rollout, &transitions);
     }
     let edges = names.iter().map(|name| (name.clone(), figures(is_bad))).collect();
     let number = now_unix_s / settings.window_s + 1;
     let window = Window { number, records: 1, edges: Arc::new(edges), ..Window::default() };
-    let told = rollout.observe(&settings, &mut tenants, &window, now_unix_s);
-    check(&rollout, &told);
+    let transitions = rollout.observe(&settings, &mut tenants, &window, now_unix_s);
+    check(&rollout, &transitions);
     for _ in 0..TICKS {
         now_unix_s += STEP_S;
-        let told = rollout.tick(&settings, &mut tenants, now_unix_s);
-        check(&rollout, &told);
+        let transitions = rollout.tick(&settings, &mut tenants, now_unix_s);
+        check(&rollout, &transitions);
     }
-    let told = rollout.decided(&settings, &mut tenants, now_unix_s);
-    check(&rollout, &told);
+    let transitions = rollout.decided(&settings, &mut tenants, now_unix_s);
+    check(&rollout, &transitions);
     let is_newest = tenants.states().values().all(|state| state.bundle >= rollout.newest());
-    assert!(is_newest || told.is_empty(), "states must know the newest bundle number");
+    assert!(is_newest || transitions.is_empty(), "states must know the newest bundle number");
 }
 
 /// Checks the properties that must hold after each call.
-fn check(rollout: &Rollout, told: &[Transition]) {
+fn check(rollout: &Rollout, transitions: &[Transition]) {
     assert_eq!(
         Rollout::decode(rollout.encode().as_bytes()).expect("an encoded rollout must decode"),
         *rollout
     );
-    for transition in told {
+    for transition in transitions {
         assert!(!transition.to_string().is_empty());
         if let Transition::RolledBack { number, by, .. } = transition {
             assert!(number < by, "{transition:?}");
@@ -76,8 +77,8 @@ fn figures(is_bad: bool) -> Figures {
 mod tests {
     use super::*;
 
-    /// Every corpus input must be a rollout. Otherwise, a change of its format or of the bundle
-    /// format would leave the target without a rollout to continue from.
+    /// Every corpus input must be a valid rollout. Otherwise, after a change of its format or of
+    /// the bundle format, the target would have no rollout to continue from.
     #[test]
     fn corpus_rollouts_decode() {
         let mut tried = 0;

@@ -1,8 +1,8 @@
-//! sock_diag targets: captures of the kernel's responses, and filters as people write them.
+//! sock_diag targets: captures of the kernel's responses, and socket filters in text form.
 
 use thalweg_tcp::diag::{Filter, Frames, Socket, decode_capture};
 
-/// Decodes `input` as a capture: netlink messages.
+/// Decodes `input` as a capture, which is a sequence of netlink messages.
 pub(crate) fn capture(input: &[u8]) {
     let decode = |bytes: &[u8]| {
         let mut sockets: Vec<Socket> = Vec::new();
@@ -13,7 +13,7 @@ pub(crate) fn capture(input: &[u8]) {
     let framed: usize = Frames::new(input).flatten().map(|frame| frame.bytes.len()).sum();
     assert!(framed <= input.len());
     if let Err(bad) = decoded {
-        // The bytes before the fault must form a capture whose sockets were reported.
+        // The bytes before the fault must be a valid capture with the same sockets.
         assert!(bad.offset_bytes < input.len());
         assert_eq!(decode(&input[..bad.offset_bytes]), (sockets.clone(), Ok(())));
     }
@@ -26,14 +26,14 @@ pub(crate) fn capture(input: &[u8]) {
     }
 }
 
-/// Parses `input` as the text of a filter.
+/// Parses `input` as a filter.
 pub(crate) fn filter(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     match Filter::parse(&text) {
         Ok(filter) => {
             let program = filter.bytecode();
-            // The kernel advances from operation to operation by the second byte of each, to the
-            // very end.
+            // The second byte of an operation is its length, by which the kernel advances to the
+            // next one. The lengths must add up to the end of the program.
             let mut at = 0;
             while at < program.len() {
                 assert!(program[at + 1] >= 4 && program[at + 1].is_multiple_of(4));
@@ -42,8 +42,8 @@ pub(crate) fn filter(input: &[u8]) {
             assert_eq!(at, program.len());
         }
         Err(error) => {
-            let said = error.to_string();
-            assert!(said.lines().count() >= 3 && said.ends_with('^'), "{said}");
+            let report = error.to_string();
+            assert!(report.lines().count() >= 3 && report.ends_with('^'), "{report}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Vary target: the requests that a stored response may answer (RFC 9111 §4.1).
+//! Vary target: the requests that match a stored response (RFC 9111 §4.1).
 
 use thalweg_cache::storage::Selection;
 use thalweg_http::Fields;
@@ -25,8 +25,9 @@ pub(crate) fn run(input: &[u8]) {
     assert_eq!(selection.matches(&other), Selection::of(&other, &response) == selection);
     assert_eq!(selection.matches(&other), Selection::of(&other, &response).matches(&one));
 
-    // Insignificant differences: fields not named by Vary, the order of fields with different
-    // names, whitespace around members, and, for preferences, their order and case.
+    // These differences are insignificant: fields not named by `Vary`, the order of fields with
+    // different names, white space around members and, in `Accept-Encoding`, the members' order and
+    // case.
     let is_named =
         |name: &str| response.list("vary").any(|named| named.eq_ignore_ascii_case(name.as_bytes()));
     let mut same = Fields::new();

@@ -1,17 +1,18 @@
-//! Smoke test: each target over its corpus and over mutations of it, the same in each run.
+//! Smoke test: runs each target on its corpus and on mutations of it, which are the same in each
+//! run.
 
 use std::path::Path;
 
 use thalweg_fuzz::{TARGETS, Target};
 
-/// Mutations per corpus, of some thousand instructions each.
+/// Mutations per corpus. Each takes a target a few thousand instructions.
 const MUTATIONS: u64 = 20_000;
 /// Maximum mutation steps applied to a corpus input.
 const STEPS_MAX: usize = 4;
 /// Maximum length of a mutated input.
 const INPUT_BYTES_MAX: usize = 2048;
 
-/// Tokens of the grammars.
+/// Tokens of the parsed grammars.
 const TOKENS: [&[u8]; 24] = [
     b",",
     b";",
@@ -50,7 +51,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Returns a number from 0 to `end`, both inclusive.
+    /// Returns a number from 0 to `end` inclusive.
     fn up_to(&mut self, end: usize) -> usize {
         (self.next() % (end as u64 + 1)) as usize
     }
@@ -66,7 +67,7 @@ impl Random {
     }
 }
 
-/// Prints the failing input when a test panics, as a literal to paste.
+/// Prints the input as a literal to paste if the target panics.
 struct Shown<'a>(Target, &'a [u8]);
 
 impl Drop for Shown<'_> {
@@ -87,7 +88,7 @@ fn corpus(target: Target) -> Vec<Vec<u8>> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target.name);
     let entries =
         std::fs::read_dir(&directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
-    // Sorted by name, so that mutations are the same on every machine.
+    // Sort by name, so that mutations are the same on every machine.
     let mut paths: Vec<_> =
         entries.map(|entry| entry.expect("corpus directory must be readable").path()).collect();
     paths.sort();

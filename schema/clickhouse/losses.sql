@@ -1,5 +1,4 @@
--- Records lost before they had a number: their count and where they were lost, as reported by their
--- agent.
+-- Records lost before they had a number: how many, and where, as reported by their agent.
 CREATE TABLE IF NOT EXISTS losses
 (
     time DateTime64(6, 'UTC') CODEC(Delta(8), ZSTD(1)) COMMENT 'When the loss was noticed, in microseconds since the Unix epoch',

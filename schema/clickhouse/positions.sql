@@ -1,5 +1,5 @@
--- Position of each machine's messages in the tables, by partition; identifies Kafka messages that
--- are delivered again.
+-- Highest message position of each source in the tables, by Kafka partition. It identifies messages
+-- that Kafka delivers again.
 CREATE TABLE IF NOT EXISTS positions
 (
     time DateTime('UTC') DEFAULT now() COMMENT 'when the row was written',

@@ -1,5 +1,5 @@
--- Responses from edges, one row each. host is the machine's name, request_host the request's Host
--- field. (host, epoch, number) identifies a row.
+-- Responses from edges, one row each. host is the machine's name; request_host is the request's
+-- Host field. (host, epoch, number) identifies a row.
 CREATE TABLE IF NOT EXISTS responses
 (
     time DateTime64(6, 'UTC') CODEC(Delta(8), ZSTD(1)) COMMENT 'When the last byte of the request\'s head arrived, in microseconds since the Unix epoch. The JSON line has milliseconds',

@@ -1,18 +1,18 @@
--- Responses in windows of five minutes. Read sums with sum(), sketches (DDSketch, relative accuracy
+-- Responses in five-minute windows. Read sums with sum(), and sketches (DDSketch, relative accuracy
 -- 1 %) with quantilesDDMerge(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99)().
 CREATE TABLE IF NOT EXISTS responses_5m
 (
-    window UInt32 CODEC(Delta(4), ZSTD(1)) COMMENT 'start of the window, unix s, a multiple of 300',
-    pop LowCardinality(String) COMMENT 'site of the machine',
-    prefix LowCardinality(String) COMMENT 'network of the client, /24 or /56',
-    asn UInt32 CODEC(ZSTD(1)) COMMENT 'autonomous system of the client; 0 if unknown',
-    region LowCardinality(String) COMMENT 'region of the client; empty if unknown',
+    window UInt32 CODEC(Delta(4), ZSTD(1)) COMMENT 'start of the window in Unix seconds, a multiple of 300',
+    pop LowCardinality(String) COMMENT 'name of the site (PoP)',
+    prefix LowCardinality(String) COMMENT 'client network: /24 or /56',
+    asn UInt32 CODEC(ZSTD(1)) COMMENT 'client autonomous system; 0 if unknown',
+    region LowCardinality(String) COMMENT 'client region; empty if unknown',
     congestion_control LowCardinality(String) COMMENT 'congestion control at the end of the response; empty if unknown',
     cache LowCardinality(String) COMMENT 'cache result',
     request_host LowCardinality(String) COMMENT 'Host field as received, or (other)',
-    responses SimpleAggregateFunction(sum, UInt64) COMMENT 'rows of responses',
+    responses SimpleAggregateFunction(sum, UInt64) COMMENT 'number of responses',
     errors SimpleAggregateFunction(sum, UInt64) COMMENT 'responses with status 500 or above',
-    cut SimpleAggregateFunction(sum, UInt64) COMMENT 'responses not sent whole',
+    cut SimpleAggregateFunction(sum, UInt64) COMMENT 'incomplete responses',
     bytes SimpleAggregateFunction(sum, UInt64) COMMENT 'content bytes',
     ttfb AggregateFunction(quantilesDD(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99), UInt64) COMMENT 'TTFB in us',
     goodput AggregateFunction(quantilesDD(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99), UInt64) COMMENT 'bytes/s, for complete responses of at least 100,000 content bytes'
@@ -23,8 +23,9 @@ ORDER BY (window, pop, prefix, asn, region, congestion_control, cache, request_h
 TTL toDateTime(window) + INTERVAL 35 DAY
 SETTINGS non_replicated_deduplication_window = 10000;
 
--- Clients choose the Host field, so its values are bounded: per block, window and site, the 1,000
--- most requested hosts have their own rows, and all others are '(other)'.
+-- Clients choose the Host field, so the number of its values is limited. Per block, window and
+-- site, the 1,000 most requested hosts have their own rows, unless their names are too long. All
+-- other hosts share the name '(other)'.
 CREATE MATERIALIZED VIEW IF NOT EXISTS responses_5m_view TO responses_5m AS
 SELECT
     window, pop, prefix, asn, region, congestion_control, cache,

@@ -1,7 +1,7 @@
 -- Socket samples: one row per socket and dump, and one when a socket is destroyed. Counters cover
--- the time since the socket's previous row (or its life, if interval_us is absent), so they add up.
--- Gauges and counters are absent if the kernel gave no tcp_info. (host, epoch, number) identifies a
--- row.
+-- the time since the socket's previous row, or since its creation if interval_us is absent, so they
+-- can be added up. Gauges and counters are absent if the kernel reported no tcp_info. (host, epoch,
+-- number) identifies a row.
 CREATE TABLE IF NOT EXISTS sockets
 (
     time DateTime64(6, 'UTC') CODEC(Delta(8), ZSTD(1)) COMMENT 'When the dump or the event was read, in microseconds since the Unix epoch',

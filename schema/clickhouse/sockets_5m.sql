@@ -1,14 +1,14 @@
--- Sockets in windows of five minutes. Read sums with sum(), sketches (DDSketch, relative accuracy 1
--- %) with quantilesDDMerge(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99)().
+-- Socket samples in five-minute windows. Read sums with sum(), and sketches (DDSketch, relative
+-- accuracy 1 %) with quantilesDDMerge(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99)().
 CREATE TABLE IF NOT EXISTS sockets_5m
 (
-    window UInt32 CODEC(Delta(4), ZSTD(1)) COMMENT 'start of the window, unix s, a multiple of 300',
-    pop LowCardinality(String) COMMENT 'site of the machine',
-    prefix LowCardinality(String) COMMENT 'network of the client, /24 or /56',
-    asn UInt32 CODEC(ZSTD(1)) COMMENT 'autonomous system of the client; 0 if unknown',
-    region LowCardinality(String) COMMENT 'region of the client; empty if unknown',
-    congestion_control LowCardinality(String) COMMENT 'congestion control in the kernel; empty if unknown',
-    samples SimpleAggregateFunction(sum, UInt64) COMMENT 'rows of sockets, regardless of sampling',
+    window UInt32 CODEC(Delta(4), ZSTD(1)) COMMENT 'start of the window in Unix seconds, a multiple of 300',
+    pop LowCardinality(String) COMMENT 'name of the site (PoP)',
+    prefix LowCardinality(String) COMMENT 'client network: /24 or /56',
+    asn UInt32 CODEC(ZSTD(1)) COMMENT 'client autonomous system; 0 if unknown',
+    region LowCardinality(String) COMMENT 'client region; empty if unknown',
+    congestion_control LowCardinality(String) COMMENT 'congestion control; empty if unknown',
+    samples SimpleAggregateFunction(sum, UInt64) COMMENT 'number of socket records, regardless of sampling',
     bytes_acked SimpleAggregateFunction(sum, UInt64) COMMENT 'bytes acknowledged',
     bytes_retrans SimpleAggregateFunction(sum, UInt64) COMMENT 'bytes retransmitted',
     segs_out SimpleAggregateFunction(sum, UInt64) COMMENT 'TCP segments sent',

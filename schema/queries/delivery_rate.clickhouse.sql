@@ -1,6 +1,8 @@
--- Percentiles of the delivery rate by $by, in bytes/s, over samples that the application did not limit.
--- A socket whose own side has closed has no sample: the kernel would report the rate of the FIN.
--- Windows that start from $since until before $until, in seconds since 1970. Most samples first.
+-- Returns percentiles of the delivery rate in bytes/s, grouped by $by. The percentiles exclude
+-- samples limited by the application, and samples taken after the server has closed its side, when
+-- the kernel reports the rate of the FIN. The number of samples includes them.
+-- Includes windows that start between $since (inclusive) and $until (exclusive), in Unix seconds.
+-- Groups with the most samples come first.
 WITH sums AS (
     SELECT $by, sum(samples) AS total, quantilesDDMerge(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99)(delivery_rate) AS q
     FROM sockets_5m

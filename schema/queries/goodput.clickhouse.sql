@@ -1,5 +1,8 @@
--- Percentiles of goodput by $by, in bytes/s, over complete responses of at least 100,000 bytes.
--- Windows that start from $since until before $until, in seconds since 1970. Most responses first.
+-- Returns percentiles of goodput in bytes/s, grouped by $by. The percentiles cover complete
+-- responses of at least 100,000 content bytes. The numbers of responses and bytes cover all
+-- responses.
+-- Includes windows that start between $since (inclusive) and $until (exclusive), in Unix seconds.
+-- Groups with the most responses come first.
 WITH sums AS (
     SELECT $by, sum(responses) AS total, sum(bytes) AS total_bytes, quantilesDDMerge(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99)(goodput) AS q
     FROM responses_5m

@@ -1,5 +1,8 @@
--- Percentiles of goodput by $by, in bytes/s, over complete responses of at least 100,000 bytes.
--- Windows that start from $since until before $until, in seconds since 1970. Most responses first.
+-- Returns percentiles of goodput in bytes/s, grouped by $by. The percentiles cover complete
+-- responses of at least 100,000 content bytes. The numbers of responses and bytes cover all
+-- responses.
+-- Includes windows that start between $since (inclusive) and $until (exclusive), in Unix seconds.
+-- Groups with the most responses come first.
 WITH sums AS (
     SELECT $by AS name, sum(responses) AS responses, sum(bytes) AS bytes
     FROM responses_5m

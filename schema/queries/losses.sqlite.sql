@@ -1,5 +1,5 @@
--- Records lost before they were stored, by machine and stage.
--- Losses noticed from $since until before $until, in seconds since 1970.
+-- Returns the number of records lost before they reached an agent's spool, by host and stage.
+-- Includes losses noticed between $since (inclusive) and $until (exclusive), in Unix seconds.
 SELECT host, stage, sum(records) AS records
 FROM losses
 WHERE time >= $since * 1000000 AND time < $until * 1000000

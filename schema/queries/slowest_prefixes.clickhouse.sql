@@ -1,5 +1,6 @@
--- The 50 client networks with the lowest 10th percentile of the delivery rate, of those with at least 30 samples.
--- Windows that start from $since until before $until, in seconds since 1970.
+-- Returns the 50 client networks with the lowest 10th percentile of the delivery rate, among those
+-- with at least 30 samples. The slowest network comes first.
+-- Includes windows that start between $since (inclusive) and $until (exclusive), in Unix seconds.
 WITH sums AS (
     SELECT prefix, sum(samples) AS total, sum(retransmits) AS again, sum(segs_out) AS sent,
         quantilesDDMerge(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99)(delivery_rate) AS rates, quantilesDDMerge(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99)(rtt) AS rtts

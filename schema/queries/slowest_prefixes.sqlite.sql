@@ -1,5 +1,6 @@
--- The 50 client networks with the lowest 10th percentile of the delivery rate, of those with at least 30 samples.
--- Windows that start from $since until before $until, in seconds since 1970.
+-- Returns the 50 client networks with the lowest 10th percentile of the delivery rate, among those
+-- with at least 30 samples. The slowest network comes first.
+-- Includes windows that start between $since (inclusive) and $until (exclusive), in Unix seconds.
 WITH sums AS (
     SELECT prefix AS name, sum(samples) AS samples, sum(retransmits) AS retransmits, sum(segs_out) AS segs_out
     FROM sockets_5m

@@ -1,5 +1,6 @@
--- Percentiles of TTFB for each window of five minutes, in microseconds.
--- Windows that start from $since until before $until, in seconds since 1970. Oldest first.
+-- Returns percentiles of TTFB in microseconds for each five-minute window.
+-- Includes windows that start between $since (inclusive) and $until (exclusive), in Unix seconds.
+-- The oldest window comes first.
 WITH sums AS (
     SELECT window, sum(responses) AS total, quantilesDDMerge(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99)(ttfb) AS q
     FROM responses_5m

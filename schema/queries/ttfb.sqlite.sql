@@ -1,5 +1,6 @@
--- Percentiles of TTFB for each window of five minutes, in microseconds.
--- Windows that start from $since until before $until, in seconds since 1970. Oldest first.
+-- Returns percentiles of TTFB in microseconds for each five-minute window.
+-- Includes windows that start between $since (inclusive) and $until (exclusive), in Unix seconds.
+-- The oldest window comes first.
 WITH sums AS (
     SELECT window AS name, sum(responses) AS responses
     FROM responses_5m

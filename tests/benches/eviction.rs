@@ -3,8 +3,8 @@
 //!
 //! Each trace is generated from a fixed seed, so results are identical everywhere. A tenth of the
 //! catalogue consists of playlists of 1 KB; the rest are segments of 100 KB to 5 MB, log-uniform in
-//! size. Popularity is independent of size. Hit ratios count requests and bytes after the first
-//! fifth of the trace has filled the cache.
+//! size. Popularity is independent of size. The first fifth of a trace fills the cache and is not
+//! counted in the hit ratios of requests and bytes.
 
 #[path = "eviction/policies.rs"]
 mod policies;

@@ -1,12 +1,12 @@
-//! Compares the load generator with wrk: CPU time per request for the same requests to the same
-//! edge, in turn, on the same core.
+//! Compares the load generator with wrk: CPU time per request, for the same requests to the same
+//! edge. Both run in turn on the same core.
 //!
 //! ```text
 //! make bench-load
 //! ```
 //!
-//! A generator's rate per core is requests divided by its own CPU time, user and system. Wall clock
-//! time would measure the server.
+//! A generator's rate per core is its number of requests divided by its own CPU time, user and
+//! system. With wall clock time, the server would be measured instead.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a panic ends the benchmark")]
 
 #[path = "support/mod.rs"]
@@ -22,7 +22,7 @@ use support::{CLIENT_CORE, Scratch, free_address, start_edge, start_other, targe
 /// Number of turns of each generator, and the length of a turn.
 const ROUNDS: usize = 5;
 const TURN: &str = "3s";
-/// Cases: name, bytes, connections, and the target rate as a multiple of wrk's.
+/// Cases: name, content bytes, connections, and target rate as a multiple of wrk's.
 const CASES: [(&str, u64, u32, f64); 2] = [("1 KB", 1000, 50, 1.5), ("1.2 MB", 1_200_000, 10, 2.0)];
 
 fn main() -> Result<()> {

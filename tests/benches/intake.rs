@@ -1,15 +1,15 @@
-//! Measures the controller's intake: the records in one window, from a site with [`PREFIXES`]
-//! client networks and [`CONNECTIONS`] connections. They are added to windows directly, and sent to
-//! a controller by `POST /records`; then the window is closed and decided.
+//! Measures the controller's intake of one window's records, from a site with [`PREFIXES`] client
+//! networks and [`CONNECTIONS`] connections. The records are first added to windows directly, where
+//! the window is then closed and decided, and then sent to a controller by `POST /records`.
 //!
 //! ```text
 //! make bench-intake
 //! ```
 //!
 //! Each connection has [`SAMPLES`] samples of its socket and one response, which is steered, held
-//! out or neither. The first rows show this process's CPU time, without that for generating the
-//! records; the last row shows the controller's, which includes reading records from the network.
-//! Memory is the increase in resident memory.
+//! out or neither. The first rows show this process's CPU time, excluding the generation of
+//! records. The last row shows the controller's CPU time, including the reading of records from the
+//! network. Memory is the increase in resident memory.
 
 #[path = "support/mod.rs"]
 mod support;
@@ -36,7 +36,7 @@ const SAMPLES: u64 = 5;
 /// Records per connection.
 const EACH: u64 = SAMPLES + 1;
 const RECORDS: u64 = CONNECTIONS * EACH;
-/// Duration of a response: one second, so that its bytes equal its goodput.
+/// Duration of a response: one second, so that its size in bytes is also its goodput.
 const RESPONSE_US: u64 = 1_000_000;
 /// Records per batch, as in a dump of a busy server.
 const BATCH_RECORDS: u64 = 10_000;
@@ -54,7 +54,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Adds the records to windows; returns the number of records per second of CPU time.
+/// Adds the records to windows and returns the number of records per second of CPU time.
 fn into_windows() -> f64 {
     let settings = Settings::default();
     let now_unix_s = 1_800_000_000;
@@ -70,7 +70,7 @@ fn into_windows() -> f64 {
         });
     }
     let per_s = row("windows", took, support::own_rss_bytes().saturating_sub(before_bytes));
-    assert_eq!(collector.counts(), Default::default(), "all records are accepted");
+    assert_eq!(collector.counts(), Default::default(), "all records must be accepted");
     let later_unix_s = now_unix_s + settings.window_s + settings.late_s;
     let mut closed = Vec::new();
     let closing = timed(|| closed = collector.close(later_unix_s));
@@ -90,11 +90,12 @@ fn into_windows() -> f64 {
     per_s
 }
 
-/// Sends the records to a controller; returns the number of records per second of its CPU time.
+/// Sends the records to a controller and returns the number of records per second of the
+/// controller's CPU time.
 fn into_controller() -> anyhow::Result<f64> {
     let directory = Scratch::new(&std::env::temp_dir(), "intake")?;
     let database = directory.0.join("control.sqlite");
-    let database = database.to_str().context("a path that is a text")?;
+    let database = database.to_str().context("database path is not UTF-8")?;
     let controller =
         support::start_thalweg(&["controller", "run", "--listen", "127.0.0.1:0", "--database", database])?;
     let mut sink = ControllerSink::at(&format!("http://{}", controller.address))?;
@@ -113,17 +114,17 @@ fn row(name: &str, took: Duration, bytes: u64) -> f64 {
     per_s
 }
 
-/// Runs `work`; returns the CPU time that this thread spent on it.
+/// Runs `work` and returns the CPU time spent on it by this thread.
 fn timed(work: impl FnOnce()) -> Duration {
     let now =
         || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).expect("the CPU clock is monotonic");
-    let begun = now();
+    let start = now();
     work();
-    now() - begun
+    now() - start
 }
 
-/// Creates a batch of the records from `first` on, all with one timestamp: one record of each
-/// connection, then the next one of each.
+/// Creates a batch of the records from number `first` on, all with the same timestamp. Each
+/// connection has one record before any connection has its next one.
 fn batch(first: u64, time_unix_us: u64) -> Batch {
     let record = |number: u64| {
         let (round, connection) = (number / CONNECTIONS, number % CONNECTIONS);

@@ -1,10 +1,10 @@
-//! Measures the relay's delay: from the origin's receipt of a CMAF chunk to the chunk's arrival at
-//! a client behind the edge.
+//! Measures the relay delay: the time from the origin's receipt of a CMAF chunk to the chunk's
+//! arrival at a client behind the edge.
 //!
-//! A scripted ingest source pushes the sample's chunks in real time, as one long PUT. Before each
-//! segment begins, all clients request it from the edge, each on a persistent connection. The clock
+//! A scripted ingest source pushes the sample's chunks in real time, as one long PUT. Before a
+//! segment starts, all clients request it from the edge, each on a persistent connection. The clock
 //! starts just before the source writes a chunk to its socket, and stops at each client once the
-//! chunk's last byte has arrived. The result is therefore never less than the promised delay.
+//! chunk's last byte has arrived. The result is therefore an upper bound of the delay.
 
 mod support;
 
@@ -45,7 +45,7 @@ fn main() -> Result<()> {
 
 async fn run(ingest: SocketAddr, edge: &Server) -> Result<()> {
     let mut source = Source::start(ingest).await?;
-    // The channel exists once its first segment is complete.
+    // The channel is served once its first segment is complete.
     for _ in 0..2 * CHUNKS_IN_SEGMENT {
         source.push().await?;
     }
@@ -132,7 +132,7 @@ impl Client {
         Ok(self.stream.write_all(request.as_bytes()).await?)
     }
 
-    /// Reads a response; returns when the end of each chunk arrived.
+    /// Reads a response and returns the arrival time of each chunk's last byte.
     async fn read_chunks(mut self, sizes: &[usize; CHUNKS_IN_SEGMENT]) -> Result<(Self, Vec<Instant>)> {
         let head = loop {
             self.receive().await?;
@@ -168,12 +168,12 @@ impl Client {
 
     async fn receive(&mut self) -> Result<()> {
         self.input.reserve(64 * 1024);
-        ensure!(self.stream.read_buf(&mut self.input).await? > 0, "the connection ended");
+        ensure!(self.stream.read_buf(&mut self.input).await? > 0, "the connection was closed");
         Ok(())
     }
 }
 
-/// Returns the path of the next segment to begin: one after the last in the playlist.
+/// Returns the path of the segment after the last one in the playlist.
 async fn next_segment(edge: &Server) -> Result<String> {
     let playlist = get(edge, "/live/bench/video/media.m3u8").await?;
     let last = playlist.lines().rev().find(|line| line.ends_with(".m4s")).context("no segment is listed")?;
@@ -183,7 +183,7 @@ async fn next_segment(edge: &Server) -> Result<String> {
 
 async fn get(edge: &Server, path: &str) -> Result<String> {
     let mut stream = TcpStream::connect(edge.address).await?;
-    // A unique query per look-up: the cached playlist may be half a segment old.
+    // Use a unique query, because the cached playlist may be half a segment old.
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_nanos();
     let request = format!("GET {path}?{now} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
@@ -231,7 +231,7 @@ impl Source {
         Ok(source)
     }
 
-    /// Sends the next chunk when it is due; returns the time just before.
+    /// Sends the next chunk at its scheduled time. Returns the time just before sending.
     async fn push(&mut self) -> Result<Instant> {
         tokio::time::sleep_until(self.due).await;
         self.due += CHUNK_TIME;

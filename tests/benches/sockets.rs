@@ -6,9 +6,10 @@
 //! make bench-sockets
 //! ```
 //!
-//! The sockets are both ends of loopback connections, held open by separate processes: this program
-//! with the argument `hold`. The library's dump decodes each socket with `tcp_info`, congestion
-//! control and model. `thalweg sockets` and `ss` do the same and write the result to `/dev/null`.
+//! The sockets are both ends of loopback connections, held open by separate processes of this
+//! program with the argument `hold`. The library's dump decodes each socket with its `tcp_info`,
+//! congestion control and congestion control state. `thalweg sockets` and `ss` do the same and
+//! write the result to `/dev/null`.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a panic ends the benchmark")]
 
 #[path = "sockets/agent.rs"]
@@ -30,12 +31,12 @@ const SIZES: [usize; 4] = [1_000, 10_000, 18_000, 50_000];
 const ROUNDS: usize = 9;
 /// Runs of a program per measurement, because bash measures milliseconds.
 const RUNS: u32 = 5;
-/// Maximum sockets per process, and number of its other files: many systems allow 20,000 open
-/// files.
+/// Maximum sockets per process, and allowance for its other files: many systems limit a process to
+/// 20,000 open files.
 const HELD_MAX: usize = 18_000;
 const OTHER_FILES: usize = 100;
-/// Maximum CPU time per socket of the library's dump, without the walk over the kernel's table,
-/// which costs the same if the table is empty.
+/// Maximum CPU time per socket of the library's dump. Excludes the walk over the kernel's hash
+/// table, which takes as long if the table is empty.
 const CPU_US_MAX: f64 = 1.5;
 /// Maximum wall time of the library's dump of the largest number of sockets.
 const WALL_MAX: Duration = Duration::from_millis(100);
@@ -45,7 +46,7 @@ const HOLD: &str = "hold";
 fn main() -> Result<()> {
     let mut words = std::env::args().skip(1);
     if words.next().as_deref() == Some(HOLD) {
-        return hold(words.next().context("how many")?.parse()?);
+        return hold(words.next().context("hold requires a number of sockets")?.parse()?);
     }
     let program = support::thalweg()?.display().to_string();
     let (mut holders, mut held, mut diag) = (vec![], 0, Diag::open()?);
@@ -96,7 +97,7 @@ fn main() -> Result<()> {
     agents
 }
 
-/// Returns the number of sockets of other processes, which all three programs dump, too.
+/// Returns the number of sockets of other processes, which all three programs also dump.
 fn others(diag: &mut Diag) -> Result<usize> {
     Ok(usize::try_from(diag.dump(&Filter::default(), Extensions::NONE, |_| ())?.sockets)?)
 }
@@ -116,7 +117,7 @@ impl Holder {
         let mut child = command.spawn()?;
         let stdin = child.stdin.take().context("it was piped")?;
         let mut ready = [0; 2];
-        child.stdout.take().context("it was piped")?.read_exact(&mut ready).context("it holds no sockets")?;
+        child.stdout.take().context("it was piped")?.read_exact(&mut ready).context("sockets not opened")?;
         Ok(Self { child, _stdin: stdin })
     }
 }
@@ -134,7 +135,7 @@ fn hold(sockets: usize) -> Result<()> {
     let wanted = (sockets + OTHER_FILES) as u64;
     ensure!(
         limit.maximum.is_none_or(|most| most >= wanted),
-        "a process may not have {wanted} files here: ulimit -Hn"
+        "a process needs {wanted} open files: raise the hard limit (ulimit -Hn)"
     );
     setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: limit.maximum })?;
     let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -162,7 +163,7 @@ impl Cost {
     }
 }
 
-/// Measures the library's dump, by this thread's CPU time. Like an agent, it reuses the netlink
+/// Measures the library's dump, with this thread's CPU time. Like an agent, reuses the netlink
 /// socket and the buffers.
 fn dump(diag: &mut Diag, least: usize) -> Result<Cost> {
     let filter = Filter::default();

@@ -1,5 +1,5 @@
-//! Measures records through the spool into each sink: records per second, and CPU time of this
-//! process per record, including encoding and reading back.
+//! Measures the path of records through the spool into each sink: records per second, and this
+//! process's CPU time per record, including encoding and reading back.
 //!
 //! ```text
 //! make bench-telemetry
@@ -7,10 +7,10 @@
 //! ```
 //!
 //! Each case appends the same records in batches, as fast as the spool accepts them, while one sink
-//! stores them; it ends when the last one is stored. Four of five records are socket samples; the
-//! others are responses. They come from [`FEW`] or [`MANY`] client networks over half an hour, so
-//! the five-minute aggregates change constantly. Kafka and ClickHouse are real and on the same
-//! cores: the rate is that of all processes together; the CPU time is that of this process.
+//! stores them. The case ends when the last record is stored. Four of five records are socket
+//! samples, the others are responses. The records come from [`FEW`] or [`MANY`] client networks
+//! over half an hour, so the five-minute aggregates change constantly. Kafka and ClickHouse are
+//! real services on the same cores. They limit the rate, but their CPU time is not counted.
 
 #[path = "telemetry/sinks.rs"]
 mod sinks;
@@ -34,8 +34,8 @@ const RECORDS: u64 = 400_000;
 const STEP_US: u64 = 1_800_000_000 / RECORDS;
 /// Records per append, as in a dump of a busy server.
 const APPEND_RECORDS: u64 = 10_000;
-/// Numbers of client networks: as many as a site has at a time, and more than those whose
-/// aggregates the SQLite sink keeps in memory.
+/// Numbers of client networks: as many as a site serves at a time, and more than the SQLite sink
+/// can keep aggregates for in memory.
 const FEW: u64 = 1_000;
 const MANY: u64 = 50_000;
 /// Maximum time for a service to store the records of a case.
@@ -66,7 +66,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs the cases without a service.
+/// Runs the cases that need no service.
 fn files(report: &mut Report) -> anyhow::Result<()> {
     let alone = through_spool(FEW, None)?;
     report.row("spool alone", None, &alone);
@@ -82,7 +82,7 @@ fn files(report: &mut Report) -> anyhow::Result<()> {
 /// Runs the cases that write to Kafka and, from there, to ClickHouse.
 fn kafka(report: &mut Report) -> anyhow::Result<()> {
     let kafka = Kafka::start();
-    // Warm up the broker's JIT compiler, which on few cores takes as long as the first records.
+    // Warm up the broker first: on few cores, its JIT compilation slows down the first records.
     let warm = |_: &Path| Ok(sinks::kafka(&kafka, "warm"));
     through_spool(FEW, Some(&warm))?;
     for (name, topic, prefixes) in
@@ -107,7 +107,7 @@ struct Took {
     spool_bytes: u64,
 }
 
-/// The printed rows, and the names of cases below their minimum.
+/// Prints the rows, and collects the names of cases below their minimum.
 #[derive(Default)]
 struct Report {
     below: Vec<&'static str>,
@@ -125,7 +125,7 @@ impl Report {
     }
 }
 
-/// Opens the sink of a case, with its files in the given directory.
+/// Function that opens the sink of a case, with its files in the given directory.
 type Open<'a> = &'a dyn Fn(&Path) -> anyhow::Result<Box<dyn Sink>>;
 
 /// Appends the records to a spool while a sink, if any, stores them.
@@ -173,7 +173,7 @@ struct Dir(PathBuf);
 impl Dir {
     fn new() -> anyhow::Result<Self> {
         let dir = std::env::temp_dir().join(format!("thalweg-bench-telemetry-{}", std::process::id()));
-        std::fs::create_dir(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        std::fs::create_dir(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
         Ok(Self(dir))
     }
 }

@@ -17,7 +17,7 @@ const VIDEO = [
 ];
 const AUDIO = ["-c:a", "aac", "-b:a", "64k"];
 
-/** MPD, playlists and segments, one PUT each: 2 s segments of 0.5 s chunks. */
+/** Pushes MPD, playlists and segments, each as one PUT: 2 s segments of 0.5 s chunks. */
 export function pushObjects({ origin, ingest }, channel) {
   const dash = [
     ...["-f", "dash", "-ldash", "1", "-streaming", "1", "-use_template", "1", "-use_timeline", "0"],
@@ -30,7 +30,7 @@ export function pushObjects({ origin, ingest }, channel) {
   return push([...INPUT, "-map", "0:v", "-map", "1:a", ...VIDEO, ...AUDIO, ...dash, url]);
 }
 
-/** One PUT per track that lasts as long as the channel, in chunks of 0.5 s. */
+/** Pushes each track as one PUT for the channel's whole life, in chunks of 0.5 s. */
 export function pushTracks({ ingest }, channel) {
   const cmaf = (name) => [
     ...["-f", "mp4", "-movflags", "+cmaf+empty_moov+default_base_moof+frag_keyframe", "-frag_duration", "500000"],
@@ -52,7 +52,7 @@ function push(options) {
     get running() {
       return child.exitCode === null && child.signalCode === null;
     },
-    /** Stops the source like `q`: pending data is sent first. */
+    /** Stops the source with the key `q`, so that ffmpeg sends pending data first. */
     async stop() {
       if (!this.running) return;
       const exited = once(child, "exit");

@@ -20,7 +20,7 @@ after(async () => {
   assert.equal(await thalweg?.stop(), 0);
 });
 
-/** Requests a playlist as a player at a loopback address, with these CMCD values. */
+/** Requests a playlist from a loopback address, as a player with these CMCD values. */
 function fetchFrom(from, cmcd) {
   return new Promise((done, failed) => {
     const options = { localAddress: from, headers: { "CMCD-Request": cmcd } };
@@ -58,7 +58,7 @@ it("shows the worst networks first", async () => {
 
 it("explains what it waits for without requests", async () => {
   const page = await browser.newPage();
-  // Without its configuration the page requests nothing from the edge.
+  // Without its configuration, the page requests nothing from the edge.
   await page.route("**/api/config", (route) => route.abort());
   await page.goto(`${thalweg.console}?show=networks`);
   const empty = page.getByTestId("networks").locator(".empty");

@@ -9,7 +9,7 @@ import { chromium } from "playwright-core";
 const OUT = resolve(dirname(fileURLToPath(import.meta.url)), "../out");
 
 /**
- * Flags for a silent, offline browser that may start playback on its own, with an empty profile.
+ * Flags for a silent, offline browser with an empty profile that may start playback without a click.
  */
 const FLAGS = [
   "--no-sandbox",
@@ -29,7 +29,7 @@ export function launch() {
   return chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: FLAGS });
 }
 
-/** Maximum latest requests kept per player, to explain why a player has stopped. */
+/** Number of latest requests kept per player, to explain why a player has stopped. */
 const ASKED_MAX = 60;
 
 /**
@@ -83,8 +83,8 @@ export function watch(page, format, advance_s) {
         const text = find(name).getAttribute("data-value");
         return text === null ? null : Number(text);
       };
-      // Distinguishes a player that fetches nothing, one that appends nothing, and one before a
-      // gap.
+      // Distinguishes a player that fetches nothing, one that appends nothing, and one that waits
+      // at a gap.
       const element = ({ currentTime, buffered, readyState, seeking, paused }) => {
         const ranges = Array.from(buffered, (_, i) => `${buffered.start(i).toFixed(3)}-${buffered.end(i).toFixed(3)}`);
         const is = [seeking && "seeking", paused && "paused"].filter(Boolean);

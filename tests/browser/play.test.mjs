@@ -12,7 +12,7 @@ import { BROKEN, startThalweg } from "./thalweg.mjs";
 /** Duration of media to play without a stall. */
 const PLAYED_S = 20;
 
-/** Maximum latency on loopback, and the final period during which it must hold. */
+/** Maximum latency on loopback, and length of the final period in which it must not be exceeded. */
 const DASH_LATENCY_S_MAX = 3;
 const LATENCY_HELD_S = 15;
 
@@ -37,7 +37,7 @@ const RESUMED_MS_MAX = 8000;
 /** The MPD's limit for a player that cannot hold its target. */
 const DASH_LATENCY_LIMIT_S = 4.5;
 
-/** Media time longer than an HLS player's buffer when the source returns. */
+/** Seconds of media to play: more than an HLS player has buffered when the source returns. */
 const AFTER_HLS_S = 10;
 
 let thalweg;
@@ -55,7 +55,7 @@ after(async () => {
   assert.equal(status, 0, `thalweg did not end cleanly:\n${thalweg?.log.join("\n")}`);
 });
 
-/** Closes the page that a test opened, and asserts that it logged no error. */
+/** Closes the page opened by a test, and asserts that it logged no error. */
 afterEach(async () => {
   const { page, complaints } = open ?? {};
   open = null;
@@ -170,7 +170,7 @@ for (const [away_s, form, push] of [
       await new Promise((passed) => setTimeout(passed, away_s * 1000));
       source = push(thalweg, channel);
       const resumed_s = await secondPeriod(channel);
-      // dash.js's playhead is media time: the time since the channel started.
+      // The playhead of dash.js is media time, which starts with the channel.
       const dash = playhead(page, "dash", resumed_s + 1, RESUMED_MS_MAX);
       const hls = watch(page, "hls", AFTER_HLS_S);
       await Promise.all([dash, hls]);
@@ -222,8 +222,8 @@ function assertAdvanced(looks, by_s) {
 }
 
 /**
- * Returns a player's history: the first and last sample, and each with a new state or a playhead
- * that went back.
+ * Returns a player's history: the first and last sample, and each sample with a new state or with a
+ * playhead that jumped back.
  */
 function story(looks) {
   const doing = ({ state }) => state.replace(/ × .*/, "");
@@ -242,7 +242,7 @@ describe("the console", () => {
     const rows = page.getByTestId("records").locator("tr");
     const playlist = rows.filter({ hasText: "/vod/sample/master.m3u8" }).first();
     await playlist.waitFor();
-    // The kernel's name for the congestion control, read back from the socket.
+    // The congestion control has the kernel's name, which was read from the socket.
     assert.match(await playlist.locator(".cc").textContent(), /^[a-z][a-z0-9_]*$/);
     assert.match(await playlist.locator(".cache").textContent(), /^(hit|join|miss|validated)$/);
     assert.equal(await playlist.locator(".status").textContent(), "200");
@@ -273,7 +273,7 @@ describe("the console", () => {
     for (const colorScheme of ["light", "dark"]) {
       const page = await openPage("?play=live:demo", { colorScheme });
       await Promise.all([started(page, "hls"), started(page, "dash")]);
-      // Collect some seconds of the curves for the screenshot.
+      // Let the curves grow for some seconds, for the screenshot.
       await watch(page, "dash", 8);
       await picture(page, `console-${colorScheme}`);
       grounds.push(await page.evaluate(() => getComputedStyle(document.body).backgroundColor));

@@ -1,4 +1,5 @@
-// Browser tests of the console over the agent's data: the browser's own connections and responses.
+// Browser tests of the console's views of the agent's data: the browser's own connections and
+// responses.
 
 import assert from "node:assert/strict";
 import { after, before, it } from "node:test";
@@ -19,7 +20,7 @@ after(async () => {
   assert.equal(await thalweg?.stop(), 0);
 });
 
-/** Opens the console with a started player of the sample. */
+/** Opens the console with a player that has started the sample. */
 async function openPlaying(show) {
   const opened = await openConsole(browser, `${thalweg.console}?play=vod:sample&only=hls&show=${show}`);
   await started(opened.page, "hls");
@@ -27,8 +28,8 @@ async function openPlaying(show) {
 }
 
 /**
- * Returns the browser's address on each connection on which the edge has responded, from the edge's
- * records.
+ * Returns the browser's address of each connection on which the edge has responded, according to the
+ * edge's records.
  */
 async function clients(page) {
   await page.getByRole("button", { name: "Requests" }).click();
@@ -48,7 +49,7 @@ it("shows the browser's own connections with the kernel's figures", async () => 
   const row = (client) => `tr[data-local="${edge}"][data-client="${client}"]:not([data-ended])`;
   const rows = [...answered].map(row).join(",");
   const own = page.getByTestId("sockets").locator(rows);
-  // A sample taken before the edge accepted the connection still has the kernel's default.
+  // A sample taken before the edge has accepted the connection shows the kernel's default.
   await page.waitForFunction(
     ([rows, congestionControl]) => {
       const shown = [...document.querySelectorAll(rows)];
@@ -111,7 +112,7 @@ it("leads from a TTFB distribution to a single response", async () => {
   assert.match(await field("snd_cwnd"), /^\d+ TCP segments?$/);
   await picture(page, "responses");
 
-  // The page's address restores the view, and going back closes the details.
+  // Reloading the page's address must restore the view, and going back must close the details.
   const opened = await field("time_us");
   await page.reload();
   await page.getByTestId("details").waitFor();

@@ -18,11 +18,11 @@ const DELIVERY = ["origin", "ingest", "edge"];
 const READY_MS_MAX = 10_000;
 const STOP_MS_MAX = 10_000;
 
-/** The name of the unservable presentation. */
+/** Name of the presentation that cannot be served. */
 export const BROKEN = "broken";
 
 /**
- * Starts the program with the sample on demand and as channel `demo`, and a broken presentation.
+ * Starts the program with the sample, on demand and as channel `demo`, and with a broken presentation.
  * `agent` adds an agent that stores sockets and responses, and sets the edge's congestion control.
  * `controller`, with `agent`, adds a controller that decides every two seconds and starts as many
  * trials as it may. Without `delivery`, only the console and these roles run.
@@ -54,7 +54,7 @@ export async function startThalweg({ agent = false, controller = false, delivery
     origin: `http://${addresses.origin}`,
     ingest: `http://${addresses.ingest}`,
     log,
-    /** Stops the program like Ctrl-C; returns its exit status, or the signal that was needed. */
+    /** Stops the program like Ctrl-C. Returns its exit status, or the signal that killed it. */
     async stop() {
       const exited = child.exitCode === null ? once(child, "exit") : [child.exitCode, child.signalCode];
       child.kill("SIGINT");
@@ -99,7 +99,7 @@ ${more}`;
  */
 export const CONGESTION_CONTROL = "reno";
 
-/** Returns the config section of an agent that is fast enough to watch. */
+/** Returns the config section of an agent that samples often enough to be watched. */
 function agentText(directory) {
   return `
 [agent]
@@ -146,7 +146,7 @@ async function listening(child, log, roles) {
       if (roles.every((name) => name in addresses)) done(addresses);
     });
     child.once("error", failed);
-    child.once("exit", (status) => failed(new Error(`thalweg ended with ${status}:\n${log.join("\n")}`)));
+    child.once("exit", (status) => failed(new Error(`thalweg exited with ${status}:\n${log.join("\n")}`)));
   });
   return within(READY_MS_MAX, ready, () => {
     throw new Error(`thalweg is not ready:\n${log.join("\n")}`);

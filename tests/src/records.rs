@@ -1,5 +1,5 @@
-//! Telemetry records of an edge under load, determined by their number. Magnitudes are those of a
-//! day of video; as in reality, records of one socket differ little.
+//! Telemetry records of an edge under load. A record is determined by its number, with values that
+//! are typical of a day of video.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -1,8 +1,9 @@
-//! Real services for tests: a Kafka broker and ClickHouse's engine, as fetched by `make
-//! setup-services`. Each service has its own directory and loopback port, which survive a kill. A
-//! service is ready once it has responded to a request.
+//! Real services for tests: a Kafka broker and ClickHouse's engine, installed by `make
+//! setup-services`. Each service has its own directory and loopback port, which it keeps when it is
+//! killed and restarted. A service is ready once it has responded to a request.
 //!
-//! ***Invariant:** a service started by a test ends with the test, which kills no other process.
+//! **Invariant:** a service is killed at the end of the test that started it, and no other process
+//! is killed.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
-/// The broker's heap: enough for a test, and small enough for two brokers beside a build.
+/// The broker's heap size: enough for a test, and small enough to run two brokers during a build.
 const KAFKA_HEAP: &str = "-Xmx512m";
 
 /// A ClickHouse user who may insert and select, but not create, alter or drop.
@@ -30,7 +31,8 @@ impl Process {
         Self(child.unwrap_or_else(|error| panic!("{command:?}: {error}; run make setup-services")))
     }
 
-    /// Waits for the first matching line on standard output; the rest is read and discarded.
+    /// Waits for the first matching line on standard output and returns it. Further output is
+    /// discarded.
     fn line(&mut self, matches: impl Fn(&str) -> bool) -> Option<String> {
         let mut output = BufReader::new(self.0.stdout.take()?);
         loop {
@@ -76,7 +78,7 @@ impl Drop for Dir {
     }
 }
 
-/// A Kafka broker that is its own controller.
+/// A Kafka broker, which is also its own controller.
 #[derive(Debug)]
 pub struct Kafka {
     process: Process,
@@ -85,7 +87,7 @@ pub struct Kafka {
 }
 
 impl Kafka {
-    /// Formats a directory and starts a broker on it.
+    /// Formats a storage directory and starts a broker in it.
     ///
     /// # Panics
     /// If the service does not start.
@@ -137,7 +139,7 @@ impl Kafka {
         let mut process = Process::start(&mut command, &log);
         let started = process.line(|line| line.contains("Kafka Server started"));
         assert!(started.is_some(), "Kafka: {}", fs::read_to_string(&log).unwrap_or_default());
-        assert!(answers(port), "Kafka does not answer requests");
+        assert!(answers(port), "Kafka must respond to requests");
         process
     }
 }
@@ -217,5 +219,5 @@ fn root() -> PathBuf {
 /// Returns an unused port.
 fn free_port() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has free ports");
-    listener.local_addr().expect("it is bound").port()
+    listener.local_addr().expect("listener is bound").port()
 }

@@ -1,6 +1,7 @@
-//! Every response of an edge must be stored once or counted as lost, whatever is killed: the agent
-//! at seeded moments under load, the edge (`edges`), or every part from the edge to ClickHouse
-//! (`chain`). This also holds while a sink is unavailable and the spool is full.
+//! Accounting tests: every response of an edge must be stored once or counted as lost, even if the
+//! agent is killed under load at seeded times, the edge is killed (`edges`), or every part from the
+//! edge to ClickHouse is killed (`chain`). The same holds while a sink is unavailable and the spool
+//! is full.
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 #[path = "accounting/chain.rs"]
@@ -21,7 +22,7 @@ use rusqlite::Connection;
 
 const SEED: u64 = 0x7468_616c_7765_6721;
 const CLIENTS: u64 = 4;
-/// Number of agent kills under load, and number of requests between two kills.
+/// Number of agent kills under load, and requests between two kills.
 const KILLS: u64 = 8;
 const REQUESTS: u64 = 2_000;
 /// Records that an edge keeps for reconnecting followers, and requests sent while no follower is
@@ -32,7 +33,7 @@ const REQUESTS_UNHEARD: u64 = RECENT + 616;
 const REQUESTS_TO_SPOOL: u64 = 1_000;
 const ROUNDS_TO_SPOOL: u64 = 12;
 const SPOOL_BYTES_MAX: f64 = 16.0 * 1024.0 * 1024.0;
-/// Query length of these requests. Queries are random, so they compress to no less than half.
+/// Query length of these requests. Queries are random, so they compress by at most half.
 const QUERY_BYTES: usize = 4_000;
 
 /// Arguments for an agent without socket samples.
@@ -41,7 +42,8 @@ const NO_SOCKETS: [&str; 4] = ["--period", "1h", "--sockets", "sport 1"];
 const LIVES: u64 = 9;
 const DUMPS_MAX: u64 = 5;
 
-/// Agent log lines when it has connected to an edge's stream, and when the stream has ended.
+/// Log lines of an agent that has connected to an edge's stream, and of one whose stream has
+/// closed.
 const FOLLOWING: &str = "following edge records";
 const AWAY: &str = "cannot follow edge records";
 
@@ -65,8 +67,8 @@ fn free_address() -> SocketAddr {
 /// URL of a backend that does not exist.
 const NO_BACKEND: &str = "http://127.0.0.1:1";
 
-/// Starts an edge that responds without a backend; returns its address. The edge stores its state
-/// in `directory`.
+/// Starts an edge that responds without a backend, and returns its address. Its state is stored in
+/// `directory`.
 fn edge(admin: SocketAddr, directory: &Path) -> (Process, SocketAddr) {
     edge_before(NO_BACKEND, admin, directory)
 }
@@ -80,8 +82,8 @@ fn edge_before(backend: &str, admin: SocketAddr, directory: &Path) -> (Process, 
     (edge, address)
 }
 
-/// Starts an agent for the edge, writing JSON lines and with further arguments; returns its metrics
-/// address.
+/// Starts an agent that follows the edge and writes JSON lines, with further arguments; returns its
+/// metrics address.
 fn agent(edge: SocketAddr, directory: &Path, arguments: &[&str]) -> (Process, SocketAddr) {
     let mut command = thalweg();
     command.args(["agent", "--listen", "127.0.0.1:0", "--edge", &edge.to_string()]);
@@ -91,7 +93,7 @@ fn agent(edge: SocketAddr, directory: &Path, arguments: &[&str]) -> (Process, So
     (agent, metrics)
 }
 
-/// Starts an agent for the edge that stores only responses, in a database.
+/// Starts an agent that follows the edge and stores only responses, in a database.
 fn sqlite_agent(edge: SocketAddr, directory: &Path, database: &Path) -> (Process, SocketAddr) {
     let spool = format!("{}=64MiB", directory.join("spool").display());
     let sinks = ["--spool", &spool, "--sqlite", &database.display().to_string()].map(str::to_owned);
@@ -99,11 +101,11 @@ fn sqlite_agent(edge: SocketAddr, directory: &Path, database: &Path) -> (Process
     agent(edge, directory, &arguments)
 }
 
-/// SQL for the number of responses that a database contains or counts as lost.
+/// SQL expression for the number of responses that a database contains or counts as lost.
 const STORED_OR_LOST: &str =
     "(SELECT count(*) FROM responses) + (SELECT coalesce(sum(records), 0) FROM losses)";
 
-/// Returns the network of a client: each one has its own.
+/// Returns the network of a client; each client has its own.
 fn network_of(client: u64) -> u8 {
     1 + u8::try_from(client).unwrap()
 }
@@ -132,7 +134,7 @@ fn send_requests(edge: SocketAddr, times: u64, query_bytes: usize, answered: &At
     assert_eq!(answered.load(SeqCst), begun + times);
 }
 
-/// Reads a response to its end; returns the length.
+/// Reads a response to its end and returns its length in bytes.
 fn read_response(stream: &mut BufReader<TcpStream>) -> io::Result<u64> {
     let (mut line, mut bytes, mut content_bytes) = (String::new(), 0, 0);
     while line != "\r\n" {
@@ -170,7 +172,7 @@ fn every_response_is_kept_once_or_counted_as_lost() {
     let (running, mut address) = edge(admin, &directory.0);
     let mut following = start().0;
     following.wait_for_log(FOLLOWING);
-    // The agent follows an edge from the first response in the spool.
+    // Responses are accounted for from the first one in the agent's spool, so wait for that one.
     send_requests(address, REQUESTS, 0, &answered);
     wait_for_all();
 
@@ -188,10 +190,10 @@ fn every_response_is_kept_once_or_counted_as_lost() {
         }
     }
     wait_for_all();
-    assert_eq!(count(&database, "count(*) FROM losses"), 0, "this few records must not be lost");
+    assert_eq!(count(&database, "count(*) FROM losses"), 0, "no record may be lost yet");
 
-    // The edge stops while it is followed, and receives requests before the agent reconnects. The
-    // next edge is killed with no records left to send.
+    // Stop the edge while it is followed; its successor receives requests before the agent
+    // reconnects. Then kill that edge when it has no records left to send.
     running.stop();
     following.wait_for_log(AWAY);
     let mut running;
@@ -205,7 +207,7 @@ fn every_response_is_kept_once_or_counted_as_lost() {
     wait_for_all();
     assert_eq!(count(&database, "count(*) FROM losses"), 0);
 
-    // Send more responses than the edge keeps records for while no agent is connected.
+    // While no agent is connected, send more requests than the edge keeps records of.
     following.kill();
     send_requests(address, REQUESTS_UNHEARD, 0, &answered);
     let metrics;
@@ -220,9 +222,9 @@ fn every_response_is_kept_once_or_counted_as_lost() {
     let records = records(&directory.0.join("files"));
     let mut numbers: Vec<u64> = records.iter().map(|record| number(record, "number")).collect();
     numbers.sort_unstable();
-    assert!(numbers.iter().copied().eq(0..records.len() as u64), "each number appears once");
+    assert!(numbers.iter().copied().eq(0..records.len() as u64), "each number must appear once");
     let paths: Vec<_> = records.iter().filter_map(|record| record["path"].as_str()).collect();
-    assert_eq!(paths.iter().collect::<HashSet<_>>().len(), paths.len(), "no response appears twice");
+    assert_eq!(paths.iter().collect::<HashSet<_>>().len(), paths.len(), "no response may appear twice");
     let losses = records.iter().filter(|record| record["stage"].is_string());
     let lost: u64 = losses
         .map(|loss| {
@@ -315,7 +317,7 @@ fn connection_is_counted_once_across_agent_restarts() {
     until("the first dump is done", || dumps(metrics) > 0);
     let received = send_requests(100);
     following.stop();
-    // The next agent stores the records that this one could not store before it stopped.
+    // A second agent stores the records that the first one had no time to store before it stopped.
     (following, metrics) = start();
     until("the files have everything", || {
         metric_values(metrics)["thalweg_agent_sink_lag_records{sink=\"file\"}"] == 0.0

@@ -1,5 +1,5 @@
-//! The agent beside independent servers under load: Debian's nginx, and an edge. The kernel's data
-//! on every connection, and the edge's record of every response, must be stored once, in SQLite and
+//! Agent tests with independent servers under load: Debian's nginx, and an edge. The kernel's data
+//! on every connection and the edge's record of every response must be stored once, in SQLite and
 //! in files.
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
@@ -50,7 +50,7 @@ fn nginx(directory: &Path, port: &Port) -> Process {
     process
 }
 
-/// Sends `times` requests on one connection; returns the client's address.
+/// Sends `times` requests on one connection and returns the client's address.
 fn get(server: SocketAddr, times: usize) -> SocketAddr {
     let mut stream = TcpStream::connect(server).unwrap();
     for _ in 0..times {
@@ -66,7 +66,8 @@ fn get(server: SocketAddr, times: usize) -> SocketAddr {
     stream.local_addr().unwrap()
 }
 
-/// Puts load on nginx with all clients in parallel; returns their addresses.
+/// Sends load to nginx from all clients in parallel. Returns the client addresses of their
+/// connections.
 fn load(server: SocketAddr) -> Vec<SocketAddr> {
     let one = move || (0..CONNECTIONS).map(|_| get(server, REQUESTS)).collect::<Vec<_>>();
     let clients: Vec<_> = (0..CLIENTS).map(|_| thread::spawn(one)).collect();
@@ -136,8 +137,8 @@ fn server_activity_is_recorded_once() {
 
     let clients = load(server);
     get(edge_address, EDGE_REQUESTS);
-    // An edge that has stopped has sent all records. The kernel reports the ends of sockets later:
-    // those of the clients and of the edge's connection.
+    // A stopped edge has sent all its records. The kernel reports the end of a socket later, for
+    // the clients' connections and the edge's own.
     edge.stop();
     agent.wait_for_log("cannot follow edge records");
     nginx.stop();
@@ -155,9 +156,9 @@ fn server_activity_is_recorded_once() {
     let records = records(&files);
     let mut numbers: Vec<u64> = records.iter().map(|record| number(record, "number")).collect();
     numbers.sort_unstable();
-    assert!(numbers.iter().copied().eq(0..records.len() as u64), "each number once: {numbers:?}");
+    assert!(numbers.iter().copied().eq(0..records.len() as u64), "each number must appear once: {numbers:?}");
     let is_known = |record: &Value| record["asn"] == 64_500 && record["region"] == "XX-T";
-    assert!(records.iter().all(is_known), "each client's network is in the file");
+    assert!(records.iter().all(is_known), "each record must have its network's data");
     let responses: Vec<_> = records.iter().filter(|record| record.get("path").is_some()).collect();
     assert_eq!(responses.len(), EDGE_REQUESTS);
     assert!(responses.iter().all(|record| record["path"] == "/content" && record["pop"] == "here"));

@@ -1,5 +1,6 @@
-//! The edge is killed before, during and after storing a bundle. It must restart with the last good
-//! bundle, from the first response on, whether or not the bundle server is reachable.
+//! Bundle persistence: the edge is killed before, during and after it stores a bundle. It must
+//! restart with the last good bundle in force from the first response on, whether or not the bundle
+//! server is reachable.
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod program;
@@ -15,7 +16,7 @@ use program::{Directory, PATIENCE, Port, Process, edge, until};
 use serde_json::Value;
 use thalweg_bundle::{Bundle, Content, Rule, Share};
 
-/// Maximum attempts to kill the edge while it writes a bundle; one attempt must succeed.
+/// Maximum attempts to kill the edge while it writes a bundle, one of which must succeed.
 const TRIES_MAX: u64 = 100;
 const OTHER_RULES: u64 = 5000;
 
@@ -85,8 +86,9 @@ impl Server {
         stream
     }
 
-    /// Sends a bundle as the response to the next request, and waits until the edge acknowledges
-    /// the bundle, which is then stored. The request after that is held.
+    /// Sends a bundle as the response to the next request, and waits for the request in which the
+    /// edge acknowledges it. By then, the edge has stored the bundle. Returns that request,
+    /// unanswered.
     fn send_and_await_ack(&self, bundle: &Bundle) -> TcpStream {
         self.send_bundle(bundle);
         let (stream, head) = self.next_request();
@@ -190,7 +192,7 @@ fn edge_starts_with_the_last_good_bundle() {
         edge
     };
 
-    // Kill the edge after it has acknowledged, and so stored, the bundle.
+    // Kill the edge after it has acknowledged the bundle, which implies that it has stored it.
     let mut edge = start();
     let held = server.send_and_await_ack(&bundle(1));
     edge.process.kill();
@@ -212,7 +214,7 @@ fn edge_starts_with_the_last_good_bundle() {
         server.send_bundle(&bundle(next));
         let begun = Instant::now();
         while !kept.is_written() && kept.inode() == before {
-            assert!(begun.elapsed() < PATIENCE, "the bundle is not written");
+            assert!(begun.elapsed() < PATIENCE, "the bundle must be written in time");
             std::hint::spin_loop();
         }
         edge.process.kill();
@@ -224,7 +226,7 @@ fn edge_starts_with_the_last_good_bundle() {
             break;
         }
     }
-    assert!(is_caught, "never killed while a bundle was written");
+    assert!(is_caught, "no kill hit the edge while it wrote a bundle");
 
     // A leftover temporary file must do no harm.
     let mut edge = begin_with(last);
@@ -232,7 +234,7 @@ fn edge_starts_with_the_last_good_bundle() {
     edge.process.kill();
     assert!(kept.number() == 200 && !kept.is_written());
 
-    // Restart without the server.
+    // Restart while the bundle server is unreachable.
     drop((server, held));
     let edge = start();
     let record = edge.first_record(&directory.0, "/first");
@@ -247,7 +249,7 @@ fn edge_starts_with_the_last_good_bundle() {
     });
     edge.process.stop();
 
-    // A server that returns must receive the usual request.
+    // Once the bundle server is back, it must receive the usual request.
     let server = Server(port.listen());
     let edge = start();
     let (_, head) = server.next_request();

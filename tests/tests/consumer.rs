@@ -1,5 +1,5 @@
-//! `thalweg consumer` as an operator runs it: without and with its topic, with secrets in files,
-//! its metrics, and its exit.
+//! `thalweg consumer` as an operator runs it: with a missing topic, with secrets in files, and with
+//! its metrics and exit status.
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod program;

@@ -1,6 +1,7 @@
-//! The controller with real parts: an edge and an agent, or Kafka. Client activity must lead to
-//! rounds and bundles, the edge must apply the bundles, and reports on a network must match the
-//! network's traffic, even if the controller and the edge are killed, and despite other [`faults`].
+//! Controller tests with real parts: an edge and an agent, or Kafka. Client traffic must lead to
+//! rounds and bundles, the edge must apply the bundles, and reports on a network must match its
+//! traffic. This must hold even if the controller and the edge are killed, and despite other
+//! [`faults`].
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 #[path = "controller/faults.rs"]
@@ -100,15 +101,15 @@ fn client_traffic_becomes_rules_that_the_edge_applies() {
         assert!(rounds.iter().any(has_arm), "{arm}: {rounds:?}");
     }
 
-    // Without a controller, the edge continues with its bundle, even after a restart.
+    // Without a controller, the edge must continue with its bundle, even after a restart.
     let before: Vec<_> = (1..=NETWORKS).map(|network| arms(control, network)).collect();
     deciding.kill();
     serving.kill();
     let _serving = edge(&directory, listen, admin, backend, &bundle);
     agent.wait_for_log("following edge records");
     let _deciding = controller(&directory, control);
-    // State must survive: no record is counted again, except those in a window that has just
-    // closed.
+    // The controller's state must survive: counts of a network must not decrease unless it has
+    // left.
     for (network, before) in (1..=NETWORKS).zip(&before) {
         let now = arms(control, network);
         let has_left = now == (0, 0);
@@ -116,9 +117,9 @@ fn client_traffic_becomes_rules_that_the_edge_applies() {
     }
     let (_, etag, _) = http_get(control, "/bundle?pop=here", "");
     let (status, ..) = http_get(control, "/bundle?pop=here", &format!("If-None-Match: {etag}\r\n"));
-    assert!(status == 304 || status == 200, "{status}: 200 if the bundle has changed meanwhile");
+    assert!(status == 304 || status == 200, "{status}: must be 304, or 200 if the bundle has changed");
     until("counts continue from the restored state", || {
-        // Networks may leave meanwhile, because they are no longer slow.
+        // Some networks may leave in the meantime, because they are not slow any more.
         (1..=NETWORKS).zip(&before).any(|(network, before)| {
             let now = arms(control, network);
             now.0 > before.0 && now.1 > before.1
@@ -138,8 +139,8 @@ fn client_traffic_becomes_rules_that_the_edge_applies() {
     }
 }
 
-/// A site in one process. By default no network is steered, because round trips are shorter than
-/// the required minimum; the tenant sets a lower one.
+/// A site in one process. Without the tenant, no network is steered, because all round-trip times
+/// are below the default minimum; the tenant sets a lower one.
 const TENANT: &str = r#"
 [edge]
 listen = "127.0.0.1:0"
@@ -220,22 +221,22 @@ fn tenant_is_steered_by_its_own_responses_only() {
 }
 
 const KAFKA_WINDOW_S: u64 = 4;
-/// Lateness limit, longer than sending takes on a busy machine.
+/// How late records may arrive: longer than sending takes on a busy machine.
 const KAFKA_LATE_S: u64 = 16;
 const BATCHES: u64 = 60;
 const BATCH_RECORDS: u64 = 200;
-/// Controller starts while records arrive, each but the first after a kill; one more start follows
-/// after all records have arrived.
+/// Number of controller starts while records arrive; before each but the first, the controller is
+/// killed. One more start follows once all records have arrived.
 const STARTS: u64 = 4;
 
 const HOUR_US: u64 = 3_600_000_000;
 
-/// Returns `batch` as if from another host.
+/// Returns `batch` with another source host.
 fn warming(batch: Batch) -> Batch {
     Batch { source: Source { host: "edge-0".into(), ..batch.source }, ..batch }
 }
 
-/// Creates socket samples from the last window length before `now_unix_us`.
+/// Creates a batch of socket samples from the last [`KAFKA_WINDOW_S`] before `now_unix_us`.
 fn batch(index: u64, now_unix_us: u64) -> Batch {
     let source = Source { host: "edge-1".into(), pop: "here".into(), epoch: 1 };
     let numbers = index * BATCH_RECORDS..(index + 1) * BATCH_RECORDS;
@@ -276,14 +277,16 @@ fn killed_controller_rebuilds_its_windows_from_kafka() {
     let cluster =
         Cluster { brokers: kafka.brokers(), topic: "thalweg.telemetry".into(), properties: Vec::new() };
     let mut sink = KafkaSink::new(cluster, Some(3));
-    // The first batch creates the topic, which takes a while; the batch's windows ended long ago.
+    // The first batch creates the topic, which takes a while. Its records are too old to be
+    // counted.
     sink.keep(&warming(batch(0, HOUR_US))).unwrap();
     let mut now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let mut sent = BTreeMap::<u64, u64>::new();
     let mut running = None;
     for index in 0..BATCHES {
         if index == BATCHES / 2 {
-            // Kill the broker during reading: it keeps what was written before the kill.
+            // Kill the broker while the controller reads. Messages written before the kill must
+            // survive.
             kafka.kill();
             kafka.restart();
             now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
@@ -295,14 +298,14 @@ fn killed_controller_rebuilds_its_windows_from_kafka() {
         }
         sink.keep(&batch).unwrap();
         if index % (BATCHES / STARTS) == BATCHES / STARTS / 2 {
-            // The controller loses everything that it has read.
+            // The killed controller loses everything that it has read.
             drop(running.take());
             running = Some(kafka_controller(&directory, &kafka.brokers()));
         }
     }
-    // A sink that does not know whether a batch arrived sends it again.
+    // Send a batch again, like a sink that does not know whether the batch has arrived.
     sink.keep(&batch(BATCHES - 1, u64::try_from(now.as_micros()).unwrap())).unwrap();
-    // Stop the controller, so that none runs when the windows close.
+    // Stop the controller, so that none is running when the windows close.
     drop(running.take());
     let closed_s = now.as_secs() + KAFKA_WINDOW_S + KAFKA_LATE_S;
     until("the windows have ended", || {

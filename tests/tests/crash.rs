@@ -1,5 +1,6 @@
-//! The edge is repeatedly killed under load at random times. No client must ever receive a wrong
-//! byte: after a crash, data on disk is complete or absent.
+//! Crash safety of the disk store: the edge is repeatedly killed under load at random times. No
+//! client may ever receive a wrong byte, because after a crash, a response on disk is either
+//! complete or absent.
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -16,12 +17,12 @@ const ROUNDS: usize = 40;
 /// Maximum time from start to kill.
 const LIFE_MS_MAX: u64 = 250;
 const CLIENTS: usize = 4;
-/// Number of paths requested per edge process, as many as fit on the disk, and number of new ones
-/// each time.
+/// Number of paths requested per edge process, as many as fit on the disk, and number of new paths
+/// in each process.
 const PATHS: u64 = 60;
 const NEW_PATHS: u64 = 7;
-/// Number of paths that must survive the last kills (a third of the disk), and maximum edge
-/// processes until they do.
+/// Number of paths that must survive the last kills (a third of the disk), and maximum number of
+/// edge processes until they do.
 const KEPT_PATHS: u64 = 20;
 const KEPT_LIVES_MAX: usize = 20;
 const SIZES: [usize; 5] = [0, 700, 20_000, 300_000, 1_500_000];
@@ -48,7 +49,7 @@ fn byte(path: u64, at: usize) -> u8 {
     (path.wrapping_mul(0x9e37_79b9) ^ at ^ (at >> 8) ^ (at >> 16)) as u8
 }
 
-/// Reads a head; returns `None` if the connection ends first.
+/// Reads a head; returns `None` if the connection closes first.
 fn read_head(input: &mut BufReader<TcpStream>) -> Option<String> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -64,7 +65,7 @@ fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     Some(rest.split_once("\r\n")?.0)
 }
 
-/// Serves as a backend; every third path must be validated on each use.
+/// Serves as a backend. Responses for every third path must be validated on each use.
 fn serve(listener: &TcpListener) {
     for stream in listener.incoming() {
         let stream = stream.unwrap();
@@ -155,11 +156,11 @@ impl Drop for Edge {
 enum Answer {
     Hit,
     Other,
-    /// The edge was killed before the end.
+    /// The edge was killed before the response was complete.
     Cut,
 }
 
-/// Requests a path on a connection, and checks every byte received.
+/// Requests a path on a connection and checks every byte received.
 fn ask(input: &mut BufReader<TcpStream>, path: u64) -> Answer {
     let request = format!("GET /{path} HTTP/1.1\r\nHost: a\r\n\r\n");
     if input.get_mut().write_all(request.as_bytes()).is_err() {
@@ -199,8 +200,8 @@ fn load(edge: &str, first: u64, mut random: Random, killed: &AtomicBool, answers
     }
 }
 
-/// Starts and kills edges until every path that needs no validation is a hit from the first request
-/// on; returns the number of edges started.
+/// Starts and kills edges until the first request for every path that needs no validation is a hit.
+/// Returns the number of edges started.
 fn lives_until_all_is_kept(backend: &str, directory: &str) -> usize {
     let first = ROUNDS as u64 * NEW_PATHS;
     let fresh = (first..first + KEPT_PATHS).filter(|path| !path.is_multiple_of(3)).count();
@@ -211,7 +212,7 @@ fn lives_until_all_is_kept(backend: &str, directory: &str) -> usize {
         let mut input = BufReader::new(TcpStream::connect(&edge.address).unwrap());
         let hits = (first..first + KEPT_PATHS).filter(|path| ask(&mut input, *path) == Answer::Hit).count();
         found.push(hits);
-        thread::sleep(Duration::from_millis(LIFE_MS_MAX)); // time to write what had to be fetched
+        thread::sleep(Duration::from_millis(LIFE_MS_MAX)); // let the edge write the fetched responses
         edge.kill();
     }
     found.len()
@@ -231,15 +232,14 @@ fn killed_edge_serves_no_wrong_byte_and_keeps_its_store() {
         let mut edge = Edge::start(&backend, place);
         let (address, killed) = (edge.address.clone(), AtomicBool::new(false));
         let life = Duration::from_millis(random.below(LIFE_MS_MAX));
-        // No assertion here may fail before the clients know that the edge has been killed, or they
-        // would never stop.
+        // Assertions must not fail before `killed` is set, or the clients would never stop.
         let stats = thread::scope(|scope| {
             for _ in 0..CLIENTS {
                 let (first, random) = (round as u64 * NEW_PATHS, Random(random.below(u64::MAX) | 1));
                 let (address, killed, answers) = (&address, &killed, &answers);
                 scope.spawn(move || load(address, first, random, killed, answers));
             }
-            thread::sleep(life); // a random moment
+            thread::sleep(life); // a random time
             let stats = edge.stats();
             killed.store(true, SeqCst);
             edge.kill();

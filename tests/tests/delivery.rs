@@ -1,5 +1,5 @@
-//! From media to player through the real program: packets that ffprobe reads through the edge must
-//! equal the source, on demand and live, across segment boundaries and the live source's loop.
+//! Media integrity through the real program: packets read by ffprobe through the edge must equal
+//! those of the source, on demand and live, across segment boundaries and the live source's loop.
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,9 +17,11 @@ const TRACKS: [(&str, &str, u64, u64); 4] = [
     ("audio", "a", 48_000, 1_024),
 ];
 
-/// Duration of the looped presentation in seconds: whole packets of every track, 375 of them AAC.
+/// Duration of the looped presentation in seconds: a whole number of packets of every track, 375 of
+/// them AAC.
 const LOOP_S: u32 = 8;
-/// Seconds of the channel to check; they include two ends of the loop.
+/// Duration of the channel to check, in seconds: longer than the loop, so that the loop's end is
+/// included.
 const WATCHED_S: u32 = 14;
 
 /// Time limit for a channel's first segments, on a machine busy with other tests.
@@ -64,7 +66,7 @@ impl Program {
         format!("http://{}{path}", self.edge)
     }
 
-    /// Requests `path` until the status is 200, waiting as `Retry-After` asks.
+    /// Requests `path` until the status is 200, with the pauses requested by `Retry-After`.
     fn wait_for(&self, path: &str) {
         let begun = Instant::now();
         loop {

@@ -1,8 +1,8 @@
 //! Runs the guides: executes every `sh` block of a page in `docs/guides`, in order, as one script.
 //!
-//! Each guide runs in its own network namespace, so that the commands use the default ports that
-//! the reader sees, and in an empty directory. Preparations that the page does not show (a film, a
-//! server in another terminal) are in comments, which the rendered page hides:
+//! Each guide runs in its own network namespace, so that its commands can use the default ports,
+//! and in an empty directory. Preparations that the page does not show (a film, a server in another
+//! terminal) are in comments, which are not rendered:
 //!
 //! ```text
 //! <!-- run
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
-/// Beginning of every script. Background commands end with the guide.
+/// Start of every script. Background commands are killed when the guide exits.
 const PRELUDE: &str = r#"
 set -euo pipefail
 trap 'kill $(jobs -p) 2>/dev/null || true; wait 2>/dev/null || true' EXIT
@@ -83,7 +83,7 @@ fn script(page: &str) -> String {
     script
 }
 
-/// Runs a script in its own directory and network namespace; prints its output if it fails.
+/// Runs a script in its own directory and network namespace. Prints its output if it fails.
 fn run(name: &str, script: &str) -> bool {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("guide-{name}"));
     let _ = fs::remove_dir_all(&directory);

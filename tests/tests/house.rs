@@ -1,5 +1,5 @@
-//! Checks the architecture: crates depend on each other as `ARCHITECTURE.md` says, and within a
-//! crate no cycle of files that refer to each other is longer than three.
+//! Architecture tests: crates must depend on each other as `ARCHITECTURE.md` declares, and no cycle
+//! of references between a crate's files may have more than three files.
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +35,7 @@ fn arrows() -> BTreeMap<String, BTreeSet<String>> {
     let paragraph = text.split("\n\n").find(|paragraph| paragraph.starts_with("**Arrows**")).unwrap();
     let paragraph = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut arrows = BTreeMap::new();
-    // The paragraph names crates beside the arrows, too.
+    // The paragraph also names crates outside the arrows.
     for (from, to) in paragraph.split('`').skip(1).step_by(2).filter_map(|code| code.split_once(" → ")) {
         let to = match to.strip_prefix("all but ") {
             Some(but) => crates()
@@ -83,7 +83,7 @@ fn cycles_of_files_are_small() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// Returns the modules of a crate by path (`a::b`), each with the modules that it refers to by
+/// Returns a crate's modules by path (`a::b`), each with the modules to which it refers by
 /// `crate::`, `super::` or `self::`. Declaring or re-exporting a child is not a reference.
 fn references(source: &Path) -> BTreeMap<String, BTreeSet<String>> {
     let mut modules = BTreeMap::new();
@@ -125,7 +125,7 @@ fn code(text: &str) -> String {
     lines.map(|line| format!("{line}\n")).collect()
 }
 
-/// Returns the full paths of the items that a file uses from its own crate; groups in braces are
+/// Returns the full paths of the items that a file uses from its own crate. Groups in braces are
 /// expanded.
 fn paths(text: &str, module: &str) -> Vec<String> {
     let mut found = Vec::new();
@@ -212,7 +212,7 @@ fn handed_on(
     None
 }
 
-/// Returns the sets of modules that all reach each other.
+/// Returns the sets of modules in which each module reaches all others.
 fn circles(references: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
     let reached: BTreeMap<&String, BTreeSet<&String>> =
         references.keys().map(|module| (module, reach(module, references))).collect();

@@ -1,4 +1,4 @@
-//! Runs the lab with the real programs: published results must be reproduced with real edges, over
+//! Lab tests with the real programs: published results must be reproduced with real edges, over
 //! emulated paths and on loopback.
 //!
 //! Requires root, like the lab's emulation.
@@ -12,11 +12,11 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Maximum lateness of 999 in 1,000 packets: a quarter of the round trip.
+/// Maximum lateness of 99.9 % of packets: a quarter of the round-trip time.
 const LATE_US_MAX: u64 = 50_000;
 /// Maximum packets that a sender may retransmit per packet lost by the emulator itself.
 const SENT_AGAIN_MAX: f64 = 10.0;
-/// Lock that makes measurements run one at a time: each would put load on the other.
+/// Lock that makes measurements run one at a time, because each loads the machine.
 static MACHINE: Mutex<()> = Mutex::new(());
 
 /// Returns the path of a program of this build.
@@ -53,7 +53,7 @@ fn varnish_result_is_reproduced_on_lossy_paths() {
     assert_eq!(rows.len(), 2 * 3, "{summary}");
     assert_eq!(summary["headlines"].as_array().map(Vec::len), Some(2 * 2), "{summary}");
     let report = fs::read_to_string(directory.join("report.html")).unwrap();
-    assert_eq!(report.matches("<svg").count(), 1 + 2 * 2, "the sweep, and two of each path");
+    assert_eq!(report.matches("<svg").count(), 1 + 2 * 2, "one chart of the sweep, and two per path");
     // The report is self-contained.
     assert!(!report.contains("src=") && !report.contains("@import") && !report.contains("<link"));
     fs::remove_dir_all(&directory).unwrap();
@@ -64,7 +64,7 @@ fn varnish_result_is_reproduced_on_lossy_paths() {
     let mean_s = |path, algorithm| row(path, algorithm)["mean_s"].as_f64().unwrap();
     assert!(2.0 * mean_s("long-haul 1%", "bbr") < mean_s("long-haul 1%", "reno"), "{summary}");
     for algorithm in ["bbr", "cubic", "reno"] {
-        // For this size, slow start alone takes seven round trips, and connecting takes one more.
+        // At this size, slow start alone takes seven round trips, and connecting takes one more.
         let clean_s = mean_s("long-haul 0%", algorithm);
         assert!((1.6..2.2).contains(&clean_s), "{algorithm}: {clean_s} s");
         let clean = row("long-haul 0%", algorithm);
@@ -78,8 +78,8 @@ fn varnish_result_is_reproduced_on_lossy_paths() {
     assert!(mean_s("long-haul 1%", "bbr") < mean_s("long-haul 1%", "cubic"), "{summary}");
 }
 
-/// All parts must run on all paths, and the controller must find slow networks. The full run would
-/// take three minutes, so the test interrupts it as by Ctrl-C.
+/// All parts must run on all paths, and the controller must find slow networks. A complete run
+/// would take three minutes, so the test interrupts it with SIGINT.
 #[test]
 fn edgio_reproduction_finds_slow_networks() {
     let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -128,10 +128,10 @@ fn lumen_result_is_reproduced_for_joiners() {
         rows.iter().find(|row| row["of"] == of).unwrap_or_else(|| panic!("{table}, {of}: {summary}"))
     };
     assert!(summary["failed"].is_null() && summary["interrupted_by_signal"].is_null(), "{summary}");
-    // Clients that wait for the end of the segment wait for seconds, half of them for at least half
-    // of the segment's duration. For clients that do not wait, the time depends on how busy the
-    // machine is; up to half of that is acceptable. The short fill is not compared: on a busy
-    // machine it may end before any client joins.
+    // Clients that must wait for the end of the segment wait for seconds, and half of them for at
+    // least half of the segment's duration. Joining clients do not wait, but their time depends on
+    // the load of the machine, so up to half of that is accepted. The short fill is not compared,
+    // because on a busy machine it may complete before any client joins.
     let p50_ms = |row: &serde_json::Value| row["p50_ms"].as_f64().unwrap();
     let [ours, nginxs] =
         ["thalweg", "nginx"].map(|cache| row("joiners", &format!("{cache}, segment, 3.5 s")));
@@ -151,5 +151,5 @@ fn lumen_result_is_reproduced_for_joiners() {
     assert_eq!(summary["headlines"].as_array().map(Vec::len), Some(7), "{summary}");
     // Joiners of both fills at both caches, and eight chunks to twenty clients at each cache.
     assert_eq!(samples.lines().count(), 1 + 4 * 80 + 2 * 8 * 20);
-    assert_eq!(report.matches("<svg").count(), 2 + 2, "two histograms, and the delays of both");
+    assert_eq!(report.matches("<svg").count(), 2 + 2, "two histograms, and a delay chart for each cache");
 }

@@ -1,7 +1,7 @@
-//! A block whose token ClickHouse knows but whose rows are missing, as after a crash. The block
-//! must be detected and restored, in the table and its rollup separately, while present rows stay
-//! untouched, even with two sinks at once. A late position must not lower the known position of a
-//! partition.
+//! Lost blocks: ClickHouse knows a block's deduplication token, but the block's rows are missing,
+//! as after a crash. The block must be detected and restored, in the table and its rollup
+//! separately, without touching present rows, even by two sinks at once. A late position must not
+//! lower the known position of a partition.
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,17 +20,17 @@ use thalweg_tests::services;
 
 const BATCHES: u64 = 3;
 const RECORDS: u64 = 600;
-/// The lost batch; its neighbours have rows in the same groups of the rollups.
+/// Index of the lost batch. The batches before and after it have rows in the same rollup groups.
 const LOST: u64 = 1;
 const TABLES: [&str; 3] = ["sockets", "responses", "losses"];
 const ROLLUPS: [&str; 2] = ["sockets_5m", "responses_5m"];
-/// Number of races between two sinks that restore the lost batch; in each race they start further
-/// apart.
+/// Number of races between two sinks that restore the lost batch. In each race, the sinks start
+/// further apart.
 const RACES: u32 = 4;
 const QUANTILES: &str = "quantilesDDMerge(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99)";
 
-/// Creates the batch with an index. Each batch spans midnight, so it is in two partitions of its
-/// tables.
+/// Creates the batch with this index. Each batch spans midnight, so that its rows are in two
+/// partitions of each table.
 fn batch(index: u64, midnight: u64) -> Batch {
     let source = Source { host: "alpha".into(), pop: "fra".into(), epoch: 7 };
     let entry = |nth: u64| {
@@ -60,7 +60,7 @@ fn socket(number: u64, client: std::net::SocketAddr, time_unix_us: u64) -> Socke
 }
 
 fn response(number: u64, client: std::net::SocketAddr, time_unix_us: u64) -> ResponseRecord {
-    // The long name becomes '(other)' in the rollup.
+    // The rollup replaces the long name with '(other)'.
     let host = if number.is_multiple_of(3) { "a.example".to_owned() } else { "b".repeat(300) };
     ResponseRecord {
         host,
@@ -77,7 +77,7 @@ fn response(number: u64, client: std::net::SocketAddr, time_unix_us: u64) -> Res
 struct Tables {
     clickhouse: services::ClickHouse,
     server: Server,
-    /// The sink that filled the tables; it has nothing left to verify.
+    /// The sink that filled the tables. It considers all its blocks verified.
     sink: ClickHouseSink,
     midnight: u64,
     /// Rollup parts written by the other batches, by their first block.
@@ -87,7 +87,7 @@ struct Tables {
 }
 
 impl Tables {
-    /// Creates tables that contain every batch, each in separate parts.
+    /// Creates tables with all batches, each batch in separate parts.
     fn filled() -> Self {
         let clickhouse = services::ClickHouse::start();
         let server = Server::at(&clickhouse.url()).unwrap();
@@ -132,7 +132,7 @@ impl Tables {
         self.text(query).lines().map(line).collect()
     }
 
-    /// Returns every row, and every group of the rollups with its sums and percentiles.
+    /// Returns all rows, and all rollup groups with their sums and percentiles.
     fn content(&self) -> String {
         let rows = TABLES.map(|table| self.text(&format!("SELECT * FROM {table} ORDER BY number, host")));
         let keys = "window, pop, prefix, asn, region, congestion_control";
@@ -157,7 +157,7 @@ impl Tables {
         batch(LOST, self.midnight)
     }
 
-    /// Deletes rows of the lost batch; the token stays.
+    /// Deletes the lost batch's rows that match a condition. The tokens are kept.
     fn lose_rows(&self, of: &str) {
         let (first, end) = (LOST * RECORDS, (LOST + 1) * RECORDS);
         for table in TABLES {
@@ -167,7 +167,7 @@ impl Tables {
         }
     }
 
-    /// Deletes the lost batch from the rollups; the tokens stay.
+    /// Deletes the lost batch from the rollups. The tokens are kept.
     fn lose_rollups(&self) {
         let mut lost = BTreeSet::new();
         for (_, (rollup, part)) in self.parts().into_iter().filter(|(begin, _)| !self.others.contains(begin))
@@ -178,18 +178,18 @@ impl Tables {
         assert!(lost.iter().eq(&ROLLUPS.map(str::to_owned).into_iter().collect::<BTreeSet<_>>()));
     }
 
-    /// Checks that a sink that trusts the lost batch's tokens adds nothing, that a new sink
-    /// restores the batch, and that the next one finds it present.
+    /// Checks that a sink that has already verified the lost batch adds nothing, that a new sink
+    /// restores the batch, and that the next new sink finds it present.
     fn restores(&mut self, tables: u64) {
         let lost = self.content();
         assert_ne!(lost, self.whole);
         let batch = self.lost_batch();
         self.sink.keep(&batch).unwrap();
-        assert!(self.content() == lost, "the tokens are unknown");
+        assert!(self.content() == lost, "a block with a known token must not be inserted again");
         for restored in [tables, 0] {
             let mut sink = self.sink();
             sink.keep(&batch).unwrap();
-            assert!(self.content() == self.whole, "the content is not restored");
+            assert!(self.content() == self.whole, "the content must be restored");
             assert_eq!(sink.verified().restored.get(), restored);
             assert_eq!(sink.verified().blocks.get(), TABLES.len() as u64);
             assert_eq!(sink.unverified(), 0);
@@ -198,8 +198,8 @@ impl Tables {
         assert_eq!(self.text(aside), "");
     }
 
-    /// Checks that the lost batch passes after a bounded number of attempts, with `unverified`
-    /// tables not verified, including `sockets`.
+    /// Checks that the lost batch is accepted after a bounded number of attempts, although
+    /// `unverified` of its tables, `sockets` among them, could not be verified.
     fn passes_unverified(&self, unverified: u64) {
         let (mut sink, batch) = (self.sink(), self.lost_batch());
         let failures = (0..100).take_while(|_| sink.keep(&batch).is_err()).count();
@@ -209,8 +209,8 @@ impl Tables {
         assert_eq!(verified.restored.get(), 0);
     }
 
-    /// Creates the tables that a process killed before its move would leave: rows to be moved,
-    /// among rows of other blocks.
+    /// Creates the temporary tables left by a process that was killed before it moved restored
+    /// rows.
     fn leave_tables(&self) {
         let token = format!("alpha/7/{}-{}/sockets", LOST * RECORDS, (LOST + 1) * RECORDS - 1);
         let hash = self.text(&format!("SELECT lower(hex(xxh3('{token}')))"));
@@ -245,7 +245,7 @@ fn lost_rows_are_restored_and_present_rows_stay() {
 #[test]
 fn unverifiable_block_is_counted_and_passes() {
     let tables = Tables::filled();
-    // Add foreign rows to the table that never entered the rollup.
+    // Add rows of another host to the table but not to its rollup.
     let partition = tables.text("SELECT DISTINCT _partition_id FROM sockets LIMIT 1");
     for statement in [
         "CREATE TABLE other AS sockets",
@@ -256,15 +256,15 @@ fn unverifiable_block_is_counted_and_passes() {
     }
     let content = tables.content();
     tables.passes_unverified(1);
-    assert!(tables.content() == content, "nothing is added in case of doubt");
+    assert!(tables.content() == content, "nothing may be added in case of doubt");
 
-    // The server refuses queries that verification needs.
+    // Make queries that verification needs fail.
     for statement in ["DROP VIEW sockets_5m_view", "DROP TABLE sockets_5m"] {
         tables.server.execute(statement).unwrap();
     }
     tables.passes_unverified(1);
 
-    // Create a table that only forwards to another one; a copy of it would forward there, too.
+    // Replace a table with one that only forwards to another table. A copy of it would do the same.
     for statement in [
         "DROP VIEW responses_5m_view",
         "RENAME TABLE responses TO kept",
@@ -288,8 +288,8 @@ fn two_sinks_restore_a_block_once() {
         }
         assert!(tables.content() != tables.whole);
         thread::scope(|scope| {
-            // The later sink also waits longer: two sinks in lockstep would keep obstructing each
-            // other.
+            // The sink that starts later also waits longer, because two sinks in lockstep would
+            // keep obstructing each other.
             for looker in 0..2 {
                 let (url, batch) = (&url, tables.lost_batch());
                 scope.spawn(move || {

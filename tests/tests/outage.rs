@@ -1,6 +1,6 @@
-//! A Kafka outage of ten minutes' load, counted in records. Records must wait in the spool, and
-//! after recovery each one must be in ClickHouse once. A spool too small for them must respect its
-//! limit, drop the oldest records and count them.
+//! Kafka outage: while the broker is down, as many records arrive as under ten minutes of load.
+//! They must wait in the spool, and after recovery each must be in ClickHouse once. A spool that is
+//! too small must respect its limit, drop the oldest records and count them.
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod program;
@@ -22,12 +22,12 @@ use thalweg_telemetry::schema;
 use thalweg_telemetry::spool::{Limits, Spool};
 use thalweg_tests::{records, services};
 
-/// The outage and its load: samples of 1,600 sockets every 10 s, and 40 responses a second.
+/// Duration and load of the outage: samples of 1,600 sockets every 10 s, and 40 responses per
+/// second.
 const OUTAGE_S: u64 = 600;
 const LOAD_RECORDS_PER_S: u64 = 200;
 const OUTAGE_RECORDS: u64 = OUTAGE_S * LOAD_RECORDS_PER_S;
-/// Records before the outage, so that all parts are running, and records in flight when the outage
-/// begins.
+/// Records before the outage: all parts are then running, with records in flight when it starts.
 const RECORDS_BEFORE: u64 = 20_000;
 /// Records per append, as in a dump of a busy server.
 const APPEND_RECORDS: u64 = 4_000;
@@ -58,7 +58,8 @@ impl Machine {
         Self { name, dir, limits, spool, runner, begin_us }
     }
 
-    /// Appends as fast as the spool accepts records; its size on disk must stay within the limit.
+    /// Appends records as fast as the spool accepts them. The spool's size on disk must stay within
+    /// its limit.
     fn append(&self, records: u64) {
         let end = self.spool.appended() + records;
         while self.spool.appended() < end {
@@ -75,17 +76,17 @@ impl Machine {
     fn bytes_on_disk(&self) -> u64 {
         let files = std::fs::read_dir(&self.dir).unwrap().map(|entry| entry.unwrap());
         let segments = files.filter(|file| file.path().extension().is_some_and(|kind| kind == "segment"));
-        // The sink may delete a finished spool segment meanwhile.
+        // The sink may delete a finished spool segment in the meantime.
         segments.filter_map(|segment| Some(segment.metadata().ok()?.len())).sum()
     }
 
-    /// Returns whether the sink has abandoned a batch and reports why.
+    /// Returns whether the sink has given up on an attempt and reports the reason.
     fn is_without_kafka(&self) -> bool {
         let state = self.runner.state();
         state.retries() > 0 && state.error().is_some_and(|error| error.contains("cannot write to topic"))
     }
 
-    /// Waits until the sink has reached the end of the spool; returns the number of lost records,
+    /// Waits until the sink has reached the end of the spool. Returns the number of lost records,
     /// which must match the position file.
     fn lost_at_end(&self) -> u64 {
         let state = self.runner.state();
@@ -99,7 +100,7 @@ impl Machine {
         lost
     }
 
-    /// Returns the machine's rows: total, distinct, and in the rollups.
+    /// Returns the machine's numbers of rows: total, distinct, and aggregated in the rollups.
     fn rows(&self, server: &Server) -> [u64; 3] {
         let of = |what: &str, table: &str| {
             format!("SELECT {what} AS value FROM {table} WHERE pop = '{}'", self.name)

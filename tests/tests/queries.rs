@@ -1,5 +1,5 @@
-//! The predefined queries must give the same results in SQLite and in ClickHouse; both run on the
-//! same records.
+//! The predefined queries must give the same results in SQLite and in ClickHouse on the same
+//! records.
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use thalweg_tests::services;
 
 const SEED: u64 = 0x7468_616c_7765_6721;
 const RECORDS: u64 = 20_000;
-/// Maximum relative difference between percentiles: a sketch is accurate to 1 % on either side.
+/// Maximum relative difference between two percentiles, each from a sketch that is accurate to 1 %.
 const DIFFERENCE_MAX: f64 = 0.025;
 
 /// A deterministic random number generator (xorshift64).
@@ -45,7 +45,7 @@ impl Random {
 
 fn entry(number: u64, since: u64, random: &mut Random) -> Entry {
     let time_unix_us = since * 1_000_000 + random.below(900_000_000);
-    // Some networks have few records: there, the rank used by a percentile matters.
+    // Give some networks few records, so that the rank chosen for a percentile matters.
     let network = if number < 100 { 100 + number / 10 } else { random.below(5) };
     let client = format!("10.0.{network}.{}:443", random.below(200)).parse().unwrap();
     let record = match random.below(10) {
@@ -133,7 +133,7 @@ fn queries_agree_between_sqlite_and_clickhouse() {
             let left = query.ask_sqlite(&file, &parameters).unwrap();
             let right = query.ask_clickhouse(&server, &parameters).unwrap();
             assert_eq!(left.columns, right.columns, "{} by {by:?}", query.name);
-            assert!(!left.rows.is_empty(), "{} has rows", query.name);
+            assert!(!left.rows.is_empty(), "{} must have rows", query.name);
             assert_eq!(left.rows.len(), right.rows.len(), "{} by {by:?}: {left:?} {right:?}", query.name);
             let order_is_by_percentile = query.name == "slowest_prefixes";
             let sorted = |mut rows: Vec<Vec<Value>>| {

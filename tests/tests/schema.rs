@@ -1,4 +1,4 @@
-//! The schema in ClickHouse: a fresh one must have no differences, changes on the server must be
+//! ClickHouse schema tests: a new schema must have no differences, changes on the server must be
 //! reported, and views must bound their cardinality.
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
@@ -38,7 +38,7 @@ fn differences_on_the_server_are_reported() {
     assert_eq!(tables, expected);
     let is = "sockets_5m_view: query is SELECT pop, count() AS samples FROM sockets GROUP BY pop, expected SELECT toUInt32(";
     assert!(views.len() == 1 && views[0].starts_with(is), "{views:?}");
-    assert_eq!(schema::apply(&server).unwrap(), Vec::<String>::new(), "changes are left to the operator");
+    assert_eq!(schema::apply(&server).unwrap(), Vec::<String>::new(), "existing tables must stay unchanged");
 }
 
 #[test]

@@ -1,11 +1,10 @@
-//! Records of sockets, responses and losses are sent through Kafka to ClickHouse while the sink,
-//! the broker, ClickHouse and consumers are killed repeatedly and consumers are paused. Each record
-//! must arrive once, in the tables and the rollups, even if ClickHouse is killed during an insert,
-//! and each key must be in one partition. Without kills, repeated batches must be stored once, and
-//! every dashboard query must return rows.
+//! Telemetry through Kafka to ClickHouse, while the sink, the broker, ClickHouse and consumers are
+//! killed repeatedly and consumers are paused. Each record must arrive once, in the tables and the
+//! rollups, even if ClickHouse is killed during an insert, and each key must be in one partition.
+//! Without kills, repeated batches must be stored once, and every dashboard query must return rows.
 //!
-//! The sink and the consumers are separate processes: this program, with its role in the
-//! environment. `SEED=n` changes the times of the kills.
+//! The sink and the consumers are separate processes of this program, with their role in an
+//! environment variable. `SEED=n` changes the times of the kills.
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 #[path = "telemetry/dashboard.rs"]
@@ -47,10 +46,10 @@ const LOSS_EVERY: u64 = 50;
 /// Number of kills.
 const KILLS: usize = 10;
 const DEFAULT_SEED: u64 = 20_261_122;
-/// Time for which the group waits for a silent member.
+/// Time after which the group drops a silent member.
 const SESSION: Duration = Duration::from_secs(3);
 
-/// Creates the batch with an index, identical in each process of the sink.
+/// Creates the batch with this index, which is identical in each process of the sink.
 fn batch(index: u64, time_unix_us: u64) -> Batch {
     let source = Source { host: "alpha".into(), pop: "fra".into(), epoch: 7 };
     let numbers = index * BATCH_RECORDS..(index + 1) * BATCH_RECORDS;
@@ -67,14 +66,14 @@ fn entry(number: u64, time_unix_us: u64) -> Entry {
 }
 
 fn cluster(brokers: String) -> Cluster {
-    // Notice a killed member quickly.
+    // Make the group notice a killed member quickly.
     let session = SESSION.as_millis().to_string();
     let properties = [("session.timeout.ms", session.as_str()), ("heartbeat.interval.ms", "500")];
     let properties = properties.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
     Cluster { brokers, topic: TOPIC.into(), properties }
 }
 
-/// Runs this program in a role other than the tests.
+/// Runs this program as a sink or consumer; does nothing in a test run.
 #[test]
 fn role() {
     let var = |name: &str| std::env::var(name).unwrap_or_default();
@@ -94,7 +93,7 @@ fn role() {
     }
 }
 
-/// Sends every batch from `from` on, and prints the index of each.
+/// Sends all batches from index `from` on, and prints the index of each.
 fn run_sink(brokers: String, time_unix_us: u64, from: u64) {
     let mut cluster = cluster(brokers);
     cluster.properties.clear();
@@ -173,11 +172,11 @@ impl Life {
     /// Reads the process's output until this batch or a later one is stored.
     fn wait_for_batch(&mut self, index: u64) {
         let output = self.0.stdout.as_mut().unwrap();
-        // Reading ahead would lose bytes that the next reader needs.
+        // Do not read ahead: the next reader would miss the buffered bytes.
         let mut output = BufReader::with_capacity(1, output);
         loop {
             let mut line = String::new();
-            assert_ne!(output.read_line(&mut line).unwrap(), 0, "the sink ended before batch {index}");
+            assert_ne!(output.read_line(&mut line).unwrap(), 0, "the sink exited before batch {index}");
             let kept = line.trim().strip_prefix("kept ").and_then(|kept| kept.parse::<u64>().ok());
             if kept.is_some_and(|kept| kept >= index) {
                 return;
@@ -214,15 +213,15 @@ impl Random {
     }
 }
 
-/// Part to kill. Each one is killed in turn, so that none is spared, at times given by the seed.
+/// Part to kill. All parts are killed in turn, at times given by the seed.
 #[derive(Debug, Clone, Copy)]
 enum Victim {
     Sink,
     Kafka,
     ClickHouse,
     Consumer,
-    /// A consumer paused for longer than its session, then resumed when another consumer has its
-    /// partitions.
+    /// A consumer that is paused for longer than its session and resumed after another consumer has
+    /// taken over its partitions.
     PausedConsumer,
 }
 

@@ -1,8 +1,8 @@
-//! Checks the prose and sizes of the sources: width of comments, length of files and functions,
-//! phrases of translated English, links between pages.
+//! Checks of the sources' prose and size: width of comments, length of files and functions, phrases
+//! that sound translated, and links between pages.
 //!
 //! Faults fail the test. Findings that need a reader's judgement are warnings, which are only
-//! counted; to print them with their positions, run `WORDS=1 cargo test -p thalweg-tests --test
+//! counted. To print them with their positions, run `WORDS=1 cargo test -p thalweg-tests --test
 //! words`.
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
@@ -18,7 +18,7 @@ const COMMENT_COLUMNS_MAX: usize = 100;
 const PROSE_COLUMNS_MAX: usize = 120;
 /// Maximum lines of a page.
 const PAGE_LINES_MAX: usize = 400;
-/// Lines of a source file without tests, and of a function, above which there is a warning.
+/// Number of lines above which a source file (without its tests) or a function causes a warning.
 const FILE_LINES: usize = 500;
 const FUNCTION_LINES: usize = 70;
 
@@ -112,7 +112,7 @@ fn shown(path: &Path) -> String {
     path.strip_prefix(top()).unwrap_or(path).display().to_string()
 }
 
-/// Collects the files below a folder, except installed and built ones.
+/// Collects the files below a folder, except installed dependencies and build results.
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -150,8 +150,7 @@ fn source(path: &Path, text: &str, report: &mut Report) {
     }
 }
 
-/// Returns the functions of a formatted file: the line where each one begins, and its number of
-/// lines.
+/// Returns the functions of a formatted file: the first line of each, and its number of lines.
 fn functions(text: &str) -> Vec<(usize, usize)> {
     let lines: Vec<&str> = text.lines().collect();
     let mut found = Vec::new();
@@ -178,7 +177,7 @@ fn comments(path: &Path, text: &str, report: &mut Report) {
         let Some(comment) = trimmed.strip_prefix("//").or_else(|| trimmed.strip_prefix("* ")) else {
             continue;
         };
-        // The length of an address or a table is not limited.
+        // Addresses and tables may be longer.
         let is_breakable = comment.trim().contains(' ') && !comment.contains("://") && !comment.contains('|');
         let columns = line.chars().count();
         if columns > COMMENT_COLUMNS_MAX && is_breakable {

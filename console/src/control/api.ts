@@ -1,14 +1,14 @@
-// Types and requests of the controller's API behind the console server.
+// Types and requests of the controller's API, which the console server forwards.
 //
 // Kept in sync by hand with the controller's HTTP API (docs/reference/controller-http.md). Rates
-// are bytes per second, times are seconds since 1970 in UTC; unknown values are null.
+// are in bytes per second, and times in seconds since 1970 in UTC; unknown values are null.
 
 import { getJson } from "../api";
 
-/** A unit of decision: a PoP, or one tenant's part of it. */
+/** A unit for which the controller decides: a PoP, or one tenant's share of it. */
 export interface ScopeName {
   pop: string;
-  /** The tenant's first host; null for hosts without a tenant. */
+  /** The first host of the tenant; null for hosts without a tenant. */
   tenant: string | null;
 }
 
@@ -25,7 +25,7 @@ export interface Scope extends ScopeName {
   /** Number of further windows in which the guardrail blocks new entries. */
   paused_windows: number;
   prefixes: number;
-  /** The largest median of a prefix in the bottom group. */
+  /** Highest prefix median in the bottom group. */
   bottom_bytes_per_s: number | null;
   /** The pooled result of all trials, as effects on log goodput. */
   pool: { mean: number; sd: number; prefixes: number } | null;
@@ -36,7 +36,7 @@ export interface Percentiles {
   p10: number | null;
 }
 
-/** Groups of connections for which there are percentiles. */
+/** Groups of connections with percentiles of their own. */
 export const GROUPS = ["all", "steered", "held_out"] as const;
 export type Group = (typeof GROUPS)[number];
 export type Rates = Record<Group, Percentiles | null>;
@@ -61,13 +61,13 @@ export interface Round {
   entered: PrefixChange[];
   left: PrefixChange[];
   proved: string[];
-  /** The new bundle, if the round produced one. */
+  /** Number of the new bundle, if the round produced one. */
   bundle: number | null;
   delivery_rate: Rates | null;
   goodput: Rates | null;
 }
 
-/** An effect on goodput and its interval, in percent. */
+/** An effect on goodput and its confidence interval, in percent. */
 export interface Effect {
   percent: number;
   low: number;
@@ -122,7 +122,7 @@ export interface Evidence {
   treated: number;
   held_out: number;
   goodput: Effect | null;
-  /** Effect on the retransmitted share of bytes, in percentage points. */
+  /** Effect on the share of retransmitted bytes, in percentage points. */
   retransmitted: { points: number; low: number; high: number } | null;
 }
 
@@ -135,13 +135,13 @@ export interface Edge {
 }
 
 export interface EdgesAnswer {
-  /** Number of the bundle for all edges. */
+  /** Number of the bundle that all edges should use. */
   stable: number | null;
   candidate: { number: number; stage: string; since_unix_s: number } | null;
   edges: Edge[];
 }
 
-/** Maximum rounds to request: a day of five-minute windows. */
+/** Maximum rounds per request: a day of five-minute windows. */
 export const ROUNDS_MAX = 288;
 
 export const SCOPES_URL = "api/control/scopes";

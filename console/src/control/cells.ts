@@ -7,11 +7,11 @@
 import type { Limits, Prefix } from "./api";
 import { place, type Scale, steps } from "../ui/scale";
 
-/** Limits for the number of columns, which is that of windows in a history. */
+/** Limits on the number of columns, which otherwise equals the number of windows in a history. */
 const COLUMNS_MIN = 12;
 const COLUMNS_MAX = 128;
 
-/** Radius of the mark for one steered prefix, and maximum radius. */
+/** Radius of the mark for one steered prefix, and maximum radius of a mark. */
 const MARK_PX = 3;
 const MARK_PX_MAX = 11;
 
@@ -27,7 +27,7 @@ export interface Cell {
   /** Prefixes in the cell: steered ones first, then by number of connections. */
   prefixes: Prefix[];
   steered: number;
-  /** Number of steered prefixes that are shown to be helped. */
+  /** Number of steered prefixes shown to be helped. */
   helped: number;
 }
 
@@ -73,7 +73,7 @@ export function isHelped({ steered, stage }: Prefix): boolean {
   return steered && stage === "shown to be helped";
 }
 
-/** Number of shades, by powers of ten. */
+/** Number of shades, one for each power of ten. */
 export const SHADES = 5;
 
 /**
@@ -90,8 +90,8 @@ export function radius(count: number): number {
 }
 
 /**
- * Returns the cell at a position in pixels; null if none is near. Marks take precedence over
- * shades, then the nearest cell wins.
+ * Returns the cell at or near a position in pixels; null if there is no cell nearby. Marks take
+ * precedence over shades, and nearer cells over others.
  */
 export function hit({ cells }: Cells, x: Scale, y: Scale, at: { x: number; y: number }): Cell | null {
   let best: { cell: Cell; order: number } | null = null;

@@ -1,5 +1,5 @@
-// Charts of rounds, each redrawn as a whole, on a common time axis: kept and new prefixes, and
-// percentiles of rates.
+// Charts of rounds on a common time axis: kept and new prefixes, and rate percentiles. Each chart
+// is redrawn as a whole.
 
 import { place, type RateUnit, rateUnit, type Scale, steps, timeTicks } from "../ui/scale";
 import { boxPath, linePath, svg } from "../ui/svg";
@@ -14,7 +14,7 @@ const TIME_PX = 58;
 /** Height of a value label. */
 const VALUE_PX = 26;
 
-/** Width of the label where steering begins. */
+/** Width of the "steering begins" label. */
 const BEGAN_PX = 90;
 
 /** Minimum bar height, so that a few new prefixes stay visible beside hundreds of kept ones. */
@@ -30,7 +30,7 @@ export interface ChartData {
   has_times: boolean;
 }
 
-/** Returns the common time axis: a window has width 1. */
+/** Returns the common time axis, on which a window has width 1. */
 export function timeScale({ places, width }: ChartData): Scale {
   return { from: -0.5, to: (places.at(-1) ?? 0) + 0.5, from_px: MARGIN.left, to_px: width - MARGIN.right };
 }
@@ -40,15 +40,15 @@ function valueScale({ height, has_times }: ChartData, from: number, to: number):
 }
 
 /**
- * Draws the steered prefixes of each round: kept ones, new ones above them, and those that left
- * below the axis.
+ * Draws each round's steered prefixes as bars: kept ones above the axis, new ones on top of them.
+ * Prefixes that have left are drawn below the axis.
  */
 export function stackedBars(data: ChartData): SVGElement[] {
   const { rounds, places } = data;
   const most = Math.max(1, ...rounds.map(({ steered }) => steered));
   const left_most = Math.max(0, ...rounds.map(({ left }) => left.length));
   const probe = valueScale(data, 0, 1);
-  // Counts of prefixes are integers, so label only whole steps.
+  // Prefix counts are integers, so label only whole steps.
   const ticks = steps(most, Math.max(2, (probe.from_px - probe.to_px) / VALUE_PX)).filter(Number.isInteger);
   const y = valueScale(data, -left_most * 1.1, Math.max(most, ticks.at(-1) ?? 0));
   const x = timeScale(data);
@@ -75,7 +75,7 @@ export function stackedBars(data: ChartData): SVGElement[] {
   ];
 }
 
-/** Draws percentiles of a rate: p5 and p10 of all, steered and held-out connections. */
+/** Draws a rate's p5 and p10 for all, steered and held-out connections. */
 export function rateLines(data: ChartData, measure: Measure, unit: RateUnit): SVGElement[] {
   const { rounds, places } = data;
   const all = lines(rounds, measure);
@@ -88,7 +88,7 @@ export function rateLines(data: ChartData, measure: Measure, unit: RateUnit): SV
     values.flatMap((value, index): [number, number | null][] => {
       const at = places[index] ?? 0;
       const point: [number, number | null] = [place(x, at), value === null ? null : place(y, value / unit.bytes_per_s)];
-      // Interrupt the line where windows have no round.
+      // Interrupt the line at windows without a round.
       return index > 0 && at - (places[index - 1] ?? 0) > 1 ? [[point[0], null], point] : [point];
     });
   return [
@@ -128,12 +128,12 @@ function times(data: ChartData, x: Scale, y: Scale): SVGElement[] {
   });
 }
 
-/** Draws a marker where steering begins, which separates rounds before and after. */
+/** Draws a vertical marker wherever steering begins. */
 function beginMarks({ rounds, places }: ChartData, x: Scale, y: Scale, is_named: boolean): SVGElement[] {
   return beginnings(rounds).flatMap((index) => {
     const at = place(x, (places[index] ?? 0) - 0.5);
     const mark = svg("path", { class: "beginMarks", d: `M${at} ${y.to_px - 6}V${y.from_px}` });
-    // The left side has no bars that the label could overlap.
+    // To the left of the marker, there are no bars for the label to overlap.
     const is_left = at - x.from_px > BEGAN_PX;
     const text = svg("text", { class: "beginMarks", x: at + (is_left ? -5 : 5), y: y.to_px + 5, "text-anchor": is_left ? "end" : "start" }, "steering begins");
     return is_named ? [mark, text] : [mark];

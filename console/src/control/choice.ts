@@ -1,4 +1,5 @@
-// The selected scope and prefix of control, and their encoding in the page's address. Pure.
+// The scope and prefix selected in the control panel, and their encoding in the page's address.
+// Pure.
 
 import type { ScopeName } from "./api";
 

@@ -1,5 +1,4 @@
-// The edges of a scope's PoP and the rollout: the bundle that each edge uses, and the bundles
-// refused.
+// The edges of a scope's PoP and the rollout: the bundle in use on each edge, and refused bundles.
 
 import * as format from "../format";
 import { el, setText } from "../ui/element";
@@ -13,7 +12,7 @@ import { type BundleState, LATE_S, type EdgeStatus, edgeStatuses, summary } from
 const COLUMNS = [
   ["edge", "edge", "name"],
   ["has", "bundle", "bundle in use at its last poll"],
-  ["heard", "heard", "time of its last poll, local"],
+  ["heard", "last poll", "local time of its last poll"],
 ] as const;
 
 const HAS: Record<BundleState, string> = {
@@ -41,7 +40,7 @@ export class EdgesPane {
   }
 
   follow({ pop }: ScopeName, version: string): void {
-    // Edges use the PoP's bundle, which covers all tenants.
+    // Edges use their PoP's bundle, which covers all tenants.
     this.#followed.follow(scopeUrl("edges", { pop, tenant: null }), version);
   }
 
@@ -60,10 +59,10 @@ export class EdgesPane {
   }
 }
 
-/** Returns an edge's row and, below it, the bundle that the edge refused. */
+/** Returns an edge's row and, if the edge refused a bundle, a second row about it. */
 function rows(edge: EdgeStatus): HTMLElement[] {
   const { name, bundle, heard_unix_s, is_canary, refused, has, is_late } = edge;
-  const canary = is_canary ? [el("i", { title: "gets bundles first" }, "canary"), " "] : [];
+  const canary = is_canary ? [el("i", { title: "receives bundles first" }, "canary"), " "] : [];
   const heard = heard_unix_s === null ? format.NONE : format.clock(new Date(heard_unix_s * 1000).toISOString()).slice(0, 8);
   const heard_title = heard_unix_s === null ? "never" : dateTime(heard_unix_s) + (is_late ? `, at least ${LATE_S} s before the newest` : "");
   const line = el(

@@ -1,5 +1,5 @@
-// The explanation of one prefix: why the prefix is steered or not, its history, trial and changes,
-// and the output of the equivalent command.
+// The explanation of one prefix: why it is steered or not, its history, trial and changes, and the
+// output of the equivalent command.
 
 import { getJson } from "../api";
 import { copyButton } from "../ui/copy";
@@ -12,7 +12,7 @@ import { type Forest, ofPercent, ofPoints } from "./forest";
 import { Pane, WAITING } from "./pane";
 import { Source } from "./source";
 
-/** Characters in a history: name and meaning. */
+/** Class name and meaning of each character in a history. */
 const SIGNS: Record<string, readonly [name: string, meaning: string]> = {
   "#": ["group", "bottom group"],
   ".": ["not", "not in it"],
@@ -113,7 +113,8 @@ function strip(history: string, { window, window_s }: Scope): HTMLElement[] {
 }
 
 /**
- * Compares steered with held-out connections: each effect with its interval, on a separate axis.
+ * Compares steered with held-out connections: draws each effect with its interval on an axis of its
+ * own.
  */
 function trial({ treated, held_out, goodput, retransmitted }: Evidence): HTMLElement[] {
   const points = ({ points, low, high }: NonNullable<Evidence["retransmitted"]>) => `${signed(points, 2)} points [${signed(low, 2)}, ${signed(high, 2)}]`;
@@ -124,7 +125,7 @@ function trial({ treated, held_out, goodput, retransmitted }: Evidence): HTMLEle
   ];
 }
 
-/** Draws one effect; `good` is the direction of a desirable effect. */
+/** Draws one effect; `good` is the desirable direction. */
 function forestRow(name: string, forest: Forest | null, value: string | null, good: "more" | "less"): HTMLElement {
   const label = el("span", { class: forest ? "value" : "hint" }, value ?? "too few connections");
   const row = el("div", { class: "forest", "data-testid": `control-effect-${name.replace(" ", "-")}` }, el("div", {}, el("b", {}, name), label));
@@ -138,7 +139,7 @@ function forestPicture({ to, mark, low, high, is_cut, ticks }: Forest): SVGEleme
   const { width, height, middle } = FOREST;
   const scale: Scale = { from: -to, to, from_px: 10, to_px: width - 10 };
   const [from, end, at] = [place(scale, low), place(scale, high), place(scale, mark)];
-  // An end within the axis gets a cap; an end beyond the axis gets an arrow.
+  // An interval end within the axis gets a cap; an end beyond the axis gets an arrow.
   const cap = (x: number, is_beyond: boolean, way: number) => (is_beyond ? `M${x - 5 * way} ${middle - 4}L${x} ${middle}L${x - 5 * way} ${middle + 4}` : `M${x} ${middle - 4}V${middle + 4}`);
   return svg(
     "svg",
@@ -150,7 +151,7 @@ function forestPicture({ to, mark, low, high, is_cut, ticks }: Forest): SVGEleme
   );
 }
 
-/** Lists the changes of the prefix, newest first. */
+/** Lists the prefix's changes, newest first. */
 function changed(changes: Explanation["changes"]): HTMLElement {
   const items = changes.toReversed().map(({ unix_s, window, what, reason }) => {
     const line = el("li", { "data-what": what, title: `window ${window}` }, el("span", {}, dateTime(unix_s)), " ", el("b", {}, CHANGES[what]));

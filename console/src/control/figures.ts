@@ -1,4 +1,4 @@
-// The key figures of a scope, as text with units. Pure.
+// A scope's key figures, as text with units. Pure.
 
 import * as format from "../format";
 import type { Scope } from "./api";
@@ -21,10 +21,10 @@ export function figures(scope: Scope): Figure[] {
   return [
     { label: "window", value: `${time(window * window_s)} to ${time((window + 1) * window_s)}`, title: `the newest decided window, number ${window}` },
     { label: "bundle", value: bundle === null ? format.NONE : String(bundle), title: "the newest bundle" },
-    { label: "steered", value: count(steered), title: "prefixes that get another congestion control" },
+    { label: "steered", value: count(steered), title: "prefixes steered to another congestion control" },
     { label: "on trial", value: count(on_trial), title: "steered, not yet shown to be helped" },
     { label: "helped", value: count(proved), title: "steered and shown to be helped" },
-    { label: "explored", value: count(explored), title: "tried without being slow" },
+    { label: "explored", value: count(explored), title: "on trial although not slow" },
     { label: "prefixes", value: count(prefixes), title: "prefixes with data" },
     { label: "bottom group", value: format.rate(bottom_bytes_per_s), title: "the largest median of a prefix in the bottom group of this window" },
     {
@@ -38,12 +38,12 @@ export function figures(scope: Scope): Figure[] {
   ];
 }
 
-/** Formats an effect on log goodput as a percentage. */
+/** Formats an effect on log goodput as a percentage of goodput. */
 export function percentOfLog(effect: number): string {
   return percent(Math.expm1(effect) * 100);
 }
 
-/** Formats a signed percentage, with a minus as wide as the plus. */
+/** Formats a signed percentage, with a minus sign as wide as the plus sign. */
 export function percent(value: number): string {
   return `${signed(value, 1)} %`;
 }

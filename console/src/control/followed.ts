@@ -1,4 +1,4 @@
-// A pane that shows one resource of a scope and requests it again when there is a newer version.
+// A pane that shows one of a scope's resources and requests it again when a newer version exists.
 
 import { getJson } from "../api";
 import { type Pane, type Phase, WAITING } from "./pane";
@@ -7,7 +7,7 @@ import { Source } from "./source";
 export interface Content<Answer> {
   /** Text to show if the resource is empty. */
   readonly nothing: string;
-  /** Shows the resource. If `answer` is null, there is none, and `nothing` is the text to show. */
+  /** Shows the resource, or the text `nothing` if `answer` is null. */
   show(answer: Answer | null, nothing: string): void;
   /** Returns the pane's state for a resource. */
   state(answer: Answer): [Phase, string];

@@ -1,5 +1,5 @@
-// The axis of an effect and its interval, as in a forest plot: no effect in the middle, losses to
-// the left. Pure.
+// The axis of a forest plot, which shows an effect with its interval: "no effect" is in the middle,
+// losses are on the left. Pure.
 
 import { percent, signed } from "./figures";
 
@@ -13,26 +13,28 @@ export interface Forest {
   /** Whether the interval extends beyond the axis, on the left and on the right. */
   is_cut: [low: boolean, high: boolean];
   ticks: { at: number; label: string }[];
-  /** Position of the interval: entirely above no effect, entirely below, or neither. */
+  /**
+   * Direction of the effect: "more" or "less" if the whole interval lies above or below no effect.
+   */
   says: "more" | "less" | "nothing";
 }
 
 /**
- * Tick values. Percent effects are ratios: doubling and halving are equally far from no effect, so
- * the axis is logarithmic.
+ * Tick values in percent. The effects are ratios, for which doubling and halving are equally far
+ * from no effect, so the axis is logarithmic.
  */
 const PERCENTS = [-90, -75, -50, -33, -20, -10, -5, 0, 5, 11, 25, 50, 100, 300, 900];
 
 /**
- * Minimum half axis, so that noise is not magnified, and maximum, beyond which an interval carries
- * no information.
+ * Limits on half the axis length. The minimum avoids magnifying noise; beyond the maximum, an
+ * interval carries no information.
  */
 const LOG_MIN = Math.log(1.12);
 const LOG_MAX = Math.log(10.5);
 const POINTS_MIN = 1.2;
 const POINTS_MAX = 100;
 
-/** Factor for the space beyond the ends of the interval. */
+/** Ratio of the axis length to the interval, which leaves some space at its ends. */
 const ROOM = 1.12;
 
 export function ofPercent({ percent: mark, low, high }: { percent: number; low: number; high: number }): Forest {

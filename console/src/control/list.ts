@@ -1,4 +1,4 @@
-// The table of prefixes: the data of the chart, filterable and accessible by keyboard.
+// The table of prefixes: the chart's data, filterable and accessible by keyboard.
 
 import * as format from "../format";
 import { el, replaceChildren, setText } from "../ui/element";
@@ -8,21 +8,21 @@ import type { Prefix } from "./api";
 import { count, percent, words } from "./figures";
 import { matching, resort, type Sort, sorted, type SortKey } from "./table";
 
-/** Maximum rows drawn; the filter finds all others. */
+/** Maximum rows drawn. Other prefixes can be found with the filter. */
 const ROWS_MAX = 200;
 
 const COLUMNS: readonly Column<SortKey>[] = [
   [null, "prefix", "prefix", "client network: /24 for IPv4, /56 for IPv6"],
-  ["stage", "reason", "reason", "why it is steered or not; sorts: shown to be helped, on trial, others"],
+  ["stage", "reason", "reason", "why it is steered or not; sort order: shown to be helped, on trial, others"],
   ["duty", "share", "duty", "duty cycle: share of its windows in the bottom group"],
   ["flap", "share", "flap", "flap rate: changes per window"],
   ["connections", "conns", "conns", "connections"],
-  ["effect", "effect", "effect", "on goodput, steered against held out"],
+  ["effect", "effect", "effect", "effect on goodput, steered versus held out"],
 ];
 
 export interface ListListener {
   opened(prefix: string): void;
-  /** Called with the prefix pointed at or focused; null when this ends. */
+  /** Called with the prefix under the pointer or focus; null when there is none. */
   pointed(prefix: string | null): void;
 }
 
@@ -62,7 +62,7 @@ export class PrefixList {
     this.element = el("div", { class: "list" }, el("div", { class: "head" }, this.#filter, this.#place, this.#count), el("div", { class: "scroll", tabindex: "0" }, table));
   }
 
-  /** Shows the prefixes; `nothing` is the text if there are none or they have not arrived. */
+  /** Shows the prefixes, or the text `nothing` if the list is empty or has not arrived. */
   show(prefixes: readonly Prefix[] | null, nothing: string): void {
     this.#prefixes = prefixes;
     this.#cell = null;

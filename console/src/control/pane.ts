@@ -45,7 +45,8 @@ export class Pane {
   }
 
   /**
-   * Shows the pane's request as commands: first equivalent ones, then curl; null shows none.
+   * Shows the pane's request as commands: the equivalent `commands`, then curl. Shows none if `url`
+   * is null.
    */
   showRequest(url: string | null, ...commands: string[]): void {
     this.#query.show(url === null ? null : [...commands, curlCommand(url)].join("\n"));

@@ -1,7 +1,7 @@
 // The control panel: the state of a scope, its prefixes and rounds, one prefix, and the edges.
 //
-// The scopes are polled. Other data of the selected scope is requested when the scope's window or
-// bundle changes.
+// The scopes are polled. The selected scope's other data is requested when its window or bundle
+// changes.
 
 import "./style.css";
 import "./charts.css";
@@ -115,7 +115,7 @@ export class ControlPanel {
     const version = `${scope.window} ${scope.bundle}`;
     this.#prefixes.follow(scope, version);
     this.#rounds.follow(scope, version);
-    // A rollout advances between rounds.
+    // A rollout advances between rounds, so request the edges after every poll of the scopes.
     this.#edges.follow(scope, String(this.#answers));
     if (this.#choice.prefix === null) this.#explanation.clear();
     else this.#explanation.follow(scope, this.#choice.prefix, version);
@@ -141,7 +141,7 @@ export class ControlPanel {
     const pops = [...new Set(all.map(({ pop }) => pop))];
     const tenants = all.filter(({ pop }) => pop === scope?.pop).map(({ tenant }) => tenant);
     const wanted = scope?.pop ?? this.#choice.scope?.pop ?? "";
-    // Rebuild only if changed, because an open list would close.
+    // Rebuild the lists only if they changed, because rebuilding closes an open list.
     const offered = JSON.stringify([pops, tenants, wanted, scope?.tenant]);
     if (offered === this.#offered) return;
     this.#offered = offered;
@@ -163,7 +163,7 @@ export class ControlPanel {
   }
 }
 
-/** Returns a key that distinguishes no tenant from a tenant of any name. */
+/** Returns a key that distinguishes "no tenant" from a tenant with an empty name. */
 function tenantKey(tenant: string | null): string {
   return tenant === null ? "" : `=${tenant}`;
 }

@@ -1,4 +1,4 @@
-// The prefixes of a scope, as a chart and a table; selecting a prefix in one marks it in the other.
+// A scope's prefixes, as a chart and a table. Selecting a prefix in one marks it in the other.
 
 import { type PrefixesAnswer, type ScopeName, scopeUrl } from "./api";
 import { cellsOf } from "./cells";

@@ -1,17 +1,15 @@
-// Bundles in use on the edges. Pure.
+// The bundle in use on each edge. Pure.
 
 import type { Edge, EdgesAnswer } from "./api";
 import { time } from "./figures";
 
 /**
- * A poll takes at most 60 s, so an edge is late if it has been silent for twice that time and
- * others have not.
+ * Time after which a silent edge counts as late, measured from the newest poll of any edge: twice
+ * the maximum duration of a poll, which is 60 s.
  */
 export const LATE_S = 120;
 
-/**
- * State of an edge's bundle: the stable one, the candidate on the canaries, another one, or none.
- */
+/** An edge's bundle: the stable bundle, the candidate (on canaries), another bundle, or none. */
 export type BundleState = "stable" | "candidate" | "another" | "none";
 
 export interface EdgeStatus extends Edge {

@@ -1,5 +1,5 @@
 // The rounds of a scope as charts on one time axis: kept and new prefixes, delivery rate, goodput.
-// The round pointed at or selected is described below the charts.
+// The round under the pointer, or else the selected one, is described below the charts.
 
 import * as format from "../format";
 import { el, replaceChildren, setAttribute, setText } from "../ui/element";
@@ -11,7 +11,7 @@ import { Followed } from "./followed";
 import { Pane, WAITING } from "./pane";
 import { changes, inWords, type Measure, MEASURES, nearest, PERCENTILES, places } from "./series";
 
-/** Maximum changes of a round to name; the table of prefixes lists the others. */
+/** Maximum changes named for a round; the table of prefixes lists the others. */
 const NAMED_MAX = 60;
 
 const MEASURE_NAMES: Record<Measure, string> = { delivery_rate: "Delivery rate", goodput: "Goodput" };
@@ -85,7 +85,7 @@ export class RoundsPane {
   }
 
   /**
-   * Returns the index of the round to describe: the one pointed at, the selected one, or the
+   * Returns the index of the round to describe: the one under the pointer, the selected one, or the
    * newest.
    */
   #roundIndex(): number {
@@ -114,7 +114,7 @@ export class RoundsPane {
     replaceChildren(this.#changed, ...buttons, ...more);
   }
 
-  /** Updates the pointer's position on the axis of `chart`; null if it has left. */
+  /** Updates the pointer's position; null if the pointer has left the charts. */
   #point(at: { chart: Chart; x: number } | null): void {
     if (at) {
       const scale = timeScale({ rounds: this.#rounds, places: this.#places, ...at.chart.size(), has_times: false });
@@ -131,7 +131,7 @@ export class RoundsPane {
   #step(by: number): void {
     this.#pointed = null;
     const index = Math.min(this.#rounds.length - 1, Math.max(0, this.#roundIndex() + by));
-    // The newest round is not pinned: the next one replaces it.
+    // Do not pin the newest round, so that the next one replaces it.
     this.#chosen = index === this.#rounds.length - 1 ? null : (this.#rounds[index]?.window ?? null);
     this.#describe();
   }
@@ -197,7 +197,7 @@ function barsLegend(): HTMLElement {
   return el("span", { class: "legend" }, box("kept", "kept"), box("entered", "new"), box("left", "left"), stopped);
 }
 
-/** Legend of the lines: groups, with their values in the described round. */
+/** Legend of the line charts: the groups, with their values in the described round. */
 class LinesLegend {
   readonly element: HTMLElement;
 

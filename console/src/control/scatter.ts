@@ -1,5 +1,4 @@
-// The chart of all prefixes: duty cycle against flap rate, with the limits for entering and
-// leaving.
+// The chart of all prefixes by duty cycle and flap rate, with the limits for entering and leaving.
 
 import { el, setAttribute } from "../ui/element";
 import { place, type Scale, steps } from "../ui/scale";
@@ -57,7 +56,7 @@ export class Scatter {
     this.#drawRings();
   }
 
-  /** Draws a ring around the prefix pointed at elsewhere. */
+  /** Draws a ring around the prefix under the pointer in the table. */
   point(prefix: string | null): void {
     this.#pointed = this.#cellOf(prefix);
     this.#drawRings();
@@ -154,15 +153,15 @@ function shades(x: Scale, y: Scale, { cells, duty_step, flap_step }: Cells): SVG
   return paths.map((d, which) => svg("path", { class: "shade", "data-shade": which, d }));
 }
 
-/** Draws the marks, largest first, so that none is hidden. */
+/** Draws the marks, largest first, so that no mark hides another. */
 function marks(x: Scale, y: Scale, { cells }: Cells): SVGElement[] {
   const steered = cells.filter(({ steered }) => steered > 0).sort((a, b) => b.steered - a.steered);
   return steered.flatMap(({ duty, flap, steered, helped }) => {
     const [cx, cy] = [place(x, duty), place(y, flap)];
     const trial = svg("circle", { class: "trial", cx, cy, r: radius(steered) });
     const disk = svg("circle", { class: "helped", cx, cy, r: radius(steered) * Math.sqrt(helped / steered) });
-    // A ring stands for all steered prefixes; a disk inside it covers the same share of the area as
-    // the helped prefixes have of all.
+    // The ring represents all steered prefixes. The area of the disk inside it represents the
+    // helped ones, on the same scale.
     return helped === 0 ? [trial] : helped === steered ? [disk] : [trial, disk];
   });
 }

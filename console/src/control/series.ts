@@ -4,14 +4,14 @@ import { type Group, GROUPS, type Percentiles, type Round } from "./api";
 import { dateTime, words } from "./figures";
 
 /**
- * Maximum empty windows shown as a gap, so that a long absence or a clock jump does not squeeze the
- * rest.
+ * Maximum empty windows shown as a gap, so that a long absence or a clock jump does not compress
+ * the rest of the chart.
  */
 export const GAP_MAX = 12;
 
 /**
- * Returns each round's position, in windows from the first round. Window numbers that go back, as
- * after a clock change, count as one step.
+ * Returns each round's position, in windows from the first round. A window number lower than the
+ * previous one, as after a clock change, counts as one step.
  */
 export function places(rounds: readonly Round[]): number[] {
   let at = 0;
@@ -31,7 +31,9 @@ export function nearest(places: readonly number[], at: number): number {
   return best;
 }
 
-/** Returns the indices of rounds that steer prefixes right after a round that steered none. */
+/**
+ * Returns the indices of rounds that steer prefixes and directly follow a round that steered none.
+ */
 export function beginnings(rounds: readonly Round[]): number[] {
   return rounds.flatMap(({ steered }, index) => (steered > 0 && rounds[index - 1]?.steered === 0 ? [index] : []));
 }
@@ -48,7 +50,7 @@ export interface Line {
   values: (number | null)[];
 }
 
-/** Builds a line for each percentile of each group with data. */
+/** Builds a line for each percentile of each group that has data. */
 export function lines(rounds: readonly Round[], measure: Measure): Line[] {
   const all = GROUPS.flatMap((group) =>
     PERCENTILES.map((percentile) => ({ group, percentile, values: rounds.map((round) => round[measure]?.[group]?.[percentile] ?? null) })),

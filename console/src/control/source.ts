@@ -5,7 +5,7 @@
 import { Poller } from "../telemetry/poller";
 
 export interface Listener<Answer> {
-  /** Called when a new URL is requested; the old content belongs to another URL. */
+  /** Called when a new URL is requested. Content shown until then belongs to the old URL. */
   requested(url: string): void;
   answered(answer: Answer): void;
   failed(message: string): void;
@@ -58,7 +58,7 @@ export class Source<Answer> {
     this.#poller.stop();
   }
 
-  /** Clears the URL, because there is nothing to request. */
+  /** Cancels the pending request and clears the URL. */
   clear(): void {
     this.stop();
     this.#url = null;

@@ -1,4 +1,4 @@
-// Filter and order of the listed prefixes. Pure.
+// Filtering and sorting of the listed prefixes. Pure.
 
 import type { Prefix } from "./api";
 import { isHelped } from "./cells";
@@ -15,7 +15,7 @@ export function resort(sort: Sort, key: SortKey): Sort {
   return { key, descending: sort.key === key ? !sort.descending : true };
 }
 
-/** Returns the strength of the evidence as a rank. */
+/** Returns a rank for the strength of a prefix's evidence. */
 function stageOf(prefix: Prefix): number {
   return isHelped(prefix) ? 2 : Number(prefix.steered);
 }

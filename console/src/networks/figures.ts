@@ -1,10 +1,10 @@
-// Clients by network over the last minutes: measurements by the edge and reports from players.
-// Pure.
+// Figures by client network over the last minutes, from the edge's measurements and players'
+// reports. Pure.
 
 import type { ResponseRecord } from "../record";
 import { percentile } from "../requests/totals";
 
-/** Length of the window of responses. */
+/** Length of the response window. */
 export const WINDOW_MS = 5 * 60_000;
 
 /** Maximum responses kept; on a busy edge, this shortens the window. */
@@ -15,7 +15,7 @@ interface Response {
   at_ms: number;
   network: string;
   bytes: number;
-  /** Time from the first byte to the last. */
+  /** Time from the response's first byte to its last. */
   send_us: number;
   ttfb_us: number | null;
   rtt_us: number | null;
@@ -30,17 +30,17 @@ export interface Network {
   /** A prefix: /24 for IPv4, /56 for IPv6. */
   name: string;
   requests: number;
-  /** Sessions that report CMCD, and those among them whose buffer ran empty. */
+  /** Number of sessions that report CMCD, and number of those whose buffer ran empty. */
   sessions: number;
   sessions_starved: number;
-  /** Share of player reports with an empty buffer, 0 to 1. */
+  /** Share of player reports with an empty buffer, from 0 to 1. */
   starvation: number | null;
-  /** Medians of the buffer length and throughput that players report. */
+  /** Medians of the buffer length and throughput reported by players. */
   buffer_ms: number | null;
   throughput_kbps: number | null;
-  /** All content bytes divided by the time to send them. */
+  /** Total content bytes divided by the total time to send them. */
   goodput_bytes_per_s: number | null;
-  /** Median of the kernel's samples, which are also limited by the available data. */
+  /** Median of the kernel's delivery rate samples, including those limited by the application. */
   delivery_bytes_per_s: number | null;
   ttfb_us_p50: number | null;
   ttfb_us_p95: number | null;
@@ -67,7 +67,7 @@ export class LastResponses {
       // Remove the port, because a player may use several connections.
       session: cmcd?.sid ?? client.replace(/:\d+$/, ""),
     });
-    // Allow twice as many responses, so that not every push moves the whole array.
+    // Trim only at twice the limit, so that not every push moves the whole array.
     if (this.#responses.length >= 2 * RESPONSES_MAX) this.#responses.splice(0, this.#responses.length - RESPONSES_MAX);
   }
 
@@ -113,7 +113,7 @@ function sorted(responses: readonly Response[], of: (response: Response) => numb
   return responses.flatMap((response) => of(response) ?? []).sort((a, b) => a - b);
 }
 
-/** Orders networks: empty buffers first, then low buffers, then more requests. */
+/** Orders networks by share of empty buffers, then by shorter buffers, then by more requests. */
 function worstFirst(a: Network, b: Network): number {
   return (
     (b.starvation ?? 0) - (a.starvation ?? 0) ||

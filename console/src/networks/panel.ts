@@ -9,7 +9,7 @@ import { LastResponses, type Network } from "./figures";
 
 const DRAW_EVERY_MS = 1000;
 
-/** Maximum networks shown; the worst ones are kept. */
+/** Maximum networks shown, worst first. */
 const ROWS_MAX = 100;
 
 /** Class, name and title of each column. */
@@ -19,7 +19,7 @@ const COLUMNS = [
   ["sessions", "sessions", "sessions with an empty buffer, of all that report CMCD"],
   ["buffer", "buffer", "reported by players, median"],
   ["throughput", "throughput", "measured by players, median"],
-  ["goodput", "goodput", "content over the time to write it to the kernel"],
+  ["goodput", "goodput", "content bytes divided by the time to write them to the kernel"],
   ["goodput", "delivery", "delivery rate sampled by the kernel, median"],
   ["ttfb", "TTFB p50", "time to the first byte, median"],
   ["ttfb", "p95", "time to the first byte, 95th percentile"],

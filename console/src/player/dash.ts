@@ -1,10 +1,10 @@
-// dash.js as an engine of the page.
+// Player engine based on dash.js.
 
 import type { MediaPlayerErrorEvent } from "dashjs";
 
 import { type Engine, type LibraryLoader, type Sample, shortUrl, type Task } from "./engine";
 
-/** `LogLevel.LOG_LEVEL_NONE`, a constant that exists only in the types. */
+/** Value of `LogLevel.LOG_LEVEL_NONE`, which exists only in the type declarations. */
 const LOG_LEVEL_NONE = 0;
 
 type Library = typeof import("dashjs");
@@ -26,7 +26,7 @@ function start(dashjs: Library, task: Task): Engine {
     },
   });
   player.initialize();
-  // The MPD's UTCTiming names the edge's clock; without it dash.js would query its default time
+  // The MPD's UTCTiming names the edge's clock. By default, dash.js would also query a public time
   // server.
   player.clearDefaultUTCTimingSources();
   player.on(dashjs.MediaPlayer.events.ERROR, (event) => {
@@ -60,7 +60,7 @@ function start(dashjs: Library, task: Task): Engine {
   };
 }
 
-/** Shortens dash.js's messages, which are sentences with whole URLs, although the host is known. */
+/** Shortens the URLs in dash.js's messages to their paths, and removes the final full stop. */
 function inWords(message: string): string {
   return message.replace(/https?:\/\/[^\s"']+/g, shortUrl).replace(/[.\s]+$/, "");
 }

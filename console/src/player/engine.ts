@@ -6,9 +6,9 @@ export interface Rendition {
   bits_per_s: number;
 }
 
-/** A player's figures at one moment. */
+/** A player's figures at one instant. */
 export interface Sample {
-  /** Wall clock minus the time of the shown frame; null on demand. */
+  /** Wall clock minus the time of the shown frame; null for on-demand media. */
   live_latency_s: number | null;
   /** The player's bandwidth estimate; null before the first one. */
   estimate_bits_per_s: number | null;
@@ -29,9 +29,9 @@ export interface Task {
   live: boolean;
   /** Returns the edge's clock, in ms since the Unix epoch. */
   now_ms(): number;
-  /** Reports a failure that the player cannot recover from. */
+  /** Reports a failure from which the player cannot recover. */
   failed(message: string): void;
-  /** Reports a failure that the player has recovered from. */
+  /** Reports a failure from which the player has recovered. */
   troubled(message: string): void;
 }
 

@@ -1,6 +1,6 @@
-// The last minute of a figure, in equally spaced samples. Pure.
+// The last minute of one figure, as equally spaced samples. Pure.
 
-/** Length of the curves, and the interval between samples. */
+/** Length of a history, and the interval between its samples. */
 export const HISTORY_S = 60;
 export const HISTORY_STEP_MS = 500;
 const SAMPLES_MAX = (HISTORY_S * 1000) / HISTORY_STEP_MS;

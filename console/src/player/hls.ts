@@ -1,4 +1,4 @@
-// hls.js as an engine of the page.
+// Player engine based on hls.js.
 
 import type { ErrorData } from "hls.js";
 
@@ -20,16 +20,16 @@ function start(Hls: Library, task: Task): Engine {
   const hls = new Hls({
     // CMAF needs no transmuxing, so a worker would be idle.
     enableWorker: false,
-    // A viewer who has drifted behind catches up by slightly faster playback.
+    // If playback has fallen behind the live edge, it catches up by playing slightly faster.
     maxLiveSyncPlaybackRate: 1.1,
-    // Enough to show the buffer at work without holding a whole film.
+    // Enough to show the buffer at work without keeping a whole film in memory.
     backBufferLength: 30,
   });
   let recoveries = 0;
 
   hls.on(Hls.Events.ERROR, (_event, data) => {
     if (!data.fatal) {
-      // Stalls are counted from the media element's events.
+      // Stalls are counted from the media element's events instead.
       if (data.details !== Hls.ErrorDetails.BUFFER_STALLED_ERROR) task.troubled(inWords(data));
       return;
     }
@@ -38,8 +38,8 @@ function start(Hls: Library, task: Task): Engine {
       const at_s = task.video.currentTime;
       hls.recoverMediaError();
       // hls.js 1.7.4 stops all loading after a fatal error (`error-controller`), and
-      // `recoverMediaError` (`hls.ts`) restarts it only if it was not stopped. At the live edge
-      // nothing else would request playlists.
+      // `recoverMediaError` (`hls.ts`) does not restart loading that was stopped. Without this
+      // call, a player at the live edge would never request another playlist.
       hls.startLoad(at_s);
       task.video.play().catch(() => undefined);
       return;
@@ -47,7 +47,7 @@ function start(Hls: Library, task: Task): Engine {
     task.failed(inWords(data));
   });
   hls.on(Hls.Events.MANIFEST_PARSED, () => {
-    // If the browser refuses to play, the element's state shows that.
+    // If the browser refuses to play, the media element stays paused, which the page shows.
     task.video.play().catch(() => undefined);
   });
   hls.loadSource(task.url);

@@ -1,4 +1,4 @@
-// One player of the page: its video, state and figures, and the figures' last minute.
+// One player of the page: its video, state and figures, and curves of the last minute.
 //
 // Invariant: signals and samples of a replaced player are ignored, because each run has its own
 // number.
@@ -21,18 +21,18 @@ const PLAYERS: Record<Format, { library: string; label: string; load: LibraryLoa
 /** Events of the media element that are quality signals. */
 const SIGNALS = ["playing", "waiting", "play", "pause", "seeking", "seeked", "ended"] as const;
 
-/** Minimum value that the full height of a curve stands for, in seconds. */
+/** Minimum value at a curve's full height, in seconds. */
 const CURVE_FLOOR_S = 2;
 
-/** Time for which to show a failure that the player recovered from. */
+/** How long to show a failure from which the player has recovered. */
 const TROUBLE_SHOWN_MS = 8000;
 
-/** Phases with a frame on the screen; in other phases there is no latency. */
+/** Phases with a frame on the screen. In other phases, no latency is shown. */
 const SHOWING: readonly Phase[] = ["playing", "stalled", "seeking", "resuming", "paused"];
 
 const NO_SAMPLE: Sample = { live_latency_s: null, estimate_bits_per_s: null, rendition: null };
 
-/** The input of a run. */
+/** The input of one run: what to play, and from where. */
 interface Source {
   presentation: Presentation;
   /** The edge's base URL. */
@@ -66,7 +66,7 @@ export class PlayerPanel {
     const id = (name: string) => ({ "data-testid": `${which}-${name}` });
 
     this.#video = el("video", { ...id("video"), playsinline: "" });
-    // Set the property: the attribute is read only when the page is parsed.
+    // Set the property, because browsers read the attribute only while parsing a page.
     this.#video.muted = true;
     this.#state = el("span", { class: "state", role: "status", ...id("state") });
     this.#power = el("button", { type: "button", ...id("power") });
@@ -112,7 +112,7 @@ export class PlayerPanel {
     this.#video.addEventListener("error", () => this.#mediaFailed());
     this.#watchFrames();
     this.#showPower();
-    // Load the library early; a failure shows when the player starts.
+    // Load the library early. A failure is reported when the player starts.
     if (on) PLAYERS[which].load().catch(() => undefined);
   }
 
@@ -184,7 +184,7 @@ export class PlayerPanel {
   async #start(source: Source): Promise<void> {
     const run = this.#run;
     try {
-      // The figures are about delivery, so the clock starts once the library is loaded.
+      // The figures measure delivery, so the clock starts only after the library has been loaded.
       const begin = await PLAYERS[this.#format].load();
       if (run !== this.#run) return;
       this.#video.controls = true;
@@ -214,13 +214,14 @@ export class PlayerPanel {
   }
 
   #mediaFailed(): void {
-    // An element without a source also reports an error, which is not a player's failure.
+    // An element without a source also reports an error, which is not a playback failure.
     const message = this.#video.error?.message;
     if (this.#engine && message) this.#fail(message);
   }
 
   /**
-   * Turns shown frames into signals. Without frame callbacks, `playing` stands for the first frame.
+   * Turns shown frames into signals. In browsers without frame callbacks, `playing` counts as the
+   * first frame.
    */
   #watchFrames(): void {
     if (!("requestVideoFrameCallback" in this.#video)) {
@@ -279,7 +280,7 @@ class Curve {
   }
 }
 
-/** Shows a figure as text, with the plain value for programs. */
+/** Shows a figure as text, with the plain value in an attribute for scripts. */
 function figure(element: HTMLElement, words: string, value: number | null): void {
   setText(element, words);
   setAttribute(element, "data-value", value === null ? null : String(value));

@@ -2,7 +2,7 @@
 // carries its time, in ms of a monotonic clock.
 //
 // Startup time runs from the request to play to the first frame shown. A stall is a wait for data
-// that no seek or pause of the viewer caused; it counts when it starts and ends when playback
+// not caused by the viewer seeking or pausing. It is counted when it starts, and ends when playback
 // continues.
 //
 // Invariant: time counts as played or stalled only in the phases of that name, so the two never
@@ -38,17 +38,17 @@ export interface Account {
   /** Time at which the phase started. */
   since_ms: number;
   requested_ms: number;
-  /** Startup time; null until the first frame, and if the viewer paused before it. */
+  /** Startup time; null before the first frame, and if the viewer paused before it. */
   startup_ms: number | null;
   /** Number of stalls started. */
   stalls: number;
   /** Duration of finished stalls. */
   stalled_ms: number;
-  /** Duration of finished stretches of playback. */
+  /** Duration of playback before the current phase. */
   played_ms: number;
 }
 
-/** The figures at one moment, including the current phase. */
+/** The figures at one instant, including the current phase. */
 export interface Report {
   phase: Phase;
   startup_ms: number | null;
@@ -58,10 +58,11 @@ export interface Report {
 }
 
 /**
- * Transitions between phases; signals not listed change nothing. Three transitions are not obvious.
- * A seek does not end a stall, because players seek on their own to get out of one. In a seek,
- * while paused, and until playback continues, waiting is the viewer's doing. `playing` ends a
- * stall, not a frame: the last frames before it may be shown after `waiting`.
+ * Transitions between phases; signals not listed change nothing. Three rules are not obvious. A
+ * seek does not end a stall, because players seek on their own to escape from one. While seeking,
+ * paused or resuming, `waiting` is caused by the viewer and is not a stall. A stall ends at
+ * `playing` rather than at the next frame, because frames decoded earlier may still be shown after
+ * `waiting`.
  */
 const NEXT: Record<Phase, Partial<Record<Signal, Phase>>> = {
   idle: {},

@@ -5,10 +5,7 @@ import type { History } from "./history";
 /** Space above the maximum value, as a share of the height. */
 const HEADROOM = 0.15;
 
-/**
- * Draws the history in the canvas's CSS colour. `floor` is the minimum value that the full height
- * stands for.
- */
+/** Draws the history in the canvas's CSS colour. `floor` is the minimum value at full height. */
 export function drawSparkline(canvas: HTMLCanvasElement, history: History, floor: number): void {
   const context = fit(canvas);
   const range = history.range();

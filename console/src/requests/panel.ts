@@ -1,7 +1,7 @@
-// The latest requests, live: newest first, filterable, with a pause.
+// A live list of the latest requests, newest first, which can be filtered and paused.
 //
-// Records may arrive faster than a screen can show them. All are added to the list, which is drawn
-// at most once per `DRAW_EVERY_MS`.
+// Records may arrive faster than the screen can show them. All are added to the list, but it is
+// drawn at most once per `DRAW_EVERY_MS`.
 
 import type { RecordListener } from "../api";
 import type { ResponseRecord } from "../record";
@@ -43,8 +43,8 @@ export class RequestsPanel implements RecordListener {
   #paused = false;
   #missed = 0;
   /**
-   * Number of records that the server has dropped since the page was opened, because the page was
-   * too slow.
+   * Number of records dropped by the server since the page was opened, because the page was too
+   * slow.
    */
   #lost = 0;
   #connected = false;
@@ -74,7 +74,7 @@ export class RequestsPanel implements RecordListener {
   }
 
   record(record: ResponseRecord): void {
-    // A pause freezes the screen; records that arrive meanwhile are counted but not shown later.
+    // A pause freezes the list. Records that arrive during the pause are counted but never shown.
     if (this.#paused) this.#missed += 1;
     else this.#records.push(record);
     if (this.#drawing) return;

@@ -25,7 +25,7 @@ export class LastRecords {
 export interface Totals {
   count: number;
   bytes: number;
-  /** Share of requests that caused no fetch, 0 to 1; null without records. */
+  /** Share of requests that caused no fetch, from 0 to 1; null without records. */
   hit_ratio: number | null;
   ttfb_us_p50: number | null;
   ttfb_us_p99: number | null;
@@ -47,8 +47,8 @@ export function totals(records: readonly ResponseRecord[]): Totals {
 }
 
 /**
- * Returns the nearest-rank percentile of sorted values: the smallest value that is not below a
- * share `p` of the values.
+ * Returns the nearest-rank percentile of sorted values: the smallest value that is at least as
+ * large as a share `p` of all values.
  */
 export function percentile(sorted: readonly number[], p: number): number | null {
   const rank = Math.max(1, Math.ceil(p * sorted.length));

@@ -14,7 +14,7 @@ export interface Axis {
   to: number;
 }
 
-/** Returns the axis for all groups, with a bucket of space on either side. */
+/** Returns the axis for all groups, with one empty bucket on either side. */
 export function axisOf(groups: readonly TtfbGroup[]): Axis {
   const buckets = groups.flatMap(({ buckets }) => buckets.map(([bucket]) => bucket));
   if (buckets.length === 0) return { from: 0, to: SPAN_MIN };

@@ -1,4 +1,4 @@
-// The table of TTFB distributions: a histogram for each group, on a common axis.
+// The table of TTFB distributions, with a histogram for each group on a common axis.
 
 import * as format from "../format";
 import type { TtfbGroup } from "../telemetry/api";

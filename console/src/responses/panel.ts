@@ -2,7 +2,7 @@
 // clicking a response shows its details.
 //
 // Distributions are polled while no group is open. While a group is open, all data is frozen until
-// the viewer updates it, so that the inspected data does not move.
+// the viewer refreshes it, so that it does not change during inspection.
 
 import {
   fetchResponses,
@@ -132,7 +132,7 @@ export class ResponsesPanel {
     this.#change({ by, window_s: Number(this.#window.value), group: null, bucket: null, response: null });
   }
 
-  /** Requests the data that is needed and missing; with `anew`, also data that is present. */
+  /** Requests missing data; with `anew`, also refreshes the data already present. */
   #settle(anew: boolean): void {
     const is_open = this.#choice.group !== null;
     if (!this.#shown || !this.#has_agent) {

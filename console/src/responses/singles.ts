@@ -1,4 +1,4 @@
-// The single responses of a group or a bar, slowest TTFB first, with all fields of the open one.
+// The single responses of a group or a bar, longest TTFB first, with all fields of the open one.
 
 import * as format from "../format";
 import { RESPONSES_MAX, type ResponsesAnswer, type SingleResponse } from "../telemetry/api";
@@ -63,7 +63,7 @@ export class SinglesTable {
     this.#scrollToOpen();
   }
 
-  /** Scrolls the open response to the top, which leaves the most room for its details. */
+  /** Scrolls the open response to the top to leave the most room for its details. */
   #scrollToOpen(): void {
     const open = this.#rows.querySelector<HTMLElement>("[data-open]");
     if (open) this.#scroll.scrollTop = open.offsetTop - this.#rows.offsetTop;

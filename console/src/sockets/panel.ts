@@ -1,4 +1,4 @@
-// The sockets sampled by the agent: busiest first, sortable and filterable, each with curves of the
+// The sockets sampled by the agent, busiest first, sortable and filterable. Each has curves of the
 // last minutes.
 
 import * as format from "../format";

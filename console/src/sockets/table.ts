@@ -1,4 +1,4 @@
-// Filter and order of the shown sockets, their summary and their curves. Pure.
+// Filtering and sorting of the shown sockets, their summary and their curves. Pure.
 
 import type { Socket, SocketSample } from "../telemetry/api";
 import type { Order } from "../ui/head";
@@ -89,7 +89,7 @@ export function curve(history: readonly SocketSample[], which: typeof RATE | typ
     drawing = value !== null;
     if (value === null) return "";
     const y = (CURVE.height * (1 - value / max)).toFixed(1);
-    // The round caps draw a line of zero length.
+    // Round caps make a line of zero length visible as a dot.
     return first ? `M${x} ${y}h0` : `L${x} ${y}`;
   });
   return parts.join("");

@@ -1,4 +1,4 @@
-// Types and requests of the agent's SQLite behind the console server.
+// Types and requests for the agent's SQLite data, which the console server queries.
 //
 // Kept in sync by hand with schema/queries/console/, except for the columns, which come from
 // record.ts. Each reply contains its SQL query. Times are microseconds since 1970 in UTC; unknown
@@ -7,7 +7,7 @@
 import { getJson } from "../api";
 import type { ResponseRow, SocketRow } from "../record";
 
-/** `[time_us, delivery_rate_bytes_per_s, rtt_us]` of one sample. */
+/** One sample as `[time_us, delivery_rate_bytes_per_s, rtt_us]`. */
 export type SocketSample = [number, number | null, number | null];
 
 /** The newest sample of a socket; fields are named as in the kernel's `tcp_info`. */
@@ -80,7 +80,7 @@ export interface SingleResponse extends Omit<ResponseRow, Replaced | "number"> {
   number: string;
 }
 
-/** Columns that a reply contains but also replaces with other fields. */
+/** Columns in a reply that are replaced by other fields of the reply. */
 export const REPLACED = ["time", "epoch", "client_ip", "client_port"] as const;
 type Replaced = (typeof REPLACED)[number];
 
@@ -90,7 +90,8 @@ export interface ResponsesAnswer {
 }
 
 /**
- * Selects single responses: those in a group, with a TTFB of at least `min_us` and below `max_us`.
+ * Selects the responses to list: those in a group, with a TTFB of at least `min_us` and below
+ * `max_us`.
  */
 export interface Wanted {
   by: Grouping;
@@ -102,10 +103,10 @@ export interface Wanted {
 export const SOCKETS_MAX = 300;
 export const RESPONSES_MAX = 200;
 
-/** Maximum groups in a reply; the largest are kept. */
+/** Maximum groups in a reply, which contains the largest ones. */
 export const GROUPS_MAX = 50;
 
-/** Shown instead of data if there is no agent. */
+/** Message shown instead of data if there is no agent. */
 export const NO_AGENT = "no agent: write [agent] into the config file";
 
 export function fetchSockets(window_s: number, signal: AbortSignal): Promise<SocketsAnswer> {

@@ -1,14 +1,14 @@
 // Polls a resource while it is shown.
 //
-// Invariants: there are never two requests at once; replies to replaced requests are discarded.
+// Invariants: at most one request is in flight; replies to superseded requests are discarded.
 
-/** Time limit for a reply. */
+/** Maximum time to wait for a reply. */
 const ANSWER_MS_MAX = 15_000;
 
 export interface Asker<Answer> {
   ask(signal: AbortSignal): Promise<Answer>;
   answered(answer: Answer): void;
-  /** Reports a failed request; the next poll is still made. */
+  /** Reports a failed request. Polling continues. */
   failed(message: string): void;
 }
 
@@ -21,7 +21,7 @@ export class Poller<Answer> {
     this.#asker = asker;
   }
 
-  /** Requests now, and again `every_ms` after each reply; if null, only now. */
+  /** Requests now, and again `every_ms` after each reply; if `every_ms` is null, only once. */
   start(every_ms: number | null): void {
     this.stop();
     const pending = new AbortController();
@@ -40,7 +40,7 @@ export class Poller<Answer> {
     const late = AbortSignal.timeout(ANSWER_MS_MAX);
     const answer = await this.#asker.ask(AbortSignal.any([stopped, late])).then(
       (answer) => () => this.#asker.answered(answer),
-      (error: unknown) => () => this.#asker.failed(late.aborted ? `no answer within ${ANSWER_MS_MAX / 1000} s` : message(error)),
+      (error: unknown) => () => this.#asker.failed(late.aborted ? `no reply within ${ANSWER_MS_MAX / 1000} s` : message(error)),
     );
     if (stopped.aborted) return;
     if (every_ms !== null) this.#timer = setTimeout(() => void this.#run(stopped, every_ms), every_ms);

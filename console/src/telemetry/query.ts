@@ -1,4 +1,4 @@
-// The query that produced the data, to read and to copy, so that every figure can be traced.
+// The query that produced the data, which the viewer can read and copy to trace every figure.
 
 import { el, setText } from "../ui/element";
 

@@ -2,7 +2,7 @@
 
 import { el, setText } from "./element";
 
-/** Time for which the confirmation is shown. */
+/** How long the confirmation is shown. */
 const COPIED_SHOWN_MS = 1200;
 
 export function copyButton(text: () => string, title: string): HTMLButtonElement {

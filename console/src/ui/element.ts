@@ -14,7 +14,7 @@ export function el<K extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
-/** Sets text only if it differs, so that the viewer's selection in it survives. */
+/** Sets the text only if it differs, so that the viewer's selection within it is kept. */
 export function setText(element: Element, text: string): void {
   if (element.textContent !== text) element.textContent = text;
 }

@@ -1,4 +1,4 @@
-// The head of a sortable table.
+// The header row of a sortable table.
 
 import { el, setAttribute } from "./element";
 
@@ -11,7 +11,7 @@ export interface Order<K extends string> {
 /** A column: sort key (null if not sortable), class, label and title. */
 export type Column<K extends string> = readonly [K | null, string, string, string];
 
-/** The row of headings. Pressing a sortable heading reports its key. */
+/** The row of headings. Clicking a sortable heading reports its key. */
 export class SortableHead<K extends string> {
   readonly element: HTMLElement;
   readonly #headings: (readonly [K | null, HTMLElement])[];

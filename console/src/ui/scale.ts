@@ -55,8 +55,9 @@ const DAY_S = 86_400;
 
 /**
  * Selects the `times_s` (since 1970, oldest first) to label: the first time in each whole step of
- * local time, with the smallest step that gives at most `count` labels. After a gap of more than a
- * step, the late time gets no label. `behind_utc_min` is `Date.getTimezoneOffset()`.
+ * local time, with the smallest step that gives at most `count` labels. A time that follows a gap
+ * of more than one step gets no label, because it is not the start of its step. `behind_utc_min` is
+ * `Date.getTimezoneOffset()`.
  */
 export function timeTicks(times_s: readonly number[], count: number, behind_utc_min: number): { index: number; label: string }[] {
   const local_s = times_s.map((time_s) => time_s - behind_utc_min * 60);
@@ -72,7 +73,7 @@ export function timeTicks(times_s: readonly number[], count: number, behind_utc_
   return [];
 }
 
-/** Returns the label of the whole step that contains a local time. */
+/** Returns the label of the step that contains a local time. */
 function timeLabel(local_s: number, step_s: number): string {
   const whole = new Date(Math.floor(local_s / step_s) * step_s * 1000).toISOString();
   if (step_s >= DAY_S) return whole.slice(5, 10);

@@ -19,7 +19,7 @@ export function linePath(points: readonly (readonly [x: number, y: number | null
     const first = !drawing;
     drawing = y !== null;
     if (y === null) return "";
-    // The round caps draw a line of zero length.
+    // Round caps make a line of zero length visible as a dot.
     return first ? `M${px(x)} ${px(y)}h0` : `L${px(x)} ${px(y)}`;
   });
   return parts.join("");

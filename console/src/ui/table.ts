@@ -16,7 +16,7 @@ export function emptyRow(columns: number, words: string): HTMLTableRowElement {
   return el("tr", { class: "empty" }, el("td", { colspan: String(columns) }, words));
 }
 
-/** Creates a name and a figure for a `dl`. */
+/** Creates a pair of name and figure for a `dl`. */
 export function figure(name: string, value: string): HTMLElement {
   return el("div", {}, el("dt", {}, name), el("dd", {}, value));
 }

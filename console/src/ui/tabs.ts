@@ -1,4 +1,4 @@
-// Tabbed panels: each panel's head has the buttons for all panels.
+// Tabbed panels: each panel's head contains the buttons for all panels.
 
 import { el, setAttribute } from "./element";
 
@@ -16,7 +16,7 @@ export class Tabs<Name extends string> {
     this.#chosen = chosen;
   }
 
-  /** Creates the buttons for the start of the head of the panel `name`. */
+  /** Creates the tab buttons, to be placed at the start of the head of panel `name`. */
   head(name: Name): HTMLElement {
     const buttons = this.#names.map(([other, label]) => {
       const button = el("button", { type: "button" }, label);
@@ -33,13 +33,13 @@ export class Tabs<Name extends string> {
     return el("h2", { class: "tabs" }, ...buttons);
   }
 
-  /** Adds a panel, hidden. */
+  /** Adds a panel and hides it. */
   add(name: Name, panel: HTMLElement): void {
     panel.hidden = true;
     this.#panels.set(name, panel);
   }
 
-  /** Sets whether the panel `name` can be chosen. */
+  /** Sets whether the button of panel `name` is shown. */
   offer(name: Name, offered: boolean): void {
     for (const [other, button] of this.#buttons) if (other === name) button.hidden = !offered;
   }

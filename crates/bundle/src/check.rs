@@ -1,5 +1,5 @@
-//! Validation of bundle documents. Reports every fault: those in each part, then those between
-//! parts.
+//! Validation of bundle documents. Reports every fault rather than stopping at the first: faults
+//! within each section, then conflicts between sections.
 
 use std::collections::HashMap;
 
@@ -15,13 +15,14 @@ use crate::{
 };
 use thalweg_record::{Prefix, parse_time};
 
-/// Latest creation time of a bundle: 9999-12-30T22:00:00Z.
+/// Latest creation time of a bundle, in Unix seconds: 9999-12-30T22:00:00Z.
 pub const MADE_UNIX_S_MAX: u64 = 253_402_207_200;
 
-/// Message for an empty list, which must be omitted instead.
+/// Fault message for an empty host list, which must be omitted instead.
 const NO_HOST: &str = "must not be empty; omit it instead";
 
-/// Checks a document; if it was `read`, rather than built in memory, also its checksum.
+/// Checks a document and builds the bundle. Also verifies the checksum if the document was read
+/// (`read`) rather than built in memory.
 pub(crate) fn bundle(wire: &WireBundle, read: bool) -> Result<Bundle, Faults> {
     let mut faults = Faults::default();
     if wire.number == 0 {
@@ -69,7 +70,8 @@ pub(crate) fn bundle(wire: &WireBundle, read: bool) -> Result<Bundle, Faults> {
     }
 }
 
-/// Checks the tenants: no host is in two of them, or both in a tenant and left alone.
+/// Checks the tenants and returns at most [`TENANTS_MAX`] of them. A host must not belong to two
+/// tenants, or to a tenant and `hosts_left_alone`.
 fn tenants<'a>(wire: &'a WireBundle, faults: &mut Faults) -> &'a [WireTenant] {
     let tenants = wire.tenants.as_deref();
     if tenants.is_some_and(<[_]>::is_empty) {
@@ -91,7 +93,7 @@ fn tenants<'a>(wire: &'a WireBundle, faults: &mut Faults) -> &'a [WireTenant] {
     tenants
 }
 
-/// Builds the rule tables: the first for hosts without a tenant, then one for each tenant.
+/// Builds the rule tables: table 0 for hosts without a tenant, then one table per tenant.
 fn tables(
     wire: &WireBundle,
     tenants: &[WireTenant],
@@ -124,7 +126,7 @@ fn tables(
     prefixes.into_iter().map(table).collect()
 }
 
-/// Maps each named host to its table index; `None` for a host that is left alone.
+/// Maps each listed host to its table index, or to `None` if it is in `hosts_left_alone`.
 fn host_tables(content: &Content) -> Hosts<Option<usize>> {
     let left_alone = content.hosts_left_alone.iter().map(|host| (host.as_str(), None));
     let own = content.tenants.iter().enumerate();
@@ -140,12 +142,13 @@ fn made_at(text: &str, faults: &mut Faults) -> Option<u64> {
     unix_s
 }
 
-/// Checks a rule. Returns its prefix even if the rest is faulty.
+/// Checks a rule. Returns its prefix even if other members are invalid, so that overlapping
+/// prefixes are still reported.
 fn rule((index, wire): (usize, &WireRule), faults: &mut Faults) -> (Option<Prefix>, Option<Rule>) {
     let at = format!("/rules/{index}");
     let prefix: Option<Prefix> =
         wire.prefix.parse().map_err(|error| faults.add(format!("{at}/prefix"), format!("{error}"))).ok();
-    // The checksum covers the document, so everyone with the bundle must write it identically.
+    // The checksum covers the encoded document, so a prefix must have exactly one spelling.
     if let Some(written) = prefix.map(|prefix| prefix.to_string()).filter(|written| *written != wire.prefix) {
         faults.add(format!("{at}/prefix"), format!("must be written as {written}"));
     }
@@ -187,12 +190,12 @@ fn experiment((index, wire): (usize, &WireExperiment), faults: &mut Faults) -> O
     })
 }
 
-/// Checks a host list, if given; `absent` is the message for an empty one.
-fn hosts(at: &str, hosts: Option<&[String]>, absent: &str, faults: &mut Faults) {
+/// Checks a host list, if present. `empty_message` is the fault message for an empty list.
+fn hosts(at: &str, hosts: Option<&[String]>, empty_message: &str, faults: &mut Faults) {
     let Some(hosts) = hosts else { return };
     count(at, hosts.len(), HOSTS_MAX, faults);
     if hosts.is_empty() {
-        faults.add(at, absent);
+        faults.add(at, empty_message);
     }
     for (index, host) in hosts.iter().take(HOSTS_MAX).enumerate() {
         if !is_host(host) {
@@ -301,9 +304,9 @@ fn is_word(text: &str, bytes_max: usize) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
-/// Returns whether a text is a host name in the form used in bundles: as in RFC 1123 §2.1, in lower
-/// case, without port or trailing dot. `_` is accepted, because real host names contain it although
-/// they should not.
+/// Returns whether `text` is a host name as written in bundles: RFC 1123 §2.1 syntax in lower case,
+/// without a port or a trailing dot. Also accepts `_`, which the RFC forbids but real host names
+/// contain.
 pub fn is_host(text: &str) -> bool {
     is_word(text, HOST_BYTES_MAX)
         && !text.ends_with('.')

@@ -1,8 +1,8 @@
-//! Faults in a document: what is wrong, and where.
+//! Faults found in a document, each with its location and a message.
 
 use std::fmt;
 
-/// Maximum faults reported; any further ones are only counted.
+/// Maximum number of faults reported. Further faults are only counted.
 pub const FAULTS_MAX: usize = 100;
 
 /// Location of a fault.
@@ -21,12 +21,12 @@ pub enum Place {
     Value(String),
 }
 
-/// One fault.
+/// A fault in a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// Location of the fault.
     pub place: Place,
-    /// What is wrong, and what would be valid.
+    /// What is wrong and what would be valid instead.
     pub message: String,
 }
 
@@ -41,7 +41,8 @@ impl fmt::Display for Fault {
     }
 }
 
-/// All faults in a document, at least one; printed one per line.
+/// All faults found in a document; never empty when returned as an error. `Display` prints one
+/// fault per line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Faults {
     faults: Vec<Fault>,
@@ -53,7 +54,8 @@ impl Faults {
         Self { faults: vec![Fault { place, message }], more: 0 }
     }
 
-    /// Adds a fault in the value at `pointer`.
+    /// Adds a fault for the value at the JSON pointer `pointer`, or only counts it if
+    /// [`FAULTS_MAX`] faults are already stored.
     pub(crate) fn add(&mut self, pointer: impl Into<String>, message: impl Into<String>) {
         if self.faults.len() == FAULTS_MAX {
             self.more += 1;
@@ -66,7 +68,7 @@ impl Faults {
         self.faults.is_empty()
     }
 
-    /// Returns the faults in the order found; at most [`FAULTS_MAX`].
+    /// Returns the first [`FAULTS_MAX`] faults, in the order found.
     pub fn all(&self) -> &[Fault] {
         &self.faults
     }

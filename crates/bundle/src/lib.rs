@@ -1,14 +1,15 @@
-//! Bundles: steering rules by client prefix, and experiments, which the controller pushes to edges.
+//! Bundles: per-prefix steering rules and experiments, sent by the controller to the edges.
 //!
-//! A bundle is data, never code: one JSON document (`wire.rs`), checked as a whole (`check.rs`).
-//! Holdouts and arms depend only on the bundle and the client (`place.rs`), so every edge and every
-//! reader of its records computes the same ones.
+//! A bundle is data, never code: a single JSON document (`wire.rs`), validated in full before use
+//! (`check.rs`). Holdouts and arms depend only on the bundle and the client's address and port
+//! (`place.rs`), so every edge and every consumer of its records computes the same assignment.
 //!
-//! Pure: no clock, no socket, no file.
+//! The crate does no I/O and reads no clock.
 //!
-//! **Invariant:** a [`Bundle`] is valid: prefixes of one tenant do not overlap, no host is in two
-//! tenants or two experiments, and the shares of arms sum to 1. **Invariant:** all faults in a
-//! document are reported at once, each with its location.
+//! **Invariant:** every [`Bundle`] is valid: the prefixes of one tenant do not overlap, no host
+//! belongs to two tenants or two experiments, and the arm shares of each experiment sum to 1.
+//! **Invariant:** all faults in a well-formed document are reported together, each with its
+//! location.
 
 mod check;
 mod fault;
@@ -31,102 +32,103 @@ pub use wire::{declared_checksum, is_checksum};
 
 use table::Table;
 
-/// Version of the document that this crate reads and writes, in the member `format`. It increases
-/// with every change: an edge that ignored unknown members might steer the wrong clients.
+/// Version of the document format, stored in the member `format`. Every change increases it,
+/// because an edge that ignored an unknown member could steer the wrong clients.
 pub const FORMAT: u32 = 3;
-/// Maximum bytes of a document.
+/// Maximum document size, in bytes.
 pub const BYTES_MAX: usize = 8 << 20;
-/// Maximum rules in a bundle.
+/// Maximum number of rules per bundle.
 pub const RULES_MAX: usize = 10_000;
-/// Maximum experiments in a bundle.
+/// Maximum number of experiments per bundle.
 pub const EXPERIMENTS_MAX: usize = 64;
-/// Maximum arms of an experiment.
+/// Maximum number of arms per experiment.
 pub const ARMS_MAX: usize = 16;
-/// Maximum tenants in a bundle.
+/// Maximum number of tenants per bundle.
 pub const TENANTS_MAX: usize = 1_000;
-/// Maximum hosts in an experiment, in a tenant, and in `hosts_left_alone`.
+/// Maximum number of hosts in an experiment, in a tenant, or in `hosts_left_alone`.
 pub const HOSTS_MAX: usize = 256;
-/// Maximum bytes of a reason.
+/// Maximum length of a reason, in bytes.
 pub const REASON_BYTES_MAX: usize = 1024;
-/// Maximum bytes of a salt and of the name of an experiment or an arm.
+/// Maximum length of a salt, an experiment name or an arm name, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
-/// Maximum bytes of a host name, as in DNS.
+/// Maximum length of a host name, in bytes, as in DNS.
 pub const HOST_BYTES_MAX: usize = 253;
-/// Maximum bytes of a congestion control name: Linux's `TCP_CA_NAME_MAX` without the terminator.
+/// Maximum length of a congestion control name, in bytes: Linux's `TCP_CA_NAME_MAX` without the
+/// terminating NUL.
 pub const CONGESTION_CONTROL_BYTES_MAX: usize = 15;
-/// Maximum of [`Rule::size_bytes_min`].
+/// Maximum value of [`Rule::size_bytes_min`].
 pub const SIZE_BYTES_MAX: u64 = 1 << 30;
 
-/// The contents of a bundle before they are checked.
+/// The contents of a bundle, not necessarily valid.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Content {
-    /// Number of the bundle; counts up from 1 across all bundles of a controller.
+    /// Bundle number, counted from 1 across all bundles of a controller.
     pub number: u64,
-    /// Creation time in unix seconds.
+    /// Creation time, in Unix seconds.
     pub made_unix_s: u64,
-    /// Why the bundle was created, for people.
+    /// Human-readable reason for creating the bundle.
     pub reason: String,
-    /// Hosts to whose responses no rule ever applies, in lower case and without ports.
+    /// Hosts whose responses are never steered by a rule. Lower case, without ports.
     pub hosts_left_alone: Vec<String>,
-    /// The tenants. No host is in two tenants, or both in a tenant and left alone.
+    /// Tenants. A host must not belong to two tenants, or to a tenant and `hosts_left_alone`.
     pub tenants: Vec<Tenant>,
-    /// The steering rules. No two prefixes of one tenant overlap.
+    /// Steering rules. The prefixes of one tenant must not overlap.
     pub rules: Vec<Rule>,
-    /// The experiments. No two apply to the same host.
+    /// Experiments. No two may apply to the same host.
     pub experiments: Vec<Experiment>,
 }
 
-/// Hosts that use only their own rules.
+/// A tenant: a group of hosts with steering rules of its own. Other rules do not apply to them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tenant {
-    /// Host names, in lower case and without ports. The first also names the tenant.
+    /// Host names, in lower case and without ports. The first is also the tenant's name.
     pub hosts: Vec<String>,
 }
 
-/// A steering rule: the congestion control for connections from a client prefix.
+/// A steering rule: the congestion control for connections from one client prefix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// Name of the tenant whose hosts the rule applies to; empty for hosts without a tenant.
+    /// Name of the rule's tenant. Empty for a rule that applies to hosts without a tenant.
     pub tenant: String,
-    /// Prefix of the client addresses that the rule applies to.
+    /// Client prefix to which the rule applies.
     pub prefix: Prefix,
-    /// The algorithm's name in the kernel.
+    /// Kernel name of the congestion control algorithm, such as `bbr`.
     pub congestion_control: String,
-    /// Minimum response size in bytes, or minimum bytes sent on the connection, for the rule to
-    /// apply. `None` means the edge's setting.
+    /// Minimum size, in bytes: the rule applies to responses at least this large, and to
+    /// connections that have sent at least this many bytes. `None` uses the edge's setting.
     pub size_bytes_min: Option<u64>,
-    /// Share of connections that keep the default, for comparison.
+    /// Share of connections kept on the default for comparison.
     pub holdout: Share,
-    /// Changes which connections are held out; may be empty.
+    /// Salt that varies which connections are held out. May be empty.
     pub salt: String,
-    /// Why the rule exists, for people.
+    /// Human-readable reason for the rule.
     pub reason: String,
 }
 
-/// An experiment, which compares arms.
+/// An experiment that compares arms.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Experiment {
-    /// Name used by policies and records.
+    /// Name used in policies and records.
     pub name: String,
-    /// Hosts whose requests the experiment applies to; empty for any host.
+    /// Hosts to which the experiment applies. Empty means any host.
     pub hosts: Vec<String>,
-    /// Changes which units get which arm.
+    /// Salt that varies the assignment of units to arms.
     pub salt: String,
     /// Unit of allocation.
     pub unit: Unit,
-    /// The arms to compare; their shares sum to 1.
+    /// Arms to compare. Their shares sum to 1.
     pub arms: Vec<Arm>,
 }
 
 /// An arm of an experiment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Arm {
-    /// Name used by policies and records.
+    /// Name used in policies and records.
     pub name: String,
-    /// Share of units that get the arm.
+    /// Share of units assigned to the arm.
     pub share: Share,
-    /// The algorithm's name in the kernel; `None` keeps the one that applies without the
-    /// experiment.
+    /// Kernel name of the congestion control algorithm. `None` keeps the algorithm that would apply
+    /// without the experiment.
     pub congestion_control: Option<String>,
 }
 
@@ -134,48 +136,52 @@ pub struct Arm {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bundle {
     content: Content,
-    /// Table index of each host; `None` for a host that is left alone.
+    /// Table index of each listed host, or `None` if the host is in `hosts_left_alone`.
     hosts: Hosts<Option<usize>>,
-    /// Rules by address: the first table for hosts without a tenant, then one for each tenant.
+    /// Rule indices by client address: table 0 for hosts without a tenant, then one table per
+    /// tenant.
     tables: Vec<Table>,
     checksum: String,
 }
 
 impl Bundle {
-    /// Creates a bundle if `content` is valid.
+    /// Validates `content` and creates a bundle from it.
     ///
     /// # Errors
-    /// All faults, each with its location in the document that `content` would encode to.
+    ///
+    /// Returns all faults if `content` is invalid, each with its location in the encoded document.
     pub fn new(content: Content) -> Result<Self, Faults> {
         wire::checked(content)
     }
 
-    /// Decodes a document.
+    /// Decodes and validates a document.
     ///
     /// # Errors
-    /// All faults; for invalid JSON or a wrong shape, only the first.
+    ///
+    /// Returns all faults if the document is invalid, but only the first if it is not JSON or a
+    /// member is unknown, missing or of the wrong type.
     pub fn decode(document: &[u8]) -> Result<Self, Faults> {
         wire::decode(document)
     }
 
-    /// Encodes the document on one line, including the newline.
+    /// Encodes the bundle as one line of JSON, including the final newline.
     pub fn encode(&self) -> String {
         wire::encode(self)
     }
 
-    /// Returns the contents.
+    /// Returns the bundle's contents.
     pub fn content(&self) -> &Content {
         &self.content
     }
 
-    /// Returns the SHA-256 of the document without its checksum: `sha256:` and 64 lower-case
-    /// hexadecimal digits.
+    /// Returns the checksum: `sha256:` followed by the 64 lower-case hexadecimal digits of the
+    /// SHA-256 of the document without its `checksum` member.
     pub fn checksum(&self) -> &str {
         &self.checksum
     }
 
-    /// Returns the rule for a client's requests for `host`, a name without a port. An IPv4 address
-    /// in IPv6 form counts as IPv4.
+    /// Returns the rule for requests from `client` for `host`, a name without a port. An
+    /// IPv4-mapped IPv6 address is treated as IPv4.
     pub fn rule(&self, client: IpAddr, host: &str) -> Option<&Rule> {
         let table = self.hosts.get(host).unwrap_or(Some(0))?;
         let rule = self.tables.get(table)?.find(client.to_canonical())?;

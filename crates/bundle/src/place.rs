@@ -1,13 +1,13 @@
-//! Places: hashes of clients and connections, from 0 to 999,999, that select holdouts and arms.
-//! Every edge and every reader of its records computes the same place, so the formula is part of
-//! the contract of [`FORMAT`](crate::FORMAT):
+//! Places: hashes from 0 to 999,999 that assign clients and connections to holdouts and arms. Every
+//! edge and every consumer of its records must compute the same place, so the formula is part of
+//! the document format ([`FORMAT`](crate::FORMAT)):
 //!
 //! `place = XXH3_64(seed = XXH3_64(salt), key) × 1,000,000 ÷ 2^64`, rounded down.
 //!
-//! The key of a client is 16 bytes: an IPv6 address with all but the first 56 bits cleared, or an
-//! IPv4 address in IPv6 form. A household typically has a /56 (RFC 6177 §2), and its devices change
-//! the other bits. The key of a connection is the client's whole address in 16 bytes and its port
-//! in 2, most significant byte first.
+//! A client's key has 16 bytes: an IPv4 address in IPv4-mapped IPv6 form, or an IPv6 address with
+//! all but its first 56 bits cleared. A household typically gets a /56 (RFC 6177 §2), and its
+//! devices change the remaining bits. A connection's key is the client's full address in 16 bytes,
+//! followed by its port in 2 bytes, most significant byte first.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,17 +15,17 @@ use twox_hash::XxHash3_64;
 
 use thalweg_record::Prefix;
 
-/// Bits of an IPv6 address that identify a client.
+/// Leading bits of an IPv6 address that identify a client.
 const CLIENT_BITS: u8 = 56;
 
-/// Computes the place of `key`: 0 to 999,999.
+/// Computes the place of `key`, from 0 to 999,999.
 pub(crate) fn of(salt: &str, key: &[u8]) -> u32 {
     let seed = XxHash3_64::oneshot(salt.as_bytes());
     let hash = XxHash3_64::oneshot_with_seed(seed, key);
-    u32::try_from((u128::from(hash) * 1_000_000) >> 64).expect("the result is below a million")
+    u32::try_from((u128::from(hash) * 1_000_000) >> 64).expect("the place is below one million")
 }
 
-/// Returns the key of a client, which is independent of the port.
+/// Returns a client's key, which does not depend on the port.
 pub(crate) fn client(client: IpAddr) -> Vec<u8> {
     match client.to_canonical() {
         address @ IpAddr::V4(_) => bytes(address).to_vec(),
@@ -33,7 +33,7 @@ pub(crate) fn client(client: IpAddr) -> Vec<u8> {
     }
 }
 
-/// Returns the key of a connection.
+/// Returns a connection's key.
 pub(crate) fn connection(client: SocketAddr) -> Vec<u8> {
     [&bytes(client.ip())[..], &client.port().to_be_bytes()].concat()
 }

@@ -1,4 +1,4 @@
-//! Tests of the document format, its faults, look-up and places.
+//! Tests of the document format, fault reports, rule lookup and places.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -50,7 +50,7 @@ fn sample() -> Content {
 #[test]
 fn document_has_the_documented_form() {
     let bundle = Bundle::new(sample()).unwrap();
-    // The checksum was computed in Python: hashlib.sha256 of json.dumps(…, sort_keys=True,
+    // The expected checksum was computed in Python: hashlib.sha256 of json.dumps(…, sort_keys=True,
     // separators=(",", ":")).
     expect![[r#"
         {"checksum":"sha256:59b1a7efcfc5aa9c5eef09b73c9825cade4dc41ff7df5cec339aee7f4f733970","experiments":[{"arms":[{"name":"as-is","share":0.5},{"congestion_control":"bbr","name":"bbr","share":0.5}],"hosts":["live.example"],"name":"live-bbr","salt":"november","unit":"client"}],"format":3,"hosts_left_alone":["audio.example"],"made_at":"2026-11-20T23:00:00Z","number":42,"reason":"round of 23:00","rules":[{"congestion_control":"bbr","holdout":0.1,"prefix":"203.0.113.0/24","reason":"slow: p20 of 1.2 Mbit/s","salt":"7f-12","size_bytes_min":100000},{"congestion_control":"bbr","holdout":0.1,"prefix":"2001:db8::/32","reason":"slow: p20 of 1.2 Mbit/s"},{"congestion_control":"reno","holdout":0.1,"prefix":"203.0.0.0/16","reason":"slow: p20 of 1.2 Mbit/s","size_bytes_min":100000,"tenant":"news.example"}],"tenants":[{"hosts":["news.example","sport.example"]}]}
@@ -63,7 +63,7 @@ fn document_has_the_documented_form() {
 fn canonical_form_sorts_members_by_name() {
     let document = Bundle::new(sample()).unwrap().encode();
     let value: serde_json::Value = serde_json::from_str(&document).unwrap();
-    // `Value` sorts its members.
+    // `Value` serializes its members in name order.
     assert_eq!(value.to_string(), document.trim_end());
 }
 
@@ -117,10 +117,10 @@ fn documentation_example_is_a_valid_bundle() {
     assert_eq!(bundle.rule("203.0.113.7".parse().unwrap(), "any.example").unwrap().congestion_control, "bbr");
 }
 
-/// Checks the faults reported for a document.
+/// Asserts the fault report of a document.
 fn check(document: &str, expected: Expect) {
     let text = match Bundle::decode(document.as_bytes()) {
-        Ok(_) => "right".to_owned(),
+        Ok(_) => "valid".to_owned(),
         Err(faults) => faults.to_string(),
     };
     expected.assert_eq(&text);
@@ -260,7 +260,6 @@ fn declared_checksum_is_read_even_from_a_faulty_document() {
     let checksum = Some(bundle.checksum().to_owned());
     let document = bundle.encode();
     assert_eq!(declared_checksum(document.as_bytes()), checksum);
-    // The declared checksum is read even if the rest of the document is wrong.
     for wrong in
         [document.replace("\"format\":3", "\"format\":4"), document.replace("\"number\":", "\"count\":")]
     {
@@ -297,7 +296,8 @@ fn excess_entries_are_reported_and_the_report_is_bounded() {
 
 #[test]
 fn places_agree_with_the_reference_implementation() {
-    // Computed with python-xxhash: `xxh3_64_intdigest(key, xxh3_64_intdigest(salt))`.
+    // Expected values computed with python-xxhash: `xxh3_64_intdigest(key,
+    // xxh3_64_intdigest(salt))`, scaled to a million.
     let connection = |text: &str| place::of("203.0.113.0/24", &place::connection(text.parse().unwrap()));
     let client = |text: &str| place::of("november", &place::client(text.parse().unwrap()));
     let places = [
@@ -336,18 +336,18 @@ fn unit_decides_whether_connections_share_an_arm() {
     assert_eq!(arms(&experiment), 2);
 }
 
-/// Asserts that a count is within six standard deviations of `share`: one run in 5·10^8 fails by
-/// chance.
+/// Asserts that `count` of `of` is within six standard deviations of `share`. Fails by chance in
+/// one of 5·10^8 runs.
 fn assert_binomial(count: u32, of: u32, share: f64) {
     let (n, expected) = (f64::from(of), f64::from(of) * share);
     let deviation = (n * share * (1.0 - share)).sqrt();
     let off = (f64::from(count) - expected).abs();
-    assert!(off <= 6.0 * deviation, "{count} of {of} where {share} is the share");
+    assert!(off <= 6.0 * deviation, "{count} of {of}, expected a share of {share}");
 }
 
 prop_compose! {
-    /// Generates addresses within 16 of either end of each address family, so that prefixes
-    /// overlap.
+    /// Generates addresses whose bits are zero after a random prefix of up to 32 bits, so that
+    /// prefixes often overlap.
     fn addresses()(at in any::<u32>(), bits in 0_u32..=32, is_v6 in any::<bool>()) -> IpAddr {
         let at = at & !(u32::MAX.checked_shr(bits).unwrap_or(0));
         match is_v6 {
@@ -447,11 +447,11 @@ proptest! {
         const CONNECTIONS: u32 = 20_000;
         let share = f64::from(percent) / 100.0;
         let rule = Rule { holdout: Share::from_number(share).unwrap(), ..rule(&prefix.to_string()) };
-        // A few ports of many consecutive clients, as one PoP sees them.
+        // Eight ports on each of many consecutive addresses, similar to the clients of one PoP.
         let client = |at: u32| SocketAddr::from((Ipv4Addr::from_bits(from.wrapping_add(at / 8)), 40_000 + (at % 8) as u16));
         let held = (0..CONNECTIONS).filter(|at| rule.holds_out(client(*at))).count();
         assert_binomial(held as u32, CONNECTIONS, share);
-        // Another salt gives an independent draw.
+        // A different salt must draw independently.
         let other = Rule { salt: salt.clone(), ..rule.clone() };
         let both = (0..CONNECTIONS).filter(|at| rule.holds_out(client(*at)) && other.holds_out(client(*at))).count();
         assert_binomial(both as u32, CONNECTIONS, share * share);

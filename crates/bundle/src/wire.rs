@@ -1,8 +1,8 @@
-//! The JSON document: its structs, and hand-written conversions to and from them.
+//! JSON form of a bundle: serde structs, encoding, decoding and the checksum.
 //!
 //! The checksum covers the canonical form: the document without `checksum`, on one line, without
-//! spaces, with the members of each object sorted by name. The fields below are declared in that
-//! order, so serde writes the canonical form.
+//! spaces between tokens, and with the members of each object sorted by name. The fields below are
+//! declared in name order, so serde writes the canonical form.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use crate::fault::{Faults, Place};
 use crate::{BYTES_MAX, Bundle, Content, Experiment, FORMAT, Rule, Tenant, check};
 
-/// The prefix of a checksum, and the number of hexadecimal digits after it.
+/// Algorithm prefix of a checksum.
 const CHECKSUM: &str = "sha256:";
 const CHECKSUM_DIGITS: usize = 64;
 
@@ -74,14 +74,14 @@ pub(crate) struct WireRule {
     pub(crate) tenant: Option<String>,
 }
 
-/// Unit of allocation in an experiment.
+/// Unit of allocation: what an experiment assigns to an arm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
-    /// A client address, of an IPv6 address the first 56 bits; all its connections get the same
-    /// arm. For effects that viewers see.
+    /// A client: an IPv4 address, or the first 56 bits of an IPv6 address. All of its connections
+    /// get the same arm. Meant for effects visible to viewers.
     Client,
-    /// Each connection separately. For effects on connections.
+    /// Each connection separately. Meant for effects on single connections.
     Connection,
 }
 
@@ -110,7 +110,7 @@ fn too_long() -> Faults {
     Faults::alone(Place::Whole, format!("longer than {BYTES_MAX} bytes"))
 }
 
-/// Returns the only fault reported for a document in another format.
+/// Returns the only fault reported for a document in an unsupported format.
 fn other_format(format: u32) -> Faults {
     let message = format!("unsupported format {format}, expected {FORMAT}");
     Faults::alone(Place::Value("/format".into()), message)
@@ -139,11 +139,11 @@ pub(crate) fn encode(bundle: &Bundle) -> String {
 }
 
 fn json(wire: &WireBundle) -> String {
-    serde_json::to_string(wire).expect("a bundle has no map, and its shares are numbers")
+    serde_json::to_string(wire).expect("bundle structs contain no maps with non-string keys")
 }
 
-/// Reads the checksum that a document declares, if well-formed, without checking the rest. A
-/// refusal identifies the document by it.
+/// Returns the checksum declared by a document if it is well formed, without validating the rest.
+/// An edge that rejects a document identifies it by this checksum.
 pub fn declared_checksum(document: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Declared {
@@ -156,14 +156,14 @@ pub fn declared_checksum(document: &[u8]) -> Option<String> {
     is_checksum(&declared.checksum).then_some(declared.checksum)
 }
 
-/// Returns whether a text has the form of [`Bundle::checksum`].
+/// Returns whether `text` has the form of [`Bundle::checksum`].
 pub fn is_checksum(text: &str) -> bool {
     let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     text.strip_prefix(CHECKSUM)
         .is_some_and(|digits| digits.len() == CHECKSUM_DIGITS && digits.bytes().all(is_digit))
 }
 
-/// Computes the correct checksum of a document.
+/// Computes a document's checksum, ignoring the declared one.
 pub(crate) fn checksum(wire: &WireBundle) -> String {
     let canonical = json(&WireBundle { checksum: None, ..wire.clone() });
     let mut text = String::from(CHECKSUM);
@@ -173,12 +173,12 @@ pub(crate) fn checksum(wire: &WireBundle) -> String {
     text
 }
 
-/// Formats a time as in RFC 3339, in UTC, to the second.
+/// Formats a Unix time as RFC 3339, in UTC, to the second.
 pub(crate) fn time(unix_s: u64) -> String {
     format!("{:.0}", thalweg_record::time(unix_s.saturating_mul(1_000_000)))
 }
 
-/// Copies the names; `None` omits an empty list.
+/// Returns a copy of `names`, or `None` if there are none, so that the member is omitted.
 fn non_empty(names: &[String]) -> Option<Vec<String>> {
     (!names.is_empty()).then(|| names.to_vec())
 }

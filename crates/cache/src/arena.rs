@@ -1,15 +1,15 @@
-//! The memory that holds content: slabs of a memfd, divided into runs of bytes.
+//! Content memory: slabs of a memfd, divided into runs of bytes.
 //!
-//! A slab is the unit of recycling. Content is stored in *runs*: whole slabs first if it is large,
-//! then part of a slab that it shares with other content. When the last run in a slab is dropped,
-//! the slab's pages are punched out and the slab is free again. So **bytes are never overwritten
-//! while a socket may still send them** (`sendfile` does not copy, and a retransmission reads the
-//! page once more).
+//! A slab is the unit of recycling. Content is stored in *runs*: large content first fills whole
+//! slabs, and the rest takes part of a slab shared with other content. When a slab's last run is
+//! dropped, its pages are punched out and the slab is free again. **Bytes are thus never
+//! overwritten while a socket may still send them**: `sendfile` does not copy, and a retransmission
+//! reads the page again.
 //!
-//! Small and large content never share a slab: a hot playlist must not pin two megabytes of dead
-//! segments. Live content in a mostly dead slab is copied to the slab being filled, so that the
-//! sparse slab can be recycled ([`Arena::compact`]). Otherwise a few hot responses would eventually
-//! pin nearly all slabs.
+//! Small and large content never share a slab, so that a hot playlist does not pin two megabytes of
+//! dead segments. Live content in a mostly dead slab is copied to the slab being filled, so that
+//! the sparse slab can be recycled ([`Arena::compact`]). Otherwise a few hot responses would
+//! eventually pin nearly all slabs.
 
 use std::fmt;
 use std::io;
@@ -20,35 +20,35 @@ use crate::memory::Memory;
 pub use crate::memory::SLAB_BYTES;
 use crate::sync::{Arc, Mutex, lock};
 
-/// Maximum bytes of small content, which occupies a single run in a slab for small content.
+/// Maximum bytes of small content, which occupies a single run in a slab of small content.
 pub const SMALL_BYTES_MAX: usize = SLAB_BYTES / 32;
 
-/// Small runs start on a cache line, large ones on a page. Content sent in two parts costs two
-/// packet fragments, and the number of fragments limits a packet's size.
+/// Small runs start on a cache line, large runs on a page. Unaligned content would span an extra
+/// page, which costs an extra packet fragment, and the number of fragments limits a packet's size.
 const ALIGN_SMALL: usize = if SLAB_BYTES >= 4096 { 64 } else { 1 };
 const ALIGN_LARGE: usize = if SLAB_BYTES >= 4096 { 4096 } else { 1 };
 
 /// Compaction starts once this fraction (1/n) of the memory in use is dead but pinned by live
 /// content in the same slabs. In a long churn of small content, compaction moved 0.3 bytes per
-/// incoming byte in an arena of 128 slabs, and 3 in one of 16.
+/// incoming byte in an arena of 128 slabs, and 3 bytes in an arena of 16 slabs.
 const DEAD_SHARE_MAX: usize = 5;
-/// Maximum residents moved per call; moving a small one takes about a microsecond.
+/// Maximum residents moved per call. Moving a small resident takes about a microsecond.
 const RESIDENTS_MOVED_MAX: usize = 512;
 /// Minimum stale resident references in a slab before they are cleared.
 const RESIDENTS_GONE_MIN: usize = 64;
 
-/// The result of one call of [`Arena::compact`].
+/// Result of a call to [`Arena::compact`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compaction {
-    /// Nothing was moved: it is not worthwhile, or there is no room to move to.
+    /// Nothing was moved, because it is not worthwhile or the arena has no room for the copies.
     Nothing,
-    /// Some of a slab's live content was moved; later calls empty the slab.
+    /// Part of a slab's live content was moved. Later calls move the rest.
     Begun,
     /// All of a slab's live content was moved. The slab is free once no reader holds a run in it.
     Emptied,
 }
 
-/// Content that can move.
+/// Content that can be moved to another slab.
 pub(crate) trait Resident: fmt::Debug + Send + Sync {
     /// Moves this content's runs out of `slab`.
     fn move_out_of(self: std::sync::Arc<Self>, slab: usize) -> Result<(), NoRoom>;
@@ -69,13 +69,13 @@ struct Slabs {
     /// Bytes of the live runs in each slab; `live_bytes_total` is their sum.
     live_bytes: Vec<usize>,
     live_bytes_total: usize,
-    /// Movable content in each slab; some of it may have been dropped.
+    /// Movable content in each slab, some of which may have been dropped.
     residents: Vec<Vec<Weak<dyn Resident>>>,
     small: Option<Open>,
     large: Option<Open>,
 }
 
-/// A slab that runs are being cut from.
+/// A slab from which runs are being cut.
 #[derive(Debug, Clone, Copy)]
 struct Open {
     slab: usize,
@@ -83,7 +83,7 @@ struct Open {
     align: usize,
 }
 
-/// No slab is free.
+/// Error: no slab is free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoRoom;
 
@@ -106,7 +106,8 @@ impl Arena {
     /// for each size class).
     ///
     /// # Errors
-    /// When the system refuses the memfd or its mapping.
+    ///
+    /// Returns an error if the memfd cannot be created or mapped.
     pub fn new(bytes_max: u64) -> io::Result<Arc<Self>> {
         let slabs_max = usize::try_from(bytes_max.div_ceil(SLAB_BYTES as u64))
             .map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?
@@ -139,8 +140,8 @@ impl Arena {
         self.memory.file()
     }
 
-    /// Allocates a run of at most `want` bytes: all of them if one slab can hold them, otherwise
-    /// the rest of the open slab.
+    /// Allocates a run of at most `want` bytes. The run is shorter than `want` if that exceeds a
+    /// slab, or if the run takes the rest of an open slab.
     pub(crate) fn allocate(arena: &Arc<Self>, want: usize) -> Result<Run, NoRoom> {
         let want = want.max(1);
         let mut slabs = lock(&arena.slabs);
@@ -157,7 +158,8 @@ impl Arena {
         Ok(Run { arena: arena.clone(), at: (slab * SLAB_BYTES + at) as u64, len, used: len.into() })
     }
 
-    /// Returns the bytes of live content, including space reserved for it.
+    /// Returns the number of live content bytes, including space reserved for content still
+    /// arriving.
     pub fn live_bytes(&self) -> usize {
         lock(&self.slabs).live_bytes_total
     }
@@ -167,8 +169,8 @@ impl Arena {
         lock(&self.slabs).residents[slab].push(resident);
     }
 
-    /// Moves live content out of the slab that has the least, if much of the memory in use is dead.
-    /// A slab with very many residents takes several calls.
+    /// Moves live content out of the slab with the least live content, if much of the memory in use
+    /// is dead. Emptying a slab with very many residents takes several calls.
     pub fn compact(&self) -> Compaction {
         let mut slabs = lock(&self.slabs);
         let Some((slab, residents)) = slabs.sparsest() else { return Compaction::Nothing };
@@ -196,7 +198,7 @@ impl Arena {
     }
 
     /// Punches out the pages of a slab without holders, then adds it to the free list. A slab whose
-    /// pages cannot be punched out is never used again: its old pages may be in flight.
+    /// pages cannot be punched out is never reused, because a socket may still be sending them.
     fn recycle(&self, slab: usize) {
         if self.memory.punch(slab).is_ok() {
             lock(&self.slabs).free.push(slab);
@@ -214,8 +216,8 @@ impl Slabs {
         }
     }
 
-    /// Returns the emptiable slab with the least live content and the residents to move now, if
-    /// moving them is worthwhile.
+    /// Returns the slab with the least live content among those that can be emptied, and the
+    /// residents to move in this call. Returns `None` if moving is not worthwhile.
     fn sparsest(&mut self) -> Option<(usize, Vec<Weak<dyn Resident>>)> {
         let used_bytes = (self.holders.len() - self.free.len()) * SLAB_BYTES;
         if used_bytes - self.live_bytes_total < used_bytes / DEAD_SHARE_MAX {
@@ -238,20 +240,20 @@ impl Slabs {
         Ok(slab)
     }
 
-    /// Cuts a single run for small content; if the open slab has no room, opens the next one.
+    /// Cuts a single run for small content. Opens the next slab if the open one has no room.
     fn cut_small(&mut self, want: usize, arena: &Arena) -> Result<(usize, usize, usize), NoRoom> {
         if let Some(cut) = self.small.as_mut().and_then(|open| open.cut(want)) {
             return Ok(cut);
         }
         let mut open = self.open_next(ALIGN_SMALL)?;
-        let cut = open.cut(want).expect("an empty slab holds small content");
+        let cut = open.cut(want).expect("small content fits an empty slab");
         self.close(self.small, arena);
         self.small = Some(open);
         Ok(cut)
     }
 
-    /// Cuts the rest of the open slab for large content, if that is worth a separate `sendfile`;
-    /// otherwise opens the next slab.
+    /// Cuts a run for large content. Uses the rest of the open slab if that is worth a separate
+    /// `sendfile`; otherwise opens the next slab.
     fn cut_large(&mut self, want: usize, arena: &Arena) -> Result<(usize, usize, usize), NoRoom> {
         if let Some(open) = &mut self.large {
             let piece = if open.left() >= SMALL_BYTES_MAX { want.min(open.left()) } else { want };
@@ -260,7 +262,7 @@ impl Slabs {
             }
         }
         let mut open = self.open_next(ALIGN_LARGE)?;
-        let cut = open.cut(want).expect("an empty slab holds less than a slab");
+        let cut = open.cut(want).expect("less than a slab fits an empty slab");
         self.close(self.large, arena);
         self.large = Some(open);
         Ok(cut)
@@ -272,7 +274,7 @@ impl Slabs {
         Ok(Open { slab, used: 0, align })
     }
 
-    /// Releases a full slab; if its content is already gone, the slab is free at once.
+    /// Closes a full slab. If all its content has already been dropped, frees the slab at once.
     fn close(&mut self, open: Option<Open>, arena: &Arena) {
         let Some(Open { slab, .. }) = open else { return };
         self.holders[slab] -= 1;
@@ -283,7 +285,7 @@ impl Slabs {
 }
 
 impl Open {
-    /// Returns the start of the next run.
+    /// Returns the offset of the next run within the slab.
     fn at(&self) -> usize {
         self.used.next_multiple_of(self.align)
     }
@@ -307,7 +309,7 @@ pub(crate) struct Run {
     arena: Arc<Arena>,
     at: u64,
     len: usize,
-    /// Bytes of `len` still in use; the writer returns the rest at the end.
+    /// Bytes of `len` in use; the writer returns the rest once the content is complete.
     used: AtomicUsize,
 }
 
@@ -326,21 +328,21 @@ impl Run {
         &self.arena
     }
 
-    /// Returns the offset in the memfd of byte `at` of the run.
+    /// Returns the memfd offset of byte `at` of the run.
     pub(crate) fn file_offset(&self, at: usize) -> u64 {
         self.at + at as u64
     }
 
-    /// Writes bytes that have not been published yet.
+    /// Writes bytes at offset `at`, where nothing has been published yet.
     #[allow(unsafe_code)]
     pub(crate) fn write(&self, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= self.len, "write past the end of the run");
-        // SAFETY: the assertion keeps the write within the run; `fill` allows only the one writer
-        // to write, and only past the published bytes.
+        // SAFETY: the assertion keeps the write within the run; in `fill`, only one writer writes,
+        // and only past the published bytes.
         unsafe { self.arena.memory.write(self.file_offset(at), bytes) };
     }
 
-    /// Copies published bytes of another run to the start of this one.
+    /// Fills this run with published bytes of `other`, starting at its byte `at`.
     pub(crate) fn copy_from(&self, other: &Run, at: usize) {
         #[cfg(not(loom))]
         self.write(0, other.read(at, self.len));
@@ -364,7 +366,7 @@ impl Run {
         self.arena.memory.copy(self.file_offset(at), len)
     }
 
-    /// Returns the bytes beyond `used` to the arena. They can be reallocated only if no run was
+    /// Returns the bytes beyond `used` to the arena. They can be reused only if no run was
     /// allocated after this one.
     pub(crate) fn shrink_to(&self, used: usize) {
         let slab = self.slab();

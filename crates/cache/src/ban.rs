@@ -1,15 +1,15 @@
-//! Ban predicates: remove stored responses by their properties rather than by name.
+//! Ban predicates: select the stored responses to remove by their properties rather than by name.
 //!
-//! The caller defines the ban language. The cache stores a [`Predicate`] with its text, evaluates
-//! it against a [`Subject`], and recompiles texts from an earlier process with a [`Compile`]
-//! function.
+//! The caller defines the ban language. The cache stores a [`Predicate`] with its source text and
+//! evaluates it against a [`Subject`]. Texts stored by an earlier process are recompiled with a
+//! [`Compile`] function.
 
 use std::fmt;
 use std::sync::Arc;
 
 use thalweg_http::Fields;
 
-/// The response, and the request if any, that a predicate is evaluated against.
+/// The response, and the request if any, against which a predicate is evaluated.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
     /// Host and port of the request.
@@ -20,26 +20,28 @@ pub struct Subject<'a> {
     pub status: u16,
     /// Response fields.
     pub fields: [&'a Fields; 2],
-    /// Age in seconds when the ban was created.
+    /// Age of the response when the ban was created, in seconds.
     pub age_s: u64,
-    /// Fields of the request that found the response. Always set for a predicate that needs them.
+    /// Fields of the request whose look-up found the response. Always set for a predicate that
+    /// needs them.
     pub request: Option<&'a Fields>,
 }
 
-/// A compiled expression.
+/// A compiled ban expression.
 pub trait Predicate: fmt::Debug + Send + Sync {
-    /// Returns whether the predicate depends on age, and so on the time of the ban.
+    /// Returns whether the predicate depends on the response's age, and therefore on when the ban
+    /// was created.
     fn has_age(&self) -> bool;
 
-    /// Returns whether the predicate depends on request fields, so that only a look-up can evaluate
-    /// it.
+    /// Returns whether the predicate depends on request fields. Only a look-up can evaluate such a
+    /// predicate.
     fn needs_request(&self) -> bool;
 
-    /// Returns whether the predicate matches.
+    /// Returns whether the predicate matches `subject`.
     fn matches(&self, subject: &Subject<'_>) -> bool;
 }
 
-/// Compiles the text of an expression; `None` if it is invalid.
+/// Compiles a ban expression; returns `None` if it is invalid.
 pub type Compile = fn(&str) -> Option<Arc<dyn Predicate>>;
 
 /// Predicates for tests, compiled from texts such as `obj.status == 404`.

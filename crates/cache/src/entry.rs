@@ -1,6 +1,6 @@
-//! Key and head of a stored response: all the metadata that the cache has about it.
+//! Key and head of a stored response: all the metadata that the cache keeps.
 //!
-//! A leaf module: fills, disk copies, purges and the index build on it.
+//! A leaf module, on which fills, disk copies, purges and the index build.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use thalweg_http::Fields;
 use crate::freshness::Freshness;
 use crate::storage::Selection;
 
-/// A key with its hash.
+/// A cache key with its hash.
 #[derive(Debug, Clone)]
 pub(crate) struct Key {
     pub(crate) digest: u64,
@@ -35,11 +35,11 @@ pub struct Head {
     pub reason: Option<Arc<str>>,
     /// End-to-end fields, without `Content-Length` and `Age`.
     pub fields: Fields,
-    /// Fields for the client that caused the fetch only.
+    /// Fields only for the client whose request caused the fetch.
     pub withheld: Fields,
-    /// Fields for this cache only, never for a client: `Surrogate-Key`.
+    /// Fields only for this cache, never sent to a client: `Surrogate-Key`.
     pub surrogate: Fields,
-    /// Content length in bytes, if the head has it.
+    /// Content length in bytes, if the head states it.
     pub length: Option<u64>,
     /// How long the response may be reused.
     pub freshness: Freshness,
@@ -47,10 +47,10 @@ pub struct Head {
     pub selection: Selection,
     /// Why the response may not be shared; `None` if it may.
     pub private: Option<Unshareable>,
-    /// Whether the content is kept in slices, each under its own key.
+    /// Whether the content is stored in slices, each under its own key.
     pub sliced: bool,
-    /// Why a policy generated the response; `None` if a backend sent it. The disk tier stores the
-    /// response but not this value.
+    /// Why a policy generated the response; `None` if a backend sent it. The disk tier does not
+    /// store this value.
     pub made: Option<SynthReason>,
 }
 
@@ -97,9 +97,9 @@ pub enum SynthReason {
 /// Reason why a response is for one client only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unshareable {
-    /// One word, for `Cache-Status`.
+    /// One-word reason for `Cache-Status`.
     pub reason: &'static str,
-    /// Expectation for the next response under the response's key.
+    /// Expectation for the next response under the same key.
     pub mark: PassMark,
 }
 
@@ -109,25 +109,25 @@ pub struct Unshareable {
 pub enum PassMark {
     /// No expectation.
     No,
-    /// The next response will not be shareable either. Requests for any variant are passed for
-    /// `store::PASS_MARK_MS`, but a stored response is still served.
+    /// The next response is not expected to be shareable either. Requests for any variant are
+    /// passed for `store::PASS_MARK_MS`, but stored responses are still served.
     Moment,
-    /// A policy's verdict: requests are passed (hit-for-pass). Stored responses that those requests
-    /// select are removed.
+    /// A policy verdict: requests are passed (hit-for-pass). Stored responses selected by those
+    /// requests are removed.
     Pass {
-        /// End of the verdict, in unix milliseconds.
+        /// When the verdict expires, in Unix milliseconds.
         until_ms: u64,
     },
-    /// A policy's verdict: each request fetches separately, and a shareable response is stored
-    /// (hit-for-miss). Stored responses that those requests select are removed.
+    /// A policy verdict: each request fetches separately, and a shareable response is stored
+    /// (hit-for-miss). Stored responses selected by those requests are removed.
     Miss {
-        /// End of the verdict, in unix milliseconds.
+        /// When the verdict expires, in Unix milliseconds.
         until_ms: u64,
     },
 }
 
 impl PassMark {
-    /// Returns whether this is a policy's verdict.
+    /// Returns whether this is a policy verdict.
     pub fn is_of_policy(self) -> bool {
         matches!(self, Self::Pass { .. } | Self::Miss { .. })
     }

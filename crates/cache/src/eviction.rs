@@ -4,12 +4,12 @@
 //! - A new item enters the *small* queue. Only items used there move on to the *main* queue, so a
 //!   scan over cold content evicts only cold content.
 //! - The *ghost* queue keeps the hash of each evicted item. An item that returns soon is added
-//!   directly to the main queue: its first stay was too short to judge.
+//!   directly to the main queue, because its first stay was too short to judge it.
 //! - The main queue gives second chances, counting up to [`USES_MAX`] uses.
 //!
-//! In the paper, the small queue has a tenth of the cache, and the ghost queue does not include
-//! items evicted from the main queue. The settings here gave the most hits in the `eviction`
-//! benchmark.
+//! In the paper, the small queue is a tenth of the cache, and the ghost queue excludes items
+//! evicted from the main queue. The settings here differ because they gave the most hits in the
+//! `eviction` benchmark.
 //!
 //! The policy holds opaque handles. It works in two steps, so that the caller need not hold a lock
 //! while it examines or releases an item:
@@ -28,20 +28,22 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
-/// The small queue's fraction (1/n) of the bytes. In the benchmark, 10 turned up to 1.2 % of the
-/// requests from hits into misses, and 40 turned 0.2 % if half of the requests are live.
+/// The small queue's fraction (1/n) of the bytes. In the benchmark, a value of 10 turned up to 1.2
+/// % of requests from hits into misses, and a value of 40 turned 0.2 % if half of the requests were
+/// for live content.
 const SMALL_SHARE: u64 = 20;
 /// Maximum uses counted per item; further uses make no difference.
 pub const USES_MAX: u8 = 3;
 /// Number of uses in the small queue that move an item to the main queue.
 const USES_TO_STAY: u8 = 1;
-/// Hashes kept per item held. With four, up to 3 % of the requests missed instead of hitting: items
-/// evicted that long ago are requested less than those present.
+/// Ghost hashes kept per queued item. In the benchmark, keeping four turned up to 3 % of requests
+/// from hits into misses, because items evicted that long ago are requested less often than those
+/// in the queues.
 const GHOSTS_PER_ITEM: usize = 1;
-/// Maximum hashes dropped per call.
+/// Maximum ghost hashes dropped per call.
 const GHOST_STEPS_MAX: usize = 2;
 
-/// Recent uses of an item. It is stored in the item itself, so that a hit takes no lock.
+/// Recent uses of an item. Stored in the item itself, so that a hit takes no lock.
 #[derive(Debug, Default)]
 pub struct Frequency {
     uses: AtomicU8,
@@ -50,7 +52,7 @@ pub struct Frequency {
 }
 
 impl Frequency {
-    /// Inherits the state of `old`, the item that this one replaces, plus one use: the request that
+    /// Inherits the state of `old`, the replaced item, and counts one use for the request that
     /// caused the replacement.
     pub fn succeed(&self, old: &Frequency) {
         self.uses.fetch_max(old.uses.load(Relaxed), Relaxed);
@@ -74,18 +76,18 @@ pub struct Policy<T> {
     small: Queue<T>,
     main: Queue<T>,
     ghost: Ghost,
-    /// The queue to take from next, out of turn, because the front of the other could not be
+    /// The queue to take from next, out of turn, because the front item of the other could not be
     /// evicted.
     turn: Option<Place>,
 }
 
-/// An item considered for eviction, out of its queue until it is put back.
+/// An item considered for eviction. It is in no queue until it is put back.
 #[derive(Debug)]
 #[must_use]
 pub struct Candidate<T> {
     /// The handle.
     pub item: T,
-    /// The item's size; the caller updates it if it has changed.
+    /// The item's size in bytes; the caller updates it if it has changed.
     pub bytes: u64,
     digest: u64,
     place: Place,
@@ -124,7 +126,7 @@ impl<T> Default for Policy<T> {
 }
 
 impl<T> Policy<T> {
-    /// Adds an item of `bytes` whose key hashes to `digest`.
+    /// Adds an item of size `bytes` whose key hashes to `digest`.
     pub fn insert(&mut self, item: T, digest: u64, bytes: u64, frequency: &Frequency) {
         let is_proven = self.ghost.take(digest) || frequency.is_proven.load(Relaxed);
         frequency.is_proven.store(is_proven, Relaxed);
@@ -152,8 +154,8 @@ impl<T> Policy<T> {
         }
     }
 
-    /// Puts back a candidate that cannot be evicted now. The other queue is next, so a queue full
-    /// of such items does not block eviction.
+    /// Puts back a candidate that cannot be evicted now. The next candidate comes from the other
+    /// queue, so that a queue full of such items does not block eviction.
     pub fn defer(&mut self, candidate: Candidate<T>) {
         self.turn = Some(match candidate.place {
             Place::Small => Place::Main,
@@ -162,7 +164,7 @@ impl<T> Policy<T> {
         self.keep(candidate);
     }
 
-    /// Drops a candidate that was evicted, and keeps its hash.
+    /// Drops a candidate that was evicted, and keeps its hash in the ghost queue.
     pub fn evicted(&mut self, candidate: Candidate<T>) {
         self.ghost.add(candidate.digest);
     }
@@ -292,8 +294,8 @@ mod tests {
         evicted
     }
 
-    /// Returns how many of 50 hot items survive in a cache of 100 after a scan over 10,000 others,
-    /// each inserted by `each`.
+    /// Returns how many of 50 hot items survive in a cache of 100 items after a scan over 10,000
+    /// cold items, each inserted by `each`.
     fn left_after_scan(mut each: impl FnMut(usize) -> Vec<usize>) -> usize {
         let mut held = [true; 50];
         for cold in 50..10_050 {
@@ -362,8 +364,8 @@ mod tests {
         for (item, uses) in uses.iter().enumerate() {
             policy.insert(item, item as u64, 1, uses);
         }
-        // The even items are in the main queue; the odd ones, in the small queue, cannot be
-        // evicted.
+        // The even items move to the main queue. The odd items stay in the small queue and cannot
+        // be evicted.
         for item in (0..20).step_by(2) {
             uses[item].used();
         }
@@ -390,7 +392,7 @@ mod tests {
     enum Step {
         Insert(u64),
         Use(usize),
-        Look { gone: bool, busy: bool, grows: u64 },
+        Examine { gone: bool, busy: bool, grows: u64 },
         Purge(usize),
     }
 
@@ -399,7 +401,7 @@ mod tests {
             4 => (0..1000u64).prop_map(Step::Insert),
             4 => any::<usize>().prop_map(Step::Use),
             4 => (prop::bool::weighted(0.1), prop::bool::weighted(0.2), 0..9u64)
-                .prop_map(|(gone, busy, grows)| Step::Look { gone, busy, grows }),
+                .prop_map(|(gone, busy, grows)| Step::Examine { gone, busy, grows }),
             1 => (2..5usize).prop_map(Step::Purge),
         ];
         prop::collection::vec(step, 1..200)
@@ -421,7 +423,7 @@ mod tests {
                     }
                     Step::Use(item) if !uses.is_empty() => uses[item % uses.len()].used(),
                     Step::Use(_) => {}
-                    Step::Look { gone, busy, grows } => {
+                    Step::Examine { gone, busy, grows } => {
                         let Some(mut candidate) = policy.take() else { continue };
                         let item = candidate.item;
                         prop_assert_eq!(held.get(&item), Some(&candidate.bytes));

@@ -1,31 +1,33 @@
 //! Freshness of a stored response (RFC 9111 §4.2) and its use once stale (§4.2.4, RFC 5861): a pure
 //! function of the response's fields and time of arrival, the request's directives, and `now`.
 //!
-//! Times are unix milliseconds. Durations are also in milliseconds, because policies may set them;
-//! fields give whole seconds.
+//! Times are in Unix milliseconds. Durations are also in milliseconds, because policies may set
+//! them that precisely; response fields have whole seconds.
 
 use thalweg_http::cache_control::{CacheControl, RequestCacheControl};
 use thalweg_http::{Fields, date, number};
 
 use crate::rules::Rules;
 
-/// Freshness of a response: its lifetime, the time it ages from, and how long it may be used stale.
+/// Freshness of a response: its lifetime, the time from which it ages, and how long it may be used
+/// stale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Freshness {
-    /// Milliseconds from age 0 for which the response is fresh; 0 if unspecified.
+    /// Freshness lifetime, counted from age 0, in milliseconds; 0 if unspecified.
     pub lifetime_ms: u64,
-    /// Time at which the age was 0, as far as known; never later than the response's arrival.
+    /// Time at which the response's age was 0, as far as known; never later than its arrival.
     pub born_ms: u64,
-    /// Milliseconds after the lifetime for which the response may be served while it is revalidated
-    /// in the background (RFC 5861 §3, and grace).
+    /// How long after its lifetime the response may be served while it is revalidated in the
+    /// background (RFC 5861 §3, and grace), in milliseconds.
     pub while_revalidate_ms: u64,
-    /// Milliseconds after the lifetime for which the response may be served when the backend fails
-    /// (RFC 5861 §4).
+    /// How long after its lifetime the response may be served when the backend fails (RFC 5861 §4),
+    /// in milliseconds.
     pub if_error_ms: u64,
     /// Whether the response must never be served stale, even if the client allows it
     /// (`must-revalidate`, `proxy-revalidate`, `s-maxage`).
     pub must_revalidate: bool,
-    /// Whether the content does not change while fresh (RFC 8246): a reload needs no validation.
+    /// Whether the content never changes while fresh (RFC 8246), so that a reload needs no
+    /// validation.
     pub immutable: bool,
 }
 
@@ -46,7 +48,8 @@ impl Freshness {
     ///
     /// `s-maxage` takes precedence over `max-age`, which takes precedence over `Expires`
     /// (§5.2.2.10, §5.3) and then heuristics (§4.2.2). A `no-cache` response is never fresh.
-    /// `expires` is whether `Expires` counts, which it does not beside a targeted field.
+    /// `expires` states whether the `Expires` field counts. It does not if a targeted field is
+    /// present.
     pub fn of(
         status: u16,
         fields: &Fields,
@@ -111,7 +114,8 @@ impl Freshness {
         self.age_ms(now_ms).saturating_sub(self.lifetime_ms)
     }
 
-    /// Returns this freshness, cut short so that the response is stale from `since_ms` on.
+    /// Returns this freshness with its lifetime shortened, so that the response is stale from
+    /// `since_ms`.
     pub fn stale_from(self, since_ms: u64) -> Self {
         Self { lifetime_ms: self.lifetime_ms.min(self.age_ms(since_ms)), ..self }
     }
@@ -155,9 +159,9 @@ struct Stale {
 
 impl Stale {
     /// Combines directives and settings. The response's own directives about stale use take
-    /// precedence over the settings. `s-maxage` forbids stale use that only a setting would allow
-    /// (RFC 9111 §5.2.2.10), but not stale use that an explicit RFC 5861 directive next to it
-    /// allows.
+    /// precedence over the settings. `s-maxage` forbids stale use allowed only by a setting (RFC
+    /// 9111 §5.2.2.10), but not stale use allowed by an explicit RFC 5861 directive in the same
+    /// response.
     fn of(directives: &CacheControl, rules: &Rules) -> Self {
         let forbidden =
             directives.must_revalidate || directives.proxy_revalidate || directives.no_cache.is_whole();
@@ -179,21 +183,22 @@ fn explicit_s(fields: &Fields, directives: &CacheControl, expires: bool, date_s:
     if let Some(explicit) = directives.s_maxage.or(directives.max_age) {
         return Some(u64::from(explicit));
     }
-    // An unreadable Expires, such as "0", is in the past (§5.3). If there are several, any may be
-    // the intended one.
+    // An invalid Expires, such as "0", is in the past (§5.3). Of several lines, the earliest
+    // counts, because any may be the intended one.
     let mut all = fields.get_all("expires").filter(|_| expires).map(|value| date::parse(value).unwrap_or(0));
     let first = all.next()?;
     let earliest = all.fold(first, u64::min);
     Some(earliest.saturating_sub(date_s))
 }
 
-/// Returns whether a status may be reused without an explicit lifetime (RFC 9110 §15.1).
+/// Returns whether a response with this status may be reused without an explicit lifetime (RFC 9110
+/// §15.1).
 pub(crate) fn is_heuristically_cacheable(status: u16) -> bool {
     matches!(status, 200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
 }
 
-/// Computes a share of the time since the last modification (§4.2.2), if the status or `public`
-/// allows it.
+/// Computes the heuristic lifetime, a share of the time since the last modification (§4.2.2), if
+/// the status or `public` allows it.
 fn heuristic_s(status: u16, fields: &Fields, directives: &CacheControl, rules: &Rules, date_s: u64) -> u64 {
     if !(directives.public || is_heuristically_cacheable(status)) {
         return 0;

@@ -1,19 +1,19 @@
 //! HTTP cache: storage, freshness, eviction, purging, and delivery to many readers during a fetch.
 //!
-//! - [`fill`]: the [`FillBuffer`]: one writer, any number of readers, append-only content.
-//! - [`arena`]: the memory that holds content: a memfd divided into slabs, so `sendfile` sends
-//!   without copying.
+//! - [`fill`]: the [`FillBuffer`], append-only content with one writer and any number of readers.
+//! - [`arena`]: content memory, a memfd divided into slabs from which `sendfile` sends without
+//!   copying.
 //! - [`rules`], [`freshness`] and [`storage`]: RFC 9111 as pure functions of settings, fields and
 //!   `now`.
-//! - [`entry`]: keys and heads, the base of fills, purges and the disk tier; [`stored`]: a stored
+//! - [`entry`]: keys and heads of responses, on which the other modules build; [`stored`]: a stored
 //!   response.
-//! - [`store`]: the sharded index: look-up, collapsing, variants.
-//! - [`eviction`]: which stored response to evict when memory runs short.
+//! - [`store`]: the sharded index, with look-up, request collapsing and variants.
+//! - [`eviction`]: chooses the stored response to evict when memory runs short.
 //! - [`purge`] and [`ban`]: removal by URL, tag or expression.
-//! - [`disk`]: the second tier: files that survive a restart.
+//! - [`disk`]: the second tier, files that survive a restart.
 //!
-//! Lock order: a shard of the index → the list of purges → a [`FillBuffer`] → the arena's slabs. No
-//! lock is held across I/O, and wakers are called with no lock held.
+//! Lock order: an index shard → the purge list → a [`FillBuffer`] → the arena's slabs. No lock is
+//! held across I/O, and wakers are called with no lock held.
 
 pub mod arena;
 pub mod ban;

@@ -1,9 +1,9 @@
 //! The arena's bytes: one memfd, mapped once, read and written by offset.
 //!
-//! This module holds the memory store's `unsafe` code. [`crate::fill`] and [`crate::arena`] keep
-//! the contract that makes it sound: a byte is written at most once between two punches of its
-//! slab, by the one writer that owns its run, and is read only after that write was published under
-//! the `FillBuffer`'s lock.
+//! This module contains the memory store's `unsafe` code. [`crate::fill`] and [`crate::arena`]
+//! uphold the contract that makes it sound: between two punches of its slab, a byte is written at
+//! most once, by the writer that owns its run, and is read only after that write was published
+//! under the `FillBuffer`'s lock.
 #![allow(unsafe_code)]
 
 /// Size of a slab in bytes: one huge page.
@@ -62,8 +62,7 @@ mod memfd {
                 mmap_anonymous(std::ptr::null_mut(), reserved_len, ProtFlags::empty(), MapFlags::PRIVATE)?
             };
             let base = reserved.wrapping_byte_add(reserved.align_offset(SLAB_BYTES));
-            // SAFETY: replaces part of the reservation just made, which no other code has access
-            // to.
+            // SAFETY: replaces part of the new reservation, to which no other code has access.
             let mapped = unsafe {
                 mmap(
                     base,
@@ -77,13 +76,13 @@ mod memfd {
             let (Some(reserved), Ok(Some(base))) =
                 (NonNull::new(reserved.cast::<u8>()), mapped.map(|base| NonNull::new(base.cast::<u8>())))
             else {
-                // SAFETY: the reservation made above, which was not handed out.
+                // SAFETY: unmaps the new reservation, to which no other code has access.
                 let _ = unsafe { munmap(reserved, reserved_len) };
                 return Err(mapped.err().map_or(io::ErrorKind::OutOfMemory.into(), Into::into));
             };
-            // Saves up to a quarter of the CPU time at 5 MB. Only a hint: kernels without it work
-            // as well.
-            // SAFETY: the mapping made above; this advice changes no content.
+            // Saves up to a quarter of the CPU time for responses of 5 MB. Failure is ignored,
+            // because this is only a hint.
+            // SAFETY: applies to the new mapping; this advice changes no content.
             let _ = unsafe { madvise(base.as_ptr().cast(), len, Advice::LinuxHugepage) };
             Ok(Self { file, reserved, reserved_len, base, len })
         }
@@ -93,7 +92,9 @@ mod memfd {
         }
 
         /// # Safety
-        /// `at..at + bytes.len()` belongs to the caller's run and is not read yet.
+        ///
+        /// The range `at..at + bytes.len()` must belong to the caller's run and must not have been
+        /// published.
         pub(crate) unsafe fn write(&self, at: u64, bytes: &[u8]) {
             let at = usize::try_from(at).expect("offsets lie in the mapping");
             assert!(at <= self.len && bytes.len() <= self.len - at, "write past the end of the arena");
@@ -102,7 +103,9 @@ mod memfd {
         }
 
         /// # Safety
-        /// The bytes were published, and their run is held for as long as the slice is used.
+        ///
+        /// The bytes must have been published, and their run must be kept alive as long as the
+        /// slice is used.
         pub(crate) unsafe fn read(&self, at: u64, len: usize) -> &[u8] {
             let at = usize::try_from(at).expect("offsets lie in the mapping");
             assert!(at <= self.len && len <= self.len - at, "read past the end of the arena");
@@ -111,10 +114,10 @@ mod memfd {
             unsafe { std::slice::from_raw_parts(self.base.add(at).as_ptr(), len) }
         }
 
-        /// Returns a whole slab's pages to the system. Pages that a socket is still sending from
-        /// survive until the socket releases them, and later writes use new pages: `sendfile` does
-        /// not copy. Always punches a whole slab: a hole in part of a huge page that a socket holds
-        /// would be *zeroed in place*.
+        /// Returns a slab's pages to the system. `sendfile` does not copy, so pages that a socket
+        /// is still sending survive until the socket releases them; later writes use new pages.
+        /// Always punches a whole slab, because the kernel *zeroes in place* a hole in part of a
+        /// huge page, even if a socket is still sending it.
         pub(crate) fn punch(&self, slab: usize) -> io::Result<()> {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             Ok(fallocate(&self.file, flags, (slab * SLAB_BYTES) as u64, SLAB_BYTES as u64)?)
@@ -123,7 +126,7 @@ mod memfd {
 
     /// Creates an unnamed file in a private tmpfs of huge pages, regardless of
     /// `transparent_hugepage/shmem_enabled` (`never` by default). Needs CAP_SYS_ADMIN and Linux
-    /// 5.2; the mount exists as long as the file.
+    /// 5.2; the mount lives as long as the file.
     fn huge_file(len: usize) -> io::Result<OwnedFd> {
         let tmpfs = fsopen(c"tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
         fsconfig_set_string(&tmpfs, c"huge", c"always")?;
@@ -137,7 +140,7 @@ mod memfd {
 
     impl Drop for Memory {
         fn drop(&mut self) {
-            // SAFETY: the reservation made in `new`, unmapped once; every run holds the arena, so
+            // SAFETY: unmaps the reservation from `new`, once. Every run keeps the arena alive, so
             // no run is left.
             let _ = unsafe { munmap(self.reserved.as_ptr().cast(), self.reserved_len) };
         }
@@ -146,7 +149,7 @@ mod memfd {
 
 #[cfg(loom)]
 mod tracked {
-    //! The same contract over cells in which loom finds every race.
+    //! The same contract, on cells in which loom detects every race.
     use super::SLAB_BYTES;
     use loom::cell::UnsafeCell;
     use std::io;

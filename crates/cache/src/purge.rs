@@ -1,22 +1,24 @@
-//! Purges: a numbered sequence, and the responses that each purge removes.
+//! Purge list: numbers all purges and tests which responses they remove.
 //!
-//! Every purge has a number, and every response carries the number of the newest purge before its
-//! fetch began; a response in flight when a purge arrives counts as older. A tag purge or a ban
-//! touches no response. It is listed here, and each response found by a look-up is tested against
-//! the purges listed since its last test; if there are none, that costs two loads. A sweep over all
-//! stored responses ([`Cache::sweep`](crate::Cache::sweep)) tests the rest, which frees their
-//! memory soon and keeps the list short.
+//! Every purge has a number. Every response records the number of the newest purge before its fetch
+//! started, so a response in flight when a purge arrives counts as older. A tag purge or a ban does
+//! not touch any response on arrival, but is listed here. Each look-up tests the response it finds
+//! against the purges listed since that response's last test; without new purges, the test costs
+//! two loads. A sweep over all stored responses ([`Cache::sweep`](crate::Cache::sweep)) tests the
+//! others, so that their memory is freed soon and the list stays short.
 //!
-//! - A key is host, path and query. An item derived from it, such as a slice of its content, has a
-//!   separate key: the base key, a space and a suffix. Derived keys are purged and banned together
-//!   with the base key.
+//! - A key consists of host, path and query. An item derived from a response, such as a slice of
+//!   its content, has a derived key: the base key, a space and a suffix. Derived keys are purged
+//!   and banned together with the base key.
 //! - A hard purge removes responses. A soft purge makes them stale from the moment of the purge.
 //!
-//! **Invariant:** no look-up that begins after a purge returns finds a response that it removed.
-//! **Invariant:** a listed purge is dropped only after everything older was tested against it,
-//! including fetches whose heads were awaited and responses that the disk tier has yet to find.
+//! **Invariant:** a look-up that starts after a purge has returned finds no response removed by
+//! that purge.
+//! **Invariant:** a listed purge is dropped only after every older response has been tested against
+//! it, including responses whose heads were awaited and responses that the disk scan had not found
+//! yet.
 //!
-//! Lock order: a shard of the index, then this list.
+//! Lock order: an index shard, then this list.
 
 mod state;
 
@@ -36,7 +38,7 @@ use crate::ban::{Predicate, Subject};
 use crate::entry::Head;
 use crate::tags::tags;
 
-/// Maximum tags, and maximum URLs with derived keys, that may be purged between two sweeps.
+/// Maximum number of distinct tags, and of distinct URLs, listed between two sweeps.
 pub const PURGES_MAX: usize = 65_536;
 /// Maximum bans in force at a time.
 pub const BANS_MAX: usize = 1024;
@@ -44,16 +46,16 @@ pub const BANS_MAX: usize = 1024;
 /// A purge, as stored in the journal.
 #[derive(Debug, Clone)]
 pub struct Purge {
-    /// Position in the sequence, from 1.
+    /// Position in the purge sequence, starting at 1.
     pub number: u64,
-    /// Responses that the purge removes.
+    /// Responses to which the purge applies.
     pub what: PurgeScope,
-    /// Arrival time of a soft purge, in unix milliseconds; `None` for a hard purge, as every ban
-    /// is.
+    /// Arrival time of a soft purge, in Unix milliseconds; `None` for a hard purge. Every ban is
+    /// hard.
     pub soft_ms: Option<u64>,
 }
 
-/// Scope of a purge: the responses that it removes.
+/// Scope of a purge: the responses to which it applies.
 #[derive(Debug, Clone)]
 pub enum PurgeScope {
     /// Every variant under a key, and everything derived from the key.
@@ -69,9 +71,10 @@ pub enum PurgeScope {
 pub struct Ban {
     /// The expression as written.
     pub text: Box<str>,
-    /// When the ban came into force, in unix milliseconds; ages in the expression are as of then.
+    /// When the ban came into force, in Unix milliseconds. The expression tests ages as of this
+    /// time.
     pub made_ms: u64,
-    /// The compiled text; `None` for a ban from an earlier process until it is replayed.
+    /// The compiled expression; `None` for a ban from an earlier process until it is replayed.
     predicate: Option<Arc<dyn Predicate>>,
 }
 
@@ -87,7 +90,7 @@ impl fmt::Display for TooManyPurges {
 
 impl std::error::Error for TooManyPurges {}
 
-/// Every purge against which some response may not have been tested.
+/// Purges against which some responses may not have been tested.
 #[derive(Default)]
 pub(crate) struct Purges {
     /// Number of the newest purge.
@@ -95,9 +98,9 @@ pub(crate) struct Purges {
     /// Number of the newest listed purge.
     latest: AtomicU64,
     list: RwLock<List>,
-    /// Whether any derived key was ever seen.
+    /// Whether any derived key has ever been seen.
     has_derived: AtomicBool,
-    /// Whether the disk may hold responses unknown to the index.
+    /// Whether there may be responses on disk that the index does not have.
     is_scanning: AtomicBool,
 }
 
@@ -105,16 +108,17 @@ pub(crate) struct Purges {
 struct List {
     urls: HashMap<Box<str>, Marks>,
     tags: HashMap<Box<[u8]>, Marks>,
-    /// Bans in force, in order of number.
+    /// Bans in force with their numbers, in ascending order.
     bans: VecDeque<(u64, Arc<Ban>)>,
-    /// Number of the newest purge that the list had no room for. It removes all older derived
-    /// responses, and all older ones found on disk.
+    /// Number of the newest purge for which the list had no room. It removes all older derived
+    /// responses and all older responses found on disk.
     unlisted: u64,
     /// All purges up to this number were dropped.
     forgotten: u64,
 }
 
-/// Numbers of the latest hard purge and the latest soft purge of one name; 0 if there was none.
+/// Numbers of the latest hard purge and the latest soft purge of one URL or tag; 0 before the
+/// first.
 #[derive(Debug, Default, Clone, Copy)]
 struct Marks {
     hard: u64,
@@ -129,17 +133,17 @@ enum Verdict {
 }
 
 impl Purges {
-    /// Returns the number of the newest purge. A thread that sees it also sees the purge in the
-    /// list.
+    /// Returns the number of the newest purge. A thread that sees this number also sees that purge
+    /// in the list.
     pub(crate) fn number(&self) -> u64 {
         self.sequence.load(SeqCst)
     }
 
-    /// Returns the purge number for a fetch of `key` that is about to begin. The caller must have
-    /// read `number` before its look-up.
+    /// Returns the purge number to record for a fetch of `key` that is about to start. The caller
+    /// must have read `number` before its look-up.
     pub(crate) fn number_of_fetch(&self, key: &str, number: u64) -> u64 {
         if is_derived(key) && !self.has_derived.load(Relaxed) {
-            // From here on, purges of URLs are listed; earlier ones precede this fetch. The lock
+            // URL purges are listed from now on, and earlier ones precede this fetch. The lock
             // ensures that no purge has read the flag but not yet received its number.
             let _list = self.write();
             self.has_derived.store(true, SeqCst);
@@ -148,13 +152,14 @@ impl Purges {
         number
     }
 
-    /// Starts the disk scan: until it finishes, the disk may hold unknown responses, so every purge
-    /// is listed.
+    /// Records the start of the disk scan. Until it finishes, responses on disk may be missing from
+    /// the index, so every purge is listed.
     pub(crate) fn start_scan(&self) {
         self.is_scanning.store(true, SeqCst);
     }
 
-    /// Finishes the disk scan: all responses on disk are in the index and have been tested.
+    /// Records the end of the disk scan: all responses on disk are in the index and have been
+    /// tested.
     pub(crate) fn finish_scan(&self) {
         let _list = self.write();
         self.is_scanning.store(false, SeqCst);
@@ -165,8 +170,8 @@ impl Purges {
         !self.is_scanning.load(SeqCst)
     }
 
-    /// Returns whether a response found on disk is not purged. Call this before inserting the
-    /// response; once inserted, it is tested again by [`spares`](Self::spares).
+    /// Returns whether a response found on disk has not been purged. Call this before inserting the
+    /// response into the index; after that, [`spares`](Self::spares) tests it again.
     pub(crate) fn spares_restored(&self, key: &str, head: &Head, purge_state: &PurgeState) -> bool {
         if is_derived(key) {
             self.has_derived.store(true, SeqCst);
@@ -174,7 +179,7 @@ impl Purges {
         purge_state.number >= self.read().unlisted && self.spares(key, head, purge_state, None)
     }
 
-    /// Returns the number of the newest purge that responses are tested against.
+    /// Returns the number of the newest purge against which responses are tested.
     pub(crate) fn latest(&self) -> u64 {
         self.latest.load(Acquire)
     }
@@ -195,8 +200,8 @@ impl Purges {
         Ok(purge)
     }
 
-    /// Lists a purge from an earlier process. If the list has no room, all older responses are
-    /// gone.
+    /// Lists a purge from an earlier process. If the list has no room, all older responses count as
+    /// purged.
     pub(crate) fn replay(&self, purge: &Purge) {
         if self.write().add(purge) == Err(TooManyPurges) {
             self.replay_unlisted(purge.number);
@@ -204,8 +209,8 @@ impl Purges {
         self.advance_to(purge.number);
     }
 
-    /// Replays a purge from an earlier process whose target is unknown: all older responses found
-    /// on disk are gone.
+    /// Replays a purge from an earlier process whose scope is unknown. All older responses found on
+    /// disk count as purged.
     pub(crate) fn replay_unlisted(&self, number: u64) {
         let mut list = self.write();
         list.unlisted = list.unlisted.max(number);
@@ -220,9 +225,9 @@ impl Purges {
         self.sequence.fetch_max(number, SeqCst);
     }
 
-    /// Returns whether a response found for a request with the fields `request` is not purged. A
-    /// soft purge is recorded in the response's purge state. As in Varnish, a ban that depends on
-    /// the request is decided by the first look-up after it.
+    /// Returns whether a response found for a request with the fields `request` has not been
+    /// purged. Records a soft purge in the response's purge state. As in Varnish, the first look-up
+    /// after a request-dependent ban decides whether the ban removes the response.
     pub(crate) fn spares(
         &self,
         key: &str,
@@ -253,9 +258,9 @@ impl Purges {
         !gone
     }
 
-    /// Returns whether a response whose fetch began after purge `number` was purged since, hard or
-    /// soft. Also true if those purges were dropped because the response's head is no longer
-    /// awaited.
+    /// Returns whether a response whose fetch started after purge `number` has since been purged,
+    /// hard or soft. Also returns true if the list can no longer tell, because later purges were
+    /// dropped once the response's head had arrived.
     pub(crate) fn has_purged(&self, key: &str, head: &Head, number: u64) -> bool {
         if number >= self.latest() {
             return false;
@@ -266,8 +271,8 @@ impl Purges {
             || !matches!(list.verdict(key, head, (number, number), None), Verdict::Spared)
     }
 
-    /// Drops all purges up to `number`. Bans that depend on a request are dropped only up to
-    /// `looked_up`, up to which every response was tested.
+    /// Drops all purges up to `number`. Drops request-dependent bans only up to `looked_up`, the
+    /// number up to which every response was tested.
     pub(crate) fn forget(&self, number: u64, looked_up: u64) {
         let mut list = self.write();
         list.forgotten = list.forgotten.max(number);
@@ -288,7 +293,7 @@ impl Purges {
         self.read().bans.iter().map(|(number, _)| *number).collect()
     }
 
-    /// Returns the number of listed names and expressions.
+    /// Returns the number of listed URLs, tags and bans.
     pub(crate) fn listed(&self) -> usize {
         let list = self.read();
         list.urls.len() + list.tags.len() + list.bans.len()
@@ -320,14 +325,13 @@ impl List {
         match &purge.what {
             PurgeScope::Url(key) => match marks(&mut self.urls, key) {
                 Ok(marks) => marks.set(purge),
-                // Derived responses can be fetched again: removing too many is better than an
-                // incomplete purge.
+                // Remove too many derived responses rather than too few: they can be fetched again.
                 Err(TooManyPurges) => self.unlisted = purge.number,
             },
             PurgeScope::Tag(name) => marks(&mut self.tags, name)?.set(purge),
             PurgeScope::Ban(ban) => {
                 // A newer ban supersedes an identical older one, unless it tests age: each ban
-                // measures age from its own creation.
+                // tests ages as of its own creation.
                 self.bans.retain(|(_, old)| old.has_age() || old.text != ban.text);
                 if self.bans.len() >= BANS_MAX {
                     return Err(TooManyPurges);
@@ -338,9 +342,9 @@ impl List {
         Ok(())
     }
 
-    /// Returns the highest purge number that a response tested up to `checked` can be tested up to
-    /// now. Without a request, bans that depend on one cannot be tested. A derived response has no
-    /// request of its own, so such bans do not apply to it.
+    /// Returns the purge number up to which a response, already tested up to `checked`, can be
+    /// tested now. Without a request, request-dependent bans cannot be tested. They do not apply to
+    /// a derived response, which has no request of its own.
     fn testable(&self, key: &str, checked: u64, request: Option<&Fields>) -> u64 {
         if request.is_some() || is_derived(key) {
             return u64::MAX;
@@ -349,8 +353,8 @@ impl List {
         untestable.map_or(u64::MAX, |(number, _)| number - 1)
     }
 
-    /// Returns the verdict on a response whose fetch began after purge `number` and that was tested
-    /// against bans up to `checked`.
+    /// Returns the verdict on a response. Its fetch started after purge `number`, and it was
+    /// already tested against bans up to `checked`.
     fn verdict(
         &self,
         key: &str,
@@ -380,7 +384,8 @@ impl List {
     }
 }
 
-/// Returns the marks of a name, adding them if needed, unless the list is full.
+/// Returns the marks of a URL or tag, adding it to the list if needed. Returns an error if the list
+/// is full.
 fn marks<'a, N: ?Sized + std::hash::Hash + Eq>(
     map: &'a mut HashMap<Box<N>, Marks>,
     name: &N,
@@ -408,12 +413,12 @@ impl Marks {
 }
 
 impl Ban {
-    /// Creates a ban of everything that `predicate`, compiled from `text`, matches.
+    /// Creates a ban from `predicate`, which was compiled from `text`.
     pub fn new(text: &str, predicate: Arc<dyn Predicate>, made_ms: u64) -> Self {
         Self { text: text.into(), made_ms, predicate: Some(predicate) }
     }
 
-    /// Creates a ban from an earlier process, which is not compiled yet.
+    /// Creates an uncompiled ban, as read from an earlier process's journal.
     pub(crate) fn read(text: &str, made_ms: u64) -> Self {
         Self { text: text.into(), made_ms, predicate: None }
     }
@@ -426,7 +431,7 @@ impl Ban {
         self.predicate.as_ref().is_some_and(|predicate| predicate.needs_request())
     }
 
-    /// Returns whether the ban matches a response under `key` looked up by a request with the
+    /// Returns whether the ban matches a response under `key`, looked up for a request with the
     /// fields `request`.
     fn takes_away(&self, key: &str, head: &Head, request: Option<&Fields>) -> bool {
         let request = request.filter(|_| !is_derived(key));
@@ -490,7 +495,7 @@ mod tests {
         assert_eq!(purges.listed(), PURGES_MAX);
         assert!(!spares(&format!("h/{PURGES_MAX} 0"), before) && !spares("h/another 0", before));
         assert!(spares("h/another", before), "the index itself removes the base key");
-        // Listing one more purge causes responses to be tested against the newer one too.
+        // Another listed purge causes the responses to be tested again.
         purges.enter(PurgeScope::Tag(b"x".as_slice().into()), None).unwrap();
         assert!(spares("h/another 0", number));
     }
@@ -506,12 +511,11 @@ mod tests {
                 purges.number_of_fetch("h/a x", 0)
             });
             let stat = || std::fs::read_to_string(Path::new("/proc").join(task.get()?).join("stat")).ok();
-            // Wait until the thread blocks on the list. A thread that did not block has its number
-            // by then.
+            // Wait until the thread blocks on the list, or finishes if it does not block.
             while !fetch.is_finished() && !stat().is_some_and(|stat| stat.contains(") S ")) {
                 thread::yield_now();
             }
-            // Act like a thread that holds the list and has seen no derived key.
+            // Simulate a purge that holds the list and has seen no derived key.
             assert!(!purges.has_derived.load(SeqCst));
             purges.sequence.store(1, SeqCst);
             drop(held);

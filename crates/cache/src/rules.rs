@@ -6,15 +6,15 @@ use thalweg_http::cache_control::CacheControl;
 /// Caching settings. Durations are in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
-    /// Percentage of the time since its last modification for which a response without an explicit
-    /// lifetime is fresh (RFC 9111 §4.2.2).
+    /// Heuristic lifetime of a response without an explicit lifetime, as a percentage of the time
+    /// since its last modification (RFC 9111 §4.2.2).
     pub heuristic_percent: u64,
     /// Upper limit of the heuristic lifetime.
     pub heuristic_max_s: u64,
     /// Lifetime of a 404 or 410 response without an explicit lifetime.
     pub negative_s: u64,
     /// Maximum lifetime of any response with status 400 or above, even if it specifies a longer
-    /// one, because errors end eventually.
+    /// one, because most errors are temporary.
     pub negative_max_s: u64,
     /// How long a stale response is served while it is revalidated in the background, if the
     /// response neither forbids it nor has its own `stale-while-revalidate`.
@@ -22,7 +22,7 @@ pub struct Rules {
     /// How long a stale response is served when the backend fails, if the response neither forbids
     /// it nor has its own `stale-if-error`.
     pub stale_if_error_s: u64,
-    /// Whether `Surrogate-Control` is read.
+    /// Whether `Surrogate-Control` is honoured.
     pub surrogate_control: bool,
     /// Whether request directives are honoured (RFC 9111 §5.2.1), which lets clients bypass the
     /// cache.
@@ -44,8 +44,8 @@ impl Default for Rules {
     }
 }
 
-/// Fields addressed to caches like this one, in order of precedence; they override all others (RFC
-/// 9213 §2.2). Only the first one present counts.
+/// Targeted fields for caches like this one, in order of precedence (RFC 9213 §2.2). Only the first
+/// one present counts, and it overrides all other fields.
 const TARGETED: [&str; 1] = ["cdn-cache-control"];
 const SURROGATE_CONTROL: &str = "surrogate-control";
 

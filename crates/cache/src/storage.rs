@@ -11,19 +11,21 @@ use crate::tags::has_too_many_tags;
 /// Whether a response may be reused for other requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Storable {
-    /// It may be reused while it is fresh or after validation.
+    /// The response may be reused while it is fresh or after validation.
     Yes,
-    /// It may not be reused, and neither may the next response; the reason is for `Cache-Status`.
+    /// The response may not be reused, and the next one is not expected to be reusable either. The
+    /// reason is for `Cache-Status`.
     No(&'static str),
-    /// It may not be reused because of this request; a response to another request might be.
+    /// The response may not be reused because of this request. A response to another request may
+    /// be.
     NotThis(&'static str),
 }
 
 /// Decides whether a response may be stored, given the request, the response and its freshness.
-/// `fields` are those that other clients may get.
+/// `fields` are the fields that other clients may receive.
 ///
-/// Stricter than §3 in two ways, both on the safe side: a response that sets a cookie is not
-/// shared, and neither is the response to anything but a plain GET.
+/// Stricter than §3 in two ways, both safe: a response is not shared if it sets a cookie, or if the
+/// request method is not GET.
 pub fn storable(
     request: &RequestHead,
     status: u16,
@@ -70,13 +72,13 @@ pub fn storable(
     Storable::Yes
 }
 
-/// Returns whether the caching of a status is understood here (§3): final, and neither partial
-/// (206) nor about another response (304).
+/// Returns whether this cache understands the caching requirements of a status (§3). All these
+/// statuses are final; 206 (partial) and 304 (about another response) are excluded.
 fn is_understood(status: u16) -> bool {
     is_heuristically_cacheable(status) || matches!(status, 302 | 307)
 }
 
-/// Removes from `fields` those that only the requesting client may get, and returns them: the
+/// Removes from `fields`, and returns, those that only the requesting client may receive: the
 /// fields named in `private` and `no-cache` (§5.2.2.4, §5.2.2.7).
 pub fn withhold(fields: &mut Fields, directives: &CacheControl) -> Fields {
     let mut withheld = Fields::new();
@@ -92,7 +94,7 @@ pub fn withhold(fields: &mut Fields, directives: &CacheControl) -> Fields {
     withheld
 }
 
-/// The request fields by which a response was selected (`Vary`), with their values; `None` for an
+/// The request fields named in a response's `Vary`, with their normalised values; `None` for an
 /// absent field.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Selection(Vec<(Box<str>, Option<Vec<u8>>)>);
@@ -122,7 +124,7 @@ impl Selection {
         self.0.iter().any(|(name, _)| **name == *"*")
     }
 
-    /// Returns the bytes of names and values.
+    /// Returns the total bytes of names and values.
     pub fn bytes(&self) -> usize {
         self.0.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, Vec::len)).sum()
     }
@@ -141,12 +143,12 @@ impl Selection {
     }
 }
 
-/// Preference fields, whose members have no order and are case-insensitive (RFC 9110 §12.5).
+/// Preference fields, whose members are unordered and case-insensitive (RFC 9110 §12.5).
 const PREFERENCES: [&str; 3] = ["accept-charset", "accept-encoding", "accept-language"];
 
-/// Returns a field's members, joined from all lines, without insignificant white space (§4.1); for
-/// a preference field also sorted and in lower case. `None` if the field is absent, which differs
-/// from empty.
+/// Returns a field's members, joined from all lines, without insignificant white space (§4.1). The
+/// members of a preference field are also sorted and in lower case. Returns `None` if the field is
+/// absent, which is different from empty.
 fn normalised(request: &Fields, name: &str) -> Option<Vec<u8>> {
     if !request.contains(name) {
         return None;
@@ -164,8 +166,8 @@ fn normalised(request: &Fields, name: &str) -> Option<Vec<u8>> {
     Some(members.join(&b","[..]))
 }
 
-/// Returns when a response was generated, in unix seconds (§4.1: of several matching responses, the
-/// most recent by `Date` is used).
+/// Returns when a response was generated according to `Date`, in Unix seconds; 0 if unknown. Of
+/// several matching responses, the most recent one is used (§4.1).
 pub(crate) fn made_s(fields: &Fields) -> u64 {
     fields.get("date").and_then(date::parse).unwrap_or(0)
 }

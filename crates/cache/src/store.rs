@@ -1,24 +1,24 @@
 //! The index: stored responses by key, fetches in progress, and eviction.
 //!
-//! - A key has any number of variants (`Vary`). Each variant has at most one shared fetch that
-//!   awaits its head; requests that do not wait start their own fetches. Requests for the same
-//!   variant wait only until that head arrives.
-//! - Variants are distinguished by the fields that the latest stored response varied by. Until a
-//!   first response is stored, all requests for the key wait for one head; after that, variants are
+//! - A key may have several variants (`Vary`), each with at most one shared fetch whose head is
+//!   awaited. Requests for the same variant wait only until that head arrives. Requests that must
+//!   not wait start their own fetches.
+//! - Variants are distinguished by the fields in the latest stored response's `Vary`. Until a first
+//!   response is stored, all requests for the key wait for one head. After that, variants are
 //!   fetched in parallel.
 //! - Once its head has arrived, a stored fill is found like any stored response. Only the
 //!   `FillBuffer` knows whether it is complete.
 //! - A failing fill is removed from the index *before* its readers are notified, so the next
-//!   request starts a new fetch. A failed fill is never put back.
-//! - A key whose response turned out not to be shareable is passed for a moment, or for as long as
-//!   a policy says (hit-for-pass); or each request for it fetches separately (hit-for-miss). No
-//!   request waits for a head that it could not use.
+//!   request starts a new fetch. A failed fill is never reinserted.
+//! - If a response turns out not to be shareable, later requests for its key are passed for a few
+//!   seconds. A policy may instead have them passed for longer (hit-for-pass), or have each of them
+//!   fetch separately (hit-for-miss). No request waits for a head that it could not use.
 //! - [`eviction`](crate::eviction) chooses what to evict; a response that is still filling is never
 //!   evicted.
 //! - Every look-up treats purged responses as absent; a sweep (`sweep`) frees their memory.
 //!
-//! Lock order: a shard, then the queue or the list of purges. Neither of those is held during a
-//! call back into the owner of the other.
+//! Lock order: a shard, then the eviction queue or the purge list. The queue and the list are never
+//! locked at the same time.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -52,45 +52,46 @@ mod sweeper;
 pub use filling::Fill;
 pub use shard::{PASS_MARK_MS, VARIANTS_MAX};
 
-/// Number of independently locked parts of the index. A sweep holds one lock at a time; with this
-/// many shards, it does not delay requests noticeably.
+/// Number of independently locked shards of the index. A sweep locks one shard at a time; with this
+/// many shards, it does not noticeably delay requests.
 const SHARDS: usize = 1024;
-/// Maximum fraction (1/n) of the memory for one response's content.
+/// Maximum size of one response's content, as a fraction (1/n) of the content memory.
 const CONTENT_SHARE_MAX: u64 = 4;
 /// Maximum size of keys, fields and the rest of the index, as a fraction (1/n) of the content
-/// memory and in addition to it.
+/// memory, which does not include them.
 const INDEX_SHARE_MAX: usize = 8;
-/// With a disk tier, the index may also use this fraction (1/n) of the tier's size.
+/// With a disk tier, the index may use additional memory: this fraction (1/n) of the tier's size.
 const INDEX_SHARE_OF_DISK: u64 = 1024;
-/// Maximum content bytes of a passed response waiting for its reader.
+/// Maximum content bytes of a passed response buffered for its reader.
 pub const PASS_WINDOW_BYTES: usize = 256 * 1024;
 const _: () = assert!(PASS_WINDOW_BYTES < SLAB_BYTES);
 
-/// Result of a look-up.
+/// The result of a look-up.
 #[derive(Debug)]
 pub enum Lookup {
     /// The stored response is fresh and complete.
     Hit(Arc<Stored>),
-    /// The stored response is fresh and still arriving.
+    /// The stored response is fresh, and its content is still arriving.
     Joined(Arc<Stored>),
-    /// The stored response is stale, but usable while it is revalidated in the background. The
-    /// caller revalidates it if it gets a fill; there is none while another revalidation is in
-    /// flight.
+    /// The stored response is stale, but may be served while it is revalidated in the background.
+    /// The caller must revalidate it if it receives a fill. It receives none if, for example,
+    /// another revalidation is in flight.
     Refresh(Arc<Stored>, Option<Fill>),
-    /// A fetch is in progress and its head is awaited. The number identifies the newest
-    /// purge before the fetch began; see [`Cache::has_purged`].
+    /// A fetch is in progress and its head is awaited. The number is that of the newest purge
+    /// before the fetch started; see [`Cache::has_purged`].
     Wait(Reader<Arc<Head>>, u64),
     /// Nothing suitable is stored: the caller fetches, and reads from its own fetch.
     Miss(Fill, Reader<Arc<Head>>),
-    /// Like `Miss`, but other fetches may be in progress: the last response was for one client
-    /// only.
+    /// Like `Miss`, but other fetches may be in progress, because the last response was for one
+    /// client only.
     HitMiss(Fill, Reader<Arc<Head>>),
     /// The stored response is not fresh: the caller validates it with the backend if it has a
     /// validator, and otherwise fetches a new one.
     Stale(Fill, Reader<Arc<Head>>, Arc<Stored>),
     /// The response is known not to be shareable: each request fetches separately.
     Pass,
-    /// Nothing suitable is stored, and the client wants only a stored response (`only-if-cached`).
+    /// Nothing suitable is stored, and the client accepts only a stored response
+    /// (`only-if-cached`).
     Nothing,
 }
 
@@ -101,7 +102,7 @@ pub struct Cache {
     pub(crate) disk: Option<Arc<Tier>>,
     hasher: RandomState,
     shards: Box<[Mutex<Shard>]>,
-    /// Every stored response, in eviction order.
+    /// Stored responses, in eviction order.
     queue: Mutex<Policy<Weak<Stored>>>,
     stored: AtomicUsize,
     index_bytes: Arc<AtomicUsize>,
@@ -115,7 +116,8 @@ impl Cache {
     /// Creates a cache with `memory_bytes` of memory for content.
     ///
     /// # Errors
-    /// When the system refuses the memory.
+    ///
+    /// Returns an error if the memory cannot be allocated.
     pub fn new(memory_bytes: u64) -> io::Result<Arc<Self>> {
         Self::with_disk(memory_bytes, None)
     }
@@ -124,7 +126,8 @@ impl Cache {
     /// [`Cache::start_disk`].
     ///
     /// # Errors
-    /// When the system refuses the memory.
+    ///
+    /// Returns an error if the memory cannot be allocated.
     pub fn with_disk(memory_bytes: u64, disk: Option<Disk>) -> io::Result<Arc<Self>> {
         let arena = Arena::new(memory_bytes)?;
         let memory_bytes = arena.slabs_max() * SLAB_BYTES;
@@ -170,7 +173,7 @@ impl Cache {
         self.index_bytes.load(Relaxed)
     }
 
-    /// Returns the memory that holds content.
+    /// Returns the content memory.
     pub fn arena(&self) -> &Arc<Arena> {
         &self.arena
     }
@@ -187,11 +190,12 @@ impl Cache {
     ) -> Lookup {
         let digest = self.digest(key);
         let mut shard = lock(self.shard(digest));
-        // Read before selecting: a response that a fetch started now would validate was not purged
-        // up to this number.
+        // Read this before selecting a response: a fetch that validates the selected response
+        // relies on its not having been purged up to this number.
         let number = self.purges.number();
         let marked = shard.marked(digest, fields, now_ms);
-        // A policy's verdict on the last response is newer than the stored responses.
+        // A policy verdict on the last response is newer than the stored responses, so it hides
+        // them.
         let is_hidden = marked.is_some_and(PassMark::is_of_policy);
         let slot = shard.slots.find_mut(digest, |slot| slot.key.is(digest, key));
         let selected = slot.as_ref().filter(|_| !is_hidden);
@@ -206,7 +210,7 @@ impl Cache {
         match selected.as_ref().map(|stored| stored.freshness().reuse(asked, now_ms)) {
             Some(Reuse::Now) => {
                 drop(shard);
-                let stored = selected.expect("what is good for now was selected");
+                let stored = selected.expect("a reusable response was selected");
                 return match stored.note_use() {
                     Progress::Complete(_) => {
                         self.offer_again(&stored);
@@ -216,7 +220,7 @@ impl Cache {
                 };
             }
             Some(Reuse::NowAndRefresh) => {
-                let stored = selected.expect("what is good for now was selected");
+                let stored = selected.expect("a reusable response was selected");
                 stored.note_use();
                 let is_alone = pending.is_none() && marked.is_none();
                 let begin = || self.begin(&mut shard, (digest, key), fields, (number, forward, true));
@@ -232,9 +236,9 @@ impl Cache {
             (None, Some(pending)) => return Lookup::Wait(pending.content.reader(0), pending.number),
             (Some(PassMark::Miss { .. } | PassMark::No), _) | (None, None) => {}
         }
-        let begun = self.begin(&mut shard, (digest, key), fields, (number, forward, marked.is_none()));
+        let started = self.begin(&mut shard, (digest, key), fields, (number, forward, marked.is_none()));
         drop(shard);
-        let Some((fill, reader)) = begun else { return Lookup::Pass };
+        let Some((fill, reader)) = started else { return Lookup::Pass };
         if marked.is_some() {
             return Lookup::HitMiss(fill, reader);
         }
@@ -244,18 +248,18 @@ impl Cache {
         }
     }
 
-    /// Starts a fetch for a request with `fields` even if a response is stored, in addition to
-    /// those in progress, and returns [`Lookup::Miss`]; or [`Lookup::Pass`] if too many are in
+    /// Starts a fetch for a request with `fields`, even if a response is stored or another fetch is
+    /// in progress. Returns [`Lookup::Miss`], or [`Lookup::Pass`] if too many fetches are in
     /// progress.
     pub fn start_fetch(self: &Arc<Self>, key: &str, fields: &Fields) -> Lookup {
         let digest = self.digest(key);
         let mut shard = lock(self.shard(digest));
         let number = self.purges.number();
-        let begun = self.begin(&mut shard, (digest, key), fields, (number, Forward::Request, true));
-        begun.map_or(Lookup::Pass, |(fill, reader)| Lookup::Miss(fill, reader))
+        let started = self.begin(&mut shard, (digest, key), fields, (number, Forward::Request, true));
+        started.map_or(Lookup::Pass, |(fill, reader)| Lookup::Miss(fill, reader))
     }
 
-    /// Starts a fetch. Other requests for the same variant of `key` wait for it if it is shared.
+    /// Starts a fetch. If it is shared, other requests for the same variant of `key` wait for it.
     /// Returns `None` if too many fetches are in progress.
     fn begin(
         self: &Arc<Self>,
@@ -275,14 +279,14 @@ impl Cache {
         Some((Fill::pending(self.clone(), (slot.key.clone(), number), content, writer, forward), reader))
     }
 
-    /// Starts a fetch for one client only, unknown to the index.
+    /// Starts a fetch for one client only, which is not in the index.
     pub fn pass(self: &Arc<Self>) -> (Fill, Reader<Arc<Head>>) {
         let (content, writer, reader) = FillBuffer::new();
         (Fill::alone(self.clone(), content, writer), reader)
     }
 
-    /// Returns the response stored for `request`, fresh or not, for a caller that knows that it was
-    /// just validated.
+    /// Returns the response stored for `request`, whether fresh or not. Intended for callers that
+    /// know it was just validated.
     pub fn peek(&self, key: &str, request: &Fields, now_ms: u64) -> Option<Arc<Stored>> {
         let digest = self.digest(key);
         let shard = lock(self.shard(digest));
@@ -308,7 +312,7 @@ impl Cache {
     }
 
     fn shard(&self, digest: u64) -> &Mutex<Shard> {
-        // The hash table itself uses the low and the top bits.
+        // The shard's hash table uses the low and the top bits.
         &self.shards[(digest >> 32) as usize % SHARDS]
     }
 

@@ -13,7 +13,7 @@ use crate::freshness::Freshness;
 use crate::purge::{Position, PurgeState, Purges};
 use crate::storage::made_s;
 
-/// Approximate index bytes of a stored response, apart from its texts.
+/// Approximate index bytes of a stored response, excluding its key and fields.
 pub(crate) const STORED_BYTES: usize = 512;
 
 /// Content of a response, with its head.
@@ -24,7 +24,7 @@ pub type Content = FillBuffer<Arc<Head>>;
 pub struct Stored {
     /// The head as of its last validation.
     pub head: Arc<Head>,
-    /// The content, with the head that it was filled with.
+    /// The content, with its head as of the fill.
     pub content: Arc<Content>,
     key: Key,
     pub(crate) frequency: Frequency,
@@ -44,14 +44,13 @@ impl Stored {
         Arc::new(Self { head, content, key, frequency, purge_state, hits })
     }
 
-    /// Returns how long the response may be reused: according to its head, cut short by a soft
-    /// purge.
+    /// Returns the response's freshness: that of its head, shortened by any soft purge.
     pub fn freshness(&self) -> Freshness {
         let freshness = self.head.freshness;
         self.purge_state.stale_ms().map_or(freshness, |since_ms| freshness.stale_from(since_ms))
     }
 
-    /// Returns the number of the newest purge before the fetch began.
+    /// Returns the number of the newest purge before the fetch started.
     pub fn number(&self) -> u64 {
         self.purge_state.number()
     }
@@ -90,19 +89,18 @@ impl Stored {
         self.content.progress()
     }
 
-    /// Returns whether the content is complete. Content still arriving could fail after it was
-    /// found usable.
+    /// Returns whether the content is complete. A fill in progress may still fail.
     pub fn is_complete(&self) -> bool {
         matches!(self.content.progress(), Progress::Complete(_))
     }
 
-    /// Returns whether the backend can validate the response. False for an error, which should not
-    /// persist: its validator may belong to the response it replaces.
+    /// Returns whether the backend can validate the response. Returns false for an error response:
+    /// it should not persist, and its validator may belong to the response that it replaces.
     pub fn has_validator(&self) -> bool {
         self.head.status < 400 && has_validator(&self.head.fields)
     }
 
-    /// Returns the bytes that the response uses apart from its content.
+    /// Returns the bytes used by the response, excluding its content.
     pub(crate) fn index_bytes(&self) -> usize {
         STORED_BYTES
             + self.key.text.len()
@@ -113,12 +111,12 @@ impl Stored {
             + self.head.selection.bytes()
     }
 
-    /// Returns the response's position in the sequence of purges.
+    /// Returns the response's position in the purge sequence.
     pub(crate) fn position(&self) -> Position {
         self.purge_state.position()
     }
 
-    /// Returns the bytes of content, excluding slices, once it is complete.
+    /// Returns the number of content bytes, excluding slices; `None` until the content is complete.
     pub(crate) fn own_bytes(&self) -> Option<u64> {
         match self.content.progress() {
             Progress::Complete(length) => Some(if self.head.sliced { 0 } else { length }),
@@ -126,12 +124,12 @@ impl Stored {
         }
     }
 
-    /// Removes the response's file, if the disk has a copy.
+    /// Queues the removal of the response's disk copy, if any.
     pub(crate) fn discard_copy(&self) {
         self.content.copy().iter().for_each(|copy| copy.discard());
     }
 
-    /// Records a soft purge in its disk copy, if there is one.
+    /// Records a soft purge in the disk copy, if any.
     pub(crate) fn tell_disk(&self) {
         if self.purge_state.stale_ms().is_some()
             && let Some(copy) = self.content.copy()

@@ -1,4 +1,4 @@
-//! Synchronisation primitives of the modules that also run under loom's model checker.
+//! Synchronisation primitives for the modules that also run under the loom model checker.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{Arc, Mutex, MutexGuard};

@@ -1,15 +1,15 @@
-//! Tags: names by which responses are purged together, from two response fields.
+//! Tags: names by which responses are purged together, taken from two response fields.
 //!
-//! In `Surrogate-Key`, which is for this cache only, spaces separate tags. In `xkey`, which may
-//! have any number of lines and is forwarded to clients, spaces or commas separate them, as with
-//! Varnish's vmod of that name.
+//! `Surrogate-Key` is for this cache only, and its tags are separated by spaces. `xkey` is
+//! forwarded to clients, and its tags are separated by spaces or commas, as in Varnish's vmod of
+//! that name. Either field may have several lines.
 
 use thalweg_http::Fields;
 
 /// Maximum tags of one response. A response with more is not stored, because it could not be purged
 /// by all of them.
 pub const TAGS_MAX: usize = 256;
-/// Maximum bytes of a tag; a response with a longer one is not stored.
+/// Maximum bytes of a tag. A response with a longer tag is not stored.
 pub const TAG_BYTES_MAX: usize = 1024;
 
 /// Response field whose tags are for this cache only; it is stored but not forwarded.

@@ -1,5 +1,5 @@
-//! Wakers of readers that wait for a `FillBuffer` to change: one per reader. Each change takes all
-//! of them.
+//! Wakers of the readers that wait for a `FillBuffer` to change, one per reader. Each change
+//! removes and calls all of them.
 
 use std::task::Waker;
 
@@ -8,7 +8,7 @@ use std::task::Waker;
 pub(crate) struct Waiters {
     change: u64,
     wakers: Vec<Option<Waker>>,
-    /// Positions in `wakers` that readers have left.
+    /// Free positions in `wakers`, vacated by readers.
     free: Vec<usize>,
 }
 
@@ -16,37 +16,38 @@ pub(crate) struct Waiters {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ticket {
     change: u64,
-    place: usize,
+    position: usize,
 }
 
 impl Waiters {
-    /// Registers `waker`, at the reader's old position if there was no change since.
+    /// Registers `waker`, at the reader's existing position if nothing has changed since.
     pub(crate) fn register(&mut self, ticket: &mut Option<Ticket>, waker: &Waker) {
         match ticket.filter(|ticket| ticket.change == self.change) {
-            Some(Ticket { place, .. }) => match &mut self.wakers[place] {
+            Some(Ticket { position, .. }) => match &mut self.wakers[position] {
                 Some(old) => old.clone_from(waker),
                 empty => *empty = Some(waker.clone()),
             },
             None => {
-                let place = self.free.pop().unwrap_or(self.wakers.len());
-                if place == self.wakers.len() {
+                let position = self.free.pop().unwrap_or(self.wakers.len());
+                if position == self.wakers.len() {
                     self.wakers.push(None);
                 }
-                self.wakers[place] = Some(waker.clone());
-                *ticket = Some(Ticket { change: self.change, place });
+                self.wakers[position] = Some(waker.clone());
+                *ticket = Some(Ticket { change: self.change, position });
             }
         }
     }
 
     /// Removes a reader's waker and frees its position.
     pub(crate) fn forget(&mut self, ticket: &mut Option<Ticket>) {
-        if let Some(Ticket { place, .. }) = ticket.take().filter(|ticket| ticket.change == self.change) {
-            self.wakers[place] = None;
-            self.free.push(place);
+        if let Some(Ticket { position, .. }) = ticket.take().filter(|ticket| ticket.change == self.change) {
+            self.wakers[position] = None;
+            self.free.push(position);
         }
     }
 
-    /// Records a change, and returns all wakers, to be called once the lock is released.
+    /// Records a change and returns all wakers. The caller must call them once it has released the
+    /// lock.
     pub(crate) fn take(&mut self) -> Woken {
         self.change += 1;
         self.free.clear();

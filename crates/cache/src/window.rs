@@ -4,7 +4,7 @@ use bytes::Bytes;
 use std::collections::VecDeque;
 use std::task::Waker;
 
-/// The part `start..end` of the content, and the writer waiting for room.
+/// The part `start..end` of the content, and the waker of a writer waiting for room.
 #[derive(Debug)]
 pub(crate) struct Window {
     pieces: VecDeque<Bytes>,
@@ -27,7 +27,7 @@ impl Window {
         self.end - self.start < self.bytes_max as u64
     }
 
-    /// Registers the writer, to be woken when the reader takes some content.
+    /// Registers the writer, to be woken when the reader takes content.
     pub(crate) fn wait_for_room(&mut self, waker: &Waker) {
         self.writer = Some(waker.clone());
     }
@@ -37,13 +37,13 @@ impl Window {
         self.pieces.push_back(bytes);
     }
 
-    /// Takes up to `max` bytes at `offset`, and drops everything before. `offset` must be in the
-    /// window or at its end. Also returns the writer's waker, now that there is room.
+    /// Takes up to `max` bytes at `offset`, which must be in the window or at its end, and drops
+    /// all content before them. Also returns the writer's waker, to be called because there is
+    /// room.
     pub(crate) fn take(&mut self, offset: u64, max: usize) -> (Option<Bytes>, Option<Waker>) {
         while let Some(first) = self.pieces.front_mut() {
             let skip = offset.saturating_sub(self.start);
             if skip < first.len() as u64 {
-                // `skip` fits: it is less than the length of a piece in memory.
                 let mut rest = first.split_off(usize::try_from(skip).expect("less than a piece's length"));
                 let taken = rest.split_to(max.min(rest.len()));
                 self.start += skip + taken.len() as u64;
@@ -60,7 +60,7 @@ impl Window {
         (None, self.writer.take())
     }
 
-    /// Drops the content because the reader is gone, and returns the writer's waker.
+    /// Drops the content after the reader has been dropped, and returns the writer's waker.
     pub(crate) fn abandon(&mut self) -> Option<Waker> {
         self.pieces.clear();
         self.start = self.end;

@@ -1,5 +1,5 @@
-//! A long churn of small content through a small memory: live content is kept together, so the
-//! memory stays in use.
+//! A long churn of small content through a small memory: compaction keeps live content together, so
+//! that most of the memory in use is live.
 //!
 //! Half of the incoming objects are requested only once; those requested again are scattered among
 //! them. Without compaction of sparse slabs, a few hundred survivors would eventually pin all
@@ -21,10 +21,10 @@ use thalweg_http::cache_control::{CacheControl, RequestCacheControl};
 const SLABS: usize = 32;
 const REQUESTS: u64 = 200_000;
 const LENGTH_MAX: usize = 16_000;
-/// Objects that are requested repeatedly; object `n` is requested as often as all objects from
-/// `n / e` to `n` together.
+/// Number of objects that are requested repeatedly. The probability of a request for object `n` is
+/// proportional to `1 / n`.
 const CATALOGUE: f64 = 40_000.0;
-/// Pieces held by slow clients.
+/// Number of pieces held by slow clients.
 const HELD: usize = 4;
 
 /// Hashes `seed` with SplitMix64.
@@ -102,7 +102,7 @@ fn memory_stays_in_use_in_a_long_churn() {
     assert!(hits > REQUESTS / 3, "{hits} hits");
 }
 
-/// Creates a cache of this many slabs that received `count` objects of `length` bytes and kept
+/// Creates a cache of `slabs` slabs that has stored `count` objects of `length` bytes and then kept
 /// every `kept`th.
 fn sparse(slabs: usize, length: usize, count: usize, kept: usize) -> Arc<Cache> {
     let cache: Arc<Cache> = Cache::new((slabs * SLAB_BYTES) as u64).expect("a memfd");
@@ -123,7 +123,7 @@ fn sparse(slabs: usize, length: usize, count: usize, kept: usize) -> Arc<Cache> 
 
 #[test]
 fn nothing_is_evicted_while_a_slab_is_emptied_gradually() {
-    // A slab holds a thousand objects; all of them fill six slabs.
+    // A slab holds about a thousand objects; all of them fill six slabs.
     let cache = sparse(16, 2000, 6400, 2);
     // One slab is left free, fewer than the number to keep free.
     let (_held, mut writer) = FillBuffer::stored(cache.arena(), ());

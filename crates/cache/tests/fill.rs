@@ -1,4 +1,4 @@
-//! The `FillBuffer` against a naive model: random appends, joins, reads, ranges and ends.
+//! The `FillBuffer` against a naive model: random appends, joins at any offset, reads and ends.
 #![cfg(not(loom))]
 
 use std::pin::pin;
@@ -36,7 +36,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
-/// Generates a distinct byte at each offset, so that any mix-up shows.
+/// Generates bytes that depend on their offset, so that misplaced bytes are detected.
 fn content(from: u64, len: usize) -> Vec<u8> {
     (from..from + len as u64).map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect()
 }
@@ -47,7 +47,8 @@ fn poll(reader: &mut Reader<u8>, max: usize) -> Poll<Result<Option<Vec<u8>>, Fai
     polled.map(|next| next.map(|piece| piece.map(|piece| piece.as_slice().expect("in memory").to_vec())))
 }
 
-/// Reads everything available; returns whether the reader waits, ended, or failed.
+/// Reads all available content. Returns whether the reader then waits, is at the end, or has
+/// failed.
 fn drain(reader: &mut Reader<u8>, published: u64) -> Poll<Result<(), Failure>> {
     loop {
         let at = reader.offset();
@@ -161,7 +162,7 @@ proptest! {
 }
 
 #[test]
-fn append_without_room_fails_and_keeps_what_fitted() {
+fn append_without_room_fails_and_keeps_bytes_that_fit() {
     let arena = Arena::new(2 * SLAB_BYTES as u64).unwrap();
     let (buffer, mut writer) = FillBuffer::stored(&arena, 7);
     writer.append(Bytes::from(content(0, 3 * SLAB_BYTES))).unwrap_err();
@@ -207,7 +208,7 @@ fn reserved_room_is_not_taken_by_another_fill() {
     drop((other, buffer));
 }
 
-/// Creates complete content that may move.
+/// Creates complete content that may be moved to another slab.
 fn movable(arena: &Arc<Arena>, len: usize) -> Arc<FillBuffer<u8>> {
     let (buffer, mut writer) = FillBuffer::stored(arena, 7);
     writer.append(Bytes::from(content(0, len))).expect("there is room");

@@ -1,5 +1,5 @@
 //! The `FillBuffer` under loom: every interleaving of a writer and its readers. The arena's bytes
-//! are in cells in which loom finds a read that races with a write or with the recycling of a slab.
+//! are in cells, on which loom detects a read that races with a write or with a slab's recycling.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p thalweg-cache --release --test loom`
 #![cfg(loom)]
@@ -11,7 +11,7 @@ use thalweg_cache::arena::Compaction;
 use thalweg_cache::fill::{Destination, Room};
 use thalweg_cache::{Arena, Failure, FillBuffer, Reader};
 
-/// Maximum preemptions per interleaving explored: enough to find published bugs, and done in
+/// Maximum preemptions per explored interleaving: enough to find typical published bugs, within
 /// seconds.
 const PREEMPTIONS_MAX: usize = 2;
 
@@ -129,7 +129,7 @@ fn held_piece_outlives_its_buffer_and_its_slab_is_not_reused() {
         let refilling = thread::spawn(move || {
             drop(gone);
             let (_, mut writer) = FillBuffer::<()>::stored(&arena, ());
-            // The content fits only into the slab of the held piece, once that is released.
+            // This content fits only into the held piece's slab, once the piece is dropped.
             let _ = writer.append(Bytes::from_static(b"WXYZ"));
         });
         drop(kept);

@@ -55,7 +55,7 @@ fn ten_thousand_readers_share_one_copy_and_wake_once_per_append() {
         writer.append(Bytes::from(vec![chunk; CHUNK_BYTES])).unwrap();
         assert!(woken.iter().all(|woken| woken.0.load(Relaxed) == usize::from(chunk) + 1));
     }
-    // Half of the readers are dropped silently, and half stop reading; the others are not affected.
+    // Half of the readers are dropped; the others are not affected.
     readers.truncate(READERS / 2);
     writer.complete();
     for (reader, waker) in readers.iter_mut().zip(&wakers) {

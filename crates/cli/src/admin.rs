@@ -1,4 +1,4 @@
-//! Client of the admin interfaces of edges and controllers.
+//! Client for the admin interfaces of edges and controllers.
 
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -14,22 +14,23 @@ use thalweg_surface::client::{Blocking, Failure};
 /// Maximum wait for a response head: the edge may compile a policy, or wait for the disk during a
 /// purge.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(300);
-/// Maximum response bytes: enough for all bans an edge can keep, and for all policy text it shows.
+/// Maximum response size in bytes: enough for all bans that an edge can hold, and for all the
+/// policy text that it shows.
 const ANSWER_BYTES_MAX: usize = 32 << 20;
-/// Maximum bytes of a path that can be opened: PATH_MAX in limits.h.
+/// Maximum length of a path in bytes: `PATH_MAX` in `limits.h`.
 const PATH_BYTES_MAX: usize = 4096;
-/// Maximum bytes that one byte takes in a JSON string: `\u0001`.
+/// Maximum bytes that one byte takes in a JSON string, where it may be written as `\u0001`.
 const ESCAPED_BYTES_MAX: usize = 6;
 const _: () = assert!(
     ESCAPED_BYTES_MAX * (SHOWN_BYTES_MAX + FILES_MAX * PATH_BYTES_MAX) + (1 << 20) <= ANSWER_BYTES_MAX
 );
 
-/// Kind of server to query, and the flag with its address.
+/// Kind of server to query, and the flag for its address.
 #[derive(Debug, Clone, Copy)]
 pub struct Interface {
     /// Name of the server in messages.
     pub what: &'static str,
-    /// Flag with the server's address.
+    /// Flag for the server's address.
     pub flag: &'static str,
 }
 
@@ -39,16 +40,16 @@ const EDGE: Interface = Interface { what: "edge", flag: "--admin" };
 /// Sends a request to the edge at `addr` and returns the response, a JSON object.
 ///
 /// # Errors
-/// Fails if no edge responds, or the edge refuses the request.
-pub fn ask(addr: SocketAddr, request: request::Builder, content: String) -> anyhow::Result<Value> {
-    ask_interface(EDGE, addr, request, content)
+/// Returns an error if no edge responds, or the edge refuses the request.
+pub fn request_edge(addr: SocketAddr, request: request::Builder, content: String) -> anyhow::Result<Value> {
+    request_json(EDGE, addr, request, content)
 }
 
 /// Sends a request to the server at `addr` and returns the response, a JSON object.
 ///
 /// # Errors
-/// Fails if no server responds, or the server refuses the request.
-pub fn ask_interface(
+/// Returns an error if no server responds, or the server refuses the request.
+pub fn request_json(
     interface: Interface,
     addr: SocketAddr,
     request: request::Builder,

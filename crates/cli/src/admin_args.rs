@@ -1,4 +1,4 @@
-//! Flag with the admin address of an edge.
+//! Flag for the admin address of an edge.
 
 use std::net::SocketAddr;
 

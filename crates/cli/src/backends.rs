@@ -9,16 +9,16 @@ use serde_json::{Value, json};
 use thalweg_units::table::Table;
 
 use crate::admin_args::EdgeAdmin;
-use crate::{admin, print_or_gone};
+use crate::{admin, print_stdout};
 
 /// Examples and notes printed after the help.
 pub const HELP: &str = "\
 Examples:
   thalweg backends                   name, address, health, recent good probes, setting
-  thalweg backends origin-2 sick     sends no more requests there
-  thalweg backends origin-2 auto     lets its probe decide again; healthy without one
+  thalweg backends origin-2 sick     stop sending requests to origin-2
+  thalweg backends origin-2 auto     let its probe decide again; healthy without a probe
 
-NAME is a backend's name in the policy; a configured backend is named by its URL.";
+NAME is a backend's name in the policy; backends from the settings are named by their URL.";
 
 /// `thalweg backends`.
 #[derive(Debug, clap::Args)]
@@ -43,10 +43,10 @@ enum Health {
     Auto,
 }
 
-/// Lists the backends, or sets the health of the named ones.
+/// Lists the backends, or sets the health of the named one.
 ///
 /// # Errors
-/// Fails if no edge responds, or the edge has no such backend.
+/// Returns an error if no edge responds, or the edge has no such backend.
 pub fn run(args: &BackendsArgs) -> anyhow::Result<()> {
     match (&args.name, args.health) {
         (Some(name), Some(health)) => set(args.edge.admin, name, health),
@@ -55,11 +55,11 @@ pub fn run(args: &BackendsArgs) -> anyhow::Result<()> {
 }
 
 fn list(addr: SocketAddr) -> anyhow::Result<()> {
-    let answer = admin::ask(addr, Request::get("/backends"), String::new())?;
+    let answer = admin::request_edge(addr, Request::get("/backends"), String::new())?;
     let backends = answer["backends"].as_array().map(Vec::as_slice).unwrap_or_default();
     let mut table = Table::of_texts(["NAME", "ADDRESS", "HEALTH", "PROBE", "SET", "SINCE"]);
     backends.iter().for_each(|backend| table.push(row(backend, admin::now_ms())));
-    print_or_gone(&table.to_string());
+    print_stdout(&table.to_string());
     Ok(())
 }
 
@@ -67,8 +67,8 @@ fn set(addr: SocketAddr, name: &str, health: Health) -> anyhow::Result<()> {
     let health = health.to_possible_value().expect("no value is skipped");
     let health = health.get_name();
     let order = json!({"name": name, "health": health});
-    admin::ask(addr, Request::post("/backends"), order.to_string())?;
-    print_or_gone(&format!("{name}: {health}\n"));
+    admin::request_edge(addr, Request::post("/backends"), order.to_string())?;
+    print_stdout(&format!("{name}: {health}\n"));
     Ok(())
 }
 

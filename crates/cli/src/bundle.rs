@@ -1,4 +1,5 @@
-//! Bundle files: checked as edges check them, and converted for other servers (`thalweg bundle`).
+//! Bundle files: validation by an edge's rules, and conversion for other servers (`thalweg
+//! bundle`).
 
 pub mod args;
 mod nginx;
@@ -14,7 +15,7 @@ use anyhow::Context;
 use thalweg_bundle::{BYTES_MAX, Bundle, Content, Faults, Place};
 use thalweg_tcp::congestion;
 
-use crate::print_or_gone;
+use crate::print_stdout;
 use args::BundleCommand;
 
 /// Mode of files written for other servers: readable and writable by all, minus the umask.
@@ -32,7 +33,7 @@ pub struct Refused {
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for fault in self.faults.all() {
-            // Print no space after FILE:LINE:COLUMN, so that editors can jump to it.
+            // Print FILE:LINE:COLUMN without a space, so that editors can jump to it.
             let space = if matches!(fault.place, Place::Text { .. }) { "" } else { " " };
             writeln!(f, "{}:{space}{fault}", self.file)?;
         }
@@ -45,7 +46,8 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// Reads a file, up to one byte more than the maximum size of a bundle.
+/// Reads a file up to one byte beyond the maximum bundle size, which is enough for the decoder to
+/// reject a file that is too large.
 fn read_document(file: &Path) -> io::Result<Vec<u8>> {
     let mut document = Vec::new();
     File::open(file)?.take(BYTES_MAX as u64 + 1).read_to_end(&mut document)?;
@@ -55,7 +57,7 @@ fn read_document(file: &Path) -> io::Result<Vec<u8>> {
 /// Decodes the bundle in `document`, which was read from `file`.
 ///
 /// # Errors
-/// Returns every error found in the bundle.
+/// Returns [`Refused`] with all faults if the bundle is invalid.
 pub fn decode(file: &Path, document: &[u8]) -> Result<Bundle, Refused> {
     Bundle::decode(document).map_err(|faults| Refused { file: file.display().to_string(), faults })
 }
@@ -63,7 +65,7 @@ pub fn decode(file: &Path, document: &[u8]) -> Result<Bundle, Refused> {
 /// Reads the bundle in a file.
 ///
 /// # Errors
-/// Returns [`Refused`] if the bundle is invalid; fails if the file cannot be read.
+/// Returns [`Refused`] if the bundle is invalid, or another error if the file cannot be read.
 pub fn read(file: &Path) -> anyhow::Result<Bundle> {
     let document = read_document(file).with_context(|| format!("cannot read {}", file.display()))?;
     Ok(decode(file, &document)?)
@@ -72,8 +74,8 @@ pub fn read(file: &Path) -> anyhow::Result<Bundle> {
 /// Runs `thalweg bundle nginx` or `thalweg bundle varnish`.
 ///
 /// # Errors
-/// Fails if [`read`] fails, the other server's language cannot express the bundle, or the file
-/// cannot be written.
+/// Returns an error if [`read`] fails, if the other server's language cannot express the bundle, or
+/// if the output file cannot be written.
 pub fn run(command: &BundleCommand) -> anyhow::Result<()> {
     let (output, text) = match command {
         BundleCommand::Nginx(written) => (&written.output, nginx::text(&read(&written.bundle)?)),
@@ -84,7 +86,7 @@ pub fn run(command: &BundleCommand) -> anyhow::Result<()> {
             replace(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
         }
         None => {
-            print_or_gone(&text);
+            print_stdout(&text);
             Ok(())
         }
     }
@@ -99,7 +101,7 @@ fn escaped(hosts: &[String]) -> impl Iterator<Item = String> {
 /// path is a symbolic link, replaces or creates its target.
 ///
 /// # Errors
-/// Fails on a file system error, or if the path exists and is not a regular file.
+/// Returns an error if the path exists and is not a regular file, or if the file cannot be written.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let path = resolve_links(path)?;
     if fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file()) {
@@ -118,11 +120,11 @@ fn resolve_links(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("too many symbolic links"))
 }
 
-/// Checks the bundle in `file`. Returns a summary, and warnings about algorithms that this machine
-/// does not support.
+/// Checks the bundle in `document`, which was read from `file`. Returns a summary, and warnings
+/// about algorithms that this machine lacks.
 ///
 /// # Errors
-/// Returns [`Refused`] with all faults.
+/// Returns [`Refused`] with all faults if the bundle is invalid.
 pub fn check(file: &Path, document: &[u8]) -> anyhow::Result<(String, String)> {
     let bundle = decode(file, document)?;
     let content = bundle.content();

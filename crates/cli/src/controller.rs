@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use thalweg_units::table::Table;
 use url::form_urlencoded;
 
-use crate::admin::{Interface, ask_interface, now_ms};
-use crate::print_or_gone;
+use crate::admin::{Interface, now_ms, request_json};
+use crate::print_stdout;
 
 /// Controller to query, and output format.
 #[derive(Debug, clap::Args)]
@@ -51,7 +51,7 @@ const CONTROLLER: Interface = Interface { what: "controller", flag: "--controlle
 /// Prints the controller's explanation of a prefix.
 ///
 /// # Errors
-/// Fails if no controller responds, or the controller has no data on the PoP.
+/// Returns an error if no controller responds, or the controller has no data on the PoP.
 pub fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
     let ControllerArgs { controller, json } = args.controller;
     let pop = match &args.pop {
@@ -60,24 +60,24 @@ pub fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
     };
     let tenant = args.tenant.as_ref().map(|tenant| ("tenant", tenant.to_ascii_lowercase()));
     let parameters = [("pop", pop), ("prefix", args.prefix.clone())].into_iter().chain(tenant);
-    let answer = ask(controller, &target("/explain", parameters))?;
+    let answer = get(controller, &target("/explain", parameters))?;
     if json {
-        print_or_gone(&format!("{answer}\n"));
+        print_stdout(&format!("{answer}\n"));
     } else {
-        print_or_gone(answer["text"].as_str().unwrap_or_default());
+        print_stdout(answer["text"].as_str().unwrap_or_default());
     }
     Ok(())
 }
 
-/// Returns the PoPs in the response.
+/// Returns the names of the PoPs in the response.
 fn pops(scopes: &Value) -> BTreeSet<String> {
     let scopes = scopes["scopes"].as_array().into_iter().flatten();
     scopes.map(|scope| scope["pop"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
-/// Returns the only PoP; fails if there are none or several.
+/// Returns the only PoP, or an error if there are none or several.
 fn only_pop(addr: SocketAddr) -> anyhow::Result<String> {
-    match Vec::from_iter(pops(&ask(addr, "/scopes")?)).as_slice() {
+    match Vec::from_iter(pops(&get(addr, "/scopes")?)).as_slice() {
         [one] => Ok(one.clone()),
         [] => bail!("no decisions yet: the first round follows the first window"),
         several => {
@@ -90,12 +90,12 @@ fn only_pop(addr: SocketAddr) -> anyhow::Result<String> {
 /// Prints the PoPs and their edges.
 ///
 /// # Errors
-/// Fails if no controller responds.
+/// Returns an error if no controller responds.
 pub fn status(&ControllerArgs { controller, json }: &ControllerArgs) -> anyhow::Result<()> {
-    let mut answer = ask(controller, "/scopes")?;
+    let mut answer = get(controller, "/scopes")?;
     // Query the edges once per PoP, not once per tenant.
     for pop in pops(&answer) {
-        match ask(controller, &target("/edges", [("pop", pop.clone())])) {
+        match get(controller, &target("/edges", [("pop", pop.clone())])) {
             Ok(mut site) => {
                 let (edges, candidate) = (site["edges"].take(), site["candidate"].take());
                 answer["pops"][pop] = json!({ "edges": edges, "candidate": candidate });
@@ -103,7 +103,7 @@ pub fn status(&ControllerArgs { controller, json }: &ControllerArgs) -> anyhow::
             Err(error) => eprintln!("thalweg: PoP {pop:?}: {error:#}"),
         }
     }
-    print_or_gone(&if json { format!("{answer}\n") } else { human(&answer) });
+    print_stdout(&if json { format!("{answer}\n") } else { human(&answer) });
     Ok(())
 }
 
@@ -159,8 +159,8 @@ fn target(path: &str, query: impl IntoIterator<Item = (&'static str, String)>) -
     format!("{path}?{}", form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish())
 }
 
-fn ask(addr: SocketAddr, target: &str) -> anyhow::Result<Value> {
-    ask_interface(CONTROLLER, addr, Request::get(target), String::new())
+fn get(addr: SocketAddr, target: &str) -> anyhow::Result<Value> {
+    request_json(CONTROLLER, addr, Request::get(target), String::new())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Command-line tools: everything `thalweg` does besides running roles.
+//! Command-line tools: all commands of `thalweg` that do not run a role.
 //!
 //! Each module is a command or a group of commands, with its flags, help and output. [`admin`] is
 //! the client of admin interfaces. The `thalweg` crate defines the command line.
@@ -25,12 +25,13 @@ use tracing_subscriber::EnvFilter;
 
 pub use signals::Signals;
 
-/// Prints to standard output and ignores a pipe closed by its reader, such as `head`.
-pub fn print_or_gone(text: &str) {
+/// Prints to standard output. Ignores errors, because a reader such as `head` may have closed the
+/// pipe.
+pub fn print_stdout(text: &str) {
     let _ = stdout().write_all(text.as_bytes());
 }
 
-/// Logs events to standard error, one line each.
+/// Starts logging to standard error, one line per event.
 pub fn start_logging() {
     let filter = EnvFilter::try_from_env("THALWEG_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     let colour = stderr().is_terminal();

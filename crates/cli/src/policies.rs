@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use thalweg_edge::{LoadError, Policies};
 use thalweg_units::table::{Column, Table};
 
-use crate::admin::ask;
+use crate::admin::request_edge;
 use crate::admin_args::EdgeAdmin;
-use crate::print_or_gone;
+use crate::print_stdout;
 
 /// Examples and notes printed after the help.
 pub const HELP: &str = "\
@@ -20,10 +20,10 @@ Examples:
   thalweg policy load evening live.vcl
   thalweg policy use evening
   thalweg policy discard boot
-  thalweg policy load --use night vod.vcl    loads and uses it in one step
-  thalweg policy show evening                its files as loaded";
+  thalweg policy load --use night vod.vcl    load and use in one step
+  thalweg policy show evening                print its files as loaded";
 
-/// Validates the name of a policy.
+/// Validates a policy name.
 fn policy_name(text: &str) -> Result<String, LoadError> {
     Policies::check_name(text).map(|()| text.to_owned())
 }
@@ -78,36 +78,36 @@ pub enum PolicyCommand {
 /// Runs the subcommand.
 ///
 /// # Errors
-/// Fails if no edge responds, or the edge refuses the request.
+/// Returns an error if no edge responds, or the edge refuses the request.
 pub fn run(command: PolicyCommand) -> anyhow::Result<()> {
     match command {
         PolicyCommand::List(edge) => {
-            let answer = ask(edge.admin, Request::get("/policies"), String::new())?;
-            print_or_gone(&table(&answer).to_string());
+            let answer = request_edge(edge.admin, Request::get("/policies"), String::new())?;
+            print_stdout(&table(&answer).to_string());
         }
         PolicyCommand::Show { name, edge } => {
-            let answer = ask(edge.admin, Request::get(format!("/policies/{name}")), String::new())?;
-            print_or_gone(&sources(&answer));
+            let answer = request_edge(edge.admin, Request::get(format!("/policies/{name}")), String::new())?;
+            print_stdout(&sources(&answer));
         }
         PolicyCommand::Load { use_it, name, file, edge } => {
             // Send an absolute path, because the edge's working directory may differ.
             let file =
                 std::path::absolute(&file).with_context(|| format!("{} must be a path", file.display()))?;
             let order = json!({"load": name, "path": file, "use": use_it});
-            let answer = ask(edge.admin, Request::post("/policies"), order.to_string())?;
-            print_or_gone(answer["warnings"].as_str().unwrap_or_default());
-            print_or_gone(&format!("{name} loaded\n"));
+            let answer = request_edge(edge.admin, Request::post("/policies"), order.to_string())?;
+            print_stdout(answer["warnings"].as_str().unwrap_or_default());
+            print_stdout(&format!("{name} loaded\n"));
             if use_it {
-                print_or_gone(&used(&name));
+                print_stdout(&used(&name));
             }
         }
         PolicyCommand::Use { name, edge } => {
-            ask(edge.admin, Request::post("/policies"), json!({ "use": name }).to_string())?;
-            print_or_gone(&used(&name));
+            request_edge(edge.admin, Request::post("/policies"), json!({ "use": name }).to_string())?;
+            print_stdout(&used(&name));
         }
         PolicyCommand::Discard { name, edge } => {
-            ask(edge.admin, Request::post("/policies"), json!({ "discard": name }).to_string())?;
-            print_or_gone(&format!("{name} discarded\n"));
+            request_edge(edge.admin, Request::post("/policies"), json!({ "discard": name }).to_string())?;
+            print_stdout(&format!("{name} discarded\n"));
         }
     }
     Ok(())
@@ -120,8 +120,8 @@ fn used(name: &str) -> String {
     format!("new requests run through {name}\n")
 }
 
-/// Formats each file under a comment with its name. Include statements stay; the included files
-/// follow.
+/// Formats each file under a comment with its name. Include statements are kept, and the included
+/// files follow.
 fn sources(answer: &Value) -> String {
     let mut output = String::new();
     for file in answer["files"].as_array().into_iter().flatten() {

@@ -9,7 +9,7 @@ use serde_json::json;
 use thalweg_edge::check_ban;
 
 use crate::admin_args::EdgeAdmin;
-use crate::{admin, print_or_gone};
+use crate::{admin, print_stdout};
 
 /// Examples and notes printed after the help of `thalweg purge`.
 pub const PURGE_HELP: &str = "\
@@ -68,18 +68,18 @@ fn expression(text: &str) -> Result<String, String> {
 /// Purges URLs and tags.
 ///
 /// # Errors
-/// Fails if no edge responds, or the edge refuses the request.
+/// Returns an error if no edge responds, or the edge refuses the request.
 pub fn purge(args: &PurgeArgs) -> anyhow::Result<()> {
     let PurgeArgs { urls, tags, soft, edge } = args;
     if let Some(url) = tags.iter().find(|tag| tag.contains("://")) {
         bail!("{url} is a URL, not a tag: purge it separately, or put it before --tag");
     }
     let order = json!({"urls": urls, "tags": tags, "soft": soft});
-    let answer = admin::ask(edge.admin, Request::post("/purge"), order.to_string())?;
+    let answer = admin::request_edge(edge.admin, Request::post("/purge"), order.to_string())?;
     match answer["purged"].as_u64() {
-        Some(1) => print_or_gone("1 stored response purged\n"),
-        Some(count) => print_or_gone(&format!("{count} stored responses purged\n")),
-        None => print_or_gone(
+        Some(1) => print_stdout("1 stored response purged\n"),
+        Some(count) => print_stdout(&format!("{count} stored responses purged\n")),
+        None => print_stdout(
             "purged; tagged responses are found on their next request, so their number is unknown\n",
         ),
     }
@@ -89,19 +89,19 @@ pub fn purge(args: &PurgeArgs) -> anyhow::Result<()> {
 /// Adds a ban.
 ///
 /// # Errors
-/// Fails if no edge responds, or the edge refuses the request.
+/// Returns an error if no edge responds, or the edge refuses the request.
 pub fn ban(args: BanArgs) -> anyhow::Result<()> {
-    admin::ask(args.edge.admin, Request::post("/bans"), args.expression)?;
-    print_or_gone("banned\n");
+    admin::request_edge(args.edge.admin, Request::post("/bans"), args.expression)?;
+    print_stdout("banned\n");
     Ok(())
 }
 
 /// Prints the active bans, oldest first.
 ///
 /// # Errors
-/// Fails if no edge responds.
+/// Returns an error if no edge responds.
 pub fn bans(edge: &EdgeAdmin) -> anyhow::Result<()> {
-    let answer = admin::ask(edge.admin, Request::get("/bans"), String::new())?;
+    let answer = admin::request_edge(edge.admin, Request::get("/bans"), String::new())?;
     let mut text = String::new();
     for ban in answer["bans"].as_array().into_iter().flatten() {
         let made_ms = ban["made_unix_ms"].as_u64().unwrap_or_default();
@@ -109,6 +109,6 @@ pub fn bans(edge: &EdgeAdmin) -> anyhow::Result<()> {
         let expression = ban["expression"].as_str().unwrap_or_default();
         writeln!(text, "{age_s}s ago: {expression}").expect("writing to a String cannot fail");
     }
-    print_or_gone(&text);
+    print_stdout(&text);
     Ok(())
 }

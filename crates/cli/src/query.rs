@@ -15,7 +15,7 @@ use thalweg_telemetry::query::{Answer, By, Parameters, QUERIES, Query};
 use thalweg_units::Span;
 use thalweg_units::table::Table;
 
-use crate::print_or_gone;
+use crate::print_stdout;
 use crate::secret::{ClickHouseUrl, clickhouse_url};
 
 /// Examples and notes printed after the help.
@@ -26,8 +26,8 @@ Examples:
   thalweg query ttfb --since 24h --json
   thalweg query slowest_prefixes --since 2026-11-21T18:00:00Z --until 2026-11-21T19:00:00Z
 
-A time is a duration before now (ms, s, min, h: 90min, 24h) or RFC 3339. Windows that start in the
-range count; the newest one is still incomplete. Rates are bytes per second.";
+A time is in RFC 3339 format, or is a duration before now (ms, s, min, h: 90min, 24h). Windows that
+start within the range are included; the newest is still incomplete. Rates are in bytes per second.";
 
 /// `thalweg query`.
 #[derive(Debug, clap::Args)]
@@ -45,11 +45,11 @@ pub struct QueryArgs {
     /// End of the time range; now by default
     #[arg(long, value_name = "SPAN|TIME", requires = "name")]
     until: Option<When>,
-    /// SQLite file that an agent writes, beside its spool
+    /// SQLite file written by an agent, by default beside its spool
     #[arg(long, value_name = "FILE", default_value = "thalweg-telemetry.sqlite", requires = "name")]
     sqlite: PathBuf,
     /// The ClickHouse server and database to query instead of a SQLite file:
-    /// http://USER:PASSWORD@HOST:PORT/DATABASE, or @FILE with this URL in it
+    /// http://USER:PASSWORD@HOST:PORT/DATABASE, or @FILE to read the URL from a file
     #[arg(long, value_name = "URL|@FILE", value_parser = clickhouse_url)]
     #[arg(requires = "name", conflicts_with = "sqlite")]
     clickhouse: Option<ClickHouseUrl>,
@@ -86,7 +86,7 @@ impl FromStr for When {
 }
 
 impl When {
-    /// Returns seconds since the Unix epoch, at least 0.
+    /// Returns the time in Unix seconds, at least 0.
     fn unix_s(self, now: SystemTime) -> u64 {
         let time = match self {
             Self::Ago(span) => now.checked_sub(span).unwrap_or(UNIX_EPOCH),
@@ -100,13 +100,13 @@ impl When {
 fn list() {
     let mut table = Table::of_texts(["QUERY", "ANSWERS"]);
     QUERIES.iter().for_each(|query| table.push([query.name, query.about]));
-    print_or_gone(&table.to_string());
+    print_stdout(&table.to_string());
 }
 
 /// Prints the result of a query, or the list of queries.
 ///
 /// # Errors
-/// Fails if the file or the server cannot be queried.
+/// Returns an error if the file or the server cannot be queried.
 pub fn run(args: &QueryArgs) -> anyhow::Result<()> {
     let Some(name) = &args.name else {
         list();
@@ -123,7 +123,7 @@ pub fn run(args: &QueryArgs) -> anyhow::Result<()> {
         Some(ClickHouseUrl(url)) => query.ask_clickhouse(&Server::at(url)?, &parameters)?,
         None => query.ask_sqlite(&args.sqlite, &parameters)?,
     };
-    print_or_gone(&if args.json { lines(&answer)? } else { human(&answer) });
+    print_stdout(&if args.json { lines(&answer)? } else { human(&answer) });
     Ok(())
 }
 

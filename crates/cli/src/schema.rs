@@ -6,7 +6,7 @@ use clap::Subcommand;
 use thalweg_telemetry::clickhouse::Server;
 use thalweg_telemetry::schema::{self, FILES};
 
-use crate::print_or_gone;
+use crate::print_stdout;
 use crate::secret::{ClickHouseUrl, clickhouse_url};
 
 /// Examples and notes printed after the help.
@@ -18,18 +18,18 @@ Examples:
 /// Subcommands of `thalweg schema`.
 #[derive(Debug, Subcommand)]
 pub enum SchemaCommand {
-    /// Create the tables, views and columns that a server lacks; nothing is dropped or changed
+    /// Create missing tables, views and columns; existing ones are neither changed nor dropped
     Apply(Where),
-    /// Print differences: what a server lacks, has in another form, or has in addition
+    /// Print the differences: what is missing on the server, different or additional
     Diff(Where),
-    /// Print the statements
+    /// Print the SQL statements
     Print,
 }
 
-/// Server with the tables.
+/// Server that has the tables.
 #[derive(Debug, clap::Args)]
 pub struct Where {
-    /// Server and database, http://USER:PASSWORD@HOST:PORT/DATABASE, or @FILE with this URL in it
+    /// Server and database, http://USER:PASSWORD@HOST:PORT/DATABASE, or @FILE that contains it
     #[arg(long, value_name = "URL|@FILE", value_parser = clickhouse_url)]
     clickhouse: ClickHouseUrl,
 }
@@ -49,7 +49,8 @@ impl std::error::Error for Differs {}
 /// Runs the subcommand.
 ///
 /// # Errors
-/// Fails if the server cannot be reached, refuses a statement, or differs from the schema.
+/// Returns an error if the server cannot be reached or refuses a statement, or [`Differs`] if
+/// `diff` finds differences.
 pub fn run(command: SchemaCommand) -> anyhow::Result<()> {
     match command {
         SchemaCommand::Print => {
@@ -57,7 +58,7 @@ pub fn run(command: SchemaCommand) -> anyhow::Result<()> {
             for (name, file) in FILES {
                 writeln!(text, "-- {name}\n{file}").expect("writing to a String cannot fail");
             }
-            print_or_gone(&text);
+            print_stdout(&text);
         }
         SchemaCommand::Apply(Where { clickhouse }) => {
             let server = Server::at(&clickhouse.0)?;
@@ -67,14 +68,14 @@ pub fn run(command: SchemaCommand) -> anyhow::Result<()> {
                 done.push("nothing was missing".to_owned());
             }
             done.extend(left.into_iter().map(|difference| format!("not changed: {difference}")));
-            print_or_gone(&lines(&done));
+            print_stdout(&lines(&done));
         }
         SchemaCommand::Diff(Where { clickhouse }) => {
             let differences = schema::diff(&Server::at(&clickhouse.0)?)?;
             if differences.is_empty() {
-                print_or_gone("no difference\n");
+                print_stdout("no difference\n");
             } else {
-                print_or_gone(&lines(&differences));
+                print_stdout(&lines(&differences));
                 return Err(Differs.into());
             }
         }

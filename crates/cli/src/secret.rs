@@ -1,18 +1,18 @@
-//! Values that may be secret, given literally or as `@FILE` with the value in the file. A file
-//! keeps secrets out of process lists, shell histories and config files.
+//! Values that may be secret, given literally or read from a file with `@FILE`. A file keeps
+//! secrets out of process lists, shell histories and config files.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Maximum bytes in a secret.
+/// Maximum length of a secret in bytes.
 const SECRET_BYTES_MAX: u64 = 64 << 10;
 
-/// Returns the text itself or, for `@FILE`, the file's content without trailing line ends. Messages
-/// never contain the secret.
+/// Returns the text itself or, for `@FILE`, the file's content without trailing line breaks. Error
+/// messages never contain the secret.
 ///
 /// # Errors
-/// Fails if the file cannot be read, or is empty or too long.
+/// Returns an error if the file cannot be read, or is empty or too long.
 pub fn reveal(text: &str, base: &Path) -> Result<String, String> {
     let Some(name) = text.strip_prefix('@') else { return Ok(text.to_owned()) };
     let file = base.join(name);
@@ -42,7 +42,7 @@ impl std::fmt::Debug for ClickHouseUrl {
 /// Parses a ClickHouse URL, or reads it from `@FILE`.
 ///
 /// # Errors
-/// Fails if the URL is invalid, or the file cannot be read.
+/// Returns an error if the URL is invalid, or the file cannot be read.
 pub fn clickhouse_url(text: &str) -> Result<ClickHouseUrl, String> {
     let url = reveal(text, Path::new(""))?;
     match thalweg_telemetry::clickhouse::Server::at(&url) {

@@ -1,16 +1,17 @@
-//! Signals that end the program.
+//! Signals that stop the program.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// SIGINT (Ctrl-C) and SIGTERM, caught to stop cleanly. SIGHUP, SIGUSR1 and SIGUSR2, which make
-/// other servers reopen their logs, are ignored.
+/// SIGINT (Ctrl-C) and SIGTERM, caught to stop cleanly. SIGHUP, SIGUSR1 and SIGUSR2 are ignored:
+/// log rotation may send them to make servers reopen their logs, and by default they would end the
+/// process.
 #[derive(Debug)]
 pub struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    /// While these signals are caught, they do not end the process.
+    /// Catching these signals prevents them from ending the process.
     _ignored: [Signal; 3],
 }
 
@@ -18,7 +19,7 @@ impl Signals {
     /// Starts catching the signals.
     ///
     /// # Errors
-    /// Fails if the process cannot listen for signals.
+    /// Returns an error if the process cannot listen for signals.
     pub fn catch() -> io::Result<Self> {
         let ignored = [SignalKind::hangup(), SignalKind::user_defined1(), SignalKind::user_defined2()];
         let [first, second, third] = ignored.map(signal);

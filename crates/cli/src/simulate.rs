@@ -12,7 +12,7 @@ use thalweg_control::Settings;
 use thalweg_control::simulate::{POPS_MAX, Plan, Report, Row, Tally, WINDOWS_MAX, simulate};
 use thalweg_units::table::Table;
 
-use crate::print_or_gone;
+use crate::print_stdout;
 
 /// Interval between progress updates on a terminal.
 const PROGRESS_PERIOD: Duration = Duration::from_millis(500);
@@ -44,10 +44,10 @@ pub struct SimulateFlags {
     /// Share of prefixes whose BBR effect is redrawn within a day
     #[arg(long, value_name = "SHARE", default_value_t = Plan::default().changes_per_day, value_parser = share)]
     changes: f64,
-    /// Share of prefixes that gain if slow and lose if fast; for the others, chance decides
+    /// Share of prefixes that gain from BBR if slow and lose if fast; in the rest, gains are random
     #[arg(long, value_name = "SHARE", default_value_t = Plan::default().slowness, value_parser = share)]
     slowness: f64,
-    /// Share of connections that stall, which adds noise with a heavy tail on one side
+    /// Share of connections that stall, which adds one-sided, heavy-tailed noise
     #[arg(long, value_name = "SHARE", default_value_t = Plan::default().stalls, value_parser = share)]
     stalls: f64,
     /// Share of connections with a socket sample
@@ -57,7 +57,7 @@ pub struct SimulateFlags {
     #[arg(long, value_name = "N", default_value_t = Plan::default().delay_windows as u64)]
     #[arg(value_parser = clap::value_parser!(u64).range(0..=12))]
     delay: u64,
-    /// Print the sums and figures as JSON
+    /// Print the report as JSON
     #[arg(long)]
     json: bool,
 }
@@ -77,7 +77,7 @@ fn share(text: &str) -> Result<f64, String> {
 /// Simulates one PoP per core at a time, and prints the result.
 ///
 /// # Errors
-/// Fails if a setting is out of bounds.
+/// Returns an error if a setting is out of bounds.
 pub fn run(flags: &SimulateFlags) -> anyhow::Result<()> {
     let plan = Plan {
         pops: usize::try_from(flags.pops)?,
@@ -99,14 +99,14 @@ pub fn run(flags: &SimulateFlags) -> anyhow::Result<()> {
     if let Some(fault) = settings.check().first() {
         anyhow::bail!("{fault}");
     }
-    let begun = Instant::now();
+    let start = Instant::now();
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let report = simulate_all(&plan, &settings, threads)?;
     if flags.json {
         let figures = serde_json::json!({ "report": report, "rows": report.rows() });
-        print_or_gone(&format!("{figures}\n"));
+        print_stdout(&format!("{figures}\n"));
     } else {
-        print_or_gone(&human(&report, begun.elapsed()));
+        print_stdout(&human(&report, start.elapsed()));
     }
     Ok(())
 }
@@ -168,8 +168,8 @@ fn human(report: &Report, took: Duration) -> String {
     text.push_str(&table.to_string());
     text.push_str(&reversals(&report.with_proof));
     text.push_str(
-        "\nGOODPUT: geometric mean over connections, relative to all CUBIC; LATE: goodput in the last quarter of the\n\
-         windows, as are all columns below. REGRET: distance from the capped oracle. HELPED: share of steered prefixes\n\
+        "\nGOODPUT: geometric mean over connections, relative to all CUBIC. LATE: goodput in the last quarter of the\n\
+         windows, as in all further columns. REGRET: distance from the capped oracle. HELPED: share of steered prefixes\n\
          that gain more than 10 %. FALSE: share of declared discoveries, over all windows, that were false. RECALL:\n\
          share of prefixes gaining that much that are steered; OF CONNS: share of their connections. HARMED: share of all\n\
          connections steered in prefixes that lose more than 10 %. STEERED, NEW: prefixes per PoP, and those entering\n\

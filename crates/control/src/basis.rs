@@ -1,11 +1,12 @@
-//! Settings under which a state was made, and what a change to each of them discards.
+//! The settings on which a state is based, and the parts of the state discarded when one of them
+//! changes.
 //!
 //! - `congestion_control` discards rules, evidence and failures, because they concern another
 //!   algorithm. All steered prefixes are withdrawn and may re-enter as usual. Cool-offs lengthened
-//!   by failures are cut to the base length.
-//! - Settings that define the outcome (`goodput_bytes_min`, `counts_relayed`, and the measured
-//!   hosts: hosts left alone and tenants' hosts) or the arms (`holdout_trial`, `holdout`) discard
-//!   evidence. Trials restart, and proved prefixes go back on trial.
+//!   by failures are shortened to the base length.
+//! - Settings that define the outcome (`goodput_bytes_min`, `counts_relayed`, `hosts_left_alone`
+//!   and the tenants' hosts) or the arms (`holdout_trial`, `holdout`) discard evidence. Trials
+//!   restart, and proved prefixes go back on trial.
 //! - `measure` discards histories.
 //! - `window_s` discards histories and evidence, because an outcome covers a connection's first
 //!   window.
@@ -17,7 +18,7 @@ use twox_hash::XxHash3_64;
 
 use crate::settings::{Measure, Settings, normalized_hosts};
 
-/// Settings under which a state was made.
+/// The settings on which a state is based.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Basis {
@@ -26,13 +27,13 @@ pub(crate) struct Basis {
     congestion_control: String,
     goodput_bytes_min: u64,
     counts_relayed: bool,
-    /// Digest of the measured hosts: see [`digest_of`].
+    /// Digest of hosts left alone and tenants' hosts: see [`digest_of`].
     hosts_left_alone_digest: u64,
     holdout_trial_millionths: u32,
     holdout_millionths: u32,
 }
 
-/// Differences between two bases.
+/// Differences between two bases, and what they discard.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
     /// Names of the changed settings.
@@ -56,7 +57,7 @@ impl Basis {
         }
     }
 
-    /// Returns what changed since `before`.
+    /// Returns the settings changed since `before`, and what they discard.
     pub(crate) fn changes_since(&self, before: &Self) -> Changes {
         let (histories, evidence, rules) = ((true, false, false), (false, true, false), (false, true, true));
         let both = (true, true, false);
@@ -81,8 +82,8 @@ impl Basis {
         changes
     }
 
-    /// Returns the newest window, counted in the new length, that had started when window `number`
-    /// of the old length ended.
+    /// Converts window `number` to the window length of `now`: returns the newest window of that
+    /// length that had started when window `number` ended.
     pub(crate) fn renumber(&self, number: u64, now: &Self) -> u64 {
         if self.window_s == now.window_s {
             return number;
@@ -92,8 +93,8 @@ impl Basis {
     }
 }
 
-/// Hashes the hosts that determine the evidence: hosts left alone and the hosts of all tenants,
-/// regardless of which tenant has which host. Names are compared case-insensitively.
+/// Hashes the hosts that affect the evidence: hosts left alone and the hosts of all tenants. The
+/// digest depends neither on the case of names nor on which tenant a host belongs to.
 fn digest_of(settings: &Settings) -> u64 {
     let of_tenants: Vec<_> = settings.tenants.iter().flat_map(|tenant| tenant.hosts().to_vec()).collect();
     let mut text = normalized_hosts(&settings.hosts_left_alone).join("\n");
@@ -121,7 +122,7 @@ mod tests {
         };
         let one = of_tenants(&[&["b.example"]]);
         assert!(![digest(&["a.example", "b.example"]), digest(&["a.example"])].contains(&one));
-        // A changed digest would discard the evidence of every stored state.
+        // A different digest would discard the evidence of every stored state.
         assert_eq!([digest(&[]), digest(&["a.example"])], [0x2d06_8005_38d3_94c2, 0x9ec4_28c4_6505_6f88]);
         // Moving a host between tenants does not affect hosts without a tenant.
         let two = of_tenants(&[&["b.example", "d.example"], &["c.example"]]);

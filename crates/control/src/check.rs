@@ -1,8 +1,8 @@
-//! Decoding and validation of a stored [`State`]. However damaged the stored bytes, deciding on the
-//! decoded state never panics, produces a NaN or makes a bundle that edges refuse.
+//! Decoding and validation of a stored [`State`]. Even if the stored bytes were damaged, a decision
+//! on the decoded state never panics, produces a NaN or issues a bundle that edges refuse.
 //!
-//! The ranges match what this crate writes. Window and failure counts are not limited, because they
-//! saturate when incremented.
+//! The accepted ranges match what this crate writes. Window and failure counts are not limited,
+//! because they saturate when incremented.
 //!
 //! **Invariant:** every state produced by a decision passes validation.
 
@@ -21,20 +21,20 @@ use crate::state::{BUNDLES_MAX, STATE_FORMAT, State};
 
 /// Logarithm of the largest goodput in a record (2^64 bytes per second), rounded up.
 const LN_GOODPUT_MAX: f64 = 45.0;
-/// Maximum effect of one connection: [`LN_GOODPUT_MAX`] divided by the smallest share of an arm
-/// (0.01), rounded up.
+/// Maximum effect of one connection: [`LN_GOODPUT_MAX`] divided by the smallest arm share (0.01),
+/// rounded up.
 const EFFECT_MAX: f64 = 1e4;
-/// Maximum variance of effects. If half of the effects are at each extreme, the variance of a small
+/// Maximum variance of effects. With half of the effects at each extreme, the variance of a small
 /// sample slightly exceeds [`EFFECT_MAX`] squared.
 const POOL_VARIANCE_MAX: f64 = 2.0 * EFFECT_MAX * EFFECT_MAX;
 /// Maximum logarithm of an e-value.
 const LN_E_MAX: f64 = 1e17;
-/// Maximum window number: with one-second windows, the year 6325.
+/// Maximum window number. One-second windows reach it in the year 6325.
 pub(crate) const WINDOW_MAX: u64 = 1 << 37;
-/// Maximum held-out share in millionths, which leaves each arm at least 1 %.
+/// Maximum held-out share, in millionths. It leaves each arm at least 1 %.
 const HOLDOUT_MILLIONTHS_MAX: u32 = 990_000;
 
-/// A field that is out of range.
+/// A field whose value is out of range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldFault {
     /// Path to the field.
@@ -49,7 +49,7 @@ impl fmt::Display for FieldFault {
     }
 }
 
-/// Error decoding a stored state.
+/// A failure to decode a stored state.
 #[derive(Debug)]
 pub enum StateError {
     /// The bytes are not JSON with the expected structure.
@@ -58,14 +58,14 @@ pub enum StateError {
     Format {
         /// Version found.
         found: u32,
-        /// Version that this program reads.
+        /// Version supported by this program.
         read: u32,
     },
     /// The bundles in a stored rollout have an unsupported format.
     Bundles {
         /// Format of the first such bundle.
         found: u32,
-        /// Format that this program reads.
+        /// Format supported by this program.
         read: u32,
     },
     /// A field is out of range.
@@ -100,6 +100,7 @@ impl State {
     /// Decodes the output of [`State::encode`].
     ///
     /// # Errors
+    ///
     /// Returns an error if the bytes are not JSON with the expected structure and format version,
     /// or a field is out of range.
     pub fn decode(bytes: &[u8]) -> Result<Self, StateError> {
@@ -128,7 +129,7 @@ pub(crate) fn within(field: &str, checked: Checked) -> Checked {
     checked.map_err(|fault| FieldFault { field: format!("{field}.{}", fault.field), ..fault })
 }
 
-/// Checks the whole state; fails on the first field that is out of range.
+/// Checks the state and returns the first field out of range as an error.
 pub(crate) fn check(state: &State) -> Checked {
     ensure(state.window.is_none_or(|number| number <= WINDOW_MAX), "window", "at most 2^37")?;
     ensure(state.bundle <= BUNDLES_MAX, "bundle", "at most 2^53")?;
@@ -150,8 +151,8 @@ pub(crate) fn check(state: &State) -> Checked {
     state.entries.iter().try_for_each(|it| within(&format!("entries[{}]", it.prefix), entry(it, state)))
 }
 
-/// Checks the trial numbers: each trial has its own, and is either a discovery or undecided. After
-/// the numbers have run out, trials share the last one.
+/// Checks the trial numbers. Each trial has a unique number and is either a discovery or undecided.
+/// Once the numbers run out, trials share the last one.
 fn trials(state: &State) -> Checked {
     let Trials { started, discoveries } = state.trials;
     ensure(

@@ -1,10 +1,10 @@
-//! Collector: aggregates records into windows. A connection's records are kept until its window
-//! closes, because only then are its tenant and the effect of any rule known.
+//! Collector: aggregates records into windows. Records are accumulated per connection until the
+//! window closes, because the connection's tenant and arm may become known only then.
 //!
-//! A window closes [`Settings::late_s`] after its end, by the clock passed to [`Collector::close`].
-//! Callers pass an earlier time if records arrive late. Records of closed windows are counted and
-//! dropped, so each window is produced once. A connection's outcome is reported once, in the first
-//! window that contains one.
+//! A window closes [`Settings::late_s`] after its end, by the time passed to [`Collector::close`].
+//! Callers pass an earlier time while records are delayed. Records for closed windows are dropped
+//! and counted, so each window is produced once. A connection's outcome is reported once, in the
+//! first window that contains one.
 //!
 //! **Invariant:** a closed window is never reopened, even if the clock changes: see [`follows`].
 
@@ -29,21 +29,21 @@ use crate::window::{Arm, Window, follows};
 use connection::{Connection, Rule, has_failed, measures_goodput, rule_of};
 pub use samples::SAMPLES_MAX;
 
-/// Maximum PoPs, and maximum tenants per PoP.
+/// Maximum number of PoPs, and of tenants per PoP.
 pub const SCOPES_MAX: usize = 1_000;
-/// Maximum connections per PoP and window.
+/// Maximum number of connections per PoP and window.
 pub const CONNECTIONS_MAX: usize = 2_000_000;
-/// Number of windows after a connection's last one in which its outcome is not reported again.
+/// Number of windows, after a connection's last window, in which its outcome is not reported again.
 const REPORTED_WINDOWS: u64 = 12;
-/// Status of a response for a host that the edge does not serve (RFC 9110 §15.5.20).
+/// Status of a response for a host not served by the edge (RFC 9110 §15.5.20).
 const MISDIRECTED: u16 = 421;
 
-/// Counts of dropped records.
+/// Counts of dropped records, by cause.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Records whose window has closed.
+    /// Records whose window was already closed.
     pub late: u64,
-    /// Records whose window has not started by the local clock.
+    /// Records whose window had not started by the local clock.
     pub early: u64,
     /// Records dropped at the limit on PoPs, tenants, connections or prefixes.
     pub over_limit: u64,
@@ -56,17 +56,17 @@ pub struct Collector {
     /// Tenant index of each host named in settings.
     tenants: Hosts<usize>,
     pops: BTreeMap<String, Pop>,
-    /// Time up to which windows have closed.
+    /// Time passed to the last [`Collector::close`].
     closed_unix_s: u64,
     counts: Counts,
 }
 
-/// Closed windows of one PoP for one time span.
+/// The closed windows of one PoP for one time span.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClosedWindows {
-    /// Name of the PoP; empty if it has none.
+    /// PoP name. Empty if the edges name no PoP.
     pub pop: String,
-    /// Window of the whole PoP, with its edges but without prefixes.
+    /// Window of the whole PoP, with its edges' figures but without prefixes.
     pub window: Window,
     /// Window of each tenant, by name; the empty name stands for hosts without a tenant.
     pub windows: Vec<(String, Window)>,
@@ -76,7 +76,7 @@ pub struct ClosedWindows {
 struct Pop {
     open: BTreeMap<u64, OpenWindow>,
     closed: Option<u64>,
-    /// Connections whose outcome was reported, each with the newest window that contains it.
+    /// Connections whose outcome was reported, each with its newest window.
     reported: HashMap<u64, u64>,
 }
 
@@ -88,7 +88,7 @@ struct OpenWindow {
     connections: HashMap<u64, Connection>,
     /// Tenant indices by name.
     tenants: HashMap<String, usize>,
-    /// Number of tenants that are single hosts not named in settings.
+    /// Number of unnamed tenants, each a single host not named in settings.
     unnamed: usize,
     /// Edge indices by name.
     edges: HashMap<String, usize>,
@@ -106,12 +106,13 @@ impl Collector {
         self.counts
     }
 
-    /// Adds a record.
+    /// Adds a record to its window, or drops and counts it.
     pub fn add(&mut self, source: &Source, entry: &Entry, now_unix_s: u64) {
         let time_unix_us = match &entry.record {
             Record::Socket(socket) => socket.time_unix_us,
-            // Use the end of the response: by its start, slow responses would count as late, and
-            // the slower arm would lose more of them.
+            // A response belongs to the window in which it ends. If it belonged to the window of
+            // its start, slow responses would be dropped as late, and more of them in the slower
+            // arm.
             Record::Response(response) => response.time_unix_us.saturating_add(response.duration_us),
             Record::Loss(loss) => loss.time_unix_us,
         };
@@ -120,7 +121,7 @@ impl Collector {
             self.counts.early += 1;
             return;
         }
-        // Look the PoP up before cloning its name, because this runs for every record.
+        // Clone the name only for a new PoP, because this code runs for every record.
         if !self.pops.contains_key(&source.pop) && self.pops.len() < SCOPES_MAX {
             self.pops.insert(source.pop.clone(), Pop::default());
         }
@@ -146,13 +147,13 @@ impl Collector {
         self.counts.over_limit += u64::from(!has_room);
     }
 
-    /// Closes every window that is due, in order.
+    /// Closes all windows whose closing time has been reached and returns them, in order.
     pub fn close(&mut self, now_unix_s: u64) -> Vec<ClosedWindows> {
         self.closed_unix_s = now_unix_s;
         let mut closed = Vec::new();
         for (name, pop) in &mut self.pops {
-            // If the clock was set back, windows that are now in the future stay open until they
-            // end or turn out to be late.
+            // After the clock was set back, windows now in the future stay open until they end or
+            // turn out to be late.
             let over: Vec<_> = pop
                 .open
                 .keys()
@@ -174,13 +175,13 @@ impl Collector {
     }
 }
 
-/// Returns the time at which a window stops accepting records.
+/// Returns the time at which a window stops accepting records, in Unix seconds.
 fn closes_at(number: u64, settings: &Settings) -> u64 {
     number.saturating_add(1).saturating_mul(settings.window_s).saturating_add(settings.late_s)
 }
 
 impl OpenWindow {
-    /// Adds a socket record; returns false if the window has no room for it.
+    /// Adds a socket record. Returns false if the window has no room for it.
     fn add_socket(&mut self, source: &Source, socket: &SocketRecord) -> bool {
         let Some(connection) = self.connection(source, socket.client) else { return false };
         if let Some(counters) = &socket.counters {
@@ -198,7 +199,7 @@ impl OpenWindow {
         true
     }
 
-    /// Adds a response; returns false if the window has no room for it.
+    /// Adds a response. Returns false if the window has no room for it.
     fn add_response(
         &mut self,
         settings: &Settings,
@@ -221,8 +222,8 @@ impl OpenWindow {
             return true;
         }
         if let Some(rule) = rule_of(response) {
-            // If anything but the rule decided for any of its responses, the connection is in
-            // neither arm.
+            // If any of its responses was not decided by the rule, the connection is in neither
+            // arm.
             let is_other = connection.rule.is_some_and(|before| before.arm == Arm::Other);
             connection.rule = Some(if is_other { Rule { arm: Arm::Other, ..rule } } else { rule });
         }
@@ -249,13 +250,12 @@ impl OpenWindow {
         Some(slot.insert(Connection::new(key, Prefix::of_client(client.ip()), edge)))
     }
 
-    /// Returns the index of a tenant in the window, or `None` if there is no room for another.
+    /// Returns a tenant's index in the window, or `None` if the window has no room for it.
     fn tenant(&mut self, settings: &Settings, name: &str) -> Option<usize> {
         if let Some(known) = self.tenants.get(name) {
             return Some(*known);
         }
-        // Hosts that are their own tenants have a separate limit, so they cannot displace named
-        // tenants.
+        // Unnamed tenants have a separate limit, so they cannot displace named tenants.
         let is_unnamed = !name.is_empty() && !settings.has_named_tenant(name);
         if (is_unnamed && self.unnamed == UNNAMED_MAX) || !settings.is_tenant(name) {
             return None;
@@ -266,8 +266,7 @@ impl OpenWindow {
     }
 }
 
-/// Hashes a connection's identity within a PoP. The same client address and port at two edges give
-/// different keys.
+/// Hashes a connection's identity within a PoP: the edge and the client's address and port.
 fn key(source: &Source, client: SocketAddr) -> u64 {
     let ip = match client.ip() {
         std::net::IpAddr::V4(ip) => ip.to_ipv6_mapped(),
@@ -280,7 +279,7 @@ fn key(source: &Source, client: SocketAddr) -> u64 {
     XxHash3_64::oneshot_with_seed(seed, &key)
 }
 
-/// Returns the index of an edge in the window, or `None` if there is no room for another.
+/// Returns an edge's index in the window, or `None` if the window has no room for it.
 fn edge_index(edges: &mut HashMap<String, usize>, name: &str) -> Option<usize> {
     let known = edges.get(name).copied();
     if known.is_none() && edges.len() < EDGES_MAX {
@@ -290,8 +289,8 @@ fn edge_index(edges: &mut HashMap<String, usize>, name: &str) -> Option<usize> {
     known
 }
 
-/// Returns the tenant name for a response: the named tenant of its host, or the host itself. The
-/// name is empty if the host has no tenant, `None` if the edge does not serve the host.
+/// Returns the tenant name for a response: the named tenant of its host, or the host itself.
+/// Returns an empty name if the host has no tenant, and `None` if the edge does not serve the host.
 fn tenant_of<'a>(
     settings: &Settings,
     named: Option<&'a Tenant>,
@@ -301,14 +300,14 @@ fn tenant_of<'a>(
     match named {
         Some(tenant) => Some(tenant.name().into()),
         None if !settings.by_tenant => Some("".into()),
-        // Clients can invent any number of names that the edge does not serve.
+        // Clients can send any number of host names not served by the edge.
         None if response.status == MISDIRECTED || host.is_empty() => None,
         None if host.bytes().any(|byte| byte.is_ascii_uppercase()) => Some(host.to_ascii_lowercase().into()),
         None => Some(host.into()),
     }
 }
 
-/// Strips the port and trailing dots from a host.
+/// Strips the port and any trailing dots from a host.
 fn host_name(host: &str) -> &str {
     let name = match host.rfind(':') {
         Some(at) if !host.ends_with(']') => &host[..at],

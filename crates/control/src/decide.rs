@@ -1,12 +1,12 @@
-//! Decision of one round for one scope, as a pure function.
+//! The decision of one round for one scope (a PoP or one of its tenants), as a pure function.
 //!
 //! ```text
 //! observe the window → discard what depends on changed settings → add evidence
 //!   → pool all trials → verdicts → guardrail → limits → admission → rules
 //! ```
 //!
-//! Safety withdrawals take effect at once. All other changes share one limit per round; withdrawals
-//! take precedence over admissions.
+//! Safety withdrawals take effect at once. All other changes share one limit per round, and
+//! withdrawals take precedence over admissions.
 
 mod admit;
 mod judge;
@@ -37,17 +37,17 @@ pub enum RoundOutcome {
     Decided,
     /// The guardrail stopped the round: every prefix on trial was withdrawn.
     Stopped,
-    /// The PoP reported nothing; the state is unchanged.
+    /// The PoP reported no traffic. The state is unchanged.
     Silent,
-    /// The window was already decided or is older than the last decided one; the state is
+    /// The window was already decided or is older than the last decided one. The state is
     /// unchanged.
     Repeated,
-    /// The window has not ended by the clock, or its number exceeds the maximum for a state; the
+    /// The window has not ended by the clock, or its number exceeds the maximum for a state. The
     /// state is unchanged.
     Early,
 }
 
-/// A prefix that entered or was withdrawn, and why.
+/// A prefix admitted or withdrawn, and the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Change {
     /// The prefix.
@@ -59,43 +59,45 @@ pub struct Change {
 /// Time of a decision, its random seed, and the newest acknowledged bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
-    /// Current time in seconds since the Unix epoch.
+    /// Current time, in Unix seconds.
     pub now_unix_s: u64,
     /// Seed for random choices.
     pub seed: u64,
-    /// Highest bundle number that an edge of the scope acknowledges; 0 if none does. A number above
-    /// half of [`BUNDLES_MAX`] cannot come from a controller and is ignored.
+    /// Highest bundle number acknowledged by an edge of the scope; 0 without an acknowledgement. A
+    /// number above half of [`BUNDLES_MAX`] cannot come from a controller and is ignored.
     pub acknowledged_bundle: u64,
 }
 
 /// Result of a round.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
-    /// Number of the window.
+    /// Window number.
     pub window: u64,
     /// Outcome of the round.
     pub round: RoundOutcome,
     /// Number of ranked prefixes.
     pub ranked: usize,
-    /// Largest median in the bottom group, in bytes per second; `None` if there was no group.
+    /// Largest prefix median in the bottom group, in bytes per second. `None` without a bottom
+    /// group.
     pub bottom_bytes_per_s: Option<f64>,
-    /// Prefixes that enter, sorted.
+    /// Admitted prefixes, sorted.
     pub entered: Vec<Change>,
-    /// Prefixes withdrawn, sorted.
+    /// Withdrawn prefixes, sorted.
     pub left: Vec<Change>,
     /// Changed settings that discarded evidence or histories in this round.
     pub changed: Vec<&'static str>,
-    /// Prefixes newly proved to be helped, sorted.
+    /// Prefixes proved in this round to be helped, sorted.
     pub proved: Vec<Prefix>,
     /// Number of steered prefixes after this round.
     pub steered: usize,
-    /// Distribution of effects across all trials; `None` if there are too few trials.
+    /// Distribution of effects across all trials. `None` with too few trials.
     pub pool: Option<Pool>,
-    /// New bundle if the rules changed: always valid, with the next number.
+    /// Contents of the new bundle if the rules changed. Always valid, with the next bundle number.
     pub content: Option<Content>,
 }
 
-/// Decides a window. The same arguments produce the same decision.
+/// Decides a window and returns the next state. The same arguments always produce the same
+/// decision.
 pub fn decide(settings: &Settings, state: &State, window: &Window, moment: Moment) -> (State, Decision) {
     decide_tenant(settings, state, window, moment, !window.prefixes.is_empty())
 }
@@ -109,7 +111,7 @@ pub(crate) fn decide_tenant(
     moment: Moment,
     pop_has_traffic: bool,
 ) -> (State, Decision) {
-    let kept = |round| {
+    let unchanged = |round| {
         let decision = Decision {
             window: window.number,
             round,
@@ -127,13 +129,13 @@ pub(crate) fn decide_tenant(
     };
     let elapsed = match elapsed(settings, state, window, moment.now_unix_s) {
         Ok(elapsed) => elapsed,
-        Err(round) => return kept(round),
+        Err(round) => return unchanged(round),
     };
     let basis = Basis::of(settings);
     if !pop_has_traffic {
-        // Keep the old window number, so that the next window with traffic counts all windows that
-        // passed.
-        return kept(RoundOutcome::Silent);
+        // Keep the old window number, so that the next window with traffic also counts the silent
+        // windows as elapsed.
+        return unchanged(RoundOutcome::Silent);
     }
     let (mut state, mut decision) =
         round::DecisionRound::new(settings, state, window, elapsed, moment, basis).run();
@@ -158,7 +160,8 @@ pub(crate) fn elapsed(
     follows(last, window.number, settings.history_windows).ok_or(RoundOutcome::Repeated)
 }
 
-/// Makes the bundle for a state, unless its rules match those already distributed.
+/// Builds the next bundle for a state. Returns `None` if the rules equal those of the last bundle,
+/// or if the bundle numbers have run out.
 fn new_bundle(
     settings: &Settings,
     state: &mut State,

@@ -1,20 +1,21 @@
-//! Change detection after a proof: whether steering that helped has begun to harm. This is an
+//! Change detection after a proof: whether steering that helped has started to harm. This is an
 //! e-detector (Shin, Ramdas and Rinaldo, E-detectors: a nonparametric framework for sequential
 //! change detection, New England Journal of Statistics in Data Science 2(2), 2024).
 //!
 //! The detector keeps one value for each of several drifts. Each window raises the value to at
 //! least 1 and multiplies it by the window's e-value against "no harm". Earlier help therefore does
 //! not offset later harm, as it would in a test that starts at the proof. The increments are the
-//! same as in `evidence.rs`, and the mean over the drifts decides. Each value is at most the sum of
-//! the e-values that start in each window, so without harm the mean reaches n/α within n windows
-//! with probability at most α.
+//! same as in `evidence.rs`, and detection uses the mean over the drifts. Each value is at most the
+//! sum of the e-values that start in each window, so without harm the mean reaches n/α within n
+//! windows with probability at most α.
 
 use serde::{Deserialize, Serialize};
 
 /// Sizes of harm to detect, as changes in log goodput.
 const DRIFTS: [f64; 4] = [0.05, 0.1, 0.2, 0.4];
 
-/// Logarithm of the value against "no harm", for each drift.
+/// Detector of a change from help to harm: the logarithm of its value against "no harm", for each
+/// drift.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Detector {
@@ -23,7 +24,7 @@ pub struct Detector {
 }
 
 impl Detector {
-    /// Adds a window whose effects have the given sum and variance; `unit` is the variance of one
+    /// Adds a window whose effects have the given sum and variance. `unit` is the variance of one
     /// value.
     pub(crate) fn add(&mut self, sum: f64, variance: f64, unit: f64) {
         for (ln_e, drift) in self.ln_e.iter_mut().zip(DRIFTS) {
@@ -52,8 +53,8 @@ mod tests {
     const WINDOWS: u32 = 72;
     const ALPHA: f64 = 0.05;
 
-    /// Returns the window in which harm is detected, with 20 connections per window. They gain
-    /// `help` for `helped_windows` windows, then `after`.
+    /// Simulates 20 connections per window with a mean effect of `help` for `helped_windows`
+    /// windows and `after` from then on. Returns the window in which harm is detected.
     fn detection_window(
         helped_windows: u32,
         help: f64,

@@ -11,7 +11,8 @@ use crate::reason::Reason;
 use crate::sequential::Mean;
 use crate::settings::Settings;
 
-/// Rounds for which failed trials are kept after the cool-off ends: a week of 5-minute windows.
+/// Number of rounds for which failed trials are remembered after the cool-off ends: a week of
+/// 5-minute windows.
 const FAILURES_KEPT_ROUNDS: u32 = 2016;
 /// Maximum number of times a cool-off doubles.
 const DOUBLINGS_MAX: u8 = 4;
@@ -25,7 +26,7 @@ pub struct Proof {
     pub ln_e: f64,
     /// Effect on log goodput.
     pub goodput: Mean,
-    /// Rounds since the proof.
+    /// Number of rounds since the proof.
     pub rounds: u32,
     /// Detector of a change from help to harm since the proof.
     pub reversal: Detector,
@@ -37,9 +38,9 @@ pub struct Proof {
 pub struct Steered {
     /// Trial number: see [`Trials`](crate::Trials).
     pub trial: u64,
-    /// Salt that makes the trial's holdout draws differ from those of other trials.
+    /// Salt that makes the trial's holdout independent of other trials.
     pub salt: u64,
-    /// Whether the prefix entered by exploration rather than for being slow.
+    /// Whether the prefix was admitted for exploration rather than for being slow.
     pub is_explored: bool,
     /// Whether the prefix was proved to be helped before this trial.
     pub is_renewed: bool,
@@ -47,15 +48,15 @@ pub struct Steered {
     pub proof: Option<Proof>,
     /// Held-out share of the prefix's connections, in millionths.
     pub holdout_millionths: u32,
-    /// First bundle with this rule; connections under earlier bundles are not counted.
+    /// First bundle with this rule. Connections under earlier bundles are not counted.
     pub from_bundle: u64,
-    /// Windows since the trial or its current evidence started.
+    /// Number of windows since the trial or its current evidence started.
     pub windows: u32,
-    /// Windows since the prefix last had a connection.
+    /// Number of windows since the prefix last had a connection.
     pub quiet_windows: u32,
-    /// Consecutive failed trials before the current one.
+    /// Number of consecutive failed trials before the current one.
     pub failures: u8,
-    /// Evidence so far.
+    /// Evidence collected so far.
     pub evidence: Evidence,
 }
 
@@ -65,15 +66,15 @@ pub struct Steered {
 pub struct CoolingOff {
     /// Reason for the withdrawal.
     pub left: Reason,
-    /// Rounds since the withdrawal.
+    /// Number of rounds since the withdrawal.
     pub rounds: u32,
-    /// Rounds before the prefix may re-enter.
+    /// Number of rounds before the prefix may re-enter.
     pub rounds_min: u32,
-    /// Consecutive failed trials.
+    /// Number of consecutive failed trials.
     pub failures: u8,
     /// Effect estimated by the trial, if any.
     pub estimate: Option<Estimate>,
-    /// Age of the estimate in rounds, counted from the proof if there was one.
+    /// Age of the estimate, in rounds since the proof or, without a proof, since the withdrawal.
     pub estimate_rounds: u32,
 }
 
@@ -95,7 +96,7 @@ impl Phase {
     }
 }
 
-/// Everything known about one prefix.
+/// The stored state of one prefix.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
@@ -106,13 +107,14 @@ pub struct Entry {
     pub history: History,
     /// Smoothed number of connections per window.
     pub connections: f32,
-    /// Smoothed log goodput of connections that are not steered; `None` before the first one.
+    /// Smoothed log goodput of connections that are not steered. `None` before the first such
+    /// connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ln_goodput: Option<f32>,
-    /// Median of the connections' minimum RTTs in the newest window that has any.
+    /// Median of the connections' minimum RTTs in the newest window with a sample.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_rtt_us: Option<u32>,
-    /// Why the prefix is or is not steered.
+    /// The reason why the prefix is or is not steered.
     pub reason: Reason,
     /// Whether the prefix is idle, steered or cooling off.
     #[serde(default, skip_serializing_if = "Phase::is_idle")]
@@ -137,8 +139,8 @@ impl Steered {
         }
     }
 
-    /// Returns whether the prefix is on its first exploratory trial. Prefixes with a proven
-    /// benefit no longer count towards the exploration limit, which makes room for others.
+    /// Returns whether the prefix is on its first exploratory trial. Prefixes with a proven benefit
+    /// do not count towards the exploration limit, which leaves room for others.
     pub(crate) fn is_exploring(&self) -> bool {
         self.is_explored && !self.is_renewed && self.proof.is_none()
     }
@@ -178,8 +180,8 @@ impl Entry {
         matches!(&self.phase, Phase::CoolingOff(cooling) if cooling.rounds < cooling.rounds_min)
     }
 
-    /// Advances by one round, whose window is `windows` after the previous one. Only the history
-    /// counts the gap: otherwise a clock jump could end a cool-off early.
+    /// Advances by one round, whose window is `windows` after the previous one. Cool-offs count
+    /// rounds rather than windows, because otherwise a clock jump could end a cool-off early.
     pub(crate) fn advance(&mut self, windows: u64, history_windows: u32) {
         self.history.advance(windows, history_windows);
         if let Phase::CoolingOff(cooling) = &mut self.phase {
@@ -191,7 +193,8 @@ impl Entry {
         }
     }
 
-    /// Returns whether the entry has nothing worth keeping.
+    /// Returns whether the entry can be removed: it has no history and no failed trials, and is
+    /// neither steered nor cooling off.
     pub(crate) fn is_forgotten(&self) -> bool {
         let failed = matches!(&self.phase, Phase::CoolingOff(cooling) if cooling.failures > 0);
         self.history.is_empty() && self.steered().is_none() && !self.is_cooling_off() && !failed

@@ -8,10 +8,10 @@
 //! ```
 //!
 //! has the connection's own effect as its mean, for any baseline fixed in advance. This is an
-//! inverse-probability estimate, as for randomized experiments in Waudby-Smith et al. (2024, §3)
-//! and by design in Ham, Bojinov, Lindon and Tingley (2022, arXiv:2210.08639). Anything that
-//! affects all connections of a prefix alike, such as evening load, falls on the two arms at random
-//! and adds only variance.
+//! inverse-probability estimate, as in Waudby-Smith et al. (2024, §3) for randomized experiments
+//! and in the design-based analysis of Ham, Bojinov, Lindon and Tingley (2022, arXiv:2210.08639).
+//! Anything that affects all connections of a prefix alike, such as evening load, affects the two
+//! arms at random and adds only variance.
 //!
 //! The e-value is exact against "steering has no effect on any connection". It holds for noise of
 //! any skew and tail weight and for arbitrarily correlated connections, because only the draw is
@@ -20,9 +20,10 @@
 //! every λ (Delyon, Electronic Journal of Probability 14, 2009; Howard et al., Probability Surveys
 //! 17, 2020, Table 3). The e-value is a mixture of these over λ of one sign.
 //!
-//! This assumes that each draw is independent of everything before it; a returning address and
-//! port, however, get the same draw again. Against "no effect on average" the e-value is
-//! asymptotic. Randomization does not remove interference between the arms on a shared bottleneck.
+//! This assumes that each draw is independent of everything before it. A client that returns with
+//! the same address and port violates the assumption, because it gets the same draw again. Against
+//! "no effect on average" the e-value is only asymptotically valid. Randomization does not remove
+//! interference between the arms on a shared bottleneck.
 //!
 //! **Invariant:** the baseline subtracted from a window's outcomes uses only earlier windows.
 
@@ -31,9 +32,10 @@ use serde::{Deserialize, Serialize};
 use crate::sequential::{Mean, TIGHT_AT, ln_e_one_sided, ln_e_two_sided};
 use crate::window::Outcome;
 
-/// Weight of the baseline, in outcomes: the larger, the more slowly it follows the time of day.
+/// Weight of the baseline, in outcomes. A larger weight makes the baseline follow the time of day
+/// more slowly.
 const BASELINE_WEIGHT: f64 = 30.0;
-/// Probability of reporting a skew when there is none.
+/// Probability of reporting a skew by chance.
 const FALSE_SKEW_SHARE: f64 = 0.001;
 /// Standard deviation of log goodput across a network's connections at which e-values are largest.
 const LN_GOODPUT_SPREAD: f64 = 0.6;
@@ -48,13 +50,13 @@ pub struct Evidence {
     pub held_out: u32,
     /// Effect on log goodput.
     pub goodput: Mean,
-    /// Sum of the variances over the draw of the values in [`Evidence::goodput`], assuming no
-    /// effect.
+    /// Variances over the draw of the values in [`Evidence::goodput`], assuming no effect and
+    /// summed.
     #[serde(with = "crate::exact")]
     pub toss_variance: f64,
     /// Effect on the retransmitted share of bytes.
     pub retransmitted: Mean,
-    /// Expected log goodput; `None` until a window has measured it.
+    /// Expected log goodput. `None` until a window has measured it.
     #[serde(with = "crate::exact::option")]
     pub baseline_ln_goodput: Option<f64>,
     /// Expected retransmitted share.
@@ -68,7 +70,7 @@ impl Evidence {
         Self { baseline_ln_goodput: ln_goodput, ..Self::default() }
     }
 
-    /// Adds a window's outcomes under a rule with this `holdout` share.
+    /// Adds a window's outcomes under a rule with a held-out share of `holdout`.
     pub fn add<'a>(&mut self, outcomes: impl Iterator<Item = &'a Outcome> + Clone, holdout: f64) {
         let weight = |outcome: &Outcome| {
             if outcome.is_steered { 1.0 / (1.0 - holdout) } else { -1.0 / holdout }
@@ -115,9 +117,9 @@ impl Evidence {
         self.steered.min(self.held_out) >= connections_min
     }
 
-    /// Returns the log e-value against "steering does not help", under a rule with this `holdout`
-    /// share; 0 without connections. If there is no effect, it reaches ln 1/α with probability at
-    /// most α.
+    /// Returns the log e-value against "steering does not help", under a rule with a held-out share
+    /// of `holdout`. Returns 0 without connections. If there is no effect, the value reaches ln 1/α
+    /// with probability at most α.
     pub fn ln_e_helped(&self, holdout: f64) -> f64 {
         self.ln_e(1.0, holdout)
     }
@@ -138,8 +140,8 @@ impl Evidence {
         (sum, (self.goodput.squares_about(0.0) + 2.0 * self.toss_variance) / 3.0)
     }
 
-    /// Returns whether the held-out share differs from the rule's. If it does, something other than
-    /// the draw assigns connections, so the arms cannot be compared.
+    /// Returns whether the held-out share differs significantly from the rule's. If it does,
+    /// something other than the draw assigns connections, so the arms cannot be compared.
     pub fn is_skewed(&self, holdout: f64) -> bool {
         let of = f64::from(self.steered) + f64::from(self.held_out);
         let off = f64::from(self.held_out) - of * holdout;
@@ -147,7 +149,7 @@ impl Evidence {
     }
 }
 
-/// Returns the variance of a connection's effect at which e-values are largest.
+/// Returns the variance of a connection's effect for which e-values are largest.
 pub(crate) fn tuned_variance(holdout: f64) -> f64 {
     LN_GOODPUT_SPREAD.powi(2) / (holdout * (1.0 - holdout))
 }
@@ -160,7 +162,7 @@ mod tests {
     use super::*;
     use crate::simulate::normal;
 
-    /// Simulates windows of one prefix's connections; `day` is the amplitude of a shared daily
+    /// Simulates windows of one prefix's connections. `day` is the amplitude of a shared daily
     /// cycle.
     fn windows(effect: f64, holdout: f64, day: f64, windows: usize) -> Evidence {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(11);
@@ -194,8 +196,8 @@ mod tests {
         }
     }
 
-    /// Counts the streams, out of [`STREAMS`] without any effect, that are ever declared helped,
-    /// and harmed. The noise is skewed and heavy-tailed.
+    /// Simulates [`STREAMS`] streams without any effect, under skewed, heavy-tailed noise. Returns
+    /// how many are ever declared helped, and how many harmed.
     fn false_alarms(holdout: f64, alpha: f64) -> [usize; 2] {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(13);
         let mut alarms = [0; 2];

@@ -17,7 +17,7 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
 #[derive(Serialize, Deserialize)]
 struct Exact(#[serde(with = "self")] f64);
 
-/// Numbers or null, for `serde(with)`.
+/// Optional numbers, for `serde(with)`.
 pub(crate) mod option {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

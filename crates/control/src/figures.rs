@@ -1,17 +1,17 @@
-//! Figures of an edge over a time span, regardless of how its connections were steered: the basis
-//! for watching canaries.
+//! An edge's figures over a time span, regardless of how its connections were steered. Canaries are
+//! judged by these figures.
 //!
 //! Each connection contributes one value, as in all evidence, because responses on one connection
-//! fail or slow down together.
+//! tend to fail or slow down together.
 
 use serde::{Deserialize, Serialize};
 
 use crate::sequential::Mean;
 
-/// Maximum edges in a PoP.
+/// Maximum number of edges in a PoP.
 pub const EDGES_MAX: usize = 1_000;
 
-/// Figures of an edge.
+/// An edge's figures.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figures {
@@ -35,8 +35,8 @@ impl Figures {
         self.ln_goodput.merge(&other.ln_goodput);
     }
 
-    /// Returns the figures with a window appended: older values get half the weight, and
-    /// `responses` estimates the count in one window.
+    /// Returns these figures at half their weight, merged with a window's figures. `responses`
+    /// becomes a moving average per window.
     pub(crate) fn decayed_with(&self, window: &Self) -> Self {
         let mut next = Self {
             responses: 0,

@@ -3,8 +3,8 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Observed windows and windows in the bottom group: one bit per window, with the newest in the
-/// lowest bit.
+/// Observed windows and windows in the bottom group, as one bit per window. The newest window is
+/// the lowest bit.
 ///
 /// **Invariant:** a window in the bottom group was observed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,7 +25,7 @@ impl History {
         self.in_group = self.in_group.checked_shl(by).unwrap_or(0) & kept;
     }
 
-    /// Marks the newest window as observed.
+    /// Marks the newest window as observed, and as in the bottom group if `is_in_group`.
     pub fn observe(&mut self, is_in_group: bool) {
         self.observed |= 1;
         self.in_group = self.in_group & !1 | u128::from(is_in_group);
@@ -61,8 +61,8 @@ impl History {
         f64::from(self.windows_in_group()) / f64::from(self.observed_windows().max(1))
     }
 
-    /// Returns the changes of group membership per observed window after the first, skipping
-    /// unobserved windows.
+    /// Returns the number of membership changes per observed window after the first. Unobserved
+    /// windows are skipped.
     pub fn flap_rate(self) -> f64 {
         let (mut left, mut changes, mut last) = (self.observed, 0_u32, None);
         while left != 0 {

@@ -1,4 +1,4 @@
-//! Networks excluded from steering, as address ranges.
+//! Networks excluded from steering, stored as address ranges.
 //!
 //! **Invariant:** ranges are sorted and disjoint, so one binary search finds whether a prefix
 //! overlaps any of them.

@@ -6,17 +6,17 @@
 //! decide(settings, state, window, moment) → (State, Decision) → bundle
 //! ```
 //!
-//! Control tries prefixes that are consistently in the bottom group of their PoP, and explores a
-//! few others. It holds out a share of each prefix's connections for comparison. A prefix stays
-//! steered only while no evidence speaks against it, and is declared helped only once that is
+//! Control steers prefixes that are consistently in the bottom group of their PoP, and explores a
+//! few others. It holds out a share of each prefix's connections for comparison. A prefix is
+//! withdrawn once evidence speaks against steering it, and is declared helped only once that is
 //! proved. `docs/explanation/control.md` describes the statistics and their sources.
 //!
-//! This crate is pure: its inputs are records, settings, `now` and a seed. It uses no clock, socket
-//! or file.
+//! This crate does no I/O and reads no clock: its inputs are records, settings, the current time
+//! and a seed.
 //!
 //! **Invariant:** the same state, window, settings and moment produce the same decision.
 //! **Invariant:** each window is decided at most once. Bundle numbers only increase, and exceed
-//! every number that an edge acknowledges or a connection used. Every bundle from a decision is
+//! every number acknowledged by an edge or used by a connection. Every bundle from a decision is
 //! valid.
 //! **Invariant:** a withdrawn prefix cannot re-enter before its cool-off ends.
 

@@ -21,17 +21,17 @@ use crate::sequential::VALUES_MAX;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trials {
-    /// Trials started.
+    /// Number of trials started.
     #[serde(rename = "begun")]
     pub started: u64,
-    /// Trials declared discoveries.
+    /// Number of trials declared discoveries.
     #[serde(rename = "told")]
     pub discoveries: u64,
 }
 
 impl Trials {
-    /// Counts a new trial and returns its number, starting at 1. After the numbers have run out,
-    /// the last one is reused.
+    /// Counts a new trial and returns its number, starting at 1. Once the numbers run out, the last
+    /// one is reused.
     pub(crate) fn start(&mut self) -> u64 {
         self.started = (self.started + 1).min(VALUES_MAX);
         self.started
@@ -52,7 +52,8 @@ impl Trials {
     }
 }
 
-/// Returns the number of discoveries, including the trial itself, at which the trial becomes one.
+/// Returns the number of discoveries, including the trial itself, needed for the trial to become
+/// one.
 pub(crate) fn discoveries_needed(number: u64, ln_e: f64, share: f64) -> f64 {
     (-ln_e - share.ln() - ln_weight(number)).exp()
 }
@@ -97,7 +98,8 @@ mod tests {
 
     /// Returns the mean share of false discoveries, and its standard error, over runs in which
     /// every `helped_each`-th trial is helped and becomes a discovery. Null trials get the worst
-    /// possible e-value: exactly the threshold, as often as an e-value may reach it.
+    /// possible e-value: exactly the threshold, with the largest probability allowed for an
+    /// e-value.
     fn false_share(helped_each: u64) -> (f64, f64) {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(5);
         let runs = 20_000;

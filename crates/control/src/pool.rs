@@ -5,24 +5,25 @@
 //! likelihood estimate (Veroniki et al., Research Synthesis Methods 7(1), 2016). A shrunken effect
 //! and its variance follow Morris (Parametric empirical Bayes inference, JASA 78(381), 1983, §5),
 //! which accounts for the pool's mean and variance being estimates. Even if the variance is
-//! estimated as zero, a prefix keeps 2/(k−1) of its own estimate and of its own variance.
+//! estimated as zero, a prefix in a pool of k keeps 2/(k−1) of its own estimate and variance.
 //!
-//! A stopped trial counts with its estimate at the stop, for the same time whether it was declared
-//! helped or harmed; later observations are not added. Including only one kind would bias the pool
-//! (Schou and Marschner, Statistics in Medicine 32(28), 2013). With both kinds, the data contain
-//! the reason for stopping, and the likelihood is the same as without stops (Berger and Wolpert,
-//! The Likelihood Principle, 1988, §4.2). The estimate therefore uses the likelihood, not moments.
-//! Normal effects and known variances remain approximations.
+//! A stopped trial contributes its estimate at the stop, without later observations. It stays in
+//! the pool equally long whether it was declared helped or harmed. Including only one kind would
+//! bias the pool (Schou and Marschner, Statistics in Medicine 32(28), 2013). With both kinds, the
+//! data contain the reason for stopping, and the likelihood is the same as without stops (Berger
+//! and Wolpert, The Likelihood Principle, 1988, §4.2). The estimate therefore uses the likelihood,
+//! not moments. Normal effects and known variances remain approximations.
 
 use serde::{Deserialize, Serialize};
 
 use crate::sequential::{Mean, probability_below};
 
-/// Minimum prefixes in a pool.
+/// Minimum number of prefixes in a pool.
 pub(crate) const POOL_MIN: usize = 8;
-/// Maximum bisection steps when solving for the variance: precise to 2^-40 of the interval.
+/// Number of bisection steps when solving for the variance. They narrow the interval to 2^-40 of
+/// its width.
 const HALVINGS_MAX: u32 = 40;
-/// Maximum doublings to bracket the variance before the bisection.
+/// Maximum number of doublings to bracket the variance before the bisection.
 const DOUBLINGS_MAX: u32 = 40;
 
 /// An effect and the variance of its estimate.
@@ -58,7 +59,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Estimates the pool; returns `None` with too few prefixes.
+    /// Estimates the pool. Returns `None` with fewer than [`POOL_MIN`] prefixes.
     pub fn of(estimates: &[Estimate]) -> Option<Self> {
         if estimates.len() < POOL_MIN {
             return None;
@@ -193,7 +194,7 @@ mod tests {
     }
 
     /// Simulates a trial of normal values that is checked every 20 values and stops at significant
-    /// harm or help.
+    /// harm or help. Returns its estimate and whether it was declared helped.
     fn stopped(truth: f64, random: &mut Xoshiro256PlusPlus) -> (Estimate, bool) {
         let mut mean = Mean::default();
         let sure = 20_f64.ln();

@@ -1,10 +1,10 @@
-//! Reasons why a prefix is steered, is not steered, or was withdrawn.
+//! Reasons for steering, not steering or withdrawing a prefix.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Declares the enum, with the serialized word and a readable text for each reason.
+/// Declares the enum with a serialized word and a human-readable description of each reason.
 macro_rules! reasons {
     ($(#[$meta:meta])* $($reason:ident = $word:literal: $text:literal,)+) => {
         $(#[$meta])*
@@ -36,7 +36,7 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// Reason why a prefix is steered, is not steered, or was withdrawn. Reasons for withdrawals
+    /// The reason for steering, not steering or withdrawing a prefix. Reasons for withdrawals
     /// appear only in [`CoolingOff::left`], never in [`Entry::reason`].
     ///
     /// [`Entry::reason`]: crate::Entry::reason

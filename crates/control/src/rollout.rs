@@ -11,11 +11,12 @@
 //!                                                                         new number
 //! ```
 //!
-//! While a candidate is on trial, the state keeps changing. The next candidate contains everything
-//! the state steers by then, so only the newest decision waits and none of its rules are outdated.
+//! While a candidate is on trial, the state keeps changing. Its decisions are not queued: the next
+//! candidate contains everything the state steers by then, so none of its rules are outdated.
 //!
-//! This module is pure: its inputs are polls, windows and `now`. If a call returns transitions, the
-//! caller stores the rollout together with the state before replying to another edge.
+//! This module does no I/O and reads no clock: its inputs are polls, windows and the current time.
+//! If a call returns transitions, the caller must store the rollout together with the state before
+//! replying to another edge.
 //!
 //! **Invariant:** an edge gets the stable bundle or the candidate, never a bundle that it refuses,
 //! and never a lower number than before.
@@ -48,24 +49,24 @@ pub(crate) use rules::steers_alike;
 pub use settings::Canary;
 pub use transition::{Figure, RollbackReason, Transition};
 
-/// Version of the stored form that [`Rollout::encode`] writes.
+/// Format version written by [`Rollout::encode`].
 pub const ROLLOUT_FORMAT: u32 = 1;
-/// Maximum seconds by which one event advances the rollout's clock. The caller ticks at least twice
-/// as often.
+/// Maximum advance of the rollout's clock per event, in seconds. The caller ticks at least twice in
+/// this time.
 const STEP_S_MAX: u64 = 60;
 
-/// State of a PoP's bundles and edges.
+/// The rollout state of a PoP: its bundles and edges.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rollout {
     format: u32,
-    /// Highest bundle number made so far, or reported by an edge.
+    /// Highest bundle number issued so far or reported by an edge.
     newest: u64,
     /// Bundle for all edges except canaries; `None` before the first decision.
     #[serde(with = "document::option")]
     stable: Option<Bundle>,
     candidate: Option<Candidate>,
-    /// Decisions since the last candidate was proposed.
+    /// Number of decisions since the last candidate was proposed.
     rounds: u32,
     edges: BTreeMap<String, Edge>,
     clock: Clock,
@@ -75,12 +76,12 @@ pub struct Rollout {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Candidate {
-    /// Bundle on trial; its number is above the stable one's.
+    /// Bundle on trial. Its number is above the stable bundle's.
     #[serde(with = "document")]
     pub bundle: Bundle,
-    /// When the candidate was made or its canaries were chosen, in seconds since the Unix epoch.
+    /// Time at which the candidate was created or its canaries were chosen, in Unix seconds.
     pub since_unix_s: u64,
-    /// Edges that get the candidate, and whether each reports that it uses it.
+    /// Canary edges by name. The value is whether the edge reports using the candidate.
     pub canaries: BTreeMap<String, bool>,
     /// Stage of the candidate.
     pub stage: Stage,
@@ -97,22 +98,23 @@ pub enum Stage {
     /// Canaries are chosen and must acknowledge the candidate.
     #[serde(rename = "Handed")]
     Assigned {
-        /// Start of this stage on the rollout's clock.
+        /// Start of this stage, in seconds of the rollout's clock.
         since_s: u64,
-        /// Number of acknowledgements needed.
+        /// Number of acknowledgements required.
         wanted: usize,
         /// Whether replacements for silent canaries were already chosen.
         is_second: bool,
     },
     /// Canaries use the candidate and are watched.
     Watched {
-        /// Time of the last window on the rollout's clock.
+        /// Time of the last window, in seconds of the rollout's clock.
         since_s: u64,
-        /// Wall-clock start of the stage: windows that began earlier are incomplete.
+        /// Wall-clock start of the stage, in Unix seconds. Windows that started earlier are
+        /// incomplete.
         since_unix_s: u64,
-        /// Windows with canary traffic since the stage started.
+        /// Number of windows with canary traffic since the stage started.
         windows: u32,
-        /// Consecutive newest windows without canary traffic.
+        /// Number of consecutive windows without canary traffic, up to the newest.
         #[serde(default)]
         unseen: u32,
         /// Figures of the canaries in these windows.
@@ -123,7 +125,7 @@ pub enum Stage {
 }
 
 impl Candidate {
-    /// Describes the stage in human-readable text.
+    /// Returns a human-readable description of the stage.
     pub fn stage_text(&self) -> String {
         match &self.stage {
             Stage::Unassigned => "waiting for an edge".to_owned(),
@@ -135,7 +137,7 @@ impl Candidate {
         }
     }
 
-    /// Returns the canaries that use the candidate.
+    /// Returns the canaries using the candidate.
     fn acknowledging(&self) -> Vec<String> {
         self.canaries.iter().filter(|(_, uses_it)| **uses_it).map(|(name, _)| name.clone()).collect()
     }
@@ -145,24 +147,24 @@ impl Candidate {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Edge {
-    /// Checksum of the bundle in force; `None` if there is none.
+    /// Checksum of the bundle in force, if any.
     pub in_force: Option<String>,
-    /// Number of the bundle in force, if that bundle was active at the time or the edge reported
-    /// its number.
+    /// Number of the bundle in force, if the bundle was active when the edge adopted it or the edge
+    /// reported its number.
     pub number: Option<u64>,
-    /// Time of the last poll, in seconds since the Unix epoch.
+    /// Time of the last poll, in Unix seconds.
     pub heard_unix_s: u64,
-    /// Time of the last poll, on the rollout's clock.
+    /// Time of the last poll, in seconds of the rollout's clock.
     heard_s: u64,
-    /// Newest bundle that the edge refuses.
+    /// Newest bundle refused by the edge, if any.
     pub refused: Option<Refusal>,
-    /// Whether the edge was already reported silent.
+    /// Whether the edge has already been reported silent.
     pub is_silent: bool,
-    /// Figures of the edge in windows without a candidate.
+    /// The edge's figures in windows without a candidate.
     before: Option<Figures>,
 }
 
-/// A bundle that an edge refuses.
+/// A bundle refused by an edge.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Refusal {
@@ -177,7 +179,7 @@ pub struct Refusal {
 #[serde(deny_unknown_fields)]
 struct Clock {
     own_s: u64,
-    /// Wall-clock time of the last event; `None` before the first.
+    /// Wall-clock time of the last event, in Unix seconds. `None` before the first event.
     last_unix_s: Option<u64>,
 }
 
@@ -207,8 +209,9 @@ impl Default for Rollout {
 }
 
 impl Rollout {
-    /// Returns the bundle for an edge. Returns `None` before the first decision, if the edge
-    /// refuses the bundle, or if it already has a higher number, until the next decision.
+    /// Returns the bundle to send to an edge. Returns `None` before the first decision, if the edge
+    /// refuses the bundle, or if the edge already has a higher number; a higher number is matched
+    /// by the next decision.
     pub fn document(&self, edge: &str) -> Option<&Bundle> {
         let bundle = self.assigned(edge)?;
         let Some(known) = self.edges.get(edge) else { return Some(bundle) };
@@ -222,7 +225,7 @@ impl Rollout {
         candidate.map(|it| &it.bundle).or(self.stable.as_ref())
     }
 
-    /// Resumes after records were lost, for example while the controller was down. The currently
+    /// Resumes after a loss of records, for example while the controller was down. The currently
     /// open window then counts as incomplete.
     pub fn resume(&mut self, now_unix_s: u64) {
         if let Some(since_unix_s) = self.watched_since_unix_s() {
@@ -251,7 +254,7 @@ impl Rollout {
         self.stable.as_ref()
     }
 
-    /// Returns the candidate, if there is one.
+    /// Returns the candidate, if any.
     pub fn candidate(&self) -> Option<&Candidate> {
         self.candidate.as_ref()
     }

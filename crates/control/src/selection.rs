@@ -8,19 +8,19 @@ use crate::reason::Reason;
 use crate::settings::{Measure, Settings};
 use crate::window::{ArmSample, Sample, Window};
 
-/// Minimum ranked prefixes for a bottom group.
+/// Minimum number of ranked prefixes for a bottom group.
 const RANKED_MIN: usize = 5;
 
-/// Ranks a prefix in a window by the median, over connections, of each connection's own median.
-/// Returns `None` with too few connections.
+/// Ranks a prefix in a window: takes the median of each connection's samples, then the median over
+/// connections. Returns `None` with too few connections.
 ///
 /// The outer median is over connections, not samples, because a long connection has hundreds of
-/// samples. Half of the connections are below a median; with a lower percentile one slow client
-/// would represent its network, and with a mean, one fast client would.
+/// samples. A low percentile would let one slow client represent its network, and a mean would let
+/// one fast client do so.
 ///
-/// If help must be proved, a steered prefix is ranked by its held-out connections, since the
-/// question is whether it would be slow without steering. In an idle prefix, connections that an
-/// earlier rule still steers do not count.
+/// If help must be proved, a steered prefix is ranked by its held-out connections, because the
+/// question is whether it would be slow without steering. In an idle prefix, connections still
+/// steered by an earlier rule do not count.
 pub(crate) fn rank(settings: &Settings, sample: &Sample, is_steered: bool) -> Option<f64> {
     let arms: &[&ArmSample] = match (settings.has_proof(), is_steered) {
         (false, _) => &[&sample.other, &sample.steered, &sample.held_out],
@@ -51,7 +51,7 @@ fn median(measure: Measure, arms: &[&ArmSample]) -> Option<f64> {
     all.quantile(0.5)
 }
 
-/// Returns the rank of each prefix, by its index in the window, and the largest rank in the bottom
+/// Returns each prefix's rank, by its index in the window, and the largest rank in the bottom
 /// group.
 pub(crate) fn bottom_group(
     settings: &Settings,
@@ -77,7 +77,7 @@ pub(crate) fn bottom_group(
     (ranks, Some(bottom))
 }
 
-/// Returns why an idle prefix cannot be tried as slow, or `None` if it can.
+/// Returns the reason why an idle prefix cannot be tried as slow, or `None` if it can.
 pub(crate) fn obstacle(settings: &Settings, left_alone: &LeftAlone, entry: &Entry) -> Option<Reason> {
     if left_alone.meets(entry.prefix) {
         Some(Reason::LeftAlone)

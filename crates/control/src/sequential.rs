@@ -17,8 +17,8 @@ pub(crate) const TIGHT_AT: f64 = 500.0;
 /// Error level at which intervals are tightest.
 const TIGHT_ALPHA: f64 = 0.01;
 
-/// Maximum values in a mean, because a 64-bit float represents integers exactly only up to this
-/// one. Later values are ignored.
+/// Maximum number of values in a mean, because a 64-bit float represents all integers exactly only
+/// up to this one. Later values are ignored.
 pub(crate) const VALUES_MAX: u64 = 1 << 53;
 
 /// A running mean and variance (Welford).
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
     use crate::simulate::normal;
 
-    /// Number of streams, and the length of each.
+    /// Number of streams.
     const STREAMS: usize = 2_000;
     const VALUES_MAX: u64 = 3_000;
     const LOOKS_FROM: u64 = 60;

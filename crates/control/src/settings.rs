@@ -9,12 +9,12 @@ use thalweg_record::Prefix;
 use crate::rollout::Canary;
 use crate::tenant::Tenant;
 
-/// Maximum windows in a prefix's history: one bit of a `u128` each.
+/// Maximum number of windows in a prefix's history, which has one bit of a `u128` per window.
 pub const HISTORY_WINDOWS_MAX: u32 = 128;
-/// Maximum prefixes of one tenant in a PoP, in a window and in the state. Above it, prefixes with
-/// lower addresses are kept.
+/// Maximum number of prefixes per tenant and PoP, in a window and in the state. Above it, prefixes
+/// with lower addresses are kept.
 pub const PREFIXES_MAX: usize = 200_000;
-/// Maximum excluded networks.
+/// Maximum number of excluded networks.
 pub const LEFT_ALONE_MAX: usize = 10_000;
 
 /// Measure by which prefixes are ranked.
@@ -27,36 +27,37 @@ pub enum Measure {
     Goodput,
 }
 
-/// Settings of a decision. `docs/reference/settings.md` documents them for operators;
+/// Settings of a decision. `docs/reference/settings.md` documents them for operators, and
 /// [`Settings::check`] enforces their bounds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// Length of a window in seconds.
+    /// Window length, in seconds.
     pub window_s: u64,
-    /// Seconds after its end for which a window accepts records: two agent periods plus transit.
+    /// Time after its end for which a window accepts records, in seconds: two agent periods plus
+    /// transit.
     pub late_s: u64,
     /// Measure by which prefixes are ranked.
     pub measure: Measure,
     /// Minimum content bytes of a response for it to measure goodput and for rules to apply to it.
     pub goodput_bytes_min: u64,
-    /// Whether to count responses that were relayed while the backend was still sending them. Their
-    /// goodput also reflects the backend.
+    /// Whether to count responses relayed while the backend was still sending them. Their goodput
+    /// also reflects the backend.
     pub counts_relayed: bool,
-    /// Hosts (names without ports) whose connections are not used as evidence.
+    /// Host names, without ports, whose connections are not used as evidence.
     pub hosts_left_alone: Vec<String>,
     /// Whether each host outside [`Settings::tenants`] is its own tenant.
     pub by_tenant: bool,
-    /// Tenants, which are decided separately. They cannot change what a PoP shares, such as the
-    /// window length and the rollout.
+    /// Tenants, which are decided separately. They cannot change settings shared by a PoP, such as
+    /// the window length and the rollout.
     pub tenants: Vec<Tenant>,
 
-    /// Minimum connections with the measure for a prefix to be observed in a window.
+    /// Minimum number of measured connections for a prefix to be observed in a window.
     pub connections_min: u32,
     /// Share of observed prefixes in the bottom group.
     pub bottom_share: f64,
-    /// Length of the history in windows.
+    /// History length, in windows.
     pub history_windows: u32,
-    /// Minimum observed windows in the history before any decision on a prefix.
+    /// Minimum number of observed windows in the history before any decision on a prefix.
     pub observed_windows_min: u32,
     /// Duty cycle at or above which a prefix enters.
     pub duty_enter: f64,
@@ -64,7 +65,7 @@ pub struct Settings {
     pub duty_leave: f64,
     /// Flap rate at or below which a prefix enters.
     pub flap_max: f64,
-    /// Minimum RTT in microseconds: a prefix is not steered if the median of its connections'
+    /// Minimum RTT, in microseconds. A prefix is not steered if the median of its connections'
     /// minimum RTTs is below it.
     pub min_rtt_us_min: u64,
     /// Networks that are never steered, such as offices and monitors.
@@ -72,51 +73,52 @@ pub struct Settings {
 
     /// Congestion control to try, by its kernel name.
     pub congestion_control: String,
-    /// Maximum prefixes steered at once in a PoP.
+    /// Maximum number of prefixes steered at once in a PoP.
     pub steered_max: usize,
-    /// Maximum prefixes that enter in a round.
+    /// Maximum number of prefixes admitted per round.
     pub entering_max: usize,
-    /// Maximum rules that a round adds or withdraws, not counting safety withdrawals.
+    /// Maximum number of rules added or withdrawn per round, not counting safety withdrawals.
     pub changes_max: usize,
-    /// Maximum exploratory trials among [`Settings::steered_max`]: prefixes that were neither slow
-    /// nor ever proved to be helped.
+    /// Maximum number of exploratory trials within [`Settings::steered_max`]. These are trials of
+    /// prefixes neither slow nor ever proved to be helped.
     pub explored_max: usize,
-    /// Maximum exploratory trials that enter in a round.
+    /// Maximum number of exploratory trials started per round.
     pub exploring_max: usize,
 
     /// Held-out share of connections in a prefix on trial. Zero disables proof: duty cycles alone
-    /// decide, even for prefixes that entered by exploration.
+    /// decide, even for prefixes admitted for exploration.
     pub holdout_trial: Share,
     /// Held-out share in prefixes proved to be helped.
     pub holdout: Share,
     /// Maximum expected share of false discoveries among prefixes declared helped.
     pub false_discovery_share: f64,
-    /// Probability, for each prefix and trial, of declaring harm when there is none.
+    /// Probability, for each prefix and trial, of declaring harm by chance.
     pub false_harm_share: f64,
-    /// Minimum connections in each arm before evidence counts.
+    /// Minimum number of connections in each arm before evidence counts.
     pub evidence_connections_min: u32,
     /// Minimum worthwhile effect, as a change in log goodput.
     pub effect_min: f64,
-    /// Windows after which a prefix that is not proved to be helped is withdrawn, subject to
+    /// Number of windows after which a prefix not proved to be helped is withdrawn, subject to
     /// [`Settings::pooled_keep`].
     pub trial_windows_max: u32,
     /// Minimum probability that a prefix's shrunken effect exceeds [`Settings::effect_min`] for the
     /// prefix to stay without proof.
     pub pooled_keep: f64,
-    /// Windows after which a proved prefix goes back on trial, which also ends undetected harm.
+    /// Number of windows after which a proved prefix goes back on trial, which also ends undetected
+    /// harm.
     pub proof_windows_max: u32,
-    /// Maximum rise in the retransmitted share of bytes in one prefix; the prefix is withdrawn once
-    /// a larger rise is shown.
+    /// Maximum rise in a prefix's retransmitted share of bytes. The prefix is withdrawn once a
+    /// larger rise is shown.
     pub retransmitted_rise_max: f64,
-    /// Maximum rise in the retransmitted share across all prefixes on trial; above it, all of them
+    /// Maximum rise in the retransmitted share across all prefixes on trial. Above it, all of them
     /// are withdrawn and admission pauses.
     pub guardrail_rise_max: f64,
-    /// Windows for which the guardrail pauses admission.
+    /// Number of windows for which the guardrail pauses admission.
     pub guardrail_pause_windows: u32,
-    /// Decided windows for which a withdrawn prefix may not re-enter; each further failure doubles
-    /// it.
+    /// Number of decided windows for which a withdrawn prefix may not re-enter. Each further
+    /// failure doubles this number.
     pub cool_off_windows: u32,
-    /// Distribution of bundles to the edges.
+    /// Settings for the distribution of bundles to the edges.
     pub canary: Canary,
 }
 
@@ -186,7 +188,7 @@ impl Settings {
         self.holdout_trial > Share::default()
     }
 
-    /// Returns every setting outside its bounds.
+    /// Returns all settings outside their bounds.
     pub fn check(&self) -> Vec<Fault> {
         let mut faults = Vec::new();
         let mut ensure = |holds: bool, setting: &'static str, expected: String| {
@@ -284,7 +286,7 @@ fn is_share(number: f64) -> bool {
     (0.0..=1.0).contains(&number)
 }
 
-/// Returns names in lower case, sorted and without duplicates.
+/// Returns the names in lower case, sorted and without duplicates.
 pub(crate) fn normalized_hosts(hosts: &[String]) -> Vec<String> {
     let mut hosts: Vec<_> = hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
     hosts.sort_unstable();

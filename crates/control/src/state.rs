@@ -1,7 +1,8 @@
-//! The state of one scope between rounds. `check` decodes the stored form.
+//! The state of one scope (a PoP or one of its tenants) between rounds. `check.rs` decodes the
+//! stored form.
 //!
 //! **Invariant:** entries are sorted by prefix and distinct. There are at most
-//! [`PREFIXES_MAX`](crate::PREFIXES_MAX) of them. Their prefixes do not overlap, since all are
+//! [`PREFIXES_MAX`](crate::PREFIXES_MAX) of them. Their prefixes do not overlap, because all are
 //! client networks.
 //! **Invariant:** durations are counted in decided windows, never in time, so clock changes do not
 //! affect them.
@@ -14,42 +15,42 @@ use crate::entry::{Entry, Steered};
 use crate::online::Trials;
 use crate::pool::Pool;
 
-/// Version of the stored form that [`State::encode`] writes.
+/// Format version written by [`State::encode`].
 pub const STATE_FORMAT: u32 = 1;
-/// Maximum bundle number: some JSON readers lose digits beyond it.
+/// Maximum bundle number. Some JSON readers lose digits beyond it.
 pub const BUNDLES_MAX: u64 = 1 << 53;
 
-/// State of the guardrail, which uses the evidence of the current trials.
+/// State of the guardrail, apart from its evidence, which is that of the current trials.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Guard {
-    /// Windows for which admission is still paused.
+    /// Number of windows for which admission is still paused.
     pub pause_windows: u32,
 }
 
-/// Everything that control keeps about one scope.
+/// Everything stored about one scope.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {
     pub(crate) format: u32,
-    /// Last decided window.
+    /// Number of the last decided window.
     pub window: Option<u64>,
-    /// Number of the newest bundle; 0 before the first.
+    /// Number of the newest bundle, or 0 before the first bundle.
     pub bundle: u64,
     /// XXH3-64 of the newest bundle's rules; `None` if the rules at the edges are unknown.
     pub(crate) rules_digest: Option<u64>,
-    /// Settings under which the state was made; `None` before the first window.
+    /// Settings on which the state is based. `None` before the first window.
     pub(crate) basis: Option<Basis>,
     /// Counts of trials and discoveries.
     pub trials: Trials,
     /// State of the guardrail.
     pub guard: Guard,
-    /// Largest median in the bottom group in the newest window, in bytes per second.
+    /// Largest prefix median in the bottom group of the newest window, in bytes per second.
     #[serde(with = "crate::exact::option")]
     pub bottom_bytes_per_s: Option<f64>,
-    /// Distribution of effects across all trials; `None` if there are too few trials.
+    /// Distribution of effects across all trials. `None` with too few trials.
     pub pool: Option<Pool>,
-    /// Consecutive rounds in which this tenant had no traffic.
+    /// Number of consecutive rounds without traffic for this tenant.
     #[serde(default)]
     pub(crate) quiet_rounds: u32,
     pub(crate) entries: Vec<Entry>,

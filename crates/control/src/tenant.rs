@@ -1,4 +1,4 @@
-//! Tenants: groups of hosts that are decided separately, under their own settings.
+//! Tenants: groups of hosts decided separately, under their own settings.
 
 use std::collections::HashSet;
 
@@ -6,22 +6,23 @@ use thalweg_bundle::{HOSTS_MAX, Hosts, is_host};
 
 use crate::settings::{Fault, Settings};
 
-/// Maximum tenants named in settings. The same number of other hosts may become tenants through
-/// [`Settings::by_tenant`].
+/// Maximum number of tenants named in settings. The same number of other hosts may become tenants
+/// through [`Settings::by_tenant`].
 pub const TENANTS_MAX: usize = thalweg_bundle::TENANTS_MAX / 2;
-/// Maximum hosts across all tenants named in settings.
+/// Maximum number of hosts across all tenants named in settings.
 pub const TENANT_HOSTS_MAX: usize = 4_096;
 
 /// A tenant named in settings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tenant {
     hosts: Vec<String>,
-    /// Settings for this tenant's decisions; those shared by the whole PoP equal the global ones.
+    /// Settings for this tenant's decisions. Settings shared by the whole PoP must equal the global
+    /// ones.
     pub settings: Settings,
 }
 
 impl Tenant {
-    /// Creates a tenant from hosts without ports; the first host becomes the tenant's name.
+    /// Creates a tenant from hosts without ports. The first host becomes the tenant's name.
     pub fn new(hosts: impl IntoIterator<Item = String>, settings: Settings) -> Self {
         let hosts = hosts.into_iter().map(|host| host.to_ascii_lowercase());
         Self { hosts: hosts.collect(), settings }
@@ -49,19 +50,19 @@ impl Settings {
         self.tenants.iter().find(|it| it.name() == tenant).map_or(self, |it| &it.settings)
     }
 
-    /// Returns the name of a host's tenant; a host without a named tenant is its own.
+    /// Returns the name of a host's tenant. A host without a named tenant is its own tenant.
     pub fn tenant_of(&self, host: &str) -> String {
         let has = |it: &&Tenant| it.hosts.iter().any(|own| own.eq_ignore_ascii_case(host));
         self.tenants.iter().find(has).map_or_else(|| host.to_ascii_lowercase(), |it| it.name().to_owned())
     }
 
-    /// Returns whether settings name this tenant.
+    /// Returns whether the settings name this tenant.
     pub(crate) fn has_named_tenant(&self, tenant: &str) -> bool {
         self.tenants.iter().any(|it| it.name() == tenant)
     }
 
-    /// Returns whether these settings decide for this tenant. A host that is its own tenant must
-    /// have a name that is valid in a bundle.
+    /// Returns whether decisions are made for this tenant under these settings. A host that is its
+    /// own tenant must have a name that is valid in a bundle.
     pub fn is_tenant(&self, tenant: &str) -> bool {
         if tenant.is_empty() {
             return !self.by_tenant;
@@ -78,7 +79,7 @@ impl Settings {
         Hosts::new(tenants.flat_map(|(at, it)| it.hosts.iter().map(move |host| (host.as_str(), at))))
     }
 
-    /// Returns faults in each tenant's hosts, by tenant index.
+    /// Returns the faults in the tenants' hosts, each with its tenant index.
     pub fn check_hosts_of_tenants(&self) -> Vec<(usize, Fault)> {
         let mut faults = Vec::new();
         let mut report = |at, expected: String| faults.push((at, Fault { setting: "hosts", expected }));
@@ -109,7 +110,7 @@ impl Settings {
         faults
     }
 
-    /// Returns faults in a tenant's settings.
+    /// Returns the faults in a tenant's settings.
     pub fn check_tenant(&self, tenant: &Tenant) -> Vec<Fault> {
         let own = &tenant.settings;
         let mut faults = own.check();

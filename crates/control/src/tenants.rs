@@ -24,17 +24,17 @@ use crate::state::State;
 use crate::tenant::{TENANTS_MAX, Tenant};
 use crate::window::Window;
 
-/// Rounds without traffic after which a host that is its own tenant is removed: a week of 5-minute
-/// windows.
+/// Number of rounds without traffic after which a host that is its own tenant is removed: a week of
+/// 5-minute windows.
 const FORGOTTEN_ROUNDS: u32 = 2_016;
 
-/// Maximum hosts that are their own tenants.
+/// Maximum number of hosts that are their own tenants.
 pub(crate) const UNNAMED_MAX: usize = SCOPES_MAX - TENANTS_MAX;
 
-/// Identifies a rule: its tenant and client prefix.
+/// Identifies a rule by its tenant and client prefix.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RuleKey {
-    /// Tenant of the requested hosts; empty for hosts without a tenant.
+    /// Tenant of the requested hosts. Empty for hosts without a tenant.
     pub tenant: String,
     /// Client network.
     pub prefix: Prefix,
@@ -47,7 +47,7 @@ impl RuleKey {
     }
 }
 
-/// States of a PoP's tenants, by name; the empty name stands for hosts without a tenant.
+/// States of a PoP's tenants, by name. The empty name stands for hosts without a tenant.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tenants {
     states: BTreeMap<String, State>,
@@ -65,7 +65,7 @@ impl Tenants {
         &self.states
     }
 
-    /// Returns the last decided window.
+    /// Returns the number of the last decided window.
     pub fn window(&self) -> Option<u64> {
         self.states.values().filter_map(|state| state.window).max()
     }
@@ -82,7 +82,8 @@ impl Tenants {
         elapsed(settings, newest.unwrap_or(&none), window, now_unix_s).is_ok()
     }
 
-    /// Adds an empty window for each known tenant that has none among the windows of one time span.
+    /// Adds an empty window for each known tenant without one. All of `windows` must cover the same
+    /// time span.
     pub fn with_empty_windows(&self, mut windows: Vec<(String, Window)>) -> Vec<(String, Window)> {
         let Some((_, any)) = windows.first() else { return windows };
         let empty = Window { prefixes: Vec::new(), edges: any.edges.clone(), ..*any };
@@ -92,8 +93,8 @@ impl Tenants {
         windows
     }
 
-    /// Decides the windows from [`Tenants::with_empty_windows`] and returns each decision with the
-    /// index of its window. If more than [`UNNAMED_MAX`] hosts are their own tenants, the rest are
+    /// Decides the windows from [`Tenants::with_empty_windows`], and returns each decision with its
+    /// window's index. If more than [`UNNAMED_MAX`] hosts are their own tenants, the rest are
     /// skipped.
     pub fn decide(
         &mut self,
@@ -146,8 +147,8 @@ impl Tenants {
         decisions.into_iter().collect()
     }
 
-    /// Removes tenants that the settings no longer include, together with their rules. Returns
-    /// their final states, and how many prefixes each was steering.
+    /// Removes tenants missing from the settings, together with their rules. Returns their final
+    /// states and the number of prefixes each was steering.
     pub fn retain_configured(&mut self, settings: &Settings) -> Vec<(String, State, usize)> {
         let gone = self.states.extract_if(.., |tenant, _| !settings.is_tenant(tenant));
         let left = |(tenant, mut state): (String, State)| {
@@ -163,7 +164,7 @@ impl Tenants {
         windows.is_none_or(|windows| windows > u64::from(FORGOTTEN_ROUNDS))
     }
 
-    /// Removes hosts that had no traffic for [`FORGOTTEN_ROUNDS`].
+    /// Removes unnamed tenants without traffic for more than [`FORGOTTEN_ROUNDS`] rounds.
     fn forget_idle(&mut self, settings: &Settings) {
         self.states.retain(|tenant, state| {
             tenant.is_empty() || settings.has_named_tenant(tenant) || state.quiet_rounds <= FORGOTTEN_ROUNDS
@@ -213,8 +214,8 @@ impl Tenants {
     }
 }
 
-/// Returns window indices in an order that differs each round and puts every tenant first equally
-/// often.
+/// Returns window indices in an order that changes each round. On average, every tenant comes first
+/// equally often.
 fn random_order(windows: &[(String, Window)]) -> Vec<usize> {
     let mut places: Vec<usize> = (0..windows.len()).collect();
     let hash =
@@ -224,7 +225,7 @@ fn random_order(windows: &[(String, Window)]) -> Vec<usize> {
 }
 
 /// Returns the tenants whose hosts determine this tenant's windows: the tenant itself, or all
-/// tenants for hosts without one.
+/// tenants for the hosts without a tenant.
 fn measured_tenants(settings: &Settings, tenant: &str) -> Vec<Tenant> {
     if tenant.is_empty() {
         return settings.tenants.clone();

@@ -1,4 +1,4 @@
-//! Whole-decision tests: a prefix from entry to withdrawal.
+//! End-to-end decision tests: a prefix from entry to withdrawal.
 
 use expect_test::expect;
 use thalweg_bundle::Share;
@@ -168,7 +168,7 @@ fn outcomes_under_earlier_bundles_do_not_count() {
 #[test]
 fn duty_cycle_alone_decides_without_a_holdout() {
     let mut lab = Lab::new(|settings| settings.holdout_trial = Share::default());
-    // Steering costs a third of the goodput, which goes unnoticed.
+    // Steering costs a third of the goodput, which goes undetected.
     lab.effect = -0.4;
     lab.until(Reason::Slow);
     for _ in 0..300 {

@@ -11,7 +11,7 @@ use thalweg_record::{Prefix, Sketch};
 use crate::figures::Figures;
 use crate::sequential::Mean;
 
-/// How a rule treated a connection.
+/// The arm of a connection under a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arm {
     /// No rule applied, or something other than the rule decided.
@@ -40,29 +40,29 @@ pub struct ArmSample {
 }
 
 impl ArmSample {
-    /// Returns the share of bytes retransmitted, or `None` if none were sent.
+    /// Returns the retransmitted share of bytes, or `None` if no bytes were sent.
     pub fn retransmitted_share(&self) -> Option<f64> {
         (self.sent_bytes > 0).then(|| self.retrans_bytes as f64 / self.sent_bytes as f64)
     }
 }
 
-/// Outcome of one connection under a rule, reported once per connection: the unit of all evidence.
+/// Outcome of one connection under a rule, the unit of all evidence. Reported once per connection.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
-    /// Number of the bundle with the rule.
+    /// Number of the bundle containing the rule.
     pub bundle: u64,
     /// Whether the connection was steered; otherwise it was held out.
     pub is_steered: bool,
     /// Mean log goodput of the connection's responses, in bytes per second.
     pub ln_goodput: f64,
-    /// Share of the connection's bytes that were retransmitted, if its socket was sampled.
+    /// Retransmitted share of the connection's bytes, if its socket was sampled.
     pub retransmitted_share: Option<f64>,
 }
 
 /// Measurements of one prefix in a window.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sample {
-    /// Connections without a rule.
+    /// Connections in neither arm: see [`Arm::Other`].
     pub other: ArmSample,
     /// Steered connections.
     pub steered: ArmSample,
@@ -77,7 +77,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Returns the measurements of an arm.
+    /// Returns an arm's measurements.
     pub fn arm_mut(&mut self, arm: Arm) -> &mut ArmSample {
         match arm {
             Arm::Other => &mut self.other,
@@ -95,16 +95,16 @@ impl Sample {
     }
 }
 
-/// Window of a PoP, or of one tenant in it.
+/// A window of a PoP, or of one tenant in it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Window {
-    /// Start of the window in seconds since the Unix epoch, divided by the window length.
+    /// Start of the window in Unix seconds, divided by the window length.
     pub number: u64,
-    /// Records in the window, across all tenants.
+    /// Number of records in the window, across all tenants.
     pub records: u64,
-    /// Records lost in the window, as reported by agents, across all tenants.
+    /// Number of records lost in the window, as reported by agents, across all tenants.
     pub lost: u64,
-    /// Sample for each prefix, sorted by prefix.
+    /// Sample of each prefix, sorted by prefix.
     pub prefixes: Vec<(Prefix, Sample)>,
     /// Figures of each edge of the PoP, by host name, across all tenants.
     pub edges: Arc<BTreeMap<String, Figures>>,
@@ -118,12 +118,12 @@ impl Window {
     }
 }
 
-/// Returns how many windows `number` is after `last`, or `None` if it was already decided or is
-/// older.
+/// Returns the number of windows from `last` to `number`, or `None` if window `number` was already
+/// decided or is older.
 ///
-/// A number more than `history` behind is accepted as the next one, because the clock was ahead and
-/// has been corrected. Otherwise a clock that was once a year ahead would stop decisions for a
-/// year.
+/// A window more than `history` windows behind is accepted as the next one, because the clock must
+/// have been ahead and then corrected. Otherwise, a clock that was once a year ahead would stop
+/// decisions for a year.
 pub(crate) fn follows(last: Option<u64>, number: u64, history: u32) -> Option<u64> {
     match last {
         None => Some(1),

@@ -1,5 +1,5 @@
 //! Time and memory of a decision for a PoP with 50,000 prefixes, a full history and the maximum
-//! number of trials. The test runs in its own process, whose peak memory is the result.
+//! number of trials. The test runs in its own process, so that peak memory covers nothing else.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,13 +10,13 @@ use thalweg_control::{Arm, Entry, LEFT_ALONE_MAX, Moment, Outcome, Sample, Setti
 use thalweg_record::Prefix;
 
 const PREFIXES: u32 = 50_000;
-/// Connections per prefix and window: at least three in each arm.
+/// Number of connections per prefix and window: at least three in each arm.
 const CONNECTIONS: u64 = 6;
 const DECISION_MAX: Duration = Duration::from_secs(1);
 const RESIDENT_BYTES_MAX: u64 = 500 << 20;
 
-/// Makes a window in which every prefix has a few connections with different rates, in both arms if
-/// a rule applies.
+/// Builds a window in which every prefix has a few connections with different rates, in both arms
+/// if a rule applies.
 fn window(number: u64, state: &State) -> Window {
     let prefix = |at: u32| {
         let prefix = Prefix::of_client(Ipv4Addr::from_bits(at << 8).into());
@@ -68,9 +68,9 @@ fn decision_for_50_000_prefixes_over_72_windows_takes_under_a_second_and_500_mb(
     let moment = Moment { now_unix_s: u64::MAX, seed: 1, acknowledged_bundle: 0 };
     for number in 1..=72 {
         let window = window(number, &state);
-        let begun = Instant::now();
+        let started = Instant::now();
         let (next, decision) = decide(&settings, &state, &window, moment);
-        longest = longest.max(begun.elapsed());
+        longest = longest.max(started.elapsed());
         assert_eq!(decision.ranked, PREFIXES as usize);
         (state, pool) = (next, decision.pool);
     }

@@ -1,4 +1,4 @@
-//! Configuration of a controller, and startup errors.
+//! Controller configuration and startup errors.
 
 use std::fmt;
 use std::io;
@@ -10,27 +10,27 @@ use thalweg_kafka::Cluster;
 
 use crate::store::StoreError;
 
-/// Configuration of a controller.
+/// Controller configuration.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Listen address for agents, edges and people.
+    /// Listen address for agents, edges and operators.
     pub listen: SocketAddr,
-    /// Kafka cluster from which records are read, in addition to records posted by agents.
+    /// Kafka cluster from which records are read, in addition to those posted by agents.
     pub kafka: Option<Cluster>,
-    /// SQLite file with the controller's state.
+    /// SQLite file that stores the controller's state.
     pub database: PathBuf,
     /// Decision settings.
     pub settings: Settings,
 }
 
-/// Error starting a controller.
+/// Failure to start a controller.
 #[derive(Debug)]
 pub enum BindError {
     /// The address cannot be bound.
     Listen(SocketAddr, io::Error),
     /// The database cannot be used.
     Store(StoreError),
-    /// Kafka cannot be read as configured.
+    /// Kafka cannot be used as configured.
     Kafka(thalweg_kafka::Error),
 }
 

@@ -1,4 +1,4 @@
-//! Bundle documents as sent to edges, and the request fields in which edges report their status.
+//! Bundle documents sent to edges, and the request fields in which edges report their status.
 
 use std::sync::Arc;
 
@@ -7,19 +7,19 @@ use axum::http::header::IF_NONE_MATCH;
 use thalweg_bundle::Bundle;
 use thalweg_control::Refusal;
 
-/// Request field with the checksum of a refused document, a space, and the reason, in which
-/// characters other than visible ASCII are percent-encoded.
+/// Request field that reports a refused document: its checksum, a space, and the reason. Characters
+/// of the reason other than visible ASCII are percent-encoded.
 pub(crate) const REFUSED_FIELD: &str = "thalweg-refused";
-/// Request field with the number of the bundle in force.
+/// Request field that reports the number of the bundle in force.
 pub(crate) const NUMBER_FIELD: &str = "thalweg-bundle-number";
-/// Maximum entity tags read from a request.
+/// Maximum number of entity tags read from a request.
 const ETAGS_MAX: usize = 8;
 
-/// An encoded bundle.
+/// A bundle encoded for edges.
 #[derive(Debug)]
 pub(crate) struct Document {
     pub(crate) text: String,
-    /// Checksum of the bundle in quotes, used as its entity tag (RFC 9110 §8.8.3).
+    /// The bundle's checksum in quotes, used as the entity tag (RFC 9110 §8.8.3).
     pub(crate) etag: String,
 }
 
@@ -37,14 +37,14 @@ impl Document {
     }
 }
 
-/// Status that an edge reports when it polls.
+/// Status reported by an edge when it polls.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct EdgeReport {
-    /// Entity tags of the edge's documents: the one in force first, then refused ones.
+    /// Entity tags of the edge's documents: first the one in force, then refused ones.
     etags: Vec<String>,
     /// Number of the bundle in force.
     pub(crate) number: Option<u64>,
-    /// Checksum of a refused bundle, and the reason.
+    /// Checksum of a refused bundle, and the reason for the refusal.
     pub(crate) refused: Option<Refusal>,
 }
 
@@ -63,20 +63,20 @@ impl EdgeReport {
         }
     }
 
-    /// Returns whether the edge has this document or has refused it.
+    /// Returns whether the edge already has this document or has refused it.
     pub(crate) fn knows(&self, document: &Document) -> bool {
         self.etags.contains(&document.etag)
     }
 
-    /// Returns the checksum of the bundle in force, if any. An edge that has only refused a bundle
-    /// sends an empty tag first.
+    /// Returns the checksum of the bundle in force, if any. An edge with a refused bundle but none
+    /// in force sends an empty tag first.
     pub(crate) fn in_force(&self) -> Option<&str> {
         let first = self.etags.first()?.strip_prefix('"')?.strip_suffix('"')?;
         (!first.is_empty()).then_some(first)
     }
 }
 
-/// Decodes percent-encoding; bytes that are not UTF-8 become replacement characters.
+/// Decodes percent-encoding. Bytes that are not valid UTF-8 become replacement characters.
 fn percent_decoded(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,8 +1,8 @@
-//! Engine thread: adds records to windows, closes windows by the clock, then decides, stores and
-//! publishes each window.
+//! Engine thread: adds records to windows, closes windows when their time is over, then decides,
+//! stores and publishes each window.
 //!
 //! **Invariant:** only this thread changes the state. Other threads read a [`View`], which is
-//! replaced as a whole.
+//! immutable and replaced after each change.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::ready;
@@ -24,46 +24,46 @@ use crate::metrics::Metrics;
 use crate::pop::Pop;
 use crate::store::{Store, StoreError};
 
-/// Interval at which the engine checks whether a window has ended.
+/// Interval at which the engine checks for windows to close.
 const TICK_INTERVAL: Duration = Duration::from_secs(1);
-/// Maximum messages queued for the engine; above it, senders wait.
+/// Maximum number of messages queued for the engine. Above it, senders wait.
 const WAITING_MAX: usize = 16;
-/// Maximum seconds for which windows are held open for records not yet read from Kafka.
+/// Maximum time, in seconds, for which windows are held open for records not yet read from Kafka.
 const HELD_S_MAX: u64 = 900;
-/// Minimum lag of windows, in seconds, at which rollouts wait for them.
+/// Minimum time, in seconds, for which windows must be held open before rollouts wait for them.
 const BEHIND_S: u64 = 60;
-/// Maximum sources (a host and an epoch of its agent) whose positions are kept.
+/// Maximum number of sources (a host and an epoch of its agent) whose positions are kept.
 const SOURCES_MAX: usize = 100_000;
-/// Request to the engine.
+/// A request to the engine.
 #[derive(Debug)]
 pub(crate) enum Message {
     /// Adds a batch and replies with the source's next record number.
     Records(Batch, oneshot::Sender<u64>),
     /// Adds a batch from Kafka, which contains no repeated records.
     KafkaRecords(Batch),
-    /// Reports the time up to which Kafka was read, in seconds since the Unix epoch; `None` if
+    /// Reports the time up to which Kafka has been read, in seconds since the Unix epoch; `None` if
     /// unknown.
     KafkaReadTo(Option<u64>),
-    /// Asks for the next record number of this host and epoch; the reply is `None` if unknown.
+    /// Requests the next record number of a host and epoch. The reply is `None` if it is unknown.
     Position { host: String, epoch: u64, reply: oneshot::Sender<Option<u64>> },
-    /// Asks for an edge's bundle, and passes on what the edge reports.
-    Poll { pop: String, edge: Option<String>, report: EdgeReport, reply: oneshot::Sender<Answer> },
-    /// Asks for the edges of a PoP; the reply is null if none is known or the state is not stored
-    /// yet.
+    /// Requests an edge's bundle, and passes on the status that the edge reports.
+    Poll { pop: String, edge: Option<String>, report: EdgeReport, reply: oneshot::Sender<PollReply> },
+    /// Requests a PoP's edges. The reply is null if no edge is known or the PoP's state is not
+    /// stored yet.
     Edges { pop: String, reply: oneshot::Sender<Value> },
 }
 
-/// Reply to an edge.
+/// Reply to an edge's bundle request.
 #[derive(Debug)]
-pub(crate) enum Answer {
-    /// The edge's document, if there is one yet, and a receiver that signals when the document may
-    /// have changed.
+pub(crate) enum PollReply {
+    /// The edge's document, if one exists yet, and a receiver that is notified when the document
+    /// may have changed.
     Document(Option<Arc<Document>>, watch::Receiver<()>),
-    /// No reply yet, because the state could not be stored.
-    Unwritten,
+    /// No document can be returned, because the PoP's state is not stored yet.
+    NotStored,
 }
 
-/// Snapshot of a PoP for readers.
+/// Snapshot of a PoP's state for readers.
 #[derive(Debug, Default)]
 pub(crate) struct View {
     pub(crate) tenants: Tenants,
@@ -79,7 +79,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Returns the snapshot of a PoP, or `None` before its first round.
+    /// Returns a PoP's snapshot, or `None` before its first round.
     pub(crate) fn view(&self, pop: &str) -> Option<Arc<View>> {
         self.views.read().unwrap_or_else(PoisonError::into_inner).get(pop).cloned()
     }
@@ -90,7 +90,7 @@ impl Shared {
         views.iter().map(|(pop, view)| (pop.clone(), view.clone())).collect()
     }
 
-    /// Returns the published number of a PoP's stable bundle.
+    /// Returns the published number of a PoP's stable bundle, if any.
     fn bundle(&self, pop: &str) -> Option<u64> {
         self.view(pop)?.bundle
     }
@@ -108,7 +108,8 @@ pub(crate) struct Handle {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// Handle that does not keep the engine alive; the engine ends when no strong handle is left.
+/// Handle that does not keep the engine alive. The engine stops when the last strong handle is
+/// dropped.
 #[derive(Debug, Clone)]
 pub(crate) struct WeakHandle {
     messages: mpsc::WeakSender<Message>,
@@ -122,12 +123,12 @@ impl Handle {
 }
 
 impl WeakHandle {
-    /// Returns whether a strong handle exists.
+    /// Returns whether a strong handle still exists.
     pub(crate) fn is_open(&self) -> bool {
         self.messages.strong_count() > 0
     }
 
-    /// Sends a message; returns `None` once the engine has ended.
+    /// Sends a message. Returns `None` if the engine has stopped.
     pub(crate) fn send(&self, message: Message) -> Option<()> {
         self.messages.upgrade()?.blocking_send(message).ok()
     }
@@ -143,21 +144,21 @@ pub(crate) struct Engine {
     pops: BTreeMap<String, Pop>,
     /// Next record number of each source, by host and epoch.
     positions: HashMap<(String, u64), u64>,
-    /// Time up to which Kafka was read, if it is used.
+    /// Time up to which Kafka has been read, in seconds since the Unix epoch; `None` if unknown.
     read_to_unix_s: Option<u64>,
     reads_kafka: bool,
     pending: VecDeque<ClosedWindows>,
-    /// Time of the next attempt to store, after a failure.
+    /// Earliest time of the next attempt to store, after a failure.
     retry_at: Instant,
     counted: Counts,
     messages: mpsc::Receiver<Message>,
-    /// Signals that a PoP was stored or added.
+    /// Notifies subscribers when a PoP has been stored or added.
     changes: watch::Sender<()>,
     shared: Arc<Shared>,
 }
 
 impl Engine {
-    /// Opens the database and restores the stored state.
+    /// Opens the database and loads the stored state.
     pub(crate) fn open(config: &Config) -> Result<(Self, Handle), StoreError> {
         let mut store = Store::open(&config.database)?;
         let seed = store.seed()?;
@@ -204,7 +205,7 @@ impl Engine {
         Ok((engine, handle))
     }
 
-    /// Runs until no strong handle is left.
+    /// Runs until the last strong handle is dropped.
     pub(crate) fn run(mut self) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         match runtime {
@@ -217,8 +218,8 @@ impl Engine {
         let mut tick = interval(TICK_INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            // Poll in random order, so that requests are answered between decisions and records do
-            // not delay decisions.
+            // `select!` polls its branches in random order, so requests are answered between
+            // decisions and records do not delay decisions.
             tokio::select! {
                 message = self.messages.recv() => match message {
                     Some(message) => self.answer(message),
@@ -233,7 +234,7 @@ impl Engine {
     fn answer(&mut self, message: Message) {
         match message {
             Message::Records(batch, reply) => {
-                let _ = reply.send(self.add_new(&batch)); // a disconnected agent asks again
+                let _ = reply.send(self.add_new(&batch)); // a disconnected agent repeats its request
             }
             Message::KafkaRecords(batch) => self.add(&batch, 0),
             Message::KafkaReadTo(unix_s) => self.read_to_unix_s = unix_s,
@@ -250,23 +251,23 @@ impl Engine {
         }
     }
 
-    /// Returns the reply to an edge. A PoP without records is not stored, because its name may be
-    /// wrong.
-    fn poll(&mut self, name: &str, edge: Option<&str>, report: &EdgeReport) -> Answer {
+    /// Returns the reply to an edge. An unknown PoP is not stored until it has records, because its
+    /// name may be wrong.
+    fn poll(&mut self, name: &str, edge: Option<&str>, report: &EdgeReport) -> PollReply {
         if let (Some(edge), Some(pop)) = (edge, self.pops.get_mut(name)) {
             pop.poll(&self.settings, edge, report, now_unix_s());
             self.write(name);
         }
         let Some(pop) = self.pops.get_mut(name) else {
-            return Answer::Document(None, self.changes.subscribe());
+            return PollReply::Document(None, self.changes.subscribe());
         };
         if !pop.unwritten.is_empty() {
-            return Answer::Unwritten;
+            return PollReply::NotStored;
         }
-        Answer::Document(pop.document(edge.unwrap_or_default()), pop.changes.subscribe())
+        PollReply::Document(pop.document(edge.unwrap_or_default()), pop.changes.subscribe())
     }
 
-    /// Adds the new records of a batch and returns the number after its last one.
+    /// Adds a batch's new records and returns the number after its last one.
     fn add_new(&mut self, batch: &Batch) -> u64 {
         let Source { host, epoch, .. } = &batch.source;
         let key = (host.clone(), *epoch);
@@ -276,15 +277,15 @@ impl Engine {
         self.add(batch, repeated);
         let next = batch.entries.last().map_or(known, |last| known.max(last.number.saturating_add(1)));
         if self.positions.len() == SOURCES_MAX {
-            // Records that are sent again now count twice, but reaching the limit takes years of
-            // restarts.
+            // Records sent again would now count twice. This is acceptable, because reaching the
+            // limit takes years of agent restarts.
             self.positions.clear();
         }
         self.positions.insert(key, next);
         next
     }
 
-    /// Adds the records of a batch from index `from` on.
+    /// Adds a batch's records from index `from` on.
     fn add(&mut self, batch: &Batch, from: usize) {
         let now_unix_s = now_unix_s();
         for entry in &batch.entries[from..] {
@@ -294,13 +295,14 @@ impl Engine {
         self.count();
     }
 
-    /// Advances time: closes windows, detects silent edges and retries storing.
+    /// Closes windows that have ended, checks rollouts for silent edges, and retries storing.
     fn tick(&mut self) {
         let now_unix_s = now_unix_s();
         let closes_unix_s = self.closes_unix_s(now_unix_s);
         self.pending.extend(self.collector.close(closes_unix_s));
         self.count();
-        // Windows that are still open or undecided must not count against a candidate.
+        // Pause rollouts while windows are still held open or undecided, so that missing data does
+        // not count against a candidate.
         let held_s = now_unix_s.saturating_sub(closes_unix_s);
         let is_held = held_s > BEHIND_S && held_s < held_s_max(&self.settings);
         let is_behind = is_held || !self.pending.is_empty();
@@ -315,8 +317,8 @@ impl Engine {
         self.shared.metrics.edges.set(edges as f64);
     }
 
-    /// Returns the time by which windows close. It waits for records not yet read from Kafka, up to
-    /// a limit.
+    /// Returns the time up to which windows are closed. It lags behind the clock while records have
+    /// not been read from Kafka, up to a limit.
     fn closes_unix_s(&self, now_unix_s: u64) -> u64 {
         if !self.reads_kafka {
             return now_unix_s;
@@ -333,7 +335,7 @@ impl Engine {
         self.counted = counts;
     }
 
-    /// Decides the windows that have waited longest.
+    /// Decides the PoP's windows that have waited longest.
     fn decide_next(&mut self) {
         let Some(ClosedWindows { pop: name, window, windows }) = self.pending.pop_front() else { return };
         if !self.pops.contains_key(&name) && self.pops.len() == SCOPES_MAX {
@@ -357,8 +359,8 @@ impl Engine {
         self.write(&name);
     }
 
-    /// Stores the changes of a PoP and then publishes them. A failure is retried each second;
-    /// meanwhile the PoP's edges get no reply.
+    /// Stores a PoP's changes and then publishes them. A failed attempt is repeated after
+    /// [`TICK_INTERVAL`]; until it succeeds, the PoP's edges get no bundle.
     fn write(&mut self, name: &str) {
         let Some(pop) = self.pops.get_mut(name).filter(|pop| !pop.unwritten.is_empty()) else { return };
         if Instant::now() < self.retry_at {
@@ -385,14 +387,14 @@ impl Engine {
     }
 }
 
-/// Returns the maximum seconds for which windows are held open. The limit ensures that every window
-/// read again after a restart is recognised as decided.
+/// Returns the maximum time, in seconds, for which windows are held open. It is bounded such that
+/// all windows read again after a restart are recognised as already decided.
 pub(crate) fn held_s_max(settings: &Settings) -> u64 {
     let known_s = u64::from(settings.history_windows).saturating_sub(1).saturating_mul(settings.window_s);
     known_s.saturating_sub(settings.late_s).min(HELD_S_MAX)
 }
 
-/// Counts the steered prefixes across all PoPs.
+/// Returns the number of steered prefixes across all PoPs.
 fn steered(pops: &BTreeMap<String, Pop>) -> usize {
     pops.values().map(|pop| pop.rollout.stable().map_or(0, |bundle| bundle.content().rules.len())).sum()
 }

@@ -1,5 +1,5 @@
-//! Read-only views of a PoP or tenant as JSON: key figures, prefixes, and explanations of single
-//! prefixes.
+//! Read-only views of a PoP or tenant as JSON: key figures, lists of prefixes, and explanations of
+//! individual prefixes.
 
 use serde_json::{Value, json};
 use thalweg_control::{Entry, Evidence, Mean, Phase, Settings, State, Steered, explain};
@@ -7,10 +7,11 @@ use thalweg_record::Prefix;
 
 use crate::store::PrefixChange;
 
-/// Maximum prefixes in one response: all steered ones first, then those with the most connections.
+/// Maximum number of prefixes in one response: all steered prefixes first, then those with the most
+/// connections.
 const PREFIXES_SHOWN_MAX: usize = 5_000;
 
-/// Formats the key figures of a tenant at a PoP.
+/// Formats a tenant's key figures at a PoP.
 pub(crate) fn scope(
     settings: &Settings,
     pop: &str,
@@ -41,7 +42,7 @@ pub(crate) fn scope(
     })
 }
 
-/// Formats the prefixes of a tenant, and the thresholds that apply to them.
+/// Formats a tenant's prefixes and the thresholds that apply to them.
 pub(crate) fn prefixes(settings: &Settings, state: &State) -> Value {
     let mut entries: Vec<_> = state.entries().iter().collect();
     if entries.len() > PREFIXES_SHOWN_MAX {
@@ -83,12 +84,13 @@ fn stage(steered: &Steered) -> &'static str {
     }
 }
 
-/// Returns the effect on goodput, taken from the proof once there is one.
+/// Returns the effect on goodput: from the proof if the prefix is proved, otherwise from the
+/// evidence so far.
 fn effect_shown(steered: &Steered) -> &Mean {
     steered.proof.as_ref().map_or(&steered.evidence.goodput, |proof| &proof.goodput)
 }
 
-/// Formats an effect on log goodput and its interval, in percent.
+/// Formats an effect on log goodput, and its interval, as percentages.
 fn effect(settings: &Settings, mean: &Mean) -> Option<Value> {
     let interval = mean.interval(settings.false_harm_share)?;
     let percent = |ln: f64| ln.exp_m1() * 100.0;
@@ -97,7 +99,7 @@ fn effect(settings: &Settings, mean: &Mean) -> Option<Value> {
     )
 }
 
-/// Explains why a prefix is or is not steered, with its past changes.
+/// Explains why a prefix is or is not steered, and lists its past changes.
 pub(crate) fn explained(
     settings: &Settings,
     state: &State,
@@ -123,7 +125,7 @@ pub(crate) fn explained(
     })
 }
 
-/// Formats the evidence of a trial.
+/// Formats a trial's evidence.
 fn evidence(settings: &Settings, entry: &Entry) -> Option<Value> {
     let Phase::Steered(steered) = &entry.phase else { return None };
     let Evidence { steered: treated, held_out, retransmitted, .. } = &steered.evidence;

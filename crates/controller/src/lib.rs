@@ -1,5 +1,5 @@
-//! Controller service: receives records, decides the windows of each PoP, and distributes bundles
-//! to edges.
+//! Controller service: receives records, decides each PoP's windows, and distributes bundles to
+//! edges.
 //!
 //! ```text
 //! agents ── POST /records ──→ engine (one thread): Collector → window → Pop: decide, Rollout
@@ -8,13 +8,12 @@
 //! edges ─── GET /bundle ────→                        └→ each edge's bundle ──→ edges
 //! ```
 //!
-//! `thalweg-control`, which is pure, makes the decisions; this crate adds the clock, the file and
-//! the sockets.
+//! The decisions are made by `thalweg-control`, which performs no I/O. This crate adds the clock,
+//! the database and the network.
 //!
-//! **Invariant:** an edge gets a bundle only after it is stored, so a restart never reuses its
-//! number.
+//! **Invariant:** a bundle is stored before any edge gets it, so a restart never reuses its number.
 //! **Invariant:** the engine never waits for a client. Its queues are bounded, and senders wait
-//! when they are full.
+//! while they are full.
 
 mod config;
 mod document;
@@ -41,7 +40,7 @@ use engine::Engine;
 use server::Server;
 pub use store::{ROUNDS_KEPT, StoreError};
 
-/// Controller with its resources open, ready to run.
+/// A controller with all its resources open, ready to run.
 #[derive(Debug)]
 pub struct Controller {
     listener: TcpListener,
@@ -55,7 +54,8 @@ impl Controller {
     /// Opens the listener, the database and Kafka as configured.
     ///
     /// # Errors
-    /// Fails if the listener, the database or Kafka cannot be used as configured.
+    ///
+    /// Returns an error if the listener, the database or Kafka cannot be used as configured.
     pub fn bind(config: &Config) -> Result<Self, BindError> {
         let failed = |cause| BindError::Listen(config.listen, cause);
         let listener = TcpListener::bind(config.listen).map_err(failed)?;
@@ -78,18 +78,20 @@ impl Controller {
 
     /// Serves until `stop` resolves.
     ///
-    /// Fails if the listener fails, or a thread ends unexpectedly.
+    /// # Errors
+    ///
+    /// Returns an error if the listener fails, or if a thread exits unexpectedly.
     pub async fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
         let Self { listener, engine, follower, server, .. } = self;
         let (ended, end) = oneshot::channel::<()>();
         std::thread::Builder::new().name("controller".into()).spawn(move || {
-            let _ended = ended; // also dropped on panic
+            let _ended = ended; // dropped on panic, too
             engine.run();
         })?;
         let (read, read_end) = oneshot::channel::<()>();
-        let mut read = Some(read); // stays open if Kafka is not used
+        let mut read = Some(read); // stays open if Kafka is not configured
         if let Some(follower) = follower {
-            // The thread ends with the engine and does not keep it alive.
+            // The thread exits with the engine and does not keep it alive.
             let (read_topic, ended) = (server.kafka_reader(follower), read.take());
             std::thread::Builder::new().name("controller-kafka".into()).spawn(move || {
                 let _ended = ended;
@@ -116,14 +118,14 @@ mod tests {
 
     use super::*;
 
-    /// Timeout that exceeds the duration of the test on a busy machine.
+    /// Time limit that exceeds the duration of the test on a busy machine.
     const PATIENCE: Duration = Duration::from_secs(30);
 
     #[test]
     fn stopped_controller_releases_its_file() {
         let directory = std::env::temp_dir().join(format!("thalweg-controller-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
-        // Threads that query brokers outlive the test for a while. The broker need not exist.
+        // Threads that query Kafka outlive the test for a while. No broker has to exist.
         let kafka =
             Cluster { brokers: "127.0.0.1:1".into(), topic: "records".into(), properties: Vec::new() };
         let config = Config {
@@ -136,10 +138,10 @@ mod tests {
         let controller = Controller::bind(&config).unwrap();
         assert!(Controller::bind(&config).is_err(), "the file is in use");
         runtime.block_on(controller.run(async {})).unwrap();
-        let begun = Instant::now();
+        let started = Instant::now();
         while let Err(error) = Controller::bind(&config) {
-            assert!(begun.elapsed() < PATIENCE, "still running: {error}");
-            // Another thread ends the engine, so poll until it has.
+            assert!(started.elapsed() < PATIENCE, "still running: {error}");
+            // The engine stops on another thread, so poll until the file is free.
             std::thread::sleep(Duration::from_millis(20));
         }
         std::fs::remove_dir_all(&directory).unwrap();

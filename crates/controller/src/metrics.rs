@@ -1,4 +1,4 @@
-//! The controller's own metrics for Prometheus.
+//! The controller's Prometheus metrics.
 
 use std::sync::atomic::AtomicU64;
 
@@ -6,7 +6,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-/// All metrics.
+/// The controller's counters and gauges.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Metrics {
     pub(crate) records: Counter,
@@ -24,7 +24,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Registers all metrics under their names.
+    /// Builds a registry of all controller metrics.
     pub(crate) fn registry(&self) -> Registry {
         let mut registry = Registry::with_prefix("thalweg_controller");
         for (name, help, counter) in [

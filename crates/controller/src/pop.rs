@@ -1,7 +1,7 @@
 //! State of a PoP: its tenants, its rollout, and the changes not yet stored.
 //!
-//! **Invariant:** replies to edges are based on stored state only; changes are stored before they
-//! are published.
+//! **Invariant:** replies to edges are based only on stored state, because changes are stored
+//! before they are published.
 
 use std::sync::Arc;
 
@@ -13,20 +13,20 @@ use tokio::sync::watch;
 use crate::document::{Document, EdgeReport};
 use crate::round::RoundRecord;
 
-/// Maximum rounds, across all tenants, that wait to be stored; above it, the oldest are missing
-/// from the ledger.
+/// Maximum number of rounds, across all tenants, that wait to be stored. Above it, the oldest are
+/// dropped and will be missing from the ledger.
 const UNWRITTEN_MAX: usize = 1_000;
 
-/// State of a PoP.
+/// A PoP's state.
 #[derive(Debug, Default)]
 pub(crate) struct Pop {
     pub(crate) tenants: Tenants,
     pub(crate) rollout: Rollout,
     /// Changes not yet stored.
-    pub(crate) unwritten: Unwritten,
-    /// Encoded active bundles.
+    pub(crate) unwritten: PendingChanges,
+    /// Documents of the active bundles, encoded at first use.
     documents: Vec<Arc<Document>>,
-    /// Signals that changes were stored.
+    /// Notifies subscribers when changes have been stored.
     pub(crate) changes: watch::Sender<()>,
 }
 
@@ -35,23 +35,23 @@ pub(crate) struct Pop {
 pub(crate) struct ClosedRound {
     /// Decisions, by tenant.
     pub(crate) decisions: Vec<(String, Decision)>,
-    /// Connections of hosts that could not become tenants because the limit was reached.
+    /// Number of connections to hosts that could not become tenants because the limit was reached.
     pub(crate) over_limit: u64,
 }
 
-/// Changes of a PoP that are not yet stored.
+/// A PoP's changes that are not stored yet.
 #[derive(Debug, Default)]
-pub(crate) struct Unwritten {
+pub(crate) struct PendingChanges {
     pub(crate) rounds: Vec<RoundRecord>,
     pub(crate) transitions: Vec<Transition>,
-    /// Whether states changed; the rollout is stored with any change.
+    /// Whether tenant states changed. The rollout is stored with every change.
     pub(crate) states: bool,
-    /// Tenants to remove completely.
+    /// Tenants whose data is to be deleted.
     pub(crate) forgotten: Vec<String>,
     is_changed: bool,
 }
 
-impl Unwritten {
+impl PendingChanges {
     pub(crate) fn is_empty(&self) -> bool {
         !self.is_changed
     }
@@ -70,8 +70,7 @@ impl Pop {
         Self { tenants, rollout, ..Self::default() }
     }
 
-    /// Decides the windows of one time span, unless it was already decided or is older than the
-    /// last decided one.
+    /// Decides the windows of one time span, unless it or a later one has already been decided.
     pub(crate) fn close(
         &mut self,
         settings: &Settings,
@@ -98,7 +97,7 @@ impl Pop {
             let is_decided = matches!(decision.round, RoundOutcome::Decided | RoundOutcome::Stopped);
             self.unwritten.states |= is_decided;
             self.unwritten.is_changed |= is_decided;
-            // Tenants without traffic are reported only if something changed.
+            // Tenants without traffic are reported only if prefixes were withdrawn.
             if window.prefixes.is_empty() && decision.left.is_empty() {
                 continue;
             }
@@ -114,7 +113,7 @@ impl Pop {
         closed
     }
 
-    /// Records the status that an edge reports.
+    /// Records the status reported by an edge.
     pub(crate) fn poll(&mut self, settings: &Settings, edge: &str, report: &EdgeReport, now_unix_s: u64) {
         let poll = Poll {
             edge,
@@ -125,22 +124,22 @@ impl Pop {
         self.unwritten.add(self.rollout.poll(settings, &mut self.tenants, poll, now_unix_s));
     }
 
-    /// Advances time.
+    /// Advances the rollout to the time `now_unix_s`.
     pub(crate) fn tick(&mut self, settings: &Settings, now_unix_s: u64) {
         self.unwritten.add(self.rollout.tick(settings, &mut self.tenants, now_unix_s));
     }
 
-    /// Returns the number of the stable bundle.
+    /// Returns the number of the stable bundle, if any.
     pub(crate) fn bundle(&self) -> Option<u64> {
         self.rollout.stable().map(|bundle| bundle.content().number)
     }
 
     /// Marks all changes as stored.
     pub(crate) fn written(&mut self) {
-        self.unwritten = Unwritten::default();
+        self.unwritten = PendingChanges::default();
     }
 
-    /// Returns the document for an edge; an edge without a name gets the stable one.
+    /// Returns an edge's document. An edge without a name gets the stable bundle.
     pub(crate) fn document(&mut self, edge: &str) -> Option<Arc<Document>> {
         let bundle = self.rollout.document(edge)?;
         if let Some(known) = self.documents.iter().find(|document| document.is_of(bundle)) {
@@ -184,7 +183,7 @@ impl Pop {
     }
 }
 
-/// Returns the bundles that edges currently get.
+/// Returns the bundles currently distributed to edges.
 pub(crate) fn active_bundles(rollout: &Rollout) -> impl Iterator<Item = &Bundle> {
     rollout.stable().into_iter().chain(rollout.candidate().map(|candidate| &candidate.bundle))
 }

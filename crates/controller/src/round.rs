@@ -1,21 +1,21 @@
-//! Rounds in the form stored in the ledger.
+//! Rounds as stored in the ledger.
 
 use serde_json::{Value, json};
 use thalweg_control::{ArmSample, Change, Decision, RoundOutcome, Settings, Window};
 use thalweg_record::{Prefix, Sketch};
 
-/// Round in its stored form.
+/// A round as stored in the ledger.
 #[derive(Debug)]
 pub(crate) struct RoundRecord {
     pub(crate) tenant: String,
     pub(crate) window: u64,
-    /// End of the round's window.
+    /// End of the round's window, in seconds since the Unix epoch.
     pub(crate) unix_s: u64,
     pub(crate) json: Value,
     pub(crate) changes: Vec<LedgerChange>,
 }
 
-/// Change of a prefix in a round.
+/// A prefix's change in a round.
 #[derive(Debug)]
 pub(crate) struct LedgerChange {
     pub(crate) prefix: Prefix,
@@ -25,7 +25,7 @@ pub(crate) struct LedgerChange {
 }
 
 impl RoundRecord {
-    /// Creates the record of a decided round, after which `bundle` is the newest.
+    /// Creates the record of a decided round. `bundle` is the newest bundle after the round.
     pub(crate) fn of(
         settings: &Settings,
         tenant: &str,
@@ -67,7 +67,7 @@ impl RoundRecord {
     }
 }
 
-/// Returns the name of a round's outcome.
+/// Returns the ledger name of a round's outcome.
 fn outcome(round: RoundOutcome) -> &'static str {
     match round {
         RoundOutcome::Decided => "decided",
@@ -83,7 +83,7 @@ fn changes(changes: &[Change]) -> Value {
     changes.iter().map(json).collect()
 }
 
-/// Formats low percentiles of a rate over connections: all, steered, and held out.
+/// Formats low percentiles of a rate for three groups of connections: all, steered, and held out.
 fn arms(window: &Window, rate: impl Fn(&ArmSample) -> &Sketch) -> Value {
     let [mut all, mut steered, mut held_out] = [const { None::<Sketch> }; 3];
     for (_, sample) in &window.prefixes {
@@ -101,7 +101,7 @@ fn arms(window: &Window, rate: impl Fn(&ArmSample) -> &Sketch) -> Value {
     json!({ "all": lows(all), "steered": lows(steered), "held_out": lows(held_out) })
 }
 
-/// Formats the 5th and 10th percentiles, or null without data.
+/// Formats the 5th and 10th percentiles, or null if there is no data.
 fn lows(sketch: Option<Sketch>) -> Value {
     let low = |sketch: &Sketch| Some(json!({ "p5": sketch.quantile(0.05)?, "p10": sketch.quantile(0.1)? }));
     sketch.as_ref().and_then(low).unwrap_or_default()

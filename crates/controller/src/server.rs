@@ -1,8 +1,9 @@
-//! HTTP interface of the controller: agents post records, edges poll for bundles, and people and
+//! HTTP interface of the controller: agents post records, edges poll for bundles, and operators and
 //! the console read the state.
 //!
-//! Bundle requests use long polling: with `Prefer: wait=N` (RFC 7240 §4.3), the response waits
-//! until a bundle exists that `If-None-Match` does not name. After N seconds the response is 304.
+//! Bundle requests use long polling. With `Prefer: wait=N` (RFC 7240 §4.3), the response is delayed
+//! until there is a bundle not listed in `If-None-Match`, or for at most N seconds. In the latter
+//! case, the status is 304.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,23 +27,23 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::config::Config;
 use crate::document::EdgeReport;
-use crate::engine::{Answer, Handle, Message, View, WeakHandle};
+use crate::engine::{Handle, Message, PollReply, View, WeakHandle};
 use crate::store::Store;
 use crate::{inspect, topic};
 
-/// Maximum bytes in a batch: slightly more than the largest batch in an agent's spool.
+/// Maximum size of a batch in bytes: slightly more than the largest batch in an agent's spool.
 const BATCH_BYTES_MAX: usize = 33 << 20;
 /// Maximum time to receive a batch.
 const BATCH_TIME_MAX: Duration = Duration::from_secs(30);
-/// Maximum wait of a bundle request.
+/// Maximum time for which a bundle request may wait.
 const WAIT_MAX: Duration = Duration::from_secs(60);
-/// Maximum rounds in one response.
+/// Maximum number of rounds in one response.
 const ROUNDS_SHOWN_MAX: u32 = 2_016;
-/// Maximum events in one response.
+/// Maximum number of events in one response.
 const EVENTS_SHOWN_MAX: u32 = 100;
-/// Request field with the maximum wait that the client accepts.
+/// Request field that contains the maximum wait accepted by the client.
 const PREFER: &str = "prefer";
-/// Maximum batches received at the same time; above it, agents wait.
+/// Maximum number of batches received concurrently. Above it, agents wait.
 const BATCHES_READ_MAX: usize = 4;
 
 /// State shared by the handlers.
@@ -51,17 +52,17 @@ pub(crate) struct Server {
     handle: Handle,
     settings: Arc<Settings>,
     database: PathBuf,
-    /// Reader of the ledger, opened at first use.
+    /// Reader of the ledger, opened on first use.
     reader: Arc<Mutex<Option<Store>>>,
     reading: Arc<Semaphore>,
 }
 
-/// Makes the refusal sent once the engine has ended, shortly before the process does.
+/// Creates the refusal sent between the end of the engine and the end of the process.
 fn engine_ended() -> Refusal {
     Refusal::unavailable("controller is shutting down")
 }
 
-/// Query parameters. `pop` is empty for a PoP without a name, and `tenant` for hosts without a
+/// Query parameters. `pop` is empty for an unnamed PoP, and `tenant` is empty for hosts without a
 /// tenant.
 #[derive(Debug, Default, Deserialize)]
 struct QueryParams {
@@ -89,12 +90,12 @@ impl QueryParams {
     }
 }
 
-/// Returns whether a text is empty or a valid PoP name, which appears in log lines and URLs.
+/// Returns whether `text` is empty or a valid PoP name. PoP names appear in log lines and URLs.
 fn is_pop(text: &str) -> bool {
     text.is_empty() || is_name(text)
 }
 
-/// Returns whether a text is a valid host name of an agent.
+/// Returns whether `text` is short enough for the host name of an agent or a tenant.
 fn is_host(text: &str) -> bool {
     text.len() <= NAME_BYTES_MAX
 }
@@ -116,12 +117,12 @@ impl Server {
         }
     }
 
-    /// Returns a handle to the engine for separate threads.
+    /// Returns a weak handle to the engine, for other threads.
     pub(crate) fn handle(&self) -> WeakHandle {
         self.handle.downgrade()
     }
 
-    /// Returns the function that reads the Kafka topic, for a separate thread.
+    /// Returns a function that reads the Kafka topic, to be run on its own thread.
     pub(crate) fn kafka_reader(&self, follower: Follower) -> impl FnOnce() + Send + 'static {
         let (settings, handle) = (self.settings.clone(), self.handle());
         move || topic::read(follower, &settings, &handle)
@@ -160,7 +161,7 @@ impl Server {
         answer.await.map_err(|_| engine_ended())
     }
 
-    /// Returns the snapshot of a PoP, if it has a state for this tenant.
+    /// Returns a PoP's snapshot, or a refusal if the PoP has no state for the tenant.
     fn view(&self, pop: &str, tenant: &str) -> Result<Arc<View>, Refusal> {
         let view = self.handle.shared.view(pop).filter(|view| view.tenants.states().contains_key(tenant));
         view.ok_or_else(|| {
@@ -178,7 +179,7 @@ impl Server {
         })
     }
 
-    /// Reads the ledger on a blocking thread.
+    /// Reads from the ledger on a blocking thread.
     async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Store) -> rusqlite::Result<T> + Send + 'static,
@@ -202,7 +203,7 @@ fn read_with<T>(
     read(store)
 }
 
-/// Accepts a batch from an agent.
+/// Accepts a batch posted by an agent.
 async fn post_records(
     With(server): With<Server>,
     fields: HeaderMap,
@@ -226,7 +227,8 @@ async fn post_records(
     Ok(answer(&json!({ "position": position })))
 }
 
-/// Receives a batch. The time limit keeps an agent that vanished from blocking waiting agents.
+/// Receives a batch. The time limit prevents an agent that has vanished from blocking waiting
+/// agents.
 async fn read_batch(content: Body) -> Result<Bytes, Refusal> {
     match timeout(BATCH_TIME_MAX, to_bytes(content, BATCH_BYTES_MAX)).await {
         Ok(read) => read.map_err(Refusal::bad_request),
@@ -237,7 +239,7 @@ async fn read_batch(content: Body) -> Result<Bytes, Refusal> {
     }
 }
 
-/// Returns the position of a source's records.
+/// Returns the next record number of a source.
 async fn position(
     With(server): With<Server>,
     Query(params): Query<QueryParams>,
@@ -249,15 +251,15 @@ async fn position(
     Ok(answer(&json!({ "position": position })))
 }
 
-/// Returns the bundle for an edge.
+/// Returns an edge's bundle, waiting for a new one if the edge prefers to.
 async fn bundle(
     With(server): With<Server>,
     Query(params): Query<QueryParams>,
     fields: HeaderMap,
 ) -> Result<Response, Refusal> {
     let QueryParams { pop, edge, .. } = params.check()?;
-    // Real edges send `Prefer`. A request without it, for example for an image in a web page, is
-    // not recorded as an edge.
+    // Edges always send `Prefer`. A request without it, such as one for an image embedded in a web
+    // page, is not recorded as coming from an edge.
     let edge = edge.filter(|_| fields.contains_key(PREFER));
     let report = EdgeReport::of(&fields);
     let until = Instant::now() + wait(&fields);
@@ -266,8 +268,8 @@ async fn bundle(
         let (pop, edge, edge_report) = (pop.clone(), edge.clone(), report.clone());
         let poll = |reply| Message::Poll { pop, edge, report: edge_report, reply };
         let (document, mut changes) = match server.ask(poll).await? {
-            Answer::Document(document, changes) => (document, changes),
-            Answer::Unwritten => {
+            PollReply::Document(document, changes) => (document, changes),
+            PollReply::NotStored => {
                 return Err(Refusal::unavailable("controller state not stored yet"));
             }
         };
@@ -284,7 +286,8 @@ async fn bundle(
     }
 }
 
-/// Returns how long a request may wait: `Prefer: wait=10` (RFC 7240 §4.3).
+/// Returns the wait that a request prefers, as in `Prefer: wait=10` (RFC 7240 §4.3), up to the
+/// limit.
 fn wait(fields: &HeaderMap) -> Duration {
     let preferences = fields.get_all(PREFER).iter().filter_map(|value| value.to_str().ok());
     let mut preferences = preferences.flat_map(|value| value.split(',')).map(str::trim);
@@ -340,12 +343,12 @@ async fn explain(With(server): With<Server>, Query(params): Query<QueryParams>) 
     Ok(answer(&view.tenants.states().get(&tenant).map(explained).unwrap_or_default()))
 }
 
-/// Runs a function over many prefixes on a blocking thread.
+/// Runs a function that may process many prefixes on a blocking thread.
 async fn run_blocking<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
     tokio::task::spawn_blocking(run).await.map_err(Refusal::internal)
 }
 
-/// Parses an address or prefix into its client network.
+/// Parses an address or prefix and returns its client network.
 fn client(text: &str) -> Result<Prefix, Refusal> {
     let prefix = Prefix::of_text_or_address(text)
         .map_err(|error| Refusal::bad_request(format!("{text:?}: {error}")))?;

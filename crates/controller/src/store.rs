@@ -1,4 +1,4 @@
-//! Controller database: SQLite in WAL mode, with the tables of `schema/control.sql`.
+//! Controller database: a SQLite file in WAL mode, with the tables in `schema/control.sql`.
 //!
 //! **Invariant:** changes made together are stored in one transaction.
 
@@ -16,26 +16,26 @@ use thalweg_record::Prefix;
 use crate::pop::{Pop, active_bundles};
 use crate::round::{LedgerChange, RoundRecord};
 
-/// Rounds kept in the ledger for each tenant of a PoP: four weeks of 5-minute windows.
+/// Number of rounds kept in the ledger for each tenant of a PoP: four weeks of 5-minute windows.
 pub const ROUNDS_KEPT: u64 = 8_064;
-/// Events kept for each PoP.
+/// Number of events kept for each PoP.
 const EVENTS_KEPT: u32 = 1_000;
-/// Bundles kept for each PoP.
+/// Number of bundles kept for each PoP.
 const BUNDLES_KEPT: u64 = 100;
-/// Maximum changes of a prefix in one response; the newest are returned.
+/// Maximum number of a prefix's changes in one response. The newest are returned.
 const CHANGES_SHOWN_MAX: u32 = 100;
-/// Maximum time that readers wait for the database lock.
+/// Maximum time for which a reader waits for the database lock.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
-/// Maximum time that the engine waits for the database lock, which only someone inspecting the file
-/// by hand can hold.
+/// Maximum time for which the engine waits for the database lock. Only a person who inspects the
+/// file by hand can hold it.
 const WRITER_BUSY_TIMEOUT: Duration = Duration::from_millis(100);
-/// `application_id` that marks the controller's files: "Thlc".
+/// `application_id` that identifies a controller database: the ASCII string "Thlc".
 const APPLICATION: u32 = 0x5468_6c63;
-/// Schema version (`user_version`).
+/// Schema version, stored as the file's `user_version`.
 const SCHEMA_VERSION: u32 = 2;
 const SCHEMA: &str = include_str!("../../../schema/control.sql");
 
-/// Error opening or reading the database.
+/// Failure to open or read the database.
 #[derive(Debug)]
 pub struct StoreError {
     path: PathBuf,
@@ -50,7 +50,7 @@ impl fmt::Display for StoreError {
 
 impl std::error::Error for StoreError {}
 
-/// Change of a prefix.
+/// A prefix's change in the ledger.
 #[derive(Debug)]
 pub(crate) struct PrefixChange {
     pub(crate) window: u64,
@@ -59,23 +59,23 @@ pub(crate) struct PrefixChange {
     pub(crate) reason: String,
 }
 
-/// Open database.
+/// An open database.
 #[derive(Debug)]
 pub(crate) struct Store {
     connection: Connection,
     path: PathBuf,
-    /// Lock file, held by the writer as long as it lives. A separate file is needed, because SQLite
-    /// locks the database itself.
+    /// Lock file, locked by the writer for its lifetime. It is a separate file, because SQLite
+    /// places its own locks on the database file.
     _lock: Option<File>,
 }
 
 impl Store {
-    /// Opens the database, creating it and its directory if needed.
+    /// Opens the database for writing, creating it and its directory if missing.
     pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
         let refused = |why| StoreError { path: path.to_owned(), why };
-        let beside = path.with_added_extension("lock");
-        let made = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| File::create(&beside));
-        let lock = made.map_err(|error| refused(format!("{}: {error}", beside.display())))?;
+        let lock_path = path.with_added_extension("lock");
+        let made = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| File::create(&lock_path));
+        let lock = made.map_err(|error| refused(format!("{}: {error}", lock_path.display())))?;
         lock.try_lock()
             .map_err(|_| refused("another controller uses it: configure a separate file".to_owned()))?;
         let opened = Connection::open(path).and_then(|mut connection| {
@@ -90,21 +90,21 @@ impl Store {
         }
     }
 
-    /// Opens another connection, which reads what the engine writes.
+    /// Opens a read-only connection to the database that the engine writes.
     pub(crate) fn reader(path: &Path) -> rusqlite::Result<Self> {
         let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
         Ok(Self { connection, path: path.to_owned(), _lock: None })
     }
 
-    /// Returns the seed for random choices.
+    /// Returns the seed of all random choices.
     pub(crate) fn seed(&self) -> Result<u64, StoreError> {
         let seed = self.connection.query_row("SELECT seed FROM seed", [], |row| row.get::<_, i64>(0));
         seed.map(i64::cast_unsigned).map_err(|error| self.refused(error.to_string()))
     }
 
-    /// Loads the state of each PoP. Unreadable data is an error: starting over silently would lose
-    /// the record of which networks were harmed.
+    /// Loads the state of each PoP. Unreadable data is an error, because starting over silently
+    /// would lose the record of networks harmed by steering.
     pub(crate) fn pops(&self) -> Result<Vec<(String, Pop)>, StoreError> {
         let failed = |error: rusqlite::Error| self.refused(error.to_string());
         let mut states = self.states()?;
@@ -129,7 +129,7 @@ impl Store {
         Ok(pops)
     }
 
-    /// Loads the states of each PoP.
+    /// Loads the tenant states of each PoP.
     fn states(&self) -> Result<HashMap<String, Tenants>, StoreError> {
         let failed = |error: rusqlite::Error| self.refused(error.to_string());
         let mut statement =
@@ -148,7 +148,7 @@ impl Store {
         Ok(pops.into_iter().map(|(name, states)| (name, Tenants::from_iter(states))).collect())
     }
 
-    /// Stores the unwritten changes of a PoP together with its current state.
+    /// Stores a PoP's unwritten changes and its current state.
     pub(crate) fn save(&mut self, name: &str, pop: &Pop, now_unix_s: u64) -> rusqlite::Result<()> {
         let transaction = self.connection.transaction()?;
         transaction
@@ -200,7 +200,7 @@ impl Store {
         transaction.commit()
     }
 
-    /// Stores the state of a tenant that the settings no longer include, or removes the tenant if
+    /// Stores the state of a tenant removed from the settings, or deletes the tenant's data if
     /// `state` is `None`.
     pub(crate) fn set_aside(
         &mut self,
@@ -231,8 +231,8 @@ impl Store {
         Ok(events)
     }
 
-    /// Returns the newest `limit` rounds of a tenant whose windows ended after `since_unix_s`,
-    /// oldest first.
+    /// Returns a tenant's newest `limit` rounds whose windows ended after `since_unix_s`, oldest
+    /// first.
     pub(crate) fn rounds(
         &self,
         pop: &str,
@@ -253,7 +253,7 @@ impl Store {
         Ok(rounds)
     }
 
-    /// Returns the changes of a tenant's prefix, oldest first.
+    /// Returns the newest changes of a tenant's prefix, oldest first.
     pub(crate) fn changes(
         &self,
         pop: &str,
@@ -282,13 +282,13 @@ impl Store {
     }
 }
 
-/// Formats an error and its cause on one line.
+/// Formats an error, followed by its cause if it has one, on one line.
 fn with_cause(error: &dyn std::error::Error) -> String {
     error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }
 
-/// Stores the states of a PoP. States of other tenants in the file are kept: a removed tenant may
-/// return, and its harmed networks must still be known.
+/// Stores a PoP's tenant states. The states of other tenants remain in the file, because a removed
+/// tenant may return, and the networks harmed by its steering must still be known.
 fn save_states(transaction: &Transaction<'_>, name: &str, pop: &Pop) -> rusqlite::Result<()> {
     pop.unwritten.forgotten.iter().try_for_each(|gone| forget(transaction, name, gone))?;
     pop.tenants.states().iter().try_for_each(|(tenant, state)| save_state(transaction, name, tenant, state))
@@ -303,7 +303,7 @@ fn save_state(connection: &Connection, pop: &str, tenant: &str, state: &State) -
     Ok(())
 }
 
-/// Deletes everything stored about a tenant.
+/// Deletes all data stored about a tenant.
 fn forget(transaction: &Transaction<'_>, pop: &str, tenant: &str) -> rusqlite::Result<()> {
     for table in ["states", "rounds", "changes"] {
         transaction
@@ -332,8 +332,8 @@ fn insert_change(
 
 fn insert_round(transaction: &Transaction<'_>, pop: &str, record: &RoundRecord) -> rusqlite::Result<()> {
     let (tenant, unix_s) = (record.tenant.as_str(), record.unix_s.cast_signed());
-    // Delete rounds made while the clock was ahead; otherwise they would stay the newest until the
-    // clock reaches them.
+    // Delete rounds stored while the clock was ahead. Otherwise, they would remain the newest until
+    // the clock reached their times.
     for table in ["rounds", "changes"] {
         transaction
             .prepare_cached(&format!("DELETE FROM {table} WHERE pop = ?1 AND tenant = ?2 AND unix_s > ?3"))?
@@ -349,7 +349,8 @@ fn insert_round(transaction: &Transaction<'_>, pop: &str, record: &RoundRecord) 
     for changed in &record.changes {
         insert_change(&mut change, pop, tenant, record.window, record.unix_s, changed)?;
     }
-    // Prune by count, so that a clock that was briefly wrong deletes nothing.
+    // Delete old rounds by count rather than age, so that a clock that is wrong for a short time
+    // deletes nothing.
     let oldest = transaction
         .prepare_cached(
             "SELECT unix_s FROM rounds WHERE pop = ?1 AND tenant = ?2 ORDER BY unix_s DESC LIMIT 1 OFFSET ?3",
@@ -368,8 +369,8 @@ fn insert_round(transaction: &Transaction<'_>, pop: &str, record: &RoundRecord) 
     Ok(())
 }
 
-/// Configures a connection and creates the tables of an empty file. Returns a reason if the file
-/// must not be used.
+/// Configures a connection, and creates the tables if the file is empty. If the file must not be
+/// used, returns the reason.
 fn prepare(connection: &mut Connection) -> rusqlite::Result<Option<String>> {
     let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, u32>(0));
     let (application, version) = (number("application_id")?, number("user_version")?);

@@ -1,6 +1,6 @@
 //! Thread that reads records from the Kafka topic, if one is configured.
 //!
-//! Reading starts at the oldest window that may still be open, so that a controller gets complete
+//! Reading starts at the oldest window that may still be open, so that the controller sees complete
 //! windows again after a crash. Windows already decided are not decided again.
 
 use std::thread;
@@ -11,10 +11,10 @@ use thalweg_kafka::{Error, Followed, Follower};
 
 use crate::engine::{Message, WeakHandle, held_s_max, now_unix_s};
 
-/// Pause after an error.
+/// Pause after a read error.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Reads until the engine ends.
+/// Reads the topic until the engine stops.
 pub(crate) fn read(mut follower: Follower, settings: &Settings, handle: &WeakHandle) {
     let metrics = &handle.shared.metrics;
     let since_unix_ms = i64::try_from(oldest_open_s(settings, now_unix_s()) * 1000).unwrap_or(i64::MAX);
@@ -47,7 +47,7 @@ pub(crate) fn read(mut follower: Follower, settings: &Settings, handle: &WeakHan
     }
 }
 
-/// Logs an error that differs from the previous one, and logs the recovery.
+/// Logs an error if it differs from the previous one, and logs the recovery from an error.
 fn log_change(logged: &mut Option<String>, read: &Result<Followed, Error>) {
     let now = match read {
         Ok(Followed::Unreadable(why)) => Some(format!("invalid message: {why}")),
@@ -65,7 +65,7 @@ fn log_change(logged: &mut Option<String>, read: &Result<Followed, Error>) {
     *logged = now;
 }
 
-/// Returns the start of the oldest window that may accept records at this time.
+/// Returns the start of the oldest window that may still accept records at `now_unix_s`.
 fn oldest_open_s(settings: &Settings, now_unix_s: u64) -> u64 {
     now_unix_s.saturating_sub(settings.late_s + held_s_max(settings)) / settings.window_s * settings.window_s
 }
@@ -79,7 +79,7 @@ mod tests {
         let settings = Settings::default();
         assert_eq!(oldest_open_s(&settings, 1_800_000_059), 1_799_998_800);
         assert_eq!(oldest_open_s(&settings, 1_800_000_060), 1_799_999_100);
-        // Only windows that would be recognised as decided are read again.
+        // Reading goes back only as far as windows are recognised as already decided.
         let short = Settings { window_s: 10, late_s: 5, history_windows: 8, ..Settings::default() };
         assert_eq!(oldest_open_s(&short, 1_800_000_000), 1_800_000_000 - 70);
     }

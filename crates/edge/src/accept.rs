@@ -13,15 +13,16 @@ use crate::transport::http1;
 use crate::warnings::{WarningLimit, warn_limited};
 use crate::worker::{Shared, Worker};
 
-/// Pause after a failed accept, for example for lack of file descriptors; retrying at once would
-/// spin.
+/// Pause after a failed accept. Without it, the loop would spin while the process has no free file
+/// descriptor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
-/// Rate limits for warnings that any connection can cause, on any worker.
+/// Rate limits for warnings that any client can trigger, across all workers.
 static ACCEPT_FAILURES: WarningLimit = WarningLimit::new();
 static REFUSALS: WarningLimit = WarningLimit::new();
 
-/// Runs worker `number` until `stop`, then waits for its responses to end, up to the time limit.
+/// Runs worker `number` until `stop` is true, then waits for its responses to finish, at most for
+/// the shutdown time limit.
 pub(crate) fn run(
     shared: Arc<Shared>,
     number: usize,
@@ -70,7 +71,7 @@ fn serve(worker: &Arc<Worker>, stream: tokio::net::TcpStream, client: SocketAddr
     });
 }
 
-/// An open connection, counted until dropped.
+/// Guard that counts an open client connection until dropped.
 struct Open(Arc<Shared>);
 
 impl Open {

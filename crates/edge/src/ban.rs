@@ -1,6 +1,6 @@
-//! Bans: the fields that an expression may use, and their values for a stored response.
+//! Ban expressions: the fields they may use, and each field's value for a stored response.
 //!
-//! `req.url` and `req.http.host` come from the cache key; any other `req.http.NAME` comes from the
+//! `req.url` and `req.http.host` are taken from the cache key, any other `req.http.NAME` from the
 //! request that looks up the response.
 
 use std::sync::Arc;
@@ -15,17 +15,18 @@ use crate::clock::now_ms;
 
 const NAMES: &str = "names are req.url, req.http.NAME, obj.status, obj.age, obj.http.NAME";
 
-/// Compiles `text` into a ban on everything stored before now.
+/// Compiles `text` into a ban on all matching responses stored before now.
 ///
 /// # Errors
-/// If `text` is not a valid ban expression.
+///
+/// Returns an error if `text` is not a valid ban expression.
 pub(crate) fn new(text: &str) -> Result<Ban, Error> {
     let compiled = Compiled::new(text)?;
     let text = compiled.0.as_str().to_owned();
     Ok(Ban::new(&text, Arc::new(compiled), now_ms()))
 }
 
-/// Compiles a ban loaded from an earlier run.
+/// Compiles a ban loaded from an earlier run; `None` if it is invalid.
 pub(crate) fn compile(text: &str) -> Option<Arc<dyn Predicate>> {
     Compiled::new(text).ok().map(|compiled| Arc::new(compiled) as _)
 }
@@ -33,7 +34,8 @@ pub(crate) fn compile(text: &str) -> Option<Arc<dyn Predicate>> {
 /// Checks that `text` is a valid ban expression.
 ///
 /// # Errors
-/// If `text` is not a valid ban expression.
+///
+/// Returns an error if `text` is not a valid ban expression.
 pub fn check_ban(text: &str) -> Result<(), Error> {
     Compiled::new(text).map(drop)
 }
@@ -57,7 +59,7 @@ struct Found<'s, 'a>(&'s Subject<'a>);
 
 impl Compiled {
     fn new(text: &str) -> Result<Self, Error> {
-        // No ban field is a point in time.
+        // The current time is irrelevant, because no ban field is a point in time.
         Expression::compile(text, &Names, 0).map(Self)
     }
 }
@@ -120,8 +122,8 @@ impl Predicate for Compiled {
     }
 
     fn matches(&self, subject: &Subject<'_>) -> bool {
-        // If a regular expression gives up, assume a match: refetching is better than serving
-        // banned content.
+        // If a regular expression exceeds its limits, assume a match: refetching is better than
+        // serving banned content.
         self.0.holds(&Found(subject)).unwrap_or(true)
     }
 }
@@ -161,7 +163,7 @@ mod tests {
             ("obj.status > 404", false),
             ("obj.age > 1m && obj.age <= 100s && obj.age < 1d && obj.age < 1w", true),
             ("obj.age < 100 || obj.age >= 2h", false),
-            // An absent field differs from any value and matches no regular expression.
+            // An absent field is unequal to any value and matches no regular expression.
             ("obj.http.x-b == \"\"", false),
             ("obj.http.x-b ~ .", false),
             ("obj.http.x-b != a && obj.http.x-b !~ a", true),
@@ -183,7 +185,7 @@ mod tests {
 
     #[test]
     fn error_names_position_and_alternatives() {
-        let error_of = |text: &str| Compiled::new(text).map(drop).expect_err("a fault").to_string();
+        let error_of = |text: &str| Compiled::new(text).map(drop).expect_err("an invalid ban").to_string();
         assert_eq!(
             error_of("req.url ~ a && req.method == GET"),
             format!("column 16: unknown field req.method; {NAMES}")

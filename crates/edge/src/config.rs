@@ -23,17 +23,18 @@ pub struct Config {
     pub hosts: Vec<String>,
     /// Memory for content, in bytes.
     pub memory_bytes: u64,
-    /// The disk tier, if there is one.
+    /// The disk tier; `None` for a cache in memory only.
     pub disk: Option<DiskPlace>,
-    /// Directory for the bundle and for state that survives a crash, created if missing; `None`
-    /// keeps neither.
+    /// Directory for the last good bundle and the response counts, which then survive a crash;
+    /// created if missing. `None` stores neither.
     pub state: Option<PathBuf>,
-    /// Worker threads; `None` for one per core available to this process.
+    /// Number of worker threads; `None` for one per core available to this process.
     pub threads: Option<NonZeroUsize>,
     /// Congestion control of client connections; `None` for the system's default.
     pub congestion_control: Option<CongestionControl>,
-    /// Minimum response size, in bytes, for a steering rule or experiment to change the congestion
-    /// control. A connection that has already sent this much is changed at any response.
+    /// Minimum response size, in bytes, at which a steering rule or experiment changes the
+    /// congestion control. On a connection that has already sent this many bytes, any response
+    /// qualifies.
     pub steering_size_bytes_min: u64,
     /// Limit on unsent bytes in the kernel per client connection, at least 1; `None` for the
     /// system's default.
@@ -44,32 +45,32 @@ pub struct Config {
     pub forwards_ingest: bool,
     /// Client addresses that may purge.
     pub purge_from: Vec<Prefix>,
-    /// Address of the admin interface, if there is one.
+    /// Address of the admin interface, if enabled.
     pub admin: Option<SocketAddr>,
     /// Destination of the request log.
     pub log: LogDestination,
-    /// The VCL file of the initial policy, if there is one.
+    /// VCL file of the initial policy, if configured.
     pub policy: Option<PathBuf>,
-    /// MaxMind databases for the geolocation of clients in policies.
+    /// MaxMind databases for client geolocation in policies.
     pub geoip: Vec<PathBuf>,
-    /// Source of the bundle of steering rules and experiments, if there is one.
+    /// Source of the bundle (steering rules and experiments), if configured.
     pub bundle: Option<BundleSource>,
-    /// Rules for which responses are stored, and for how long.
+    /// Rules that decide which responses are stored, and for how long.
     pub rules: Rules,
-    /// Slice size in bytes; 0 turns slicing off. Content is sliced if it is too large to store
-    /// whole, or requested far from its start.
+    /// Slice size in bytes; 0 disables slicing. Content is sliced if it is too large to store as
+    /// one response, or if a requested range starts far from its beginning.
     pub slice_bytes: u64,
     /// Whether a fill continues after its last reader leaves.
     pub abandoned_fills: AbandonedFills,
     /// All timeouts.
     pub timeouts: Timeouts,
-    /// Size limits of request and response heads.
+    /// Size limits for request and response heads.
     pub head: thalweg_http::Limits,
     /// Maximum open client connections across all workers; further connections are closed
     /// immediately.
     pub connections_max: usize,
-    /// Maximum backend connections in use per worker, across all backends. A further fetch waits up
-    /// to the connect timeout, then fails.
+    /// Maximum backend connections in use per worker, across all backends. Above the limit, a fetch
+    /// waits up to the connect timeout for a connection, then fails.
     pub backend_connections_max: usize,
 }
 
@@ -90,7 +91,7 @@ pub enum LogDestination {
     Off,
     /// Standard output.
     Stdout,
-    /// A file, appended to.
+    /// A file, to which records are appended.
     File(PathBuf),
 }
 
@@ -99,8 +100,8 @@ pub enum LogDestination {
 pub enum AbandonedFills {
     /// Fetch the rest.
     Finish,
-    /// Fetch the rest if half has arrived or little is missing. If the length is unknown, fetch a
-    /// limited number of further bytes.
+    /// Fetch the rest if half of the content has arrived or little is missing. If the length is
+    /// unknown, fetch a limited number of further bytes.
     #[default]
     Half,
     /// Cancel the fetch.
@@ -113,7 +114,8 @@ pub enum SlowStartAfterIdle {
     /// Keep the system's setting.
     #[default]
     Keep,
-    /// Turn it off for the whole network namespace; without permission, keep the system's setting.
+    /// Turn slow start after idle off for the whole network namespace. Without permission, keep the
+    /// system's setting.
     Off,
 }
 
@@ -130,7 +132,7 @@ pub struct Timeouts {
     pub idle: Duration,
     /// Maximum time from the first to the last byte of a request head.
     pub head: Duration,
-    /// Maximum time a client neither reads its response nor sends request content.
+    /// Maximum time a client may neither read its response nor send request content.
     pub send_stall: Duration,
 }
 

@@ -16,7 +16,7 @@ impl Node {
         Self(format!("{CACHE_NAME}-{:016x}", RandomState::new().hash_one(())))
     }
 
-    /// Whether a request with `fields` has already passed through this node.
+    /// Returns whether a request with `fields` has already passed through this node.
     pub(crate) fn has_seen(&self, fields: &Fields) -> bool {
         fields.list("cdn-loop").any(|member| {
             let id = member.split(|byte| *byte == b';').next().unwrap_or_default();
@@ -24,7 +24,7 @@ impl Node {
         })
     }
 
-    /// Adds this node to a forwarded request.
+    /// Adds this node's name to the `CDN-Loop` of a forwarded request.
     pub(crate) fn sign(&self, fields: &mut Fields) {
         fields.append("CDN-Loop", &self.0);
     }

@@ -1,4 +1,4 @@
-//! Cache keys: the host, then the normalised path and query.
+//! Cache keys, which consist of the host and the normalised path and query.
 
 use thalweg_http::{Authority, target};
 

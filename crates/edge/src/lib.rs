@@ -1,31 +1,31 @@
-//! Edge: answers requests from the cache or from backends, and records every response.
+//! Edge server: serves requests from the cache or a backend, and records every response.
 //!
 //! A request passes through these modules, in this order:
 //!
 //! - [`accept`]: one thread per core, each with its own runtime and its own listener on the shared
 //!   port.
 //! - [`worker`]: state shared by the requests of one thread.
-//! - [`transport`]: turns the wire into requests and sends responses. HTTP/1 is the first
+//! - [`transport`]: parses requests and sends responses on a client connection. HTTP/1 is the only
 //!   transport.
-//! - [`session`]: one request's life, step by step, from its head to its record. A policy is an
-//!   optional hook at each step.
+//! - [`session`]: processes one request, from its head to its log record. A policy can act at each
+//!   step.
 //! - [`lookup`]: finds the stored response, selects the part to send, and reads its content.
 //! - [`fetch`]: the exchange with a backend that fills a `FillBuffer`; it can outlive the client
 //!   request that started it.
-//! - [`backend`]: the backends to fetch from, and the connections kept open to them.
+//! - [`backend`]: the backends to fetch from, and persistent connections to them.
 //!
 //! Supporting modules:
 //!
 //! - [`steering`]: selects a connection's congestion control. [`bundle`]: the active rules and
 //!   experiments.
 //! - [`policy`]: VCL programs, and their interface to the process.
-//! - [`admin`]: the operator's interface. [`purge`] and [`ban`]: removal of stored responses.
-//! - [`publish`]: detects requests that would publish through the edge.
-//! - [`log`]: a record of each response. [`state`]: response counts that survive a crash.
+//! - [`admin`]: the interface for operators. [`purge`] and [`ban`]: removal of stored responses.
+//! - [`publish`]: detects publish requests, which the edge refuses by default.
+//! - [`log`]: one record per response. [`state`]: response counts that survive a crash.
 //! - Leaves: [`clock`], [`config`], [`hops`], [`key`], [`refusal`], [`sent`], [`slices`],
 //!   [`warnings`], [`mod@replace`].
 //!
-//! **Invariant:** all content leaves through a `FillBuffer` reader.
+//! **Invariant:** all response content is read from a `FillBuffer`.
 //! **Invariant:** a failed fill never looks like a complete response: the connection closes before
 //! the content ends.
 
@@ -60,10 +60,10 @@ pub use backend::{BackendUrl, BackendUrlError};
 pub use ban::check_ban;
 pub use bundle::{BundleSource, BundleSourceError, BundleUrl, FileCheck, WatchedFile};
 pub use config::{AbandonedFills, Config, DiskPlace, LogDestination, SlowStartAfterIdle, Timeouts};
-pub use log::{Follower, Numbered, Records};
+pub use log::{Follower, NumberedRecord, Records};
 pub use policy::{LoadError, Policies, PolicyInfo, SHOWN_BYTES_MAX, Source};
 pub use server::{BindError, Edge};
-pub use state::Ended;
+pub use state::EndedRun;
 pub use thalweg_cache::rules::Rules;
 pub use thalweg_geo::GeoError;
 

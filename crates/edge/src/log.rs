@@ -1,8 +1,8 @@
-//! Request log: one record per response, from the workers to a file and to followers.
+//! Request log: one record per response, passed from the workers to a file and to followers.
 //!
-//! A response is counted when it starts, and again when it ends, with or without a record. One that
-//! never ends, because its worker stopped, is counted as lost when the edge ends or after a crash
-//! (`crate::state`).
+//! Each response is counted when it starts and again when it ends, whether or not a record is
+//! created. A response that never ends, because its worker stopped, is counted as lost when the
+//! edge exits or, after a crash, at the next start (`crate::state`).
 //!
 //! ```text
 //! worker ── Entry ──→ its ring (ring, compact) ─┐
@@ -10,16 +10,16 @@
 //!                                                                          └→ recent → followers
 //! ```
 //!
-//! A worker copies an entry into its own bounded ring; an entry that does not fit is counted as
-//! lost. The writer parses CMCD, then makes and formats the records. Workers write entries while
-//! the log has a file or a follower, and for [`FOLLOWER_ABSENCE_MAX`] after the last follower
-//! leaves or the edge starts, so that a restarting follower misses none.
+//! Each worker copies its entries into its own bounded ring; an entry that does not fit is counted
+//! as lost. The writer parses CMCD, then builds and formats the records. Workers write entries
+//! while the log has a file or a follower, and for [`FOLLOWER_ABSENCE_MAX`] after the edge starts
+//! or the last follower disconnects, so that a restarting follower misses no records.
 //!
 //! **Invariant:** on the worker, logging a response takes no lock, allocates nothing, and wakes a
 //! thread only if the writer is asleep or the ring is half full.
 //! **Invariant:** only workers hold ring producers, and only the writer holds a sender to
-//! followers. So the writer ends after the workers, and each follower receives every record before
-//! it ends.
+//! followers. The writer therefore exits after the workers, and each follower receives every record
+//! before its stream closes.
 
 mod compact;
 mod file;
@@ -42,24 +42,25 @@ pub(crate) use ring::Ring;
 pub(crate) use writer::LogWriter;
 
 use crate::config::LogDestination;
-use crate::state::{Ended, State};
+use crate::state::{EndedRun, State};
 use file::LogFile;
 use recent::Recent;
 use ring::{Bell, Counts, STATUS_CLASSES};
 use writer::Destination;
 
-/// Maximum number of records that a follower may lag behind.
+/// Maximum number of records by which a follower may lag.
 const FOLLOWER_LAG_MAX: usize = 16 * 1024;
-/// How long records are kept without a follower: long enough for an agent to start or reconnect.
+/// How long records are kept while no follower is connected: enough for an agent to start or
+/// reconnect.
 const FOLLOWER_ABSENCE_MAX: Duration = Duration::from_secs(60);
 
-/// The workers' end of the log. Each worker also has a [`Ring`].
+/// The workers' handle to the log. Each worker also has a [`Ring`].
 #[derive(Debug)]
 pub(crate) struct Log {
     records: Records,
 }
 
-/// A response that has started and been counted.
+/// A response that has started and is already counted.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct StartedResponse {
@@ -68,18 +69,18 @@ pub(crate) struct StartedResponse {
 
 /// A record with its number.
 #[derive(Debug, Clone)]
-pub struct Numbered {
-    /// Position among all responses since the edge started, from 0. A gap is a response whose
-    /// record was lost, or never made because the log had no follower.
+pub struct NumberedRecord {
+    /// Index in the order in which responses end, from 0 at each start of the edge. A missing
+    /// number means that the record was lost, or never created because the log had no follower.
     pub number: u64,
     /// The record.
     pub record: Arc<ResponseRecord>,
 }
 
-/// The followers' end of the log, open until the edge has ended.
+/// The followers' handle to the log. Its streams close once the edge has exited.
 #[derive(Debug, Clone)]
 pub struct Records {
-    followers: broadcast::WeakSender<Numbered>,
+    followers: broadcast::WeakSender<NumberedRecord>,
     shared: Arc<Shared>,
 }
 
@@ -90,11 +91,11 @@ struct Shared {
     bell: Arc<Bell>,
     /// Response counts, one per worker, indexed by worker number.
     counts: Vec<Arc<Counts>>,
-    /// Whether records are made.
+    /// Whether records are created; otherwise, ended responses are only counted.
     is_recording: AtomicBool,
-    /// Responses cut off because their worker stopped; set when the writer ends.
+    /// Number of responses cut off because their worker stopped; set when the writer exits.
     cut_off: AtomicU64,
-    /// Total number of responses; set when the writer ends.
+    /// Total number of responses; set when the writer exits.
     total: AtomicU64,
     recent: Mutex<Recent>,
 }
@@ -118,7 +119,7 @@ impl Shared {
     }
 }
 
-impl Deref for Numbered {
+impl Deref for NumberedRecord {
     type Target = ResponseRecord;
 
     fn deref(&self) -> &ResponseRecord {
@@ -127,16 +128,16 @@ impl Deref for Numbered {
 }
 
 impl Records {
-    /// Follows all records from now on. A follower that lags learns how many records it missed. It
-    /// closes once the edge has ended.
+    /// Follows all records from now on. A lagging follower receives the number of records it
+    /// missed. The follower closes once the edge has exited.
     pub fn follow(&self) -> Follower {
         let mut follower = self.follow_from(self.shared.appended() + self.shared.without_record());
-        // A record sent just now may not have been counted yet.
+        // Drop any record that was sent just now but not yet counted.
         follower.missed.clear();
         follower
     }
 
-    /// Follows all records from `number` on that are still kept.
+    /// Follows the records numbered `number` and above, as far as they are still kept.
     pub fn follow_from(&self, number: u64) -> Follower {
         let mut recent = self.shared.recent();
         let next = match self.followers.upgrade() {
@@ -148,15 +149,15 @@ impl Records {
         Follower { from: number, missed: recent.from(number), next, shared: self.shared.clone() }
     }
 
-    /// Returns when this start of the edge began, in microseconds since the Unix epoch; unique
-    /// among the edge's starts.
+    /// Returns the start time of this run of the edge, in microseconds since the Unix epoch; unique
+    /// among the edge's runs.
     pub fn epoch(&self) -> u64 {
         self.shared.state.epoch()
     }
 
-    /// Returns the ended starts of this edge from `epoch` on, oldest first. Empty if `epoch` is not
-    /// one of them, for example because it is another edge's.
-    pub fn ended_from(&self, epoch: u64) -> &[Ended] {
+    /// Returns this edge's earlier runs from the one identified by `epoch` on, oldest first. Empty
+    /// if `epoch` is unknown, for example because it belongs to another edge.
+    pub fn ended_from(&self, epoch: u64) -> &[EndedRun] {
         self.shared.state.ended_from(epoch)
     }
 
@@ -165,8 +166,8 @@ impl Records {
         self.shared.state.started()
     }
 
-    /// Returns the number of records dropped because a ring was full; once the edge has ended, also
-    /// the responses cut off when it stopped.
+    /// Returns the number of records dropped because a ring was full. Once the edge has exited, the
+    /// number includes the responses cut off when it stopped.
     pub fn lost(&self) -> u64 {
         self.shared.lost() + self.shared.cut_off.load(Relaxed)
     }
@@ -181,22 +182,23 @@ impl Records {
         CacheResult::ALL.iter().flat_map(classes)
     }
 
-    /// Returns the content bytes of ended responses that were written to the kernel.
+    /// Returns the number of content bytes that ended responses have written to the kernel.
     pub(crate) fn bytes(&self) -> u64 {
         self.shared.counts.iter().map(|counts| counts.bytes.get()).sum()
     }
 
-    /// Returns the total number of responses, once the edge has ended; greater than every record
-    /// number.
+    /// Returns the total number of responses, which exceeds every record number; 0 until the edge
+    /// has exited.
     pub fn total(&self) -> u64 {
         self.shared.total.load(Relaxed)
     }
 }
 
-/// Opens the log with destination `to` and a ring for each of `workers`; `state` counts responses.
+/// Opens the log with destination `to` and one ring per worker; responses are counted in `state`.
 ///
 /// # Errors
-/// If the file cannot be opened.
+///
+/// Returns an error if the file cannot be opened.
 pub(crate) fn open(
     to: &LogDestination,
     state: State,
@@ -236,12 +238,13 @@ impl Log {
         StartedResponse { at: Instant::now() }
     }
 
-    /// Whether records are made.
+    /// Returns whether records are created.
     pub(crate) fn is_recording(&self) -> bool {
         self.records.shared.is_recording.load(Relaxed)
     }
 
-    /// Writes an ended response to this worker's ring, or only counts it if no records are made.
+    /// Writes an ended response to this worker's ring, or only counts it while no records are
+    /// created.
     pub(crate) fn append(&self, started: StartedResponse, entry: Entry<'_>) {
         if self.is_recording() {
             Ring::append(started.at, entry);

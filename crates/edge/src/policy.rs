@@ -1,17 +1,17 @@
 //! Policies: VCL programs, the active one, and their interface to the process.
 //!
 //! - [`loaded`]: programs by name, compiled from files; one of them is active.
-//! - [`notes`]: what a request and its fetches add to the record.
-//! - [`geo`]: databases for the geolocation of clients.
-//! - [`host`] and [`socket`]: a policy's access to the process and the client's connection.
+//! - [`notes`]: the contributions of a request and its fetches to the record.
+//! - [`geo`]: client geolocation databases.
+//! - [`host`] and [`socket`]: a policy's access to the process and to the client connection.
 //!
-//! [`session::policy`](crate::session) is the client side of a request's policy; `fetch::policy` is
-//! the backend side. Without a policy, neither is used and RFC 9111 alone decides.
+//! [`session::policy`](crate::session) runs the client side of a request's policy, and
+//! `fetch::policy` the backend side. Without a policy, neither runs, and RFC 9111 alone decides.
 //!
-//! **Invariant:** a request, and any fetch it causes, use the program that was active when the
-//! request arrived.
-//! **Invariant:** a faulty program affects only the request that runs it, which gets 503 and a log
-//! line.
+//! **Invariant:** a request and its fetches use the program that was active when the request
+//! arrived.
+//! **Invariant:** a faulty program affects only the request that runs it. That request gets a 503,
+//! and the failure is logged.
 
 mod geo;
 pub(crate) mod host;

@@ -1,16 +1,16 @@
 //! Publish requests: unsafe methods below `/ingest/`, where an origin accepts live channels.
 //!
-//! An edge is public: if it forwarded publish requests, any client could replace a channel. So it
-//! refuses them unless configured otherwise. The origin also refuses ingest requests that were
-//! forwarded.
+//! An edge is public: if it forwarded publish requests, any client could replace a channel. It
+//! therefore refuses them unless configured otherwise. The origin also refuses forwarded ingest
+//! requests.
 
 use thalweg_http::{Method, target};
 
 /// First path segment of a publishing point.
 const INGEST: &[u8] = b"ingest";
 
-/// Whether a request publishes. Encoded, empty and upper-case path segments count, because a server
-/// between this edge and the origin may normalise them.
+/// Returns whether a request publishes. Percent-encoding, empty path segments and upper case are
+/// normalised first, because a server between this edge and the origin may do the same.
 pub(crate) fn publishes(method: Method, path: &str) -> bool {
     if matches!(method, Method::Get | Method::Head | Method::Options | Method::Trace | Method::Purge) {
         return false;

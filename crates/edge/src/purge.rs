@@ -1,8 +1,9 @@
-//! Purge requests: by the method `PURGE` from an authorised client, or over the admin interface.
+//! Purge requests: the method `PURGE` from an authorised client, or a request to the admin
+//! interface.
 //!
-//! `PURGE` is not standardised. The forms of Varnish and Fastly are accepted: the request URL, or
-//! the tags in `Surrogate-Key` or `xkey`. A purge is soft with `Soft-Purge: 1`, `Fastly-Soft-Purge:
-//! 1`, or tags in `xkey-softpurge`.
+//! `PURGE` is not standardised. As in Varnish and Fastly, it purges the request URL, or the tags in
+//! `Surrogate-Key` or `xkey`. `Soft-Purge: 1`, `Fastly-Soft-Purge: 1` or tags in `xkey-softpurge`
+//! make it a soft purge.
 
 use std::sync::Arc;
 
@@ -33,12 +34,12 @@ enum Mode {
 }
 
 impl PurgeRequest {
-    /// Requests a hard purge of everything stored under `key`.
+    /// Creates a hard purge of everything stored under `key`.
     pub(crate) fn of_key(key: &str) -> Self {
         Self { what: vec![(PurgeTarget::Key(key.into()), Mode::Hard)] }
     }
 
-    /// Reads a `PURGE` request for `key` with `fields`.
+    /// Parses a `PURGE` request for `key` with `fields`.
     pub(crate) fn from_request(fields: &Fields, key: &str) -> Self {
         let is_set = |name| fields.get(name).is_some_and(|value| value != b"0");
         let soft = is_set("soft-purge") || is_set("fastly-soft-purge");
@@ -52,11 +53,12 @@ impl PurgeRequest {
         Self { what }
     }
 
-    /// Reads an admin request: `url`, `urls`, `tag`, `tags` and `soft`, in the query or in a JSON
+    /// Parses an admin request: `url`, `urls`, `tag`, `tags` and `soft`, in the query or in a JSON
     /// object.
     ///
     /// # Errors
-    /// If the request is invalid; the message is for the client.
+    ///
+    /// Returns an error message for the client if the request is invalid.
     pub(crate) fn from_admin(query: &str, content: &[u8]) -> Result<Self, String> {
         let mut request = AdminRequest::default();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -80,10 +82,12 @@ impl PurgeRequest {
     }
 
     /// Executes the purge on a blocking thread, because it may wait for the disk tier's journal.
-    /// Returns the number of purged responses, or `None` for tags, where the number is unknown.
+    /// Returns the number of purged responses, or `None` if tags are purged, for which the number
+    /// is unknown.
     ///
     /// # Errors
-    /// If too many purges are in force; some targets may already be purged.
+    ///
+    /// Returns an error if too many purges are in force; some targets may already be purged.
     pub(crate) async fn execute(self, cache: &Arc<Cache>) -> Result<Option<usize>, TooManyPurges> {
         run_blocking(cache, |cache| self.execute_blocking(cache)).await
     }

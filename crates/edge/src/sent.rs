@@ -15,7 +15,7 @@ pub(crate) struct Sent {
     pub(crate) detail: Option<&'static str>,
     /// Content bytes written to the kernel.
     pub(crate) bytes: u64,
-    /// When the first byte was written to the kernel; `None` if none was.
+    /// When the first byte was written to the kernel; `None` if nothing was written.
     pub(crate) first_byte: Option<Instant>,
     pub(crate) cut: Option<Cut>,
 }

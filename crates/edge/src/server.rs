@@ -1,4 +1,4 @@
-//! The edge as a whole: binds sockets, opens files, starts threads, and stops them at the end.
+//! Edge lifecycle: binds sockets, opens files, starts threads and stops them.
 
 use std::fmt;
 use std::io;
@@ -31,7 +31,7 @@ use crate::worker::Shared;
 
 /// Listen backlog of each worker; the kernel caps it at `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
-/// Maximum time that clients wait at startup for the disk tier scan.
+/// Maximum time that clients wait for the disk tier scan at startup.
 const DISK_WAIT_MAX: Duration = Duration::from_millis(300);
 /// Name of the initial policy, as in Varnish.
 const FIRST_POLICY: &str = "boot";
@@ -97,10 +97,12 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// Binds sockets and opens files; starts nothing.
+    /// Binds sockets and opens files, without starting any thread.
     ///
     /// # Errors
-    /// If a socket cannot be bound, a file cannot be opened or memory cannot be allocated.
+    ///
+    /// Returns an error if a socket cannot be bound, a file cannot be opened or memory cannot be
+    /// allocated.
     pub fn bind(config: Config) -> Result<Self, BindError> {
         if let Some(name) = config.congestion_control {
             thalweg_tcp::congestion::check(name).map_err(BindError::CongestionControl)?;
@@ -150,7 +152,7 @@ impl Edge {
         self.address
     }
 
-    /// Returns the address of the admin interface, if there is one.
+    /// Returns the address of the admin interface, if enabled.
     pub fn admin_addr(&self) -> Option<SocketAddr> {
         self.admin.as_ref().and_then(|listener| listener.local_addr().ok())
     }
@@ -160,21 +162,23 @@ impl Edge {
         self.shared.policies.clone()
     }
 
-    /// Returns a counter that increases when a bundle is activated or refused, or when its server
-    /// is lost or regained.
+    /// Returns a counter that increases when a bundle is activated or refused, or when the bundle
+    /// source is lost or regained.
     pub fn bundle_changes(&self) -> watch::Receiver<u64> {
         self.shared.bundles.changes()
     }
 
-    /// Returns access to the records of all responses.
+    /// Returns a handle to the records of all responses.
     pub fn records(&self) -> Records {
         self.shared.log.records().clone()
     }
 
-    /// Serves until `stop` resolves, then gives running responses a second to finish.
+    /// Serves until `stop` resolves, then waits up to one second for responses in progress.
     ///
     /// # Errors
-    /// If a thread or its runtime cannot be started, or a worker ends unexpectedly.
+    ///
+    /// Returns an error if a thread or its runtime cannot be started, or if a worker exits
+    /// unexpectedly.
     pub async fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
         if let Some(policy) = self.policy {
             activate_first_policy(&self.shared.policies, policy).await.map_err(io::Error::other)?;
@@ -206,7 +210,8 @@ impl Edge {
             never = bundles.clone().watch() => match never {},
         };
         let joined = tokio::task::spawn_blocking(move || {
-            // Stop saving bundles first: the log, when it ends, releases the state directory.
+            // Stop saving bundles first, because the log releases the state directory when it
+            // exits.
             bundles.end();
             let ended = threads.end();
             cache.stop_disk();
@@ -214,8 +219,8 @@ impl Edge {
         })
         .await;
         let ended = joined.unwrap_or_else(|panic| Err(io::Error::other(panic))).and(stopped);
-        // The log and its followers have ended; the only admin connections left are those not being
-        // read.
+        // The log and all record streams have ended, so only admin connections whose client has
+        // stopped reading remain.
         drop(end_admin);
         if let Some(admin) = admin
             && let Err(panic) = admin.await
@@ -226,8 +231,8 @@ impl Edge {
     }
 }
 
-/// Opens the disk tier. If the disk has failed, the edge runs without it; an invalid setting is an
-/// error.
+/// Opens the disk tier. Returns `None` if the disk has failed, so that the edge runs without it,
+/// and an error if the setting is invalid.
 fn open_disk(place: &DiskPlace) -> Result<Option<Disk>, BindError> {
     match Disk::open(&place.directory, place.bytes_max, crate::ban::compile) {
         Ok(disk) => Ok(Some(disk)),
@@ -257,7 +262,7 @@ struct Threads {
     early_end: Arc<Notify>,
 }
 
-/// Notifies when dropped, so that a worker's end is noticed whatever its cause.
+/// Guard that notifies when dropped, so that a worker's exit is detected even after a panic.
 struct NotifyOnDrop(Arc<Notify>);
 
 impl Drop for NotifyOnDrop {
@@ -297,7 +302,7 @@ impl Threads {
             match worker {
                 Ok(worker) => threads.workers.push(worker),
                 Err(error) => {
-                    // Nothing is running yet, so the others end immediately.
+                    // No worker is serving yet, so the other threads exit immediately.
                     drop((shared, workers));
                     let _ = threads.end();
                     return Err(error);
@@ -310,7 +315,8 @@ impl Threads {
     /// Stops all threads.
     ///
     /// # Errors
-    /// The first error returned by a worker.
+    ///
+    /// Returns the first error returned by a worker.
     fn end(self) -> io::Result<()> {
         self.stopping.send_replace(true);
         let mut ended = Ok(());
@@ -320,13 +326,13 @@ impl Threads {
         }
         self.cache.end_sweeps();
         let _ = self.sweeper.join();
-        // The log ends once no worker can write to it.
+        // The log writer exits once no worker can write to the log.
         let _ = self.log.join();
         ended
     }
 }
 
-/// Turns off slow start after idle. Failure is only logged, because this is an optimisation.
+/// Turns off slow start after idle. Only logs a failure, because this is an optimisation.
 fn end_slow_start_after_idle() {
     if !matches!(sysctl::slow_start_after_idle(), Ok(false))
         && let Err(error) = sysctl::set_slow_start_after_idle(false)
@@ -335,10 +341,11 @@ fn end_slow_start_after_idle() {
     }
 }
 
-/// Creates one listener per worker on the same port; the kernel distributes the connections.
-/// Accepted sockets inherit the listener's limit on unsent bytes.
+/// Creates one listener per worker on the same port, among which the kernel distributes
+/// connections. Accepted sockets inherit the listener's limit on unsent bytes.
 fn listen(address: SocketAddr, count: usize, notsent_lowat: Option<u32>) -> io::Result<Vec<TcpListener>> {
-    // With SO_REUSEPORT another process could share the port unnoticed, so try without it first.
+    // With SO_REUSEPORT, the edge could unknowingly share the port with another process, so first
+    // bind without it.
     let address = listen_alone(address)?.local_addr()?;
     (0..count)
         .map(|_| {

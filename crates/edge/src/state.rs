@@ -1,24 +1,24 @@
-//! State directory: keeps response counts across starts of an edge, including crashes.
+//! State directory: preserves an edge's response counts across restarts and crashes.
 //!
 //! ```text
 //! DIR/               locked (flock) by the process that uses it
-//! DIR/EPOCH.begun    the counters of one start (`counters`); header: MAGIC, then the epoch, u64.
-//!                    Until the start has ended, and after a crash, a link into SHARED_MEMORY
+//! DIR/EPOCH.begun    the counters of one run (`counters`); header: MAGIC, then the epoch, u64.
+//!                    During the run, and after a crash, a symbolic link into SHARED_MEMORY
 //! DIR/bundle.json    the last good bundle (`bundle::saved`)
 //! ```
 //!
-//! The counter page is in a tmpfs: in `DIR` itself if that is one, otherwise in `SHARED_MEMORY`. On
-//! a disk, counting threads would sometimes block: the file system write-protects a page to write
-//! it out, and the next store may need journal space
-//! (<https://www.evanjones.ca/jvm-mmap-pause.html>). So a reboot loses the count of a start that
-//! crashed; a start that ended properly has its count in a file.
+//! The counter page is in a tmpfs: in `DIR` itself if that is a tmpfs, otherwise in
+//! `SHARED_MEMORY`. On a disk, counting would sometimes block: the file system write-protects a
+//! page while writing it back, and the next store to the page may then wait for journal space
+//! (<https://www.evanjones.ca/jvm-mmap-pause.html>). As a consequence, a reboot loses the count of
+//! a crashed run. A run that ends properly stores its count in a file.
 //!
-//! Each start creates its page before it accepts a request, and never changes another's. After a
-//! crash no page is torn, but the page of a start without requests may be too short.
+//! Each run creates its page before it accepts requests, and never changes the page of another run.
+//! After a crash, no page is torn, but the page of a run without requests may be too short.
 //!
 //! **Invariant:** a response is counted before its first byte is sent, so the count includes every
-//! response that was numbered or received.
-//! **Invariant:** epochs in one directory increase, even if the clock is set back.
+//! response that has a record number or reached a client.
+//! **Invariant:** the epochs in a directory increase, even if the clock is set back.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -36,37 +36,36 @@ use counters::{Counters, HEADER_BYTES, sum_of};
 
 mod counters;
 
-/// Maximum number of earlier starts to keep, counting those that had responses; above it, the
-/// oldest are dropped.
+/// Maximum number of earlier runs with responses to keep; the oldest are dropped first.
 const ENDED_MAX: usize = 64;
 /// Magic number of this version's counter files, in native byte order.
 const MAGIC: u64 = u64::from_be_bytes(*b"twbegun1");
 const EXTENSION: &str = "begun";
 pub(crate) const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
-/// Permissions that the state directory must not have, because links in it are followed.
+/// Permissions that the state directory must not grant, because the edge follows links in it.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 /// A tmpfs available to every user.
 const SHARED_MEMORY: &str = "/dev/shm";
 /// `TMPFS_MAGIC` of linux/magic.h.
 const TMPFS: u64 = 0x0102_1994;
 
-/// An earlier start of this edge that had responses.
+/// An earlier run of this edge that had responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ended {
+pub struct EndedRun {
     /// Start time, in microseconds since the Unix epoch.
     pub epoch: u64,
     /// Number of responses; greater than every record number.
     pub total: u64,
 }
 
-/// Response counts of this start and of earlier ones.
+/// Response counts of this run and of earlier runs.
 #[derive(Debug)]
 pub(crate) struct State {
     epoch: u64,
     started: Counters,
-    /// Earlier starts, oldest first.
-    ended: Vec<Ended>,
+    /// Earlier runs, oldest first.
+    ended: Vec<EndedRun>,
     directory: Option<Directory>,
 }
 
@@ -78,10 +77,11 @@ struct Directory {
 }
 
 impl State {
-    /// Opens a state directory. If that fails, logs the consequences and counts in memory.
+    /// Opens a state directory. On failure, logs the consequences and counts in memory.
     ///
     /// # Errors
-    /// If memory cannot be mapped.
+    ///
+    /// Returns an error if memory cannot be mapped.
     pub(crate) fn open_or_in_memory(directory: Option<&Path>) -> io::Result<Self> {
         let Some(path) = directory else { return Self::in_memory() };
         Self::open(path).or_else(|error| {
@@ -98,8 +98,9 @@ impl State {
     /// Opens the state directory at `path`, creating it if missing.
     ///
     /// # Errors
-    /// `WouldBlock` if another process uses it, `PermissionDenied` if other users can write to it,
-    /// or any system error.
+    ///
+    /// Returns `WouldBlock` if another process uses the directory, `PermissionDenied` if other
+    /// users can write to it, or the error of a failed system call.
     fn open(path: &Path) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path)?;
         let lock = File::open(path)?;
@@ -128,13 +129,14 @@ impl State {
     /// Creates state that is lost with the process.
     ///
     /// # Errors
-    /// If memory cannot be mapped.
+    ///
+    /// Returns an error if memory cannot be mapped.
     fn in_memory() -> io::Result<Self> {
         Ok(Self { epoch: now_us(), started: Counters::in_memory()?, ended: Vec::new(), directory: None })
     }
 
-    /// Returns when this start began, in microseconds since the Unix epoch; later if needed to
-    /// exceed the previous epoch.
+    /// Returns the start time of this run in microseconds since the Unix epoch, increased if
+    /// necessary to exceed the previous run's epoch.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -149,13 +151,13 @@ impl State {
         self.started.sum()
     }
 
-    /// Returns the directory, if this process has one; valid until [`State::end`].
+    /// Returns the state directory, if this process has one. It stays locked until [`State::end`].
     pub(crate) fn directory(&self) -> Option<&Path> {
         self.directory.as_ref().map(|directory| directory.path.as_path())
     }
 
-    /// Returns the ended starts from `epoch` on; empty if `epoch` is not among them.
-    pub(crate) fn ended_from(&self, epoch: u64) -> &[Ended] {
+    /// Returns the earlier runs from the one identified by `epoch` on; empty if `epoch` is unknown.
+    pub(crate) fn ended_from(&self, epoch: u64) -> &[EndedRun] {
         let first = self.ended.iter().position(|ended| ended.epoch == epoch);
         first.map_or(&[], |first| &self.ended[first..])
     }
@@ -181,7 +183,7 @@ fn file_of(directory: &Path, epoch: u64) -> PathBuf {
     directory.join(format!("{epoch}.{EXTENSION}"))
 }
 
-/// Lists the epochs that have a counter file, in order.
+/// Lists the epochs that have a counter file, in ascending order.
 fn epochs(directory: &Path) -> io::Result<Vec<u64>> {
     let mut epochs = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -193,7 +195,7 @@ fn epochs(directory: &Path) -> io::Result<Vec<u64>> {
     Ok(epochs)
 }
 
-/// Creates the counter page of a start; `of` is the directory's metadata.
+/// Creates the counter page of a run; `of` is the directory's metadata.
 fn create(directory: &Path, of: &fs::Metadata, epoch: u64) -> io::Result<Counters> {
     let path = file_of(directory, epoch);
     if is_in_memory(directory)? {
@@ -215,8 +217,8 @@ fn is_in_memory(directory: &Path) -> io::Result<bool> {
     Ok(u64::try_from(statfs(directory)?.f_type) == Ok(TMPFS))
 }
 
-/// Creates a counter page. Writes all of it to reserve space, because a mapping cannot report a
-/// full file system.
+/// Creates a counter page. Writes the whole page to reserve its space, because a store through the
+/// mapping cannot report that the file system is full.
 fn page(path: &Path, epoch: u64) -> io::Result<Counters> {
     let mut file = OpenOptions::new().read(true).write(true).create_new(true).mode(FILE_MODE).open(path)?;
     let mapped = file.write_all(&content(epoch, 0)).and_then(|()| Counters::in_file(&file));
@@ -232,7 +234,7 @@ fn content(epoch: u64, count: u64) -> Vec<u8> {
     content
 }
 
-/// Atomically replaces an ending start's link with a file.
+/// Atomically replaces an ending run's link with a file that contains the total.
 fn persist(path: &Path, epoch: u64, total: u64) -> io::Result<()> {
     let Ok(page) = fs::read_link(path) else { return Ok(()) };
     replace(path, &content(epoch, total), FILE_MODE)?;
@@ -251,13 +253,13 @@ fn header(epoch: u64) -> [[u8; 8]; 2] {
     [MAGIC.to_ne_bytes(), epoch.to_ne_bytes()]
 }
 
-/// Reads the count of an earlier start. Removes the file if it is invalid or the count is 0; keeps
-/// it if it cannot be read now.
-fn ended(directory: &Path, epoch: u64) -> Option<Ended> {
+/// Reads the count of an earlier run. Removes the file if it is invalid or the count is 0, but
+/// keeps it if reading fails.
+fn ended(directory: &Path, epoch: u64) -> Option<EndedRun> {
     let path = file_of(directory, epoch);
     match total(&path, epoch) {
         Ok(0) => remove(&path),
-        Ok(total) => return Some(Ended { epoch, total }),
+        Ok(total) => return Some(EndedRun { epoch, total }),
         Err(error) => {
             let file = path.display();
             tracing::warn!(%file, %error, "response count of an earlier start is unknown");
@@ -270,11 +272,11 @@ fn ended(directory: &Path, epoch: u64) -> Option<Ended> {
     None
 }
 
-/// Reads the count in a counter file, which must be ours: anyone can create a file in
-/// `SHARED_MEMORY`, after a reboot even under our name.
+/// Reads the count in a counter file, which this user must own: anyone can create files in
+/// `SHARED_MEMORY`, and after a reboot even under a name that this edge has used.
 fn total(path: &Path, epoch: u64) -> io::Result<u64> {
     let foreign = || io::Error::new(ErrorKind::InvalidData, "must be a counter file of this version");
-    // Without this, opening a pipe would wait for its other end.
+    // Without this flag, opening a named pipe would block until the other end is opened.
     let without_waiting = OFlags::NONBLOCK.bits().cast_signed();
     let mut file = OpenOptions::new().read(true).custom_flags(without_waiting).open(path)?;
     let of = file.metadata()?;

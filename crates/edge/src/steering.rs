@@ -1,12 +1,12 @@
-//! Steering: selects the congestion control of a client's connection, and records who selected it.
+//! Steering: selects a client connection's congestion control, and records the decider.
 //!
-//! A policy acts immediately, each time it sets an algorithm, as in Varnish and Fastly. An
-//! experiment's arm, a rule and the configured default (in decreasing precedence) each decide once
-//! per connection, and only if nothing stronger has: a connection is upgraded, never switched back
-//! and forth between requests. Arms and rules wait until there is enough to send, because most
-//! connections of a player only fetch a playlist.
+//! A policy takes effect immediately, each time it sets an algorithm, as in Varnish and Fastly. An
+//! experiment's arm, a rule and the configured default (in decreasing precedence) each decide at
+//! most once per connection, and only if no stronger decider has. Requests thus never switch a
+//! connection back and forth. Arms and rules wait for a minimum response size, because most of a
+//! player's connections only fetch playlists.
 //!
-//! **Invariant:** an algorithm that the kernel refuses changes nothing.
+//! **Invariant:** an algorithm refused by the kernel changes nothing.
 //! **Invariant:** the recorded decider is the one that set the algorithm read back from the kernel.
 
 use std::fmt::Write as _;
@@ -25,15 +25,15 @@ pub(crate) use bundle::Response;
 pub(crate) use socket::Socket;
 pub(crate) use tcp::Tcp;
 
-/// Maximum number of refused names to log, each once; all refusals are counted.
+/// Maximum number of refused algorithm names to log, once each. All refusals are counted.
 const LOGGED_NAMES_MAX: usize = 16;
 
-/// Congestion control state of a connection. Every idle connection has one, so it is small.
+/// Congestion control state of a connection. RequestState small, because every idle connection has it.
 #[derive(Debug, Default)]
 pub(crate) struct Steering {
     /// Algorithm in the kernel when the connection was accepted.
     start: Option<CongestionControl>,
-    /// Algorithm in the kernel at accept, and after each attempt to set one.
+    /// Algorithm last read from the kernel: at accept, and after each attempt to set one.
     current: Option<CongestionControl>,
     /// The strongest decider that has set an algorithm.
     decided: Option<Decider>,
@@ -43,11 +43,11 @@ pub(crate) struct Steering {
     requests: u32,
     /// Content bytes of all responses so far.
     sent_bytes: u64,
-    /// Retransmitted TCP segments when a policy last read the count (`retrans_seen`), and when one
-    /// last read it in an earlier request (`retrans_before`).
+    /// Number of retransmitted TCP segments at a policy's last read (`retrans_seen`), and at the
+    /// last read during an earlier request (`retrans_before`).
     retrans_seen: AtomicU32,
     retrans_before: u32,
-    /// Decision of the active bundle, shared with records; absent on most connections.
+    /// The active bundle's decision, shared with records; `None` on most connections.
     steered: Option<Arc<Steered>>,
 }
 
@@ -61,8 +61,8 @@ pub(crate) struct SteeringRequest {
     pub(crate) algorithm: Option<CongestionControl>,
     /// Content length of the response, if known.
     pub(crate) response_bytes: Option<u64>,
-    /// Minimum size: the request applies once the response, or all content sent so far, is this
-    /// large.
+    /// Minimum size in bytes: the request applies once the response's content, or all content sent
+    /// so far, is this large.
     pub(crate) size_bytes_min: u64,
 }
 
@@ -74,7 +74,7 @@ impl SteeringRequest {
 }
 
 impl Steering {
-    /// Starts steering a newly accepted connection; applies the configured default.
+    /// Starts steering a newly accepted connection, and applies the configured default.
     pub(crate) fn begin(
         fd: BorrowedFd<'_>,
         default: Option<CongestionControl>,
@@ -92,7 +92,7 @@ impl Steering {
         Self { start, current: start, ..Self::default() }
     }
 
-    /// Counts a request that has arrived on the connection.
+    /// Counts a new request on the connection.
     pub(crate) fn begin_request(&mut self) {
         self.requests = self.requests.saturating_add(1);
         self.retrans_before = *self.retrans_seen.get_mut();
@@ -103,27 +103,28 @@ impl Steering {
         self.sent_bytes = self.sent_bytes.saturating_add(bytes);
     }
 
-    /// Returns the algorithm when the connection was accepted.
+    /// Returns the algorithm in use when the connection was accepted.
     pub(crate) fn start(&self) -> Option<CongestionControl> {
         self.start
     }
 
-    /// Returns the algorithm that the kernel last reported. Only this process can change it, by
-    /// `setsockopt` on its own descriptor, so it is read after each attempt to set one and not
-    /// after each response.
+    /// Returns the algorithm last reported by the kernel. Only this process can change it, with
+    /// `setsockopt`, so it is read after each attempt to set one rather than after each response.
     pub(crate) fn congestion_control(&self) -> Option<CongestionControl> {
         self.current
     }
 
-    /// Returns the decider that set the algorithm; `Default` for the system's own.
+    /// Returns the decider that set the algorithm; `Default` if the system's default is in use.
     pub(crate) fn decider(&self) -> Decider {
         self.decided.unwrap_or(Decider::Default)
     }
 
-    /// Sets the requested algorithm if the request is due; returns whether it was.
+    /// Sets the requested algorithm if the request is due. Returns whether it was due.
     ///
     /// # Errors
-    /// If the kernel refuses the algorithm; the refusal has been counted and logged.
+    ///
+    /// Returns an error if the kernel refuses the algorithm; the refusal has been counted and
+    /// logged.
     pub(crate) fn apply(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -146,7 +147,7 @@ impl Steering {
         Ok(true)
     }
 
-    /// Whether `by` may decide now.
+    /// Returns whether `by` may decide now.
     fn is_due(&self, by: Decider, response_bytes: Option<u64>, size_bytes_min: u64) -> bool {
         self.is_open_to(by)
             && match by {
@@ -157,8 +158,8 @@ impl Steering {
             }
     }
 
-    /// Whether `by` may decide at all: no equal or stronger decider has, and `by` has not requested
-    /// yet. A policy always may.
+    /// Returns whether `by` may still decide: no equal or stronger decider has set an algorithm,
+    /// and `by` has not requested one yet. A policy always may.
     fn is_open_to(&self, by: Decider) -> bool {
         by == Decider::Policy || Some(by) > self.decided && self.requested & bit(by) == 0
     }
@@ -171,7 +172,7 @@ fn bit(by: Decider) -> u8 {
 /// Steering state shared by all connections of an edge.
 #[derive(Debug)]
 pub(crate) struct SharedSteering {
-    /// Default minimum size for rules and experiments.
+    /// Default minimum response size for rules and experiments, in bytes.
     size_bytes_min: u64,
     refused: AtomicU64,
     logged: Mutex<Vec<String>>,
@@ -182,7 +183,7 @@ impl SharedSteering {
         Self { size_bytes_min, refused: AtomicU64::new(0), logged: Mutex::default() }
     }
 
-    /// Returns how often an algorithm could not be set.
+    /// Returns the number of attempts to set an algorithm that failed.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
     }

@@ -32,7 +32,7 @@ impl WarningLimit {
     pub(crate) fn admit(&self, now_ms: u64) -> Option<Admitted> {
         let next_ms = self.next_ms.load(Relaxed);
         let is_due = now_ms >= next_ms;
-        // If several threads find a line due, only one logs it.
+        // If several threads find that a line is due, only one logs it.
         if is_due && self.next_ms.compare_exchange(next_ms, now_ms + INTERVAL_MS, Relaxed, Relaxed).is_ok() {
             let repeated = self.repeated.swap(0, Relaxed);
             return Some(Admitted { repeated: (repeated > 0).then_some(repeated) });

@@ -1,6 +1,6 @@
-//! A worker: the state shared by the sessions and fetches of one thread. It has the edge's shared
-//! parts, a pool of backend connections and the number of running responses.
-//! [`accept`](crate::accept) runs it.
+//! Worker: state shared by the sessions and fetches of one thread. It consists of the edge's shared
+//! state, a pool of backend connections, and the number of responses in progress.
+//! [`accept`](crate::accept) runs the thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -17,7 +17,7 @@ use crate::log::{Log, StartedResponse};
 use crate::policy::Policies;
 use crate::steering;
 
-/// Maximum time for running responses to finish once the edge stops.
+/// Maximum time for responses in progress to finish once the edge stops.
 const STOP_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// State shared by all workers.
@@ -46,7 +46,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Creates the worker with this number.
+    /// Creates worker `number`.
     pub(crate) fn new(shared: Arc<Shared>, number: usize) -> Self {
         let pool = Pool::new(number, shared.config.backend_connections_max);
         Self {
@@ -100,7 +100,7 @@ impl Worker {
         self.log().begin(self.number)
     }
 
-    /// Whether this edge serves `host`.
+    /// Returns whether this edge serves `host`.
     pub(crate) fn serves(&self, host: &str) -> bool {
         let hosts = &self.shared.config.hosts;
         hosts.is_empty() || hosts.iter().any(|served| served.eq_ignore_ascii_case(host))
@@ -115,26 +115,26 @@ impl Worker {
         tokio::spawn(task);
     }
 
-    /// Takes a connection to a backend from the pool, or opens one.
+    /// Takes a backend connection from the pool, or opens one.
     pub(crate) async fn connect(&self, route: &Route, wanted: Wanted) -> Result<Connection, Failure> {
         Ok(self.pool.take(&self.shared.backends, route, wanted).await?)
     }
 
-    /// Returns a connection to the pool after an exchange, if it can be reused.
+    /// Returns a reusable connection to the pool after an exchange.
     pub(crate) fn keep_connection(&self, connection: Option<Connection>) {
         if let Some(connection) = connection {
             self.pool.put(connection);
         }
     }
 
-    /// Counts a running response until the returned guard is dropped.
+    /// Counts a response in progress until the returned guard is dropped.
     pub(crate) fn busy(self: &Arc<Self>) -> Busy {
         self.busy.fetch_add(1, Relaxed);
         Busy(self.clone())
     }
 
-    /// Stops accepting requests on open connections, and waits for running responses up to the time
-    /// limit.
+    /// Stops accepting requests on open connections, and waits up to [`STOP_TIME_MAX`] for
+    /// responses in progress.
     pub(crate) async fn stop(&self) {
         self.stopping.store(true, Relaxed);
         if self.busy.load(Relaxed) > 0 {
@@ -143,7 +143,7 @@ impl Worker {
     }
 }
 
-/// Guard that counts a running response.
+/// Guard that counts a response in progress.
 pub(crate) struct Busy(Arc<Worker>);
 
 impl Drop for Busy {

@@ -1,5 +1,5 @@
-//! Startup failure test: a worker that cannot start. In its own process, because the limit on open
-//! files is per process.
+//! Startup failure test: a worker that cannot start. Runs in its own process, because the limit on
+//! open files applies to the whole process.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +14,7 @@ use support::{PATIENCE, config};
 use thalweg_edge::Edge;
 
 #[tokio::test]
-async fn worker_without_runtime_ends_edge_with_its_error() {
+async fn edge_exits_with_error_of_worker_that_cannot_start() {
     let edge = Edge::bind(config((Ipv4Addr::LOCALHOST, 9).into())).unwrap();
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..limit }).unwrap();

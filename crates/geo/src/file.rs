@@ -1,14 +1,14 @@
-//! A file read whole, with a stamp of its length and modification time that detects changes.
+//! Reading of complete files, with a stamp (length and modification time) that detects changes.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::SystemTime;
 
-/// Maximum bytes of a file; MaxMind's largest database is smaller.
+/// Maximum file size in bytes. It exceeds the size of MaxMind's largest database.
 pub const FILE_BYTES_MAX: u64 = 2 << 30;
 
-/// Identifies the state of a file, to detect changes.
+/// Identifies a version of a file's content by its length and modification time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     length_bytes: u64,
@@ -16,7 +16,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// Returns the current stamp of a file, if it exists.
+    /// Returns a file's current stamp, or `None` if its metadata cannot be read.
     pub fn of(path: &Path) -> Option<Self> {
         fs::metadata(path).ok().map(|metadata| Self::from(&metadata))
     }
@@ -31,7 +31,8 @@ impl From<&Metadata> for Stamp {
 /// Reads a file.
 ///
 /// # Errors
-/// The system's error, or an error if the file exceeds [`FILE_BYTES_MAX`].
+///
+/// Returns an error if the file cannot be read or exceeds [`FILE_BYTES_MAX`].
 pub fn read(path: &Path) -> io::Result<(Vec<u8>, Stamp)> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;

@@ -1,9 +1,9 @@
 //! Client locations from MaxMind databases (MaxMind DB file format, version 2.0). The operator
-//! names the files, which are read whole into memory. The caller decides how to use a record: the
-//! edge passes it to policies, the agent adds it to telemetry records.
+//! configures the files, which are read completely into memory. Callers decide how to use a record:
+//! the edge passes it to policies, and the agent adds it to telemetry records.
 //!
-//! **Invariant:** databases are reloaded all together or not at all: if one cannot be used, the
-//! caller keeps the old ones.
+//! **Invariant:** the databases are reloaded together or not at all. If one of them cannot be used,
+//! the caller keeps the old ones.
 
 mod file;
 
@@ -16,7 +16,7 @@ use maxminddb::{MaxMindDbError, Reader};
 pub use file::{FILE_BYTES_MAX, Stamp, read};
 pub use maxminddb::geoip2::{Asn, City};
 
-/// Error for a database that cannot be read or is invalid.
+/// Failure to read or parse a database.
 #[derive(Debug)]
 pub struct GeoError {
     path: PathBuf,
@@ -53,20 +53,21 @@ impl fmt::Debug for Databases {
     }
 }
 
-/// One database's data for an address; parts that the database does not cover are empty.
+/// One database's data for an address. Parts not covered by the database are empty.
 #[derive(Debug)]
 pub struct Record<'a> {
-    /// From a City or a Country database.
+    /// Location, from a City or Country database.
     pub place: City<'a>,
-    /// From an ASN database.
+    /// Network, from an ASN database.
     pub network: Asn<'a>,
 }
 
 impl Databases {
-    /// Reads the files at `paths`, given in order of precedence.
+    /// Reads the files at `paths`, which are in order of precedence.
     ///
     /// # Errors
-    /// For the first file that cannot be read or is not a database.
+    ///
+    /// Returns an error for the first file that cannot be read or is not a database.
     pub fn read(paths: &[PathBuf]) -> Result<Self, GeoError> {
         let read =
             |path: &PathBuf| Database::read(path).map_err(|cause| GeoError { path: path.clone(), cause });
@@ -78,8 +79,8 @@ impl Databases {
         self.databases.iter().all(|database| Stamp::of(&database.path) == Some(database.stamp))
     }
 
-    /// Returns the records for an address, in the order of the databases. Skips records that cannot
-    /// be decoded.
+    /// Returns an address's records, in order of precedence. Records that cannot be decoded are
+    /// skipped.
     pub fn find(&self, address: IpAddr) -> impl Iterator<Item = Record<'_>> {
         self.databases.iter().filter_map(move |database| {
             database.find(address).unwrap_or_else(|error| {

@@ -1,4 +1,4 @@
-//! CPU time of the operations that every request needs, in nanoseconds per operation:
+//! CPU time of the operations performed for every request, in nanoseconds per operation. Run with
 //! `cargo bench -p thalweg-http`.
 //!
 //! Prints the minimum of several rounds: on a shared machine, slower rounds measure other

@@ -1,16 +1,16 @@
 //! The authority of a request: `host [":" port]` from `Host` (RFC 9110 §7.2) or an absolute-form
 //! target.
 //!
-//! **Invariant:** the text is lower-case and safe in a cache key, a log line and a file name:
-//! letters, digits, `-`, `.`, `_`, or an IPv6 address in brackets. Other characters that RFC 3986
-//! allows in a reg-name do not occur in DNS names and are refused.
+//! **Invariant:** the stored string is lower-case and safe in cache keys, log lines and file names.
+//! It consists of letters, digits, `-`, `.` and `_`, or is an IPv6 address in brackets. Other
+//! reg-name characters (RFC 3986 §3.2.2) do not occur in DNS names and are rejected.
 
 use std::fmt::{self, Write as _};
 use std::net::Ipv6Addr;
 
 use crate::number::{self, Decimal};
 
-/// Maximum bytes of a host; DNS allows 253 characters and a final dot.
+/// Maximum host length in bytes. DNS allows 253 characters plus a trailing dot.
 pub const HOST_BYTES_MAX: usize = 255;
 
 /// A lower-cased host with an optional port. Empty by default, as in HTTP/1.0 without `Host`.
@@ -67,12 +67,12 @@ impl Authority {
         self.host().trim_end_matches('.')
     }
 
-    /// Returns the port, if given.
+    /// Returns the port, if the authority has one.
     pub fn port(&self) -> Option<u16> {
         self.port
     }
 
-    /// Returns whether the request named no host.
+    /// Returns whether the authority has no host.
     pub fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
@@ -84,7 +84,7 @@ impl fmt::Display for Authority {
     }
 }
 
-/// Reason for refusing an authority; the response is 400.
+/// Reason for rejecting an authority. The response status is 400.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthorityError {
     /// The host is empty.

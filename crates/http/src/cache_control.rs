@@ -1,9 +1,9 @@
 //! `Cache-Control` of responses and requests (RFC 9111 §5.2, RFC 5861, RFC 8246), and targeted
 //! fields such as `CDN-Cache-Control` (RFC 9213).
 //!
-//! **Invariant:** malformed input is read conservatively, so that less is stored and served. An
-//! invalid lifetime is 0, and the shortest of several lifetimes applies (§4.2.1). A directive that
-//! permits more caching counts only in its exact form; one that permits less counts in any form.
+//! **Invariant:** malformed input never extends caching. An invalid lifetime counts as 0, and the
+//! shortest of several lifetimes applies (§4.2.1). A directive that permits more caching takes
+//! effect only in its exact form; a restrictive directive takes effect in any form.
 
 use crate::Fields;
 use crate::fields::{members, unquoted_position};
@@ -13,7 +13,7 @@ use crate::token::trim_ows;
 /// Maximum delta-seconds value (RFC 9111 §1.2.2); larger numbers are clamped to 2^31.
 pub const DELTA_S_MAX: u32 = 1 << 31;
 
-/// A directive that may be limited to named fields: `no-cache` and `private`.
+/// A directive that can be limited to named fields: `no-cache` or `private`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Qualified {
     /// The directive is absent.
@@ -26,8 +26,8 @@ pub enum Qualified {
 }
 
 impl Qualified {
-    /// Returns whether the directive applies to the whole response, as it does if its list is
-    /// empty.
+    /// Returns whether the directive applies to the whole response. An empty list does not limit
+    /// it.
     pub fn is_whole(&self) -> bool {
         match self {
             Qualified::Absent => false,
@@ -36,7 +36,7 @@ impl Qualified {
         }
     }
 
-    /// Returns the names of the fields that the directive is limited to.
+    /// Returns the field names to which the directive is limited.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
         members(match self {
             Qualified::Fields(names) => names,
@@ -44,7 +44,8 @@ impl Qualified {
         })
     }
 
-    /// Merges another occurrence: the wider one wins, and two lists are joined.
+    /// Merges another occurrence of the directive. The broader one wins, and two lists are
+    /// concatenated.
     fn widen(&mut self, argument: Argument<'_>) {
         *self = match (std::mem::take(self), argument) {
             (Qualified::Absent, Argument::Quoted(names)) => Qualified::Fields(names.into()),
@@ -104,8 +105,8 @@ impl CacheControl {
     }
 
     /// Parses all lines of a targeted field, a Structured Fields dictionary (RFC 9213 §2.1).
-    /// Returns `None` if the field is absent, empty or malformed: all three count as absent. A
-    /// lifetime that is not an Integer is read as 0.
+    /// Returns `None` if the field is absent, empty or malformed. A lifetime that is not an Integer
+    /// counts as 0.
     pub fn from_targeted(fields: &Fields, name: &str) -> Option<CacheControl> {
         let lines: Vec<&[u8]> = fields.get_all(name).collect();
         let text = lines.join(&b", "[..]);
@@ -116,7 +117,7 @@ impl CacheControl {
         let mut directives = CacheControl::default();
         for (name, value) in &dictionary {
             let sfv::ListEntry::Item(item) = value else { continue };
-            // A directive with the value "false" counts as absent.
+            // The value `false` disables a directive.
             if item.bare_item.as_boolean() == Some(false) {
                 continue;
             }
@@ -162,11 +163,11 @@ impl CacheControl {
 /// Request directives. Times are in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestCacheControl {
-    /// `max-age`: maximum age.
+    /// `max-age`: maximum acceptable age.
     pub max_age: Option<u32>,
-    /// `max-stale`: maximum staleness; [`DELTA_S_MAX`] means any.
+    /// `max-stale`: maximum acceptable staleness; [`DELTA_S_MAX`] means no limit.
     pub max_stale: Option<u32>,
-    /// `min-fresh`: minimum freshness lifetime left.
+    /// `min-fresh`: minimum remaining freshness lifetime.
     pub min_fresh: Option<u32>,
     /// `no-cache`.
     pub no_cache: bool,
@@ -179,7 +180,7 @@ pub struct RequestCacheControl {
 }
 
 impl RequestCacheControl {
-    /// Parses all `Cache-Control` lines of a request. If there is none, `Pragma: no-cache` means
+    /// Parses all `Cache-Control` lines of a request. Without any, `Pragma: no-cache` is treated as
     /// `no-cache` (RFC 9111 §5.4).
     pub fn from_fields(fields: &Fields) -> RequestCacheControl {
         let mut directives = RequestCacheControl::from_values(fields.get_all("cache-control"));
@@ -220,21 +221,21 @@ impl RequestCacheControl {
     }
 }
 
-/// Argument of a directive.
+/// A directive's argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Argument<'a> {
     None,
     Token(&'a [u8]),
-    /// The text between the quotes.
+    /// The string between the quotes.
     Quoted(&'a [u8]),
-    /// Malformed: white space around `=`, an unterminated quote, or an escape, which neither a
-    /// number nor a field name needs.
+    /// Any other argument, such as one with white space around `=`, an unterminated quote or an
+    /// escape. Numbers and field names never need escapes.
     Malformed,
 }
 
 impl Argument<'_> {
-    /// Parses the argument as delta-seconds. Both the token and the quoted form are accepted, as
-    /// RFC 9111 §5.2 asks of recipients.
+    /// Parses the argument as delta-seconds. Accepts both the token and the quoted form, as RFC
+    /// 9111 §5.2 recommends.
     fn seconds(self) -> Option<u32> {
         let (Argument::Token(digits) | Argument::Quoted(digits)) = self else { return None };
         let seconds = match number::parse(digits)? {
@@ -245,7 +246,7 @@ impl Argument<'_> {
     }
 }
 
-/// Returns whether a directive may be limited to named fields.
+/// Returns whether the directive `name` can be limited to named fields.
 fn is_qualified(name: &str) -> bool {
     matches!(name, "no-cache" | "private")
 }
@@ -265,8 +266,8 @@ fn split_directive(member: &[u8]) -> (&[u8], Argument<'_>) {
     (name, argument)
 }
 
-/// Calls `then` with `name` in lower case, because directive names are case-insensitive. Skips
-/// names longer than every known one.
+/// Calls `then` with the lower-cased `name`, because directive names are case-insensitive. Ignores
+/// names longer than the longest known directive.
 fn match_name(name: &[u8], then: impl FnOnce(&[u8])) {
     const LONGEST: usize = b"stale-while-revalidate".len();
     let mut lower = [0; LONGEST];
@@ -277,7 +278,7 @@ fn match_name(name: &[u8], then: impl FnOnce(&[u8])) {
     }
 }
 
-/// Keeps the shorter lifetime; an unreadable one counts as 0.
+/// Reduces `lifetime` to the argument's value if that is shorter. An invalid argument counts as 0.
 fn shorten(lifetime: &mut Option<u32>, argument: Argument<'_>) {
     let seconds = argument.seconds().unwrap_or(0);
     *lifetime = Some(lifetime.map_or(seconds, |shortest| shortest.min(seconds)));

@@ -16,9 +16,9 @@ pub enum Forward {
     Method,
     /// Nothing is stored under the URI.
     UriMiss,
-    /// Responses are stored under the URI, but no variant that the request selects.
+    /// Responses are stored under the URI, but the request selects none of them.
     VaryMiss,
-    /// No suitable response is stored; whether `UriMiss` or `VaryMiss` is unknown.
+    /// No suitable response is stored, and the cache cannot tell `UriMiss` from `VaryMiss`.
     Miss,
     /// A fresh response was selected, but the request's directives did not allow it.
     Request,
@@ -48,17 +48,18 @@ impl Forward {
 /// by the cache itself, such as an error, is neither a hit nor forwarded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStatus<'a> {
-    /// The response was served from the cache, without forwarding the request.
+    /// Whether the response was served from the cache without forwarding the request.
     pub hit: bool,
     /// Why the request was forwarded.
     pub forward: Option<Forward>,
-    /// The status of the next hop's response, if it differs from this response's or is of interest.
+    /// Status of the next hop's response, if it differs from this response's status or aids
+    /// debugging.
     pub forward_status: Option<u16>,
-    /// Freshness lifetime left, in seconds; negative once stale.
+    /// Remaining freshness lifetime, in seconds; negative once stale.
     pub ttl_s: Option<i64>,
-    /// The response was stored.
+    /// Whether the response was stored.
     pub stored: bool,
-    /// The request was collapsed with another (RFC 9211 §2.6).
+    /// Whether the request was collapsed with another (RFC 9211 §2.6).
     pub collapsed: bool,
     /// The cache key, for debugging.
     pub key: Option<&'a str>,
@@ -67,7 +68,7 @@ pub struct CacheStatus<'a> {
 }
 
 impl CacheStatus<'_> {
-    /// Appends the member for the cache called `cache` to `out`.
+    /// Appends the list member for the cache named `cache` to `out`.
     pub fn write(&self, cache: &str, out: &mut Vec<u8>) {
         debug_assert!(!(self.hit && self.forward.is_some()), "a hit is not forwarded");
         write_token_or_string(out, cache);
@@ -96,8 +97,8 @@ impl CacheStatus<'_> {
         }
     }
 
-    /// Appends the member to `Cache-Status` in `fields`, after those of caches nearer the origin
-    /// server (RFC 9211 §2).
+    /// Appends the list member to `Cache-Status` in `fields`, after the members of caches nearer
+    /// the origin server (RFC 9211 §2).
     pub fn append_to(&self, cache: &str, fields: &mut Fields) {
         let mut member = Vec::with_capacity(128);
         self.write(cache, &mut member);
@@ -126,8 +127,8 @@ fn write_integer(out: &mut Vec<u8>, value: i64) {
     number::write(out, value.unsigned_abs().min(SF_INTEGER_MAX));
 }
 
-/// Writes an sf-token (RFC 8941 §3.3.4), which starts with a letter, or an sf-string if `text` is
-/// not a token.
+/// Writes `text` as an sf-token (RFC 8941 §3.3.4) if it is a token that starts with a letter,
+/// otherwise as an sf-string.
 fn write_token_or_string(out: &mut Vec<u8>, text: &str) {
     if text.starts_with(|c: char| c.is_ascii_alphabetic()) && is_token(text.as_bytes()) {
         out.extend_from_slice(text.as_bytes());
@@ -136,8 +137,8 @@ fn write_token_or_string(out: &mut Vec<u8>, text: &str) {
     }
 }
 
-/// Writes an sf-string (RFC 8941 §3.3.3), which holds printable ASCII; any other character becomes
-/// `?`.
+/// Writes an sf-string (RFC 8941 §3.3.3), which allows only printable ASCII. Replaces any other
+/// character with `?`.
 fn write_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     for c in text.chars() {

@@ -1,41 +1,42 @@
 //! The chunked coding (RFC 9112 §7.1), decoded incrementally and without copying content.
 //!
-//! **Invariant:** content ends only with a last chunk and the empty line after it. If the input
-//! ends before [`Step::Done`], the message is truncated.
+//! **Invariant:** content is complete only after the last chunk, the trailer section and the final
+//! empty line. If the input ends before [`Step::Done`], the message is truncated.
 
 use std::fmt;
 use std::ops::Range;
 
 use crate::Fields;
 
-/// Maximum bytes of one chunk's extensions, from the end of the size to the end of the line.
+/// Maximum length of one chunk's extensions in bytes, from the end of the size to the end of the
+/// line.
 pub const EXTENSION_BYTES_MAX: usize = 256;
-/// Maximum bytes of the trailer section.
+/// Maximum size of the trailer section in bytes.
 pub const TRAILER_BYTES_MAX: usize = 8 * 1024;
 /// Maximum field lines in the trailer section.
 pub const TRAILER_FIELDS_MAX: usize = 32;
-/// Maximum digits of a chunk's size, including leading zeros; 16 digits fill 64 bits.
+/// Maximum digits in a chunk size, including leading zeros; 16 hexadecimal digits fill 64 bits.
 pub const SIZE_DIGITS_MAX: u32 = 16;
-/// Size of the buffer that [`encode_size`] needs.
+/// Buffer size required by [`encode_size`], in bytes.
 pub const SIZE_LINE_BYTES: usize = SIZE_DIGITS_MAX as usize + 2;
 /// Terminator of each chunk's data.
 pub const CHUNK_END: &[u8] = b"\r\n";
-/// Last chunk and an empty trailer section.
+/// Last chunk, followed by an empty trailer section.
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 /// [`CHUNK_END`] followed by [`LAST_CHUNK`].
 pub const CONTENT_END: &[u8] = b"\r\n0\r\n\r\n";
 
-/// The result of one call of [`Decoder::decode`].
+/// The result of one [`Decoder::decode`] call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// `input[data]` is content and never empty. Call again with the input after `consumed`.
+    /// `input[data]` is content and never empty. Call again with the input that follows `consumed`.
     Data {
         /// Position of the content in the input.
         data: Range<usize>,
         /// Number of input bytes consumed.
         consumed: usize,
     },
-    /// All input is consumed, and more is needed.
+    /// All input was consumed, and more is needed.
     More,
     /// The content is complete; bytes after `consumed` belong to the next message.
     Done {
@@ -44,12 +45,12 @@ pub enum Step {
     },
 }
 
-/// Reason why chunked content is invalid. The connection must be closed.
+/// Reason for rejecting chunked content. The connection must be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkedError {
-    /// A chunk's size is not hexadecimal.
+    /// A chunk size is not hexadecimal.
     Size,
-    /// A chunk's size has more than [`SIZE_DIGITS_MAX`] digits.
+    /// A chunk size has more than [`SIZE_DIGITS_MAX`] digits.
     SizeOverflow,
     /// A chunk extension contains a control character or a bare line feed.
     Extension,
@@ -64,8 +65,8 @@ pub enum ChunkedError {
 }
 
 impl ChunkedError {
-    /// Returns the status of the response to an invalid request. For an invalid backend response,
-    /// it is always 502.
+    /// Returns the response status for an invalid request. Does not apply to an invalid backend
+    /// response, for which the status is always 502.
     pub fn status(&self) -> u16 {
         if *self == ChunkedError::TrailerTooLarge { 431 } else { 400 }
     }
@@ -95,7 +96,7 @@ pub struct Decoder {
     trailer: Fields,
 }
 
-/// Element that the next byte belongs to.
+/// Syntax element expected at the next byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Size { value: u64, digits: u32 },
@@ -116,7 +117,7 @@ impl Default for State {
 }
 
 impl Decoder {
-    /// Creates a decoder that expects the first chunk's size.
+    /// Creates a decoder that expects the first chunk size.
     pub fn new() -> Decoder {
         Decoder::default()
     }
@@ -132,7 +133,8 @@ impl Decoder {
         &self.trailer
     }
 
-    /// Decodes `input`, the bytes after those consumed so far, up to the next piece of content.
+    /// Decodes `input` up to the next piece of content. `input` must start at the first unconsumed
+    /// byte.
     ///
     /// After an error, drop the decoder along with its connection; do not call it again.
     pub fn decode(&mut self, input: &[u8]) -> Result<Step, ChunkedError> {
@@ -162,7 +164,8 @@ impl Decoder {
     /// without the decoder.
     ///
     /// # Panics
-    /// If `bytes` exceeds [`data_left`](Self::data_left).
+    ///
+    /// Panics if `bytes` exceeds [`data_left`](Self::data_left).
     pub fn skip_data(&mut self, bytes: u64) {
         let left = self.data_left().checked_sub(bytes).expect("skipped more bytes than the chunk has left");
         if matches!(self.state, State::Data { .. }) {
@@ -179,10 +182,10 @@ impl Decoder {
         Step::Data { data: start..start + taken, consumed: start + taken }
     }
 
-    /// Collects lines up to the empty one, then parses them. Returns the number of bytes of `input`
+    /// Collects lines up to the empty line, then parses them. Returns the number of input bytes
     /// consumed.
     fn take_trailer(&mut self, input: &[u8]) -> Result<usize, ChunkedError> {
-        // Nearly all content ends without a trailer: allocate nothing for it.
+        // Nearly all messages have an empty trailer section: allocate nothing for it.
         if self.trailer_text.is_empty() && input.starts_with(CHUNK_END) {
             self.state = State::Done;
             return Ok(CHUNK_END.len());
@@ -258,7 +261,7 @@ fn after_size(value: u64, digits: u32, byte: u8) -> Result<State, ChunkedError> 
     }
 }
 
-/// Handles white space after the size: it may precede `;` (`BWS`), and some servers pad the size
+/// Handles white space after the size. It may precede `;` (`BWS`), and some servers pad the size
 /// with it.
 fn after_padding(size: u64, bytes: usize, byte: u8) -> Result<State, ChunkedError> {
     match byte {
@@ -269,9 +272,9 @@ fn after_padding(size: u64, bytes: usize, byte: u8) -> Result<State, ChunkedErro
     }
 }
 
-/// Writes the size line of a chunk of `bytes` bytes, hexadecimal digits and CRLF, and returns it.
+/// Writes the size line for a chunk of `bytes` bytes (hexadecimal digits and CRLF) and returns it.
 ///
-/// `bytes` must not be 0, which would end the content; see [`LAST_CHUNK`].
+/// `bytes` must not be 0, because a chunk of size 0 ends the content; see [`LAST_CHUNK`].
 pub fn encode_size(bytes: u64, buffer: &mut [u8; SIZE_LINE_BYTES]) -> &[u8] {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     debug_assert!(bytes > 0);

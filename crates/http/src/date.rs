@@ -1,6 +1,6 @@
-//! Dates in fields (RFC 9110 §5.6.7) as unix seconds.
+//! HTTP dates (RFC 9110 §5.6.7) as Unix seconds.
 //!
-//! Reads all three forms, IMF-fixdate, RFC 850 and asctime; writes IMF-fixdate.
+//! Parses all three formats (IMF-fixdate, RFC 850 and asctime) and writes IMF-fixdate.
 
 use std::io::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,21 +10,21 @@ use httpdate::HttpDate;
 /// Length of an IMF-fixdate: `Sun, 06 Nov 1994 08:49:37 GMT`.
 pub const DATE_BYTES: usize = 29;
 
-/// Last second that the format can express: 9999-12-31 23:59:59.
+/// Last second that an IMF-fixdate can express: 9999-12-31 23:59:59 UTC.
 pub const DATE_S_MAX: u64 = 253_402_300_799;
 
 const WEEKDAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
-/// Parses a date. Returns `None` for any other text and for dates before 1970.
+/// Parses a date. Returns `None` if `value` is not a valid date or is before 1970.
 ///
-/// Ignores letter case, as RFC 9111 §4.2 asks of caches. Accepts any weekday name, because it adds
-/// no information.
+/// Ignores letter case, as RFC 9111 §4.2 recommends for caches. Accepts any weekday, because the
+/// rest of the date determines it.
 pub fn parse(value: &[u8]) -> Option<u64> {
     parse_exact(value).or_else(|| corrected(value).find_map(|value| parse_exact(&value)))
 }
 
 fn parse_exact(value: &[u8]) -> Option<u64> {
-    // The library's parser also trims bytes that are not white space in a field.
+    // `httpdate` also trims bytes that are not white space in HTTP: reject them first.
     if !value.last()?.is_ascii_alphanumeric() || !value.first()?.is_ascii_alphanumeric() {
         return None;
     }
@@ -33,8 +33,8 @@ fn parse_exact(value: &[u8]) -> Option<u64> {
     Some(since_epoch.as_secs())
 }
 
-/// Returns `value` with corrected letter case, once with each weekday; nothing if it does not begin
-/// with a weekday.
+/// Returns copies of `value` with corrected letter case, one for each weekday. Returns none if
+/// `value` does not start with a weekday.
 fn corrected(value: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     let weekday_bytes = value.iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
     let (weekday, rest) = value.split_at(weekday_bytes);
@@ -45,7 +45,7 @@ fn corrected(value: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     WEEKDAYS.into_iter().filter(move |_| is_weekday).map(move |name| [in_form(name), &rest].concat())
 }
 
-/// Capitalises month names and writes the zone in capitals.
+/// Capitalises the month name and converts the time zone to upper case.
 fn in_title_case(text: &[u8]) -> Vec<u8> {
     let mut text = text.to_ascii_lowercase();
     let mut is_inside = false;

@@ -1,4 +1,4 @@
-//! The crate's error: which part of a message is invalid.
+//! The crate's error type, which states the invalid part of a message.
 
 use std::fmt;
 
@@ -6,8 +6,8 @@ use crate::chunked::ChunkedError;
 use crate::framing::FramingError;
 use crate::head::HeadError;
 
-/// Reason for refusing a message. The start of the next message is then unknown, so the connection
-/// must be closed.
+/// Reason for rejecting a message. The connection must be closed, because the start of the next
+/// message is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
     /// The start line or a field line is invalid.
@@ -19,8 +19,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns the status of the response to an invalid request. For an invalid backend response,
-    /// it is always 502.
+    /// Returns the response status for an invalid request. Does not apply to an invalid backend
+    /// response, for which the status is always 502.
     pub fn status(&self) -> u16 {
         match self {
             Error::Head(error) => error.status(),

@@ -25,8 +25,8 @@ const LINE_END: &[u8] = b"\r\n";
 pub struct Fields {
     text: Vec<u8>,
     spans: Vec<Span>,
-    /// One bit per name, by its hash. Most look-ups are for absent names, and a clear bit answers
-    /// them without searching the lines. A bit stays set after its line is removed.
+    /// One bit per name hash. Most look-ups are for absent names, and a clear bit resolves them
+    /// without searching the lines. A bit stays set after its line is removed.
     present: u64,
 }
 
@@ -59,8 +59,8 @@ impl Fields {
         self.text.len()
     }
 
-    /// Returns the section as sent on the wire: each line ends in CRLF, and the final empty line is
-    /// left out.
+    /// Returns the section as sent on the wire, without the empty line that ends it. Each line ends
+    /// in CRLF.
     pub fn text(&self) -> &[u8] {
         &self.text
     }
@@ -76,7 +76,8 @@ impl Fields {
     /// 9110 §5.5).
     ///
     /// # Panics
-    /// If `name` is not a token. Check untrusted names with [`is_token`] first.
+    ///
+    /// Panics if `name` is not a token. Check untrusted names with [`is_token`] first.
     pub fn push(&mut self, name: &str, value: impl AsRef<[u8]>) {
         assert!(is_token(name.as_bytes()), "field name must be a token: {name:?}");
         let value = trim_value(value.as_ref());
@@ -180,7 +181,7 @@ impl Fields {
         }
     }
 
-    /// Removes all lines called `name` and returns how many there were.
+    /// Removes all lines called `name` and returns the number removed.
     pub fn remove(&mut self, name: &str) -> usize {
         self.remove_called(name, NameKey::of(name.as_bytes()))
     }
@@ -191,7 +192,7 @@ impl Fields {
     }
 
     fn remove_called(&mut self, name: &str, key: NameKey) -> usize {
-        // Most names to be set are absent or occur once.
+        // Most names passed here are absent or occur once.
         let Some(first) = self.position(name, key, 0) else { return 0 };
         if self.position(name, key, first + 1).is_some() {
             return self.remove_where(|line_name, _| line_name.eq_ignore_ascii_case(name.as_bytes()));
@@ -204,7 +205,7 @@ impl Fields {
         1
     }
 
-    /// Removes every line for which `unwanted(name, value)` is true; returns how many there were.
+    /// Removes every line for which `unwanted(name, value)` is true and returns the number removed.
     pub fn remove_where(&mut self, mut unwanted: impl FnMut(&[u8], &[u8]) -> bool) -> usize {
         let before = self.spans.len();
         let (mut kept, mut write) = (0, 0);
@@ -230,8 +231,8 @@ impl Fields {
     ///
     /// Keeps `Trailer`, `Proxy-Authenticate` and `Proxy-Authorization`, which that section does not
     /// list. Keeps `Host`, `Content-Length`, `Cache-Control`, `Via` and `CDN-Loop` even if
-    /// nominated: they are for every recipient, senders must not nominate them (same section), and
-    /// a client must not be able to strip them (RFC 8586 §2).
+    /// nominated. These fields are for every recipient, so senders must not nominate them (same
+    /// section), and a client must not be able to strip them (RFC 8586 §2).
     pub fn remove_hop_by_hop(&mut self) {
         let nominated = self.nominated();
         self.remove_where(|name, _| {
@@ -254,8 +255,8 @@ impl Fields {
         }
     }
 
-    /// Returns the connection options that may name fields, joined by commas. If there are only
-    /// `close` and names that are removed anyway, the result is empty and nothing is allocated.
+    /// Returns the connection options that may name fields, joined by commas. Omits `close` and
+    /// names that are removed anyway. Usually nothing is left, and then nothing is allocated.
     fn nominated(&self) -> Vec<u8> {
         let mut nominated = Vec::new();
         for option in self.list("connection") {

@@ -1,7 +1,7 @@
 //! Message framing: where the content ends (RFC 9112 §6.3) and whether the connection persists
 //! (§9.3).
 //!
-//! Anything that a proxy and a backend could read differently is an error, never a guess (§11.2).
+//! Anything that a proxy and a backend could interpret differently is an error (§11.2).
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::number::{self, Decimal};
 use crate::token::trim_ows;
 use crate::{Fields, Method, RequestHead, ResponseHead, Version, status};
 
-/// How the content of a message is delimited.
+/// How a message's content is delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// There is no content.
@@ -18,11 +18,11 @@ pub enum Framing {
     Length(u64),
     /// Content in the chunked coding; see [`chunked`](crate::chunked).
     Chunked,
-    /// Content up to the close of the connection; responses only. The close may hide a truncation.
+    /// Content extends until the connection closes; responses only. Truncation cannot be detected.
     UntilClose,
 }
 
-/// Reason why the end of a message cannot be determined. Respond, then close the connection.
+/// Reason why a message's end cannot be determined. Respond, then close the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FramingError {
     /// Both `Transfer-Encoding` and `Content-Length` are present.
@@ -35,13 +35,13 @@ pub enum FramingError {
     NotChunked,
     /// `Content-Length` is not `1*DIGIT`, or does not fit into 64 bits.
     InvalidLength,
-    /// Several `Content-Length` values differ.
+    /// `Content-Length` has several values that differ.
     DifferingLengths,
 }
 
 impl FramingError {
-    /// Returns the status of the response to an invalid request. For an invalid backend response,
-    /// it is always 502.
+    /// Returns the response status for an invalid request. Does not apply to an invalid backend
+    /// response, for which the status is always 502.
     pub fn status(&self) -> u16 {
         if *self == FramingError::UnknownCoding { 501 } else { 400 }
     }
@@ -64,14 +64,14 @@ impl std::error::Error for FramingError {}
 
 /// Returns the framing of a request's content.
 ///
-/// Equal values in a repeated `Content-Length` count as one (RFC 9110 §8.6). The `Content-Length`
-/// of the forwarded request is written from the result, never copied from the received lines.
+/// A repeated `Content-Length` with equal values counts as one (RFC 9110 §8.6). When forwarding the
+/// request, write `Content-Length` from the result; never copy the received lines.
 pub fn request_framing(head: &RequestHead) -> Result<Framing, FramingError> {
     let framing = declared(head.version, &head.fields)?;
     Ok(framing.unwrap_or(Framing::None))
 }
 
-/// Returns the framing of the content of a response to a request with `request_method`.
+/// Returns the framing of a response's content, given the method of the request.
 pub fn response_framing(request_method: Method, head: &ResponseHead) -> Result<Framing, FramingError> {
     if request_method == Method::Head || status::is_bodyless(head.status) {
         return Ok(Framing::None);
@@ -90,7 +90,7 @@ pub fn keep_alive(version: Version, fields: &Fields) -> bool {
     !close && (version == Version::Http11 || keep)
 }
 
-/// Returns the framing that the fields declare; `None` if they declare none.
+/// Returns the framing declared by the fields; `None` if they declare no length and no coding.
 fn declared(version: Version, fields: &Fields) -> Result<Option<Framing>, FramingError> {
     let length = content_length(fields)?;
     if !fields.contains("transfer-encoding") {
@@ -106,8 +106,9 @@ fn declared(version: Version, fields: &Fields) -> Result<Option<Framing>, Framin
     Ok(Some(Framing::Chunked))
 }
 
-/// Accepts only one line with `chunked` alone, in any letter case. Refuses even the empty list
-/// members that RFC 9110 §5.6.1 allows: parsers differ over them, and no sender needs them.
+/// Accepts only a single line that consists of `chunked`, in any letter case. Rejects even the
+/// empty list members allowed by RFC 9110 §5.6.1, because parsers disagree about them and no sender
+/// needs them.
 fn check_coding(fields: &Fields) -> Result<(), FramingError> {
     let is_chunked = |coding: &[u8]| coding.eq_ignore_ascii_case(b"chunked");
     let mut lines = fields.get_all("transfer-encoding");
@@ -124,7 +125,7 @@ fn check_coding(fields: &Fields) -> Result<(), FramingError> {
     }
 }
 
-/// Returns the value of `Content-Length`; `None` if there is no such line.
+/// Returns the value of `Content-Length`; `None` if the field is absent.
 pub fn content_length(fields: &Fields) -> Result<Option<u64>, FramingError> {
     let mut length = None;
     for line in fields.get_all("content-length") {

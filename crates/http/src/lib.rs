@@ -1,12 +1,13 @@
 //! HTTP/1.1 messages as bytes: fields, heads, framing, ranges, conditions and cache directives.
 //!
-//! Every function depends only on its arguments: no socket, no clock (callers pass unix seconds),
-//! no environment. The edge, the cache and the origin build on this crate, which depends on no
-//! other crate of the project.
+//! Every function depends only on its arguments: there is no socket, no clock (callers pass Unix
+//! seconds) and no environment. The edge, the cache and the origin build on this crate, which
+//! depends on no other crate in the project.
 //!
 //! **Invariant:** a message parsed without error can be written again without changing its meaning.
-//! Nothing that two parsers could read differently is passed on (RFC 9112 §11). **Invariant:** no
-//! parser panics on any input, and each has a named limit on the data that it stores.
+//! Input that two parsers could interpret differently is never passed on (RFC 9112 §11).
+//! **Invariant:** no parser panics on any input, and a named constant limits the data stored by
+//! each.
 
 pub mod authority;
 pub mod cache_control;

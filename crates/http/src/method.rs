@@ -1,7 +1,7 @@
 //! Request methods (RFC 9110 §9). Method names are case-sensitive.
 
-/// A method that the project handles by name; the text of any other is stored in
-/// [`RequestHead`](crate::RequestHead).
+/// A request method. Only methods with special handling have a variant; the name of any other
+/// method is stored in [`RequestHead`](crate::RequestHead).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Method {
     /// `GET`.
@@ -44,8 +44,8 @@ impl Method {
         }
     }
 
-    /// Returns the method's name; `OTHER` for [`Method::Other`], so that a metric labelled with it
-    /// stays bounded.
+    /// Returns the method's name; `OTHER` for [`Method::Other`], so that metric labels stay
+    /// bounded.
     pub fn as_str(self) -> &'static str {
         match self {
             Method::Get => "GET",
@@ -66,7 +66,7 @@ impl Method {
         matches!(self, Method::Get | Method::Head | Method::Options | Method::Trace)
     }
 
-    /// Returns whether a request with this method may be resent after its connection broke (RFC
+    /// Returns whether a request with this method may be resent after its connection fails (RFC
     /// 9110 §9.2.2).
     pub fn is_idempotent(self) -> bool {
         self.is_safe() || matches!(self, Method::Put | Method::Delete)

@@ -1,21 +1,21 @@
-//! Field names (RFC 9110 §5.1): tokens compared ignoring ASCII case, by a short key first.
+//! Field names (RFC 9110 §5.1): case-insensitive tokens, compared by a short key first.
 //!
 //! **Invariant:** equal names have equal keys.
 
 use crate::token::is_token;
 
-/// Maximum bytes of a field name; far above what the head limits allow.
+/// Maximum field name length in bytes, far above what the head limits allow.
 pub const NAME_BYTES_MAX: usize = u16::MAX as usize;
 
 /// A validated name, for a field that is looked up or set repeatedly.
 #[derive(Clone, Debug)]
 pub struct Name {
-    /// The name with the separator, as at the start of a line.
+    /// The name followed by the separator, as it appears at the start of a line.
     line: Box<str>,
     key: NameKey,
 }
 
-/// Separator between the name and the value in a line.
+/// Separator between the name and the value of a line.
 pub(crate) const SEPARATOR: &str = ": ";
 
 impl Name {
@@ -39,14 +39,14 @@ impl Name {
     }
 }
 
-/// A key that distinguishes nearly all names without comparing their text: the length and the first
-/// and last letters, with the bit set that makes letters lower-case.
+/// A key that distinguishes nearly all names without a full comparison. It combines the name's
+/// length with its first and last bytes, each with the ASCII lower-case bit set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NameKey(u32);
 
 impl NameKey {
-    /// Computes the key of a name. A name longer than [`NAME_BYTES_MAX`] gets one too, but equals
-    /// no line's name.
+    /// Computes the key of a name. A name longer than [`NAME_BYTES_MAX`] also has a key, but never
+    /// equals a stored name.
     pub(crate) fn of(name: &[u8]) -> NameKey {
         let letter = |byte: Option<&u8>| u32::from(byte.copied().unwrap_or(0) | 0x20);
         let bytes = u16::try_from(name.len()).unwrap_or(u16::MAX);
@@ -57,15 +57,15 @@ impl NameKey {
         (self.0 >> 16) as usize
     }
 
-    /// Returns one of 64 bits; equal names have the same bit.
+    /// Returns a mask with one of 64 bits set; equal names have the same bit.
     pub(crate) fn bit(self) -> u64 {
         1 << (self.0.wrapping_mul(0x9e37_79b1) >> 26)
     }
 }
 
 /// Like [`eq_ignore_ascii_case`](slice::eq_ignore_ascii_case), but compares eight bytes at a time:
-/// a typical name has about twelve. Not inlined: a look-up calls it only for the line that it
-/// finds.
+/// a typical name has about twelve. Not inlined, because a look-up usually calls it only for the
+/// matching line.
 #[inline(never)]
 pub(crate) fn is_same(left: &[u8], right: &[u8]) -> bool {
     let (Some(left_last), Some(right_last)) = (left.last_chunk(), right.last_chunk()) else {
@@ -85,7 +85,7 @@ fn is_same_word(left: &[u8; 8], right: &[u8; 8]) -> bool {
     if differing & !CASE != 0 {
         return false;
     }
-    // The top bit of each byte that is a letter; no sum carries into the next byte.
+    // Set the top bit of each byte that is a letter. No addition carries into the next byte.
     let lower = (left | CASE) & !TOP;
     let from_a = lower + u64::from(0x80 - b'a') * ONES;
     let past_z = lower + u64::from(0x7f - b'z') * ONES;

@@ -1,6 +1,6 @@
-//! Decimal numbers in fields: `1*DIGIT`, without sign or spaces. Overflow is reported.
+//! Decimal numbers in field values: `1*DIGIT`, without sign or spaces. Overflow is reported.
 
-/// Size of the buffer that [`format`] needs: the digits of `u64::MAX`.
+/// Buffer size required by [`format`], in bytes: the number of digits in `u64::MAX`.
 pub const DECIMAL_BYTES_MAX: usize = 20;
 
 /// A parsed `1*DIGIT`.
@@ -8,7 +8,7 @@ pub const DECIMAL_BYTES_MAX: usize = 20;
 pub enum Decimal {
     /// A number that fits into 64 bits.
     Value(u64),
-    /// Only digits, but the number exceeds 64 bits.
+    /// A number that does not fit into 64 bits.
     Overflow,
 }
 

@@ -7,8 +7,8 @@ use std::ops::Range;
 use crate::fields::members;
 use crate::number::{self, Decimal};
 
-/// Maximum ranges in one request. A field with more is ignored, which defends against floods of
-/// tiny ranges (RFC 9110 §14.2).
+/// Maximum ranges in one request. A `Range` field with more is ignored, to limit the damage from
+/// requests with many tiny ranges (RFC 9110 §14.2).
 pub const RANGES_MAX: usize = 16;
 
 /// One requested range; numbers beyond 64 bits are clamped to `u64::MAX`.
@@ -22,7 +22,7 @@ pub enum ByteRange {
     Suffix(u64),
 }
 
-/// The ranges of one `Range` field in the order given; at least one.
+/// The ranges of one `Range` field, in order; never empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RangeSet {
     ranges: [ByteRange; RANGES_MAX],
@@ -35,7 +35,7 @@ impl RangeSet {
         &self.ranges[..self.len]
     }
 
-    /// Returns the only range; `None` if there are several.
+    /// Returns the range if there is only one; `None` if there are several.
     pub fn single(&self) -> Option<ByteRange> {
         match self.as_slice() {
             [range] => Some(*range),
@@ -44,8 +44,8 @@ impl RangeSet {
     }
 }
 
-/// Parses the value of `Range`. Returns `None` if the field must be ignored: it has another unit, a
-/// malformed or reversed range, or more than [`RANGES_MAX`] ranges.
+/// Parses the value of `Range`. Returns `None` if the field must be ignored because it has another
+/// unit, no range, a malformed or reversed range, or more than [`RANGES_MAX`] ranges.
 pub fn parse(value: &[u8]) -> Option<RangeSet> {
     let equals = value.iter().position(|byte| *byte == b'=')?;
     if !value[..equals].eq_ignore_ascii_case(b"bytes") {
@@ -78,8 +78,8 @@ fn position(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// Returns the bytes that `range` selects from content of `length` bytes; `None` if it cannot be
-/// satisfied (416).
+/// Returns the bytes that `range` selects from content of `length` bytes; `None` if the range
+/// cannot be satisfied (416).
 ///
 /// A suffix of empty content cannot be satisfied either: no `Content-Range` could describe the
 /// response.
@@ -92,7 +92,7 @@ pub fn resolve(range: ByteRange, length: u64) -> Option<Range<u64>> {
     (!selected.is_empty()).then_some(selected)
 }
 
-/// Maximum gap between two ranges that are merged: about the size of another part's head.
+/// Maximum gap between two merged ranges, in bytes: about the overhead of sending a separate part.
 const GAP_BYTES_MAX: u64 = 80;
 
 /// Result of applying a set of ranges to content of known length.
@@ -107,8 +107,8 @@ pub enum Selected {
 }
 
 /// Returns the bytes that `ranges` select from content of `length` bytes. Omits unsatisfiable
-/// ranges and merges overlapping or nearly adjacent ones (RFC 9110 §15.3.7.2), so a response has at
-/// most the content and some part heads.
+/// ranges and merges overlapping or nearly adjacent ones (RFC 9110 §15.3.7.2), so the response is
+/// never much longer than the content.
 pub fn select(ranges: &RangeSet, length: u64) -> Selected {
     let mut apart: Vec<Range<u64>> = Vec::new();
     for range in ranges.as_slice() {
@@ -138,17 +138,17 @@ pub enum Answer {
     Range(Range<u64>),
     /// The range can never be satisfied (416).
     Unsatisfiable,
-    /// The result is unknown until more content or its end has arrived.
+    /// The result is unknown until more content, or the end of the content, has arrived.
     Undecided,
 }
 
-/// Like [`resolve`], for content of which `arrived` bytes have arrived; its complete length may be
-/// unknown.
+/// Like [`resolve`], for content that is still arriving. `arrived` is the number of bytes received
+/// so far, and `length` is the complete length, if known.
 ///
-/// If the length is known, every range is decided at once, regardless of `arrived`. Otherwise, only
-/// `first-last` can be decided, once `last` has arrived: earlier, the content could end inside the
-/// range and invalidate the `Content-Range` already sent. `first-` has no last position, and a
-/// suffix counts from an unknown end.
+/// If the length is known, every range is resolved immediately, regardless of `arrived`. Otherwise,
+/// only `first-last` can be resolved, and only once `last` has arrived: before that, the content
+/// could end inside the range and contradict the `Content-Range` already sent. `first-` has no last
+/// position, and a suffix is relative to an unknown end.
 pub fn resolve_arriving(range: ByteRange, arrived: u64, length: Option<u64>) -> Answer {
     match (range, length) {
         (_, Some(length)) => resolve(range, length).map_or(Answer::Unsatisfiable, Answer::Range),
@@ -168,7 +168,7 @@ pub struct ContentRange {
     pub length: Option<u64>,
 }
 
-/// Formats the `Content-Range` value of a 206 with `range`, which must not be empty.
+/// Formats the `Content-Range` value of a 206 that encloses `range`, which must not be empty.
 pub fn content_range(range: &Range<u64>, length: Option<u64>) -> String {
     debug_assert!(!range.is_empty());
     let last = range.end.saturating_sub(1);

@@ -1,10 +1,10 @@
-//! Resolution of URI references in responses (RFC 3986 §5.2): finds the target on the same host
-//! that a `Location` or `Content-Location` names.
+//! Resolution of URI references in responses (RFC 3986 §5.2): finds the same-host target named by
+//! `Location` or `Content-Location`.
 
 use crate::{Authority, Target};
 
-/// Returns the target that `reference` names in a response to a request for `base` at `authority`.
-/// `None` for another host, another port, a non-HTTP scheme or an invalid target.
+/// Returns the target named by `reference` in a response to a request for `base` at `authority`.
+/// Returns `None` for another host or port, a non-HTTP scheme or an invalid target.
 pub fn resolve(authority: &Authority, base: &Target, reference: &str) -> Option<Target> {
     let reference = reference.split('#').next().unwrap_or_default();
     let (scheme, rest) = split_scheme(reference);
@@ -40,7 +40,7 @@ fn split_scheme(reference: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// Resolves a reference without scheme and authority to path and query (RFC 3986 §5.2.2).
+/// Resolves a reference without scheme and authority to a path and query (RFC 3986 §5.2.2).
 fn merge(base: &Target, reference: &str) -> String {
     match reference.as_bytes().first() {
         None => base.as_str().to_owned(),
@@ -56,22 +56,22 @@ fn merge(base: &Target, reference: &str) -> String {
 /// Removes dot segments (RFC 3986 §5.2.4) from a path that starts with `/`; the query is unchanged.
 fn without_dot_segments(target: &str) -> String {
     let (path, query) = target.split_at(target.find('?').unwrap_or(target.len()));
-    let mut kept: Vec<&str> = Vec::new();
+    let mut resolved: Vec<&str> = Vec::new();
     let mut segments = path.split('/').skip(1).peekable();
     while let Some(segment) = segments.next() {
         let is_last = segments.peek().is_none();
         match segment {
             "." | ".." => {
                 if segment == ".." {
-                    kept.pop();
+                    resolved.pop();
                 }
                 // A path that ends in a dot segment names a directory.
                 if is_last {
-                    kept.push("");
+                    resolved.push("");
                 }
             }
-            segment => kept.push(segment),
+            segment => resolved.push(segment),
         }
     }
-    format!("/{}{query}", kept.join("/"))
+    format!("/{}{query}", resolved.join("/"))
 }

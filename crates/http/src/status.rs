@@ -1,26 +1,27 @@
-//! Status codes (RFC 9110 §15): reason phrases, and what each code implies for its message.
+//! Status codes (RFC 9110 §15): reason phrases, and whether a response has content or is final.
 
 use std::sync::Arc;
 
-/// Maximum bytes of a reason phrase that are kept.
+/// Maximum stored length of a reason phrase, in bytes.
 pub const REASON_BYTES_MAX: usize = 256;
-/// The reason phrase of an unknown status, as in Varnish.
+/// Reason phrase for an unknown status, as in Varnish.
 const REASON_UNKNOWN: &str = "Unknown HTTP Status";
 
-/// Returns the part of `phrase` to keep: up to [`REASON_BYTES_MAX`] bytes, with control characters
-/// replaced with spaces. `None` if the phrase is empty or the usual one for the status. Clients
-/// ignore phrases (RFC 9112 §4); people read them.
+/// Returns the part of `phrase` to store: up to [`REASON_BYTES_MAX`] bytes, with control characters
+/// replaced with spaces. Returns `None` if the phrase is empty or the registered one for `status`.
+/// Clients ignore phrases (RFC 9112 §4), but people read them.
 pub fn unusual_reason(status: u16, phrase: &str) -> Option<Arc<str>> {
     if phrase.is_empty() || phrase == reason(status) {
         return None;
     }
-    let kept = &phrase[..phrase.floor_char_boundary(REASON_BYTES_MAX)];
-    Some(kept.replace(|c: char| c.is_ascii_control(), " ").into())
+    let stored = &phrase[..phrase.floor_char_boundary(REASON_BYTES_MAX)];
+    Some(stored.replace(|c: char| c.is_ascii_control(), " ").into())
 }
 
-/// Returns the phrase for `status`, given the one kept by [`unusual_reason`]; never empty.
-pub fn phrase(status: u16, kept: Option<&str>) -> &str {
-    kept.unwrap_or_else(|| match reason(status) {
+/// Returns the phrase for `status`: `stored`, the result of [`unusual_reason`], or otherwise the
+/// registered phrase. Never returns an empty string.
+pub fn phrase(status: u16, stored: Option<&str>) -> &str {
+    stored.unwrap_or_else(|| match reason(status) {
         "" => REASON_UNKNOWN,
         usual => usual,
     })

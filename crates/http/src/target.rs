@@ -2,8 +2,8 @@
 //!
 //! **Invariant:** a [`Target`] starts with `/`, is visible ASCII without a fragment, and has valid
 //! percent-encoding in its path. Even when decoded, the path contains no dot segment, backslash or
-//! control. A backend that decodes it once and then walks directories cannot be led out of its
-//! root, and the cache key has the same path that the backend sees.
+//! control. A backend that decodes the path once and maps it to a file therefore never leaves its
+//! root directory, and the cache key contains the same path that the backend receives.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -42,7 +42,7 @@ impl Target {
         &self.text[..self.path_bytes]
     }
 
-    /// Returns the text after the first `?`; `Some("")` if it is empty.
+    /// Returns the query, which follows the first `?`; `Some("")` if it is empty.
     pub fn query(&self) -> Option<&str> {
         self.text[self.path_bytes..].strip_prefix('?')
     }
@@ -61,14 +61,14 @@ impl fmt::Display for Target {
     }
 }
 
-/// Reason for refusing a target; the response is 400.
+/// Reason for rejecting a target. The response status is 400.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetError {
     /// The target does not start with `/`.
     NotOriginForm,
     /// The target contains a control, a space or a byte outside ASCII.
     Byte,
-    /// The target contains `#`: fragments are not sent (RFC 9110 §7.1).
+    /// The target contains `#`, although fragments are never sent (RFC 9110 §7.1).
     Fragment,
     /// The path contains `%` without two hexadecimal digits.
     Escape,
@@ -97,15 +97,15 @@ impl fmt::Display for TargetError {
 
 impl std::error::Error for TargetError {}
 
-/// Checks path and query in origin-form and returns the length of the path.
+/// Checks a target in origin-form and returns the length of its path in bytes.
 ///
 /// `%2F` is accepted as data (RFC 3986 §2.2) unless decoding it would create a dot segment. The
-/// query is the backend's data: only its bytes are checked.
+/// query is opaque data for the backend: only its bytes are checked.
 pub fn check(text: &str) -> Result<usize, TargetError> {
     if !text.starts_with('/') {
         return Err(TargetError::NotOriginForm);
     }
-    // Check all bytes in one vectorised loop: refused targets are rare.
+    // Check all bytes in one vectorised loop without an early exit: invalid targets are rare.
     if !text.bytes().fold(true, |visible, byte| visible & byte.is_ascii_graphic()) {
         return Err(TargetError::Byte);
     }
@@ -180,7 +180,7 @@ pub fn normalise(text: &str) -> Cow<'_, str> {
     Cow::Owned(normal)
 }
 
-/// Returns the offset of the first percent-encoding that [`normalise`] changes.
+/// Returns the offset of the first escape that [`normalise`] would change.
 fn first_unnormal(text: &str) -> Option<usize> {
     let is_unnormal = |at: usize| {
         let digits = &text.as_bytes()[at + 1..];

@@ -1,7 +1,7 @@
 //! The character classes of RFC 9110 §5.6: tokens, optional white space, field values.
 
-/// Returns whether `text` is a `token` (RFC 9110 §5.6.2): one or more tchar and nothing else. Every
-/// field name must pass this check before [`Fields`](crate::Fields) accepts it.
+/// Returns whether `text` is a `token` (RFC 9110 §5.6.2): one or more tchar. Every field name must
+/// pass this check before [`Fields`](crate::Fields) accepts it.
 pub fn is_token(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(|byte| TCHAR[*byte as usize])
 }

@@ -1,10 +1,10 @@
-//! Trailer sections (RFC 9110 §6.5): which fields they may contain.
+//! Trailer sections (RFC 9110 §6.5) and the fields allowed in them.
 
 use crate::Fields;
 
-/// Fields forbidden in trailers. Most must be known before the content: framing, routing, response
-/// and cache control, authentication, and content format (§6.5.1). The others concern a single hop,
-/// client or page.
+/// Fields forbidden in trailers. Most are needed before the content, for framing, routing, response
+/// and cache control, authentication or the content format (§6.5.1). The others apply to a single
+/// hop, client or page.
 const FORBIDDEN: [&str; 54] = [
     "accept-ranges",
     "age",
@@ -62,8 +62,8 @@ const FORBIDDEN: [&str; 54] = [
     "x-forwarded-for",
 ];
 
-/// Removes the forbidden fields from `trailer`, and those that the message's `head` nominates as
-/// hop-by-hop.
+/// Removes from `trailer` the forbidden fields and those nominated as hop-by-hop in the message's
+/// `head`.
 pub fn remove_forbidden(trailer: &mut Fields, head: &Fields) {
     let is = |name: &[u8], other: &[u8]| name.eq_ignore_ascii_case(other);
     trailer.remove_where(|name, _| {

@@ -3,7 +3,7 @@
 /// An HTTP version that this crate supports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
-    /// `HTTP/1.0`: no chunked coding; connections close unless asked to stay open.
+    /// `HTTP/1.0`, which has no chunked coding and closes connections by default.
     Http10,
     /// `HTTP/1.1`, and any later minor version received (RFC 9110 §2.5).
     #[default]

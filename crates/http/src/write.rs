@@ -1,12 +1,13 @@
-//! Serialisation of message heads into a buffer that the caller sends.
+//! Serialisation of message heads into a caller-provided buffer.
 //!
-//! The version written is always HTTP/1.1: it states what the sender supports (RFC 9110 §2.5).
+//! The version written is always HTTP/1.1, because a version states what the sender supports (RFC
+//! 9110 §2.5).
 
 use crate::{Fields, Method, number, status};
 
 const LINE_END: &[u8] = b"\r\n";
 
-/// Appends a status line, `fields` and the empty line.
+/// Appends a status line, `fields` and an empty line.
 pub fn write_response_head(out: &mut Vec<u8>, status: u16, fields: &Fields) {
     const START: &[u8] = b"HTTP/1.1 ";
     let reason = status::reason(status);
@@ -19,9 +20,9 @@ pub fn write_response_head(out: &mut Vec<u8>, status: u16, fields: &Fields) {
     write_fields(out, fields);
 }
 
-/// Appends a request line, `fields` and the empty line.
+/// Appends a request line, `fields` and an empty line.
 ///
-/// `method` is the text from [`RequestHead::method_str`](crate::RequestHead::method_str) or
+/// `method` is the result of [`RequestHead::method_str`](crate::RequestHead::method_str) or
 /// [`Method::as_str`]; `target` is in origin-form, as [`Target::as_str`](crate::Target::as_str)
 /// returns it. `Host` is an ordinary field and should come first.
 pub fn write_request_head(out: &mut Vec<u8>, method: &str, target: &str, fields: &Fields) {
@@ -35,7 +36,7 @@ pub fn write_request_head(out: &mut Vec<u8>, method: &str, target: &str, fields:
     write_fields(out, fields);
 }
 
-/// Appends `fields` and the empty line: the end of a head, or a trailer section.
+/// Appends `fields` and an empty line, which form the end of a head or a trailer section.
 pub fn write_fields(out: &mut Vec<u8>, fields: &Fields) {
     out.extend_from_slice(fields.text());
     out.extend_from_slice(LINE_END);

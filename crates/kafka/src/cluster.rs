@@ -1,5 +1,5 @@
-//! Kafka cluster: brokers, topic and the operator's librdkafka properties. The operator's
-//! properties override the built-in ones, except those that delivery depends on.
+//! Kafka cluster settings: brokers, topic and librdkafka properties. An operator's properties
+//! override the built-in ones, except those reserved for exactly-once delivery.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tokio::runtime::Builder;
 
 use crate::error::Error;
 
-/// The default topic.
+/// Default topic name.
 pub const DEFAULT_TOPIC: &str = "thalweg.telemetry";
 /// Timeout for listing a broker's topics.
 const LIST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -25,13 +25,13 @@ const CREATE_TIMEOUT: Duration = Duration::from_secs(20);
 pub struct Cluster {
     /// Bootstrap brokers: `host:port`, separated by commas.
     pub brokers: String,
-    /// Name of the topic.
+    /// Topic name.
     pub topic: String,
-    /// Further librdkafka properties, for example for SASL; they override the built-in ones.
+    /// The operator's librdkafka properties, for example for SASL. They override the built-in ones.
     pub properties: Vec<(String, String)>,
 }
 
-/// Omits the values of properties, which may contain passwords.
+/// Omits property values, which may contain passwords.
 impl std::fmt::Debug for Cluster {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let keys: Vec<_> = self.properties.iter().map(|(key, _)| key).collect();
@@ -45,7 +45,8 @@ impl std::fmt::Debug for Cluster {
 }
 
 impl Cluster {
-    /// Builds a client's configuration: the built-in properties, then the operator's.
+    /// Builds a client configuration from the built-in properties `ours`, overridden by the
+    /// operator's.
     pub(crate) fn config(&self, ours: &[(&str, &str)]) -> ClientConfig {
         let mut config = ClientConfig::new();
         config.set("bootstrap.servers", &self.brokers).set("client.id", "thalweg");
@@ -59,7 +60,8 @@ impl Cluster {
     /// Returns whether the topic exists, without creating it.
     ///
     /// # Errors
-    /// When a property is invalid, no broker responds in time, or access is denied.
+    ///
+    /// Returns an error if a property is invalid, no broker responds in time, or access is denied.
     pub fn has_topic(&self) -> Result<bool, Error> {
         let failed = |cause| Error::new(format!("cannot list topics of Kafka at {}", self.brokers), cause);
         let client: BaseConsumer = self.config(&[]).create().map_err(failed)?;
@@ -72,7 +74,7 @@ impl Cluster {
         }
     }
 
-    /// Creates the topic unless it exists.
+    /// Creates the topic if it does not exist.
     pub(crate) fn create_topic(&self, partitions: u16) -> Result<(), KafkaError> {
         let admin: AdminClient<DefaultClientContext> = self.config(&[]).create()?;
         let topic = NewTopic::new(&self.topic, partitions.into(), TopicReplication::Fixed(-1));
@@ -83,8 +85,8 @@ impl Cluster {
         let results = runtime.block_on(admin.create_topics([&topic], &options))?;
         use RDKafkaErrorCode as Code;
         match results.into_iter().next() {
-            // Without permission to create topics, writing to an existing one may still work; if
-            // the topic is missing, the write fails and reports that.
+            // A client without permission to create topics may still be able to write to an
+            // existing one. If the topic is missing, that write reports it.
             Some(Err((
                 _,
                 Code::TopicAlreadyExists | Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed,
@@ -95,7 +97,7 @@ impl Cluster {
     }
 }
 
-/// Properties that an operator may not set because exactly-once delivery depends on them.
+/// Properties that an operator cannot set, because exactly-once delivery depends on them.
 const RESERVED: [&str; 18] = [
     "acks",
     "allow.auto.create.topics",
@@ -117,10 +119,11 @@ const RESERVED: [&str; 18] = [
     "transactional.id",
 ];
 
-/// Parses an operator's property, `key=value`.
+/// Parses a property of the form `key=value`.
 ///
 /// # Errors
-/// When it is malformed or reserved.
+///
+/// Returns an error if the property is malformed or reserved.
 pub fn parse_property(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, _)) if RESERVED.contains(&key) => {

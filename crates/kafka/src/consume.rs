@@ -1,13 +1,13 @@
-//! Consumer group member: reads its share of the partitions in offset ranges that any other reader
-//! can repeat exactly.
+//! Consumer group member: reads its assigned partitions in offset ranges that can be repeated
+//! exactly after a crash.
 //!
-//! Before the messages of a range [a,b) are stored, the group's offset is committed as a, with b as
-//! its metadata ([`Member::commit_begin`]); afterwards it is committed as b
-//! ([`Member::commit_end`]). After a crash or a rebalance the next member starts from that commit
-//! ([`Member::committed`]) and reads exactly [a,b) again.
+//! Before a member stores the messages in a range [a,b), it commits offset a with b as metadata
+//! ([`Member::commit_begin`]); afterwards it commits offset b ([`Member::commit_end`]). After a
+//! crash or a rebalance, the partition's next member reads the commit ([`Member::committed`]) and
+//! repeats exactly [a,b).
 //!
 //! **Invariant:** only these calls commit offsets.
-//! **Invariant:** a partition is read from its committed offset after every assignment.
+//! **Invariant:** after every assignment, a partition is read from its committed offset.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -21,32 +21,34 @@ use crate::cluster::Cluster;
 use crate::error::Error;
 use crate::place::Place;
 
-/// Maximum time for a broker's response.
+/// Time limit for a broker's response.
 pub const ASK_TIMEOUT: Duration = Duration::from_secs(10);
-/// Seconds without a poll after which the group removes a member.
+/// Maximum time between two polls, in seconds. The group removes a member that exceeds it.
 pub const UNREAD_SECONDS_MAX: u64 = 300;
 
 /// A message read from the topic.
 #[derive(Debug)]
 pub struct Message {
-    /// Partition of the message.
+    /// Partition number.
     pub partition: i32,
-    /// Offset in the partition.
+    /// Offset within the partition.
     pub offset: i64,
     /// When the message was sent, in milliseconds since the Unix epoch; 0 if unknown.
     pub time_unix_ms: i64,
-    /// Place among the messages from the same source, if a [`Producer`](crate::Producer) sent it.
+    /// Place among the source's messages; `None` if no [`Producer`](crate::Producer) sent the
+    /// message.
     pub place: Option<Place>,
     /// The encoded batch.
     pub content: Vec<u8>,
 }
 
-/// The offsets to read next from a partition.
+/// Range of offsets to read next from a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
-    /// First offset; `None` before the first commit, which means the beginning of the partition.
+    /// First offset; `None` before the first commit, to read from the start of the partition.
     pub first: Option<i64>,
-    /// Offset after the last one, if an earlier member started this range and may have stored it.
+    /// End of the range (exclusive), if an earlier member started the range and may have stored its
+    /// messages; otherwise `None`.
     pub end: Option<i64>,
 }
 
@@ -74,7 +76,7 @@ impl ConsumerContext for Watch {
 pub struct Member {
     client: BaseConsumer<Watch>,
     topic: String,
-    /// Number of rebalances that the caller has acknowledged.
+    /// Number of rebalances acknowledged by the caller.
     rebalances_seen: u64,
 }
 
@@ -85,11 +87,12 @@ impl std::fmt::Debug for Member {
 }
 
 impl Member {
-    /// Joins a group. `on_lag` is called every few seconds with the number of messages waiting in
-    /// the assigned partitions.
+    /// Joins a group. Calls `on_lag` every few seconds with the number of unread messages in the
+    /// assigned partitions.
     ///
     /// # Errors
-    /// When a property is invalid.
+    ///
+    /// Returns an error if a property is invalid.
     pub fn join(
         cluster: &Cluster,
         group: &str,
@@ -114,16 +117,18 @@ impl Member {
         Ok(Self { client, topic: cluster.topic.clone(), rebalances_seen: 0 })
     }
 
-    /// Returns the name of the topic.
+    /// Returns the topic name.
     pub fn topic(&self) -> &str {
         &self.topic
     }
 
-    /// Returns the next message, waiting for at most `wait`. It may belong to a new assignment: see
-    /// [`Self::is_rebalanced`].
+    /// Returns the next message, waiting at most `wait` for it. The message may belong to a new
+    /// assignment; see [`Self::is_rebalanced`].
     ///
     /// # Errors
-    /// When the brokers cannot be read now. The client library retries on its own.
+    ///
+    /// Returns an error if reading from the brokers fails for now. The client library retries by
+    /// itself.
     pub fn poll(&self, wait: Duration) -> Result<Option<Message>, Error> {
         let Some(message) = self.client.poll(wait) else { return Ok(None) };
         let message = message.map_err(|cause| self.failed("read", cause))?;
@@ -142,21 +147,24 @@ impl Member {
         self.client.context().rebalances.load(Relaxed) != self.rebalances_seen
     }
 
-    /// Confirms that the caller has dropped its state for the partitions, and resumes reading: a
-    /// partition revoked while paused is still paused when assigned again.
+    /// Acknowledges a rebalance and resumes reading. The caller must have dropped its state for all
+    /// partitions. A partition that was revoked while paused would otherwise still be paused when
+    /// it is assigned again.
     ///
     /// # Errors
-    /// When the assignment is unknown.
+    ///
+    /// Returns an error if the assignment is unknown.
     pub fn acknowledge_rebalance(&mut self) -> Result<(), Error> {
         self.rebalances_seen = self.client.context().rebalances.load(Relaxed);
         self.resume()
     }
 
-    /// Stops reading. Keep polling, so that the group does not remove this member. A message
-    /// returned meanwhile belongs to a new assignment.
+    /// Pauses reading. The caller must keep polling, or the group removes this member. A message
+    /// returned while reading is paused belongs to a new assignment.
     ///
     /// # Errors
-    /// When the assignment is unknown.
+    ///
+    /// Returns an error if the assignment is unknown.
     pub fn pause(&self) -> Result<(), Error> {
         let assigned = self.client.assignment();
         let paused = assigned.and_then(|assigned| self.client.pause(&assigned));
@@ -166,7 +174,8 @@ impl Member {
     /// Resumes reading.
     ///
     /// # Errors
-    /// When the assignment is unknown.
+    ///
+    /// Returns an error if the assignment is unknown.
     pub fn resume(&self) -> Result<(), Error> {
         let assigned = self.client.assignment();
         let resumed = assigned.and_then(|assigned| self.client.resume(&assigned));
@@ -176,46 +185,52 @@ impl Member {
     /// Returns the committed range of a partition.
     ///
     /// # Errors
-    /// When the brokers do not respond.
+    ///
+    /// Returns an error if the brokers do not respond.
     pub fn committed(&self, partition: i32) -> Result<Range, Error> {
         self.try_committed(partition).map_err(|cause| self.failed("read the committed offset of", cause))
     }
 
     fn try_committed(&self, partition: i32) -> Result<Range, KafkaError> {
-        let mut asked = TopicPartitionList::new();
-        asked.add_partition(&self.topic, partition);
-        let committed = self.client.committed_offsets(asked, ASK_TIMEOUT)?;
+        let mut request = TopicPartitionList::new();
+        request.add_partition(&self.topic, partition);
+        let committed = self.client.committed_offsets(request, ASK_TIMEOUT)?;
         let committed = committed.elements();
-        let committed = committed.first().expect("the answer has the requested partition");
+        let committed = committed.first().expect("the response has the requested partition");
         committed.error()?;
         let Offset::Offset(first) = committed.offset() else { return Ok(Range { first: None, end: None }) };
         Ok(Range { first: Some(first), end: committed.metadata().parse().ok() })
     }
 
-    /// Moves a newly assigned partition to the start of its range. Otherwise messages could be
-    /// missed: the message that revealed the assignment may belong to the previous one, and those
-    /// before it were dropped along with that one.
+    /// Moves a newly assigned partition to the start of its range. The first message after a
+    /// rebalance may still belong to the previous assignment, from which the caller has dropped
+    /// earlier messages. Without the seek, those messages would be skipped.
     ///
     /// # Errors
-    /// When the brokers do not respond.
+    ///
+    /// Returns an error if the brokers do not respond.
     pub fn seek(&self, partition: i32, range: Range) -> Result<(), Error> {
         let offset = range.first.map_or(Offset::Beginning, Offset::Offset);
         let sought = self.client.seek(&self.topic, partition, offset, ASK_TIMEOUT);
         sought.map_err(|cause| self.failed("seek in", cause))
     }
 
-    /// Commits that the range from `first` up to `end` is about to be stored.
+    /// Commits that the range from `first` up to `end` (exclusive) is about to be stored.
     ///
     /// # Errors
-    /// When the commit is not acknowledged; another member may own the partition.
+    ///
+    /// Returns an error if the commit is not acknowledged. Another member may then own the
+    /// partition.
     pub fn commit_begin(&self, partition: i32, first: i64, end: i64) -> Result<(), Error> {
         self.commit(partition, first, &end.to_string())
     }
 
-    /// Commits that everything before `end` is stored.
+    /// Commits that all messages before `end` are stored.
     ///
     /// # Errors
-    /// When the commit is not acknowledged; another member may own the partition.
+    ///
+    /// Returns an error if the commit is not acknowledged. Another member may then own the
+    /// partition.
     pub fn commit_end(&self, partition: i32, end: i64) -> Result<(), Error> {
         self.commit(partition, end, "")
     }
@@ -231,11 +246,12 @@ impl Member {
         committed.map_err(|cause| self.failed("commit", cause))
     }
 
-    /// Leaves the group, waits for `after` and joins again. Its partitions are then read from their
+    /// Leaves the group, waits for `after` and rejoins. All partitions are then read from their
     /// committed offsets.
     ///
     /// # Errors
-    /// When the topic cannot be subscribed to.
+    ///
+    /// Returns an error if subscribing to the topic fails.
     pub fn rejoin(&self, after: Duration) -> Result<(), Error> {
         self.client.unsubscribe();
         let _ = self.client.poll(after);

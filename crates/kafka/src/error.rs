@@ -1,4 +1,4 @@
-//! The error of this crate: what failed and where, whether a retry may help, and the cause.
+//! Error type of this crate: what failed and where, the cause, and whether a retry may help.
 
 use std::fmt;
 
@@ -32,8 +32,8 @@ impl std::error::Error for Error {
     }
 }
 
-/// Returns whether an error may be temporary. Permissions, sizes, names and properties need an
-/// operator; all other errors may resolve on their own.
+/// Returns whether an error may be temporary. Errors about permissions, sizes, names and properties
+/// need an operator; any other error may resolve itself.
 fn is_passing(error: &KafkaError) -> bool {
     use RDKafkaErrorCode as Code;
     if matches!(error, KafkaError::ClientConfig(..) | KafkaError::ClientCreation(_)) {

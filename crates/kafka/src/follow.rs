@@ -1,8 +1,8 @@
-//! Follower: reads every partition of a topic from a given time on, without a group, for readers
-//! that store no offsets.
+//! Follower: reads every partition of a topic from a given time, for readers that store no offsets.
+//! It joins no consumer group.
 //!
-//! **Invariant:** a repeated message is returned once, as long as its source's last place in that
-//! partition is kept.
+//! **Invariant:** a repeated message is returned only once, unless its source's last place in that
+//! partition was dropped to bound memory.
 
 mod progress;
 
@@ -20,50 +20,52 @@ use crate::error::Error;
 use crate::place::Place;
 use progress::Progress;
 
-/// Maximum wait for a message in one poll.
+/// Maximum time that one poll waits for a message.
 const POLL: Duration = Duration::from_millis(200);
-/// Maximum time for a broker's response.
-const ASK_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit for a broker's response.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval between checks for new partitions.
 const PARTITIONS_PERIOD: Duration = Duration::from_secs(60);
-/// Interval between requests for the ends of partitions.
+/// Interval between requests for partition ends.
 const ENDS_PERIOD: Duration = Duration::from_secs(2);
-/// Maximum time for a request for an end; nothing is read meanwhile.
+/// Time limit for one request for a partition end. No messages are read during the request.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
-/// Pause after a broker failed to report an end, so that other partitions are read first.
+/// Pause after a broker failed to report a partition end, so that other partitions are read first.
 const ENDS_PAUSE: Duration = Duration::from_secs(10);
-/// Interval between checks for partitions while the topic has none.
+/// Interval between checks for partitions while the topic does not exist.
 const TOPIC_PERIOD: Duration = Duration::from_secs(1);
-/// Maximum sources (host and epoch, per partition) whose last places are kept.
+/// Maximum number of last places kept: one per source (host and epoch) and partition. Beyond it,
+/// all are dropped.
 const PLACES_MAX: usize = 1_000_000;
 
 /// The result of one read.
 #[derive(Debug)]
 pub enum Followed {
-    /// Records read for the first time.
+    /// A batch read for the first time.
     Batch(Batch),
     /// A repeated message.
     Repeated,
-    /// A message that is not a batch, with the reason.
+    /// A message that does not decode as a batch, with the reason.
     Unreadable(String),
-    /// No message for now.
+    /// No message arrived in time.
     Nothing,
 }
 
 /// Reads all partitions of a topic.
 pub struct Follower {
     kafka: BaseConsumer,
-    /// Client that requests the ends of partitions; on the connection of `kafka`, the response
-    /// would wait behind a fetch.
+    /// Separate client that requests partition ends. On the connection of `kafka`, the response
+    /// would be delayed by a fetch in progress.
     ends: BaseConsumer,
     topic: String,
     /// Progress of the assigned partitions.
     partitions: BTreeMap<i32, Progress>,
     /// Whether every partition of the topic is assigned.
     has_all: bool,
-    partitions_asked_at: Option<Instant>,
-    /// When to request the ends of partitions again.
-    ask_ends_at: Instant,
+    /// When the partitions were last listed.
+    listed_at: Option<Instant>,
+    /// When to request partition ends again.
+    next_ends_request_at: Instant,
     places: HashMap<(i32, String, u64), Place>,
 }
 
@@ -74,12 +76,14 @@ impl std::fmt::Debug for Follower {
 }
 
 impl Follower {
-    /// Creates a follower of the cluster's topic. Connects later.
+    /// Creates a follower of the cluster's topic. The follower connects on its first read.
     ///
     /// # Errors
-    /// When a property is invalid.
+    ///
+    /// Returns an error if a property is invalid.
     pub fn open(cluster: &Cluster) -> Result<Self, Error> {
-        // librdkafka requires a group; with manual assignment and without commits it joins none.
+        // librdkafka requires a group name, but joins no group if partitions are assigned manually
+        // and no offsets are committed.
         let ours = [
             ("group.id", "thalweg-tail"),
             ("auto.offset.reset", "latest"),
@@ -97,36 +101,37 @@ impl Follower {
             topic,
             partitions: BTreeMap::new(),
             has_all: false,
-            partitions_asked_at: None,
-            ask_ends_at: Instant::now(),
+            listed_at: None,
+            next_ends_request_at: Instant::now(),
             places: HashMap::new(),
         })
     }
 
-    /// Returns the time up to which everything is read, in milliseconds since the Unix epoch;
-    /// `None` until all partitions are assigned and their ends are known.
+    /// Returns the time up to which all messages have been read, in milliseconds since the Unix
+    /// epoch. Returns `None` until every partition is assigned and was read up to a reported end.
     pub fn read_to_unix_ms(&self) -> Option<i64> {
         let times: Option<Vec<_>> =
             self.partitions.values().map(|progress| progress.read_to_unix_ms).collect();
         times?.into_iter().min().filter(|_| self.has_all)
     }
 
-    /// Returns the next message, waiting briefly for one. Newly found partitions are read from
-    /// `since_unix_ms` on.
+    /// Returns the next message, waiting briefly for it. Newly found partitions are read from the
+    /// time `since_unix_ms`.
     ///
     /// # Errors
-    /// When the brokers do not respond now.
+    ///
+    /// Returns an error if the brokers do not respond. A later call may succeed.
     pub fn read(&mut self, since_unix_ms: i64) -> Result<Followed, Error> {
         let period = if self.partitions.is_empty() { TOPIC_PERIOD } else { PARTITIONS_PERIOD };
-        if self.partitions_asked_at.is_none_or(|at| at.elapsed() >= period) {
-            // If this fails, assigned partitions are still read.
-            self.partitions_asked_at = Some(Instant::now());
+        if self.listed_at.is_none_or(|at| at.elapsed() >= period) {
+            // Set before the attempt: if it fails, partitions already assigned are still read.
+            self.listed_at = Some(Instant::now());
             if let Err(cause) = self.assign(since_unix_ms) {
-                self.partitions_asked_at = self.partitions_asked_at.filter(|_| !self.partitions.is_empty());
+                self.listed_at = self.listed_at.filter(|_| !self.partitions.is_empty());
                 return Err(self.failed(cause));
             }
         }
-        self.ask_ends();
+        self.request_ends();
         let message = match self.kafka.poll(POLL) {
             None => return Ok(Followed::Nothing),
             Some(Err(cause)) => return Err(self.failed(cause)),
@@ -152,10 +157,10 @@ impl Follower {
         Ok(Followed::Batch(batch))
     }
 
-    /// Assigns partitions that are not assigned yet. If a broker does not respond for one, the next
-    /// call retries.
+    /// Assigns all partitions that are not yet assigned. If a broker does not respond for a
+    /// partition, the next call retries it.
     fn assign(&mut self, since_unix_ms: i64) -> Result<(), KafkaError> {
-        let metadata = self.kafka.fetch_metadata(Some(&self.topic), ASK_TIMEOUT)?;
+        let metadata = self.kafka.fetch_metadata(Some(&self.topic), RESPONSE_TIMEOUT)?;
         let topic = metadata.topics().iter().find(|topic| topic.name() == self.topic);
         let all = topic.into_iter().flat_map(MetadataTopic::partitions).map(MetadataPartition::id);
         let new: Vec<_> = all.filter(|partition| !self.partitions.contains_key(partition)).collect();
@@ -172,15 +177,15 @@ impl Follower {
         Ok(())
     }
 
-    /// Assigns a partition from the given time on, or from its current end if it has no message
-    /// since then. Returns the start offset.
+    /// Assigns a partition from the given time, or from its current end if it has no message since
+    /// that time. Returns the start offset.
     fn begin(&self, partition: i32, since_unix_ms: i64) -> Result<i64, KafkaError> {
-        let (_, end) = self.kafka.fetch_watermarks(&self.topic, partition, ASK_TIMEOUT)?;
+        let (_, end) = self.kafka.fetch_watermarks(&self.topic, partition, RESPONSE_TIMEOUT)?;
         let mut times = TopicPartitionList::new();
         times.add_partition_offset(&self.topic, partition, Offset::Offset(since_unix_ms))?;
-        let found = self.kafka.offsets_for_times(times, ASK_TIMEOUT)?;
+        let found = self.kafka.offsets_for_times(times, RESPONSE_TIMEOUT)?;
         let found = found.elements();
-        let found = found.first().expect("the answer has the requested partition");
+        let found = found.first().expect("the response has the requested partition");
         found.error()?;
         let offset = match found.offset() {
             Offset::Offset(offset) if offset >= 0 => offset,
@@ -192,9 +197,9 @@ impl Follower {
         Ok(offset)
     }
 
-    /// Requests the new ends of partitions that are read up to their last reported end.
-    fn ask_ends(&mut self) {
-        if Instant::now() < self.ask_ends_at {
+    /// Requests the current end of each partition that was read up to its last reported end.
+    fn request_ends(&mut self) {
+        if Instant::now() < self.next_ends_request_at {
             return;
         }
         let mut pause = ENDS_PERIOD;
@@ -203,12 +208,12 @@ impl Follower {
             match self.ends.fetch_watermarks(&self.topic, *partition, END_TIMEOUT) {
                 Ok((_, end)) => progress.ended(end, now_unix_ms),
                 Err(_) => {
-                    pause = ENDS_PAUSE; // polling reports the cause
+                    pause = ENDS_PAUSE; // the next poll reports the cause
                     break;
                 }
             }
         }
-        self.ask_ends_at = Instant::now() + pause;
+        self.next_ends_request_at = Instant::now() + pause;
     }
 
     fn failed(&self, cause: KafkaError) -> Error {

@@ -2,13 +2,13 @@
 //! member.
 //!
 //! ```text
-//! agent ── Producer ──→ topic ──→ Follower: every partition from a time on (controller)
+//! agent ── Producer ──→ topic ──→ Follower: every partition, from a given time (controller)
 //!                             └─→ Member: some partitions, in crash-safe ranges (consumer)
 //! ```
 //!
-//! A message contains the records of one client prefix from one batch, as protobuf. Its
-//! [`Place`] header distinguishes it from its repeats. Brokers guarantee at-least-once delivery;
-//! every reader drops repeats by place.
+//! A message contains one client prefix's records from one batch, encoded as protobuf. Delivery is
+//! at least once: a repeated message has the same [`Place`] header as the original, and every
+//! reader drops repeats by that header.
 //!
 //! **Invariant:** only this crate uses librdkafka.
 

@@ -1,4 +1,4 @@
-//! Place: the message header that distinguishes a message from its repeats.
+//! Place: the message header by which readers recognise repeated messages.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,14 +8,14 @@ use rdkafka::message::{Header, Headers, OwnedHeaders};
 /// Name of the message header.
 const NAME: &str = "thalweg-place";
 
-/// Identifies a message by its batch and its index in the batch; written `BATCH_END/PART`. Within a
-/// partition, the places of one source (host and epoch) increase except for repeats, so a reader
-/// drops every message at or below the highest place so far.
+/// A message's batch and its index within that batch, written `BATCH_END/PART`. Within a partition,
+/// the places of one source (host and epoch) increase, except for repeats. A reader therefore drops
+/// every message whose place is not above the highest so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// Number after the last record in the batch.
+    /// Number of the batch's last record, plus one.
     pub batch_end: u64,
-    /// The message's index in the batch.
+    /// Index of the message within the batch.
     pub part: u32,
 }
 
@@ -24,8 +24,8 @@ impl Place {
         OwnedHeaders::new_with_capacity(1).insert(Header { key: NAME, value: Some(&self.to_string()) })
     }
 
-    /// Reads the place from a message's headers; `None` if no [`Producer`](crate::Producer) sent
-    /// it.
+    /// Parses the place in a message's headers. Returns `None` if the place is missing or
+    /// malformed, as in a message not sent by a [`Producer`](crate::Producer).
     pub(crate) fn of(headers: &impl Headers) -> Option<Self> {
         let header = headers.iter().find(|header| header.key == NAME)?;
         std::str::from_utf8(header.value?).ok()?.parse().ok()

@@ -1,16 +1,17 @@
-//! Producer: sends batches to a topic and waits until each is acknowledged.
+//! Producer: sends batches to a topic and waits for the acknowledgement of each.
 //!
-//! The records of one client prefix form one message, with the prefix as its key (for losses, the
-//! machine's name). So all records of a prefix are in one partition, in order.
+//! Each client prefix's records form one message, with the prefix as its key. The key of loss
+//! records is the machine's name. All records of a prefix are thus in one partition, in order.
 //!
-//! **Invariant:** a batch starts only after all required brokers have acknowledged the previous
-//! one. A failed batch is sent again as a whole; its repeated messages carry the same [`Place`].
-//! **Invariant:** after any error, the client is dropped with all its unsent messages. So no
-//! partition has a later message of a batch while an earlier one is missing.
+//! **Invariant:** a batch is sent only after all required brokers have acknowledged the previous
+//! one. A failed batch is resent in full, and each repeated message has the same [`Place`] as
+//! before.
+//! **Invariant:** after any error, the client is dropped along with its unsent messages. No
+//! partition can thus contain a later message of a batch while an earlier one is missing.
 //!
-//! Transactions are not used: a broker that lost a partition's leader reports a transaction as
-//! committed and never commits it there (Kafka 4.4, killed and restarted: "likely deleted already
-//! and hence can be skipped").
+//! Transactions are not used, because they can lose messages. When a partition's leader was killed
+//! and restarted, a Kafka 4.4 broker reported a transaction as committed but never committed it in
+//! that partition (its log: "likely deleted already and hence can be skipped").
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -26,17 +27,17 @@ use crate::cluster::Cluster;
 use crate::error::Error;
 use crate::place::Place;
 
-/// Maximum time for sending a batch.
+/// Time limit for sending a batch.
 const BATCH_TIMEOUT: Duration = Duration::from_secs(20);
-/// Maximum bytes of a message before compression, unless a single record is larger; the brokers'
+/// Maximum bytes of a message before compression, unless it contains a single record. The brokers'
 /// default limit is 1 MiB.
 const MESSAGE_BYTES_MAX: usize = 900_000;
 
-/// Properties of the client. Its queue is bounded; the rest of a batch waits in the spool. Messages
-/// have no timeout of their own, and a refused message stops all later ones. Only one request is in
-/// flight: a broker accepts any first sequence number from an unknown producer
-/// (`ProducerAppendInfo.checkSequence`), for example that of the second of two requests when the
-/// first was refused.
+/// Client properties. The client's queue is bounded; the rest of a batch waits in the spool.
+/// Messages have no timeout of their own, and a refused message stops all later ones. Only one
+/// request is in flight, because a broker accepts any first sequence number from an unknown
+/// producer (`ProducerAppendInfo.checkSequence`). With two in flight, it could accept the second
+/// request after refusing the first.
 const PROPERTIES: [(&str, &str); 10] = [
     ("max.in.flight", "1"),
     ("enable.idempotence", "true"),
@@ -54,10 +55,10 @@ const PROPERTIES: [(&str, &str); 10] = [
 /// Sends batches to a topic.
 pub struct Producer {
     cluster: Cluster,
-    /// Number of partitions to create the topic with; `None` once that has been tried.
+    /// Number of partitions if the topic may have to be created; `None` once that is done.
     create_partitions: Option<u16>,
-    /// Delivery reports arrive on a separate thread: flushing a `BaseProducer` takes up to 100 ms
-    /// longer.
+    /// Delivery reports arrive on a separate thread, because flushing a `BaseProducer` would take
+    /// up to 100 ms longer.
     client: Option<ThreadedProducer<Deliveries>>,
 }
 
@@ -68,8 +69,8 @@ impl std::fmt::Debug for Producer {
 }
 
 impl Producer {
-    /// Creates a producer for a topic. Connects later. If the topic is missing and
-    /// `create_partitions` is given, the producer creates it with that many partitions.
+    /// Creates a producer, which connects when it sends the first batch. If the topic is missing
+    /// and `create_partitions` is set, the producer creates the topic with that many partitions.
     pub fn new(cluster: Cluster, create_partitions: Option<u16>) -> Self {
         Self { cluster, create_partitions, client: None }
     }
@@ -77,7 +78,9 @@ impl Producer {
     /// Sends a batch and waits until all its messages are acknowledged.
     ///
     /// # Errors
-    /// When an acknowledgement is missing or late; send the same batch again.
+    ///
+    /// Returns an error if an acknowledgement is missing or late. The caller must then send the
+    /// same batch again.
     pub fn produce(&mut self, batch: &Batch) -> Result<(), Error> {
         let Some(last) = batch.entries.last() else { return Ok(()) };
         self.try_produce(batch, last.number + 1).map_err(|cause| {
@@ -105,7 +108,7 @@ impl Producer {
     }
 }
 
-/// Groups the entries of a batch by prefix, in order.
+/// Groups a batch's entries by prefix, keeping their order.
 fn by_prefix(batch: &Batch) -> BTreeMap<Option<Prefix>, Vec<&Entry>> {
     let mut groups: BTreeMap<_, Vec<&Entry>> = BTreeMap::new();
     for entry in &batch.entries {
@@ -114,12 +117,12 @@ fn by_prefix(batch: &Batch) -> BTreeMap<Option<Prefix>, Vec<&Entry>> {
     groups
 }
 
-/// The messages of one batch while they are being queued in the client.
+/// Queues one batch's messages in the client.
 struct Outgoing<'a> {
     client: &'a ThreadedProducer<Deliveries>,
     topic: &'a str,
     batch_end: u64,
-    /// Index of the next message in the batch.
+    /// Index of the next message within the batch.
     part: u32,
 }
 
@@ -169,8 +172,8 @@ impl Deliveries {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until at most `pending_max` messages are pending, or one has failed; returns the
-    /// number pending.
+    /// Waits until at most `pending_max` messages are pending, a message has failed, or the
+    /// deadline has passed. Returns the number of pending messages.
     fn wait(&self, pending_max: usize, deadline: Instant) -> usize {
         let timeout = deadline.saturating_duration_since(Instant::now());
         let must_wait =
@@ -179,20 +182,20 @@ impl Deliveries {
         waited.unwrap_or_else(PoisonError::into_inner).0.pending
     }
 
-    /// Counts a message. Called before it is queued, because the client's thread may report it at
-    /// once.
+    /// Counts a message. Call this before queueing the message, because the client's thread may
+    /// report its delivery at once.
     fn begin(&self) {
         self.state().pending += 1;
     }
 
-    /// Uncounts a message that was not queued; returns the number pending.
+    /// Uncounts a message that was not queued. Returns the number of pending messages.
     fn cancel(&self) -> usize {
         let mut state = self.state();
         state.pending -= 1;
         state.pending
     }
 
-    /// Waits until all messages are acknowledged.
+    /// Waits until all messages are acknowledged; returns the first failure.
     fn settle(&self, deadline: Instant) -> Result<(), KafkaError> {
         let pending = self.wait(0, deadline);
         match self.state().first_failure.take() {

@@ -29,7 +29,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use crate::paths;
 use crate::results::print;
 
-/// Maximum viewers; an emulation in user space carries only a few hundred Mbit/s.
+/// Maximum viewers. An emulation in user space carries only a few hundred Mbit/s, too little for
+/// more.
 const VIEWERS_MAX: u64 = 10_000;
 /// The default scenario.
 const PATHS: &str = include_str!("audience/paths.toml");
@@ -38,7 +39,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// Ticks between redraws of the table.
 const SHOW_EVERY_TICKS: u32 = 3;
 
-/// The arguments of `audience`.
+/// Arguments of `audience`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The server runs on this machine as usual and listens on all addresses, such as 0.0.0.0:8080. While the audience watches, this \
@@ -66,7 +67,7 @@ pub(crate) struct Audience {
     /// How long to watch [default: until Ctrl-C]
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
-    /// How long to wait for the server to have the presentation
+    /// How long to wait until the server has the presentation
     #[arg(long, value_name = "TIME", default_value = "0s")]
     wait: Span,
     /// Only check that this machine is suitable: set everything up, then remove it
@@ -82,7 +83,7 @@ pub(crate) fn run(arguments: &Audience) -> anyhow::Result<ExitCode> {
     let watched: Vec<WatchedUrl> =
         arguments.urls.iter().map(|url| WatchedUrl::read(url)).collect::<anyhow::Result<_>>()?;
     let family = server::family(&watched)?;
-    // Handle signals before starting anything, so that a signal never leaves anything behind.
+    // Install signal handlers first, so that a signal never leaves anything behind.
     let (runtime, mut signals) = Signals::install()?;
     if !arguments.check && !runtime.block_on(wait(&watched, arguments.wait.duration, &mut signals))? {
         return Ok(ExitCode::SUCCESS);
@@ -98,7 +99,7 @@ pub(crate) fn run(arguments: &Audience) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Waits until the server has all presentations; returns false if a signal arrives first.
+/// Waits until the server has all presentations. Returns `false` if a signal arrives first.
 async fn wait(watched: &[WatchedUrl], most: Duration, signals: &mut Signals) -> anyhow::Result<bool> {
     let until = Instant::now() + most;
     for watched in watched {
@@ -125,7 +126,7 @@ async fn attend(
 ) -> anyhow::Result<()> {
     let targets: Vec<_> = watched.iter().map(|watched| watched.for_clients(emulation)).collect();
     let mut crowds = Vec::new();
-    // A path may get no viewers.
+    // Skip paths that get no viewers.
     let shares =
         shares(arguments.viewers, emulation.scenario()).enumerate().filter(|(_, viewers)| *viewers > 0);
     for (path, viewers) in shares {
@@ -165,7 +166,8 @@ async fn attend(
     Ok(())
 }
 
-/// Divides the viewers among the paths; if uneven, the first paths get one more each.
+/// Divides the viewers among the paths. If they do not divide evenly, the first paths get one more
+/// each.
 fn shares(viewers: usize, scenario: &Scenario) -> impl Iterator<Item = usize> {
     let paths = scenario.paths.len();
     (0..paths).map(move |path| viewers / paths + usize::from(path < viewers % paths))

@@ -17,7 +17,7 @@ use thalweg_units::Size;
 use crate::paths::read_all;
 use crate::results::{self, Results};
 
-/// The algorithms built into Linux.
+/// Default for `--algorithms`, all of which are part of Linux.
 const ALGORITHMS: &str = "bbr,cubic,reno";
 /// Default for `--samples`.
 const SAMPLES: usize = 100;
@@ -25,12 +25,12 @@ const SAMPLES: usize = 100;
 const SIZES: &[u64] = &[1_200_000, 5_000_000];
 /// Samples and lanes with `--quick`.
 const QUICK: (usize, usize) = (6, 8);
-/// Size with `--quick`; a 5 MB response takes up to a minute over some paths.
+/// Sizes with `--quick`. A 5 MB response would take up to a minute over some paths.
 const QUICK_SIZES: &[u64] = &[1_200_000];
 /// Interval between progress updates.
 const SHOW_EVERY: Duration = Duration::from_secs(1);
 
-/// The arguments of `cc`.
+/// Arguments of `cc`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -73,7 +73,7 @@ pub(crate) struct Compare {
     thalweg: Option<PathBuf>,
 }
 
-/// A share of lost packets, with the text the user wrote.
+/// A share of lost packets, with the string as typed by the user.
 #[derive(Debug, Clone)]
 struct Loss {
     text: String,
@@ -84,7 +84,8 @@ fn loss(text: &str) -> Result<Loss, String> {
     Ok(Loss { text: text.to_owned(), share: text.parse::<Share>()?.0 })
 }
 
-/// Returns each loss with its text; fails if two are equal, even if written differently.
+/// Returns each loss with its string. Returns an error if two losses are equal, even if written
+/// differently.
 fn losses(arguments: &[Loss]) -> anyhow::Result<Vec<(&str, f64)>> {
     for (index, Loss { text, share }) in arguments.iter().enumerate() {
         ensure!(
@@ -136,7 +137,8 @@ pub(crate) fn compare(arguments: Compare) -> anyhow::Result<ExitCode> {
     results.write(arguments.out.as_deref())
 }
 
-/// Finds the delivery program.
+/// Returns the path of the delivery program: `given`, or else `thalweg` beside this program or in
+/// PATH.
 pub(crate) fn program(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     if let Some(file) = given {
         ensure!(file.is_file(), "{}: no such program", file.display());
@@ -180,7 +182,7 @@ impl Progress {
 }
 
 impl Drop for Progress {
-    /// Ends the line.
+    /// Ends the progress line.
     fn drop(&mut self) {
         if stderr().is_terminal() {
             let _ = writeln!(stderr());

@@ -1,5 +1,5 @@
-//! `thalweg-lab load`: puts a server under load, merges figures from several runs, and serves known
-//! content.
+//! `thalweg-lab load`: puts a server under load, merges figures from several runs, and serves
+//! verifiable content.
 
 mod progress;
 mod run;
@@ -29,7 +29,7 @@ pub(crate) struct Load {
     arguments: run::Arguments,
 }
 
-/// The subcommands of `load`.
+/// Subcommands of `load`.
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Merge the figures of several runs, exactly as if one process had measured them
@@ -45,7 +45,7 @@ Example: two machines, one report
         #[command(flatten)]
         output: Output,
     },
-    /// Serve content in which every byte is known, with faults on request
+    /// Serve verifiable content, with faults on request
     #[command(after_help = "\
 The query of a URL controls the response:
   ?bytes=1200000                content length (1000)
@@ -71,7 +71,7 @@ Example: an edge in front of it, every byte verified
     },
 }
 
-/// Files to write the figures to, in addition to the table.
+/// Output files for the figures, written in addition to the table.
 #[derive(Debug, Args)]
 pub(crate) struct Output {
     /// Write all measurements as JSON for load merge; - writes to standard output and omits the
@@ -123,12 +123,12 @@ fn cores() -> usize {
 }
 
 impl Output {
-    /// Whether JSON, CSV or the page is written to standard output.
+    /// Returns whether JSON, CSV or the page is written to standard output.
     fn is_standard_output(&self) -> bool {
         [&self.json, &self.csv, &self.html].into_iter().flatten().any(|file| file == Path::new("-"))
     }
 
-    /// Checks that all files can be written; called before measuring starts.
+    /// Checks that all files can be written. Called before measuring starts.
     fn check(&self) -> anyhow::Result<()> {
         for file in [&self.json, &self.csv, &self.html].into_iter().flatten() {
             if file != Path::new("-") {
@@ -158,7 +158,7 @@ impl Output {
     }
 }
 
-/// Writes to a file or to standard output; ignores a closed pipe.
+/// Writes to a file or to standard output, ignoring a closed pipe.
 fn write_to(file: &Path, text: &str) -> anyhow::Result<()> {
     if file == Path::new("-") {
         return match stdout().write_all(text.as_bytes()) {

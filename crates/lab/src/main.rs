@@ -43,7 +43,8 @@ enum Command {
     Reproduce(reproduction::Reproduce),
     /// Put a server under load with plain requests or viewers, and measure the responses
     Load(Box<load_command::Load>),
-    /// Watch a server on this machine from emulated paths, and show which viewers suffer
+    /// Watch a server on this machine from emulated paths and show the playback quality on each
+    /// path
     Audience(audience::Audience),
 }
 
@@ -63,7 +64,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// Starts logging to standard error. The emulator logs only its own operation.
+/// Starts logging to standard error. By default, only this program and its emulator log.
 fn start_logging() {
     let filter = EnvFilter::try_from_env("THALWEG_LOG")
         .unwrap_or_else(|_| EnvFilter::new("off,thalweg_lab=info,thalweg_netem=info"));

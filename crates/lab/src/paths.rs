@@ -18,7 +18,7 @@ use crate::results::print;
 /// Subcommands of `paths`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// List the paths that come with the lab
+    /// List the named paths
     List,
     /// Print a named path as a starting point for your own
     Show {
@@ -60,7 +60,7 @@ Needs root. When the command ends, the server is stopped and everything is remov
         /// Scenario file or named path
         #[arg(value_name = "FILE|NAME")]
         scenario: PathBuf,
-        /// Shell command to run on the server's side meanwhile
+        /// Shell command to run on the server's side at the same time
         #[arg(long, value_name = "COMMAND")]
         server: Option<String>,
         /// Side on which the command runs
@@ -111,7 +111,7 @@ fn show(name: &str) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads and combines the scenarios; uses all named paths if the list is empty.
+/// Reads and combines scenarios. If `files` is empty, uses all named paths.
 pub(crate) fn read_all(files: &[PathBuf]) -> anyhow::Result<Scenario> {
     let names: Vec<PathBuf> = library().iter().map(|path| path.name.into()).collect();
     let files = if files.is_empty() { &names } else { files };

@@ -1,10 +1,11 @@
-//! Child processes of the lab: ready once they log an address or accept connections, killed when
-//! dropped.
+//! Child processes of the lab. A process is ready once it logs an address or accepts connections,
+//! and is killed on drop.
 //!
-//! Processes on this machine's own network also end when the lab is killed: `setpriv --pdeathsig`
-//! (util-linux) starts them. The kernel sends the signal when the *thread* that started a process
-//! ends (prctl(2), `PR_SET_PDEATHSIG`), so that thread must stay alive. Emulated processes are
-//! started by short-lived threads; if the lab is killed, the next run ends those processes.
+//! Processes on this machine's own network are started by `setpriv --pdeathsig` (util-linux), so
+//! that the kernel signals them when the lab is killed. The kernel sends the signal when the
+//! *thread* that started the process exits (prctl(2), `PR_SET_PDEATHSIG`), so that thread must stay
+//! alive. Processes in an emulation are started by short-lived threads and cannot use this. If the
+//! lab is killed, its next run kills them.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -46,8 +47,9 @@ impl ChildProcess {
     /// to standard error.
     ///
     /// # Errors
-    /// If the program cannot be started, exits early, or takes too long; the error includes its
-    /// output.
+    ///
+    /// Returns an error if the program cannot be started, exits early, or is not ready in time. The
+    /// error includes the program's output.
     pub(crate) fn start_on(
         emulation: &Emulation,
         side: Side,
@@ -59,16 +61,18 @@ impl ChildProcess {
     /// Starts a program like [`start_on`](Self::start_on), but on this machine's own network.
     ///
     /// # Errors
-    /// See [`start_on`](Self::start_on).
+    ///
+    /// Returns an error in the same cases as [`start_on`](Self::start_on).
     pub(crate) fn start(command: Command) -> anyhow::Result<(Self, SocketAddr)> {
         Self::listening(ending_with_lab(&command, KILL), Command::spawn)
     }
 
     /// Starts a program that prints nothing and waits until it accepts connections at `address`.
-    /// Dropping the result sends SIGTERM, so that the program can end its own children.
+    /// Dropping the result sends SIGTERM, so that the program can stop its own children.
     ///
     /// # Errors
-    /// See [`start_on`](Self::start_on).
+    ///
+    /// Returns an error in the same cases as [`start_on`](Self::start_on).
     pub(crate) fn start_at(command: Command, address: SocketAddr) -> anyhow::Result<Self> {
         let is_listening = |_: Option<&str>| TcpStream::connect(address).ok().map(drop);
         let mut running = Self::start_until(ending_with_lab(&command, TERM), Command::spawn, is_listening)?.0;
@@ -80,16 +84,19 @@ impl ChildProcess {
     /// `text`.
     ///
     /// # Errors
-    /// See [`start_on`](Self::start_on).
+    ///
+    /// Returns an error in the same cases as [`start_on`](Self::start_on).
     pub(crate) fn start_until_line(command: Command, text: &str) -> anyhow::Result<Self> {
         let has_text = |line: Option<&str>| line?.contains(text).then_some(());
         Ok(Self::start_until(ending_with_lab(&command, KILL), Command::spawn, has_text)?.0)
     }
 
-    /// Starts a program without waiting; its standard error is written to `output`.
+    /// Starts a program without waiting until it is ready. Its standard error is written to
+    /// `output`.
     ///
     /// # Errors
-    /// If the program cannot be started.
+    ///
+    /// Returns an error if the program cannot be started.
     pub(crate) fn spawn(command: Command, output: File) -> anyhow::Result<Self> {
         let name = name(&command);
         let mut command = ending_with_lab(&command, KILL);
@@ -106,7 +113,8 @@ impl ChildProcess {
     /// Returns the exit status, if the process has exited.
     ///
     /// # Errors
-    /// If the system cannot report the status.
+    ///
+    /// Returns an error if the system cannot report the status.
     pub(crate) fn exit_status(&mut self) -> io::Result<Option<ExitStatus>> {
         self.process.try_wait()
     }
@@ -118,8 +126,8 @@ impl ChildProcess {
         Self::start_until(command, spawn, |line| line?.rsplit_once("listening ")?.1.trim().parse().ok())
     }
 
-    /// Starts a program and waits until `find` returns a value: it is called with each line of
-    /// output, and regularly with `None`.
+    /// Starts a program and waits until `find` returns a value. Calls `find` with each line of
+    /// output, and with `None` at intervals.
     fn start_until<T>(
         command: Command,
         spawn: impl FnOnce(&mut Command) -> io::Result<Child>,
@@ -132,12 +140,12 @@ impl ChildProcess {
             let line = match lines.recv_timeout(ATTEMPT_EVERY) {
                 Ok(line) => Some(line),
                 Err(RecvTimeoutError::Timeout) => None,
-                Err(RecvTimeoutError::Disconnected) => bail!("{name} ended: {}", output.join("; ")),
+                Err(RecvTimeoutError::Disconnected) => bail!("{name} exited: {}", output.join("; ")),
             };
             if let Some(found) = find(line.as_deref()) {
                 return Ok((running, found));
             }
-            // Keep the first lines: the cause is logged before its consequences.
+            // Keep only the first lines, because a cause is logged before its consequences.
             output.extend(line.filter(|_| output.len() < LINES_MAX));
             ensure!(started.elapsed() < START_MAX, "{name} is not ready: {}", output.join("; "));
         }
@@ -148,7 +156,7 @@ impl ChildProcess {
         mut command: Command,
         spawn: impl FnOnce(&mut Command) -> io::Result<Child>,
     ) -> anyhow::Result<(Self, Receiver<String>)> {
-        // Use a separate process group: Ctrl-C reaches only the lab, which then ends the program.
+        // With a separate process group, Ctrl-C reaches only the lab, which then kills the program.
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
         let mut process = spawn(&mut command).with_context(|| name(&command))?;
         let output = process.stderr.take().expect("stderr is piped");
@@ -157,7 +165,7 @@ impl ChildProcess {
         thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 tracing::debug!(target: "thalweg_lab::process", "{line}");
-                // Nothing receives once the program is ready.
+                // Ignore the error: the receiver is dropped once the program is ready.
                 let _ = sender.try_send(line);
             }
         });
@@ -174,7 +182,7 @@ fn name(command: &Command) -> String {
     program.to_string_lossy().into_owned()
 }
 
-/// Wraps a command so that its process receives `signal` when the thread that starts it ends.
+/// Wraps a command so that its process receives `signal` when the thread that starts it exits.
 fn ending_with_lab(command: &Command, signal: &str) -> Command {
     let mut wrapped = Command::new(SETPRIV);
     wrapped.args(["--pdeathsig", signal]).arg(command.get_program()).args(command.get_args());
@@ -189,7 +197,7 @@ fn ending_with_lab(command: &Command, signal: &str) -> Command {
 
 impl Drop for ChildProcess {
     fn drop(&mut self) {
-        // After a wait, the process id may belong to another process.
+        // If the process has exited, its id may belong to another process by now.
         if let Ok(None) = self.process.try_wait() {
             let _ = kill_process(Pid::from_child(&self.process), self.end_signal);
         }

@@ -1,5 +1,5 @@
-//! Reproductions of published results: the published figure, the figure measured here by the same
-//! method, and their ratio.
+//! Reproductions of published results: the published figures, the figures measured here by the same
+//! method, and their ratios.
 //!
 //! - [`varnish`]: congestion control algorithms behind a cache.
 //! - [`lumen`]: live segments delivered through a content network while being produced.
@@ -22,7 +22,7 @@ pub struct Published {
     pub name: &'static str,
     /// Publisher, year and subject.
     pub title: &'static str,
-    /// Feature that the lab still needs to measure this result; `None` if measurable.
+    /// Feature that the lab lacks for measuring this result; `None` if it can be measured.
     pub missing: Option<&'static str>,
 }
 
@@ -43,7 +43,7 @@ pub const ALL: [Published; 5] = [
     Published { name: "edgio", title: edgio::TITLE, missing: None },
 ];
 
-/// Why a measurement ended early.
+/// Reason why a measurement ended early.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EarlyEnd {
     /// A failure, with its cause.
@@ -63,7 +63,8 @@ impl EarlyEnd {
         }
     }
 
-    /// The program's exit status; after a signal, 128 plus its number, as in the shell.
+    /// Returns the program's exit status: 128 plus the signal number after a signal, as in a shell,
+    /// otherwise 1.
     pub(crate) fn exit_status(&self) -> u8 {
         match self {
             EarlyEnd::Interrupted(signal) => u8::try_from(128 + signal).unwrap_or(1),
@@ -92,15 +93,15 @@ pub struct Headline {
     pub published: PublishedValue,
     /// The value measured here; `None` if not measured.
     pub here: Option<f64>,
-    /// The 95 % interval of `here`, if there is one.
+    /// The 95 % interval of `here`, if available.
     pub interval: Option<(f64, f64)>,
-    /// Samples that the figure excludes, if any.
+    /// Samples excluded from the figure, if any.
     pub caveat: Option<String>,
 }
 
 impl Headline {
-    /// Divides the measured by the published value. A range counts as its nearer end, and the ratio
-    /// is 1 inside it.
+    /// Returns the measured value divided by the published value. If the published value is a
+    /// range, its nearer end counts, and the ratio is 1 inside the range.
     pub fn ratio(&self) -> Option<f64> {
         let here = self.here?;
         Some(match self.published {
@@ -126,7 +127,8 @@ impl Headline {
     }
 }
 
-/// Formats the samples a figure excludes as "`count` of `all` `why`"; `None` if `count` is 0.
+/// Formats the samples excluded from a figure as "`count` of `all` `why`". Returns `None` if
+/// `count` is 0.
 pub(crate) fn left_out(count: u64, all: u64, why: &str) -> Option<String> {
     (count > 0).then(|| format!("{count} of {all} {why}"))
 }
@@ -134,7 +136,8 @@ pub(crate) fn left_out(count: u64, all: u64, why: &str) -> Option<String> {
 /// Column names of a headline table.
 pub const COLUMNS: [&str; 4] = ["", "published", "here", "here / published"];
 
-/// Formats a number with three significant digits, or with all digits of its integer part.
+/// Formats a number with three significant digits, or with all digits of its integer part if they
+/// are more.
 pub(crate) fn number(value: f64) -> String {
     let digits_before = if value == 0.0 { 1 } else { value.abs().log10().floor() as i32 + 1 };
     let decimals = usize::try_from(3 - digits_before).unwrap_or(0);

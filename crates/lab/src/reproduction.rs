@@ -23,7 +23,7 @@ const EVERY: &str = "all";
 /// Exit statuses above this value mean a signal: 128 plus its number.
 const BY_SIGNAL: u8 = 128;
 
-/// The arguments of `reproduce`.
+/// Arguments of `reproduce`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -172,7 +172,7 @@ fn spawn_one(arguments: &Reproduce, name: &str) -> anyhow::Result<Child> {
 }
 
 /// Waits for the process and forwards signals. Returns the higher of the process's exit status and
-/// a forwarded signal's.
+/// that of a forwarded signal.
 async fn attend(mut child: Child, signals: &mut Signals) -> anyhow::Result<u8> {
     let handle =
         pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).context("cannot open a process handle")?;
@@ -183,14 +183,14 @@ async fn attend(mut child: Child, signals: &mut Signals) -> anyhow::Result<u8> {
             status = &mut ended => return Ok(by_signal.max(exit_status(status??))),
             signal = signals.next() => {
                 by_signal = signal_status(signal.as_raw());
-                // The process may have exited already.
+                // Ignore the error: the process may have exited already.
                 let _ = pidfd_send_signal(&handle, signal);
             }
         }
     }
 }
 
-/// Returns the exit status as a shell reports it.
+/// Returns the exit status as a shell would report it.
 fn exit_status(status: ExitStatus) -> u8 {
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     code.or_else(|| Some(signal_status(status.signal()?))).unwrap_or(WRONG_USE)

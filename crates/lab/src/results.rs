@@ -18,8 +18,8 @@ pub(crate) struct Results {
 }
 
 impl Results {
-    /// Prints the table, writes the other files to the directory if one is given, and prints the
-    /// path of the page.
+    /// Prints the table. If `directory` is set, also writes the other files to it and prints the
+    /// page's path.
     pub(crate) fn write(&self, directory: Option<&Path>) -> anyhow::Result<ExitCode> {
         print(&self.table);
         let Some(directory) = directory else { return Ok(ExitCode::from(self.exit_status)) };
@@ -35,7 +35,7 @@ impl Results {
     }
 }
 
-/// Creates the directory; called before measuring, so that a bad path fails early.
+/// Creates the directory, if set. Called before measuring, so that a bad path fails early.
 pub(crate) fn create_directory(directory: Option<&Path>) -> anyhow::Result<()> {
     let Some(directory) = directory else { return Ok(()) };
     fs::create_dir_all(directory).with_context(|| directory.display().to_string())

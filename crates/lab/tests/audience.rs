@@ -18,10 +18,10 @@ use rustix::process::{Pid, Signal, kill_process};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_thalweg-lab");
 const LIVE: &str = "http://127.0.0.1:8080/live/demo/manifest.mpd";
 const ON_DEMAND: &str = "http://localhost:8080/vod/sample/master.m3u8";
-/// Two paths; the second has a prefix that the program would not choose itself.
+/// Two paths, the second with a prefix other than the default.
 const PATHS: &str = "[[path]]\nuse = 'fibre'\n[[path]]\nuse = 'long-haul'\nprefix4 = '198.19.7.0/24'\n";
 
-/// Returns the path of the file that records a run.
+/// Returns the path of a run's marker file.
 fn note_file(child: &Child) -> PathBuf {
     Path::new("/run/thalweg-lab").join(child.id().to_string())
 }

@@ -46,7 +46,7 @@ impl Comparison {
         Self { child, output, directory }
     }
 
-    /// Waits for the comparison to end; returns its exit status, table and files.
+    /// Waits until the comparison exits and returns its exit status, table and files.
     fn end(mut self) -> (i32, String, [String; 3]) {
         let mut out = self.child.stdout.take().unwrap();
         let table = std::thread::spawn(move || {
@@ -118,5 +118,5 @@ fn edge_that_does_not_start_is_exit_status_2() {
     let output = Command::new(PROGRAM).args(["cc", "fibre", "--thalweg", "/bin/false"]).output().unwrap();
     let err = String::from_utf8(output.stderr).unwrap();
     assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{err}");
-    assert!(err.contains("/bin/false ended") && err.lines().count() == 1, "{err}");
+    assert!(err.contains("/bin/false exited") && err.lines().count() == 1, "{err}");
 }

@@ -37,7 +37,7 @@ fn known_delay_is_measured() {
         let asked = times.lowest_equivalent(50_000);
         assert_eq!(times.len(), 40);
         // Allow 2 ms less: the server's timer has millisecond resolution, and a busy machine may
-        // record a request's sending late.
+        // record a request's send time late.
         assert!((asked - 2000..60_000).contains(&times.min()), "{time:?}: {}", times.min());
     }
     assert_eq!(figures.time(Time::Connect).unwrap().len(), 2);
@@ -140,14 +140,14 @@ fn unsent_requests_are_counted() {
     let (figures, _) = measured(&server(), "-d 500ms -c 1 --rate 100/s", &["/a?wait=10s"]);
     // One request is in flight; the others due within half a second had no client.
     assert_eq!((figures.begun, figures.requests), (1, 0));
-    // A busy machine ends the run late, when more requests are due.
+    // On a busy machine, the run ends late, with more requests due by then.
     assert!((48..=150).contains(&figures.unsent), "{}", figures.unsent);
 }
 
 #[test]
 fn warm_up_is_excluded() {
     let (figures, _) = measured(&server(), "-d 600ms --warm-up 300ms -c 1 --rate 100/s", &["/a"]);
-    // A busy machine ends the run late; requests due in the extra time count too.
+    // On a busy machine, the run ends late, and requests due in the extra time count too.
     let due = 100.0 * figures.measured_s();
     assert!((figures.requests as f64 - due).abs() <= 5.0, "{} of {due}", figures.requests);
     assert!((0.29..1.5).contains(&figures.measured_s()), "{}", figures.measured_s());
@@ -275,7 +275,7 @@ fn load_without_any_response_fails() {
 #[test]
 fn open_model_counts_unanswered_requests() {
     // Both clients are blocked the whole time; due requests without a response count with their
-    // wait so far.
+    // waiting time so far.
     let (figures, status) = measured(&server(), "--rate 100/s -c 2 -d 1s", &["/a?wait=60s"]);
     let times = figures.time(Time::Ttlb).unwrap();
     assert_eq!((status, figures.begun, times.len()), (1, 2, 2 + figures.unsent));

@@ -53,12 +53,13 @@ fn namespace_of(pid: u32) -> Option<String> {
 fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is_so() {
-        assert!(started.elapsed() < PATIENCE, "{what}");
+        assert!(started.elapsed() < PATIENCE, "timed out waiting until {what}");
         thread::yield_now();
     }
 }
 
-/// Starts a run, and waits for its command to print a process id, which is also returned.
+/// Starts a run and waits until its command prints a process id. Returns the run and the process
+/// id.
 fn started(command: &mut Command) -> (Child, u32) {
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
@@ -95,7 +96,7 @@ fn run_exits_with_the_commands_status_and_leaves_nothing() {
     assert_eq!(status("exit 0"), 0);
     assert_eq!(status("exit 7"), 7);
     assert_eq!(status("kill -SEGV $$"), 128 + 11);
-    // The command's background processes end with it.
+    // The command's background processes are killed when it exits.
     assert_eq!(status("sleep 1000 & exit 3"), 3);
     assert_eq!(left(), [""; 0]);
 }
@@ -152,8 +153,8 @@ fn next_run_ends_processes_of_a_killed_run() {
     assert_eq!(namespace_of(command), namespace, "the command outlives the run");
     let (status, _, err) = done(&mut lab(&["paths", "run", "fibre", "--", "true"]));
     assert_eq!(status, 0, "{err}");
-    assert!(err.contains("ended processes of a killed run processes=1"), "{err}");
-    wait("ended", || namespace_of(command).is_none());
+    assert!(err.contains("killed processes left by an earlier run processes=1"), "{err}");
+    wait("the command is killed", || namespace_of(command).is_none());
     assert_eq!(left(), [""; 0]);
 }
 

@@ -205,15 +205,15 @@ fn scripts_run_over_tls_and_http2() {
 enum Then {
     /// Refuses the stream.
     Refuse,
-    /// Sends GOAWAY that names the first request as the last one processed.
+    /// Sends a GOAWAY that names the first request as the last one processed.
     GoAway,
     /// Closes the connection without sending anything.
     Close,
-    /// Resets the stream with an error code that allows for the request having been processed.
+    /// Resets the stream with an error code after which the request may have been processed.
     Fail,
 }
 
-/// Serves cleartext HTTP/2 frame by frame until the process ends; returns the URL.
+/// Serves cleartext HTTP/2 frame by frame until the process exits. Returns the URL.
 fn scripted(then: Then) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());

@@ -68,8 +68,8 @@ fn endless_gap_is_a_stall_until_the_end() {
     let (figures, viewers) = watched(&address, "/live.mpd", "-c 1 -d 6s");
     let lasted = began.elapsed();
     assert_eq!((viewers.now.stalled, viewers.totals.stalls), (1, 1));
-    // The stall lasts from 3 s in the script to its end: 3 s, or longer if the program starts
-    // slowly on a busy machine.
+    // The stall lasts from the script's third second to the end of the run: 3 s, or longer if the
+    // program starts slowly on a busy machine.
     let (stall, stands_still) = (quantile(&figures, Time::Stall, 1.0), Duration::from_secs(3));
     let range = stands_still.saturating_sub(TOLERANCE)..lasted.saturating_sub(stands_still) + TOLERANCE;
     assert!(range.contains(&stall), "{stall:?} is not in {range:?}");
@@ -135,8 +135,8 @@ impl Drop for Thalweg {
     }
 }
 
-/// Starts origin, live source and edge in one process, waits until the channel is on air, and also
-/// returns the edge's address.
+/// Starts origin, live source and edge in one process, and waits until the channel is on air.
+/// Returns the process and the edge's address.
 fn on_air() -> (Thalweg, String) {
     let program = Path::new(env!("CARGO_BIN_EXE_thalweg-lab")).with_file_name("thalweg");
     assert!(program.exists(), "build it first: cargo build -p thalweg");

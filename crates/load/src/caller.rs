@@ -1,4 +1,4 @@
-//! Connections of one client: one per server, opened on demand and replaced after the server closes
+//! Connections of one client: one per server, opened on demand and reopened after the server closes
 //! it.
 
 use std::net::IpAddr;
@@ -21,11 +21,11 @@ pub(crate) struct Caller {
     connections: Vec<(Server, Connection)>,
 }
 
-/// Why no complete response arrived.
+/// Failure of a call that received no complete response.
 #[derive(Debug)]
 pub(crate) struct NoResponse {
     pub(crate) failure: Failure,
-    /// Whether the client had connected.
+    /// Whether a connection was open when the call failed.
     pub(crate) is_connected: bool,
 }
 
@@ -88,8 +88,8 @@ impl Caller {
     }
 }
 
-/// Computes the times of an exchange. `started` includes opening a connection, and `due` is set in
-/// the open model.
+/// Returns the TTFB and TTLB of an exchange. `started` is the time before opening any connection,
+/// and `due` is set in the open model only.
 pub(crate) fn times(exchange: &Exchange, started: Instant, due: Option<Instant>) -> [(Time, Duration); 2] {
     [
         (Time::Ttfb, exchange.first_byte.saturating_duration_since(exchange.sent)),

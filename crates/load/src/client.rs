@@ -1,4 +1,5 @@
-//! A client: sends one request after another, over a persistent connection or a new one for each.
+//! HTTP client that sends one request after another, over a persistent connection or a new one per
+//! request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -20,7 +21,7 @@ use super::sources::Sources;
 use super::target::Target;
 use super::{ErrorKind, Failure};
 
-/// Pause after a failed connection attempt, unless requests are due at a rate.
+/// Pause after a failed connection attempt in the closed model.
 pub const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// Behaviour of all clients.
@@ -28,17 +29,17 @@ pub const RETRY_PAUSE: Duration = Duration::from_millis(100);
 pub struct Plan {
     /// Targets to request; at least one.
     pub targets: Vec<Target>,
-    /// Seed for choosing targets at random; if `None`, each client requests the targets in turn,
-    /// starting at a different one.
+    /// Seed for choosing targets at random. If `None`, each client requests all targets in turn,
+    /// and clients start at different targets.
     pub random: Option<u64>,
-    /// Request consecutive ranges of this size up to the end of the content; if `None`, request all
-    /// content at once.
+    /// Size of the consecutive ranges in which to request the content; if `None`, all content is
+    /// requested at once.
     pub range_bytes: Option<u64>,
-    /// Open a new connection for each request.
+    /// Whether to open a new connection for each request.
     pub is_fresh: bool,
-    /// Compare every byte with [`Content`].
+    /// Whether to compare every byte with [`Content`].
     pub verify: bool,
-    /// Send CMCD, with the encoded bitrate in kbit/s if known.
+    /// `None` to send no CMCD; otherwise the encoded bitrate to report, in kbit/s, if known.
     pub cmcd: Option<Option<u64>>,
     /// Time limits.
     pub timeouts: Timeouts,
@@ -49,27 +50,28 @@ pub struct Plan {
 /// Decides when a client may start a request.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Starter {
-    /// Requests left across all threads; unlimited if `None`.
+    /// Number of requests that may still start, across all threads; unlimited if `None`.
     pub(super) budget: Option<Arc<AtomicU64>>,
-    /// Due times of requests; if `None`, a request is due when the previous one ends.
+    /// Pacer of the open model; if `None`, a client's next request may start when the previous one
+    /// completes.
     pub(super) pacer: Option<Arc<Pacer>>,
 }
 
 impl Starter {
-    /// Waits until a request may start. Returns `None` when no more requests may start,
-    /// `Some(None)` without a rate, otherwise the request's due time.
+    /// Waits until a request may start and returns its due time, which is `Some(None)` in the
+    /// closed model. Returns `None` when no more requests may start.
     pub(super) async fn next(&self) -> Option<Option<Instant>> {
         let due = match &self.pacer {
             Some(pacer) => Some(pacer.next_ticket().await?),
             None => None,
         };
         let one_less = |left: u64| left.checked_sub(1);
-        let may_begin =
+        let may_start =
             self.budget.as_ref().is_none_or(|budget| budget.fetch_update(Relaxed, Relaxed, one_less).is_ok());
-        may_begin.then_some(due)
+        may_start.then_some(due)
     }
 
-    /// Whether no more requests may start.
+    /// Returns whether no more requests may start.
     pub(super) fn is_exhausted(&self) -> bool {
         self.budget.as_ref().is_some_and(|budget| budget.load(Relaxed) == 0)
     }
@@ -84,7 +86,7 @@ pub(super) struct Client {
     random: Option<StdRng>,
     caller: Caller,
     target: usize,
-    /// Start of the next range; 0 to move to the next target.
+    /// Offset of the next range; at 0, the client moves to the next target.
     offset: u64,
     request: Vec<u8>,
 }
@@ -128,7 +130,8 @@ impl Client {
         }
     }
 
-    /// Sends one request, measured from its due time; returns whether the client had connected.
+    /// Sends one request, measured from its due time. Returns `false` if no connection could be
+    /// opened.
     async fn send_request(&mut self, due: Option<Instant>) -> bool {
         let plan = Arc::clone(&self.plan);
         let target = &plan.targets[self.target];
@@ -184,7 +187,7 @@ impl Client {
     }
 }
 
-/// Returns the failure for an error status.
+/// Returns the failure for a status of 400 or above.
 pub(super) fn status_failure(status: u16, target: &Target) -> Option<Failure> {
     let kind = match status {
         400..500 => ErrorKind::Status4xx,
@@ -200,9 +203,9 @@ struct ResponseSink {
     /// The requested range.
     range: Option<(u64, u64)>,
     is_verified: bool,
-    /// Expected content, while comparing.
+    /// Expected content; `None` if the content is not compared.
     verify: Option<Content>,
-    /// Offset of the next byte of content.
+    /// Offset of the next content byte.
     offset: u64,
     status: Option<u16>,
     complete_length: Option<u64>,
@@ -224,7 +227,8 @@ impl ResponseSink {
 }
 
 impl ResponseSink {
-    /// Returns the failure if a response without a wrong byte lacks its content or the end of it.
+    /// Returns a failure if the response has an unexpected status, no content, or content of the
+    /// wrong length.
     fn missing(&self, exchange: &Exchange, target: &Target) -> Option<Failure> {
         if !self.is_verified {
             return None;

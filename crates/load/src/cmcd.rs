@@ -1,5 +1,5 @@
 //! CMCD request fields (CTA-5004, version 1), in which players report their state with each
-//! request. Pure.
+//! request.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -106,7 +106,7 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Formats the fields, each with its line end. Keys are sorted and numbers rounded, as §3
+    /// Formats the field lines, each ending in CRLF. Keys are sorted and numbers are rounded as §3
     /// requires.
     #[must_use]
     pub fn fields(&self) -> String {
@@ -153,7 +153,7 @@ fn fields(report: &Report<'_>) -> String {
         status.push("bs".to_owned());
     }
     if is_media && report.bitrate_bits_per_s > 0 && report.buffered.is_some() {
-        // Ask for twice the bitrate, so that the buffer grows as fast as it is played.
+        // Request twice the bitrate, so that the buffer grows by one second of media per second.
         status.push(format!("rtp={}", hundreds(report.bitrate_bits_per_s as f64 * 2.0 / 1e3).max(100)));
     }
     if !status.is_empty() {

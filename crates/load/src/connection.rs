@@ -1,7 +1,8 @@
-//! A client connection: one request at a time, over HTTP/1.1 or HTTP/2, with or without TLS.
+//! Client connection that carries one request at a time, over HTTP/1.1 or HTTP/2, with or without
+//! TLS.
 //!
-//! Content that is not needed is discarded: in the kernel over cleartext HTTP/1.1 (`plain`),
-//! otherwise after reading.
+//! Unneeded content is discarded: by the kernel over cleartext HTTP/1.1 (`plain`), otherwise after
+//! it is read.
 
 mod deadline;
 mod exchange;
@@ -59,8 +60,9 @@ impl Connection {
     /// Connects from `source`, or from an address chosen by the system.
     ///
     /// # Errors
-    /// [`ErrorKind::Connect`], [`ErrorKind::ConnectTimeout`], [`ErrorKind::Local`] or
-    /// [`ErrorKind::Tls`].
+    ///
+    /// Returns a failure of kind [`ErrorKind::Connect`], [`ErrorKind::ConnectTimeout`],
+    /// [`ErrorKind::Local`] or [`ErrorKind::Tls`] if no connection can be opened.
     pub async fn open(server: &Server, source: Option<IpAddr>, timeouts: Timeouts) -> Result<Self, Failure> {
         let started = Instant::now();
         let stream = connect(server.address, source, timeouts.connect).await?;
@@ -87,11 +89,13 @@ impl Connection {
         self.opening
     }
 
-    /// Sends a request, always given in HTTP/1.1 form, and reads the response. The connection must
-    /// not be used again after an error.
+    /// Sends a request, always passed in HTTP/1.1 format, and reads the response. After an error,
+    /// the connection must not be used again.
     ///
     /// # Errors
-    /// Returns the first error.
+    ///
+    /// Returns an error if the request cannot be sent, or if the response is invalid, incomplete,
+    /// late or rejected by `sink`.
     pub async fn exchange(
         &mut self,
         request: &[u8],
@@ -107,10 +111,13 @@ impl Connection {
         }
     }
 
-    /// Sends a GET request for `target` at `host`, with `fields`, each with its line end.
+    /// Sends a GET request for `target` at `host`, with the field lines in `fields`, each ending in
+    /// CRLF.
     ///
     /// # Errors
-    /// Returns the first error.
+    ///
+    /// Returns an error if the request cannot be sent, or if the response is invalid, incomplete,
+    /// late or rejected by `sink`.
     pub async fn get(
         &mut self,
         host: &str,
@@ -141,8 +148,8 @@ async fn connect(server: SocketAddr, source: Option<IpAddr>, within: Duration) -
 fn socket(server: SocketAddr, source: Option<IpAddr>) -> io::Result<TcpSocket> {
     let socket = Socket::new(Domain::for_address(server), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     if let Some(source) = source {
-        // Choose the port at connect time, so that each address can use all ports with each server
-        // (ip(7)).
+        // Let the kernel choose the port at connect time, so that each source address can use all
+        // ports with each server (ip(7)).
         setsockopt(&socket, IpBindAddressNoPort, &true)?;
         socket.bind(&SocketAddr::new(source, 0).into())?;
     }

@@ -1,9 +1,11 @@
-//! Content derived from path and offset, so that any byte can be verified wherever it is stored.
+//! Test content derived from path and offset, so that a client can verify any byte without a copy
+//! of the content.
 //!
 //! Byte `n` of the content at a path is byte `n % 8`, least significant first, of
 //! `mix(xxh3_64(path) + (n / 8) * GOLDEN)`, where `mix` is the output function of SplitMix64
-//! (Steele, Lea and Flood, OOPSLA 2014). The path comes unmodified from the request target, without
-//! the query, which only controls how the content is sent. Content can have any length.
+//! (Steele, Lea and Flood, OOPSLA 2014). The path is taken unmodified from the request target. The
+//! query is not part of it, because it only controls how the content is sent. Content can have any
+//! length.
 
 use twox_hash::XxHash3_64;
 
@@ -25,7 +27,7 @@ impl Content {
         Self { key: XxHash3_64::oneshot(path.as_bytes()) }
     }
 
-    /// Returns a number that identifies the content, for an entity tag.
+    /// Returns a number that identifies the content, for use in an entity tag.
     pub fn key(&self) -> u64 {
         self.key
     }
@@ -54,7 +56,7 @@ impl Content {
         }
     }
 
-    /// Returns the offset of the first wrong byte in `bytes`, which start at `offset`.
+    /// Returns the offset of the first wrong byte in `bytes`, which start at `offset`, if any.
     pub fn find_difference(&self, offset: u64, bytes: &[u8]) -> Option<u64> {
         let (before, words) = bytes.split_at(bytes_to_word(offset).min(bytes.len()));
         let differs = |(at, byte): (u64, &u8)| (self.byte(at) != *byte).then_some(at);
@@ -84,7 +86,7 @@ mod tests {
 
     #[test]
     fn derivation_matches_the_documentation() {
-        // mix(xxh3_64("/a")) and the next word, computed once by another program.
+        // mix(xxh3_64("/a")) and the next word, computed by an independent program.
         let mut bytes = [0; 16];
         Content::of("/a?bytes=7").fill(0, &mut bytes);
         assert_eq!(bytes.map(|byte| format!("{byte:02x}")).concat(), "8b77a4013ad2765b4fc368fd870a121c");

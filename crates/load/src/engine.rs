@@ -1,6 +1,7 @@
-//! Runs a load: one thread per core, each with its own runtime and its share of the clients.
+//! Load engine: runs the clients on several threads, each with its own runtime and its share of the
+//! clients.
 //!
-//! **Invariant:** when time is up, no request starts. Requests in flight are abandoned
+//! **Invariant:** no request starts after time is up. Requests still in flight are aborted
 //! immediately, but are counted.
 
 use std::pin::{Pin, pin};
@@ -31,14 +32,14 @@ use crate::viewer::crowd::{self, CrowdPlan};
 /// Interval between snapshots of a running load.
 pub const SNAPSHOT_EVERY: Duration = Duration::from_secs(1);
 
-/// Task of the clients.
+/// What the clients do.
 #[derive(Debug, Clone)]
 pub enum Clients {
-    /// Send one request after another.
+    /// Clients that send one request after another.
     Requests(Plan),
-    /// Send the requests of a script to the server of the first target.
+    /// Clients that send a script's requests to the first target's server.
     Scripted(Plan, Arc<Script>),
-    /// Watch a presentation.
+    /// Clients that watch a presentation.
     Viewers(CrowdPlan),
 }
 
@@ -69,18 +70,18 @@ impl Clients {
 /// A load to run.
 #[derive(Debug, Clone)]
 pub struct Load {
-    /// Task of the clients.
+    /// What the clients do.
     pub clients: Clients,
-    /// When clients start.
+    /// Start times of the clients.
     pub population: Population,
     /// Rate at which requests are due (open model). If `None`, each client sends its next request
-    /// when the previous one has ended (closed model).
+    /// when the previous one has completed (closed model).
     pub rate: Option<Rate>,
-    /// Duration including the warm-up; `None` to end after `requests`.
+    /// Duration of the run, including the warm-up; if `None`, the run ends after `requests`.
     pub duration: Option<Duration>,
-    /// Number of requests to send.
+    /// Maximum number of requests, or `None` if unlimited.
     pub requests: Option<u64>,
-    /// Warm-up; requests that start during it are not counted.
+    /// Duration of the warm-up. Requests that start during it are not counted.
     pub warm_up: Duration,
     /// Number of threads, at most the number of clients.
     pub threads: usize,
@@ -95,7 +96,7 @@ pub struct Snapshot<'a> {
     pub elapsed: Duration,
     /// Whether the warm-up is over.
     pub is_counted: bool,
-    /// Time since the last snapshot or the end of the warm-up.
+    /// Time since the last snapshot or the end of the warm-up, whichever is later.
     pub span: Duration,
     /// All figures so far.
     pub figures: &'a Figures,
@@ -104,13 +105,14 @@ pub struct Snapshot<'a> {
 }
 
 impl Snapshot<'_> {
-    /// Returns events per second since the last snapshot; `count` must never decrease.
+    /// Returns the growth of `count` per second since the last snapshot. `count` must never
+    /// decrease.
     pub fn per_s(&self, count: impl Fn(&Figures) -> u64) -> f64 {
         let (happened, span_s) = (count(self.figures) - count(self.before), self.span.as_secs_f64());
         if span_s > 0.0 { happened as f64 / span_s } else { 0.0 }
     }
 
-    /// Returns the times of one kind since the last snapshot, if any.
+    /// Returns the times of one kind recorded since the last snapshot, if any.
     pub fn since(&self, time: Time) -> Option<Histogram<u64>> {
         let mut since = self.figures.time(time)?.clone();
         if let Some(before) = self.before.time(time) {
@@ -120,11 +122,12 @@ impl Snapshot<'_> {
     }
 }
 
-/// Runs a load until it ends or `interrupted` completes. Calls `observe` every second.
+/// Runs a load until it finishes or `interrupted` completes. Calls `observe` every second.
 ///
 /// # Errors
-/// If a server is unreachable, the machine has no threads or timers left, or the run is interrupted
-/// before anything starts.
+///
+/// Returns an error if a server is unreachable, if the system cannot provide a thread or a timer,
+/// or if the run is interrupted before it starts.
 pub async fn run(
     load: &Load,
     interrupted: impl Future<Output = ()>,
@@ -134,7 +137,7 @@ pub async fn run(
     let mut interrupted = pin!(interrupted);
     tokio::select! {
         probed = probe(load) => probed?,
-        () = &mut interrupted => bail!("interrupted before anything started"),
+        () = &mut interrupted => bail!("interrupted before the run started"),
     }
     Running::start(load)?.attend(interrupted, observe).await
 }
@@ -181,7 +184,9 @@ impl Running {
     /// Starts a load. Its threads run in the caller's namespaces.
     ///
     /// # Errors
-    /// If the machine has no threads or timers left. For open files, see [`raise_files`].
+    ///
+    /// Returns an error if the system cannot provide a thread or a timer. The limit on open files
+    /// is not checked here; see [`raise_files`].
     pub fn start(load: &Load) -> anyhow::Result<Self> {
         let count = load.population.clients();
         let workers = load.threads.clamp(1, count);
@@ -190,7 +195,7 @@ impl Running {
         let clock = Clock::start();
         let (from, run) = (clock.began + load.warm_up, rand::random());
         let (stop, stopped) = watch::channel(false);
-        // Nothing is sent; the channel closes when the last thread drops its sender.
+        // Nothing is sent on this channel. It closes when the last thread drops its sender.
         let (ending, ended) = mpsc::channel(1);
         let pacer = load
             .rate
@@ -223,7 +228,7 @@ impl Running {
         Ok(Self { load, clock, from, run, recorders, threads, starter, stop, ended })
     }
 
-    /// Returns when time is up, if there is a time limit.
+    /// Returns the time at which the run must stop, or `None` without a time limit.
     pub fn end(&self) -> Option<Instant> {
         self.load.duration.map(|duration| self.clock.began + duration)
     }
@@ -266,7 +271,7 @@ impl Running {
     pub fn figures(&self) -> Figures {
         let mut figures = Figures::default();
         for recorder in &self.recorders {
-            // Only copy while holding the lock, because clients block on it.
+            // Hold the lock only while copying, because clients block on it.
             let of_thread = recorder.figures().clone();
             figures.merge(&of_thread);
         }
@@ -277,7 +282,8 @@ impl Running {
     /// per process.
     ///
     /// # Errors
-    /// If a thread could not run its clients.
+    ///
+    /// Returns an error if a thread panicked or could not run its clients.
     pub fn finish(mut self) -> anyhow::Result<Figures> {
         let ended = Instant::now();
         let _ = self.stop.send(true);
@@ -297,8 +303,8 @@ impl Running {
             figures.period = Some(Period { begin_us, end_us });
         }
         if let Some(pacer) = &self.starter.pacer {
-            let may_begin = self.starter.budget.as_ref().map_or(u64::MAX, |budget| budget.load(Relaxed));
-            pacer.for_unsent((self.from, ended), may_begin, |age, count| {
+            let may_start = self.starter.budget.as_ref().map_or(u64::MAX, |budget| budget.load(Relaxed));
+            pacer.for_unsent((self.from, ended), may_start, |age, count| {
                 figures.unsent += count;
                 figures.record_n(Time::Ttlb, micros(age), count);
             });
@@ -309,7 +315,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Dropping `stop` ends the client threads; the pacer must be ended explicitly.
+        // Dropping `stop` stops the client threads, but the pacer must be stopped explicitly.
         if let Some(pacer) = &self.starter.pacer {
             pacer.end();
         }
@@ -333,7 +339,7 @@ impl ThreadWork {
     fn work(self, mut stopped: watch::Receiver<bool>) -> anyhow::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let stop = async move {
-            // An error means that the sender was dropped.
+            // An error means that the sender was dropped, which also stops the thread.
             let _ = stopped.wait_for(|stopped| *stopped).await;
         };
         match &*self.clients {
@@ -386,7 +392,7 @@ impl ThreadWork {
         }
     }
 
-    /// Waits until the next client is due to start; returns `false` if no more requests may start.
+    /// Waits until the next client is due to start. Returns `false` if no more requests may start.
     async fn wait_for(&self, start: Instant, clients: &mut JoinSet<()>) -> bool {
         while Instant::now() < start {
             tokio::select! {
@@ -401,7 +407,7 @@ impl ThreadWork {
     }
 }
 
-/// Propagates a client's panic to the thread.
+/// Propagates a client's panic to this thread.
 pub(crate) fn propagate_panic(ended: Result<(), JoinError>) {
     if let Err(error) = ended
         && let Ok(panic) = error.try_into_panic()

@@ -1,10 +1,11 @@
-//! Failed requests: a fixed set of kinds to count, and a readable text.
+//! Failed requests: a fixed set of error kinds to count, and a description of each failure.
 
 use std::fmt;
 use std::io;
 
 named! {
-    /// Kinds of errors. A request counts at most one, the first; unusable content may add another.
+    /// Kinds of errors. A failed request counts only its first error. Unusable content of a
+    /// successful request counts as an error of its own.
     pub enum ErrorKind {
         /// Connection refused or server unreachable.
         Connect = "connect",
@@ -18,7 +19,7 @@ named! {
         HeadTimeout = "head_timeout",
         /// No content within the time limit.
         ContentTimeout = "content_timeout",
-        /// The server closed before the head was complete.
+        /// The server closed the connection before the head was complete.
         NoHead = "no_head",
         /// The server closed or reset the connection before the end of the content.
         Cut = "cut",
@@ -32,13 +33,14 @@ named! {
         Status4xx = "status4xx",
         /// A status of 500 or above.
         Status5xx = "status5xx",
-        /// Content that differs from the content expected at this path and offset.
+        /// Content that differs from the expected content.
         Content = "content",
         /// A manifest that a viewer cannot play.
         Manifest = "manifest",
         /// Media that contradicts its CMAF header.
         Media = "media",
-        /// A script error. It ends the run, unless a response is too long for the script.
+        /// A script error, which ends the run, or a response too long for the script, which does
+        /// not.
         Script = "script",
     }
 }
@@ -53,12 +55,12 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Creates a failure of this kind.
+    /// Creates a failure.
     pub fn new(kind: ErrorKind, detail: impl Into<String>) -> Self {
         Self { kind, detail: detail.into() }
     }
 
-    /// Converts an error from a system call that opens a connection.
+    /// Converts a system call error that occurred while opening a connection.
     pub(super) fn from_connect(error: &io::Error) -> Self {
         let is_local = matches!(error.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::AddrInUse)
             || matches!(

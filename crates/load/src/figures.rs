@@ -1,8 +1,8 @@
 //! Measurements: times as HDR histograms in microseconds, counters, and counts per second.
 //!
-//! **Invariant:** merging is exact: the merged figures of several processes, in any order, equal
-//! the figures of a single process. Every value is a sum, minimum, maximum or union, and each event
-//! is counted in the second in which it occurred.
+//! **Invariant:** merging is exact: the figures of several processes, merged in any order, equal
+//! those of a single process with the same measurements. Every value is a sum, minimum, maximum or
+//! union, and each event is counted in the second in which it occurred.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,11 +14,11 @@ use serde::{Deserialize, Serialize};
 use super::ErrorKind;
 use crate::viewer::figures::Viewers;
 
-/// Longer times are recorded as this value.
+/// Maximum recorded time; longer times count as this value.
 pub const TIME_US_MAX: u64 = 3_600_000_000;
-/// Higher goodput is recorded as this value, in kbit/s.
+/// Maximum recorded goodput; higher goodput counts as this value.
 pub const GOODPUT_KBIT_PER_S_MAX: u64 = 1_000_000_000;
-/// Significant digits of all histograms, for an error below 0.1 %.
+/// Significant decimal digits of all histograms, which limit the error to 0.1 %.
 pub const SIGNIFICANT_DIGITS: u8 = 3;
 
 named! {
@@ -32,14 +32,15 @@ named! {
         Lateness = "lateness",
         /// From the last byte of the request to the first byte of the response.
         Ttfb = "ttfb",
-        /// From the start of the request, including connecting if necessary, to the last byte of
-        /// the content. In the open model, from the request's due time; requests without a response
-        /// count until the end of the run.
+        /// From the start of the request, including any connection setup, to the last content byte.
+        /// In the open model, from the request's due time; for requests without a complete
+        /// response, to the end of the run.
         Ttlb = "ttlb",
-        /// Between the ends of two chunks of a response: CMAF chunks for viewers, otherwise chunks
-        /// of the chunked coding.
+        /// Between the ends of two consecutive chunks in a response: CMAF chunks for viewers,
+        /// otherwise chunks of the chunked coding.
         ChunkGap = "chunk_gap",
-        /// For a viewer: from joining to the first frame, or to the end of the run.
+        /// For a viewer: from joining to the first frame or, if it never appears, to the end of the
+        /// run.
         Startup = "startup",
         /// For a viewer: one stall; an unfinished stall counts until the end of the run.
         Stall = "stall",
@@ -52,11 +53,11 @@ named! {
 /// Counts in one second of the wall clock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Second {
-    /// Requests that ended.
+    /// Requests that completed, with or without an error.
     pub requests: u64,
-    /// Bytes of content that arrived.
+    /// Content bytes received.
     pub content_bytes: u64,
-    /// Requests that ended in an error.
+    /// Failed requests and unusable responses.
     pub errors: u64,
     /// Clients that started.
     pub clients_begun: u64,
@@ -67,9 +68,9 @@ pub struct Second {
 named! {
     /// Load models.
     pub enum Model {
-        /// Each client sends its next request when the previous one has ended.
+        /// Each client sends its next request when the previous one has completed.
         Closed = "closed",
-        /// Requests are due at a rate.
+        /// Requests are due at a fixed rate.
         Open = "open",
         /// Each client watches a presentation.
         Viewers = "viewers",
@@ -96,7 +97,7 @@ pub struct Period {
     pub end_us: u64,
 }
 
-/// Figures of one or several merged runs.
+/// Figures of one run, or of several merged runs.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Figures {
     /// Runs, each identified by a random number.
@@ -107,20 +108,21 @@ pub struct Figures {
     pub clients: u64,
     /// Requests that started.
     pub begun: u64,
-    /// Requests that ended, with or without an error. The others that began were in flight when
-    /// time was up.
+    /// Requests that completed, with or without an error. The other started requests were in flight
+    /// when time was up.
     pub requests: u64,
-    /// Requests that were due in an open model but found no free client before time was up.
+    /// Requests that were due in the open model but were not sent, because no client was free
+    /// before time was up.
     pub unsent: u64,
-    /// Idle connections closed by the server; their requests were retried.
+    /// Requests retried because the server had closed their idle connection.
     pub reconnects: u64,
-    /// Bytes of content received, including those of failed responses.
+    /// Content bytes received, including those of failed responses.
     pub content_bytes: u64,
-    /// User and system time of the load generator.
+    /// User and system CPU time of the load generator.
     pub cpu_us: u64,
     /// Responses by status.
     pub statuses: BTreeMap<u16, u64>,
-    /// Failed requests, and content that viewers could not use, by kind.
+    /// Failed requests and unusable responses, by kind.
     pub errors: BTreeMap<ErrorKind, u64>,
     /// First error of each kind: Unix time in microseconds, and description.
     pub examples: BTreeMap<ErrorKind, (u64, String)>,
@@ -151,12 +153,12 @@ impl fmt::Display for Model {
 }
 
 impl Figures {
-    /// Records a time; zero is valid.
+    /// Records a time in microseconds; zero is valid.
     pub fn record(&mut self, time: Time, value_us: u64) {
         self.times.entry(time).or_insert_with(|| EMPTY.clone()).saturating_record(value_us);
     }
 
-    /// Records a time `count` times.
+    /// Records a time in microseconds `count` times.
     pub fn record_n(&mut self, time: Time, value_us: u64, count: u64) {
         self.times.entry(time).or_insert_with(|| EMPTY.clone()).saturating_record_n(value_us, count);
     }
@@ -166,12 +168,12 @@ impl Figures {
         self.goodput.get_or_insert_with(|| EMPTY_GOODPUT.clone()).saturating_record(kbit_per_s);
     }
 
-    /// Returns the counts of one second of Unix time.
+    /// Returns the counts of second `unix_s` of Unix time.
     pub fn second(&mut self, unix_s: u64) -> &mut Second {
         self.seconds.entry(unix_s).or_default()
     }
 
-    /// Counts an error at a Unix time.
+    /// Counts an error that occurred at Unix time `at_us`.
     pub fn fail(&mut self, kind: ErrorKind, at_us: u64, detail: &str) {
         *self.errors.entry(kind).or_default() += 1;
         self.offer_example(kind, at_us, detail);
@@ -196,12 +198,12 @@ impl Figures {
         self.errors.values().sum()
     }
 
-    /// Returns the measured time in seconds.
+    /// Returns the length of the measured period in seconds.
     pub fn measured_s(&self) -> f64 {
         self.period.map_or(0.0, |period| period.end_us.saturating_sub(period.begin_us) as f64 / 1e6)
     }
 
-    /// Returns the times of one kind, if any.
+    /// Returns the recorded times of one kind, if any.
     pub fn time(&self, time: Time) -> Option<&Histogram<u64>> {
         self.times.get(&time)
     }
@@ -209,8 +211,9 @@ impl Figures {
     /// Checks that `other` can be merged into these figures.
     ///
     /// # Errors
-    /// If both contain the same run, they ran at different times, or their models differ, so that
-    /// their times are not comparable.
+    ///
+    /// Returns an error if both contain the same run, if their periods do not overlap, or if their
+    /// load models differ, so that their times are not comparable.
     pub fn check_merge(&self, other: &Figures) -> Result<(), String> {
         if let Some(run) = other.runs.keys().find(|run| self.runs.contains_key(run)) {
             return Err(format!("run {run:016x} is already merged"));
@@ -232,8 +235,9 @@ impl Figures {
     /// Merges `other` into these figures.
     ///
     /// # Panics
-    /// If a histogram's bounds differ from those used by [`record`](Self::record); such histograms
-    /// are rejected when read from text.
+    ///
+    /// Panics if a histogram's bounds differ from those used by [`record`](Self::record); parsing
+    /// figures rejects such histograms.
     pub fn merge(&mut self, other: &Figures) {
         self.period = match (self.period, other.period) {
             (Some(one), Some(two)) => {

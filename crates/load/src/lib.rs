@@ -1,8 +1,8 @@
 //! Load generator: clients, their schedules and requests, and the figures they measure.
 //!
-//! Pure modules, without sockets or clocks:
-//! - [`figures`]: measurements that merge exactly; [`report`] converts them to text.
-//! - [`schedule`]: when clients start and requests are due.
+//! Modules without sockets or clocks:
+//! - [`figures`]: measurements that can be merged without loss; [`report`] renders them.
+//! - [`schedule`]: start times of clients and due times of requests.
 //! - [`content`]: content derived from path and offset, so that every byte can be verified.
 //! - [`response`]: parses one response as its bytes arrive.
 //! - [`target`], [`sources`], [`cmcd`]: the request, the source address, and the player's CMCD
@@ -10,7 +10,8 @@
 //!
 //! Modules that use sockets: [`connection`] (HTTP/1.1 and HTTP/2, cleartext and over TLS),
 //! `caller`, [`client`], [`script`] (clients controlled by a wrk script), and [`engine`], which
-//! also runs [viewers](crate::viewer). [`serve`] is a server with known content and faults.
+//! also runs [viewers](crate::viewer). [`serve`] is a server with verifiable content and injected
+//! faults.
 
 /// Defines an enum whose variants have fixed names for JSON and tables.
 macro_rules! named {

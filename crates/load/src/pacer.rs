@@ -1,4 +1,5 @@
-//! Pacer for the open model: lets requests start when due, whether or not earlier ones have ended.
+//! Pacer for the open model: lets requests start when due, whether or not earlier ones have
+//! completed.
 //!
 //! Free clients wait for a ticket. A ticket's due time is fixed, so a request that starts late
 //! because no client was free is still measured from its due time. A separate thread sleeps until
@@ -15,7 +16,7 @@ use tokio::sync::Semaphore;
 
 use super::schedule::Rate;
 
-/// Maximum sleep before the thread checks whether to end.
+/// Maximum sleep before the thread checks whether to stop.
 const SLEEP_MAX: Duration = Duration::from_millis(50);
 
 /// Maximum distinct waiting times reported for unsent requests.
@@ -47,8 +48,9 @@ impl Pacer {
         (ticket < self.most.0).then(|| self.time_of(ticket))
     }
 
-    /// Reports up to `most` requests that were due in a period but never sent, grouped into at most
-    /// [`STEPS`] calls, each with the waiting time at the period's end and the number of requests.
+    /// Reports up to `most` requests that were due in a period but never sent. Calls `report` at
+    /// most [`STEPS`] times, each time with the waiting time of a group of requests at the period's
+    /// end and the number of requests in the group.
     pub(super) fn for_unsent(
         &self,
         (from, end): (Instant, Instant),
@@ -71,17 +73,17 @@ impl Pacer {
     pub(super) fn run(&self) {
         // By default, the kernel delays wake-ups by up to 50 us to batch them (prctl(2)).
         let _ = set_current_timer_slack(NonZeroU64::new(1));
-        let mut made = 0;
+        let mut released = 0;
         while !self.is_over.load(Relaxed) {
             // A ticket due exactly now counts as due.
             let due = self.rate.due_before(self.started.elapsed() + Duration::from_nanos(1)).min(self.most.0);
-            self.due.add_permits(usize::try_from(due - made).unwrap_or(usize::MAX));
-            made = due;
-            if made == self.most.0 {
+            self.due.add_permits(usize::try_from(due - released).unwrap_or(usize::MAX));
+            released = due;
+            if released == self.most.0 {
                 // Wake each client once more, so that it sees that no tickets are left.
                 return self.due.add_permits(self.most.1);
             }
-            thread::sleep(self.time_of(made).saturating_duration_since(Instant::now()).min(SLEEP_MAX));
+            thread::sleep(self.time_of(released).saturating_duration_since(Instant::now()).min(SLEEP_MAX));
         }
     }
 

@@ -1,6 +1,6 @@
-//! Recorder: collects the measurements of one thread's clients for the main thread.
+//! Recorder that collects the measurements of one thread's clients for the main thread.
 //!
-//! Requests that started in the warm-up are not counted. The lock is almost never contended and
+//! Requests that start during the warm-up are not counted. The lock is almost never contended and
 //! costs about 20 ns; the main thread copies the figures once per second.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,12 +10,12 @@ use super::Failure;
 use super::figures::{Figures, Time};
 use crate::viewer::figures::Viewers;
 
-/// The clock of a run: monotonic, even if the system clock is changed.
+/// Clock of a run. It is monotonic even if the system clock is changed.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
-    /// When the run started.
+    /// Time at which the run started.
     pub began: Instant,
-    /// The wall clock when the run started, since 1970.
+    /// Unix time at which the run started.
     pub began_wall: Duration,
 }
 
@@ -37,36 +37,36 @@ pub struct Counted {
 impl Clock {
     /// Creates a clock that starts now.
     pub fn start() -> Self {
-        // A system clock before 1970 counts as 1970.
+        // Treat a system clock before 1970 as 1970.
         let began_wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { began: Instant::now(), began_wall }
     }
 
-    /// Returns the time since the start.
+    /// Returns the time since the start of the run.
     pub fn now(&self) -> Duration {
         self.began.elapsed()
     }
 
-    /// Returns the current wall clock, since 1970.
+    /// Returns the current Unix time.
     pub fn wall(&self) -> Duration {
         self.began_wall + self.now()
     }
 
-    /// Returns the wall clock at `at`, in microseconds since 1970.
+    /// Returns the Unix time at `at`, in microseconds.
     pub fn unix_us(&self, at: Instant) -> u64 {
         micros(self.began_wall + at.saturating_duration_since(self.began))
     }
 }
 
 impl Recorder {
-    /// Creates a recorder that counts from `from` on; `run` identifies the run.
+    /// Creates a recorder that counts requests from `from` on. `run` identifies the run.
     pub fn new(clock: Clock, from: Instant, run: u64) -> Self {
         Self { figures: Arc::default(), clock, from, run }
     }
 
     /// Returns the figures so far.
     pub fn figures(&self) -> MutexGuard<'_, Figures> {
-        // A panic while counting loses at most one count.
+        // Ignore poisoning: a panic while counting loses at most one count.
         self.figures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -84,7 +84,7 @@ impl Recorder {
         (self.clock.began_wall + at.saturating_duration_since(self.clock.began)).as_secs()
     }
 
-    /// Counts a client that starts.
+    /// Counts the start of a client.
     pub fn client_begins(&self) {
         let unix_s = self.unix_s(Instant::now());
         let mut figures = self.figures();
@@ -92,13 +92,13 @@ impl Recorder {
         figures.second(unix_s).clients_begun += 1;
     }
 
-    /// Counts a client that finishes.
+    /// Counts the end of a client.
     pub fn client_ends(&self) {
         let unix_s = self.unix_s(Instant::now());
         self.figures().second(unix_s).clients_ended += 1;
     }
 
-    /// Counts a request that starts, or was due, at `at`.
+    /// Counts a request that started or was due at `at`.
     pub fn begin(&self, at: Instant) -> Counted {
         let is_counted = at >= self.from;
         if is_counted {
@@ -107,7 +107,7 @@ impl Recorder {
         Counted { is_counted }
     }
 
-    /// Counts the end of a request, with its status and failure, if any, and its times.
+    /// Counts a completed request with its times and, if any, its status and failure.
     pub fn end(
         &self,
         request: Counted,
@@ -136,7 +136,7 @@ impl Recorder {
         }
     }
 
-    /// Counts unusable content from a request that ended without an error.
+    /// Counts unusable content of a request that completed without an error.
     pub fn fault(&self, failure: &Failure) {
         let at = Instant::now();
         let unix_s = self.unix_s(at);
@@ -152,7 +152,7 @@ impl Recorder {
         }
     }
 
-    /// Counts bytes of a response's content.
+    /// Counts received content bytes of a request.
     pub fn content(&self, request: Counted, at: Instant, bytes: u64) {
         if request.is_counted {
             let unix_s = self.unix_s(at);
@@ -162,7 +162,7 @@ impl Recorder {
         }
     }
 
-    /// Counts an idle connection that the server closed.
+    /// Counts an idle connection closed by the server.
     pub fn reconnect(&self, request: Counted) {
         if request.is_counted {
             self.figures().reconnects += 1;
@@ -180,7 +180,7 @@ impl Recorder {
     }
 }
 
-/// Records the arrival of one response.
+/// Records the content and chunks of one response as they arrive.
 #[derive(Debug)]
 pub(super) struct Arrivals {
     recorder: Recorder,
@@ -193,12 +193,12 @@ impl Arrivals {
         Self { recorder: recorder.clone(), counted, last_chunk: None }
     }
 
-    /// Counts bytes of content.
+    /// Counts received content bytes.
     pub(super) fn content(&self, at: Instant, bytes: u64) {
         self.recorder.content(self.counted, at, bytes);
     }
 
-    /// Counts the end of a chunk.
+    /// Records the time between the previous chunk, if any, and the chunk that completed at `at`.
     pub(super) fn chunk(&mut self, at: Instant) {
         if let Some(before) = self.last_chunk.replace(at) {
             self.recorder.time(self.counted, Time::ChunkGap, at.saturating_duration_since(before));
@@ -206,8 +206,9 @@ impl Arrivals {
     }
 }
 
-/// A request in flight in the open model. If dropped because time is up, it counts with the time
-/// since it was due; otherwise a server that hangs would be judged only by its earlier responses.
+/// A request in flight in the open model. If it is dropped because time is up, the time since its
+/// due time is recorded. Otherwise, a server that hangs would be judged only by its earlier
+/// responses.
 #[derive(Debug)]
 pub(super) struct InFlight<'a>(Option<(&'a Recorder, Instant)>);
 

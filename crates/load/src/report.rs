@@ -1,9 +1,9 @@
-//! Text forms of figures: JSON, which can be read back exactly; CSV of percentiles; and a table for
-//! a terminal.
+//! Output formats for figures: JSON, which can be parsed back without loss; CSV with percentiles;
+//! and a table for a terminal.
 //!
 //! The JSON is a wire format: [`VERSION`] increases with each change that older readers would
-//! misread. Its percentiles are only for other programs; [`from_json`] reads the histograms, which
-//! are in HdrHistogram's V2 encoding without deflate, in base64.
+//! misread. Its percentiles are for other programs only: [`from_json`] parses the histograms, which
+//! are base64 strings of HdrHistogram's V2 encoding without compression.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -27,10 +27,10 @@ use crate::viewer::figures::Viewers;
 
 /// Version of the JSON format.
 pub const VERSION: u32 = 2;
-/// Reported quantiles, with names.
+/// Names and values of the reported quantiles.
 pub const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999)];
 
-/// 99th percentile of lateness above which the table warns about the load generator.
+/// 99th percentile of lateness above which the table warns about late requests.
 const LATENESS_US_MAX: u64 = 1000;
 
 /// Figures in their JSON form.
@@ -95,7 +95,7 @@ struct WireSecond {
     counts: Second,
 }
 
-/// Renders figures as JSON, with a final line feed.
+/// Renders figures as JSON, followed by a line feed.
 pub fn to_json(figures: &Figures) -> String {
     let wire = Wire {
         thalweg_lab_load: VERSION,
@@ -139,7 +139,8 @@ fn encode(histogram: &Histogram<u64>) -> String {
     STANDARD.encode(bytes)
 }
 
-/// Converts goodput to its wire form; for rates, the low percentiles matter.
+/// Converts goodput to its JSON form. It has low percentiles, because the worst goodput is the
+/// lowest.
 fn wire_goodput(histogram: &Histogram<u64>) -> WireGoodput {
     let at = |quantile| histogram.value_at_quantile(quantile);
     WireGoodput {

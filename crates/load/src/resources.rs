@@ -4,15 +4,16 @@ use anyhow::bail;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Files a process needs besides connections: the standard streams, and a few for each thread's
-/// runtime.
+/// Number of files that a process needs besides connections: the standard streams, and a few for
+/// each thread's runtime.
 const FILES_BESIDE: u64 = 64;
 
-/// Raises the limit on open files to its maximum and checks that it allows one connection per
-/// client.
+/// Raises the soft limit on open files to the hard limit and checks that it allows one connection
+/// per client.
 ///
 /// # Errors
-/// If the maximum limit is too low.
+///
+/// Returns an error if the hard limit is too low.
 pub fn raise_files(clients: usize) -> anyhow::Result<()> {
     let may = files_max();
     let needed = clients as u64 + FILES_BESIDE;
@@ -25,7 +26,8 @@ pub fn raise_files(clients: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Raises the limit on open files to its maximum and returns it. Child processes inherit the limit.
+/// Raises the soft limit on open files to the hard limit and returns it. Child processes inherit
+/// the limit.
 pub fn files_max() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     // If raising fails, keep the current limit.

@@ -1,8 +1,8 @@
-//! Incremental parser of one response: head, framing, content and chunks. Pure: it returns what it
-//! needs next.
+//! Incremental parser of one response: head, framing, content and chunks. It does no I/O:
+//! [`Response::want`] returns the next step for the connection.
 //!
-//! **Invariant:** only the framing determines that a response is complete; bytes beyond its end
-//! are an error.
+//! **Invariant:** only the framing determines when a response is complete. Bytes after its end are
+//! an error.
 
 use std::time::Instant;
 
@@ -16,21 +16,23 @@ use super::{ErrorKind, Failure};
 
 /// Maximum informational responses before the final one.
 pub const INFORMATIONAL_MAX: u32 = 8;
-/// Minimum remaining bytes of a chunk for which a separate system call to discard them pays off.
+/// Minimum bytes left in a chunk for which a separate system call to discard them pays off.
 const DISCARD_BYTES_MIN: u64 = 16 * 1024;
 
 /// Receiver of a response; the default methods ignore everything.
 pub trait Sink {
-    /// Receives the head, and decides whether the sink needs the content. An error ends the
-    /// exchange.
+    /// Receives the head, from which the sink can decide whether it needs the content. An error
+    /// aborts the exchange.
     ///
     /// # Errors
-    /// If the sink rejects the head.
+    ///
+    /// Returns an error if the sink rejects the head.
     fn head(&mut self, _head: &ResponseHead) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// Whether [`read`](Self::read) needs the content; otherwise the kernel discards most of it.
+    /// Returns whether [`read`](Self::read) needs the content; otherwise the kernel discards most
+    /// of it.
     fn is_reading(&self) -> bool {
         false
     }
@@ -38,12 +40,13 @@ pub trait Sink {
     /// Receives more content, in order; not called for discarded content.
     ///
     /// # Errors
-    /// If the sink rejects the content.
+    ///
+    /// Returns an error if the sink rejects the content.
     fn read(&mut self, _bytes: &[u8]) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// Called when bytes of content have arrived, read or discarded.
+    /// Called when content bytes have arrived, whether read or discarded.
     fn arrived(&mut self, _at: Instant, _bytes: u64) {}
 
     /// Called when a chunk of the chunked coding is complete.
@@ -56,7 +59,7 @@ pub struct Unread;
 
 impl Sink for Unread {}
 
-/// Next step that a response needs from its connection.
+/// Next step that the connection must take for a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Want {
     /// Read bytes and pass them to [`Response::receive`].
@@ -67,11 +70,12 @@ pub enum Want {
     Nothing,
 }
 
-/// Checks that a response has the requested bytes, `first` to `last`. Returns the complete length,
-/// if stated.
+/// Checks that a response contains the requested bytes, `first` to `last`. Returns the complete
+/// length, if the response states it.
 ///
 /// # Errors
-/// [`ErrorKind::Range`] if the response has other bytes, or no range.
+///
+/// Returns a failure of kind [`ErrorKind::Range`] if the response contains other bytes or no range.
 pub fn check_range(head: &ResponseHead, first: u64, last: u64) -> Result<Option<u64>, Failure> {
     let got = match (head.status, head.fields.get("content-range").and_then(parse_content_range)) {
         (206, Some(ContentRange { range: Some(range), length })) => {
@@ -95,7 +99,7 @@ pub struct Response {
     is_kept_alive: bool,
     content_bytes: u64,
     informational: u32,
-    /// Part of a head that has arrived.
+    /// Bytes of an incomplete head.
     partial: Vec<u8>,
 }
 
@@ -115,7 +119,7 @@ impl Response {
         Self { method, ..Self::default() }
     }
 
-    /// Returns the status; 0 before the head has arrived.
+    /// Returns the status, or 0 before the head has arrived.
     pub fn status(&self) -> u16 {
         self.status
     }
@@ -125,17 +129,17 @@ impl Response {
         self.content_bytes
     }
 
-    /// Whether the head has arrived.
+    /// Returns whether the head has arrived.
     pub fn has_head(&self) -> bool {
         self.status != 0
     }
 
-    /// Whether any byte has arrived.
+    /// Returns whether any byte has arrived.
     pub fn has_begun(&self) -> bool {
         self.has_head() || self.informational > 0 || !self.partial.is_empty()
     }
 
-    /// Whether the connection can be reused once the response is complete.
+    /// Returns whether the connection can be reused once the response is complete.
     pub fn is_kept_alive(&self) -> bool {
         self.is_kept_alive
     }
@@ -153,10 +157,11 @@ impl Response {
         }
     }
 
-    /// Processes bytes that arrived at `at`; a head is parsed into `scratch`.
+    /// Processes bytes that arrived at `at`. Heads are parsed into `scratch`.
     ///
     /// # Errors
-    /// If the bytes are invalid; the connection must not be used again.
+    ///
+    /// Returns an error if the bytes are invalid; the connection must not be used again.
     pub fn receive(
         &mut self,
         bytes: &[u8],
@@ -210,7 +215,8 @@ impl Response {
     /// depending on its framing.
     ///
     /// # Errors
-    /// If the response is not complete.
+    ///
+    /// Returns an error if the response is incomplete.
     pub fn closed(&mut self) -> Result<(), Failure> {
         match &self.state {
             State::Done => Ok(()),
@@ -236,7 +242,7 @@ impl Response {
         }
     }
 
-    /// Parses heads up to the final one; returns the number of bytes parsed.
+    /// Parses informational heads and the final head. Returns the number of bytes parsed.
     fn head(
         &mut self,
         bytes: &[u8],
@@ -288,8 +294,7 @@ impl Response {
         Ok(())
     }
 
-    /// Splits `bytes` into the next content and the remaining bytes; also returns whether a chunk
-    /// ended.
+    /// Returns the next content in `bytes`, the bytes after it, and whether a chunk is complete.
     fn next_piece<'a>(&mut self, bytes: &'a [u8]) -> Result<(&'a [u8], &'a [u8], bool), Failure> {
         match &mut self.state {
             State::Length(left) => {

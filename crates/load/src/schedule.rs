@@ -1,4 +1,4 @@
-//! Schedule: when clients start and requests are due. Pure: all times are relative to the start of
+//! Schedule of a run: start times of clients and due times of requests, relative to the start of
 //! the run.
 
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use thalweg_units::Span;
 
-/// Maximum clients per process; ports and files allow no more.
+/// Maximum clients per process. Ports and open files would not suffice for more.
 pub const CLIENTS_MAX: usize = 1_000_000;
 /// Maximum requests per second per process.
 pub const RATE_PER_S_MAX: u64 = 10_000_000;
@@ -14,7 +14,7 @@ pub const RATE_PER_S_MAX: u64 = 10_000_000;
 /// Clients that start together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Batch {
-    /// Time since the start of the run.
+    /// Start time of the clients, relative to the start of the run.
     pub at: Duration,
     /// Number of clients.
     pub clients: usize,
@@ -26,7 +26,7 @@ pub struct Population {
     starts: Vec<Duration>,
 }
 
-/// `20/5s..600`: 20 clients at the start and 20 more every 5 s, up to 600.
+/// A ramp such as `20/5s..600`: 20 clients at the start and 20 more every 5 s, up to 600.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ramp {
     step: usize,
@@ -34,11 +34,11 @@ pub struct Ramp {
     up_to: usize,
 }
 
-/// `500@30s`: 500 clients, all at once, after 30 s.
+/// A storm such as `500@30s`: 500 clients, all at once, after 30 s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Storm(pub Batch);
 
-/// `5000/s`, `90/min`: rate of evenly spaced requests.
+/// Rate of evenly spaced requests, such as `5000/s` or `90/min`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
     requests: u64,
@@ -50,7 +50,8 @@ impl Population {
     /// the ramp and the storms.
     ///
     /// # Errors
-    /// If there are no clients, or more than [`CLIENTS_MAX`].
+    ///
+    /// Returns an error if there are no clients, or more than [`CLIENTS_MAX`].
     pub fn new(
         clients: usize,
         within: Duration,

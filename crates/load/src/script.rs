@@ -1,5 +1,5 @@
-//! Support for unmodified wrk scripts, which define requests, their timing, and the report at the
-//! end.
+//! Support for unmodified wrk scripts, which define the requests, their timing, and the final
+//! report.
 //!
 //! Each thread has its own Lua state with the script; another state runs `setup` and `done`. States
 //! share only values copied by [`thread`]. While requests run, a state is used only by its own
@@ -37,7 +37,7 @@ pub use state::CALL_MAX;
 const DELAY_MAX: Duration = Duration::from_secs(3600);
 /// Interval at which the request rate is sampled, as in wrk.
 const RATE_EVERY: Duration = Duration::from_millis(100);
-/// Higher rates are recorded as this value.
+/// Maximum recorded rate; higher rates count as this value.
 const RATE_PER_S_MAX: u64 = 10_000_000;
 
 /// A script, and the parameters of the load it needs.
@@ -61,11 +61,12 @@ struct Url {
 }
 
 impl ScriptFile {
-    /// Reads a script for a target. `fields` are the script's initial request fields. If standard
-    /// output is taken, the script prints to standard error.
+    /// Reads a script for a target. `fields` are the script's initial request fields. If
+    /// `is_output_taken` is set, the script prints to standard error instead of standard output.
     ///
     /// # Errors
-    /// If the script cannot be read; the error is one line.
+    ///
+    /// Returns a one-line error message if the script cannot be read.
     pub fn read(
         file: &Path,
         target: &Target,
@@ -97,7 +98,8 @@ impl Script {
     /// `init` with the arguments.
     ///
     /// # Errors
-    /// If the script fails; the error is one line.
+    ///
+    /// Returns a one-line error message if the script fails.
     pub fn load(
         source: &ScriptFile,
         arguments: &[String],
@@ -124,7 +126,7 @@ impl Script {
             state.call::<()>(&state.wrk("init")?, init_arguments.map_err(|error| state.explain(&error))?)?;
             let thread = ScriptThread::new(state, thread, failed.clone())?;
             if index == 0 {
-                // As in wrk, the first thread's first request is only checked.
+                // As in wrk, the first thread's first request is only checked, not sent.
                 thread.request(&mut Batch::default())?;
             }
             script.threads.push(Arc::new(thread));
@@ -136,7 +138,8 @@ impl Script {
     /// Calls `done` if the script defines it.
     ///
     /// # Errors
-    /// If the script fails; the error is one line.
+    ///
+    /// Returns a one-line error message if the script fails.
     pub fn done(&self, figures: &Figures) -> Result<(), String> {
         let Some(done) = self.main.function("done") else { return Ok(()) };
         let summary = summary(&self.main.lua, figures).map_err(|error| self.main.explain(&error))?;
@@ -158,10 +161,10 @@ impl Script {
 
 /// Creates an empty histogram of rates.
 fn empty() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, RATE_PER_S_MAX, 3).expect("the bounds are within the crate's")
+    Histogram::new_with_bounds(1, RATE_PER_S_MAX, 3).expect("valid histogram bounds")
 }
 
-/// One thread's state, and the functions the script defines in it.
+/// One thread's Lua state, and the functions defined in it by the script.
 #[derive(Debug)]
 pub(super) struct ScriptThread {
     state: State,
@@ -219,7 +222,7 @@ impl ScriptThread {
         Ok(Duration::try_from_secs_f64(delay_ms / 1e3).unwrap_or_default().min(DELAY_MAX))
     }
 
-    /// Gets the next requests from the script.
+    /// Fills `into` with the next requests from the script.
     fn request(&self, into: &mut Batch) -> Result<(), String> {
         let function = match &self.source {
             RequestSource::Same(same) => {
@@ -236,7 +239,7 @@ impl ScriptThread {
         }
     }
 
-    /// Whether the script defines `response`.
+    /// Returns whether the script defines `response`.
     pub(super) fn wants_responses(&self) -> bool {
         self.response.is_some()
     }
@@ -273,7 +276,7 @@ impl ScriptThread {
         self.failed.send_replace(true);
     }
 
-    /// Whether the thread must stop.
+    /// Returns whether the thread must stop.
     pub(super) fn is_stopped(&self) -> bool {
         *self.thread.stop.borrow() || *self.failed.borrow()
     }
@@ -281,7 +284,7 @@ impl ScriptThread {
     /// Waits until the thread must stop.
     pub(super) async fn stopped(&self) {
         let (mut stop, mut failed) = (self.thread.stop.subscribe(), self.failed.subscribe());
-        // Both senders live as long as `self`, so no receiver fails.
+        // Both senders live as long as `self`, so neither wait can fail.
         tokio::select! {
             _ = stop.wait_for(|stop| *stop) => {}
             _ = failed.wait_for(|failed| *failed) => {}

@@ -1,9 +1,9 @@
-//! Server with known content and faults: a test server for the load generator, and an origin for
-//! the edge.
+//! HTTP server with verifiable content and injected faults: a test server for the load generator,
+//! and an origin for the edge.
 //!
-//! Content comes from [`Content`]; the request's query sets its length and how it is sent
-//! ([`script`]). Requests on a connection are served one after another. Each thread has its own
-//! listener on the same port.
+//! Content comes from [`Content`]; the request's query determines its length and how it is sent
+//! ([`script`]). Requests on the same connection are served one after another. Each thread has its
+//! own listener on the same port.
 
 mod script;
 
@@ -30,7 +30,7 @@ pub use script::{LENGTH_BYTES_DEFAULT, Reply, Script};
 
 /// Length of the accept queue.
 const BACKLOG: i32 = 4096;
-/// Write size.
+/// Approximate size of each write.
 const WRITE_BYTES: usize = 64 * 1024;
 /// Pause after a failed accept, for example if no file descriptors are left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
@@ -44,10 +44,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens on `address`; with port 0 the system chooses a port.
+    /// Starts a server on `address`. If the port is 0, the system chooses one.
     ///
     /// # Errors
-    /// If the server cannot listen or start a thread.
+    ///
+    /// Returns an error if the server cannot listen or start a thread.
     pub fn start(address: SocketAddr, threads: usize) -> io::Result<Self> {
         let first = listen(address)?;
         let address = first.local_addr()?;
@@ -73,7 +74,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Returns the address that the server listens on.
+    /// Returns the address on which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -142,7 +143,7 @@ async fn reject(stream: &mut TcpStream) -> io::Result<()> {
     stream.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").await
 }
 
-/// Sends a response; returns whether the connection can continue.
+/// Sends a response. Returns whether the connection can be reused.
 async fn answer(
     stream: &mut TcpStream,
     script: &Script,
@@ -190,7 +191,8 @@ async fn answer(
     Ok(true)
 }
 
-/// Sends the buffer and the content, except for the last part, which stays in the buffer.
+/// Sends the buffer and the content in `range`. The last part stays in the buffer, so that the
+/// caller can send it together with what follows.
 async fn send_content(
     stream: &mut TcpStream,
     buffer: &mut Vec<u8>,
@@ -205,7 +207,7 @@ async fn send_content(
             buffer.clear();
         }
         let (from, piece) = (buffer.len(), (range.end - at).min(WRITE_BYTES as u64));
-        // The cast is safe: a piece is at most one write.
+        // The cast is safe: a piece has at most `WRITE_BYTES` bytes.
         buffer.resize(from + piece as usize, 0);
         content.fill(at, &mut buffer[from..]);
         script.corrupt_in(at, &mut buffer[from..]);
@@ -217,7 +219,7 @@ async fn send_content(
     Ok(())
 }
 
-/// Returns Unix time in microseconds; a system clock before 1970 counts as 1970.
+/// Returns the Unix time in microseconds. A system clock before 1970 counts as 1970.
 fn now_us() -> u64 {
     micros(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }

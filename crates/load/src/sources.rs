@@ -1,7 +1,7 @@
-//! Source addresses of clients: single addresses, ranges and prefixes, taken in turn.
+//! Source addresses of clients: single addresses, ranges and prefixes, assigned in turn.
 //!
-//! One address can use about 28,000 ports with one server; on loopback, all of 127.0.0.0/8 is
-//! usable.
+//! One address can have about 28,000 connections to one server, limited by the range of local
+//! ports. On loopback, all addresses in 127.0.0.0/8 can be used.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -24,7 +24,7 @@ impl Source {
     }
 }
 
-/// All sources in order; if empty, the system chooses.
+/// All sources in order; if empty, the system chooses the addresses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sources(pub Vec<Source>);
 
@@ -33,13 +33,13 @@ impl Sources {
         self.0.iter().fold(0, |sum, source| sum.saturating_add(source.count))
     }
 
-    /// Returns how many times clients before `client` have used all addresses.
+    /// Returns how many times the clients before `client` have used up all addresses.
     pub fn rounds(&self, client: usize) -> usize {
         // The cast is safe: the result is at most `client`.
         (client as u128).checked_div(self.total()).unwrap_or(0) as usize
     }
 
-    /// Returns the source address for client `client`; `None` if the system chooses.
+    /// Returns the source address of client `client`, or `None` if the system chooses it.
     pub fn of(&self, client: usize) -> Option<IpAddr> {
         let mut index = (client as u128).checked_rem(self.total())?;
         for source in &self.0 {
@@ -51,7 +51,7 @@ impl Sources {
         None
     }
 
-    /// Whether all addresses are in the same family as `server`.
+    /// Returns whether all addresses are in the same family as `server`.
     pub fn suit(&self, server: IpAddr) -> bool {
         self.0.iter().all(|source| source.first.is_ipv4() == server.is_ipv4())
     }
@@ -86,8 +86,8 @@ impl FromStr for Source {
 }
 
 /// Returns the host addresses of a prefix. IPv4 excludes the first and last address; IPv6 excludes
-/// the first, the routers' anycast address (RFC 4291 §2.6.1). Prefixes of one or two addresses
-/// exclude none.
+/// the first, the routers' anycast address (RFC 4291 In prefixes of one or two addresses, all
+/// addresses are used.2.6.1). In prefixes of one or two addresses, all addresses are used.
 fn prefix_of(address: IpAddr, length: u32) -> Option<Source> {
     let bits: u32 = if address.is_ipv4() { 32 } else { 128 };
     let host_bits = bits.checked_sub(length)?;

@@ -28,7 +28,7 @@ pub struct Target {
     pub target: String,
     /// Content expected by [`verify`](super::client::Plan::verify).
     pub content: Content,
-    /// Content length, if the query has `bytes=…` as read by [`serve`](super::serve).
+    /// Content length, if the query has the parameter `bytes` of [`serve`](super::serve).
     pub content_bytes: Option<u64>,
     /// Field lines common to all requests.
     fields: String,
@@ -39,7 +39,8 @@ impl Target {
     /// the HTTP version and trusted certificates.
     ///
     /// # Errors
-    /// If the URL is invalid or cannot be resolved; the text is for the user.
+    ///
+    /// Returns an error message for the user if the URL is invalid or cannot be resolved.
     pub fn new(url: &str, fields: &[(String, String)], protocols: &Protocols) -> Result<Self, String> {
         let (is_tls, rest) = match url.split_once("://") {
             Some(("http", rest)) => (false, rest),
@@ -120,8 +121,9 @@ fn field_lines(host: &str, fields: &[(String, String)]) -> String {
 /// Parses `Name: value`.
 ///
 /// # Errors
-/// If `text` is not a field line, or the load generator sets this field itself; the text is for the
-/// user.
+///
+/// Returns an error message for the user if `text` is not a field line, or if the load generator
+/// sets this field itself.
 pub fn read_field(text: &str) -> Result<(String, String), String> {
     let wrong = || format!("{text:?} is not a field: write \"Name: value\"");
     let (name, value) = text.split_once(':').ok_or_else(wrong)?;

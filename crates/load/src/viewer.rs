@@ -1,12 +1,12 @@
 //! Viewers of live and on-demand presentations.
 //!
-//! - [`playhead`]: playback and stalls of one viewer; pure.
-//! - [`choice`]: track selection; pure.
-//! - [`manifest`]: parses MPDs and playlists; pure.
-//! - [`chunks`] and [`transfer`]: progress of one segment; pure.
+//! - [`playhead`]: playback and stalls of one viewer.
+//! - [`choice`]: track selection.
+//! - [`manifest`]: parses MPDs and playlists.
+//! - [`chunks`] and [`transfer`]: progress of one segment.
 //! - [`figures`]: viewer totals.
-//! - [`session`]: one viewer; [`shared`] is the state shared by the viewers of a thread.
-//! - [`crowd`]: viewers of one thread; [`spread`] distributes them over offsets.
+//! - [`session`]: one viewer; [`shared`]: state shared by the viewers of a thread.
+//! - [`crowd`]: viewers of one thread; [`spread`]: their offsets behind the live edge.
 //!
 //! Viewers are clients of the [load generator](crate), which starts them, sends their requests and
 //! records their figures.

@@ -1,16 +1,16 @@
 //! Box headers and zero-copy iteration over boxes (ISO/IEC 14496-12 §4.2).
 //!
-//! Invariants: a returned box lies entirely within the given bytes, and its size is at least its
-//! header's, so every walk ends. Offsets are absolute, from the start of the file or upload.
+//! **Invariant:** a returned box lies entirely within the given bytes, and its size is at least its
+//! header's, so every walk terminates. Offsets count from the start of the file or upload.
 
 use crate::error::{Error, Fault, Result};
 use crate::fourcc::FourCc;
 use crate::reader::Reader;
 
-/// Maximum length of a box header: 32-bit size, type, 64-bit size, UUID.
+/// Maximum length of a box header, in bytes: 32-bit size, type, 64-bit size and UUID.
 pub const BOX_HEADER_BYTES_MAX: usize = 32;
 
-/// Maximum nesting depth that a dump follows. Parsers descend fixed paths instead.
+/// Maximum nesting depth of a dump. Parsers descend fixed paths instead.
 pub const BOX_DEPTH_MAX: usize = 16;
 
 /// A box header.
@@ -57,7 +57,8 @@ impl BoxHeader {
     /// Returns the size of the box at `offset` in a file of `file_size` bytes.
     ///
     /// # Errors
-    /// [`Fault::Truncated`] if the box extends past the end of the file.
+    ///
+    /// Returns [`Fault::Truncated`] if the box extends past the end of the file.
     pub fn size_in(&self, offset: u64, file_size: u64) -> Result<u64> {
         let left = file_size.saturating_sub(offset);
         match self.size {
@@ -68,7 +69,7 @@ impl BoxHeader {
     }
 }
 
-/// A whole box in memory.
+/// A complete box in memory.
 #[derive(Debug, Clone, Copy)]
 pub struct Mp4Box<'a> {
     /// The box's type.
@@ -77,16 +78,17 @@ pub struct Mp4Box<'a> {
     pub offset: u64,
     /// Size of the box's header in bytes.
     pub header_size: usize,
-    /// Whole box: header and body.
+    /// The complete box: header and body.
     pub bytes: &'a [u8],
 }
 
 impl<'a> Mp4Box<'a> {
-    /// Reads the box at the start of `bytes`, which begin at `offset` in the file and extend at
-    /// least to the end of the box.
+    /// Reads the box at the start of `bytes`. `offset` is the position of `bytes` in the file, and
+    /// `bytes` must extend at least to the end of the box.
     ///
     /// # Errors
-    /// [`Fault::Truncated`] if `bytes` do not contain the whole box.
+    ///
+    /// Returns [`Fault::Truncated`] if `bytes` do not contain the whole box.
     pub fn parse(bytes: &'a [u8], offset: u64) -> Result<Self> {
         let left = bytes.len() as u64;
         let Some(header) = BoxHeader::parse(bytes, offset)? else {
@@ -95,7 +97,7 @@ impl<'a> Mp4Box<'a> {
             return Err(Error::new(offset, kind, Fault::Truncated { need, left }));
         };
         let size = usize::try_from(header.size_in(offset, offset.saturating_add(left))?)
-            .expect("no longer than its slice");
+            .expect("no larger than its slice");
         let header_size = usize::from(header.header_size);
         Ok(Self { kind: header.kind, offset, header_size, bytes: &bytes[..size] })
     }
@@ -112,7 +114,7 @@ impl<'a> Mp4Box<'a> {
         self.offset + self.header_size as u64
     }
 
-    /// Iterates over the child boxes of a box without fields of its own.
+    /// Iterates over the child boxes of a container box, which has no fields of its own.
     #[must_use]
     pub fn children(&self) -> Boxes<'a> {
         Boxes { rest: self.body(), offset: self.body_offset() }
@@ -121,7 +123,8 @@ impl<'a> Mp4Box<'a> {
     /// Iterates over the child boxes that follow `skip` bytes of fields.
     ///
     /// # Errors
-    /// [`Fault::Truncated`] if the body is shorter than `skip`.
+    ///
+    /// Returns [`Fault::Truncated`] if the body is shorter than `skip`.
     pub fn children_after(&self, skip: usize) -> Result<Boxes<'a>> {
         match self.body().get(skip..) {
             Some(rest) => Ok(Boxes { rest, offset: self.body_offset() + skip as u64 }),
@@ -135,7 +138,8 @@ impl<'a> Mp4Box<'a> {
     /// Returns the first child box of type `kind`, if any.
     ///
     /// # Errors
-    /// Fails if a box before it is malformed.
+    ///
+    /// Returns an error if an earlier child box is malformed.
     pub fn find(&self, kind: FourCc) -> Result<Option<Mp4Box<'a>>> {
         for child in self.children() {
             let child = child?;
@@ -149,8 +153,9 @@ impl<'a> Mp4Box<'a> {
     /// Returns the first child box of type `kind`.
     ///
     /// # Errors
-    /// [`Fault::Missing`] if the box has no such child; otherwise a fault of a malformed box before
-    /// it.
+    ///
+    /// Returns [`Fault::Missing`] if the box has no such child, or the fault of an earlier child
+    /// box that is malformed.
     pub fn require(&self, kind: FourCc) -> Result<Mp4Box<'a>> {
         self.find(kind)?.ok_or_else(|| self.fault(Fault::Missing(kind)))
     }
@@ -161,10 +166,11 @@ impl<'a> Mp4Box<'a> {
         Reader::new(self)
     }
 
-    /// Returns version, flags, and a reader over the fields that follow (full box, §4.2).
+    /// Returns the version and flags of a full box (§4.2), and a reader over its other fields.
     ///
     /// # Errors
-    /// [`Fault::Truncated`] if the body is too short for version and flags.
+    ///
+    /// Returns [`Fault::Truncated`] if the body is too short for version and flags.
     pub fn full(&self) -> Result<(u8, u32, Reader<'a>)> {
         let mut reader = self.reader();
         let word = reader.u32()?;
@@ -188,7 +194,7 @@ pub struct Boxes<'a> {
 }
 
 impl<'a> Boxes<'a> {
-    /// Iterates over `bytes`, which begin at `offset` in the file.
+    /// Iterates over the boxes in `bytes`, whose position in the file is `offset`.
     #[must_use]
     pub fn new(bytes: &'a [u8], offset: u64) -> Self {
         Self { rest: bytes, offset }

@@ -1,12 +1,12 @@
-//! Scanner that finds CMAF chunks in a byte stream split arbitrarily: the entry point of live
-//! ingest. [`ChunkScanner::push`] accepts received bytes, and [`ChunkScanner::next_event`] returns
-//! the CMAF header and each chunk as soon as it is complete. The events depend only on the bytes,
-//! not on how they were split.
+//! Scanner for CMAF chunks in an arbitrarily split byte stream: the entry point of live ingest.
+//! [`ChunkScanner::push`] accepts received bytes, and [`ChunkScanner::next_event`] returns the CMAF
+//! header and each chunk as soon as it is complete. The events depend only on the bytes, not on how
+//! they were split.
 //!
 //! After a fault, the scanner keeps returning it and drops further bytes, so that an upload can be
-//! read to its end before the response. One fault is recoverable: if a fragment precedes its
+//! read to its end before the response. One fault is recoverable: if a fragment arrives without a
 //! header, the scanner keeps the fragment's bytes, and [`ChunkScanner::resume_with_header`]
-//! supplies the header from elsewhere. Nothing is lost as long as nothing is pushed in between.
+//! supplies a header from elsewhere. No bytes are lost unless more are pushed in between.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -18,8 +18,8 @@ use crate::header::{self, MOOV_BYTES_MAX};
 pub use crate::prft::Prft;
 use crate::track::TrackInfo;
 
-/// Maximum length of a CMAF chunk in bytes: half a second at 1 Gbit/s. A scanner buffers at most
-/// this much in addition to the last push.
+/// Maximum length of a CMAF chunk, in bytes: half a second at 1 Gbit/s. A scanner buffers at most
+/// this many bytes in addition to the last push.
 pub const CHUNK_BYTES_MAX: u64 = 64 << 20;
 
 /// An event reported by a scanner.
@@ -38,15 +38,15 @@ pub struct Header {
     pub bytes: Bytes,
     /// Parsed contents of `bytes`.
     pub info: TrackInfo,
-    /// Whether an earlier header was known: sources repeat the header, and may change it.
+    /// Whether the scanner already had a header. Sources repeat the header, and may change it.
     pub repeated: bool,
 }
 
-/// A CMAF chunk: the boxes that lead it, moof and mdat.
+/// A CMAF chunk: leading boxes, moof and mdat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
-    /// styp, prft, emsg, moof and mdat as received. Boxes for players of whole files (sidx, ssix,
-    /// mfra, free) before the moof are skipped.
+    /// styp, prft, emsg, moof and mdat as received. Boxes before the moof that are useful only in
+    /// whole files (sidx, ssix, mfra, free) are skipped.
     pub bytes: Bytes,
     /// Position of the chunk's first box in the upload.
     pub offset: u64,
@@ -72,12 +72,12 @@ pub struct ChunkScanner {
     info: Option<TrackInfo>,
     /// Received bytes of the current group, followed by bytes not yet parsed.
     buffer: BytesMut,
-    /// Bytes at the front of `buffer` that are whole boxes of the group.
+    /// Length of the group's complete boxes at the front of `buffer`, in bytes.
     gathered: usize,
     /// Position in the stream of the first byte after `gathered`.
     pos: u64,
     group: Group,
-    /// Boxes that lead the next moof.
+    /// Contents of the boxes that lead the next moof.
     lead: Lead,
     skipped: Option<SkippedBox>,
     failed: Option<Error>,
@@ -103,7 +103,7 @@ struct Lead {
     styp: Option<Vec<FourCc>>,
 }
 
-/// A box to be dropped that has not arrived completely.
+/// A box being skipped that has not arrived completely.
 #[derive(Debug)]
 struct SkippedBox {
     offset: u64,
@@ -118,16 +118,16 @@ impl ChunkScanner {
         Self::default()
     }
 
-    /// Creates a scanner for a stream whose CMAF header came earlier, such as a segment uploaded on
-    /// its own.
+    /// Creates a scanner for a stream whose CMAF header is already known, such as a segment
+    /// uploaded on its own.
     #[must_use]
     pub fn with_header(info: &TrackInfo) -> Self {
         Self { info: Some(info.clone()), ..Self::default() }
     }
 
     /// Recovers from [`Fault::MissingHeader`]: scanning continues with this header from the
-    /// buffered bytes. Does nothing if the scanner has another fault or none, or if bytes were
-    /// skipped after the fault.
+    /// buffered bytes. Does nothing if the scanner has no fault or a different one, or if bytes
+    /// were dropped after the fault.
     pub fn resume_with_header(&mut self, info: &TrackInfo) {
         if !self.buffer.is_empty() && self.failed.take_if(|e| e.fault == Fault::MissingHeader).is_some() {
             self.info = Some(info.clone());
@@ -140,7 +140,7 @@ impl ChunkScanner {
         self.buffer.len()
     }
 
-    /// Appends the next bytes of the stream, in any number.
+    /// Appends the next bytes of the stream, however it is split.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.failed.is_some() {
             self.buffer = BytesMut::new();
@@ -153,7 +153,8 @@ impl ChunkScanner {
     /// Returns the next complete header or chunk; `None` until more bytes are pushed.
     ///
     /// # Errors
-    /// Returns the stream's first fault, with its offset and box; later calls repeat it.
+    ///
+    /// Returns the stream's first fault, with its offset and box; later calls repeat it. Returns
     /// [`Fault::MissingHeader`] if a fragment precedes any header, until
     /// [`resume_with_header`](Self::resume_with_header) recovers from it.
     pub fn next_event(&mut self) -> Result<Option<Event>> {
@@ -179,6 +180,7 @@ impl ChunkScanner {
     /// Ends the stream. Call it once [`next_event`](Self::next_event) returns `None`.
     ///
     /// # Errors
+    ///
     /// Returns an earlier fault, [`Fault::Truncated`] for an incomplete box, or an error for a moof
     /// without its mdat or an ftyp without its moov.
     pub fn finish(&mut self) -> Result<()> {
@@ -202,7 +204,7 @@ impl ChunkScanner {
         }
     }
 
-    /// Processes the next box, if it is available.
+    /// Processes the next box, if it has arrived.
     fn step(&mut self) -> Result<Progress> {
         if self.skipped.is_some() {
             return Ok(Progress::Starved);
@@ -251,7 +253,7 @@ impl ChunkScanner {
                 Group::Fragment(moof, _),
                 FourCc::FTYP | FourCc::MOOV | FourCc::STYP | FourCc::PRFT | FourCc::MOOF,
             ) => Err(missing_mdat(*moof)),
-            // The moof's data offset spans any boxes before the mdat, so they must stay.
+            // The moof's data offset spans any boxes before the mdat, so they must be kept.
             (Group::Fragment(..), _) => Ok(true),
             (Group::Lead, FourCc::MOOV) => Err(Error::invalid(pos, kind, header::NO_FTYP)),
             (Group::Lead, FourCc::MOOF) if self.info.is_none() => {
@@ -280,13 +282,13 @@ impl ChunkScanner {
         if found > max {
             return Err(Error::new(self.pos, header.kind, Fault::OverLimit { limit, max, found }));
         }
-        Ok(usize::try_from(size).expect("below a limit of some MiB"))
+        Ok(usize::try_from(size).expect("below a limit of a few MiB"))
     }
 
-    /// Adds a whole box to the group; returns the group if the box completes it.
+    /// Adds a complete box to the group; returns the group's event if the box completes it.
     fn accept_box(&mut self, header: &BoxHeader, size: usize) -> Result<Option<Event>> {
         if header.kind == FourCc::FTYP {
-            // Boxes before a header lead no fragment.
+            // Boxes before a header do not belong to a chunk.
             self.buffer.advance(self.gathered);
             self.gathered = 0;
             self.lead = Lead::default();
@@ -308,7 +310,7 @@ impl ChunkScanner {
             }
             (FourCc::MDAT, group) => {
                 let Group::Fragment(_, fragment) = std::mem::take(group) else {
-                    unreachable!("an mdat is kept after a moof alone")
+                    unreachable!("an mdat is kept only after a moof")
                 };
                 let Lead { offset, prft, styp } = std::mem::take(&mut self.lead);
                 let offset = offset.unwrap_or(self.pos);
@@ -325,7 +327,7 @@ impl ChunkScanner {
         Ok(None)
     }
 
-    /// Completes the group with a last box of `size` bytes.
+    /// Completes the group with its last box of `size` bytes and returns the group's bytes.
     fn finish_group(&mut self, size: usize) -> Bytes {
         let bytes = self.buffer.split_to(self.gathered + size).freeze();
         self.gathered = 0;
@@ -383,7 +385,8 @@ fn brands(styp: &Mp4Box<'_>) -> Result<Vec<FourCc>> {
     Ok(brands)
 }
 
-/// Parses a fragment that must be servable as received: its data offsets must count from its moof.
+/// Parses a fragment. It must be servable as received, so its data offsets must count from its
+/// moof.
 fn cmaf_fragment(moof: &Mp4Box<'_>, info: &TrackInfo) -> Result<Fragment> {
     let fragment = Fragment::parse(moof.bytes, moof.offset, info)?;
     if fragment.has_base_data_offset {

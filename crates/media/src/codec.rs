@@ -1,8 +1,8 @@
 //! Sample entries: RFC 6381 codec strings (ISO/IEC 14496-15 Annex E for AVC and HEVC, and the AV1
 //! and VP9 bindings), and audio parameters that only the codec configuration contains.
 //!
-//! mp4-atom decodes the configuration boxes. This module locates them itself, so unknown boxes
-//! beside them are skipped without being decoded.
+//! mp4-atom decodes the configuration boxes. This module locates them itself, so unknown sibling
+//! boxes are skipped without being decoded.
 
 use mp4_atom::{
     Ac3SpecificBox, Av1c, Avcc, Decode, Dfla, Dops, Ec3SpecificBox, Esds, FlacMetadataBlock, Hvcc, VpcC,
@@ -12,11 +12,12 @@ use crate::boxes::Mp4Box;
 use crate::error::{Fault, Result};
 use crate::fourcc::FourCc;
 
-/// Size of a VisualSampleEntry's fields before its boxes, ISO/IEC 14496-12 §12.1.3.
+/// Size of a VisualSampleEntry's fields before its child boxes, in bytes (ISO/IEC 14496-12
+/// §12.1.3).
 const VISUAL_FIELD_BYTES: usize = 78;
-/// Size of an AudioSampleEntry's fields before its boxes, §12.2.3.
+/// Size of an AudioSampleEntry's fields before its child boxes, in bytes (§12.2.3).
 const AUDIO_FIELD_BYTES: usize = 28;
-/// Additional bytes of QuickTime's sound description in versions 1 and 2.
+/// Additional bytes of a QuickTime sound description, version 1 and version 2.
 const QUICKTIME_V1_BYTES: usize = 16;
 const QUICKTIME_V2_BYTES: usize = 36;
 
@@ -69,7 +70,7 @@ fn video_codec(kind: FourCc, inside: &Inside<'_, '_>) -> Result<String> {
     })
 }
 
-/// Formats the codec string of HEVC, ISO/IEC 14496-15 §E.3.
+/// Formats an HEVC codec string (ISO/IEC 14496-15 §E.3).
 fn hevc(kind: FourCc, c: &Hvcc) -> String {
     let space = ["", "A", "B", "C"][usize::from(c.general_profile_space & 3)];
     let compatibility = u32::from_be_bytes(c.general_profile_compatibility_flags).reverse_bits();
@@ -84,8 +85,8 @@ fn hevc(kind: FourCc, c: &Hvcc) -> String {
     codec
 }
 
-/// Formats the codec string of AV1, without the optional fields (AV1 Codec ISO Media File Format
-/// Binding §5).
+/// Formats an AV1 codec string without the optional fields (AV1 Codec ISO Media File Format Binding
+/// §5).
 fn av1(c: &Av1c) -> String {
     let tier = if c.seq_tier_0 { 'H' } else { 'M' };
     let depth = match (c.high_bitdepth, c.twelve_bit) {
@@ -105,8 +106,8 @@ pub(crate) fn audio(entry: &Mp4Box<'_>) -> Result<AudioEntry> {
     let channels = u32::from(r.u16()?);
     r.skip(6)?;
     let sample_rate = r.u32()? >> 16;
-    // ISO's version 1 adds no fields. QuickTime's versions 1 and 2 do, and are recognised because
-    // no box follows the ISO fields.
+    // Version 1 adds no fields in ISO files. In QuickTime files, versions 1 and 2 do; they are
+    // recognised because no box follows the ISO fields.
     let skip = AUDIO_FIELD_BYTES
         + match version {
             1 if !begins_with_box(entry, AUDIO_FIELD_BYTES) => QUICKTIME_V1_BYTES,
@@ -142,7 +143,7 @@ fn audio_codec(kind: FourCc, inside: &Inside<'_, '_>, plain: AudioEntry) -> Resu
         b"ec-3" => {
             let c: Ec3SpecificBox = inside.decode(b"dec3")?;
             let main = c.substreams.first().map_or(0, |s| dolby_channels(s.acmod, s.lfeon));
-            // Dependent substreams add channels that possibly only the sample entry counts.
+            // Dependent substreams add channels, which may be counted only in the sample entry.
             AudioEntry { codec: named("ec-3"), channels: plain.channels.max(main), ..plain }
         }
         b"fLaC" => {
@@ -160,7 +161,8 @@ fn audio_codec(kind: FourCc, inside: &Inside<'_, '_>, plain: AudioEntry) -> Resu
     })
 }
 
-/// Returns the number of channels of an acmod, ETSI TS 102 366 §4.4.2.3.
+/// Returns the number of channels for an acmod (ETSI TS 102 366 §4.4.2.3), plus the LFE channel if
+/// present.
 fn dolby_channels(acmod: u8, lfe: bool) -> u32 {
     [2, 1, 2, 3, 3, 4, 4, 5][usize::from(acmod & 7)] + u32::from(lfe)
 }
@@ -184,15 +186,15 @@ fn mpeg4_audio(inside: &Inside<'_, '_>, plain: AudioEntry) -> Result<AudioEntry>
         let what = "esds must have an AudioSpecificConfig";
         return Err(inside.entry.fault(Fault::CodecConfiguration(what.to_owned())));
     }
-    // Channels by ISO/IEC 14496-3 table 1.19; 0 defers to a program config element, so the sample
-    // entry's count is used.
+    // Channel counts are those of ISO/IEC 14496-3 table 1.19. Configuration 0 defers to a program
+    // config element, so the sample entry's count is used.
     let channels = match specific.chan_conf {
         count @ 1..=6 => u32::from(count),
         7 | 12 | 14 => 8,
         11 => 7,
         _ => plain.channels,
     };
-    // The sample entry's 16-bit field is too small for 88.2 and 96 kHz.
+    // The sample entry's 16-bit field cannot represent 88.2 and 96 kHz and is then 0.
     let sample_rate = match AAC_SAMPLE_RATES.get(usize::from(specific.freq_index)) {
         Some(rate) if plain.sample_rate == 0 => *rate,
         _ => plain.sample_rate,
@@ -209,7 +211,7 @@ pub(crate) fn text(entry: &Mp4Box<'_>) -> Result<String> {
     }
 }
 
-/// Returns `stpp.ttml.PROFILE`, which players use to check support, if a mime box names the profile
+/// Returns `stpp.ttml.PROFILE`, by which players check support, if a mime box names the profile
 /// (ISO/IEC 14496-30 §4.2.2: three strings, then optional boxes; W3C TTML Profile Registry: `im1t`,
 /// `im1i`, …).
 fn ttml(entry: &Mp4Box<'_>) -> Option<String> {
@@ -247,7 +249,7 @@ impl<'a> Inside<'a, '_> {
         let kind = FourCc(*kind);
         let config = self.find(kind)?.ok_or_else(|| self.entry.fault(Fault::Missing(kind)))?;
         T::decode(&mut &*config.bytes).map_err(|error| match error {
-            // ffmpeg writes an empty av1C unless it waits for the first packet.
+            // ffmpeg writes an empty av1C unless it delays the moov until the first packet.
             mp4_atom::Error::OverDecode(_) => config.invalid("codec configuration is cut off"),
             other => config.fault(Fault::CodecConfiguration(other.to_string())),
         })

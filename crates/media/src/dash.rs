@@ -1,10 +1,10 @@
 //! DASH MPDs (ISO/IEC 23009-1), written from the same model as the HLS playlists.
 //!
-//! [`on_demand`] writes static MPDs, [`live`] low-latency live MPDs. This module writes the parts
-//! of AdaptationSet and Representation that both kinds share. Elements follow the order of the MPEG
-//! schema, which is a sequence.
+//! [`on_demand`] writes static MPDs, and [`live`] writes low-latency live MPDs. This module writes
+//! the parts of AdaptationSet and Representation common to both. Elements are written in the order
+//! that the MPEG schema requires.
 //!
-//! **Invariant:** the templates name the same segments as the media playlists.
+//! **Invariant:** segment templates name the same segments as the media playlists.
 
 mod live;
 mod on_demand;
@@ -19,8 +19,8 @@ use std::fmt;
 use xml::Xml;
 
 const NAMESPACE: &str = "urn:mpeg:dash:schema:mpd:2011";
-/// Profile of templates with a timeline or numbers; each segment has a stream access point (ISO/IEC
-/// 23009-1 §8.4).
+/// Profile for segment templates with a timeline or numbers, in which each segment has a stream
+/// access point (ISO/IEC 23009-1 §8.4).
 const PROFILE_LIVE: &str = "urn:mpeg:dash:profile:isoff-live:2011";
 const PROFILE_CMAF: &str = "urn:mpeg:dash:profile:cmaf:2019";
 
@@ -47,9 +47,9 @@ impl fmt::Display for Seconds {
     }
 }
 
-/// Opens an AdaptationSet and writes its attributes. Segments of all members start at the same
-/// times, each with a sync sample: SAP type 1, or 2 if frames are reordered before the first one
-/// shown.
+/// Opens an AdaptationSet and writes its attributes. The segments of all members start at the same
+/// times, each with a sync sample: SAP type 1, or type 2 if the first decoded frame may not be the
+/// first one shown.
 fn begin_set(xml: &mut Xml, id: usize, set: &SwitchingSet, renditions: &[Rendition<'_>], independent: bool) {
     let (kind, mime, sap) = match set.kind {
         Kind::Video => ("video", "video/mp4", 2),
@@ -66,7 +66,7 @@ fn begin_set(xml: &mut Xml, id: usize, set: &SwitchingSet, renditions: &[Renditi
     }
 }
 
-/// Writes the number of channels (ISO/IEC 23091-3), which all members share.
+/// Writes the channel configuration (ISO/IEC 23091-3), which all members share.
 fn write_channels(xml: &mut Xml, set: &SwitchingSet, renditions: &[Rendition<'_>]) {
     let Media::Audio { channels, .. } = renditions[set.members[0]].info.media else { return };
     let configuration = match channels {

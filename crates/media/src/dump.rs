@@ -1,4 +1,4 @@
-//! Text dump of the boxes in a file or chunk, one line per box: for golden tests and people.
+//! Text dump of the boxes in a file or chunk, one line per box, for golden tests and for reading.
 //!
 //! ```text
 //! moof 160
@@ -46,7 +46,7 @@ fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
     writeln!(text, "{line}").expect("writing to a string never fails");
 }
 
-/// Returns the child boxes, for box types that the dump opens.
+/// Returns the child boxes of a box type that the dump descends into; `None` for other types.
 fn children<'a>(parent: &Mp4Box<'a>) -> Option<Boxes<'a>> {
     match &parent.kind.0 {
         b"moov" | b"trak" | b"edts" | b"mdia" | b"minf" | b"dinf" | b"stbl" | b"mvex" | b"moof" | b"traf"

@@ -1,7 +1,7 @@
 //! Parser errors: the position, the box, and the fault.
 //!
 //! `Display` reads `offset 1234: box 'trun': truncated, needs 40 bytes, 12 left`. The offset counts
-//! from the first byte of the file or upload, for use with a hex viewer.
+//! from the first byte of the file or upload, as in a hex viewer.
 
 use std::fmt;
 
@@ -50,7 +50,7 @@ pub enum Fault {
     CodecConfiguration(String),
     /// The file is not fragmented: its samples are described in moov.
     Progressive,
-    /// The file has this many tracks; a CMAF track file has one (ISO/IEC 23000-19 §7.3.1).
+    /// The file has this many tracks; a CMAF track file has exactly one (ISO/IEC 23000-19 §7.3.1).
     ManyTracks(usize),
     /// A fragment has no preceding CMAF header, so its times have no timescale.
     MissingHeader,

@@ -33,7 +33,7 @@ known! {
     STBL = b"stbl", "Sample table, §8.5.1.";
     STSD = b"stsd", "Sample descriptions, §8.5.2.";
     MVEX = b"mvex", "Movie extends: the file is fragmented, §8.8.1.";
-    TREX = b"trex", "Track extends: defaults of samples, §8.8.3.";
+    TREX = b"trex", "Track extends: default sample values, §8.8.3.";
     MOOF = b"moof", "Movie fragment, §8.8.4.";
     MFHD = b"mfhd", "Movie fragment header, §8.8.5.";
     TRAF = b"traf", "Track fragment, §8.8.6.";
@@ -73,7 +73,7 @@ impl FourCc {
     }
 
     /// Returns whether the code could be a box type: four printable ASCII characters, like every
-    /// registered code. QuickTime's `©` codes occur only in udta, which is never opened.
+    /// registered code. QuickTime's `©` codes occur only in udta, which is never parsed.
     #[must_use]
     pub fn is_plausible(self) -> bool {
         self.0.iter().all(|b| (0x20..0x7f).contains(b))

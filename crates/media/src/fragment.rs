@@ -1,7 +1,7 @@
 //! Movie fragments: the samples declared by one moof (ISO/IEC 14496-12 §8.8).
 //!
-//! A CMAF chunk has one moof with one traf (ISO/IEC 23000-19 §7.5); so must every fragment parsed
-//! here. Media data are never read.
+//! A CMAF chunk has one moof with one traf (ISO/IEC 23000-19 §7.5), and every fragment parsed here
+//! must have the same form. Media data is never read.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::fourcc::FourCc;
 use crate::samples::{self, Samples, TrackFragmentHeader};
 use crate::track::TrackInfo;
 
-/// Maximum length of a moof, in bytes: at 16 bytes per sample, 250,000 samples.
+/// Maximum length of a moof, in bytes. It allows about 250,000 samples of 16 bytes each.
 pub const MOOF_BYTES_MAX: u64 = 4 << 20;
 
 /// Maximum samples in one fragment. A trun can declare 2³² samples in 20 bytes.
@@ -24,24 +24,24 @@ pub const MEDIA_TIME_MAX: u64 = 1 << 62;
 /// The contents of one moof.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fragment {
-    /// mfhd sequence_number. Not reliable for ordering, because sources restart it.
+    /// mfhd sequence_number. It is not reliable for ordering, because sources restart it.
     pub sequence_number: u32,
     /// tfhd track_ID, equal to the header's.
     pub track_id: u32,
     /// Decode time of the first sample (tfdt), in the track's timescale.
     pub decode_time: u64,
-    /// Earliest composition time of the samples, in the track's timescale, before any edit list; at
-    /// least 0, because nothing before media time 0 is presented.
+    /// Earliest composition time of the samples, in the track's timescale, without the edit list;
+    /// at least 0, because nothing before media time 0 is presented.
     pub presentation_time: u64,
     /// Sum of the samples' durations, in the track's timescale.
     pub duration: u64,
     /// Number of samples, at least one.
     pub sample_count: u32,
-    /// Duration of every sample, if all durations are equal.
+    /// Duration of each sample, if all samples have the same duration.
     pub sample_duration: Option<u32>,
     /// Whether the first sample is a sync sample, so that decoding can start here.
     pub starts_with_sync: bool,
-    /// Byte range of the samples, from the first byte of the moof.
+    /// Byte range of the samples, relative to the first byte of the moof.
     pub data: Range<u64>,
     /// Sum of the samples' sizes, in bytes.
     pub data_size: u64,
@@ -50,12 +50,13 @@ pub struct Fragment {
 }
 
 impl Fragment {
-    /// Reads a whole moof box at `offset` in its file or upload. `info` is the track's CMAF header,
-    /// whose defaults apply where the fragment has no value.
+    /// Parses a complete moof box at `offset` in its file or upload. `info` is the track's CMAF
+    /// header, whose defaults apply to values missing in the fragment.
     ///
     /// # Errors
-    /// Returns an error for a box that is truncated, missing, forbidden by CMAF, or above a limit
-    /// of this module.
+    ///
+    /// Returns an error if a box is truncated, missing, forbidden by CMAF, or above a limit of this
+    /// module.
     pub fn parse(moof: &[u8], offset: u64, info: &TrackInfo) -> Result<Self> {
         let moof = Mp4Box::parse(moof, offset)?;
         if moof.kind != FourCc::MOOF {
@@ -70,7 +71,8 @@ impl Fragment {
             return Err(tfhd.invalid("track_ID must match the CMAF header's"));
         }
         let decode_time = samples::decode_time(&traf.require(FourCc::TFDT)?)?;
-        // The first traf of a moof counts from the moof itself, even without default-base-is-moof.
+        // The data offsets of a moof's first traf count from the moof, even without
+        // default-base-is-moof.
         let base = head.base_data_offset.map_or(0, |base| i128::from(base) - i128::from(offset));
         let mut samples = Samples::new(head.defaults, base);
         for child in traf.children() {
@@ -102,6 +104,7 @@ impl Fragment {
     /// is at `moof_offset` in the same file or upload.
     ///
     /// # Errors
+    ///
     /// Returns an error that names the mdat if the samples lie outside it.
     pub fn check_data(&self, moof_offset: u64, mdat_offset: u64, header: &BoxHeader) -> Result<()> {
         let body = mdat_offset + u64::from(header.header_size);
@@ -121,7 +124,7 @@ impl Fragment {
     }
 }
 
-/// Returns the only traf of a moof; CMAF allows one (ISO/IEC 23000-19 §7.5.14).
+/// Returns the only traf of a moof; CMAF allows exactly one (ISO/IEC 23000-19 §7.5.14).
 fn only_traf<'a>(moof: &Mp4Box<'a>) -> Result<Mp4Box<'a>> {
     let mut only = None;
     let mut count = 0;

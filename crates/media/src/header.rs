@@ -7,15 +7,16 @@ use crate::fourcc::FourCc;
 use crate::language;
 use crate::track::{Media, SampleDefaults, TrackInfo};
 
-/// Maximum length of a moov, in bytes. The moov of a fragmented file has about 1 KiB; the moov of a
-/// two-hour progressive file has 10 MiB and is read only to report the fault precisely.
+/// Maximum length of a moov, in bytes. The moov of a fragmented file takes about 1 KiB. The moov of
+/// a two-hour progressive file takes about 10 MiB and is read only to report the fault precisely.
 pub const MOOV_BYTES_MAX: u64 = 16 << 20;
 
 /// Reads a CMAF header at `offset` in its file or upload: ftyp, moov, and any boxes between them.
 ///
 /// # Errors
-/// [`Fault::Progressive`] and [`Fault::ManyTracks`] for valid MP4 that is not a CMAF track;
-/// otherwise a box that is truncated, missing or invalid.
+///
+/// Returns [`Fault::Progressive`] or [`Fault::ManyTracks`] if the file is valid MP4 but not a CMAF
+/// track, and otherwise an error if a box is truncated, missing or invalid.
 pub fn parse(bytes: &[u8], offset: u64) -> Result<TrackInfo> {
     let mut seen_ftyp = false;
     for found in Boxes::new(bytes, offset) {
@@ -80,7 +81,7 @@ fn only_trak<'a>(moov: &Mp4Box<'a>) -> Result<Mp4Box<'a>> {
     }
 }
 
-/// The fields of tkhd that are used (§8.3.2).
+/// The tkhd fields in use (§8.3.2).
 struct TrackHeader {
     track_id: u32,
     /// Displayed size in square pixels; 0 if the muxer did not set it.
@@ -93,7 +94,7 @@ impl TrackHeader {
         let (version, _, mut r) = tkhd.full()?;
         r.skip(if version == 1 { 16 } else { 8 })?;
         let track_id = r.u32()?;
-        // Skips reserved, duration, reserved, layer, alternate group, volume, reserved.
+        // Skip reserved, duration, reserved, layer, alternate group, volume and reserved.
         r.skip(4 + if version == 1 { 8 } else { 4 } + 16)?;
         let matrix: [u8; 36] = r.array()?;
         let mut pixels = || r.u32().map(|fixed| ((u64::from(fixed) + 0x8000) >> 16) as u32);
@@ -133,7 +134,8 @@ fn media(mdia: &Mp4Box<'_>, tkhd: &TrackHeader) -> Result<(String, Media)> {
     let handler = r.fourcc()?;
     let stbl = mdia.require(FourCc::MINF)?.require(FourCc::STBL)?;
     let stsd = stbl.require(FourCc::STSD)?;
-    // Skip version, flags and count. Further entries are parameter changes within one codec.
+    // Skip version, flags and count, and read only the first entry. Further entries are parameter
+    // changes within one codec.
     let Some(entry) = stsd.children_after(8)?.next().transpose()? else {
         return Err(stsd.invalid("has no sample entry"));
     };
@@ -178,8 +180,8 @@ fn sample_defaults(mvex: &Mp4Box<'_>, track_id: u32) -> Result<SampleDefaults> {
     Err(mvex.fault(Fault::Missing(FourCc::TREX)))
 }
 
-/// Returns the first presented media time. CMAF allows one edit, which only shifts (ISO/IEC
-/// 23000-19 §7.5.13); an empty edit before it is subtracted if possible.
+/// Returns the media time that is presented first. CMAF allows one edit, which may only shift the
+/// track (ISO/IEC 23000-19 §7.5.13). An empty edit before it is subtracted if possible.
 fn edit_media_time(elst: &Mp4Box<'_>, timescale: u32, movie_timescale: u32) -> Result<u64> {
     let (version, _, mut r) = elst.full()?;
     let wide = version == 1;

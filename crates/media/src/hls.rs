@@ -5,8 +5,8 @@
 //! `….m4s` in a media playlist. Segment URIs equal those of the MPD's templates, so a cache stores
 //! each segment once.
 //!
-//! **Invariant:** no text from a file reaches a quoted string unfiltered: §4.2 forbids `"`, CR and
-//! LF.
+//! **Invariant:** no text from a file enters a quoted string unfiltered, because §4.2 forbids `"`,
+//! CR and LF.
 
 pub mod media;
 
@@ -15,9 +15,9 @@ use crate::presentation::{Kind, Rendition, SwitchingSet, language, switching_set
 use crate::track::{Media, TrackInfo};
 use std::fmt::Write;
 
-/// Protocol version: EXT-X-MAP requires 6 (§8); players associate 7 with fMP4.
+/// Protocol version. EXT-X-MAP requires only 6 (§8), but players associate 7 with fMP4.
 const VERSION: u32 = 7;
-/// Declares that decoding can start with each segment.
+/// Tag declaring that decoding can start with any segment.
 const INDEPENDENT: &str = "#EXT-X-INDEPENDENT-SEGMENTS\n";
 /// GROUP-ID of all subtitles.
 const SUBTITLES_GROUP: &str = "subtitles";
@@ -28,8 +28,8 @@ pub fn multivariant(renditions: &[Rendition<'_>]) -> String {
     write(renditions, INDEPENDENT)
 }
 
-/// Writes the multivariant playlist of a live channel. The playlist cannot promise anything about
-/// future segments; media playlists state whether the segments they list are independent.
+/// Writes the multivariant playlist of a live channel. It does not declare segments independent,
+/// because future segments may not be; each media playlist states whether its listed segments are.
 pub fn multivariant_live(epoch: &Epoch) -> String {
     write(&epoch.renditions(), "")
 }
@@ -84,8 +84,8 @@ fn group_id(info: &TrackInfo, rank: usize) -> String {
     format!("audio-{}-{channels}ch{rank}", info.codec)
 }
 
-/// Pairs every video track with every audio group; without video, returns every audio track of the
-/// first language.
+/// Returns the variants: every video track paired with every audio group or, without video, every
+/// audio track of the first language.
 fn variants<'a>(
     sets: &'a [SwitchingSet],
     audio: &'a [Group],
@@ -129,7 +129,7 @@ fn write_media(out: &mut String, renditions: &[Rendition<'_>], kind: &str, group
 }
 
 /// Returns names for a player's menu: the language if it is unique in the group, otherwise the
-/// track's name (§4.4.6.1: NAME is unique in a group).
+/// track's name (§4.4.6.1 requires NAME to be unique in a group).
 fn names(renditions: &[Rendition<'_>], members: &[usize]) -> Vec<String> {
     let languages: Vec<_> = members.iter().map(|&m| language(renditions[m].info)).collect();
     let unique = |l: &&str| languages.iter().filter(|other| **other == Some(*l)).count() == 1;
@@ -145,7 +145,7 @@ fn write_variant(
     text: &[usize],
 ) {
     let main = &renditions[variant];
-    // A variant that is a member of its own group is played alone or replaced by another member.
+    // A variant that belongs to its own group is played alone, or replaced by another member.
     let others = group.map_or(&[][..], |g| &g.members).iter().filter(|&&m| m != variant);
     let others: Vec<_> = if Kind::of(main.info) == Kind::Video { others.collect() } else { Vec::new() };
     let peak = others.iter().map(|&&m| renditions[m].bitrate.peak).max().unwrap_or(0);
@@ -179,7 +179,7 @@ fn write_variant(
     let _ = writeln!(out, "{}/media.m3u8", main.name);
 }
 
-/// Writes an attribute list (§4.2).
+/// A writer of one attribute list (§4.2).
 struct Attributes<'a> {
     out: &'a mut String,
     separator: char,

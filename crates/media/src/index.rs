@@ -1,11 +1,12 @@
-//! Index of a track's file, built from few ranged reads, without I/O of its own.
+//! Track file indexer: builds an index from a few ranged reads, which the caller performs.
 //!
 //! The [`Indexer`] requests bytes, accepts them, and produces a [`TrackIndex`]. It reads the
-//! header, a sidx, box headers and moofs, and skips mdat.
+//! header, a sidx, box headers and moofs, but not the content of mdat.
 //!
-//! A sidx that covers the file provides the segments, after a check of a few references. Without a
-//! valid sidx, every moof is read and fragments are grouped into segments. Every request advances
-//! through the file, so the number of requests is bounded by [`TOP_LEVEL_BOXES_MAX`].
+//! A sidx that covers the file provides the segments, once a few of its references have been
+//! verified. Without a valid sidx, every moof is read, and fragments are grouped into segments.
+//! Every request advances through the file, so the number of requests is bounded by
+//! [`TOP_LEVEL_BOXES_MAX`].
 //!
 //! ```text
 //! let mut indexer = Indexer::new(file_size, options);
@@ -95,9 +96,11 @@ impl Indexer {
         Self { window: Window::new(file_size), options, wanted: None, phase }
     }
 
-    /// Returns the next step; repeated calls return the same step until it is fed.
+    /// Returns the next step; repeated calls return the same request until [`feed`](Self::feed) is
+    /// called.
     ///
     /// # Errors
+    ///
     /// Returns the file's first fault, with its offset and box. Later calls repeat it.
     pub fn step(&mut self) -> Result<Step> {
         loop {
@@ -117,8 +120,8 @@ impl Indexer {
         }
     }
 
-    /// Accepts the bytes at the offset last requested. Fewer bytes than requested mean that the
-    /// file is shorter than declared, which is a fault that names the truncated box.
+    /// Accepts the bytes last requested. If there are fewer bytes than requested, the file is
+    /// shorter than declared, and the next step returns a fault that names the truncated box.
     pub fn feed(&mut self, bytes: &[u8]) {
         if let Some(want) = self.wanted.take() {
             self.window.feed(want, bytes);

@@ -1,9 +1,10 @@
 //! Track languages as BCP 47 tags, from the packed ISO 639-2 code in mdhd (ISO/IEC 14496-12
 //! §8.4.2.3).
 
-/// ISO 639-2 codes, terminological and bibliographic, that have a two-letter code: BCP 47 requires
-/// the shortest code (RFC 5646 §2.2.1). Each word is a three-letter code followed by its two-letter
-/// code. From Unicode CLDR: every code that `Intl.getCanonicalLocales` of Node 20 shortens.
+/// ISO 639-2 codes, terminological and bibliographic, with a two-letter equivalent, because BCP 47
+/// requires the shortest code (RFC 5646 §2.2.1). Each word is a three-letter code followed by its
+/// two-letter equivalent. Source: Unicode CLDR, as all codes shortened by
+/// `Intl.getCanonicalLocales` in Node 20.
 const SHORTER: &str = "\
     aaraa abkab adpdz afraf akaak albsq alssq amham araar arbar argan armhy asmas avaav aveae aymay \
     ayray azeaz azjaz bakba bambm baqeu belbe benbn bisbi bodbo bosbs brebr bulbg burmy catca cescs \
@@ -22,7 +23,7 @@ const SHORTER: &str = "\
     urdur uzbuz uznuz venve vievi volvo welcy wlnwa wolwo xhoxh yddyi yidyi yoryo zhaza zhozh zsmms \
     zulzu zybza";
 
-/// Returns the language packed in 15 bits in mdhd; `None` if it is `und` or a QuickTime code.
+/// Returns the language packed into 15 bits of mdhd; `None` if it is `und` or a QuickTime code.
 pub(crate) fn from_packed(packed: u16) -> Option<String> {
     let letter = |shift: u16| match (packed >> shift & 0x1f) as u8 {
         index @ 1..=26 => Some(char::from(b'a' + index - 1)),

@@ -1,12 +1,12 @@
-//! Model from which both manifests are written: tracks that belong together, on demand or live.
+//! Manifest model: the tracks of an on-demand presentation or of a live channel.
 //!
 //! The model determines which tracks form a switching set, where segments lie on the presentation's
-//! timeline, and which bitrates manifests declare. HLS and DASH are written only from this model,
-//! so they cannot disagree.
+//! timeline, and which bitrates manifests declare. HLS playlists and MPDs are written only from
+//! this model, so they cannot disagree.
 //!
 //! **Invariant:** an [`OnDemand`] exists only if its tracks align: the video tracks of a switching
 //! set have the same segment boundaries within half a frame (ISO/IEC 23000-19 §7.3.4), and all
-//! tracks have the same length within one segment.
+//! tracks have the same length to within one segment.
 //!
 //! **Invariant:** a time in a manifest or a segment's name is a presentation time, with the CMAF
 //! header's edit list applied (ISO/IEC 14496-12 §8.6.6). Players apply the edit list to the media
@@ -23,7 +23,7 @@ pub use align::Misaligned;
 pub use rate::Bitrate;
 pub use sets::{Kind, SwitchingSet, switching_sets};
 
-/// A track in a file, with its name in URLs.
+/// A track file, with its name in URLs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedTrack {
     /// Path segment of URLs and `Representation@id`; contains only unreserved characters (RFC
@@ -33,7 +33,7 @@ pub struct NamedTrack {
     /// content, so that the content at such a URL never changes; contains only unreserved
     /// characters (RFC 3986).
     pub version: String,
-    /// Name of the file in messages to the operator.
+    /// File name shown to the operator in messages.
     pub file: String,
     /// Index of the file.
     pub index: TrackIndex,
@@ -44,7 +44,8 @@ pub struct NamedTrack {
 pub struct Placed {
     /// Presentation time in the track's timescale; it names the segment in URLs.
     pub time: u64,
-    /// Duration in the track's timescale; for a first segment that begins before 0, the remainder.
+    /// Duration in the track's timescale; if the first segment begins before 0, only the part from
+    /// 0 on.
     pub duration: u64,
     /// Location of the segment's bytes.
     pub segment: Segment,
@@ -115,12 +116,13 @@ pub struct Rendition<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OnDemand {
     tracks: Vec<NamedTrack>,
-    /// First presentation time shown, in units of the second number (the timescale of its track).
+    /// Presentation time at which playback starts, and its timescale.
     start: (u64, u32),
 }
 
 impl OnDemand {
-    /// Checks that `tracks` align; the error names the files that do not.
+    /// Creates a presentation from `tracks`. If they do not align, the error names the files at
+    /// fault.
     pub fn new(tracks: Vec<NamedTrack>) -> Result<OnDemand, Misaligned> {
         align::check(&tracks)?;
         let video = tracks.iter().find(|t| Kind::of(&t.index.info) == Kind::Video);
@@ -129,7 +131,7 @@ impl OnDemand {
         Ok(OnDemand { tracks, start })
     }
 
-    /// Returns all tracks, in the order given.
+    /// Returns all tracks, in the order passed to [`OnDemand::new`].
     pub fn tracks(&self) -> &[NamedTrack] {
         &self.tracks
     }

@@ -9,8 +9,8 @@ use crate::fourcc::FourCc;
 /// Size of a prft written by [`Prft::to_bytes`].
 pub const PRFT_BYTES: usize = 32;
 
-/// Flags for an NTP time that is the capture time and consistent within the track. ffmpeg writes
-/// these flags with `-write_prft wallclock`.
+/// Flags stating that the NTP time is the capture time and is consistent within the track. ffmpeg
+/// writes these flags with `-write_prft wallclock`.
 pub const PRFT_CAPTURE: u32 = 24;
 
 /// Seconds from the NTP epoch (1900) to the Unix epoch (1970), RFC 5905 §6.
@@ -34,7 +34,8 @@ impl Prft {
     /// Reads a prft.
     ///
     /// # Errors
-    /// Fails if the box is truncated.
+    ///
+    /// Returns an error if the box is truncated.
     pub fn parse(prft: &Mp4Box<'_>) -> Result<Self> {
         let (version, flags, mut r) = prft.full()?;
         Ok(Self { track_id: r.u32()?, ntp: r.u64()?, media_time: r.u32_or_u64(version == 1)?, flags })

@@ -23,7 +23,8 @@ impl<'a> Reader<'a> {
     /// Reads the next `N` bytes.
     ///
     /// # Errors
-    /// [`Fault::Truncated`] if the box ends first; this applies to all methods below.
+    ///
+    /// Returns [`Fault::Truncated`] if the box ends first, as do all methods below.
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         match self.rest.split_first_chunk::<N>() {
             Some((front, rest)) => {

@@ -1,9 +1,8 @@
-//! Shifts a chunk in media time: rewrites tfdt, mfhd, prft and emsg, and leaves the media data
-//! untouched.
+//! Chunk retiming: rewrites tfdt, mfhd, prft and emsg, and leaves the media data untouched.
 //!
 //! ISO/IEC 14496-12: mfhd §8.8.5, trun §8.8.8, tfdt §8.8.12, prft §8.16.5; ISO/IEC 23009-1
-//! §5.10.3.3: emsg. A 32-bit tfdt, which a channel would outgrow, becomes 64-bit, so all bytes
-//! after it move by four.
+//! §5.10.3.3: emsg. A 32-bit tfdt would overflow in a long-running channel, so it is widened to 64
+//! bits, and all later bytes move by four.
 
 use bytes::{Bytes, BytesMut};
 
@@ -19,7 +18,8 @@ const TRUN_DATA_OFFSET: u32 = 1;
 /// timescale; `None` if the decode time would become negative or exceed 64 bits.
 ///
 /// # Errors
-/// Fails if a box of the chunk is not valid CMAF.
+///
+/// Returns an error if a box of the chunk is not valid CMAF.
 pub fn shifted(chunk: &Bytes, by: i64, timescale: u32) -> Result<Option<Bytes>> {
     let mut moved = BytesMut::with_capacity(chunk.len() + 16);
     for found in Boxes::new(chunk, 0) {
@@ -30,14 +30,13 @@ pub fn shifted(chunk: &Bytes, by: i64, timescale: u32) -> Result<Option<Bytes>> 
                 moved.extend_from_slice(&moof_at(&found, time, None)?);
             }
             FourCc::PRFT => {
-                // ffmpeg writes wrapped times for a track that begins before zero.
+                // For a track that begins before time zero, ffmpeg writes wrapped times.
                 let prft = Prft::parse(&found)?;
                 let media_time = prft.media_time.wrapping_add_signed(by);
                 moved.extend_from_slice(&Prft { media_time, ..prft }.to_bytes());
             }
             FourCc::EMSG => {
-                // An unreadable emsg is useless to players too, but does not invalidate the media
-                // beside it.
+                // A malformed emsg does not invalidate the media, so it is forwarded unchanged.
                 let event = emsg(&found, by, timescale);
                 moved.extend_from_slice(event.as_deref().unwrap_or(found.bytes));
             }
@@ -50,7 +49,8 @@ pub fn shifted(chunk: &Bytes, by: i64, timescale: u32) -> Result<Option<Bytes>> 
 /// Returns a copy of a moof with another decode time and, if given, another sequence number.
 ///
 /// # Errors
-/// Fails if a box inside the moof is missing or not valid CMAF.
+///
+/// Returns an error if a box inside the moof is missing or not valid CMAF.
 pub fn moof_at(moof: &Mp4Box<'_>, decode_time: u64, sequence_number: Option<u32>) -> Result<Vec<u8>> {
     let traf = moof.require(FourCc::TRAF)?;
     let tfdt = traf.require(FourCc::TFDT)?;
@@ -69,7 +69,7 @@ pub fn moof_at(moof: &Mp4Box<'_>, decode_time: u64, sequence_number: Option<u32>
         const GROWTH: u32 = 4;
         for parent in [moof, &traf, &tfdt] {
             let size = parent.bytes.len() as u64 + u64::from(GROWTH);
-            // The 32-bit and the 64-bit size field both begin eight bytes before the header's end.
+            // Both the 32-bit and the 64-bit size field begin eight bytes before the header's end.
             let field = at(parent, 0) - 8;
             match u32::try_from(size) {
                 _ if parent.header_size == 16 => write_at(&mut bytes, field, size.to_be_bytes()),
@@ -102,7 +102,8 @@ fn decode_time(moof: &Mp4Box<'_>) -> Result<u64> {
     fields.u32_or_u64(version == 1)
 }
 
-/// Shifts an event. Version 1 has an absolute time; version 0 counts from the chunk.
+/// Returns a shifted emsg. Version 1 has an absolute time; the time of version 0 is relative to the
+/// chunk and stays as is.
 fn emsg(emsg: &Mp4Box<'_>, by: i64, timescale: u32) -> Result<Vec<u8>> {
     let mut bytes = emsg.bytes.to_vec();
     let (version, _, mut fields) = emsg.full()?;

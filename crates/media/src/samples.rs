@@ -1,5 +1,5 @@
 //! Samples of one track fragment, from tfhd, tfdt and trun (ISO/IEC 14496-12 §8.8.7, §8.8.8,
-//! §8.8.12), summed up as they are read; no sample is stored.
+//! §8.8.12), added up as they are read. No sample is stored.
 
 use std::ops::Range;
 
@@ -72,7 +72,7 @@ pub(crate) fn decode_time(tfdt: &Mp4Box<'_>) -> Result<u64> {
 pub(crate) struct Samples {
     defaults: SampleDefaults,
     /// Base of the runs' data offsets, and position of the next run's data if the run has no
-    /// offset; both from the first byte of the moof.
+    /// offset; both relative to the first byte of the moof.
     base: i128,
     next_data: i128,
     pub(crate) count: u64,
@@ -94,7 +94,7 @@ enum Pace {
 }
 
 impl Samples {
-    /// Creates empty totals; `base` counts from the first byte of the moof.
+    /// Creates empty totals; `base` is relative to the first byte of the moof.
     pub(crate) fn new(defaults: SampleDefaults, base: i128) -> Self {
         Self {
             defaults,
@@ -110,7 +110,7 @@ impl Samples {
         }
     }
 
-    /// Returns the duration of every sample, if all durations are equal.
+    /// Returns the duration of each sample, if all samples have the same duration.
     pub(crate) fn constant_duration(&self) -> Option<u32> {
         match self.pace {
             Pace::Constant(duration) => Some(duration),
@@ -142,7 +142,8 @@ impl Samples {
         }
         self.add(first, 1);
         if flags & tr::PER_SAMPLE == 0 {
-            // The box size does not bound this count, so samples must not be counted one by one.
+            // The box size does not bound this count, so add all samples in one step rather than in
+            // a loop.
             self.add(first, count - 1);
         } else {
             for _ in 1..count {
@@ -165,14 +166,14 @@ impl Samples {
             duration: or(tr::DURATION, self.defaults.duration)?,
             size: or(tr::SIZE, self.defaults.size)?,
             flags: or(tr::FLAGS, self.defaults.flags)?,
-            // Composition offsets are signed in version 1. Version 0 specifies unsigned, but muxers
-            // write negative offsets in it, and no muxer writes offsets of 2³¹ units; both are
-            // therefore read as signed, as in ffmpeg.
+            // Composition offsets are signed in version 1 and unsigned in version 0. Muxers
+            // nevertheless write negative offsets in version 0, and none writes offsets of 2³¹
+            // units or more, so both versions are read as signed, as in ffmpeg.
             composition_offset: or(tr::COMPOSITION_OFFSET, 0)?.cast_signed(),
         })
     }
 
-    /// Adds `count` samples like this one. Sums cannot overflow, because they have at most 2²⁰
+    /// Adds `count` samples equal to `sample`. Sums cannot overflow, because they have at most 2²⁰
     /// values of 32 bits.
     fn add(&mut self, sample: Sample, count: u64) {
         if count == 0 {

@@ -1,10 +1,11 @@
-//! Segment index: sizes and durations of the media that follow (ISO/IEC 14496-12 §8.16.3).
+//! Segment index: sizes and durations of the media after it (ISO/IEC 14496-12 §8.16.3).
 
 use crate::boxes::Mp4Box;
 use crate::error::Result;
 use crate::fourcc::FourCc;
 
-/// Maximum length of a sidx: 65,535 references of 12 bytes, the maximum of its count field.
+/// Maximum length of a sidx, in bytes. Its 16-bit count field allows at most 65,535 references of
+/// 12 bytes, which fit.
 pub const SIDX_BYTES_MAX: u64 = 1 << 20;
 
 /// A segment index.
@@ -12,8 +13,8 @@ pub const SIDX_BYTES_MAX: u64 = 1 << 20;
 pub struct Sidx {
     /// Units per second of the index's times; DASH-IF requires mdhd's timescale.
     pub timescale: u32,
-    /// Presentation time of the first reference, after edit lists. Muxers disagree: ffmpeg writes 0
-    /// even if composition begins later.
+    /// Presentation time of the first reference, with the edit list applied. Muxers disagree:
+    /// ffmpeg writes 0 even if composition begins later.
     pub earliest_presentation_time: u64,
     /// Bytes from the end of the sidx to the first reference.
     pub first_offset: u64,
@@ -40,7 +41,8 @@ impl Sidx {
     /// Reads a whole sidx box at `offset` in its file.
     ///
     /// # Errors
-    /// Fails if the box is truncated.
+    ///
+    /// Returns an error if the box is truncated.
     pub fn parse(bytes: &[u8], offset: u64) -> Result<Self> {
         let sidx = Mp4Box::parse(bytes, offset)?;
         if sidx.kind != FourCc::SIDX {

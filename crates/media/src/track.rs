@@ -1,7 +1,7 @@
 //! Model of a track: the contents of its CMAF header and the location of its segments.
 //!
 //! Times and durations are in the track's own timescale (mdhd, ISO/IEC 14496-12 §8.4.2), never in
-//! seconds. Only manifests convert them, so that nothing drifts.
+//! seconds. Only manifests convert them, so that rounding errors do not accumulate.
 
 /// Contents of a CMAF header (ftyp + moov, ISO/IEC 23000-19 §7.2), which describes one track.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub struct SampleDefaults {
     pub flags: u32,
 }
 
-/// One segment in a track's file: whole fragments, beginning with a sync sample.
+/// One segment in a track's file: a run of whole fragments that begins with a sync sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
     /// Position of the segment's first byte (styp, prft without a sidx, or moof) in the file.
@@ -87,8 +87,8 @@ pub struct TrackIndex {
 /// File name extensions of track files.
 pub const TRACK_EXTENSIONS: [&str; 7] = ["mp4", "m4v", "m4a", "m4s", "cmfv", "cmfa", "cmft"];
 
-/// Returns whether a file is treated as a track: its name has one of [`TRACK_EXTENSIONS`], in any
-/// case, and is not hidden.
+/// Returns whether a file is treated as a track: its name is not hidden and has one of
+/// [`TRACK_EXTENSIONS`], in upper or lower case.
 #[must_use]
 pub fn is_track_file(name: &str) -> bool {
     let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);

@@ -1,5 +1,5 @@
-//! In-place rewriting of media without a change of size: makes segments self-contained if their
-//! fragments' offsets count from the start of the file.
+//! In-place rewriting of segments whose data offsets count from the start of the file. The segments
+//! become self-contained, and their size does not change.
 
 use crate::boxes::{Boxes, Mp4Box};
 use crate::error::Result;
@@ -10,18 +10,19 @@ const BASE_DATA_OFFSET: u32 = 0x1;
 const DEFAULT_BASE_IS_MOOF: u32 = 0x2_0000;
 /// trun flag data-offset-present, §8.8.8.1.
 const DATA_OFFSET: u32 = 0x1;
-/// An empty free box of the same size as the field that it replaces.
+/// An empty free box, of the same size as the base_data_offset field it replaces.
 const FREE: [u8; 8] = *b"\0\0\0\x08free";
 
 /// Rewrites a segment in place so that every fragment's data offsets count from its own moof
-/// instead of the start of the file (tfhd base_data_offset, as ffmpeg writes without
+/// instead of from the start of the file (tfhd base_data_offset, which ffmpeg writes without
 /// `default_base_moof`). Only then can a player use the segment on its own. `segment` consists of
-/// whole boxes and begins at `offset` in its file. Fragments without base_data_offset are
+/// complete boxes and begins at `offset` in its file. Fragments without base_data_offset are
 /// unchanged.
 ///
 /// # Errors
-/// Fails if a fragment is truncated, or its runs lack data offsets. Earlier fragments are already
-/// rewritten.
+///
+/// Returns an error if a fragment is truncated or its runs lack data offsets. Earlier fragments
+/// have then already been rewritten.
 pub fn rebase_on_moof(segment: &mut [u8], offset: u64) -> Result<()> {
     let mut moofs = Vec::new();
     for found in Boxes::new(segment, offset) {
@@ -41,7 +42,8 @@ pub fn rebase_on_moof(segment: &mut [u8], offset: u64) -> Result<()> {
 /// Rewrites one whole moof at `offset` in its file, like [`rebase_on_moof`].
 ///
 /// # Errors
-/// The same errors as [`rebase_on_moof`]; on error, the moof is unchanged.
+///
+/// Returns the same errors as [`rebase_on_moof`]. On error, the moof is unchanged.
 pub fn rebase_moof(moof: &mut [u8], offset: u64) -> Result<()> {
     let at = |absolute: u64| usize::try_from(absolute - offset).expect("an offset in a slice");
     let mut tfhds = Vec::new();
@@ -94,7 +96,7 @@ fn moved_data_offset(trun: &Mp4Box<'_>, shift: i128, first: bool) -> Result<Opti
     Ok(Some(moved))
 }
 
-/// Removes base_data_offset from a tfhd, and fills the space at its end with a free box.
+/// Removes base_data_offset from a tfhd, and fills the freed space at the end with a free box.
 fn drop_base_data_offset(tfhd: &mut [u8], header_size: usize, flags: u32) {
     let (base, end) = (header_size + 8, tfhd.len());
     tfhd.copy_within(base + 8.., base);
@@ -105,7 +107,7 @@ fn drop_base_data_offset(tfhd: &mut [u8], header_size: usize, flags: u32) {
     if header_size == 16 {
         tfhd[8..16].copy_from_slice(&(end as u64 - 8).to_be_bytes());
     } else {
-        let size = u32::try_from(end - 8).expect("in a moof of some MiB");
+        let size = u32::try_from(end - 8).expect("in a moof of a few MiB");
         tfhd[..4].copy_from_slice(&size.to_be_bytes());
     }
 }

@@ -1,5 +1,5 @@
-//! Live upload scanner tests: both forms that ffmpeg pushes, split arbitrarily, and streams that
-//! must be refused.
+//! Chunk scanner tests: both forms of ffmpeg uploads, split arbitrarily, and streams that must be
+//! refused.
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -150,7 +150,7 @@ fn ffmpeg_objects_are_scanned_with_a_known_header() {
         [(0, true, styp.clone()), (6656, false, none()), (13_312, false, none()), (19_968, false, none())];
     assert_eq!(described(&first), want);
     assert_eq!(described(&last), [(51_200, true, styp), (57_856, false, none())]);
-    // A segment without its header is a fault that the origin can distinguish from others.
+    // A segment without its header causes a fault that the origin can distinguish from others.
     check(
         &first,
         None,
@@ -237,7 +237,7 @@ fn headers_may_repeat_and_change() {
             chunk at 1688 142 bytes 500+10 ms sync
         "#]],
     );
-    // Boxes before a header lead no fragment.
+    // Boxes before a header do not belong to a chunk.
     let stream = [styp(b"cmfs"), header_bytes(), fragment(0)].concat();
     check(
         &stream,
@@ -378,8 +378,8 @@ fn limits_are_checked_from_the_box_header() {
     let moof = FragmentParts::new(0, 500).moof();
     let refused = |stream: &[u8], expect: Expect| check(stream, Some(&info()), expect);
     let mdat = box_of(b"mdat", CHUNK_BYTES_MAX);
-    // The header is eight bytes longer than the moof expects, so the samples would lie outside the
-    // mdat; a box of that size in between compensates.
+    // The mdat's header is eight bytes longer than the moof expects, so the samples would lie
+    // outside the mdat. A box of eight bytes in between compensates for this.
     let mut between = FragmentParts::new(0, 500);
     between.between = boxed(b"free", &[0; 8]);
     let start = [between.moof(), boxed(b"free", b"")].concat();
@@ -440,7 +440,7 @@ proptest! {
         prop_assert_eq!(&scan(long_track(), None, &cuts), whole);
     }
 
-    /// Supplying the header late must lose nothing, at whichever cut it is found missing.
+    /// Supplying the header late must lose no bytes, however the stream is split.
     #[test]
     fn late_header_loses_no_media(mut cuts in proptest::collection::vec(0usize..900, 0..60)) {
         let stream = [boxed(b"free", &[0; 40]), styp(b"cmfs"), fragment(0), fragment(500)].concat();
@@ -467,7 +467,7 @@ proptest! {
         prop_assert_eq!((events, scanner.finish()), scan(&stream, Some(&info()), &[]));
     }
 
-    /// The events of faulty streams and dropped boxes must not depend on the split either.
+    /// Nor may the events of streams with faults or dropped boxes depend on the split.
     #[test]
     fn any_split_of_a_faulty_stream_yields_the_same(
         mut cuts in proptest::collection::vec(0usize..1200, 0..60),

@@ -1,4 +1,4 @@
-//! Index tests on files built box by box: output of packagers other than ffmpeg, segment cutting,
+//! Index tests on files built box by box: layouts of packagers other than ffmpeg, segment cutting,
 //! and faulty files.
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
@@ -172,7 +172,7 @@ fn decode_times_must_not_decrease() {
         &back,
         expect!["offset 628: box 'moof': decode time (tfdt) must not be before the previous fragment's"],
     );
-    // A gap shows in the times: the segment before the gap lasts as long as its samples.
+    // A gap must appear in the times: the segment before the gap lasts only as long as its samples.
     let gap = [header.clone(), at(0), at(5000)].concat();
     check(
         &gap,
@@ -221,8 +221,8 @@ fn negative_composition_offsets_shift_presentation() {
     );
 }
 
-/// Returns the start times of the segments for fragments given as decode time, duration, and
-/// whether they begin with a sync sample.
+/// Returns the segments' start times for fragments given as decode time, duration, and whether they
+/// begin with a sync sample.
 fn cuts(header: &HeaderParts, fragments: &[(u64, u32, bool)]) -> Vec<u64> {
     let parts = |(time, duration, sync): &(u64, u32, bool)| {
         FragmentParts { sync: *sync, ..FragmentParts::new(*time, *duration) }.build()
@@ -251,8 +251,8 @@ fn video_is_cut_at_the_first_sync_sample_after_the_target() {
 
 #[test]
 fn audio_is_cut_on_a_grid() {
-    // Fragments of 24 frames of 1024 at 48 kHz last 0.512 s: 2 s is nearest to the fourth, and cuts
-    // stay on the grid without the drift of 2.048 s segments.
+    // Fragments of 24 AAC frames last 0.512 s at 48 kHz. The end of the fourth is nearest to 2 s,
+    // and later cuts stay on the grid instead of drifting with 2.048 s segments.
     let audio = HeaderParts::audio(48_000);
     let fragments: Vec<_> = (0..80).map(|i| (i * 24_576, 24_576 / 10 * 10, true)).collect();
     let starts = cuts(&audio, &fragments);
@@ -280,8 +280,8 @@ fn long_references_are_segments() {
     let fragments: Vec<_> = (0..3).map(|i| FragmentParts::new(100 + i * 1200, 1200)).collect();
     let mfra = boxed(b"mfra", &[]);
     let file = with_sidx(&[(142, 1200, SAP_1); 3], &fragments, &mfra);
-    // References are shorter than 2 s, but too long for chunks. Segment times are the media's, not
-    // the sidx's 0.
+    // References are shorter than 2 s, but too long for chunks. Segment times come from the media,
+    // although the sidx starts at 0.
     check(
         &file,
         expect![[r#"
@@ -318,7 +318,7 @@ fn chunk_references_are_grouped() {
             1182+568 2.000s+2.000s
         "#]],
     );
-    // A sidx that claims an access point of unknown type at every reference must not be trusted.
+    // A sidx that claims an access point of unknown type at every reference is not reliable.
     let file = with_sidx(&[(142, 500, SAP_UNKNOWN); 8], &fragments, &[]);
     check(
         &file,

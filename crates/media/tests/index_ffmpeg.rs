@@ -1,4 +1,4 @@
-//! Index tests on files made by ffmpeg, compared with ffprobe's view of the same files.
+//! Index tests on files created by ffmpeg, compared with ffprobe's reading of the same files.
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -17,7 +17,8 @@ fn times(index: &TrackIndex) -> String {
     format!("{:?} {}", index.frame_rate, times.collect::<Vec<_>>().join(" "))
 }
 
-/// Indexes a file made by ffmpeg and compares every segment with the samples ffprobe reports.
+/// Indexes a file created by ffmpeg and compares every segment with the samples reported by
+/// ffprobe.
 fn check_ffmpeg(args: &str, expect: Expect) -> Vec<u8> {
     let file = ffmpeg(args);
     let indexed = index(&file).unwrap_or_else(|error| panic!("{args}: {error}"));
@@ -135,7 +136,7 @@ fn ffmpeg_delay_is_in_the_decode_times() {
 
 #[test]
 fn few_bytes_are_read() {
-    // The file has 40 s, so that reads can skip most of it.
+    // The file lasts 40 s, so that reads can skip most of it.
     let long = |flags: &str| {
         let args =
             "-f lavfi -i testsrc2=size=320x180:rate=25 -t 40 -c:v libx264 -preset ultrafast -g 50 -bf 0";

@@ -19,7 +19,7 @@ use thalweg_media::write::rebase_on_moof;
 /// Damaged copies to test per file.
 const ROUNDS: u64 = 5000;
 
-/// SplitMix64 (Steele, Lea, Flood 2014): small, and identical on every platform.
+/// SplitMix64 (Steele, Lea, Flood 2014), which is small and identical on every platform.
 struct Random(u64);
 
 impl Random {
@@ -103,7 +103,7 @@ fn survive(name: &str, file: &[u8]) {
 
 #[test]
 fn damaged_ffmpeg_files_are_survived() {
-    // The input is short, so that most of a file is boxes.
+    // The input is short, so that files consist mostly of boxes.
     let short = |input: &str| input.replace("-t 5", "-t 0.6");
     for (input, flags) in [
         (VIDEO_B, "+cmaf+global_sidx"),

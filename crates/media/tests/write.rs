@@ -58,7 +58,7 @@ fn dump_lists_every_box() {
     .assert_eq(&dump(&file.concat()));
 }
 
-/// Chunks of a file, repeated with later times, must form one longer file.
+/// A file's chunks, repeated with later times, must form one longer file.
 #[test]
 fn repeated_chunks_play_continuously() {
     let file = ffmpeg(&format!("{VIDEO} -frag_duration 500000 -movflags +cmaf+frag_keyframe"));

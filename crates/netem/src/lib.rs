@@ -1,10 +1,11 @@
-//! Emulated network paths: their description, their emulation between network namespaces, and a
-//! check that the two agree.
+//! Emulated network paths: scenario files, emulation between network namespaces, and checks that
+//! the emulation matches the scenario.
 //!
-//! - [`scenario`]: a server and its clients' paths, parsed from text; pure.
-//! - [`emulation`]: a running scenario.
-//! - [`check`]: measures emulated paths and compares them with their descriptions.
-//! - [`signals`]: termination signals, which must remove the emulation.
+//! - [`scenario`]: a server and the paths to its clients, parsed from TOML.
+//! - [`emulation`]: runs a scenario.
+//! - [`check`]: measures emulated paths and compares them with the scenario.
+//! - [`signals`]: handlers for termination signals, so that an interrupted run removes its
+//!   emulation.
 
 pub mod check;
 pub mod emulation;

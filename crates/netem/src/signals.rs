@@ -1,7 +1,7 @@
-//! Termination signals: SIGINT, SIGTERM, and SIGHUP, which counts as SIGTERM.
+//! Handlers for the termination signals SIGINT, SIGTERM and SIGHUP. SIGHUP is treated as SIGTERM.
 //!
-//! Handlers must be installed before starting anything that a signal would leave behind. Signals
-//! are then queued until read.
+//! Install the handlers before creating anything that needs cleanup on a signal. Signals that
+//! arrive afterwards are queued until read.
 
 use std::io;
 
@@ -18,10 +18,12 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Installs the handlers. Also returns a runtime for this thread on which to wait for signals.
+    /// Installs the handlers. Returns them with a runtime on which this thread can wait for
+    /// signals.
     ///
     /// # Errors
-    /// If a handler or the runtime cannot be created.
+    ///
+    /// Returns an error if a handler or the runtime cannot be created.
     pub fn install() -> io::Result<(Runtime, Self)> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let within = runtime.enter();
@@ -34,7 +36,7 @@ impl Signals {
         Ok((runtime, signals))
     }
 
-    /// Waits for the next signal: `INT` or `TERM`.
+    /// Waits for the next signal and returns it as `INT` or `TERM`.
     pub async fn next(&mut self) -> Signal {
         tokio::select! {
             _ = self.interrupts.recv() => Signal::INT,

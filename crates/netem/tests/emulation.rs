@@ -1,5 +1,5 @@
-//! Tests of emulations on real namespaces. They need root. Each test creates and removes its own
-//! namespaces; tests run one at a time, so that none slows down another.
+//! Tests of emulations in real network namespaces. They need root. Each test creates and removes
+//! its own namespaces. Tests run one at a time, so that they do not slow each other down.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod left;
@@ -31,7 +31,7 @@ fn emulation(text: &str) -> Emulation {
 fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is_so() {
-        assert!(started.elapsed() < PATIENCE, "{what}");
+        assert!(started.elapsed() < PATIENCE, "timed out waiting until {what}");
         thread::yield_now();
     }
 }
@@ -60,8 +60,8 @@ fn every_address_of_a_prefix_uses_its_path() {
             client.set_read_timeout(Some(PATIENCE)).unwrap();
             let started = Instant::now();
             client.send_to(b"x", (to, 7)).unwrap();
-            let answered = client.recv_from(&mut [0; 8]).unwrap();
-            assert_eq!(answered.1.ip(), to);
+            let reply = client.recv_from(&mut [0; 8]).unwrap();
+            assert_eq!(reply.1.ip(), to);
             // Time alone does not prove which path was used: the other path or a busy machine adds
             // delay too. The packet counts below prove it.
             let took_ms = started.elapsed().as_millis();
@@ -73,7 +73,7 @@ fn every_address_of_a_prefix_uses_its_path() {
         up.alter(&Alteration { loss: Some(Loss::random(1.0)), ..Alteration::default() }).unwrap();
         let client = emulation.on(Side::Clients, || UdpSocket::bind("198.18.2.3:0")).unwrap();
         client.send_to(b"x", (scenario.server4, 7)).unwrap();
-        wait("lost", || up.line.counts().lost == 1);
+        wait("the packet is lost", || up.line.counts().lost == 1);
         is_over.store(true, Relaxed);
     });
     drop(emulation);
@@ -105,10 +105,10 @@ fn waiting_packets_are_not_counted_as_dropped() {
         }
     }
     let [deep, shallow] = [0, 1].map(|path| &emulation.directions(path)[1]);
-    wait("all packets arrived", || deep.packets() == 50 && shallow.packets() == 50);
-    // Each packet takes a second to send. Packets that do not fit are dropped when the next one is
-    // sent.
-    wait("dropped", || shallow.dropped() >= 40);
+    wait("all packets have arrived", || deep.packets() == 50 && shallow.packets() == 50);
+    // Each packet takes a second to send. Packets that do not fit in the queue are dropped when the
+    // next one is sent.
+    wait("excess packets are dropped", || shallow.dropped() >= 40);
     assert!(shallow.in_flight() <= 10);
     assert_eq!(deep.dropped(), 0);
     assert!((20..=50).contains(&deep.in_flight()), "{}", deep.in_flight());
@@ -129,6 +129,6 @@ fn each_packet_is_counted_as_passed_or_missed() {
         emulation.count_missed();
         up.packets() + up.missed() >= PACKETS
     });
-    // The system itself sends a few packets.
+    // The kernel itself sends a few packets.
     assert!(up.packets() + up.missed() < PACKETS + 100, "{} and {}", up.packets(), up.missed());
 }

@@ -1,4 +1,4 @@
-//! Admin interface: Prometheus metrics, liveness and readiness. Not for clients; listens on
+//! Admin interface for operators: Prometheus metrics, liveness and readiness. It listens on
 //! loopback by default.
 
 use std::sync::Arc;
@@ -13,8 +13,8 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
     vitals(move || of.metrics.registry(&of.live), move || ready(shared.clone()))
 }
 
-/// Reports ready once the media can be listed: a server that cannot reach its storage must get no
-/// requests.
+/// Reports ready once the media can be listed, so that a server that cannot reach its storage
+/// receives no requests.
 async fn ready(shared: Arc<Shared>) -> Result<(), String> {
     match &shared.library {
         Some(library) => {

@@ -1,7 +1,7 @@
-//! Response content: bytes in memory, a segment being filled, a range of a file.
+//! Response content: bytes in memory, a segment being filled, or a file range.
 //!
 //! **Invariant:** content is streamed in pieces; no response holds a whole file segment in memory.
-//! Where a file's bytes must be replaced ([`Patch`]), only the replacement bytes are in memory.
+//! If parts of a file must be replaced ([`Patch`]), only the replacement bytes stay in memory.
 
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
@@ -14,15 +14,15 @@ use thalweg_cache::{Failure, Reader};
 
 use crate::storage::{ObjectReader, StorageError};
 
-/// Bytes read from a file at a time.
+/// Size of one file read, in bytes.
 const FILE_PIECE_BYTES: u64 = 256 << 10;
-/// Bytes of an in-memory segment handed to the socket at a time; they are not copied.
+/// Maximum bytes of an in-memory segment sent as one body frame. They are not copied.
 const FILL_PIECE_BYTES: usize = 1 << 20;
 
 /// Content of a response.
 pub(crate) type Body = UnsyncBoxBody<Bytes, BodyError>;
 
-/// Reasons for content to end early. The connection is then closed so that the client notices.
+/// Reasons why content ends early. The connection is then closed, so that the client notices.
 #[derive(Debug)]
 pub(crate) enum BodyError {
     /// A live segment was abandoned.
@@ -42,7 +42,7 @@ impl fmt::Display for BodyError {
 
 impl std::error::Error for BodyError {}
 
-/// Returns content that is already in memory.
+/// Returns content held in memory.
 pub(crate) fn full(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
@@ -52,8 +52,8 @@ pub(crate) fn empty() -> Body {
     full(Bytes::new())
 }
 
-/// Streams up to `limit` bytes of a segment, or all of it, from the position of `reader`; each
-/// piece is sent as soon as it arrives.
+/// Streams a segment from the position of `reader`, up to `limit` bytes if given. Each piece is
+/// sent as soon as it arrives.
 pub(crate) fn fill(reader: Reader<()>, limit: Option<u64>) -> Body {
     let start = Some((reader, limit.unwrap_or(u64::MAX)));
     let pieces = stream::unfold(start, |state| async {
@@ -65,7 +65,7 @@ pub(crate) fn fill(reader: Reader<()>, limit: Option<u64>) -> Body {
         match reader.next(max).await {
             Ok(Some(piece)) => {
                 let left = left - piece.len() as u64;
-                let bytes = piece.into_bytes().expect("segments are in memory");
+                let bytes = piece.into_bytes().expect("live segments are in memory");
                 Some((Ok(Frame::data(bytes)), Some((reader, left))))
             }
             Ok(None) => None,
@@ -75,7 +75,7 @@ pub(crate) fn fill(reader: Reader<()>, limit: Option<u64>) -> Body {
     StreamBody::new(pieces).boxed_unsync()
 }
 
-/// Bytes sent in place of those in the file.
+/// Bytes sent instead of the file's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Patch {
     /// Offset from the start of the file.
@@ -110,7 +110,7 @@ pub(crate) fn file(object: ObjectReader, range: Range<u64>, patches: Vec<Patch>)
     StreamBody::new(pieces).boxed_unsync()
 }
 
-/// Returns the file's `bytes`, which begin at `offset`, with the overlapping parts of `patches`
+/// Returns `bytes`, read from the file at `offset`, with the overlapping parts of `patches`
 /// applied.
 fn patched(bytes: Bytes, offset: u64, patches: &[Patch]) -> Bytes {
     let end = offset + bytes.len() as u64;
@@ -124,7 +124,7 @@ fn patched(bytes: Bytes, offset: u64, patches: &[Patch]) -> Bytes {
         let range = patch.range();
         let (from, to) = (range.start.max(offset), range.end.min(end));
         let within = |start: u64| {
-            let at = |n: u64| usize::try_from(n - start).expect("within a piece in memory");
+            let at = |n: u64| usize::try_from(n - start).expect("offset within an in-memory piece");
             at(from)..at(to)
         };
         bytes[within(offset)].copy_from_slice(&patch.bytes[within(range.start)]);

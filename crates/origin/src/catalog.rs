@@ -1,11 +1,12 @@
-//! `/catalog.json`: playable presentations and channels, and the faults of all others.
+//! `/catalog.json`: the playable presentations and channels, and the fault of each presentation
+//! that cannot be served.
 
 use serde::Serialize;
 
 use crate::live::Live;
 use crate::vod::{Fault, Library};
 
-/// Maximum presentations indexed for one catalogue; the rest of a larger library is not listed.
+/// Maximum presentations indexed and listed in the catalogue; further ones are omitted.
 const LISTED_MAX: usize = 1000;
 
 /// The catalogue as a JSON document.
@@ -29,7 +30,7 @@ struct Channel {
     name: String,
     hls: String,
     dash: String,
-    /// UTC, ISO 8601.
+    /// Start of the channel: UTC in ISO 8601.
     since: String,
 }
 
@@ -39,7 +40,7 @@ struct Named {
     message: String,
 }
 
-/// Builds the current catalogue; indexes presentations that nobody has requested yet.
+/// Builds the current catalogue. Presentations not yet indexed are indexed first.
 pub(crate) async fn catalog(library: Option<&Library>, live: &Live) -> Catalog {
     let mut catalog = Catalog::default();
     if let Some(library) = library {

@@ -1,4 +1,5 @@
-//! The wall clock. Apart from this module, only [`source`](crate::source) and storage read it.
+//! Access to the wall clock. Besides this module, only [`source`](crate::source) and storage read
+//! it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 use thalweg_media::presentation::utc::Utc;
@@ -14,7 +15,7 @@ pub(crate) fn now_utc() -> Utc {
     Utc(now_us().div_euclid(1000))
 }
 
-/// Converts a file time to seconds since 1970.
+/// Converts a file timestamp to seconds since 1970.
 pub(crate) fn unix_s(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }

@@ -1,4 +1,4 @@
-//! Origin configuration: resolved values, already checked by the caller.
+//! Origin configuration, with all values resolved and checked by the caller.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -15,36 +15,36 @@ pub struct Config {
     pub ingest: Option<Ingest>,
     /// Address of the admin interface: metrics and health.
     pub admin: Option<SocketAddr>,
-    /// The directory of presentations: each directory in it is served as `/vod/NAME/`. `None`: live
+    /// Directory of presentations; each subdirectory is served as `/vod/NAME/`. `None` serves live
     /// channels only.
     pub media: Option<PathBuf>,
-    /// DVR window of a live channel.
+    /// DVR window of each live channel.
     pub window: Duration,
     /// Minimum duration of a live segment, and of an on-demand segment if the file has no sidx.
     pub segment_target: Duration,
-    /// Maximum age of a file listing of a presentation before storage is checked for changes.
+    /// Maximum age of a presentation's file listing before storage is checked for changes.
     pub listing_max_age: Duration,
     /// Memory for the DVR windows of all live channels, in bytes.
     pub live_memory_bytes: u64,
-    /// Maximum live channels; a source that would start another is refused.
+    /// Maximum live channels; an upload that would create another is refused.
     pub channels_max: usize,
     /// Maximum open connections per listener; further connections wait to be accepted.
     pub connections_max: usize,
-    /// Maximum bytes of a request's header section.
+    /// Maximum size of a request's header section, in bytes.
     pub head_bytes_max: usize,
     /// Limits on uploads.
     pub uploads: UploadLimits,
 }
 
-/// Time and memory limits of uploads to live channels.
+/// Time and memory limits for uploads to live channels.
 #[derive(Debug, Clone)]
 pub struct UploadLimits {
-    /// An upload that receives no byte for this long is dead: its track is free for another upload.
+    /// Maximum time an upload may send nothing before it is aborted and its track is released.
     pub idle_max: Duration,
-    /// How long media waits for its track's header, if the header arrives later.
+    /// Maximum time that media waits for its track's header if the header arrives later.
     pub header_wait: Duration,
-    /// Bytes of incomplete chunks that all uploads together may hold; no upload may hold more than
-    /// remains for the others. Must be several times the longest chunk
+    /// Memory limit for the incomplete chunks of all uploads, in bytes. No upload may use more than
+    /// it leaves for the others. Must be several times the longest chunk
     /// ([`CHUNK_BYTES_MAX`](thalweg_media::chunk::CHUNK_BYTES_MAX)).
     pub held_back_bytes_max: u64,
 }

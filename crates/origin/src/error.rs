@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// A resource that the origin could not acquire before starting.
+/// A resource that the origin could not acquire at startup.
 #[derive(Debug)]
 pub enum BindError {
     /// The listen address for edges and clients.
@@ -16,7 +16,7 @@ pub enum BindError {
     Admin(SocketAddr, io::Error),
     /// The directory of presentations.
     Media(PathBuf, io::Error),
-    /// The memory for live channels.
+    /// Memory for live channels, of this many bytes.
     Memory(u64, io::Error),
 }
 

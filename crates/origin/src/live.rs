@@ -1,12 +1,12 @@
-//! Live channels: ingest writes them, requests read them.
+//! Live channels: written by ingest, read by requests.
 //!
-//! [`channel`] is the state machine, [`cell`] stores the bytes and wakes waiting requests,
-//! [`ingest`] reads uploads. [`naming`] finds the track of an upload, [`queue`] orders uploads that
-//! wait for their header, and [`budget`] bounds the incomplete chunks they hold. This module
-//! answers requests.
+//! [`channel`] is the state machine, [`cell`] stores the bytes and wakes waiting requests, and
+//! [`ingest`] reads uploads. [`naming`] determines an upload's track, [`queue`] orders uploads
+//! waiting for their header, and [`budget`] bounds the memory of incomplete chunks. This module
+//! responds to requests.
 //!
-//! **Invariant:** a request slightly ahead of the source waits for the segment, bounded in time; it
-//! is never told to retry.
+//! **Invariant:** a request slightly ahead of the source waits for its segment, up to a time limit,
+//! so that players need not poll.
 //! **Invariant:** a chunk can be read as soon as it is complete.
 
 mod budget;
@@ -40,10 +40,10 @@ use cell::{Cell, FoundSegment};
 use channel::Settings;
 use queue::Queue;
 
-/// How often channels are checked for stalled sources and segments that left the window. Requests
-/// do not depend on it: chunks wake them.
+/// Interval between checks for stalled sources and for segments that have left the window. It does
+/// not delay requests, which arriving chunks wake at once.
 const TICK: Duration = Duration::from_millis(500);
-/// Longest channel name.
+/// Maximum length of a channel name, in bytes.
 const CHANNEL_NAME_BYTES_MAX: usize = 64;
 
 const HLS: &str = "application/vnd.apple.mpegurl";
@@ -59,11 +59,11 @@ pub(crate) struct Live {
     uploads: UploadLimits,
     /// Memory used by incomplete chunks.
     held_back: Budget,
-    /// Media waiting for their track's header.
+    /// Uploads waiting for their track's header.
     waiting: Queue,
 }
 
-/// Memory and channel counts.
+/// Memory use, and number of channels.
 #[derive(Debug)]
 pub(crate) struct Usage {
     pub(crate) channels: u64,
@@ -74,12 +74,13 @@ pub(crate) struct Usage {
     pub(crate) held_bytes: u64,
 }
 
-/// Reasons for not creating a channel.
+/// Reasons why a channel cannot be created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChannelError {
-    /// Empty, too long, or with characters other than letters, digits, `.`, `_`, `~` and `-`.
+    /// The name is empty, too long, or contains characters other than letters, digits, `.`, `_`,
+    /// `~` and `-`.
     Name,
-    /// The configured maximum is reached.
+    /// The configured maximum number of channels is reached.
     TooMany,
 }
 
@@ -101,7 +102,8 @@ impl Live {
         })
     }
 
-    /// Returns the channel of an upload, if it exists; an error if the name is invalid.
+    /// Returns the channel to which an upload belongs; `None` if it does not exist yet. Returns an
+    /// error if the name is invalid.
     pub(crate) fn channel_of_upload(&self, name: &str) -> Result<Option<Arc<Cell>>, ChannelError> {
         let allowed = |b: u8| b.is_ascii_alphanumeric() || b"._~-".contains(&b);
         if name.is_empty() || name.len() > CHANNEL_NAME_BYTES_MAX || !name.bytes().all(allowed) {
@@ -110,8 +112,8 @@ impl Live {
         Ok(self.lock().get(name).cloned())
     }
 
-    /// Returns the channel for a received CMAF header, creating it if missing. `name` is already
-    /// validated.
+    /// Returns the channel for a received CMAF header, creating it if necessary. `name` must have
+    /// been validated.
     pub(crate) fn channel_for_header(&self, name: &str) -> Result<Arc<Cell>, ChannelError> {
         let mut channels = self.lock();
         if channels.len() >= self.channels_max && !channels.contains_key(name) {
@@ -152,13 +154,13 @@ impl Live {
         }
     }
 
-    /// Drops ended channels to make room. A channel still in use by an upload or a request is
-    /// retried on the next tick; new users need the lock, so none can appear meanwhile.
+    /// Drops ended channels. A channel still used by an upload or a request is checked again on the
+    /// next tick. No user can be added during the check, because that requires the lock.
     fn drop_ended(&self, now: i64) {
         self.lock().retain(|_, cell| Arc::strong_count(cell) > 1 || !cell.is_over(now));
     }
 
-    /// Responds to a GET or HEAD of an item of `channel`.
+    /// Responds to a GET or HEAD request for an item of `channel`.
     pub(crate) async fn respond(
         &self,
         request: &RequestHead<'_>,
@@ -193,8 +195,8 @@ impl Live {
         }
     }
 
-    /// Waits for the first complete segment before responding: a playlist without a complete
-    /// segment is useless to a player.
+    /// Waits for the first complete segment before responding, because players cannot use a
+    /// playlist without one.
     async fn media_playlist(&self, request: &RequestHead<'_>, cell: &Cell, track: &str) -> Response<Body> {
         // A segment removed from the playlist must stay available for the playlist's duration (RFC
         // 8216bis §6.2.2).
@@ -211,8 +213,8 @@ impl Live {
         }
     }
 
-    /// Returns the channel's model, if it becomes ready in time. Manifests are written from the
-    /// model outside the channel's lock.
+    /// Returns a copy of the channel's model; `None` if the model is not ready within the time
+    /// limit. Manifests are written from the copy, outside the channel's lock.
     async fn model(&self, cell: &Cell, ready: impl Fn(&Model) -> bool) -> Option<Model> {
         timeout(wait_limit(cell), cell.wait_for(|state| state.model().filter(&ready))).await.ok()
     }
@@ -270,8 +272,8 @@ impl Live {
         response::finish(head, content)
     }
 
-    /// Returns the `Cache-Control` of segments. Segment names are never reused, so a segment may be
-    /// stored for as long as it can be requested.
+    /// Returns the `Cache-Control` value of segments. Segment names are never reused, so caches may
+    /// store a segment for as long as it can be requested.
     fn media_cache_control(&self) -> String {
         format!("public, max-age={}, immutable", (self.settings.window_ms / 1000).max(1))
     }
@@ -285,12 +287,12 @@ impl Live {
     }
 }
 
-/// Returns how long a request waits for an imminent item: one and a half segments.
+/// Returns the maximum time a request waits for an item about to appear: one and a half segments.
 fn wait_limit(cell: &Cell) -> Duration {
     Duration::from_millis(cell.segment_ms() * 3 / 2)
 }
 
-/// Responds with a manifest that caches may store for `max_age_s`.
+/// Responds with a manifest that caches may store for `max_age_s` seconds.
 fn manifest(
     request: &RequestHead<'_>,
     content_type: &'static str,

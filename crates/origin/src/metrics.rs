@@ -1,7 +1,7 @@
 //! Prometheus metrics of an origin.
 //!
-//! **Invariant:** label values are bounded and never contain the name of a channel, a presentation
-//! or a client.
+//! **Invariant:** the number of label values is bounded, and no label contains the name of a
+//! channel, presentation or client.
 
 use hyper::StatusCode;
 use prometheus_client::encoding::EncodeMetric;
@@ -78,17 +78,17 @@ impl Drop for GaugeGuard {
 }
 
 impl Metrics {
-    /// Counts a connection of a listener while it is open.
+    /// Counts an open connection on a listener until the guard is dropped.
     pub(crate) fn connection(&self, listener: &'static str) -> GaugeGuard {
         GaugeGuard::new(self.connections.get_or_create_owned(&[("listener", listener)]))
     }
 
-    /// Counts an authorised upload until its response.
+    /// Counts an authorised upload in progress until the guard is dropped.
     pub(crate) fn upload(&self) -> GaugeGuard {
         GaugeGuard::new(self.uploads.clone())
     }
 
-    /// Returns the counter of bytes that the kernel accepts from a listener's connections.
+    /// Returns the counter of bytes accepted by the kernel on a listener's connections.
     pub(crate) fn written(&self, listener: &'static str) -> Counter {
         self.written_bytes.get_or_create_owned(&[("listener", listener)])
     }

@@ -1,7 +1,8 @@
-//! Responses: common fields, conditional requests, ranges, HEAD.
+//! Response construction: common fields, conditional requests, ranges and HEAD.
 //!
-//! Conditions (RFC 9110 §13) and ranges (§14) are evaluated by `thalweg_http`. CORS (Fetch
-//! standard): any page may read every response, because players run on pages of other origins.
+//! Conditions (RFC 9110 §13) and ranges (§14) are evaluated by `thalweg_http`. Every response
+//! allows cross-origin reads (CORS, Fetch standard), because players run on pages from other
+//! origins.
 
 use std::ops::Range;
 
@@ -12,12 +13,12 @@ use thalweg_http::{date, range};
 
 use crate::body::{self, Body};
 
-/// Response fields a page's script may read in addition to the safelisted ones.
+/// Response fields exposed to page scripts in addition to the CORS-safelisted ones.
 const EXPOSED: &str = "Content-Length, Content-Range, Date, ETag, Age, Cache-Status, Server-Timing";
-/// How long a browser may cache a preflight result.
+/// How long a browser may cache a preflight result, in seconds.
 const PREFLIGHT_MAX_AGE_S: &str = "86400";
 
-/// `Cache-Control` of responses that must not be stored: errors, and the time.
+/// `Cache-Control` of responses that must not be stored: errors and `/time`.
 pub(crate) const NO_STORE: &str = "no-store";
 
 /// Metadata of a complete representation.
@@ -25,7 +26,7 @@ pub(crate) const NO_STORE: &str = "no-store";
 pub(crate) struct Resource {
     pub(crate) content_type: &'static str,
     pub(crate) cache_control: String,
-    /// Strong entity tag: changes whenever a byte does.
+    /// Strong entity tag, which changes whenever the content does.
     pub(crate) etag: Option<String>,
     /// Last-Modified, in seconds since 1970.
     pub(crate) modified_s: Option<u64>,
@@ -40,7 +41,7 @@ pub(crate) struct RequestHead<'a> {
     pub(crate) fields: &'a HeaderMap,
 }
 
-/// The bytes of the representation that a response carries.
+/// The part of a representation that a response carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Part {
     /// All bytes.
@@ -51,8 +52,8 @@ pub(crate) enum Part {
     Nothing,
 }
 
-/// Builds the head of the response to a GET or HEAD of `resource`; also returns which content the
-/// response carries.
+/// Builds the response head for a GET or HEAD request for `resource`; also returns which part of
+/// the content to send.
 pub(crate) fn head(request: &RequestHead<'_>, resource: &Resource) -> (hyper::http::response::Builder, Part) {
     let outcome = preconditions(request, resource);
     let mut builder = describe(resource);
@@ -88,12 +89,12 @@ pub(crate) fn head(request: &RequestHead<'_>, resource: &Resource) -> (hyper::ht
     (builder, part)
 }
 
-/// Completes a response head with its content.
+/// Combines a response head with its content.
 pub(crate) fn finish(builder: hyper::http::response::Builder, content: Body) -> Response<Body> {
-    builder.body(content).expect("fields are made of checked text")
+    builder.body(content).expect("response fields are valid")
 }
 
-/// Responds to a GET or HEAD of a short representation.
+/// Responds to a GET or HEAD request with a short representation held in memory.
 pub(crate) fn bytes(
     request: &RequestHead<'_>,
     resource: &Resource,
@@ -146,7 +147,7 @@ pub(crate) fn preflight(allow: &'static str) -> Response<Body> {
     finish(builder, body::empty())
 }
 
-/// Returns the entity tag of short content.
+/// Returns the entity tag of content held in memory.
 pub(crate) fn etag_of(content: &[u8]) -> String {
     use std::hash::{DefaultHasher, Hasher};
     let mut hasher = DefaultHasher::new();

@@ -1,20 +1,20 @@
-//! Parses request targets into routes. Pure.
+//! Request routing: parses request targets into routes. Pure.
 //!
-//! Names in a route are decoded, checked for traversal, and used only for look-ups.
+//! Names in a route are percent-decoded, checked for path traversal, and used only for lookups.
 
 use thalweg_http::target;
 
 /// Maximum length of a request target, in bytes.
 pub(crate) const TARGET_BYTES_MAX: usize = 2048;
 
-/// The resource a path names.
+/// The resource identified by a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Route {
     /// `/catalog.json`
     Catalog,
     /// `/time`
     Time,
-    /// `/vod/NAME/…`, or `/vod/NAME/TRACK/VERSION/…` with the version.
+    /// `/vod/NAME/…`, or `/vod/NAME/TRACK/VERSION/…` with a version.
     Vod { name: String, version: Option<String>, what: Item },
     /// `/live/CHANNEL/…`
     Live { channel: String, what: Item },
@@ -31,13 +31,13 @@ pub(crate) enum Item {
     Mpd,
     /// `TRACK/media.m3u8`
     MediaPlaylist { track: String },
-    /// `TRACK/init.mp4`, live `TRACK/init-NUMBER.mp4`
+    /// `TRACK/init.mp4` (on demand) or `TRACK/init-NUMBER.mp4` (live)
     Header { track: String, number: Option<u64> },
     /// `TRACK/NAME.m4s`: NAME is the time (on demand) or the number (live).
     Segment { track: String, name: u64 },
 }
 
-/// Reasons for a path to have no route.
+/// Reasons why a path has no route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RouteError {
     /// 400: the path is malformed or climbs above the root.
@@ -103,8 +103,8 @@ fn item(rest: &[&str]) -> Result<Item, RouteError> {
     Ok(Item::Segment { track, name })
 }
 
-/// Parses a number as manifests write it: without sign or leading zeros, so that each segment has
-/// one name.
+/// Parses a number as written in manifests, without sign or leading zeros, so that each segment has
+/// only one name.
 fn number(text: &str) -> Option<u64> {
     let canonical = text == "0" || !text.starts_with('0');
     let digits = text.bytes().all(|b| b.is_ascii_digit());

@@ -1,7 +1,7 @@
 //! HTTP/1.1 server: listeners, connections, and dispatch to the modules that respond.
 //!
-//! **Invariant:** every connection, head, wait and queue has a named limit; a fault on one
-//! connection ends only that connection.
+//! **Invariant:** connections, request heads, waits and queues all have named limits. A fault on
+//! one connection closes only that connection.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -45,15 +45,15 @@ const TRIED_MAX: usize = 16;
 const BACKLOG: i32 = 1024;
 /// Time limit for an idle connection, and for reading a request head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
-/// Time limit for a client that does not read.
+/// How long a client may stop reading before its connection is closed.
 const SEND_STALL_MAX: Duration = Duration::from_secs(60);
-/// Idle time before TCP keepalive probes for a vanished peer.
+/// Idle time before TCP sends keepalive probes to detect a vanished client.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 /// Maximum header fields in a request.
 const FIELDS_MAX: usize = 64;
-/// How long responses in progress may continue after the origin is asked to stop.
+/// How long responses in progress may continue after a shutdown request.
 const STOP_MAX: Duration = Duration::from_secs(1);
-/// Pause after accepting fails for lack of file descriptors, to avoid spinning.
+/// Pause after a failed accept, for example for lack of file descriptors, to avoid a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Methods allowed on every resource except ingest.
 const ALLOW: &str = "GET, HEAD, OPTIONS";
@@ -103,10 +103,11 @@ pub(crate) struct Shared {
 }
 
 impl Origin {
-    /// Binds the sockets and opens everything the origin needs; starts nothing.
+    /// Binds the sockets and acquires all resources, without serving requests yet.
     ///
     /// # Errors
-    /// Fails with the first resource that could not be acquired.
+    ///
+    /// Returns an error for the first resource that could not be acquired.
     pub fn bind(config: Config) -> Result<Origin, BindError> {
         let library = match &config.media {
             Some(media) => {
@@ -144,8 +145,8 @@ impl Origin {
         Some(self.admin.as_ref()?.address)
     }
 
-    /// Returns the name of the first servable presentation among the first few, as an example to
-    /// play. Indexes it, as a client's request does.
+    /// Returns the name of a servable presentation, as an example to play. Tries only the first few
+    /// presentations, and indexes them as a client's request would.
     pub async fn first_servable_presentation(&self) -> Option<String> {
         let library = self.shared.library.as_ref()?;
         for name in library.names().await.ok()?.into_iter().take(TRIED_MAX) {
@@ -157,10 +158,11 @@ impl Origin {
     }
 
     /// Serves on the current tokio runtime until `stop` resolves, then gives responses in progress
-    /// a second to end.
+    /// one second to complete.
     ///
     /// # Errors
-    /// Fails if the runtime cannot register a socket.
+    ///
+    /// Returns an error if the runtime cannot register a socket.
     pub async fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
         let (stop_sender, stopped) = watch::channel(());
         let mut listeners = JoinSet::new();
@@ -184,7 +186,7 @@ impl Origin {
         }
         tokio::select! {
             () = stop => {}
-            () = self.shared.live.run_maintenance() => unreachable!("maintenance never ends"),
+            () = self.shared.live.run_maintenance() => unreachable!("maintenance never returns"),
         }
         stop_sender.send_replace(());
         let _ = timeout(STOP_MAX, async { while listeners.join_next().await.is_some() {} }).await;
@@ -203,7 +205,7 @@ fn listen(address: SocketAddr) -> io::Result<Bound> {
     Ok(Bound { listener, address })
 }
 
-/// Serves a listener's connections until stopped, then waits for the last connection to end.
+/// Serves a listener's connections until stopped, then waits for the last connection to close.
 async fn serve_listener(
     shared: Arc<Shared>,
     kind: ListenerKind,
@@ -211,29 +213,29 @@ async fn serve_listener(
     mut stopped: watch::Receiver<()>,
 ) {
     let mut connections = JoinSet::new();
-    let places = Arc::new(Semaphore::new(shared.config.connections_max));
+    let slots = Arc::new(Semaphore::new(shared.config.connections_max));
     loop {
-        let (stream, place) = tokio::select! {
+        let (stream, slot) = tokio::select! {
             _ = stopped.changed() => break,
             Some(_) = connections.join_next(), if !connections.is_empty() => continue,
-            accepted = accept(&listener, &places) => accepted,
+            accepted = accept(&listener, &slots) => accepted,
         };
         let served = serve(shared.clone(), kind, stream, stopped.clone());
         connections.spawn(async move {
             served.await;
-            drop(place);
+            drop(slot);
         });
     }
     drop(listener);
     while connections.join_next().await.is_some() {}
 }
 
-/// Accepts the next connection as soon as the connection limit allows one.
-async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> (TcpStream, impl Drop + use<>) {
+/// Waits until the connection limit allows another connection, then accepts one.
+async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> (TcpStream, impl Drop + use<>) {
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else { unreachable!("never closed") };
+        let Ok(slot) = slots.clone().acquire_owned().await else { unreachable!("never closed") };
         match listener.accept().await {
-            Ok((stream, _)) => return (stream, place),
+            Ok((stream, _)) => return (stream, slot),
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -242,9 +244,9 @@ async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> (TcpStream, 
     }
 }
 
-/// Serves one connection to its end.
+/// Serves one connection until it closes.
 async fn serve(shared: Arc<Shared>, kind: ListenerKind, stream: TcpStream, mut stopped: watch::Receiver<()>) {
-    // Send chunks as they arrive, not when a TCP segment is full.
+    // Send chunks as they arrive instead of waiting for a full TCP segment.
     let _ = stream.set_nodelay(true);
     let _ = SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE));
     let head_bytes_max = shared.config.head_bytes_max;
@@ -316,7 +318,7 @@ async fn respond(shared: &Shared, request: Request<Incoming>) -> Response<Body> 
             None => response::text(StatusCode::NOT_FOUND, "this origin serves live channels only"),
         },
         Route::Live { channel, what } => shared.live.respond(&head, &channel, what).await,
-        Route::Ingest { .. } => unreachable!("answered above"),
+        Route::Ingest { .. } => unreachable!("handled above"),
     }
 }
 

@@ -1,5 +1,5 @@
-//! Socket that counts written bytes and limits write stalls: a client that stops reading loses its
-//! connection.
+//! Socket wrapper that counts written bytes and limits write stalls: a client that stops reading is
+//! disconnected.
 
 use std::io;
 use std::pin::Pin;
@@ -16,10 +16,10 @@ use tokio::time::{Instant, Sleep, sleep};
 pub(crate) struct StallGuard {
     stream: TcpStream,
     limit: Duration,
-    /// Runs while a write is blocked.
+    /// Armed while a write is blocked.
     deadline: Pin<Box<Sleep>>,
     waiting: bool,
-    /// Bytes that the kernel accepted.
+    /// Bytes accepted by the kernel.
     written: Counter,
 }
 

@@ -11,7 +11,7 @@ use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// Maximum files of one presentation; a directory with more is refused.
+/// Maximum tracks of one presentation; a directory with more is refused.
 pub(crate) const OBJECTS_MAX: usize = 256;
 /// Maximum levels of subdirectories searched below a presentation's directory.
 pub(crate) const DEPTH_MAX: usize = 3;
@@ -25,14 +25,14 @@ pub(crate) struct Object {
     pub(crate) size: u64,
     /// Time of the last modification.
     pub(crate) modified: SystemTime,
-    /// Differs whenever the content differs; part of entity tags.
+    /// Part of entity tags; differs whenever the content differs.
     pub(crate) validator: String,
-    /// Short version for URLs, of letters and digits; the same for a copy with the same size and
-    /// time.
+    /// Short version for URLs, made of letters and digits. A copy with the same size and
+    /// modification time has the same version.
     pub(crate) version: String,
 }
 
-/// Reasons for a storage failure.
+/// Reasons why storage fails.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StorageError {
     /// Reading failed.

@@ -1,15 +1,16 @@
-//! On demand: presentations in storage, indexed on first request.
+//! On-demand presentations, indexed on first request.
 //!
-//! [`library`] keeps the indices, [`load`] builds them, [`names`] turns file names into URLs. This
-//! module responds to requests.
+//! [`library`] caches the indices, [`load`] builds them, [`names`] derives URL names from file
+//! names, and [`rebase`] makes segments self-contained. This module responds to requests.
 //!
-//! Manifests name headers and segments with the version of their file (`TRACK/VERSION/TIME.m4s`).
-//! The content at such a URL never changes, so no cache mixes the bytes of a file with those of its
-//! replacement; requests for the version of a removed file get 404. Without a version
-//! (`TRACK/TIME.m4s`), the URL serves the current file and must be validated on each use; this form
-//! is for people and scripts.
+//! Header and segment URLs in manifests contain the version of the file (`TRACK/VERSION/TIME.m4s`).
+//! The content at such a URL never changes, so caches never mix a file's bytes with those of its
+//! replacement. A request for a version that no longer exists gets 404. A URL without a version
+//! (`TRACK/TIME.m4s`) serves the current file and must be validated on each use; it is meant for
+//! people and scripts.
 //!
-//! **Invariant:** a manifest response reads no media; a segment response reads only its own bytes.
+//! **Invariant:** serving a manifest reads no media, and serving a segment reads only that
+//! segment's bytes.
 
 mod library;
 mod load;
@@ -30,22 +31,23 @@ use crate::storage::{Object, StorageError};
 pub(crate) use library::Library;
 pub(crate) use load::Fault;
 
-/// Cache lifetime of manifests. It is short because a manifest changes when a file in the directory
-/// does; its ETag makes validation cheap.
+/// `Cache-Control` of manifests. The lifetime is short because a manifest changes with the files in
+/// its directory; the ETag makes validation cheap.
 const MANIFEST_CACHE_CONTROL: &str = "public, max-age=10";
-/// Cache lifetime of headers and segments whose URL has the version: unlimited (RFC 8246).
+/// `Cache-Control` of headers and segments whose URL contains the version: immutable (RFC 8246).
 const VERSION_CACHE_CONTROL: &str = "public, max-age=31536000, immutable";
-/// Cache lifetime of headers and segments whose URL has no version: stored, but validated before
+/// `Cache-Control` of headers and segments whose URL has no version: stored, but validated before
 /// each use.
 const MEDIA_CACHE_CONTROL: &str = "public, no-cache";
-/// Cache lifetime of a 404 for a version: the version may return with its file.
+/// `Cache-Control` of a 404 for a missing version. It is short because the version exists again if
+/// its file is restored.
 const GONE_CACHE_CONTROL: &str = "public, max-age=2";
 
 const HLS: &str = "application/vnd.apple.mpegurl";
 const DASH: &str = "application/dash+xml";
 
-/// Responds to a GET or HEAD of an item of presentation `name`; with `version`, only from that
-/// version of the track's file.
+/// Responds to a GET or HEAD request for an item of presentation `name`. If `version` is given,
+/// only that version of the track's file is served.
 pub(crate) async fn respond(
     library: &Library,
     request: &RequestHead<'_>,
@@ -90,14 +92,14 @@ pub(crate) async fn respond(
     }
 }
 
-/// A piece of a track's file.
+/// A part of a track's file that is served on its own.
 #[derive(Debug, Clone, Copy)]
 enum Piece {
     Header,
     Segment(Segment),
 }
 
-/// Responds with a piece of a file as a representation of its own.
+/// Responds with a header or segment cut out of a track's file.
 async fn cut(
     library: &Library,
     request: &RequestHead<'_>,
@@ -144,8 +146,8 @@ async fn cut(
     }
 }
 
-/// Responds when storage cannot deliver a listed file. A file that was just replaced is indexed
-/// again shortly.
+/// Responds to a request for a listed file that cannot be read. If the file was just replaced, the
+/// client should retry, because the new file will be indexed shortly.
 fn unreadable(error: &StorageError) -> Response<Body> {
     tracing::error!(%error, "cannot read media");
     let changed = matches!(error, StorageError::Changed { .. });
@@ -157,7 +159,7 @@ fn unreadable(error: &StorageError) -> Response<Body> {
     response
 }
 
-/// Returns the media type of a segment by its media kind (RFC 6381 §3.3).
+/// Returns the segment media type for a media kind (RFC 6381 §3.3).
 pub(crate) fn media_type(kind: Kind) -> &'static str {
     match kind {
         Kind::Video => "video/mp4",
@@ -172,7 +174,8 @@ fn manifest(request: &RequestHead<'_>, content_type: &'static str, content: Stri
         content_type,
         cache_control: String::from(MANIFEST_CACHE_CONTROL),
         etag: Some(response::etag_of(&content)),
-        // No Last-Modified, because the files' times would not change when a file is removed.
+        // No Last-Modified: removing a file changes the manifest but none of the remaining files'
+        // times.
         modified_s: None,
         size: Some(content.len() as u64),
     };

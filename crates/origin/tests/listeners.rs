@@ -112,8 +112,8 @@ async fn token_is_required_and_checked() {
     origin.stop().await;
 }
 
-/// A source that sends `Expect: 100-continue` (RFC 9110 §10.1.1) must get its response before it
-/// sends content.
+/// A source that sends `Expect: 100-continue` (RFC 9110 §10.1.1) must receive its response before
+/// it sends content.
 #[tokio::test]
 async fn source_expecting_100_continue_is_denied_at_once() {
     let origin = Running::start_with_token(Config::default(), token());
@@ -126,8 +126,8 @@ async fn source_expecting_100_continue_is_denied_at_once() {
     origin.stop().await;
 }
 
-/// ffmpeg must publish both with `Expect`, a challenge and the password from its URL, and with a
-/// given field.
+/// ffmpeg must be able to publish with the password in its URL, by `Expect` and a challenge, and
+/// with an explicit `Authorization` field.
 #[tokio::test]
 async fn ffmpeg_publishes_with_a_token() {
     let origin = Running::start_with_token(Config::default(), token());

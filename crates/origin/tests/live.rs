@@ -1,4 +1,5 @@
-//! Live tests over HTTP, with uploads controlled by the test: who receives what, and when.
+//! Live channel tests over HTTP: the test controls the uploads and checks what each reader
+//! receives, and when.
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -60,7 +61,7 @@ fn start_with(uploads: UploadLimits) -> Running {
     Running::start(Config { window: Duration::from_secs(30), uploads, ..Config::default() })
 }
 
-/// Returns limits under which media without their header are refused at once.
+/// Returns limits under which media without a header is refused at once.
 fn impatient() -> UploadLimits {
     UploadLimits { header_wait: Duration::ZERO, ..UploadLimits::default() }
 }
@@ -92,7 +93,7 @@ impl Content {
             let frame = self.incoming.frame().await.expect("more content").unwrap();
             self.read.extend_from_slice(&frame.into_data().unwrap());
         }
-        assert!(self.read.split_to(expected.len()) == expected, "other bytes");
+        assert!(self.read.split_to(expected.len()) == expected, "unexpected bytes");
     }
 
     /// Expects a clean end without further content.
@@ -143,7 +144,8 @@ async fn chunk_is_readable_as_soon_as_it_is_complete() {
     let mut third = Content::of(third);
     third.expect(&track.chunks[8]).await;
 
-    // A reader that joins midway gets the start at once; half a chunk is not forwarded.
+    // A reader that joins midway receives the start of the segment at once; half a chunk is not
+    // forwarded.
     let half = track.chunks[9].len() / 2;
     source.send_data(track.chunks[9].slice(..half)).await.unwrap();
     let mut joined = Content::of(origin.open(&third_path).await);
@@ -152,14 +154,14 @@ async fn chunk_is_readable_as_soon_as_it_is_complete() {
     third.expect(&track.chunks[9]).await;
     joined.expect(&track.chunks[9]).await;
 
-    // The upload ends in the middle of a segment, which is then completed as it is.
+    // The upload ends in the middle of a segment, which is then completed as is.
     drop(source);
     let answer = answer.await.unwrap();
     assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
     third.expect_end().await;
     joined.expect_end().await;
 
-    // A complete segment has a length, a validator, and ranges.
+    // A complete segment has a length and a validator, and supports ranges.
     let whole = origin.get(&third_path).await;
     assert_eq!(whole.content, [track.chunks[8].clone(), track.chunks[9].clone()].concat());
     assert_eq!(whole.field("content-length"), whole.content.len().to_string());
@@ -184,8 +186,8 @@ async fn source_resumes_on_a_new_connection() {
     let path = format!("/live/c/v/{}.m4s", first + 1);
     let mut reader = Content::of(origin.open(&path).await);
     reader.expect(&track.chunks[4]).await;
-    // The connection breaks in the middle of a chunk: complete chunks stay, and readers reach a
-    // clean end.
+    // The connection breaks in the middle of a chunk: the complete chunks remain, and readers reach
+    // a clean end.
     source.send_data(track.chunks[5].slice(..100)).await.unwrap();
     source.abort(std::io::Error::other("cable"));
     assert!(answer.await.is_err(), "the source is gone");
@@ -248,10 +250,10 @@ async fn manifests_wait_for_the_first_complete_segment() {
 }
 
 #[tokio::test]
-async fn media_before_their_header_wait_for_it() {
+async fn media_before_its_header_waits_for_it() {
     let patient = UploadLimits { header_wait: Duration::from_secs(3600), ..UploadLimits::default() };
     let (origin, track) = (start_with(patient), video(4.0));
-    // Names with and without a track; meanwhile another channel gets a header.
+    // Upload with and without a track in the name. Meanwhile another channel receives a header.
     for (header, media, name) in [("v_init.mp4", "v_", "v"), ("init.mp4", "", "track1")] {
         let path = |file: &str| format!("/ingest/c{name}/{file}");
         let mut first = origin.begun_upload(&path(&format!("{media}1.m4s"))).await;
@@ -273,7 +275,7 @@ async fn media_before_their_header_wait_for_it() {
 }
 
 #[tokio::test]
-async fn media_waiting_for_one_header_resume_in_arrival_order() {
+async fn uploads_waiting_for_one_header_resume_in_arrival_order() {
     let patient = UploadLimits { header_wait: Duration::from_secs(3600), ..UploadLimits::default() };
     let (origin, track) = (start_with(patient), video(4.0));
     let mut first = origin.begun_upload("/ingest/c/v_1.m4s").await;
@@ -292,7 +294,7 @@ async fn media_waiting_for_one_header_resume_in_arrival_order() {
 }
 
 #[tokio::test]
-async fn media_with_an_ambiguous_track_are_refused() {
+async fn upload_with_an_ambiguous_track_is_refused() {
     let patient = UploadLimits { header_wait: Duration::from_secs(3600), ..UploadLimits::default() };
     let (origin, track) = (start_with(patient), video(1.0));
     for header in ["v_init.mp4", "w_init.mp4"] {
@@ -528,7 +530,7 @@ async fn upload_in_halves(origin: &Running, path: &str, content: &[u8]) -> Strin
 }
 
 #[tokio::test]
-async fn refused_upload_is_read_to_its_end_and_answered() {
+async fn refused_upload_is_read_to_its_end_before_the_response() {
     let (origin, track) = (start_with(impatient()), video(3.0));
     let mut out = String::new();
     let damaged = {

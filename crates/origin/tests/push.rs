@@ -16,8 +16,8 @@ use thalweg_origin::Config;
 
 /// Maximum wait for a source's next step, including a process start.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a returning source stays away: longer than a slow machine may delay the first chunk of
-/// the first run, so that the gap also shows in media time.
+/// How long a returning source stays away. This is longer than a slow machine may delay the first
+/// chunk of the first run, so that the gap also appears in media time.
 const AWAY: Duration = Duration::from_secs(2);
 /// ffmpeg input: tiny video and a tone, in real time.
 const INPUT: &str = "-re -f lavfi -i testsrc2=size=160x90:rate=25 -re -f lavfi -i sine=440:sample_rate=48000 -map 0:v -map 1:a";
@@ -76,7 +76,7 @@ fn start() -> Running {
     Running::start(Config::default())
 }
 
-/// Waits until the channel has video and audio; returns the MPD. A process takes a while to start,
+/// Waits until the channel has video and audio; returns the MPD. Processes take a while to start,
 /// and on a busy machine one track may appear long before the other.
 async fn mpd(origin: &Running) -> dash_mpd_core::MPD {
     let deadline = Instant::now() + PATIENCE;
@@ -104,7 +104,7 @@ fn start_number(set: &dash_mpd_core::AdaptationSet) -> u64 {
 }
 
 /// Reads a track from segment `first` until the source has ended and no segment is left; returns
-/// the header and the segments, joined.
+/// the header and the segments, concatenated.
 async fn follow(origin: &Running, track: &str, first: u64, ended: &AtomicBool) -> Vec<u8> {
     let header = origin.get(&format!("/live/c/{track}/init-{first}.mp4")).await;
     assert_eq!(header.status, StatusCode::OK, "{track}: {}", header.text());
@@ -112,7 +112,8 @@ async fn follow(origin: &Running, track: &str, first: u64, ended: &AtomicBool) -
     let mut number = first;
     let mut deadline = Instant::now() + PATIENCE;
     loop {
-        // Read before the request: a source that had ended by then produces no segment after it.
+        // Read this flag before the request, because a source that has ended by now produces no
+        // further segment.
         let over = ended.load(Ordering::Acquire);
         let segment = origin.get(&format!("/live/c/{track}/{number}.m4s")).await;
         if segment.status == StatusCode::OK {
@@ -195,8 +196,8 @@ async fn push_and_follow(form: Form) {
         assert!((sum - expected).abs() < 0.01, "{track}: {sum} s listed of {expected}");
         assert!(!playlist.contains("#EXT-X-DISCONTINUITY\n"), "{playlist}");
     }
-    // A player that reads HLS must find every packet. ffprobe would follow a live playlist forever,
-    // so it gets one that has ended.
+    // An HLS player must find every packet. ffprobe would follow a live playlist forever, so it
+    // reads an ended one.
     let playlist = ended_playlist(&origin, video).await;
     let open = "-protocol_whitelist file,http,tcp -allowed_extensions ALL";
     let seen = format!("{open} -count_packets -show_entries stream=codec_type,nb_read_packets -of csv=p=0");

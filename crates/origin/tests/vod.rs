@@ -1,4 +1,4 @@
-//! On-demand tests over HTTP: what players and caches receive of real files.
+//! On-demand tests over HTTP: what players and caches receive from real files.
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -256,7 +256,7 @@ async fn missing_and_malformed_targets_are_refused() {
     origin.stop().await;
 }
 
-/// Serves a sound presentation and a faulty one; `prepare` creates the faulty one and returns the
+/// Serves a valid presentation and a faulty one; `prepare` creates the faulty one and returns the
 /// expected message.
 async fn check_fault(prepare: impl FnOnce(&Path) -> String) {
     let media = make_media(3.0);

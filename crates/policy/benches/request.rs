@@ -2,8 +2,8 @@
 //! time of this thread.
 //!
 //! `cargo bench -p thalweg-policy --bench request` prints ns per request. Each number is the median
-//! of many short rounds, which alternate between the two policies, so that background load affects
-//! both alike. The argument `parts` prints the cost of single statements instead.
+//! of many short rounds. Rounds alternate between the two policies, so that background load affects
+//! both alike. With the argument `parts`, it prints the cost of single statements instead.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -24,7 +24,7 @@ fn cpu_ns() -> f64 {
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
-/// A player's request and the response to it.
+/// A player's request and its response.
 struct Messages {
     req: RequestHead,
     resp: ResponseHead,
@@ -66,7 +66,7 @@ impl Messages {
     }
 }
 
-/// Runs one round; returns the CPU time per request, in ns.
+/// Runs one round and returns the CPU time per request, in ns.
 fn round(program: &Program, subs: &[Sub], messages: &Messages, bench: &mut Bench) -> f64 {
     let start = cpu_ns();
     for _ in 0..REQUESTS {
@@ -78,8 +78,8 @@ fn round(program: &Program, subs: &[Sub], messages: &Messages, bench: &mut Bench
     (cpu_ns() - start) / f64::from(REQUESTS)
 }
 
-/// Measures both programs; returns the median time per request with `ours` and with `other`, and
-/// the median difference of paired rounds.
+/// Measures both programs. Returns the median CPU time per request of each, and the median
+/// difference between paired rounds, in ns.
 fn compare(ours: &Program, other: &Program, subs: &[Sub]) -> [f64; 3] {
     let messages = Messages::new();
     let (mut with, mut without) = (Bench::default(), Bench::default());

@@ -1,5 +1,5 @@
-//! Access control lists. As in Varnish, the most specific matching entry decides, whatever the
-//! order of the entries.
+//! Access control lists. As in Varnish, the most specific matching entry decides, regardless of the
+//! order of entries.
 
 use std::net::IpAddr;
 
@@ -10,13 +10,13 @@ pub(crate) const ENTRIES_MAX: usize = 10_000;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Acl {
     pub(crate) name: String,
-    /// Whether each match is logged.
+    /// Whether the result of each match is logged.
     pub(crate) is_logged: bool,
     /// Sorted by prefix length, longest first.
     entries: Vec<Entry>,
 }
 
-/// One entry. An IPv4 address occupies the top 32 bits.
+/// One entry: an address prefix. An IPv4 address occupies the top 32 bits of `bits`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) is_v4: bool,
@@ -26,7 +26,7 @@ pub(crate) struct Entry {
     pub(crate) shown: String,
 }
 
-/// Returns whether `address` is IPv4, and its bits, left-aligned.
+/// Returns whether `address` is IPv4, and its left-aligned bits.
 pub(crate) fn bits(address: IpAddr) -> (bool, u128) {
     match address {
         IpAddr::V4(address) => (true, u128::from(u32::from(address)) << 96),
@@ -34,7 +34,7 @@ pub(crate) fn bits(address: IpAddr) -> (bool, u128) {
     }
 }
 
-/// Returns a mask of the top `prefix_bits` bits.
+/// Returns a mask with the top `prefix_bits` bits set.
 pub(crate) fn mask(prefix_bits: u32) -> u128 {
     if prefix_bits == 0 { 0 } else { u128::MAX << (128 - prefix_bits) }
 }
@@ -45,7 +45,7 @@ impl Acl {
         Acl { name, is_logged, entries }
     }
 
-    /// Returns whether the ACL contains `address`, and the log line if the ACL logs its matches.
+    /// Returns whether the ACL contains `address`, and the line to log if the ACL has `+log`.
     pub(crate) fn matches(&self, address: IpAddr) -> (bool, Option<String>) {
         let (is_v4, bits) = bits(address);
         let found = self
@@ -71,8 +71,8 @@ mod tests {
         Acl::new("list".to_owned(), false, vec![entry])
     }
 
-    /// An IPv6 entry must not match an IPv4 address that starts with the same bits: `c000:2aa::`
-    /// starts with those of 192.0.2.170.
+    /// An IPv6 entry must not match an IPv4 address that starts with the same bits. `c000:2aa::`
+    /// and 192.0.2.170 have the same first 32 bits.
     #[test]
     fn entry_matches_only_its_own_address_family() {
         let listed = |acl: &Acl, address: &str| acl.matches(address.parse().expect("an address")).0;

@@ -1,4 +1,4 @@
-//! Syntax tree of a policy as written: names are text, nothing is resolved.
+//! Syntax tree of a policy as written, with unresolved names.
 
 use std::cmp::Ordering;
 
@@ -61,7 +61,8 @@ pub(crate) struct Flag {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct AclEntry {
     pub(crate) is_negated: bool,
-    /// Whether the address is in parentheses: skipped if the name does not resolve.
+    /// Whether the entry is in parentheses, so that it is skipped if its host name does not
+    /// resolve.
     pub(crate) is_optional: bool,
     pub(crate) address: String,
     pub(crate) prefix_bits: Option<i64>,
@@ -81,7 +82,7 @@ pub(crate) struct Statement {
 /// The kind of a statement and its operands.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum StatementKind {
-    /// `set VARIABLE OP VALUE;`. `operator` is OP without its `=`, or `None` for a plain `=`.
+    /// `set VARIABLE OP VALUE;`, where `operator` is OP without its `=`; `None` for a plain `=`.
     Set { variable: Name, operator: Option<Operator>, value: Expression },
     /// `unset VARIABLE;`
     Unset(Name),
@@ -89,7 +90,7 @@ pub(crate) enum StatementKind {
     Call(Name),
     /// `return;` or `return (ACTION(…));`
     Return(Option<(Name, Vec<Argument>)>),
-    /// Each condition with its block, and the block of the final `else`.
+    /// An `if` statement: each condition with its block, and the block of the final `else`.
     If { arms: Vec<(Expression, Block)>, otherwise: Block },
     /// `new NAME = CLASS(…);`
     New { name: Name, class: Name, arguments: Vec<Argument> },
@@ -177,7 +178,7 @@ impl Operator {
         matches!(self, Equal | NotEqual | Less | LessOrEqual | Greater | GreaterOrEqual | Match | NotMatch)
     }
 
-    /// Returns whether this operator is true of two values ordered as `order`; `None` means
+    /// Returns whether the comparison holds for two values whose ordering is `order`; `None` means
     /// unordered.
     pub(crate) fn accepts(self, order: Option<Ordering>) -> bool {
         match self {

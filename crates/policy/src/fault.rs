@@ -6,7 +6,7 @@ use thalweg_units::nearest;
 
 use crate::source::{Place, Sources, Span};
 
-/// Maximum faults kept: a file that is not VCL would produce thousands.
+/// Maximum faults recorded, because a file that is not VCL would produce thousands.
 pub const FAULTS_MAX: usize = 100;
 
 /// Severity of a fault.
@@ -27,14 +27,14 @@ pub struct Fault {
     pub place: Place,
     /// Description of the fault.
     pub message: String,
-    /// The remedy: what is allowed here, the nearest known name, or the reason.
+    /// The remedy: the allowed alternatives, the nearest known name, or an explanation.
     pub help: Option<String>,
     line: String,
     mark: std::ops::Range<usize>,
 }
 
 impl Fault {
-    /// Returns the source line and the carets under the faulty text, both prefixed with `indent`.
+    /// Returns the source line, with carets below the fault. Both lines are indented by `indent`.
     pub(crate) fn marked(&self, indent: &str) -> String {
         let shown: String =
             self.line.chars().map(|c| if c.is_control() && c != '\t' { ' ' } else { c }).collect();
@@ -42,8 +42,8 @@ impl Fault {
         format!("{}\n{indent}{}", line.trim_end(), self.carets())
     }
 
-    /// Returns the carets to print under the line. Tabs are copied, so the carets align at any tab
-    /// width.
+    /// Returns the carets to print below the source line. Copies tabs, so that the carets align at
+    /// any tab width.
     fn carets(&self) -> String {
         let before = &self.line[..self.mark.start];
         let lead: String = before.chars().map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
@@ -52,7 +52,7 @@ impl Fault {
 }
 
 impl fmt::Display for Fault {
-    /// Prints the message, the position, the line with carets, and the help.
+    /// Formats the message, the position, the source line with carets, and the help.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let severity = match self.severity {
             Severity::Error => "error",
@@ -115,13 +115,14 @@ impl Faults {
         self.record(Severity::Error, span, message.into(), Some(help.into()));
     }
 
-    /// Records an error and returns `None` as the missing result.
+    /// Records an error and returns `None`, so that a caller can report and return in one
+    /// expression.
     pub(crate) fn refuse<T>(&mut self, span: Span, message: impl Into<String>) -> Option<T> {
         self.error(span, message);
         None
     }
 
-    /// Like [`refuse`](Self::refuse), with help.
+    /// Like [`refuse`](Self::refuse), but adds help.
     pub(crate) fn refuse_help<T>(
         &mut self,
         span: Span,
@@ -139,7 +140,7 @@ impl Faults {
     fn record(&mut self, severity: Severity, span: Span, message: String, help: Option<String>) {
         let is_same =
             |(_, at, what, _): &(Severity, Span, String, Option<String>)| *at == span && *what == message;
-        // The first error is recorded even when warnings have filled the list.
+        // Record the first error even if warnings have filled the list.
         if (self.found.len() < FAULTS_MAX || (severity == Severity::Error && !self.has_errors()))
             && !self.found.iter().any(is_same)
         {

@@ -1,21 +1,21 @@
-//! Files read by a program, cached for the program's lifetime as in varnishd.
+//! File cache of a program; entries last for the program's lifetime, as in varnishd.
 //!
-//! A policy that reads a file on every request therefore does not block a worker each time. A
-//! changed file is read again only by the next policy that is loaded. Failed reads are not cached,
-//! as the file may appear later.
+//! With the cache, a policy that reads a file on every request does not block a worker each time.
+//! Changes to a file take effect when the next policy is loaded. Failed reads are not cached,
+//! because the file may be created later.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Maximum cached files; the oldest is dropped first.
+/// Maximum cached files; the oldest is evicted first.
 const FILES_MAX: usize = 64;
-/// Maximum total bytes, unless a single file is larger.
+/// Maximum total size of the cached files in bytes, unless a single file is larger.
 const BYTES_MAX: usize = 4 << 20;
 
 /// A path and its content.
 type CachedFile = (Box<str>, Arc<[u8]>);
 
-/// File contents and their paths, in the order in which they were read.
+/// Cached files, in the order in which they were read.
 #[derive(Debug, Default)]
 pub(crate) struct Files(Mutex<VecDeque<CachedFile>>);
 
@@ -23,22 +23,23 @@ impl Files {
     /// Returns the content at `path`, calling `read` if it is not cached.
     ///
     /// # Errors
-    /// The error returned by `read`.
+    ///
+    /// Returns the error of `read`.
     pub(crate) fn get(
         &self,
         path: &str,
         read: impl FnOnce() -> Result<Vec<u8>, String>,
     ) -> Result<Arc<[u8]>, String> {
-        if let Some((_, content)) = self.lock().iter().find(|(kept, _)| **kept == *path) {
+        if let Some((_, content)) = self.lock().iter().find(|(cached, _)| **cached == *path) {
             return Ok(content.clone());
         }
         // Read without the lock, so that other workers are not blocked.
         let content: Arc<[u8]> = read()?.into();
         let mut files = self.lock();
-        files.retain(|(kept, _)| **kept != *path);
+        files.retain(|(cached, _)| **cached != *path);
         files.push_back((path.into(), content.clone()));
         let bytes =
-            |files: &VecDeque<(_, Arc<[u8]>)>| files.iter().map(|(_, kept)| kept.len()).sum::<usize>();
+            |files: &VecDeque<(_, Arc<[u8]>)>| files.iter().map(|(_, content)| content.len()).sum::<usize>();
         while files.len() > FILES_MAX || files.len() > 1 && bytes(&files) > BYTES_MAX {
             files.pop_front();
         }

@@ -1,9 +1,9 @@
-//! Function tables: how a module's functions are declared to the language and how they receive
+//! Function tables: the declarations of module functions, and the interface by which they receive
 //! arguments.
 //!
-//! A module is a [`Module`] in [`MODULES`](crate::bindings::MODULES). The Rust function behind a
-//! row is independent of VCL: the row's `run` reads its arguments from a [`Call`], calls it and
-//! wraps the result in a [`Value`].
+//! A module is a [`Module`] in [`MODULES`](crate::bindings::MODULES). The Rust functions are
+//! independent of VCL. The `run` of a table row reads the arguments from a [`Call`], calls the Rust
+//! function and wraps its result in a [`Value`].
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -19,7 +19,7 @@ use crate::value::{Backend, Failure, Value};
 /// A module that a policy can `import`.
 #[derive(Debug)]
 pub struct Module {
-    /// Name by which a policy imports the module.
+    /// Name used in `import`.
     pub name: &'static str,
     /// Functions.
     pub functions: &'static [Function],
@@ -36,16 +36,16 @@ pub struct Function {
     pub arguments: &'static [Argument],
     /// Return type.
     pub returns: Type,
-    /// The subroutines that may call it.
+    /// Subroutines allowed to call it.
     pub allowed: Subs,
     /// Implementation.
     pub run: Run,
 }
 
-/// The implementation of a function; returns a value of the row's return type.
+/// The implementation of a function. Its result has the row's return type.
 pub type Run = fn(&mut Call<'_, '_>) -> Result<Value<'static>, Failure>;
 
-/// The state of an object; shared by all workers once `vcl_init` has ended.
+/// The state of an object. All workers share it once `vcl_init` has completed.
 pub type Instance = Box<dyn Any + Send + Sync>;
 /// The constructor of a class.
 pub type New = fn(&mut Call<'_, '_>) -> Result<Instance, Failure>;
@@ -61,9 +61,9 @@ pub struct Class {
     pub new: New,
     /// Methods. Methods that use [`Call::object_mut`] are allowed in `vcl_init` only.
     pub methods: &'static [Function],
-    /// Finishes an object when `vcl_init` ends.
+    /// Completes an object's setup after `vcl_init`.
     pub ready: Option<fn(&mut dyn Any)>,
-    /// Set if objects of this class can be used as backends.
+    /// Present if objects of this class can be used as backends.
     pub director: Option<Director>,
 }
 
@@ -88,12 +88,13 @@ impl Class {
     }
 }
 
-/// How an object resolves to a backend.
+/// Functions that let an object act as a backend.
 #[derive(Debug)]
 pub struct Director {
     /// Selects the backend for the current request.
     pub resolve: fn(ObjectRef<'_>, &mut Task<'_>) -> Backend,
-    /// Returns all backends that the director may select; it is healthy if any of them is.
+    /// Returns all backends that the director may select. The director is healthy if any of them
+    /// is.
     pub members: fn(ObjectRef<'_>) -> Vec<Backend>,
 }
 
@@ -115,7 +116,8 @@ impl<'p> ObjectRef<'p> {
     /// Returns the object's state.
     ///
     /// # Panics
-    /// If `T` is not the type that the class constructs: an error in the table row.
+    ///
+    /// Panics if `T` is not the type constructed by the class, which is a bug in the table row.
     pub fn object<T: Any>(&self) -> &'p T {
         self.object.downcast_ref().expect("an object is of its class")
     }
@@ -143,7 +145,7 @@ pub struct Argument {
 pub enum Default {
     /// No default: the argument cannot be omitted.
     Required,
-    /// No value: the function sees that the argument is missing.
+    /// No value: the accessors report the argument as missing.
     Missing,
     /// A STRING.
     Text(&'static str),
@@ -203,7 +205,7 @@ pub const fn function(
 pub struct Call<'c, 't> {
     /// The task of the calling subroutine.
     pub task: &'c mut Task<'t>,
-    /// The subroutine that the edge called.
+    /// The subroutine called by the edge.
     pub sub: Sub,
     pub(crate) arguments: Vec<Option<Value<'c>>>,
     pub(crate) object: Object<'c>,
@@ -212,21 +214,21 @@ pub struct Call<'c, 't> {
     pub(crate) program: &'c Program,
 }
 
-/// The object a method is called on.
+/// The object on which a method is called.
 pub(crate) enum Object<'c> {
     None,
     Shared(&'c (dyn Any + Send + Sync)),
     Own(&'c mut (dyn Any + Send + Sync)),
 }
 
-/// Accessors take the parameter's index in the table row. The checker has verified the types, so
-/// accessors do not fail: an argument of another type reads as missing.
+/// Accessors take the parameter's index in the table row. They never fail: the checker has verified
+/// the types, and an argument of another type would read as missing.
 impl<'c, 't> Call<'c, 't> {
     fn argument(&self, index: usize) -> Option<&Value<'c>> {
         self.arguments.get(index).and_then(Option::as_ref)
     }
 
-    /// Returns a STRING; `None` if missing or an unset header.
+    /// Returns a STRING or BLOB; `None` if the argument is missing or an unset header.
     pub fn maybe_text(&self, index: usize) -> Option<&[u8]> {
         match self.argument(index)? {
             Value::Text(text) => text.as_deref(),
@@ -310,7 +312,7 @@ impl<'c, 't> Call<'c, 't> {
         self.argument(index).is_some()
     }
 
-    /// Returns the object index of the parameter set that a BLOB refers to.
+    /// Returns the object index of the `shard_param` to which a BLOB refers.
     pub(crate) fn parameters(&self, index: usize) -> Option<u32> {
         match self.argument(index)? {
             Value::Parameters(object) => Some(*object),
@@ -318,7 +320,7 @@ impl<'c, 't> Call<'c, 't> {
         }
     }
 
-    /// Returns a HEADER: its message and its name.
+    /// Returns the message and the name of a HEADER.
     pub fn header(&self, index: usize) -> Option<(Message, &'c str)> {
         match self.argument(index)? {
             Value::Header(message, name) => Some((*message, name)),
@@ -334,8 +336,8 @@ impl<'c, 't> Call<'c, 't> {
         }
     }
 
-    /// Returns a predicate that tests whether the REGEX matches a text. A match that exceeds the
-    /// limits counts as false.
+    /// Returns a predicate that tests whether the REGEX matches a string. Exceeding a match limit
+    /// counts as no match.
     pub fn matcher(&self, index: usize) -> impl Fn(&[u8]) -> bool + use<'c, 't> {
         let regex = self.regex(index);
         move |text| regex.is_some_and(|regex| regex.is_match(text).unwrap_or(false))
@@ -359,7 +361,8 @@ impl<'c, 't> Call<'c, 't> {
     /// Returns the state of the method's object.
     ///
     /// # Panics
-    /// If `T` is not the type that the class constructs: an error in the table row.
+    ///
+    /// Panics if `T` is not the type constructed by the class, which is a bug in the table row.
     pub fn object<T: Any>(&self) -> &T {
         let object: Option<&T> = match &self.object {
             Object::None => None,
@@ -369,12 +372,13 @@ impl<'c, 't> Call<'c, 't> {
         object.expect("a method's object is of its class")
     }
 
-    /// Returns the mutable state of the method's object. Objects are shared after `vcl_init`, so
-    /// only `vcl_init` may use this.
+    /// Returns the mutable state of the method's object. Usable only in `vcl_init`, because objects
+    /// are shared afterwards.
     ///
     /// # Panics
-    /// If `T` is not the type that the class constructs, or the row allows the method elsewhere: an
-    /// error in the table row.
+    ///
+    /// Panics if `T` is not the type constructed by the class, or if the method runs outside
+    /// `vcl_init`. Either is a bug in the table row.
     pub fn object_mut<T: Any>(&mut self) -> &mut T {
         let object: Option<&mut T> = match &mut self.object {
             Object::Own(object) => object.downcast_mut(),
@@ -384,7 +388,7 @@ impl<'c, 't> Call<'c, 't> {
             .expect("a method that changes its object is called in vcl_init, and the object is of its class")
     }
 
-    /// Returns the object as a BACKEND, resolved when the fetch needs one.
+    /// Returns the object as a BACKEND, to be resolved when a fetch starts.
     pub fn as_director(&self) -> Backend {
         Backend::Director(self.index)
     }

@@ -1,5 +1,4 @@
-//! Golden dumps, with positions, of the tokens and the syntax tree of a file that contains every
-//! kind of token and node.
+//! Golden tests: token and syntax tree dumps of a file that contains every kind of token and node.
 
 use std::fmt::Write as _;
 

@@ -1,8 +1,8 @@
 //! Advice for names from Fastly VCL and from Varnish 2 and 3 that do not exist here.
 //!
-//! The lexer, the parser and the checker consult this table before they suggest a similar name.
-//! Sources: Fastly's VCL reference, vcl(7) of Varnish 3.0 and Varnish's "Upgrading to Varnish 4".
-//! The table only improves help texts; it does not affect what is accepted.
+//! The lexer, the parser and the checker consult this table before they suggest a similar name. The
+//! table only improves help messages and does not affect which policies are accepted. Sources:
+//! Fastly's VCL reference, vcl(7) of Varnish 3.0, and Varnish's "Upgrading to Varnish 4".
 
 use crate::fault::suggest;
 use crate::words::words;
@@ -27,7 +27,7 @@ words! {
     }
 }
 
-/// Returns what to use instead of `name`. The pattern `a.*` also matches `a`.
+/// Returns advice on what to use instead of `name`. The pattern `a.*` also matches `a`.
 pub(crate) fn advice(place: Place, name: &str) -> Option<&'static str> {
     let fits = |known: &str| match known.strip_suffix(".*") {
         Some(scope) => name.strip_prefix(scope).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')),
@@ -45,7 +45,7 @@ fn rows() -> impl Iterator<Item = (Place, &'static str, &'static str)> {
     })
 }
 
-/// Returns [`advice`], or else suggests a similar name from `known`.
+/// Returns the [`advice`] for `name`, or otherwise suggests a similar name from `known`.
 pub(crate) fn help<'a>(
     place: Place,
     name: &str,
@@ -54,8 +54,7 @@ pub(crate) fn help<'a>(
     advice(place, name).map_or_else(|| suggest(name, known.into_iter()), str::to_owned)
 }
 
-/// Each line has a syntactic position, a name, and the advice on it. The first matching row
-/// applies.
+/// Each line has a syntactic position, a name and the advice. The first matching row applies.
 static IDIOMS: &str = r#"
 comment     FASTLY                        Fastly inserts code there; here the built-in policy follows a subroutine that does not return
 declaration table                         there are no tables; use if and elseif
@@ -106,8 +105,8 @@ name        urldecode                     use blob.transcode(decoding = URL, enc
 name        substr                        use regsub(TEXT, REGEX, "\1")
 name        randomint                     use std.real2integer(std.random(FROM, TO), 0)
 name        randombool                    use std.random(0.0, 1.0) < 0.5
-name        randomstr                     there is none; req.xid identifies the request
-name        uuid.*                        there is none; req.xid identifies the request
+name        randomstr                     random strings are not supported; req.xid identifies the request
+name        uuid.*                        UUIDs are not supported; req.xid identifies the request
 name        boltsort.sort                 use std.querysort(TEXT)
 name        strftime                      use std.strftime(TIME, FORMAT)
 name        setcookie.*                   use regsub(resp.http.Set-Cookie, REGEX, "\1"); the module cookie reads only request cookies

@@ -1,7 +1,7 @@
 //! Lexer: turns source text into names, numbers with units, strings, blobs and operators.
 //!
-//! **Invariant:** every byte of the text belongs to a token, white space, a comment or a fault; no
-//! input panics.
+//! **Invariant:** every source byte belongs to a token, white space, a comment or a fault, and no
+//! input causes a panic.
 
 use base64::alphabet;
 use base64::engine::{Engine as _, GeneralPurpose, GeneralPurposeConfig};
@@ -13,7 +13,7 @@ use crate::units::{duration_unit, size_unit};
 
 /// Maximum tokens in one file.
 pub(crate) const TOKENS_MAX: usize = 200_000;
-/// Maximum bytes in one name.
+/// Maximum length of a name in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 256;
 
 /// The kind of a token and its value.
@@ -30,7 +30,7 @@ pub(crate) enum Kind {
     Duration(f64),
     /// A size, in bytes.
     Bytes(i64),
-    /// The raw text between the quotes.
+    /// The raw string between the quotes.
     Text(String),
     /// `:base64:`, decoded.
     Blob(Vec<u8>),
@@ -48,20 +48,21 @@ pub(crate) struct Token {
 }
 
 impl Token {
-    /// Returns whether the token is a relation, which has a value on its right.
+    /// Returns whether the token is a relation, which is followed by a value.
     fn is_relation(&self) -> bool {
         let relations = ["==", "!=", "<", "<=", ">", ">=", "~", "!~", "="];
         matches!(self.kind, Kind::Symbol(symbol) if relations.contains(&symbol))
     }
 }
 
-/// All symbols, longest first: the first match wins.
+/// All symbols, longest first, because the first match wins.
 const SYMBOLS: [&str; 28] = [
     "==", "!=", "!~", "<=", ">=", "&&", "||", "+=", "-=", "*=", "/=", "{", "}", "(", ")", ";", ",", "=", "!",
     "~", "<", ">", "+", "-", "*", "/", "%", ":",
 ];
 
-/// Maximum digits of an integer, as in Varnish; any such integer is also exact as a REAL.
+/// Maximum digits of an integer, as in Varnish. An integer within this limit is also exact as a
+/// REAL.
 const DIGITS_MAX: usize = 15;
 
 /// Lexes `text`; the last token is always [`Kind::End`].
@@ -118,7 +119,7 @@ impl Lexer<'_> {
         self.faults.error_help(span, message, help);
     }
 
-    /// Consumes one token or one piece of non-token text; returns `false` at the end.
+    /// Consumes one token, white-space character, comment or fault; returns `false` at the end.
     fn step(&mut self) -> bool {
         let start = self.at;
         let Some(first) = self.rest().chars().next() else { return false };
@@ -161,7 +162,7 @@ impl Lexer<'_> {
     /// Warns about a comment that is a macro in Fastly VCL, such as `#FASTLY recv`.
     fn macro_comment(&mut self, start: usize) {
         let comment = &self.text[start..self.at];
-        // Fastly's macros have no white space after the `#`; with it, the comment is prose.
+        // Fastly's macros have no white space after the `#`; any other comment is prose.
         let word = comment[1..].split(|c: char| c.is_ascii_whitespace()).next().unwrap_or_default();
         if let Some(help) = advice(Place::Comment, word) {
             let message = format!("{} is a comment here", comment.trim_end());
@@ -169,7 +170,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// Skips past `end` and returns the text in between.
+    /// Skips past `end` and returns the text before it, without the opening delimiter.
     fn delimited(&mut self, open_bytes: usize, end: &str, what: &str, close: &str) -> Option<String> {
         let start = self.at;
         let inner = &self.rest()[open_bytes..];
@@ -210,9 +211,9 @@ impl Lexer<'_> {
         }
     }
 
-    /// Reads the value in a condition: a quoted text, where a backslash is literal except before a
-    /// quote, or a bare text. A bare text extends to white space, `&&`, `||` or an unmatched
-    /// closing parenthesis.
+    /// Reads the value in a condition: a quoted or a bare string. In a quoted string, a backslash
+    /// is literal except before a quote. A bare string ends at white space, `&&`, `||` or an
+    /// unmatched closing parenthesis.
     fn value(&mut self) {
         self.at += self.rest().len() - self.rest().trim_start().len();
         let (start, rest) = (self.at, self.rest());
@@ -312,7 +313,7 @@ impl Lexer<'_> {
         let int: Option<i64> = (fraction == 0).then(|| number.parse().unwrap_or(i64::MAX));
         let mut unit = self.word().to_owned();
         if unit.is_empty() {
-            // White space may precede a unit; any other word there is a separate token.
+            // White space may precede a unit. Any other word there is a separate token.
             let after = self.rest().trim_start_matches(|c: char| c.is_ascii_whitespace());
             let space = self.rest().len() - after.len();
             let next = word_of(after);
@@ -361,7 +362,7 @@ impl Lexer<'_> {
                 self.at += length + 2;
                 self.push(Kind::Blob(bytes), start);
             }
-            // Not a blob: the parser reports a stray colon.
+            // Not a blob: the parser reports the stray colon.
             None => {
                 self.at += 1;
                 self.push(Kind::Symbol(":"), start);
@@ -375,7 +376,8 @@ fn word_of(text: &str) -> &str {
     &text[..text.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(text.len())]
 }
 
-/// Decodes padded Base64 (RFC 4648 §4), ignoring non-zero trailing bits; `None` for anything else.
+/// Decodes padded Base64 (RFC 4648 §4) and ignores non-zero trailing bits; `None` for anything
+/// else.
 fn decode_base64(text: &str) -> Option<Vec<u8>> {
     const LENIENT: GeneralPurpose = GeneralPurpose::new(
         &alphabet::STANDARD,

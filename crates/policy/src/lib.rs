@@ -1,21 +1,21 @@
 //! VCL policies: compiler and evaluator.
 //!
-//! Each stage is a module: [`source`] holds files and positions, `lex` makes tokens, `parse` builds
-//! the `ast`, `check` resolves names and types, [`program`] is the compiled form, and `eval` runs
-//! it on a [`task`]. [`variables`] and [`bindings`] are the tables of names that a policy can use,
-//! and [`modules`] implements the functions in `bindings`. [`fault`] reports errors and warnings in
-//! a policy; `idioms` advises on names from other VCL dialects.
+//! Each stage is a module: [`source`] stores files and positions, `lex` produces tokens, `parse`
+//! builds the `ast`, `check` resolves names and types, [`program`] is the compiled form, and `eval`
+//! runs it on a [`task`]. [`variables`] and [`bindings`] are the tables of names available to
+//! policies, and [`modules`] implements the functions in `bindings`. [`fault`] describes errors and
+//! warnings in a policy, and `idioms` gives advice on names from other VCL dialects.
 //!
-//! A policy is compiled once, reporting all faults together, and then shared by all workers. The
-//! edge calls [`Program::run`] with a [`Sub`] and a [`Task`] and acts on the [`Action`]. A
-//! [`Failure`] ends that request with 503.
+//! A policy is compiled once and then shared by all workers. Compilation reports all faults
+//! together. The edge calls [`Program::run`] with a [`Sub`] and a [`Task`] and acts on the
+//! [`Action`]. A [`Failure`] ends that request with 503.
 //!
-//! **Invariant:** this crate touches no socket, clock, file or environment: the caller supplies the
-//! time, a [`Loader`], a [`Connection`] and a [`Host`].
-//! **Invariant:** no policy text and no request causes a panic or an unbounded run.
+//! **Invariant:** this crate accesses no socket, clock, file or environment variable: the caller
+//! supplies the time, a [`Loader`], a [`Connection`] and a [`Host`]. **Invariant:** no policy
+//! source and no request causes a panic or an unbounded run.
 //!
 //! The language is VCL 4.0 and 4.1 of Varnish 7.1, as specified by vcl(7), vcl-var(7),
-//! vcl-backend(7) and vcl-probe(7). Where these are silent, it behaves as varnishd 7.1.1.
+//! vcl-backend(7) and vcl-probe(7). Where these are silent, it behaves like varnishd 7.1.1.
 
 mod acl;
 mod ast;
@@ -55,12 +55,13 @@ pub use value::{Failure, Value};
 use fault::Faults;
 use source::Sources;
 
-/// The file name of the built-in policy in faults.
+/// File name of the built-in policy, as shown in faults.
 pub const BUILTIN_NAME: &str = "builtin.vcl";
 /// The built-in policy, appended to every policy.
 pub const BUILTIN: &str = include_str!("../../../policies/builtin.vcl");
 
-/// Compiles `main` and its includes. Returns the program with its warnings, or all faults.
+/// Compiles `main` and its includes. Returns the program and its warnings, or all faults if any is
+/// an error.
 pub fn compile(main: File, loader: &mut Loader<'_>, known: &Known) -> Result<(Program, Report), Report> {
     let mut faults = Faults::default();
     let mut sources = Sources::default();

@@ -1,15 +1,15 @@
-//! Messages and header names as VCL names them.
+//! HTTP messages and their headers, as named in VCL.
 
 use thalweg_http::name::Name;
 
 use crate::words::words;
 
 words! {
-    /// The message that a variable or a header belongs to.
+    /// A message that has variables and headers.
     pub enum Message {
         /// The client's request.
         Req = "req",
-        /// Same as `req`, because there are no sub-requests.
+        /// The same as `req`, because there are no sub-requests.
         ReqTop = "req_top",
         /// The request to the backend.
         Bereq = "bereq",

@@ -1,8 +1,8 @@
-//! Compiled policy: names are indices or references, constant texts are joined, regular expressions
-//! are compiled.
+//! Compiled policy: names are resolved to indices or references, constant strings are joined, and
+//! regular expressions are compiled.
 //!
-//! ***Invariant:** after `vcl_init` a program never changes, except for its file cache. All workers
-//! share it.
+//! **Invariant:** after `vcl_init`, a program never changes, except for its file cache and the
+//! state of its objects. All workers share it.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -25,7 +25,7 @@ pub struct BackendRow {
     pub name: String,
     /// Address; `None` for `backend NAME none;`, which always fails.
     pub address: Option<BackendAddress>,
-    /// `.host_header`: the `Host` for requests that have none.
+    /// `.host_header`: the `Host` for requests without one.
     pub host_header: Option<String>,
     /// `.connect_timeout`, seconds.
     pub connect_timeout_s: Option<f64>,
@@ -37,9 +37,9 @@ pub struct BackendRow {
     pub connections_max: Option<u64>,
     /// `.proxy_header`: version 1 or 2.
     pub proxy_header: Option<u8>,
-    /// `.preamble`: bytes sent first on each new connection.
+    /// `.preamble`: the first bytes sent on each new connection.
     pub preamble: Vec<u8>,
-    /// The index of its probe in [`Program::probes`].
+    /// Index of the backend's probe in [`Program::probes`].
     pub probe: Option<u32>,
 }
 
@@ -64,7 +64,7 @@ pub struct ProbeRow {
     pub name: String,
     /// `.url`, used if `request` is empty.
     pub url: String,
-    /// `.request`: its lines, without line ends.
+    /// `.request`: the lines of the request, without line ends.
     pub request: Vec<String>,
     /// `.expected_response`.
     pub expected_status: u16,
@@ -72,11 +72,12 @@ pub struct ProbeRow {
     pub timeout_s: f64,
     /// `.interval`, seconds.
     pub interval_s: f64,
-    /// `.initial`: number of good probes to assume at the start.
+    /// `.initial`: number of successful probes assumed at the start.
     pub initial: u32,
-    /// `.window`: number of latest probes that count.
+    /// `.window`: number of most recent probes considered.
     pub window: u32,
-    /// `.threshold`: number of probes in the window that must be good.
+    /// `.threshold`: number of probes in the window that must succeed for the backend to be
+    /// healthy.
     pub threshold: u32,
 }
 
@@ -96,16 +97,17 @@ pub struct Program {
     pub(crate) objects: Vec<ObjectRow>,
     pub(crate) instances: Vec<Option<Instance>>,
     pub(crate) files: Files,
-    /// Labels of the policies that this one may switch to.
+    /// Labels of the policies to which this one may switch.
     pub(crate) labels: Vec<String>,
 }
 
-/// A subroutine: the concatenation of its definitions in source order, the built-in one last.
+/// A subroutine: its definitions concatenated in source order, with the built-in one last.
 #[derive(Debug, Default)]
 pub(crate) struct Routine {
     pub(crate) name: String,
     pub(crate) body: Block,
-    /// Whether the policy itself adds statements to this routine or to one that it calls.
+    /// Whether the policy adds statements of its own to this routine or to a routine called from
+    /// it.
     pub(crate) extends_builtin: bool,
 }
 
@@ -119,7 +121,7 @@ pub(crate) struct ObjectRow {
 /// Statements, in order.
 pub(crate) type Block = Vec<Statement>;
 
-/// One statement. Kept small, because processor cache misses dominate the cost of evaluation.
+/// One statement. The type is small, because CPU cache misses dominate the cost of evaluation.
 #[derive(Debug)]
 pub(crate) struct Statement {
     pub(crate) operation: Operation,
@@ -187,7 +189,7 @@ pub(crate) enum Comparison {
     Other,
 }
 
-/// A type-checked expression. Its type decides which evaluator function reads it.
+/// A type-checked expression. Its type determines the evaluator function used.
 #[derive(Debug)]
 pub(crate) enum Expression {
     Constant(Value<'static>),
@@ -199,7 +201,7 @@ pub(crate) enum Expression {
         name: Box<str>,
         variable: &'static Variable,
     },
-    /// Concatenation of parts as text.
+    /// Parts converted to strings and concatenated.
     Concat(Vec<Expression>),
     Not(Box<Expression>),
     And(Vec<Expression>),
@@ -249,7 +251,7 @@ pub(crate) enum Expression {
     },
     /// Resolves a director to a declared backend.
     Resolve(Box<Expression>),
-    /// A BLOB as text: its base64 between colons.
+    /// A BLOB converted to a string: base64 between colons.
     Encode(Box<Expression>),
     Call {
         function: &'static Function,
@@ -265,17 +267,17 @@ impl Program {
         &self.backends
     }
 
-    /// Returns the backend to use if none is set: the one named `default`, else the first.
+    /// Returns the backend to use if none is set: the one named `default`, or otherwise the first.
     pub fn default_backend(&self) -> Option<u32> {
         self.default_backend
     }
 
-    /// Returns whether the policy may switch to the one labelled `label`.
-    pub fn names(&self, label: &str) -> bool {
+    /// Returns whether the policy may switch to the policy labelled `label`.
+    pub fn may_switch_to(&self, label: &str) -> bool {
         self.labels.iter().any(|name| name == label)
     }
 
-    /// Returns the source files: the main file, then its includes.
+    /// Returns the source files: the main file, followed by its includes.
     pub fn files(&self) -> &[File] {
         self.sources.all().split_last().map_or(&[], |(_builtin, files)| files)
     }
@@ -285,12 +287,13 @@ impl Program {
         &self.probes
     }
 
-    /// Returns whether the policy adds to the built-in `sub`, directly or in a subroutine it calls.
+    /// Returns whether the policy adds statements to the built-in `sub`, directly or in a
+    /// subroutine called from it.
     pub fn extends_builtin(&self, sub: Sub) -> bool {
         self.subs[self.entries[sub as usize] as usize].extends_builtin
     }
 
-    /// Returns whether an ACL contains an address, and the log line if the ACL logs its matches.
+    /// Returns whether an ACL contains an address, and the line to log if the ACL has `+log`.
     pub(crate) fn acl_matches(&self, acl: u32, address: SocketAddr) -> (bool, Option<String>) {
         let acl = &self.acls[acl as usize];
         let address: IpAddr = address.ip().to_canonical();

@@ -1,8 +1,8 @@
-//! Regular expressions: PCRE2 on bytes, with limits on the cost of a match.
+//! Regular expressions: PCRE2 on bytes, with a limited cost per match.
 //!
-//! Varnish policies use features that only PCRE has: look-around, back-references, possessive
-//! repetition. The limits bound the time of a match, so that no expression and no text can stall a
-//! worker.
+//! Varnish policies use PCRE features such as look-around, back-references and possessive
+//! quantifiers, which linear-time engines lack. The limits bound the time of a match, so that no
+//! expression and no subject can stall a worker.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -14,17 +14,17 @@ use crate::value::Failure;
 
 /// Maximum match steps; 1,000 steps take about 10 µs.
 pub(crate) const MATCH_STEPS_MAX: u32 = 10_000;
-/// Maximum nesting of backtracking points in a match.
+/// Maximum nested backtracking points in a match.
 pub(crate) const MATCH_DEPTH_MAX: u32 = 1_000;
-/// Maximum heap of a match, KiB.
+/// Maximum heap memory of a match, in KiB.
 pub(crate) const MATCH_HEAP_KIB_MAX: u32 = 1_024;
-/// Maximum bytes of a pattern.
+/// Maximum pattern length in bytes.
 pub(crate) const REGEX_BYTES_MAX: usize = 16 * 1024;
 
-/// Maximum groups: the match itself and those that a replacement can name.
+/// Maximum groups: group 0 (the match) and the groups available to a replacement, `\1` to `\9`.
 const GROUPS_MAX: usize = 10;
 
-/// The byte range of each group; group 0 is the whole match.
+/// The byte range of each group; group 0 is the entire match.
 type Groups = [Option<(usize, usize)>; GROUPS_MAX];
 
 /// A compiled expression.
@@ -32,12 +32,12 @@ type Groups = [Option<(usize, usize)>; GROUPS_MAX];
 pub(crate) struct Regex {
     pub(crate) pattern: String,
     pcre: Pcre,
-    /// Spare capture buffers; their number is the peak number of concurrent substitutions.
+    /// Capture buffers for reuse. There are as many as the peak number of concurrent substitutions.
     spare: Mutex<Vec<CaptureLocations>>,
 }
 
 impl Regex {
-    /// Compiles `pattern`; the error is PCRE's message and the offset in the pattern.
+    /// Compiles `pattern`. The error consists of PCRE's message and the offset in the pattern.
     pub(crate) fn new(pattern: &str) -> Result<Regex, String> {
         if pattern.len() > REGEX_BYTES_MAX {
             return Err(format!("longer than {REGEX_BYTES_MAX} bytes"));
@@ -60,7 +60,7 @@ impl Regex {
         }
     }
 
-    /// Compiles the `pattern` at `span`, reporting an invalid one to `faults`.
+    /// Compiles `pattern`, whose position is `span`. Reports an invalid pattern to `faults`.
     pub(crate) fn at(span: Span, pattern: &str, faults: &mut Faults) -> Option<Regex> {
         let report = |error| faults.error(span, format!("invalid regular expression: {error}"));
         Regex::new(pattern).map_err(report).ok()
@@ -71,8 +71,9 @@ impl Regex {
         self.pcre.is_match(text).map_err(|error| failure(&error))
     }
 
-    /// Appends `text` to `into`, replacing the first match or all. In `with`, `\0` is the match and
-    /// `\1` to `\9` are its groups. Fails if the result exceeds `bytes_max` bytes.
+    /// Appends `text` to `into`, with the first match or all matches replaced with `with`. In
+    /// `with`, `\0` is the match and `\1` to `\9` are its groups. Returns an error if the result
+    /// exceeds `bytes_max` bytes.
     pub(crate) fn substitute(
         &self,
         text: &[u8],
@@ -108,7 +109,7 @@ impl Regex {
         Ok(())
     }
 
-    /// Finds the first match starting at or after `from`, with its groups if needed.
+    /// Finds the first match that starts at or after `from`, with its groups if needed.
     fn find(&self, text: &[u8], from: usize, needs_groups: bool) -> Result<Option<Groups>, Failure> {
         if needs_groups {
             return self.find_groups(text, from).map_err(|error| failure(&error));
@@ -117,7 +118,7 @@ impl Regex {
         Ok(found.map(|found| alone((found.start(), found.end()))))
     }
 
-    /// Like [`find`](Self::find), with groups.
+    /// Like [`find`](Self::find), but with groups.
     fn find_groups(&self, text: &[u8], from: usize) -> Result<Option<Groups>, pcre2::Error> {
         let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut locations = spare.unwrap_or_else(|| self.pcre.capture_locations());
@@ -128,10 +129,10 @@ impl Regex {
     }
 }
 
-/// Returns a match without groups.
-fn alone(place: (usize, usize)) -> Groups {
+/// Returns a match with the byte range `range` and no groups.
+fn alone(range: (usize, usize)) -> Groups {
     let mut groups = [None; GROUPS_MAX];
-    groups[0] = Some(place);
+    groups[0] = Some(range);
     groups
 }
 
@@ -140,8 +141,8 @@ fn has_groups(with: &[u8]) -> bool {
     with.windows(2).any(|pair| matches!(pair, [b'\\', b'1'..=b'9']))
 }
 
-/// Appends `with`, replacing `\0` to `\9` with the text from `group`. A backslash before any other
-/// byte is dropped, as in Varnish.
+/// Appends `with`, with `\0` to `\9` replaced by the result of `group`. As in Varnish, drops a
+/// backslash before any other byte.
 fn expand<'t>(with: &[u8], group: impl Fn(usize) -> &'t [u8], into: &mut Vec<u8>) {
     let mut bytes = with.iter().copied();
     while let Some(byte) = bytes.next() {

@@ -1,12 +1,12 @@
-//! Source files of a policy and positions in them.
+//! A policy's source files and positions in them.
 //!
-//! This crate opens no file: the caller's loader provides the includes.
+//! This crate opens no files: the caller's loader provides the includes.
 
 use std::ops::Range;
 
 /// Maximum files in one policy.
 pub const FILES_MAX: usize = 256;
-/// Maximum bytes in one file.
+/// Maximum file size in bytes.
 pub const FILE_BYTES_MAX: usize = 1 << 20;
 /// Maximum include depth.
 pub const INCLUDE_DEPTH_MAX: usize = 16;
@@ -14,14 +14,14 @@ pub const INCLUDE_DEPTH_MAX: usize = 16;
 /// A source file.
 #[derive(Debug, Clone)]
 pub struct File {
-    /// Path, as given by the caller or by the `include`.
+    /// Path, as specified by the caller or by the `include`.
     pub name: String,
-    /// Text.
+    /// Source text.
     pub text: String,
 }
 
-/// Loads an included file, given the included path and the name of the including file. Its error
-/// text is reported verbatim.
+/// Loads an included file, given the included path and the name of the including file. An error
+/// message is reported verbatim.
 pub type Loader<'l> = dyn FnMut(&str, &str) -> Result<File, String> + 'l;
 
 /// A byte range in one file.
@@ -29,9 +29,9 @@ pub type Loader<'l> = dyn FnMut(&str, &str) -> Result<File, String> + 'l;
 pub struct Span {
     /// The file's index.
     pub(crate) file: u32,
-    /// The first byte.
+    /// The position of the first byte.
     pub(crate) start: u32,
-    /// The byte after the last.
+    /// The position after the last byte.
     pub(crate) end: u32,
 }
 
@@ -42,8 +42,8 @@ impl std::fmt::Debug for Span {
 }
 
 impl Span {
-    /// Returns the range from the start of this span to the end of `other`, which follows in the
-    /// same file; otherwise, this span.
+    /// Returns the range from the start of this span to the end of `other`. If `other` is in
+    /// another file or ends earlier, returns this span.
     pub(crate) fn to(self, other: Span) -> Span {
         if other.file == self.file && other.end >= self.end { Span { end: other.end, ..self } } else { self }
     }
@@ -53,7 +53,7 @@ impl Span {
     }
 }
 
-/// All files of a policy, including the built-in one.
+/// All files of a policy, including the built-in policy.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sources {
     files: Vec<File>,
@@ -64,9 +64,9 @@ pub(crate) struct Sources {
 pub struct Place {
     /// The file's name.
     pub file: String,
-    /// The line, from 1.
+    /// The line, starting at 1.
     pub line: usize,
-    /// The column, from 1, in characters.
+    /// The column, in characters, starting at 1.
     pub column: usize,
 }
 
@@ -77,13 +77,15 @@ impl std::fmt::Display for Place {
 }
 
 impl Sources {
-    /// Adds a file. Before adding an include, check [`is_full`](Self::is_full).
+    /// Adds a file and returns its index. Check [`is_full`](Self::is_full) before adding an
+    /// include.
     pub(crate) fn add(&mut self, file: File) -> u32 {
         self.files.push(file);
         self.count() - 1
     }
 
-    /// Returns whether the limit for includes is reached. The built-in file does not count.
+    /// Returns whether [`FILES_MAX`] is reached, so that no include may be added. The built-in
+    /// policy does not count.
     pub(crate) fn is_full(&self) -> bool {
         self.files.len() >= FILES_MAX
     }
@@ -92,7 +94,7 @@ impl Sources {
         u32::try_from(self.files.len()).expect("at most FILES_MAX files and the built-in one")
     }
 
-    /// Returns all files: the main file first, the built-in one last.
+    /// Returns all files: the main file first and the built-in policy last.
     pub(crate) fn all(&self) -> &[File] {
         &self.files
     }
@@ -116,7 +118,7 @@ impl Sources {
         }
     }
 
-    /// Returns the first line of `span`, and the byte range of `span` in that line.
+    /// Returns the first line of `span` and the byte range of `span` within that line.
     pub(crate) fn line(&self, span: Span) -> (&str, Range<usize>) {
         let text = &self.file(span.file).text;
         let start = text[..span.start as usize].rfind('\n').map_or(0, |at| at + 1);

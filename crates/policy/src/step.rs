@@ -1,4 +1,4 @@
-//! Subroutines that a request passes through, and the actions each may return.
+//! Subroutines called by the edge, and the actions that each may return.
 
 use std::fmt;
 
@@ -43,7 +43,7 @@ impl Sub {
         1 << self as u16
     }
 
-    /// Returns the actions that this subroutine may return.
+    /// Returns the actions allowed in this subroutine.
     pub(crate) fn actions(self) -> impl Iterator<Item = &'static ActionRule> {
         ACTIONS.iter().filter(move |rule| rule.from.contains(self))
     }
@@ -120,7 +120,7 @@ impl Subs {
 }
 
 impl fmt::Display for Subs {
-    /// Writes `client`, `backend` or subroutine names, as in the reference.
+    /// Formats the set as in the reference: `client`, `backend` and names of single subroutines.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Subs::ALL {
             return f.write_str("all");
@@ -183,7 +183,8 @@ pub(crate) static ACTIONS: [ActionRule; 15] = {
         rule("hash", &[Recv], None(Action::Hash)),
         rule("lookup", &[Hash], None(Action::Lookup)),
         rule("ok", &[Init, Fini], None(Action::Ok)),
-        // The duration is that of hit-for-pass, so it matters only on the backend side.
+        // The optional duration is the hit-for-pass time, so it has an effect only on the backend
+        // side.
         rule("pass", &[Recv, Hit, Miss, BackendResponse], MaybeDuration),
         rule("pipe", &[Recv, Pipe], None(Action::Pipe)),
         rule("purge", &[Recv], None(Action::Purge)),
@@ -208,9 +209,9 @@ pub enum Action {
         /// The reason phrase.
         reason: Option<Vec<u8>>,
     },
-    /// End this request with 503, as the policy requests.
+    /// End this request with 503, at the policy's request.
     Fail {
-        /// The policy's explanation.
+        /// The reason given by the policy.
         reason: Option<Vec<u8>>,
     },
     /// Fetch from a backend.
@@ -219,7 +220,7 @@ pub enum Action {
     Hash,
     /// Look up the stored response by the hashed key.
     Lookup,
-    /// The policy has loaded, or may be discarded.
+    /// Accept that the policy is loaded or discarded.
     Ok,
     /// Bypass the cache.
     Pass,
@@ -229,7 +230,7 @@ pub enum Action {
     Pipe,
     /// Purge the stored response.
     Purge,
-    /// Restart with the request as modified.
+    /// Restart with the modified request.
     Restart,
     /// Retry the fetch, possibly from another backend.
     Retry,
@@ -237,9 +238,9 @@ pub enum Action {
     Synth {
         /// The status.
         status: u16,
-        /// The reason phrase, if not the standard one for the status.
+        /// The reason phrase, if it is not the standard one for the status.
         reason: Option<Vec<u8>>,
     },
-    /// Restart with the policy that has this label.
+    /// Restart with the policy labelled with this string.
     Vcl(String),
 }

@@ -1,4 +1,4 @@
-//! VCL types, and which of them convert to text.
+//! VCL types and their conversions to STRING and BOOL.
 
 use std::fmt;
 
@@ -7,11 +7,11 @@ use std::fmt;
 pub enum Type {
     /// An access control list.
     Acl,
-    /// A backend, a director, or none.
+    /// A backend, a director or no backend.
     Backend,
-    /// Octets.
+    /// A byte string.
     Blob,
-    /// Message content: write-only.
+    /// Message content; write-only.
     Body,
     /// True or false.
     Bool,
@@ -21,9 +21,9 @@ pub enum Type {
     Duration,
     /// One of a fixed set of words.
     Enum(&'static [&'static str]),
-    /// A header by name, possibly unset.
+    /// A header, given by name; possibly unset.
     Header,
-    /// A whole message.
+    /// An entire message.
     Http,
     /// A 64-bit integer.
     Int,
@@ -37,9 +37,9 @@ pub enum Type {
     Regex,
     /// A storage.
     Stevedore,
-    /// Text, possibly unset.
+    /// A string, possibly unset.
     String,
-    /// Several texts, to be concatenated.
+    /// Several strings to be concatenated.
     Strands,
     /// A point in time, in Unix seconds.
     Time,
@@ -74,12 +74,12 @@ impl Type {
         }
     }
 
-    /// Returns whether the type is text.
+    /// Returns whether the type is a kind of string.
     pub(crate) fn is_text(self) -> bool {
         matches!(self, Type::String | Type::Strands | Type::Header)
     }
 
-    /// Returns whether a value of this type converts to text.
+    /// Returns whether a value of this type converts to STRING.
     pub(crate) fn has_text(self) -> bool {
         self.is_text()
             || matches!(

@@ -1,4 +1,4 @@
-//! Units of durations and sizes, in policy source and in the arguments of `std.duration` and
+//! Units of durations and sizes, used in policy source and in the arguments of `std.duration` and
 //! `std.bytes`.
 
 /// Duration units, in seconds.
@@ -21,8 +21,8 @@ pub(crate) fn duration_unit(unit: &str) -> Option<f64> {
     DURATIONS.iter().find(|(name, _)| *name == unit).map(|(_, seconds)| *seconds)
 }
 
-/// Returns the size of a size unit, in bytes. Case does not matter, and all units but the first may
-/// be abbreviated to their first letter. In policy source a bare `m` is minutes, unless the checker
+/// Returns the size of a size unit, in bytes. Ignores letter case. Every unit but `b` may be
+/// abbreviated to its first letter. In policy source, a bare `m` means minutes unless the checker
 /// expects a size.
 pub(crate) fn size_unit(unit: &str) -> Option<i64> {
     let is = |name: &str| {

@@ -1,4 +1,4 @@
-//! Run-time values and their text form.
+//! Run-time values and their string form.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,10 +10,10 @@ use thalweg_http::{date, number};
 use crate::message::Message;
 use crate::source::Place;
 
-/// A backend as a policy refers to it.
+/// A reference to a backend in a policy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Backend {
-    /// No backend; the default backend applies where one is needed.
+    /// No backend. Where one is required, the default backend is used.
     #[default]
     None,
     /// The index in [`Program::backends`](crate::Program::backends).
@@ -46,7 +46,7 @@ pub enum Value<'v> {
     Text(Option<Cow<'v, [u8]>>),
     /// BLOB
     Blob(Cow<'v, [u8]>),
-    /// BLOB that refers to a `directors.shard_param`, by object index; it has no octets.
+    /// A BLOB that refers to a `directors.shard_param` by object index and has no bytes.
     Parameters(u32),
     /// BACKEND
     Backend(Backend),
@@ -78,7 +78,7 @@ impl<'v> Value<'v> {
         Value::Text(text.map(|text| Cow::Borrowed(text.as_bytes())))
     }
 
-    /// Returns this value with borrowed text.
+    /// Returns this value with borrowed content.
     pub(crate) fn lend(&self) -> Value<'_> {
         match self {
             Value::Text(text) => Value::Text(text.as_deref().map(Cow::Borrowed)),
@@ -88,7 +88,7 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// Returns this value with owned text. A HEADER, which borrows from the program, becomes
+    /// Returns this value with owned content. A HEADER, which borrows from the program, becomes
     /// [`Value::Void`].
     pub(crate) fn into_owned(self) -> Value<'static> {
         match self {
@@ -125,7 +125,7 @@ pub(crate) fn write_real(value: f64, into: &mut Vec<u8>) {
     write!(into, "{value:.3}").expect("writing to a Vec cannot fail");
 }
 
-/// Appends an IMF-fixdate; times before 1970 become 1970.
+/// Appends an IMF-fixdate; clamps times before 1970 to 1970.
 pub(crate) fn write_time(value: f64, into: &mut Vec<u8>) {
     into.extend_from_slice(&date::format(value.max(0.0) as u64));
 }
@@ -143,16 +143,16 @@ pub(crate) fn write_ip(value: SocketAddr, into: &mut Vec<u8>) {
     }
 }
 
-/// Checks the status of a final response. Only the last three digits are sent; they must be at
+/// Checks the status of a final response. Only the last three digits are sent, and they must be at
 /// least 200.
 pub(crate) fn final_status(value: i64) -> Result<u16, Failure> {
     let status = u16::try_from(value).ok().filter(|status| status % 1000 >= 200);
     status.ok_or_else(|| Failure::new(format!("{value} is not the status of a final response")))
 }
 
-/// Why an evaluation failed; the request ends with 503.
+/// Reason why evaluation failed. The request ends with 503.
 ///
-/// A single pointer, to keep `Result`s small on the success path.
+/// Its size is that of a pointer, so that `Result`s stay small.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure(Box<(String, Option<Place>)>);
 

@@ -1,6 +1,7 @@
 //! Enums whose variants are keywords.
 
-/// Defines an enum with a keyword for each variant, with [`ALL`], `as_str` and `named`.
+/// Defines an enum with a keyword for each variant, and the associated items [`ALL`], `as_str` and
+/// `named`.
 ///
 /// [`ALL`]: crate::step::Sub::ALL
 macro_rules! words {
@@ -22,7 +23,7 @@ macro_rules! words {
                 }
             }
 
-            /// The variant with this keyword.
+            /// Returns the variant with this keyword.
             $vis fn named(word: &str) -> Option<$name> {
                 $name::ALL.into_iter().find(|one| one.as_str() == word)
             }

@@ -1,5 +1,5 @@
-//! Random input: no text makes the compiler panic or hang, and no accepted policy panics at run
-//! time.
+//! Property tests with random input: the compiler never panics or hangs, and no accepted policy
+//! panics at run time.
 
 mod common;
 
@@ -111,7 +111,7 @@ proptest! {
     }
 }
 
-/// Deeply nested input must fault or run, never overflow the stack.
+/// Deeply nested input must either be rejected or run, and must never overflow the stack.
 #[test]
 fn deep_nesting_faults_or_runs() {
     for open in ["(", "!(", "-(", "((", "std.tolower(", "{", "if (true) {", "!", "-", "\"a\" + (", "a.b(a.b("]

@@ -1,5 +1,5 @@
-//! Example policies for video that cover each construct. All compile, and Debian's Varnish accepts
-//! those without Thalweg extensions.
+//! Example video policies that cover every language construct. All compile, and Debian's Varnish
+//! accepts those without Thalweg extensions.
 
 mod common;
 
@@ -39,7 +39,7 @@ fn examples_compile_and_run() {
     }
 }
 
-/// Varnish must accept the examples: they are VCL, not a dialect.
+/// Varnish must accept the examples, because they are plain VCL.
 #[test]
 fn varnish_accepts_the_examples() {
     let home = std::env::temp_dir().join(format!("thalweg-policy-varnish-{}", std::process::id()));

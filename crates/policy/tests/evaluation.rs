@@ -1,5 +1,4 @@
-//! Effects of a policy on a request: values and their text, operators, control flow, limits,
-//! failures.
+//! Evaluation tests: conversion to strings, operators, control flow, limits and failures.
 
 mod common;
 
@@ -62,19 +61,19 @@ fn client_location_is_looked_up_once_and_on_demand() {
         sub vcl_deliver { if (req.http.ask && client.geo.country_code == "NO") { set resp.http.seen = "yes"; } }"#,
     );
     let mut bench = Bench::default();
-    for (ask, asked) in [(false, 0), (true, 1)] {
-        if ask {
+    for (reads_location, calls) in [(false, 0), (true, 1)] {
+        if reads_location {
             bench.req.fields.push("Ask", "1");
         }
         for sub in [Sub::Recv, Sub::Deliver] {
             bench.run(&program, sub).expect("run succeeds");
         }
-        assert_eq!(bench.host.geo_calls.load(Relaxed), asked);
+        assert_eq!(bench.host.geo_calls.load(Relaxed), calls);
     }
     assert_eq!(bench.resp.fields.get("seen"), Some(&b"yes"[..]));
 }
 
-/// Changes that a fetch makes to a shared `shard_param` must apply when the shard director is
+/// Changes made by a fetch to a shared `shard_param` must apply when the shard director is
 /// resolved.
 #[test]
 fn parameter_set_applies_to_lazily_resolved_directors() {
@@ -99,7 +98,7 @@ fn parameter_set_applies_to_lazily_resolved_directors() {
         program.init(&mut Bench::default().task()).expect("init succeeds");
         program
     };
-    let asked = |fields: &str| {
+    let selected = |fields: &str| {
         let req = request(&format!("GET /a HTTP/1.1\nHost: a{fields}"));
         let mut bench = Bench { bereq: req.clone(), req, ..Bench::default() };
         bench.run(&program, Sub::Recv).expect("run succeeds");
@@ -109,10 +108,10 @@ fn parameter_set_applies_to_lazily_resolved_directors() {
         let index = program.resolve(backend, &mut bench.task()).expect("a backend");
         program.backends()[index as usize].name.as_str()
     };
-    let (plain, other) = (asked(""), asked("\nAlt: 1"));
+    let (plain, other) = (selected(""), selected("\nAlt: 1"));
     assert_ne!(plain, other);
-    assert_eq!(asked("\nAlt: 1\nOwn: 1"), plain);
-    assert_eq!(asked(""), plain, "settings of another fetch do not leak");
+    assert_eq!(selected("\nAlt: 1\nOwn: 1"), plain);
+    assert_eq!(selected(""), plain, "settings leaked from another fetch");
 }
 
 /// A nested director must be healthy if any of its members is, and the health check must not
@@ -184,7 +183,7 @@ fn rollback_restores_requests() {
 #[test]
 fn conditions_evaluate() {
     value("req.http.x-empty == \"\" && req.http.nosuch + \"\" == \"\"", expect!["Hash true []"]);
-    // An unset text differs from every text, including itself.
+    // An unset string differs from every string, including itself.
     value("req.http.nosuch == \"\" || req.http.nosuch == req.http.nosuch", expect!["Hash false []"]);
     value(
         "req.http.nosuch != \"\" && client.geo.metro_code + \"\" != req.http.nosuch",
@@ -660,7 +659,7 @@ fn varnish_forms_are_accepted() {
             bench.req.fields.push("Remove", "1");
         }
         bench.run(&program, Sub::Recv).expect("run succeeds");
-        // The test host reports its second backend as sick.
+        // The test host reports its second backend as unhealthy.
         assert_eq!(bench.req.fields.get_str("Seen"), Some(expected.replace("- ", " ").as_str()));
     }
     bench.client.hash_data = b"/a\0h\0".to_vec();

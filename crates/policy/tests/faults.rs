@@ -1,5 +1,5 @@
-//! Faults reported by lexer, parser and checker: message and help. All faults of a policy are
-//! reported together.
+//! Fault tests: messages and help of the lexer, the parser and the checker. All faults in a policy
+//! are reported together.
 
 mod common;
 
@@ -164,7 +164,7 @@ fn declaration_faults_are_reported() {
     file(
         "backend c { .port = \"80\"; }\nbackend d { .host = \"a\"; .path = \"/a\"; }",
         expect![[r#"
-        main.vcl:2:9 a backend needs .host or .path (or write backend NAME none; for one that always fails)
+        main.vcl:2:9 a backend needs .host or .path (or write backend NAME none; for a backend that always fails)
         main.vcl:2:9 warning: backend c is not used
         main.vcl:3:9 a backend must not have both .host and .path
         main.vcl:3:9 warning: backend d is not used
@@ -555,8 +555,8 @@ fn unused_declarations_are_warned_about() {
     );
 }
 
-/// Regression, found by fuzzing: with too many files, the built-in policy was not parsed, but the
-/// checker relies on it.
+/// Regression test from fuzzing: the checker relies on the built-in policy, which must be parsed
+/// even if there are too many files.
 #[test]
 fn too_many_files_are_rejected() {
     let text = format!("vcl 4.1; {} backend b none;", "include \"a\"; ".repeat(300));

@@ -1,4 +1,4 @@
-//! Advice for newcomers from Fastly or Varnish 3: what to use in place of each unsupported name.
+//! Advice for users of Fastly or Varnish 3: the replacement for each unsupported name.
 
 mod common;
 
@@ -139,8 +139,8 @@ fn varnish_3_policy_gets_advice() {
     );
 }
 
-/// A missing host must not be reported after another fault in the backend's braces, which may be a
-/// misspelt `.host`.
+/// A missing host must not be reported after another fault in the backend's declaration, because
+/// that fault may be a misspelt `.host`.
 #[test]
 fn missing_host_is_not_reported_after_another_fault() {
     check(
@@ -149,7 +149,7 @@ fn missing_host_is_not_reported_after_another_fault() {
             main.vcl:2:19 expected =, found a string
             main.vcl:3:9 warning: backend b is not used
             main.vcl:3:14 a backend has no .hots (did you mean host?)
-            main.vcl:4:9 a backend needs .host or .path (or write backend NAME none; for one that always fails)
+            main.vcl:4:9 a backend needs .host or .path (or write backend NAME none; for a backend that always fails)
             main.vcl:4:9 warning: backend c is not used
         "#]],
     );

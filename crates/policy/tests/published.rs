@@ -1,4 +1,4 @@
-//! Two policies published by operators must run unchanged.
+//! Two policies published by operators, which must run unchanged.
 
 mod common;
 

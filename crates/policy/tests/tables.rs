@@ -1,4 +1,5 @@
-//! Runs every variable and function of the tables once; a new row fails until it is listed here.
+//! Runs every variable and function of the tables once. A new row fails the test until it is listed
+//! here.
 
 mod common;
 
@@ -19,7 +20,7 @@ fn name(variable: &Variable) -> String {
     variable.name.replace('*', part)
 }
 
-/// Returns a non-default value.
+/// Returns a value other than the default.
 fn sample(kind: Type, name: &str) -> &'static str {
     match (kind, name) {
         (Type::Bool, "beresp.do_stream" | "req.esi") => "false",
@@ -37,7 +38,7 @@ fn sample(kind: Type, name: &str) -> &'static str {
     }
 }
 
-/// Returns the message whose fields show a subroutine's results.
+/// Returns the message in which a subroutine stores its results.
 fn message(sub: Sub) -> &'static str {
     if Subs::BACKEND.contains(sub) { "bereq" } else { "req" }
 }
@@ -65,7 +66,7 @@ fn seen(bench: &Bench, sub: Sub, header: &str) -> String {
     }
 }
 
-/// Returns the variable's value at first, after it is set, and after it is unset.
+/// Formats the variable's initial value and the results of setting and unsetting it.
 fn variable(variable: &Variable, version: &str) -> String {
     let name = name(variable);
     let mut line = format!("{:<36} {:<9}", variable.name, variable.kind.as_str());
@@ -74,7 +75,7 @@ fn variable(variable: &Variable, version: &str) -> String {
     if let Some(sub) = variable.read.iter().next() {
         is_run = true;
         let read = match variable.kind {
-            // These types do not convert to text.
+            // These types do not convert to STRING.
             Type::Blob => format!("set {} = blob.encode(HEX, blob = {name});", out(sub)),
             Type::Http => format!("std.rollback({name}); set {} = {}.url;", out(sub), message(sub)),
             _ => format!("set {} = \"\" + {name};", out(sub)),
@@ -85,7 +86,7 @@ fn variable(variable: &Variable, version: &str) -> String {
     if let Some(sub) = variable.set.iter().next() {
         is_run = true;
         let value = sample(variable.kind, variable.name);
-        // Otherwise the built-in policy would replace the body.
+        // Return early, because the built-in policy would replace the body.
         let end = if variable.kind == Type::Body { "return (deliver);" } else { "" };
         let read = if variable.read.is_empty() {
             String::new()
@@ -128,7 +129,7 @@ fn every_variable_runs() {
     for row in variables::all() {
         text.push_str(&variable(row, row.version().unwrap_or("4.1")));
     }
-    // Variables that only VCL 4.0 can set.
+    // Variables that can be set only in VCL 4.0.
     for name in ["req.proto", "bereq.proto", "beresp.proto", "resp.proto"] {
         let sub = if name.starts_with("be") { Sub::BackendResponse } else { Sub::Deliver };
         let (bench, failed) = run(
@@ -145,9 +146,10 @@ fn every_variable_runs() {
 const VARIABLES_HEAD: &str = "\
 # Policy variables
 
-Every variable of the policy language, and the subroutines that may read, set or unset it. `client` and `backend` stand
-for all subroutines of that side; an empty cell means none. A test writes this page from `crates/policy/src/variables`.
-[Policies](../explanation/policies.md) lists the variables that have no effect.
+Every variable of the policy language, and the subroutines that may read, set or unset it. `client` stands for all
+client-side subroutines, and `backend` for all backend-side subroutines. An empty cell means that no subroutine may do
+so. A test generates this page from `crates/policy/src/variables`. [Policies](../explanation/policies.md) lists the
+variables that have no effect.
 
 ";
 
@@ -155,18 +157,18 @@ for all subroutines of that side; an empty cell means none. A test writes this p
 const VARIABLES_NOTES: &str = "
 ## Units and limits
 
-| variable | |
+| variable | notes |
 |---|---|
-| `client.requests` | requests on the connection, including this one |
-| `client.socket.congestion_algorithm` | setting an algorithm that the kernel lacks logs a `VCL_Error` and changes nothing |
-| `client.socket.pace` | KiB/s. 0 removes the limit; a positive value below 128 becomes 128; setting a negative value logs a `VCL_Error` and changes nothing |
-| `client.socket.cwnd` | in packets. Linux cannot set it: setting it logs a `VCL_Error` and changes nothing |
-| `client.socket.tcpi_*` | the kernel's value at the time of the read. Times are in µs, except `tcpi_last_data_sent` in ms |
-| `client.socket.tcp_info` | the most useful of these, as text |
-| `client.geo.*`, `client.as.*` | from the databases of the setting `geoip`. An unknown text is unset, an unknown number is 0. Names are in English; `client.geo.region` is the code of the largest subdivision |
+| `client.requests` | number of requests on the connection, including this one |
+| `client.socket.congestion_algorithm` | setting an algorithm that the kernel does not provide logs a `VCL_Error` and changes nothing |
+| `client.socket.pace` | in KiB/s. 0 removes the limit; a positive value below 128 becomes 128; setting a negative value logs a `VCL_Error` and changes nothing |
+| `client.socket.cwnd` | in packets. Linux does not allow setting it; an attempt logs a `VCL_Error` and changes nothing |
+| `client.socket.tcpi_*` | the kernel's value when the variable is read, or 0 if the kernel does not report it. Times are in µs, except that `tcpi_last_data_sent` is in ms |
+| `client.socket.tcp_info` | the fields `rtt`, `rttvar`, `min_rtt`, `snd_cwnd`, `snd_mss`, `pmtu`, `delivery_rate`, `pacing_rate`, `total_retrans`, `lost` and `notsent_bytes` as one string of `name=value` pairs |
+| `client.geo.*`, `client.as.*` | read from the databases listed in the setting `geoip`. An unknown string is unset, and an unknown number is 0. Names are in English. `client.geo.region` is the code of the country's largest subdivision that contains the address |
 ";
 
-/// The reference must list each variable and where it can be used, as in the table.
+/// The reference must list each variable and the subroutines that may use it, as in the table.
 #[test]
 fn variables_reference_matches_the_table() {
     let mut table =
@@ -183,8 +185,8 @@ fn variables_reference_matches_the_table() {
         .assert_eq(&format!("{VARIABLES_HEAD}{table}{VARIABLES_NOTES}"));
 }
 
-/// Formats a function's parameters as in `docs/reference/policy-functions.md`, with optional ones
-/// in brackets.
+/// Formats a function's parameters as in `docs/reference/policy-functions.md`, with optional
+/// parameters in brackets.
 fn signature(owner: &str, name: &str, arguments: &[Argument]) -> String {
     let shown = |argument: &Argument| {
         let kind = match argument.kind {
@@ -209,10 +211,10 @@ fn signature(owner: &str, name: &str, arguments: &[Argument]) -> String {
 #[test]
 fn functions_reference_matches_the_table() {
     let mut text = String::from(
-        "# Policy functions\n\nEvery module, function and method of the policy language. A test writes this page from \
-         `crates/policy/src/bindings`.\n\n\
+        "# Policy functions\n\nEvery module, function and method of the policy language. A test generates this page \
+         from `crates/policy/src/bindings`.\n\n\
          - Arguments in brackets are optional. Any argument can be named: `name = value`.\n\
-         - `client` and `backend` stand for all subroutines of that side.\n\
+         - `client` stands for all client-side subroutines, and `backend` for all backend-side subroutines.\n\
          - A class is instantiated with `new` in `vcl_init`. Call its methods on the object's name.\n",
     );
     for module in MODULES {
@@ -234,7 +236,7 @@ fn functions_reference_matches_the_table() {
     expect_file!["../../../docs/reference/policy-functions.md"].assert_eq(&text);
 }
 
-/// Returns an example call of each function by its full name, with the subroutine to run it in.
+/// Returns an example call for each function, by full name, and the subroutine that runs it.
 fn calls() -> BTreeMap<&'static str, (Sub, &'static str)> {
     BTreeMap::from(include!("calls.in"))
 }
@@ -267,8 +269,8 @@ fn every_function_runs() {
                 let (mut program, _) = build(&policy).unwrap_or_else(|report| panic!("{policy}\n{report}"));
                 let mut bench = Bench::default();
                 bench.original = Some(bench.req.clone());
-                let made = program.init(&mut bench.task());
-                let result = made.and_then(|_| bench.run(&program, *sub));
+                let initialised = program.init(&mut bench.task());
+                let result = initialised.and_then(|_| bench.run(&program, *sub));
                 let failed = result.err().map(|failure| format!(" failed: {failure}")).unwrap_or_default();
                 let log: Vec<String> =
                     bench.log.iter().map(|line| format!("{:?}: {}", line.tag, line.text)).collect();

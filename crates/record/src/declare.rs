@@ -1,9 +1,9 @@
-//! Declaration macros: messages, the ways in which one message is part of another, and closed sets
-//! of words.
+//! Macros that declare messages, nest or inline them in other messages, and declare closed sets of
+//! words.
 
-/// Declares a message: its protobuf name, its version (if versioned), and for each field the
-/// protobuf number and options, which are methods of [`Field`](crate::Field). `let` declares a
-/// computed field, which readers skip.
+/// Declares a message: its protobuf name, its version (if versioned), and its fields. Each field
+/// has a protobuf number and may have options, which are methods of [`Field`](crate::Field). `let`
+/// declares a computed field, which is written but not stored.
 macro_rules! message {
     (
         $(#[doc = $about:literal])*
@@ -113,13 +113,12 @@ macro_rules! message {
     };
 }
 
-/// Declares messages that are fields of others as they are: an object in JSON, a message in
-/// protobuf.
+/// Declares messages that nest in other messages: as an object in JSON, as a message in protobuf.
 macro_rules! parts {
     ($($Name:ident)*) => { $(part! { $Name {} })* };
 }
 
-/// Declares messages whose fields become fields of the message that contains them.
+/// Declares messages whose fields become fields of the containing message.
 macro_rules! inlined {
     ($($Name:ident)*) => {$(
         part! { $Name {
@@ -144,7 +143,7 @@ macro_rules! inlined {
     )*};
 }
 
-/// Implements the type of a field that holds a message.
+/// Implements `Type` for a message that is a field of another message.
 macro_rules! part {
     ($Name:ident { $($more:tt)* }) => {
         impl $crate::value::Slot for $Name {
@@ -170,8 +169,8 @@ macro_rules! part {
     };
 }
 
-/// Declares a closed set of words: the variants, their spelling on the wire, and the conversion
-/// back.
+/// Declares a closed set of words: an enum with each variant's spelling on the wire, and the
+/// conversions in both directions.
 macro_rules! words {
     (
         $(#[doc = $doc:literal])*
@@ -185,15 +184,15 @@ macro_rules! words {
         }
 
         impl $name {
-            /// Every value, in the order of declaration.
+            /// All values, in declaration order.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            /// Returns the word on the wire.
+            /// Returns the spelling on the wire.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $word,)* }
             }
 
-            /// Returns the value of a word on the wire.
+            /// Returns the value spelled `word` on the wire.
             pub fn from_word(word: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|known| known.as_str() == word)
             }

@@ -1,16 +1,18 @@
-//! Field declarations: each field of a record is declared once, and every wire form follows.
+//! Field declarations: each record field is declared once, and every encoding is derived from that
+//! declaration.
 //!
-//! To add a field: write one line in the declaration of its message (`response.rs`, `socket.rs`,
-//! `batch.rs`) with the next free protobuf number, and one line where it is measured:
+//! To add a field, write one line in its message's declaration (`response.rs`, `socket.rs`,
+//! `batch.rs`), with the next free protobuf number, and one line where the field is measured:
 //! `edge/src/steering/tcp.rs` for responses, `telemetry/src/collect/tracker.rs` for sockets. JSON,
-//! protobuf, rows and the names of `thalweg log -q` follow. Then `UPDATE_EXPECT=1 cargo test -p
-//! thalweg-record -p thalweg-telemetry generated` writes `proto/telemetry.proto`,
-//! `console/src/record.ts` and the columns in `schema/`, and fails until
+//! protobuf, table rows and the field names of `thalweg log -q` then include the field. Then
+//! `UPDATE_EXPECT=1 cargo test -p thalweg-record -p thalweg-telemetry generated` writes
+//! `proto/telemetry.proto`, `console/src/record.ts` and the columns in `schema/`, and fails until
 //! `docs/reference/records.md` has a row for the field.
 //!
 //! `message!` (`declare.rs`) turns a declaration into the struct, its table of [`Field`]s and its
-//! `Message` (`value.rs`), which reads and writes the struct field by field. `json.rs`, `proto.rs`,
-//! `rows.rs` and `query.rs` work on tables and values alone: none of them names a field.
+//! `Message` implementation (`value.rs`), which reads and writes the struct field by field.
+//! `json.rs`, `proto.rs`, `rows.rs` and `query.rs` use only these tables and values, and name no
+//! field.
 //!
 //! **Invariant:** a protobuf number is never reused for another field.
 
@@ -27,18 +29,18 @@ pub struct Field {
     pub json: &'static str,
     /// Column name, or the prefix of a part's column names; `None` if no table has the field.
     pub column: Option<&'static str>,
-    /// Type.
+    /// Type of the field's values.
     pub kind: Kind,
     /// Whether the field may be absent.
     pub is_optional: bool,
-    /// Whether JSON omits the field when zero, false or empty.
+    /// Whether JSON omits the field when it is zero, false or empty.
     pub is_sparse: bool,
-    /// Whether the column has too many distinct texts for a dictionary.
+    /// Whether the column has too many distinct strings for dictionary encoding.
     pub is_text: bool,
-    /// Whether the field is an identifier, not a quantity to compute with.
+    /// Whether the field is an identifier rather than a quantity.
     pub is_id: bool,
-    /// Protobuf field number; `None` if computed from other fields. For an address, the port has
-    /// the next number.
+    /// Protobuf field number; `None` if the field is computed from others. The port of an address
+    /// has the next number.
     pub tag: Option<u32>,
     /// Documentation, one item per source line.
     pub doc: &'static [&'static str],
@@ -49,15 +51,15 @@ pub struct Field {
 pub enum Kind {
     /// A flag.
     Bool,
-    /// An unsigned number of this many bits.
+    /// An unsigned integer of this many bits.
     Number(u8),
-    /// UTF-8 text.
+    /// A UTF-8 string.
     Text,
     /// A word of a closed set.
     Word(&'static Words),
-    /// Microseconds since the Unix epoch; RFC 3339 in JSON.
+    /// A time in microseconds since the Unix epoch; RFC 3339 in JSON.
     Time,
-    /// An address with its port: two fields in protobuf and two columns.
+    /// An IP address with its port: two protobuf fields and two columns.
     Address,
     /// A nested message: an object in JSON, columns in tables.
     Part(&'static Declared),
@@ -99,11 +101,11 @@ impl Declared {
 
     /// Returns the field called `name`, which must exist.
     pub(crate) fn field(&self, name: &str) -> &'static Field {
-        self.fields().iter().find(|field| field.name == name).expect("the message has it")
+        self.fields().iter().find(|field| field.name == name).expect("the message has the field")
     }
 }
 
-/// Unit of a quantity, given by the suffix of the field's name.
+/// Unit of a quantity, derived from the field name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// Microseconds.
@@ -115,7 +117,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Returns the unit that a field name ends with.
+    /// Returns the unit implied by a field name.
     pub fn of(name: &str) -> Option<Self> {
         match name {
             _ if name.ends_with("_us") => Some(Self::Micros),
@@ -128,7 +130,7 @@ impl Unit {
     }
 }
 
-/// Methods that serve as options in a declaration.
+/// Constructor, and methods that serve as options in a declaration.
 impl Field {
     pub(crate) fn new<T: Type>(
         message: &'static str,
@@ -150,7 +152,7 @@ impl Field {
         }
     }
 
-    /// Returns whether protobuf stores the field, or a part of it, under this number.
+    /// Returns whether this is the protobuf number of the field or, for an address, of its port.
     pub(crate) fn has_tag(&self, tag: u32) -> bool {
         let parts = if matches!(self.kind, Kind::Address) { 2 } else { 1 };
         self.tag.is_some_and(|first| (first..first + parts).contains(&tag))
@@ -160,18 +162,18 @@ impl Field {
         Self { tag: Some(tag), ..self }
     }
 
-    /// Sets the name in protobuf and JSON, if it differs from Rust's.
+    /// Sets the name in protobuf and JSON, if it differs from the Rust name.
     pub(crate) fn named(self, name: &'static str) -> Self {
         Self { name, json: name, ..self }
     }
 
-    /// Sets the name in JSON, if it differs from Rust's.
+    /// Sets the name in JSON, if it differs from the Rust name.
     pub(crate) fn json(self, json: &'static str) -> Self {
         Self { json, ..self }
     }
 
-    /// Sets the column name, if it differs from the field name; for a part, the prefix of its
-    /// columns.
+    /// Sets the column name, if it differs from the field name. For a part, sets the prefix of its
+    /// column names.
     pub(crate) fn column(self, column: &'static str) -> Self {
         Self { column: Some(column), ..self }
     }

@@ -1,7 +1,7 @@
-//! Human-readable records: aligned columns, scaled units, unbounded parts last, and logged lines
-//! below.
+//! Human-readable form of records: aligned columns with scaled units, then parts of unbounded
+//! length, then logged lines below.
 //!
-//! **Invariant:** no text sent by a client reaches a terminal unescaped: control characters appear
+//! **Invariant:** no client-supplied text reaches a terminal unescaped: control characters appear
 //! as escapes.
 
 use std::fmt::{self, Write as _};
@@ -15,7 +15,7 @@ use crate::{CacheResult, Decider, ResponseRecord, Steered, TcpState, time};
 pub enum Colour {
     /// Plain text, for files, pipes and terminals with colour disabled.
     Never,
-    /// Colours for status and cache result.
+    /// ANSI colours for status, cache result and cut.
     Always,
 }
 
@@ -48,11 +48,12 @@ pub fn human_header() -> String {
 }
 
 impl ResponseRecord {
-    /// Formats the record on one line without a newline, under [`human_header`], with logged lines
-    /// indented below. `-` marks a value that the kernel or the edge did not provide. Rates are
-    /// bits per second; sizes use 1,024. Notes from the policy and the cache follow the request. If
-    /// something other than a setting decided the congestion control, the line names the decider
-    /// and the previous algorithm. For a bundle, the line names the rule and the arm.
+    /// Formats the record as one line aligned with [`human_header`], followed by indented logged
+    /// lines, without a final newline. `-` marks a value not provided by the kernel or the edge.
+    /// Rates are in bits per second; sizes have binary prefixes. Notes from the policy and the
+    /// cache follow the request. If a rule, an experiment or the policy decided the congestion
+    /// control, the line names the decider and the previous algorithm. If a bundle affected the
+    /// connection, the line names the bundle, its rule and the experiment arm.
     pub fn human(&self, colour: Colour) -> String {
         let time = format!("{:.3}", time(self.time_unix_us));
         let clock = time.split_once('T').map_or(time.as_str(), |(_, clock)| clock.trim_end_matches('Z'));
@@ -97,8 +98,8 @@ impl ResponseRecord {
         line
     }
 
-    /// Formats notes, such as ` [hit-for-miss, backend default, xid 7, restarts 1]`; returns an
-    /// empty text if the record has none.
+    /// Formats notes, such as ` [hit-for-miss, backend default, xid 7, restarts 1]`. Returns an
+    /// empty string if the record has no notes.
     fn notes(&self) -> String {
         let notes = [
             self.detail.as_deref().map(str::to_owned),
@@ -112,7 +113,8 @@ impl ResponseRecord {
 }
 
 impl Steered {
-    /// Formats the steering, such as `bundle 42: held out from 203.0.113.0/24, live-bbr/as-is`.
+    /// Formats the steering decision, such as `bundle 42: held out from 203.0.113.0/24,
+    /// live-bbr/as-is`.
     fn human(&self) -> String {
         let mut text = format!("bundle {}:", self.bundle);
         if let Some(rule) = &self.rule {

@@ -1,7 +1,7 @@
-//! JSON lines of records, written and read according to the field declarations.
+//! JSON lines of records, written and read as the field declarations specify.
 //!
-//! Times are UTC, RFC 3339 with milliseconds. Readers ignore unknown fields; writers omit absent
-//! values.
+//! Times are UTC, in RFC 3339 format with milliseconds. Readers ignore unknown fields; writers omit
+//! absent values.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,23 +18,25 @@ use crate::{Error, Field, Kind, ResponseRecord, SCHEMA_VERSION, parse_time, time
 pub(crate) const VERSION: &str = "v";
 
 impl ResponseRecord {
-    /// Appends the record to `out` as one JSON line with its newline.
+    /// Appends the record to `out` as one JSON line, including the newline.
     pub fn append_json_line(&self, out: &mut Vec<u8>) {
         write(self, out);
         out.push(b'\n');
     }
 
-    /// Formats the record as JSON on one line, without a newline.
+    /// Formats the record as one JSON line, without a newline.
     pub fn to_json(&self) -> String {
         let mut out = Vec::new();
         write(self, &mut out);
         String::from_utf8(out).expect("JSON is UTF-8")
     }
 
-    /// Parses one line.
+    /// Parses one JSON line.
     ///
     /// # Errors
-    /// [`Error::Version`] if the line is a record of another version, otherwise [`Error::Json`].
+    ///
+    /// Returns [`Error::Version`] if the line is a record with another schema version, otherwise
+    /// [`Error::Json`].
     pub fn from_json(line: &str) -> Result<Self, Error> {
         #[derive(Deserialize)]
         struct Version {
@@ -47,8 +49,8 @@ impl ResponseRecord {
     }
 }
 
-/// Appends a message as an object. The encoder is written by hand because names need no escaping
-/// and every response writes a line.
+/// Appends a message as a JSON object. The encoder is hand-written for speed: every response writes
+/// a line, and field names need no escaping.
 fn write(message: &dyn Message, out: &mut Vec<u8>) {
     let mut before = b'{';
     let mut name = |json: &str, out: &mut Vec<u8>| {
@@ -109,7 +111,7 @@ impl<'de> Deserialize<'de> for ResponseRecord {
     }
 }
 
-/// Reads an object into a blank message.
+/// Reads a JSON object into a blank message.
 struct Object<'m>(&'m mut dyn Message);
 
 impl<'de> DeserializeSeed<'de> for Object<'_> {
@@ -131,11 +133,12 @@ impl<'de> Visitor<'de> for Object<'_> {
         let Self(message) = self;
         let declared = message.declared();
         let fields = declared.fields();
-        // One bit per field read, and one per computed flag that the line states as true.
+        // `seen` has one bit per field read; `is_true` has one bit per computed flag that is true
+        // in the line.
         let (mut seen, mut is_true) = (0u64, 0u64);
         let (mut version, mut next) = (None, 0);
         while let Some(Text(name)) = map.next_key()? {
-            // Fields usually arrive in the order of the declaration.
+            // Fields usually arrive in declaration order.
             let mut later = (next..fields.len()).chain(0..next);
             let Some(at) = later.find(|&at| fields[at].json == name) else {
                 if declared.version.is_some() && name == VERSION {
@@ -184,7 +187,8 @@ impl<'de> Visitor<'de> for Object<'_> {
     }
 }
 
-/// Checks a message's computed flags against the flags that its line states as true.
+/// Checks a message's computed flags against those in its JSON line; `is_true` has one bit for each
+/// that is true.
 fn check_computed(message: &dyn Message, is_true: u64) -> Result<(), String> {
     let (mut at, mut fault) = (0, None);
     message.each(&mut |field, datum| {
@@ -199,7 +203,7 @@ fn check_computed(message: &dyn Message, is_true: u64) -> Result<(), String> {
     fault.map_or(Ok(()), Err)
 }
 
-/// Reads the value of a field into the field's slot.
+/// Reads a field's value into its slot.
 struct Read<'s>(&'static Field, &'s mut dyn Slot);
 
 impl Read<'_> {
@@ -261,7 +265,7 @@ impl<'de> Visitor<'de> for Read<'_> {
     }
 }
 
-/// Reads an array of messages into a list.
+/// Reads a JSON array of messages into a list.
 struct Objects<'s>(&'static Field, &'s mut dyn Slot);
 
 impl<'de> Visitor<'de> for Objects<'_> {
@@ -273,7 +277,7 @@ impl<'de> Visitor<'de> for Objects<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
         let Self(field, slot) = self;
-        // The seed appends an element only if the array has another one.
+        // `Element` appends a blank message only if the array has another element.
         while seq.next_element_seed(Element(field, slot))?.is_some() {}
         Ok(())
     }
@@ -292,6 +296,6 @@ impl<'de> DeserializeSeed<'de> for Element<'_> {
     }
 }
 
-/// A text, borrowed from the line unless the line escapes it.
+/// A string, borrowed from the line unless it contains escapes.
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);

@@ -1,15 +1,15 @@
-//! Records: the edge's measurements of each response and the agent's of each socket, with their
-//! encodings.
+//! Telemetry records: the edge's measurements of each response and the agent's samples of each
+//! socket, with their encodings.
 //!
 //! Each field is declared once, in `response.rs`, `socket.rs` or `batch.rs`; `field.rs` describes
 //! how to add a field. The declarations drive JSON (`json.rs`), protobuf (`proto.rs`), table rows
-//! ([`rows`]) and the names in expressions (`query.rs`). Tests generate `proto/telemetry.proto`,
-//! the console's types and the tables in `schema/` from the declarations. `human.rs` selects the
-//! fields for a human-readable line.
+//! ([`rows`]) and the field names in query expressions (`query.rs`). Tests generate
+//! `proto/telemetry.proto`, the console's types and the tables in `schema/` from the declarations.
+//! `human.rs` selects the fields for a human-readable line.
 //!
-//! Pure: no clock, no socket, no other Thalweg crate except [`units`], which parses quantities. A
-//! [`Batch`] is the unit that an agent sends. The JSON line is a contract with the console and
-//! every log shipper; [`SCHEMA_VERSION`] is its version.
+//! Pure: uses no clock, no socket, and no other Thalweg crate except `thalweg-units`, which formats
+//! quantities. An agent sends records in a [`Batch`]. The JSON line is an interface for the console
+//! and log shippers; its version is [`SCHEMA_VERSION`].
 
 #[macro_use]
 mod declare;
@@ -48,13 +48,13 @@ pub use time::{parse_time, time};
 
 use std::fmt;
 
-/// Reasons for a line not to be a record of this version.
+/// Reason why a line is not a record of this version.
 #[derive(Debug)]
 pub enum Error {
     /// The line is not JSON, or a field is missing, has the wrong type, or is outside its closed
     /// set.
     Json(serde_json::Error),
-    /// The line is a record of another schema version.
+    /// The line is a record with another schema version.
     Version {
         /// The version in the line.
         found: u32,

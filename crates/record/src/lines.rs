@@ -1,4 +1,4 @@
-//! Logged lines of a request, in order and within limits, because records wait in bounded queues.
+//! Lines logged for a request, limited in number and length because records wait in bounded queues.
 //!
 //! **Invariant:** every dropped line is counted.
 
@@ -6,30 +6,30 @@ use crate::LineTag;
 
 /// Maximum lines per record.
 pub const LINES_MAX: usize = 100;
-/// Maximum length of a line's text, in bytes; the rest is cut off.
+/// Maximum length of a line's text, in bytes. Longer text is truncated.
 pub const LINE_BYTES_MAX: usize = 4 * 1024;
-/// Maximum bytes of all texts of a record.
+/// Maximum total length of a record's lines, in bytes.
 pub const LINES_BYTES_MAX: usize = 16 * 1024;
 
 const _: () = assert!(LINES_BYTES_MAX.is_multiple_of(LINE_BYTES_MAX));
 
 message! {
-    /// A logged line of a request.
+    /// A line logged for a request.
     pub struct Line as "Line" {
-        /// Tag of the line.
+        /// Tag of the line, as in Varnish.
         pub tag: LineTag = 1;
-        /// Text as logged.
+        /// Text of the line, as logged.
         pub text: String = 2;
     }
 }
 
 message! {
-    /// The logged lines of a request.
+    /// Lines logged for a request.
     #[derive(Default)]
     pub struct Lines as "Response" {
         /// Lines logged by the policy and its modules, in order.
         pub(crate) kept: Vec<Line> = 22, named("lines"), sparse, no_column;
-        /// Number of lines dropped for lack of room.
+        /// Number of lines dropped because the record was full.
         pub(crate) lost: u32 = 23, named("lines_lost"), sparse, no_column;
     }
 }
@@ -37,7 +37,8 @@ message! {
 inlined! { Lines }
 
 impl Lines {
-    /// Adds a line, cut to [`LINE_BYTES_MAX`], or counts it as lost if the record is full.
+    /// Adds a line, truncated to [`LINE_BYTES_MAX`]. If the record is full, drops the line and
+    /// counts it as lost.
     pub fn push(&mut self, tag: LineTag, mut text: String) {
         text.truncate(text.floor_char_boundary(LINE_BYTES_MAX));
         let used: usize = self.kept.iter().map(|line| line.text.len()).sum();

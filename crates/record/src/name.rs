@@ -1,11 +1,11 @@
-//! Names of machines, edges and PoPs. Names appear unescaped in URLs, keys and log lines; all parts
-//! of Thalweg accept the same names.
+//! Names of machines, edges and PoPs. They appear unescaped in URLs, keys and log lines, so every
+//! component accepts the same restricted names.
 
-/// Maximum length of a name, equal to that of a DNS name.
+/// Maximum length of a name in bytes, the same as for DNS names.
 pub const NAME_BYTES_MAX: usize = 253;
 
-/// Returns whether a text is a valid name: ASCII letters, digits, `-`, `_` and `.`, at least one
-/// and at most [`NAME_BYTES_MAX`].
+/// Returns whether `text` is a valid name: 1 to [`NAME_BYTES_MAX`] ASCII letters, digits, `-`, `_`
+/// and `.`.
 pub fn is_name(text: &str) -> bool {
     (1..=NAME_BYTES_MAX).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))

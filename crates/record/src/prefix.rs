@@ -8,31 +8,31 @@ use ipnet::IpNet;
 
 /// Prefix length by which IPv4 clients are grouped.
 pub const CLIENT_IPV4_BITS: u8 = 24;
-/// Prefix length by which IPv6 clients are grouped, as commonly assigned to an access line.
+/// Prefix length by which IPv6 clients are grouped: the length commonly assigned to an access line.
 pub const CLIENT_IPV6_BITS: u8 = 56;
 
 /// An address prefix such as `203.0.113.0/24` or `2001:db8::/32`.
 ///
-/// **Invariant:** the bits after the prefix are zero, and an address is never IPv4-mapped.
+/// **Invariant:** all bits after the prefix are zero, and the address is never IPv4-mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix(IpNet);
 
-/// Reasons for a text not to be a [`Prefix`].
+/// Reason why a string is not a [`Prefix`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PrefixError {
-    /// The text is not an address, a slash and a number of bits.
+    /// The string does not have the form `ADDRESS/BITS`.
     Form,
-    /// The prefix has more bits than the address.
+    /// The prefix is longer than the address.
     Bits {
-        /// Number of bits of the address.
+        /// Length of the address in bits.
         bits_max: u8,
     },
     /// Bits after the prefix are set.
     Host {
-        /// The prefix with these bits cleared.
+        /// The prefix with those bits cleared.
         prefix: Prefix,
     },
-    /// The address is an IPv4-mapped IPv6 address: such clients are looked up as IPv4.
+    /// The address is an IPv4-mapped IPv6 address. Such clients are looked up as IPv4.
     Mapped,
 }
 
@@ -50,16 +50,18 @@ impl fmt::Display for PrefixError {
 impl std::error::Error for PrefixError {}
 
 impl Prefix {
-    /// Prefixes of this machine: `127.0.0.0/8` and `::1/128`.
+    /// Loopback prefixes: `127.0.0.0/8` and `::1/128`.
     pub const LOOPBACK: [Self; 2] = [
         Self(IpNet::new_assert(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), 8)),
         Self(IpNet::new_assert(IpAddr::V6(Ipv6Addr::LOCALHOST), 128)),
     ];
 
-    /// Creates a prefix from the first `bits` of `address`.
+    /// Creates a prefix from the first `bits` bits of `address`.
     ///
     /// # Errors
-    /// Fails if the address has fewer bits, has bits set after the prefix, or is IPv4-mapped.
+    ///
+    /// Returns an error if the address has fewer bits, has bits set after the prefix, or is
+    /// IPv4-mapped.
     pub fn new(address: IpAddr, bits: u8) -> Result<Self, PrefixError> {
         let bits_max = if address.is_ipv4() { 32 } else { 128 };
         let network = IpNet::new(address, bits).map_err(|_| PrefixError::Bits { bits_max })?;
@@ -70,30 +72,30 @@ impl Prefix {
         if prefix.0 == network { Ok(prefix) } else { Err(PrefixError::Host { prefix }) }
     }
 
-    /// Cuts `address` to its first `bits`, or keeps all if it has fewer; an IPv4-mapped address
-    /// counts as IPv4.
+    /// Truncates `address` to its first `bits` bits, or keeps all its bits if it has fewer. An
+    /// IPv4-mapped address counts as IPv4.
     pub fn cut(address: IpAddr, bits: u8) -> Self {
         let whole = IpNet::from(address.to_canonical());
         let bits = bits.min(whole.max_prefix_len());
         Self(IpNet::new(whole.addr(), bits).expect("no more bits than the address has").trunc())
     }
 
-    /// Returns the network by which telemetry and control group clients: /24 for IPv4, /56 for
-    /// IPv6.
+    /// Returns the prefix by which telemetry and control group clients: /24 for IPv4, /56 for IPv6.
     pub fn of_client(address: IpAddr) -> Self {
         let bits = if address.to_canonical().is_ipv4() { CLIENT_IPV4_BITS } else { CLIENT_IPV6_BITS };
         Self::cut(address, bits)
     }
 
-    /// Parses a prefix or a single address, as access settings allow.
+    /// Parses a prefix or a single address. Access settings allow both.
     ///
     /// # Errors
-    /// Fails if the text is neither a prefix nor an address.
+    ///
+    /// Returns an error if `text` is neither a prefix nor an address.
     pub fn of_text_or_address(text: &str) -> Result<Self, PrefixError> {
         text.parse().map_or_else(|_| text.parse(), |address| Ok(Self::cut(address, u8::MAX)))
     }
 
-    /// Returns the network.
+    /// Returns the prefix as an [`IpNet`].
     pub fn network(self) -> IpNet {
         self.0
     }
@@ -113,7 +115,7 @@ impl Prefix {
         self.0.prefix_len()
     }
 
-    /// Returns whether `address` is in the prefix; an IPv4-mapped address counts as IPv4.
+    /// Returns whether the prefix contains `address`. An IPv4-mapped address counts as IPv4.
     pub fn contains(self, address: IpAddr) -> bool {
         self.0.contains(&address.to_canonical())
     }
@@ -128,7 +130,7 @@ impl FromStr for Prefix {
         if bits.is_empty() || bits.len() > 3 || !bits.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(PrefixError::Form);
         }
-        // A number of three digits may exceed a u8; it then exceeds any address too.
+        // A three-digit number that exceeds a u8 also exceeds the length of any address.
         Self::new(address, bits.parse().unwrap_or(u8::MAX))
     }
 }

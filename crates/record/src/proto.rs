@@ -1,8 +1,8 @@
-//! Protobuf batches, encoded and decoded according to the field declarations.
-//! `proto/telemetry.proto` is generated from the declarations for other readers.
+//! Protobuf encoding of batches, as the field declarations specify. `proto/telemetry.proto` is
+//! generated from the same declarations for third-party readers.
 //!
-//! **Invariant:** input is validated: addresses have 4 or 16 bytes, words belong to their set,
-//! versions are known.
+//! **Invariant:** decoded input is validated: every address has 4 or 16 bytes, every word belongs
+//! to its set, and every version is known.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -20,21 +20,21 @@ use crate::{
     Source,
 };
 
-/// Reasons for bytes not to decode as a batch.
+/// Reason why bytes do not decode as a batch.
 #[derive(Debug)]
 pub enum DecodeError {
-    /// The bytes are not protobuf, or not of this schema.
+    /// The bytes are not protobuf, or do not follow this schema.
     Wire(prost::DecodeError),
     /// A field has an invalid value.
     Value {
-        /// The message and the field.
+        /// Names of the message and the field.
         field: String,
     },
     /// A record has a newer version than this release can read.
     Version {
-        /// The message.
+        /// Name of the message.
         message: &'static str,
-        /// Version of the message.
+        /// Version in the message.
         found: u32,
         /// Newest known version.
         known: u32,
@@ -87,19 +87,21 @@ impl Batch {
         entries.into_iter().for_each(|entry| write_field(field, Datum::Part(entry), out));
     }
 
-    /// Decodes a batch that this or another release encoded.
+    /// Decodes a batch encoded by this or another release.
     ///
     /// # Errors
-    /// Fails if the bytes are not a batch, or a record has a version that this release cannot read.
+    ///
+    /// Returns an error if the bytes are not a batch, or a record has a version that this release
+    /// cannot read.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         decode(bytes)
     }
 }
 
 impl EdgePosition {
-    /// Appends edge positions to the batch at the end of `out`.
+    /// Appends edge positions to `out`, which must end with an encoded batch.
     pub fn encode<'a>(heard: impl Iterator<Item = &'a Self>, out: &mut Vec<u8>) {
-        // Concatenated encodings merge (protobuf encoding, "Last One Wins").
+        // Decoding concatenated encodings merges them (protobuf's "Last One Wins").
         let field = Spooled::DECLARED.field("heard");
         heard.for_each(|one| write_field(field, Datum::Part(one), out));
     }
@@ -107,7 +109,8 @@ impl EdgePosition {
     /// Decodes the edge positions that follow a batch.
     ///
     /// # Errors
-    /// Fails if the bytes are not a batch.
+    ///
+    /// Returns an error if the bytes are not a batch.
     pub fn decode(bytes: &[u8]) -> Result<Vec<Self>, DecodeError> {
         Ok(decode::<Spooled>(bytes)?.heard)
     }
@@ -115,12 +118,12 @@ impl EdgePosition {
 
 const EXACTLY_ONE: &[&str] = &[" Exactly one of socket, response and loss is present."];
 
-/// Indices of an entry's three fields, one of which holds its record.
+/// Indices of an entry's three record fields, exactly one of which is present.
 const SOCKET: usize = 0;
 const RESPONSE: usize = 1;
 const LOSS: usize = 2;
 
-/// A record occupies one of three fields of its entry.
+/// A record is stored in one of its entry's three record fields.
 impl Type for Record {
     const KIND: Kind = Kind::Part(ResponseRecord::DECLARED);
     const WIDTH: usize = 3;
@@ -183,7 +186,7 @@ impl Slot for Record {
     }
 }
 
-/// Protobuf number of a record's version field.
+/// Protobuf number of the version field.
 const VERSION_TAG: u32 = 1;
 
 /// Appends a message's fields.
@@ -229,7 +232,8 @@ fn write_bytes(tag: u32, bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// Appends a message after its length prefix, which is known only once the message is written.
+/// Appends a message with a length prefix. The prefix is inserted after the message is written,
+/// because the length is unknown until then.
 fn write_part(tag: u32, part: &dyn Message, out: &mut Vec<u8>) {
     encode_key(tag, WireType::LengthDelimited, out);
     let begin = out.len();
@@ -247,14 +251,14 @@ fn decode<T: Build>(bytes: &[u8]) -> Result<T, DecodeError> {
     Ok(message)
 }
 
-/// Decodes a message into a blank one. A newer version explains values that this release does not
-/// know, so the version error takes precedence.
+/// Decodes a message into a blank one. If decoding fails and the message has a newer version,
+/// returns the version error, because the version explains the failure.
 fn read(message: &mut dyn Message, bytes: &[u8]) -> Result<(), DecodeError> {
     let declared = message.declared();
     read_fields(message, bytes).map_err(|error| newer_version(declared, bytes).unwrap_or(error))
 }
 
-/// Returns the version error of a message whose version is newer than this release.
+/// Returns the version error if the message has a newer version than this release can read.
 fn newer_version(declared: &Declared, bytes: &[u8]) -> Option<DecodeError> {
     let known = declared.version?;
     let mut rest = bytes;
@@ -272,7 +276,7 @@ fn newer_version(declared: &Declared, bytes: &[u8]) -> Option<DecodeError> {
 fn read_fields(message: &mut dyn Message, bytes: &[u8]) -> Result<(), DecodeError> {
     let declared = message.declared();
     let fields = declared.fields();
-    // One bit per field read.
+    // `seen` has one bit per field read.
     let (mut seen, mut version) = (0, 0);
     let (mut rest, mut last) = (bytes, 0);
     while !rest.is_empty() {
@@ -282,7 +286,7 @@ fn read_fields(message: &mut dyn Message, bytes: &[u8]) -> Result<(), DecodeErro
             version = decode_varint(&mut rest)?;
             continue;
         }
-        // Fields usually arrive in the order of the declaration.
+        // Fields usually arrive in declaration order.
         let found = (last..fields.len()).chain(0..last).find(|&at| fields[at].has_tag(tag));
         let Some((at, slot)) = found.and_then(|at| Some((at, message.slot(at)?))) else {
             skip_field(wire_type, tag, &mut rest, DecodeContext::default())?;

@@ -1,4 +1,5 @@
-//! Response record fields by their names in expressions: JSON names, with a dot for each level.
+//! Response record fields by their names in query expressions: the JSON names of each level, joined
+//! by dots.
 
 use std::sync::LazyLock;
 
@@ -7,18 +8,18 @@ use crate::rows::Value;
 use crate::value::{Build, Datum, Message};
 use crate::{Field, ResponseRecord};
 
-/// A field that expressions can name.
+/// A field that query expressions can name.
 #[derive(Debug)]
 pub struct QueryField {
-    /// Name as in the JSON line: `tcp.rtt_us`.
+    /// Dotted JSON name, such as `tcp.rtt_us`.
     pub name: &'static str,
-    /// Declaration of the name's last part.
+    /// Declaration of the field itself.
     pub field: &'static Field,
-    /// The part that contains the field.
+    /// Part that contains the field; `None` for a top-level field.
     part: Option<&'static Field>,
 }
 
-/// Returns all fields of a response record, in JSON order.
+/// Returns all fields of a response record, in the order of the JSON line.
 pub fn query_fields() -> &'static [QueryField] {
     static FIELDS: LazyLock<Vec<QueryField>> = LazyLock::new(|| {
         let mut all = Vec::new();
@@ -37,8 +38,9 @@ pub fn query_fields() -> &'static [QueryField] {
 }
 
 impl QueryField {
-    /// Returns the field's value in a record, or null if the JSON line omits it. A part that is
-    /// present is true; logged lines are in [`ResponseRecord::lines`].
+    /// Returns the field's value in a record, or null if the JSON line omits the field. The value
+    /// of a part is true if the part is present. The list of logged lines is always null; see
+    /// [`ResponseRecord::lines`].
     pub fn value<'r>(&self, record: &'r ResponseRecord) -> Value<'r> {
         let message: &dyn Message = record;
         let Some(part) = self.part else { return value(message, self.field) };

@@ -1,28 +1,28 @@
-//! Response record: the edge's measurements, the connection's final state, steering, and the
-//! player's report.
+//! Response record: the edge's measurements of one response, the connection state at its end, the
+//! effect of steering, and the player's report.
 //!
 //! To add a field, see `field.rs`.
 //!
-//! **Invariant:** derived values are not stored. Goodput is computed from bytes and duration, and
-//! encoded so that readers need not compute it.
-//! **Invariant:** [`TcpState`] is the kernel's data at the end of the response, or absent; never an
-//! estimate.
+//! **Invariant:** derived values are not stored. Goodput is computed from bytes and duration when a
+//! record is encoded, so that readers need not compute it.
+//! **Invariant:** [`TcpState`] is never estimated: it is the kernel's data at the end of the
+//! response, or absent.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
 
 use crate::Lines;
 
-/// Version of response records that this crate writes and reads: the field `v` of the JSON line.
-/// The version changes if a field is removed or changes its meaning. New fields do not change it,
+/// Version of the response records written and read by this crate: field `v` of the JSON line. The
+/// version changes if a field is removed or changes its meaning. A new field does not change it,
 /// because readers ignore unknown fields.
 pub const SCHEMA_VERSION: u32 = 1;
 
 message! {
-    /// One response from the edge.
+    /// A response sent by the edge.
     pub struct ResponseRecord as "Response" version SCHEMA_VERSION {
-        /// When the last byte of the request's head arrived, in microseconds since the Unix epoch.
-        /// The JSON line has milliseconds.
+        /// When the last byte of the request head arrived, in microseconds since the Unix epoch;
+        /// rounded down to milliseconds in the JSON line.
         pub time_unix_us: u64 = 2, time, json("time"), no_column;
         /// Client address and port; never IPv4-mapped, even on a dual-stack listener.
         pub client: SocketAddr = 3;
@@ -32,37 +32,39 @@ message! {
         pub host: String = 6, column("request_host");
         /// Path and query as received.
         pub path: String = 7, text;
-        /// Status sent, or the status that would have been sent if the client had stayed.
+        /// Status code sent, or the one that would have been sent if the client had not
+        /// disconnected.
         pub status: u16 = 8;
-        /// Content bytes handed to the kernel, without the head and chunk framing.
+        /// Content bytes handed to the kernel, excluding the head and chunk framing.
         pub bytes: u64 = 9;
         /// Time from the last byte of the request to the first byte of the response; absent if no
         /// byte was sent.
         pub ttfb_us: Option<u64> = 10;
-        /// Time from the last byte of the request to the last byte of the response, or to the cut.
+        /// Time from the last byte of the request to the last byte of the response, or until the
+        /// response was cut.
         pub duration_us: u64 = 11;
         let goodput_bytes_per_s: u64 = Self::goodput_bytes_per_s, " Content bytes per second over the whole response.";
         /// Cache result.
         pub cache: CacheResult = 12;
-        /// Reason for the cache result, in a few words; absent if there is nothing to add.
+        /// Short reason for the cache result; absent if the result needs none.
         pub detail: Option<Cow<'static, str>> = 13;
-        /// Last backend chosen for this very request; absent without a policy, or if no backend was
-        /// chosen.
+        /// Last backend chosen for this request itself; absent without a policy, or if no backend
+        /// was chosen.
         pub backend: Option<String> = 14;
         /// Protocol of the response.
         pub protocol: Protocol = 15;
         let complete: bool = Self::is_complete, " Whether the whole response was sent.", no_column;
         /// Why the response was cut; absent if it was complete.
         pub cut: Option<Cut> = 16;
-        /// State of the connection at the end of the response; absent if the kernel gave no data.
+        /// Connection state at the end of the response; absent if the kernel provided none.
         pub tcp: Option<TcpState> = 17, column("");
-        /// How a bundle affected the connection; absent if no bundle did.
+        /// How a bundle affected the connection; absent if none did.
         pub steered: Option<Steered> = 18, column("");
-        /// The player's report in the request; absent if the request had none.
+        /// The player's report in the request; absent if the request contained none.
         pub cmcd: Option<Cmcd> = 19, column("cmcd_");
-        /// The policy's number for the request; absent without a policy.
+        /// Request number assigned by the policy; absent without a policy.
         pub xid: Option<u64> = 20, id;
-        /// Number of restarts of the request by the policy, all under the same `xid`.
+        /// Number of times the policy restarted the request, keeping its `xid`.
         pub restarts: u32 = 21, sparse;
         /// Lines logged by the policy.
         pub lines: Lines = 22;
@@ -70,29 +72,30 @@ message! {
 }
 
 message! {
-    /// The kernel's data on the connection when the response ended.
+    /// The kernel's data on the connection at the end of the response.
     #[derive(Default)]
     pub struct TcpState as "Tcp" {
-        /// Congestion control, as read back from the socket.
+        /// Congestion control algorithm, as read back from the socket.
         pub congestion_control: String = 1;
-        /// Congestion control that the kernel chose when the connection was accepted, before any
-        /// decision; absent in older records.
+        /// Congestion control algorithm chosen by the kernel when it accepted the connection;
+        /// absent in older records.
         pub congestion_control_start: Option<String> = 2;
-        /// Last decider of the congestion control; absent in older records.
+        /// What last decided the congestion control; absent in older records.
         pub decider: Option<Decider> = 3;
-        /// `tcpi_rtt`, smoothed.
+        /// `tcpi_rtt`: smoothed round-trip time.
         pub rtt_us: u32 = 4;
-        /// `tcpi_min_rtt`; absent before the first sample and before Linux 4.6.
+        /// `tcpi_min_rtt`: minimum round-trip time; absent before the first sample and before Linux
+        /// 4.6.
         pub min_rtt_us: Option<u32> = 5;
-        /// `tcpi_snd_cwnd`, in TCP segments.
+        /// `tcpi_snd_cwnd`: congestion window, in TCP segments.
         pub snd_cwnd: u32 = 6;
-        /// `tcpi_delivery_rate`, the newest sample; absent before Linux 4.9.
+        /// `tcpi_delivery_rate`: latest delivery rate sample; absent before Linux 4.9.
         pub delivery_rate_bytes_per_s: Option<u64> = 7;
-        /// `tcpi_total_retrans`: TCP segments retransmitted over the life of the connection.
+        /// `tcpi_total_retrans`: TCP segments retransmitted over the connection's lifetime.
         pub retransmits: u32 = 8;
-        /// `tcpi_lost`: TCP segments in flight considered lost.
+        /// `tcpi_lost`: TCP segments in flight that are presumed lost.
         pub lost: u32 = 9;
-        /// `tcpi_pacing_rate`; absent if the kernel does not limit the rate.
+        /// `tcpi_pacing_rate`: pacing rate; absent if unlimited.
         pub pacing_rate_bytes_per_s: Option<u64> = 10;
     }
 }
@@ -101,7 +104,7 @@ message! {
     /// How a bundle affected a connection, from the first response to which it applied.
     #[derive(Default)]
     pub struct Steered as "Steered" {
-        /// Number of the bundle.
+        /// Bundle number.
         pub bundle: u64 = 1, id;
         /// Prefix of the matching rule; absent if no rule matched.
         pub rule: Option<String> = 2;
@@ -111,8 +114,8 @@ message! {
         pub experiment: Option<String> = 4;
         /// The connection's arm in the experiment.
         pub arm: Option<String> = 5;
-        /// Why the kernel refused the congestion control of the rule or the arm; absent if the
-        /// kernel accepted it.
+        /// Why the kernel refused the congestion control requested by the rule or the arm; absent
+        /// if the kernel accepted it.
         pub refused: Option<String> = 6;
     }
 }
@@ -139,7 +142,8 @@ message! {
 parts! { ResponseRecord TcpState Steered Cmcd }
 
 impl ResponseRecord {
-    /// Creates an empty 200 response to a GET, served from the cache, with everything else unset.
+    /// Creates the record of an empty 200 response to a GET request, served from the cache. All
+    /// other fields are unset.
     pub fn new(time_unix_us: u64, client: SocketAddr) -> Self {
         Self {
             time_unix_us,
@@ -185,7 +189,7 @@ words! {
         Hit = "hit",
         /// Served by joining a fill in progress.
         Join = "join",
-        /// Caused a fetch, and was served from its fill.
+        /// Started a fetch and was served from its fill.
         Miss = "miss",
         /// The stored response was stale, and the backend validated it with a 304.
         Validated = "validated",
@@ -193,23 +197,23 @@ words! {
         Stale = "stale",
         /// Streamed from the backend without being stored.
         Pass = "pass",
-        /// The request was a purge, carried out by the edge.
+        /// A purge request handled by the edge.
         Purge = "purge",
         /// A synthetic response from the policy.
         Synth = "synth",
         /// The connection was piped to the backend.
         Pipe = "pipe",
-        /// An error response from the edge or the policy: a bad request, or a failed fetch, also
-        /// for requests collapsed into that fetch.
+        /// An error response from the edge or the policy, because the request was bad or its fetch
+        /// failed. Requests collapsed into a failed fetch also have this result.
         Error = "error",
     }
 }
 
 words! {
-    /// The deciders of a connection's congestion control, weakest first.
+    /// What decided a connection's congestion control, in ascending order of precedence.
     #[derive(PartialOrd, Ord)]
     Decider {
-        /// The edge's setting, or the system's default without one.
+        /// The edge's setting, or else the system default.
         Default = "default",
         /// A steering rule.
         Rule = "rule",
@@ -221,11 +225,11 @@ words! {
 }
 
 words! {
-    /// Kind of a logged line, by Varnish's tag names.
+    /// Tag of a logged line, spelled as in Varnish.
     LineTag {
         /// Logged by the policy or its modules, such as the tcp module.
         Log = "VCL_Log",
-        /// A failure in the policy, or an operation refused to it.
+        /// A failure in the policy, or an operation that the edge refused to the policy.
         Error = "VCL_Error",
         /// A timestamp logged by the policy.
         Timestamp = "Timestamp",
@@ -237,7 +241,7 @@ words! {
 }
 
 words! {
-    /// Kind of stream, by CMCD's letters.
+    /// Stream type, spelled as in CMCD.
     StreamType {
         /// Live.
         Live = "l",
@@ -257,7 +261,7 @@ words! {
 }
 
 words! {
-    /// Reasons for a response to end before its last byte was handed to the kernel.
+    /// Reason why a response ended before its last byte was handed to the kernel.
     Cut {
         /// The client closed or reset the connection.
         ClientClosed = "client_closed",

@@ -1,5 +1,5 @@
-//! Records as table rows: the columns of each table, from its record's declaration, and the values
-//! of each record.
+//! Records as table rows: each table's columns, derived from its record declaration, and each
+//! record's values.
 //!
 //! SQLite, ClickHouse, Parquet and JSON lines all use these rows; the tables in `schema/` are
 //! generated from the columns.
@@ -23,7 +23,7 @@ pub enum Table {
     Sockets,
     /// Responses.
     Responses,
-    /// Losses of socket samples and responses.
+    /// Losses of socket and response records.
     Losses,
 }
 
@@ -65,7 +65,7 @@ pub struct Column {
     pub kind: Kind,
     /// Whether the column may be null.
     pub is_nullable: bool,
-    /// Whether the column is an identifier, which no computation uses.
+    /// Whether the column is an identifier rather than a quantity.
     pub is_id: bool,
     /// Description, one item per source line.
     pub doc: &'static [&'static str],
@@ -84,11 +84,11 @@ pub enum Kind {
     U32,
     /// A number below 2^64.
     U64,
-    /// UTF-8 text with few distinct values, such as a name: worth a dictionary.
+    /// A UTF-8 string with few distinct values, such as a name; worth dictionary encoding.
     Name,
-    /// UTF-8 text.
+    /// Any other UTF-8 string.
     Text,
-    /// Microseconds since the Unix epoch.
+    /// A time in microseconds since the Unix epoch.
     Time,
     /// An IP address; never IPv4-mapped.
     Ip,
@@ -101,7 +101,7 @@ pub enum Value<'a> {
     Null,
     /// Value for [`Kind::Bool`].
     Bool(bool),
-    /// Value for a number kind, within that kind's range.
+    /// Value for a numeric kind, within that kind's range.
     Number(u64),
     /// Value for [`Kind::Name`] or [`Kind::Text`].
     Text(Cow<'a, str>),
@@ -111,7 +111,7 @@ pub enum Value<'a> {
     Ip(IpAddr),
 }
 
-/// Returns the columns of a table: the common columns, then those that its record declares.
+/// Returns the columns of a table: the common columns, then those declared by its record.
 fn declared(table: Table) -> Vec<Column> {
     let record = match table {
         Table::Sockets => SocketRecord::DECLARED,
@@ -142,7 +142,7 @@ fn declared(table: Table) -> Vec<Column> {
     columns
 }
 
-/// Adds the columns of a message's fields, with `before` as name prefix.
+/// Adds the columns of a message's fields, prefixing their names with `before`.
 fn push_columns(message: &Declared, before: &str, is_nullable: bool, columns: &mut Vec<Column>) {
     for field in message.fields() {
         let Some(name) = field.column else { continue };
@@ -177,7 +177,7 @@ impl Column {
     }
 }
 
-/// Passes the values of an entry's row to `visit`, in the column order of its table.
+/// Passes the values of an entry's row to `visit`, in the table's column order.
 pub fn row<'a>(source: &'a Source, entry: &'a Entry, visit: &mut impl FnMut(Value<'a>)) {
     let (time_unix_us, record): (_, &dyn Message) = match &entry.record {
         Record::Socket(record) => (record.time_unix_us, &**record),

@@ -1,8 +1,8 @@
-//! DDSketch (Masson, Rim, Lee, VLDB 2019): quantiles of positive numbers within 1 %, in mergeable
-//! counts. The agent stores these sketches, and control ranks networks by them.
+//! DDSketch (Masson, Rim, Lee, VLDB 2019): mergeable sketches that estimate quantiles of positive
+//! numbers within 1 %. The agent stores the sketches, and the controller ranks networks by them.
 //!
-//! This is our own implementation because SQL must be able to read the stored buckets as text;
-//! sketches-ddsketch exposes its buckets only in a binary form.
+//! The crate sketches-ddsketch is not used, because it exposes its buckets only in a binary form,
+//! and SQL queries must read the stored buckets as text.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -41,8 +41,7 @@ impl Sketch {
         self.0.values().sum()
     }
 
-    /// Returns the smallest value that at least a share `q` of the values does not exceed, within 1
-    /// %; `None` if the sketch is empty.
+    /// Returns the `q`-quantile of the counted values, within 1 %; `None` if the sketch is empty.
     pub fn quantile(&self, q: f64) -> Option<f64> {
         let count = self.count();
         let mut upto = 0;
@@ -54,7 +53,7 @@ impl Sketch {
         bucket.map(|(bucket, _)| 2.0 * GAMMA.powi((*bucket).into()) / (GAMMA + 1.0))
     }
 
-    /// Formats the sketch as a JSON object from bucket to count.
+    /// Formats the sketch as a JSON object that maps buckets to counts.
     pub fn to_json(&self) -> String {
         let mut text = String::with_capacity(2 + 8 * self.0.len());
         text.push('{');
@@ -69,7 +68,8 @@ impl Sketch {
     /// Parses the output of [`to_json`](Self::to_json).
     ///
     /// # Errors
-    /// Fails if the text has another form.
+    ///
+    /// Returns an error if `text` has any other form.
     pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(text).map(Self)
     }
@@ -90,7 +90,7 @@ mod tests {
             values.sort_unstable();
             let exact = values[(q * (values.len() - 1) as f64) as usize] as f64;
             let estimate = sketch.quantile(q).unwrap();
-            // The bucket's bound has the accuracy of a double.
+            // Allows for the rounding of bucket bounds to doubles.
             prop_assert!((estimate - exact).abs() <= exact * 0.010_001, "{estimate} {exact}");
         }
 

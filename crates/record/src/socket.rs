@@ -1,19 +1,20 @@
-//! Socket sample: the kernel's data on a socket in a dump, or when the socket was destroyed.
+//! Socket record: the kernel's data on one socket, from a dump or from the event of its
+//! destruction.
 //!
 //! **Invariant:** counters are differences since the socket's previous record, never the kernel's
-//! totals, so they add up over any set of records. A socket's first record counts from its
-//! creation, or has no counters if the socket is older than the agent, because a previous agent may
-//! have reported them.
+//! totals, so they can be summed over any set of records. A socket's first record counts from the
+//! socket's creation. If the socket is older than the agent, its first record has no counters,
+//! because a previous agent may have reported them.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 
-/// Version of socket records that this crate writes. The version changes if a field is removed or
-/// changes its meaning, or a closed set gains a word. New fields do not change it.
+/// Version of the socket records written by this crate. The version changes if a field is removed
+/// or changes its meaning, or if a closed set gains a word. A new field does not change it.
 pub const SOCKET_VERSION: u32 = 1;
 
 message! {
-    /// One sample of one socket. Names are those of the kernel's `tcp_info` without `tcpi_`, with
+    /// A sample of one socket. Field names are the kernel's `tcp_info` names without `tcpi_`, with
     /// the unit last. Values that an old kernel does not provide are absent.
     pub struct SocketRecord as "Socket" version SOCKET_VERSION {
         /// When the dump or the event was read, in microseconds since the Unix epoch.
@@ -22,35 +23,35 @@ message! {
         pub client: SocketAddr = 3;
         /// Local address and port; never IPv4-mapped, even on a dual-stack listener.
         pub local: SocketAddr = 5;
-        /// Kernel's identifier of the socket until reboot (`sock_diag`'s cookie).
+        /// The kernel's socket identifier (`sock_diag` cookie), unique until the next reboot.
         pub cookie: u64 = 7, id;
-        /// Network namespace, by its configured name; absent in the agent's own namespace.
+        /// Configured name of the socket's network namespace; absent for the agent's own namespace.
         pub namespace: Option<String> = 8;
         /// Socket state, as `ss` spells it: `ESTAB`, `CLOSE-WAIT`, …
         pub state: String = 9;
         /// Event that caused this record.
         pub cause: Cause = 10;
-        /// Sampling ratio: one in this many matching sockets is sampled, each for its whole life,
-        /// so this socket represents that many; absent if all sockets are sampled.
+        /// Sampling ratio: one in this many matching sockets is sampled, for its whole lifetime, so
+        /// this socket represents that many. Absent if all sockets are sampled.
         pub sample_one_in: Option<NonZeroU32> = 16;
-        /// Time since the previous record, which the counters cover; absent in a socket's first
+        /// Time since the socket's previous record, covered by the counters; absent in its first
         /// record.
         pub interval_us: Option<u64> = 11;
-        /// Congestion control; absent if the kernel does not report it, as in an event for a socket
-        /// that was in no dump.
+        /// Congestion control algorithm; absent if the kernel did not report it, as for a socket
+        /// that was destroyed before its first dump.
         pub congestion_control: Option<String> = 12;
-        /// Current state of the socket; absent if the kernel gave no `tcp_info`.
+        /// Current state of the socket; absent if the kernel provided no `tcp_info`.
         pub gauges: Option<Gauges> = 13, column("");
         /// Counts since the previous record, or since the socket's creation in its first record;
         /// absent without `tcp_info`, and in the first record of a socket older than the agent.
         pub counters: Option<Counters> = 14, column("");
-        /// BBR's state; absent with another congestion control.
+        /// BBR state; absent with any other congestion control.
         pub bbr: Option<Bbr> = 15, column("bbr_");
     }
 }
 
 impl SocketRecord {
-    /// Creates a dump of an established connection, with everything else unset.
+    /// Creates the record of an established connection in a dump. All other fields are unset.
     pub fn new(time_unix_us: u64, client: SocketAddr, local: SocketAddr) -> Self {
         Self {
             time_unix_us,
@@ -96,26 +97,26 @@ message! {
         pub snd_cwnd: u32 = 5;
         /// Slow start threshold in TCP segments; absent before the first loss.
         pub snd_ssthresh: Option<u32> = 6;
-        /// Largest TCP segment sent, without headers.
+        /// Maximum TCP segment size for sending (MSS), without headers.
         pub snd_mss_bytes: u32 = 7;
         /// Path MTU.
         pub pmtu_bytes: u32 = 8;
         /// TCP segments in flight.
         pub unacked: u32 = 9;
-        /// TCP segments in flight that are considered lost.
+        /// TCP segments in flight that are presumed lost.
         pub lost: u32 = 10;
-        /// Reordering tolerated without assuming loss, in TCP segments.
+        /// Reordering tolerated before loss is presumed, in TCP segments.
         pub reordering: u32 = 11;
         /// Loss state machine: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss.
         pub ca_state: u8 = 12;
-        /// Newest delivery rate sample (since Linux 4.9); absent before the first sample, and after
-        /// this side has closed, when the sample would be the FIN's.
+        /// Latest delivery rate sample (since Linux 4.9); absent before the first sample, and after
+        /// this side has sent a FIN, because the sample would then be that of the FIN.
         pub delivery_rate_bytes_per_s: Option<u64> = 13;
         /// Whether the delivery rate sample was limited by the application, not by the network.
         pub delivery_rate_app_limited: bool = 14;
         /// Pacing rate; absent if unlimited.
         pub pacing_rate_bytes_per_s: Option<u64> = 15;
-        /// Bytes not yet sent.
+        /// Bytes in the send queue that have not been sent.
         pub notsent_bytes: Option<u32> = 16;
         /// The client's receive window (since Linux 5.4).
         pub snd_wnd_bytes: Option<u32> = 17;
@@ -123,7 +124,7 @@ message! {
 }
 
 message! {
-    /// Counts of a socket over an interval; zero if the kernel is too old to provide a count.
+    /// A socket's counts over an interval. A count that an old kernel does not provide is zero.
     #[derive(Default)]
     pub struct Counters as "Counters" {
         /// Bytes acknowledged by the client (since Linux 4.1).
@@ -138,7 +139,7 @@ message! {
         pub segs_out: u32 = 5;
         /// TCP segments received (since Linux 4.2).
         pub segs_in: u32 = 6;
-        /// TCP segments with content sent (since Linux 4.6).
+        /// Sent TCP segments with content (since Linux 4.6).
         pub data_segs_out: u32 = 7;
         /// TCP segments retransmitted.
         pub retransmits: u32 = 8;
@@ -146,7 +147,7 @@ message! {
         pub delivered: u32 = 9;
         /// TCP segments delivered with an ECN mark (since Linux 4.18).
         pub delivered_ce: u32 = 10;
-        /// Duplicates reported by the client (since Linux 4.19).
+        /// Duplicates that the client reported by DSACK (since Linux 4.19).
         pub dsack_dups: u32 = 11;
         /// Reordering events (since Linux 4.19).
         pub reord_seen: u32 = 12;

@@ -1,4 +1,4 @@
-//! Record tests: the JSON line's contract, its round trip, and the human-readable line.
+//! Record tests: JSON lines, their round trip, and human-readable lines.
 
 mod batches;
 mod generated;
@@ -15,7 +15,7 @@ use super::*;
 use crate::rows::Value;
 use crate::value::{Build, Datum, Message};
 
-#[allow(clippy::needless_update, reason = "later fields are absent from these lines")]
+#[allow(clippy::needless_update, reason = "fields added later must stay unset in these records")]
 fn sample() -> ResponseRecord {
     ResponseRecord {
         host: "127.0.0.1:8080".to_owned(),
@@ -40,7 +40,7 @@ fn sample() -> ResponseRecord {
     }
 }
 
-/// Returns a record of a request that the policy changed.
+/// Returns a record of a connection steered by the policy, with logged lines.
 fn steered() -> ResponseRecord {
     let tcp = sample().tcp.map(|tcp| TcpState { decider: Some(Decider::Policy), ..tcp });
     let mut lines = Lines::default();
@@ -49,7 +49,7 @@ fn steered() -> ResponseRecord {
     ResponseRecord { tcp, lines, ..sample() }
 }
 
-/// Returns a record of a request that a policy restarted and passed.
+/// Returns a record of a request restarted and passed by a policy.
 fn passed() -> ResponseRecord {
     let tcp = steered().tcp.map(|tcp| TcpState { congestion_control_start: Some("bbr".to_owned()), ..tcp });
     ResponseRecord {
@@ -76,7 +76,7 @@ fn held_out() -> ResponseRecord {
     ResponseRecord { steered: Some(steered), ..sample() }
 }
 
-/// Returns a record of a player whose buffer ran empty.
+/// Returns a record with the report of a player whose buffer ran empty.
 fn starved() -> ResponseRecord {
     let cmcd = Cmcd {
         sid: Some("6e2fb550-c457".to_owned()),
@@ -176,14 +176,14 @@ fn json_line_ends_with_a_newline() {
 }
 
 #[test]
-fn fields_of_a_later_minor_change_are_ignored() {
+fn unknown_fields_are_ignored() {
     let line = bare().to_json().replacen('{', "{\"colour\":[1],", 1);
     let read = ResponseRecord::from_json(&line).unwrap();
     assert_eq!(read.to_json(), bare().to_json());
 }
 
 #[test]
-fn faults_are_reported() {
+fn invalid_lines_are_reported() {
     fn check(line: &str, expected: Expect) {
         let fault = ResponseRecord::from_json(line).unwrap_err();
         let cause = std::error::Error::source(&fault).map(ToString::to_string).unwrap_or_default();
@@ -293,7 +293,7 @@ fn time_beyond_rfc_3339_is_capped() {
     assert!(late.to_json().contains("\"9999-12-30T22:00:00.999Z\""));
 }
 
-/// Any value of a field.
+/// A generated field value.
 #[derive(Debug, Clone)]
 enum Any {
     Datum(Datum<'static>),
@@ -303,13 +303,13 @@ enum Any {
 
 /// Generates any message of this type.
 fn any_message<T: Build + 'static>() -> impl Strategy<Value = T> {
-    any_values(T::DECLARED).prop_filter_map("zero where it is not allowed", |values| {
+    any_values(T::DECLARED).prop_filter_map("zero in a nonzero field", |values| {
         let mut message = T::blank();
         fill(&mut message, values).then_some(message)
     })
 }
 
-/// Sets the fields of a blank message; returns `false` if a field cannot have its value.
+/// Sets the fields of a blank message. Returns false if a value is invalid for its field.
 fn fill(message: &mut dyn Message, values: Vec<Any>) -> bool {
     values.into_iter().enumerate().all(|(at, value)| {
         let Some(slot) = message.slot(at) else { return true };
@@ -331,9 +331,10 @@ fn any_value(field: &'static Field) -> BoxedStrategy<Any> {
         Kind::Number(bits) => any::<u64>().prop_map(move |n| Datum::Number(n >> (64 - bits))).boxed(),
         Kind::Text => any::<String>().prop_map(|text| Datum::Text(text.into())).boxed(),
         Kind::Word(words) => select(words.all).prop_map(|word| Datum::Text(word.into())).boxed(),
-        // Range of the JSON line: milliseconds, up to the last representable time.
+        // JSON lines have milliseconds, up to the latest representable time.
         Kind::Time => (0..=253_402_207_200_999u64).prop_map(|ms| Datum::Number(ms * 1000)).boxed(),
-        // Flow label and interface have no meaning on other machines and are not encoded.
+        // The IPv6 flow label and scope ID have no meaning on other machines, so they are not
+        // encoded.
         Kind::Address => any::<(IpAddr, u16)>().prop_map(|address| Datum::Address(address.into())).boxed(),
         Kind::Part(part) => return optional(field, any_values(part).prop_map(Any::Part).boxed()),
         Kind::List(part) => return vec(any_values(part), 0..4).prop_map(Any::List).boxed(),

@@ -1,8 +1,9 @@
-//! Field values: how a declared struct passes them to a writer and accepts them from a reader.
+//! Field values: how a declared struct passes its values to a writer and receives them from a
+//! reader.
 //!
 //! A writer visits every field with its [`Datum`] ([`Message::put_all`]). A reader starts from a
-//! blank struct and sets each field in place through its [`Slot`], so that reading a record
-//! allocates only the record's own content.
+//! blank struct and sets each field in place through its [`Slot`], so reading a record allocates
+//! only the record's own content.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 
 use crate::field::{Declared, Field, Kind};
 
-/// The value of a field, being written to or read from a wire form.
+/// A field value that is being encoded or decoded.
 #[derive(Debug, Clone)]
 pub(crate) enum Datum<'a> {
     Null,
@@ -20,18 +21,18 @@ pub(crate) enum Datum<'a> {
     Number(u64),
     Text(Cow<'a, str>),
     Address(SocketAddr),
-    /// Read only: an address without its port, which has a protobuf field of its own.
+    /// When decoding: an address whose port is in a separate protobuf field.
     Ip(IpAddr),
-    /// Read only: the port of an address.
+    /// When decoding: the port of an address.
     Port(u16),
-    /// Written only; parts are read through [`Slot::part`].
+    /// When encoding; parts are decoded through [`Slot::part`].
     Part(&'a dyn Message),
-    /// Written only, like [`Datum::Part`].
+    /// When encoding, like [`Datum::Part`].
     List(Vec<Datum<'a>>),
 }
 
 impl Datum<'_> {
-    /// Returns whether protobuf omits this value of a required field.
+    /// Returns whether this is a default value, which protobuf omits for a required field.
     pub(crate) fn is_default(&self) -> bool {
         match self {
             Datum::Null | Datum::Bool(false) | Datum::Number(0) => true,
@@ -54,7 +55,7 @@ impl From<u64> for Datum<'_> {
     }
 }
 
-/// A value that its field cannot hold; names the field: `Socket.cause`.
+/// An invalid value for the named field, such as `Socket.cause`.
 #[derive(Debug)]
 pub(crate) struct Invalid(pub(crate) String);
 
@@ -75,31 +76,31 @@ impl fmt::Display for Invalid {
 pub(crate) trait Message: fmt::Debug {
     fn declared(&self) -> &'static Declared;
 
-    /// Puts the value of each field, in the order of the declaration.
+    /// Passes the value of each field to `to`, in declaration order.
     fn put_all<'a>(&'a self, to: &mut Put<'_, 'a>);
 
-    /// Returns the slot of the field at `index` of the declaration; `None` if the field is
+    /// Returns the slot of the field at `index` in the declaration; `None` if the field is
     /// computed.
     fn slot(&mut self, index: usize) -> Option<&mut dyn Slot>;
 
-    /// Returns whether the message may have exactly the fields that were read, one bit of `seen`
-    /// each.
+    /// Returns whether the message is valid with exactly the fields that were read; `seen` has one
+    /// bit for each.
     fn is_whole(&self, seen: u64) -> bool;
 }
 
 impl dyn Message + '_ {
-    /// Visits each field with its value, in the order of the declaration.
+    /// Visits each field with its value, in declaration order.
     pub(crate) fn each<'a>(&'a self, put: &mut dyn FnMut(&'static Field, Datum<'a>)) {
         self.put_all(&mut Put { fields: self.declared().fields().iter(), put });
     }
 
-    /// Sets a field that the input left out to its default.
+    /// Sets a field missing from the input to its default value.
     pub(crate) fn set_default(&mut self, index: usize, field: &Field) -> Result<(), Invalid> {
         let default = match field.kind {
             Kind::Bool => Datum::Bool(false),
             Kind::Number(_) | Kind::Time => Datum::Number(0),
             Kind::Text | Kind::Word(_) => Datum::Text(Cow::Borrowed("")),
-            // A blank list is empty.
+            // A list in a blank message is already empty.
             Kind::List(_) => return Ok(()),
             Kind::Address | Kind::Part(_) => Datum::Null,
         };
@@ -115,7 +116,7 @@ pub(crate) trait Build: Message + Blank {
     const WIDTH: usize;
 }
 
-/// Visits values with their fields, in order.
+/// Pairs values with their fields, in declaration order.
 pub(crate) struct Put<'p, 'a> {
     fields: std::slice::Iter<'static, Field>,
     put: &'p mut dyn FnMut(&'static Field, Datum<'a>),
@@ -128,18 +129,17 @@ impl<'a> Put<'_, 'a> {
     }
 }
 
-/// A type with a blank value, into which a reader reads.
+/// A type with a blank value, which a reader fills in.
 pub(crate) trait Blank: Sized {
     fn blank() -> Self;
 }
 
-/// The slot of a field in a struct that is being read.
+/// A field's slot in a struct that is being read.
 pub(crate) trait Slot {
-    /// Stores a value; `false` if the field cannot hold it.
+    /// Stores a value. Returns false if the value is invalid for the field.
     fn set(&mut self, datum: Datum<'_>) -> bool;
 
-    /// Stores a blank part in the slot and returns it to read into; `None` if the field holds no
-    /// part.
+    /// Stores a blank part and returns it to be filled in; `None` if the field has no parts.
     fn part(&mut self) -> Option<&mut dyn Message> {
         None
     }
@@ -154,8 +154,8 @@ pub(crate) trait Type: Slot + Blank + 'static {
 
     fn datum(&self) -> Datum<'_>;
 
-    /// Adds the fields that this type declares to a message's fields: one, or those of an inlined
-    /// message.
+    /// Adds the fields declared by this type to a message's fields: one field, or all fields of an
+    /// inlined message.
     fn declare(field: Field, fields: &mut Vec<Field>) {
         fields.push(field);
     }
@@ -169,7 +169,7 @@ pub(crate) trait Type: Slot + Blank + 'static {
         Some(self)
     }
 
-    /// See [`Message::is_whole`]; the lowest bit is for this type's first field.
+    /// See [`Message::is_whole`]; the lowest bit stands for this type's first field.
     fn is_whole(&self, _seen: u64) -> bool {
         true
     }

@@ -1,31 +1,35 @@
 //! Atomic replacement of files.
 //!
-//! The new content is written to `PATH.new`, which is then renamed. A `PATH.new` left by a killed
-//! process, or a link of that name, is removed first; the link's target is not touched.
+//! The new content is written to `PATH.new`, which is then renamed to `PATH`. An existing
+//! `PATH.new`, such as one left by a killed process, is removed first. If it is a symbolic link,
+//! the link's target is not touched.
 //!
-//! **Invariant:** anyone who opens the file at any time, or after a crash, sees the old or the new
-//! content, never a mix.
+//! **Invariant:** a reader that opens the file at any time, including after a crash, sees either
+//! the old or the new content, never a mix.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Writes a file with this content and mode in place of an existing file or link, or of nothing.
-/// Once this returns, the new content survives a power loss.
+/// Creates or replaces a file with the given content and mode. If `path` is a symbolic link, the
+/// link itself is replaced. Once this function returns, the new content survives a power loss.
 ///
 /// # Errors
-/// File system errors. The old file still exists, unless only the sync of the directory failed.
+///
+/// Returns an error if a file system operation fails. The old file then still exists, unless the
+/// only failure was that of the final directory sync.
 pub fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     write_and_rename(path, content, mode, File::sync_all)?;
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
     File::open(directory.unwrap_or(".".as_ref()))?.sync_all()
 }
 
-/// Like [`replace`], but without a sync: after a power loss the file may be old, empty or torn.
+/// Like [`replace`], but does not sync. After a power loss, the file may be old, empty or torn.
 ///
 /// # Errors
-/// File system errors. The old file still exists.
+///
+/// Returns an error if a file system operation fails. The old file then still exists.
 pub fn replace_unsynced(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     write_and_rename(path, content, mode, |_| Ok(()))
 }
@@ -38,8 +42,8 @@ fn write_and_rename(
 ) -> io::Result<()> {
     let new = path.with_added_extension("new");
     let _ = fs::remove_file(&new);
-    let made = File::options().write(true).create_new(true).mode(mode).open(&new);
-    let written = made.and_then(|mut file| {
+    let created = File::options().write(true).create_new(true).mode(mode).open(&new);
+    let written = created.and_then(|mut file| {
         file.write_all(content)?;
         sync(&file)?;
         fs::rename(&new, path)
@@ -54,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn file_is_replaced_whole_and_nothing_else_is_touched() {
+    fn file_is_replaced_atomically_and_nothing_else_is_touched() {
         let directory = std::env::temp_dir().join(format!("thalweg-replace-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         let (path, new, other) = (directory.join("a"), directory.join("a.new"), directory.join("other"));

@@ -1,4 +1,4 @@
-//! JSON responses and refusals, with `no-store` so that no cache stores them.
+//! JSON responses and refusals, sent with `no-store` so that no cache stores them.
 
 use std::fmt::Display;
 
@@ -8,9 +8,9 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json as object};
 
-/// The media type of JSON.
+/// Media type of JSON.
 const JSON: &str = "application/json";
-/// Maximum length of an error text, in bytes.
+/// Maximum length of an error message in bytes.
 const REASON_BYTES_MAX: usize = 16 << 10;
 
 /// Creates a successful JSON response.
@@ -22,7 +22,7 @@ fn with_status(status: StatusCode, content: &Value) -> Response {
     (status, [(CONTENT_TYPE, JSON), (CACHE_CONTROL, "no-store")], content.to_string()).into_response()
 }
 
-/// A rejected or failed request: its status and the error text for the client.
+/// A rejected or failed request: the response status, and the error message for the client.
 #[derive(Debug)]
 pub struct Refusal {
     status: StatusCode,
@@ -30,27 +30,27 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Creates a refusal with this status.
+    /// Creates a refusal with the given status.
     pub fn new(status: StatusCode, reason: impl Display) -> Self {
         Self { status, reason: reason.to_string() }
     }
 
-    /// Creates a 400: the request is invalid.
+    /// Creates a refusal with status 400: the request is invalid.
     pub fn bad_request(reason: impl Display) -> Self {
         Self::new(StatusCode::BAD_REQUEST, reason)
     }
 
-    /// Creates a 404: the resource does not exist.
+    /// Creates a refusal with status 404: the resource does not exist.
     pub fn not_found(reason: impl Display) -> Self {
         Self::new(StatusCode::NOT_FOUND, reason)
     }
 
-    /// Creates a 500: the server failed.
+    /// Creates a refusal with status 500: the server failed.
     pub fn internal(reason: impl Display) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, reason)
     }
 
-    /// Creates a 503: a later request may succeed.
+    /// Creates a refusal with status 503: a later request may succeed.
     pub fn unavailable(reason: impl Display) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, reason)
     }
@@ -62,9 +62,9 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// Converts errors made by the router, such as 404 or an invalid query, to [`Refusal`] content.
-/// Other fields are kept, such as `Allow` in a 405 (RFC 9110 §15.5.6). HTML pages are left
-/// unchanged.
+/// Converts the content of errors created by the router, such as a 404 or an invalid query, to that
+/// of a [`Refusal`]. Other fields remain, such as `Allow` in a 405 (RFC 9110 §15.5.6). HTML pages
+/// are left unchanged.
 pub(crate) async fn uniform(response: Response) -> Response {
     let status = response.status();
     let kind = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);

@@ -1,8 +1,8 @@
 //! HTTP client for all control traffic: pooled connections, limits on time and size, and errors
-//! that name the URL.
+//! that contain the URL.
 //!
-//! hyper-util's connector tries a name's IPv4 and IPv6 addresses in parallel ("happy eyeballs", RFC
-//! 8305). Redirects are returned, not followed.
+//! The connector of hyper-util tries a name's IPv4 and IPv6 addresses in parallel ("happy
+//! eyeballs", RFC 8305). Redirects are returned to the caller rather than followed.
 
 use std::fmt;
 use std::io;
@@ -23,23 +23,24 @@ use tokio::time::timeout;
 const HEAD_BYTES_MAX: usize = 64 << 10;
 const AGENT: &str = concat!("thalweg/", env!("CARGO_PKG_VERSION"));
 
-/// Limits on the time a request may take and the size of its response.
+/// Limits on the duration of a request and on the size of its response.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Maximum time to establish a connection. The addresses of a name are tried in turn, each with
-    /// an equal share of the time; IPv4 and IPv6 are tried in parallel.
+    /// Maximum time to establish a connection. A name's addresses are tried in turn, each with an
+    /// equal share of this time. IPv4 and IPv6 addresses are tried in parallel.
     pub connect: Duration,
-    /// Maximum time from the request, including any new connection, to the end of the response
-    /// head.
+    /// Maximum time from sending the request to the end of the response head. Includes the time to
+    /// establish a connection if there is none.
     pub head: Duration,
     /// Maximum time between two pieces of response content.
     pub silence: Duration,
-    /// Maximum time from the head to the end of content that is read whole.
+    /// Maximum time from the response head to the end of the content. Applies to
+    /// [`Content::whole`].
     pub content: Duration,
-    /// Maximum size of content that is read whole.
+    /// Maximum size of the content in bytes. Applies to [`Content::whole`].
     pub content_bytes_max: usize,
-    /// How long an idle connection is kept for the next request; `None` opens a connection per
-    /// request.
+    /// Maximum time for which an idle connection is kept for the next request. If `None`, every
+    /// request opens a connection.
     pub idle: Option<Duration>,
 }
 
@@ -57,35 +58,37 @@ impl Default for Limits {
     }
 }
 
-/// Why a request failed.
+/// A failed request.
 #[derive(Debug)]
 pub struct Error {
     /// The requested URL.
     pub url: Uri,
-    /// What failed.
+    /// Reason for the failure.
     pub why: Failure,
 }
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// Causes of a failed request.
+/// Reason why a request failed.
 #[derive(Debug)]
 pub enum Failure {
     /// No connection: the name is unknown, or the connection was refused or timed out.
     Unreachable(Cause),
-    /// The connection ended before the response head, or the peer does not speak HTTP.
+    /// The connection was closed before the end of the response head, or the peer does not speak
+    /// HTTP.
     NoAnswer(Cause),
-    /// No head arrived within this time.
+    /// No response head arrived within this time.
     Late(Duration),
     /// No content arrived for this time.
     Silent(Duration),
-    /// The content did not end within this time.
+    /// The content was not complete within this time.
     Slow(Duration),
-    /// The connection broke within the content.
+    /// The connection broke before the end of the content.
     BrokeOff(Cause),
-    /// The content is longer than this many bytes.
+    /// The content is longer than this number of bytes.
     TooLong(usize),
-    /// The content ends only with the connection, so a broken connection would go unnoticed.
+    /// Only the end of the connection marks the end of the content, so a broken connection would go
+    /// unnoticed.
     Unbounded,
 }
 
@@ -110,7 +113,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.why {
-            // The wrapper's own text adds no information.
+            // The wrapper's own message adds no information.
             Failure::Unreachable(cause) | Failure::NoAnswer(cause) => {
                 match cause.downcast_ref::<legacy::Error>() {
                     Some(wrapper) => std::error::Error::source(wrapper),
@@ -127,7 +130,7 @@ impl std::error::Error for Error {
     }
 }
 
-/// An HTTP client; clones share its connections.
+/// An HTTP client. Clones share its connections.
 #[derive(Debug, Clone)]
 pub struct Client {
     inner: legacy::Client<HttpConnector, Full<Bytes>>,
@@ -153,7 +156,8 @@ impl Client {
     /// arrived.
     ///
     /// # Errors
-    /// If there is no response. A response with any status is a success.
+    ///
+    /// Returns an error if no response arrives. A response with any status is a success.
     pub async fn send(&self, mut request: Request<Bytes>) -> Result<Response<Content>, Error> {
         let url = request.uri().clone();
         request.headers_mut().entry(USER_AGENT).or_insert(HeaderValue::from_static(AGENT));
@@ -184,15 +188,16 @@ pub struct Content {
 }
 
 impl Content {
-    /// Waits for the next piece of content; returns `None` after the last.
+    /// Waits for the next piece of content. Returns `None` after the last one.
     ///
     /// # Errors
-    /// If the connection breaks, or nothing arrives for too long.
+    ///
+    /// Returns an error if the connection breaks, or if no content arrives for [`Limits::silence`].
     pub async fn next(&mut self) -> Result<Option<Bytes>, Error> {
         let why = loop {
             match timeout(self.limits.silence, self.body.frame()).await {
                 Ok(Some(Ok(frame))) => {
-                    // Trailers are skipped.
+                    // Skip trailers.
                     if let Ok(data) = frame.into_data() {
                         return Ok(Some(data));
                     }
@@ -205,10 +210,12 @@ impl Content {
         Err(self.error(why))
     }
 
-    /// Reads all content. Stops reading as soon as it is too long.
+    /// Reads all content. Stops reading as soon as the content exceeds its maximum size.
     ///
     /// # Errors
-    /// If the connection breaks, the content is too slow or too long, or it has no defined end.
+    ///
+    /// Returns an error if the connection breaks, if the content is too slow or too long, or if it
+    /// has no defined end.
     pub async fn whole(mut self) -> Result<Bytes, Error> {
         if !self.is_bounded {
             return Err(self.error(Failure::Unbounded));
@@ -237,12 +244,12 @@ impl Content {
     }
 }
 
-/// An HTTP client for blocking callers. A dedicated thread serves the connections, so that it
+/// An HTTP client for blocking callers. A dedicated thread drives the connections, so that it
 /// notices when the server closes one between requests.
 #[derive(Debug)]
 pub struct Blocking {
     client: Client,
-    /// `Some` until dropped.
+    /// Always set, except while the client is being dropped.
     runtime: Option<Runtime>,
 }
 
@@ -250,16 +257,18 @@ impl Blocking {
     /// Creates a client without connections.
     ///
     /// # Errors
-    /// If the thread cannot be started.
+    ///
+    /// Returns an error if the thread cannot be started.
     pub fn new(limits: Limits) -> io::Result<Self> {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         Ok(Self { client: Client::new(limits), runtime: Some(runtime) })
     }
 
-    /// Sends a request to an absolute `http` URL and returns the whole response.
+    /// Sends a request to an absolute `http` URL and returns the complete response.
     ///
     /// # Errors
-    /// If there is no response. A response with any status is a success.
+    ///
+    /// Returns an error if no complete response arrives. A response with any status is a success.
     pub fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Error> {
         let runtime = self.runtime.as_ref().expect("present until dropped");
         runtime.block_on(async {
@@ -269,7 +278,8 @@ impl Blocking {
     }
 }
 
-/// Dropping does not wait: it may happen on a thread of another runtime, which must not block.
+/// Shuts down the runtime without waiting for it. The client may be dropped on a thread of another
+/// runtime, which must not block.
 impl Drop for Blocking {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {

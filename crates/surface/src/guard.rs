@@ -1,25 +1,26 @@
 //! Guard against web pages: decides which requests a browser may send on behalf of a page.
 //!
-//! Control surfaces have no passwords. Anyone who reaches the address may use it, and a browser
-//! that reaches it runs pages from any site. Two rules apply to every surface:
+//! Control surfaces have no passwords: anyone who can connect to one may use it. This includes a
+//! browser on the same network, which runs pages from any site. Two rules therefore apply to every
+//! surface:
 //!
 //! - **Host.** On a loopback listener, `Host` must be an IP address, a name under `.localhost`, or
-//!   a name without a dot, such as `localhost` or this machine's name: none of these can be
-//!   registered in the DNS. Otherwise a page whose own name resolves to 127.0.0.1 (DNS rebinding)
-//!   could read everything, because the browser sees one origin. Nothing else reveals such a
-//!   request: it has no `Origin`, and browsers send `Sec-Fetch-*` only to trustworthy URLs (W3C
-//!   Fetch Metadata §2), which plain HTTP under a foreign name is not. Only local programs reach a
-//!   loopback listener, and they need no other name.
-//!   Other listeners accept any name: agents, edges and proxies use whatever name the operator
-//!   chose, and the network decides who may connect.
-//! - **Origin.** A request with an `Origin` is refused, whatever its method. Only pages send one:
-//!   with every write, and with cross-origin reads. No surface answers CORS requests, so such a
-//!   page could not read the response and could only cause side effects. A surface that serves
-//!   pages ([`Pages::Own`]) accepts its own, whose origin equals its `Host`. A surface without
-//!   pages accepts none.
+//!   a name without a dot, such as `localhost` or this machine's name. None of these can be
+//!   registered in the DNS. Without this rule, a page whose own name resolves to 127.0.0.1 (DNS
+//!   rebinding) could read everything, because the browser treats the surface as the page's own
+//!   origin. Nothing else identifies such a request. It has no `Origin`, and browsers send
+//!   `Sec-Fetch-*` only to trustworthy URLs (W3C Fetch Metadata §2), which exclude plain HTTP under
+//!   a foreign name. Only local programs can connect to a loopback listener, and they need no other
+//!   name. Other listeners accept any name: agents, edges and proxies use names chosen by the
+//!   operator, and the network decides who may connect.
+//! - **Origin.** A request with an `Origin` is refused, whatever its method. Only pages send this
+//!   field: with every write, and with cross-origin reads. No surface supports CORS, so a page from
+//!   another site could not read the response and could only cause side effects. A surface that
+//!   serves pages ([`Pages::Own`]) accepts requests from its own pages, whose origin equals the
+//!   request's `Host`. A surface without pages accepts none.
 //!
-//! Beyond loopback, only the network stops a page that uses DNS rebinding. Such a page can read,
-//! and send any GET; at a controller that includes acknowledging a bundle.
+//! On other listeners, only the network protects against DNS rebinding. A rebinding page can read
+//! responses and send any GET request. On a controller, this includes acknowledging a bundle.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -32,24 +33,24 @@ use axum::response::{IntoResponse, Response};
 
 use crate::answer::{Refusal, uniform};
 
-/// Pages that may write to a surface.
+/// Pages from which a surface accepts requests with an `Origin`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pages {
-    /// No pages; the surface serves none.
+    /// None: the surface serves no pages.
     None,
     /// The surface's own pages.
     Own,
 }
 
-/// The guard of a surface.
+/// A surface's guard.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Guard {
-    /// The listening address.
+    /// Address on which the surface listens.
     pub(crate) listening: SocketAddr,
     pub(crate) pages: Pages,
 }
 
-/// Passes a request to the surface, or refuses it.
+/// Passes a request to the surface, or responds with a refusal.
 pub(crate) async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Response {
     match guard.judge(request.headers()) {
         Ok(()) => uniform(next.run(request).await).await,
@@ -88,7 +89,8 @@ fn texts(fields: &HeaderMap, name: HeaderName) -> impl Iterator<Item = String> {
     fields.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
 }
 
-/// Returns whether `host` can only name this machine.
+/// Returns whether `host` cannot be a registered DNS name, so that it can only refer to this
+/// machine.
 fn is_local(host: &str) -> bool {
     let Ok(authority) = host.parse::<Authority>() else { return false };
     let name = authority.host();
@@ -98,7 +100,8 @@ fn is_local(host: &str) -> bool {
     address.parse::<IpAddr>().is_ok() || is_single || name.ends_with(".localhost")
 }
 
-/// Returns whether `origin` names `host`. The scheme may differ, because a proxy may add TLS.
+/// Returns whether `origin` has the authority `host`. The scheme may differ, because a proxy may
+/// add TLS.
 fn is_same(origin: &str, host: &str) -> bool {
     origin.split_once("://").is_some_and(|(_, authority)| authority.eq_ignore_ascii_case(host))
 }

@@ -1,14 +1,14 @@
-//! Control surfaces: shared parts of the HTTP servers for operators and machines, and the HTTP
+//! Control surfaces: parts shared by the HTTP servers for operators and machines, and the HTTP
 //! client for control traffic.
 //!
 //! A surface is an admin interface, the controller, the console or a metrics listener. [`serve`]
-//! guards it against pages from other sites (`guard`) and gives all errors one form ([`Refusal`]).
-//! Most surfaces also have [`vitals`].
+//! guards it against pages from other sites (`guard`) and gives all errors the same form
+//! ([`Refusal`]). Most surfaces also have [`vitals`].
 //!
-//! **Invariant:** every error of a surface is JSON, `{"error": "…"}`, with `Cache-Control:
+//! **Invariant:** every error response of a surface is JSON, `{"error": "…"}`, with `Cache-Control:
 //! no-store`.
-//! **Invariant:** every wait in the client has a named limit ([`Limits`]), and every failure names
-//! the URL.
+//! **Invariant:** every wait in the client has a named limit ([`Limits`]), and every error message
+//! contains the URL.
 
 mod answer;
 pub mod client;
@@ -22,5 +22,5 @@ pub use guard::Pages;
 pub use serve::serve;
 pub use vitals::{serve_vitals, vitals};
 
-/// The media type of records and batches.
+/// Media type of records and batches.
 pub const PROTOBUF: &str = "application/x-protobuf";

@@ -1,4 +1,4 @@
-//! Serves a surface until it is stopped.
+//! Server loop of a surface: serves its routes behind the guard until stopped.
 
 use std::io;
 use std::net::TcpListener;
@@ -11,14 +11,16 @@ use tokio::time::sleep;
 
 use crate::guard::{Guard, Pages, check};
 
-/// Time to finish open responses after `stop` resolves. Record streams may never end.
+/// Maximum time to finish open responses after `stop` resolves. It is needed because record streams
+/// may never end.
 const STOP_TIME_MAX: Duration = Duration::from_millis(200);
 
-/// Serves `router` behind the guard until `stop` resolves. It then accepts no more requests and
-/// finishes open responses within 200 ms.
+/// Serves `router` behind the guard until `stop` resolves. The server then accepts no more requests
+/// and finishes open responses within 200 ms; responses still open after that are cut off.
 ///
 /// # Errors
-/// If the runtime rejects the listener.
+///
+/// Returns an error if the listener cannot be used by the runtime.
 pub async fn serve(
     listener: TcpListener,
     router: Router,

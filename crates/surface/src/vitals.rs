@@ -16,11 +16,11 @@ use crate::answer::Refusal;
 use crate::guard::Pages;
 use crate::serve::serve;
 
-/// The media type of OpenMetrics 1.0 text.
+/// Media type of OpenMetrics 1.0 text.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Builds the routes: `figures` as OpenMetrics text, `ok` while the process responds, and `ready`
-/// or 503 with the reason.
+/// Builds the monitoring routes. `/metrics` returns `figures` as OpenMetrics text. `/healthz`
+/// returns `ok` as long as the process responds. `/readyz` returns `ready`, or 503 with the reason.
 pub fn vitals<M, G, R, F>(figures: M, ready: R) -> Router
 where
     M: Fn() -> G + Clone + Send + Sync + 'static,
@@ -36,8 +36,8 @@ where
         .route("/readyz", get(ready))
 }
 
-/// Serves the vitals of a role that has no other surface and is ready from the start. Runs until
-/// dropped.
+/// Serves the monitoring routes of a role that has no other surface and is ready from the start.
+/// Runs until dropped.
 pub async fn serve_vitals(listener: TcpListener, figures: Registry) {
     let figures = Arc::new(figures);
     let router = vitals(move || figures.clone(), || ready(Ok(())));

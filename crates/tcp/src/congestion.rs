@@ -1,4 +1,4 @@
-//! A socket's congestion control: sets it, reads it back, and lists the kernel's algorithms.
+//! A socket's congestion control: setting it, reading it back, and listing the kernel's algorithms.
 //!
 //! **Invariant:** logs show the algorithm that [`get`] read from the kernel, never the one passed
 //! to [`set`], because a route (`ip route … congctl`) or another process may override it.
@@ -26,13 +26,13 @@ pub const NAME_BYTES_MAX: usize = 15;
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 
-/// The name of a congestion control algorithm (`bbr`, `cubic`), stored inline so that response
-/// records need no allocation for it.
+/// The name of a congestion control algorithm, such as `bbr` or `cubic`. Stored inline, so that
+/// response records need no allocation for it.
 ///
 /// A name always has 1 to [`NAME_BYTES_MAX`] bytes of printable ASCII without spaces.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CongestionControl {
-    /// The name, padded with zeros.
+    /// The name, padded with NUL bytes.
     name: [u8; NAME_BYTES_MAX + 1],
 }
 
@@ -43,7 +43,7 @@ impl CongestionControl {
         str::from_utf8(&self.name[..end]).expect("names are ASCII")
     }
 
-    /// Parses a name returned by the kernel: `bytes` up to the first NUL.
+    /// Parses a name returned by the kernel, which ends at the first NUL in `bytes`.
     pub(crate) fn from_kernel(bytes: &[u8]) -> Option<Self> {
         let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
         let given = &bytes[..end];
@@ -59,7 +59,7 @@ impl CongestionControl {
 impl FromStr for CongestionControl {
     type Err = Error;
 
-    /// Checks only the syntax of a name; [`check`] tests whether this kernel has the algorithm.
+    /// Validates only the syntax. [`check`] tests whether this kernel has the algorithm.
     fn from_str(name: &str) -> Result<Self, Error> {
         let bad = || Error::BadName { name: name.to_owned() };
         if name.contains('\0') { Err(bad()) } else { Self::from_kernel(name.as_bytes()).ok_or_else(bad) }
@@ -81,8 +81,9 @@ impl fmt::Debug for CongestionControl {
 /// Sets the socket's congestion control.
 ///
 /// # Errors
-/// [`Error::Unknown`] or [`Error::NotAllowed`], with the algorithms that can be chosen;
-/// [`Error::Io`] if `fd` is not a TCP socket.
+///
+/// Returns [`Error::Unknown`] or [`Error::NotAllowed`], each with the algorithms that can be
+/// chosen, or [`Error::Io`] if `fd` is not a TCP socket.
 pub fn set(fd: BorrowedFd<'_>, name: CongestionControl) -> Result<(), Error> {
     match set_tcp_congestion(fd, name.as_str()) {
         Ok(()) => Ok(()),
@@ -95,8 +96,9 @@ pub fn set(fd: BorrowedFd<'_>, name: CongestionControl) -> Result<(), Error> {
 /// Sets the socket's congestion control, then reads it back to verify it.
 ///
 /// # Errors
-/// As [`set`]; [`Error::Kept`] if something else on the system, such as a BPF program, overrode the
-/// choice.
+///
+/// Returns the errors of [`set`], or [`Error::Kept`] if something else on the system, such as a BPF
+/// program, overrode the choice.
 pub fn choose(fd: BorrowedFd<'_>, name: CongestionControl) -> Result<(), Error> {
     set(fd, name)?;
     match get(fd)? {
@@ -105,10 +107,11 @@ pub fn choose(fd: BorrowedFd<'_>, name: CongestionControl) -> Result<(), Error> 
     }
 }
 
-/// Reads the socket's congestion control. One `getsockopt`, no allocation.
+/// Reads the socket's congestion control with one `getsockopt` call and no allocation.
 ///
 /// # Errors
-/// [`Error::Io`] if `fd` is not a TCP socket.
+///
+/// Returns [`Error::Io`] if `fd` is not a TCP socket.
 pub fn get(fd: BorrowedFd<'_>) -> Result<CongestionControl, Error> {
     let mut buffer = [0; NAME_BYTES_MAX + 1];
     let answer = sockopt::get(fd, (libc::IPPROTO_TCP, libc::TCP_CONGESTION), &mut buffer)?;
@@ -117,12 +120,13 @@ pub fn get(fd: BorrowedFd<'_>) -> Result<CongestionControl, Error> {
     })
 }
 
-/// Checks, on a separate socket that is never connected, whether this process may choose `name`.
-/// Called at startup to report a bad setting before any port is bound. May cause the kernel to load
-/// the algorithm's module.
+/// Checks whether this process may choose `name`, using a temporary socket that is never connected.
+/// Called at startup to report a bad setting before any port is bound. As a side effect, the kernel
+/// may load the algorithm's module.
 ///
 /// # Errors
-/// As [`set`].
+///
+/// Returns the errors of [`set`].
 pub fn check(name: CongestionControl) -> Result<(), Error> {
     use std::os::fd::AsFd;
 
@@ -133,18 +137,20 @@ pub fn check(name: CongestionControl) -> Result<(), Error> {
     set(socket.map_err(io::Error::from)?.as_fd(), name)
 }
 
-/// Lists the algorithms that the kernel has loaded, in the kernel's order.
+/// Lists the algorithms loaded in the kernel, in the kernel's order.
 ///
 /// # Errors
-/// [`Error::Io`] if the sysctl cannot be read.
+///
+/// Returns [`Error::Io`] if the sysctl cannot be read.
 pub fn available() -> Result<Vec<CongestionControl>, Error> {
     read_list(AVAILABLE)
 }
 
-/// Lists the algorithms that a process without `CAP_NET_ADMIN` may choose, in the kernel's order.
+/// Lists the algorithms available to a process without `CAP_NET_ADMIN`, in the kernel's order.
 ///
 /// # Errors
-/// [`Error::Io`] if the sysctl cannot be read.
+///
+/// Returns [`Error::Io`] if the sysctl cannot be read.
 pub fn allowed() -> Result<Vec<CongestionControl>, Error> {
     read_list(ALLOWED)
 }

@@ -20,8 +20,8 @@
 //! | 6.7 | 248 | retransmission timeouts |
 //! | 6.18 | 280 | accurate ECN |
 //!
-//! The last four bytes of the 6.18 structure are not decoded, because later kernels pack other bits
-//! there without changing the length.
+//! The last four bytes of the 6.18 structure are not decoded, because later kernels store other
+//! bits there without changing the length.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -32,7 +32,7 @@ use crate::sockopt;
 pub const BYTES_MIN: usize = 104;
 
 /// Size of the read buffer: larger than the `tcp_info` of any release so far (280 bytes in 6.18).
-const BYTES_ASKED: usize = 512;
+const BUFFER_BYTES: usize = 512;
 
 /// Value of `tcpi_snd_ssthresh` for a connection that has never left slow start: the kernel's
 /// `TCP_INFINITE_SSTHRESH`.
@@ -56,7 +56,7 @@ macro_rules! tcp_info {
         }
 
         impl TcpInfo {
-            /// Decodes the bytes that the kernel returned; `None` if there are fewer than
+            /// Decodes the bytes returned by the kernel. Returns `None` if there are fewer than
             /// [`BYTES_MIN`].
             ///
             /// Bytes after the last known field, from a newer kernel, are ignored.
@@ -83,10 +83,10 @@ macro_rules! tcp_info {
     };
 }
 
-/// Offset of the byte that holds the two bit-fields after the window scales.
+/// Offset of the byte that contains the two bit-fields after the window scales.
 const FLAGS_OFFSET: usize = 7;
-/// Bit of `tcpi_delivery_rate_app_limited`: the lowest on little-endian ABIs, which allocate
-/// bit-fields from the lowest bit up, else the highest.
+/// Bit mask of `tcpi_delivery_rate_app_limited`: the lowest bit on little-endian ABIs, which
+/// allocate bit-fields from the lowest bit up, and the highest bit on big-endian ABIs.
 const APP_LIMITED: u8 = if cfg!(target_endian = "little") { 0x01 } else { 0x80 };
 
 tcp_info! {
@@ -135,95 +135,98 @@ tcp_info! {
         reordering: u32 @ 88,
         /// Receiver-side estimate of the round-trip time; 0 until the client has sent enough data.
         rcv_rtt_us: u32 @ 92,
-        /// Bytes that the application read in the last round trip; used to autotune the receive
+        /// Bytes read by the application in the last round trip. Used to autotune the receive
         /// buffer.
         rcv_space_bytes: u32 @ 96,
         /// TCP segments retransmitted over the lifetime of the connection.
         total_retrans: u32 @ 100,
     }
     since {
-        /// Pacing rate, 3.15; also `None` if pacing is unlimited.
+        /// Pacing rate (since Linux 3.15). Also `None` if pacing is unlimited.
         pacing_rate_bytes_per_s: u64 @ 104,
-        /// Maximum pacing rate (`SO_MAX_PACING_RATE`), 3.15; also `None` if none is set.
+        /// Maximum pacing rate, `SO_MAX_PACING_RATE` (since Linux 3.15). Also `None` if no maximum
+        /// is set.
         max_pacing_rate_bytes_per_s: u64 @ 112,
-        /// Bytes acknowledged by the client, 4.1.
+        /// Bytes acknowledged by the client (since Linux 4.1).
         bytes_acked: u64 @ 120,
-        /// Bytes received in order, 4.1.
+        /// Bytes received in order (since Linux 4.1).
         bytes_received: u64 @ 128,
-        /// TCP segments sent, 4.2.
+        /// TCP segments sent (since Linux 4.2).
         segs_out: u32 @ 136,
-        /// TCP segments received, 4.2.
+        /// TCP segments received (since Linux 4.2).
         segs_in: u32 @ 140,
-        /// Bytes in the send queue that have never been sent, 4.6.
+        /// Bytes in the send queue that have never been sent (since Linux 4.6).
         notsent_bytes: u32 @ 144,
-        /// Minimum round-trip time over the last `net.ipv4.tcp_min_rtt_wlen` seconds, 4.6; also
-        /// `None` before the first sample.
+        /// Minimum round-trip time over the last `net.ipv4.tcp_min_rtt_wlen` seconds (since Linux
+        /// 4.6). Also `None` before the first sample.
         min_rtt_us: u32 @ 148,
-        /// Received TCP segments with content, 4.6.
+        /// Received TCP segments with content (since Linux 4.6).
         data_segs_in: u32 @ 152,
-        /// Sent TCP segments with content, 4.6.
+        /// Sent TCP segments with content (since Linux 4.6).
         data_segs_out: u32 @ 156,
-        /// Latest delivery rate sample, 4.9; 0 before the first sample.
+        /// Latest delivery rate sample (since Linux 4.9); 0 before the first sample.
         delivery_rate_bytes_per_s: u64 @ 160,
-        /// Time with content in flight, 4.10.
+        /// Time with content in flight (since Linux 4.10).
         busy_time_us: u64 @ 168,
-        /// Busy time limited by the client's receive window, 4.10.
+        /// Busy time limited by the client's receive window (since Linux 4.10).
         rwnd_limited_us: u64 @ 176,
-        /// Busy time limited by the send buffer, 4.10.
+        /// Busy time limited by the send buffer (since Linux 4.10).
         sndbuf_limited_us: u64 @ 184,
-        /// TCP segments delivered, 4.18.
+        /// TCP segments delivered (since Linux 4.18).
         delivered: u32 @ 192,
-        /// TCP segments delivered with an ECN congestion mark (CE), 4.18.
+        /// TCP segments delivered with an ECN congestion mark (CE) (since Linux 4.18).
         delivered_ce: u32 @ 196,
-        /// Content bytes sent, including retransmissions, 4.19.
+        /// Content bytes sent, including retransmissions (since Linux 4.19).
         bytes_sent: u64 @ 200,
-        /// Content bytes retransmitted, 4.19.
+        /// Content bytes retransmitted (since Linux 4.19).
         bytes_retrans: u64 @ 208,
-        /// Duplicates that the client reported by DSACK, that is, unnecessary retransmissions,
-        /// 4.19.
+        /// Duplicates reported by the client with DSACK, that is, unnecessary retransmissions
+        /// (since Linux 4.19).
         dsack_dups: u32 @ 216,
-        /// Reordering events seen, 4.19.
+        /// Reordering events seen (since Linux 4.19).
         reord_seen: u32 @ 220,
-        /// TCP segments received out of order, 5.4.
+        /// TCP segments received out of order (since Linux 5.4).
         rcv_ooopack: u32 @ 224,
-        /// The client's receive window after scaling, 5.4.
+        /// The client's receive window after scaling (since Linux 5.4).
         snd_wnd_bytes: u32 @ 228,
-        /// The receive window advertised to the client, after scaling, 6.2.
+        /// The receive window advertised to the client, after scaling (since Linux 6.2).
         rcv_wnd_bytes: u32 @ 232,
-        /// Changes of the flow's path hash after timeouts, 6.2.
+        /// Number of times a timeout changed the flow's path hash (since Linux 6.2).
         rehash: u32 @ 236,
-        /// Retransmission timeouts, 6.7.
+        /// Retransmission timeouts (since Linux 6.7).
         total_rto: u16 @ 240,
-        /// Recoveries from retransmission timeouts, 6.7.
+        /// Recoveries from retransmission timeouts (since Linux 6.7).
         total_rto_recoveries: u16 @ 242,
-        /// Time spent recovering from retransmission timeouts, 6.7.
+        /// Time spent recovering from retransmission timeouts (since Linux 6.7).
         total_rto_time_ms: u32 @ 244,
-        /// TCP segments received with a congestion mark (CE), 6.18.
+        /// TCP segments received with a congestion mark (CE) (since Linux 6.18).
         received_ce: u32 @ 248,
-        /// Content bytes that the client reports as received with ECT(1), 6.18.
+        /// Content bytes reported by the client as received with ECT(1) (since Linux 6.18).
         delivered_e1_bytes: u32 @ 252,
-        /// Content bytes that the client reports as received with ECT(0), 6.18.
+        /// Content bytes reported by the client as received with ECT(0) (since Linux 6.18).
         delivered_e0_bytes: u32 @ 256,
-        /// Content bytes that the client reports as received with a congestion mark, 6.18.
+        /// Content bytes reported by the client as received with a congestion mark (since Linux
+        /// 6.18).
         delivered_ce_bytes: u32 @ 260,
-        /// Content bytes received with ECT(1), 6.18.
+        /// Content bytes received with ECT(1) (since Linux 6.18).
         received_e1_bytes: u32 @ 264,
-        /// Content bytes received with ECT(0), 6.18.
+        /// Content bytes received with ECT(0) (since Linux 6.18).
         received_e0_bytes: u32 @ 268,
-        /// Content bytes received with a congestion mark, 6.18.
+        /// Content bytes received with a congestion mark (since Linux 6.18).
         received_ce_bytes: u32 @ 272,
     }
 }
 
 impl TcpInfo {
-    /// Reads a socket's `tcp_info`. One `getsockopt`, no allocation: called at the end of every
-    /// response.
+    /// Reads a socket's `tcp_info` with one `getsockopt` call and no allocation. Called at the end
+    /// of every response.
     ///
     /// # Errors
-    /// The system call's error, or `InvalidData` if the kernel returns fewer than [`BYTES_MIN`]
-    /// bytes.
+    ///
+    /// Returns the system call's error, or `InvalidData` if the kernel returns fewer than
+    /// [`BYTES_MIN`] bytes.
     pub fn read(fd: BorrowedFd<'_>) -> io::Result<Self> {
-        let mut buffer = [0; BYTES_ASKED];
+        let mut buffer = [0; BUFFER_BYTES];
         let answer = sockopt::get(fd, (libc::IPPROTO_TCP, libc::TCP_INFO), &mut buffer)?;
         Self::decode(answer).ok_or_else(|| {
             io::Error::new(
@@ -233,8 +236,8 @@ impl TcpInfo {
         })
     }
 
-    /// Replaces the kernel's all-ones value in three fields by `None`: it means "none yet" or "no
-    /// limit" and would distort any sum.
+    /// Replaces the kernel's all-ones value with `None` in three fields. All ones means "no sample
+    /// yet" or "no limit" and would distort any sum.
     fn without_sentinels(mut self) -> Self {
         self.min_rtt_us = self.min_rtt_us.filter(|&us| us != u32::MAX);
         self.pacing_rate_bytes_per_s = self.pacing_rate_bytes_per_s.filter(|&rate| rate != u64::MAX);
@@ -243,7 +246,7 @@ impl TcpInfo {
     }
 }
 
-/// Returns the `N` bytes of the field at `offset`; `None` if `bytes` ends before them.
+/// Returns the `N` bytes of the field at `offset`, or `None` if `bytes` ends before them.
 fn field<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
     bytes.get(offset..)?.first_chunk().copied()
 }

@@ -1,7 +1,8 @@
 //! Linux TCP from user space: a socket's `tcp_info`, congestion control and sending options,
 //! sock_diag dumps of all sockets, and routes.
 //!
-//! **Invariant:** no value is guessed: each is what the kernel reported for that socket, or absent.
+//! **Invariant:** no value is inferred. Each is either reported by the kernel for that socket or
+//! absent.
 //!
 //! All `unsafe` code in this crate is in `sockopt.rs`, around `getsockopt(2)` and `setsockopt(2)`.
 //! The safe wrappers in rustix and socket2 lack `TCP_INFO`, `SO_MEMINFO`, `SO_MAX_PACING_RATE` and
@@ -54,7 +55,7 @@ pub enum Error {
     },
     /// A congestion window was requested; stock Linux cannot set it on an open connection.
     NoCongestionWindow,
-    /// A system call, or reading `/proc`, failed for another reason.
+    /// A system call or a read from `/proc` failed for another reason.
     Io(io::Error),
 }
 
@@ -77,7 +78,7 @@ impl fmt::Display for Error {
             Error::NoCongestionWindow => f.write_str(
                 "Linux has no socket option for the congestion window: set a pace, or `initcwnd` on the client's route",
             ),
-            Error::Io(_) => f.write_str("cannot read or set the congestion control of a socket"),
+            Error::Io(_) => f.write_str("cannot read or set a socket's congestion control"),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A socket's sending options: pacing rate, unsent-bytes limit, and packet marking (DSCP).
 //!
-//! Each setter affects one socket, from the call on; each getter reads the value from the kernel.
+//! Setters take effect immediately and affect one socket. Getters read the value from the kernel.
 //! Sources: socket(7), tcp(7), ip(7), and the kernel's `net/core/sock.c` and `net/ipv4/tcp.c`.
 
 use std::io;
@@ -15,19 +15,20 @@ use crate::sockopt::{self, SocketOption};
 const MAX_PACING_RATE: SocketOption = (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE);
 const NOTSENT_LOWAT: SocketOption = (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT);
 
-/// Limits how many bytes per second the socket sends (`SO_MAX_PACING_RATE`); `None` removes the
+/// Limits the socket's sending rate, in bytes per second (`SO_MAX_PACING_RATE`). `None` removes the
 /// limit.
 ///
-/// The limit applies to every congestion control. A socket whose congestion control does not pace,
-/// such as CUBIC, is paced by the kernel once a limit is set (since Linux 4.13; before, only by the
-/// fq qdisc). BBR paces at up to the limit.
+/// The limit applies with every congestion control. If the algorithm does not pace, such as CUBIC,
+/// the kernel paces the socket once a limit is set (since Linux 4.13; earlier kernels need the fq
+/// qdisc). BBR paces at its own rate, up to the limit.
 ///
 /// # Errors
-/// The system call's error; `Unsupported` for 4 GiB/s or more before Linux 4.20, which accepts only
-/// 32 bits.
+///
+/// Returns the system call's error, or `Unsupported` for 4 GiB/s or more before Linux 4.20, which
+/// accepts only 32 bits.
 pub fn set_max_pacing_rate(fd: BorrowedFd<'_>, bytes_per_s: Option<NonZeroU64>) -> io::Result<()> {
-    // All ones means "no limit", in 32 and in 64 bits. Kernels before 4.20 read only the first 32
-    // of 64 bits.
+    // All ones means "no limit", in 32 and in 64 bits. Kernels before 4.20 read only 32 bits, so
+    // the value is passed in 32 bits if it fits.
     let narrow = match bytes_per_s.map(NonZeroU64::get).map(u32::try_from) {
         None => Some(u32::MAX),
         Some(Ok(rate)) if rate < u32::MAX => Some(rate),
@@ -47,10 +48,11 @@ pub fn set_max_pacing_rate(fd: BorrowedFd<'_>, bytes_per_s: Option<NonZeroU64>) 
     sockopt::set(fd, MAX_PACING_RATE, &rate.to_ne_bytes())
 }
 
-/// Reads the pacing limit in bytes per second; `None` if there is none.
+/// Reads the pacing limit, in bytes per second. Returns `None` if no limit is set.
 ///
 /// # Errors
-/// The system call's error.
+///
+/// Returns the system call's error.
 pub fn max_pacing_rate(fd: BorrowedFd<'_>) -> io::Result<Option<u64>> {
     let mut buffer = [0; size_of::<u64>()];
     let rate = match sockopt::get(fd, MAX_PACING_RATE, &mut buffer)? {
@@ -70,21 +72,23 @@ pub fn max_pacing_rate(fd: BorrowedFd<'_>) -> io::Result<Option<u64>> {
     Ok(rate)
 }
 
-/// Sets how many unsent bytes the kernel may queue before the socket stops being writable
-/// (`TCP_NOTSENT_LOWAT`, Linux 3.12); 0 means the default, `net.ipv4.tcp_notsent_lowat`. Accepted
-/// sockets inherit their listener's value.
+/// Limits the number of unsent bytes in the kernel's queue. At the limit, the socket stops being
+/// writable (`TCP_NOTSENT_LOWAT`, since Linux 3.12). 0 selects the default,
+/// `net.ipv4.tcp_notsent_lowat`. Accepted sockets inherit their listener's value.
 ///
 /// # Errors
-/// The system call's error.
+///
+/// Returns the system call's error.
 pub fn set_notsent_lowat(fd: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
     sockopt::set(fd, NOTSENT_LOWAT, &bytes.to_ne_bytes())
 }
 
-/// Reads how many unsent bytes the kernel may queue; 0 means the default,
+/// Reads the limit on unsent bytes in the kernel's queue. 0 means the default,
 /// `net.ipv4.tcp_notsent_lowat`.
 ///
 /// # Errors
-/// The system call's error.
+///
+/// Returns the system call's error.
 pub fn notsent_lowat(fd: BorrowedFd<'_>) -> io::Result<u32> {
     let mut buffer = [0; size_of::<u32>()];
     let answer = sockopt::get(fd, NOTSENT_LOWAT, &mut buffer)?;
@@ -93,12 +97,13 @@ pub fn notsent_lowat(fd: BorrowedFd<'_>) -> io::Result<u32> {
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "expected TCP_NOTSENT_LOWAT to have 4 bytes"))
 }
 
-/// Marks the packets that the socket sends: sets IPv4's type of service or IPv6's traffic class
-/// (`IP_TOS` or `IPV6_TCLASS`), with the DSCP in the six high bits. The two low bits are ECN and
-/// remain under the kernel's control.
+/// Sets the IPv4 type of service or IPv6 traffic class of the socket's packets (`IP_TOS` or
+/// `IPV6_TCLASS`). The six high bits are the DSCP. The two low bits are ECN and remain under the
+/// kernel's control.
 ///
 /// # Errors
-/// The system call's error.
+///
+/// Returns the system call's error.
 pub fn set_type_of_service(fd: BorrowedFd<'_>, value: u8) -> io::Result<()> {
     if sends_ipv4(fd)? {
         set_ip_tos(fd, value)?;
@@ -111,7 +116,8 @@ pub fn set_type_of_service(fd: BorrowedFd<'_>, value: u8) -> io::Result<()> {
 /// Reads the type of service or traffic class of the socket's packets.
 ///
 /// # Errors
-/// The system call's error.
+///
+/// Returns the system call's error.
 pub fn type_of_service(fd: BorrowedFd<'_>) -> io::Result<u8> {
     if sends_ipv4(fd)? {
         return Ok(ip_tos(fd)?);
@@ -134,7 +140,7 @@ mod tests {
     use super::*;
     use crate::congestion;
 
-    /// Connects to `listener` at the address `to`; returns both ends, the accepted one first.
+    /// Connects to `listener` at the address `to`. Returns both ends, the accepted socket first.
     fn connected(listener: &TcpListener, to: &str) -> (TcpStream, TcpStream) {
         let port = listener.local_addr().unwrap().port();
         let client = TcpStream::connect((to, port)).unwrap();

@@ -1,8 +1,8 @@
-//! `getsockopt(2)` and `setsockopt(2)` on caller-owned bytes: the only unsafe calls in this crate.
+//! Wrappers around `getsockopt(2)` and `setsockopt(2)`, the only unsafe calls in this crate.
 
 #![expect(
     unsafe_code,
-    reason = "no safe wrapper has these options, or reads TCP_CONGESTION without allocating"
+    reason = "safe wrappers lack these options, or allocate a string to read TCP_CONGESTION"
 )]
 
 use std::io;
@@ -11,10 +11,10 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// A socket option: its level and its number at that level.
 pub(crate) type SocketOption = (libc::c_int, libc::c_int);
 
-/// Reads a socket option of `fd` into `into`; returns the part that the kernel wrote.
+/// Reads a socket option of `fd` into `into` and returns the part written by the kernel.
 ///
-/// The kernel writes at most `into.len()` bytes. A shorter result means an older kernel; one that
-/// fills `into` may be truncated.
+/// A result shorter than `into` comes from an older kernel. A result that fills `into` may be
+/// truncated.
 pub(crate) fn get<'a>(
     fd: BorrowedFd<'_>,
     (level, name): SocketOption,

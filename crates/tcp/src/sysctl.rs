@@ -7,12 +7,13 @@ use std::io;
 
 const SLOW_START_AFTER_IDLE: &str = "/proc/sys/net/ipv4/tcp_slow_start_after_idle";
 
-/// Reads whether a connection that was idle for longer than its retransmission timeout restarts
-/// from the initial window. Congestion controls with a path model, such as BBR, ignore this
-/// setting.
+/// Reads `net.ipv4.tcp_slow_start_after_idle`: whether a connection restarts from the initial
+/// window after being idle for longer than its retransmission timeout. Congestion controls with a
+/// path model, such as BBR, ignore this setting.
 ///
 /// # Errors
-/// If the setting cannot be read, or is neither 0 nor 1.
+///
+/// Returns an error if the setting cannot be read or is neither 0 nor 1.
 pub fn slow_start_after_idle() -> io::Result<bool> {
     match fs::read_to_string(SLOW_START_AFTER_IDLE)?.trim() {
         "0" => Ok(false),
@@ -25,8 +26,9 @@ pub fn slow_start_after_idle() -> io::Result<bool> {
 /// including open ones.
 ///
 /// # Errors
-/// If the setting cannot be written, for example without CAP_NET_ADMIN or with a read-only
-/// `/proc/sys`.
+///
+/// Returns an error if the setting cannot be written, for example without CAP_NET_ADMIN or with a
+/// read-only `/proc/sys`.
 pub fn set_slow_start_after_idle(on: bool) -> io::Result<()> {
     fs::write(SLOW_START_AFTER_IDLE, if on { "1" } else { "0" })
 }

@@ -1,6 +1,6 @@
-//! Capture tests: golden decodes of kernel captures, and of captures that are truncated, extended
-//! or from older kernels.
-#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+//! Tests of capture decoding, with a golden capture and with truncated, extended and older
+//! messages.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,8 @@ use thalweg_tcp::diag::{
     Body, Frames, Malformed, Socket, State, append_to_capture, decode_capture, end_capture,
 };
 
-/// Saved by `thalweg sockets state all --save` in a network namespace with sockets in many states.
+/// Capture saved by `thalweg sockets state all --save` in a network namespace with sockets in many
+/// states.
 const LINUX_6_18: &[u8] = include_bytes!("captures/linux-6.18.bin");
 
 /// Lengths of `tcp_info` by kernel, oldest first; the last is for a hypothetical future kernel.
@@ -19,7 +20,7 @@ const INFO_BYTES: [usize; 14] = [104, 120, 136, 144, 160, 168, 192, 200, 224, 23
 const INET_DIAG_INFO: u16 = 2;
 const INET_DIAG_BBRINFO: u16 = 16;
 
-/// Formats everything reported about a socket, except zeros.
+/// Formats the values reported for a socket, without `tcp_info` numbers that are zero.
 fn text(socket: &Socket) -> String {
     let mut text = format!("{} {} {} cookie {}", socket.state, socket.local, socket.remote, socket.cookie);
     let Socket { rqueue_bytes, wqueue_bytes, timer, uid, inode, .. } = *socket;
@@ -74,7 +75,7 @@ fn capture_cut_at_any_byte_yields_its_complete_messages() {
     }
 }
 
-/// Returns the message of the first established connection with BBR's model, without the netlink
+/// Returns the message of the first established connection with a BBR model, without its netlink
 /// header.
 fn message() -> Vec<u8> {
     let payloads = Frames::new(LINUX_6_18).filter_map(|frame| match frame.unwrap().body {
@@ -89,7 +90,7 @@ fn message() -> Vec<u8> {
 
 /// Resizes the value of the attribute `wanted` to `bytes`, padding with all-ones bytes.
 fn resized(message: &[u8], wanted: u16, bytes: usize) -> Vec<u8> {
-    let mut made = message[..MESSAGE_BYTES].to_vec();
+    let mut output = message[..MESSAGE_BYTES].to_vec();
     let mut rest = &message[MESSAGE_BYTES..];
     while !rest.is_empty() {
         let length = usize::from(u16::from_ne_bytes([rest[0], rest[1]]));
@@ -99,11 +100,11 @@ fn resized(message: &[u8], wanted: u16, bytes: usize) -> Vec<u8> {
             value.resize(bytes, 0xff);
         }
         let header = [u16::try_from(4 + value.len()).unwrap().to_ne_bytes(), kind.to_ne_bytes()].concat();
-        made.extend([header, value].concat());
-        made.resize(made.len().next_multiple_of(4), 0);
+        output.extend([header, value].concat());
+        output.resize(output.len().next_multiple_of(4), 0);
         rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
-    made
+    output
 }
 
 #[test]
@@ -117,11 +118,11 @@ fn message_cut_at_any_byte_is_an_error_or_lacks_trailing_attributes() {
             Err(_) => errors += 1,
         }
     }
-    // Only cuts between two attributes are undetectable.
+    // Cuts between two attributes are the only undetectable ones.
     assert!(errors > message.len() - 20, "{errors} of {}", message.len());
 }
 
-/// Copies the fields that are not attributes; clears the others.
+/// Returns the socket with all attribute fields cleared.
 fn fixed(socket: Socket) -> Socket {
     Socket {
         mark: None,

@@ -1,15 +1,17 @@
-//! System clock, which can be set, and detection of its jumps. It provides record times and window
-//! boundaries; durations are measured with `Instant`.
+//! System clock and detection of its jumps. The system clock supplies record times and window
+//! boundaries, but it can be set at any time. Durations are therefore measured with `Instant`.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Maximum difference between elapsed wall-clock and monotonic time; a larger one means that the
-/// clock was set. Slewing (0.5 ms per second) causes less than this between two batches.
+/// Maximum difference between elapsed wall-clock time and elapsed monotonic time. A larger
+/// difference means that the clock was set; slewing (0.5 ms per second) stays below it between two
+/// batches.
 const JUMP_MAX: Duration = Duration::from_secs(5);
 /// Minimum time without a clock jump before the clock is trusted.
 const STEADY_MIN: Duration = Duration::from_secs(600);
 
-/// Returns microseconds since the Unix epoch; 0 if the clock is before the epoch.
+/// Returns the current time in microseconds since the Unix epoch, or 0 if the clock is set to an
+/// earlier time.
 pub(crate) fn unix_us() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
@@ -28,17 +30,17 @@ impl Moment {
     }
 }
 
-/// Decides whether the system clock can be trusted: it must have kept pace with the monotonic clock
-/// for [`STEADY_MIN`]. A clock that is briefly wrong, as before the first NTP reply, is not
-/// trusted.
+/// Detector for an untrustworthy system clock. The clock is trusted once it has kept pace with the
+/// monotonic clock for [`STEADY_MIN`]. A clock that is wrong for a short time, as before the first
+/// NTP reply, is not trusted.
 #[derive(Debug, Default)]
 pub(crate) struct Steady {
-    /// The last reading, and when the clock was last known to be set.
+    /// The last reading, and the time since which the clock has not jumped.
     seen: Option<(Moment, Instant)>,
 }
 
 impl Steady {
-    /// Records a reading; returns whether the clock can be trusted.
+    /// Records a reading and returns whether the clock can be trusted.
     pub(crate) fn is_steady(&mut self, now: Moment) -> bool {
         let since = match self.seen {
             Some((last, since)) if !has_jumped(last, now) => since,
@@ -61,11 +63,11 @@ mod tests {
 
     #[test]
     fn clock_is_trusted_only_after_enough_time_without_jumps() {
-        let (begun, mut steady) = (Instant::now(), Steady::default());
+        let (started, mut steady) = (Instant::now(), Steady::default());
         let mut at = |s: u64, ahead_s: i64| {
             let unix_us = 1_800_000_000_000_000_u64.saturating_add(s * 1_000_000);
             let unix_us = unix_us.saturating_add_signed(ahead_s * 1_000_000);
-            steady.is_steady(Moment { unix_us, instant: begun + Duration::from_secs(s) })
+            steady.is_steady(Moment { unix_us, instant: started + Duration::from_secs(s) })
         };
         let year = 365 * 86_400;
         assert!(!at(0, year), "the clock may be wrong from the start");

@@ -1,6 +1,7 @@
 //! File and directory helpers. New files are readable only by their owner, whatever the umask,
 //! because they contain client addresses. Existing files keep their mode, which an operator may
-//! have widened. The order of disk operations survives a power loss.
+//! have widened. Syncs are separate operations, so that callers can order them to survive a power
+//! loss.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;

@@ -1,4 +1,4 @@
-//! Client networks: looks up the autonomous system and region of an address in MaxMind databases
+//! Client networks: looks up an address's autonomous system and region in MaxMind databases
 //! (MaxMind DB file format, version 2.0) and in a CSV file of prefixes, which takes precedence.
 //!
 //! ```text
@@ -17,12 +17,13 @@ use std::sync::Arc;
 use thalweg_geo::{Databases, GeoError, Record, Stamp};
 use thalweg_record::{Network, Prefix};
 
-/// Maximum prefixes in the cache.
+/// Maximum number of cached prefixes.
 const REMEMBERED_MAX: usize = 100_000;
-/// Maximum interned regions. Interning lets equal regions share a string.
+/// Maximum number of interned regions. Interning lets records from the same region share one
+/// string.
 const REGIONS_MAX: usize = 10_000;
 
-/// Why a network file cannot be used.
+/// Reason why a network file cannot be used.
 #[derive(Debug)]
 pub enum EnrichError {
     /// A database cannot be read.
@@ -31,7 +32,7 @@ pub enum EnrichError {
     Read {
         /// Path of the CSV file.
         path: PathBuf,
-        /// The system's error.
+        /// Underlying I/O error.
         cause: io::Error,
     },
     /// A line of the CSV file is malformed.
@@ -59,13 +60,13 @@ impl std::error::Error for EnrichError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Read { cause, .. } => Some(cause),
-            // The message of these errors already includes the cause.
+            // The message of the other errors already includes the cause.
             Self::Database(_) | Self::Line { .. } => None,
         }
     }
 }
 
-/// Lookup of clients' networks.
+/// Look-up of client networks by address.
 #[derive(Debug)]
 pub struct Networks {
     paths: Paths,
@@ -84,11 +85,11 @@ struct Paths {
 struct Files {
     databases: Databases,
     csv: Csv,
-    /// The CSV file's stamp; `None` without a CSV file.
+    /// Stamp of the CSV file; `None` if none is configured.
     csv_stamp: Option<Stamp>,
 }
 
-/// Networks by prefix, and the prefix lengths in use.
+/// Networks by prefix, and the prefix lengths that occur.
 #[derive(Debug, Default)]
 struct Csv {
     networks: HashMap<Prefix, Network>,
@@ -96,20 +97,22 @@ struct Csv {
 }
 
 impl Networks {
-    /// Reads the databases, and the CSV file if there is one.
+    /// Reads the databases and the CSV file, if configured.
     ///
     /// # Errors
-    /// On the first file or line that cannot be used.
+    ///
+    /// Returns an error for the first file or line that cannot be used.
     pub fn open(databases: &[PathBuf], csv: Option<&Path>) -> Result<Self, EnrichError> {
         let paths = Paths { databases: databases.to_vec(), csv: csv.map(Path::to_owned) };
         let files = Files::read(&paths)?;
         Ok(Self { paths, files, remembered: HashMap::new(), regions: BTreeSet::new() })
     }
 
-    /// Reloads the files if any has changed; returns whether it did.
+    /// Reloads all files if any has changed. Returns whether they were reloaded.
     ///
     /// # Errors
-    /// If a changed file cannot be used; the previous data stays in use.
+    ///
+    /// Returns an error if a changed file cannot be used. The previous data then stays in use.
     pub fn refresh(&mut self) -> Result<bool, EnrichError> {
         if self.files.are_current(&self.paths) {
             return Ok(false);
@@ -120,8 +123,8 @@ impl Networks {
         Ok(true)
     }
 
-    /// Returns the network of `client`. All addresses in a /24 or /56 are assumed to be in the same
-    /// network.
+    /// Returns the network of `client`. All addresses within a /24 or /56 are assumed to belong to
+    /// the same network.
     pub fn find(&mut self, client: IpAddr) -> Network {
         let prefix = Prefix::of_client(client);
         if let Some(network) = self.remembered.get(&prefix) {
@@ -162,8 +165,8 @@ impl Files {
         self.databases.are_current() && paths.csv.as_deref().and_then(Stamp::of) == self.csv_stamp
     }
 
-    /// Looks up an address. The CSV file takes precedence over the databases, and an earlier
-    /// database over a later one.
+    /// Looks up an address. The CSV file takes precedence over the databases, and earlier databases
+    /// over later ones.
     fn find(&self, address: IpAddr) -> Network {
         let mut known = self.csv.find(address).cloned().unwrap_or_default();
         let mut records = self.databases.find(address);
@@ -177,7 +180,8 @@ impl Files {
     }
 }
 
-/// Returns `DE`, or `US-CA` if the subdivision is known.
+/// Returns the region code: the country, such as `DE`, or the country and subdivision, such as
+/// `US-CA`, if the subdivision is known.
 fn region(record: &Record<'_>) -> Option<Arc<str>> {
     let country = record.place.country.iso_code?;
     let subdivision = record.place.subdivisions.first().and_then(|subdivision| subdivision.iso_code);

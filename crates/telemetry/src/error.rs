@@ -1,5 +1,5 @@
-//! Errors of the spool, queries and sinks, with the attempted operation, its location and its
-//! cause.
+//! Errors from the spool, queries and sinks. Each states the attempted operation, its location and
+//! the cause.
 
 use std::fmt;
 use std::path::Path;
@@ -12,7 +12,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// Creates an error without a cause, for an operation refused before it started.
+    /// Creates an error without an underlying cause.
     pub(crate) fn refused(what: impl Into<String>) -> Self {
         Self { what: what.into(), cause: None }
     }
@@ -25,13 +25,13 @@ impl Error {
         Self { what: what.into(), cause: Some(cause.into()) }
     }
 
-    /// Formats the error and its causes on one line, for logs.
+    /// Formats the error and its chain of causes on one line, for logs.
     pub(crate) fn chain(&self) -> String {
         let causes = std::iter::successors(std::error::Error::source(self), |error| error.source());
         causes.fold(self.to_string(), |text, cause| format!("{text}: {cause}"))
     }
 
-    /// Returns a `map_err` function for a failed file operation.
+    /// Returns a `map_err` function that describes a failed file operation.
     pub(crate) fn file(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let what = format!("cannot {what} {}", path.display());
         move |cause| Self::of(what, cause)
@@ -50,13 +50,13 @@ impl std::error::Error for Error {
     }
 }
 
-/// Why a batch was not stored.
+/// Failure to store a batch.
 #[derive(Debug)]
 pub struct SinkError {
     /// The attempted operation and its location.
     pub what: String,
-    /// Whether the failure is temporary. A broker that is down may come back; a missing column
-    /// needs an operator. Both kinds are retried; the latter is logged as an error.
+    /// Whether the failure may pass without intervention. A broker may come back up, but a missing
+    /// column needs an operator. Both kinds are retried; the second kind is logged as an error.
     pub is_passing: bool,
     /// The cause.
     pub cause: Box<dyn std::error::Error + Send + Sync>,

@@ -1,11 +1,11 @@
-//! Edge follower: forwards an edge's response records to the intake, from its record stream or
-//! within the same process.
+//! Edge follower: forwards an edge's response records to the intake, either from the edge's record
+//! stream or within the same process.
 //!
 //! **Invariant:** once an edge is followed, each of its responses is recorded exactly once or
-//! counted as lost, whichever side crashes: gaps in the record numbers reveal losses, and the spool
-//! stores the position together with the records. If an edge crashes, or stops while no follower is
-//! connected, its next start reads from its state directory how many responses it had numbered, and
-//! reports that number.
+//! counted as lost, even if either side crashes. Gaps in the record numbers reveal losses, and the
+//! spool stores the position together with the records. If an edge crashes, or stops while no
+//! follower is connected, its next start reads from its state directory how many records it had
+//! numbered and reports that count.
 
 pub mod stream;
 
@@ -18,7 +18,7 @@ use thalweg_record::{EdgePosition, ResponseRecord, Stage};
 use crate::collect::Intake;
 use stream::{END, ENDED, EdgeStream, Event, Next, PAUSE_MAX, PAUSE_MIN, connect};
 
-/// Pause between attempts to forward the end of an epoch.
+/// Pause between attempts to forward the end of an epoch while the intake is full.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
 /// Follows one edge's response records and forwards them to the intake.
@@ -28,31 +28,32 @@ pub struct EdgeFollower {
     intake: Intake,
     /// Position after the last forwarded record.
     position: Option<EdgePosition>,
-    /// Losses that the edge reported and that are already counted.
+    /// Losses reported by the edge and already counted.
     edge_losses_counted: u64,
     /// Next expected record number in this epoch, whether or not the intake had room for the
     /// previous record.
     next_number: u64,
-    /// Epoch whose end was forwarded last.
+    /// Epoch whose end was forwarded most recently.
     ended_epoch: Option<u64>,
     /// Whether an unreadable record has been logged on this connection.
     has_logged_unreadable: bool,
 }
 
-/// An item in an edge's record stream. The item's number is passed separately.
+/// An item in an edge's record stream. Its number is passed separately.
 #[derive(Debug, Clone)]
 pub enum StreamItem {
-    /// The response with the item's number.
+    /// A response record.
     Record(Arc<ResponseRecord>),
-    /// This start of the edge ended; all its records have lower numbers than the item.
+    /// The edge's current epoch ended. All its records have lower numbers than the item.
     End,
-    /// An earlier start of the edge ended; all its records have lower numbers than the item. Any
-    /// still missing are lost.
+    /// An earlier epoch of the edge ended. All its records have lower numbers than the item; those
+    /// not yet received are lost.
     EarlierEnd,
 }
 
 impl EdgeFollower {
-    /// Creates a follower that continues at `position`, or starts at the first record it receives.
+    /// Creates a follower that continues at `position`, or else starts at the first record it
+    /// receives.
     pub fn new(edge: Arc<str>, intake: Intake, position: Option<EdgePosition>) -> Self {
         Self {
             edge,
@@ -65,14 +66,14 @@ impl EdgeFollower {
         }
     }
 
-    /// Forwards an item. `edge_losses` is the number of records that the edge itself has reported
-    /// as lost so far. Returns whether the intake had room; if not, the record is counted as lost
-    /// when the next item is forwarded.
+    /// Forwards an item. `edge_losses` is the total number of records reported lost by the edge so
+    /// far. Returns whether the intake had room. If not, the record is counted as lost when the
+    /// next item is forwarded.
     pub fn forward(&mut self, epoch: u64, number: u64, item: StreamItem, edge_losses: u64) -> bool {
         if number == 0 && !matches!(item, StreamItem::Record(_)) {
-            return true; // that start of the edge served no response
+            return true; // an epoch without responses
         }
-        // Count records of an earlier epoch for which the intake had no room as lost.
+        // Count records as lost if they belong to an earlier epoch and did not fit in the intake.
         if let Some(old) =
             self.position.as_mut().filter(|old| old.epoch != epoch && old.next < self.next_number)
         {
@@ -88,7 +89,7 @@ impl EdgeFollower {
                 if self.ended_epoch != Some(old.epoch) {
                     tracing::warn!(
                         edge = &*self.edge,
-                        "end of an earlier edge start unknown, its losses are not counted"
+                        "end of an earlier edge epoch unknown, its losses are not counted"
                     );
                 }
                 start_at(0)
@@ -119,19 +120,21 @@ impl EdgeFollower {
         while !self.forward(epoch, number, item.clone(), edge_losses) {
             tokio::time::sleep(RETRY_PAUSE).await;
         }
-        // A start that served no response is ignored: the previous epoch remains the last one.
+        // Ignore an epoch without responses: the previous epoch remains the last one.
         if number > 0 {
             self.ended_epoch = Some(epoch);
         }
     }
 
-    /// Returns the ID of the last forwarded event, or the epoch alone if none was forwarded.
+    /// Returns the ID of the last forwarded event, or only the epoch if none of its records was
+    /// forwarded.
     fn last_event(&self) -> Option<String> {
         let EdgePosition { epoch, next, .. } = self.position.as_ref()?;
         Some(next.checked_sub(1).map_or_else(|| epoch.to_string(), |last| format!("{epoch}-{last}")))
     }
 
-    /// Follows the record stream of the edge at this admin address, reconnecting whenever it ends.
+    /// Follows an edge's record stream from its admin address, reconnecting whenever the stream
+    /// ends.
     pub async fn run(mut self, addr: SocketAddr) {
         let (mut pause, mut is_logged) = (PAUSE_MIN, false);
         loop {
@@ -156,7 +159,8 @@ impl EdgeFollower {
         }
     }
 
-    /// Forwards a stream to its end; returns whether any event arrived, and why the stream ended.
+    /// Forwards events until the stream ends. Returns whether any event arrived, and why the stream
+    /// ended.
     async fn read_to_end(&mut self, mut stream: EdgeStream, addr: SocketAddr) -> (bool, String) {
         let mut has_read = false;
         loop {
@@ -177,15 +181,15 @@ impl EdgeFollower {
             "" => return self.forward_record(event, addr),
             END => StreamItem::End,
             ENDED => StreamItem::EarlierEnd,
-            _ => return, // `lost`: the gap before the next number shows how many
+            _ => return, // `lost` is redundant: the gap in record numbers gives the count
         };
         if let Some((epoch, number)) = epoch_and_number(&event.data) {
             self.forward_end(epoch, number, end, 0).await;
         }
     }
 
-    /// Forwards a record. A record of an unknown version counts as lost, which is logged once per
-    /// connection.
+    /// Forwards a record. An unreadable record, such as one of an unknown version, counts as lost
+    /// and is logged once per connection.
     fn forward_record(&mut self, event: &Event, addr: SocketAddr) {
         match (epoch_and_number(&event.id), ResponseRecord::from_json(&event.data)) {
             (Some((epoch, number)), Ok(record)) => {
@@ -233,8 +237,8 @@ mod tests {
         StreamItem::Record(Arc::new(ResponseRecord::from_json(line).unwrap()))
     }
 
-    /// Drains the intake and formats its items: responses by number, losses by count and stage with
-    /// the position after them.
+    /// Drains the intake and formats its items: responses by record number, losses by count, stage
+    /// and the position after them.
     fn out(follower: &EdgeFollower, batcher: Batcher) -> Vec<String> {
         follower.intake.end();
         let mut all = Vec::new();
@@ -277,13 +281,13 @@ mod tests {
     #[test]
     fn losses_of_earlier_starts_are_counted_once() {
         let (mut follower, batcher) = follower(Some(position(3, 5)));
-        // Records of epoch 5 never arrived. After a broken connection, the edge repeats the ends
-        // that follow the last event.
+        // Records of epoch 5 never arrived. After a reconnect, the edge repeats the epoch ends that
+        // follow the last event.
         for (epoch, total, last) in [(3, 9, "3-8"), (3, 9, "3-8"), (5, 20, "5-19"), (5, 20, "5-19")] {
             assert!(follower.forward(epoch, total, StreamItem::EarlierEnd, 0));
             assert_eq!(follower.last_event().unwrap(), last);
         }
-        // A start that ended without serving a response.
+        // An epoch that ended without a response.
         assert!(follower.forward(6, 0, StreamItem::End, 0));
         assert_eq!(follower.last_event().unwrap(), "5-19");
         assert!(follower.forward(7, 2, record(), 1));
@@ -310,10 +314,10 @@ mod tests {
             });
             counts
         });
-        let begun = Instant::now();
+        let started = Instant::now();
         for (epoch, number) in [(1, taken + 3), (2, 4), (3, 5)] {
             while !follower.forward(epoch, number, StreamItem::EarlierEnd, 0) {
-                assert!(begun.elapsed() < Duration::from_secs(60));
+                assert!(started.elapsed() < Duration::from_secs(60));
                 std::thread::yield_now();
             }
         }

@@ -1,5 +1,5 @@
-//! Crash test: a process that appends to the spool and stores to SQLite is repeatedly killed at
-//! random moments. Every reported append must then be in the SQLite file exactly once.
+//! Crash test. A process that appends to the spool and stores records in SQLite is repeatedly
+//! killed at random moments. Every append it reported must then be in the SQLite file exactly once.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -15,20 +15,21 @@ use crate::testing::{Dir, Random, TIME_US, open_spool, record};
 
 /// Number of times the process is killed.
 const RUNS: u64 = 20;
-/// Maximum appends that a run reports before it is killed.
+/// Maximum number of appends reported by a process before it is killed.
 const APPENDS_MAX: u64 = 25;
 const CHILD: &str = "THALWEG_KILLED_IN";
 const SEED: u64 = 0x7468_616c_7765_6721;
 
 fn start(dir: &Dir) -> (Arc<Spool>, Runner) {
-    let for_ever = Retention { records: Duration::MAX, aggregates: Duration::MAX, total_bytes: u64::MAX };
-    let sink = SqliteSink::open(&dir.file("telemetry.sqlite"), for_ever).unwrap();
+    let unlimited = Retention { records: Duration::MAX, aggregates: Duration::MAX, total_bytes: u64::MAX };
+    let sink = SqliteSink::open(&dir.file("telemetry.sqlite"), unlimited).unwrap();
     let spool = open_spool(&dir.file("spool"), 64 << 20);
     let runner = Runner::start(&spool, Box::new(sink)).unwrap();
     (spool, runner)
 }
 
-/// Child process: appends until killed, and prints the number of records so far after each append.
+/// Child process: appends records until killed. After each append, it prints the number of records
+/// appended so far.
 #[test]
 fn child() {
     let Some(dir) = std::env::var_os(CHILD) else { return };
@@ -39,16 +40,16 @@ fn child() {
     let mut out = std::io::stdout();
     loop {
         let count = [1, 10, 100, 800][sizes.below(4) as usize];
-        // Record times jump back and forth, because they are derived from the record numbers.
+        // Record times jump back and forth, because they are derived from record numbers.
         next = spool.append((next..next + count).map(record).collect(), TIME_US).numbers.end;
-        // A closed pipe means that the parent test has ended.
+        // A closed pipe means that the parent test has exited.
         if writeln!(out, "appended {next}").is_err() {
             std::process::exit(1);
         }
     }
 }
 
-/// A process that is killed on drop, even if the test panics.
+/// A child process that is killed on drop, so that it does not outlive a panicking test.
 struct KilledOnDrop(Child);
 
 impl Drop for KilledOnDrop {
@@ -58,8 +59,8 @@ impl Drop for KilledOnDrop {
     }
 }
 
-/// Runs the child until it has reported `appends` appends, then kills it; returns the last number
-/// of records that it reported.
+/// Runs the child until it has reported `appends` appends, then kills it. Returns the last reported
+/// number of records.
 fn run_and_kill(dir: &Dir, appends: u64) -> u64 {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "killed::child", "--nocapture"]).env(CHILD, &dir.0).stdout(Stdio::piped());

@@ -7,13 +7,15 @@
 //! ```
 //!
 //! **Invariant:** every record passes through the spool, which numbers it. Records lost before the
-//! spool, or because the spool is full, are counted, and the count is itself a record.
-//! **Invariant:** a sink stores each record exactly once, however often it or the agent crashes.
+//! spool, or dropped because it is full, are counted, and each count is itself stored as a record.
+//! **Invariant:** a sink stores each record exactly once, even after repeated crashes of the sink
+//! or the agent.
 
 pub mod agent;
 pub mod clickhouse;
 mod clock;
 pub mod collect;
+pub mod console_queries;
 pub mod consumer;
 mod disk;
 pub mod enrich;
@@ -21,7 +23,6 @@ mod error;
 pub mod follow;
 #[cfg(test)]
 mod killed;
-pub mod look;
 pub mod query;
 pub mod runner;
 pub mod schema;

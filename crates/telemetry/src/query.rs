@@ -1,5 +1,5 @@
-//! Predefined queries over the aggregates. `schema/queries` has a version of each query per
-//! database; both versions return the same columns with the same meaning.
+//! Predefined queries over the aggregates. `schema/queries` contains one version of each query per
+//! database. Both versions return the same columns with the same meaning.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::clickhouse::Server;
 use crate::error::Error;
 
-/// Maximum rows per result; the rest are dropped.
+/// Maximum number of rows per result. Further rows are dropped.
 pub const ROWS_MAX: usize = 100_000;
 
 /// A named query.
@@ -19,7 +19,7 @@ pub const ROWS_MAX: usize = 100_000;
 pub struct Query {
     /// Name of the query.
     pub name: &'static str,
-    /// One-line description of the result.
+    /// One-line description of the query's result.
     pub about: &'static str,
     sqlite: &'static str,
     clickhouse: &'static str,
@@ -41,12 +41,12 @@ pub enum By {
 /// Parameters of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parameters {
-    /// Start of the time range, inclusive, in seconds since the Unix epoch; compared with the start
-    /// of each window.
+    /// Start of the time range, inclusive, in seconds since the Unix epoch. The start of each
+    /// window is compared with it.
     pub since: u64,
     /// End of the time range, exclusive, in seconds since the Unix epoch.
     pub until: u64,
-    /// Grouping, for queries where it [can be selected](Query::has_by).
+    /// Column to group by, for queries whose [grouping can be selected](Query::has_by).
     pub by: By,
 }
 
@@ -74,16 +74,16 @@ macro_rules! query {
 pub const QUERIES: [Query; 5] = [
     query!("delivery_rate", "percentiles of sockets' delivery rate, in bytes/s"),
     query!("goodput", "percentiles of responses' goodput, in bytes/s"),
-    query!("ttfb", "percentiles of TTFB for each five minutes"),
+    query!("ttfb", "percentiles of TTFB for each five-minute window, in µs"),
     query!("slowest_prefixes", "the client networks with the lowest delivery rate"),
-    query!("losses", "records that were lost, and where"),
+    query!("losses", "number of lost records, by host and stage"),
 ];
 
 impl By {
     /// All groupings.
     pub const ALL: [Self; 4] = [Self::Prefix, Self::Asn, Self::Region, Self::CongestionControl];
 
-    /// Returns the column name.
+    /// Returns the column's name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Prefix => "prefix",
@@ -93,14 +93,14 @@ impl By {
         }
     }
 
-    /// Returns the grouping with this column name.
+    /// Returns the grouping by the column named `word`.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|by| by.as_str() == word)
     }
 }
 
 impl Query {
-    /// Returns the query with this name.
+    /// Returns the query named `name`.
     pub fn named(name: &str) -> Option<Self> {
         QUERIES.into_iter().find(|query| query.name == name)
     }
@@ -110,10 +110,11 @@ impl Query {
         self.sqlite.contains("$by")
     }
 
-    /// Runs the query on a SQLite file, concurrently with its writer.
+    /// Runs the query on a SQLite file, which may be written to concurrently.
     ///
     /// # Errors
-    /// If the file is missing, is not a telemetry file, or cannot be read.
+    ///
+    /// Returns an error if the file is missing, is not a telemetry file, or cannot be read.
     pub fn ask_sqlite(&self, path: &Path, parameters: &Parameters) -> Result<Answer, Error> {
         let failed = |cause: rusqlite::Error| {
             Error::of(format!("cannot run query {} on {}", self.name, path.display()), cause)
@@ -125,7 +126,9 @@ impl Query {
     /// Runs the query on a ClickHouse server.
     ///
     /// # Errors
-    /// If the server refuses the query or cannot be reached, or the result is malformed.
+    ///
+    /// Returns an error if the server rejects the query or cannot be reached, or if the result is
+    /// malformed.
     pub fn ask_clickhouse(&self, server: &Server, parameters: &Parameters) -> Result<Answer, Error> {
         let text = filled(self.clickhouse, parameters);
         let answer = server
@@ -144,14 +147,15 @@ impl Query {
     }
 }
 
-/// Opens a telemetry file for reading, concurrently with its writer.
+/// Opens a telemetry file for reading. It may be written to concurrently.
 ///
 /// # Errors
-/// If the file is missing or not a database.
+///
+/// Returns an error if the file is missing or not a database.
 pub(crate) fn open(path: &Path) -> Result<Connection, Error> {
     let failed = |cause: rusqlite::Error| Error::of(format!("cannot open {}", path.display()), cause);
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(failed)?;
-    // The bundled SQLite is built without math functions.
+    // The bundled SQLite lacks mathematical functions.
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
     connection
         .create_scalar_function("pow", 2, flags, |context| {
@@ -167,7 +171,7 @@ pub(crate) fn open(path: &Path) -> Result<Connection, Error> {
     Ok(connection)
 }
 
-/// Fills in a query's parameters, each a number or a column name from [`By`].
+/// Replaces a query's parameters by numbers and by the column name of a [`By`].
 pub fn filled(text: &str, parameters: &Parameters) -> String {
     text.replace("$since", &parameters.since.to_string())
         .replace("$until", &parameters.until.to_string())

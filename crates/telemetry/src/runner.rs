@@ -1,6 +1,7 @@
-//! Sink thread: writes the spool's batches to a sink in order and retries each until it succeeds.
+//! Sink thread: writes the spool's batches to a sink in order.
 //!
-//! **Invariant:** a failed batch is retried until it is stored; only then is the next batch tried.
+//! **Invariant:** a failed batch is retried until it is stored; only then is the next batch
+//! attempted.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,10 +16,10 @@ use crate::spool::{Lag, Reader, Spool};
 
 /// Pause after the first failure; each further failure doubles it.
 const BACKOFF_MIN: Duration = Duration::from_millis(100);
-/// Maximum pause.
+/// Maximum pause between attempts.
 const BACKOFF_MAX: Duration = Duration::from_secs(10);
 
-/// Notifies the owner of a thread when dropped, and so also if the thread panics.
+/// Notifies a thread's owner when dropped, including when the thread panics.
 pub(crate) struct NotifyOnDrop(pub(crate) Arc<Notify>);
 
 impl Drop for NotifyOnDrop {
@@ -49,12 +50,13 @@ pub struct SinkState {
 }
 
 impl Runner {
-    /// Starts a thread for each sink, which stores the records in the spool and those that arrive
-    /// later. Opens all readers before the first thread starts, because the spool deletes records
-    /// that no reader needs. When any of the threads ends, `ended` is notified.
+    /// Starts a thread for each sink. It stores the records already in the spool and those that
+    /// arrive later. All readers are opened before the first thread starts, because the spool
+    /// deletes records that no reader needs. `ended` is notified when any of the threads exits.
     ///
     /// # Errors
-    /// If the spool cannot create a reader, or the system cannot start a thread.
+    ///
+    /// Returns an error if the spool cannot create a reader, or the system cannot start a thread.
     pub fn start_all(
         spool: &Arc<Spool>,
         sinks: Vec<Box<dyn Sink>>,
@@ -65,10 +67,11 @@ impl Runner {
         sinks.map(|(sink, reader)| Self::spawn(spool, sink, reader, ended)).collect()
     }
 
-    /// Starts a thread for the only sink.
+    /// Starts a thread for a single sink.
     ///
     /// # Errors
-    /// If the spool cannot create a reader, or the system cannot start a thread.
+    ///
+    /// Returns an error if the spool cannot create a reader, or the system cannot start a thread.
     pub fn start(spool: &Arc<Spool>, sink: Box<dyn Sink>) -> Result<Self, Error> {
         let reader = spool.reader(sink.name())?;
         Self::spawn(spool, sink, reader, &Arc::default())
@@ -113,7 +116,7 @@ impl Runner {
         !self.thread.is_finished()
     }
 
-    /// Waits for the sink's thread to end, which happens after the spool is closed.
+    /// Waits for the sink's thread to exit, which it does after the spool is closed.
     pub fn join(self) {
         if self.thread.join().is_err() {
             tracing::error!(sink = self.state.name, "sink thread panicked");
@@ -132,13 +135,14 @@ impl SinkState {
         self.kept.load(Relaxed)
     }
 
-    /// Returns the number of records deleted from the spool before the sink read them, since the
-    /// spool was created. Includes deleted records that the sink has not reached yet.
+    /// Returns the number of records deleted from the spool before the sink read them, counted
+    /// since the spool was created. Includes deleted records that the sink would only have read
+    /// later.
     pub fn lost(&self) -> u64 {
         self.lost.load(Relaxed) + self.spool.gone(self.next.load(Relaxed))
     }
 
-    /// Returns the number of failures that were retried.
+    /// Returns the number of failed operations that were retried.
     pub fn retries(&self) -> u64 {
         self.retries.load(Relaxed)
     }
@@ -149,12 +153,12 @@ impl SinkState {
         self.unverified.load(Relaxed)
     }
 
-    /// Returns how much the sink has yet to store.
+    /// Returns the records and bytes in the spool that the sink has not stored yet.
     pub fn lag(&self) -> Lag {
         self.spool.lag(self.position.load(Relaxed))
     }
 
-    /// Returns the current error; `None` if the sink is storing records.
+    /// Returns the current error, or `None` if the sink is storing records.
     pub fn error(&self) -> Option<String> {
         self.error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -168,17 +172,17 @@ impl SinkState {
         let mut given = reader.position();
         while let Some(batch) = reader.next_batch() {
             self.publish_position(&reader);
-            if self.attempt(|| sink.keep(&batch)).is_none() {
+            if self.attempt(|| sink.store(&batch)).is_none() {
                 return;
             }
             given = batch.entries.last().map_or(given, |last| last.number + 1);
-            reader.done(sink.kept(given));
+            reader.done(sink.stored(given));
             self.unverified.store(sink.unverified(), Relaxed);
             self.kept.fetch_add(batch.entries.len() as u64, Relaxed);
             self.publish_position(&reader);
         }
         if self.attempt(|| sink.finish()).is_some() {
-            reader.done(sink.kept(given));
+            reader.done(sink.stored(given));
             self.publish_position(&reader);
         }
     }
@@ -189,7 +193,8 @@ impl SinkState {
         self.next.store(reader.next_number(), Relaxed);
     }
 
-    /// Retries `step` until it succeeds; `None` once the time to drain has run out.
+    /// Retries `step` until it succeeds. Returns `None` if it still fails once the time to drain
+    /// the spool has run out.
     fn attempt<T>(&self, mut step: impl FnMut() -> Result<T, SinkError>) -> Option<T> {
         let mut pause = BACKOFF_MIN;
         loop {
@@ -209,7 +214,7 @@ impl SinkState {
         }
     }
 
-    /// Logs an error that differs from the last one, and the recovery from an error.
+    /// Logs an error if it differs from the previous one, and logs the recovery from an error.
     fn log_change(&self, error: Option<&SinkError>) {
         let text = error.map(|error| format!("{error}: {}", error.cause));
         let mut known = self.error.lock().unwrap_or_else(PoisonError::into_inner);
@@ -236,7 +241,7 @@ mod tests {
     use super::*;
     use crate::testing::{Dir, TIME_US, open_spool, record};
 
-    /// A sink that stores immediately but returns its name slowly.
+    /// A sink that stores at once but is slow to return its name.
     struct Late(&'static str, Duration);
 
     impl Sink for Late {
@@ -249,7 +254,7 @@ mod tests {
             Ok(None)
         }
 
-        fn keep(&mut self, _: &Batch) -> Result<(), SinkError> {
+        fn store(&mut self, _: &Batch) -> Result<(), SinkError> {
             Ok(())
         }
     }
@@ -271,7 +276,7 @@ mod tests {
         for runner in runners {
             let state = Arc::clone(runner.state());
             runner.join();
-            assert_eq!((state.kept(), state.lost()), (8000, 0), "{}", state.name());
+            assert_eq!((state.stored(), state.lost()), (8000, 0), "{}", state.name());
         }
     }
 }

@@ -14,7 +14,7 @@ use thalweg_record::{
 
 use crate::spool::{Limits, Spool};
 
-/// Time of the first record, at the start of a window.
+/// Time of the earliest record in microseconds since the Unix epoch: the start of a window.
 pub(crate) const TIME_US: u64 = 1_800_000_000_000_000;
 
 /// A test's temporary directory, removed on drop.
@@ -53,8 +53,8 @@ impl Drop for Dir {
     }
 }
 
-/// Opens a spool, retrying while it is locked: a child process that another test is spawning
-/// inherits a closed spool's lock until it executes its program.
+/// Opens a spool, retrying while it is locked. A child process being spawned by another test
+/// inherits the lock of a closed spool until it executes its program.
 pub(crate) fn open_spool(dir: &Path, total_bytes: u64) -> Arc<Spool> {
     let end = Instant::now() + Duration::from_secs(60);
     loop {
@@ -84,7 +84,7 @@ impl Random {
 }
 
 impl Random {
-    /// Returns a number below 2^`bits`, with uniformly distributed magnitude.
+    /// Returns a number below 2^`bits`, with a uniformly distributed order of magnitude.
     fn magnitude(&mut self, bits: u64) -> u64 {
         let bits = self.below(bits);
         self.below(1 << bits)
@@ -102,7 +102,7 @@ pub(crate) fn batch(first: u64, records: Vec<(Network, Record)>) -> Batch {
     Batch { source: source(), entries }
 }
 
-/// Creates the record with this number, always the same for the same number.
+/// Creates the record with this number. The same number always gives the same record.
 pub(crate) fn record(number: u64) -> (Network, Record) {
     let random = &mut Random(number);
     let time_unix_us = TIME_US + random.below(900_000_000);
@@ -132,7 +132,7 @@ fn client(random: &mut Random) -> SocketAddr {
 }
 
 fn socket(random: &mut Random, time_unix_us: u64, client: SocketAddr) -> SocketRecord {
-    let is_told = random.below(10) > 0;
+    let has_tcp_info = random.below(10) > 0;
     SocketRecord {
         cookie: random.below(1 << 40),
         state: "ESTAB".to_owned(),
@@ -140,14 +140,14 @@ fn socket(random: &mut Random, time_unix_us: u64, client: SocketAddr) -> SocketR
         sample_one_in: NonZeroU32::new(u32::from(client.port()) % 3),
         interval_us: (random.below(2) == 0).then_some(10_000_000),
         congestion_control: [None, Some("bbr"), Some("cubic")][random.below(3) as usize].map(str::to_owned),
-        gauges: is_told.then(|| Gauges {
+        gauges: has_tcp_info.then(|| Gauges {
             rtt_us: random.below(200_000) as u32,
             min_rtt_us: (random.below(2) == 0).then(|| random.below(100_000) as u32),
             delivery_rate_bytes_per_s: (random.below(5) > 0).then(|| random.magnitude(34)),
             delivery_rate_app_limited: random.below(3) == 0,
             ..Gauges::default()
         }),
-        counters: is_told.then(|| Counters {
+        counters: has_tcp_info.then(|| Counters {
             bytes_acked: random.below(1 << 30),
             bytes_retrans: random.below(1 << 20),
             segs_out: random.below(1 << 20) as u32,

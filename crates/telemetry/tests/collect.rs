@@ -1,4 +1,5 @@
-//! Collector tests with real loopback sockets, whose server is unaware of the collector.
+//! Collector tests with real loopback sockets. The server under observation does not know about the
+//! collector.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use thalweg_record::{Cause, Record, SocketRecord, Stage};
 use thalweg_tcp::diag::Filter;
-use thalweg_telemetry::collect::{Collector, Intake, Place, Saved, SocketsConfig, Stop, intake};
+use thalweg_telemetry::collect::{Collector, Intake, Namespace, Saved, SocketsConfig, Stop, intake};
 use thalweg_telemetry::enrich::Networks;
 
 use namespace::Namespace;
@@ -21,10 +22,10 @@ use namespace::Namespace;
 #[path = "../../tcp/tests/sockets/namespace.rs"]
 mod namespace;
 
-/// Maximum time for any step, even on a busy machine.
+/// Maximum duration of any step, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A running collector of a server's sockets, and its output.
+/// A running collector of a server's sockets, with its output.
 struct Collecting {
     stop: Stop,
     intake: Intake,
@@ -37,14 +38,14 @@ fn collecting(server: SocketAddr, period: Duration) -> Collecting {
     resumed(server, period, None)
 }
 
-/// Starts a collector that continues from another's saved state.
+/// Starts a collector that continues from another collector's saved state.
 fn resumed(server: SocketAddr, period: Duration, from: Option<Saved>) -> Collecting {
     collecting_in(Vec::new(), &[server], period, from)
 }
 
 /// Starts a collector of several namespaces.
 fn collecting_in(
-    places: Vec<Place>,
+    places: Vec<Namespace>,
     servers: &[SocketAddr],
     period: Duration,
     from: Option<Saved>,
@@ -72,7 +73,7 @@ fn collecting_in(
 }
 
 impl Collecting {
-    /// Returns socket records up to and including the first that satisfies `is_enough`.
+    /// Receives socket records until one satisfies `is_enough`, and returns them all.
     fn until(&self, mut is_enough: impl FnMut(&SocketRecord) -> bool) -> Vec<SocketRecord> {
         let mut found = Vec::new();
         loop {
@@ -85,12 +86,12 @@ impl Collecting {
         }
     }
 
-    /// Stops the collector and returns its last records.
+    /// Stops the collector and returns its remaining records.
     fn end(self) -> Vec<Record> {
         self.end_and_save().0
     }
 
-    /// Stops the collector and returns its last records and its last saved state.
+    /// Stops the collector and returns its remaining records and its last saved state.
     fn end_and_save(self) -> (Vec<Record>, Saved) {
         self.stop.stop();
         let [collector, batcher] = self.threads;
@@ -102,7 +103,7 @@ impl Collecting {
     }
 }
 
-/// Opens a connection; returns the client's end and the server's.
+/// Opens a connection. Returns the client's side and the server's side.
 fn connect(listener: &TcpListener) -> (TcpStream, TcpStream) {
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     (client, listener.accept().unwrap().0)
@@ -123,7 +124,7 @@ fn connections_of_any_length_are_counted_exactly_once() {
     const SHORT: usize = 100;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let collecting = collecting(listener.local_addr().unwrap(), Duration::from_millis(50));
-    // The first record shows that the first dump is over, so later connections count as new.
+    // Once the first record has arrived, the first dump is over, so later connections count as new.
     let first = connect(&listener);
     collecting.until(|record| record.client == first.0.local_addr().unwrap());
 
@@ -145,12 +146,13 @@ fn connections_of_any_length_are_counted_exactly_once() {
             deliver(client, server, 1000 + index);
             *delivered.entry(client.local_addr().unwrap()).or_default() += 1000 + index as u64;
         }
-        // A dump runs between two rounds, so each long connection is recorded in parts.
+        // A dump takes place between two rounds, so each long connection is recorded in several
+        // parts.
         let last = long[LONG - 1].0.local_addr().unwrap();
         collecting.until(|record| count(record).0 == delivered[&last] && record.client == last);
     }
     drop(long);
-    // A port that was used by two connections counts twice.
+    // A port used by two connections counts twice.
     collecting.until(|record| count(record).1 >= delivered.len());
     for record in collecting.end() {
         match record {
@@ -182,7 +184,7 @@ fn connection_that_outlives_its_collector_is_counted_exactly_once() {
     deliver(&mut lives.0, &mut lives.1, 1000);
 
     let first = collecting(address, hour);
-    first.until(|record| record.client == client); // tracked from now on
+    first.until(|record| record.client == client); // tracked from here on
     deliver(&mut lives.0, &mut lives.1, 200);
     let (records, saved) = first.end_and_save();
     assert_eq!(count(records)[&client], 200);
@@ -209,7 +211,7 @@ fn connection_that_outlives_its_collector_is_counted_exactly_once() {
         "bytes sent meanwhile and the new connection must be counted"
     );
 
-    // The saved state must not be used by a collector with another filter.
+    // A collector with a different filter must not use the saved state.
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     let third = resumed(other.local_addr().unwrap(), hour, Some(saved));
     let (_client, _server) = connect(&other);
@@ -221,14 +223,14 @@ fn connection_that_outlives_its_collector_is_counted_exactly_once() {
 fn records_name_their_namespace() {
     let hour = Duration::from_secs(3600);
     let other = Namespace::with_loopback();
-    // The local address identifies the namespace of a connection.
+    // A connection's local address identifies its namespace.
     let here = TcpListener::bind("127.0.0.1:0").unwrap();
     let there = other.on_thread(|| TcpListener::bind("127.0.0.2:0").unwrap());
     let servers = [here.local_addr().unwrap(), there.local_addr().unwrap()];
-    let place = |name: &str, path: &Path| Place { name: name.to_owned(), path: path.to_owned() };
+    let place = |name: &str, path: &Path| Namespace { name: name.to_owned(), path: path.to_owned() };
     let places = || vec![place("here", Path::new("/proc/self/ns/net")), place("there", &other.path())];
     let connect_both = || [connect(&here), other.on_thread(|| connect(&there))];
-    // Reads records until each namespace has one with this cause.
+    // Receives records until each namespace has had one with this cause.
     let counted = |collecting: &Collecting, cause: Cause| {
         let mut names = BTreeSet::new();
         let records = collecting.until(|record| {
@@ -249,7 +251,7 @@ fn records_name_their_namespace() {
     assert_eq!(counted(&first, Cause::Destroy), [500, 500]);
     let saved = first.end_and_save().1;
 
-    // The saved state must be separate for each namespace.
+    // Each namespace must have its own saved state.
     live.iter_mut().zip([30, 7]).for_each(|((client, server), bytes)| deliver(client, server, bytes));
     let second = collecting_in(places(), &servers, hour, Some(saved));
     assert_eq!(counted(&second, Cause::Dump), [30, 7]);

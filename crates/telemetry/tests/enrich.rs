@@ -1,4 +1,4 @@
-//! Client network tests: CSV prefixes, database lookups, and reloading of changed files.
+//! Client network tests: CSV prefixes, database look-ups, and reloading of changed files.
 
 #![allow(clippy::unwrap_used)]
 

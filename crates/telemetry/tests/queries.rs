@@ -1,5 +1,5 @@
-//! The reference of predefined queries is current.
-#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+//! Test that the reference page of predefined queries is up to date.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fmt::Write as _;
 use std::fs;
@@ -16,62 +16,71 @@ Generated from `crates/telemetry/src/query.rs` and `schema/queries` by the test 
 fails when this page is stale. [Keep telemetry](../guides/keep-telemetry.md) shows how to run them.
 
 `thalweg query NAME` runs a query on a SQLite file (`--sqlite FILE`, by default `thalweg-telemetry.sqlite`) or on
-ClickHouse (`--clickhouse URL`). Both versions of a query return the same columns with the same meaning. An answer has
+ClickHouse (`--clickhouse URL`). Both versions of a query return the same columns with the same meaning. A result has
 at most 100,000 rows.
 
-| query | answers |
+| query | result |
 |---|---|
 ";
 
 const PARAMETERS: &str = "
 ## Parameters
 
-The text of each query is `schema/queries/NAME.sqlite.sql` and `NAME.clickhouse.sql`. It runs in `sqlite3` or
-`clickhouse-client` once these are replaced:
+The SQL of each query is in `schema/queries/NAME.sqlite.sql` and `NAME.clickhouse.sql`. To run it in `sqlite3` or
+`clickhouse-client`, replace these parameters:
 
-| in the text | flag | default | meaning |
+| in the SQL | flag | default | meaning |
 |---|---|---|---|
-| `$since` | `--since` | `1h` | start, in seconds since 1970; the flag takes how long ago (`90min`, `24h`) or an RFC 3339 time |
-| `$until` | `--until` | now | end, exclusive, likewise |
+| `$since` | `--since` | `1h` | start of the time range, inclusive, in Unix seconds; the flag takes a duration before now (`90min`, `24h`) or an RFC 3339 time |
+| `$until` | `--until` | now | end of the time range, exclusive, in Unix seconds; the flag takes the same formats as `--since` |
 ";
 
 const TAIL: &str = "
-A window counts if it starts between the two. The newest window is still being added to.
+`losses` counts the losses noticed within the time range. The other queries include each five-minute window that starts
+within the time range. The newest window is still incomplete.
 
-`samples` counts records, not connections: with the default period of 10 s, a connection of one minute has six, and the
-one at its end. Percentiles are [accurate to 1 %](../explanation/telemetry.md#aggregates). Under `--sample N` each record
-represents N connections; counts, sums and percentiles are not multiplied by N. Percentiles need no weights where all
-agents sample alike.
+`samples` counts records, not connections. With the default period of 10 s, a connection that lasts one minute has six
+records, plus one when it closes. Percentiles are [accurate to 1 %](../explanation/telemetry.md#aggregates).
 
-An unknown autonomous system is 0, and an unknown name is empty.
+If an agent runs with `--sample N`, each recorded connection represents N connections, but counts and sums are not
+multiplied by N, and percentiles are not weighted by N. If all agents use the same N, such weights would not change the
+percentiles.
+
+An unknown autonomous system is 0. An unknown region or congestion control is an empty string.
 ";
 
-/// What a column holds.
+/// Returns the description of a column.
 fn meaning(column: &str) -> &str {
     match column {
-        "prefix" => "the client's network: /24 of IPv4, /56 of IPv6",
-        "host" => "the agent's name",
-        "stage" => "[where the records were lost](../explanation/telemetry.md#losses)",
-        "records" => "how many",
-        "window" => "start of the window, in seconds since 1970",
-        "samples" => "socket records",
-        "responses" => "responses",
-        "bytes" => "content bytes of these responses",
-        "p5" | "p10" | "p50" | "p90" => "percentile, bytes/s",
-        "p10_bytes_per_s" => "10th percentile of the delivery rate, bytes/s",
-        "p50_rtt_us" => "median of the smoothed round-trip time, µs",
-        "p50_us" | "p95_us" | "p99_us" => "percentile, µs",
-        "retransmitted_share" => "retransmitted TCP segments, as a share of those sent",
+        "prefix" => "client network: /24 for IPv4, /56 for IPv6",
+        "host" => "the agent's host name",
+        "stage" => "[stage](../explanation/telemetry.md#losses) at which the records were lost",
+        "records" => "number of lost records",
+        "window" => "start of the window, in Unix seconds",
+        "samples" => "number of socket records",
+        "responses" => "number of responses",
+        "bytes" => "total content bytes of these responses",
+        "p5" => "5th percentile, in bytes/s",
+        "p10" => "10th percentile, in bytes/s",
+        "p50" => "median, in bytes/s",
+        "p90" => "90th percentile, in bytes/s",
+        "p10_bytes_per_s" => "10th percentile of the delivery rate, in bytes/s",
+        "p50_rtt_us" => "median of the smoothed round-trip time, in µs",
+        "p50_us" => "median, in µs",
+        "p95_us" => "95th percentile, in µs",
+        "p99_us" => "99th percentile, in µs",
+        "retransmitted_share" => "number of retransmitted TCP segments, divided by the number sent",
         other => panic!("column {other} has no description"),
     }
 }
 
-/// The comment at the head of a query's text, but for its times, which are the same for all.
+/// Returns the comment at the head of a query's SQL, without the sentence about the time range,
+/// which the page explains once for all queries.
 fn comment(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../schema/queries/{name}.sqlite.sql"));
     let text = fs::read_to_string(path).unwrap();
     let lines = text.lines().map_while(|line| line.strip_prefix("-- "));
-    let comment = lines.collect::<Vec<_>>().join(" ").replace("$by", "the column of `--by`");
+    let comment = lines.collect::<Vec<_>>().join(" ").replace("$by", "the `--by` column");
     let sentences = comment.trim_end_matches('.').split(". ");
     let kept = sentences.filter(|sentence| !sentence.contains("$since"));
     kept.map(|sentence| format!("{sentence}.\n")).collect()
@@ -91,21 +100,21 @@ fn reference_has_every_query_and_column() {
     }
     page.push_str(PARAMETERS);
     let by: Vec<_> = By::ALL.into_iter().map(|by| format!("`{}`", by.as_str())).collect();
-    writeln!(page, "| `$by` | `--by` | `prefix` | the grouping: {} |\n{TAIL}", by.join(", ")).unwrap();
+    writeln!(page, "| `$by` | `--by` | `prefix` | grouping column: {} |\n{TAIL}", by.join(", ")).unwrap();
     page.truncate(page.trim_end().len());
     page.push('\n');
     for query in QUERIES {
         let columns = query.ask_sqlite(&file, &parameters).unwrap().columns;
         let comment = comment(query.name);
-        write!(page, "\n## {}\n\n{comment}\n| column | holds |\n|---|---|\n", query.name).unwrap();
+        write!(page, "\n## {}\n\n{comment}\n| column | contents |\n|---|---|\n", query.name).unwrap();
         for (at, column) in columns.iter().enumerate() {
             let is_grouping = at == 0 && query.has_by();
-            let (name, holds) = if is_grouping {
-                ("prefix` or as `--by", "the group")
+            let (name, contents) = if is_grouping {
+                ("prefix`, or the column named by `--by", "value shared by all records of the row")
             } else {
                 (column.as_str(), meaning(column))
             };
-            writeln!(page, "| `{name}` | {holds} |").unwrap();
+            writeln!(page, "| `{name}` | {contents} |").unwrap();
         }
     }
     fs::remove_dir_all(directory).unwrap();

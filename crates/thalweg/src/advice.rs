@@ -1,12 +1,11 @@
-//! Commands to try with the started roles, with their real addresses, for the output of `thalweg
-//! up`.
+//! Example commands printed by `thalweg up`, with the actual addresses of its roles.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
 use thalweg_cli::admin_args::ADMIN_DEFAULT;
 
-/// Addresses of the roles; an unspecified address appears as loopback.
+/// Addresses of the roles, as a client on this machine reaches them.
 #[derive(Debug, Default)]
 pub(crate) struct Addresses {
     pub(crate) console: Option<SocketAddr>,
@@ -14,21 +13,21 @@ pub(crate) struct Addresses {
     pub(crate) admin: Option<SocketAddr>,
     pub(crate) origin: Option<SocketAddr>,
     pub(crate) ingest: Option<SocketAddr>,
-    /// Name of a presentation that the origin serves.
+    /// Name of a presentation served by the origin.
     pub(crate) presentation: Option<String>,
-    /// Names of live channels.
+    /// Names of the live channels.
     pub(crate) channels: Vec<String>,
 }
 
-/// Returns lines to copy; empty if no role has a command to try.
+/// Returns the commands under their headings, or an empty string if no role has a command.
 pub(crate) fn text(addresses: &Addresses) -> String {
     let mut text = String::new();
     if let Some(console) = addresses.console {
         section(&mut text, "Console", &[format!("http://{console}/")]);
     }
     if let Some(server) = addresses.edge.or(addresses.origin) {
-        section(&mut text, "Play", &playable(server, addresses));
-        section(&mut text, "Inspect a response", &looks(server, addresses));
+        section(&mut text, "Play", &play_commands(server, addresses));
+        section(&mut text, "Inspect a response", &inspection_commands(server, addresses));
     }
     if let Some(admin) = addresses.admin {
         let admin = admin.to_string();
@@ -51,7 +50,7 @@ fn section(text: &mut String, title: &str, lines: &[String]) {
     }
 }
 
-fn playable(server: SocketAddr, addresses: &Addresses) -> Vec<String> {
+fn play_commands(server: SocketAddr, addresses: &Addresses) -> Vec<String> {
     let presentation =
         addresses.presentation.as_ref().map(|name| format!("ffplay http://{server}/vod/{name}/master.m3u8"));
     let channel =
@@ -59,14 +58,14 @@ fn playable(server: SocketAddr, addresses: &Addresses) -> Vec<String> {
     presentation.into_iter().chain(channel).collect()
 }
 
-fn looks(server: SocketAddr, addresses: &Addresses) -> Vec<String> {
+fn inspection_commands(server: SocketAddr, addresses: &Addresses) -> Vec<String> {
     let presentation = addresses.presentation.as_ref().map(|name| format!("vod/{name}/manifest.mpd"));
     let channel = addresses.channels.first().map(|name| format!("live/{name}/master.m3u8"));
     presentation.or(channel).map(|path| format!("curl -i http://{server}/{path}")).into_iter().collect()
 }
 
-/// Returns an ffmpeg (4.3 or later) command that pushes a test picture with a tone as a low-latency
-/// channel.
+/// Returns an ffmpeg command (version 4.3 or later) that pushes a test picture and a tone as a
+/// low-latency channel.
 fn push(ingest: SocketAddr) -> String {
     format!(
         "ffmpeg -re -f lavfi -i testsrc2=size=640x360:rate=24 -re -f lavfi -i sine=440:sample_rate=48000 \\\n    \
@@ -117,13 +116,13 @@ mod tests {
                 -frag_type duration -frag_duration 0.5 -format_options movflags=cmaf \
                 -method PUT http://127.0.0.1:8084/ingest/mine/live.mpd
         "#]].assert_eq(&text(&all));
-        let little = Addresses { edge: at(8080), admin: at(8082), ..Addresses::default() };
+        let edge_only = Addresses { edge: at(8080), admin: at(8082), ..Addresses::default() };
         expect![[r#"
 
             Follow the requests
               thalweg log
         "#]]
-        .assert_eq(&text(&little));
+        .assert_eq(&text(&edge_only));
         assert_eq!(text(&Addresses::default()), "");
     }
 }

@@ -1,19 +1,19 @@
-//! `thalweg check FILE…`: checks each file by its kind and reports the faults of all files.
+//! `thalweg check FILE…`: detects the kind of each file, checks it and reports all faults.
 //!
-//! A file is a policy if its name ends in `.vcl` or its text starts like VCL. It is a bundle if its
-//! name ends in `.json` or its text starts with `{`, which no config does. Any other file is a
-//! config.
+//! A file is a policy if its name ends in `.vcl` or its content starts like VCL. It is a bundle if
+//! its name ends in `.json` or its content starts with `{`, which is never the start of a config.
+//! Any other file is a config.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use thalweg_cli::{bundle, print_or_gone};
+use thalweg_cli::{bundle, print_stdout};
 
 use crate::config::Config;
 use crate::{policy, report_failure, roles};
 
-/// A checked file has a fault, already reported.
+/// Error for faulty files whose faults are already reported.
 #[derive(Debug)]
 pub(crate) struct Failed;
 
@@ -25,15 +25,15 @@ impl fmt::Display for Failed {
 
 impl std::error::Error for Failed {}
 
-/// Checks each of `files` and reports its faults.
+/// Checks all `files` and reports their faults.
 ///
 /// # Errors
-/// [`Failed`] if any file has a fault.
+/// Returns [`Failed`] if any file has a fault.
 pub(crate) fn check(files: &[PathBuf]) -> Result<(), Failed> {
     let mut has_failed = false;
     for file in files {
         match check_file(file) {
-            Ok(summary) => print_or_gone(&format!("{}: {summary}\n", file.display())),
+            Ok(summary) => print_stdout(&format!("{}: {summary}\n", file.display())),
             Err(failure) => {
                 has_failed = true;
                 report_failure(&failure);
@@ -43,7 +43,7 @@ pub(crate) fn check(files: &[PathBuf]) -> Result<(), Failed> {
     if has_failed { Err(Failed) } else { Ok(()) }
 }
 
-/// Checks one file. Returns a summary if the file has no fault.
+/// Checks a single file and returns a summary if it has no fault.
 fn check_file(file: &Path) -> anyhow::Result<String> {
     let is_named = |extension: &str| file.extension().is_some_and(|found| found == extension);
     let name = file.display();
@@ -64,7 +64,7 @@ fn check_file(file: &Path) -> anyhow::Result<String> {
     Ok("no fault found".to_owned())
 }
 
-/// Returns whether a text without a known extension starts like VCL; no other checked file does.
+/// Returns whether `text` starts like VCL, which a bundle or config never does.
 fn begins_policy(text: &[u8]) -> bool {
     ["vcl 4", "backend "].iter().any(|first| text.trim_ascii_start().starts_with(first.as_bytes()))
 }

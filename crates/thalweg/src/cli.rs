@@ -20,15 +20,15 @@ use thalweg_origin::IngestToken;
 use crate::config::{Agent, Consumer, Edge, Flags, Origin, from_flag};
 use crate::controller::ControllerCommand;
 
-/// The arguments after the program's name.
+/// The parsed command line.
 #[derive(Debug, Parser)]
 #[command(
     name = "thalweg",
     version,
     about = "Streaming media along the fastest line the network has",
-    after_help = "Exit status: 0 done, 1 failed, 2 wrong use.\n\
-                  Messages are written to standard error; THALWEG_LOG=debug shows more,\n\
-                  THALWEG_LOG=thalweg_edge=debug shows more from one part."
+    after_help = "Exit status: 0 success, 1 failure, 2 usage error.\n\
+                  Messages are written to standard error. THALWEG_LOG=debug shows more of them,\n\
+                  THALWEG_LOG=thalweg_edge=debug more from the edge alone."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -38,12 +38,12 @@ pub(crate) struct Cli {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run every role that a config file names, in one process
+    /// Run all roles of a config file in one process
     #[command(after_help = "\
-Example: the sample that comes with Thalweg, on demand and as a live channel
+Example: the bundled sample, on demand and as a live channel
   thalweg up --config demo.toml
 
-Settings of the file: thalweg check --settings
+To list all settings: thalweg check --settings
 Stops cleanly on SIGINT (Ctrl-C) and SIGTERM.")]
     Up {
         /// The config file
@@ -73,13 +73,13 @@ Sources of other machines need a token:
     /// Record every TCP socket as the kernel sees it, and the responses of edges
     #[command(after_help = "\
 Examples:
-  thalweg agent                                        every connection of this machine, into SQLite
-  thalweg agent --sockets 'sport 80,443' --pop fra1    those of a web server, with the site's name
-  thalweg agent --edge 127.0.0.1:8082                  the responses of a running edge too
-  thalweg query                                        the ready queries
+  thalweg agent                                        all connections of this machine, to SQLite
+  thalweg agent --sockets 'sport 80,443' --pop fra1    only those of a web server, at site fra1
+  thalweg agent --edge 127.0.0.1:8082                  also the responses of a running edge
+  thalweg query                                        list the predefined queries
 
-Other network namespaces, and a queue for events of short connections that is large enough for
-large numbers of them, need root.")]
+Root is required to sample other network namespaces, and for an event queue large enough to record
+large numbers of short connections.")]
     Agent(Flags<Agent>),
 
     /// Push a presentation to an origin as a live channel: in a loop, in real time
@@ -88,7 +88,7 @@ Example: the sample as channel `demo` of the origin on this machine
   thalweg source --media assets/sample --to http://127.0.0.1:8084/ingest/demo
 
 Each track is one long PUT of CMAF chunks (DASH-IF Live Media Ingest, interface 1).
-Its timestamps continue across loops; a lost connection is reopened.")]
+Timestamps continue across loops. Lost connections are reopened.")]
     Source {
         /// The presentation: a directory of CMAF tracks
         #[arg(long, value_name = "DIR/NAME")]
@@ -108,10 +108,10 @@ Examples:
   thalweg check live.vcl vod.vcl bundle.json
   thalweg check --settings
 
-A file named .vcl, or that begins with vcl 4 or backend, is a policy; one named .json, or that
-begins with {, a bundle; any other a config file. All faults are reported, with file, line and
-column, or with the member of a bundle; the exit status is then 1.
-Warnings about a policy are printed but do not change the exit status.")]
+A file is a policy if its name ends in .vcl or it starts with vcl 4 or backend; it is a bundle if
+its name ends in .json or it starts with {; otherwise it is a config file. Each fault is reported
+with its file, line and column or, in a bundle, its member. Any fault makes the exit status 1.
+Warnings are printed but do not change the exit status.")]
     Check {
         /// Config files, policies, bundles
         #[arg(value_name = "FILE.toml|FILE.vcl|FILE.json", required_unless_present = "settings")]
@@ -154,19 +154,20 @@ Warnings about a policy are printed but do not change the exit status.")]
 
     /// Move telemetry from Kafka to ClickHouse, each record exactly once
     #[command(after_help = "\
-Example; run at most as many as the topic has partitions:
+Examples; run at most one consumer per partition of the topic:
   thalweg consumer --kafka kafka.example:9092 --clickhouse http://db.example:8123/telemetry
   thalweg consumer --kafka kafka.example:9092 --clickhouse @/run/secrets/clickhouse-url \\
     --kafka-set security.protocol=SASL_PLAINTEXT --kafka-set sasl.mechanism=PLAIN \\
     --kafka-set sasl.username=thalweg --kafka-set sasl.password=@/run/secrets/kafka
 
-The tables come from: thalweg schema apply
-Each block is inserted whole under its own token: after a crash it is sent again, and dropped if
-ClickHouse already has it. Messages that cannot be read go into the table refused.
+To create the tables: thalweg schema apply
+Each block of rows is inserted atomically under its own token. After a crash, unconfirmed blocks are
+resent, and ClickHouse drops those that it already has. Unreadable messages are stored in the table
+refused.
 Stops cleanly on SIGINT (Ctrl-C) and SIGTERM.")]
     Consumer(Flags<Consumer>),
 
-    /// Query stored telemetry: ready queries over five-minute windows of sockets and responses
+    /// Query stored telemetry: predefined queries over five-minute windows of sockets and responses
     #[command(after_help = query::HELP)]
     Query(QueryArgs),
 
@@ -174,7 +175,7 @@ Stops cleanly on SIGINT (Ctrl-C) and SIGTERM.")]
     #[command(subcommand)]
     Controller(ControllerCommand),
 
-    /// Steer servers other than Thalweg: a bundle's rules as kernel routes
+    /// Steer servers other than Thalweg: apply a bundle's rules as kernel routes
     #[command(subcommand, after_help = thalweg_cli::routes::HELP)]
     Routes(RoutesCommand),
 
@@ -194,7 +195,8 @@ Example for bash:
     },
 }
 
-/// Prepares `command` for a completion script, so that only paths are completed as paths.
+/// Prepares `command` for a completion script: file names are offered only where a path is
+/// expected.
 pub(crate) fn completed(command: clap::Command) -> clap::Command {
     let hinted = |arg: Arg| match arg.get_value_hint() {
         ValueHint::Unknown if arg.get_action().takes_values() => arg.value_hint(ValueHint::Other),
@@ -203,7 +205,7 @@ pub(crate) fn completed(command: clap::Command) -> clap::Command {
     command.mut_args(hinted).mut_subcommands(completed)
 }
 
-/// Commands with file arguments, and the position of the first word that may be a file.
+/// Commands with file arguments, and the index of the first word that may be a file.
 const FILES: [(&str, usize); 6] = [
     ("check", 2),
     ("log", 2),

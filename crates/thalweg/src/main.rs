@@ -1,8 +1,8 @@
 //! The `thalweg` program: command line, config, and the roles in one process.
 //!
-//! Exit status: 0 done, 1 failed, 2 wrong use. Wrong use, including a faulty config, is reported
-//! before any socket is bound. For `thalweg check`, a fault in a checked file is a result, not
-//! wrong use, so the status is 1.
+//! Exit status: 0 success, 1 failure, 2 usage error. Usage errors, including a faulty config, are
+//! reported before any role starts. For `thalweg check`, a fault in a checked file is a result
+//! rather than a usage error, so the status is 1.
 
 mod advice;
 mod agent;
@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 use thalweg_cli::{
-    backends, bundle, log, policies, print_or_gone, purge, query, routes, schema, simulate, sockets,
+    backends, bundle, log, policies, print_stdout, purge, query, routes, schema, simulate, sockets,
     start_logging,
 };
 
@@ -28,8 +28,8 @@ use cli::{Cli, Command};
 use config::{Config, Faults, Flags, Section};
 use controller::ControllerCommand;
 
-/// Exit status for wrong use, the same as clap's.
-const WRONG_USE: u8 = 2;
+/// Exit status for usage errors, the same as clap's.
+const USAGE_ERROR: u8 = 2;
 
 fn main() -> ExitCode {
     match run(Cli::parse().command) {
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         Err(failure) => {
             report_failure(&failure);
             let is_misused = failure.is::<Faults>() || failure.is::<sockets::BadFilter>();
-            if is_misused { ExitCode::from(WRONG_USE) } else { ExitCode::FAILURE }
+            if is_misused { ExitCode::from(USAGE_ERROR) } else { ExitCode::FAILURE }
         }
     }
 }
@@ -51,7 +51,8 @@ fn report_failure(failure: &anyhow::Error) {
         eprint!("{failure}");
     } else if !failure.is::<check::Failed>() && !failure.is::<schema::Differs>() {
         let text = format!("{failure:#}");
-        // A policy report from an edge that rejected the policy starts with its first fault.
+        // If an edge rejected a policy, the text is the compiler's report, which starts with the
+        // severity of its first fault.
         let is_report = ["error: ", "warning: "].iter().any(|severity| text.starts_with(severity));
         eprintln!("{}{}", if is_report { "" } else { "thalweg: " }, text.trim_end());
     }
@@ -75,7 +76,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             roles::run(&Config::from_source(media, to, token), false)
         }
         Command::Check { settings: true, .. } => {
-            print_or_gone(&config::reference());
+            print_stdout(&config::reference());
             Ok(())
         }
         Command::Check { files, .. } => Ok(check::check(&files)?),
@@ -104,7 +105,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             clap_complete::generate(shell, &mut cli::completed(Cli::command()), "thalweg", &mut script);
             let script = String::from_utf8_lossy(&script).into_owned();
             let is_bash = shell == clap_complete::Shell::Bash;
-            print_or_gone(&if is_bash { cli::bash_with_files(script) } else { script });
+            print_stdout(&if is_bash { cli::bash_with_files(script) } else { script });
             Ok(())
         }
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use thalweg_policy::{File, Known, Program, Report, compile};
 use thalweg_tcp::congestion;
 
-/// A rejected policy; displays the report.
+/// Error for a rejected policy; displays the compiler's report.
 #[derive(Debug)]
 pub(crate) struct Refused(Report);
 
@@ -20,7 +20,7 @@ impl std::fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// Compiles the policy in `path`. Includes are resolved beside the file that names them.
+/// Compiles the policy at `path`. Each include is resolved relative to the file that contains it.
 pub(crate) fn check(path: &Path) -> anyhow::Result<(Program, Report)> {
     let main = read(path).map_err(anyhow::Error::msg)?;
     let mut loader = |name: &str, within: &str| {
@@ -37,8 +37,8 @@ fn read(path: &Path) -> Result<File, String> {
     Ok(File { name, text })
 }
 
-/// Returns this machine's supported features. Only the edge's settings know the geo databases and
-/// labels.
+/// Returns the compiler's knowledge of this machine. Whether there are geo databases and labels is
+/// left open, because that depends on the settings of an edge.
 fn known() -> Known {
     let algorithms = congestion::available().ok();
     Known {
@@ -52,7 +52,7 @@ fn known() -> Known {
     }
 }
 
-/// Time limit for looking up all of a policy's backends: a check must also work offline.
+/// Time limit for all backend look-ups together, because a check must also work offline.
 const LOOK_UP_MAX: Duration = Duration::from_secs(3);
 
 /// Returns whether `host` resolves in time. Hosts looked up after the time limit count as known.

@@ -1,7 +1,7 @@
-//! All roles in one process: loaded and bound first, then started, and stopped by one signal.
+//! All roles of the process: loaded and bound first, then started, and stopped together.
 //!
 //! **Invariant:** a faulty setting, an unusable source or a port in use ends the process before any
-//! role starts, with one line that names the setting's location.
+//! role starts, with a message that locates the setting.
 
 use std::io::{Write, stdout};
 use std::net::{SocketAddr, TcpListener};
@@ -26,14 +26,15 @@ use crate::shutdown;
 use thalweg_record::Prefix;
 use thalweg_units::Size;
 
-/// Time that the roles have to stop after a signal; roles still running after it are cut off.
+/// Maximum time for the roles to stop after a signal; roles still running afterwards are aborted.
 const STOP_MAX: Duration = Duration::from_millis(2800);
 
-/// Runs every role of `config` until SIGINT or SIGTERM. With `advise`, prints commands to try on
+/// Runs every role of `config` until SIGINT or SIGTERM. With `advise`, prints example commands on
 /// standard output, unless the request log is written there.
 ///
 /// # Errors
-/// Returns [`Faults`] before any role has started; later, the failure of a role.
+/// Returns [`Faults`] if the config is unusable, before any role starts. Returns an error if a role
+/// fails later.
 pub(crate) fn run(config: &Config, advise: bool) -> anyhow::Result<()> {
     let sources = load_sources(config)?;
     raise_open_files(config);
@@ -41,7 +42,8 @@ pub(crate) fn run(config: &Config, advise: bool) -> anyhow::Result<()> {
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
     let outcome = runtime.block_on(async {
         let roles = Roles::bind(config, sources).map_err(|fault| Faults::new(&config.file, vec![fault]))?;
-        // Catch signals before the first line announces a ready role.
+        // Catch signals before the roles are announced, because a reader of these lines may send a
+        // signal at once.
         let signals = Signals::catch().context("cannot catch signals")?;
         roles.announce();
         let log_is_stdout = config.edge.as_ref().is_some_and(|edge| edge.log.value == LogDestination::Stdout);
@@ -55,16 +57,16 @@ pub(crate) fn run(config: &Config, advise: bool) -> anyhow::Result<()> {
     outcome
 }
 
-/// Checks the tracks of sources, which a config names but does not contain. Building the [`Config`]
-/// already checked everything else.
+/// Checks the media files of live sources. Everything else was checked when the [`Config`] was
+/// built.
 ///
 /// # Errors
-/// Returns all faults found.
+/// Returns [`Faults`] if a source is unusable.
 pub(crate) fn check(config: &Config) -> Result<(), Faults> {
     load_sources(config).map(drop)
 }
 
-/// All roles with their sockets bound, none of them started.
+/// All roles, with their sockets bound but not yet started.
 struct Roles {
     origin: Option<Origin>,
     edge: Option<Edge>,
@@ -99,8 +101,8 @@ impl Roles {
         let edge = config.edge.as_ref().map(|edge| bind_edge(edge, origin_addr, bundle)).transpose()?;
         let edge_addr = edge.as_ref().map(Edge::local_addr);
         let console = config.console.as_ref().map(|console| bind_console(console, edge_addr)).transpose()?;
-        // If the agent writes to Kafka and the controller reads from Kafka, the agent sends no
-        // records directly.
+        // If the agent writes to Kafka and the controller reads from Kafka, the agent must not also
+        // send its records directly: the controller would count them twice.
         let writes = config.agent.as_ref().is_some_and(|agent| agent.kafka.is_some());
         let reads = config.controller.as_ref().is_some_and(|controller| controller.kafka.is_some());
         let send_to = controller_addr.filter(|_| !(writes && reads));
@@ -111,7 +113,7 @@ impl Roles {
         Ok(Self { origin, edge, console, agent, consumer, controller, sources })
     }
 
-    /// Prints one line on standard error for each socket.
+    /// Prints each listener's role and address on standard error.
     fn announce(&self) {
         let admin = self.edge.as_ref().and_then(Edge::admin_addr);
         let listening = [
@@ -149,7 +151,7 @@ impl Roles {
         }
     }
 
-    /// Starts every role and stops all of them on a signal or when one fails.
+    /// Starts all roles and stops all of them on a signal or when any role fails.
     async fn run(self, mut signals: Signals) -> anyhow::Result<()> {
         let (trigger, shutdown) = shutdown::channel();
         let requested = || shutdown.clone().requested();
@@ -157,7 +159,7 @@ impl Roles {
         let records = self.edge.as_ref().map(Edge::records);
         let database = self.agent.as_ref().and_then(Agent::database);
         if let Some(agent) = self.agent {
-            // Follow before the edge runs, so that no response is missed.
+            // Follow the edge before it starts, so that no response is missed.
             let own = records.clone().map(|records| (records.clone(), records.follow()));
             let stop = shutdown.clone();
             let is_alone = self.edge.is_none() && self.origin.is_none();
@@ -216,33 +218,33 @@ impl Roles {
     }
 }
 
-/// Returns the error for a role that ended. Roles may end only after the signal, so an earlier end
-/// is a failure.
+/// Returns the error for a role that exited early. Roles must run until a signal, so even an exit
+/// without an error is a failure.
 fn role_ended(ended: Result<(&'static str, std::io::Result<()>), JoinError>) -> anyhow::Error {
     match ended {
-        Ok((role, Ok(()))) => anyhow!("{role} ended unexpectedly"),
+        Ok((role, Ok(()))) => anyhow!("{role} exited unexpectedly"),
         Ok((role, Err(failure))) => anyhow::Error::new(failure).context(format!("{role} failed")),
         Err(panic) => anyhow::Error::new(panic).context("a role failed"),
     }
 }
 
-/// Raises the soft limit of open files to the hard limit, because each connection is an open file
-/// and shells and systemd often set 1,024.
+/// Raises the soft limit on open files to the hard limit: each connection is an open file, and
+/// shells and systemd often set a soft limit of 1,024.
 fn raise_open_files(config: &Config) {
     let limit = getrlimit(Resource::Nofile);
     if let Err(failure) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
-        tracing::warn!(%failure, "cannot raise the limit of open files");
+        tracing::warn!(%failure, "cannot raise the limit on open files");
     }
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     if let Some(edge) = &config.edge
         && edge.connections_max.value as u64 > files
     {
         let connections_max = edge.connections_max.value;
-        tracing::warn!(connections_max, files, "connections_max exceeds the limit of open files");
+        tracing::warn!(connections_max, files, "connections_max exceeds the limit on open files");
     }
 }
 
-/// Reads the tracks of every source.
+/// Loads the tracks of every source.
 fn load_sources(config: &Config) -> Result<Vec<Source>, Faults> {
     let mut faults = Vec::new();
     let mut sources = Vec::new();
@@ -255,13 +257,13 @@ fn load_sources(config: &Config) -> Result<Vec<Source>, Faults> {
     if faults.is_empty() { Ok(sources) } else { Err(Faults::new(&config.file, faults)) }
 }
 
-/// Returns this process's ingest listener and the token that it requires.
+/// Returns the address of this process's ingest listener and the token that it requires, if any.
 fn own_ingest(origin: &Origin, settings: &config::Origin) -> Option<(SocketAddr, Option<IngestToken>)> {
     let token = settings.ingest_token.as_ref().map(|token| token.value.clone());
     Some((console::reachable(origin.ingest_addr()?), token))
 }
 
-/// Returns where a source pushes; the config check ensures that it names a destination.
+/// Returns the publishing point of a source. The config check ensures that every source has one.
 fn publishing_point(
     source: &config::Source,
     own: Option<&(SocketAddr, Option<IngestToken>)>,
@@ -274,20 +276,21 @@ fn publishing_point(
         (None, Some(channel), Some((ingest, token))) => PublishingPoint {
             uri: format!("http://{ingest}/ingest/{}", channel.value.0)
                 .parse()
-                .expect("a channel's name needs no escape"),
+                .expect("channel names need no escaping"),
             token: token.clone(),
         },
-        _ => unreachable!("a source without a place to push to is a fault of the config"),
+        _ => unreachable!("the config check rejects a source without a destination"),
     }
 }
 
-/// Binds the origin. With `needs_ingest`, sources in the same file push to it, so ingest must be
-/// available.
+/// Binds the origin. `needs_ingest` means that sources in the same file push to it, so failing to
+/// bind the default ingest address is a fault.
 fn bind_origin(origin: &config::Origin, needs_ingest: bool) -> Result<Origin, Fault> {
     use thalweg_origin::BindError;
 
     let mut config = origin_config(origin);
-    // A second origin on this machine finds the default addresses in use, which must not be fatal.
+    // If another origin runs on this machine, the default addresses are in use. That must not be
+    // fatal.
     let bound = loop {
         match Origin::bind(config.clone()) {
             Err(BindError::Ingest(addr, cause)) if origin.ingest.place == Place::Default && !needs_ingest => {
@@ -316,7 +319,7 @@ fn bind_origin(origin: &config::Origin, needs_ingest: bool) -> Result<Origin, Fa
 fn origin_config(origin: &config::Origin) -> thalweg_origin::Config {
     thalweg_origin::Config {
         listen: origin.listen.value,
-        ingest: Some(origin.ingest().expect("the config has checked it")),
+        ingest: Some(origin.ingest().expect("checked with the config")),
         admin: Some(origin.admin.value),
         media: origin.media.as_ref().map(|media| media.value.clone()),
         window: origin.window.value.duration,
@@ -330,12 +333,13 @@ fn origin_config(origin: &config::Origin) -> thalweg_origin::Config {
     }
 }
 
-/// Returns a size whose declaration bounds it to a size that fits in memory.
+/// Returns a size in bytes. Its declared bounds guarantee that it fits in a `usize`.
 fn bytes(size: &Set<Size>) -> usize {
     usize::try_from(size.value.bytes).expect("bounded by its declaration")
 }
 
-/// Returns where this process's controller serves the bundle for the agent's PoP and host.
+/// Returns the URL at which this process's controller serves the bundle for the agent's PoP and
+/// host.
 fn own_bundle(
     addr: SocketAddr,
     controller: &config::Controller,
@@ -345,7 +349,7 @@ fn own_bundle(
     let host = agent.and_then(|agent| agent.host.as_ref());
     let edge = host.map_or_else(String::new, |host| format!("&edge={}", host.value.0));
     let source = format!("http://{addr}/bundle?pop={pop}{edge}").parse::<BundleSource>();
-    let source = source.expect("names need no escape").of_this_machine();
+    let source = source.expect("names need no escaping").of_this_machine();
     source.map_err(|fault| controller.listen.fault(fault.to_string()))
 }
 
@@ -356,8 +360,8 @@ fn bind_edge(
 ) -> Result<Edge, Fault> {
     let config = edge_config(edge, origin, bundle);
     let bound = match Edge::bind(config.clone()) {
-        // A second edge on this machine finds the default admin port in use; clients do not need
-        // the admin interface.
+        // If another edge runs on this machine, the default admin port is in use. This edge then
+        // runs without an admin interface, which clients do not need.
         Err(BindError::Admin(addr, cause)) if edge.admin.place == Place::Default => {
             tracing::warn!(%addr, %cause, "admin interface disabled: default address in use, set another");
             Edge::bind(thalweg_edge::Config { admin: None, ..config })

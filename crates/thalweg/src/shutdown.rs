@@ -2,19 +2,19 @@
 
 use tokio::sync::watch;
 
-/// Resolves when the process should stop. Clones share the signal.
+/// Receiver of the shutdown request. Clones receive the same request.
 #[derive(Debug, Clone)]
 pub(crate) struct Shutdown {
     requested: watch::Receiver<bool>,
 }
 
-/// Requests the shutdown, also when dropped.
+/// Sender of the shutdown request. Dropping it also requests the shutdown.
 #[derive(Debug)]
 pub(crate) struct Trigger {
     request: watch::Sender<bool>,
 }
 
-/// Creates a trigger and the signal that it sets.
+/// Creates a connected sender and receiver.
 pub(crate) fn channel() -> (Trigger, Shutdown) {
     let (request, requested) = watch::channel(false);
     (Trigger { request }, Shutdown { requested })

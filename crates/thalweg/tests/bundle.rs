@@ -35,13 +35,13 @@ fn written(server: &str, directory: &Directory, document: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Returns excluded hosts for test bundles: as many and as long as allowed, and two short ones.
+/// Returns hosts to exclude: as many as allowed, all but two of them as long as allowed.
 fn many_hosts() -> Vec<String> {
     let long = |number| format!("{}.{number:03}.{}", "a".repeat(120), "b".repeat(128));
     (0..254).map(long).chain(["audio.example".to_owned(), "default".to_owned()]).collect()
 }
 
-/// Returns spellings of hosts in requests, and whether [`many_hosts`] has the host.
+/// Returns `Host` values for requests, each with whether [`many_hosts`] contains the host.
 fn named(hosts: &[String]) -> [(String, bool); 10] {
     [
         ("audio.example".to_owned(), true),
@@ -269,7 +269,8 @@ fn unwritable_rules_and_files_are_reported() {
     // A device or pipe must not be replaced by a file.
     let report = refused(&["nginx", bundle, "-o", "/dev/null"]);
     assert_eq!(report, "thalweg: cannot write /dev/null: not a regular file\n");
-    // A two-line reason would end its comment, so no bundle may have one.
+    // A line break in a reason would end the comment that contains it, so bundles must not have
+    // any.
     let two_lines = of_rules(1, &[("203.0.113.0/24", "bbr")]).replace("漢", "\\n} include evil; #");
     let two_lines = directory.write("bundle.json", &two_lines);
     let report = refused(&["nginx", two_lines.to_str().unwrap(), "-o", out]);
@@ -346,7 +347,7 @@ fn nginx_maps_each_client_to_its_algorithm() {
     }
 }
 
-/// Starts a backend whose content has as many bytes as the path says; returns its address.
+/// Starts a backend that takes the content length from the request path; returns its address.
 fn backend() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -429,7 +430,7 @@ fn varnish_steers_large_enough_responses() {
     assert_eq!(
         at_the_server(&connection),
         other,
-        "another host's response on the same connection is steered"
+        "an excluded host must not prevent steering of another host on the same connection"
     );
 }
 

@@ -10,8 +10,8 @@ use expect_test::{Expect, expect};
 
 use program::{Directory, thalweg};
 
-/// Runs the program beside a `thalweg.toml`, and compares status, standard output and standard
-/// error.
+/// Runs the program in a directory with this `thalweg.toml`, and compares status, standard output
+/// and standard error.
 fn check(config: &str, args: &[&str], expected: Expect) {
     let directory = Directory::new();
     directory.write("thalweg.toml", config);
@@ -278,7 +278,7 @@ fn help_lists_commands_and_flags() {
             Usage: thalweg <COMMAND>
 
             Commands:
-              up           Run every role that a config file names, in one process
+              up           Run all roles of a config file in one process
               edge         Run an edge: an HTTP cache that relays responses while they are still arriving
               origin       Run an origin: HLS and DASH, just in time, from CMAF files and from live ingest
               agent        Record every TCP socket as the kernel sees it, and the responses of edges
@@ -293,11 +293,11 @@ fn help_lists_commands_and_flags() {
               backends     List the backends of a running edge, or set the health of one
               schema       Create, compare or print the ClickHouse tables for telemetry
               consumer     Move telemetry from Kafka to ClickHouse, each record exactly once
-              query        Query stored telemetry: ready queries over five-minute windows of sockets and
+              query        Query stored telemetry: predefined queries over five-minute windows of sockets and
                            responses
               controller   Decide which client networks get another congestion control, and measure whether it
                            helps
-              routes       Steer servers other than Thalweg: a bundle's rules as kernel routes
+              routes       Steer servers other than Thalweg: apply a bundle's rules as kernel routes
               bundle       Convert a bundle's rules for a server other than Thalweg
               completions  Print a completion script for a shell
               help         Print this message or the help of the given subcommand(s)
@@ -306,9 +306,9 @@ fn help_lists_commands_and_flags() {
               -h, --help     Print help
               -V, --version  Print version
 
-            Exit status: 0 done, 1 failed, 2 wrong use.
-            Messages are written to standard error; THALWEG_LOG=debug shows more,
-            THALWEG_LOG=thalweg_edge=debug shows more from one part.
+            Exit status: 0 success, 1 failure, 2 usage error.
+            Messages are written to standard error. THALWEG_LOG=debug shows more of them,
+            THALWEG_LOG=thalweg_edge=debug more from the edge alone.
         "#]],
     );
     let flags =

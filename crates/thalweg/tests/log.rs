@@ -50,11 +50,11 @@ fn file_is_followed_across_rotation_and_truncation() {
     assert_eq!(statuses(&mut log, 1), ["201"]);
 
     fs::rename(&path, directory.path().join("log.json.1")).unwrap();
-    directory.append("log.json.1", &record(202)); // the writer has not noticed yet
+    directory.append("log.json.1", &record(202)); // the writer still has the old file open
     directory.write("log.json", &(record(203) + &record(204)));
     assert_eq!(statuses(&mut log, 3), ["202", "203", "204"]);
 
-    directory.write("log.json", &record(205)); // truncates it
+    directory.write("log.json", &record(205)); // truncates the file
     assert_eq!(statuses(&mut log, 1), ["205"]);
 }
 
@@ -166,7 +166,7 @@ fn log_help_explains_expressions() {
         Usage: thalweg log [OPTIONS] [FILE|-]
 
         Arguments:
-          [FILE|-]  A log file, or - for standard input; without it, a running edge
+          [FILE|-]  Log file, or - for standard input; if omitted, a running edge
 
         Options:
               --admin <ADDR:PORT>   The edge's admin address [default: 127.0.0.1:8082]
@@ -185,13 +185,13 @@ fn log_help_explains_expressions() {
           thalweg log -q 'not complete or status >= 500 or vcl_error'
           thalweg log --json | jq 'select(.ttfb_us > 50000)'
 
-        An expression joins tests by and, or, not and parentheses. A test is a field, an operator, a value:
+        An expression combines tests with and, or, not and parentheses. A test is FIELD OPERATOR VALUE:
           text     == != and, for regular expressions, ~ !~   path ~ "^/live/"   cache == hit
           numbers  == != < <= > >=                            bytes > 100kB   tcpi.rtt > 50ms
           time     == != < <= > >= ~ !~                       time > 16:40   time > 10min ago
         A field alone matches if the record has it. Units: us ms s min h, B KiB MiB kB MB,
-        kbit/s Mbit/s MB/s. Fields have the names of the JSON record, their units may be left out, and
-        tcpi. is an alias of tcp.:
+        kbit/s Mbit/s MB/s. Fields are named as in the JSON record. Their units may be omitted, and tcpi. is
+        an alias of tcp.:
           time client method host path status bytes ttfb duration goodput cache detail backend protocol
           complete cut tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt
           tcp.min_rtt tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered
@@ -199,8 +199,8 @@ fn log_help_explains_expressions() {
           cmcd cmcd.sid cmcd.st cmcd.br_kbps cmcd.bl_ms cmcd.mtp_kbps cmcd.bs xid restarts lines vcl_log
           vcl_error vcl_acl timestamp fetcherror lines_lost v
         lines are those logged by the policy and its modules; vcl_log, vcl_error, vcl_acl, timestamp and
-        fetcherror are those with one tag. A test matches if any line does. Case is ignored, and the names
-        of the printed columns work too: CC == bbr.
+        fetcherror are the lines with that tag. A test matches if any line matches. Case is ignored, and
+        column names work too: CC == bbr.
     "#]]
     .assert_eq(&String::from_utf8(output.stdout).unwrap());
 }
@@ -216,7 +216,7 @@ fn missing_edge_is_reported() {
     "#]].assert_eq(&report);
 }
 
-/// Starts an edge that responds to requests itself; returns its own address and its admin address.
+/// Starts an edge that answers all requests itself; also returns its address and its admin address.
 fn answering(directory: &Directory, admin: &str) -> (Running, String, String) {
     let text = "vcl 4.1;\nbackend b none;\nsub vcl_recv { return (synth(204)); }\n";
     let policy = directory.write("a.vcl", text);
@@ -228,10 +228,10 @@ fn answering(directory: &Directory, admin: &str) -> (Running, String, String) {
     (edge, address, admin)
 }
 
-/// Requests `path` until the log shows its record, because nothing else shows that the log is
+/// Requests `path` until the log shows its record: nothing else indicates that the log is
 /// connected.
 fn request_until_logged(address: &str, path: &str, lines: &Receiver<String>) {
-    let begun = Instant::now();
+    let start = Instant::now();
     loop {
         let mut stream = TcpStream::connect(address).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
@@ -239,9 +239,9 @@ fn request_until_logged(address: &str, path: &str, lines: &Receiver<String>) {
         match lines.recv_timeout(LOOK_EVERY) {
             Ok(line) if line.contains(&format!("\"path\":\"{path}\"")) => return,
             Ok(_) | Err(RecvTimeoutError::Timeout) => {
-                assert!(begun.elapsed() < PATIENCE, "no record of {path}");
+                assert!(start.elapsed() < PATIENCE, "no record of {path}");
             }
-            Err(RecvTimeoutError::Disconnected) => panic!("the log ended"),
+            Err(RecvTimeoutError::Disconnected) => panic!("the log exited"),
         }
     }
 }
@@ -276,19 +276,19 @@ fn answer(listener: &TcpListener, head: &str, content: &str) {
 
 const EVENTS: &str = "Content-Type: text/event-stream\r\n";
 
-/// Reconnects to a stream without records must back off, with one message.
+/// Reconnecting after streams without records must back off and print a single message.
 #[test]
 fn repeated_empty_streams_are_reported_once_until_a_record_arrives() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let admin = listener.local_addr().unwrap().to_string();
     let mut log = Running::start(thalweg(&["log", "--json", "--admin", &admin]));
-    let begun = Instant::now();
+    let start = Instant::now();
     answer(&listener, EVENTS, ": hello\n\n");
     answer(&listener, EVENTS, "");
     answer(&listener, EVENTS, "");
     answer(&listener, EVENTS, &format!("data: {}\n", record(200)));
     let pauses = [100, 200, 400].map(Duration::from_millis).iter().sum();
-    assert!(begun.elapsed() >= pauses, "{:?}", begun.elapsed());
+    assert!(start.elapsed() >= pauses, "{:?}", start.elapsed());
     assert_eq!(log.out_line() + "\n", record(200));
     // A record must reset the pause and the message.
     answer(&listener, EVENTS, "");
@@ -322,12 +322,12 @@ fn waiting_log_ends_when_its_reader_closes() {
     answer(&listener, EVENTS, "");
     drop(listener);
     drop(log.stdout.take());
-    let begun = Instant::now();
+    let start = Instant::now();
     let status = loop {
         if let Some(status) = log.try_wait().unwrap() {
             break status;
         }
-        if begun.elapsed() > PATIENCE {
+        if start.elapsed() > PATIENCE {
             log.kill().unwrap();
         }
         std::thread::sleep(LOOK_EVERY);

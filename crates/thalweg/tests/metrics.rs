@@ -1,5 +1,5 @@
-//! The reference of metrics is current: it is generated from a running program that has every role.
-#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+//! Metrics reference test: the page must match the metrics of a running program with every role.
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod bundles;
 mod program;
@@ -37,8 +37,8 @@ clickhouse = 'http://127.0.0.1:1/absent'
 listen = '127.0.0.1:0'
 ";
 
-/// A role with metrics: the name it announces, its heading, where it listens, and metrics that
-/// appear only after something has happened.
+/// Roles with metrics: announced name, heading, listener, and the metrics that appear only after an
+/// event.
 const ROLES: [(&str, &str, &str, &[&str]); 5] = [
     (
         "admin",
@@ -61,14 +61,15 @@ const HEAD: &str = "# Metrics
 
 Generated from a running program by the test `metrics` in `crates/thalweg`, which fails when this page is stale.
 
-Every listener for operators but the console's answers `GET /metrics`, in OpenMetrics 1.0 text. [Watch the
-traffic](../guides/watch-traffic.md) shows how, and who may read it.
+Every operator listener except the console's serves `GET /metrics` in the OpenMetrics 1.0 text format. [Watch the
+traffic](../guides/watch-traffic.md) shows how to scrape it, and who may.
 
-Counters start at 0 with the process. A metric without a unit is a count, or 1 and 0 for yes and no. Labels are bounded:
-none is chosen by a client. The edge has metrics of its disk tier and of a bundle only if it has one.
+Counters start at 0 with the process. A metric without a unit is a count, or 1 for yes and 0 for no. Clients cannot
+choose label values, so their number is bounded. The edge has disk and bundle metrics only if it has a disk tier or a
+bundle.
 ";
 
-/// What a metrics address answers.
+/// Scrapes a metrics address.
 fn scrape(address: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     write!(stream, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
@@ -77,7 +78,7 @@ fn scrape(address: &str) -> String {
     text
 }
 
-/// Scrapes until these metrics have appeared.
+/// Scrapes until all these metrics are present.
 fn scrape_until(address: &str, expected: &[&str]) -> String {
     let start = Instant::now();
     loop {
@@ -89,7 +90,7 @@ fn scrape_until(address: &str, expected: &[&str]) -> String {
     }
 }
 
-/// A table of metrics, from their OpenMetrics text.
+/// Formats OpenMetrics text as a table.
 fn table(text: &str) -> String {
     let mut rows = String::from("| metric | type | unit | labels | meaning |\n|---|---|---|---|---|\n");
     let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
@@ -119,13 +120,13 @@ fn reference_has_every_metric() {
     directory.write("bundle.json", &bundles::document(1, Vec::new()));
     let config = directory.write("thalweg.toml", CONFIG);
     let mut command = thalweg(&["up", "--config", config.to_str().unwrap()]);
-    // Without warnings about Kafka and ClickHouse, which are absent.
+    // Suppress the warnings about Kafka and ClickHouse, which are not running.
     command.env("THALWEG_LOG", "error");
     let mut running = Running::start(command);
     let [origin, origin_admin, admin, agent, consumer, controller] =
         ["origin", "origin-admin", "admin", "agent", "consumer", "controller"]
             .map(|role| running.listening(role));
-    // A metric with labels is left out until it has a value: this is the origin's first request.
+    // A metric with labels is omitted until it has a value, so send the origin a first request.
     scrape(&origin);
     let mut page = HEAD.to_owned();
     for (role, heading, place, expected) in ROLES {

@@ -1,5 +1,4 @@
-//! Slow start tests: the edge's setting of the kernel's slow start after idle, in separate network
-//! namespaces.
+//! Tests of the edge's `tcp_slow_start_after_idle` setting, in separate network namespaces.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod program;
@@ -8,9 +7,9 @@ use std::process::Command;
 
 use program::{Running, thalweg};
 
-/// Starts an edge with this setting in a new network namespace, after the shell commands `prepare`.
-/// Returns the kernel's value and the edge's messages once the edge listens. Needs user namespaces,
-/// like browser sandboxes.
+/// Starts an edge with this setting in a new network namespace, after the shell commands in
+/// `prepare`. Once the edge listens, returns the kernel's value and the edge's messages. Requires
+/// unprivileged user namespaces, as browser sandboxes do.
 fn edge(setting: &str, prepare: &str) -> (String, String) {
     let program = thalweg(&[]).get_program().to_str().unwrap().to_owned();
     let script = format!(
@@ -23,7 +22,7 @@ fn edge(setting: &str, prepare: &str) -> (String, String) {
     let mut report = String::new();
     loop {
         let line = running.err_line();
-        assert!(!line.is_empty(), "the edge ended: {report}");
+        assert!(!line.is_empty(), "the edge exited: {report}");
         if line.starts_with("edge listening") {
             break;
         }

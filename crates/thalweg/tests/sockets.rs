@@ -180,7 +180,7 @@ fn wrong_use_is_reported() {
         &["top", "--period", "1ms"],
         expect![[r#"
         status 2
-        error: invalid value '1ms' for '--period <DURATION>': a period is at least 100ms
+        error: invalid value '1ms' for '--period <DURATION>': must be at least 100ms
 
         For more information, try '--help'.
     "#]],
@@ -215,7 +215,7 @@ fn live_output_off_a_terminal_has_one_block_per_dump() {
 #[test]
 fn live_terminal_handles_keys_and_is_restored() {
     let program = thalweg(&[]).get_program().to_str().unwrap().to_owned();
-    // `script` provides a terminal and types the input that it reads.
+    // `script` provides a terminal and passes its own input on as key presses.
     let command = format!("stty rows 20 cols 200; {program} sockets top --period 1h; stty -a");
     let mut script = Command::new("script")
         .args(["-qec", &command, "/dev/null"])

@@ -1,5 +1,5 @@
-//! State directory tests: by default it is private, used by one edge, and optional.
-#![allow(clippy::unwrap_used)]
+//! State directory tests: the default directory is private, locked by one edge, and optional.
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod program;
 

@@ -1,10 +1,10 @@
-//! Quantities with units: sizes (`512KiB`), durations (`250ms`) and rates (`20Mbit/s`), parsed from
-//! settings and printed for people, alone or in the columns of a [`table`]. Also suggests the
-//! [`nearest`] known name for an unknown one. Pure: no clock, no file, no socket.
+//! Quantities with units: sizes (`512KiB`), durations (`250ms`) and rates (`20Mbit/s`). They are
+//! parsed from settings and formatted for people, alone or in the columns of a [`table`]. The crate
+//! also suggests the known name [`nearest`] to an unknown one. It performs no I/O.
 //!
-//! A parsed quantity is a whole number directly followed by a unit. A number without a unit is
-//! refused, so that no setting has an implicit unit. A fraction is refused because a smaller unit
-//! always avoids it. Errors say what to write instead.
+//! A quantity is a whole number directly followed by a unit. A number without a unit is rejected,
+//! so that no setting has an implicit unit. A fraction is rejected, because it can always be
+//! written as a whole number of a smaller unit. Error messages state what to write instead.
 
 mod nearest;
 mod print;
@@ -31,7 +31,7 @@ pub struct Span {
     pub duration: Duration,
 }
 
-/// An amount of data per unit of time, such as the capacity of a link.
+/// An amount of data per unit of time, such as a link's capacity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rate {
     /// Bits per second.
@@ -61,7 +61,7 @@ pub const SPAN_UNITS: &[Unit] = &[("ms", 1), ("s", 1_000), ("min", 60_000), ("h"
 pub const RATE_UNITS: &[Unit] =
     &[("bit/s", 1), ("kbit/s", 1_000), ("Mbit/s", 1_000_000), ("Gbit/s", 1_000_000_000)];
 
-/// An error that tells the author of a text why it is not a quantity.
+/// Error for text that is not a valid quantity. The message states why, and what to write instead.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Error {
     message: String,
@@ -99,7 +99,7 @@ impl FromStr for Rate {
     }
 }
 
-/// Parses `text` as a whole number of one of `units`; returns it in the smallest unit.
+/// Parses `text` as a whole number of one of `units`. Returns the value in the smallest unit.
 fn parse(text: &str, what: &str, units: &[Unit]) -> Result<u64, Error> {
     let fail = |message| Err(Error { message });
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -130,7 +130,7 @@ fn parse(text: &str, what: &str, units: &[Unit]) -> Result<u64, Error> {
     }
 }
 
-/// Formats the number with each of the first three units: `10B, 10KiB or 10MiB`.
+/// Formats `number` with each of the first three units, as in `10B, 10KiB or 10MiB`.
 fn example(number: &str, units: &[Unit]) -> String {
     format!("{number}{}, {number}{} or {number}{}", units[0].0, units[1].0, units[2].0)
 }

@@ -1,24 +1,25 @@
-//! "Did you mean …?" suggestions: the known name most likely meant by an unknown one.
+//! "Did you mean …?" suggestions: finds the known name most likely meant by an unknown one.
 
-/// Minimum Jaro-Winkler similarity for a suggestion.
+/// Minimum Jaro-Winkler similarity of a suggestion.
 const SIMILARITY_MIN: f64 = 0.8;
 
-/// Returns the known name most similar to `name`, ignoring case; `None` if none is similar.
+/// Returns the known name most similar to `name`, ignoring case, or `None` if no known name is
+/// similar enough.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let name = name.to_ascii_lowercase();
     let scored = known.into_iter().filter_map(|known| Some((similarity(&name, known)?, known)));
     scored.max_by(|one, other| one.0.total_cmp(&other.0)).map(|(_, known)| known)
 }
 
-/// Returns the similarity of a lower-case name to a known one, if it is a plausible misspelling of
-/// it.
+/// Returns the similarity of a lower-case name to a known one, or `None` if the name is not a
+/// plausible misspelling of it.
 fn similarity(name: &str, known: &str) -> Option<f64> {
     let known = known.to_ascii_lowercase();
-    // Jaro-Winkler counts two swapped letters in a short name as two errors.
+    // In a short name, Jaro-Winkler counts two swapped letters as two errors.
     let is_swapped = name.len() >= 3 && strsim::osa_distance(name, &known) == 1;
     let similarity = strsim::jaro_winkler(name, &known).max(if is_swapped { SIMILARITY_MIN } else { 0.0 });
-    // A shared scope (`req.`, `vcl_`) does not count: at least half of the rest must match, or be a
-    // prefix.
+    // A shared scope (`req.`, `vcl_`) does not count. Of the remaining characters, at least half
+    // must match, or they must be a prefix of the known name's.
     let same = name.bytes().zip(known.bytes()).take_while(|(a, b)| a == b).count();
     let is_end = |byte: &u8| matches!(byte, b'.' | b'_');
     let scope = name.as_bytes()[..same].iter().rposition(is_end).map_or(0, |end| end + 1);

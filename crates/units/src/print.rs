@@ -1,5 +1,5 @@
-//! Quantities as text for people: about three digits, with the unit that keeps the number short.
-//! Also makes untrusted text safe for a terminal.
+//! Formatting of quantities for people: about three digits, in the unit that keeps the number
+//! short. Also makes untrusted text safe to print on a terminal.
 
 use std::fmt::{self, Write as _};
 
@@ -17,7 +17,7 @@ pub fn size(bytes: u64) -> String {
     scaled(bytes as f64, 1024.0, ["B", "KiB", "MiB", "GiB", "TiB"])
 }
 
-/// Formats bits per second in units of 1,000, as usual for links: `98.8Mbit/s`.
+/// Formats bits per second in units of 1,000, as is usual for links: `98.8Mbit/s`.
 pub fn bit_rate(bits_per_s: f64) -> String {
     scaled(bits_per_s, 1000.0, ["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"])
 }
@@ -27,17 +27,17 @@ pub fn bit_rate_of_bytes(bytes_per_s: u64) -> String {
     bit_rate(bytes_per_s as f64 * 8.0)
 }
 
-/// Formats `part` of `whole` in percent; `-` if `whole` is 0.
+/// Formats `part` as a percentage of `whole`, or as `-` if `whole` is 0.
 pub fn share(part: u64, whole: u64) -> String {
     if whole == 0 { "-".to_owned() } else { format!("{:.0}%", part as f64 * 100.0 / whole as f64) }
 }
 
-/// Formats a value with `show`; `-` if there is none.
+/// Formats a value with `show`, or as `-` if it is `None`.
 pub fn or_dash<T>(value: Option<T>, show: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| "-".to_owned(), show)
 }
 
-/// Untrusted text with its control characters escaped.
+/// Untrusted text, displayed with its control characters escaped.
 #[derive(Debug, Clone, Copy)]
 pub struct Escaped<'a>(pub &'a str);
 

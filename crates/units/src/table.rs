@@ -1,17 +1,17 @@
-//! Aligned columns for people, two spaces apart.
+//! Aligned columns for people, separated by two spaces.
 //!
-//! [`line`] formats rows one by one, in columns of widths known in advance; [`Table`] collects its
-//! rows and makes each column as wide as its widest cell.
+//! [`line`] formats one row at a time, in columns whose widths are set in advance. [`Table`]
+//! collects its rows and makes each column as wide as its widest cell.
 
 use std::fmt;
 
 /// Separator between columns.
 const GAP: &str = "  ";
 
-/// A column: its name and how its cells are padded.
+/// A column: its heading, and how its cells are padded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Column<'a> {
-    /// Heading of the column.
+    /// Column heading.
     pub name: &'a str,
     is_right: bool,
     /// Minimum width in characters.
@@ -29,24 +29,25 @@ impl<'a> Column<'a> {
         Self { name, is_right: true, width: 0 }
     }
 
-    /// Sets the minimum width.
+    /// Sets the column's minimum width in characters.
     pub const fn wide(self, width: usize) -> Self {
         Self { width, ..self }
     }
 
-    /// Pads the cell with spaces to the column's width. A longer cell is not truncated.
+    /// Pads a cell with spaces to the column's width. A longer cell is not truncated.
     pub fn pad(&self, cell: &str) -> String {
         if self.is_right { format!("{cell:>0$}", self.width) } else { format!("{cell:<0$}", self.width) }
     }
 }
 
-/// Formats a row as a line, without a newline or trailing spaces.
+/// Formats a row as one line, without trailing spaces or a newline.
 pub fn line(columns: &[Column<'_>], cells: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     let cells = columns.iter().zip(cells).map(|(column, cell)| column.pad(cell.as_ref()));
     cells.collect::<Vec<_>>().join(GAP).trim_end().to_owned()
 }
 
-/// Rows below a line of column names. `Display` ends every line with a newline, including the last.
+/// A table with a heading line. Its `Display` form ends every line with a newline, including the
+/// last.
 #[derive(Debug)]
 pub struct Table<'a> {
     columns: Vec<Column<'a>>,
@@ -68,7 +69,8 @@ impl<'a> Table<'a> {
     /// Adds a row.
     ///
     /// # Panics
-    /// If the number of cells differs from the number of columns.
+    ///
+    /// Panics if the number of cells differs from the number of columns.
     pub fn push(&mut self, cells: impl IntoIterator<Item = impl Into<String>>) {
         let cells: Vec<String> = cells.into_iter().map(Into::into).collect();
         assert_eq!(cells.len(), self.columns.len(), "row must have a cell for each column");
@@ -78,12 +80,12 @@ impl<'a> Table<'a> {
         self.rows.push(cells);
     }
 
-    /// Returns whether there are no rows.
+    /// Returns whether the table has no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// Returns the line of column names, then one line for each row, formatted like [`line`].
+    /// Returns the heading line, followed by one line per row, each formatted like [`line`].
     pub fn lines(&self) -> impl Iterator<Item = String> {
         let names = line(&self.columns, self.columns.iter().map(|column| column.name));
         std::iter::once(names).chain(self.rows.iter().map(|row| line(&self.columns, row)))

@@ -1,5 +1,6 @@
--- Single responses since :since_us, slowest TTFB first: all responses, or those whose $by is :name;
--- optionally with a TTFB within bounds.
+-- Returns responses since :since_us, those with the longest TTFB first. Unless :is_any is set,
+-- returns only responses whose $by is :name. If not null, :ttfb_us_min (inclusive) and :ttfb_us_max
+-- (exclusive) limit the TTFB.
 SELECT
     *,
     time AS time_us,

@@ -1,7 +1,7 @@
--- The newest sample of each socket seen since :since_us, sockets with the most acknowledged bytes
--- first, with the samples since then: [time, delivery rate, rtt].
+-- Returns the newest sample of each socket seen since :since_us, and all its samples since then as
+-- [time, delivery rate, rtt]. Sockets with the most acknowledged bytes come first.
 WITH newest AS (
-    -- With max(), SQLite takes the other columns from the row that has the maximum.
+    -- With max(), SQLite takes the other columns from the row with the maximum.
     SELECT max(number) AS number, *, sum(bytes_acked) AS given, sum(retransmits) AS resent
     FROM sockets
     WHERE time >= :since_us

@@ -1,5 +1,5 @@
--- TTFB distribution since :since_us, by $by: percentiles, and a count for each bucket b from
--- 2^(b/2) to 2^((b+1)/2) us.
+-- Returns the TTFB distribution since :since_us, grouped by $by: percentiles, and the number of
+-- responses in each bucket. Bucket b covers 2^(b/2) to 2^((b+1)/2) us.
 WITH timed AS (
     SELECT $by AS name, ttfb_us,
         row_number() OVER (PARTITION BY $by ORDER BY ttfb_us) AS nth,

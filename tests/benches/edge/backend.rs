@@ -18,14 +18,14 @@ use tokio::sync::broadcast;
 
 /// Maximum content length.
 pub(crate) const CONTENT_BYTES_MAX: usize = 5_000_000;
-/// Duration of a `/fill/` response, and its chunks.
+/// Duration of a `/fill/` response, number of its chunks, and their size.
 pub(crate) const FILL_TIME: Duration = Duration::from_secs(2);
 const FILL_CHUNKS: u32 = 40;
 const FILL_CHUNK_BYTES: usize = 25_000;
-/// Maximum chunks that a `/relay/` response may lag behind the pushes.
+/// Maximum number of chunks by which a `/relay/` response may lag behind.
 const PUSHED_MAX: usize = 64;
 
-/// The backend, which runs until the runtime ends.
+/// The backend, which runs until the runtime shuts down.
 #[derive(Clone)]
 pub(crate) struct Backend {
     pub(crate) address: SocketAddr,
@@ -63,7 +63,8 @@ impl Backend {
         self.shared.requests.load(Relaxed)
     }
 
-    /// Sends the next `length` bytes of all `/relay/` responses as one chunk; 0 bytes end them.
+    /// Sends a chunk of `length` bytes on all `/relay/` responses in progress. A length of 0 ends
+    /// them.
     pub(crate) fn push(&self, length: usize) -> Result<()> {
         self.shared
             .pushed
@@ -136,7 +137,7 @@ fn head(framing: &str) -> String {
     )
 }
 
-/// Sends a chunk; an empty one is the last.
+/// Sends a chunk; an empty chunk ends the content.
 async fn chunk(stream: &mut TcpStream, content: Bytes) -> Result<()> {
     let size = Bytes::from(format!("{:x}\r\n", content.len()));
     Ok(stream.write_all_buf(&mut size.chain(content).chain(&b"\r\n"[..])).await?)

@@ -1,8 +1,8 @@
 //! The clients: single-threaded connections that send requests, read responses and measure times.
 //!
 //! Content of known length is discarded in the kernel (`MSG_TRUNC`), so that the clients' core can
-//! receive more than the server's core can send. All connections share one buffer, so that 10,000
-//! connections cost little.
+//! receive faster than the server's core can send. All connections share one read buffer, so that
+//! 10,000 connections need little memory.
 
 use std::cell::RefCell;
 use std::io::ErrorKind;
@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 /// The `Host` field of all requests.
 pub(crate) const HOST: &str = "bench";
 const READ_BYTES: usize = 1 << 20;
-/// Bytes read at a time until the head is complete; content read with it is copied.
+/// Maximum bytes per read until the head is complete. Content read with the head has to be copied.
 const HEAD_READ_BYTES: usize = 2048;
 const HEAD_BYTES_MAX: usize = 8192;
 
@@ -59,8 +59,8 @@ impl Client {
         Ok(self.stream.write_all(request.as_bytes()).await?)
     }
 
-    /// Reads a whole response. Calls `on_progress` with the content bytes received so far, after
-    /// every read.
+    /// Reads a response to its end and returns the content length. After every read, calls
+    /// `on_progress` with the number of content bytes received so far.
     pub(crate) async fn response(&mut self, mut on_progress: impl FnMut(u64)) -> Result<u64> {
         self.head.clear();
         let end = loop {
@@ -121,7 +121,7 @@ impl Client {
                 })
             });
             match received {
-                Ok(0) => bail!("the connection ended early"),
+                Ok(0) => bail!("the connection closed early"),
                 Ok(received) => return Ok(received),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error.into()),
@@ -138,7 +138,8 @@ fn content_length(head: &str) -> Result<Option<u64>> {
     value.map(|value| value.parse().with_context(|| format!("Content-Length: {value}"))).transpose()
 }
 
-/// Adds the bytes of content in `input` to `received`; returns `true` at the end of the content.
+/// Adds the number of content bytes in `input` to `received`. Returns `true` at the end of the
+/// content.
 fn decode_all(decoder: &mut Decoder, mut input: &[u8], received: &mut u64) -> Result<bool> {
     loop {
         match decoder.decode(input)? {

@@ -27,7 +27,7 @@ use servers::Site;
 use table::Table;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Twice the connections of the largest case: some servers keep an open file per connection.
+/// Minimum limit on open files: enough for a file per connection in the largest case.
 const OPEN_FILES_MIN: u64 = 12_000;
 const CASES: [&str; 6] = ["hits", "disk", "misses", "joiners", "relay", "idle"];
 
@@ -50,7 +50,7 @@ fn main() -> Result<()> {
     runtime.block_on(async {
         tokio::spawn(support::never_sleep());
         let mut terminated = signal(SignalKind::terminate())?;
-        // When the run ends, for whatever reason, stop the servers and remove their stored data.
+        // However the run ends, stop the servers and remove their stored data.
         tokio::select! {
             ended = run(&chosen, quick) => ended,
             _ = tokio::signal::ctrl_c() => bail!("interrupted"),

@@ -1,11 +1,11 @@
-//! The compared servers: thalweg and Debian's nginx, Varnish and Traffic Server, each as a caching
-//! proxy for the same backend, configured as the server's documentation advises for such content.
+//! The compared servers: Thalweg and Debian's nginx, Varnish and Traffic Server. Each is a caching
+//! proxy for the same backend, configured as its documentation recommends for such content.
 //!
 //! All have one core, one serving thread (Varnish: one thread pool, with a thread per request), a
 //! store of the same size, keep-alive on both sides, and long idle timeouts. Unless a case disables
-//! it, all write a log with one JSON line per response, as an operator has in production. nginx's
-//! lines include the kernel's view of the connection, like thalweg's; Varnish and Traffic Server
-//! cannot report it.
+//! it, all write a log with one JSON line per response, as in production. Like Thalweg's, nginx's
+//! lines include the kernel's view of the connection, which Varnish and Traffic Server cannot
+//! report.
 
 use std::cell::Cell;
 use std::fmt::Write as _;
@@ -27,16 +27,16 @@ const TRAFFIC_SERVER: &str = "/usr/bin/traffic_server";
 /// Store sizes, in memory and on disk.
 const MEMORY_MIB: u64 = 512;
 const DISK_MIB: u64 = 2048;
-/// Thalweg's memory store in front of a disk: far less than the content of the case, so that the
-/// disk is measured. The size must be at least four times the longest response, because a response
-/// may use a quarter of the memory.
+/// Size of Thalweg's memory store in front of a disk: far less than the content of the case, so
+/// that the disk is measured, and at least four times the longest response, because a response may
+/// use at most a quarter of the memory.
 const MEMORY_BEFORE_DISK_MIB: u64 = 24;
-/// Disables Varnish's shared memory log per request, for comparisons without logs.
+/// Disables Varnish's shared memory log of requests, for comparisons without logs.
 const VARNISH_SILENT: &str = "vsl_mask=-Begin,-End,-Link,-SessOpen,-SessClose,-ReqStart,-ReqMethod,-ReqURL,-ReqProtocol,\
     -ReqHeader,-ReqUnset,-RespProtocol,-RespStatus,-RespReason,-RespHeader,-RespUnset,-VCL_call,-VCL_return,-Hit,\
     -Timestamp,-ReqAcct,-BereqMethod,-BereqURL,-BereqProtocol,-BereqHeader,-BereqUnset,-BerespProtocol,-BerespStatus,\
     -BerespReason,-BerespHeader,-BerespUnset,-BereqAcct,-BackendOpen,-BackendClose,-Storage,-Fetch_Body,-TTL,-Length";
-/// Log formats of the peers, with those fields of thalweg's record that each peer supports.
+/// Log formats of the peers, with the fields of Thalweg's record that each peer supports.
 const NGINX_RECORD: &str = r#"{"time":"$time_iso8601","client":"$remote_addr:$remote_port","method":"$request_method","host":"$http_host","path":"$request_uri","status":$status,"bytes":$body_bytes_sent,"duration_s":$request_time,"cache":"$upstream_cache_status","protocol":"$server_protocol","rtt_us":"$tcpinfo_rtt","snd_cwnd":"$tcpinfo_snd_cwnd"}"#;
 const VARNISH_RECORD: &str = r#"{"time":"%{%FT%TZ}t","client":"%h","method":"%m","host":"%{Host}i","path":"%U%q","status":%s,"bytes":%b,"ttfb_s":%{Varnish:time_firstbyte}x,"duration_us":%D,"cache":"%{Varnish:hitmiss}x","protocol":"%H"}"#;
 const TRAFFIC_SERVER_RECORD: &str = r#"{"time":"%<cqtq>","client":"%<chi>:%<chp>","method":"%<cqhm>","host":"%<{Host}cqh>","path":"%<cqup>","status":%<pssc>,"bytes":%<pscl>,"duration_ms":%<ttms>,"cache":"%<crc>","protocol":"%<cqpv>"}"#;
@@ -50,8 +50,8 @@ const IDLE_S: u64 = 600;
 pub(crate) enum Kind {
     Thalweg,
     Nginx,
-    /// nginx serving the content as plain files, without proxy or cache: the cost of sending alone,
-    /// a lower bound for the peers.
+    /// nginx serving plain files, without proxy or cache. Its cost is that of sending alone, a
+    /// lower bound for the peers.
     NginxFiles,
     Varnish,
     TrafficServer,
@@ -97,7 +97,7 @@ pub(crate) struct Site {
 pub(crate) struct Peer {
     pub(crate) kind: Kind,
     server: Server,
-    /// The process that writes the log, if separate.
+    /// The process that writes the log, if it is a separate one.
     logger: Option<Server>,
     /// Log file, if any.
     log: Option<PathBuf>,
@@ -122,7 +122,7 @@ impl Peer {
         self.processes().map(Server::cpu_ns).sum()
     }
 
-    /// Returns the CPU time of the threads whose names begin with `name`, in nanoseconds.
+    /// Returns the CPU time of all threads whose names start with `name`, in nanoseconds.
     pub(crate) fn threads_cpu_ns(&self, name: &str) -> u64 {
         self.server.threads_cpu_ns(name)
     }
@@ -132,7 +132,7 @@ impl Peer {
         self.processes().map(Server::rss_bytes).sum()
     }
 
-    /// Truncates the log, which is in memory and grows by several GB per run.
+    /// Truncates the log, which is stored in memory and would grow by several GB per run.
     pub(crate) fn empty_log(&self) -> Result<()> {
         if let Some(log) = self.log.as_ref().filter(|log| log.exists()) {
             let file = File::options().write(true).open(log)?;
@@ -142,7 +142,8 @@ impl Peer {
         Ok(())
     }
 
-    /// Fails if the log has stayed empty, because logging was then not measured.
+    /// Returns an error if the log has stayed empty, because the cost of logging was then not
+    /// measured.
     pub(crate) fn check_log(&self) -> Result<()> {
         let deadline = Instant::now() + LOG_TIME_MAX;
         while self.log.is_some() && self.logged_bytes.get() == 0 {
@@ -163,7 +164,7 @@ impl Site {
         })
     }
 
-    /// Starts a server with records on. The disk store outlives the server.
+    /// Starts a server with records on. Its disk store is kept when the server stops.
     pub(crate) fn start(&self, kind: Kind, store: Store) -> Result<Peer> {
         self.start_with(kind, store, Records::On)
     }
@@ -233,7 +234,7 @@ fn thalweg(store: Store, backend: SocketAddr, directory: &Path, log: Option<&Pat
     support::start_edge(backend, &more)
 }
 
-/// Starts nginx with a cache of files, in a tmpfs or on disk.
+/// Starts nginx with a file cache, in a tmpfs or on disk.
 ///
 /// `tcp_nopush` saves a quarter of the CPU time at 1 KB and from 1 MB up. At 100 KB it saves
 /// nothing and makes nginx wait 40 ms for a delayed acknowledgement.
@@ -288,7 +289,7 @@ fn nginx(
     support::start_other(NGINX, &arguments, address, &directory.join("output"))
 }
 
-/// Writes the content of the backend's `/bytes/N/…` to files.
+/// Writes the content of the backend's `/bytes/N/…` responses to files.
 fn files(directory: &Path) -> Result<()> {
     let content: Vec<u8> = (0..CONTENT_BYTES_MAX).map(|at| (at ^ (at >> 8)) as u8).collect();
     for (_, length) in crate::cases::SIZES {
@@ -299,9 +300,10 @@ fn files(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Starts Varnish with threads for all concurrently served connections.
+/// Starts Varnish with enough threads for all connections served concurrently.
 ///
-/// The working directory, with its shared memory log, is in a tmpfs, as Varnish advises.
+/// The working directory, with its shared memory log, is in a tmpfs, as Varnish's documentation
+/// recommends.
 fn varnish(
     store: Store,
     backend: SocketAddr,
@@ -343,8 +345,8 @@ fn varnish(
     Ok((server, logger.transpose()?))
 }
 
-/// Starts Traffic Server with a store of one file. Hot content is also kept in memory, except where
-/// the disk is measured.
+/// Starts Traffic Server with a single-file store. Hot content is also kept in memory, unless the
+/// disk is measured.
 fn traffic_server(store: Store, backend: SocketAddr, directory: &Path, log: Option<&Path>) -> Result<Server> {
     let address = support::free_address()?;
     let at = directory.display();
@@ -386,11 +388,11 @@ fn traffic_server(store: Store, backend: SocketAddr, directory: &Path, log: Opti
     support::start_other(TRAFFIC_SERVER, &arguments, address, &directory.join("output"))
 }
 
-/// Returns Traffic Server's settings: one network thread; a fill in progress is shared, as
-/// described under "reducing origin requests" in the manual.
+/// Returns Traffic Server's settings: a single network thread, and shared fills as described in its
+/// manual under "reducing origin requests".
 fn settings(address: SocketAddr, memory_bytes: u64, has_log: bool) -> String {
     let mut text = String::new();
-    // 2 logs transactions, but not errors separately.
+    // 2 logs transactions, but writes no separate error log.
     let logging = if has_log { "2" } else { "0" };
     let ports = format!("{}:ip-in={}", address.port(), address.ip());
     for (name, kind, value) in [

@@ -1,7 +1,7 @@
 //! Results of several rounds: as a text table with ratios and targets, and as JSON.
 //!
-//! A ratio compares thalweg with a peer within one round, so a drift in the machine's speed affects
-//! both alike. Printed values are medians over the rounds, with the lowest and the highest.
+//! A ratio compares Thalweg with a peer within one round, so that a drift in the machine's speed
+//! affects both alike. Printed values are medians over the rounds, with the lowest and the highest.
 
 use std::fmt;
 
@@ -85,9 +85,9 @@ impl Table {
         self.rows.iter().map(|row| row.kind).collect()
     }
 
-    /// Adds a round of a server: one value per metric, in order.
+    /// Adds a server's values in one round: one per metric, in order.
     pub(crate) fn add(&mut self, kind: Kind, figures: Vec<f64>) {
-        assert_eq!(figures.len(), self.metrics.len(), "one value per metric");
+        assert_eq!(figures.len(), self.metrics.len(), "a round must have one value per metric");
         let row = self.rows.iter_mut().find(|row| row.kind == kind).expect("a server of this table");
         row.rounds.push(figures);
     }

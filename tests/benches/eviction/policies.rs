@@ -1,10 +1,11 @@
-//! The cache's own policy and the policies it is compared with, over objects identified by number.
+//! The cache's own eviction policy and the ones it is compared with. Objects are identified by
+//! number.
 
 use thalweg_cache::eviction;
 
 /// A cache of limited size.
 pub(crate) trait Policy {
-    /// Requests `object`; returns whether it is a hit. On a miss, the object is inserted.
+    /// Requests `object` and returns whether it is a hit. Inserts the object on a miss.
     fn request(&mut self, object: u32, bytes: u64) -> bool;
 }
 
@@ -31,7 +32,7 @@ impl Policy for S3Fifo {
         while self.policy.bytes() + bytes > self.bytes_max {
             let Some(mut candidate) = self.policy.take() else { return false };
             let frequency = &mut self.frequencies[candidate.item as usize];
-            if candidate.stays(frequency.as_ref().expect("queued objects are stored")) {
+            if candidate.stays(frequency.as_ref().expect("a queued object is stored")) {
                 self.policy.keep(candidate);
             } else {
                 *frequency = None;
@@ -46,8 +47,8 @@ impl Policy for S3Fifo {
     }
 }
 
-/// A ring of objects, each with a flag. The head entry lies between the newest (after it) and the
-/// oldest (before it).
+/// A ring of objects in order of insertion, each with a flag. The head entry separates the newest
+/// object from the oldest.
 struct Ring {
     links: Vec<Link>,
     head: u32,
@@ -66,7 +67,7 @@ struct Link {
 
 impl Ring {
     fn new(bytes_max: u64, objects: usize) -> Self {
-        let head = u32::try_from(objects).expect("objects are u32");
+        let head = u32::try_from(objects).expect("object numbers fit in a u32");
         let mut links = vec![Link::default(); objects + 1];
         links[objects] = Link { newer: head, older: head, ..Link::default() };
         Self { links, head, bytes: 0, bytes_max }
@@ -85,7 +86,7 @@ impl Ring {
         self.at(head).newer
     }
 
-    /// Inserts `object` as the newest.
+    /// Inserts `object` as the newest one.
     fn push(&mut self, object: u32, bytes: u64) {
         let head = self.head;
         let newest = self.at(head).older;
@@ -129,7 +130,8 @@ impl Policy for Lru {
     }
 }
 
-/// Second chance: evicts the oldest unused object; used ones that it passes become the newest.
+/// CLOCK (second chance): evicts the oldest object that has not been used. Used objects encountered
+/// on the way become the newest.
 pub(crate) struct Clock(Ring);
 
 impl Clock {
@@ -158,8 +160,8 @@ impl Policy for Clock {
     }
 }
 
-/// SIEVE: a hand moves from the oldest object to the newest and evicts unused ones; used ones stay
-/// in place (Zhang et al., "SIEVE is simpler than LRU", NSDI 2024).
+/// SIEVE: a hand moves from the oldest object to the newest and evicts unused objects; used ones
+/// stay in place (Zhang et al., "SIEVE is simpler than LRU", NSDI 2024).
 pub(crate) struct Sieve {
     ring: Ring,
     hand: u32,

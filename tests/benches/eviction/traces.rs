@@ -8,10 +8,10 @@ const SEED: u64 = 0x7468_616c_7765_6721;
 /// A sequence of requests.
 pub(crate) struct Trace {
     pub(crate) name: String,
-    /// Content bytes of each object.
+    /// Size of each object in bytes.
     pub(crate) bytes: Vec<u64>,
     pub(crate) requests: Vec<u32>,
-    /// Total size of the repeatedly requested objects.
+    /// Total size in bytes of the repeatedly requested objects.
     pub(crate) catalogue_bytes: u64,
 }
 
@@ -62,10 +62,10 @@ impl Zipf {
     }
 }
 
-/// Requests in addition to the skewed ones.
+/// Requests in addition to those with skewed popularity.
 enum Beside {
     Nothing,
-    /// Occasional passes over content that is not otherwise requested.
+    /// Occasional scans of content that is not requested otherwise.
     Scans,
     /// This percentage of requests is for objects that are never requested again.
     OneHitWonders(u32),
@@ -111,7 +111,7 @@ impl Trace {
         const SCANNED: u32 = 4_000;
         match beside {
             Beside::Nothing => {}
-            // Each pass covers the next third of the same 12,000 objects.
+            // Each scan covers the next third of the same 12,000 objects.
             Beside::Scans if self.requests.len() % SCAN_EVERY == SCAN_EVERY / 2 => {
                 if self.objects() == CATALOGUE as usize {
                     self.bytes.extend((0..3 * SCANNED).map(|_| random.object_bytes()));

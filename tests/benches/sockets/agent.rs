@@ -1,5 +1,4 @@
-//! Measures an agent that dumps the held sockets: the cost per socket and dump, and whether memory
-//! stays bounded.
+//! Measures an agent that dumps the held sockets: cost per socket and dump, and growth of memory.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -12,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::support::{Scratch, Server, start_thalweg};
 
-/// Time between dumps: long enough for every sink to store one before the next.
+/// Time between dumps: long enough for every sink to store one dump before the next.
 const PERIOD: &str = "3s";
 /// Numbers of the dumps between which the agent is measured.
 const DUMPS: [u64; 2] = [3, 30];
@@ -25,7 +24,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// The sinks. (Parquet costs less, but buffers rows for up to a minute.)
 const SINKS: [(&str, &str); 2] = [("JSON lines", "--json"), ("SQLite", "--sqlite")];
 
-/// The agent's metrics after a dump has been stored completely.
+/// The agent's metrics once all records of a dump are stored.
 struct Mark {
     dumps: f64,
     dump_cpu_s: f64,
@@ -38,7 +37,7 @@ struct Mark {
 /// Prints the agent's cost with each sink.
 ///
 /// # Errors
-/// If the agent's memory grows too much, or the agent cannot be measured.
+/// Returns an error if the agent's memory grows too much or the agent cannot be measured.
 pub(crate) fn measure(sockets: usize) -> Result<()> {
     println!(
         "\n{:>10} {:>10} {:>14} {:>12} {:>14} {:>14}",
@@ -81,7 +80,7 @@ pub(crate) fn measure(sockets: usize) -> Result<()> {
 
 /// Waits until `dumps` dumps are spooled and stored by the sink.
 fn mark(agent: &Server, dumps: u64, sockets: usize) -> Result<Mark> {
-    let begun = Instant::now();
+    let start = Instant::now();
     loop {
         let figures = figures(agent)?;
         let figure = |name: &str| figures.get(name).copied().with_context(|| format!("{name} is missing"));
@@ -93,12 +92,12 @@ fn mark(agent: &Server, dumps: u64, sockets: usize) -> Result<Mark> {
             let [cpu_ns, sink_cpu_ns] = [agent.cpu_ns(), agent.threads_cpu_ns("sink-")];
             return Ok(Mark { dumps: made, dump_cpu_s, cpu_ns, sink_cpu_ns, rss_bytes: agent.rss_bytes() });
         }
-        ensure!(begun.elapsed() < TIME_MAX, "{made} dumps, {lag} records not stored");
+        ensure!(start.elapsed() < TIME_MAX, "{made} dumps, {lag} records not stored");
         thread::sleep(LOOK_EVERY);
     }
 }
 
-/// Reads the agent's metrics, by name only, because there is one sink.
+/// Reads the agent's metrics by name. Labels are ignored, because there is only one sink.
 fn figures(agent: &Server) -> Result<HashMap<String, f64>> {
     let mut stream = TcpStream::connect(agent.address)?;
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Core for the server under test, and core for everything else.
+/// CPU core of the server under test, and core of everything else.
 pub const SERVER_CORE: usize = 0;
 pub const CLIENT_CORE: usize = 1;
 
@@ -51,7 +51,7 @@ pub fn target_directory() -> Result<PathBuf> {
     Ok(bench.ancestors().nth(3).context("a benchmark lies in the target directory")?.to_owned())
 }
 
-/// Returns the path of the program's release build.
+/// Returns the path of `thalweg`'s release build.
 pub fn thalweg() -> Result<PathBuf> {
     let program = target_directory()?.join("release/thalweg");
     if !program.exists() {
@@ -82,7 +82,7 @@ pub fn start_thalweg(arguments: &[&str]) -> Result<Server> {
         }
         output += &line;
     }
-    bail!("thalweg {arguments:?} ended: {output}")
+    bail!("thalweg {arguments:?} exited: {output}")
 }
 
 /// Starts a single-threaded edge for the server at `backend`, with further arguments `more`.
@@ -90,7 +90,7 @@ pub fn start_edge(backend: SocketAddr, more: &[&str]) -> Result<Server> {
     let (backend, admin) = (format!("http://{backend}"), free_address()?);
     let admin_text = admin.to_string();
     let listen = ["edge", "--listen", "127.0.0.1:0", "--admin", &admin_text, "--backend", &backend];
-    // Include everything an edge does, such as counting in its state directory.
+    // Use a state directory, so that the cost of counting responses in it is included.
     let state = ["--state", concat!(env!("CARGO_TARGET_TMPDIR"), "/edge")];
     let mut server = start_thalweg(&[&listen[..], &state, &["--threads", "1"], more].concat())?;
     server.admin = Some(admin);
@@ -131,7 +131,7 @@ fn on_server_core(program: &Path) -> Command {
     command
 }
 
-/// Keeps this thread, and those it starts, off the server's core.
+/// Keeps this thread, and threads that it starts, off the server's core.
 pub fn leave_server_core() -> Result<()> {
     let mut cores = rustix::thread::CpuSet::new();
     cores.set(CLIENT_CORE);
@@ -145,7 +145,7 @@ impl Server {
         self.pids().into_iter().map(process_cpu_ns).sum()
     }
 
-    /// Returns the CPU time of the threads whose names begin with `name`, in nanoseconds.
+    /// Returns the CPU time of all threads whose names start with `name`, in nanoseconds.
     pub fn threads_cpu_ns(&self, name: &str) -> u64 {
         threads_cpu_ns(self.child.id(), name)
     }
@@ -191,9 +191,9 @@ fn process_rss_bytes(pid: u32) -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-/// Keeps the runtime polling. On a single machine, the server pays for waking a sleeping client:
-/// several microseconds per wake-up in a virtual machine, depending on which side happens to be
-/// ahead. Over a network, no server pays this cost.
+/// Keeps the runtime polling, so that clients never sleep. On a single machine, waking a sleeping
+/// client takes CPU time of the server: several microseconds per wake-up in a virtual machine, and
+/// how often depends on chance. Over a network, servers have no such cost.
 pub async fn never_sleep() {
     loop {
         tokio::task::yield_now().await;

@@ -1,5 +1,5 @@
-//! The sinks that the cases measure, with the defaults of `thalweg agent` and `thalweg consumer`
-//! wherever these matter.
+//! The measured sinks, with the defaults of `thalweg agent` and `thalweg consumer` where they
+//! matter.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use thalweg_tests::services::{ClickHouse, Kafka};
 
 /// Partitions of a topic created by the agent.
 const PARTITIONS: u16 = 12;
-/// Interval at which the consumer's progress is checked.
+/// Interval between checks of the consumer's progress.
 const LOOK: Duration = Duration::from_millis(5);
 
 pub(crate) fn sqlite(dir: &Path) -> anyhow::Result<Box<dyn Sink>> {
@@ -54,7 +54,7 @@ fn cluster(kafka: &Kafka, topic: &str) -> Cluster {
     Cluster { brokers: kafka.brokers(), topic: topic.into(), properties: Vec::new() }
 }
 
-/// A consumer that has joined its group, and the server it fills.
+/// A consumer that has joined its group.
 pub(crate) struct Consuming {
     consumer: Consumer,
 }

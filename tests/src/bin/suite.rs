@@ -38,14 +38,14 @@ const ALONE: &[&str] = &[
 ];
 /// Maximum time of one program; a program that takes longer has failed.
 const TIME_MAX: Duration = Duration::from_secs(600);
-/// Interval at which a running program is checked.
+/// Interval between checks of a running program.
 const POLL: Duration = Duration::from_millis(50);
 
-/// A test program that cargo has built.
+/// A test program built by cargo.
 struct Program {
     name: String,
     executable: PathBuf,
-    /// Directory in which cargo would run the program: that of its crate.
+    /// Directory in which cargo would run the program: the directory of its crate.
     directory: PathBuf,
     /// Whether the program uses Rust's own test harness, which can report the time of each test.
     has_harness: bool,
@@ -55,7 +55,7 @@ struct Program {
 struct Ended {
     name: String,
     is_ok: bool,
-    /// Everything that the program printed.
+    /// The program's complete output.
     output: String,
     took: Duration,
 }
@@ -151,20 +151,21 @@ fn run_all(programs: Vec<Program>, slots: usize, before: usize, total: usize) ->
     };
     thread::scope(|scope| {
         let threads: Vec<_> = (0..slots).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().try_for_each(|thread| thread.join().expect("thread does not panic"))
+        threads.into_iter().try_for_each(|thread| thread.join().expect("workers do not panic"))
     })?;
     Ok(ended.into_inner().expect("no thread panics with it"))
 }
 
 fn run(program: Program) -> Result<Ended> {
     let begun = Instant::now();
-    // A file, not a pipe: a process that outlives the program must not hold up the suite.
+    // Write to a file rather than a pipe, which a process that outlives the program would keep
+    // open.
     let path = env::current_exe()?.with_file_name(format!("suite-{}.log", program.name.replace("::", "-")));
     let log = File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
-    // `setpriv` ends the program when this process ends.
+    // `setpriv` makes the kernel terminate the program when this process exits.
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "TERM"]).arg(&program.executable).current_dir(&program.directory);
-    // As cargo does; golden files are found by it.
+    // Cargo sets this variable, too; tests locate their golden files with it.
     command.env("CARGO_MANIFEST_DIR", &program.directory);
     if program.has_harness {
         command.args(["-Zunstable-options", "--report-time"]).env("RUSTC_BOOTSTRAP", "1");
@@ -178,7 +179,7 @@ fn run(program: Program) -> Result<Ended> {
             None => thread::sleep(POLL),
         }
     };
-    // Ends a program that took too long, and the processes that an ended program left behind.
+    // Kill a program that took too long, and any processes that a program left behind.
     if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
         let _ = kill_process_group(group, Signal::KILL);
     }

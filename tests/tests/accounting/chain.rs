@@ -1,6 +1,6 @@
-//! The whole chain under load: an edge, an agent with its spool, Kafka, a consumer and ClickHouse
-//! are each killed and restarted, some while others are down. Every response that the edge started
-//! must be in ClickHouse once, or be counted there as lost.
+//! The complete chain under load: an edge, an agent with its spool, Kafka, a consumer and
+//! ClickHouse are each killed and restarted, some while others are down. Every response started by
+//! the edge must be stored in ClickHouse once or be counted there as lost.
 //!
 //! `SEED=n` changes the order and the times of the kills.
 
@@ -30,7 +30,7 @@ enum Part {
     ClickHouse,
 }
 
-/// The parts to kill; Kafka and ClickHouse occur less often because they take long to restart.
+/// Parts to kill. Kafka and ClickHouse are killed less often, because they take long to restart.
 const KILLS: [Part; 8] = [
     Part::Edge,
     Part::Edge,
@@ -51,7 +51,7 @@ fn shuffled(random: &mut Random) -> [Part; KILLS.len()] {
     parts
 }
 
-/// The parts that responses pass through.
+/// All parts of the chain.
 struct Chain {
     edge: Process,
     address: SocketAddr,
@@ -108,12 +108,12 @@ impl Chain {
 
     /// Waits until every started response is stored or counted as lost.
     fn wait_for_all(&self) {
-        let told = || self.number("(SELECT count() FROM responses) + (SELECT sum(records) FROM losses)");
-        until_delivered("all responses are accounted for", || told() >= started_responses(&self.state()));
+        let counted = || self.number("(SELECT count() FROM responses) + (SELECT sum(records) FROM losses)");
+        until_delivered("all responses are accounted for", || counted() >= started_responses(&self.state()));
     }
 }
 
-/// Starts an agent of that edge that sends only responses, to Kafka.
+/// Starts an agent that follows the edge and sends only its responses to Kafka.
 fn chained_agent(kafka: &services::Kafka, edge: SocketAddr, directory: &Path) -> Process {
     let spool = format!("{}=64MiB", directory.join("spool").display());
     let brokers = kafka.brokers();
@@ -134,7 +134,7 @@ fn started_responses_reach_clickhouse_once_or_are_counted() {
     let mut random = Random(seed);
     let (mut chain, seen) = (Chain::start(), Seen::default());
     chain.agent.wait_for_log(FOLLOWING);
-    // An edge is followed from the first response that is in the spool.
+    // Responses are accounted for from the first one in the agent's spool, so wait for that one.
     seen.send_quiet_requests(chain.address);
     chain.wait_for_all();
 
@@ -178,7 +178,7 @@ fn started_responses_reach_clickhouse_once_or_are_counted() {
     assert!((complete..=complete + cut).contains(&started), "{complete} {cut} {started}");
     assert!(kept >= 2 * REQUESTS_IN_QUIET);
     assert_eq!(chain.number("count() FROM losses WHERE stage NOT IN ('edge', 'follow')"), 0);
-    assert_eq!(chain.number("uniqExact(path) FROM responses"), kept, "no response appears twice");
+    assert_eq!(chain.number("uniqExact(path) FROM responses"), kept, "no response may appear twice");
     assert_eq!(chain.number("sum(responses) FROM responses_5m"), kept);
     // Each number assigned by the spool must appear once.
     let all = "(SELECT epoch, number FROM responses UNION ALL SELECT epoch, number FROM losses)";

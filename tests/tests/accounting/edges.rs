@@ -1,5 +1,5 @@
-//! Kills edges under load, some while the agent is away, and a program with all roles: every
-//! response that they started, up to the last one, must be stored or counted.
+//! Edges are killed under load, some while no agent is running, and so is a program with all roles.
+//! Every response that they have started, up to the last one, must be stored or counted as lost.
 
 use std::sync::atomic::AtomicBool;
 
@@ -7,16 +7,17 @@ use serde_json::Value;
 
 use super::*;
 
-/// Requests sent without load, before and after the kills.
+/// Number of requests sent without load, before and after the kills.
 pub(super) const REQUESTS_IN_QUIET: u64 = 200;
 /// Maximum requests between two events under load.
 const REQUESTS_BETWEEN: u64 = 1_500;
-/// Content size of a response: more than a socket buffers, so that a kill interrupts it.
+/// Content length of a response: more than the socket buffers can take, so that a kill interrupts
+/// it.
 const CONTENT_BYTES: usize = 1 << 20;
-/// Number of times a program with all roles is killed.
+/// Number of kills of a program with all roles.
 const UP_KILLS: u64 = 3;
 
-/// Action of the agent while one edge process runs.
+/// What happens to the agent during the life of an edge process.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AgentAction {
     Follow,
@@ -26,7 +27,7 @@ enum AgentAction {
     ComeBack,
 }
 
-/// How an edge ends under load.
+/// How an edge under load is stopped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ends {
     Killed,
@@ -44,7 +45,7 @@ const EDGE_LIVES: [(AgentAction, Ends); 8] = [
     (AgentAction::Follow, Ends::Killed),
 ];
 
-/// Client-side counts of requests. A request that was cut off may or may not have been recorded.
+/// Client-side counts of responses. A response that was cut off may or may not have been recorded.
 #[derive(Default)]
 pub(super) struct Seen {
     pub(super) complete: AtomicU64,
@@ -52,7 +53,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Sends requests on several connections until these are cut; runs `does` meanwhile.
+    /// Sends requests on several connections until these are cut. Runs `does` in the meantime.
     pub(super) fn under_load(&self, edge: SocketAddr, life: u64, does: impl FnOnce()) {
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -72,8 +73,8 @@ impl Seen {
         });
     }
 
-    /// Sends requests on one connection, which is persistent with responses by the edge or its
-    /// backend, or closed after each response.
+    /// Sends requests on one connection. Depending on the client, the edge or its backend responds
+    /// on a persistent connection, or the edge closes the connection after each response.
     fn use_connection(&self, edge: SocketAddr, client: u64, path: &str) -> io::Result<()> {
         let (method, is_kept) = [("TRACE", true), ("GET", true), ("TRACE", false)][client as usize % 3];
         let mut stream = BufReader::new(site::connect(edge, network_of(client))?);
@@ -96,19 +97,19 @@ impl Seen {
         Ok(())
     }
 
-    /// Sends requests without interruption, like [`send_requests`].
+    /// Sends requests that no kill interrupts, like [`send_requests`].
     pub(super) fn send_quiet_requests(&self, edge: SocketAddr) {
         send_requests(edge, REQUESTS_IN_QUIET, 0, &self.complete);
     }
 
-    /// Waits until a random number of further responses are complete.
+    /// Waits until a random number of further responses is complete.
     pub(super) fn until_more(&self, random: &mut Random) {
         let complete = self.complete.load(SeqCst) + 1 + random.next() % REQUESTS_BETWEEN;
         until("more responses are complete", || self.complete.load(SeqCst) >= complete);
     }
 }
 
-/// Starts a server of cacheable content, which runs as long as this process.
+/// Starts a server of cacheable content, which runs until this process exits.
 pub(super) fn backend() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -146,14 +147,14 @@ pub(super) fn started_responses(state: &Path) -> u64 {
     files.map(|entry| sum_of(std::fs::read(entry.unwrap().path()).unwrap())).sum()
 }
 
-/// Checks that each response appears once; returns how many are stored, and how many were lost at a
-/// stage.
+/// Checks that each response appears once. Returns the number of stored responses, and a function
+/// that returns the number lost at a stage.
 fn check(records: &[Value]) -> (u64, impl Fn(&str) -> u64) {
     let mut numbers: Vec<u64> = records.iter().map(|record| number(record, "number")).collect();
     numbers.sort_unstable();
-    assert!(numbers.iter().copied().eq(0..records.len() as u64), "each number appears once");
+    assert!(numbers.iter().copied().eq(0..records.len() as u64), "each number must appear once");
     let paths: Vec<_> = records.iter().filter_map(|record| record["path"].as_str()).collect();
-    assert_eq!(paths.iter().collect::<HashSet<_>>().len(), paths.len(), "no response appears twice");
+    assert_eq!(paths.iter().collect::<HashSet<_>>().len(), paths.len(), "no response may appear twice");
     let lost = |stage: &str| {
         let at_stage = records.iter().filter(|record| record["stage"] == stage);
         at_stage.map(|loss| number(loss, "records")).sum()
@@ -180,7 +181,7 @@ fn responses_started_by_a_killed_edge_are_stored_or_counted() {
     let (mut running, mut address) = edge_before(&backend, admin, &directory.0);
     let mut following = Some(start().0);
     following.as_ref().unwrap().wait_for_log(FOLLOWING);
-    // The agent follows an edge from the first response in the spool.
+    // Responses are accounted for from the first one in the agent's spool, so wait for that one.
     seen.send_quiet_requests(address);
     wait_for_all();
 

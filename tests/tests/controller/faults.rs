@@ -1,5 +1,5 @@
-//! Faults in the whole loop under load: its parts are killed at random times (`SEED=n` selects
-//! others), and a controller has lost its state file or finds one written by another release.
+//! Faults in the complete control loop under load: its parts are killed at random times (`SEED=n`
+//! selects others), or a controller has lost its state file or finds one from another release.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -16,8 +16,8 @@ use super::{HOST, agent, agent_command, controller, edge};
 const DEFAULT_SEED: u64 = 20_261_122;
 /// Number of times each part is killed.
 const KILLS: usize = 4;
-/// Maximum time for which a part runs before it is killed, and maximum time for which it then stays
-/// down. A window lasts two seconds and accepts records for one more.
+/// Maximum time that a part runs before it is killed, and maximum time that it then stays down. A
+/// window lasts two seconds and accepts records for one more second.
 const UP_MS_MAX: u64 = 5000;
 const DOWN_MS_MAX: u64 = 1500;
 /// Polling interval.
@@ -84,8 +84,8 @@ fn killed_agent_repeats_no_records_and_windows_continue() {
 
     let records = records(&files);
     let numbers: BTreeSet<u64> = records.iter().map(|record| program::number(record, "number")).collect();
-    assert_eq!(numbers.len(), records.len(), "each record is stored once");
-    assert_eq!(accepted_records(control), records.len() as u64, "each record is accepted once");
+    assert_eq!(numbers.len(), records.len(), "each record must be stored once");
+    assert_eq!(accepted_records(control), records.len() as u64, "each record must be accepted once");
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,7 +112,7 @@ fn turns(random: &mut Random) -> Vec<(Duration, Part)> {
     turns
 }
 
-/// The whole loop under load, after its edge has received some bundles.
+/// The complete loop under load, once its edge has received some bundles.
 struct Loop {
     directory: Directory,
     _ports: [Port; 3],
@@ -162,19 +162,19 @@ impl Loop {
         self.running.contains_key(&part)
     }
 
-    /// Returns the number of the edge's active bundle.
+    /// Returns the edge's active bundle number.
     fn number(&self) -> u64 {
         get_json(self.admin, "/stats")["bundle"]["number"].as_u64().unwrap_or(0)
     }
 
-    /// Returns the number of the stored bundle, with which the edge would start.
+    /// Returns the number of the stored bundle, which the edge loads at its next start.
     fn kept_number(&self) -> u64 {
         let document = std::fs::read(self.directory.0.join("edge/bundle.json")).unwrap();
         Bundle::decode(&document).unwrap().content().number
     }
 
-    /// Restarts the controller after `after` has modified its stored state; the edge's bundle
-    /// number must increase.
+    /// Kills the controller, lets `after` modify its stored state, and restarts it. The edge's
+    /// bundle number must then increase.
     fn restart_controller(&mut self, after: impl FnOnce(&Directory)) {
         self.kill(Part::Controller);
         let before = self.number();
@@ -191,12 +191,12 @@ impl Loop {
 /// Observations that later ones must not contradict.
 #[derive(Debug, Default)]
 struct Seen {
-    /// Number of the edge's bundle.
+    /// The edge's bundle number.
     number: u64,
     /// The bundle number that the edge acknowledged to the controller.
     acknowledged: u64,
     rounds: Vec<Value>,
-    /// Number of responses by the edge while no controller was running.
+    /// Number of responses sent by the edge while no controller was running.
     served_alone: usize,
 }
 
@@ -228,7 +228,7 @@ impl Seen {
     /// and stored before it is acknowledged to the controller.
     fn edge_is_killed(&mut self, all: &Loop) {
         let kept = all.kept_number();
-        assert!(kept >= self.acknowledged, "it starts with {kept} after acknowledging {}", self.acknowledged);
+        assert!(kept >= self.acknowledged, "edge has {kept} after acknowledging {}", self.acknowledged);
         self.number = self.number.min(kept);
     }
 }
@@ -237,7 +237,7 @@ impl Seen {
 fn random_kills_of_all_parts_revoke_nothing() {
     let mut random = Random::of_seed();
     let (mut all, mut seen) = (Loop::start(), Seen::default());
-    // Add new networks throughout, so that the controller always has something new to decide.
+    // Keep adding networks, so that the controller always has something new to decide.
     let mut networks = NETWORKS + 1..;
     let mut newcomers = move |listen| {
         let network = networks.next().unwrap();
@@ -248,7 +248,7 @@ fn random_kills_of_all_parts_revoke_nothing() {
     for (at, part) in turns(&mut random) {
         while begun.elapsed() < at {
             seen.observe(&all);
-            thread::sleep(POLL_TIME); // kills are independent of the others' state
+            thread::sleep(POLL_TIME); // kills do not depend on the state of other parts
         }
         let is_running = all.is_running(part);
         println!("{:?}: {part:?} {}", begun.elapsed(), if is_running { "is killed" } else { "begins" });
@@ -267,7 +267,7 @@ fn random_kills_of_all_parts_revoke_nothing() {
         }
         seen.observe(&all);
     }
-    assert!(seen.served_alone > 0, "no request was made without a controller");
+    assert!(seen.served_alone > 0, "the edge must have responded while no controller was running");
 
     let (window, number) = (newest_window(all.control), seen.number);
     drop(others);
@@ -288,7 +288,7 @@ fn controller_without_its_file_reuses_no_bundle_number() {
     });
 }
 
-/// A controller must start with stored bundles in another format, as from another release.
+/// A controller must start even if the stored bundles have another format, as after an upgrade.
 #[test]
 fn controller_starts_with_bundles_of_another_format() {
     Loop::start().restart_controller(|directory| {

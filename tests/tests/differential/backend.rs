@@ -1,8 +1,10 @@
-//! A scripted backend: the n-th request of a sequence gets the n-th scripted response, and the last
-//! one repeats. The backend records requests. A condition that matches the scripted response
-//! results in a 304. Ranges are ignored, except for the rest of a response that breaks off.
+//! Scripted backend: the n-th request of a sequence gets the n-th scripted response, and the last
+//! response is repeated. The backend records all requests. It sends a 304 if a request's condition
+//! matches the scripted response. It ignores ranges, except for the rest of a response that breaks
+//! off.
 //!
-//! ***Invariant:** one exchange per connection; a request is recorded before the response is sent.
+//! **Invariant:** a connection has one exchange, and a request is recorded before its response is
+//! sent.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,10 +17,10 @@ use thalweg_http::date;
 
 use crate::sequence::{Answer, Form, Sequence};
 
-/// Bytes of a halting response to send before giving the proxy time to disconnect.
+/// Number of bytes of a halting response that are sent before the proxy gets time to disconnect.
 const LITTLE_BYTES: usize = 64 * 1024;
-/// A proxy still connected after this time wants the rest. The only event to wait for would be that
-/// it disconnects.
+/// A proxy that is still connected after this time is sent the rest. There is no event to wait for:
+/// a proxy signals only that it does not want the rest, by disconnecting.
 const GONE_MAX: Duration = Duration::from_millis(300);
 
 /// A request as received by the backend.
@@ -44,9 +46,9 @@ struct State {
 #[derive(Default)]
 struct Seen {
     requests: Vec<BackendRequest>,
-    /// Number of requests whose responses were sent as far as the proxy wanted.
+    /// Number of requests whose responses were sent completely or abandoned by the proxy.
     answered: usize,
-    /// Whether responses are held until the test releases them.
+    /// Whether responses are held back until the test releases them.
     held: bool,
 }
 
@@ -67,7 +69,7 @@ impl Backend {
         Ok(backend)
     }
 
-    /// Returns the requests of a sequence after its first `from`.
+    /// Returns the requests of a sequence, without the first `from`.
     pub(crate) fn requests(&self, name: &str, from: usize) -> Vec<BackendRequest> {
         let seen = self.state.seen.lock().unwrap();
         seen.get(name).map(|seen| seen.requests[from..].to_vec()).unwrap_or_default()
@@ -206,8 +208,8 @@ fn write(answer: &Answer, request: &BackendRequest) -> Vec<u8> {
     out.into_bytes()
 }
 
-/// Returns the bytes of a response that breaks off after `length` bytes of content, or of the rest
-/// of that response.
+/// Returns the bytes of a response that breaks off after `length` bytes of content, or, if
+/// requested, of the rest of that response.
 fn until(answer: &Answer, request: &BackendRequest, length: usize) -> Vec<u8> {
     let all = answer.content.len();
     if request.field("range") == Some(&format!("bytes={length}-")) {

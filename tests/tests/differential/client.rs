@@ -1,5 +1,5 @@
-//! A client that sends one request on a new connection and reads the response to the end of the
-//! connection.
+//! Client that sends one request on a new connection and reads the response until the connection
+//! closes.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -16,11 +16,11 @@ pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) fields: Vec<(String, String)>,
     pub(crate) content: String,
-    /// Whether the response ended as its framing declares.
+    /// Whether the response is complete according to its framing.
     pub(crate) whole: bool,
 }
 
-/// Sends a request of a sequence; does not read the response.
+/// Sends a request of a sequence, without reading the response.
 pub(crate) fn send(address: SocketAddr, name: &str, request: &Request) -> std::io::Result<TcpStream> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;

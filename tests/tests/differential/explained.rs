@@ -1,21 +1,20 @@
-//! Allowed differences, read from `explained.txt`: groups with the peer that differs and the
-//! reason.
+//! Allowed differences between the edge and its peers, read from `explained.txt`.
 //!
-//! A group is `nginx: why`, `varnish: why` or `both: why`, then lines `sequence step: ours ->
-//! theirs`; a blank line ends it.
+//! The file consists of groups separated by blank lines. A group's first line is `nginx: why`,
+//! `varnish: why` or `both: why`; its other lines are `sequence step: ours -> theirs`.
 
 use std::collections::HashMap;
 
 const TEXT: &str = include_str!("explained.txt");
 
-/// The proxy that is compared with the edge.
+/// A proxy that is compared with the edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Peer {
     Nginx,
     Varnish,
 }
 
-/// An explained difference of a step and a peer.
+/// The explained difference between the edge and a peer in one step.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Difference {
     pub(crate) ours: &'static str,

@@ -1,14 +1,14 @@
-//! Sends the same requests to three caches: the edge, Debian's nginx and Debian's Varnish, each a
-//! real process with its own backend, scripted identically. Client responses and backend requests
-//! are compared step by step.
+//! Differential test: sends the same requests to the edge, Debian's nginx and Debian's Varnish,
+//! each a real process with its own, identically scripted backend. Client responses and backend
+//! requests are compared step by step.
 //!
 //! If a peer differs from the edge, `explained.txt` must state the difference and why it is
-//! allowed, citing the clause or the peer's documentation. The test fails on an unexplained
-//! difference, and on the explanation of a difference that no longer exists.
+//! allowed, citing the RFC or the peer's documentation. The test fails if a difference is not
+//! explained, or if an explained difference does not occur.
 //!
-//! The only wait is for responses with a lifetime of one second to become stale, once for all
-//! sequences. Setting `Age` would not avoid the wait: nginx ignores the field, and Varnish does not
-//! store responses that arrive stale.
+//! The test waits only once, for all sequences together: until responses with a lifetime of one
+//! second are stale. Setting `Age` would not avoid the wait, because nginx ignores the field and
+//! Varnish does not store responses that arrive stale.
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod backend;
@@ -24,7 +24,7 @@ use std::thread;
 use explained::{Difference, Peer};
 use proxies::{Proxy, Server};
 
-/// One line per step of each sequence, with the outcome.
+/// For each sequence, the outcomes of its steps as lines.
 type Outcomes = Vec<Vec<String>>;
 
 #[test]
@@ -95,7 +95,7 @@ fn policy_behaves_as_on_varnish() {
     assert!(faults.is_empty(), "{} unexplained differences\n\n{}", faults.len(), faults.join("\n"));
 }
 
-/// Compares a step's outcomes with the explanation; returns the mismatch, if any.
+/// Compares a step's outcomes, taking its explanation into account. Returns the mismatch, if any.
 fn compare(ours: &str, theirs: &str, explanation: Option<&Difference>) -> Option<String> {
     match explanation {
         None if ours == theirs => None,

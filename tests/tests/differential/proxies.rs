@@ -1,14 +1,14 @@
-//! The three caches as processes on loopback, each with its own backend, configured as by a careful
-//! operator, and identically where possible:
+//! The three caches as processes on loopback, each with its own backend. They are configured as a
+//! careful operator would, and identically where possible:
 //!
-//! - None serves stale responses unless they allow it. nginx's `proxy_cache_use_stale` is left to
-//!   the response's fields (with `updating`, nginx would serve any stale response, however old);
-//!   Varnish's `default_grace` is 0.
+//! - None serves a stale response unless the response allows it. nginx's `proxy_cache_use_stale` is
+//!   not set, so that the response's fields decide; with `updating`, nginx would serve any stale
+//!   response, however old. Varnish's `default_grace` is 0.
 //! - Each keeps stale responses for validation: `proxy_cache_revalidate`, `default_keep`.
-//! - nginx does not handle `Authorization`: such requests bypass its cache, as its documentation
-//!   advises.
-//! - Each stores a 404 or 410 without a lifetime for a while: `negative`, `proxy_cache_valid`,
-//!   `default_ttl`.
+//! - nginx does not handle `Authorization`, so such requests bypass its cache, as its documentation
+//!   recommends.
+//! - Each stores a 404 or 410 without an explicit lifetime for a while: `negative`,
+//!   `proxy_cache_valid`, `default_ttl`.
 
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -33,7 +33,7 @@ pub(crate) enum Proxy {
     Varnish,
 }
 
-/// A proxy and its backend; the process and its files are removed on drop.
+/// A proxy and its backend. On drop, the process is killed and its files are removed.
 pub(crate) struct Server {
     child: Child,
     directory: PathBuf,
@@ -42,7 +42,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a proxy, with `policy` if given; the policy must not contain its version and backend.
+    /// Starts a proxy, with `policy` if given. The VCL version and the backends are added to the
+    /// policy.
     pub(crate) fn start(proxy: Proxy, sequences: &[Sequence], policy: Option<&str>) -> Result<Self> {
         let backend = Backend::start(sequences)?;
         let address = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?;
@@ -74,7 +75,7 @@ impl Server {
         let begun = Instant::now();
         while TcpStream::connect(address).is_err() {
             if server.child.try_wait()?.is_some() || begun.elapsed() > START_MAX {
-                bail!("{proxy:?} does not start: {}", std::fs::read_to_string(log)?);
+                bail!("{proxy:?} did not start: {}", std::fs::read_to_string(log)?);
             }
             thread::sleep(Duration::from_millis(10));
         }
@@ -107,7 +108,7 @@ fn thalweg(listen: SocketAddr, backend: SocketAddr, policy: Option<&Path>) -> Re
         "1",
         "--negative",
         "60s",
-        // The other two serve no stale responses on errors unless configured to.
+        // By default, the other two serve no stale responses on errors.
         "--stale-if-error",
         "0s",
     ]);
@@ -118,8 +119,8 @@ fn thalweg(listen: SocketAddr, backend: SocketAddr, policy: Option<&Path>) -> Re
     Ok(command)
 }
 
-/// Configures one worker process, so that a request sent after a response sees all effects of that
-/// response.
+/// Returns the command for nginx. It has a single worker process, so that a request sent after a
+/// response sees all effects of that response.
 fn nginx(directory: &Path, listen: SocketAddr, backend: SocketAddr) -> Result<Command> {
     let path = directory.join("nginx.conf");
     let directory = directory.display();

@@ -1,11 +1,11 @@
-//! A sequence: the rule to test, the backend's scripted responses, and the request steps.
+//! Test sequences: the tested rule, the backend's scripted responses, and the client's steps.
 
-/// Request steps for one URL or a few.
+/// Steps of requests for one or a few URLs.
 #[derive(Debug, Clone)]
 pub(crate) struct Sequence {
     /// First path segment of the sequence's URLs.
     pub(crate) name: &'static str,
-    /// The rule, as document and section.
+    /// The tested rule, as document and section.
     pub(crate) clause: &'static str,
     pub(crate) answers: Vec<Answer>,
     pub(crate) steps: Vec<Step>,
@@ -21,7 +21,7 @@ pub(crate) struct Answer {
     /// Field lines; `{-60}` is replaced by the date 60 seconds ago.
     pub(crate) fields: &'static str,
     pub(crate) content: &'static str,
-    /// Fields of the 304, if different.
+    /// Fields of the 304, if different from `fields`.
     pub(crate) not_modified: Option<&'static str>,
     pub(crate) form: Form,
 }
@@ -53,17 +53,18 @@ pub(crate) enum Step {
     Send(Request),
     /// Sends a request that causes this many backend requests, possibly after the response.
     Background(Request, usize),
-    /// Repeats a request until it gets this content.
+    /// Repeats a request until the response has this content.
     Until(Request, &'static str),
-    /// Sends a request; the backend continues once the response has begun.
+    /// Sends a request. The backend continues once the client has received the start of the
+    /// response.
     Begin(Request),
-    /// Sends a request; the client disconnects after the first content, then the backend sends the
+    /// Sends a request. The client disconnects after the first content, then the backend sends the
     /// rest.
     Leave(Request),
     /// Sends this many parallel requests while the backend holds the response.
     Together(Request, usize),
-    /// Waits until lifetimes of one second, and one more second of stale use, have ended. This step
-    /// is not numbered.
+    /// Waits until lifetimes of one second, and one more second of stale use, have expired. This
+    /// step is not numbered.
     Later,
 }
 

@@ -1,4 +1,4 @@
-//! Processes of the program, their log lines, and the records they store.
+//! Processes of the program under test, their log lines, and the records that they store.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
 pub mod site;
@@ -19,10 +19,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 
-/// Time limit for waits, longer than any of them takes on a busy machine.
+/// Time limit for waits: longer than any wait on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A process that can be stopped, and whose standard error is read.
+/// A process whose standard error is read, killed when dropped.
 pub struct Process {
     child: Child,
     lines: Receiver<String>,
@@ -134,13 +134,15 @@ pub fn edge(backend: SocketAddr) -> Command {
     command
 }
 
-/// A port for a service that may stop and restart: nothing else gets it while this value exists.
+/// A port reserved for a service that may stop and restart. No other process gets it while this
+/// value exists.
 pub struct Port(Socket);
 
 impl Port {
     pub fn new() -> Self {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        // The service also sets SO_REUSEADDR, so it may bind, because this socket does not listen.
+        // The service can bind the same port, because it also sets SO_REUSEADDR and this socket
+        // does not listen.
         socket.set_reuse_address(true).unwrap();
         socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
         Self(socket)
@@ -187,7 +189,7 @@ pub fn metrics(address: SocketAddr) -> String {
     text
 }
 
-/// Requests an agent's metrics, by name and labels.
+/// Requests an agent's metrics and returns their values, by name and labels.
 pub fn metric_values(address: SocketAddr) -> HashMap<String, f64> {
     let text = metrics(address);
     let lines = text.lines().filter(|line| line.starts_with("thalweg_agent_"));
@@ -195,8 +197,8 @@ pub fn metric_values(address: SocketAddr) -> HashMap<String, f64> {
     metric_values.map(|(name, value)| (name.to_owned(), value.parse().unwrap())).collect()
 }
 
-/// Stores the rest of a spool in these sinks: a stopping agent leaves the records that the sinks
-/// had no time to store.
+/// Stores the remaining records of a spool in these sinks. When an agent stops, records that its
+/// sinks had no time to store stay in the spool.
 pub fn drain(spool: &Path, sinks: &[(&str, &Path)]) {
     let mut agent = thalweg();
     agent.args(["agent", "--listen", "127.0.0.1:0", "--sockets", "sport 1", "--period", "1h", "--spool"]);

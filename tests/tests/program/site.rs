@@ -1,5 +1,5 @@
-//! A site under load: a backend, clients of several networks, and a controller that tries
-//! everything at once.
+//! A site under load: a backend, clients in several networks, and a controller that starts all
+//! trials at once.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -15,7 +15,7 @@ use socket2::{Domain, Socket, Type};
 
 use super::{Directory, thalweg};
 
-/// Number of client networks, from 127.0.1.0/24 up: as many as a bottom group needs, plus one.
+/// Number of client networks, from 127.0.1.0/24 up: one more than a bottom group needs.
 pub const NETWORKS: u8 = 6;
 /// Pause between two connections of a network.
 pub const CLIENT_PAUSE: Duration = Duration::from_millis(20);
@@ -76,8 +76,8 @@ pub fn connect(edge: SocketAddr, network: u8) -> std::io::Result<TcpStream> {
     Ok(TcpStream::from(socket))
 }
 
-/// Requests the content once from a host, on a connection from a network; fails if the edge is
-/// down.
+/// Requests a host's content once, on a new connection from a network. Returns an error if the edge
+/// is down.
 pub fn fetch(edge: SocketAddr, network: u8, host: &str) -> std::io::Result<()> {
     let mut stream = connect(edge, network)?;
     let request = format!("GET /content HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
@@ -86,7 +86,7 @@ pub fn fetch(edge: SocketAddr, network: u8, host: &str) -> std::io::Result<()> {
     stream.read_to_end(&mut content).map(drop)
 }
 
-/// Clients from every network that open one connection after another, for each host in turn, until
+/// Clients in every network that open one connection after another, for each host in turn, until
 /// dropped.
 pub struct Clients(Arc<AtomicBool>, Vec<thread::JoinHandle<()>>);
 
@@ -125,7 +125,7 @@ impl Drop for Clients {
 }
 
 /// Returns the command for a controller with windows of seconds. It starts all trials at once and
-/// never reaches a conclusion, because loopback has no network's characteristics.
+/// never concludes one, because loopback behaves like no real network.
 pub fn controller(directory: &Directory, listen: SocketAddr) -> Command {
     let mut command = thalweg();
     command.args(["controller", "run", "--window", "2s", "--late", "1s", "--min-rtt-min", "0ms"]);

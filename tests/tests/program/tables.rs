@@ -1,4 +1,4 @@
-//! ClickHouse tables, polled until records are delivered.
+//! Queries on ClickHouse tables, polled until records are delivered.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,14 +8,14 @@ use thalweg_telemetry::clickhouse::Server;
 /// Time limit for delivering all records on a busy machine.
 pub const DELIVERY_MAX: Duration = Duration::from_secs(120);
 
-/// Returns the single number that a query returns.
+/// Returns the result of a query for a single number.
 pub fn number(server: &Server, query: &str) -> u64 {
     let answer =
         server.query(query, "TabSeparated").unwrap_or_else(|error| panic!("{query}: {}", error.cause));
     std::str::from_utf8(&answer).unwrap().trim().parse().unwrap()
 }
 
-/// Waits until a condition on a service holds.
+/// Waits until a condition on delivered records holds.
 pub fn until_delivered(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {

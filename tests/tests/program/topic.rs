@@ -8,7 +8,7 @@ use rdkafka::{ClientConfig, Message as _, Offset, TopicPartitionList};
 
 use super::tables::DELIVERY_MAX;
 
-/// Creates a client with a group name, which neither joins the group nor commits.
+/// Creates a client that names a group, but neither joins it nor commits offsets.
 fn client(brokers: &str, group: &str) -> BaseConsumer {
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", brokers).set("group.id", group);

@@ -1,5 +1,5 @@
-//! The dashboard's queries, with macros and variables replaced as by Grafana's ClickHouse plugin:
-//! each one must return rows without missing values.
+//! Dashboard queries, with macros and variables replaced as by Grafana's ClickHouse plugin: each
+//! query must return rows without missing values.
 
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ fn every_dashboard_query_returns_complete_rows() {
         let answer = answer.unwrap_or_else(|error| panic!("{title}: {}\n{query}", error.cause));
         let rows = serde_json::Deserializer::from_slice(&answer).into_iter::<Vec<Value>>();
         let rows: Vec<_> = rows.map(Result::unwrap).collect();
-        // A percentile of nothing is NaN, which JSON represents as null.
+        // A percentile of no values is NaN, which is null in JSON.
         let is_whole = |row: &Vec<Value>| !row.iter().any(Value::is_null);
         assert!(!rows.is_empty() && rows.iter().all(is_whole), "{title}: {rows:?}");
     }

@@ -55,7 +55,8 @@ impl Rollup {
         number(server, &format!("SELECT sum({}) FROM {}", self.count, self.table))
     }
 
-    /// Returns the rollup's rows, computed from a table or a query.
+    /// Returns the rollup's groups with their sums and percentiles, computed from a table or a
+    /// subquery.
     fn groups(&self, server: &Server, from: &str) -> Vec<u8> {
         let Self { key, sums, percentiles_of, .. } = self;
         let percentiles = percentiles_of
@@ -78,7 +79,7 @@ fn rows(server: &Server) -> u64 {
     kinds(0).iter().map(|(table, _)| number(server, &format!("SELECT count() FROM {table}"))).sum()
 }
 
-/// Returns the first and the last missing number, and how many are missing.
+/// Returns the first and the last missing record number, and the count of missing records.
 fn missing(server: &Server, sent: u64) -> String {
     let numbers = kinds(0).map(|(table, _)| format!("SELECT number FROM {table}")).join(" UNION ALL ");
     let query = format!(

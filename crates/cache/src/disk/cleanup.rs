@@ -1,5 +1,5 @@
-//! Retries of failed disk work for purges, made after each sweep. Until a retry succeeds, the
-//! journal keeps the purges.
+//! Retries of failed purge work on disk, after each sweep. Until a retry succeeds, the journal
+//! keeps the purges.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use super::tier::Tier;
 use crate::purge::Position;
 use crate::sync::lock;
 
-/// Maximum files queued for removal again; above it, the journal is kept until the next start.
+/// Maximum file removals queued for a retry; beyond it, the journal is kept until the next start.
 const FILES_MAX: usize = 1024;
-/// Maximum heads queued for another write; above it, they are left to the next sweep.
+/// Maximum head writes queued for a retry; beyond it, they are left to the next sweep.
 const HEADS_MAX: usize = 1024;
 
 /// Files still to be removed, and copies whose newest head has not been written.
@@ -19,7 +19,7 @@ const HEADS_MAX: usize = 1024;
 pub(super) struct Cleanup {
     files: Vec<Name>,
     heads: Vec<Arc<DiskCopy>>,
-    /// Number of heads left to the next sweep so far.
+    /// Number of heads left to later sweeps so far.
     heads_left: u64,
     /// Whether only a restart can complete the cleanup.
     until_restart: bool,
@@ -65,18 +65,19 @@ impl Tier {
     }
 
     pub(super) fn leave_to_sweep(&self, copy: &DiskCopy) {
-        // Before counting the head: a sweep that starts after the count queues it again.
+        // Done before the head is counted, so that any sweep that starts after the count queues it
+        // again.
         copy.set_position(Position::default());
         lock(&self.cleanup).heads_left += 1;
     }
 
-    /// Returns the number of heads left so far to earlier sweeps or to the one that starts now.
+    /// Returns the number of heads left to sweeps so far.
     pub(crate) fn heads_left(&self) -> u64 {
         lock(&self.cleanup).heads_left
     }
 
-    /// Retries everything. Returns true if nothing is left, and no head was left to a sweep since
-    /// `heads_left` was read.
+    /// Retries all queued work. Returns true if none is left over, and no further head was left to
+    /// a sweep since `heads_left` was read.
     pub(super) fn retry_cleanup(self: &Arc<Self>, heads_left: u64) -> bool {
         let (files, heads) = {
             let mut cleanup = lock(&self.cleanup);
@@ -89,8 +90,8 @@ impl Tier {
                 continue;
             }
             let Some(stored) = self.index.upgrade().and_then(|index| index.stored_of(&copy)) else {
-                // The copy has left the index since, and its file is about to be removed. Remove it
-                // now, because the journal may be shortened.
+                // The copy has since left the index, and the removal of its file is queued. Remove
+                // the file now, because the journal may be shortened before that.
                 self.remove(copy.name());
                 continue;
             };

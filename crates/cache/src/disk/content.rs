@@ -1,10 +1,10 @@
 //! Content on disk, as served to readers.
 //!
 //! Before a block's first use since startup, a thread verifies it against its checksum, which also
-//! loads it into the page cache. On every later use, and after each wait for a slow client, the
-//! kernel is asked whether the whole block is still cached; if not, it is read and verified again.
-//! One gap remains: pages may be dropped from the page cache between that check and the end of one
-//! `sendfile`. Then a worker waits for the disk, and the pages are sent unverified.
+//! loads it into the page cache. Before every later use, and after each wait for a slow client, the
+//! tier checks whether the whole block is still cached; if not, the block is read and verified
+//! again. One gap remains: the kernel may drop pages between that check and the end of one
+//! `sendfile`. A worker then waits for the disk, and the pages are sent unverified.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -25,8 +25,8 @@ use crate::sync::lock;
 /// Content smaller than this is promoted to memory on its next use, and then sent with its head in
 /// one `writev`.
 pub(crate) const PROMOTED_BYTES_MAX: u64 = 32 * 1024;
-/// Maximum bytes that a reader gets at once; all their blocks are checked in the page cache before
-/// the first byte is sent.
+/// Maximum bytes returned to a reader at once. All their blocks are in the page cache when the
+/// first byte is sent.
 const PIECE_BYTES_MAX: u64 = 4 * BLOCK_BYTES as u64;
 
 /// The disk tier, as seen by a copy.
@@ -53,7 +53,7 @@ pub(crate) struct DiskCopy {
     content: OnceLock<Weak<FillBuffer<Arc<Head>>>>,
     hit: AtomicBool,
     gone: AtomicBool,
-    /// The newest head and its position, while its write is queued.
+    /// The newest head and its purge position, while their write is queued.
     head: Mutex<Option<(Arc<Head>, Position)>>,
     /// Locked while a head is being written, so that the newest head wins.
     writing_head: Mutex<()>,
@@ -71,7 +71,7 @@ struct State {
     is_lost: bool,
     /// Bytes of the separate head file.
     head_bytes: u64,
-    /// Position in the sequence of purges that the files record or are about to record.
+    /// Purge position that the files record or are about to record.
     position: Position,
 }
 
@@ -90,16 +90,16 @@ pub(crate) struct Open {
 pub(crate) struct Reading {
     /// Keeps the file open, so that the reader can finish a copy that is evicted.
     _open: Option<Arc<Open>>,
-    /// The block that the reader waited for or has begun to read.
+    /// The block for which the reader waited, or which it has started to read.
     block: Option<u64>,
     /// Whether the reader waited for that block and has not used it since. If so, the page cache is
-    /// not checked again: if it dropped each block as soon as it was read, the reader would wait
-    /// forever.
+    /// not checked: a kernel that dropped every block as soon as it was read would make the reader
+    /// wait forever.
     is_fresh: bool,
 }
 
 impl Reading {
-    /// Records that the block was used: from now on the page cache may have dropped it.
+    /// Records that the block was used. Its next use requires a check of the page cache.
     pub(crate) fn used(&mut self) {
         self.is_fresh = false;
     }
@@ -116,12 +116,12 @@ impl Open {
         self.file.as_fd()
     }
 
-    /// Returns the offset in the file of byte `offset` of the content.
+    /// Returns the file offset of content byte `offset`.
     pub(crate) fn file_offset(&self, offset: u64) -> u64 {
         self.header_bytes + offset
     }
 
-    /// Returns the offset in the content of the byte at `file_offset`.
+    /// Returns the content offset of the byte at `file_offset`.
     pub(crate) fn offset(&self, file_offset: u64) -> u64 {
         file_offset - self.header_bytes
     }
@@ -164,7 +164,7 @@ impl State {
 }
 
 impl DiskCopy {
-    /// Creates the copy of a file that has `header_bytes` in addition to its content.
+    /// Creates the copy for a file with `header_bytes` of header and `length` bytes of content.
     pub(super) fn new(
         host: Arc<dyn CopyHost>,
         key: Key,
@@ -187,12 +187,12 @@ impl DiskCopy {
         })
     }
 
-    /// Sets the content that this is a copy of; the first call counts.
+    /// Sets the content of which this is a copy. Only the first call has an effect.
     pub(crate) fn bind(&self, content: &Arc<FillBuffer<Arc<Head>>>) {
         let _ = self.content.set(Arc::downgrade(content));
     }
 
-    /// Returns the content that this is a copy of, if it still exists.
+    /// Returns the content of which this is a copy, if it still exists.
     pub(crate) fn content(&self) -> Option<Arc<FillBuffer<Arc<Head>>>> {
         self.content.get()?.upgrade()
     }
@@ -215,13 +215,13 @@ impl DiskCopy {
         self.length
     }
 
-    /// Returns the bytes that the copy's files occupy.
+    /// Returns the number of bytes occupied by the copy's files.
     pub(super) fn bytes(&self) -> u64 {
         self.size_bytes + lock(&self.state).head_bytes
     }
 
-    /// Sets the size of the separate head file. Calls `count` with the increase, unless the copy
-    /// has left the disk.
+    /// Sets the size of the separate head file. Calls `count` with the change in size, unless the
+    /// copy has left the disk.
     pub(super) fn set_head_bytes(&self, bytes: usize, count: impl FnOnce(i64)) {
         let mut state = lock(&self.state);
         if !self.is_gone() {
@@ -235,7 +235,8 @@ impl DiskCopy {
         self.gone.load(Relaxed)
     }
 
-    /// Marks the copy as gone. Only the first caller gets the number of bytes to uncount.
+    /// Marks the copy as gone. Returns the number of bytes to uncount, but only to the first
+    /// caller.
     pub(super) fn leave(&self) -> Option<u64> {
         let state = lock(&self.state);
         (!self.gone.swap(true, Relaxed)).then_some(self.size_bytes + state.head_bytes)
@@ -246,14 +247,14 @@ impl DiskCopy {
         self.host.discard(self);
     }
 
-    /// Queues a write of `head`, new since a validation, to the separate head file.
+    /// Queues a write of `head`, updated by a validation, to the separate head file.
     pub(crate) fn update_head(self: &Arc<Self>, head: &Arc<Head>, position: Position) {
         if self.note_head(head, position) {
             self.host.queue_head(self);
         }
     }
 
-    /// Makes `head` the one to write. Returns false if a write is already queued.
+    /// Makes `head` the next head to write. Returns false if a write is already queued.
     pub(super) fn note_head(&self, head: &Arc<Head>, position: Position) -> bool {
         self.set_position(position);
         lock(&self.head).replace((head.clone(), position)).is_none()
@@ -279,7 +280,7 @@ impl DiskCopy {
         }
     }
 
-    /// Returns whether no content is in memory.
+    /// Returns whether none of the content is in memory.
     pub(super) fn is_only_on_disk(&self) -> bool {
         self.content().is_none_or(|content| content.is_on_disk())
     }
@@ -296,15 +297,16 @@ impl DiskCopy {
         self.hit.swap(false, Relaxed)
     }
 
-    /// Returns up to `max` bytes at `offset`, which is within the content, if they can be sent at
-    /// once. Otherwise, call [`ask`](Self::ask).
+    /// Returns the open file, and the number of bytes (at most `max`) that can be sent at once from
+    /// `offset`, which must be within the content. If the result is `None`, call
+    /// [`ask`](Self::ask).
     pub(crate) fn piece(&self, offset: u64, max: usize, reading: &mut Reading) -> Option<(Arc<Open>, usize)> {
         let first = offset / BLOCK_BYTES as u64;
         let end = self.length.min(offset.saturating_add(PIECE_BYTES_MAX.min(max as u64)));
         let waited = reading.block == Some(first);
         let is_fresh = waited && reading.is_fresh;
         let state = lock(&self.state);
-        // Small content is sent from memory if it fits there.
+        // Small content is sent from memory, unless memory had no room when it was read.
         let may = self.length >= PROMOTED_BYTES_MAX || waited;
         let verified = (first..blocks(end)).take_while(|block| may && state.is_usable(*block)).count() as u64;
         let open = state.open.upgrade().filter(|_| verified > 0)?;
@@ -335,17 +337,16 @@ impl DiskCopy {
         }
     }
 
-    /// Returns whether byte `offset`, handed out before, and the rest of its block can still be
-    /// sent at once.
+    /// Returns whether byte `offset`, part of an earlier piece, and the rest of its block can still
+    /// be sent at once.
     pub(crate) fn is_ready(&self, open: &Open, offset: u64) -> bool {
         let block = offset / BLOCK_BYTES as u64;
         let is_usable = lock(&self.state).is_usable(block);
         is_usable && open.is_resident(block, self.length)
     }
 
-    /// Returns the state of byte `offset` since it was requested. Another reader may have doubted
-    /// its block again after it was read; then the block is queued again, so `Pending` always leads
-    /// to a wake-up.
+    /// Returns the result of the read requested for byte `offset`. If another reader has doubted
+    /// the block since it was read, queues it again, so that a wake-up always follows `Pending`.
     pub(crate) fn answer(self: &Arc<Self>, offset: u64) -> Poll<Result<(), Failure>> {
         let block = offset / BLOCK_BYTES as u64;
         let mut state = lock(&self.state);
@@ -359,8 +360,8 @@ impl DiskCopy {
         Poll::Pending
     }
 
-    /// Marks bytes handed out as doubtful because they could not be sent: they are read and
-    /// verified again before their next use.
+    /// Marks bytes of an earlier piece as unverified because they could not be sent. They are read
+    /// and verified again before their next use.
     pub(crate) fn doubt(self: &Arc<Self>, open: &Open, file_offset: u64, len: usize) {
         let offset = open.offset(file_offset);
         let (first, end) = (offset / BLOCK_BYTES as u64, blocks(offset + len as u64));
@@ -371,7 +372,7 @@ impl DiskCopy {
         self.ask_for(&mut state, first);
     }
 
-    /// Reads and verifies a block and returns its bytes. Call it only on a thread that may block.
+    /// Reads and verifies a block and returns its bytes. Call this only on a thread that may block.
     pub(super) fn verify<'a>(&self, block: u64, buffer: &'a mut [u8]) -> Result<&'a [u8], Unreadable> {
         let open = self.open()?;
         let (start, end) = ends(block, self.length);
@@ -386,8 +387,8 @@ impl DiskCopy {
         Ok(bytes)
     }
 
-    /// Asks the kernel to read the block likely to be needed next. A block that is not cached must
-    /// be verified as if it had never been read.
+    /// Asks the kernel to read the block likely to be needed next. A block that is not cached
+    /// becomes unverified, as if it had never been read.
     fn read_ahead(&self, open: &Open, block: u64) {
         if !open.is_resident(block, self.length) {
             lock(&self.state).set_verified(block, false);
@@ -419,13 +420,13 @@ impl DiskCopy {
         state.queued.retain(|queued| *queued != block);
     }
 
-    /// Records that a block could not be read, so that readers get no more content.
+    /// Records that a block could not be read, so that readers receive no more content.
     pub(super) fn lose(&self) {
         lock(&self.state).is_lost = true;
     }
 }
 
-/// Returns the bytes on disk of a file with this much content and header.
+/// Returns the number of bytes on disk of a file with this much content and header.
 pub(super) fn size_bytes(length: u64, header_bytes: usize) -> u64 {
     header_bytes as u64 + length.next_multiple_of(HEADER_ALIGN as u64)
 }

@@ -1,20 +1,19 @@
-//! Files of the disk tier: their layout, and how they are created, read and removed. A thin layer
-//! over system calls.
+//! Files of the disk tier: a thin layer over the system calls that create, read and remove them.
 //!
 //! ```text
 //! DIR/v1/            locked (flock) by the process that uses it
-//!   journal          purges that may not have been carried out yet
+//!   journal          purges that may not have been applied to all files
 //!   tmp/NUMBER       being written
 //!   ab/HASH-NUMBER   complete: header, then content
-//!   ab/HASH-NUMBER.head   the header as of the last validation, if there was one
+//!   ab/HASH-NUMBER.head   header as of the last validation, if any
 //! ```
 //!
-//! **Invariant:** a file gets its final name only once it is complete, and is not written to after
-//! that, except the journal, which grows. **Invariant:** nothing outside `DIR/v1` is touched, and
-//! no directory inside it is removed.
+//! **Invariant:** a file receives its final name only once it is complete, and is never written to
+//! after that, except for the journal, which grows. **Invariant:** nothing outside `DIR/v1` is
+//! touched, and no directory inside it is removed.
 //!
-//! Only the journal is synced. The kernel already has the data of a killed process; after a power
-//! loss, checksums detect damage.
+//! Only the journal is synced. If the process is killed, the kernel still writes the data it has;
+//! after a power loss, checksums detect damaged files.
 
 use std::fmt;
 use std::io;
@@ -34,7 +33,7 @@ const MODE_FILE: Mode = Mode::from_raw_mode(0o640);
 const TMP: &str = "tmp";
 const HEAD: &str = ".head";
 const JOURNAL: &str = "journal";
-/// Number of directories that files are spread over.
+/// Number of directories over which files are spread.
 pub(super) const SPREAD: usize = 256;
 
 /// Name of a stored response's file.
@@ -49,7 +48,7 @@ impl Name {
         (self.hash >> 120) as u8
     }
 
-    /// Parses a file name; also returns whether it names a head.
+    /// Parses a file name; also returns whether it names a head file.
     fn parse(text: &str) -> Option<(Self, bool)> {
         let (file, is_head) = text.strip_suffix(HEAD).map_or((text, false), |file| (file, true));
         let (hash, number) = file.split_once('-')?;
@@ -127,7 +126,9 @@ impl Directory {
     /// Creates `DIR/v1` if it does not exist, locks it, and removes unfinished files.
     ///
     /// # Errors
-    /// `WouldBlock` if another process has it locked; otherwise the system's error.
+    ///
+    /// Returns an error of kind `WouldBlock` if another process has locked the directory, otherwise
+    /// the system's error.
     pub(super) fn open(directory: &Path) -> io::Result<Self> {
         let directory = directory.join("v1");
         std::fs::create_dir_all(&directory)?;
@@ -178,10 +179,11 @@ impl Directory {
     /// Removes a file and its head file. Readers that have it open can continue.
     ///
     /// # Errors
-    /// When the file still exists afterwards.
+    ///
+    /// Returns an error if one of the two files could not be removed.
     pub(super) fn remove(&self, name: Name) -> io::Result<()> {
-        // Remove the head last: without it, the content would be valid under an older head. A
-        // restart removes a head without its file.
+        // Remove the head file last: the other file alone would be valid under its older head. The
+        // next start removes a head file that is alone.
         for path in [name.path(), name.path() + HEAD] {
             match unlinkat(&self.0, path.as_str(), AtFlags::empty()) {
                 Ok(()) | Err(rustix::io::Errno::NOENT) => {}
@@ -199,7 +201,7 @@ impl Directory {
         if record.number != name.number || fs::fstat(&file)?.st_size.cast_unsigned() != length {
             return Err(Unreadable::Length);
         }
-        // Disable the kernel's read-ahead: it would load unverified bytes.
+        // Disable the kernel's read-ahead, which would load unverified bytes.
         let _ = fs::fadvise(&file, 0, None, fs::Advice::Random);
         Ok((file, record, header))
     }
@@ -220,7 +222,7 @@ impl Directory {
         Ok(openat(&self.0, path, flags, Mode::empty())?)
     }
 
-    /// Reads the journal; empty if it does not exist.
+    /// Reads the journal; returns no bytes if it does not exist.
     pub(super) fn read_journal(&self) -> io::Result<Vec<u8>> {
         let file = match self.open_for_reading(JOURNAL) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -242,8 +244,8 @@ impl Directory {
 
     /// Replaces the journal and returns the new one, open for writing.
     ///
-    /// Does not use `thalweg_replace`: the tier names files relative to its directory's descriptor
-    /// and keeps writing to the new file.
+    /// Does not use `thalweg_replace`, because the tier names files relative to its directory's
+    /// descriptor and keeps writing to the new file.
     pub(super) fn replace_journal(&self, journal: &[u8]) -> io::Result<OwnedFd> {
         let path = format!("{TMP}/{JOURNAL}");
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -260,7 +262,7 @@ impl Directory {
         Ok(fs::syncfs(&self.0)?)
     }
 
-    /// Lists one of the directories that files are spread over.
+    /// Lists one of the directories over which files are spread.
     pub(super) fn list(&self, directory: usize) -> io::Result<Listed> {
         let directory = format!("{directory:02x}");
         let mut listed = Listed::default();
@@ -292,7 +294,8 @@ impl Directory {
         let _ = unlinkat(&self.0, path, AtFlags::empty());
     }
 
-    /// Lists the names in a directory except subdirectories; none if it does not exist.
+    /// Lists the names in a directory, except those of subdirectories. Returns no names if the
+    /// directory does not exist.
     fn list_names(&self, directory: &str) -> io::Result<Vec<String>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let opened = match openat(&self.0, directory, flags, Mode::empty()) {
@@ -341,7 +344,8 @@ fn read_header(file: &OwnedFd) -> Result<(Record, usize), Unreadable> {
 /// Fills `bytes` from the file at `offset`.
 ///
 /// # Errors
-/// `UnexpectedEof` if the file is too short.
+///
+/// Returns an error of kind `UnexpectedEof` if the file is too short, otherwise the system's error.
 pub(super) fn read_at(file: &OwnedFd, mut offset: u64, mut bytes: &mut [u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match rustix::io::pread(file, &mut *bytes, offset) {
@@ -360,7 +364,8 @@ pub(super) fn read_at(file: &OwnedFd, mut offset: u64, mut bytes: &mut [u8]) -> 
 /// Writes all of `bytes` to the file at `offset`.
 ///
 /// # Errors
-/// `StorageFull` if the disk is full, otherwise the system's error.
+///
+/// Returns an error of kind `StorageFull` if the disk is full, otherwise the system's error.
 pub(super) fn write_at(file: BorrowedFd<'_>, mut offset: u64, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match rustix::io::pwrite(file, bytes, offset) {
@@ -395,7 +400,7 @@ mod tests {
         let at = place.path().join("v1").join(name.path());
         let head = name.path() + HEAD;
         let has_head = || place.path().join("v1").join(&head).exists();
-        // A directory cannot be removed as if it were a file.
+        // A directory in place of the file makes its removal fail.
         std::fs::create_dir_all(&at).unwrap();
         directory.create(8).unwrap();
         directory.publish_head(8, name).unwrap();

@@ -1,4 +1,4 @@
-//! Job queue of the disk threads, first come, first served.
+//! First-in, first-out job queue of the disk threads.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::thread::{self, ThreadId};
 
 use crate::sync::lock;
 
-/// A queue that threads wait on. Its size is bounded by the caller that adds jobs.
+/// A queue on which threads wait for jobs. The callers that add jobs must bound its size.
 #[derive(Debug)]
 pub(super) struct Jobs<J> {
     state: Mutex<State<J>>,
@@ -16,20 +16,20 @@ pub(super) struct Jobs<J> {
 #[derive(Debug)]
 struct State<J> {
     waiting: VecDeque<J>,
-    /// Whether jobs are held back.
+    /// Whether waiting jobs are withheld from threads.
     paused: bool,
     /// Whether new jobs are refused.
     closed: bool,
     /// Number of jobs handed out so far.
     given: u64,
-    /// The job that each thread is running.
+    /// Number of the job that each thread is running.
     running: HashMap<ThreadId, u64>,
     /// Number of threads waiting for earlier jobs.
     waits: usize,
 }
 
 impl<J> Jobs<J> {
-    /// Creates a queue that holds its jobs back until it is released.
+    /// Creates a queue that withholds its jobs until it is released.
     pub(super) fn paused() -> Self {
         let state = State {
             waiting: VecDeque::new(),

@@ -11,9 +11,9 @@
 //!                                         4 ban       u64 made, text
 //! ```
 //!
-//! Numbers are little endian and times are unix milliseconds; `soft` is all ones for a hard purge.
-//! Anything after the last entry with a valid checksum is an incomplete write, whose purge was
-//! never acknowledged.
+//! Numbers are little-endian, and times are in Unix milliseconds; `soft` has all bits set for a
+//! hard purge. Any bytes after the last entry with a valid checksum are an incomplete write, whose
+//! purge was never acknowledged.
 //!
 //! **Invariant:** decoded entries encode to the same bytes; an unknown entry is treated as a purge
 //! that may have removed anything.
@@ -23,7 +23,8 @@ use std::sync::Arc;
 use super::record::sum;
 use crate::purge::{Ban, Purge, PurgeScope};
 
-/// Maximum bytes of the journal. A purge that would exceed it is replaced by [`Entry::Unlisted`].
+/// Maximum bytes of the journal. If a purge would exceed it, one [`Entry::Unlisted`] replaces all
+/// entries.
 pub const JOURNAL_BYTES_MAX: usize = 16 << 20;
 /// Upper limit (exclusive) of purge numbers.
 const NUMBER_MAX: u64 = 1 << 62;
@@ -35,15 +36,15 @@ const START_BYTES: usize = 12;
 pub enum Entry {
     /// Number of the latest purge so far.
     Sequence(u64),
-    /// Purges up to this number have unknown targets, which could be anything.
+    /// Purges up to this number are not listed individually, and may have removed anything.
     Unlisted(u64),
     /// A purge.
     Purge(Purge),
-    /// The purge with this number, in an unknown form, with its whole payload.
+    /// A purge with this number in an unknown format, with its complete payload.
     Unknown(u64, Box<[u8]>),
 }
 
-/// Position of a purge among all those queued for a process's journal.
+/// Position of a purge in the sequence of purges queued for the journal by this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket(pub(super) u64);
 
@@ -100,7 +101,7 @@ impl Entry {
         out.extend_from_slice(text);
     }
 
-    /// Decodes a payload; `None` if it does not even have a number.
+    /// Decodes a payload. Returns `None` if it has no valid purge number.
     fn decode(payload: &[u8]) -> Option<Self> {
         let (&kind, rest) = payload.split_first()?;
         let (number, rest) = rest.split_first_chunk()?;

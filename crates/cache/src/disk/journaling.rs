@@ -1,16 +1,15 @@
-//! Writing of the purge journal: one thread owns its file, so that no purge holds a lock during
-//! I/O.
+//! Writer of the purge journal. One thread owns the journal file, so that no purge holds a lock
+//! during I/O.
 //!
 //! Entries queued together are written together and synced once. The journal thread syncs only the
-//! journal file; another thread waits for the rest of the file system to be written before the
-//! journal is shortened.
+//! journal file; another thread syncs the whole file system before the journal is shortened.
 //!
 //! If an entry cannot be written, its purge stays in force in this process. The next entry that can
-//! be written is preceded by an [`Entry::Unlisted`] that records the gap. If the process then ends
+//! be written is preceded by an [`Entry::Unlisted`] that records the gap. If the process then exits
 //! before a sweep has finished, all responses on disk are lost.
 //!
-//! **Invariant:** an entry leaves the journal only after the files it applies to have been removed
-//! or record the purge themselves, and that has been synced.
+//! **Invariant:** an entry is removed from the journal only after every file to which it applies
+//! was removed or records the purge itself, and that change was synced.
 
 use std::collections::VecDeque;
 use std::io;
@@ -27,9 +26,9 @@ use super::tier::Tier;
 use crate::purge::Purge;
 use crate::sync::lock;
 
-/// Minimum bytes of a journal that is worth the sync that shortening costs.
+/// Minimum bytes of a journal for which shortening is worth the sync that it costs.
 pub(super) const SHORTEN_BYTES_MIN: u64 = 64 * 1024;
-/// Maximum purges waiting to be written; above it, their targets are not listed.
+/// Maximum purges waiting to be written; beyond it, one [`Entry::Unlisted`] replaces them.
 const WAITING_MAX: usize = 65_536;
 /// Maximum time that a purge waits for the disk.
 const WAIT_MAX: Duration = Duration::from_secs(2);
@@ -45,7 +44,8 @@ pub(super) struct Journal {
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<Entry>,
-    /// Number up to which to shorten, if worthwhile, once everything done until then is synced.
+    /// Purge number up to which to shorten the journal, if worthwhile, once all file changes so far
+    /// have been synced.
     shorten: Option<u64>,
     to_sync: Option<u64>,
     synced: Option<u64>,
@@ -80,8 +80,8 @@ impl Journal {
         ticket
     }
 
-    /// Waits for a purge to be written. Returns false if that takes too long or the thread has
-    /// stopped.
+    /// Waits for a purge to be written. Returns false if that takes too long, or the journal thread
+    /// has stopped.
     fn wait(&self, ticket: Ticket) -> bool {
         let is_open = |state: &mut State| state.done < ticket.0 && state.running;
         let waited = self.changed.wait_timeout_while(lock(&self.state), WAIT_MAX, is_open);
@@ -110,8 +110,8 @@ impl Journal {
         if state.closed { None } else { state.to_sync.take() }
     }
 
-    /// Waits for work. Once closed, returns only the entries still to be written: another process
-    /// may soon take over the directory.
+    /// Waits for work. Once the journal is closed, returns only entries still to be written,
+    /// because another process may soon take over the directory.
     fn next(&self) -> Option<Work> {
         let idle = |state: &mut State| {
             let nothing = state.waiting.is_empty() && state.shorten.is_none() && state.synced.is_none();
@@ -158,7 +158,7 @@ impl Tier {
         }
     }
 
-    /// Returns whether a sweep is due so that the journal can be shortened.
+    /// Returns whether the journal is so long that a sweep is needed to shorten it.
     pub(crate) fn is_journal_long(&self) -> bool {
         self.journal.bytes.load(Relaxed) >= SHORTEN_BYTES_MIN
     }
@@ -178,7 +178,7 @@ impl Tier {
                 self.journal.sync(number);
             }
             if let Some(number) = work.synced {
-                // Keep bans that still wait for look-ups: they are in force.
+                // Keep bans that still wait for look-ups, because they are in force.
                 let kept = self.index.upgrade().map(|index| index.numbers_of_bans()).unwrap_or_default();
                 if let Err(error) = file.shorten(self.directory(), number, &kept) {
                     self.failed("cannot shorten the purge journal", &error);
@@ -203,14 +203,14 @@ impl Tier {
 /// The journal file, up to the end of its valid entries.
 #[derive(Debug, Default)]
 struct File {
-    /// Opened for the first entry.
+    /// Opened when the first entry is written.
     file: Option<OwnedFd>,
     end: u64,
     /// Highest purge number in the file.
     highest: u64,
-    /// Highest purge number that could not be written.
+    /// Highest purge number that could not be written; 0 if all were written.
     failed: u64,
-    /// Whether the file has an entry that applies to everything on disk.
+    /// Whether the file has an entry that may apply to anything on disk.
     is_unlisted: bool,
 }
 
@@ -248,14 +248,15 @@ impl File {
         self.end >= SHORTEN_BYTES_MIN || self.is_unlisted || self.failed > 0
     }
 
-    /// Removes the entries of purges up to `number`, except those in `kept`. Their files must have
-    /// been removed, and the removal synced.
+    /// Removes the entries of purges up to `number`, except those in `kept`. The files to which
+    /// they apply must have been removed, and the removal synced.
     fn shorten(&mut self, directory: &Directory, number: u64, kept: &[u64]) -> io::Result<()> {
         let (mut entries, _) = read(&directory.read_journal()?);
         entries.retain(|entry| entry.number() > number || kept.contains(&entry.number()));
         entries.insert(0, Entry::Sequence(self.highest));
         self.rewrite(directory, &entries)?;
-        // Not before this point: until the sync, the removed files were still on disk.
+        // Reset only after the sync: until then, removed files might have reappeared after a power
+        // loss.
         if self.failed <= number {
             self.failed = 0;
         }
@@ -292,7 +293,7 @@ mod tests {
         file.append(&directory, &purge(1)).unwrap_err();
         std::fs::remove_dir(&in_the_way).unwrap();
         assert!(file.is_to_be_shortened());
-        // The purge is recorded before anything is synced.
+        // The failed purge is recorded before the file system is synced.
         file.append(&directory, &purge(2)).unwrap();
         let unlisted = |directory: &Directory| {
             let (entries, _) = read(&directory.read_journal().unwrap());

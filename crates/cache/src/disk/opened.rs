@@ -22,7 +22,9 @@ impl Disk {
     /// `compile` compiles the bans from an earlier process.
     ///
     /// # Errors
-    /// `WouldBlock` if another process uses the directory; otherwise the system's error.
+    ///
+    /// Returns an error of kind `WouldBlock` if another process uses the directory, otherwise the
+    /// system's error.
     pub fn open(directory: &Path, bytes_max: u64, compile: Compile) -> io::Result<Self> {
         let directory = Directory::open(directory)?;
         let (journal, end) = read(&directory.read_journal()?);
@@ -45,8 +47,8 @@ impl Disk {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Start {
     pub(super) end: u64,
-    /// Highest purge number in the journal. A file with a higher number was written after a purge
-    /// that the journal lacks.
+    /// Highest purge number in the journal. A file with a higher purge number was fetched after a
+    /// purge that the journal lacks.
     pub(super) highest: u64,
     pub(super) is_unlisted: bool,
 }

@@ -1,15 +1,16 @@
-//! Eviction order on disk: second chance, in order of arrival.
+//! Eviction order on disk: first in, first out, with a second chance for used copies.
 //!
-//! S3-FIFO, which memory uses, does not fit here. A new response is in memory as well, memory may
-//! be larger than the small queue, and uses there are not visible here. The queue that decides
-//! which copies stay would hold responses that cannot be evicted yet, and would not see their uses.
+//! S3-FIFO, which is used for memory, does not fit here. A new response is also in memory, where
+//! its uses are not visible to the disk tier, and memory may be larger than the small queue. The
+//! small queue, which decides which copies stay, would thus contain responses that cannot be
+//! evicted yet, and would not see their uses.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
 use super::content::DiskCopy;
 
-/// Maximum copies examined per search for a victim; bounds the cost to a single request.
+/// Maximum copies examined per search for a victim, to bound the cost to a single request.
 pub(crate) const STEPS_MAX: usize = 256;
 
 /// The copies on disk, next victim first.
@@ -25,15 +26,15 @@ impl Queue {
         self.tidy();
     }
 
-    /// Adds a copy found at startup; call it for the newest copy first.
+    /// Adds a copy found at startup. Call this for the newest copy first.
     pub(super) fn push_old(&mut self, copy: &Arc<DiskCopy>) {
         self.copies.push_front(Arc::downgrade(copy));
     }
 
-    /// Removes and returns the next victim: a copy whose content is only on disk and was not used
-    /// since it was last examined. If there is none and `any` is set, a copy whose content is also
-    /// in memory, or else the least recently used one. Examines each copy at most once and at most
-    /// `steps` copies, which it subtracts from `steps`.
+    /// Returns the next victim: a copy whose content is only on disk and was not used since it was
+    /// last examined. If no such copy is found and `any` is set, returns a copy whose content is
+    /// also in memory, or else a used copy. Examines each copy at most once, and at most `steps`
+    /// copies in all; subtracts the number examined from `steps`.
     pub(super) fn victim(&mut self, any: bool, steps: &mut usize) -> Option<Arc<DiskCopy>> {
         let (mut in_memory, mut used) = (None, None);
         for _ in 0..(*steps).min(self.copies.len()) {

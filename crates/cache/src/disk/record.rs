@@ -6,19 +6,19 @@
 //! 10  u16 0                                  1 content   number, bytes, bytes of a block, status
 //! 12  u32 bytes of the header                2 key       text
 //! 16  u64 XXH3 of the header,                3 fields    lines of name and value
-//!         with 0 in this place               4 selection lines of name and value, or none
+//!         computed with 0 here               4 selection lines of name and value, or none
 //!                                            5 freshness u64 milliseconds, flags
 //!                                            6 sums      XXH3 of each block of the content
-//!                                            7 surrogate lines of name and value, if there is one
+//!                                            7 surrogate lines of name and value, if any
 //!                                            8 purges    number, u64 stale since, if either is set
-//!                                            9 sliced    u64 bytes of the whole, if in slices
-//!                                           10 reason    text, if not the usual one
+//!                                            9 sliced    u64 content length, if in slices
+//!                                           10 reason    string, if unusual for the status
 //! ```
 //!
-//! Numbers are little endian. Zeros follow the last section up to a multiple of [`HEADER_ALIGN`],
-//! where the content begins. A section with a new tag needs no new version: a program that does not
-//! know it refuses the record, at the cost of a fetch, and one that does also reads records without
-//! it.
+//! Numbers are little-endian. The last section is followed by zeros up to a multiple of
+//! [`HEADER_ALIGN`], where the content starts. A new tag does not require a new version: a program
+//! that does not know the tag refuses the record, at the cost of a fetch, and a program that knows
+//! it also reads records without it.
 //!
 //! **Invariant:** only headers encoded here decode: a header torn at any byte is refused, and a
 //! decoded header encodes to the same bytes.
@@ -36,7 +36,7 @@ use crate::freshness::Freshness;
 use crate::purge::Position;
 use crate::storage::Selection;
 
-/// Header sizes are multiples of a page, so that content starts on a page.
+/// Header sizes are multiples of this page size, so that content starts on a page.
 pub const HEADER_ALIGN: usize = 4096;
 /// Maximum bytes of a header.
 pub const HEADER_BYTES_MAX: usize = 2 << 20;
@@ -48,8 +48,8 @@ const REASON_BYTES_MAX: usize = 256;
 pub const CONTENT_BYTES_MAX: u64 = 16 << 30;
 
 const MAGIC: [u8; 8] = *b"thalweg\0";
-/// Version 2 added `Via` to the fields; 3 changed freshness to milliseconds. Files of an earlier
-/// version are foreign and are removed at startup.
+/// Format version. Version 2 added `Via` to the fields; version 3 changed freshness to
+/// milliseconds. Files of any other version are removed at startup.
 pub const VERSION: u16 = 3;
 const SECTIONS_AT: usize = 24;
 const SUM: std::ops::Range<usize> = 16..24;
@@ -62,7 +62,7 @@ const _: () = assert!(CONTENT_BYTES_MAX / BLOCK_BYTES as u64 * 8 <= HEADER_BYTES
 const _: () = assert!(status::REASON_BYTES_MAX <= REASON_BYTES_MAX);
 const _: () = assert!(HEADER_BYTES_MAX.is_multiple_of(HEADER_ALIGN));
 
-/// Description of the response in a file.
+/// Description of the response in a file, as encoded in its header.
 #[derive(Debug, Clone)]
 pub struct Record {
     /// Number of the file, unique in this directory; a later file has a higher number.
@@ -71,7 +71,7 @@ pub struct Record {
     pub key: Arc<str>,
     /// Head of the response. Fields withheld from other clients are not stored.
     pub head: Arc<Head>,
-    /// Position of the response in the sequence of purges.
+    /// Position of the response in the purge sequence.
     pub position: Position,
     /// Bytes of content; 0 if the content is in slices.
     pub content_bytes: u64,
@@ -115,14 +115,14 @@ pub fn sum(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot(bytes)
 }
 
-/// Computes the first part of a file's name: a hash that distinguishes, almost always, the files of
-/// one key and selection from all others.
+/// Computes the first part of a file name: a hash that almost always distinguishes the files of one
+/// key and selection from all others.
 pub fn name_hash(key: &str, selection: &Selection) -> u128 {
     let mut text = key.as_bytes().to_vec();
     for (name, value) in selection.lines() {
         text.push(0);
         text.extend_from_slice(name.as_bytes());
-        // Names and values contain no controls.
+        // Unambiguous, because names and values contain no control characters.
         text.push(if value.is_some() { 0 } else { 1 });
         text.extend_from_slice(value.unwrap_or_default());
     }
@@ -146,7 +146,8 @@ impl Record {
     /// Encodes the header, padded to a multiple of [`HEADER_ALIGN`].
     ///
     /// # Errors
-    /// [`Fault::TooLarge`].
+    ///
+    /// Returns [`Fault::TooLarge`] if the header exceeds [`HEADER_BYTES_MAX`].
     pub fn encode(&self) -> Result<Vec<u8>, Fault> {
         let mut out = Vec::with_capacity(HEADER_ALIGN);
         out.extend_from_slice(&MAGIC);
@@ -193,10 +194,11 @@ impl Record {
         Ok(out)
     }
 
-    /// Decodes a whole header; see [`header_bytes`] for its length.
+    /// Decodes a complete header; see [`header_bytes`] for its length.
     ///
     /// # Errors
-    /// The reason why the header is invalid.
+    ///
+    /// Returns the reason why the header is invalid.
     pub fn decode(header: &[u8]) -> Result<Self, Fault> {
         if header_bytes(header)? != header.len() {
             return Err(Fault::Torn);
@@ -210,10 +212,11 @@ impl Record {
     }
 }
 
-/// Returns the length of the header that begins with `start`, which must have at least 24 bytes.
+/// Returns the length of the header that starts with `start`, which must have at least 24 bytes.
 ///
 /// # Errors
-/// When `start` is not a header of this version.
+///
+/// Returns an error if `start` does not start a header of this version.
 pub fn header_bytes(start: &[u8]) -> Result<usize, Fault> {
     let mut cursor = Cursor(start);
     if cursor.take(MAGIC.len()).is_none_or(|magic| magic != MAGIC) || cursor.u16() != Some(VERSION) {
@@ -224,7 +227,7 @@ pub fn header_bytes(start: &[u8]) -> Result<usize, Fault> {
     if sound && bytes > 0 { Ok(bytes) } else { Err(Fault::Torn) }
 }
 
-/// Sections as they are read.
+/// Sections read so far.
 #[derive(Default)]
 struct Parts<'a> {
     content: Option<(u64, u64, u16)>,
@@ -325,7 +328,8 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// A cursor that takes bytes from the front; `None` if there are too few.
+/// A cursor that takes bytes from the front of a slice. Its methods return `None` if too few bytes
+/// are left.
 struct Cursor<'a>(&'a [u8]);
 
 impl<'a> Cursor<'a> {
@@ -355,7 +359,7 @@ impl<'a> Cursor<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// Reads number, bytes and status.
+    /// Reads the file number, the content length and the status.
     fn content(&mut self) -> Option<(u64, u64, u16)> {
         let (number, bytes) = (self.u64()?, self.u64()?);
         self.u32().filter(|block| *block as usize == BLOCK_BYTES)?;
@@ -390,7 +394,7 @@ impl<'a> Cursor<'a> {
             }
             fields.push(name, value?);
         }
-        // A value that `Fields` would change was not written here.
+        // Refuse a value that `Fields` would change, because it was not encoded here.
         let mut again = Vec::with_capacity(section.len());
         lines(&mut again, fields.iter());
         (again == section).then_some(fields)
@@ -422,7 +426,7 @@ fn section(out: &mut Vec<u8>, tag: u16, write: impl FnOnce(&mut Vec<u8>)) {
     let length_at = out.len();
     out.extend_from_slice(&[0; 4]);
     write(out);
-    // A section whose length does not fit is refused as too large.
+    // If the length does not fit, the header is later refused as too large.
     let length = u32::try_from(out.len() - length_at - 4).unwrap_or(u32::MAX);
     out[length_at..length_at + 4].copy_from_slice(&length.to_le_bytes());
 }

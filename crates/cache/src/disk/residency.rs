@@ -1,11 +1,11 @@
 //! Checks which bytes of a file are in the page cache.
 //!
-//! Checking loads nothing. `preadv2` with `RWF_NOWAIT` would not do: it starts to read missing
-//! bytes, and returns them if the disk is quick enough. Instead, mincore(2) reports the pages of a
-//! mapping that exists only for this purpose.
+//! The check loads no pages. `preadv2` with `RWF_NOWAIT` is unsuitable: it starts to read missing
+//! bytes, and returns them if the disk is fast enough. Instead, mincore(2) reports the resident
+//! pages of a mapping that exists only for this purpose.
 //!
-//! This module holds the disk tier's `unsafe` code. **Invariant:** nothing is read or written
-//! through the mapping, so truncation of the file does no harm. For another user's file that this
+//! This module contains the disk tier's `unsafe` code. **Invariant:** nothing is read or written
+//! through the mapping, so truncating the file is harmless. For another user's file that this
 //! process may not write, the kernel reports every page as resident.
 #![allow(unsafe_code)]
 
@@ -16,7 +16,7 @@ use std::ptr::NonNull;
 use rustix::fd::AsFd;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// Minimum page size of any supported machine.
+/// Smallest page size of any supported machine.
 const PAGE_BYTES_MIN: usize = 4096;
 /// Maximum pages checked per system call.
 const PAGES_MAX: usize = 64;
@@ -39,7 +39,9 @@ impl Residency {
     /// Maps the first `length` bytes of a file; `length` must be at least one.
     ///
     /// # Errors
-    /// When the file cannot be mapped: the process has too many mappings (`vm.max_map_count`).
+    ///
+    /// Returns an error if the file cannot be mapped, usually because the process has too many
+    /// mappings (`vm.max_map_count`).
     pub(super) fn of(file: impl AsFd, length: u64) -> io::Result<Self> {
         let length = usize::try_from(length).map_err(|_| io::ErrorKind::FileTooLarge)?;
         // SAFETY: a new mapping at an address chosen by the kernel, which allows no access.
@@ -75,7 +77,7 @@ impl Residency {
 
 impl Drop for Residency {
     fn drop(&mut self) {
-        // SAFETY: the mapping made in `of`, unmapped once.
+        // SAFETY: unmaps the mapping from `of`, once.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.length) };
     }
 }
@@ -103,7 +105,7 @@ mod tests {
         let file = File::open(&path).unwrap();
         let residency = Residency::of(&file, LENGTH).unwrap();
         assert!(residency.has(0..LENGTH) && residency.has(5..5) && residency.has(LENGTH - 1..LENGTH + 1));
-        // Repeated, because a fast disk might hide a load.
+        // Repeat the check, because a fast disk might hide a load.
         for _ in 0..200 {
             file.sync_all().unwrap();
             fadvise(&file, 0, None, Advice::Random).unwrap();

@@ -1,8 +1,8 @@
 //! Startup scan: finds the responses on disk, newest first, reading only their headers.
 //!
-//! Names are listed before anything is written, so that new files are not mistaken for old ones,
-//! and file numbers continue after the highest. Incomplete files and files of another version are
-//! removed.
+//! File names are listed before any file is written, so that new files are not mistaken for old
+//! ones and file numbers continue after the highest. Incomplete files and files of another version
+//! are removed.
 
 use std::io;
 use std::sync::Arc;
@@ -84,7 +84,7 @@ impl Tier {
         let newer = if has_head { self.directory().read_head(name, &base).ok() } else { None };
         let Record { head, position, .. } = newer.as_ref().map_or(&base, |(record, _)| record);
         let Some(index) = self.index.upgrade() else { return };
-        // A number above the journal's highest shows that the journal lacks a purge.
+        // A purge number above the journal's highest shows that the journal lacks a purge.
         if !is_of_use(head, now_ms()) || position.number > self.start.highest {
             return self.remove(name);
         }

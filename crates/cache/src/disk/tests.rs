@@ -1,5 +1,5 @@
-//! Tests of the disk tier on a real directory: responses survive restarts, the budget holds, and
-//! damaged files are never served.
+//! Disk tier tests on a real directory: responses survive restarts, the budget holds, and damaged
+//! files are never served.
 
 use crate::ban::tests::compile;
 use std::fs;
@@ -84,11 +84,11 @@ fn stats(cache: &Cache) -> Stats {
     cache.disk_stats().unwrap()
 }
 
-/// Polls until `is_so`, because the tier's threads send no events to tests.
+/// Polls until `is_so` returns true, because the tier's threads send no events to tests.
 fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
+    let started = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
+        assert!(started.elapsed() < PATIENCE, "{what}");
         thread::yield_now();
     }
 }
@@ -104,17 +104,17 @@ impl Wake for Unpark {
 fn block_on<F: Future>(future: F) -> F::Output {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut future = pin!(future);
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
             return output;
         }
         thread::park_timeout(PATIENCE);
-        assert!(begun.elapsed() < PATIENCE, "the reader was not woken");
+        assert!(started.elapsed() < PATIENCE, "the reader was not woken");
     }
 }
 
-/// Generates the content named `seed`, with a distinct byte at each offset.
+/// Generates content from `seed`, in which each byte depends on its offset.
 fn content(seed: u64, len: usize) -> Vec<u8> {
     (0..len as u64).map(|at| (seed ^ at ^ (at >> 8) ^ (at >> 16)) as u8).collect()
 }
@@ -180,7 +180,7 @@ fn store(cache: &Arc<Cache>, key: &str, content: &[u8]) {
     assert!(stats(cache).responses <= before + 1);
 }
 
-/// Reads all of the content, as a client would get it.
+/// Reads all of the content, as a client would receive it.
 fn read(stored: &Stored) -> Result<Vec<u8>, Failure> {
     let mut reader = stored.content.reader(0);
     let mut bytes = Vec::new();
@@ -306,7 +306,7 @@ fn index_eviction_examines_a_bounded_number_of_copies() {
     let mut steps = 4;
     assert!(!tier.evict_for_index(&mut steps) && steps == 0, "{steps} left");
     assert!(!tier.evict_for_index(&mut steps), "no steps were left");
-    // Six more copies used up their second chance; the four examined before have none left.
+    // The other six copies use up their second chance; the four examined before have none left.
     let mut steps = 100;
     assert!(tier.evict_for_index(&mut steps) && steps == 93, "{steps} left");
     assert_eq!(cache.stored(), 9);
@@ -378,8 +378,8 @@ fn unwritable_directory_leaves_memory_working() {
     cache.stop_disk();
 }
 
-/// Creates a file system of this size, mounted nowhere; the path is valid as long as the descriptor
-/// is open.
+/// Creates a detached file system of this size. The path is valid as long as the descriptor is
+/// open.
 fn small_file_system(bytes: usize) -> rustix::io::Result<(rustix::fd::OwnedFd, PathBuf)> {
     use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
     use rustix::mount::{fsconfig_create, fsconfig_set_string, fsmount, fsopen};
@@ -393,10 +393,10 @@ fn small_file_system(bytes: usize) -> rustix::io::Result<(rustix::fd::OwnedFd, P
 }
 
 #[test]
-fn full_disk_loses_only_what_does_not_fit() {
+fn full_disk_rejects_only_what_does_not_fit() {
     let (_held, path) = match small_file_system(1 << 20) {
-        Ok(made) => made,
-        Err(rustix::io::Errno::PERM) => return in_a_namespace("full_disk_loses_only_what_does_not_fit"),
+        Ok(created) => created,
+        Err(rustix::io::Errno::PERM) => return in_a_namespace("full_disk_rejects_only_what_does_not_fit"),
         Err(error) => panic!("{error}"),
     };
     let cache =

@@ -1,4 +1,4 @@
-//! The disk tier as a whole: threads, work queues, budget and statistics.
+//! The disk tier: threads, work queues, budget and statistics.
 
 use std::collections::VecDeque;
 use std::io;
@@ -34,13 +34,13 @@ const QUEUE_SHARE_MAX: u64 = 4;
 const CONTENT_SHARE_MAX: u64 = 4;
 /// Maximum files kept open in addition to those being read.
 pub(crate) const OPEN_FILES_MAX: usize = 1024;
-/// Minimum lifetime of a response without a validator that is worth writing.
+/// Minimum lifetime at which a response without a validator is worth writing.
 const LIFETIME_MIN_MS: u64 = 10_000;
 /// Number of consecutive failed writes after which writing pauses.
 const FAILURES_MAX: u32 = 3;
 /// Duration of the pause after failed writes.
 const FAILURES_PAUSE: Duration = Duration::from_secs(10);
-/// After the disk was full, the bytes on it at that moment are the budget for this long.
+/// When the disk is full, the bytes in use at that moment become the budget for this long.
 const FULL_TIME: Duration = Duration::from_secs(60);
 /// Minimum time between two warnings.
 const WARN_PAUSE: Duration = Duration::from_secs(10);
@@ -50,7 +50,7 @@ const STOP_TIME_MAX: Duration = Duration::from_millis(500);
 /// Disk tier statistics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stats {
-    /// Bytes that files occupy.
+    /// Bytes occupied by files.
     pub bytes: u64,
     /// Maximum bytes that files may occupy.
     pub bytes_max: u64,
@@ -81,9 +81,9 @@ pub(crate) struct Tier {
     /// Whether the queue has emptied since it last refused a response.
     catches_up: AtomicBool,
     pub(super) queue: Mutex<Queue>,
-    /// Held while making room on the disk, from the check to the eviction: two threads that see the
-    /// same shortage would evict twice. Making room in the index, one step at a time, does not need
-    /// it.
+    /// Held while making room on disk, from the check to the eviction. Otherwise, two threads that
+    /// see the same shortage would both evict. Not needed to make room in the index, which takes
+    /// one step at a time.
     evicting: Mutex<()>,
     open: Mutex<VecDeque<Arc<Open>>>,
     pub(super) number: AtomicU64,
@@ -106,8 +106,8 @@ pub(super) enum Write {
     Head(Arc<DiskCopy>),
     /// Remove a file.
     Remove(Name),
-    /// Shorten the journal: once all earlier jobs are done, responses purged up to this number are
-    /// gone from disk. Skipped if more heads than `heads_left` were left to sweeps.
+    /// Shorten the journal. Once all earlier jobs are done, no response purged up to `number` is
+    /// left on disk. Skipped if more than `heads_left` heads have been left to sweeps.
     ShortenJournal { number: u64, heads_left: u64 },
 }
 
@@ -126,7 +126,7 @@ struct Waiting {
 struct RecentErrors {
     consecutive: u32,
     paused_until: Option<Instant>,
-    /// The end of a reduced budget, and its bytes.
+    /// When the reduced budget expires, and its size in bytes.
     full: Option<(Instant, u64)>,
     warned: Option<Instant>,
 }
@@ -170,7 +170,8 @@ impl Tier {
     /// Starts the threads and the startup scan.
     ///
     /// # Errors
-    /// When a thread cannot be started.
+    ///
+    /// Returns an error if a thread cannot be started.
     pub(crate) fn start(self: &Arc<Self>) -> io::Result<()> {
         self.reads.release();
         self.journal.open();
@@ -205,9 +206,9 @@ impl Tier {
         self.changed.notify_all();
     }
 
-    /// Queues shortening of the journal. A sweep must have tested everything against the purges up
-    /// to `number` and queued the removal of purged files; `heads_left` is
-    /// [`heads_left`](Self::heads_left) as of the start of that sweep.
+    /// Queues the shortening of the journal. A sweep must have tested every response against the
+    /// purges up to `number` and queued the removal of purged files. `heads_left` is the value of
+    /// [`heads_left`](Self::heads_left) at the start of that sweep.
     pub(crate) fn shorten_journal(&self, number: u64, heads_left: u64) {
         self.writes.push(Write::ShortenJournal { number, heads_left });
     }
@@ -220,11 +221,11 @@ impl Tier {
             self.changed.wait_timeout_while(threads, STOP_TIME_MAX * 2, |threads| threads.running > 0);
         drop(waited);
         self.forget_writes();
-        // A thread still waiting for the disk writes under a temporary name that is never read.
+        // A thread still waiting for the disk writes only to a temporary file, which is never read.
         self.directory.unlock();
     }
 
-    /// Tells the threads to end.
+    /// Signals the threads to exit.
     pub(crate) fn close(&self) {
         lock(&self.threads).stop_at.get_or_insert_with(|| Instant::now() + STOP_TIME_MAX);
         self.stopping.store(true, Relaxed);
@@ -240,7 +241,7 @@ impl Tier {
         self.stopping.load(Relaxed) && lock(&self.threads).stop_at.is_some_and(|at| Instant::now() > at)
     }
 
-    /// Returns whether new work must not begin.
+    /// Returns whether new work must not start.
     pub(super) fn is_stopping(&self) -> bool {
         self.stopping.load(Relaxed)
     }
@@ -271,8 +272,8 @@ impl Tier {
         }
     }
 
-    /// Offers a response found in memory again, once the queue has caught up. The response may have
-    /// been refused because the queue was full, and the request shows that it is worth storing.
+    /// Offers a response found in memory again, once the queue has caught up. The queue may have
+    /// been full at the first offer, and the new request shows that the response is worth writing.
     pub(crate) fn offer_again(&self, stored: &Arc<Stored>, length: u64) {
         if is_worth_writing(&stored.head) && !self.is_too_large(length) && !self.is_paused() {
             self.enqueue(stored, length);
@@ -288,8 +289,8 @@ impl Tier {
         length > CONTENT_BYTES_MAX.min(self.bytes_max / CONTENT_SHARE_MAX)
     }
 
-    /// Queues a response; returns false if the queue has no room. A response larger than the whole
-    /// queue is written alone.
+    /// Queues a response. Returns false if the queue has no room. A response larger than the whole
+    /// queue is accepted only by an empty queue.
     fn enqueue(&self, stored: &Arc<Stored>, length: u64) -> bool {
         let bytes = waiting_bytes(stored, length);
         let mut waiting = lock(&self.waiting);
@@ -346,7 +347,7 @@ impl Tier {
 
     /// Adjusts the byte count by the growth of a counted copy's head file, negative if it shrank.
     pub(super) fn count_more(&self, bytes: i64) {
-        self.bytes.fetch_add(bytes.cast_unsigned(), Relaxed); // wraps, and so subtracts
+        self.bytes.fetch_add(bytes.cast_unsigned(), Relaxed); // wraps around, and so subtracts
     }
 
     /// Returns whether `more` bytes fit the budget.
@@ -356,16 +357,16 @@ impl Tier {
         self.bytes.load(Relaxed).saturating_add(more) <= bytes_max
     }
 
-    /// If `is_wanted`, evicts the queue's victim from the disk, and from the index unless memory
-    /// also has it. Evicts a copy in use if there is no other. The caller must remove the file,
-    /// which still exists.
+    /// If `is_wanted` returns true, evicts the queue's next victim, and removes its response from
+    /// the index unless its content is also in memory. Evicts a recently used copy if no other is
+    /// found. The caller must then remove the file.
     pub(super) fn evict_if(&self, is_wanted: impl FnOnce() -> bool) -> Option<Arc<DiskCopy>> {
         let _evicting = lock(&self.evicting);
         is_wanted().then(|| self.evict_one(true, &mut { STEPS_MAX })).flatten()
     }
 
-    /// Makes room in the index: drops a response that only the disk has and that was not used
-    /// recently, if one is found within `steps`.
+    /// Makes room in the index by dropping a response that is only on disk and was not used
+    /// recently. Returns false if none is found within `steps`.
     pub(crate) fn evict_for_index(&self, steps: &mut usize) -> bool {
         let victim = self.evict_one(false, steps);
         victim.is_some_and(|victim| self.writes.push(Write::Remove(victim.name())))
@@ -480,17 +481,17 @@ impl CopyHost for Tier {
     }
 }
 
-/// Returns the memory that a queued response holds.
+/// Returns the bytes of memory held by a queued response.
 fn waiting_bytes(stored: &Stored, length: u64) -> u64 {
     length + stored.index_bytes() as u64
 }
 
-/// Returns whether a response will be useful after memory has evicted it, or after a restart.
+/// Returns whether a response will be useful after its eviction from memory, or after a restart.
 fn is_worth_writing(head: &Head) -> bool {
     head.freshness.lifetime_ms >= LIFETIME_MIN_MS || has_validator(&head.fields)
 }
 
-/// Signals the end of a thread, even after a panic.
+/// Signals a thread's exit, even after a panic.
 struct Ending(Arc<Tier>);
 
 impl Drop for Ending {

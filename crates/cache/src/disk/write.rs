@@ -1,8 +1,8 @@
 //! Disk writes: complete responses, newer heads, and removals.
 //!
 //! A file is written under a temporary name, content first, then the header with the checksums, and
-//! is renamed once complete. A process killed at any point thus leaves either a complete file or
-//! one that the next start removes.
+//! is renamed once complete. A process killed at any point thus leaves either a complete file or a
+//! file that the next start removes.
 
 use std::hash::Hasher;
 use std::io;
@@ -53,7 +53,7 @@ impl Tier {
         }
     }
 
-    /// Writes a response; returns false if the disk has no copy of it.
+    /// Writes a response. Returns false if the disk has no copy of it afterwards.
     fn write_response(self: &Arc<Self>, stored: &Arc<Stored>, length: u64) -> bool {
         let Some(index) = self.index.upgrade().filter(|index| index.holds(stored)) else { return false };
         if self.is_paused() {
@@ -65,7 +65,7 @@ impl Tier {
         let key = stored.key().text().clone();
         let (head, position) = (stored.head.clone(), stored.position());
         let mut record = Record { number, key, head, position, content_bytes: length, sums };
-        // Only the values in the header are still unknown, not its length.
+        // The checksums are still unknown, but the header's length does not depend on their values.
         let Ok(header_bytes) = record.encode().map(|header| header.len()) else {
             self.skip();
             return false;
@@ -90,7 +90,8 @@ impl Tier {
         self.attach_copy(&*index, stored, &copy, position)
     }
 
-    /// Attaches a written file to its response, unless that has left the index in the meantime.
+    /// Attaches a written file to its response. Returns false if the response has left the index in
+    /// the meantime.
     fn attach_copy(
         &self,
         index: &dyn Index,
@@ -125,7 +126,7 @@ impl Tier {
         self.number.fetch_add(1, Relaxed)
     }
 
-    /// Evicts until `bytes` fit the budget; returns whether they do.
+    /// Evicts copies until `bytes` more bytes fit the budget. Returns whether they fit.
     fn make_room(&self, bytes: u64) -> bool {
         for _ in 0..EVICTIONS_MAX {
             let Some(victim) = self.evict_if(|| !self.has_room(bytes)) else { break };
@@ -161,11 +162,11 @@ impl Tier {
         self.directory().publish(record.number, name)
     }
 
-    /// Writes a newer head beside a copy. If that fails, the older head, which was also valid,
-    /// counts after a restart. The journal keeps a soft purge that the older head lacks.
+    /// Writes a copy's newer head to a separate file. If that fails, the older head, which is also
+    /// valid, is used after a restart. The journal keeps any soft purge that the older head lacks.
     ///
-    /// If the copy is gone, removes its file at once: the journal may be shortened before the
-    /// queued removal runs.
+    /// If the copy is gone, removes its file at once, because the journal may be shortened before
+    /// the queued removal runs.
     pub(super) fn write_head(&self, copy: &Arc<DiskCopy>, head: Arc<Head>, position: Position) {
         if copy.is_gone() {
             return self.remove(copy.name());
@@ -212,7 +213,7 @@ impl Tier {
     }
 }
 
-/// Computes a checksum per block, for content in pieces of any length.
+/// Computes one checksum per block, from content in pieces of any length.
 #[derive(Default)]
 struct Sums {
     done: Vec<u64>,

@@ -14,10 +14,10 @@ use crate::sync::{self, Mutex, lock};
 use crate::waiters::Waiters;
 use crate::window::Window;
 
-/// Content and its head, during and after its arrival.
+/// Content and its head, while they arrive and afterwards.
 pub struct FillBuffer<H> {
     pub(super) inner: Mutex<Inner<H>>,
-    /// Outside the lock, so that readers of complete content do not lock an extra time.
+    /// Number of readers, outside the lock so that creating a reader does not take the lock.
     pub(super) readers: AtomicUsize,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Inner<H> {
     /// Whether the reader that started the fill still exists.
     pub(super) first_reader: bool,
     pub(super) trailer: Option<Arc<Trailer>>,
-    /// The writer waiting for the last reader to leave.
+    /// Waker of a writer waiting for the last reader to leave.
     pub(super) deserted: Option<Waker>,
 }
 
@@ -42,7 +42,7 @@ pub(super) enum Phase<H> {
 pub(super) enum Content {
     Stored(Stored),
     Passed(Window),
-    /// Content of this length, stored in other fills as the head says. The disk has only the head.
+    /// Content of this length, stored in other fills (slices). The disk copy has only the head.
     Elsewhere {
         length: u64,
         #[cfg(not(loom))]
@@ -68,9 +68,9 @@ pub(crate) enum Backing {
     /// There is no copy.
     #[default]
     None,
-    /// There is no copy: the write queue was full.
+    /// There is no copy, because the write queue was full.
     Refused,
-    /// There is no copy yet: the write is queued.
+    /// There is no copy yet; its write is queued.
     Awaited,
     /// There is a complete copy.
     Copy(Arc<DiskCopy>),
@@ -181,7 +181,7 @@ impl Content {
 }
 
 impl Stored {
-    /// Returns the run that holds published byte `offset`, and the offset within the run.
+    /// Returns the run that contains published byte `offset`, and the byte's offset within the run.
     pub(super) fn find(&self, offset: u64) -> (&sync::Arc<Run>, usize) {
         let mut at = usize::try_from(offset).expect("stored content fits the memory");
         for run in &self.runs {

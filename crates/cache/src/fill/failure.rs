@@ -1,4 +1,4 @@
-//! The reason why a fill ended before its content was complete.
+//! Failures of a fill: why it ended before its content was complete.
 
 use std::fmt;
 
@@ -9,31 +9,31 @@ use crate::arena::NoRoom;
 pub enum Failure {
     /// The writer was dropped without completing the fill.
     Abandoned,
-    /// The backend failed; the text is logged.
+    /// The backend failed. The message is logged.
     Backend(String),
     /// The backend responded with this status, which is not a valid response to the request.
     Status(u16),
-    /// The backend exceeded a time limit; the text is logged.
+    /// The backend exceeded a time limit. The message is logged.
     BackendTimeout(String),
-    /// Too many fetches are in progress; the text is logged.
+    /// Too many fetches are in progress. The message is logged.
     Busy(String),
     /// There was no room to store more content.
     NoRoom,
     /// The fill was not needed, because the stored response was validated.
     Superseded,
-    /// The content is passed to the reader that started the fill, and to no other.
+    /// The content is passed only to the reader that started the fill.
     NotShared,
-    /// The backend's response is not a slice of the stored one: it has a different representation,
-    /// or no such range.
+    /// The backend's response is not a slice of the stored one: it is of a different
+    /// representation, or has a different range.
     NotSliced(&'static str),
-    /// The operator's policy ended the fetch, for this reason.
+    /// The operator's policy aborted the fetch for this reason.
     Policy(&'static str),
-    /// The content was stored, but the disk can no longer read it.
+    /// The content was stored, but can no longer be read from disk.
     Unreadable,
 }
 
 impl Failure {
-    /// Returns the backend's status, if that is the failure.
+    /// Returns the backend's status, if that caused the failure.
     pub fn status(&self) -> Option<u16> {
         match self {
             Self::Status(status) => Some(*status),

@@ -1,23 +1,23 @@
-//! The `FillBuffer`: one writer, any number of readers, append-only content.
+//! The `FillBuffer`: append-only content with one writer and any number of readers.
 //!
 //! ```text
 //! Awaiting head → Filling(head) → Complete
 //!        └──────────────┴──────→ Failed(reason)
 //! ```
 //!
-//! A reader asks for the bytes at its offset and gets those that have arrived, or is woken **by the
-//! append itself**. A hit on complete content, a client that joins midway and a range that has not
-//! arrived yet are all the same reader at different offsets.
+//! A reader requests the bytes at its offset and receives those that have arrived, or is woken **by
+//! the append itself**. A hit on complete content, a client that joins midway, and a request for a
+//! range yet to arrive all use the same kind of reader, at different offsets.
 //!
 //! Invariants:
-//! - Published bytes never change: all readers get the same bytes at an offset.
-//! - Dropping a writer without completing it fails the fill. A failed fill never ends cleanly: its
-//!   readers get the content that had arrived, then the failure.
-//! - The content of a *stored* fill is kept whole in the arena, and no reader delays the writer.
-//!   The content of a *passed* fill is a bounded window for the reader that started it, and the
-//!   writer waits for room.
+//! - Published bytes never change: all readers receive the same bytes at an offset.
+//! - Dropping the writer before completion fails the fill. A failed fill never ends cleanly: its
+//!   readers receive the content that had arrived, then the failure.
+//! - A *stored* fill keeps all content in the arena, and no reader delays the writer. A *passed*
+//!   fill keeps only a bounded window of content for the reader that started it, and the writer
+//!   waits for room in the window.
 //! - Complete stored content may move to the disk and back while readers continue at their offsets.
-//!   It fails only if the disk can no longer read it.
+//!   It fails only if it can no longer be read from disk.
 
 pub(crate) mod buffer;
 pub(crate) mod failure;

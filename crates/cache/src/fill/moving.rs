@@ -1,4 +1,4 @@
-//! Moving of complete content from a mostly dead slab to the one being filled.
+//! Moves complete content from a mostly dead slab to the slab being filled.
 //!
 //! The bytes are copied without a lock; then the copy replaces the old run under the lock, and
 //! readers continue from the copy. A piece of the old run keeps that run alive, so its bytes stay
@@ -35,13 +35,13 @@ impl<H: Send + Sync + 'static> FillBuffer<H> {
         }
     }
 
-    /// Replaces `run` with `copies`, if it is still in use.
+    /// Replaces `run` with `copies` if `run` is still in use.
     fn exchange(&self, run: &sync::Arc<Run>, copies: &[sync::Arc<Run>]) -> bool {
         let mut inner = lock(&self.inner);
         if let Phase::Complete(_, Content::Stored(stored)) = &mut inner.phase
             && let Some(at) = stored.runs.iter().position(|at| sync::Arc::ptr_eq(at, run))
         {
-            // The caller also holds `run`, so no run is dropped under the lock.
+            // The caller also has a reference to `run`, so no run is dropped under the lock.
             stored.runs.splice(at..=at, copies.iter().cloned());
             return true;
         }
@@ -65,7 +65,7 @@ where
 }
 
 impl Stored {
-    /// Returns a run in `slab`, and how many of its bytes are published.
+    /// Returns a run in `slab` and the number of its published bytes.
     fn run_in(&self, slab: usize) -> Option<(sync::Arc<Run>, usize)> {
         let mut left = usize::try_from(self.len).expect("stored content fits the memory");
         for run in &self.runs {

@@ -1,4 +1,4 @@
-//! Moving of complete content between memory and the disk.
+//! Moves complete content between memory and disk.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -10,22 +10,22 @@ use crate::disk::content::DiskCopy;
 use crate::sync::{self, lock};
 use crate::waiters::Waiters;
 
-/// Result of moving content out of memory.
+/// The result of moving content out of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Demotion {
     /// The disk serves the content from now on.
     OnDisk,
     /// The disk already served the content.
     Already,
-    /// The write is queued; try again later.
+    /// The disk has no copy yet, but its write is queued; try again later.
     Awaited,
     /// The disk has no copy.
     No,
 }
 
 impl<H: Clone> FillBuffer<H> {
-    /// Creates complete content that only the disk has. With `elsewhere`, only the head is here,
-    /// and that many content bytes are stored in other fills.
+    /// Creates complete content that is only on disk. If `elsewhere` is set, the copy has only the
+    /// head, and that many content bytes are stored in other fills.
     pub(crate) fn on_disk(head: H, copy: Arc<DiskCopy>, elsewhere: Option<u64>) -> Arc<Self> {
         let content = match elsewhere {
             Some(length) => Content::Elsewhere { length, backing: Backing::Copy(copy) },
@@ -39,12 +39,12 @@ impl<H: Clone> FillBuffer<H> {
 }
 
 impl<H> FillBuffer<H> {
-    /// Returns whether no content is in memory.
+    /// Returns whether none of the content is in memory.
     pub(crate) fn is_on_disk(&self) -> bool {
         matches!(lock(&self.inner).phase, Phase::Complete(_, Content::OnDisk(_) | Content::Elsewhere { .. }))
     }
 
-    /// Returns the disk copy, if there is one.
+    /// Returns the disk copy, if any.
     pub(crate) fn copy(&self) -> Option<Arc<DiskCopy>> {
         match &lock(&self.inner).phase {
             Phase::Complete(_, Content::OnDisk(copy)) => Some(copy.clone()),
@@ -85,7 +85,7 @@ impl<H> FillBuffer<H> {
         }
     }
 
-    /// Frees the memory of the content if the disk has a copy.
+    /// Frees the content's memory if the disk has a copy.
     pub(crate) fn demote(&self) -> Demotion {
         let mut inner = lock(&self.inner);
         let Phase::Complete(_, content) = &mut inner.phase else { return Demotion::No };
@@ -107,7 +107,8 @@ impl<H> FillBuffer<H> {
     /// Copies small content back to memory.
     ///
     /// # Errors
-    /// When the arena has no room for the content.
+    ///
+    /// Returns an error if the arena has no room for the content.
     pub(crate) fn promote(&self, arena: &sync::Arc<Arena>, bytes: &[u8]) -> Result<(), NoRoom> {
         let run = Arena::allocate(arena, bytes.len())?;
         run.write(0, bytes);
@@ -128,8 +129,8 @@ impl<H> FillBuffer<H> {
         woken.wake();
     }
 
-    /// Fails content that only the disk had and that cannot be read, so that readers get no more of
-    /// it. The response must already have left the index.
+    /// Fails unreadable content that was only on disk, so that readers receive no more of it. The
+    /// response must already have left the index.
     pub(crate) fn lose(&self) {
         let mut inner = lock(&self.inner);
         if matches!(inner.phase, Phase::Complete(_, Content::OnDisk(_))) {

@@ -13,7 +13,7 @@ use crate::arena::Run;
 use crate::disk::content::{DiskCopy, Open, left_in_block};
 use crate::sync;
 
-/// Part of some content, kept alive by the piece. Never empty.
+/// A part of some content, kept alive by the piece; never empty.
 pub struct Piece(Held);
 
 enum Held {
@@ -70,8 +70,8 @@ impl Piece {
         }
     }
 
-    /// Returns the file and offset for `sendfile`: the arena's, or the disk copy's, whose bytes
-    /// were in the page cache when the piece was created. `None` for passed content.
+    /// Returns the file and offset for `sendfile`, in the arena or in the disk copy; `None` for
+    /// passed content. Bytes of a disk copy were in the page cache when the piece was created.
     #[cfg(not(loom))]
     pub fn in_file(&self) -> Option<(BorrowedFd<'_>, u64)> {
         match &self.0 {
@@ -84,11 +84,12 @@ impl Piece {
     /// Returns how many bytes after the first `sent` can be sent without waiting for the disk. If
     /// the page cache has dropped them, waits until they are read and verified again.
     ///
-    /// Call this after any wait since the piece was created or the last call returned, and after
-    /// sending as many bytes as the last call allowed.
+    /// Call this before sending if the caller has waited since the piece was created or the last
+    /// call returned, and after sending as many bytes as the last call allowed.
     ///
     /// # Errors
-    /// [`Failure::Unreadable`] if the disk cannot read the bytes.
+    ///
+    /// Returns [`Failure::Unreadable`] if the bytes cannot be read from disk.
     #[cfg(not(loom))]
     pub async fn ready(&self, sent: usize) -> Result<usize, Failure> {
         let Held::File { copy, open, at, len } = &self.0 else { return Ok(self.len() - sent) };
@@ -121,8 +122,8 @@ impl Piece {
         }
     }
 
-    /// Reports that these bytes could not be sent from the file: the disk copy verifies them before
-    /// it serves them again.
+    /// Reports that these bytes could not be sent from the file. The disk copy then verifies them
+    /// before serving them again.
     #[cfg(not(loom))]
     pub fn doubt(&self) {
         if let Held::File { copy, open, at, len } = &self.0 {
@@ -140,7 +141,7 @@ impl Piece {
     }
 }
 
-/// Bytes of a run, which keep it alive.
+/// Bytes of a run, which this value keeps alive.
 #[cfg(not(loom))]
 struct InRun {
     run: sync::Arc<Run>,

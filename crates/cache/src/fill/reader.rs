@@ -49,7 +49,7 @@ impl<H: Clone> Reader<H> {
         matches!(self.buffer.progress(), Progress::Complete(bytes) if self.offset >= bytes)
     }
 
-    /// Returns the trailer section; `None` until the fill is complete, or if there is none.
+    /// Returns the trailer section; `None` before the fill is complete, or without a trailer.
     pub fn trailer(&self) -> Option<Arc<Trailer>> {
         let inner = lock(&self.buffer.inner);
         inner.trailer.clone().filter(|_| matches!(inner.phase, Phase::Complete(..)))
@@ -58,7 +58,8 @@ impl<H: Clone> Reader<H> {
     /// Waits for the head.
     ///
     /// # Errors
-    /// When the fill failed before its head arrived.
+    ///
+    /// Returns an error if the fill fails before its head arrives.
     pub async fn head(&mut self) -> Result<H, Failure> {
         poll_fn(|cx| self.poll_head(cx)).await
     }
@@ -77,7 +78,7 @@ impl<H: Clone> Reader<H> {
 }
 
 impl<H> Reader<H> {
-    /// Creates the reader that starts the fill, to which content may be passed.
+    /// Creates the reader that starts the fill, which may receive passed content.
     pub(super) fn first(buffer: Arc<FillBuffer<H>>) -> Self {
         let mut reader = Self::at(buffer, 0);
         reader.first = true;
@@ -101,15 +102,16 @@ impl<H> Reader<H> {
         self.offset
     }
 
-    /// Moves to `offset`. Passed content is gone once it was read or skipped.
+    /// Moves to `offset`. Passed content cannot be read again once it was read or skipped.
     pub fn seek(&mut self, offset: u64) {
         self.offset = offset;
     }
 
-    /// Waits for the next content: at least one byte and at most `max`, or `None` at a clean end.
+    /// Waits for the next piece of content, of at most `max` bytes. Returns `None` at a clean end.
     ///
     /// # Errors
-    /// When the fill failed and all content that had arrived was read.
+    ///
+    /// Returns an error if the fill failed and all content that had arrived was read.
     pub async fn next(&mut self, max: usize) -> Result<Option<Piece>, Failure> {
         poll_fn(|cx| self.poll_next(cx, max)).await
     }
@@ -197,8 +199,9 @@ impl<H> Reader<H> {
     /// Waits until the next byte can be read, if it is on disk.
     ///
     /// # Errors
-    /// [`Failure::Unreadable`]: the response has left the index, and another look-up gives a
-    /// different result.
+    ///
+    /// Returns [`Failure::Unreadable`] if the content cannot be read. The response has then left
+    /// the index, so the caller can repeat its look-up.
     #[cfg(not(loom))]
     pub async fn ready(&mut self) -> Result<(), Failure> {
         poll_fn(|cx| {
@@ -220,20 +223,21 @@ impl<H> Reader<H> {
         .await
     }
 
-    /// Waits until the next byte was read again from `copy`, the disk copy, and verified, wherever
-    /// the content is now.
+    /// Waits until the next byte has been read again from `copy` and verified, even if the content
+    /// has since moved to memory.
     ///
     /// # Errors
-    /// [`Failure::Unreadable`].
+    ///
+    /// Returns [`Failure::Unreadable`] if the byte cannot be read.
     #[cfg(not(loom))]
     pub(super) async fn read_again(&mut self, copy: &Arc<DiskCopy>) -> Result<(), Failure> {
-        let mut is_asked = false;
+        let mut is_requested = false;
         poll_fn(|cx| {
-            // Register before requesting the read or checking for its result: it wakes only
+            // Register before requesting the read or checking its result: its completion wakes only
             // registered readers.
             lock(&self.buffer.inner).waiters.register(&mut self.ticket, cx.waker());
-            if !is_asked {
-                is_asked = true;
+            if !is_requested {
+                is_requested = true;
                 copy.ask(self.offset, &mut self.disk);
             }
             copy.answer(self.offset)
@@ -241,10 +245,11 @@ impl<H> Reader<H> {
         .await
     }
 
-    /// Waits for the end of the fill and returns its length in bytes.
+    /// Waits until the fill is complete and returns its content length in bytes.
     ///
     /// # Errors
-    /// When the fill failed.
+    ///
+    /// Returns an error if the fill fails.
     pub async fn ended(&mut self) -> Result<u64, Failure> {
         poll_fn(|cx| {
             let mut inner = lock(&self.buffer.inner);
@@ -276,8 +281,8 @@ impl<H> Drop for Reader<H> {
         let mut inner = lock(&self.buffer.inner);
         inner.waiters.forget(&mut self.ticket);
         let mut writer: Option<Waker> = None;
-        // Under the lock: a writer waiting for the last reader to leave has either checked already
-        // or is woken.
+        // Done under the lock, so that a writer waiting for the last reader to leave either sees
+        // the new count or is woken.
         let is_last = self.buffer.readers.fetch_sub(1, SeqCst) == 1;
         let deserted = inner.deserted.take_if(|_| is_last);
         if self.first {

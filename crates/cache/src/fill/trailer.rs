@@ -1,4 +1,4 @@
-//! The trailer section of a complete fill; its bytes are counted while it exists.
+//! The trailer section of a complete fill, whose bytes are counted while it exists.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! The writer: sets the head, appends content, and ends the fill.
+//! The writer: sets the head, appends content, and completes or fails the fill.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,21 +19,22 @@ use crate::sync::{self, Mutex, lock};
 use crate::waiters::Waiters;
 use crate::window::Window;
 
-/// Bytes of each run allocated for content of unknown length.
+/// Minimum bytes of a run allocated for content of unknown length.
 pub const GROWTH_BYTES: usize = crate::arena::SLAB_BYTES / 16;
 
 /// The writing end of a fill. Dropping it before `complete` fails the fill.
 pub struct Writer<H> {
     buffer: Arc<FillBuffer<H>>,
-    /// Growth of stored content; `None` while the head is awaited and for passed content.
+    /// Memory of stored content as it grows; `None` while the head is awaited and for passed
+    /// content.
     growth: Option<Growth>,
     done: bool,
 }
 
-/// Destination of a fill's content, decided with its head.
+/// Destination of a fill's content, decided when the head is set.
 #[derive(Debug)]
 pub enum Destination {
-    /// The content is stored whole in the arena, for any number of readers.
+    /// The content is stored in full in the arena, for any number of readers.
     Store(Room),
     /// The content is passed through a window to the reader that started the fill.
     Pass {
@@ -54,7 +55,8 @@ impl Room {
     /// Reserves room for `length` bytes, or for a first run if the length is unknown.
     ///
     /// # Errors
-    /// When the arena does not have that much room.
+    ///
+    /// Returns an error if the arena does not have that much room.
     pub fn reserve(arena: &sync::Arc<Arena>, length: Option<u64>) -> Result<Self, NoRoom> {
         let mut room = Self::growing(arena);
         let mut left = length.map_or(Ok(GROWTH_BYTES), usize::try_from).map_err(|_| NoRoom)?;
@@ -66,12 +68,12 @@ impl Room {
         Ok(room)
     }
 
-    /// Reserves nothing: runs are allocated as content arrives.
+    /// Creates room without a reservation: runs are allocated as content arrives.
     pub fn growing(arena: &sync::Arc<Arena>) -> Self {
         Self { arena: arena.clone(), reserved: VecDeque::new() }
     }
 
-    /// Returns the next run, for content with `left` bytes ready to be written.
+    /// Returns the next run; `left` is the number of bytes ready to be written.
     fn next(&mut self, left: usize) -> Result<Run, NoRoom> {
         match self.reserved.pop_front() {
             Some(run) => Ok(run),
@@ -80,7 +82,8 @@ impl Room {
     }
 }
 
-/// Growth of stored content: the run being written. Readers share its published part.
+/// Memory of stored content as it grows: the room left, and the run being written, whose published
+/// part is shared with readers.
 struct Growth {
     room: Room,
     tail: Option<(sync::Arc<Run>, usize)>,
@@ -125,7 +128,8 @@ impl<H> Writer<H> {
     /// Sets the head and wakes all readers that wait for it.
     ///
     /// # Panics
-    /// If the head was already set.
+    ///
+    /// Panics if the head was already set.
     pub fn set_head(&mut self, head: H, destination: Destination) {
         let content = match destination {
             Destination::Store(room) => {
@@ -144,7 +148,8 @@ impl<H> Writer<H> {
     /// until the reader has read some.
     ///
     /// # Errors
-    /// [`Failure::Abandoned`] when content is passed and its reader is gone.
+    ///
+    /// Returns [`Failure::Abandoned`] if content is passed and its reader was dropped.
     pub async fn room(&mut self) -> Result<(), Failure> {
         poll_fn(|cx| self.poll_room(cx)).await
     }
@@ -178,11 +183,13 @@ impl<H> Writer<H> {
     /// Publishes more content and wakes all readers that wait for it.
     ///
     /// # Errors
-    /// When the arena has no room. The part that fitted is published, but the fill can only fail
-    /// now.
+    ///
+    /// Returns an error if the arena has no room for all bytes. The bytes that fit are published,
+    /// but the caller must then fail the fill.
     ///
     /// # Panics
-    /// If the head is not set yet.
+    ///
+    /// Panics if the head is not set yet.
     pub fn append(&mut self, bytes: Bytes) -> Result<(), NoRoom> {
         let Some(growth) = &mut self.growth else {
             self.change(|inner| match inner.phase.content_mut() {
@@ -269,8 +276,8 @@ impl<H> Drop for Writer<H> {
 }
 
 impl Growth {
-    /// Writes into the tail and into new runs, which are added to `runs` unpublished. Returns the
-    /// number of bytes written; `Err` if not all bytes fitted.
+    /// Writes into the tail run and into new runs, which are added to `runs` but not yet published.
+    /// Returns the number of bytes written, as `Err` if not all bytes fit.
     fn write(&mut self, bytes: &[u8], runs: &mut Vec<sync::Arc<Run>>) -> Result<usize, usize> {
         let mut written = 0;
         while written < bytes.len() {

@@ -1,23 +1,24 @@
-//! Purge state of a response: its position in the sequence of purges, and the result of its tests.
+//! Purge state of a response: its position in the purge sequence, and the result of its tests.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-/// [`PurgeState::checked`] of a purged response.
+/// Value of [`PurgeState::checked`] for a purged response.
 pub(super) const GONE: u64 = u64::MAX;
-/// [`PurgeState::stale_ms`] of a response that was not soft-purged.
+/// Value of [`PurgeState::stale_ms`] for a response that was not soft-purged.
 const NEVER: u64 = u64::MAX;
 
-/// A response's position in the sequence of purges, as stored with the response.
+/// A response's position in the purge sequence, as stored with the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Position {
-    /// Number of the newest purge before the fetch began; 0 if there was none.
+    /// Number of the newest purge before the fetch started; 0 before the first purge.
     pub number: u64,
-    /// When a soft purge made the response stale, in unix milliseconds.
+    /// When a soft purge made the response stale, in Unix milliseconds; `None` without a soft
+    /// purge.
     pub stale_ms: Option<u64>,
 }
 
-/// Purge state of a stored response: the purges it was tested against, and the result.
+/// Purge state of a stored response: the purges against which it was tested, and the result.
 #[derive(Debug)]
 pub(crate) struct PurgeState {
     pub(super) number: u64,
@@ -26,7 +27,7 @@ pub(crate) struct PurgeState {
 }
 
 impl PurgeState {
-    /// Creates the state of a response whose fetch began after purge `number`.
+    /// Creates the state of a response whose fetch started after purge `number`.
     pub(crate) fn new(number: u64) -> Self {
         Self { number, checked: number.into(), stale_ms: NEVER.into() }
     }
@@ -66,12 +67,13 @@ impl PurgeState {
         Self { stale_ms: self.stale_ms.load(Relaxed).into(), ..Self::new(self.number) }
     }
 
-    /// Makes the response stale from `since_ms`, or from an earlier soft purge.
+    /// Makes the response stale from `since_ms`, or from the time of an earlier soft purge.
     pub(crate) fn soften(&self, since_ms: u64) {
         self.stale_ms.fetch_min(since_ms, Relaxed);
     }
 
-    /// Returns when a soft purge made the response stale, in unix milliseconds.
+    /// Returns when a soft purge made the response stale, in Unix milliseconds; `None` without a
+    /// soft purge.
     pub(crate) fn stale_ms(&self) -> Option<u64> {
         Some(self.stale_ms.load(Relaxed)).filter(|since_ms| *since_ms != NEVER)
     }

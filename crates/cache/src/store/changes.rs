@@ -12,8 +12,8 @@ use crate::stored::{Content, Stored};
 use crate::sync::lock;
 
 impl Cache {
-    /// Inserts `stored`, fetched into `fill`, in place of `old` or of the variant with the same
-    /// selection. Returns false if `stored` or its pending fetch was purged in the meantime.
+    /// Inserts `stored`, fetched into `fill`, replacing `old` or the variant with the same
+    /// selection. Returns false, without inserting it, if it failed or was purged in the meantime.
     pub(super) fn admit(&self, stored: &Arc<Stored>, fill: &Arc<Content>, old: Option<&Arc<Stored>>) -> bool {
         let mut removed = Vec::new();
         let mut shard = lock(self.shard(stored.key().digest));
@@ -21,7 +21,7 @@ impl Cache {
         if !slot.take_pending(fill, &self.sweeper, &self.purges) {
             return false;
         }
-        // The disk may have lost the validated response in the meantime.
+        // The validated response may have become unreadable on disk in the meantime.
         let has_failed = matches!(stored.content.progress(), Progress::Failed(_));
         let is_purged = || {
             !stored.is_spared(&self.purges, None) || old.is_some_and(|old| !old.is_spared(&self.purges, None))
@@ -40,7 +40,7 @@ impl Cache {
         }
         slot.variants.push(stored.clone());
         shard.unmark(stored.key().digest, Some(&stored.head.selection));
-        // A removed response's content may live on under a new head.
+        // A replaced response's content may still be in use, under the new head.
         let is_gone = |other: &&Arc<Stored>| !Arc::ptr_eq(&other.content, &stored.content);
         removed.iter().filter(is_gone).for_each(|other| other.discard_copy());
         drop(shard);
@@ -50,8 +50,8 @@ impl Cache {
         true
     }
 
-    /// Replaces the head of `stored` if that is still in the index; a head that may not be shared
-    /// removes the response.
+    /// Replaces the head of `stored`, if it is still in the index. If the new head may not be
+    /// shared, removes the response instead.
     pub fn update(&self, stored: &Arc<Stored>, head: Head) {
         if head.why_private().is_some() {
             return self.remove_stored(stored);
@@ -60,7 +60,7 @@ impl Cache {
         let slot = shard.slot(stored.key());
         let variant =
             slot.and_then(|slot| slot.variants.iter_mut().find(|variant| Arc::ptr_eq(variant, stored)));
-        // The new head must not be tested in place of one that was purged.
+        // A purged response must stay purged, even if its new head would pass the tests.
         let Some(variant) = variant.filter(|variant| variant.is_spared(&self.purges, None)) else { return };
         let updated = variant.with_head(head, variant.purge_state.again());
         let old = std::mem::replace(variant, updated.clone());
@@ -77,9 +77,9 @@ impl Cache {
         self.index_bytes.fetch_add(stored.index_bytes(), Relaxed);
     }
 
-    /// Uncounts responses that left the index and removes their disk copies. Call this with the
-    /// shard held: a sweep that no longer finds the responses there relies on the removal of their
-    /// files being queued.
+    /// Uncounts responses removed from the index, and queues the removal of their disk copies. Call
+    /// this with the shard locked: a sweep that no longer finds the responses relies on the removal
+    /// of their files being queued.
     pub(super) fn uncount(&self, gone: &[Arc<Stored>]) {
         self.uncount_index(gone);
         gone.iter().for_each(|stored| stored.discard_copy());
@@ -105,8 +105,8 @@ impl Cache {
         drop(shard);
     }
 
-    /// Removes the responses stored under `key` in slices and passes the key for the next seconds,
-    /// because the backend does not serve the slices.
+    /// Removes the sliced responses stored under `key` and passes the key for a few seconds,
+    /// because the backend does not serve slices.
     pub fn forget_sliced(&self, key: &str, now_ms: u64) {
         self.forget_where(key, |stored| stored.head.sliced);
         let digest = self.digest(key);
@@ -140,8 +140,8 @@ impl Cache {
     }
 
     /// Removes a pending fetch whose response is for one client only, and marks the key accordingly
-    /// from `now_ms` on. A policy's verdict also removes the stored response that it applies to,
-    /// unless the fetch was purged in the meantime.
+    /// from `now_ms`. A policy verdict also removes the stored responses to which it applies, but
+    /// has no effect if the fetch was purged in the meantime.
     pub(super) fn keep_mark(
         &self,
         key: &Key,

@@ -1,4 +1,4 @@
-//! A fill and its place in the index: the right, and the duty, to fetch the response looked up.
+//! A fill and its place in the index: the right and the duty to fetch a response.
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering::Acquire, fence};
@@ -14,19 +14,20 @@ use crate::fill::{Destination, Failure, Room, Trailer, Writer};
 use crate::purge::PurgeState;
 use crate::stored::{Content, Stored};
 
-/// Reason for passing content that is larger than the limit per stored response.
+/// Reason for passing content larger than the limit per stored response.
 const TOO_LARGE: &str = "too-large";
 
 /// A fill in progress. Dropping it before it is complete fails it and removes it from the index.
 #[derive(Debug)]
 pub struct Fill {
-    // In this order: on drop, the fill leaves the index before the writer notifies its readers.
+    // Declared in this order so that, on drop, the fill leaves the index before the writer notifies
+    // its readers.
     place: Placed,
     writer: Writer<Arc<Head>>,
     forward: Forward,
 }
 
-/// A fill's place in the index; dropping it vacates the place.
+/// A fill's place in the index, vacated on drop.
 #[derive(Debug)]
 struct Placed {
     cache: Arc<Cache>,
@@ -38,11 +39,11 @@ struct Placed {
 enum Place {
     /// The fill is not in the index.
     Alone,
-    /// The head is awaited under this key. The number identifies the newest purge before the
-    /// fetch began.
+    /// The head is awaited under this key. The number is that of the newest purge before the fetch
+    /// started.
     Pending(Key, u64),
-    /// The response is visible to look-ups unless it was purged. The number counts its content
-    /// bytes so far.
+    /// The response is visible to look-ups unless it was purged. The number is its content length
+    /// so far, in bytes.
     Stored(Arc<Stored>, u64),
 }
 
@@ -61,7 +62,7 @@ impl Fill {
         Self { place: Placed { cache, content, place: Place::Alone }, writer, forward: Forward::Bypass }
     }
 
-    /// Returns the key whose head is awaited; `None` for a fetch unknown to the index.
+    /// Returns the key while the index awaits the head; otherwise `None`.
     pub fn key(&self) -> Option<&str> {
         match &self.place.place {
             Place::Pending(key, _) => Some(&key.text),
@@ -69,8 +70,8 @@ impl Fill {
         }
     }
 
-    /// Returns why no stored response was used (RFC 9211 §2.2); `Forward::Bypass` for a fetch
-    /// unknown to the index.
+    /// Returns why no stored response was used (RFC 9211 §2.2); `Forward::Bypass` for a fetch that
+    /// is not in the index.
     pub fn forward(&self) -> Forward {
         self.forward
     }
@@ -103,16 +104,15 @@ impl Fill {
                 let head = Arc::new(head);
                 let content = self.place.content.clone();
                 let stored = Stored::new(key, head.clone(), content, PurgeState::new(number));
-                // Other requests find the response from now on, and wait only an instant for the
-                // head set below. If it was purged in the meantime, only requests that already
-                // waited for it get it.
+                // From now on, other requests find the response and wait only until its head is set
+                // below. If it was purged in the meantime, only requests already waiting for it
+                // receive it.
                 cache.admit(&stored, &self.place.content, None);
                 self.place.place = Place::Stored(stored, 0);
                 self.writer.set_head(head, Destination::Store(room));
             }
             Err(reason) => {
-                // Memory may be free again at once, but a response that is too large will remain
-                // so.
+                // Memory may soon be free again, but a response that is too large stays too large.
                 let mark = if reason == TOO_LARGE { PassMark::Moment } else { PassMark::No };
                 cache.keep_mark(&key, &self.place.content, (mark, &head.selection), now_ms);
                 self.pass(Head { private: Some(Unshareable { reason, mark }), ..head });
@@ -120,8 +120,9 @@ impl Fill {
         }
     }
 
-    /// Sets the head of a response of `length` bytes whose content is kept in slices. Look-ups find
-    /// it from now on, and all waiting requests get it. The response must be shareable.
+    /// Sets the head of a response of `length` bytes whose content is stored in slices. Look-ups
+    /// find it from now on, and all waiting requests receive it. If the response may not be shared,
+    /// fails the fill instead.
     pub fn complete_sliced(mut self, head: Head, length: u64) {
         if head.why_private().is_some() {
             return self.fail(Failure::NotShared);
@@ -139,8 +140,9 @@ impl Fill {
         cache.offer(&stored);
     }
 
-    /// Reports that the response, with this head, may not be shared: each waiting request fetches
-    /// separately. So do later requests for the next seconds, or for as long as a policy says.
+    /// Reports that the response with this head may not be shared. Each waiting request then
+    /// fetches separately. Later requests are passed for a few seconds, or handled according to a
+    /// policy verdict.
     pub fn not_shared(mut self, head: &Head, now_ms: u64) {
         if let Place::Pending(key, _) = std::mem::replace(&mut self.place.place, Place::Alone) {
             let mark = head.private.map(|private| private.mark).filter(|mark| mark.is_of_policy());
@@ -156,7 +158,7 @@ impl Fill {
 
     /// Reports that the backend validated `stored`; `head` is its updated head (RFC 9111 §4.3.4).
     /// Calls `notify` with the response for the requesting client before any other request can see
-    /// it. If the new head may not be shared, that client is the last to get the response.
+    /// it. If the new head may not be shared, that client is the last to receive the response.
     pub fn validated(mut self, stored: &Arc<Stored>, head: Head, notify: impl FnOnce(Arc<Stored>)) {
         let Place::Pending(_, number) = self.place.place else {
             unreachable!("a passed fill validates nothing")
@@ -167,7 +169,7 @@ impl Fill {
         if let Some(Unshareable { mark, .. }) = private {
             if mark.is_of_policy() {
                 let marked = (mark, &updated.head.selection);
-                // The policy's verdict includes its own end.
+                // A policy verdict has its own expiry time.
                 self.place.cache.keep_mark(stored.key(), &self.place.content, marked, 0);
             }
             self.place.cache.remove_stored(stored);
@@ -185,13 +187,14 @@ impl Fill {
     /// Waits until more content may be appended.
     ///
     /// # Errors
-    /// When the content is passed and its client is gone.
+    ///
+    /// Returns an error if the content is passed and its client is gone.
     pub async fn room(&mut self) -> Result<(), Failure> {
         self.writer.room().await
     }
 
-    /// Returns the content bytes of a stored fill so far, and its length if the head gives it.
-    /// `None` for a passed fill and before the head.
+    /// Returns the number of content bytes stored so far, and the content length if the head states
+    /// it. Returns `None` for a passed fill and before the head is set.
     pub fn stored_bytes(&self) -> Option<(u64, Option<u64>)> {
         match &self.place.place {
             Place::Stored(stored, so_far) => Some((*so_far, stored.head.length)),
@@ -215,14 +218,14 @@ impl Fill {
     }
 
     /// Removes a stored fill without readers from the index, so that no reader can join. Returns
-    /// false if a reader has joined: then the fill must continue for it, and later requests start a
-    /// new fetch.
+    /// false if a reader joined in the meantime. The fill must then continue for that reader, and
+    /// later requests start a new fetch.
     pub fn give_up(&self) -> bool {
         let Place::Stored(stored, _) = &self.place.place else { return false };
         self.place.cache.remove_stored(stored);
-        // A request that looked up the response but does not read yet holds a reference in addition
-        // to this fill's. One that no longer holds it became a reader first, which the fence makes
-        // visible.
+        // A request that has looked up the response but is not yet a reader holds a reference
+        // besides this fill's. A request that has dropped its reference had become a reader first,
+        // which the fence makes visible.
         let alone = Arc::strong_count(stored) == 1;
         fence(Acquire);
         alone && !self.has_readers()
@@ -231,9 +234,10 @@ impl Fill {
     /// Publishes content.
     ///
     /// # Errors
-    /// When there is no room for the content, or it exceeds the limit per stored response. In the
-    /// latter case the key is passed for a moment, so that the next request gets all of the
-    /// content.
+    ///
+    /// Returns an error if the arena has no room, or the content exceeds the limit per stored
+    /// response. The key of a stored fill is then passed for a few seconds, so that the next
+    /// request receives all of the content.
     pub fn append(&mut self, bytes: Bytes, now_ms: u64) -> Result<(), NoRoom> {
         let Place::Stored(stored, so_far) = &mut self.place.place else { return self.writer.append(bytes) };
         let cache = &self.place.cache;

@@ -1,5 +1,5 @@
-//! The index and the disk tier: which responses are written to disk and restored from it, and which
-//! leave the index because of it.
+//! Index side of the disk tier: offers responses for writing, restores them from disk, and removes
+//! those that the disk has lost.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::stored::{Content, Stored};
 use crate::sync::lock;
 
 impl Cache {
-    /// Starts the threads of the disk tier, if there is one, and waits at most `longest` for the
-    /// startup scan.
+    /// Starts the disk tier, if configured, and waits at most `longest` for its startup scan.
     ///
     /// # Errors
-    /// When a thread cannot be started.
+    ///
+    /// Returns an error if a thread cannot be started.
     pub fn start_disk(&self, longest: std::time::Duration) -> std::io::Result<()> {
         if let Some(tier) = &self.disk {
             tier.start()?;
@@ -26,24 +26,24 @@ impl Cache {
         Ok(())
     }
 
-    /// Stops the disk tier: queued writes finish within a second, and the directory is released for
-    /// another process.
+    /// Stops the disk tier within about a second, and releases its directory for another process.
+    /// Queued writes not finished by then are dropped.
     pub fn stop_disk(&self) {
         if let Some(tier) = &self.disk {
             tier.stop();
         }
     }
 
-    /// Returns the disk tier's statistics, if there is one.
+    /// Returns the disk tier's statistics; `None` without a disk tier.
     pub fn disk_stats(&self) -> Option<Stats> {
         self.disk.as_ref().map(|tier| tier.stats())
     }
 
-    /// Offers a response that is complete or has a new head to the disk tier.
+    /// Offers the disk tier a response that is complete or has a new head.
     pub(super) fn offer(&self, stored: &Arc<Stored>) {
         let (Some(tier), Some(length)) = (&self.disk, stored.own_bytes()) else { return };
         if stored.content.has_trailer() {
-            // The file format has no room for such a response.
+            // The file format cannot store trailers.
             return;
         }
         match stored.content.copy() {
@@ -52,8 +52,8 @@ impl Cache {
         }
     }
 
-    /// Offers a response found in memory again, if the disk tier's queue refused it before and has
-    /// caught up.
+    /// Offers a response found in memory to the disk tier again, if the tier's write queue was full
+    /// before and has since caught up.
     pub(super) fn offer_again(&self, stored: &Arc<Stored>) {
         if let Some(tier) = self.disk.as_ref().filter(|tier| tier.catches_up())
             && stored.content.was_refused()
@@ -108,7 +108,8 @@ impl Index for Cache {
         let key = copy.key().clone();
         let stored = Stored::new(key, head, content, PurgeState::at(position));
         let mut shard = lock(self.shard(stored.key().digest));
-        // With the shard held, so that no URL purge comes between the test and the insertion.
+        // Test with the shard locked, so that no URL purge can come between the test and the
+        // insertion.
         if !self.purges.spares_restored(&stored.key().text, &stored.head, &stored.purge_state) {
             return false;
         }
@@ -147,7 +148,7 @@ impl Index for Cache {
     fn lost(&self, copy: &Arc<DiskCopy>, content: &Arc<Content>) {
         self.forget_copy(copy, content);
         content.lose();
-        // The content may have been put back under a new head in the meantime.
+        // The content may have been reinserted under a new head in the meantime.
         self.remove_content(copy.key(), content);
     }
 

@@ -1,8 +1,8 @@
 //! Memory for content: queues stored responses for eviction, evicts them, and compacts sparse
 //! slabs.
 //!
-//! No queue lock is held while a response is examined, removed or moved: that takes other locks,
-//! and releasing the last reference to a slab costs a system call.
+//! The queue lock is not held while a response is examined, removed or moved: doing so takes other
+//! locks, and releasing a slab's last run costs a system call.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,8 +16,8 @@ use crate::sync::lock;
 
 /// Number of slabs kept free for fills to grow into.
 const FREE_SLABS_MIN: usize = 2;
-/// Maximum stored responses examined per call to make room, which bounds the cost to a single
-/// request.
+/// Maximum stored responses examined per call of [`Cache::make_room`], to bound the cost to a
+/// single request.
 const EVICTION_STEPS_MAX: usize = 256;
 /// Maximum slabs compacted per call. Compacting one copies less than a slab of content, and may
 /// empty it only partly.
@@ -30,7 +30,8 @@ impl Cache {
             stored.frequency.succeed(&old.frequency);
         }
         let bytes = match (stored.head.length, stored.content.progress()) {
-            // A response cannot be evicted before it is complete; its size is known then.
+            // A response can be evicted only once it is complete, and its size is unknown until
+            // then.
             (None, Progress::AwaitingHead | Progress::Filling(_)) => return,
             (None, _) => stored.content.kept_bytes(),
             (Some(_), _) if stored.head.sliced => 0,
@@ -39,16 +40,17 @@ impl Cache {
         let bytes = bytes + stored.index_bytes() as u64;
         let mut queue = lock(&self.queue);
         queue.insert(Arc::downgrade(stored), stored.key().digest, bytes, &stored.frequency);
-        // Replaced and failed responses leave dead references behind; clear them before they
-        // outnumber the rest.
+        // Replaced and failed responses leave dead references in the queue. Clear them before they
+        // outnumber the live ones.
         if queue.len() > 2 * self.stored.load(Relaxed) + 1024 {
             queue.retain(|stored| stored.strong_count() > 0);
         }
     }
 
-    /// Evicts until there is room for `want_bytes` of content in addition to the slabs kept free.
-    /// Stops early once enough was evicted but readers still hold it, or after a bounded number of
-    /// steps. While successive calls empty a slab, the slabs kept free may be used too.
+    /// Evicts stored responses until there is room for `want_bytes` of content in addition to the
+    /// slabs kept free. Stops early if enough has been evicted but is still held by readers, or
+    /// after a bounded number of steps. While a slab is being emptied over several calls, the slabs
+    /// kept free may be used.
     pub fn make_room(&self, want_bytes: u64) {
         let want_slabs = usize::try_from(want_bytes).unwrap_or(usize::MAX).div_ceil(SLAB_BYTES);
         let slabs = FREE_SLABS_MIN + want_slabs;

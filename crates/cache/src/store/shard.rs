@@ -12,15 +12,16 @@ use crate::purge::Purges;
 use crate::storage::Selection;
 use crate::stored::{Content, Stored};
 
-/// Maximum variants stored under one key; above it, the oldest is removed.
+/// Maximum variants stored under one key; beyond it, the oldest is removed.
 pub const VARIANTS_MAX: usize = 32;
 /// How long a key is passed after one of its responses was not shareable.
 pub const PASS_MARK_MS: u64 = 5_000;
-/// Maximum marked keys per shard; above it, the marks that end first are dropped.
+/// Maximum marked keys per shard; beyond it, the mark that expires first is dropped.
 const MARKS_MAX: usize = 64;
-/// Maximum bytes of names and values in one mark's selection; a longer one is not worth its memory.
+/// Maximum bytes of names and values in one mark's selection. A mark with a longer selection is not
+/// kept.
 const MARK_BYTES_MAX: usize = 256;
-/// Maximum fetches of one key whose heads are awaited; above it, requests are passed.
+/// Maximum fetches of one key whose heads are awaited; beyond it, requests are passed.
 pub(super) const PENDING_MAX: usize = 256;
 
 #[derive(Debug, Default)]
@@ -35,7 +36,7 @@ pub(super) struct Shard {
 struct Mark {
     until_ms: u64,
     mark: PassMark,
-    /// The requests that the mark applies to.
+    /// Requests to which the mark applies.
     selection: Selection,
 }
 
@@ -51,17 +52,17 @@ pub(super) struct Slot {
 #[derive(Debug, Clone)]
 pub(super) struct Pending {
     pub(super) content: Arc<Content>,
-    /// Number of the newest purge before the fetch began.
+    /// Number of the newest purge before the fetch started.
     pub(super) number: u64,
-    /// Whether other requests wait for the fetch, because its response is not known to be for one
-    /// client only.
+    /// Whether other requests may wait for the fetch; false if its response is expected to be for
+    /// one client only.
     pub(super) is_shared: bool,
-    /// The requests that can reuse the response, as far as expected.
+    /// Requests that are expected to be able to reuse the response.
     pub(super) selection: Selection,
 }
 
 impl Slot {
-    /// Ends the wait for the head of `content`. Returns false if it was not awaited here, or no
+    /// Removes the pending fetch into `content`. Returns false if it was never pending here, or no
     /// longer is.
     pub(super) fn take_pending(
         &mut self,
@@ -72,17 +73,17 @@ impl Slot {
         let is_it = |pending: &Pending| Arc::ptr_eq(&pending.content, content);
         let Some(at) = self.pending.iter().position(is_it) else { return false };
         if self.pending.remove(at).number < purges.latest() {
-            // Purges that arrived during the fetch were kept because of it.
+            // Purges that arrived during the fetch were kept because of it, and may now be dropped.
             sweeper.wake();
         }
         if self.pending.is_empty() {
-            // Frees the allocation: a slot lives as long as its stored responses.
+            // Free the allocation, because the slot lives as long as its stored responses.
             self.pending = Vec::new();
         }
         true
     }
 
-    /// Returns the fetch that a request with `fields` waits for.
+    /// Returns the fetch for which a request with `fields` must wait.
     pub(super) fn awaited(&self, fields: &Fields) -> Option<&Pending> {
         self.pending.iter().find(|pending| pending.is_shared && pending.selection.matches(fields))
     }
@@ -121,7 +122,7 @@ impl Shard {
         entry.or_insert_with(new).into_mut()
     }
 
-    /// Removes the slot of a key that has no stored response and no fetch.
+    /// Removes a key's slot if it has neither stored responses nor pending fetches.
     pub(super) fn tidy(&mut self, key: &Key) {
         let found = self.slots.find_entry(key.digest, |slot| slot.key.is(key.digest, &key.text));
         if let Ok(entry) = found
@@ -141,7 +142,8 @@ impl Shard {
         (mark.until_ms > now_ms && mark.selection.matches(fields)).then_some(mark.mark)
     }
 
-    /// Marks a key because of a response received at `now_ms` by requests that match `selection`.
+    /// Marks a key, for requests that match `selection`, because of a response received at
+    /// `now_ms`.
     pub(super) fn mark(&mut self, digest: u64, mark: PassMark, selection: &Selection, now_ms: u64) {
         let (until_ms, selection) = match mark {
             PassMark::No => return,
@@ -163,8 +165,8 @@ impl Shard {
         self.marks.insert(digest, Mark { until_ms, mark, selection });
     }
 
-    /// Removes the mark of a key if it applies to requests that match `selection` or to all
-    /// requests. With `None`, removes it in any case.
+    /// Removes a key's mark if it applies to `selection` or to all requests. With `None`, always
+    /// removes it.
     pub(super) fn unmark(&mut self, digest: u64, selection: Option<&Selection>) {
         let is_about = |mark: &Mark| {
             selection.is_none_or(|of| mark.selection == *of || mark.selection == Selection::default())

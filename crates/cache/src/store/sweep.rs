@@ -1,8 +1,8 @@
-//! Purges, and the sweep over all stored responses that frees the purged ones.
+//! Purge operations of the index, and the sweep that frees purged responses.
 //!
 //! A URL purge is complete when the call returns. A tag purge or a ban is in force when the call
-//! returns, and complete after a full sweep. A ban that depends on requests is complete once each
-//! older response was looked up.
+//! returns, and complete after a full sweep. A request-dependent ban is complete once every older
+//! response has been looked up.
 //!
 //! A sweep locks one shard at a time, and tests and frees responses with no shard locked, because a
 //! ban may be slow to evaluate.
@@ -19,12 +19,14 @@ use crate::stored::Stored;
 use crate::sync::lock;
 
 impl Cache {
-    /// Purges `what`: hard, or soft, which makes it stale from `soft_ms` on (unix milliseconds). A
-    /// ban is always hard. Look-ups that begin after this returns see the effect. Returns the
-    /// number of responses for a URL; the number for a tag or a ban is not known.
+    /// Purges `what`. A hard purge removes responses; a soft purge makes them stale from `soft_ms`
+    /// (Unix milliseconds). A ban is always hard. Look-ups that start after this call returns see
+    /// the effect. Returns the number of responses purged by URL; for a tag or a ban, the number is
+    /// unknown.
     ///
     /// # Errors
-    /// When too many purges are in force.
+    ///
+    /// Returns an error if too many purges are in force.
     pub fn purge(&self, what: PurgeScope, soft_ms: Option<u64>) -> Result<Option<usize>, TooManyPurges> {
         let (count, ticket) = self.take_away(what, soft_ms)?;
         if let (Some(tier), Some(ticket)) = (&self.disk, ticket) {
@@ -34,10 +36,12 @@ impl Cache {
     }
 
     /// Like `purge`, but does not wait for the disk tier's journal, which is written in the
-    /// background. If the process ends before that, purged responses on disk come back.
+    /// background. If the process exits before that, purged responses on disk reappear after a
+    /// restart.
     ///
     /// # Errors
-    /// When too many purges are in force.
+    ///
+    /// Returns an error if too many purges are in force.
     pub fn purge_without_waiting(
         &self,
         what: PurgeScope,
@@ -50,10 +54,10 @@ impl Cache {
     /// §4.4). Does not wait for the journal.
     pub fn invalidate(&self, key: &str) {
         self.purge_without_waiting(PurgeScope::Url(key.into()), None)
-            .expect("a url purge never fails for lack of room");
+            .expect("a URL purge never fails for lack of room");
     }
 
-    /// Puts a purge in force, and queues it for the disk tier's journal, if there is one.
+    /// Puts a purge into force and queues it for the disk tier's journal, if any.
     fn take_away(
         &self,
         what: PurgeScope,
@@ -73,12 +77,13 @@ impl Cache {
         Ok((count, ticket))
     }
 
-    /// Removes every variant under a key, and the pending fetches there: the requests that wait for
-    /// those came earlier, and later ones must not find them.
+    /// Removes every variant under a key, or makes it stale. Also removes the key's pending fetches
+    /// from the index: requests already waiting for them came before the purge, and later requests
+    /// must not find them.
     fn purge_url(&self, key: Box<str>, soft_ms: Option<u64>) -> Result<(Purge, usize), TooManyPurges> {
         let digest = self.digest(&key);
         let mut shard = lock(self.shard(digest));
-        // With the shard held, so that no fetch begins between numbering and removal.
+        // Numbered with the shard locked, so that no fetch can start between numbering and removal.
         let purge = self.purges.enter(PurgeScope::Url(key), soft_ms)?;
         let PurgeScope::Url(key) = &purge.what else { unreachable!("created as PurgeScope::Url") };
         shard.unmark(digest, None);
@@ -103,9 +108,9 @@ impl Cache {
         Ok((purge, count))
     }
 
-    /// Returns whether the response to the fetch behind a [`Lookup::Wait`](super::Lookup::Wait)
-    /// was, or may have been, purged since it began, hard or soft. The waiting request must then
-    /// look up again.
+    /// Returns whether the response behind a [`Lookup::Wait`](super::Lookup::Wait) was, or may have
+    /// been, purged since its fetch started, hard or soft. The waiting request must then repeat its
+    /// look-up.
     pub fn has_purged(&self, key: &str, head: &Head, number: u64) -> bool {
         self.purges.has_purged(key, head, number)
     }
@@ -121,7 +126,7 @@ impl Cache {
         self.purges.listed()
     }
 
-    /// Replays the purges from an earlier process; call it before any look-up. Responses found on
+    /// Replays the purges from an earlier process. Call this before any look-up. Responses found on
     /// disk with a lower number are tested against them until the scan is complete and a sweep has
     /// finished.
     pub(crate) fn replay(&self, mut journal: Vec<Entry>, compile: Compile) {
@@ -154,13 +159,13 @@ impl Cache {
         }
     }
 
-    /// Ends [`run_sweeps`](Self::run_sweeps), even in the middle of a sweep.
+    /// Stops [`run_sweeps`](Self::run_sweeps), even in the middle of a sweep.
     pub fn end_sweeps(&self) {
         self.sweeper.end();
     }
 
-    /// Sweeps once: frees all purged responses, and drops the purges that everything has been
-    /// tested against.
+    /// Sweeps once: frees all purged responses, and drops the purges against which every response
+    /// has been tested.
     pub fn sweep(&self) {
         let is_scan_complete = self.purges.is_scan_complete();
         let mut tested = self.purges.number();
@@ -178,7 +183,7 @@ impl Cache {
             let mut gone: Vec<Arc<Stored>> = Vec::new();
             lock(shard).slots.retain(|slot| {
                 let is_gone = |stored: &mut Arc<Stored>| {
-                    // Under a head that arrived in the meantime, the response may have to be tested
+                    // A response that received a new head in the meantime may have to be tested
                     // again.
                     stored.purge_state.is_gone()
                         || !stored.purge_state.is_tested(latest) && !stored.is_spared(&self.purges, None)
@@ -189,7 +194,7 @@ impl Cache {
                     looked_up = looked_up.min(stored.purge_state.tested());
                 }
                 // The fetch's response counts as older than the purges that arrived since the fetch
-                // began.
+                // started.
                 tested = slot.pending.iter().fold(tested, |tested, pending| tested.min(pending.number));
                 !slot.variants.is_empty() || !slot.pending.is_empty()
             });
@@ -202,8 +207,8 @@ impl Cache {
     }
 }
 
-/// Returns the responses in a shard not yet tested against all purges up to `latest`. A shard has
-/// few of them, because there are many shards.
+/// Returns the responses in a shard not yet tested against all purges up to `latest`. These are
+/// few, because there are many shards.
 fn untested(shard: &Mutex<Shard>, latest: u64) -> Vec<Arc<Stored>> {
     let shard = lock(shard);
     let stored = shard.slots.iter().flat_map(|slot| &slot.variants);

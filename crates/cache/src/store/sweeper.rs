@@ -1,14 +1,14 @@
-//! Wakes and paces the thread that sweeps the index after purges.
+//! Waking and pacing of the thread that sweeps the index after purges.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::sync::lock;
 
-/// Pause between two sweeps; bounds the CPU time that purges cost, no matter how many arrive.
+/// Pause between two sweeps, which bounds the CPU time spent on purges however many arrive.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Wakes the sweeping thread.
+/// Wakes and pauses the sweeping thread.
 #[derive(Debug, Default)]
 pub(super) struct Sweeper {
     state: Mutex<State>,

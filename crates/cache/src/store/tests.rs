@@ -185,7 +185,7 @@ fn failed_fill_is_neither_validated_nor_put_back() {
 }
 
 #[test]
-fn validation_that_forbids_sharing_answers_only_its_client() {
+fn validation_that_forbids_sharing_serves_only_its_client() {
     let cache = Cache::new(8 * SLAB).unwrap();
     store(&cache, "a", 0, 10);
     let Lookup::Stale(fill, _reader, stored) = look_up(&cache, "a", 0) else { panic!("not stale") };
@@ -218,7 +218,7 @@ fn eviction_stops_at_the_target_while_readers_hold_the_memory() {
         })
         .collect();
     assert_eq!((cache.stored(), cache.arena().free_slabs()), (12, 4));
-    // Six slabs are wanted, including those kept free, but none becomes free.
+    // Six free slabs are wanted, including those kept free, but none becomes free.
     cache.make_room(4 * SLAB);
     assert_eq!((cache.stored(), cache.arena().free_slabs()), (6, 4));
     drop(held);
@@ -294,7 +294,7 @@ fn policy_verdict_lasts_as_set_and_replaces_the_stored_response() {
     for (key, mark) in [("pass", PassMark::Pass { until_ms }), ("miss", PassMark::Miss { until_ms })] {
         store(&cache, key, 60, 1);
         let Lookup::Miss(mut fill, _reader) = cache.start_fetch(key, &Fields::new()) else {
-            panic!("{key}: not begun")
+            panic!("{key}: not started")
         };
         assert!(
             matches!(look_up(&cache, key, 0), Lookup::Hit(_)),
@@ -313,7 +313,7 @@ fn policy_verdict_lasts_as_set_and_replaces_the_stored_response() {
     }
 }
 
-/// Creates a head for requests whose `x` is `value`, or for all requests if there is no value.
+/// Creates a head for requests whose `x` is `value`, or for all requests if `value` is `None`.
 fn varying(value: Option<&str>, head: Head) -> Head {
     let vary: Fields = value.map(|_| ("Vary", "x")).into_iter().collect();
     let request: Fields = value.map(|value| ("x", value)).into_iter().collect();
@@ -365,7 +365,7 @@ fn variants_are_fetched_in_parallel_after_the_first_head() {
     let mut others = fetches(&cache, &["2", "3", "2", "3"]);
     assert_eq!(values_of(&others), ["2", "3"], "one fetch per variant");
     fill.complete();
-    // By then, one response is stale and the others are still awaited.
+    // Now one response is stale and the others are still awaited.
     let again = fetches(&cache, &asked);
     assert_eq!(values_of(&again), ["1"]);
     let (_, mut second) = others.remove(0);
@@ -391,16 +391,16 @@ fn variants_are_validated_and_refreshed_in_parallel() {
         Lookup::Refresh(_, fill) => fill,
         other => panic!("{value}: {other:?}"),
     };
-    let begun: Vec<_> = ["1", "2", "1", "3"].map(refreshes).into();
-    assert_eq!(begun.iter().map(Option::is_some).collect::<Vec<_>>(), [true, true, false, true]);
-    drop(begun);
+    let started: Vec<_> = ["1", "2", "1", "3"].map(refreshes).into();
+    assert_eq!(started.iter().map(Option::is_some).collect::<Vec<_>>(), [true, true, false, true]);
+    drop(started);
     let validates = |value| match look_up_of(&cache, value, 5000) {
         Lookup::Stale(fill, ..) => Some(fill),
         Lookup::Wait(..) => None,
         other => panic!("{value}: {other:?}"),
     };
-    let begun: Vec<_> = ["1", "2", "1", "3"].map(validates).into();
-    assert_eq!(begun.iter().map(Option::is_some).collect::<Vec<_>>(), [true, true, false, true]);
+    let started: Vec<_> = ["1", "2", "1", "3"].map(validates).into();
+    assert_eq!(started.iter().map(Option::is_some).collect::<Vec<_>>(), [true, true, false, true]);
 }
 
 #[test]
@@ -453,13 +453,13 @@ fn vary_star_is_never_stored_even_if_marked_shareable() {
     let cache = Cache::new(8 * SLAB).unwrap();
     let vary: Fields = [("Vary", "A"), ("Vary", "B, *")].into_iter().collect();
     let unmatchable = |head: Head| Head { selection: Selection::of(&Fields::new(), &vary), ..head };
-    let (mut fill, mut reader) = miss(&cache, "begun");
+    let (mut fill, mut reader) = miss(&cache, "started");
     fill.begin(unmatchable(head(60, Some(0))), 0);
-    let Poll::Ready(Ok(begun)) = pin!(reader.head()).poll(&mut Context::from_waker(Waker::noop())) else {
+    let Poll::Ready(Ok(started)) = pin!(reader.head()).poll(&mut Context::from_waker(Waker::noop())) else {
         panic!("no head")
     };
-    assert_eq!(begun.private.unwrap().reason, "vary");
-    assert!(matches!(look_up(&cache, "begun", 0), Lookup::Pass), "the next request waits");
+    assert_eq!(started.private.unwrap().reason, "vary");
+    assert!(matches!(look_up(&cache, "started", 0), Lookup::Pass), "the next request waits");
     let (fill, _reader) = miss(&cache, "sliced");
     fill.complete_sliced(unmatchable(head(60, None)), 1 << 30);
     for key in ["validated", "updated"] {
@@ -485,13 +485,13 @@ fn marks_take_bounded_memory() {
 #[test]
 fn unshared_fetches_of_a_key_are_found_and_limited() {
     let cache = Cache::new(8 * SLAB).unwrap();
-    let begun: Vec<_> = std::iter::from_fn(|| match cache.start_fetch("a", &Fields::new()) {
+    let started: Vec<_> = std::iter::from_fn(|| match cache.start_fetch("a", &Fields::new()) {
         Lookup::Miss(fill, reader) => Some((fill, reader)),
         _ => None,
     })
     .collect();
-    assert_eq!(begun.len(), PENDING_MAX);
-    for (length, (mut fill, _reader)) in (1..4).zip(begun) {
+    assert_eq!(started.len(), PENDING_MAX);
+    for (length, (mut fill, _reader)) in (1..4).zip(started) {
         fill.begin(head(60, Some(length)), 0);
         fill.append(Bytes::from(vec![7; length as usize]), 0).unwrap();
         fill.complete();
@@ -522,7 +522,7 @@ fn long_keys_and_fields_are_bounded() {
     assert!(cache.stored() > 100);
 }
 
-/// A stored response: what it varies by, the request it answered, and its `Date`.
+/// A stored response: its `Vary`, the request that caused its fetch, and its `Date`.
 type Variant = (&'static str, Fields, u64);
 
 fn a_request() -> impl Strategy<Value = Fields> {
@@ -535,8 +535,7 @@ fn a_variant() -> impl Strategy<Value = Variant> {
     (prop::sample::select(vec!["", "A", "B", "A, b"]), a_request(), 0..4u64)
 }
 
-/// Returns whether two requests agree in the fields that a response varies by: the rule, without
-/// normalisation.
+/// Returns whether two requests agree in the fields named in `vary`, without normalisation.
 fn agree(vary: &str, one: &Fields, other: &Fields) -> bool {
     let names = ["A", "B"].into_iter().filter(|name| vary.to_uppercase().contains(name));
     names.into_iter().all(|name| one.get(name) == other.get(name))
@@ -549,8 +548,8 @@ proptest! {
         request in a_request(),
     ) {
         let cache = Cache::new(8 * SLAB).unwrap();
-        // The stored variants, numbered by entity tag. A variant replaces another that the same
-        // requests select.
+        // The stored variants, numbered by entity tag. A variant replaces another with the same
+        // selection.
         let mut model: Vec<(usize, &Variant)> = Vec::new();
         for (number, variant) in variants.iter().enumerate() {
             let (vary, asked, date_s) = variant;
@@ -570,8 +569,8 @@ proptest! {
             model.push((number, variant));
         }
         prop_assert_eq!(cache.stored(), model.len());
-        // If two were generated at once, the later one counts: `max_by_key` returns the last of
-        // equals.
+        // Of two variants with the same `Date`, the later one counts: `max_by_key` returns the last
+        // of equal elements.
         let matching = model.iter().filter(|(_, (vary, asked, _))| agree(vary, asked, &request));
         let expected = matching.max_by_key(|(_, (_, _, date_s))| *date_s).map(|(number, _)| format!("\"{number}\""));
         let chosen = cache.peek("a", &request, 0).map(|stored| stored.head.fields.get_str("etag").unwrap().to_owned());

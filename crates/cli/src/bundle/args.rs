@@ -9,7 +9,7 @@ pub const HELP: &str = "\
 Examples:
   thalweg bundle nginx bundle.json -o /etc/nginx/conf.d/thalweg-cc.conf && nginx -s reload
   thalweg bundle varnish bundle.json -o /etc/varnish/thalweg.vcl && varnishreload
-What each server supports: docs/guides/steer-other-servers.md. Neither holds connections out.";
+Neither server can hold connections out. What each supports: docs/guides/steer-other-servers.md";
 
 /// `thalweg bundle`.
 #[derive(Debug, Subcommand)]
@@ -21,7 +21,7 @@ $thalweg_cc shows in the nginx log which one applies.")]
     Nginx(Conversion),
     /// Write the rules as VCL: one address list per congestion control, applied in vcl_deliver
     #[command(after_help = "\
-Needs vmod_tcp (varnish-modules, Varnish Enterprise). Include it before your own vcl_deliver:
+Requires vmod_tcp (varnish-modules or Varnish Enterprise). Include the file before your vcl_deliver:
   include \"thalweg.vcl\";")]
     Varnish(Conversion),
 }

@@ -1,8 +1,9 @@
 //! A bundle's rules as nginx `geo` maps (ngx_http_geo_module), one per tenant, and a `map` that
 //! selects one by host.
 //!
-//! Hosts are regular expressions, because `map_hash_bucket_size`, a server-wide setting, limits
-//! exact names. `$host` is in lower case, without port and trailing dot.
+//! Hosts are matched by regular expressions, because `map_hash_bucket_size`, a server-wide setting,
+//! limits the length of exact names. nginx provides `$host` in lower case, without port and
+//! trailing dot.
 //!
 //! **Invariant:** no text from a bundle can end a comment or a word: a reason is one line, and
 //! names and prefixes contain only letters, digits, `.`, `_`, `-`, `:` and `/`.
@@ -13,7 +14,7 @@ use thalweg_bundle::{Bundle, Rule, Tenant};
 
 use super::escaped;
 
-/// Variable that the file defines.
+/// Variable defined by the generated file.
 const VARIABLE: &str = "$thalweg_cc";
 
 pub(super) fn text(bundle: &Bundle) -> String {
@@ -52,7 +53,8 @@ pub(super) fn text(bundle: &Bundle) -> String {
     text + &map + "}\n"
 }
 
-/// Formats the `geo` map of a tenant's rules, or of the rules without a tenant.
+/// Formats the `geo` map of a tenant's rules or, if `tenant` is empty, of the rules without a
+/// tenant.
 fn geo(variable: &str, tenant: &str, rules: &[Rule]) -> String {
     let mut text = format!("geo {variable} {{\n    default \"\";\n");
     for rule in rules.iter().filter(|rule| rule.tenant == tenant) {

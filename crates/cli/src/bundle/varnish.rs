@@ -1,5 +1,5 @@
-//! A bundle's rules as VCL for Varnish with vmod_tcp: one ACL for each tenant, congestion control
-//! and size.
+//! A bundle's rules as VCL for Varnish with vmod_tcp: one ACL for each combination of tenant,
+//! congestion control and size.
 //!
 //! The VCL version is 4.0, so that policies in 4.0 and 4.1 can include the file. Varnish does not
 //! let a policy ignore the result of a call, so the VCL logs a non-zero result.
@@ -15,14 +15,14 @@ use thalweg_bundle::{Bundle, Rule};
 
 use super::escaped;
 
-/// Maximum bytes of a regular expression for hosts, not counting its last host. PCRE2 compiles it
-/// to slightly more bytes and allows 64 KiB.
+/// Length in bytes at which a regular expression for hosts is complete; further hosts start another
+/// one. PCRE2 compiles an expression to slightly more bytes, and allows 64 KiB.
 const HOSTS_BYTES_MAX: usize = 4096;
 
 /// Formats the rules of a bundle as VCL.
 ///
 /// # Errors
-/// Fails if VCL does not allow the name of an algorithm.
+/// Returns an error if the name of an algorithm is invalid in VCL.
 pub(super) fn text(bundle: &Bundle) -> anyhow::Result<String> {
     let content = bundle.content();
     let mut lists: BTreeMap<(Option<usize>, &str, u64), Vec<&Rule>> = BTreeMap::new();
@@ -60,8 +60,8 @@ vcl 4.0;
             None => (String::new(), none_of_others.clone()),
             Some(at) => ((at + 1).to_string(), one_of(&content.tenants[at].hosts)),
         };
-        // The tenant's index before the first `_`, and the size after the last `_`, keep names
-        // distinct.
+        // Names are distinct because the tenant's index precedes the first `_` and the size follows
+        // the last `_`.
         let name = format!("thalweg{of_tenant}_{algorithm}_{size_bytes_min}");
         write!(text, "\nacl {name} {{\n")?;
         for rule in rules {

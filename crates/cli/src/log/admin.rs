@@ -13,8 +13,8 @@ use thalweg_telemetry::follow::stream::{END, EdgeStream, Event, Next, PAUSE_MAX,
 /// Prints records as they arrive and reconnects when the edge restarts.
 ///
 /// # Errors
-/// Fails if no edge responds to the first connection, a server that is not an edge responds, or the
-/// output cannot be written.
+/// Returns an error if the first connection fails, if the server is not an edge, or if the output
+/// cannot be written.
 pub(super) fn follow(addr: SocketAddr, printer: &mut Printer<impl io::Write>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

@@ -14,13 +14,14 @@ use rustix::fs::inotify;
 
 use super::printer::Printer;
 
-/// Bytes per read.
+/// Read size in bytes.
 const READ_BYTES: usize = 64 << 10;
 
-/// Maximum bytes in a line; a longer line cannot be a log record.
+/// Maximum length of a line in bytes; a longer line cannot be a log record.
 const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// Buffer bytes for inotify events: each is 16 bytes plus a name of at most 256.
+/// Size in bytes of the buffer for inotify events. An event takes 16 bytes, and up to 256 more for
+/// the file name.
 const EVENT_BYTES: usize = 4 << 10;
 
 /// Prints the last `lines` lines, or all lines.
@@ -77,7 +78,7 @@ pub(super) fn follow(
 /// Open log file, read up to its current position.
 struct Tail {
     file: File,
-    /// Start of a line that is not complete yet.
+    /// Start of the last line, if the rest of it is not yet written.
     partial: Vec<u8>,
 }
 
@@ -122,7 +123,8 @@ impl Tail {
 fn start_of_last_lines(file: &mut (impl Read + Seek), lines: usize) -> io::Result<u64> {
     let mut at = file.seek(SeekFrom::End(0))?;
     let mut buffer = vec![0; READ_BYTES];
-    // Count newlines backwards; the last line's own newline is one extra.
+    // Count newlines backwards. The newline that ends the last line is counted, but does not start
+    // a line, so one more than `lines` is needed.
     let mut left = lines;
     while at > 0 {
         let len = usize::try_from(at).map_or(READ_BYTES, |at| at.min(READ_BYTES));

@@ -33,17 +33,17 @@ Examples:
   thalweg log -q 'not complete or status >= 500 or vcl_error'
   thalweg log --json | jq 'select(.ttfb_us > 50000)'
 
-An expression joins tests by and, or, not and parentheses. A test is a field, an operator, a value:
+An expression combines tests with and, or, not and parentheses. A test is FIELD OPERATOR VALUE:
   text     == != and, for regular expressions, ~ !~   path ~ \"^/live/\"   cache == hit
   numbers  == != < <= > >=                            bytes > 100kB   tcpi.rtt > 50ms
   time     == != < <= > >= ~ !~                       time > 16:40   time > 10min ago
 A field alone matches if the record has it. Units: us ms s min h, B KiB MiB kB MB,
-kbit/s Mbit/s MB/s. Fields have the names of the JSON record, their units may be left out, and
-tcpi. is an alias of tcp.:
+kbit/s Mbit/s MB/s. Fields are named as in the JSON record. Their units may be omitted, and tcpi. is
+an alias of tcp.:
 {}
 lines are those logged by the policy and its modules; vcl_log, vcl_error, vcl_acl, timestamp and
-fetcherror are those with one tag. A test matches if any line does. Case is ignored, and the names
-of the printed columns work too: CC == bbr.",
+fetcherror are the lines with that tag. A test matches if any line matches. Case is ignored, and
+column names work too: CC == bbr.",
         reference("  ")
     )
 }
@@ -51,7 +51,7 @@ of the printed columns work too: CC == bbr.",
 /// `thalweg log`.
 #[derive(Debug, clap::Args)]
 pub struct LogArgs {
-    /// A log file, or - for standard input; without it, a running edge
+    /// Log file, or - for standard input; if omitted, a running edge
     #[arg(value_name = "FILE|-", conflicts_with = "admin")]
     file: Option<PathBuf>,
     #[command(flatten)]
@@ -70,13 +70,13 @@ pub struct LogArgs {
     json: bool,
 }
 
-/// Number of lines of a file printed first by default.
+/// Default number of lines printed from the end of a file.
 const LINES_DEFAULT: usize = 10;
 
 /// Prints matching records until the input ends or standard output is closed.
 ///
 /// # Errors
-/// Fails if the log cannot be read, or the output cannot be written.
+/// Returns an error if the log cannot be read or the output cannot be written.
 pub fn run(args: LogArgs) -> anyhow::Result<()> {
     // clap's `requires` does not work here: `--admin` has a default, which satisfies it.
     if args.file.is_none() && (args.no_follow || args.lines.is_some()) {
@@ -114,7 +114,7 @@ fn stdin(last: Option<usize>, printer: &mut Printer<impl io::Write>) -> anyhow::
     Ok(())
 }
 
-/// Returns whether the failure is a closed standard output.
+/// Returns whether the failure means that standard output was closed.
 pub fn is_broken_pipe(failure: &anyhow::Error) -> bool {
     failure.downcast_ref::<io::Error>().is_some_and(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -18,14 +18,15 @@ pub(super) struct Printer<W: Write> {
 #[derive(Debug, Clone, Copy)]
 enum Form {
     Json,
-    /// Human-readable text, and whether the column names are already printed.
+    /// Human-readable text; `headed` is set once the column names are printed.
     Human {
         colour: Colour,
         headed: bool,
     },
 }
 
-/// Enables colour only on a terminal and without NO_COLOR (no-color.org).
+/// Returns whether to colour standard output: only on a terminal, and only if `NO_COLOR` is unset
+/// or empty (no-color.org).
 pub fn stdout_colour() -> Colour {
     let plain =
         !io::stdout().is_terminal() || std::env::var_os("NO_COLOR").is_some_and(|set| !set.is_empty());
@@ -79,7 +80,7 @@ impl<W: Write> Printer<W> {
         }
     }
 
-    /// Flushes the output. Call it when no more input is available for now.
+    /// Flushes the output. Call it when no more input is currently available.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }

@@ -1,9 +1,9 @@
 //! Expressions of `thalweg log -q`, and the fields that they can name.
 //!
 //! The fields come from the record's JSON line (`record::query`) and its logged lines.
-//! [`thalweg_policy::expression`] parses and evaluates expressions. A field's name is its JSON path
-//! with dots, the path without its unit, or the name of the printed column. `tcpi` is an alias of
-//! `tcp`. Case is ignored, so the printed line tags are names, too.
+//! [`thalweg_policy::expression`] parses and evaluates expressions. A field is named by its dotted
+//! JSON path, with or without its unit, or by its printed column. `tcpi` is an alias of `tcp`.
+//! Names ignore case, so printed line tags such as `VCL_Log` work too.
 
 use std::sync::{Arc, LazyLock};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -22,7 +22,8 @@ impl Query {
     /// Parses an expression; "ago" is relative to the time of this call.
     ///
     /// # Errors
-    /// Returns where the expression is wrong, and what is allowed there.
+    /// Returns an error that marks the invalid parts, and states what is allowed there, if the
+    /// expression is invalid.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self::parse_at(text, i64::try_from(now.as_micros()).unwrap_or(i64::MAX))
@@ -36,7 +37,7 @@ impl Query {
     /// Returns whether the expression matches a record's JSON.
     ///
     /// # Errors
-    /// Fails if a regular expression exceeds its limits.
+    /// Returns an error if a regular expression exceeds its limits.
     pub(super) fn holds(&self, record: &Value) -> Result<bool, Failure> {
         self.0.holds(&Record(record))
     }
@@ -48,7 +49,7 @@ struct Fields;
 /// JSON of a record.
 struct Record<'r>(&'r Value);
 
-/// Field that can be named.
+/// Field that an expression can name.
 #[derive(Debug)]
 struct Field {
     /// Name in the JSON line; for logged lines, the tag.
@@ -56,16 +57,16 @@ struct Field {
     kind: Kind,
 }
 
-/// Kind of a field's values, which determines what they compare with.
+/// Kind of a field's values; determines which operators and values it accepts.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Text,
     /// One of these words.
     Word(&'static [&'static str]),
-    /// Time in the form of RFC 3339.
+    /// Time in RFC 3339 format.
     Time,
     Truth,
-    /// Object, whose parts are named after a dot.
+    /// Object whose members are named after a dot.
     Parts,
     Count,
     /// Size in bytes.

@@ -12,13 +12,12 @@ Examples:
   thalweg routes apply bundle.json
   thalweg routes apply --follow /var/lib/thalweg/bundle.json    each new bundle, until stopped
   thalweg routes show
-  thalweg routes remove                         every route set by any earlier apply
+  thalweg routes remove                         all routes set by earlier applies
 
-Each rule becomes a route of its prefix, along the current path to it, with the
-rule's congestion control (ip route ... congctl). New connections use it, unless
-the server chooses its own. These routes have protocol 116 and metric 4000000000; other
-protocols' routes are never touched. Changing routes needs CAP_NET_ADMIN.
-Routes that the kernel refuses are reported; the exit status is then 1.
+Each rule becomes a route to its prefix, along the current path, with the rule's congestion control
+(ip route ... congctl). New connections use it unless the server chooses its own. These routes have
+protocol 116 and metric 4000000000; routes of other protocols are never changed. Changing routes
+requires CAP_NET_ADMIN. If the kernel refuses a route, it is reported and the exit status is 1.
 Routes cannot express holdouts, sizes or hosts: see docs/guides/steer-other-servers.md";
 
 /// `thalweg routes`.
@@ -32,7 +31,7 @@ pub enum RoutesCommand {
         /// Routing table to change; tables other than main need an `ip rule` that refers to them
         #[arg(long, value_name = "N|main", default_value = "main", value_parser = table)]
         table: u32,
-        /// Host of the tenant whose rules to use; if omitted, the rules for hosts without a tenant
+        /// Apply the rules of this host's tenant; if omitted, the rules for hosts without a tenant
         #[arg(long, value_name = "HOST")]
         tenant: Option<String>,
         /// Print what would change, without changing anything
@@ -42,7 +41,7 @@ pub enum RoutesCommand {
         /// remove the routes
         #[arg(long)]
         follow: bool,
-        /// Keep the routes when the command ends
+        /// Keep the routes when the command exits
         #[arg(long, requires = "follow", conflicts_with = "dry_run")]
         keep: bool,
     },

@@ -1,10 +1,9 @@
-//! `thalweg routes apply --follow`: follows a bundle file as an edge does until a signal, then
-//! removes the routes.
+//! `thalweg routes apply --follow`: applies each new bundle in a file until a signal, then removes
+//! the routes.
 //!
 //! **Invariant:** a rejected bundle changes nothing: the routes of the last good bundle stay and
-//! follow the current paths.
-//! **Invariant:** a failure is reported once. It is retried every [`POLL_PERIOD`], or after a pause
-//! if the kernel refused a route.
+//! follow the current paths. **Invariant:** a repeated failure is reported once. The operation is
+//! retried every [`POLL_PERIOD`] or, if the kernel refused a route, after a pause.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -22,7 +21,7 @@ use super::{Target, none_refused, own, plan_changes, wanted};
 use crate::Signals;
 use crate::{bundle, start_logging};
 
-/// Interval at which the file and the routes are checked, as in an edge.
+/// Interval between checks of the file and the routes, the same as in an edge.
 const POLL_PERIOD: Duration = Duration::from_secs(1);
 
 pub(super) fn run(file: &Path, target: Target, keep_routes: bool) -> anyhow::Result<()> {
@@ -85,7 +84,8 @@ impl Follower {
     /// Accepts a new bundle, if any, and updates the routes.
     ///
     /// # Errors
-    /// Fails if this process may not change routes, because retrying would not help.
+    /// Returns an error if this process is not permitted to change routes, because retrying would
+    /// not help.
     fn poll(&mut self) -> anyhow::Result<()> {
         match self.file.look() {
             FileCheck::Same | FileCheck::StillNone => {}

@@ -13,8 +13,8 @@ use super::rules;
 /// Maximum prefixes named in one report of skipped or refused routes.
 const PREFIXES_NAMED_MAX: usize = 100;
 
-/// Returns warnings about rules that routes, or this machine, cannot implement, for a tenant or for
-/// hosts without one.
+/// Returns warnings about rules that routes, or this machine, cannot implement. Covers the rules of
+/// a tenant or, without one, the rules for hosts without a tenant.
 pub(super) fn warnings(bundle: &Bundle, tenant: Option<&str>) -> Vec<String> {
     let (content, rules) = (bundle.content(), rules(bundle, tenant));
     let (mut held_out, mut sized) = (0, 0);
@@ -84,7 +84,7 @@ pub(super) fn refusals<'a>(refused: impl IntoIterator<Item = &'a Refused>) -> Ve
     }))
 }
 
-/// Returns the first messages, then the number of the others.
+/// Returns the first messages, followed by the number of further ones.
 fn first(mut messages: impl Iterator<Item = String>) -> Vec<String> {
     let mut named: Vec<_> = messages.by_ref().take(PREFIXES_NAMED_MAX).collect();
     match messages.count() {
@@ -129,7 +129,7 @@ impl fmt::Display for Counts {
     }
 }
 
-/// Counts the prefixes left without a route by kernel refusals.
+/// Counts the prefixes left without a route because the kernel refused it.
 pub(super) fn left_out(refused: &[Refused]) -> usize {
     refused.iter().filter(|refused| !matches!(refused.change, Change::Remove(_))).count()
 }

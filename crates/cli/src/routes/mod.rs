@@ -1,7 +1,7 @@
 //! `thalweg routes`: turns a bundle's rules into kernel routes with a congestion control, for other
 //! servers.
 //!
-//! **Invariant:** nothing changes before the bundle is checked and all changes are known.
+//! **Invariant:** no route is changed before the bundle is checked and all changes are planned.
 
 mod args;
 mod follow;
@@ -14,7 +14,7 @@ use anyhow::{Context, bail};
 use thalweg_bundle::{Bundle, Rule};
 use thalweg_tcp::routes::{Change, Changed, Plan, Refused, Route, Routes, Wanted, plan};
 
-use crate::{bundle, print_or_gone};
+use crate::{bundle, print_stdout};
 use messages::{Counts, exceptions, left_out, refusals, warnings};
 
 pub use args::{HELP, RoutesCommand};
@@ -25,8 +25,8 @@ const NAMES_MAX: usize = 10;
 /// Runs the subcommand.
 ///
 /// # Errors
-/// Fails if the bundle is rejected, the kernel refuses a change, or routes cannot be read or
-/// changed.
+/// Returns an error if the bundle is rejected, if the kernel refuses a change, or if routes cannot
+/// be read or changed.
 pub fn run(command: RoutesCommand) -> anyhow::Result<()> {
     match command {
         RoutesCommand::Apply { bundle, table, tenant, follow: true, keep, .. } => {
@@ -39,7 +39,7 @@ pub fn run(command: RoutesCommand) -> anyhow::Result<()> {
             let mut kernel = Routes::open()?;
             let routes = own(&mut kernel, table)?;
             let lines = routes.iter().map(|route| format!("{}\n", kernel.shown(route)));
-            print_or_gone(&lines.collect::<String>());
+            print_stdout(&lines.collect::<String>());
             Ok(())
         }
         RoutesCommand::Remove { table, dry_run } => {
@@ -60,8 +60,8 @@ struct Target {
     tenant: Option<String>,
 }
 
-/// Returns the rules of a tenant or, if there is none, the rules for hosts without a tenant. Routes
-/// cannot tell hosts apart, so only one set applies.
+/// Returns the rules of a tenant or, if `tenant` is `None`, the rules for hosts without a tenant.
+/// Routes cannot distinguish hosts, so only one of these sets can apply.
 fn rules<'a>(bundle: &'a Bundle, tenant: Option<&str>) -> Vec<&'a Rule> {
     let content = bundle.content();
     let has =
@@ -74,11 +74,12 @@ fn rules<'a>(bundle: &'a Bundle, tenant: Option<&str>) -> Vec<&'a Rule> {
     content.rules.iter().filter(is_selected).collect()
 }
 
-/// Checks that the bundle has the tenant: otherwise all routes would be removed. A controller that
-/// treats each host as a tenant lists only tenants with rules, so a follower does not check.
+/// Checks that the bundle has the tenant, because a mistyped one would have no rules and remove all
+/// routes. A follower skips this check: a controller that decides per host lists a tenant only
+/// while it has rules.
 ///
 /// # Errors
-/// Fails if the bundle has no such tenant.
+/// Returns an error if the bundle has no such tenant.
 fn check_tenant(bundle: &Bundle, target: &Target) -> anyhow::Result<()> {
     let Some(host) = &target.tenant else { return Ok(()) };
     let tenants = &bundle.content().tenants;
@@ -106,7 +107,7 @@ fn apply(file: &Path, target: &Target, is_dry: bool) -> anyhow::Result<()> {
     refusals(&refused).into_iter().for_each(warn);
     let counts = Counts::of(&made, plan.kept, plan.skipped.len() + left_out(&refused));
     let dry = if is_dry { " (dry run: nothing was changed)" } else { "" };
-    print_or_gone(&format!("bundle {}: {counts}{dry}\n", bundle.content().number));
+    print_stdout(&format!("bundle {}: {counts}{dry}\n", bundle.content().number));
     none_refused(&refused)
 }
 
@@ -124,7 +125,8 @@ fn plan_changes(kernel: &mut Routes, wanted: &Wanted) -> anyhow::Result<Plan> {
     Ok(plan(wanted, &kernel.dump(|route| wanted.concerns(route))?))
 }
 
-/// Makes the changes and prints those that succeeded.
+/// Applies the changes and prints the successful ones. In a dry run, prints all changes without
+/// applying them.
 fn make_changes(kernel: &mut Routes, changes: Vec<Change>, is_dry: bool) -> anyhow::Result<Changed> {
     let changed =
         if is_dry { Changed { made: changes, refused: Vec::new() } } else { kernel.change(changes)? };
@@ -133,14 +135,14 @@ fn make_changes(kernel: &mut Routes, changes: Vec<Change>, is_dry: bool) -> anyh
         Change::Replace { new, .. } => format!("replace {}\n", kernel.shown(new)),
         Change::Remove(old) => format!("remove {}\n", kernel.shown(old)),
     });
-    print_or_gone(&lines.collect::<String>());
+    print_stdout(&lines.collect::<String>());
     Ok(changed)
 }
 
 /// Checks that the kernel accepted all changes.
 ///
 /// # Errors
-/// Fails if any change was refused.
+/// Returns an error if any change was refused.
 fn none_refused(refused: &[Refused]) -> anyhow::Result<()> {
     match refused.len() {
         0 => Ok(()),

@@ -1,4 +1,4 @@
-//! Retries of routes that the kernel refused. Pure.
+//! Retry schedule for routes that the kernel refused. Has no I/O and no clock of its own.
 //!
 //! **Invariant:** a refused route is not retried until a pause has passed, regardless of other
 //! changes. Each pause is twice the previous one, up to [`PAUSE_MAX`].
@@ -32,9 +32,9 @@ impl Waiting {
         self.again.is_some_and(|(at, _)| at <= now)
     }
 
-    /// Removes waiting routes from the changes until the pause is over, and drops waiting routes
-    /// that are no longer wanted. A prefix along another path counts as a new route.
-    /// Removals never wait.
+    /// Removes the waiting routes from `changes` until the pause is over, and forgets those that
+    /// `changes` no longer contains. If the path to a prefix has changed, the route is new and does
+    /// not wait. Removals never wait.
     pub(super) fn hold_back(&mut self, changes: &mut Vec<Change>, now: Instant) {
         let is_over = self.is_over(now);
         let is_removal = |change: &Change| matches!(change, Change::Remove(_));
@@ -73,7 +73,7 @@ mod tests {
 
     use super::*;
 
-    /// Makes a route to 198.18.NUMBER.0/24, set by this protocol.
+    /// Creates a route to 198.18.NUMBER.0/24 with this protocol.
     fn route(number: u8, protocol: u8) -> Route {
         let message = [2, 24, 0, 0, 254, protocol, 0, 1, 0, 0, 0, 0, 8, 0, 1, 0, 198, 18, number, 0];
         Route::decode(&message).unwrap().unwrap()

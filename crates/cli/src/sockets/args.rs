@@ -12,11 +12,12 @@ macro_rules! filter_help {
 A filter is a list of terms that must all match; a term matches if any of its values does.
 The kernel applies the filter:
   state NAMES       established close-wait fin-wait-1 syn-sent time-wait listening ..., all
-  sport PORTS       the port on this side: 443, :443, 8000-8010, with commas between them
-  dport PORTS       the port on the client's side
-  src PREFIXES      the address on this side: 10.0.0.1, 10.0.0.0/8, 2001:db8::/32
-  dst PREFIXES      the client's address
-Without state: all but listening, time-wait, syn-recv and closed. IPv4 in IPv6 form counts as IPv4.
+  sport PORTS       local port: 443, :443, 8000-8010, or several separated by commas
+  dport PORTS       client port
+  src PREFIXES      local address: 10.0.0.1, 10.0.0.0/8, 2001:db8::/32
+  dst PREFIXES      client address
+Without state: all but listening, time-wait, syn-recv and closed. An IPv4-mapped IPv6 address counts
+as IPv4.
 "
     };
 }
@@ -25,7 +26,7 @@ Without state: all but listening, time-wait, syn-recv and closed. IPv4 in IPv6 f
 pub const HELP: &str = concat!(
     "\
 Examples:
-  thalweg sockets                                   every connection of this machine
+  thalweg sockets                                   all connections of this machine
   thalweg sockets sport = :443,8443 --sort rtt      clients of two ports, longest RTT first
   thalweg sockets state established dst 203.0.113.0/24,2001:db8::/32
   thalweg sockets state all --namespace edge --namespace /proc/4711/ns/net
@@ -36,11 +37,19 @@ Examples:
 ",
     filter_help!(),
     "
-Columns: PORT on this side, CC the congestion control, RTT and MIN the smoothed and minimum RTT,
-CWND in TCP segments, DELIVERY the newest delivery rate, with * if the application limited it,
-PACING the pacing rate, RETR retransmitted TCP segments, LOST ones in flight, ACKED bytes the
-client has, BUSY the time with data to send, RWND and SNDB the shares of it in which the
-client's window and the send buffer limited it, SENDQ bytes not acknowledged yet."
+Columns:
+  PORT              local port
+  CC                congestion control
+  RTT, MIN          smoothed and minimum RTT
+  CWND              congestion window in TCP segments
+  DELIVERY          latest delivery rate; * if limited by the application
+  PACING            pacing rate
+  RETR              TCP segments retransmitted over the connection's life
+  LOST              TCP segments in flight that are presumed lost
+  ACKED             bytes acknowledged by the client
+  BUSY              time with data to send
+  RWND, SNDB        shares of this time limited by the client's window and by the send buffer
+  SENDQ             bytes not yet acknowledged"
 );
 
 /// Examples and notes printed after the help of `thalweg sockets top`, also its help screen.
@@ -57,8 +66,8 @@ If standard output is not a terminal, each period prints a block.
 ",
     filter_help!(),
     "
-Columns as in thalweg sockets; SENDING is the rate the client acknowledged in the last period,
-RETR/s the TCP segments retransmitted per second in that period.
+Columns are as in thalweg sockets. SENDING is the rate of acknowledged bytes in the last period,
+RETR/s the number of TCP segments retransmitted per second.
 
 Example:
   thalweg sockets top sport = :443 --sort retrans --period 2s"
@@ -133,7 +142,7 @@ const PERIOD_MS_MIN: u128 = 100;
 fn period(text: &str) -> Result<Span, String> {
     let span: Span = text.parse().map_err(|error: thalweg_units::Error| error.to_string())?;
     if span.duration.as_millis() < PERIOD_MS_MIN {
-        return Err(format!("a period is at least {PERIOD_MS_MIN}ms"));
+        return Err(format!("must be at least {PERIOD_MS_MIN}ms"));
     }
     Ok(span)
 }

@@ -1,5 +1,5 @@
-//! JSON form of a socket: an object on one line. Names are the kernel's, with their unit; values
-//! that the kernel did not report are absent.
+//! JSON form of a socket: one object per line. Names are the kernel's, with the unit last. Values
+//! not reported by the kernel are absent.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use thalweg_record::Prefix;

@@ -35,11 +35,11 @@ impl fmt::Display for BadFilter {
 
 impl std::error::Error for BadFilter {}
 
-/// Prints all sockets, or stops when standard output is closed.
+/// Prints the selected sockets. Stops without an error if standard output is closed.
 ///
 /// # Errors
-/// Returns [`BadFilter`] if the filter is invalid; fails if the kernel or capture cannot be read,
-/// or the output cannot be written.
+/// Returns [`BadFilter`] if the filter is invalid, or another error if the kernel or capture cannot
+/// be read or the output cannot be written.
 pub fn run(args: SocketsArgs) -> anyhow::Result<()> {
     let outcome = match args.live {
         Some(Live::Top(top)) => top::run(&top),

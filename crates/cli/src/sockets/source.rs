@@ -25,7 +25,7 @@ impl Kernel {
     /// Opens the namespaces with these names or paths; without any, opens the process's own.
     ///
     /// # Errors
-    /// Fails if a namespace cannot be entered.
+    /// Returns an error if a namespace cannot be entered.
     pub(super) fn open(namespaces: &[String]) -> anyhow::Result<Self> {
         if namespaces.is_empty() {
             return Ok(Self { names: vec![None], diags: vec![Diag::open()?] });
@@ -43,16 +43,16 @@ impl Kernel {
     /// and its message. Returns false if the kernel reports that sockets may be missing.
     ///
     /// # Errors
-    /// Fails if the kernel does not respond.
+    /// Returns an error if the kernel does not respond.
     pub(super) fn dump(
         &mut self,
         filter: &Filter,
         mut each: impl FnMut(&Socket, usize, &[u8]),
     ) -> anyhow::Result<bool> {
         let mut is_complete = true;
-        for (place, diag) in self.diags.iter_mut().enumerate() {
+        for (namespace, diag) in self.diags.iter_mut().enumerate() {
             let dumped = diag.dump_with_messages(filter, Extensions::ALL, |socket, message| {
-                each(socket, place, message);
+                each(socket, namespace, message);
             })?;
             is_complete &= !dumped.is_interrupted;
         }
@@ -68,8 +68,8 @@ fn file_of(name: &str) -> PathBuf {
 /// Calls `each` with every matching socket of a capture.
 ///
 /// # Errors
-/// Fails if the file cannot be read or is not a capture. Sockets before the fault have already been
-/// passed to `each`.
+/// Returns an error if the file cannot be read or is not a capture. Sockets before the fault have
+/// already been passed to `each`.
 pub(super) fn decode(path: &Path, filter: &Filter, mut each: impl FnMut(&Socket)) -> anyhow::Result<()> {
     let shown = path.display();
     let mut capture = Vec::new();

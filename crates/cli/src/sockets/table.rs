@@ -1,4 +1,4 @@
-//! Socket table rows, with unbounded columns last.
+//! Rows of the socket table. Columns of unbounded width come last.
 
 use std::fmt::Write as _;
 
@@ -16,8 +16,8 @@ const YELLOW: Style = Style::new().fg(Color::Yellow);
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 const PLAIN: Style = Style::new();
 
-/// All columns. Their widths are fixed, because rows are written one by one and live tables must
-/// not jump.
+/// All columns. Their widths are fixed, because rows are written one by one and columns of a live
+/// table must not move.
 const COLUMNS: [Column<'_>; 18] = [
     Column::text("STATE").wide(10),
     Column::number("PORT").wide(5),
@@ -41,7 +41,7 @@ const COLUMNS: [Column<'_>; 18] = [
 /// Columns shown only in a live table.
 const LIVE: std::ops::Range<usize> = 3..5;
 
-/// Socket in a table.
+/// Table row of a socket.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Row<'a> {
     pub(super) socket: &'a Socket,
@@ -54,9 +54,9 @@ pub(super) struct Row<'a> {
 /// Activity of a socket in one period.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Since {
-    /// Bytes acknowledged by the client.
+    /// Bytes acknowledged by the client per second.
     pub(super) acked_bytes_per_s: f64,
-    /// Retransmitted TCP segments.
+    /// TCP segments retransmitted per second.
     pub(super) retrans_per_s: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Window closing: a PoP's connections become one window per tenant.
+//! Window closing: groups a PoP's connections into one window per tenant.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl Pop {
             if connection.is_left_alone {
                 continue;
             }
-            // A connection without a tenant cannot be used for any decision.
+            // Without a tenant, a connection cannot contribute to any decision.
             let tenant = match (settings.distinguishes_tenants(), connection.tenant) {
                 (false, _) => 0,
                 (true, Some(tenant)) => tenant,

@@ -1,5 +1,5 @@
-//! One connection in a window: its measurements, and what they add to its prefix when the window
-//! closes.
+//! One connection's measurements in a window, and their contribution to its prefix and edge when
+//! the window closes.
 
 use thalweg_record::{CacheResult, Decider, Prefix, ResponseRecord};
 
@@ -14,14 +14,14 @@ use crate::window::{Arm, Outcome, Sample};
 pub(super) struct Connection {
     key: u64,
     pub(super) prefix: Prefix,
-    /// Index of the edge in the window; `None` if the window had no room for it.
+    /// Edge index in the window, or `None` if the window had no room for the edge.
     pub(super) edge: Option<usize>,
     /// Number of responses, including failed ones.
     pub(super) responses: u32,
     pub(super) failed: u32,
     /// Tenant of the connection's first response, by index in the window.
     pub(super) tenant: Option<usize>,
-    /// Whether any response was for a host that is left alone.
+    /// Whether any response was for a host in `hosts_left_alone`.
     pub(super) is_left_alone: bool,
     pub(super) rule: Option<Rule>,
     pub(super) ln_goodput: Mean,
@@ -32,20 +32,20 @@ pub(super) struct Connection {
     pub(super) retrans_bytes: u64,
 }
 
-/// A window holds millions of connections, so their size matters.
+/// A window can contain millions of connections, so their size is limited.
 const _: () = assert!(size_of::<Connection>() <= 200);
 
-/// How a rule treated a connection.
+/// A rule's effect on a connection.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rule {
-    /// [`Arm::Other`], which is not compared, if anything but the rule decided or the kernel
-    /// refused.
+    /// [`Arm::Other`], which is not compared, if the rule did not decide or the kernel refused the
+    /// algorithm.
     pub(super) arm: Arm,
     pub(super) bundle: u64,
 }
 
 impl Connection {
-    /// Creates a connection without measurements; `key` identifies it within its PoP.
+    /// Creates a connection without measurements. `key` identifies it within its PoP.
     pub(super) fn new(key: u64, prefix: Prefix, edge: Option<usize>) -> Self {
         Self {
             key,
@@ -65,7 +65,7 @@ impl Connection {
         }
     }
 
-    /// Adds a delivery rate sample of the connection's socket.
+    /// Adds a delivery rate sample from the connection's socket.
     pub(super) fn add_delivery_rate(&mut self, rate_bytes_per_s: u64) {
         self.delivery_rates.add(self.key, rate_bytes_per_s);
     }
@@ -76,7 +76,8 @@ impl Connection {
         self.goodputs.add(self.key, goodput_bytes_per_s);
     }
 
-    /// Adds the connection to its prefix. Returns whether an outcome was reported.
+    /// Adds the connection to its prefix's sample, with an outcome only if `is_new`. Returns
+    /// whether an outcome was added.
     pub(super) fn add_to(self, sample: &mut Sample, is_new: bool) -> bool {
         let arm = self.rule.map_or(Arm::Other, |rule| rule.arm);
         let retransmitted_share = self.retransmitted_share();
@@ -115,13 +116,13 @@ impl Connection {
         }
     }
 
-    /// Returns the share of bytes that were retransmitted, or `None` if the socket was not sampled.
+    /// Returns the retransmitted share of bytes, or `None` if the socket was not sampled.
     fn retransmitted_share(&self) -> Option<f64> {
         (self.sent_bytes > 0).then(|| (self.retrans_bytes as f64 / self.sent_bytes as f64).min(1.0))
     }
 }
 
-/// Returns how a rule treated the response's connection, or `None` if no rule applied.
+/// Returns a rule's effect on the response's connection, or `None` if no rule applied.
 pub(super) fn rule_of(response: &ResponseRecord) -> Option<Rule> {
     let steered = response.steered.as_ref().filter(|steered| steered.rule.is_some())?;
     let decider = response.tcp.as_ref().and_then(|tcp| tcp.decider);

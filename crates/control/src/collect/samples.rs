@@ -1,5 +1,6 @@
-//! Reservoir of a connection's samples: Algorithm R (Vitter, ACM TOMS 11(1), 1985). A hash supplies
-//! the randomness, so the same records produce the same window. Only the median is used.
+//! Reservoir sampling of a connection's measurements: Algorithm R (Vitter, ACM TOMS 11(1), 1985). A
+//! hash supplies the randomness, so the same records produce the same window. Only the median is
+//! used.
 //!
 //! The median is exact for up to [`SAMPLES_MAX`] samples. Beyond that it is the median of 15 random
 //! samples, whose rank follows Beta(8, 8): 50 % on average, with a standard deviation of 12
@@ -7,7 +8,8 @@
 
 use twox_hash::XxHash3_64;
 
-/// Maximum samples of each kind kept per connection and window; odd, so that there is a middle one.
+/// Maximum number of samples of each kind stored per connection and window. Odd, so that the median
+/// is one of them.
 pub const SAMPLES_MAX: usize = 15;
 
 const _: () = assert!(SAMPLES_MAX % 2 == 1);
@@ -20,7 +22,7 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    /// Adds a sample from the connection with this `key`.
+    /// Adds a sample. `key` identifies the connection and seeds the random choice.
     pub(super) fn add(&mut self, key: u64, sample: u64) {
         self.seen = self.seen.saturating_add(1);
         if self.kept.len() < SAMPLES_MAX {
@@ -35,7 +37,7 @@ impl Samples {
         }
     }
 
-    /// Returns the lower median of the samples kept.
+    /// Returns the lower median of the stored samples.
     pub(super) fn median(mut self) -> Option<u64> {
         let middle = self.kept.len().checked_sub(1)? / 2;
         Some(*self.kept.select_nth_unstable(middle).1)
@@ -59,8 +61,8 @@ mod tests {
         assert_eq!(median(1, (0..15).rev()), Some(7));
     }
 
-    /// Samples increase steadily, so the median would be far off if only the first or last ones
-    /// were kept.
+    /// Samples increase steadily, so storing only the first or the last ones would shift the median
+    /// far off.
     #[test]
     fn median_of_many_samples_is_that_of_a_random_subset() {
         const SEEN: u64 = 10_000;

@@ -1,4 +1,4 @@
-//! Collector tests: records that contribute to windows, and when windows close.
+//! Collector tests: which records contribute to windows, and when windows close.
 
 use std::sync::Arc;
 
@@ -170,12 +170,13 @@ fn window_closes_once_and_on_time() {
     assert_eq!((closed.len(), closed[0].windows[0].1.records), (1, 2));
     add(&mut it, NOW_UNIX_S, end + LATE_S);
     assert_eq!(it.counts().late, 1);
-    // Set the clock back a little: the window stays closed, although it has not ended by the clock.
+    // Set the clock back a little. The window stays closed, although it has not ended by the clock.
     add(&mut it, NOW_UNIX_S, NOW_UNIX_S);
     add(&mut it, NOW_UNIX_S + 300, NOW_UNIX_S);
     assert_eq!(it.counts(), Counts { late: 2, early: 1, over_limit: 0 });
     assert_eq!(it.close(end + LATE_S), []);
-    // Set the clock back by more than the history: it was wrong before, so collection continues.
+    // Set the clock back by more than the history. The earlier time is then taken as wrong, so
+    // collection continues.
     let before = NOW_UNIX_S - 100 * 300;
     assert_eq!(it.close(before), []);
     add(&mut it, before, before);
@@ -213,8 +214,7 @@ fn long_response_counts_in_the_window_of_its_end() {
 #[test]
 fn losses_are_reported_and_excluded_hosts_are_ignored() {
     let mut it = TestCollector::new(|settings| settings.hosts_left_alone = vec!["MEDIA.example".into()]);
-    // The connection's socket record is ignored too, although it came first and does not name a
-    // host.
+    // The connection's socket record is ignored too, although it arrives first and names no host.
     it.dump(socket(1, 500_000, false));
     it.respond(response(1, None));
     let loss = LossRecord { time_unix_us: NOW_UNIX_S * 1_000_000, stage: Stage::Spool, records: 12 };
@@ -258,16 +258,16 @@ fn made_up_hosts_do_not_displace_named_tenants() {
         all.tenants = vec![Tenant::new(["media.example".into()], Settings::default())];
     });
     let mut port = 1;
-    let mut ask = |it: &mut TestCollector, host: String, status: u16| {
+    let mut send = |it: &mut TestCollector, host: String, status: u16| {
         it.respond(ResponseRecord { host, status, ..response(port, None) });
         port += 1;
     };
-    // A host that the edge does not serve, an invalid name, and an empty one.
+    // A host not served by the edge, an invalid name, and an empty name.
     for (host, status) in [("own.example", 421), ("[2001:db8::1]:80", 200), ("", 200)] {
-        ask(&mut it, host.into(), status);
+        send(&mut it, host.into(), status);
     }
-    (0..SCOPES_MAX).for_each(|at| ask(&mut it, format!("{at}.example"), 200));
-    ask(&mut it, "media.example".into(), 200);
+    (0..SCOPES_MAX).for_each(|at| send(&mut it, format!("{at}.example"), 200));
+    send(&mut it, "media.example".into(), 200);
     let closed = it.0.close(NOW_UNIX_S + 10_000).remove(0);
     assert_eq!(closed.windows.len(), UNNAMED_MAX + 1);
     assert!(

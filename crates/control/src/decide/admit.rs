@@ -1,5 +1,5 @@
-//! Admission: slow prefixes enter, those with the most connections first, and a few others are
-//! explored at random.
+//! Admission: slow prefixes, those with the most connections first, and a few others chosen at
+//! random for exploration.
 
 use std::cmp::Reverse;
 
@@ -14,7 +14,7 @@ use crate::reason::Reason;
 use crate::selection::obstacle;
 
 impl DecisionRound<'_> {
-    /// Admits prefixes, and records for every other prefix why it is not steered.
+    /// Admits prefixes. Stores in every other entry the reason why the prefix is not steered.
     pub(super) fn admit(&mut self) {
         let settings = self.settings;
         let (mut slow, mut others) = (Vec::new(), Vec::new());
@@ -42,8 +42,9 @@ impl DecisionRound<'_> {
         } else {
             0
         };
-        // Choose at random with weights, deterministically for a given window and seed. Prefixes
-        // with more connections are more likely, because a trial there learns and gains more.
+        // Weighted random choice, deterministic for a given window and seed. Prefixes with more
+        // connections are more likely, because their trials yield more evidence and a larger
+        // benefit.
         let arrival = |at: &usize| {
             let entry = &self.state.entries[*at];
             weighted_draw(self.moment.seed, self.window.number, entry.prefix) / f64::from(entry.connections)
@@ -69,7 +70,7 @@ impl DecisionRound<'_> {
         waiting.iter().for_each(|at| self.state.entries[*at].reason = why);
     }
 
-    /// Returns the number and salt of a new trial. The fresh salt makes its holdout independent of
+    /// Returns the number and salt of a new trial. A fresh salt makes its holdout independent of
     /// earlier trials.
     pub(super) fn new_trial(&mut self) -> (u64, u64) {
         let trial = self.state.trials.start();
@@ -100,8 +101,8 @@ impl DecisionRound<'_> {
 }
 
 /// Draws an exponentially distributed number for a prefix in a round. If each number is divided by
-/// its prefix's weight, a prefix gets the smallest one with a probability proportional to its
-/// weight (Efraimidis and Spirakis, Information Processing Letters 97(5), 2006).
+/// its prefix's weight, the probability that a prefix has the smallest quotient is proportional to
+/// its weight (Efraimidis and Spirakis, Information Processing Letters 97(5), 2006).
 fn weighted_draw(seed: u64, window: u64, prefix: Prefix) -> f64 {
     let seed = XxHash3_64::oneshot_with_seed(seed, &window.to_be_bytes());
     let hash = XxHash3_64::oneshot_with_seed(seed, prefix.to_string().as_bytes());

@@ -22,7 +22,7 @@ enum Verdict {
 }
 
 impl DecisionRound<'_> {
-    /// Declares discoveries and returns the threshold: a trial is a discovery if its
+    /// Declares this round's discoveries. Returns the threshold: a trial is a discovery if its
     /// [`discoveries_needed`] is at most the threshold.
     fn declare_discoveries(&mut self) -> f64 {
         let trials: Vec<_> = self
@@ -56,7 +56,7 @@ impl DecisionRound<'_> {
         self.state.entries = entries;
     }
 
-    /// Returns a reason to withdraw the prefix regardless of any benefit shown.
+    /// Returns the reason, if any, to withdraw the prefix even if it is helped.
     fn veto(&self, entry: &Entry, steered: &Steered) -> Option<Reason> {
         let settings = self.settings;
         let evidence = &steered.evidence;
@@ -148,7 +148,7 @@ impl DecisionRound<'_> {
         (interval.high < settings.effect_min).then_some(Verdict::Leaves(Reason::NotHelped))
     }
 
-    /// Records a proof, lowers the holdout, and starts separate evidence.
+    /// Stores a proof, switches to the holdout for proved prefixes, and restarts the evidence.
     fn prove(&mut self, entry: &mut Entry, proof: Proof) {
         let Phase::Steered(steered) = &mut entry.phase else { return };
         steered.proof = Some(proof);

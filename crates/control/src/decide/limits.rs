@@ -1,4 +1,5 @@
-//! Limits that end trials: the guardrail across all trials, and lowered limits on steered prefixes.
+//! Limits that end trials: the guardrail across all trials, and lowered limits on the number of
+//! steered prefixes.
 
 use super::RoundOutcome;
 use super::round::DecisionRound;
@@ -8,9 +9,9 @@ use crate::sequential::Mean;
 use crate::state::Guard;
 
 impl DecisionRound<'_> {
-    /// Withdraws every trial and pauses admission if the retransmitted share across all trials rose
-    /// too much. Trials already withdrawn, including in this round, do not count, because any rise
-    /// they caused ends with them.
+    /// Withdraws every prefix on trial and pauses admission if the retransmitted share across all
+    /// trials rose too much. Trials already withdrawn, including in this round, do not count,
+    /// because any rise they caused ends with them.
     pub(super) fn apply_guardrail(&mut self) {
         let settings = self.settings;
         let mut all = Mean::default();
@@ -33,18 +34,19 @@ impl DecisionRound<'_> {
         self.state.entries = entries;
     }
 
-    /// Withdraws prefixes above the limits, which may have been lowered. Trials go before proved
-    /// prefixes, and prefixes with fewer connections before those with more.
+    /// Withdraws prefixes in excess of the limits, which may have been lowered. Prefixes on trial
+    /// are withdrawn before proved prefixes, and those with fewer connections before those with
+    /// more.
     pub(super) fn apply_limits(&mut self) {
         self.apply_limit(self.settings.explored_max, Steered::is_exploring);
         self.apply_limit(self.settings.steered_max, |_| true);
     }
 
-    fn apply_limit(&mut self, most: usize, counts: impl Fn(&Steered) -> bool) {
+    fn apply_limit(&mut self, limit: usize, counts: impl Fn(&Steered) -> bool) {
         let mut counted: Vec<_> = (0..self.state.entries.len())
             .filter(|at| self.state.entries[*at].steered().is_some_and(&counts))
             .collect();
-        let Some(over) = counted.len().checked_sub(most).filter(|over| *over > 0) else { return };
+        let Some(over) = counted.len().checked_sub(limit).filter(|over| *over > 0) else { return };
         counted.sort_by_key(|at| {
             let entry = &self.state.entries[*at];
             (entry.steered().is_some_and(|it| it.proof.is_some()), entry.connections.to_bits())

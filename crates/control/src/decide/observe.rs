@@ -1,4 +1,4 @@
-//! Updates each prefix's entry from a window.
+//! Observation: updates each prefix's entry from a window.
 
 use crate::entry::Entry;
 use crate::settings::{PREFIXES_MAX, Settings};

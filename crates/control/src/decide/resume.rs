@@ -1,4 +1,4 @@
-//! Resuming a round from a state that is outdated or was made under other settings.
+//! Continuation from a state that is older than the edges' bundles or based on other settings.
 
 use super::round::DecisionRound;
 use crate::entry::{Entry, Phase};
@@ -6,32 +6,33 @@ use crate::evidence::Evidence;
 use crate::reason::Reason;
 use crate::state::BUNDLES_MAX;
 
-/// Maximum bundle number accepted from edges. It leaves as many numbers above it, so that they do
-/// not run out.
+/// Maximum bundle number accepted from edges. Half of all numbers remain above it, so an invalid
+/// report cannot use them up.
 pub(crate) const BUNDLES_BELIEVED_MAX: u64 = BUNDLES_MAX / 2;
 
 impl DecisionRound<'_> {
-    /// Adopts the newest bundle number at the edges. If it is above the state's number, the state
-    /// is empty or older than the edges' rules, so connections count only from the next bundle on.
+    /// Advances to the newest bundle number known from the edges. If it is above the state's
+    /// number, the state is empty or older than the edges' rules, so connections count only from
+    /// the next bundle on.
     pub(super) fn adopt_edge_bundle(&mut self) {
         self.state.advance_bundle_number(self.newest_edge_bundle());
     }
 
-    /// Returns the newest bundle that an edge acknowledges or a connection in the window used. Both
-    /// count, because acknowledgements may lag.
+    /// Returns the newest bundle number acknowledged by an edge or used by a connection in the
+    /// window. Both count, because acknowledgements may lag.
     fn newest_edge_bundle(&self) -> u64 {
         let outcomes = self.window.prefixes.iter().flat_map(|(_, sample)| &sample.outcomes);
         let bundles = outcomes.map(|outcome| outcome.bundle).chain([self.moment.acknowledged_bundle]);
         bundles.filter(|bundle| *bundle <= BUNDLES_BELIEVED_MAX).max().unwrap_or(0)
     }
 
-    /// Discards what depends on changed settings: see [`crate::basis`].
+    /// Discards the parts of the state invalidated by changed settings: see [`crate::basis`].
     pub(super) fn discard_invalidated(&mut self) {
         if !self.changes.discards_evidence {
             return;
         }
-        // Force a new bundle, from which restarted trials count connections even if their rules are
-        // unchanged.
+        // Force a new bundle even if no rule changed, because restarted trials count connections
+        // only from a new bundle on.
         self.state.rules_digest = None;
         let mut entries = std::mem::take(&mut self.state.entries);
         for entry in &mut entries {

@@ -108,7 +108,7 @@ impl<'a> DecisionRound<'a> {
             let is_quiet = sample.is_none_or(|sample| sample.connections() == 0);
             steered.quiet_windows = if is_quiet { steered.quiet_windows.saturating_add(1) } else { 0 };
             let (Some(sample), true) = (sample, steered.holdout_millionths > 0) else { continue };
-            // Skip bundles that this state did not make: their held-out share is unknown.
+            // Skip bundles not issued from this state, because their held-out share is unknown.
             let (bundles, holdout) = (steered.from_bundle..=self.state.bundle, steered.holdout());
             let outcomes = sample.outcomes.iter().filter(|outcome| bundles.contains(&outcome.bundle));
             let (sum_before, variance_before) = steered.evidence.sum_and_variance();
@@ -121,7 +121,7 @@ impl<'a> DecisionRound<'a> {
     }
 
     /// Returns the estimates of all current and recently ended trials, regardless of how they
-    /// ended. An outdated proof is not counted again when its prefix is withdrawn.
+    /// ended. A proof that is too old stays excluded when its prefix is withdrawn.
     fn estimates(&self) -> Vec<Estimate> {
         let settings = self.settings;
         let is_recent = |rounds: u32| rounds < settings.cool_off_windows;
@@ -136,7 +136,8 @@ impl<'a> DecisionRound<'a> {
         self.state.entries.iter().filter_map(estimate).collect()
     }
 
-    /// Withdraws a rule, unless the limit on changes in this round is reached.
+    /// Withdraws a prefix, unless the round's limit on changes is reached. Safety withdrawals
+    /// ignore the limit.
     pub(super) fn withdraw(&mut self, entry: &mut Entry, reason: Reason) {
         if !reason.is_safety() {
             if self.changes_left == 0 {
@@ -149,7 +150,7 @@ impl<'a> DecisionRound<'a> {
     }
 }
 
-/// Copies the parts of the state that a decision changes, without the many entries.
+/// Copies the fields that carry over to the next state, without cloning the entries.
 fn without_entries(state: &State) -> State {
     State {
         bundle: state.bundle,

@@ -1,5 +1,4 @@
-//! State changes caused by bundles that did not come from the state's own decisions: see
-//! [`crate::rollout`].
+//! State changes made outside decisions, mostly by the rollout: see [`crate::rollout`].
 
 use std::collections::HashMap;
 
@@ -13,8 +12,8 @@ use crate::settings::Settings;
 use crate::state::State;
 
 impl State {
-    /// Continues from a foreign bundle number if it is newer. Connections then count only from the
-    /// next bundle on, because the rules they used until then are unknown.
+    /// Advances to `bundle`, a number not issued from this state, if it is newer. Connections then
+    /// count only from the next bundle on, because the rules they used until then are unknown.
     pub(crate) fn advance_bundle_number(&mut self, bundle: u64) {
         if bundle <= self.bundle {
             return;
@@ -26,9 +25,9 @@ impl State {
         }
     }
 
-    /// Withdraws the prefixes that a rolled-back bundle added, as failed trials, and pauses
-    /// admission as the guardrail does: the cause of a refused or worse bundle may affect the next
-    /// one.
+    /// Withdraws the prefixes added by a rolled-back bundle, as failed trials. Also pauses
+    /// admission like the guardrail, because whatever made edges refuse the bundle or perform worse
+    /// may affect the next one.
     pub(crate) fn withdraw(&mut self, settings: &Settings, prefixes: &[Prefix]) {
         for prefix in prefixes {
             let at = self.entries.binary_search_by_key(prefix, |entry| entry.prefix);
@@ -48,8 +47,8 @@ impl State {
         steered.map(|entry| entry.leave(Reason::Changed, settings)).count()
     }
 
-    /// For each prefix whose rule in the newest bundle differs from the state's, ignores
-    /// connections under that bundle and earlier ones.
+    /// Finds the prefixes whose rule in the newest bundle (`rules`) differs from the state's
+    /// (`own`), and ignores their connections under this and earlier bundles.
     pub(crate) fn ignore_mismatched(&mut self, rules: &[Rule], own: &[Rule]) {
         let own: HashMap<_, _> = own.iter().map(|rule| (rule.prefix, rule)).collect();
         for rule in

@@ -8,7 +8,7 @@ use crate::sequential::Mean;
 use crate::state::BUNDLES_MAX;
 use thalweg_bundle::REASON_BYTES_MAX;
 
-/// Checks the whole rollout; fails on the first field that is out of range.
+/// Checks the rollout and returns the first field out of range as an error.
 pub(super) fn check(rollout: &Rollout) -> Checked {
     ensure(rollout.newest <= BUNDLES_MAX, "newest", "at most 2^53")?;
     let stable = rollout.stable.as_ref().map(|bundle| bundle.content().number);

@@ -1,5 +1,5 @@
 //! Stored form of a rollout: JSON that contains each bundle's document as a string, so that
-//! decoding checks bundles as edges do.
+//! decoding validates bundles as edges do.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use thalweg_bundle::{Bundle, FORMAT};
 use super::{ROLLOUT_FORMAT, Rollout, check};
 use crate::check::StateError;
 
-/// Format stated by a rollout or bundle.
+/// Format version declared by a rollout or bundle.
 #[derive(Deserialize)]
 struct Version {
     format: u32,
@@ -23,6 +23,7 @@ impl Rollout {
     /// Decodes the output of [`Rollout::encode`].
     ///
     /// # Errors
+    ///
     /// Returns an error if the bytes are not JSON with the expected structure and format version,
     /// or a field is out of range. Returns [`StateError::Bundles`] if the bundles have another
     /// release's format; [`Rollout::decode_without_bundles`] can then recover the rest.
@@ -39,11 +40,12 @@ impl Rollout {
         Ok(rollout)
     }
 
-    /// Decodes a rollout as if no bundle were active. The next decision makes a bundle with a
-    /// number above all earlier ones.
+    /// Decodes a rollout but drops its bundles, as if none were active. The next decision issues a
+    /// bundle with a number above all earlier ones.
     ///
     /// # Errors
-    /// Fails like [`Rollout::decode`].
+    ///
+    /// Returns the errors of [`Rollout::decode`].
     pub fn decode_without_bundles(bytes: &[u8]) -> Result<Self, StateError> {
         let mut rollout: Value = serde_json::from_slice(bytes).map_err(StateError::Json)?;
         for name in ["stable", "candidate"] {
@@ -53,7 +55,7 @@ impl Rollout {
     }
 }
 
-/// Returns the format of the first bundle that this program cannot read.
+/// Returns the format version of the first bundle with an unsupported format.
 fn bundles_format(rollout: &[u8]) -> Option<u32> {
     let rollout: Value = serde_json::from_slice(rollout).ok()?;
     let documents = [rollout.pointer("/stable"), rollout.pointer("/candidate/bundle")];
@@ -74,7 +76,7 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
 #[derive(Serialize, Deserialize)]
 struct Document(#[serde(with = "self")] Bundle);
 
-/// Bundles or null, for `serde(with)`.
+/// Optional bundles, for `serde(with)`.
 pub(super) mod option {
     use super::{Bundle, Deserialize, Deserializer, Document, Serialize, Serializer};
 

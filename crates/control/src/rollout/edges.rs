@@ -1,4 +1,5 @@
-//! Edges of a rollout: polls, bundles in force, refusals, silence, and the choice of canaries.
+//! The rollout's view of edges: polls, bundles in force, refusals, silence, and the choice of
+//! canaries.
 
 use thalweg_bundle::{Bundle, REASON_BYTES_MAX};
 use twox_hash::XxHash3_64;
@@ -10,31 +11,32 @@ use crate::figures::EDGES_MAX;
 use crate::settings::Settings;
 use crate::tenants::Tenants;
 
-/// Maximum bytes in an edge's name: the limit for DNS names.
+/// Maximum length of an edge name, in bytes, as in DNS.
 pub const EDGE_NAME_BYTES_MAX: usize = 253;
-/// Maximum bytes in a checksum: see [`Bundle::checksum`](thalweg_bundle::Bundle::checksum).
+/// Maximum length of a checksum, in bytes: see
+/// [`Bundle::checksum`](thalweg_bundle::Bundle::checksum).
 pub(super) const CHECKSUM_BYTES_MAX: usize = 71;
-/// Seconds since its last poll after which an edge is removed: a day.
+/// Time since its last poll after which an edge is removed: one day, in seconds.
 const FORGOTTEN_S: u64 = 86_400;
 
-/// Poll by an edge for its bundle, with the status it reports.
+/// A poll by an edge for its bundle, with the edge's status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Poll<'a> {
-    /// Name of the edge, which must match the host in its records; otherwise no window contains its
-    /// traffic.
+    /// Edge name. It must match the host in the edge's records; otherwise no window contains the
+    /// edge's traffic.
     pub edge: &'a str,
-    /// Checksum of the bundle in force; `None` if there is none.
+    /// Checksum of the bundle in force, if any.
     pub in_force: Option<&'a str>,
     /// Number of the bundle in force, if the edge reports it.
     pub number: Option<u64>,
-    /// Checksum and reason of a refused bundle, if any. A refusal without a checksum does not
-    /// concern one of our bundles and is not passed in.
+    /// Checksum and reason of a refused bundle, if any. A refusal without a checksum concerns no
+    /// bundle from this controller and is not passed in.
     pub refused: Option<&'a Refusal>,
 }
 
 impl Rollout {
-    /// Records a poll; [`Rollout::document`] then returns the edge's bundle. Edges beyond
-    /// [`EDGES_MAX`], or with an invalid name, are not recorded and get the stable bundle.
+    /// Handles a poll. [`Rollout::document`] then returns the edge's bundle. Edges beyond
+    /// [`EDGES_MAX`] or with an invalid name are not tracked and get the stable bundle.
     pub fn poll(
         &mut self,
         settings: &Settings,
@@ -83,10 +85,11 @@ impl Rollout {
         }
     }
 
-    /// Records a refusal of the bundle assigned to the edge; refusals of older bundles are ignored.
+    /// Stores a refusal of the bundle assigned to the edge. Refusals of older bundles are ignored.
     ///
     /// # Errors
-    /// Fails if a canary refuses the candidate, which must then be rolled back.
+    ///
+    /// Returns an error if a canary refuses the candidate, which must then be rolled back.
     fn record_refusal(&mut self, poll: Poll) -> Result<Option<Transition>, RollbackReason> {
         let Some(Refusal { checksum, reason }) = poll.refused else { return Ok(None) };
         let Some(given) = self.assigned(poll.edge).filter(|bundle| bundle.checksum() == *checksum) else {
@@ -105,7 +108,7 @@ impl Rollout {
         Ok((!was_reported).then_some(Transition::EdgeRefused { edge, number, reason }))
     }
 
-    /// Records whether a canary uses the candidate, according to its bundle in force.
+    /// Marks whether a canary uses the candidate, judging by its bundle in force.
     fn record_acknowledgement(&mut self, poll: Poll, now_unix_s: u64) -> Option<Transition> {
         let candidate = self.candidate.as_mut()?;
         let none_did = candidate.acknowledging().is_empty();
@@ -115,7 +118,7 @@ impl Rollout {
             *uses_it = true;
         } else if poll.in_force.is_none() || poll.in_force == stable {
             *uses_it = false;
-        } // otherwise it may still use the candidate as it was before a reduction
+        } // otherwise, it may still use an earlier version of a reduced candidate
         if let Stage::Watched { since_unix_s, .. } = &mut candidate.stage
             && none_did
         {
@@ -126,7 +129,7 @@ impl Rollout {
         is_enough.then(|| candidate.watch(self.clock.own_s, now_unix_s))
     }
 
-    /// Advances time. Call it at least twice a minute.
+    /// Advances the clock and handles expired waits. Must be called at least twice a minute.
     pub fn tick(&mut self, settings: &Settings, tenants: &mut Tenants, now_unix_s: u64) -> Vec<Transition> {
         self.advance(settings, now_unix_s);
         let mut transitions = self.report_silent(settings.canary.acknowledge_s_max);
@@ -160,7 +163,7 @@ impl Rollout {
         transitions
     }
 
-    /// Reports edges that became silent and removes them after a day.
+    /// Reports edges that have become silent, and removes edges after a day without a poll.
     fn report_silent(&mut self, silent_s: u64) -> Vec<Transition> {
         let now_s = self.clock.own_s;
         let quiet_s = |edge: &Edge| now_s.saturating_sub(edge.heard_s);
@@ -190,7 +193,7 @@ impl Rollout {
         }
     }
 
-    /// Chooses canaries for a candidate that has none.
+    /// Chooses canaries for a candidate that has none yet.
     pub(super) fn choose_canaries(&mut self, settings: &Settings, now_unix_s: u64) -> Option<Transition> {
         let candidate = self.candidate.as_ref().filter(|it| it.stage == Stage::Unassigned)?;
         let eligible = self.eligible_edges(settings, candidate);
@@ -202,8 +205,8 @@ impl Rollout {
         Some(candidate.assign_to(edges))
     }
 
-    /// Replaces canaries that did not acknowledge, once per candidate. The replaced ones still get
-    /// the candidate if they return, since they may already use it.
+    /// Replaces canaries that did not acknowledge, once per candidate. A replaced canary still gets
+    /// the candidate when it returns, because it may already use it.
     fn replace_canaries(&mut self, settings: &Settings) -> Vec<Transition> {
         let Some(candidate) = &self.candidate else { return Vec::new() };
         let eligible = self.eligible_edges(settings, candidate);
@@ -217,7 +220,8 @@ impl Rollout {
         if edges.is_empty() { Vec::new() } else { vec![candidate.assign_to(edges)] }
     }
 
-    /// Continues with the canaries that acknowledged, or rolls back if none did.
+    /// Continues with the canaries that acknowledged, or rolls back if there was no
+    /// acknowledgement.
     fn watch_fewer(
         &mut self,
         settings: &Settings,
@@ -231,9 +235,10 @@ impl Rollout {
         }
     }
 
-    /// Returns edges that can become canaries: polled recently and not canaries already. Edges that
-    /// serve traffic come first, so that there is something to observe; edges that refuse the
-    /// stable bundle come last. A hash breaks ties, so that the choice varies.
+    /// Returns the edges that can become canaries: they polled recently and are not canaries
+    /// already. Edges with traffic come first, because only they can be observed. Edges that refuse
+    /// the stable bundle come last. A hash breaks ties, so that the choice varies between
+    /// candidates.
     fn eligible_edges(&self, settings: &Settings, candidate: &Candidate) -> Vec<String> {
         let number = candidate.bundle.content().number;
         let may = |name: &String, edge: &Edge| {

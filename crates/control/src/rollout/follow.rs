@@ -1,4 +1,4 @@
-//! Bundle updates after decisions. Withdrawals reach all edges at once; additions become a
+//! Bundle updates after decisions. Withdrawals reach all edges at once. Additions become a
 //! candidate, which is later promoted or rolled back.
 
 use std::collections::BTreeSet;
@@ -12,14 +12,14 @@ use crate::settings::{Settings, normalized_hosts};
 use crate::state::BUNDLES_MAX;
 use crate::tenants::{RuleKey, Tenants};
 
-/// Maximum bundles that one event makes.
+/// Maximum number of bundles issued by one event.
 const BUNDLES_AT_ONCE: u64 = 4;
 
-/// Reason why reducing a valid bundle cannot fail.
+/// The reason why reducing a valid bundle cannot fail.
 const SUBSET_IS_VALID: &str = "a valid bundle stays valid when rules are removed or hold out another share";
 
-/// Content intended for all edges. Host opt-outs and tenant changes are not tried at canaries
-/// first: every bundle contains them at once.
+/// Content intended for all edges. Only rules are tried at canaries first: host opt-outs and tenant
+/// changes enter every bundle at once.
 struct Target {
     hosts_left_alone: Vec<String>,
     /// Tenants named in settings.
@@ -36,8 +36,8 @@ impl Target {
         }
     }
 
-    /// Returns the tenants of a bundle with these rules: tenants named in settings, and hosts that
-    /// are their own tenants.
+    /// Returns the tenants of a bundle with these rules: tenants named in settings, and tenants
+    /// formed by a single unnamed host.
     fn tenants_of(&self, rules: &[Rule]) -> Vec<Tenant> {
         let is_named = |name: &String| self.tenants.iter().any(|it| it.hosts.first() == Some(name));
         let unnamed = rules.iter().map(|rule| &rule.tenant);
@@ -48,7 +48,7 @@ impl Target {
 }
 
 impl Rollout {
-    /// Updates the bundles after the states are decided, even if nothing changed.
+    /// Updates the bundles after the states are decided. Must be called even if nothing changed.
     ///
     /// The states adopt the new bundle numbers. Rules that cannot become a bundle are withdrawn
     /// from the states.
@@ -74,8 +74,8 @@ impl Rollout {
         transitions
     }
 
-    /// Returns whether bundle numbers have run out, which only a damaged state can cause. Bundles
-    /// then stay as they are.
+    /// Returns whether bundle numbers have run out, which only a damaged state can cause. The
+    /// bundles are then left unchanged.
     fn are_numbers_exhausted(&self, tenants: &Tenants) -> bool {
         tenants.bundle().max(self.newest) > BUNDLES_MAX - BUNDLES_AT_ONCE
     }
@@ -84,7 +84,8 @@ impl Rollout {
         self.stable.as_ref().map_or(&[], |bundle| &bundle.content().rules)
     }
 
-    /// Drops a candidate that no edge has received, to make room for a newer one.
+    /// Drops a candidate that no edge has received if its rules are outdated, which makes room for
+    /// a newer one.
     fn drop_unassigned(&mut self, target: &Target) {
         let is_old =
             |it: &Candidate| it.stage == Stage::Unassigned && it.bundle.content().rules != target.rules;
@@ -93,8 +94,8 @@ impl Rollout {
         }
     }
 
-    /// Removes rules that the target no longer contains. Canaries get higher numbers than all other
-    /// edges, so no edge's number decreases when a candidate ends.
+    /// Removes rules missing from the target. Canaries always get higher numbers than other edges,
+    /// so no edge's number decreases when a candidate ends.
     fn reduce(&mut self, tenants: &mut Tenants, target: &Target, now_unix_s: u64) -> Vec<Transition> {
         let stable = reduced(self.stable_rules(), &target.rules);
         let candidate = self.candidate.as_ref().map(|it| reduced(&it.bundle.content().rules, &target.rules));
@@ -130,9 +131,9 @@ impl Rollout {
         transitions
     }
 
-    /// Returns whether a bundle number above the active ones exists with unknown rules: an edge has
-    /// it, or a state has adopted it and so ignores connections under its own rules. A higher
-    /// number must then be distributed.
+    /// Returns whether a number above the active bundles' is in use for unknown rules: an edge
+    /// reports it, or a state has adopted it and therefore ignores connections under its own rules.
+    /// A bundle with a higher number must then be distributed.
     fn is_overtaken(&self, tenants: &Tenants, target: &Target) -> bool {
         let is_above = |given: &Bundle, edge: &Edge| edge.number > Some(given.content().number);
         if self
@@ -225,7 +226,7 @@ impl Rollout {
         vec![Transition::Promoted { number, is_shown }]
     }
 
-    /// Rolls the candidate back: withdraws its additions from the states and gives all edges the
+    /// Rolls the candidate back: withdraws its additions from the states, and gives all edges the
     /// last good rules in a new bundle.
     pub(super) fn roll_back(
         &mut self,
@@ -252,8 +253,8 @@ impl Rollout {
         vec![Transition::RolledBack { number: *number, by, why, withdrawn }]
     }
 
-    /// Makes a bundle with the next number. If a prefix's rule in it differs from the state's, the
-    /// prefix's connections are not counted.
+    /// Builds a bundle with the next number. Connections of a prefix are not counted under it if
+    /// the prefix's rule differs from the state's.
     fn make_bundle(
         &mut self,
         tenants: &mut Tenants,
@@ -280,7 +281,7 @@ impl Rollout {
     }
 }
 
-/// Returns the last decided window.
+/// Returns the number of the last decided window.
 fn window(tenants: &Tenants) -> u64 {
     tenants.window().unwrap_or_default()
 }

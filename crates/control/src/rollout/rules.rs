@@ -1,7 +1,7 @@
-//! Rule comparison: what one bundle steers that another does not.
+//! Rule comparison: which rules of one bundle steer more than another bundle does.
 //!
-//! Only how many of a prefix's connections are steered matters, not which ones: a new salt with the
-//! same share adds nothing.
+//! What matters is how many of a prefix's connections are steered, not which ones. A new salt with
+//! the same share therefore adds nothing.
 
 use std::collections::HashMap;
 
@@ -9,8 +9,8 @@ use thalweg_bundle::Rule;
 
 use crate::tenants::RuleKey;
 
-/// Returns whether a rule steers more than `than`, the rule with the same key, or steers
-/// differently.
+/// Returns whether a rule steers more than `than`, the other bundle's rule with the same key, or
+/// steers differently.
 fn steers_more(rule: &Rule, than: Option<&Rule>) -> bool {
     than.is_none_or(|than| {
         rule.congestion_control != than.congestion_control
@@ -29,8 +29,8 @@ pub(super) fn by_key(rules: &[Rule]) -> HashMap<RuleKey, &Rule> {
     rules.iter().map(|rule| (RuleKey::of(rule), rule)).collect()
 }
 
-/// Reduces `rules` to what `target` allows: removes rules without a counterpart, and replaces a
-/// rule by the target's if the target holds out more or other connections.
+/// Reduces `rules` to what `target` allows. Removes rules without a counterpart, and replaces a
+/// rule with the target's if the target holds out more connections or different ones.
 pub(super) fn reduced(rules: &[Rule], target: &[Rule]) -> Vec<Rule> {
     let target = by_key(target);
     let reduce = |rule: &Rule| {

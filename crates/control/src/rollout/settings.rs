@@ -4,18 +4,18 @@ use std::fmt;
 
 use crate::settings::{Fault, HISTORY_WINDOWS_MAX};
 
-/// Distribution of a bundle to the edges; `docs/reference/settings.md` documents the settings for
-/// operators.
+/// Settings for the distribution of bundles to the edges. `docs/reference/settings.md` documents
+/// them for operators.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Canary {
-    /// Share of edges that get a bundle first; at least one edge does.
+    /// Share of edges that get a bundle first, rounded up to at least one edge.
     pub share: f64,
     /// Number of complete windows for which canaries are watched after they acknowledge.
     pub windows: u32,
-    /// Windows after which a bundle is promoted even with too few connections.
+    /// Number of windows after which a bundle is promoted even with too few connections.
     pub windows_max: u32,
-    /// Maximum wait for an acknowledgement, and maximum time since its last poll for an edge to
-    /// become a canary, in seconds.
+    /// Maximum wait for an acknowledgement, in seconds. Also the maximum time since an edge's last
+    /// poll for the edge to become a canary.
     pub acknowledge_s_max: u64,
     /// Rise in the share of failed responses at which a bundle is rolled back.
     pub failed_rise_max: f64,
@@ -40,7 +40,7 @@ impl Default for Canary {
 }
 
 impl Canary {
-    /// Returns every setting outside its bounds.
+    /// Returns all settings outside their bounds.
     pub(crate) fn check(&self) -> Vec<Fault> {
         let to = |from: &dyn fmt::Display, to: &dyn fmt::Display| format!("from {from} to {to}");
         let is_share = |number: f64| number > 0.0 && number <= 1.0;

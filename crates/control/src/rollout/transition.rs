@@ -1,5 +1,5 @@
-//! Rollout transitions for the log and the ledger: every change to the bundle that an edge gets,
-//! with the reason.
+//! Rollout transitions for the log and the ledger: every change to the bundle assigned to an edge,
+//! with its reason.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::tenants::RuleKey;
 /// A change to bundles or edges.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Transition {
-    /// All edges except canaries get a reduced bundle at once; it adds nothing.
+    /// All edges except canaries get a reduced bundle at once. It adds nothing.
     Reduced {
         /// Number of the new bundle.
         number: u64,
@@ -18,19 +18,19 @@ pub enum Transition {
         /// Number of the new bundle.
         number: u64,
     },
-    /// The candidate ended because it no longer adds anything.
+    /// The candidate ended because all its additions were withdrawn.
     Ended {
         /// Number of the candidate.
         number: u64,
     },
-    /// A candidate exists; canaries are chosen next.
+    /// A candidate was created. Its canaries are chosen next.
     Proposed {
         /// Number of the candidate.
         number: u64,
     },
     /// The state's rules cannot become a bundle, so the additions are withdrawn.
     Rejected {
-        /// Why the rules cannot become a bundle.
+        /// The reason why the rules cannot become a bundle.
         reason: String,
         /// Withdrawn rules.
         withdrawn: Vec<RuleKey>,
@@ -47,7 +47,8 @@ pub enum Transition {
         /// Number of the candidate.
         number: u64,
     },
-    /// The candidate waits: several consecutive windows had no traffic from a canary that uses it.
+    /// The candidate waits, because several consecutive windows had no traffic from a canary using
+    /// it.
     NoCanaryTraffic {
         /// Number of the candidate.
         number: u64,
@@ -58,15 +59,15 @@ pub enum Transition {
     Promoted {
         /// Number of the candidate.
         number: u64,
-        /// Whether enough connections showed that the candidate does no harm; if false, the wait
-        /// ended first.
+        /// Whether enough connections showed that the candidate does no harm. If false, the maximum
+        /// wait ended first.
         is_shown: bool,
     },
     /// The candidate is rolled back: all edges get the last good rules under a new number.
     RolledBack {
         /// Number of the candidate.
         number: u64,
-        /// Number of the bundle that replaces the candidate.
+        /// Number of the bundle replacing the candidate.
         by: u64,
         /// Reason for the rollback.
         why: RollbackReason,
@@ -79,7 +80,7 @@ pub enum Transition {
         edge: String,
         /// Number of the bundle.
         number: u64,
-        /// Reason that the edge gives.
+        /// Reason given by the edge.
         reason: String,
     },
     /// An edge stopped polling.
@@ -96,7 +97,7 @@ pub enum RollbackReason {
     Refused {
         /// Name of the canary.
         edge: String,
-        /// Reason that the canary gives.
+        /// Reason given by the canary.
         reason: String,
     },
     /// No canary, original or replacement, acknowledged the candidate.
@@ -107,25 +108,25 @@ pub enum RollbackReason {
     StoppedServing {
         /// Name of the canary.
         edge: String,
-        /// Responses in the newest window.
+        /// Number of responses in the newest window.
         now: u64,
-        /// Responses per window before the candidate.
+        /// Number of responses per window before the candidate.
         before: u64,
     },
-    /// The canaries do worse than before, and worse than the other edges.
+    /// The canaries perform worse than before, and worse than the other edges.
     Worse {
         /// Figure that is worse.
         figure: Figure,
-        /// Value of the canaries: a share, or a logarithm of bytes per second.
+        /// The canaries' value: a share, or a logarithm of bytes per second.
         now: f64,
-        /// Value of the canaries before the candidate, if known.
+        /// The canaries' value before the candidate, if known.
         before: Option<f64>,
-        /// Value of the other edges, if there are any.
+        /// The other edges' value, if any.
         others: Option<f64>,
     },
 }
 
-/// Figure by which canaries are compared.
+/// A figure by which canaries are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Figure {
     /// Share of failed responses.

@@ -1,10 +1,10 @@
-//! Canary monitoring: each window compares the canaries with their own past and with the other
-//! edges.
+//! Canary monitoring: after each window, compares the canaries with their own past and with the
+//! other edges.
 //!
-//! A rollback requires that the canaries do worse than both. A change that affects all edges, such
-//! as evening load, is not the candidate's fault, and neither is a lasting property of an edge. Too
-//! few connections are inconclusive. A window without canary traffic does not count: the candidate
-//! waits.
+//! A rollback requires that the canaries perform worse than both. A change that affects all edges,
+//! such as evening load, is not attributed to the candidate, and neither is a lasting property of
+//! an edge. Too few connections are inconclusive. A window without canary traffic does not count,
+//! so the candidate waits.
 
 use super::transition::Figure;
 use super::{Candidate, Edge, RollbackReason, Rollout, Stage, Transition};
@@ -14,12 +14,11 @@ use crate::settings::Settings;
 use crate::tenants::Tenants;
 use crate::window::Window;
 
-/// Minimum difference, in standard errors, for canaries to count as worse. With normally
-/// distributed means of this few connections, chance alone exceeds it once in 30,000 looks. The
-/// margin is twice the usual one, because there are three figures, each window is a look, and edges
-/// differ by more than chance.
+/// Minimum difference, in standard errors, for canaries to count as worse. For normally distributed
+/// means, chance alone exceeds it once in 30,000 looks. The margin is twice the usual one, because
+/// there are three figures, each window is a look, and edges differ by more than chance.
 const STANDARD_ERRORS_MIN: f64 = 4.0;
-/// Minimum responses per window for an edge to count as serving traffic.
+/// Minimum number of responses per window for an edge to count as serving traffic.
 const SERVING_RESPONSES_MIN: u64 = 100;
 /// Share of its usual responses below which an edge has practically stopped serving.
 const SERVING_SHARE_MIN: f64 = 0.1;
@@ -75,7 +74,7 @@ impl Rollout {
         }
     }
 
-    /// Adds a window if it has traffic from a canary that uses the candidate. Returns the number of
+    /// Adds a window if it has traffic from a canary using the candidate. Returns the number of
     /// windows added so far.
     fn watch(&mut self, window: &Window) -> Option<u32> {
         let Candidate { canaries, stage, .. } = self.candidate.as_mut()?;
@@ -90,7 +89,7 @@ impl Rollout {
         for (name, figures) in window.edges.iter() {
             match canaries.get(name) {
                 Some(true) => own.merge(figures),
-                // The bundle that this canary uses is unknown.
+                // It is unknown which bundle this canary uses.
                 Some(false) => {}
                 None => others.merge(figures),
             }
@@ -136,8 +135,8 @@ impl Rollout {
         if is_enough { Verdict::Good } else { Verdict::TooFew }
     }
 
-    /// Finds a canary that practically stopped serving while others did not, whether or not it
-    /// acknowledged: the candidate may have crashed it.
+    /// Finds a canary that practically stopped serving while other edges did not. Includes canaries
+    /// without an acknowledgement, because the candidate may have crashed them.
     fn stopped_serving(&self, window: &Window) -> Option<RollbackReason> {
         let candidate = self.candidate.as_ref()?;
         let now = |name: &String| window.edges.get(name).map_or(0, |figures| figures.responses);
@@ -158,7 +157,7 @@ impl Rollout {
     }
 }
 
-/// Judgement on the canaries so far.
+/// Verdict on the canaries so far.
 #[derive(Debug)]
 enum Verdict {
     TooFew,

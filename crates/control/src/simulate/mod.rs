@@ -1,7 +1,7 @@
-//! Simulation of a synthetic day: PoPs with a known truth, against which decisions are scored.
+//! Simulation of PoPs with synthetic traffic and known effects, against which decisions are scored.
 //!
-//! Each PoP is simulated separately, once with proof and once with duty cycles alone. The results
-//! for all BBR, all CUBIC and the oracles follow from the truth. Nothing here is measured:
+//! Each PoP is simulated separately, once with proof and once by duty cycles alone. The results for
+//! all BBR, all CUBIC and the oracles are computed from the known effects. No input is measured;
 //! `world.rs` lists the assumptions.
 
 mod reversals;
@@ -24,9 +24,9 @@ use crate::settings::Settings;
 use crate::state::State;
 use world::{Rules, World};
 
-/// Maximum PoPs in a plan.
+/// Maximum number of PoPs in a plan.
 pub const POPS_MAX: usize = 1_000;
-/// Maximum windows in a plan: 5 weeks of 5-minute windows.
+/// Maximum number of windows in a plan: 5 weeks of 5-minute windows.
 pub const WINDOWS_MAX: u64 = 10_080;
 
 /// Parameters of a simulation.
@@ -34,26 +34,26 @@ pub const WINDOWS_MAX: u64 = 10_080;
 pub struct Plan {
     /// Number of PoPs, at most [`POPS_MAX`].
     pub pops: usize,
-    /// Prefixes per PoP, at most [`PREFIXES_MAX`](crate::PREFIXES_MAX).
+    /// Number of prefixes per PoP, at most [`PREFIXES_MAX`](crate::PREFIXES_MAX).
     pub prefixes: usize,
     /// Number of windows, at most [`WINDOWS_MAX`].
     pub windows: u64,
-    /// Random seed; each seed gives a different day.
+    /// Random seed. Each seed produces different traffic and effects.
     pub seed: u64,
-    /// Mean connections per prefix and window at the busiest hour.
+    /// Mean number of connections per prefix and window at the busiest hour.
     pub connections_per_prefix: f64,
     /// Share of prefixes replaced per day.
     pub churn_per_day: f64,
     /// Share of prefixes whose BBR effect is redrawn per day.
     pub changes_per_day: f64,
-    /// Share of prefixes whose gain depends on slowness: slow ones gain, fast ones lose.
+    /// Share of prefixes whose gain depends on slowness: slow prefixes gain, fast prefixes lose.
     pub slowness: f64,
     /// Share of connections that stall: each loses an exponentially distributed amount of log
     /// goodput, with mean 1.
     pub stalls: f64,
     /// Share of connections with a socket sample.
     pub sampled: f64,
-    /// Windows between a decision and its application at edges.
+    /// Number of windows between a decision and its application at edges.
     pub delay_windows: usize,
 }
 
@@ -76,7 +76,7 @@ impl Default for Plan {
 }
 
 /// Simulates PoP `pop` of the plan under `settings`. Calls `progress` after each of `2 ×
-/// plan.windows` windows and stops if it returns false.
+/// plan.windows` windows, and returns `None` as soon as it returns false.
 pub fn simulate(
     plan: &Plan,
     settings: &Settings,
@@ -89,11 +89,11 @@ pub fn simulate(
     Some(Report { plan: plan.clone(), with_proof, alone })
 }
 
-/// Simulates one PoP's day under the given settings.
+/// Simulates one PoP under the given settings.
 fn day(plan: &Plan, settings: &Settings, pop: usize, progress: &mut dyn FnMut() -> bool) -> Option<Tally> {
     let mut world = World::new(plan, settings, pop);
     let (mut state, mut tally) = (State::default(), Tally::default());
-    // Bundles that edges will apply in the next windows, soonest first.
+    // Rules that edges will apply in the next windows, soonest first.
     let mut bundles: VecDeque<Rules> = vec![Rules::default(); plan.delay_windows].into();
     for number in 0..plan.windows {
         bundles.push_back(Rules::of(&state));

@@ -11,18 +11,18 @@ use crate::state::State;
 /// Reversals of proved prefixes, with the time until withdrawal.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Reversals {
-    /// For each withdrawn prefix, the windows from reversal to withdrawal, and its connections in
-    /// them.
+    /// For each withdrawn prefix, the number of windows from reversal to withdrawal, and the number
+    /// of its connections in them.
     pub withdrawn: Vec<(u64, u64)>,
     /// Number of reversed prefixes still steered at the end.
     pub open: u64,
-    /// Reversed prefixes still steered, with their windows and connections so far.
+    /// Reversed prefixes still steered, each with its number of windows and connections so far.
     #[serde(skip)]
     under_way: BTreeMap<Prefix, (u64, u64)>,
 }
 
 impl Reversals {
-    /// Adds a window; `state` is the state before the window is decided.
+    /// Adds a window. `state` is the state before the window is decided.
     pub(super) fn add_window(&mut self, world: &World, state: &State) {
         let is_harmed =
             |prefix| world.find(prefix).is_some_and(|at| world.places[at].effect == Effect::Harms);
@@ -40,7 +40,7 @@ impl Reversals {
             }
             *windows += 1;
             *connections += world.find(*prefix).map_or(0, |at| u64::from(world.connections[at]));
-            // Drop prefixes that gain again or were replaced.
+            // Drop prefixes that are no longer harmed or were replaced.
             is_harmed(*prefix)
         });
     }
@@ -57,7 +57,7 @@ impl Reversals {
         self.open += other.open;
     }
 
-    /// Returns the quantile `share` of the windows until withdrawal.
+    /// Returns the quantile `share` of the number of windows until withdrawal.
     pub fn windows(&self, share: f64) -> Option<u64> {
         let last = self.withdrawn.len().checked_sub(1)?;
         Some(self.withdrawn[(share * last as f64).round() as usize].0)

@@ -11,7 +11,7 @@ use crate::decide::Decision;
 use crate::settings::Settings;
 use crate::state::State;
 
-/// Divisor that defines the late part of the day, when most has been learned: the last quarter.
+/// Divisor for the late part of a simulation, in which most trials have ended: the last quarter.
 const LATE_PART: u64 = 4;
 
 /// Sums over windows. Gains are log goodput summed over connections. Fields named `late_` cover
@@ -24,13 +24,13 @@ pub struct Tally {
     pub connections: f64,
     /// Gain from the actual decisions.
     pub gain: f64,
-    /// Gain if everything were steered.
+    /// Gain if all prefixes were steered.
     pub gain_all: f64,
-    /// Gain if exactly the prefixes that gain were steered.
+    /// Gain if exactly the prefixes with a gain were steered.
     pub gain_oracle: f64,
-    /// Gain if the prefixes that gain most were steered, up to the allowed number.
+    /// Gain if the prefixes with the largest gains were steered, up to the limit.
     pub gain_capped: f64,
-    /// Connections in the late windows.
+    /// Number of connections in the late windows.
     pub late_connections: f64,
     /// [`Tally::gain`] in the late windows.
     pub late_gain: f64,
@@ -40,43 +40,44 @@ pub struct Tally {
     pub late_gain_oracle: f64,
     /// [`Tally::gain_capped`] in the late windows.
     pub late_gain_capped: f64,
-    /// Steered prefixes in the late windows.
+    /// Number of steered prefixes, summed over the late windows.
     pub late_steered: f64,
-    /// Steered prefixes that are truly helped, in the late windows.
+    /// Number of steered prefixes that are truly helped, summed over the late windows.
     pub late_steered_helped: f64,
-    /// Steered prefixes that are truly harmed, in the late windows.
+    /// Number of steered prefixes that are truly harmed, summed over the late windows.
     pub late_steered_harmed: f64,
-    /// Helped prefixes in the late windows, whether steered or not.
+    /// Number of helped prefixes, steered or not, summed over the late windows.
     pub late_helped: f64,
-    /// Connections of helped prefixes in the late windows.
+    /// Number of connections of helped prefixes in the late windows.
     pub late_helped_connections: f64,
-    /// Connections of prefixes both helped and steered, in the late windows.
+    /// Number of connections of prefixes both helped and steered, in the late windows.
     pub late_helped_steered_connections: f64,
-    /// Steered connections of harmed prefixes in the late windows.
+    /// Number of steered connections of harmed prefixes in the late windows.
     pub late_harmed_steered_connections: f64,
     /// Number of late rounds.
     pub late_rounds: u64,
-    /// Prefixes that entered in late rounds.
+    /// Number of prefixes admitted in late rounds.
     pub late_entered: u64,
-    /// Prefixes withdrawn in late rounds.
+    /// Number of prefixes withdrawn in late rounds.
     pub late_left: u64,
-    /// Maximum prefixes that entered in one round.
+    /// Maximum number of prefixes admitted in one round.
     pub entered_max: u64,
-    /// Rounds that the guardrail stopped.
+    /// Number of rounds stopped by the guardrail.
     pub stopped: u64,
-    /// Prefixes declared helped in all windows.
+    /// Number of prefixes declared helped, over all windows.
     pub told: u64,
-    /// Prefixes declared helped that gained nothing or lost at the time.
+    /// Number of prefixes declared helped although they had no gain at the time.
     pub false_discoveries: u64,
     /// Reversals of proved prefixes.
     pub reversals: Reversals,
-    /// Indices of the places where steering gains most; recomputed regularly because places change.
+    /// Indices of the places where steering gains most. Recomputed regularly, because places
+    /// change.
     #[serde(skip)]
     capped: Vec<usize>,
 }
 
 impl Tally {
-    /// Adds a window simulated under `rules`; `state` is the state from the last decision.
+    /// Adds a window simulated under `rules`. `state` is the state from the last decision.
     pub(super) fn add_window(
         &mut self,
         plan: &Plan,
@@ -206,14 +207,14 @@ fn is_late(plan: &Plan, number: u64) -> bool {
     number >= plan.windows - plan.windows / LATE_PART
 }
 
-/// Result of a simulation.
+/// The result of a simulation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
     /// Parameters of the simulation.
     pub plan: Plan,
-    /// Tally with proof.
+    /// Tally of the simulation with proof.
     pub with_proof: Tally,
-    /// Tally with duty cycle and flap rate alone, without a holdout.
+    /// Tally of the simulation by duty cycle and flap rate alone, without a holdout.
     pub alone: Tally,
 }
 
@@ -241,7 +242,7 @@ pub struct Row {
     pub harmed_connections: Option<f64>,
     /// Steered prefixes per PoP.
     pub steered: Option<f64>,
-    /// Prefixes that enter per round.
+    /// Prefixes admitted per round.
     pub entered: Option<f64>,
     /// Share of steered prefixes that remain steered in the next round.
     pub kept: Option<f64>,

@@ -1,4 +1,4 @@
-//! Tests of a simulated small day against the known truth.
+//! Tests of small simulations against the known truth.
 
 use super::*;
 

@@ -1,19 +1,19 @@
 //! Synthetic world: the truth about each prefix, and the windows generated from it.
 //!
 //! Assumptions:
-//! - BBR helps a third of the prefixes, changes nothing for a third and harms a third: over 30 real
-//!   paths, 10 were more than 10 % better and 10 more than 10 % worse. Gains and losses are at
-//!   least 10 %; the excess is exponentially distributed with a mean of 20 %. The neutral third
-//!   stays within 5 %. Unless the plan says otherwise, the gain is independent of slowness, which
-//!   is the hardest case for a rule based on slowness. For some prefixes the gain changes within
-//!   the day.
+//! - BBR helps a third of the prefixes, has no effect on a third and harms a third, as on 30 real
+//!   paths, of which 10 were more than 10 % better and 10 more than 10 % worse. Gains and losses
+//!   are at least 10 %; the excess is exponentially distributed with a mean of 20 %. The neutral
+//!   third stays within 5 %. Unless the plan says otherwise, the gain is independent of slowness,
+//!   which is the hardest case for a rule based on slowness. For some prefixes, the gain changes
+//!   within the day.
 //! - Traffic is heavy-tailed: the k-th largest prefix has k^-0.8 times the traffic of the largest.
 //! - Prefix medians are log-normal around 6 Mbit/s, and connections are log-normal around their
 //!   prefix's median. All connections of a prefix shift together by some percent in each window. A
 //!   quarter of the prefixes are slower in the evening, by up to two thirds.
 //! - Some connections stall and lose much of their goodput, so noise is skewed and heavy-tailed.
 //!   Some connections have no socket samples. Edges apply a bundle one window after its decision.
-//! - Some harmed prefixes retransmit far more under BBR, as behind a policer.
+//! - Some harmed prefixes retransmit far more under BBR, as if behind a policer.
 
 use std::collections::HashMap;
 use std::f64::consts::TAU;
@@ -41,15 +41,15 @@ const TAIL_EXPONENT: f64 = -0.8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
-    /// More than 10 % better.
+    /// Goodput is more than 10 % higher.
     Helps,
-    /// Within 5 %.
+    /// Goodput stays within 5 %.
     Nothing,
-    /// More than 10 % worse.
+    /// Goodput is more than 10 % lower.
     Harms,
 }
 
-/// Truth about a prefix.
+/// A prefix and its true properties.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     pub(super) prefix: Prefix,
@@ -74,7 +74,7 @@ pub(super) struct Rule {
     pub(super) holdout: f64,
 }
 
-/// A bundle as edges apply it.
+/// A bundle as applied by edges.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Rules {
     pub(super) bundle: u64,
@@ -93,7 +93,7 @@ pub(super) struct World {
     plan: Plan,
     settings: Settings,
     random: Xoshiro256PlusPlus,
-    /// Random numbers for truths and churn only, so that these do not depend on decisions.
+    /// Random numbers for truths and churn alone, so that decisions do not influence them.
     truths: Xoshiro256PlusPlus,
     pub(super) places: Vec<Place>,
     /// Cumulative traffic of the places, in order.
@@ -102,7 +102,7 @@ pub(super) struct World {
     next_prefix: u32,
     /// Time of day in the PoP at the start, as a fraction of a day.
     phase: f64,
-    /// Connections of each place in the newest window.
+    /// Number of connections of each place in the newest window.
     pub(super) connections: Vec<u32>,
 }
 
@@ -173,15 +173,15 @@ impl World {
         }
     }
 
-    /// Draws how many prefixes an event affects in a window if it affects the share `a_day` of them
-    /// per day.
-    fn affected_prefixes(&mut self, a_day: f64) -> usize {
+    /// Draws the number of prefixes affected in one window by an event that affects the share
+    /// `per_day` of all prefixes each day.
+    fn affected_prefixes(&mut self, per_day: f64) -> usize {
         let windows = DAY_S as f64 / self.settings.window_s as f64;
-        let affected = a_day * self.plan.prefixes as f64 / windows;
+        let affected = per_day * self.plan.prefixes as f64 / windows;
         affected as usize + usize::from(self.truths.random_bool(affected.fract()))
     }
 
-    /// Replaces prefixes that leave in a window, and redraws BBR's effect for some others.
+    /// Redraws BBR's effect on some prefixes and replaces others, as expected in one window.
     fn churn(&mut self) {
         for _ in 0..self.affected_prefixes(self.plan.changes_per_day) {
             let at = self.truths.random_range(0..self.places.len());

@@ -41,7 +41,7 @@ fn proofs_go_back_on_trial_when_settings_change() {
     assert!(entry.history.observed_windows() > 12, "histories are kept");
     lab.until(Reason::Helped);
 
-    // Change the held-out share for proved prefixes; earlier rules held out another one.
+    // Change the held-out share for proved prefixes. Earlier rules held out a different share.
     lab.settings.holdout = Share::from_millionths(200_000).unwrap();
     assert_eq!(lab.round().changed, ["holdout"]);
     lab.until(Reason::Helped);

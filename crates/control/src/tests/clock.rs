@@ -1,4 +1,4 @@
-//! Tests of clock changes while records arrive, covering windows, decisions and rollouts together.
+//! Tests of clock changes while records arrive, across windows, decisions and rollouts.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use crate::*;
 const WINDOW_S: u64 = 300;
 const HOUR_S: u64 = 3_600;
 const PREFIXES: u8 = 10;
-/// Connections per prefix and window.
+/// Number of connections per prefix and window.
 const CONNECTIONS: u16 = 40;
 
-/// PoP with one edge; records, windows, decisions and bundles share one clock.
+/// A PoP with one edge. Records, windows, decisions and bundles share one clock.
 struct Pop {
     settings: Settings,
     collector: Collector,
@@ -75,7 +75,7 @@ impl Pop {
         }
     }
 
-    /// Serves a response to a client in prefix `at`; the first two prefixes are slow.
+    /// Serves a response to a client in prefix `at`. The first two prefixes are slow.
     fn serve(&mut self, at: u8, connection: u16) {
         let steered = self.entry(prefix(at)).and_then(Entry::steered).is_some().then(|| Steered {
             bundle: self.rollout.document("edge-1").map_or(0, |bundle| bundle.content().number),
@@ -103,7 +103,7 @@ impl Pop {
         self.decided.push(window.number);
     }
 
-    /// Advances by this many windows.
+    /// Advances by the given number of windows.
     fn pass(&mut self, windows: u64) {
         (0..windows * WINDOW_S / 30).for_each(|_| self.step());
     }
@@ -123,20 +123,20 @@ fn decisions_survive_a_clock_set_ahead_and_back_by_hours() {
     // Wait until both slow prefixes are on trial at all edges.
     pop.pass(18);
     assert_eq!((pop.rules(), pop.rollout.candidate()), (2, None), "{:?}", pop.transitions);
-    let (begun, windows) = (pop.tenants.window().unwrap(), pop.decided.len());
+    let (first, windows) = (pop.tenants.window().unwrap(), pop.decided.len());
     assert!(pop.decided.iter().zip(&pop.decided[1..]).all(|(one, next)| *next == one + 1));
     pop.transitions.clear();
 
-    // Set the clock ahead by five hours: the windows in between are missing, and decisions
+    // Set the clock ahead by five hours. The windows in between are missing, and decisions
     // continue.
     pop.now_unix_s += 5 * HOUR_S;
     pop.pass(4);
     let ahead = pop.tenants.window().unwrap();
-    assert!((58..=64).contains(&(ahead - begun)), "{begun}, {ahead}");
+    assert!((58..=64).contains(&(ahead - first)), "{first}, {ahead}");
     assert!((4..=5).contains(&(pop.decided.len() - windows)), "{:?}", pop.decided);
     assert_eq!((pop.rules(), &pop.transitions[..]), (2, &[][..]));
 
-    // Set it back by less than the history: no window is decided until the clock passes the last
+    // Set it back by less than the history. No window is decided until the clock passes the last
     // decided one.
     let (windows, state) = (pop.decided.len(), pop.tenants.clone());
     pop.now_unix_s -= 5 * HOUR_S;
@@ -150,7 +150,8 @@ fn decisions_survive_a_clock_set_ahead_and_back_by_hours() {
     pop.pass(14);
     assert!(pop.decided.len() > windows && pop.tenants.window().unwrap() > ahead);
 
-    // Set it back by more than the history: the clock was wrong, so decisions continue at once.
+    // Set it back by more than the history. The earlier time is taken as wrong, so decisions
+    // continue at once.
     let (windows, last) = (pop.decided.len(), pop.tenants.window().unwrap());
     pop.now_unix_s -= 20 * HOUR_S;
     pop.pass(4);

@@ -1,4 +1,4 @@
-//! Share of false discoveries over days of continuously starting trials, with unfavourable noise.
+//! False discoveries over days of continuously starting trials, with unfavourable noise.
 
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
@@ -9,11 +9,11 @@ use crate::{Evidence, Outcome, Trials};
 
 const SHARE: f64 = 0.05;
 const DAYS: usize = 8;
-/// Rounds per day; each starts one trial.
+/// Number of rounds per day. Each round starts one trial.
 const ROUNDS: usize = 288;
-/// Rounds per trial.
+/// Number of rounds per trial.
 const TRIAL_ROUNDS: usize = 72;
-/// Connections per trial and round.
+/// Number of connections per trial and round.
 const CONNECTIONS: usize = 20;
 const HOLDOUT: f64 = 0.5;
 
@@ -26,7 +26,7 @@ enum Truth {
     Helps,
 }
 
-/// Mean of exp(1.2 z).
+/// Mean of exp(1.2 z) for a standard normal z.
 const SKEWED_MEAN: f64 = 2.054_433_210_643_888;
 
 fn outcome(truth: Truth, random: &mut Xoshiro256PlusPlus) -> Outcome {
@@ -40,7 +40,7 @@ fn outcome(truth: Truth, random: &mut Xoshiro256PlusPlus) -> Outcome {
     Outcome { bundle: 1, is_steered, ln_goodput: 13.0 + noise + effect, retransmitted_share: None }
 }
 
-/// Returns the share of false discoveries, and the number of true ones.
+/// Returns the share of false discoveries and the number of true discoveries.
 fn days(seed: u64) -> (f64, u64) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let (mut trials, mut false_discoveries) = (Trials::default(), 0);
@@ -75,8 +75,8 @@ fn share_of_false_discoveries_stays_below_the_limit() {
     let share = runs.iter().map(|(share, _)| share).sum::<f64>() / runs.len() as f64;
     println!("{runs:?}");
     assert!(share <= SHARE, "{runs:?}");
-    // Two thirds of the helped trials are discovered; the assertion above alone would accept an
-    // uninformative e-value.
+    // At least two thirds of the helped trials must be discovered, because an uninformative e-value
+    // would pass the assertion above.
     assert!(
         runs.iter().all(|(_, true_discoveries)| *true_discoveries as usize > DAYS * ROUNDS / 4 * 2 / 3),
         "{runs:?}"

@@ -1,4 +1,4 @@
-//! Test PoP for whole decisions.
+//! Simulated PoP for end-to-end decision tests.
 
 use std::net::Ipv4Addr;
 
@@ -9,16 +9,16 @@ use thalweg_record::Prefix;
 use crate::simulate::normal;
 use crate::*;
 
-/// PoP with a few prefixes, the first two of which are slow in every window.
+/// A PoP with a few prefixes, of which the first two are slow in every window.
 pub(super) struct Lab {
     pub(super) settings: Settings,
     pub(super) state: State,
     pub(super) number: u64,
     random: Xoshiro256PlusPlus,
-    /// Effect of BBR on log goodput and on the retransmitted share.
+    /// Effect of BBR on log goodput. `rise` is its effect on the retransmitted share.
     pub(super) effect: f64,
     pub(super) rise: f64,
-    /// Connections per prefix and window.
+    /// Number of connections per prefix and window.
     pub(super) connections: u32,
     pub(super) prefixes: u8,
 }
@@ -54,7 +54,7 @@ impl Lab {
                     Some(_) => Arm::Steered,
                 };
                 let own = if arm == Arm::Steered { 1.0 } else { 0.0 };
-                // The first two are far slower than the others.
+                // The first two prefixes are far slower than the others.
                 let level = if at < 2 { 11.0 } else { 14.0 };
                 let ln_goodput = level + 0.5 * normal(random) + own * effect;
                 let into = sample.arm_mut(arm);
@@ -97,7 +97,7 @@ impl Lab {
         self.decide(&window)
     }
 
-    /// Returns the cool-off of the first prefix.
+    /// Returns the first prefix's cool-off.
     pub(super) fn left(&self) -> &CoolingOff {
         match &self.state.entry(prefix(0)).unwrap().phase {
             Phase::CoolingOff(cooling) => cooling,
@@ -105,7 +105,7 @@ impl Lab {
         }
     }
 
-    /// Runs rounds until the first prefix has this reason; returns the number of rounds.
+    /// Runs rounds until the first prefix has this reason. Returns the number of rounds.
     pub(super) fn until(&mut self, reason: Reason) -> usize {
         for round in 1..=1_000 {
             self.round();

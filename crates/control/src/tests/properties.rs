@@ -37,20 +37,21 @@ proptest! {
         before in settings_of(),
         after in settings_of(),
         seed in any::<u64>(),
-        // For each round: windows since the last one, prefixes present, and the effect of BBR.
+        // For each round: the number of windows since the last one, a bit mask of the prefixes
+        // present, and the effect of BBR.
         rounds in vec((-30_i64..8, any::<u16>(), -1.0..1.0), 1..60),
     ) {
         let mut lab = Lab::new(|own| *own = before.clone());
         (lab.connections, lab.rise) = (8, 0.04);
         let mut left: std::collections::BTreeMap<Prefix, (u64, u64)> = std::collections::BTreeMap::new();
-        // Rounds decided so far.
+        // Number of rounds decided so far.
         let mut passed = 0_u64;
         let half = rounds.len() / 2;
         for (round, (by, there, effect)) in rounds.into_iter().enumerate() {
             let settings = if round < half { &before } else { &after };
             (lab.settings, lab.effect) = (settings.clone(), effect);
-            // Usually take the next window; sometimes a gap, an old window, or a clock set far
-            // back.
+            // Usually take the next window. Sometimes leave a gap, take an old window, or set the
+            // clock far back.
             let by = if by < -25 { -1_000 } else if by < -20 { -1 } else { by.max(1) };
             lab.number = lab.number.saturating_add_signed(by).max(10_000);
             let mut window = lab.window();
@@ -73,7 +74,7 @@ proptest! {
             }
             passed += 1;
 
-            // Respect the caps and the limit on changes.
+            // A round must respect the caps and the limit on changes.
             let steered: Vec<_> = state.steered().collect();
             prop_assert!(steered.len() <= settings.steered_max && steered.len() == decision.steered);
             prop_assert!(steered.iter().filter(|(_, it)| it.is_exploring()).count() <= settings.explored_max);
@@ -81,7 +82,7 @@ proptest! {
             let ordinary = decision.left.iter().filter(|change| !change.reason.is_safety()).count();
             prop_assert!(decision.entered.len() + ordinary <= settings.changes_max);
 
-            // Report every change in what is steered as entered or left.
+            // Every change in what is steered must be reported as entered or left.
             for entry in old.entries() {
                 let was = entry.steered().is_some();
                 let is = state.entry(entry.prefix).is_some_and(|entry| entry.steered().is_some());
@@ -90,8 +91,8 @@ proptest! {
                 prop_assert_eq!(has(&decision.entered), !was && is, "{:?}", entry);
             }
 
-            // Respect hysteresis: prefixes enter above one threshold, and leave as no longer slow
-            // below the other.
+            // Prefixes must enter only above one threshold and after their cool-off, and leave as
+            // no longer slow only below the other threshold.
             for change in &decision.entered {
                 let entry = state.entry(change.prefix).unwrap();
                 if change.reason == Reason::Slow {
@@ -108,7 +109,8 @@ proptest! {
                 left.insert(change.prefix, (passed, settings.cool_off_windows.into()));
             }
 
-            // Make valid bundles with consecutive numbers, and only if something changed.
+            // Bundles must be valid, have consecutive numbers, and be issued only if something
+            // changed.
             prop_assert_eq!(state.bundle - old.bundle, u64::from(decision.content.is_some()));
             if let Some(content) = &decision.content {
                 prop_assert_eq!(content.number, state.bundle);
@@ -120,7 +122,7 @@ proptest! {
                 prop_assert!(decision.entered.is_empty() && decision.left.is_empty());
             }
 
-            // Decode the stored form to the same state.
+            // The stored form must decode to the same state.
             prop_assert_eq!(&State::decode(state.encode().as_bytes()).unwrap(), &state);
             prop_assert!(explain(settings, &state, prefix(0)).starts_with("203.0.0.0/24: "));
             lab.state = state;

@@ -1,10 +1,11 @@
-//! Records for tests.
+//! Test records.
 
 use std::net::SocketAddr;
 
 use thalweg_record::{Decider, ResponseRecord, Steered, TcpState};
 
-/// Makes a complete cache hit of 1 MB in one second, with the given steering of its connection.
+/// Builds the record of a complete cache hit of 1 MB in one second, with the given steering of its
+/// connection.
 pub(crate) fn response(time_unix_s: u64, client: SocketAddr, steered: Option<Steered>) -> ResponseRecord {
     let is_steered = steered.as_ref().is_some_and(|it| !it.is_holdout);
     ResponseRecord {

@@ -1,4 +1,4 @@
-//! Tests of resuming from stored, lost and outdated states, and after clock changes.
+//! Tests of decisions from stored, lost and outdated states, and after clock changes.
 
 use expect_test::expect;
 
@@ -182,7 +182,7 @@ fn lost_state_resumes_above_the_edges_bundle_and_republishes_its_rules() {
     for (_, sample) in &mut window.prefixes {
         sample.outcomes.iter_mut().for_each(|outcome| outcome.bundle += 5);
     }
-    // Nor do they count if they used a bundle before an edge acknowledged it.
+    // They do not count either if they used the bundle before an edge acknowledged it.
     for acknowledged_bundle in [old.bundle + 5, old.bundle, 0] {
         let moment = Moment { acknowledged_bundle, ..lab.moment(&window) };
         let (state, decision) = decide(&lab.settings, &old, &window, moment);
@@ -194,8 +194,8 @@ fn lost_state_resumes_above_the_edges_bundle_and_republishes_its_rules() {
         );
     }
 
-    // A number that no controller makes is ignored, as are its connections; otherwise no numbers
-    // would be left.
+    // A number that no controller issues is ignored, as are connections under it. Otherwise no
+    // bundle numbers would be left.
     for bundle in [BUNDLES_MAX / 2 + 1, BUNDLES_MAX, u64::MAX] {
         for (_, sample) in &mut window.prefixes {
             sample.outcomes.iter_mut().for_each(|outcome| outcome.bundle = bundle);
@@ -206,8 +206,8 @@ fn lost_state_resumes_above_the_edges_bundle_and_republishes_its_rules() {
         assert_eq!(state.entry(prefix(0)).unwrap().steered().unwrap().evidence.steered, 0);
     }
     let moment = Moment { acknowledged_bundle: BUNDLES_MAX / 2, ..lab.moment(&window) };
-    let made = decide(&lab.settings, &old, &window, moment).1.content.map(|content| content.number);
-    assert_eq!(made, Some(BUNDLES_MAX / 2 + 1));
+    let next = decide(&lab.settings, &old, &window, moment).1.content.map(|content| content.number);
+    assert_eq!(next, Some(BUNDLES_MAX / 2 + 1));
 }
 
 #[test]

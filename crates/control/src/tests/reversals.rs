@@ -1,4 +1,4 @@
-//! Tests of proofs that reverse or expire.
+//! Tests of proved prefixes that are harmed later, and of proofs that expire.
 
 use super::lab::{Lab, prefix};
 use crate::*;
@@ -27,7 +27,7 @@ fn strong_harm_after_a_proof_is_detected_before_the_evidence_suffices() {
     lab.until(Reason::Helped);
     lab.effect = -2.0;
     lab.until(Reason::CoolingOff);
-    // Since the proof, too few connections were held out for an interval, so only the detector can
+    // Too few connections were held out since the proof for an interval, so only the detector can
     // find the harm.
     assert_eq!(lab.left().left, Reason::Harmed);
 }
@@ -65,7 +65,8 @@ fn old_proof_must_be_renewed() {
     assert_eq!(lab.state.entry(prefix(0)).unwrap().steered().unwrap().holdout_millionths, 500_000);
     lab.until(Reason::Helped);
     assert_eq!(lab.state.trials.discoveries, trials.discoveries + 1);
-    // With too few connections to show anything, the proof ends with that trial at the latest.
+    // With too few connections to prove anything, the prefix is withdrawn at the latest when its
+    // next trial expires.
     (lab.connections, lab.effect) = (4, -0.05);
     let last = 50 + lab.settings.trial_windows_max as usize;
     assert!(lab.until(Reason::CoolingOff) <= last);

@@ -86,7 +86,7 @@ fn candidate_is_rolled_back_if_canaries_do_worse() {
     ]
     .into_iter()
     .flat_map(|behaviour| [(behaviour, 5), (behaviour, 1)])
-    // Skip a single edge that serves nothing, because it produces no window.
+    // Skip a single edge without traffic, because it produces no window.
     .filter(|(behaviour, edges)| behaviour.connections > 0 || *edges > 1)
     .map(|(behaviour, edges)| {
         let mut site = Site::new(edges, |_| {});
@@ -128,8 +128,8 @@ fn candidate_is_rolled_back_if_canaries_do_worse() {
 #[test]
 fn candidate_is_not_blamed_for_other_causes() {
     type Change = fn(&mut Site);
-    // All edges do worse; a canary was always worse; the rise is below the limit; the rise is far
-    // above it, but with too few connections.
+    // All edges become worse; all edges were always this bad; the rise is below the limit; the rise
+    // is far above the limit, but with too few connections.
     let cases: [(Change, Change); 4] = [
         (|_| {}, |site| site.edges.iter_mut().for_each(|it| it.behaviour.ln_goodput = 13.0)),
         (|site| site.edges.iter_mut().for_each(|it| it.behaviour.failed = 0.2), |_| {}),
@@ -213,7 +213,7 @@ fn bundle_refused_by_a_canary_is_rolled_back_at_once() {
     );
     assert_eq!((site.given(refusing), site.ask(refusing)), (None, vec![]));
     assert_eq!(site.rollout.edges()[&site.edges[refusing].name].refused.as_ref().unwrap().checksum, checksum);
-    // An edge cannot refuse a bundle that it was not given.
+    // An edge cannot refuse a bundle that was not assigned to it.
     site.edges[0].refused = Some(Refusal { checksum: "sha256:00".into(), reason: "no".into() });
     assert_eq!(site.ask(0), []);
 }
@@ -237,7 +237,7 @@ fn silent_canary_is_replaced_once() {
     let number = site.until_tried();
     let first = site.canary();
     let others: Vec<_> = (0..3).filter(|at| *at != first).collect();
-    // Lets time pass while only the given edges poll.
+    // Advances time while only the given edges poll.
     let pass = |site: &mut Site, polling: &[usize]| {
         let mut transitions = Vec::new();
         for _ in 0..130 {
@@ -276,7 +276,7 @@ fn first_edge_to_poll_becomes_the_canary_if_none_is_known() {
     let mut site = Site::new(0, |_| {});
     let number = site.until_tried();
     assert_eq!(site.rollout.candidate().unwrap().stage, Stage::Unassigned);
-    // A newer candidate replaces one that no edge has.
+    // A newer candidate replaces one that no edge has received.
     site.lab.settings.exploring_max = 1;
     let transitions = site.round();
     assert_eq!(transitions, [Transition::Proposed { number: number + 1 }]);

@@ -8,7 +8,7 @@ use crate::*;
 
 const NEWS: &str = "news.example";
 
-/// PoP with one edge and two tenants whose clients are in the same networks.
+/// A PoP with one edge and two tenants, whose clients are in the same networks.
 struct Shared {
     settings: Settings,
     labs: [(String, Lab); 2],
@@ -52,7 +52,7 @@ impl Shared {
         }
     }
 
-    /// Polls as the edge, then closes and decides a window of each tenant. Returns the decisions.
+    /// Polls as the edge, then closes and decides a window for each tenant. Returns the decisions.
     fn round(&mut self) -> Vec<Decision> {
         let now_unix_s = (self.labs[0].1.number + 1) * self.settings.window_s;
         self.poll(now_unix_s);
@@ -68,8 +68,8 @@ impl Shared {
         });
         self.rollout.observe(&self.settings, &mut self.tenants, &windows[0].1, now_unix_s);
         let moment = Moment { now_unix_s, seed: 1, acknowledged_bundle: self.rollout.newest() };
-        let asked_for = windows.into_iter().take(if self.is_quiet { 1 } else { 2 });
-        let windows = self.tenants.with_empty_windows(asked_for.collect());
+        let reporting = windows.into_iter().take(if self.is_quiet { 1 } else { 2 });
+        let windows = self.tenants.with_empty_windows(reporting.collect());
         let decisions = self.tenants.decide(&self.settings, &windows, moment);
         self.rollout.decided(&self.settings, &mut self.tenants, now_unix_s);
         assert!(self.tenants.states().values().all(|state| state.bundle >= self.rollout.newest()));
@@ -220,7 +220,7 @@ fn each_host_can_be_its_own_tenant() {
     let tried = &rollout.candidate().unwrap().bundle;
     let control = |host| tried.rule(prefix(0).first(), host).map(|rule| rule.congestion_control.as_str());
     assert_eq!([control("A.example"), control("b.example"), control("")], [Some("bbr"), None, None]);
-    // The host has no more traffic; restarting the controller changes nothing.
+    // The host has no more traffic. Restarting the controller changes nothing.
     let mut window = lab.window();
     let mut moment = lab.moment(&window);
     for _ in 0..=2_016 {
@@ -234,7 +234,7 @@ fn each_host_can_be_its_own_tenant() {
         tenants.decide(&settings, &windows, moment);
     }
     assert_eq!(tenants.states().keys().collect::<Vec<_>>(), ["b.example"]);
-    // Only a limited number of such hosts is kept.
+    // The number of such hosts is limited.
     let hosts = |at: usize| (format!("{at}.example"), window.clone());
     let windows: Vec<_> = (0..SCOPES_MAX).map(hosts).collect();
     assert_eq!(tenants.decide(&settings, &windows, moment).len(), SCOPES_MAX - TENANTS_MAX - 1);

@@ -1,4 +1,4 @@
-//! Store tests: rows that the database keeps, and rows that it removes.
+//! Store tests: which rows the database keeps and which it deletes.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use thalweg_control::Rollout;

@@ -1,4 +1,4 @@
-//! Tests of the whole service over HTTP with its database: replies while the database cannot be
+//! Tests of the complete service over HTTP, with its database: replies while the database cannot be
 //! written, files that prevent a start, and the interface for agents and edges.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use running::{PATIENCE, Place, RECORDS, now, request, request_as, until};
 use thalweg_controller::ROUNDS_KEPT;
 
-/// Bundle request for a PoP without any state.
+/// Bundle request for a PoP without stored state.
 const NOWHERE: &str = "/bundle?pop=nowhere&edge=edge-1";
 const HERE: &str = "/bundle?pop=here&edge=edge-1";
 
@@ -39,7 +39,7 @@ fn unwritable_changes_are_not_published_until_stored() {
     until("an edge gets its bundle", || service.get(HERE, "").status == 200);
     assert_eq!(service.rounds().len(), 2);
     assert_ne!(service.get("/scopes", "").content, known);
-    // Everything published is still there after a restart.
+    // A restart must not change anything that was published.
     let (rounds, bundle) = (service.rounds(), service.get(HERE, ""));
     service.end();
     let service = place.start();
@@ -184,7 +184,7 @@ fn invalid_and_foreign_requests_are_rejected() {
         assert!(refused.json()["error"].is_string());
     }
     assert_eq!(post(RECORDS, b"rubbish").status, 400);
-    // A page whose host name resolves to this address is recognised by its `Host` alone.
+    // A page whose host name resolves to this address is recognised only by its `Host` field.
     let rebound = request_as("evil.example", service.address, "GET /scopes", "", &[]);
     assert_eq!(rebound.status, 421);
     assert!(rebound.json()["error"].as_str().unwrap().contains("evil.example"));

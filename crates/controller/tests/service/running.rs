@@ -1,4 +1,4 @@
-//! A running controller with its database, accessed over HTTP.
+//! A running controller and its database, accessed over HTTP.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,11 +14,11 @@ use thalweg_controller::{Config, Controller};
 use thalweg_record::{Batch, Entry, Network, Record, SocketRecord, Source};
 use tokio::sync::oneshot;
 
-/// Timeout that exceeds the duration of any step here on a busy machine.
+/// Time limit that exceeds the duration of any step on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) const RECORDS: &str = "Content-Type: application/x-protobuf\r\n";
 
-/// Temporary directory with a controller's database, removed after the test.
+/// Temporary directory for a controller's database, removed after the test.
 pub(crate) struct Place(PathBuf);
 
 impl Place {
@@ -56,7 +56,7 @@ impl Place {
         Service { place: self, address, stop, running, records: 0 }
     }
 
-    /// Returns the error with which a controller fails to start here, without the file name.
+    /// Returns the error with which a controller fails to start, without the file name.
     pub(crate) fn start_error(&self) -> String {
         let why = self.bind().unwrap_err();
         let error = why.strip_prefix(&format!("cannot use {}: ", self.file().display()));
@@ -70,7 +70,7 @@ impl Drop for Place {
     }
 }
 
-/// Running controller.
+/// A running controller.
 pub(crate) struct Service<'a> {
     place: &'a Place,
     pub(crate) address: SocketAddr,
@@ -87,7 +87,7 @@ impl Service<'_> {
         until("its file is released", || self.place.bind().is_ok());
     }
 
-    /// Posts a record with the current time in its own batch.
+    /// Posts a batch of one record with the current time.
     pub(crate) fn post_record(&mut self) -> Vec<u8> {
         let batch = batch(self.records);
         self.records += 1;
@@ -96,17 +96,17 @@ impl Service<'_> {
         batch
     }
 
-    pub(crate) fn get(&self, target: &str, fields: &str) -> Answer {
+    pub(crate) fn get(&self, target: &str, fields: &str) -> Response {
         request(self.address, &format!("GET {target}"), fields, &[])
     }
 
-    /// Returns the decided rounds, as read over HTTP.
+    /// Returns the decided rounds, read over HTTP.
     pub(crate) fn rounds(&self) -> Vec<Value> {
         let answer = self.get("/rounds?pop=here", "").json();
         answer["rounds"].as_array().cloned().unwrap_or_default()
     }
 
-    /// Returns the value of a metric.
+    /// Returns a metric's value.
     pub(crate) fn metric(&self, name: &str) -> u64 {
         let text = self.get("/metrics", "").content;
         let value = text.lines().find_map(|line| line.strip_prefix(&format!("thalweg_controller_{name} ")));
@@ -114,30 +114,30 @@ impl Service<'_> {
     }
 }
 
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) etag: String,
     pub(crate) content: String,
 }
 
-impl Answer {
+impl Response {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.content).unwrap()
     }
 }
 
-pub(crate) fn request(address: SocketAddr, what: &str, fields: &str, content: &[u8]) -> Answer {
+pub(crate) fn request(address: SocketAddr, what: &str, fields: &str, content: &[u8]) -> Response {
     request_as("localhost", address, what, fields, content)
 }
 
-/// Sends a request with this `Host` field.
+/// Sends a request with the given `Host` field.
 pub(crate) fn request_as(
     host: &str,
     address: SocketAddr,
     what: &str,
     fields: &str,
     content: &[u8],
-) -> Answer {
+) -> Response {
     let mut stream = TcpStream::connect(address).unwrap();
     let head = format!(
         "{what} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{fields}Content-Length: {}\r\n\r\n",
@@ -149,7 +149,7 @@ pub(crate) fn request_as(
     stream.read_to_string(&mut text).unwrap();
     let (head, content) = text.split_once("\r\n\r\n").unwrap();
     let etag = head.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap_or_default();
-    Answer { status: head[9..12].parse().unwrap(), etag: etag.to_owned(), content: content.to_owned() }
+    Response { status: head[9..12].parse().unwrap(), etag: etag.to_owned(), content: content.to_owned() }
 }
 
 pub(crate) fn now() -> Duration {

@@ -1,5 +1,5 @@
-//! Backends over the admin interface: lists their states like `backend.list` of varnish-cli(7), and
-//! overrides their health like `backend.set_health`.
+//! Backend endpoints of the admin interface: list states, like `backend.list` in varnish-cli(7),
+//! and override health, like `backend.set_health`.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ fn value(state: &BackendState) -> Value {
     })
 }
 
-/// Sets the health of a backend from a JSON object with `name` and `health`.
+/// Overrides a backend's health. The request content is a JSON object with `name` and `health`.
 pub(super) async fn set_health(State(admin): State<AdminState>, content: Bytes) -> Result<Response, Refusal> {
     set(&admin.backends, &content).map(|done| answer(&done))
 }

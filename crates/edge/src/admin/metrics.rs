@@ -1,8 +1,7 @@
-//! Prometheus metrics of the edge: each scrape is a snapshot of counters that the edge maintains
-//! anyway.
+//! Prometheus metrics of the edge: each scrape is a snapshot of counters the edge maintains anyway.
 //!
-//! **Invariant:** labels are bounded by the configuration and the loaded policies, never by what
-//! clients send.
+//! **Invariant:** the number of label values is bounded by the configuration and the loaded
+//! policies; none comes from a client.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -18,50 +17,82 @@ use super::AdminState;
 pub(super) fn registry(state: &AdminState) -> Registry {
     let AdminState { records, cache, steering, .. } = state;
     let mut registry = Registry::with_prefix("thalweg_edge");
-    let mut add = Figures(&mut registry);
+    let mut add = Metrics(&mut registry);
     add.0.register(
         "responses",
-        "Responses that have ended, by cache result and class of status",
+        "Responses finished or cut off, by cache result and status class",
         responses(state),
     );
-    add.counter("responses_begun", "Responses started", records.started());
+    add.counter("responses_begun", "Responses started, including those in progress", records.started());
     add.counter(
         "content_bytes",
-        "Content bytes of ended responses that were written to the kernel",
+        "Content bytes written to the kernel, added when a response finishes or is cut off",
         records.bytes(),
     );
-    add.counter("records_lost", "Records lost because a ring was full", records.lost());
-    add.gauge("connections", "Open client connections", state.connections.load(Relaxed) as u64);
-    add.gauge("connections_max", "Maximum open client connections", state.connections_max as u64);
+    add.counter("records_lost", "Response records dropped because the log's queue was full", records.lost());
+    add.gauge(
+        "connections",
+        "Open client connections, including idle ones",
+        state.connections.load(Relaxed) as u64,
+    );
+    add.gauge("connections_max", "Limit on open client connections", state.connections_max as u64);
     let arena = cache.arena();
-    add.gauge("stored_responses", "Stored responses", cache.stored() as u64);
-    add.gauge("memory_bytes", "Memory in use by stored content", arena.live_bytes() as u64);
-    add.gauge("memory_bytes_max", "Memory for stored content", state.memory_bytes_max);
-    add.gauge("memory_slabs_free", "Free memory slabs", arena.free_slabs() as u64);
-    add.gauge("index_bytes", "Memory in use by the index", cache.index_bytes() as u64);
+    add.gauge(
+        "stored_responses",
+        "Stored responses in memory or on disk, including those still arriving",
+        cache.stored() as u64,
+    );
+    add.gauge(
+        "memory_bytes",
+        "Memory used by stored content, including space reserved for content still arriving",
+        arena.live_bytes() as u64,
+    );
+    add.gauge("memory_bytes_max", "Memory limit for stored content", state.memory_bytes_max);
+    add.gauge("memory_slabs_free", "Free 2 MiB memory slabs for content", arena.free_slabs() as u64);
+    add.gauge(
+        "index_bytes",
+        "Memory used by the index: keys, fields and the index structures",
+        cache.index_bytes() as u64,
+    );
     if let Some(disk) = cache.disk_stats() {
-        add.gauge("disk_bytes", "Content on disk", disk.bytes);
-        add.gauge("disk_bytes_max", "Disk for stored content", disk.bytes_max);
-        add.gauge("disk_responses", "Stored responses on disk", disk.responses as u64);
-        add.gauge("disk_scanned", "1 once the disk has been scanned", u64::from(disk.is_scanned));
-        add.counter("disk_errors", "Failed reads and writes of the disk tier", disk.errors);
-        add.counter("disk_skipped", "Responses not written to disk because it was too slow", disk.skipped);
+        add.gauge("disk_bytes", "Total size of the stored responses' files", disk.bytes);
+        add.gauge("disk_bytes_max", "Limit on the total size of the stored responses' files", disk.bytes_max);
+        add.gauge(
+            "disk_responses",
+            "Stored responses on disk, including those also in memory",
+            disk.responses as u64,
+        );
+        add.gauge(
+            "disk_scanned",
+            "1 if the startup scan of the disk is complete, 0 if it is in progress",
+            u64::from(disk.is_scanned),
+        );
+        add.counter("disk_errors", "Failed disk operations and damaged files", disk.errors);
+        add.counter(
+            "disk_skipped",
+            "Responses not written to disk because they were too large, the write queue or the \
+             disk was full, or writing was paused after errors",
+            disk.skipped,
+        );
     }
     add.0.register("backend_healthy", "1 if the backend is healthy, 0 if it is sick", backends(state));
     add.gauge(
         "purges_in_force",
-        "Purges that stored responses are still tested against",
+        "Purges and bans not yet checked against every stored response",
         cache.purges_in_force() as u64,
     );
     add.gauge(
         "bans_in_force",
-        "Bans that stored responses are still tested against",
+        "Bans not yet checked against every stored response",
         cache.bans().len() as u64,
     );
-    let refused = steering.refused();
-    add.counter("congestion_control_refused", "Congestion control changes refused by the kernel", refused);
+    add.counter(
+        "congestion_control_refused",
+        "Congestion control changes refused by the kernel",
+        steering.refused(),
+    );
     if let Some(number) = state.bundles.number() {
-        add.gauge("bundle_number", "Number of the active bundle", number);
+        add.gauge("bundle_number", "Number of the active steering bundle", number);
     }
     registry
 }
@@ -69,7 +100,8 @@ pub(super) fn registry(state: &AdminState) -> Registry {
 fn responses(state: &AdminState) -> Family<[(&'static str, String); 2], Counter> {
     let family = Family::<[(&str, String); 2], Counter>::default();
     for (cache, class, count) in state.records.ended() {
-        // Hits and misses are always present, so that their rates have a starting value.
+        // Successful hits and misses are always exported, so that their rates have an initial
+        // value.
         let is_common = class == 2 && matches!(cache, CacheResult::Hit | CacheResult::Miss);
         if count > 0 || is_common {
             let labels = [("cache", cache.as_str().to_owned()), ("status", format!("{class}xx"))];
@@ -89,9 +121,9 @@ fn backends(state: &AdminState) -> Family<[(&'static str, String); 2], Gauge> {
 }
 
 /// Registers metrics, one method per type.
-struct Figures<'a>(&'a mut Registry);
+struct Metrics<'a>(&'a mut Registry);
 
-impl Figures<'_> {
+impl Metrics<'_> {
     fn counter(&mut self, name: &str, help: &str, value: u64) {
         self.0.register(name, help, ConstCounter::new(value));
     }

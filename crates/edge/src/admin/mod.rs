@@ -1,8 +1,8 @@
 //! Admin interface: streams records, reports metrics and health, and manages backends, policies,
-//! purges and bans. It is not for clients: by default it listens on loopback, and like every
-//! surface it is guarded against web pages.
+//! purges and bans. It is not meant for clients. By default it listens on loopback, and it is
+//! protected against requests from web pages.
 //!
-//! **Invariant:** the interface holds nothing that a stopping edge waits for.
+//! **Invariant:** a stopping edge never waits for the admin interface.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -27,20 +27,20 @@ use tokio::sync::watch;
 
 use crate::backend::Backends;
 use crate::bundle::Bundles;
-use crate::log::{Numbered, Records};
+use crate::log::{NumberedRecord, Records};
 use crate::policy::{self, Policies};
 use crate::purge::{self, PurgeRequest};
-use crate::state::Ended;
+use crate::state::EndedRun;
 use crate::steering;
 use crate::worker::Shared;
 
 mod backends;
 mod metrics;
 
-/// Interval of keep-alive events on a quiet record stream.
+/// Interval between keep-alive events on an idle record stream.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
-/// The parts of the edge that the interface reads and changes.
+/// Edge state that the interface reads and changes.
 #[derive(Clone)]
 struct AdminState {
     records: Records,
@@ -84,14 +84,15 @@ pub(crate) fn router(shared: &Shared, stopping: watch::Receiver<bool>) -> Router
 }
 
 impl AdminState {
-    /// Whether to send requests to this edge. The admin interface starts only once the clients'
-    /// listeners are served and the policy is active.
+    /// Returns whether this edge is ready to receive requests. Startup needs no check: the admin
+    /// interface starts only once the client listeners are served and the policy is active.
     ///
-    /// Backend health does not count: without any healthy backend an edge still serves hits and
-    /// stale responses, and every other edge has the same backends.
+    /// Backend health is ignored: without a healthy backend, an edge still serves hits and stale
+    /// responses, and the other edges have the same backends.
     ///
     /// # Errors
-    /// The reason why this edge is not ready.
+    ///
+    /// Returns the reason why this edge is not ready.
     fn is_ready(&self) -> Result<(), String> {
         if *self.stopping.borrow() {
             return Err("the edge is stopping".into());
@@ -129,7 +130,8 @@ async fn stats(State(state): State<AdminState>) -> Response {
     answer(&stats)
 }
 
-/// Purges `url`, `urls`, `tag` or `tags`, with `soft`, given in the query or in a JSON object.
+/// Purges the URLs or tags given as `url`, `urls`, `tag` or `tags` in the query or in a JSON
+/// object; `soft` requests a soft purge.
 async fn purge(
     State(state): State<AdminState>,
     RawQuery(query): RawQuery,
@@ -170,8 +172,8 @@ async fn policies(State(state): State<AdminState>) -> Response {
     answer(&json!({ "policies": policies }))
 }
 
-/// Returns the source files of a policy as loaded; beyond [`policy::SHOWN_BYTES_MAX`], only their
-/// lengths.
+/// Returns a policy's source files as loaded. Files that exceed [`policy::SHOWN_BYTES_MAX`] in
+/// total are returned as lengths only.
 async fn policy_sources(
     State(state): State<AdminState>,
     UrlPath(name): UrlPath<String>,
@@ -208,16 +210,16 @@ async fn change_policies(State(state): State<AdminState>, content: Bytes) -> Res
     Ok(answer(&json!({"status": "ok", "warnings": warnings})))
 }
 
-/// Streams the records as server-sent events. Each `data` is one JSON record, and its `id` is the
-/// edge's epoch and the record's number. An event `lost` has the number of records that a slow
-/// follower missed. Once the edge has ended, an event `end` has the epoch and the number after the
-/// last.
+/// Streams records as server-sent events. An event's `data` is one JSON record, and its `id`
+/// consists of the edge's epoch and the record number. A `lost` event contains the number of
+/// records missed by a slow follower. Once the edge has exited, an `end` event contains the epoch
+/// and the number after the last record.
 ///
-/// The stream starts now, or after the `Last-Event-ID` of a reconnecting follower (WHATWG HTML
-/// §9.2.3) if the following records are still kept; an epoch alone means before its first record.
-/// If the ID is from an earlier start of this edge, `ended` events, formatted like `end`, close
-/// that start and each one since; then the stream continues with the first record of the current
-/// start.
+/// The stream starts with the next record. For a reconnecting follower, it starts after the record
+/// named in `Last-Event-ID` (WHATWG HTML §9.2.3), as far as later records are still kept. An ID
+/// without a record number means the start of its epoch. If the ID is from an earlier run of this
+/// edge, the stream first sends an `ended` event, formatted like `end`, for that run and for each
+/// one since. It then continues with the first record of the current run.
 pub fn record_stream(records: &Records, fields: &HeaderMap) -> Response {
     let epoch = records.epoch();
     let last = fields.get(LAST_EVENT_ID).and_then(|id| last_event(id.to_str().ok()?));
@@ -227,19 +229,19 @@ pub fn record_stream(records: &Records, fields: &HeaderMap) -> Response {
         None => records.follow(),
     };
     let ended = last.map_or_else(Vec::new, |(known, _)| records.ended_from(known).to_vec());
-    let ended = iter(ended).map(|Ended { epoch, total }| Ok(how_far("ended", epoch, total)));
+    let ended = iter(ended).map(|EndedRun { epoch, total }| Ok(end_event("ended", epoch, total)));
     let records = records.clone();
     let events = unfold(Some(follower), move |follower| {
         let records = records.clone();
         async move {
             let mut follower = follower?;
             let event = match follower.recv().await {
-                Ok(Numbered { number, record }) => {
+                Ok(NumberedRecord { number, record }) => {
                     Event::default().id(format!("{epoch}-{number}")).data(record.to_json())
                 }
                 Err(RecvError::Lagged(lost)) => Event::default().event("lost").data(lost.to_string()),
                 Err(RecvError::Closed) => {
-                    return Some((Ok::<_, Infallible>(how_far("end", epoch, records.total())), None));
+                    return Some((Ok::<_, Infallible>(end_event("end", epoch, records.total())), None));
                 }
             };
             Some((Ok(event), Some(follower)))
@@ -248,15 +250,15 @@ pub fn record_stream(records: &Records, fields: &HeaderMap) -> Response {
     Sse::new(ended.chain(events)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
 }
 
-/// Creates an event with the epoch and the number after its last record.
-fn how_far(event: &str, epoch: u64, total: u64) -> Event {
+/// Creates an event that contains the epoch and the number after its last record.
+fn end_event(event: &str, epoch: u64, total: u64) -> Event {
     Event::default().event(event).data(format!("{epoch}-{total}"))
 }
 
-/// The field with which a reconnecting follower reports the last event it received.
+/// Request field in which a reconnecting follower names the last event it received.
 const LAST_EVENT_ID: &str = "last-event-id";
 
-/// Parses an event's `id` into the epoch and the number after it.
+/// Parses an event's `id` into the epoch and the next record number.
 fn last_event(id: &str) -> Option<(u64, u64)> {
     let Some((epoch, number)) = id.split_once('-') else { return Some((id.parse().ok()?, 0)) };
     Some((epoch.parse().ok()?, number.parse::<u64>().ok()?.saturating_add(1)))

@@ -1,7 +1,8 @@
-//! All backends of an edge, shared by its workers: selects candidates and reports states.
+//! All backends of an edge, shared by its workers: candidate selection and backend states.
 //!
-//! Policies share a declared backend if its name, address, timeouts, limits and probe are the same.
-//! Its health survives a policy reload, and its connection limit covers all policies that share it.
+//! Policies share a declared backend if they declare the same name, address, timeouts, limits and
+//! probe. Its health survives a policy reload, and its connection limit covers all policies that
+//! share it.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -25,14 +26,14 @@ pub(crate) struct Backends {
     /// Configured backends, indexed by id.
     pub(super) list: Vec<Arc<Backend>>,
     turn: AtomicUsize,
-    /// Backends declared by policies; kept alive by policies and requests.
+    /// Backends declared by policies. Weak, because only policies and requests keep them alive.
     declared: Mutex<Vec<Weak<Backend>>>,
     next_id: AtomicUsize,
     timeouts: FetchTimeouts,
     workers: usize,
 }
 
-/// The state of a backend, as reported to an operator.
+/// The state of a backend as reported to operators.
 #[derive(Debug)]
 pub(crate) struct BackendState {
     pub(crate) name: String,
@@ -40,13 +41,13 @@ pub(crate) struct BackendState {
     pub(crate) address: Option<String>,
     pub(crate) health_override: HealthOverride,
     pub(crate) is_healthy: bool,
-    /// Number of good probes among the latest; `None` without a probe.
+    /// Number of good probes in the window; `None` without a probe.
     pub(crate) good: Option<ProbeCount>,
     pub(crate) changed_ms: u64,
 }
 
 impl Backends {
-    /// Creates the configured backends for this number of `workers`.
+    /// Creates the configured backends of an edge with this number of workers.
     pub(crate) fn new(urls: &[BackendUrl], timeouts: &Timeouts, workers: usize) -> Self {
         let timeouts = FetchTimeouts::configured(timeouts);
         let backend = |(at, url): (usize, &BackendUrl)| {
@@ -62,11 +63,12 @@ impl Backends {
         }
     }
 
-    /// Returns the backends to try, in order: configured ones in rotation, then those that failed
-    /// recently, and `failed` last.
+    /// Returns the backends to try, in order. Configured backends rotate; those that failed
+    /// recently come after the others, and `failed` comes last.
     ///
     /// # Errors
-    /// If no backend may be used.
+    ///
+    /// Returns an error if no backend can be used.
     pub(super) fn candidates(
         &self,
         target: &Target,
@@ -83,7 +85,7 @@ impl Backends {
         }
     }
 
-    /// Whether any backend is configured.
+    /// Returns whether any backend is configured.
     pub(crate) fn has_configured(&self) -> bool {
         !self.list.is_empty()
     }
@@ -103,7 +105,7 @@ impl Backends {
         Ok(order)
     }
 
-    /// Returns the timeouts of a fetch along `route`.
+    /// Returns the timeouts for a fetch with `route`.
     pub(super) fn timeouts_of(&self, route: &Route) -> FetchTimeouts {
         match &route.target {
             Target::Configured => route.timeouts(self.timeouts),
@@ -111,9 +113,11 @@ impl Backends {
         }
     }
 
-    /// Returns the declared backend: an identical existing one, or a new one.
+    /// Returns the backend declared by `row` and `probe`, reusing an existing one if it is
+    /// identical.
     pub(super) fn declared(&self, row: &BackendRow, probe: Option<&ProbeRow>) -> Arc<Backend> {
-        // A probe index has meaning only in its own policy, and a probe's name does not affect it.
+        // Ignore the probe's index, which is valid within one policy only, and its name, which has
+        // no effect.
         let row = BackendRow { probe: None, ..row.clone() };
         let probe = probe.map(|probe| ProbeRow { name: String::new(), ..probe.clone() });
         let mut declared = self.declared.lock().unwrap_or_else(PoisonError::into_inner);
@@ -139,7 +143,7 @@ impl Backends {
         self.all().iter().map(|backend| backend.state()).collect()
     }
 
-    /// Overrides the health of all backends with this name. Returns how many there are.
+    /// Overrides the health of all backends with this name. Returns the number of these backends.
     pub(crate) fn set_health(&self, name: &str, health_override: HealthOverride) -> usize {
         let named = self.all().into_iter().filter(|backend| backend.name() == name);
         named

@@ -1,4 +1,4 @@
-//! The backends of one loaded policy, by their indices in its program.
+//! Backends of one loaded policy, indexed as in its program.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use thalweg_policy::program::{BackendRow, ProbeRow};
 use super::choice::Backends;
 use super::server::Backend;
 
-/// The backends of one policy. A probe runs as long as any policy holds its backend.
+/// The backends of one policy. A probe runs until the last policy that uses its backend is dropped.
 #[derive(Debug)]
 pub(crate) struct PolicyBackends {
     list: Vec<Arc<Backend>>,
@@ -27,10 +27,11 @@ impl fmt::Display for LoadError {
 impl std::error::Error for LoadError {}
 
 impl PolicyBackends {
-    /// Resolves the names, and starts the probes on the current runtime.
+    /// Resolves the backends' host names, and starts the probes on the current runtime.
     ///
     /// # Errors
-    /// If names cannot be resolved; the error lists all of them.
+    ///
+    /// Returns an error that lists all names that cannot be resolved, if any.
     pub(crate) async fn load(
         backends: &Backends,
         rows: &[BackendRow],
@@ -58,7 +59,7 @@ impl PolicyBackends {
         self.list.get(usize::try_from(index).ok()?)
     }
 
-    /// Whether the backend is healthy; false if it does not exist.
+    /// Returns whether the backend is healthy; false if it does not exist.
     pub(crate) fn is_healthy(&self, index: u32) -> bool {
         self.get(index).is_some_and(|backend| backend.is_healthy())
     }

@@ -1,8 +1,8 @@
 //! Backend endpoint: an IP address, a host name, or a Unix domain socket.
 //!
-//! A name is resolved when its policy is loaded, or at the first connection to a configured
-//! backend. It is resolved again in the background after a connection fails, or when the result is
-//! old. The last result stays in use until a new one replaces it.
+//! A host name is resolved when its policy is loaded or, for a configured backend, at the first
+//! connection. It is resolved again in the background after a failed connection, or once the result
+//! is too old. The last result stays in use until a look-up succeeds.
 //!
 //! **Invariant:** names are resolved on separate threads (`getaddrinfo`), never on a worker thread.
 
@@ -22,9 +22,9 @@ use tokio::time::timeout;
 use crate::clock::now_ms;
 use crate::warnings::{WarningLimit, warn_limited};
 
-/// Maximum age of a resolved name; the next connection after it resolves the name again.
+/// Maximum age of a look-up result; the next connection after that resolves the name again.
 pub(super) const KEPT_MS_MAX: u64 = 60_000;
-/// Maximum age of a resolved name after a failed connection; also the minimum interval between
+/// Maximum age of a look-up result after a failed connection; also the minimum interval between
 /// look-ups.
 pub(super) const AGAIN_MS_MIN: u64 = 1000;
 /// Timeout of one look-up.
@@ -68,7 +68,7 @@ impl Endpoint {
         }
     }
 
-    /// Opens a new connection; tries the addresses of a name in order.
+    /// Opens a new connection, trying a name's addresses in order.
     pub(super) async fn open(&self) -> io::Result<TcpStream> {
         let stream = match &self.location {
             Location::Nowhere => return Err(io::Error::other("declared as none")),
@@ -79,7 +79,8 @@ impl Endpoint {
                 TcpStream::connect(&*self.known()).await?
             }
         };
-        // Request heads are written in one piece; Nagle's algorithm would only delay them.
+        // Disable Nagle's algorithm, which would only delay request heads: each is written in one
+        // piece.
         let _ = stream.set_nodelay(true);
         Ok(stream)
     }
@@ -88,13 +89,14 @@ impl Endpoint {
         self.addresses.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until a name has been resolved at least once.
+    /// Resolves the name, unless it has been resolved before.
     ///
     /// # Errors
-    /// If the name has no address.
+    ///
+    /// Returns an error if the name has no address.
     pub(super) async fn look_up_first(&self) -> io::Result<()> {
         if matches!(self.location, Location::Name(..)) && self.known().is_empty() {
-            self.look_up().await
+            self.resolve().await
         } else {
             Ok(())
         }
@@ -108,7 +110,7 @@ impl Endpoint {
         if is_due && self.looked_up_ms.compare_exchange(last_ms, now_ms, Relaxed, Relaxed).is_ok() {
             let endpoint = self.clone();
             tokio::spawn(async move {
-                if let Err(error) = endpoint.look_up().await {
+                if let Err(error) = endpoint.resolve().await {
                     let limit = &endpoint.failures;
                     warn_limited!(limit, %error, "cannot resolve backend name, using the last known addresses");
                 }
@@ -116,7 +118,7 @@ impl Endpoint {
         }
     }
 
-    async fn look_up(&self) -> io::Result<()> {
+    async fn resolve(&self) -> io::Result<()> {
         let Location::Name(host, port) = &self.location else { return Ok(()) };
         self.looked_up_ms.store(now_ms(), Relaxed);
         let found = match timeout(LOOK_UP_TIME_MAX, lookup_host((host.as_str(), *port))).await {
@@ -132,8 +134,8 @@ impl Endpoint {
     }
 }
 
-/// Connects to a Unix domain socket. Returns it as a `TcpStream`, the type of all backend
-/// connections: once connected, both kinds of socket use the same system calls.
+/// Connects to a Unix domain socket. Returns a `TcpStream`, the type of all backend connections,
+/// because once connected, both kinds of socket use the same system calls.
 async fn connect_local(path: &Path) -> io::Result<TcpStream> {
     let stream = UnixStream::connect(path).await?.into_std()?;
     TcpStream::from_std(OwnedFd::from(stream).into())

@@ -1,7 +1,7 @@
-//! Backend health: decided by the latest probes or by an operator (vcl-probe(7),
-//! `backend.set_health` of varnish-cli(7)).
+//! Backend health: determined by the latest probes or by an operator (vcl-probe(7),
+//! `backend.set_health` in varnish-cli(7)).
 //!
-//! **Invariant:** reading the health, or the time it last changed, takes no lock.
+//! **Invariant:** reading the health or the time of its last change takes no lock.
 
 use std::fmt;
 use std::str::FromStr;
@@ -71,20 +71,20 @@ pub(super) struct Health {
 struct HealthInputs {
     health_override: HealthOverride,
     window: Option<Window>,
-    /// False for a backend declared as `none`.
+    /// Whether the backend has an address; false if it is declared as `none`.
     exists: bool,
 }
 
 /// Results of the latest probes.
 #[derive(Debug, Clone, Copy)]
 struct Window {
-    /// One bit per probe, set if it was good; the lowest bit is the latest probe.
+    /// One bit per probe, set if the probe was good; the lowest bit is the latest probe.
     good: u64,
     size: u32,
     threshold: u32,
 }
 
-/// How many of the latest probes were good.
+/// Number of good probes among the latest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProbeCount {
     pub(crate) good: u32,
@@ -128,7 +128,8 @@ impl HealthInputs {
 }
 
 impl Health {
-    /// Creates the health before the first probe. A backend that does not exist is always sick.
+    /// Creates the health state before the first probe. A backend that does not exist is always
+    /// sick.
     pub(super) fn new(exists: bool, probe: Option<&ProbeRow>) -> Self {
         let inputs =
             HealthInputs { health_override: HealthOverride::Auto, window: probe.map(Window::new), exists };
@@ -152,7 +153,7 @@ impl Health {
         self.inputs().health_override
     }
 
-    /// Counts the good probes among the latest; `None` without a probe.
+    /// Returns the number of good probes among the latest; `None` without a probe.
     pub(super) fn probe_count(&self) -> Option<ProbeCount> {
         self.inputs().window.map(Window::probe_count)
     }

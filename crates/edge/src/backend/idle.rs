@@ -1,4 +1,4 @@
-//! Idle connections to one backend, kept separately by each worker.
+//! Idle connections to one backend, kept separately for each worker.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,9 +8,9 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-/// Maximum idle connections to one backend per worker; above it, the oldest is closed.
+/// Maximum idle connections to one backend per worker. Above this, the oldest is closed.
 const IDLE_MAX: usize = 64;
-/// Maximum time an idle connection is kept; less than the usual timeout of servers.
+/// Maximum time an idle connection is kept; shorter than the usual server timeout.
 pub(super) const IDLE_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Idle connections to one backend: one queue per worker, oldest connection first.
@@ -60,8 +60,8 @@ fn close_old(queue: &mut Queue) {
     }
 }
 
-/// Whether the connection is open and has nothing to read: the backend has neither closed it nor
-/// sent unsolicited data.
+/// Returns whether the connection is open and has nothing to read: the backend has neither closed
+/// it nor sent unsolicited data.
 fn is_quiet(stream: &TcpStream) -> bool {
     matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }

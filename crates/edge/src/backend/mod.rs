@@ -1,21 +1,21 @@
-//! Backends: the servers to fetch from, and the connections kept open to them.
+//! Backends: the servers to fetch from, and persistent connections to them.
 //!
-//! There are two kinds. Configured backends are used in rotation; one that refuses a connection, or
-//! closes it before responding, is avoided briefly while others are available. Backends declared by
-//! a policy are selected by name, with no fallback to another backend.
+//! There are two kinds. Configured backends are used in rotation. A backend that refuses a
+//! connection, or closes it without responding, is avoided briefly while others are available.
+//! Backends declared by a policy are selected by name, without fallback to another backend.
 //!
 //! - [`url`]: the URL of a configured backend. [`server`]: one backend, and new connections to it.
-//! - [`route`] and [`timeouts`]: the backend of a fetch, and how long the fetch waits.
-//! - [`choice`]: all backends of an edge, and which one to try. [`declared`]: the backends of one
-//!   policy.
-//! - [`endpoint`] and [`proxy`]: a backend's address, and the PROXY header of new connections.
-//! - [`pool`] and [`idle`]: connections in use, and idle ones. [`error`]: connection errors.
+//! - [`route`] and [`timeouts`]: a fetch's backend and timeouts.
+//! - [`choice`]: all backends of an edge, and the choice between them. [`declared`]: the backends
+//!   of one policy.
+//! - [`endpoint`] and [`proxy`]: a backend's address, and the PROXY header sent on new connections.
+//! - [`pool`] and [`idle`]: connections in use, and idle connections. [`error`]: connection errors.
 //! - [`health`] and [`probe`]: whether a backend may be used.
 //!
-//! **Invariant:** a connection never moves between threads: each worker has its own idle
+//! **Invariant:** a connection stays on one thread, because each worker has its own idle
 //! connections.
-//! **Invariant:** once no loaded policy and no request holds a backend, its idle connections close
-//! and its probe stops.
+//! **Invariant:** once no loaded policy and no request references a backend, its idle connections
+//! close and its probe stops.
 
 mod choice;
 mod declared;

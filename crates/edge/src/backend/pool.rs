@@ -1,9 +1,8 @@
 //! Backend connections of one worker.
 //!
-//! **Invariant:** a connection in use holds one of the worker's `backend_connections_max` permits,
-//! and one of its backend's permits if the backend has a limit.
-//! **Invariant:** a connection with a PROXY header is used only for requests of the client it
-//! names.
+//! **Invariant:** a connection in use holds one of the worker's `backend_connections_max` permits
+//! and, if the backend has a connection limit, one of the backend's permits.
+//! **Invariant:** a connection with a PROXY header is used only for the client named in the header.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +17,11 @@ use super::route::Route;
 use super::server::{Backend, BackendId};
 use super::timeouts::FetchTimeouts;
 
-/// Requirements of a request for its connection.
+/// The kind of connection that a request needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// Any connection. An idle one may turn out to be closed, so the request must be repeatable.
+    /// Any connection. An idle connection may turn out to be closed, so the request must be
+    /// repeatable.
     Any,
     /// A new connection.
     New,
@@ -33,8 +33,8 @@ pub(crate) enum Wanted {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) stream: TcpStream,
-    /// Whether the connection was used for an earlier exchange; the backend may have closed it
-    /// since.
+    /// Whether the connection was used for an earlier exchange, so that the backend may have closed
+    /// it.
     pub(crate) reused: bool,
     /// Timeouts of this fetch.
     pub(crate) timeouts: FetchTimeouts,
@@ -54,9 +54,9 @@ impl Connection {
         &self.backend
     }
 
-    /// Reports that the backend sent a response head.
-    pub(crate) fn answered(&self) {
-        self.backend.answered();
+    /// Records that the backend sent a response head.
+    pub(crate) fn record_response(&self) {
+        self.backend.record_response();
     }
 
     /// Avoids the backend briefly, because it accepted the connection but did not respond.
@@ -73,13 +73,13 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Creates the pool of a worker, with at most `in_use_max` connections in use.
+    /// Creates a worker's pool, which allows at most `in_use_max` connections in use.
     pub(crate) fn new(worker: usize, in_use_max: usize) -> Self {
         Self { worker, permits: Arc::new(Semaphore::new(in_use_max)) }
     }
 
-    /// Takes a connection to the selected backend, or to the next candidate that accepts one. Waits
-    /// for a permit of the worker, but not for one of the backend.
+    /// Takes a connection to the first candidate backend that accepts one. Waits for one of the
+    /// worker's permits, but not for one of the backend's.
     pub(crate) async fn take(
         &self,
         backends: &Backends,
@@ -109,7 +109,8 @@ impl Pool {
         Err(last)
     }
 
-    /// Returns a connection to `backend`, whether it was used before, and the backend's permit.
+    /// Returns a connection to `backend`, whether the connection was used before, and the backend's
+    /// permit, if it has a limit.
     async fn open(
         &self,
         backend: &Backend,
@@ -126,8 +127,8 @@ impl Pool {
         Ok((backend.connect(time_max, route.ends).await?, false, permit))
     }
 
-    /// Returns a connection after an exchange that ended cleanly; closes those that were idle for
-    /// too long.
+    /// Returns a connection to the pool after a clean exchange, and closes connections idle for too
+    /// long.
     pub(crate) fn put(&self, connection: Connection) {
         let Connection { stream, backend, .. } = connection;
         if backend.row.proxy_header.is_none() {
@@ -135,7 +136,8 @@ impl Pool {
         }
     }
 
-    /// Waits for a permit of the worker; first come, first served.
+    /// Waits up to `patience` for one of the worker's permits, which are granted in order of
+    /// arrival.
     async fn permit(&self, patience: Duration) -> Result<OwnedSemaphorePermit, ConnectError> {
         match timeout(patience, self.permits.clone().acquire_owned()).await {
             Ok(permit) => Ok(permit.expect("the semaphore is never closed")),

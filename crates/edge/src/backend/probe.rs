@@ -1,7 +1,7 @@
 //! Probes: requests sent repeatedly to a backend to determine its health (vcl-probe(7)).
 //!
-//! As in Varnish, a response includes the end of the connection: the probe sends `Connection:
-//! close`, and a response that does not end in time fails the probe.
+//! As in Varnish, the response must end with the connection. The probe sends `Connection: close`
+//! and fails if the backend does not close the connection in time.
 //!
 //! **Invariant:** a backend has at most one probe in flight.
 
@@ -17,13 +17,14 @@ use super::endpoint;
 use super::server::Backend;
 use super::timeouts::duration;
 
-/// Maximum bytes of a response searched for its status.
+/// Maximum response bytes searched for the status.
 const STATUS_LINE_BYTES_MAX: u64 = 128;
-/// Defaults for an interval or timeout of zero, as in varnishd.
+/// Default interval, used instead of zero, as in varnishd.
 const INTERVAL_DEFAULT: Duration = Duration::from_secs(5);
+/// Default timeout, used instead of zero, as in varnishd.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(2);
 
-/// Probes a backend as long as it exists, starting immediately.
+/// Probes a backend until it is dropped, starting immediately.
 pub(super) async fn run(backend: Weak<Backend>, probe: ProbeRow) {
     let interval = or_default(probe.interval_s, INTERVAL_DEFAULT);
     loop {
@@ -40,7 +41,7 @@ fn or_default(seconds: f64, default: Duration) -> Duration {
     Some(duration(seconds)).filter(|time| !time.is_zero()).unwrap_or(default)
 }
 
-/// Sends one probe; returns the reason if it fails.
+/// Sends one probe. Returns the reason if the probe fails.
 async fn send_probe(backend: &Backend, probe: &ProbeRow) -> Result<(), String> {
     let time_max = or_default(probe.timeout_s, TIMEOUT_DEFAULT);
     let answer = timeout(time_max, exchange(backend, &request(backend, probe))).await;
@@ -71,7 +72,7 @@ fn request(backend: &Backend, probe: &ProbeRow) -> String {
     lines.chain(["\r\n".to_owned()]).collect()
 }
 
-/// Sends a request and returns the first bytes of its response, once the response has ended.
+/// Sends a request, waits until the response has ended, and returns its first bytes.
 async fn exchange(backend: &Backend, request: &str) -> io::Result<Vec<u8>> {
     let mut stream = backend.open(None).await?;
     stream.write_all(request.as_bytes()).await?;

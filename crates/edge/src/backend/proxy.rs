@@ -5,21 +5,21 @@ use std::net::SocketAddr;
 
 use proxy_header::{ProxiedAddress, ProxyHeader};
 
-/// The two ends of a client connection.
+/// Both addresses of a client connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ends {
     pub(crate) client: SocketAddr,
     pub(crate) server: SocketAddr,
 }
 
-/// Encodes the header of a connection opened for a client, or for the edge itself if `ends` is
-/// `None`.
+/// Encodes the header of a connection opened for a client or, if `ends` is `None`, for the edge
+/// itself.
 pub(super) fn header(version: u8, ends: Option<Ends>) -> Vec<u8> {
     let header = ends.map_or_else(ProxyHeader::with_local, |ends| {
         ProxyHeader::with_address(ProxiedAddress::stream(plain(ends.client), plain(ends.server)))
     });
     let mut out = Vec::new();
-    // Both ends have the same address family, as version 1 requires.
+    // Version 1 requires that both addresses have the same family, which is always the case here.
     let written = if version == 1 { header.encode_v1(&mut out) } else { header.encode_v2(&mut out) };
     written.expect("both ends have the same address family");
     out

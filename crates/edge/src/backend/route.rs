@@ -10,10 +10,10 @@ use super::timeouts::FetchTimeouts;
 /// The backend or backends that a fetch may use.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum Target {
-    /// One of the configured backends, in rotation; another is tried if it fails.
+    /// The configured backends, in rotation; if one fails, the next is tried.
     #[default]
     Configured,
-    /// One particular backend.
+    /// One specific backend.
     One(Arc<Backend>),
 }
 
@@ -21,24 +21,24 @@ pub(crate) enum Target {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Route {
     pub(crate) target: Target,
-    /// Connect timeout. If `None`, this and the other timeouts default to the backend's
-    /// declaration, then to the configured value.
+    /// Connect timeout. If `None`, the backend's declared timeout applies or, without one, the
+    /// configured timeout; likewise for the other two.
     pub(crate) connect: Option<Duration>,
     /// Timeout from the last byte of the request to the end of the response head.
     pub(crate) first_byte: Option<Duration>,
     /// Timeout between two reads of content.
     pub(crate) between_bytes: Option<Duration>,
-    /// Ends of the client's connection, for a backend that uses the PROXY protocol.
+    /// Addresses of the client connection, for a backend that uses the PROXY protocol.
     pub(crate) ends: Option<Ends>,
 }
 
 impl Route {
-    /// Whether another backend may be tried after a new connection closes without a response.
+    /// Returns whether another backend may be tried if a new connection closes without a response.
     pub(crate) fn has_others(&self) -> bool {
         matches!(self.target, Target::Configured)
     }
 
-    /// Returns the `Host` to send; `own` is the request's.
+    /// Returns the `Host` value to send; `own` is the request's value, which may be empty.
     pub(crate) fn host<'a>(&'a self, own: &'a str) -> &'a str {
         match &self.target {
             Target::One(backend) if own.is_empty() => backend.host(),
@@ -46,7 +46,7 @@ impl Route {
         }
     }
 
-    /// Returns the timeouts of this fetch; `usual` are the defaults.
+    /// Returns this fetch's timeouts; `usual` contains the defaults.
     pub(super) fn timeouts(&self, usual: FetchTimeouts) -> FetchTimeouts {
         FetchTimeouts {
             connect: self.connect.unwrap_or(usual.connect),

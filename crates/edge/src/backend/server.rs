@@ -23,7 +23,7 @@ use super::timeouts::FetchTimeouts;
 use crate::clock::now_ms;
 use crate::warnings::{WarningLimit, warn_limited};
 
-/// How long a failed backend is avoided.
+/// How long a failed backend is avoided, in milliseconds.
 const AVOID_MS: u64 = 1000;
 
 /// Identifier of a backend within an edge.
@@ -34,24 +34,24 @@ pub(crate) struct BackendId(pub(super) usize);
 #[derive(Debug)]
 pub(crate) struct Backend {
     pub(super) id: BackendId,
-    /// The declaration, without its probe.
+    /// The backend's declaration, without the probe index.
     pub(super) row: BackendRow,
     /// The probe's declaration, without its name.
     pub(super) probe: Option<ProbeRow>,
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) timeouts: FetchTimeouts,
-    /// Permits for `.max_connections`, across all workers.
+    /// Permits for `.max_connections`, shared by all workers.
     permits: Option<Arc<Semaphore>>,
     pub(super) health: Health,
     pub(super) idle: Idle,
     avoid_until_ms: AtomicU64,
-    /// Rate limit for failure warnings, since any request may fail.
+    /// Rate limit for failure warnings, which any request can trigger.
     failures: WarningLimit,
     probing: OnceLock<AbortHandle>,
 }
 
 impl Backend {
-    /// Creates a backend as declared; `timeouts` are the defaults.
+    /// Creates a backend from its declaration; `timeouts` contains the defaults.
     pub(super) fn new(
         id: BackendId,
         row: BackendRow,
@@ -79,12 +79,12 @@ impl Backend {
         }
     }
 
-    /// Returns the backend's name; for a configured backend, its URL.
+    /// Returns the backend's name, which is the URL for a configured backend.
     pub(crate) fn name(&self) -> &str {
         &self.row.name
     }
 
-    /// Whether the backend may be used now. Takes no lock.
+    /// Returns whether the backend may be used now. Takes no lock.
     pub(crate) fn is_healthy(&self) -> bool {
         self.health.is_healthy()
     }
@@ -94,8 +94,8 @@ impl Backend {
         self.health.changed_ms()
     }
 
-    /// Returns the `Host` for a request without one: the declared one, otherwise the host of the
-    /// address as written, as in varnishd.
+    /// Returns the `Host` value for a request without one: the declared value or, failing that, the
+    /// address's host as written, as in varnishd.
     pub(crate) fn host(&self) -> &str {
         match (&self.row.host_header, &self.row.address) {
             (Some(host), _) => host,
@@ -104,7 +104,7 @@ impl Backend {
         }
     }
 
-    /// Starts the probe on the current runtime, if the backend has one that is not running yet.
+    /// Starts the backend's probe, if any, on the current runtime, unless it is already running.
     pub(super) fn start_probe(self: &Arc<Self>) {
         if let Some(probe) = &self.probe {
             self.probing
@@ -112,7 +112,7 @@ impl Backend {
         }
     }
 
-    /// Opens a connection and sends its preamble and PROXY header.
+    /// Opens a connection and sends the preamble and the PROXY header, if declared.
     pub(super) async fn open(&self, ends: Option<Ends>) -> io::Result<TcpStream> {
         let mut stream = self.endpoint.open().await?;
         stream.write_all(&self.row.preamble).await?;
@@ -143,7 +143,7 @@ impl Backend {
         Err(error)
     }
 
-    /// Takes a permit for another connection, across all workers.
+    /// Takes a permit for one more connection; the limit covers all workers.
     pub(super) fn permit(&self) -> Result<Option<OwnedSemaphorePermit>, ConnectError> {
         let permit = self.permits.clone().map(Semaphore::try_acquire_owned).transpose();
         permit.map_err(|_| ConnectError::busy(format!("backend {self} has reached its connection limit")))
@@ -156,7 +156,7 @@ impl Backend {
     }
 
     /// Stops avoiding the backend, because it responded.
-    pub(super) fn answered(&self) {
+    pub(super) fn record_response(&self) {
         self.avoid_until_ms.store(0, Relaxed);
     }
 
@@ -166,7 +166,7 @@ impl Backend {
 }
 
 impl fmt::Display for Backend {
-    /// Writes the name, followed by the address unless the name is the URL.
+    /// Writes the name, followed by the address unless the name is a URL.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())?;
         match &self.row.address {

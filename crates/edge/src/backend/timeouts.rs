@@ -6,7 +6,7 @@ use thalweg_policy::program::BackendRow;
 
 use crate::config::Timeouts;
 
-/// Maximum timeout that a policy can set; a longer one would never fire.
+/// Maximum timeout that a policy can set, in seconds; longer ones are reduced to it.
 const TIME_S_MAX: f64 = 365.0 * 24.0 * 3600.0;
 
 /// Timeouts of a fetch.

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use thalweg_http::Authority;
 use thalweg_policy::program::{BackendAddress, BackendRow};
 
-/// URL of a backend: `http://HOST[:PORT]`. It has no path, because request targets are forwarded
+/// A backend's URL: `http://HOST[:PORT]`. It has no path, because request targets are forwarded
 /// unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackendUrl {
@@ -14,10 +14,10 @@ pub struct BackendUrl {
     port: u16,
 }
 
-/// Reasons why a text is not a valid [`BackendUrl`].
+/// Reasons why a string is not a valid [`BackendUrl`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BackendUrlError {
-    /// The text does not start with `http://`.
+    /// The string does not start with `http://`.
     Scheme,
     /// The URL has a path, query or fragment.
     Path,

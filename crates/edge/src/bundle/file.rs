@@ -1,5 +1,5 @@
-//! Watched file: checked periodically and read when it has changed. Other programs that follow
-//! bundles use this check too.
+//! Watched file: checked periodically and read when it has changed. Other programs that watch for
+//! bundles use the same check.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
@@ -34,14 +34,14 @@ impl Stamp {
 
 /// Result of checking a watched file.
 #[derive(Debug)]
-pub enum Look {
+pub enum FileState {
     /// The file has not changed.
     Same,
     /// There is still no readable file.
     StillNone,
     /// The file no longer exists, or did not exist at the first check.
     Gone,
-    /// The file exists but cannot be read, for this reason.
+    /// The file exists but cannot be read. Contains the reason.
     Unreadable(String),
     /// Content of a changed file; if the file is too long, only enough to detect that.
     Document(Vec<u8>),
@@ -66,22 +66,22 @@ impl Watched {
     }
 
     /// Checks the file, and reads it if it has changed.
-    pub fn look(&self) -> Look {
+    pub fn check(&self) -> FileState {
         let found =
             std::fs::metadata(&self.path).map(|metadata| Stamp::of(&metadata)).map_err(|error| error.kind());
         if lock(&self.seen).replace(found) == Some(found) {
-            return if found.is_ok() { Look::Same } else { Look::StillNone };
+            return if found.is_ok() { FileState::Same } else { FileState::StillNone };
         }
         match found {
-            Err(io::ErrorKind::NotFound) => Look::Gone,
-            Err(kind) => Look::Unreadable(kind.to_string()),
+            Err(io::ErrorKind::NotFound) => FileState::Gone,
+            Err(kind) => FileState::Unreadable(kind.to_string()),
             Ok(_) => read(&self.path).map_or_else(
                 |error| {
-                    // The file may be valid, so try again at the next check.
+                    // The read error may be temporary, so read the file again at the next check.
                     *lock(&self.seen) = None;
-                    Look::Unreadable(format!("cannot read file: {error}"))
+                    FileState::Unreadable(format!("cannot read file: {error}"))
                 },
-                Look::Document,
+                FileState::Document,
             ),
         }
     }
@@ -89,7 +89,7 @@ impl Watched {
 
 /// Reads a regular file; if the file is too long, only enough to detect that.
 pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
-    // Without this, opening a pipe would wait for a writer.
+    // Without this flag, opening a named pipe would block until a writer opens it.
     let nonblock = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let file = File::options().read(true).custom_flags(nonblock).open(path)?;
     if !file.metadata()?.is_file() {

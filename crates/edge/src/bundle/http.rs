@@ -1,8 +1,8 @@
-//! Bundle request: one request and its response, limited in time and size.
+//! Bundle request: one exchange with the bundle server, limited in time and size.
 //!
-//! **Invariant:** anything but a complete, meaningful response is reported as a failure: a
-//! redirect, another status, truncated content, or content whose end cannot be distinguished from a
-//! broken connection.
+//! **Invariant:** any response that is not complete and meaningful is reported as a failure. This
+//! includes redirects, unexpected statuses, truncated content, and content delimited only by the
+//! end of the connection.
 
 use std::time::Duration;
 
@@ -17,11 +17,11 @@ use thalweg_surface::client::{Client, Content, Failure};
 use super::{BundleUrl, cut};
 use crate::steering::chain;
 
-/// How long the server may hold a request until there is a new bundle (`Prefer: wait`, RFC 7240
-/// §4.3).
+/// How long the server may hold a request while it has no new bundle, in seconds (`Prefer: wait`,
+/// RFC 7240 §4.3).
 pub(super) const WAIT_S: u64 = 30;
-/// Maximum time from the request to the end of the response head: the requested wait, plus time to
-/// connect and respond.
+/// Maximum time from the request to the end of the response head: the requested wait plus the time
+/// to connect and respond.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(WAIT_S + 15);
 /// Maximum time from the end of the response head to the end of the content.
 const CONTENT_TIME_MAX: Duration = Duration::from_secs(30);
@@ -35,7 +35,7 @@ const LOCATION_BYTES_MAX: usize = 256;
 pub(super) enum Reply {
     /// 200, with the entity tag verbatim.
     Document { content: Vec<u8>, etag: Option<String> },
-    /// 200, but the content is longer than a bundle may be.
+    /// 200, but the content exceeds the maximum length of a bundle.
     TooLong { etag: Option<String> },
     /// 304: the server has only the bundles named in the request.
     Unchanged,
@@ -43,8 +43,8 @@ pub(super) enum Reply {
     Nothing,
 }
 
-/// Creates a client for bundle requests. Each request uses a new connection, because a name may
-/// later resolve to another server.
+/// Creates a client for bundle requests. Each request uses a new connection, because the host name
+/// may later resolve to another server.
 pub(super) fn client() -> Client {
     let (head, content) = (HEAD_TIME_MAX, CONTENT_TIME_MAX);
     Client::new(Limits { head, content, content_bytes_max: BYTES_MAX, ..Limits::default() })
@@ -53,7 +53,8 @@ pub(super) fn client() -> Client {
 /// Requests a bundle, with `fields` in addition to the standard ones.
 ///
 /// # Errors
-/// If there is no meaningful reply; the message is for people.
+///
+/// Returns an error message for the operator if there is no meaningful reply.
 pub(super) async fn request_bundle(
     client: &Client,
     url: &BundleUrl,
@@ -87,7 +88,7 @@ fn other_status(status: StatusCode, response: &Response<Content>) -> String {
     }
 }
 
-/// Returns an entity tag that can be sent back in a list.
+/// Returns the entity tag if it is valid and short enough to be sent back in a list.
 fn entity_tag(value: &[u8]) -> Option<String> {
     let is_fit = value.len() <= ETAG_BYTES_MAX && value.is_ascii() && EntityTag::parse(value).is_some();
     is_fit.then(|| String::from_utf8_lossy(value).into_owned())

@@ -2,15 +2,15 @@
 //! across restarts.
 //!
 //! - [`source`]: the configured source. [`file`]: a watched file.
-//! - [`poll`] and [`http`]: a server, queried by long polling and informed of the active and the
-//!   refused bundle.
-//! - [`saved`]: the last good bundle, in the state directory. [`status`]: refusals, and whether the
-//!   source responds.
+//! - [`poll`] and [`http`]: a bundle server, long-polled for new bundles and informed of the active
+//!   and the refused bundle.
+//! - [`saved`]: the last good bundle, in the state directory. [`status`]: refused bundles, and
+//!   whether the source responds.
 //!
-//! **Invariant:** a refused bundle changes nothing: the last good one stays active, and the refusal
-//! is reported with its reason.
-//! **Invariant:** workers read the bundle without a lock; the runtime that runs beside them handles
-//! sockets and files.
+//! **Invariant:** a refused bundle changes nothing: the last good bundle stays active, and the
+//! refusal is reported with its reason.
+//! **Invariant:** workers read the bundle without a lock; a separate runtime handles sockets and
+//! files.
 //! **Invariant:** a bundle is activated first, then saved, then acknowledged to the server, even if
 //! saving fails.
 
@@ -36,18 +36,18 @@ mod status;
 #[allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 mod tests;
 
-pub use file::{Look as FileCheck, Watched as WatchedFile};
+pub use file::{FileState as FileCheck, Watched as WatchedFile};
 pub(crate) use saved::SavedBundle;
 pub use source::{BundleSource, BundleSourceError, BundleUrl};
 
-use file::{Look, Watched};
+use file::{FileState, Watched};
 use saved::BundleSaver;
 use status::{RefusedBundle, Status};
 
-/// Interval between checks of the file.
+/// Interval between file checks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Where a bundle was loaded from.
+/// The kind of source from which a bundle was loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LoadedFrom {
     File,
@@ -74,7 +74,7 @@ pub(crate) struct ActiveBundle {
     at_ms: u64,
 }
 
-/// Source of bundles, as configured.
+/// The configured bundle source.
 #[derive(Debug)]
 enum Source {
     File(Watched),
@@ -102,15 +102,15 @@ pub(crate) struct Bundles {
 }
 
 impl Bundles {
-    /// Loads the current file, otherwise the saved bundle; both may be missing. Without a source no
-    /// bundle is active.
+    /// Loads the bundle file or, failing that, the saved bundle; both may be missing. Without a
+    /// source, no bundle is active.
     pub(crate) fn new(source: Option<&BundleSource>, kept: Option<SavedBundle>) -> Self {
         let source = source.map(|source| match source {
             BundleSource::File(path) => Source::File(Watched::new(path.clone())),
             BundleSource::Http(url) => Source::Http(url.clone()),
         });
         let bundles = Self { source, saver: BundleSaver::new(kept), ..Self::default() };
-        bundles.look();
+        bundles.check();
         bundles.load_saved();
         bundles
     }
@@ -126,7 +126,7 @@ impl Bundles {
         self.changes.subscribe()
     }
 
-    /// Loads and saves each new bundle. Must be polled continuously.
+    /// Loads and saves each new bundle, forever.
     pub(crate) async fn watch(self: Arc<Self>) -> Infallible {
         tokio::select! {
             never = self.clone().watch_source() => never,
@@ -154,26 +154,26 @@ impl Bundles {
         loop {
             tick.tick().await;
             let bundles = self.clone();
-            let looked = tokio::task::spawn_blocking(move || bundles.look()).await;
+            let looked = tokio::task::spawn_blocking(move || bundles.check()).await;
             if let Err(error) = looked {
                 self.refuse(format!("file check failed: {error}"), None);
             }
         }
     }
 
-    /// Loads the file, if it has changed since the last check.
-    fn look(&self) {
+    /// Loads the file if it has changed since the last check.
+    fn check(&self) {
         let Some(Source::File(file)) = &self.source else { return };
-        match file.look() {
-            Look::Same => self.record_reply(),
-            Look::StillNone => {}
-            Look::Gone => {
+        match file.check() {
+            FileState::Same => self.record_reply(),
+            FileState::StillNone => {}
+            FileState::Gone => {
                 tracing::info!(path = %file.path().display(), "no bundle file, active bundle unchanged");
             }
-            Look::Unreadable(reason) => {
+            FileState::Unreadable(reason) => {
                 self.refuse(reason, None);
             }
-            Look::Document(document) => {
+            FileState::Document(document) => {
                 self.record_reply();
                 let _ = self.load_document(&document, None, LoadedFrom::File);
             }
@@ -199,7 +199,7 @@ impl Bundles {
     }
 
     /// Activates the bundle in a document unless it is already active, and returns its checksum.
-    /// `stated` is the checksum that the server sent.
+    /// `stated` is the checksum sent by the server, if any.
     fn load_document(
         &self,
         document: &[u8],
@@ -284,7 +284,7 @@ impl Bundles {
         self.active().as_ref().map(|active| active.bundle.checksum().to_owned())
     }
 
-    /// Returns the number of the active bundle.
+    /// Returns the active bundle's number.
     pub(crate) fn number(&self) -> Option<u64> {
         self.active().as_ref().map(|active| active.bundle.content().number)
     }
@@ -310,7 +310,7 @@ impl Bundles {
     }
 }
 
-/// Truncates a text to at most `bytes_max` bytes.
+/// Truncates a string to at most `bytes_max` bytes.
 fn cut(mut text: String, bytes_max: usize) -> String {
     text.truncate(text.floor_char_boundary(bytes_max));
     text

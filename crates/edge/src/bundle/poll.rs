@@ -1,11 +1,11 @@
-//! Long polling for bundles: one request at a time, each held by the server until there is a new
-//! bundle.
+//! Long polling for bundles: one request at a time, each held by the server until a new bundle is
+//! available.
 //!
-//! `If-None-Match` lists the checksum of the active bundle (`""` if none is active but one was
-//! refused), then the checksum of the refused one, so that the server sends neither again. Each
-//! request thus acknowledges the previous bundle. `Thalweg-Refused` reports the last refusal: the
-//! checksum if known, a space, the reason. A server that ignores these fields and replies
-//! immediately is polled once per second.
+//! `If-None-Match` lists the active bundle's checksum, then the refused bundle's, so that the
+//! server sends neither again. If a bundle was refused and none is active, the first entry is `""`.
+//! Each request thus acknowledges the previous bundle. `Thalweg-Refused` reports the last refusal
+//! as the checksum, if known, a space and the reason. A server that ignores these fields and
+//! replies immediately is polled once per second.
 
 use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
@@ -20,8 +20,8 @@ use super::{BundleUrl, Bundles, LoadedFrom, RefusedBundle};
 
 /// Minimum time between the starts of two requests, however fast the server replies.
 const EVERY_MIN: Duration = Duration::from_secs(1);
-/// Pause after a failure or refusal; doubles with each further one. A random time of up to the same
-/// length is added, so that edges do not all return to a recovered server at once.
+/// Pause after a failure or refusal; doubles with each further failure. A random time of up to the
+/// same length is added, so that edges do not all return to a recovered server at once.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 /// Maximum pause before the random time is added.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
@@ -44,7 +44,7 @@ pub(super) async fn run(bundles: Arc<Bundles>, url: BundleUrl) -> Infallible {
     }
 }
 
-/// Returns the pause after this many consecutive failures, if the last request took `took`;
+/// Returns the pause after `failures` consecutive failures and a last request that took `took`;
 /// `random` is in 0..=1.
 fn pause(failures: u32, took: Duration, random: f64) -> Duration {
     let Some(doublings) = failures.checked_sub(1) else { return EVERY_MIN.saturating_sub(took) };
@@ -57,12 +57,12 @@ fn fraction() -> f64 {
     f64::from((RandomState::new().hash_one(()) >> 32) as u32) / f64::from(u32::MAX)
 }
 
-/// State of earlier replies, reported to the server with each request.
+/// State from earlier replies, reported to the server with each request.
 #[derive(Debug, Default)]
 struct PollState {
     /// Checksum of a bundle, and the server's own entity tag for it.
     tag: Option<(String, String)>,
-    /// Bundle refused since the last good one, and its entity tag.
+    /// The bundle refused since the last good one, and its entity tag.
     refused: Option<(RefusedBundle, Option<String>)>,
 }
 
@@ -144,7 +144,8 @@ fn checksum_of(etag: Option<&str>) -> Option<String> {
     is_checksum(opaque).then(|| opaque.to_owned())
 }
 
-/// Formats a refusal as one line of visible characters, truncated between characters or escapes.
+/// Formats a refusal as one line of visible characters. Truncation never splits a character or an
+/// escape.
 fn refusal(refused: &RefusedBundle) -> String {
     let mut line = refused.checksum.as_ref().map(|checksum| format!("{checksum} ")).unwrap_or_default();
     for char in refused.reason.chars() {

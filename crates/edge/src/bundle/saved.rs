@@ -1,4 +1,4 @@
-//! Last good bundle, saved in the state directory and used at the next start.
+//! Last good bundle, saved in the state directory and loaded at the next start.
 //!
 //! **Invariant:** after a crash or power loss the file holds the old or the new bundle, never a
 //! mix.
@@ -16,8 +16,7 @@ use tokio::time::sleep;
 use super::{file, lock};
 use crate::state::FILE_MODE;
 
-/// File name; the file contains the bundle's document verbatim, so that `thalweg check` can read
-/// it.
+/// File name. The file contains the bundle document verbatim, so that `thalweg check` can read it.
 const NAME: &str = "bundle.json";
 /// Delay before a failed save is retried, so that retries do not keep a full disk busy.
 pub(super) const RETRY_INTERVAL: Duration = Duration::from_secs(10);
@@ -29,7 +28,7 @@ pub(crate) struct SavedBundle {
 }
 
 impl SavedBundle {
-    /// Locates the file in `directory`, which only this process may use.
+    /// Creates the handle for the file in `directory`, which no other process may use.
     pub(crate) fn within(directory: &Path) -> Self {
         Self { path: directory.join(NAME) }
     }
@@ -38,10 +37,11 @@ impl SavedBundle {
         &self.path
     }
 
-    /// Reads the saved document, if there is one.
+    /// Reads the saved document; `None` if nothing is saved.
     ///
     /// # Errors
-    /// If the file cannot be read.
+    ///
+    /// Returns an error if the file cannot be read.
     pub(super) fn read(&self) -> io::Result<Option<Vec<u8>>> {
         match file::read(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -52,7 +52,8 @@ impl SavedBundle {
     /// Saves a document, replacing the previous one.
     ///
     /// # Errors
-    /// If the document cannot be written; the previous one remains.
+    ///
+    /// Returns an error if the document cannot be written; the previous one then remains.
     fn write(&self, document: &str) -> io::Result<()> {
         replace(&self.path, document.as_bytes(), FILE_MODE)
     }
@@ -78,13 +79,13 @@ impl BundleSaver {
         Self { target: Mutex::new(SaveTarget { kept, is_unsaved: false }), failed: Notify::new() }
     }
 
-    /// Passes the saved bundle to `read`, unless bundles are not saved.
+    /// Calls `read` with the saved bundle; returns `None` if bundles are not saved.
     pub(super) fn read<T>(&self, read: impl FnOnce(&SavedBundle) -> T) -> Option<T> {
         lock(&self.target).kept.as_ref().map(read)
     }
 
-    /// Saves the active bundle. Saves are serialised and each reads the active bundle, so the last
-    /// save stores the latest.
+    /// Saves the active bundle. Saves are serialised, and each one reads the active bundle first,
+    /// so the last save stores the latest bundle.
     pub(super) fn save(&self, active_document: impl FnOnce() -> Option<String>) {
         let SaveTarget { kept: Some(kept), is_unsaved } = &mut *lock(&self.target) else { return };
         let Some(document) = active_document() else { return };
@@ -103,7 +104,7 @@ impl BundleSaver {
         }
     }
 
-    /// Resolves some time after a failed save, if the bundle is still not saved.
+    /// Resolves [`RETRY_INTERVAL`] after a failed save if the bundle is still not saved.
     pub(super) async fn retry_due(&self) {
         loop {
             self.failed.notified().await;
@@ -114,7 +115,7 @@ impl BundleSaver {
         }
     }
 
-    /// Whether the latest bundle should be saved but is not.
+    /// Returns whether the latest bundle should be saved but is not.
     pub(super) fn is_unsaved(&self) -> bool {
         lock(&self.target).is_unsaved
     }

@@ -13,7 +13,7 @@ const EDGE: &str = "edge";
 /// Source of an edge's bundles.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BundleSource {
-    /// A file, which may be created or replaced later.
+    /// A file, which may be created or replaced at any time.
     File(PathBuf),
     /// A server, polled repeatedly.
     Http(BundleUrl),
@@ -26,18 +26,18 @@ pub struct BundleUrl {
     target: Target,
 }
 
-/// Reasons why a text is not a valid [`BundleSource`].
+/// Reasons why a string is not a valid [`BundleSource`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BundleSourceError {
-    /// The text is empty.
+    /// The string is empty.
     Empty,
-    /// The text starts with `https://`.
+    /// The string starts with `https://`.
     Tls,
     /// The URL has a scheme other than `http://`.
     Scheme,
     /// Host, port, path or query is malformed.
     Url(String),
-    /// The name of the edge is invalid.
+    /// The edge name is invalid.
     Name(String),
 }
 
@@ -80,10 +80,12 @@ impl FromStr for BundleSource {
 }
 
 impl BundleSource {
-    /// Adds this machine's name to a server's URL, unless the URL already has `edge=`.
+    /// Adds this machine's name as `edge=` to a server's URL, unless the URL already has that
+    /// parameter.
     ///
     /// # Errors
-    /// If the machine's name is not a valid edge name.
+    ///
+    /// Returns an error if the machine's name is not a valid edge name.
     pub fn of_this_machine(self) -> Result<Self, BundleSourceError> {
         match self {
             Self::Http(url) => url.of(&rustix::system::uname().nodename().to_string_lossy()).map(Self::Http),
@@ -109,7 +111,7 @@ impl BundleUrl {
         named.find(|(name, _)| *name == EDGE).map(|(_, edge)| edge)
     }
 
-    /// Adds `edge=` unless the URL already has one.
+    /// Adds `edge=` unless the URL already has it.
     fn of(self, edge: &str) -> Result<Self, BundleSourceError> {
         if self.edge().is_some() {
             return Ok(self);

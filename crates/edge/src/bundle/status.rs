@@ -1,4 +1,4 @@
-//! Status of a bundle source: its last refusal, and whether it responds.
+//! Status of a bundle source: the last refused bundle, and whether the source responds.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::cut;
 /// Maximum length of a refusal's reason, in bytes; a hostile document can produce very long ones.
 pub(super) const REASON_BYTES_MAX: usize = 4096;
 
-/// A refused document, or one that could not be read.
+/// A document that was refused or could not be read.
 #[derive(Debug, Clone)]
 pub(super) struct RefusedBundle {
     pub(super) reason: String,
@@ -20,13 +20,14 @@ pub(super) struct RefusedBundle {
 #[derive(Debug, Default)]
 pub(super) struct Status {
     refused: Option<RefusedBundle>,
-    /// Whether no good bundle has arrived since the refusal. A flag rather than two times, because
-    /// the clock may be set in between.
+    /// Whether no good bundle has arrived since the refusal. A flag rather than a comparison of two
+    /// times, because the clock may be changed in between.
     is_refusal_last: bool,
     /// When the source last responded, in Unix milliseconds: the file existed, or the server sent a
     /// meaningful reply.
     replied_ms: Option<u64>,
-    /// Why the server does not respond, and since when; `None` once it responds.
+    /// Why the server does not respond, and since when, in Unix milliseconds; `None` once it
+    /// responds.
     failing: Option<(String, u64)>,
 }
 

@@ -15,7 +15,7 @@ use super::saved::RETRY_INTERVAL;
 use super::status::REASON_BYTES_MAX;
 use super::*;
 
-/// A directory that is removed at the end of the test, and the path of a bundle in it.
+/// A directory removed at the end of the test, and the path of a bundle file in it.
 struct Scratch {
     directory: PathBuf,
     file: PathBuf,
@@ -118,37 +118,38 @@ fn last_good_bundle_stays_active() {
     assert_eq!(number_and_reason(&bundles), (Value::Null, String::new()));
     assert_eq!(bundles.status_json()["heard_unix_ms"], Value::Null);
     scratch.put(&document(7));
-    bundles.look();
+    bundles.check();
     assert_eq!(number_and_reason(&bundles), (7.into(), String::new()));
     assert!(bundles.status_json()["heard_unix_ms"].as_u64() > Some(0));
     let bad = document(8).replace(":8,", ":9,");
     scratch.put(&bad);
-    bundles.look();
+    bundles.check();
     let (number, reason) = number_and_reason(&bundles);
     assert_eq!(number, 7);
     assert!(reason.starts_with("/checksum: does not match the content, expected sha256:"), "{reason}");
     assert_eq!(bundles.status_json()["refused"]["checksum"], declared_checksum(bad.as_bytes()).unwrap());
     assert_eq!(bundles.status_json()["refused"]["is_last"], true);
-    // The active bundle arrives again: it stays active, and the refusal ends.
+    // The active bundle arrives again: it stays active, and the refusal is no longer the latest
+    // result.
     scratch.put(&document(7));
-    bundles.look();
+    bundles.check();
     assert_eq!(
         (bundles.status_json()["refused"]["is_last"].clone(), number_and_reason(&bundles).0),
         (false.into(), 7.into())
     );
     scratch.put(&bad);
-    bundles.look();
+    bundles.check();
     assert_eq!(bundles.status_json()["refused"]["is_last"], true);
     std::fs::remove_file(&scratch.file).unwrap();
-    bundles.look();
+    bundles.check();
     assert_eq!(number_and_reason(&bundles).0, 7);
     std::fs::create_dir(&scratch.file).unwrap();
-    bundles.look();
+    bundles.check();
     assert_eq!(number_and_reason(&bundles), (7.into(), "cannot read file: not a regular file".into()));
     assert_eq!(bundles.status_json()["refused"]["checksum"], Value::Null);
     std::fs::remove_dir(&scratch.file).unwrap();
     scratch.put(&document(6));
-    bundles.look();
+    bundles.check();
     assert_eq!(
         (bundles.status_json()["refused"]["is_last"].clone(), number_and_reason(&bundles).0),
         (false.into(), 6.into())
@@ -161,12 +162,12 @@ fn file_is_loaded_once() {
     scratch.put(&document(1));
     let bundles = scratch.bundles();
     let first = bundles.active.load_full().unwrap();
-    bundles.look();
+    bundles.check();
     scratch.put(&document(1));
-    bundles.look();
+    bundles.check();
     assert!(Arc::ptr_eq(&first, &bundles.active.load_full().unwrap()));
     scratch.put(&document(2));
-    bundles.look();
+    bundles.check();
     assert_eq!(number_and_reason(&bundles).0, 2);
 }
 
@@ -223,7 +224,7 @@ fn saved_bundle_is_complete_or_ignored() {
     std::fs::write(&new, "{").unwrap();
     scratch.start(&scratch.source());
     assert_eq!(std::fs::read_to_string(scratch.kept()).unwrap(), document(7));
-    // Nor does a link in its place.
+    // Neither does a symbolic link in its place.
     let other = scratch.directory.join("other");
     std::fs::write(&other, "other").unwrap();
     std::os::unix::fs::symlink(&other, &new).unwrap();
@@ -238,7 +239,7 @@ fn saved_bundle_is_complete_or_ignored() {
         let bundles = scratch.start(&scratch.source());
         assert_eq!(active(&bundles), (Value::Null, Value::Null));
         scratch.put(&document(9));
-        bundles.look();
+        bundles.check();
         assert_eq!(active(&scratch.start(&scratch.source())), (9.into(), "file".into()));
         std::fs::remove_file(&scratch.file).unwrap();
         assert_eq!(active(&scratch.start(&scratch.source())), (9.into(), "kept".into()));
@@ -249,7 +250,7 @@ fn saved_bundle_is_complete_or_ignored() {
     assert_eq!(active(&bundles), (Value::Null, Value::Null));
     // The bundle cannot be saved, but is active.
     scratch.put(&document(10));
-    bundles.look();
+    bundles.check();
     assert_eq!(active(&bundles), (10.into(), "file".into()));
 }
 
@@ -261,13 +262,13 @@ fn saved_bundle_of_another_format_is_logged_once_and_ignored() {
     let _logged = tracing::subscriber::set_default(log.clone());
     let ignored = ["saved bundle is invalid, ignored"];
     for other in [FORMAT - 1, FORMAT + 1] {
-        // The document also has members that this version does not know.
+        // The document also has members unknown to this version.
         let kept = format!(r#"{{"format": {other}, "number": 7, "checksum": "none", "tenants": {{}}}}"#);
         std::fs::write(scratch.kept(), &kept).unwrap();
         let bundles = scratch.start(&http);
         assert_eq!(active(&bundles), (Value::Null, Value::Null));
         assert_eq!(log.of(&ignored), ignored);
-        // This is not reported as a refusal, because the server may not have made the bundle.
+        // This is not reported as a refusal, because the bundle may not come from this server.
         assert_eq!(bundles.status_json()["refused"], Value::Null);
         assert_eq!(std::fs::read_to_string(scratch.kept()).unwrap(), kept);
         bundles.load_document(document(8).as_bytes(), None, LoadedFrom::Http).unwrap();
@@ -289,7 +290,7 @@ async fn failed_save_is_retried_until_it_succeeds() {
     bundles.load_document(document(7).as_bytes(), None, LoadedFrom::Http).unwrap();
     bundles.load_document(document(8).as_bytes(), None, LoadedFrom::Http).unwrap();
     assert_eq!(log.of(&keeping).len(), 1);
-    // No partly written file is left.
+    // No partly written file remains.
     assert_eq!(std::fs::read_dir(&scratch.directory).unwrap().count(), 1);
     drop(logged);
     let again = tokio::spawn(bundles.clone().retry_saving());
@@ -321,7 +322,7 @@ fn nothing_is_saved_after_the_edge_ends() {
     let bundles = scratch.start(&scratch.source());
     bundles.end();
     scratch.put(&document(8));
-    bundles.look();
+    bundles.check();
     assert_eq!(active(&bundles), (8.into(), "file".into()));
     assert_eq!(std::fs::read_to_string(scratch.kept()).unwrap(), document(7));
 }

@@ -1,12 +1,12 @@
 //! Body pump: copies content from the backend into the fill. It resumes a broken transfer where
-//! possible, and stops early when the fill has no readers.
+//! possible, and may stop early if the fill has no readers.
 //!
-//! A slice is truncated to its length and always fetched to its end; if the transfer breaks, the
+//! A slice is cut off at its length and always fetched to its end. If the transfer breaks, the
 //! reader fetches the slice again.
 //!
-//! **Invariant:** a resumed transfer continues the same content: same strong entity tag, same
-//! complete length, at the exact offset (RFC 9110 §14.2, §13.1.5). Otherwise the fill fails with
-//! the original error.
+//! **Invariant:** a resumed transfer continues the same content, with the same strong entity tag
+//! and complete length, at the exact offset (RFC 9110 §14.2, §13.1.5). Otherwise the fill fails
+//! with the original error.
 
 use std::net::IpAddr;
 
@@ -22,11 +22,11 @@ use crate::clock::now_ms;
 use crate::config::AbandonedFills;
 use crate::worker::Worker;
 
-/// Maximum attempts to resume one response.
+/// Maximum attempts to resume the transfer of one response.
 const RESUMES_MAX: usize = 3;
 /// Maximum missing bytes for which an abandoned fill continues.
 const REST_BYTES_MAX: u64 = 1 << 20;
-/// Maximum content of unknown length fetched after the last reader left, in bytes.
+/// Maximum bytes fetched after the last reader leaves, if the content length is unknown.
 const UNREAD_BYTES_MAX: u64 = 4 << 20;
 
 /// Copies the content of `exchange` into `fill`, limited by `extent`. Returns the last exchange.
@@ -63,11 +63,11 @@ pub(super) async fn copy(
     }
 }
 
-/// How much content of one exchange to copy.
+/// Limit on the content copied from one exchange.
 enum CopyLimit {
     /// All content, which must not extend beyond this offset.
     Before(u64),
-    /// Only this many bytes; the rest is left unread.
+    /// This many bytes only; the rest is left unread.
     First(u64),
 }
 
@@ -122,16 +122,17 @@ fn so_far(fill: &Fill) -> u64 {
     fill.stored_bytes().map_or(0, |(so_far, _)| so_far)
 }
 
-/// Whether a stored fill continues without readers.
+/// Decides whether a stored fill continues without readers.
 struct Abandonment {
     policy: AbandonedFills,
-    /// Bytes that had arrived when the last reader left.
+    /// Number of bytes received when the last reader left.
     alone_from: Option<u64>,
 }
 
 impl Abandonment {
     fn should_continue(&mut self, fill: &Fill) -> bool {
-        // A passed response ends with its only reader, as soon as its buffer is full.
+        // A passed response needs no check: once its only reader has left, writing to its full
+        // buffer fails.
         let Some((so_far, length)) = fill.stored_bytes().filter(|_| !fill.has_readers()) else {
             self.alone_from = None;
             return true;
@@ -145,7 +146,7 @@ impl Abandonment {
         }
     }
 
-    /// Whether to wake up when the last reader leaves.
+    /// Returns whether to wake up when the last reader leaves.
     fn watches_readers(&self, fill: &Fill) -> bool {
         self.policy != AbandonedFills::Finish && self.alone_from.is_none() && fill.stored_bytes().is_some()
     }
@@ -159,8 +160,8 @@ struct Resumption {
 }
 
 impl Resumption {
-    /// Prepares to resume a stored response that has a strong entity tag and a length, unless its
-    /// backend does not serve ranges.
+    /// Prepares to resume a stored response. Returns `None` without a strong entity tag or a
+    /// length, or if the backend does not serve ranges.
     fn of(request: &Request, head: &ResponseHead, fill: &Fill) -> Option<Self> {
         let fields = &head.fields;
         fill.stored_bytes()?;
@@ -172,9 +173,10 @@ impl Resumption {
     }
 
     /// Fetches the content from offset `from` on a new connection, preferably to another backend.
-    /// Returns the exchange and the offset where its content ends.
+    /// Returns the exchange and the offset at which its content ends.
     ///
     /// # Errors
+    ///
     /// Returns `failure`, the original error, if the rest cannot be fetched.
     async fn resume(
         &mut self,
@@ -204,7 +206,8 @@ impl Resumption {
         Err(failure)
     }
 
-    /// Returns the end offset of a response that continues the content at `from`, otherwise `None`.
+    /// Returns the end offset of the response's content if that continues the stored content at
+    /// `from`.
     fn rest_end(&self, head: &ResponseHead, from: u64) -> Option<u64> {
         let part = head.fields.get("content-range").and_then(range::parse_content_range)?;
         let range = part.range?;
@@ -214,8 +217,8 @@ impl Resumption {
     }
 }
 
-/// Makes one attempt on a new connection, to `failed` only as a last resort. Stores the backend
-/// used in `failed`.
+/// Makes one attempt on a new connection. Uses the backend `failed` only as a last resort, and
+/// updates `failed` to the backend used.
 async fn request_rest(
     worker: &Worker,
     route: &Route,

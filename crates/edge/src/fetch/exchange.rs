@@ -1,5 +1,5 @@
 //! Backend exchange: one request and its response on a backend connection (RFC 9112). Sends the
-//! request, reads the head, then the content piece by piece.
+//! request, then reads the response head and the content piece by piece.
 
 use std::io;
 use std::pin::pin;
@@ -19,19 +19,19 @@ use crate::backend::{Backend, BackendId, Connection, FetchTimeouts};
 use crate::config::Config;
 use crate::hops::via;
 
-/// Maximum interim responses to one request; above it, the response is malformed.
+/// Maximum interim responses per request. Further ones make the response malformed.
 pub(crate) const INTERIM_MAX: usize = 8;
 /// Maximum bytes per read from a backend.
 const READ_BYTES: usize = 128 * 1024;
 
-/// Reason why an exchange failed. The backend is at fault, unless the client aborted its own
+/// Reason why an exchange failed. The backend is at fault, unless the client aborted its request
 /// content.
 #[derive(Debug)]
 pub(crate) struct ExchangeError {
     pub(crate) timeout: bool,
     pub(crate) reason: String,
-    /// Whether the exchange failed before any byte of a response; on a reused connection, worth a
-    /// retry.
+    /// Whether the exchange failed before any response byte. On a reused connection, a retry may
+    /// then succeed.
     pub(crate) before_response: bool,
 }
 
@@ -47,20 +47,20 @@ pub(crate) struct OutgoingRequest<'a> {
     pub(crate) method: Method,
     /// The complete request head.
     pub(crate) head: &'a [u8],
-    /// Request content; taken once the head has been sent.
+    /// Request content; taken once the request head has been sent.
     pub(crate) content: &'a mut Option<Upload>,
     /// Receives interim responses.
     pub(crate) interim: Option<&'a mpsc::Sender<ResponseHead>>,
 }
 
 impl OutgoingRequest<'_> {
-    /// Returns the same request, for another attempt.
+    /// Returns the same request for another attempt.
     pub(crate) fn for_retry(&mut self) -> OutgoingRequest<'_> {
         OutgoingRequest { content: self.content, ..*self }
     }
 }
 
-/// A response whose content is still to be read.
+/// A response with its content still unread.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(crate) head: ResponseHead,
@@ -70,7 +70,7 @@ pub(crate) struct Exchange {
     keep_alive: bool,
     /// Trailer fields, once the content has ended.
     trailer: Fields,
-    /// Request content that has not been sent completely.
+    /// Request content not yet sent completely.
     upload: Option<Upload>,
     between_bytes: Duration,
 }
@@ -83,17 +83,17 @@ enum Content {
     Done,
 }
 
-/// Reasons why nothing was read.
+/// Reasons why a read failed.
 enum ReadError {
     Lost(io::Error),
     Timeout,
-    /// The client aborted the content of its request.
+    /// The client aborted its request content.
     Client,
 }
 
 impl Exchange {
-    /// Sends a request and reads the head of its response, which may arrive before all content has
-    /// been sent.
+    /// Sends a request and reads the response head, which may arrive before all request content is
+    /// sent.
     pub(crate) async fn start(
         connection: Connection,
         outgoing: OutgoingRequest<'_>,
@@ -118,9 +118,9 @@ impl Exchange {
             deadline = None;
         }
         exchange.read_head(&config.head, outgoing.interim, &mut deadline, first_byte).await?;
-        exchange.connection.answered();
-        // The head is stored with `Via`, because a stored response may later be sent in another
-        // version (RFC 9110 §7.6.3).
+        exchange.connection.record_response();
+        // Add `Via` before the head is stored: it names the received version, and the stored
+        // response may later be sent in another one (RFC 9110 §7.6.3).
         exchange.head.fields.push("Via", via(exchange.head.version));
         let framing =
             framing::response_framing(outgoing.method, &exchange.head).map_err(|error| malformed(&error))?;
@@ -165,7 +165,8 @@ impl Exchange {
                         return Err(malformed(&"unexpected interim response"));
                     }
                     if let Some(sender) = sender.filter(|_| self.head.status != 100) {
-                        // The queue has room for the maximum allowed; the receiver may be gone.
+                        // The queue has room for all permitted interim responses, so this fails
+                        // only if the receiver is gone.
                         let _ = sender.try_send(self.head.clone());
                     }
                 }
@@ -184,8 +185,8 @@ impl Exchange {
         }
     }
 
-    /// Reports a backend failure, unless a reused connection was closed while idle or the client
-    /// aborted.
+    /// Records a backend failure, unless a reused connection was closed while idle or the client
+    /// aborted its request.
     fn no_head(&self, error: ReadError, before_response: bool) -> ExchangeError {
         let error = match error {
             ReadError::Lost(error) => lost(&error, before_response),
@@ -201,8 +202,8 @@ impl Exchange {
         error
     }
 
-    /// Reads once, sending request content until something can be read. Once all content is sent,
-    /// waits until `deadline`; if that is unset, sets it to `time_max` from now.
+    /// Reads once, sending request content until response bytes arrive. Once all content is sent,
+    /// waits until `deadline`, which is set to `time_max` from now if it is unset.
     async fn read(&mut self, deadline: &mut Option<Instant>, time_max: Duration) -> Result<usize, ReadError> {
         self.input.reserve(READ_BYTES);
         let (mut reader, mut writer) = self.connection.stream.split();
@@ -227,7 +228,7 @@ impl Exchange {
         }
     }
 
-    /// Returns the next content, or `None` at the end.
+    /// Returns the next piece of content, or `None` at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, ExchangeError> {
         loop {
             if let Some(bytes) = self.buffered()? {
@@ -240,7 +241,7 @@ impl Exchange {
         }
     }
 
-    /// Returns content that has already been read from the connection.
+    /// Returns content already read from the connection, if any.
     fn buffered(&mut self) -> Result<Option<Bytes>, ExchangeError> {
         match &mut self.content {
             Content::Length(left) if !self.input.is_empty() => {
@@ -309,8 +310,8 @@ impl Exchange {
         trailer
     }
 
-    /// Waits for `other` while sending request content, because a client may read nothing until it
-    /// has sent everything.
+    /// Waits for `other` while sending request content, because some clients read no response until
+    /// they have sent the whole request.
     pub(crate) async fn while_uploading<T>(&mut self, other: impl Future<Output = T>) -> T {
         let mut other = pin!(other);
         let (_, mut writer) = self.connection.stream.split();
@@ -327,7 +328,8 @@ impl Exchange {
         other.await
     }
 
-    /// Sends the remaining request content after the response, unless the backend stopped reading.
+    /// Sends the remaining request content after the response, unless the connection cannot be
+    /// reused anyway.
     pub(crate) async fn send_rest(&mut self) {
         let (_, mut writer) = self.connection.stream.split();
         while let Some(upload) = self.upload.as_mut().filter(|_| self.keep_alive) {

@@ -1,9 +1,10 @@
-//! Head of a request to a backend, fetched or piped: its `Host`, exactly one length, and the hops
-//! so far (`X-Forwarded-For`, `Via`, `CDN-Loop`).
+//! Request head for a backend, for fetches and pipes: `Host`, exactly one length, and the hops so
+//! far (`X-Forwarded-For`, `Via`, `CDN-Loop`).
 //!
-//! **Invariant:** no field can be mistaken for one that frames the request or identifies the
-//! client. Backends that map names to variables as CGI does (RFC 3875 §4.1.18) confuse hyphens with
-//! underscores: `Content_Length` and `Content-Length` are both `HTTP_CONTENT_LENGTH`.
+//! **Invariant:** no forwarded field can be mistaken for a field that frames the request or
+//! identifies the client. Backends that map field names to variables, as CGI does (RFC 3875
+//! §4.1.18), do not distinguish hyphens from underscores: `Content_Length` and `Content-Length`
+//! both become `HTTP_CONTENT_LENGTH`.
 
 use std::net::IpAddr;
 
@@ -12,12 +13,12 @@ use thalweg_http::{Fields, Framing, RequestHead, framing, write};
 use super::request::{Request, Validation, Want};
 use crate::hops::{Node, via};
 
-/// Fields that concern the client's own copy or range rather than the response to be stored (RFC
-/// 9111 §4.3.1).
+/// Fields that depend on the client's own cache or range, and must not affect the response to be
+/// stored (RFC 9111 §4.3.1).
 const CONDITIONAL: [&str; 6] =
     ["if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range", "range"];
-/// Fields that only this node may set, whether present or not. Only names with a hyphen can be
-/// shadowed.
+/// Fields that only this node may set, even if the request does not have them. Only names with a
+/// hyphen can be shadowed.
 const SHADOWED: [&str; 11] = [
     "content-length",
     "transfer-encoding",
@@ -32,8 +33,8 @@ const SHADOWED: [&str; 11] = [
     "if-unmodified-since",
 ];
 
-/// Writes the head of `request` to `host` on behalf of `client`: `fields`, plus the fields added to
-/// every forwarded request. Several equal lengths become one (RFC 9110 §8.6).
+/// Writes the head of `request`, sent to `host` on behalf of `client`, with `fields` and the fields
+/// added to every forwarded request. Repeated equal lengths become one (RFC 9110 §8.6).
 pub(crate) fn write_head(
     request: &RequestHead,
     host: &str,
@@ -62,8 +63,8 @@ pub(crate) fn write_head(
     out
 }
 
-/// Whether a backend could mistake this field for one of `fields`, or for one that only this node
-/// may set.
+/// Returns whether a backend could mistake this field for one of `fields` or for a field that only
+/// this node may set.
 fn shadows(name: &str, fields: &Fields) -> bool {
     if !name.contains('_') {
         return false;
@@ -73,13 +74,13 @@ fn shadows(name: &str, fields: &Fields) -> bool {
 }
 
 impl Request {
-    /// Writes the head to send to the backend. `rest` requests the content from that offset on, if
-    /// the entity tag is still the same.
+    /// Writes the head to send to the backend. With `rest`, an offset and an entity tag, requests
+    /// only the content from the offset on, provided that the tag still matches.
     pub(super) fn write(&self, client: IpAddr, node: &Node, rest: Option<(u64, &[u8])>) -> Vec<u8> {
         let mut fields = self.head.fields.clone();
         fields.remove_hop_by_hop();
-        // The content is framed again below. The client's expectation is met before its content is
-        // read. Request trailers are not forwarded.
+        // `Content-Length` is set below. `Expect` is handled by this edge before it reads the
+        // content. Request trailers are not forwarded.
         fields.remove_where(|name, _| is_one_of(name, &["content-length", "expect", "trailer"]));
         if !self.is_passed() {
             fields.remove_where(|name, _| is_one_of(name, &CONDITIONAL));

@@ -1,4 +1,4 @@
-//! Response evaluation: what to store and for how long, or how to update a stored head.
+//! Response evaluation: what to store and for how long, and how to update a stored head.
 
 use std::sync::Arc;
 
@@ -24,13 +24,14 @@ pub(super) struct Candidate {
     pub(super) sliced: bool,
 }
 
-/// Creates the candidate from a received response. A slice carries the head of the whole response.
+/// Creates the candidate from a received response. A slice gets the head of the whole response.
 pub(super) fn candidate_of(request: &Request, head: &ResponseHead) -> Candidate {
     let is_head = matches!(request.want, Want::Pass(Pass { is_head: true, .. }));
     let length = match request.head.method {
-        // The policy changed the method to HEAD, so there is no content.
+        // The policy has changed the method to HEAD, so the response has no content.
         Method::Head if !is_head => Some(0),
-        // The framing was checked earlier; a HEAD response has the length that GET would return.
+        // The framing is already checked. A HEAD response declares the length that GET would
+        // return.
         _ => framing::content_length(&head.fields).ok().flatten(),
     };
     let mut head = head.clone();
@@ -44,7 +45,7 @@ pub(super) fn candidate_of(request: &Request, head: &ResponseHead) -> Candidate 
 
 /// Updates the stored head with a 304 or a HEAD response (RFC 9111 §3.2, §4.3.4).
 pub(super) fn refreshed(stored: &Head, update: &Fields) -> Candidate {
-    /// Fields that describe the 304 itself; the stored content is unchanged.
+    /// Fields that describe the 304 itself rather than the stored content.
     const NOT_UPDATED: [&str; 2] = ["content-length", "content-range"];
     let mut update = update.clone();
     update.remove_hop_by_hop();
@@ -52,7 +53,7 @@ pub(super) fn refreshed(stored: &Head, update: &Fields) -> Candidate {
     for (_, tags) in stored.surrogate.iter() {
         fields.push(SURROGATE_KEY, tags);
     }
-    // Without `Date`, the 304 counts as generated on receipt (RFC 9110 §6.6.1).
+    // Without `Date`, the 304 is taken to be generated on receipt (RFC 9110 §6.6.1).
     fields.remove("date");
     let is_updated = |name: &str| !NOT_UPDATED.iter().any(|not| not.eq_ignore_ascii_case(name));
     for (name, _) in update.iter().filter(|(name, _)| is_updated(name)) {
@@ -66,7 +67,7 @@ pub(super) fn refreshed(stored: &Head, update: &Fields) -> Candidate {
     Candidate { head, length: stored.length, sliced: stored.sliced }
 }
 
-/// Evaluates a response by its fields; `Age` becomes part of the freshness.
+/// Evaluates a response by its fields. `Age` becomes part of the freshness.
 pub(super) fn judge(request: &RequestHead, candidate: Candidate, rules: &Rules, asked_ms: u64) -> Head {
     let Candidate { head: ResponseHead { status, reason, mut fields, .. }, length, sliced } = candidate;
     let now_ms = now_ms();
@@ -79,7 +80,7 @@ pub(super) fn judge(request: &RequestHead, candidate: Candidate, rules: &Rules, 
     let mut withheld = withhold(&mut fields, &directives);
     let private = match storable(request, status, &fields, &directives, &freshness) {
         Storable::Yes => None,
-        // An error is over sooner than a hit-for-miss marker on its key would be.
+        // Errors set no marker: an error is usually over before a hit-for-miss marker would expire.
         Storable::No(reason) if status < 400 => Some(Unshareable { reason, mark: PassMark::Moment }),
         Storable::No(reason) | Storable::NotThis(reason) => Some(Unshareable { reason, mark: PassMark::No }),
     };
@@ -90,7 +91,7 @@ pub(super) fn judge(request: &RequestHead, candidate: Candidate, rules: &Rules, 
         fields.remove(SURROGATE_KEY);
     }
     if private.is_some() {
-        // The response goes only to this client, so nothing needs to be withheld.
+        // The response is sent only to this client, so no field needs to be withheld.
         for (name, value) in withheld.iter() {
             fields.push(name, value);
         }
@@ -100,8 +101,8 @@ pub(super) fn judge(request: &RequestHead, candidate: Candidate, rules: &Rules, 
     Head { status, reason, fields, withheld, surrogate, length, freshness, selection, private, sliced, made }
 }
 
-/// Applies a HEAD response to the stored response `known`. If validators and length match, its head
-/// is updated; otherwise the backend has replaced the content, and `known` becomes stale (RFC 9111
+/// Applies a HEAD response to the stored response `known`. If validators and length match, updates
+/// its head. Otherwise, the backend has replaced the content, and `known` becomes stale (RFC 9111
 /// §4.3.5).
 pub(super) fn update_from_head_response(
     cache: &Cache,

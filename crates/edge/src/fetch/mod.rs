@@ -1,6 +1,6 @@
-//! Fetch: the exchanges with a backend for one response, and the fill of its content.
+//! Fetch: backend exchanges for one response, and the fill that receives its content.
 //!
-//! One engine serves whole responses, validations, slices and passes; [`run`] drives it:
+//! One engine handles whole responses, validations, slices and passes. [`run`] drives it:
 //!
 //! ```text
 //! start ─ respond ─┬─ Response ── slices ─ body ─ complete
@@ -10,14 +10,14 @@
 //!                  └─ Again ───── the policy retries
 //! ```
 //!
-//! - [`request`]: what to fetch. [`forward`]: the head to send. [`upload`]: the content to send.
+//! - [`request`]: what to fetch. [`forward`]: the request head. [`upload`]: the request content.
 //! - [`start`] and [`exchange`]: send the request and read the response head.
-//! - [`respond`] and [`judge`]: evaluate the response by RFC 9111 and the policy. [`error`]: handle
-//!   failures.
-//! - [`slices`] and [`body`]: decide where content goes, and copy it.
-//! - [`policy`]: the backend side of a policy, an optional hook at each step.
+//! - [`respond`] and [`judge`]: evaluate the response according to RFC 9111 and the policy.
+//!   [`error`]: handles failures.
+//! - [`slices`] and [`body`]: decide where to store content, and copy it.
+//! - [`policy`]: the backend side of a policy, which can act at each step.
 //!
-//! A fetch is a separate task, so it can outlive the client request that started it. It sees its
+//! A fetch is a separate task, so it can outlive the client request that started it. It knows its
 //! readers only through the fill.
 //!
 //! **Invariant:** the fill always ends, even if the fetch fails.
@@ -65,7 +65,7 @@ pub(crate) async fn run(worker: Arc<Worker>, mut fill: Fill, mut request: Reques
                 return store_content(&worker, fill, request, client, exchange, head).await;
             }
             Outcome::Validated(exchange, head, validation) => {
-                // The receiver may be gone; the validation takes effect regardless.
+                // The validation takes effect even if the receiver is gone.
                 fill.validated(&validation.stale, head, |stored| drop(validation.confirmed.send(stored)));
                 return worker.keep_connection(exchange.finish());
             }
@@ -91,7 +91,7 @@ async fn attempt(worker: &Arc<Worker>, fill: &Fill, request: &mut Request, clien
     }
 }
 
-/// Stores or passes a response, whole or in slices.
+/// Stores or passes a response, as a whole or in slices.
 async fn store_content(
     worker: &Arc<Worker>,
     fill: Fill,
@@ -131,7 +131,7 @@ fn append(fill: &mut Fill, content: Bytes) -> Result<(), Failure> {
     fill.append(content, now_ms()).map_err(|_| Failure::NoRoom)
 }
 
-/// Stores the trailer fields, except those that the response's directives withhold.
+/// Stores the trailer fields, except those withheld by the response's directives.
 fn store_trailer(exchange: &mut Exchange, fill: &mut Fill, rules: &Rules) {
     let mut trailer = exchange.take_trailer();
     if !trailer.is_empty() {

@@ -1,7 +1,7 @@
-//! Backend side of a policy: the state that `vcl_backend_fetch`, `vcl_backend_response` and
-//! `vcl_backend_error` read and set for one fetch.
+//! Backend side of a policy: per-fetch state read and set by `vcl_backend_fetch`,
+//! `vcl_backend_response` and `vcl_backend_error`.
 //!
-//! The policy decides what is stored and for how long, starting from the freshness of RFC 9111. A
+//! The policy decides what is stored and for how long, starting from the RFC 9111 freshness. A
 //! validated response is updated first, so that the policy sees the complete head.
 
 use std::fmt;
@@ -12,7 +12,7 @@ use thalweg_cache::tags::has_too_many_tags;
 use thalweg_cache::{Cache, Head, PassMark, Unshareable};
 use thalweg_http::{Method, RequestHead, ResponseHead};
 use thalweg_policy::step::Action;
-use thalweg_policy::task::{Client, Fetch, Kept, Line, Object, Session, Tag, Workspace};
+use thalweg_policy::task::{Client, Fetch, LogLine, LogSource, Object, RequestState, Session, Workspace};
 use thalweg_policy::value::Backend;
 use thalweg_policy::{Sub, Task};
 
@@ -29,9 +29,9 @@ const RETRIES_MAX: u32 = 4;
 /// Initial values of a response in `vcl_backend_response`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Preset {
-    /// Freshness by RFC 9111.
+    /// RFC 9111 freshness.
     pub(super) freshness: Freshness,
-    /// Remaining lifetime at `now_ms`, in whole seconds.
+    /// Remaining freshness lifetime at `now_ms`, in whole seconds.
     pub(super) ttl_s: f64,
     pub(super) now_ms: u64,
 }
@@ -39,15 +39,15 @@ pub(super) struct Preset {
 /// Backend side of a policy, for one fetch.
 pub(crate) struct BackendSide {
     loaded: Arc<Loaded>,
-    /// State that the policy may read and set.
+    /// Fetch variables that the policy may read and set.
     pub(crate) fetch: Fetch,
     client: Client,
     session: Box<Session>,
     /// The request before `vcl_backend_fetch` ran.
     original: Option<RequestHead>,
     notes: SharedNotes,
-    /// Module data; for `vcl_pipe`, the client side's.
-    pub(crate) kept: Kept,
+    /// Module data; for `vcl_pipe`, that of the client side.
+    pub(crate) kept: RequestState,
     workspace: Workspace,
     random: u64,
 }
@@ -77,24 +77,25 @@ impl BackendSide {
             ..Fetch::default()
         };
         let random = now_ms() ^ client.xid.rotate_left(33);
-        let (kept, workspace) = (Kept::default(), Workspace::default());
+        let (kept, workspace) = (RequestState::default(), Workspace::default());
         Self { loaded, fetch, client, session, original: None, notes, kept, workspace, random }
     }
 
-    /// Turns the fetch into a background fetch, which no client waits for.
+    /// Turns the fetch into a background fetch, for which no client waits.
     pub(crate) fn in_background(mut self: Box<Self>) -> Box<Self> {
         self.fetch.is_bgfetch = true;
         self
     }
 
-    /// Logs why the fetch failed, if a client waits for it.
+    /// Adds the reason why the fetch failed to the policy's log lines, if a client waits for the
+    /// fetch.
     pub(super) fn log_failure(&self, text: String) {
         if !self.fetch.is_bgfetch {
-            lock(&self.notes).lines.push(Line { tag: Tag::FetchError, text });
+            lock(&self.notes).lines.push(LogLine { tag: LogSource::FetchError, text });
         }
     }
 
-    /// Whether the policy handles failed fetches itself.
+    /// Returns whether the policy handles failed fetches itself.
     pub(super) fn answers_failures(&self) -> bool {
         self.loaded.program.extends_builtin(Sub::BackendError)
     }
@@ -106,13 +107,13 @@ impl BackendSide {
         }
     }
 
-    /// Counts a retry; returns false after too many.
+    /// Counts a retry. Returns false if there were too many.
     pub(super) fn retry(&mut self) -> bool {
         self.fetch.retries += 1;
         self.fetch.retries <= RETRIES_MAX
     }
 
-    /// Returns the route that the policy selected; `None` if no backend is healthy.
+    /// Returns the route selected by the policy; `None` if no backend is healthy.
     pub(crate) fn route(&mut self, bereq: &mut RequestHead, cache: &Arc<Cache>) -> Option<Route> {
         let chosen = match self.fetch.backend {
             Backend::None => self.loaded.program.default_backend().map(Backend::Declared),
@@ -132,7 +133,7 @@ impl BackendSide {
         };
         let Fetch { connect_timeout_s, first_byte_timeout_s, between_bytes_timeout_s, .. } = self.fetch;
         let preset = Fetch::default();
-        // For values that the policy left unchanged, the backend's declaration applies.
+        // The backend's declaration applies to values left unchanged by the policy.
         let set = |now: f64, preset: f64| (now != preset).then(|| duration(now));
         Some(Route {
             target,
@@ -143,7 +144,7 @@ impl BackendSide {
         })
     }
 
-    /// Runs a subroutine of the backend side. Any error in it becomes [`Action::Fail`].
+    /// Runs a backend-side subroutine. An error becomes [`Action::Fail`].
     pub(crate) fn run(
         &mut self,
         sub: Sub,
@@ -170,7 +171,8 @@ impl BackendSide {
         preset
     }
 
-    /// Makes the head to store from a response to `method`, with the policy's changes to `preset`.
+    /// Builds the head to store for a response to `method`, applying the policy's changes to
+    /// `preset`.
     pub(super) fn apply_to_head(
         &self,
         mut head: Head,
@@ -179,12 +181,12 @@ impl BackendSide {
         is_hit_for_pass: bool,
     ) -> Head {
         let fetch = &self.fetch;
-        // Under a policy, no fields are withheld: the policy decides which clients get them.
+        // Under a policy, no fields are withheld: the policy decides which clients receive them.
         for (name, value) in std::mem::take(&mut head.withheld).iter() {
             head.fields.push(name, value);
         }
         let lifetime_ms = if fetch.ttl_s == preset.ttl_s {
-            // The policy did not change the lifetime: use the response's exact value.
+            // The policy did not change the lifetime, so use the response's exact value.
             preset.freshness.lifetime_ms
         } else {
             preset.freshness.age_ms(preset.now_ms).saturating_add_signed(signed_ms(fetch.ttl_s))
@@ -201,7 +203,8 @@ impl BackendSide {
         head
     }
 
-    /// Whether a response is for this client alone, and if so, how long its key stays marked.
+    /// Returns why a response cannot be shared and how long its key is marked; `None` if it can be
+    /// shared.
     fn private(&self, head: &Head, method: Method, is_hit_for_pass: bool) -> Option<Unshareable> {
         let fetch = &self.fetch;
         let until_ms = |lasts_s: f64| now_ms().saturating_add(ms(lasts_s));
@@ -211,17 +214,17 @@ impl BackendSide {
             let mark = match is_hit_for_pass {
                 _ if fetch.ttl_s <= 0.0 => PassMark::No,
                 true => PassMark::Pass { until_ms: until_ms(fetch.ttl_s) },
-                // As in Varnish, the marker outlasts the TTL by grace and keep.
+                // As in Varnish, the marker lasts for the TTL plus grace and keep.
                 false => PassMark::Miss {
                     until_ms: until_ms(fetch.ttl_s + fetch.grace_s.max(0.0) + fetch.keep_s.max(0.0)),
                 },
             };
             (if fetch.is_hitmiss { "hit-for-miss" } else { "policy" }, mark)
         } else if method != Method::Get && !fetch.was_304 {
-            // A later request may need content that a response to this method lacks.
+            // A later GET may need content that the response to this method does not have.
             ("method", PassMark::No)
         } else if head.fields.list("vary").any(|member| member == b"*") {
-            // Applies whatever the policy: no later request is known to match (RFC 9111 §4.1).
+            // The policy cannot change this, because no later request can match (RFC 9111 §4.1).
             ("vary", PassMark::Moment)
         } else if fetch.ttl_s <= 0.0 && fetch.grace_s <= 0.0 && fetch.keep_s <= 0.0 {
             ("not-fresh", PassMark::No)
@@ -263,8 +266,8 @@ impl BackendSide {
     }
 }
 
-/// Converts a policy's seconds to milliseconds. A positive value becomes at least 1, a negative one
-/// 0.
+/// Converts a policy's seconds to milliseconds. A positive value becomes at least 1; a negative
+/// value becomes 0.
 fn ms(seconds: f64) -> u64 {
     u64::try_from(signed_ms(seconds)).unwrap_or(0)
 }

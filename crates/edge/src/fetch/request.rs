@@ -1,4 +1,5 @@
-//! Fetch request: its head, what to fetch, and where to send interim responses and the status.
+//! Fetch request: the request head, what to fetch, and where to report interim responses and the
+//! status.
 
 use std::sync::Arc;
 
@@ -13,21 +14,21 @@ use crate::slices::SliceRequest;
 
 const NOT_REPEATABLE: &str = "a request with content or a non-idempotent method cannot be retried";
 
-/// A request to a backend, with everything needed to fetch its response.
+/// A request to a backend, and everything needed to fetch the response.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) head: RequestHead,
     /// Backend and timeouts to use.
     pub(crate) route: Route,
     pub(super) want: Want,
-    /// Whether the fetch runs in the background: it revalidates a stale response, or no client
-    /// reads its content.
+    /// Whether the fetch runs in the background, because it revalidates a stale response or no
+    /// client reads its content.
     pub(super) is_background: bool,
     /// The policy to run at each step.
     pub(super) policy: Option<Box<BackendSide>>,
     /// Channel for interim responses.
     pub(crate) interim: Option<mpsc::Sender<ResponseHead>>,
-    /// Channel for the backend's status, which is sent before the head is published.
+    /// Channel for the backend's status, sent before the head is published.
     status: Option<oneshot::Sender<u16>>,
 }
 
@@ -48,7 +49,7 @@ pub(super) enum Want {
 #[derive(Debug)]
 pub(super) struct Validation {
     pub(super) stale: Arc<Stored>,
-    /// Channel for the response with its updated head, if it is still valid.
+    /// Channel for the stored response with its updated head, sent if it is still valid.
     pub(super) confirmed: oneshot::Sender<Arc<Stored>>,
 }
 
@@ -60,7 +61,7 @@ pub(super) struct Pass {
     pub(super) framing: Framing,
     /// A stored response that a HEAD response may update.
     pub(super) known: Option<Arc<Stored>>,
-    /// Whether the client's method is HEAD, even if a policy changes it: the response has no
+    /// Whether the client's method is HEAD, even if a policy changes it. The client then expects no
     /// content.
     pub(super) is_head: bool,
 }
@@ -71,7 +72,7 @@ impl Request {
         Self { head, route, want, is_background: false, policy: None, interim: None, status: None }
     }
 
-    /// Requests the whole response, stored if permitted; HEAD is answered from GET.
+    /// Requests the whole response, which is stored if permitted. HEAD becomes GET.
     pub(crate) fn whole(head: &RequestHead) -> Self {
         Self::new(get(head), Want::Whole)
     }
@@ -81,9 +82,9 @@ impl Request {
         Self::new(get(head), Want::Slice(slice))
     }
 
-    /// Validates `stale` if it has a validator, and fetches the replacement if it is no longer
-    /// valid. If it is valid, the receiver gets it with its updated head before the fill ends with
-    /// [`Failure::Superseded`].
+    /// Requests the validation of `stale`, or its replacement if it has no validator or is no
+    /// longer valid. If it is still valid, the receiver gets it with an updated head before the
+    /// fill ends with [`Failure::Superseded`].
     pub(crate) fn validation(
         head: &RequestHead,
         stale: Arc<Stored>,
@@ -103,7 +104,7 @@ impl Request {
         Self::new(head.clone(), Want::Pass(Pass { content, framing, known: None, is_head }))
     }
 
-    /// Turns the request into a background fetch that no client waits for.
+    /// Turns the request into a background fetch, for which no client waits.
     pub(crate) fn in_background(self) -> Self {
         Self { is_background: true, policy: self.policy.map(BackendSide::in_background), ..self }
     }
@@ -118,7 +119,7 @@ impl Request {
         Self { route, ..self }
     }
 
-    /// Lets a passed HEAD update the stored response `known`.
+    /// Lets the response to a passed HEAD update the stored response `known`.
     pub(crate) fn with_known(mut self, known: Option<Arc<Stored>>) -> Self {
         if let Want::Pass(pass) = &mut self.want {
             pass.known = known;
@@ -126,12 +127,12 @@ impl Request {
         self
     }
 
-    /// Whether only a slice is requested.
+    /// Returns whether only a slice is requested.
     pub(crate) fn is_slice(&self) -> bool {
         matches!(self.want, Want::Slice(_))
     }
 
-    /// Returns a receiver that gets the backend's status before the head is published.
+    /// Returns a receiver for the backend's status, which is sent before the head is published.
     pub(crate) fn status_receiver(&mut self) -> oneshot::Receiver<u16> {
         let (sender, receiver) = oneshot::channel();
         self.status = Some(sender);
@@ -145,7 +146,7 @@ impl Request {
         }
     }
 
-    /// Whether the response is for this client alone.
+    /// Returns whether the response is sent to this client only.
     pub(super) fn is_passed(&self) -> bool {
         matches!(self.want, Want::Pass(_))
     }
@@ -160,7 +161,7 @@ impl Request {
         self.stale().filter(|stale| status == 304 && stale.has_validator())
     }
 
-    /// Returns how the request content is delimited.
+    /// Returns the framing of the request content.
     pub(super) fn framing(&self) -> Framing {
         if let Want::Pass(Pass { framing, .. }) = self.want { framing } else { Framing::None }
     }
@@ -172,10 +173,12 @@ impl Request {
         }
     }
 
-    /// Prepares another attempt at the policy's request.
+    /// Prepares a retry requested by the policy.
     ///
     /// # Errors
-    /// If the request has content, is not idempotent, or was retried too often.
+    ///
+    /// Returns an error if the request has content, is not idempotent, or has been retried too
+    /// often.
     pub(super) fn retry(&mut self) -> Result<(), Failure> {
         let has_content = !matches!(self.framing(), Framing::None | Framing::Length(0));
         if has_content || !self.head.method.is_idempotent() {
@@ -195,8 +198,8 @@ impl Request {
         }
     }
 
-    /// Whether a stale response is served if the fetch fails (RFC 5861 §4). A policy that handles
-    /// failures decides instead.
+    /// Returns whether a stale response is served if the fetch fails (RFC 5861 §4); never under a
+    /// policy that handles failures itself.
     pub(super) fn serves_stale_on_error(&self, now_ms: u64) -> bool {
         let is_answered = self.policy.as_ref().is_some_and(|policy| policy.answers_failures());
         !is_answered && self.stale().is_some_and(|stale| stale.freshness().serves_on_error(now_ms))

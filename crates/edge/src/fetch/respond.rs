@@ -1,4 +1,5 @@
-//! Evaluates a backend's response by its status, RFC 9111 and `vcl_backend_response`.
+//! Response handling: evaluates a backend's response by its status, RFC 9111 and
+//! `vcl_backend_response`.
 
 use thalweg_cache::{Failure, Fill, Head, PassMark, Unshareable};
 use thalweg_http::{Fields, RequestHead, reference};
@@ -32,7 +33,8 @@ pub(super) fn respond(
     if !is_confirmed && is_unrequested(request, status) {
         return error::on_failure(worker, fill, request, Failure::Status(status));
     }
-    // Under a policy, RFC 9111 does not decide how long a stored response is kept.
+    // Not under a policy, because it, and not RFC 9111, then decides how long a response stays
+    // fresh.
     if let Want::Pass(pass) = &request.want
         && let Some(known) = pass.known.as_ref().filter(|_| status == 200 && request.policy.is_none())
     {
@@ -65,10 +67,11 @@ pub(super) fn respond(
     }
 }
 
-/// Returns the head to store, by RFC 9111 and the policy.
+/// Returns the head to store, according to RFC 9111 and the policy.
 ///
 /// # Errors
-/// The outcome, if the response is not stored; boxed, because it is large and rare.
+///
+/// Returns the outcome if the response is not stored; boxed, because it is large and rare.
 fn head_to_store(
     worker: &Worker,
     fill: &Fill,
@@ -113,19 +116,20 @@ fn head_to_store(
     }
 }
 
-/// Returns the failure if a stale response replaces one with this status (RFC 5861 §4).
+/// Returns a failure if a stale response is served instead of a response with this status (RFC 5861
+/// §4).
 fn failure_hidden_by_stale(request: &Request, status: u16) -> Option<Failure> {
     let is_failure = matches!(status, 500 | 502 | 503 | 504);
     (is_failure && request.serves_stale_on_error(now_ms())).then_some(Failure::Status(status))
 }
 
-/// Whether the response answers a condition or range that the request did not have.
+/// Returns whether the status implies a condition or range that the request did not contain.
 fn is_unrequested(request: &Request, status: u16) -> bool {
     !request.is_passed() && (status == 304 || status == 206 && !request.is_slice())
 }
 
-/// Purges responses that a successful unsafe request may have changed: those stored for its target,
-/// and for the URIs of the same host in `Location` and `Content-Location` (RFC 9111 §4.4).
+/// Purges responses that a successful unsafe request may have changed: those stored for the request
+/// target, and for same-host URIs in `Location` and `Content-Location` (RFC 9111 §4.4).
 fn invalidate(worker: &Worker, request: &RequestHead, fields: &Fields) {
     let mut key = String::new();
     write_key(&request.authority, request.target.as_str(), &mut key);

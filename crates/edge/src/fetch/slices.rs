@@ -1,8 +1,8 @@
-//! Slices received from a backend: the first carries the head of the whole response, the others are
-//! fetched separately.
+//! Slices received from a backend. The first provides the head of the whole response; the others
+//! are fetched separately.
 //!
-//! **Invariant:** a slice is stored only if the backend sent exactly the requested range of exactly
-//! this representation.
+//! **Invariant:** a slice is stored only if the backend sent exactly the requested range of the
+//! same representation.
 
 use std::ops::Range;
 
@@ -18,12 +18,12 @@ use crate::clock::now_ms;
 use crate::slices::{Representation, SliceRequest, serves_ranges};
 use crate::worker::Worker;
 
-/// How much of a response's content to copy into its fill.
+/// Amount of a response's content to copy into its fill.
 #[derive(Debug)]
 pub(super) enum Extent {
-    /// All content, and what to store if the fill is abandoned.
+    /// All content, and the head to store if the fill is abandoned.
     All(Option<Box<Remainder>>),
-    /// The first bytes, which form a slice.
+    /// Only this many bytes, which form a slice.
     First(u64),
 }
 
@@ -52,8 +52,8 @@ pub(super) fn judge(worker: &Worker, of: &Representation, index: u64, exchange: 
     Outcome::Response(exchange, head)
 }
 
-/// Begins the fill for the content of `exchange` with `head`, and returns it with the amount to
-/// copy. Returns `None` if no content is wanted; then `fill` has ended.
+/// Starts the fill for the content of `exchange` with `head`. Returns the fill and the amount to
+/// copy, or `None` if no content is needed; `fill` has then ended.
 pub(super) fn begin(
     worker: &Worker,
     mut fill: Fill,
@@ -74,7 +74,7 @@ pub(super) fn begin(
             fill.fail(Failure::NotSliced("the range cannot be satisfied"));
             return None;
         }
-        // A whole response, or an error: handle it as if no range had been requested.
+        // For a whole response or an error, continue as if no range had been requested.
         _ => {}
     }
     let sliceable = fill
@@ -82,7 +82,7 @@ pub(super) fn begin(
         .filter(|_| serves_ranges(&head.fields))
         .and_then(|key| Representation::of(worker, key, &head));
     match sliceable {
-        // Too large to store whole: store the content in slices, this one first.
+        // The content is too large for one fill, so store it in slices, starting with the first.
         Some(of) if of.length > worker.cache().content_bytes_max() => {
             split(worker, fill, &of, head, 0, exchange.head.status)
         }
@@ -97,8 +97,8 @@ pub(super) fn begin(
     }
 }
 
-/// Begins the fill of a 206 to the first slice request for an unknown response, whose whole head is
-/// `head`.
+/// Starts the fill for a 206 to the first slice request for an unknown response. `head` is the head
+/// of the whole response.
 fn begin_cold(
     worker: &Worker,
     fill: Fill,
@@ -124,7 +124,7 @@ fn begin_cold(
     split(worker, fill, &of, head, bytes.start / of.slice_bytes, partial.status)
 }
 
-/// Stores `head` as the head of a sliced response. The content that is arriving, with `status`,
+/// Stores `head` as the head of a sliced response. The arriving content, received with `status`,
 /// fills slice `index`, unless that slice is already stored or being fetched.
 fn split(
     worker: &Worker,
@@ -142,13 +142,13 @@ fn split(
         }
         _ => None,
     };
-    // Readers of the head look up the slice next, so it must exist by then.
+    // Complete the head only now, because its readers look up the slice next.
     fill.complete_sliced(head, of.length);
     let bytes = of.bytes(index);
     slice.map(|slice| (slice, Extent::First(bytes.end - bytes.start)))
 }
 
-/// Head of an abandoned fill, stored so that the next request fetches slices.
+/// The head of an abandoned fill, to be stored so that the next request fetches slices.
 #[derive(Debug)]
 pub(super) struct Remainder {
     key: String,
@@ -168,7 +168,7 @@ impl Remainder {
     }
 }
 
-/// Returns the range of a 206 and the complete length.
+/// Returns the range and the complete length of a 206.
 fn range_of(head: &ResponseHead) -> Option<(Range<u64>, u64)> {
     let content_range = range::parse_content_range(head.fields.get("content-range")?)?;
     Some((content_range.range?, content_range.length?)).filter(|_| head.status == 206)

@@ -18,14 +18,15 @@ use crate::worker::Worker;
 /// Sends the request and reads the response head.
 ///
 /// # Errors
-/// The outcome, if there is no response to evaluate; boxed, because it is large and rare.
+///
+/// Returns the outcome if there is no response to evaluate; boxed, because it is large and rare.
 pub(super) async fn start(
     worker: &Worker,
     fill: &Fill,
     request: &mut Request,
     client: IpAddr,
 ) -> Result<Exchange, Box<Outcome>> {
-    ask_policy(worker, fill, request)?;
+    run_policy(worker, fill, request)?;
     match send(worker, request, client).await {
         Ok(exchange) => {
             if let Some(policy) = &request.policy {
@@ -37,8 +38,8 @@ pub(super) async fn start(
     }
 }
 
-/// Runs `vcl_backend_fetch` and applies the backend that it selects.
-fn ask_policy(worker: &Worker, fill: &Fill, request: &mut Request) -> Result<(), Box<Outcome>> {
+/// Runs `vcl_backend_fetch` and applies the backend it selects.
+fn run_policy(worker: &Worker, fill: &Fill, request: &mut Request) -> Result<(), Box<Outcome>> {
     let Some(policy) = &mut request.policy else { return Ok(()) };
     match policy.run(Sub::BackendFetch, &mut request.head, None, worker.cache()) {
         Action::Fetch => {}
@@ -60,19 +61,19 @@ fn ask_policy(worker: &Worker, fill: &Fill, request: &mut Request) -> Result<(),
     Ok(())
 }
 
-/// Sends the request; repeats it without a condition if a 304 refers to a representation other than
-/// the stored one.
+/// Sends the request. Repeats it unconditionally if a 304 refers to a representation other than the
+/// stored one.
 async fn send(worker: &Worker, request: &mut Request, client: IpAddr) -> Result<Exchange, Failure> {
     let exchange = send_once(worker, request, client).await?;
-    if !request.stale().is_some_and(|stale| is_about_another(stale, &exchange.head)) {
+    if !request.stale().is_some_and(|stale| is_for_another(stale, &exchange.head)) {
         return Ok(exchange);
     }
     request.want = Want::Whole;
     send_once(worker, request, client).await
 }
 
-/// Sends the request. Retries, preferably with another backend, if the connection was lost before a
-/// response and repeating is safe: content is sent only once.
+/// Sends the request. If the connection is lost before a response, retries, preferably with another
+/// backend. Does not retry if that is unsafe or if content has been sent.
 async fn send_once(worker: &Worker, request: &mut Request, client: IpAddr) -> Result<Exchange, Failure> {
     let head = request.write(client, worker.node(), None);
     let (method, config, route) = (request.head.method, worker.config(), &request.route);
@@ -93,8 +94,9 @@ async fn send_once(worker: &Worker, request: &mut Request, client: IpAddr) -> Re
     }
 }
 
-/// Whether a 304 refers to another representation and so must not update `stale` (RFC 9111 §4.3.4).
-fn is_about_another(stale: &Stored, head: &ResponseHead) -> bool {
+/// Returns whether a 304 refers to another representation and therefore must not update `stale`
+/// (RFC 9111 §4.3.4).
+fn is_for_another(stale: &Stored, head: &ResponseHead) -> bool {
     let named = strong_etag(&head.fields);
     head.status == 304 && named.is_some() && named != strong_etag(&stale.head.fields)
 }

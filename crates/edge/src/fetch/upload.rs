@@ -1,10 +1,10 @@
-//! Upload: carries request content from the client's connection to the fetch. The two are separate
-//! tasks, joined by a bounded queue.
+//! Upload: passes request content from the client connection to the fetch. The two are separate
+//! tasks, connected by a bounded queue.
 //!
-//! **Invariant:** no content is read from the client until a backend has the request head, so an
-//! unreachable backend costs no upload.
-//! **Invariant:** content that the client aborts never looks complete: the backend connection
-//! closes before the full length or the last chunk.
+//! **Invariant:** no content is read from the client until a backend has received the request head,
+//! so no content is uploaded in vain if the backend is unreachable.
+//! **Invariant:** content aborted by the client never looks complete: the backend connection closes
+//! before the full length or the last chunk is sent.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use tokio::net::tcp::WriteHalf;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-/// Maximum pieces, of one read each, queued for the backend.
+/// Maximum queued pieces; each piece is the result of one read.
 const PIECES_MAX: usize = 4;
 
 /// The client's end of the queue.
@@ -29,7 +29,7 @@ pub(crate) struct Source {
     end_mark: EndMark,
 }
 
-/// Signals an abort if dropped before the end is sent. `Piece::End` carries it.
+/// Signals an abort if dropped before the end is sent; passed on in `Piece::End`.
 type EndMark = oneshot::Sender<Infallible>;
 
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub(crate) struct Upload {
     chunked: bool,
     pieces: mpsc::Receiver<Piece>,
     wanted: Option<oneshot::Sender<()>>,
-    /// Resolves when the client aborts, even while the backend reads nothing.
+    /// Resolves when the client aborts, even while the backend is not reading.
     aborted: oneshot::Receiver<Infallible>,
     /// Unsent part of a framed piece.
     out: Chain<Chain<Bytes, Bytes>, Bytes>,
@@ -59,11 +59,12 @@ pub(crate) enum AbortedBy {
     Backend,
 }
 
-/// Error: the content no longer has a receiver.
+/// Error that the content has lost its receiver.
 #[derive(Debug)]
 pub(crate) struct NotWanted;
 
-/// Creates both ends of a queue for content with this `framing`; `None` if there is no content.
+/// Creates both ends of a queue for request content with this framing; `None` if there is no
+/// content.
 pub(crate) fn channel(framing: Framing) -> Option<(Source, Upload)> {
     let chunked = match framing {
         Framing::None | Framing::Length(0) => return None,
@@ -84,12 +85,12 @@ impl Source {
         (&mut self.wanted).await.map_err(|_| NotWanted)
     }
 
-    /// Queues the next piece; waits for room.
+    /// Queues the next piece, waiting for room.
     pub(crate) async fn put(&self, piece: Bytes) -> Result<(), NotWanted> {
         self.pieces.send(Piece::Content(piece)).await.map_err(|_| NotWanted)
     }
 
-    /// Queues the end. Dropping the source without it aborts the content.
+    /// Queues the end of the content. Dropping the source without calling this aborts the content.
     pub(crate) async fn end(self) -> Result<(), NotWanted> {
         self.pieces.send(Piece::End(self.end_mark)).await.map_err(|_| NotWanted)
     }
@@ -101,15 +102,15 @@ impl Source {
 }
 
 impl Upload {
-    /// Sends some content; returns true once all is sent. The backend must read within `patience`.
-    /// Cancel safe.
+    /// Sends the next part of the content. Returns true once all content is sent. The backend must
+    /// accept bytes within `patience`. Cancel safe.
     pub(crate) async fn send(
         &mut self,
         writer: &mut WriteHalf<'_>,
         patience: Duration,
     ) -> Result<bool, AbortedBy> {
         if let Some(wanted) = self.wanted.take() {
-            // If the source is gone, the queue shows it.
+            // If the source is gone, receiving from the queue fails below.
             let _ = wanted.send(());
         }
         if !self.out.has_remaining() {
@@ -154,9 +155,9 @@ mod tests {
 
     use super::*;
 
-    /// Maximum wait for an expected event; beyond it the test fails.
+    /// Maximum wait for an expected event before the test fails.
     const PATIENCE: Duration = Duration::from_secs(20);
-    /// How long a queue must lack room to count as full, though its reader may just be slow.
+    /// How long a queue must have no room before it counts as full rather than slowly read.
     const FULL: Duration = Duration::from_millis(50);
 
     #[tokio::test]
@@ -177,8 +178,8 @@ mod tests {
             let piece = Bytes::from_static(&[0; 1 << 20]);
             loop {
                 let is_full = timeout(FULL, source.put(piece.clone())).await.is_err();
-                // `writable` pends after a write found the socket buffer full, until the buffer
-                // drains.
+                // After a write that found the socket buffer full, `writable` is pending until the
+                // buffer drains.
                 let is_pending = timeout(Duration::ZERO, reader.as_ref().writable()).await.is_err();
                 if is_full && is_pending {
                     break;

@@ -1,5 +1,5 @@
-//! Compact log entry: made by the worker without allocating, converted to a `ResponseRecord` by the
-//! log writer.
+//! Compact log entry: built by the worker without allocating, converted to a `ResponseRecord` by
+//! the log writer.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use thalweg_http::{Fields, Method, RequestHead, Version};
 use thalweg_policy::modules::cmcd::{self, ARGUMENT, FIELDS};
-use thalweg_policy::task::Tag;
+use thalweg_policy::task::LogSource;
 use thalweg_record::{Cmcd, LineTag, Lines, Protocol, ResponseRecord, Steered, StreamType};
 
 use crate::sent::{MalformedLine, PolicyNotes, Sent};
@@ -24,11 +24,11 @@ pub(crate) struct Entry<'a> {
     pub(crate) connection: BorrowedFd<'a>,
     pub(crate) steering: &'a Steering,
     pub(crate) sent: &'a Sent,
-    /// The policy's contribution, if the request ran through one.
+    /// The policy's contribution to the record, if a policy ran.
     pub(crate) noted: Option<Box<PolicyNotes>>,
 }
 
-/// An entry as stored in the ring: of fixed size, with its texts in a second ring.
+/// An entry as stored in the ring: fixed-size, with its strings in a second queue.
 #[derive(Debug)]
 pub(super) struct CompactEntry {
     began: Instant,
@@ -45,14 +45,14 @@ pub(super) struct CompactEntry {
 
 const _: () = assert!(size_of::<CompactEntry>() <= 320);
 
-/// Lengths of an entry's texts, in the order in which they are stored.
+/// Lengths of an entry's strings in bytes, in storage order.
 #[derive(Debug, Clone, Copy)]
 struct TextBytes {
     /// Length of the method's name if it is [`Method::Other`], otherwise 0.
     method: u32,
     host: u32,
     path: u32,
-    /// Values of the CMCD fields, each followed by [`CMCD_END`].
+    /// CMCD field values, each followed by [`CMCD_END`].
     cmcd: u32,
 }
 
@@ -60,7 +60,8 @@ struct TextBytes {
 const CMCD_END: u8 = b'\n';
 
 impl Entry<'_> {
-    /// Converts to the compact form. The texts are appended to `texts`, which must be empty.
+    /// Converts the entry to its compact form, and appends its strings to `texts`, which must be
+    /// empty.
     pub(super) fn compact(self, began: Instant, texts: &mut Vec<u8>) -> CompactEntry {
         let ended = Instant::now();
         let request = self.request;
@@ -70,7 +71,7 @@ impl Entry<'_> {
         };
         let mut append = |text: &[u8]| {
             texts.extend_from_slice(text);
-            u32::try_from(text.len()).expect("a head is a few KiB")
+            u32::try_from(text.len()).expect("a head is far smaller than 4 GiB")
         };
         let method_bytes = append(method_text.as_bytes());
         let (host, path) = (append(request.authority.as_str().as_bytes()), append(path.as_bytes()));
@@ -89,20 +90,20 @@ impl Entry<'_> {
     }
 }
 
-/// Appends the values of the CMCD fields. Most requests have none, so one pass over the names comes
-/// first.
+/// Appends the CMCD field values. Most requests have none, so the field names are checked in one
+/// pass first.
 fn append_cmcd(fields: &Fields, texts: &mut Vec<u8>) -> u32 {
     let before = texts.len();
-    let starts_so = |name: &str| {
+    let is_cmcd = |name: &str| {
         name.as_bytes().get(..ARGUMENT.len()).is_some_and(|start| start.eq_ignore_ascii_case(ARGUMENT))
     };
-    if fields.iter().any(|(name, _)| starts_so(name)) {
+    if fields.iter().any(|(name, _)| is_cmcd(name)) {
         for text in FIELDS.iter().flat_map(|name| fields.get_all(name)) {
             texts.extend_from_slice(text);
             texts.push(CMCD_END);
         }
     }
-    u32::try_from(texts.len() - before).expect("a head is a few KiB")
+    u32::try_from(texts.len() - before).expect("a head is far smaller than 4 GiB")
 }
 
 impl CompactEntry {
@@ -111,7 +112,7 @@ impl CompactEntry {
         (method + host + path + cmcd) as usize
     }
 
-    /// Makes the record from this entry and its `texts`.
+    /// Builds the record from this entry and its strings, `texts`.
     pub(super) fn record(self, texts: &[u8], clock: &Clock) -> ResponseRecord {
         let (method, rest) = texts.split_at(self.texts.method as usize);
         let (host, rest) = rest.split_at(self.texts.host as usize);
@@ -156,17 +157,17 @@ impl CompactEntry {
 }
 
 /// Converts a policy's log tag for the record.
-fn tag(tag: Tag) -> LineTag {
+fn tag(tag: LogSource) -> LineTag {
     match tag {
-        Tag::Log => LineTag::Log,
-        Tag::Error => LineTag::Error,
-        Tag::Timestamp => LineTag::Timestamp,
-        Tag::Acl => LineTag::Acl,
-        Tag::FetchError => LineTag::FetchError,
+        LogSource::Log => LineTag::Log,
+        LogSource::Error => LineLogSource::Error,
+        LogSource::Timestamp => LineTag::Timestamp,
+        LogSource::Acl => LineTag::Acl,
+        LogSource::FetchError => LineTag::FetchError,
     }
 }
 
-/// Parses a request's CMCD; `None` if it has no key that a record stores.
+/// Parses a request's CMCD; `None` if it contains no key that records store.
 fn cmcd(path: &[u8], fields: &[u8]) -> Option<Cmcd> {
     let query = path.iter().position(|byte| *byte == b'?').map(|at| &path[at + 1..]);
     let mut parsed = cmcd::Cmcd::of_request(query, &Fields::new());
@@ -182,8 +183,8 @@ fn cmcd(path: &[u8], fields: &[u8]) -> Option<Cmcd> {
     (cmcd != Cmcd::default()).then_some(cmcd)
 }
 
-/// Converts a recent `Instant` to wall-clock time. Both clocks are read once per round, so workers
-/// need only one.
+/// Converts a recent `Instant` to wall-clock time. The writer reads both clocks once per round, so
+/// workers read only the monotonic one.
 pub(super) struct Clock {
     now: Instant,
     now_unix_us: u64,

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A log file that may be renamed for rotation; a new file is then created under the old name.
+/// A log file. After it is renamed for rotation, a new file is created under the old name.
 #[derive(Debug)]
 pub(super) struct LogFile {
     file: File,

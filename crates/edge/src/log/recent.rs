@@ -1,7 +1,7 @@
 //! Recent records, kept for followers that reconnect.
 //!
-//! **Invariant:** a record is stored here and sent to followers under one lock. So a follower that
-//! starts under that lock gets each record from its start number on exactly once.
+//! **Invariant:** a record is stored here and sent to followers under one lock. A follower that
+//! subscribes under the same lock therefore gets each record from its start number on exactly once.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,21 +10,22 @@ use std::time::Instant;
 use thalweg_record::ResponseRecord;
 use tokio::sync::broadcast::{self, error::RecvError};
 
-use super::{Numbered, Shared};
+use super::{NumberedRecord, Shared};
 
 /// Maximum number of records to keep.
 const RECORDS_MAX: usize = 16 * 1024;
-/// Approximate maximum memory of the kept records, in bytes; the newest is always kept.
+/// Approximate memory limit for the kept records, in bytes; the newest record is kept even if it is
+/// larger.
 const BYTES_MAX: usize = 32 << 20;
 
 /// The most recent records, in order.
 #[derive(Debug)]
 pub(super) struct Recent {
-    records: VecDeque<Numbered>,
+    records: VecDeque<NumberedRecord>,
     bytes: usize,
-    /// When the last follower left or, before any did, the edge started.
+    /// When the last follower disconnected; until then, when the edge started.
     pub(super) left: Instant,
-    /// Whether records are kept: the log has a follower, or one may return soon.
+    /// Whether records are kept, because the log has a follower or one may reconnect soon.
     pub(super) is_kept: bool,
 }
 
@@ -33,8 +34,8 @@ impl Recent {
         Self { records: VecDeque::new(), bytes: 0, left: Instant::now(), is_kept: true }
     }
 
-    /// Adds the newest record, and drops the oldest ones above the limits.
-    pub(super) fn push(&mut self, record: Numbered) {
+    /// Appends a record, and drops the oldest ones above the limits.
+    pub(super) fn push(&mut self, record: NumberedRecord) {
         self.bytes += bytes(&record);
         self.records.push_back(record);
         while self.records.len() > RECORDS_MAX || (self.bytes > BYTES_MAX && self.records.len() > 1) {
@@ -43,12 +44,12 @@ impl Recent {
     }
 
     /// Returns the records from `number` on.
-    pub(super) fn from(&self, number: u64) -> VecDeque<Numbered> {
+    pub(super) fn from(&self, number: u64) -> VecDeque<NumberedRecord> {
         let first = self.records.partition_point(|record| record.number < number);
         self.records.range(first..).cloned().collect()
     }
 
-    /// Drops all records, and keeps none until a follower starts.
+    /// Drops all records, and keeps none until a follower connects.
     pub(super) fn stop_keeping(&mut self) {
         (self.records, self.bytes, self.is_kept) = (VecDeque::new(), 0, false);
     }
@@ -59,13 +60,13 @@ fn bytes(record: &ResponseRecord) -> usize {
     size_of::<ResponseRecord>() + record.host.len() + record.path.len() + lines
 }
 
-/// A follower of an edge's records.
+/// A handle that receives an edge's records in order.
 #[derive(Debug)]
 pub struct Follower {
-    /// Number of the first record wanted; the writer may still be processing earlier ones.
+    /// Number of the first record to return; the writer may still be processing earlier ones.
     pub(super) from: u64,
-    pub(super) missed: VecDeque<Numbered>,
-    pub(super) next: broadcast::Receiver<Numbered>,
+    pub(super) missed: VecDeque<NumberedRecord>,
+    pub(super) next: broadcast::Receiver<NumberedRecord>,
     pub(super) shared: Arc<Shared>,
 }
 
@@ -79,9 +80,10 @@ impl Follower {
     /// Returns the next record.
     ///
     /// # Errors
-    /// `Lagged` with the number of records lost because this follower lagged, or `Closed` if the
-    /// edge has ended.
-    pub async fn recv(&mut self) -> Result<Numbered, RecvError> {
+    ///
+    /// Returns `Lagged` with the number of records this follower lost by lagging, or `Closed` once
+    /// the edge has exited.
+    pub async fn recv(&mut self) -> Result<NumberedRecord, RecvError> {
         if let Some(missed) = self.missed.pop_front() {
             return Ok(missed);
         }
@@ -99,12 +101,12 @@ impl Follower {
 mod tests {
     use super::*;
 
-    fn record(number: u64, path_bytes: usize) -> Numbered {
+    fn record(number: u64, path_bytes: usize) -> NumberedRecord {
         let line = r#"{"v":1,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"a",
             "path":"/","status":200,"bytes":1,"duration_us":1,"cache":"hit","protocol":"HTTP/1.1","complete":true}"#;
         let mut record = ResponseRecord::from_json(line).unwrap();
         record.path = "/".repeat(path_bytes);
-        Numbered { number, record: Arc::new(record) }
+        NumberedRecord { number, record: Arc::new(record) }
     }
 
     fn numbers(recent: &Recent, from: u64) -> Vec<u64> {

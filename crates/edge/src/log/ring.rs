@@ -1,14 +1,14 @@
-//! Ring of ended responses, one per worker: bounded, with one producer (the worker) and one
-//! consumer (the log writer).
+//! Bounded ring of ended responses, one per worker, with one producer (the worker) and one consumer
+//! (the log writer).
 //!
-//! There are two parallel rings: fixed-size entries, and the bytes of their texts in the same
-//! order. The producer belongs to the worker's thread ([`Ring::enter`]), so appending an entry
-//! takes no lock, and it never allocates. It wakes the writer in two cases only: the writer is
-//! asleep after a period without entries, or the ring is half full.
+//! Each ring is a pair of queues: fixed-size entries, and the bytes of their strings (`texts`) in
+//! the same order. The worker's thread owns the producer ([`Ring::enter`]), so appending an entry
+//! takes no lock. It also never allocates. A worker wakes the writer only if the writer is asleep
+//! after a period without entries, or if the ring is half full.
 //!
-//! **Invariant:** an entry is appended after its texts, so the texts are complete when the writer
-//! sees the entry.
-//! **Invariant:** the writer ends after all producers are dropped, so it drains every entry.
+//! **Invariant:** an entry is appended after its strings, so the strings are complete when the
+//! writer sees the entry.
+//! **Invariant:** the writer exits only after all producers are dropped, so it drains every entry.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -26,12 +26,12 @@ use crate::sent::Sent;
 
 /// Maximum entries in a ring: 160 ms at 50,000 responses per second.
 pub(super) const ENTRIES_MAX: usize = 8 * 1024;
-/// Maximum bytes of texts in a ring. The system allocates each page on its first write.
+/// Maximum string bytes in a ring. The kernel allocates each page on first write.
 const TEXTS_BYTES_MAX: usize = 4 << 20;
-/// Number of status classes that are counted: 1xx to 5xx.
+/// Number of status classes counted: 1xx to 5xx.
 pub(super) const STATUS_CLASSES: usize = 5;
 
-// The texts of any request fit.
+// The strings of any request fit into an empty ring.
 const _: () = assert!(TEXTS_BYTES_MAX >= 2 * HEAD_BYTES_MAX);
 
 thread_local! {
@@ -39,8 +39,8 @@ thread_local! {
     static OWN: RefCell<Option<Ring>> = const { RefCell::new(None) };
 }
 
-/// Outcome counts of one worker's responses. Only that worker writes them, so they have their own
-/// cache lines.
+/// Response counts of one worker, written by that worker only. Aligned to avoid false sharing
+/// between workers.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Counts {
@@ -48,11 +48,11 @@ pub(super) struct Counts {
     pub(super) appended: Count,
     /// Entries dropped because the ring was full.
     pub(super) lost: Count,
-    /// Responses without an entry, because no records were being made.
+    /// Responses without an entry, because no records were being created.
     pub(super) unrecorded: Count,
     /// All ended responses, by cache result and status class.
     pub(super) responses: [[Count; STATUS_CLASSES]; CacheResult::ALL.len()],
-    /// Content bytes of all ended responses, written to the kernel.
+    /// Content bytes that all ended responses have written to the kernel.
     pub(super) bytes: Count,
 }
 
@@ -65,7 +65,7 @@ impl Counts {
     }
 }
 
-/// A counter that one thread increments and any thread reads.
+/// A counter incremented by one thread and readable by any.
 #[derive(Debug, Default)]
 pub(super) struct Count(AtomicU64);
 
@@ -88,10 +88,11 @@ impl Count {
 pub(crate) struct Ring {
     entries: Producer<CompactEntry>,
     texts: Producer<u8>,
-    /// Texts of one entry; kept to reuse the allocation.
+    /// Strings of one entry; kept to reuse the allocation.
     gathered: Vec<u8>,
     counts: Arc<Counts>,
-    // Last, because fields are dropped in order: the writer is woken once the producers are gone.
+    // Must be the last field: fields are dropped in order, and the writer must be woken after the
+    // producers are gone.
     bell: WakeOnDrop,
 }
 
@@ -113,7 +114,7 @@ pub(super) fn ring(bell: &Arc<Bell>) -> (Ring, Outlet, Arc<Counts>) {
 }
 
 impl Ring {
-    /// Makes this the current thread's ring until the guard is dropped.
+    /// Installs this ring for the current thread until the guard is dropped.
     pub(crate) fn enter(self) -> RingGuard {
         OWN.set(Some(self));
         RingGuard(PhantomData)
@@ -122,7 +123,8 @@ impl Ring {
     /// Runs `act` with this thread's ring.
     ///
     /// # Panics
-    /// If this thread is not a worker.
+    ///
+    /// Panics if this thread is not a worker.
     fn with(act: impl FnOnce(&mut Self)) {
         OWN.with_borrow_mut(|ring| act(ring.as_mut().expect("responses end on a worker thread")));
     }
@@ -132,7 +134,7 @@ impl Ring {
         Self::with(|ring| ring.push(began, entry));
     }
 
-    /// Counts a response of this worker that has no record.
+    /// Counts a response of this worker without creating a record.
     pub(super) fn count_without_record(sent: &Sent) {
         Self::with(|ring| {
             ring.counts.ended(sent);
@@ -166,12 +168,12 @@ impl Drop for RingGuard {
 }
 
 impl Outlet {
-    /// Returns when the response of the oldest entry ended; `None` if the ring is empty.
+    /// Returns when the oldest entry's response ended; `None` if the ring is empty.
     pub(super) fn oldest(&self) -> Option<Instant> {
         self.entries.peek().ok().map(|entry| entry.ended)
     }
 
-    /// Removes the oldest entry, and replaces the content of `texts` with its texts.
+    /// Removes the oldest entry and writes its strings to `texts`, replacing the content.
     pub(super) fn pop(&mut self, texts: &mut Vec<u8>) -> Option<CompactEntry> {
         let entry = self.entries.pop().ok()?;
         texts.resize(entry.texts_bytes(), 0);
@@ -179,7 +181,7 @@ impl Outlet {
         Some(entry)
     }
 
-    /// Whether the producer is gone.
+    /// Returns whether the producer is gone.
     pub(super) fn is_abandoned(&self) -> bool {
         self.entries.is_abandoned()
     }
@@ -219,9 +221,9 @@ impl Bell {
         }
     }
 
-    /// Waits until a worker rings, for `time_max` or without a limit. Calls `is_due` once the new
-    /// state is visible, and returns immediately if it is true, because the worker may not have
-    /// rung for an entry that it appended earlier.
+    /// Waits until a worker rings or `time_max`, if given, has elapsed. Once the new state is
+    /// visible to workers, calls `is_due` and returns immediately if it is true: a worker does not
+    /// ring for an entry appended while the writer was running.
     pub(super) fn wait(&self, time_max: Option<Duration>, is_due: impl FnOnce() -> bool) {
         self.state.store(if time_max.is_some() { DOZES } else { SLEEPS }, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -235,7 +237,7 @@ impl Bell {
     }
 }
 
-/// Wakes the writer when it is dropped.
+/// Guard that wakes the writer when dropped.
 #[derive(Debug)]
 struct WakeOnDrop(Arc<Bell>);
 

@@ -18,7 +18,7 @@ use crate::admin::record_stream;
 use crate::sent::{MalformedLine, Sent};
 use crate::steering::Steering;
 
-/// One connection for all responses, because connections are not under test.
+/// A connection shared by all responses, because connections are not under test.
 struct Site {
     listener: TcpListener,
     steering: Steering,
@@ -32,8 +32,7 @@ impl Site {
         Self { listener, steering }
     }
 
-    /// Logs a response to `request`, as a worker does; a plain path stands for a GET without
-    /// fields.
+    /// Logs a response to `request`, as a worker does. A bare path means a GET without fields.
     fn respond(&self, log: &Log, request: &str) {
         let mut head = RequestHead::default();
         let text = match request.starts_with('/') {
@@ -72,12 +71,12 @@ impl Site {
     }
 }
 
-/// Opens a log with this many workers and no file.
+/// Opens a log with the given number of workers and no file.
 fn log(workers: usize) -> (Log, Vec<Ring>, LogWriter) {
     open(&LogDestination::Off, State::open_or_in_memory(None).unwrap(), workers).unwrap()
 }
 
-fn received(follower: &mut Follower) -> Vec<Numbered> {
+fn received(follower: &mut Follower) -> Vec<NumberedRecord> {
     std::iter::from_fn(|| follower.missed.pop_front().or_else(|| follower.next.try_recv().ok()))
         .filter(|record| record.number >= follower.from)
         .collect()
@@ -98,7 +97,7 @@ fn reconnecting_follower_gets_each_record_once() {
         }
         writer.round();
     };
-    step(&mut writer, 3); // nobody follows yet
+    step(&mut writer, 3); // no follower yet
     let mut first = records.follow_from(0);
     step(&mut writer, 2);
     assert_eq!(numbers(&mut first), [0, 1, 2, 3, 4]);
@@ -108,8 +107,8 @@ fn reconnecting_follower_gets_each_record_once() {
     step(&mut writer, 1);
     assert_eq!((numbers(&mut second), numbers(&mut other)), (vec![5, 6, 7], vec![7]));
 
-    // After a short absence records are still made. After a long absence no records are made, but
-    // their numbers are still assigned.
+    // Records are still created after a short absence. After a long one they are not, but numbers
+    // are still assigned.
     drop((second, other));
     step(&mut writer, 1);
     records.shared.recent().left -= FOLLOWER_ABSENCE_MAX;
@@ -117,7 +116,7 @@ fn reconnecting_follower_gets_each_record_once() {
     step(&mut writer, 5);
     let mut third = records.follow_from(8);
     step(&mut writer, 1);
-    assert_eq!(numbers(&mut third), [15], "8 and 9 were made and dropped, 10 to 14 were not made");
+    assert_eq!(numbers(&mut third), [15], "8 and 9 were created and dropped, 10 to 14 were never created");
     let _cut_off = log.begin(0);
     drop((entered, log));
     writer.run();
@@ -126,7 +125,7 @@ fn reconnecting_follower_gets_each_record_once() {
 }
 
 #[test]
-fn responses_are_numbered_across_workers_in_order_of_end() {
+fn responses_are_numbered_in_end_order_across_workers() {
     const TURNS: usize = 50;
     let (site, (log, rings, mut writer)) = (Site::new(), log(2));
     let mut early = log.records().follow();
@@ -145,8 +144,8 @@ fn responses_are_numbered_across_workers_in_order_of_end() {
             });
         }
     });
-    // A follower that starts now gets none of these records, though the writer has not processed
-    // them yet.
+    // A follower that connects now gets none of these records, even though the writer has not
+    // processed them yet.
     let mut late = log.records().follow();
     writer.round();
     let paths: Vec<_> = received(&mut early).iter().map(|record| record.path.clone()).collect();
@@ -177,7 +176,7 @@ fn records_dropped_from_full_ring_are_counted() {
         while log.records().lost() < OVER as u64 {
             site.respond(&log, &path);
             started += 1;
-            assert!(started <= (ring::ENTRIES_MAX + OVER) as u64, "losses are not counted");
+            assert!(started <= (ring::ENTRIES_MAX + OVER) as u64, "lost records are not counted");
         }
         let kept = started - OVER as u64;
         assert!(kept <= ring::ENTRIES_MAX as u64 && (query_bytes > 0 || kept == ring::ENTRIES_MAX as u64));
@@ -212,7 +211,7 @@ async fn lagging_follower_learns_how_many_it_missed() {
             writer.round();
         }
     }
-    assert_eq!(records.lost(), 0, "all records were made");
+    assert_eq!(records.lost(), 0, "all records were created");
     assert_eq!(follower.recv().await.unwrap_err(), RecvError::Lagged(OVER as u64));
     assert_eq!(follower.recv().await.unwrap().number, OVER as u64);
 
@@ -282,8 +281,8 @@ fn unix_us() -> u64 {
     u64::try_from(since_epoch.as_micros()).unwrap()
 }
 
-/// Workers write at random moments, including just as the writer goes to sleep; without a wake-up,
-/// a record would never arrive.
+/// Workers write at random moments, including just as the writer goes to sleep. A missed wake-up
+/// would delay a record forever.
 #[test]
 fn sleeping_writer_is_woken() {
     const RECORDS: u64 = 2_000;

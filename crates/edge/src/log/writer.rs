@@ -18,21 +18,21 @@ use tokio::sync::broadcast;
 use super::compact::Clock;
 use super::file::LogFile;
 use super::ring::Outlet;
-use super::{FOLLOWER_ABSENCE_MAX, Numbered, Shared};
+use super::{FOLLOWER_ABSENCE_MAX, NumberedRecord, Shared};
 
-/// Time between rounds: the maximum delay of a record.
+/// Interval between rounds, which bounds the delay of a record.
 const ROUND_EVERY: Duration = Duration::from_millis(10);
 /// Consecutive rounds without an entry after which the writer sleeps.
 const EMPTY_ROUNDS_MAX: u32 = 100;
 /// Maximum bytes of log lines collected for one write.
 const LINES_BYTES_MAX: usize = 64 * 1024;
 
-/// Log writer.
+/// The log writer and its buffers.
 #[derive(Debug)]
 pub(crate) struct LogWriter {
     outlets: Vec<Outlet>,
     out: Option<Destination>,
-    followers: broadcast::Sender<Numbered>,
+    followers: broadcast::Sender<NumberedRecord>,
     written: u64,
     shared: Arc<Shared>,
     // Reused allocations.
@@ -60,13 +60,13 @@ impl LogWriter {
     pub(super) fn new(
         outlets: Vec<Outlet>,
         out: Option<Destination>,
-        followers: broadcast::Sender<Numbered>,
+        followers: broadcast::Sender<NumberedRecord>,
         shared: Arc<Shared>,
     ) -> Self {
         Self { outlets, out, followers, written: 0, shared, texts: Vec::new(), lines: Vec::new() }
     }
 
-    /// Writes until all workers have ended.
+    /// Writes records until all workers have exited.
     pub(crate) fn run(self) {
         self.run_with(ROUND_EVERY, EMPTY_ROUNDS_MAX);
     }
@@ -76,8 +76,8 @@ impl LogWriter {
         shared.bell.listen();
         let mut empty_rounds = 0;
         loop {
-            // Checked before the round, so that all entries of ended workers are already in the
-            // rings.
+            // Check before the round: once all workers have exited, the rings contain every
+            // remaining entry.
             let is_last = self.outlets.iter().all(Outlet::is_abandoned);
             let found = self.round();
             if is_last {
@@ -90,7 +90,7 @@ impl LogWriter {
         self.end();
     }
 
-    /// Whether an entry is waiting, or all workers have ended.
+    /// Returns whether an entry is waiting or all workers have exited.
     fn is_due(&self) -> bool {
         self.outlets.iter().any(|outlet| outlet.oldest().is_some())
             || self.outlets.iter().all(Outlet::is_abandoned)
@@ -98,10 +98,10 @@ impl LogWriter {
 
     /// Writes the records of all responses that have ended by now. Returns whether there were any.
     pub(super) fn round(&mut self) -> bool {
-        // A response that ends during the round waits for the next one, because another worker may
-        // still append a response that ended earlier.
+        // A response that ends during this round is left for the next one, because another worker
+        // may still append a response that ended earlier.
         let clock = Clock::read();
-        // Read once per round, because the counters' cache lines belong to the workers.
+        // Read once per round, because each read takes the counters' cache lines from the workers.
         let without_record = self.shared.without_record();
         let written = self.written;
         while let Some(outlet) = self.oldest_by(clock.now()) {
@@ -117,7 +117,8 @@ impl LogWriter {
         has_written
     }
 
-    /// Returns the ring with the oldest entry overall, if that entry's response ended by `end`.
+    /// Returns the index of the ring with the oldest entry, if that entry's response ended by
+    /// `end`.
     pub(super) fn oldest_by(&self, end: Instant) -> Option<usize> {
         let oldest =
             self.outlets.iter().enumerate().filter_map(|(at, outlet)| Some((outlet.oldest()?, at))).min();
@@ -135,15 +136,15 @@ impl LogWriter {
         self.written += 1;
         let mut recent = self.shared.recent();
         if recent.is_kept {
-            let record = Numbered { number, record: Arc::new(record) };
+            let record = NumberedRecord { number, record: Arc::new(record) };
             recent.push(record.clone());
             // Sending fails only if there is no follower, which is not an error.
             let _ = self.followers.send(record);
         }
     }
 
-    /// Once there has been no follower for [`FOLLOWER_ABSENCE_MAX`], drops the recent records and
-    /// makes records only for the file.
+    /// Drops the recent records once no follower has been connected for [`FOLLOWER_ABSENCE_MAX`];
+    /// from then on, creates records only for the file.
     fn stop_if_unfollowed(&mut self) {
         let mut recent = self.shared.recent();
         if self.followers.receiver_count() == 0 && recent.left.elapsed() >= FOLLOWER_ABSENCE_MAX {
@@ -161,7 +162,7 @@ impl LogWriter {
         self.lines.clear();
     }
 
-    /// Publishes the number of responses that ended without a record, once all workers have ended.
+    /// Publishes the final response counts. Must be called after all workers have exited.
     fn end(&self) {
         let shared = &self.shared;
         let (started, ended) = (shared.state.started(), self.written + shared.without_record());

@@ -16,8 +16,8 @@ pub(crate) enum Content {
 }
 
 impl Content {
-    /// Returns how much has arrived. Slices are fetched as they are read, so sliced content counts
-    /// as complete.
+    /// Returns the progress of the fill. Slices are fetched as they are read, so sliced content
+    /// counts as complete.
     pub(crate) fn progress(&self) -> Progress {
         match self {
             Self::Fill(reader) => reader.progress(),
@@ -25,7 +25,8 @@ impl Content {
         }
     }
 
-    /// Moves to the start of `range`. Content beyond its end need not be fetched for this reader.
+    /// Moves to the start of `range`. Content beyond the range's end need not be fetched for this
+    /// reader.
     pub(crate) fn seek(&mut self, range: &Range<u64>) {
         match self {
             Self::Fill(reader) => reader.seek(range.start),
@@ -33,7 +34,8 @@ impl Content {
         }
     }
 
-    /// Returns the next content, at most `max` bytes, without waiting; `Ok(None)` at the end.
+    /// Returns up to `max` bytes of content without waiting: `None` if none is ready, `Ok(None)` at
+    /// the end.
     pub(crate) fn try_next(&mut self, max: usize) -> Option<Result<Option<Piece>, Failure>> {
         match self {
             Self::Fill(reader) => reader.try_next(max),
@@ -41,10 +43,11 @@ impl Content {
         }
     }
 
-    /// Returns the next content like [`Content::try_next`], but waits for it.
+    /// Returns up to `max` bytes of content, waiting for it if necessary; `None` at the end.
     ///
     /// # Errors
-    /// If the fetch failed and everything that had arrived has been read.
+    ///
+    /// Returns an error if the fetch failed and all content that arrived before has been read.
     pub(crate) async fn next(&mut self, max: usize) -> Result<Option<Piece>, Failure> {
         match self {
             Self::Fill(reader) => reader.next(max).await,
@@ -54,7 +57,8 @@ impl Content {
 
     /// Waits until content stored on disk can be read. Does not wait for content from a backend.
     ///
-    /// [`Failure::Unreadable`] if the disk cannot be read; the response has then been evicted.
+    /// Returns [`Failure::Unreadable`] if the disk cannot be read; the response is then already
+    /// evicted.
     pub(crate) async fn ready(&mut self) -> Result<(), Failure> {
         match self {
             Self::Fill(reader) => reader.ready().await,
@@ -63,16 +67,16 @@ impl Content {
         }
     }
 
-    /// Whether the content is known to have been read to its end.
+    /// Returns whether all content is known to have been read.
     pub(crate) fn is_at_end(&self) -> bool {
         match self {
             Self::Fill(reader) => reader.is_at_end(),
-            // The length is known, so the end need not be detected.
+            // The length is known from the start, so callers need not detect the end.
             Self::Sliced(_) => false,
         }
     }
 
-    /// Returns the trailer fields; `None` if there are none, or until the content is complete.
+    /// Returns the trailer fields; `None` if the response has none or is not complete yet.
     pub(crate) fn trailer(&self) -> Option<Arc<Trailer>> {
         match self {
             Self::Fill(reader) => reader.trailer(),
@@ -80,10 +84,11 @@ impl Content {
         }
     }
 
-    /// Waits until the byte at `offset` has arrived, or the content has ended.
+    /// Waits until the byte at `offset` has arrived or the content has ended.
     ///
     /// # Errors
-    /// If the fill failed first.
+    ///
+    /// Returns an error if the fill fails first.
     pub(crate) async fn arrived(&mut self, offset: u64) -> Result<(), Failure> {
         match self {
             Self::Fill(reader) if offset == u64::MAX => reader.ended().await.map(|_| ()),

@@ -1,12 +1,11 @@
-//! Look-up: finds the response for a request, and the part of it to send.
+//! Look-up: finds the response for a request, and selects the part to send.
 //!
-//! [`find`] looks in the cache. If another request is fetching the same response, it waits for the
-//! head of that fetch: requests collapse onto one fetch (RFC 9111 §4), then read in parallel. It
-//! fetches nothing itself; a [`Miss`] carries the fill for the fetch.
+//! [`find`] searches the cache. If another request is already fetching the response, it waits for
+//! the head of that fetch: requests collapse onto one fetch (RFC 9111 §4), then read its content in
+//! parallel. `find` itself fetches nothing; a [`Miss`] contains the fill for the caller's fetch.
 //!
-//! - [`found`]: the response, stored, joined or fetched. [`part`]: the part of it to send.
-//! - [`content`] and [`sliced`]: its content, from one fill or from slices fetched as they are
-//!   read.
+//! - [`found`]: the response, whether stored, joined or fetched. [`part`]: the part of it to send.
+//! - [`content`] and [`sliced`]: the content, read from one fill or from slices fetched on demand.
 
 use std::sync::Arc;
 
@@ -30,10 +29,10 @@ pub(crate) use found::{Forwarded, Found, MadeByPolicy};
 pub(crate) use part::{Part, part};
 pub(crate) use sliced::Sliced;
 
-/// Maximum look-ups of one request before it is passed: a fetch that it waited for may not answer
-/// it, or a stored response may be unreadable.
+/// Maximum look-ups of one request before it is passed. A look-up is repeated if the awaited fetch
+/// did not produce a usable response, or if the stored response is unreadable.
 const LOOK_UPS_MAX: usize = 8;
-const NOTHING_STORED: Refusal = Refusal::own(504, "no stored response for the request");
+const NOTHING_STORED: Refusal = Refusal::by_edge(504, "no stored response for the request");
 
 /// The state of one request's look-ups.
 #[derive(Debug)]
@@ -43,7 +42,7 @@ pub(crate) struct Search {
     pub(crate) has_waited: bool,
     /// Whether to request slices from the backend; cleared once it cannot serve them.
     pub(crate) may_slice: bool,
-    /// Whether the request no longer waits for other fetches.
+    /// Whether the request has stopped waiting for other requests' fetches.
     is_alone: bool,
 }
 
@@ -53,7 +52,7 @@ impl Default for Search {
     }
 }
 
-/// Options of a look-up, from the request or from the policy.
+/// Look-up options, set by the request or the policy.
 #[derive(Debug, Default)]
 pub(crate) struct LookupOptions {
     pub(crate) directives: RequestCacheControl,
@@ -65,20 +64,20 @@ pub(crate) struct LookupOptions {
     pub(crate) always_misses: bool,
     /// `req.hash_ignore_busy`.
     pub(crate) ignores_busy: bool,
-    /// Whether a policy runs on the stored response and decides if it is too old.
+    /// Whether a policy runs on the stored response and decides whether it is too old.
     pub(crate) under_policy: bool,
-    /// Whether the policy defines `vcl_backend_error`, which then handles failures instead of a
-    /// stale response, as in Varnish.
+    /// Whether the policy defines `vcl_backend_error`. As in Varnish, that subroutine then handles
+    /// failures, and no stale response is served.
     pub(crate) answers_failures: bool,
 }
 
 impl LookupOptions {
-    /// Whether `stored` may be served after the backend failed (RFC 5861 §4).
+    /// Returns whether `stored` may be served if the backend has failed (RFC 5861 §4).
     pub(crate) fn serves_on_error(&self, stored: &Stored) -> bool {
         !self.answers_failures && stored.freshness().serves_on_error(now_ms())
     }
 
-    /// Whether `stored` exceeds the policy's own limits on lifetime or grace.
+    /// Returns whether `stored` exceeds the policy's own limits on lifetime or grace.
     fn is_too_old(&self, stored: &Stored) -> bool {
         if self.lifetime_ms_max.is_none() && self.grace_ms_max.is_none() {
             return false;
@@ -98,28 +97,28 @@ pub(crate) enum Outcome {
     Miss(Miss),
     /// A response from another request's fetch.
     Found(Found),
-    /// Responses under this key are for one client alone.
+    /// The key is marked hit-for-pass: its responses must not be shared.
     HitForPass,
     /// The awaited fetch returned a response that cannot be shared.
     NotShared,
     Refused(Refusal),
 }
 
-/// A stored response that answers the request.
+/// A stored response that satisfies the request.
 pub(crate) struct Hit {
     pub(crate) stored: Arc<Stored>,
     pub(crate) cache: CacheResult,
-    /// Fill for revalidating the response in the background, if it is stale.
+    /// Fill for background revalidation, if the response is stale.
     pub(crate) refresh: Option<Fill>,
 }
 
-/// No stored response can be served without a backend.
+/// A miss: no stored response can be served without contacting a backend.
 pub(crate) struct Miss {
     pub(crate) fill: Fill,
     pub(crate) content: Reader<Arc<Head>>,
-    /// The stored response to validate.
+    /// The stale response to validate, if any.
     pub(crate) stale: Option<Arc<Stored>>,
-    /// Whether the key is marked hit-for-miss: its last response was for one client alone.
+    /// Whether the key is marked hit-for-miss, because its last response could not be shared.
     pub(crate) is_hit_for_miss: bool,
 }
 
@@ -143,12 +142,12 @@ pub(crate) async fn find(
             }
             Lookup::Miss(fill, content) => return Outcome::Miss(miss(fill, content)),
             Lookup::HitMiss(fill, content) => {
-                // A response for one client alone is not stored in slices.
+                // Responses that cannot be shared are not stored in slices.
                 search.may_slice = false;
                 return Outcome::Miss(Miss { is_hit_for_miss: true, ..miss(fill, content) });
             }
             Lookup::Stale(fill, content, stored) => {
-                // Do not validate a response that only the policy considers too old.
+                // Do not validate a response that is too old for the policy only.
                 let is_fresh = options.under_policy && stored.freshness().is_fresh(now_ms());
                 let stale = (!is_fresh).then_some(stored);
                 return Outcome::Miss(Miss { stale, ..miss(fill, content) });
@@ -181,15 +180,16 @@ fn look_up(worker: &Worker, key: &str, fields: &Fields, options: &LookupOptions,
     if !is_too_old {
         return looked_up;
     }
-    // Look up as if the response were stale: only one request fetches, and the others wait. First
-    // release the fill for its revalidation.
+    // Look up again as if the response were stale, so that one request fetches and the others wait.
+    // First release the fill for background revalidation.
     drop(looked_up);
     let directives = RequestCacheControl { no_cache: true, ..options.directives };
     worker.cache().look_up(key, fields, &directives, now_ms())
 }
 
-/// Waits for the head of another request's fetch. `None` means to look up again: the response is
-/// another variant, was purged while being fetched, or its fetch was abandoned.
+/// Waits for the head of another request's fetch. Returns `None` if the look-up must be repeated,
+/// because the response is another variant or was purged while in flight, because its fetch was
+/// abandoned, or because a policy must check it.
 async fn join(
     worker: &Worker,
     key: &str,
@@ -199,21 +199,21 @@ async fn join(
     number: u64,
 ) -> Option<Outcome> {
     let found = |found: Found| {
-        // Under a policy, another look-up runs `vcl_hit` and checks the age.
+        // Under a policy, another look-up is needed to run `vcl_hit` and check the age.
         (!options.under_policy).then_some(Outcome::Found(found))
     };
     let peek = || worker.cache().peek(key, fields, now_ms());
     match content.head().await {
-        // The index now has the marker for later requests.
+        // The index now contains a marker, which the next look-up finds.
         Ok(head) if head.private.is_some_and(|private| private.mark.is_of_policy()) => None,
         Ok(head) if head.private.is_some() => Some(Outcome::NotShared),
         Ok(head) if !head.selection.matches(fields) => None,
         Ok(head) if worker.cache().has_purged(key, &head, number) => None,
         Ok(head) if head.freshness.is_fresh(now_ms()) => found(Found::joined_at_head(head, content)),
-        // A policy stored the response only for its grace.
+        // The policy stored the response with a grace period only.
         Ok(_) if options.under_policy => None,
         Ok(_) | Err(Failure::NotShared) => Some(Outcome::NotShared),
-        // The request that started the fetch abandoned it.
+        // The request that started the fetch has abandoned it.
         Err(Failure::NotSliced(_) | Failure::Abandoned) => None,
         Err(Failure::Superseded) => match peek().filter(|stored| stored.freshness().is_fresh(now_ms())) {
             Some(stored) => {

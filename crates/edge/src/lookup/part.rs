@@ -1,5 +1,5 @@
-//! Part selection: conditions and ranges (RFC 9110 §13, §14) determine the part of a response to
-//! send.
+//! Part selection: determines the part of a response to send from the request's conditions and
+//! ranges (RFC 9110 §13, §14).
 
 use std::ops::Range;
 
@@ -22,14 +22,14 @@ pub(crate) enum Part {
     NotModified,
     /// No content: 412.
     PreconditionFailed,
-    /// No content: 416, for content of this length.
+    /// No content: 416, for content of this length in bytes.
     Unsatisfiable(u64),
     /// Undecided until the byte at this offset, or the end of the content, has arrived.
     After(u64),
 }
 
-/// Selects the part of a response with `head` to send for `request`. `method` is the client's
-/// method, even if a policy changed it.
+/// Selects the part of a response to send, given its `head`. `method` is the client's method, even
+/// if a policy has changed it in `request`.
 ///
 /// `Range` applies only to GET requests and 200 responses (RFC 9110 §14.2).
 pub(crate) fn part(request: &RequestHead, method: Method, head: &Head, progress: Progress) -> Part {
@@ -44,7 +44,7 @@ pub(crate) fn part(request: &RequestHead, method: Method, head: &Head, progress:
     let etag = head.fields.get("etag");
     let last_modified = head.fields.get("last-modified").and_then(date::parse);
     let date = head.fields.get("date").and_then(date::parse);
-    // Without Last-Modified, If-Modified-Since compares with Date (RFC 9111 §4.3.2).
+    // Without Last-Modified, compare If-Modified-Since with Date (RFC 9111 §4.3.2).
     let modified = last_modified.or(date.filter(|_| !request.fields.contains("if-unmodified-since")));
     match preconditions.evaluate(etag, modified, method) {
         Outcome::Proceed => {}
@@ -64,7 +64,7 @@ pub(crate) fn part(request: &RequestHead, method: Method, head: &Head, progress:
             Some((Selected::Several(ranges), _)) => Part::Ranges(ranges),
             Some((Selected::One(range), _)) => Part::Range(range),
             Some((Selected::Unsatisfiable, length)) => Part::Unsatisfiable(length),
-            // A multipart response needs the length, which is not known before the end.
+            // A multipart response needs the total length, which is unknown until the content ends.
             None => Part::After(u64::MAX),
         };
     };
@@ -72,7 +72,7 @@ pub(crate) fn part(request: &RequestHead, method: Method, head: &Head, progress:
         Answer::Range(range) => Part::Range(range),
         Answer::Unsatisfiable => Part::Unsatisfiable(length.unwrap_or(arrived)),
         Answer::Undecided => match byte_range {
-            // Sending all content as it arrives is better than waiting for its end.
+            // Send all content as it arrives rather than wait for its length.
             ByteRange::From(0) => Part::Whole,
             ByteRange::FromTo(_, last) => Part::After(last),
             ByteRange::From(_) | ByteRange::Suffix(_) => Part::After(u64::MAX),

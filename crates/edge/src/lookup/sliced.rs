@@ -1,4 +1,4 @@
-//! Sliced content: reads slices in order, from the cache or a backend, prefetching one ahead.
+//! Sliced content: reads slices in order, from the cache or a backend, and prefetches the next one.
 
 use std::net::IpAddr;
 use std::ops::Range;
@@ -19,8 +19,8 @@ use crate::fetch::{self, BackendSide};
 use crate::slices::{Representation, SliceRequest, serves_ranges, slice_bytes};
 use crate::worker::Worker;
 
-/// Maximum attempts to reopen a slice for one piece, if the slice is private to another reader or
-/// unreadable.
+/// Maximum attempts to reopen a slice per piece, if the slice is unreadable or fetched for another
+/// reader only.
 const OPENS_MAX: usize = 3;
 
 /// The content of a sliced response, readable from any offset.
@@ -28,22 +28,23 @@ const OPENS_MAX: usize = 3;
 pub(crate) struct Sliced {
     worker: Arc<Worker>,
     request: RequestHead,
-    /// Policy for slice fetches, if there is one.
+    /// Policy for slice fetches, if any.
     policy: Option<Box<BackendSide>>,
-    /// Request and route of slice fetches, set by the first fetch; no route if the policy refuses.
+    /// Request and route of slice fetches, set by the first fetch; no route if the policy refuses
+    /// slice fetches.
     slice_request: Option<(RequestHead, Option<Route>)>,
     client: IpAddr,
     of: Representation,
-    /// Range still to be read.
+    /// Range still to be read, in bytes of the whole content.
     left: Range<u64>,
     slice: Option<Slice>,
     /// The next slice, prefetched.
     ahead: Option<Slice>,
-    /// Whether everything read so far came from the cache.
+    /// Whether all content read so far came from the cache.
     all_stored: bool,
 }
 
-/// How the first slice of a response was found.
+/// Outcome of opening a response's first slice.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) cache: CacheResult,
@@ -60,8 +61,8 @@ struct Slice {
 }
 
 impl Sliced {
-    /// Returns the sliced content to use instead of the content of `found`, if `found` is stored in
-    /// slices, or if `may_slice` and the requested range is far ahead of what has arrived.
+    /// Returns sliced content to replace the content of `found`, if `found` is stored in slices or,
+    /// with `may_slice`, if the requested range starts far ahead of the content received so far.
     pub(crate) fn for_found(
         worker: &Arc<Worker>,
         key: &str,
@@ -104,8 +105,8 @@ impl Sliced {
         self.left = range.start..range.end.min(self.of.length);
     }
 
-    /// Waits for the head of the first slice that the request needs, so that a failing backend is
-    /// detected before anything is sent. `None` if no slice is needed.
+    /// Waits for the head of the first slice needed, so that a failing backend is detected before
+    /// anything is sent. Returns `None` if no slice is needed.
     pub(crate) async fn open_first(&mut self, head: &Head) -> Result<Option<Opened>, Failure> {
         let range = match part(&self.request, self.request.method, head, Progress::Complete(self.of.length)) {
             _ if self.request.method == Method::Head => return Ok(None),
@@ -128,7 +129,7 @@ impl Sliced {
         match slice.reader.try_next(max)? {
             Ok(Some(piece)) => Some(Ok(Some(self.count_read(piece)))),
             Ok(None) => Some(Err(too_short())),
-            // [`Sliced::next`] fetches it again.
+            // [`Sliced::next`] fetches the slice again.
             Err(failure) if can_refetch(&failure) => None,
             Err(failure) => Some(Err(failure)),
         }
@@ -144,7 +145,7 @@ impl Sliced {
                     opened += 1;
                     self.slice = Some(self.open_private(self.left.start / self.of.slice_bytes));
                 }
-                // The slice was evicted or its fetch failed: fetch it again.
+                // The slice was evicted or its fetch failed, so fetch it again.
                 Err(failure) if can_refetch(&failure) && opened < OPENS_MAX => {
                     opened += 1;
                     self.slice = None;
@@ -155,7 +156,7 @@ impl Sliced {
         Ok(None)
     }
 
-    /// Whether all content needed for the request is stored.
+    /// Returns whether all content that the request needs is stored.
     pub(crate) fn is_stored(&self, head: &Head) -> bool {
         let whole = 0..self.of.length;
         let ranges = match part(&self.request, self.request.method, head, Progress::Complete(self.of.length))
@@ -176,7 +177,7 @@ impl Sliced {
         })
     }
 
-    /// Whether no slice read so far was fetched for this request.
+    /// Returns whether no slice read so far was fetched for this request.
     pub(crate) fn all_stored(&self) -> bool {
         self.all_stored
     }
@@ -187,7 +188,7 @@ impl Sliced {
         piece
     }
 
-    /// Returns the slice with the next byte, positioned there; `None` at the end.
+    /// Returns the slice that contains the next byte, positioned at that byte; `None` at the end.
     fn current(&mut self) -> Option<&mut Slice> {
         if self.left.is_empty() {
             return None;
@@ -206,7 +207,7 @@ impl Sliced {
         Some(slice)
     }
 
-    /// Opens slice `index`, which may be stored, joined, or fetched.
+    /// Opens slice `index`: from the cache, by joining a fetch, or with a new fetch.
     fn open(&mut self, index: u64) -> Slice {
         let key = self.of.slice_key(index);
         let (reader, cache) = match self.worker.cache().look_up(
@@ -215,7 +216,8 @@ impl Sliced {
             &RequestCacheControl::default(),
             now_ms(),
         ) {
-            // A soft purge does not affect slices, whose keys name the representation.
+            // A soft purge does not make slices stale, because their keys identify the
+            // representation.
             Lookup::Hit(stored) | Lookup::Refresh(stored, _) | Lookup::Stale(_, _, stored) => {
                 (stored.content.reader(0), CacheResult::Hit)
             }
@@ -230,7 +232,7 @@ impl Sliced {
         Slice { index, reader, cache }
     }
 
-    /// Opens slice `index` for this reader alone.
+    /// Fetches slice `index` for this reader only.
     fn open_private(&mut self, index: u64) -> Slice {
         let (fill, reader) = self.worker.cache().pass();
         self.fetch(fill, index);
@@ -266,7 +268,7 @@ impl Sliced {
     }
 }
 
-/// Whether fetching the slice again may help.
+/// Returns whether a new fetch of the slice may succeed.
 fn can_refetch(failure: &Failure) -> bool {
     matches!(
         failure,
@@ -282,8 +284,8 @@ fn too_short() -> Failure {
     Failure::Backend("a slice is too short".into())
 }
 
-/// Whether the requested range starts more than a slice beyond the content of `found` that has
-/// arrived.
+/// Returns whether the requested range starts more than one slice beyond the content of `found`
+/// received so far.
 fn is_far(worker: &Worker, request: &RequestHead, found: &Found) -> bool {
     let Content::Fill(reader) = &found.content else { return false };
     let Progress::Filling(arrived) = reader.progress() else { return false };

@@ -1,7 +1,7 @@
 //! Client geolocation for policies, from the configured databases.
 //!
-//! Databases are read at startup, and their files are checked whenever a policy is loaded. A
-//! changed file is read again for that policy; unchanged databases are shared.
+//! Databases are read at startup, and their files are checked whenever a policy is loaded. If a
+//! file has changed, the databases are read again for that policy; otherwise, policies share them.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ pub(crate) struct GeoFiles {
 }
 
 impl GeoFiles {
-    /// Reads the databases in `paths`; `None` if there are none.
+    /// Reads the databases in `paths`; `None` if `paths` is empty.
     pub(crate) fn open(paths: &[PathBuf]) -> Result<Option<Self>, GeoError> {
         if paths.is_empty() {
             return Ok(None);
@@ -27,7 +27,7 @@ impl GeoFiles {
         Ok(Some(Self { paths: paths.to_vec(), last }))
     }
 
-    /// Returns the current databases; reads files that have changed.
+    /// Returns the current databases, reading them again if a file has changed.
     pub(crate) fn now(&self) -> Result<Arc<Databases>, GeoError> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if !last.are_current() {
@@ -37,7 +37,7 @@ impl GeoFiles {
     }
 }
 
-/// Looks up `address` in the databases; for each value, the first database that has it wins.
+/// Looks up `address` in the databases. Each value comes from the first database that contains it.
 pub(crate) fn find(databases: &Databases, address: IpAddr) -> Option<Geo> {
     databases.find(address).map(geo).reduce(|first, next| Geo {
         as_name: first.as_name.or(next.as_name),

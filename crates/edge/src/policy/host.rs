@@ -24,7 +24,8 @@ const TAGS_MAX: usize = 1024;
 pub(crate) struct Process<'a> {
     pub(crate) cache: &'a Arc<Cache>,
     pub(crate) loaded: &'a Loaded,
-    /// Active bundles; `None` without a client, whom rules and experiments concern.
+    /// Active bundles; `None` without a client, because rules and experiments apply to clients
+    /// only.
     pub(crate) bundles: Option<&'a Bundles>,
 }
 
@@ -115,8 +116,8 @@ impl Process<'_> {
         self.bundles.and_then(|bundles| read(&bundles.active().as_ref()?.bundle))
     }
 
-    /// Purges, with effect when this returns. Policies run on workers, so the disk tier's journal
-    /// is written later.
+    /// Purges stored responses; the purge is in force on return. The disk tier's journal is written
+    /// later, because policies run on workers, which must not wait for a disk.
     fn purge(&self, what: PurgeScope, soft_ms: Option<u64>) -> Result<(), String> {
         self.cache.purge_without_waiting(what, soft_ms).map(|_| ()).map_err(|error| error.to_string())
     }

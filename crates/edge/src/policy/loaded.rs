@@ -1,4 +1,5 @@
-//! Policies by name: loaded from files, one of them active, replaceable while requests run.
+//! Policies by name: loaded from files, replaceable while requests run, and at most one of them
+//! active.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::ArcSwapOption;
 use thalweg_geo::{Databases, GeoError};
 use thalweg_policy::source::FILE_BYTES_MAX;
-use thalweg_policy::task::{Alone, Client, Fetch, Kept, Object, Session, Workspace};
+use thalweg_policy::task::{Client, Fetch, NoHost, Object, RequestState, Session, Workspace};
 use thalweg_policy::{Action, File, Known, Program, Report, Sub, Task};
 
 use super::geo::GeoFiles;
@@ -22,10 +23,10 @@ use crate::warnings::{WarningLimit, warn_limited};
 /// Maximum number of loaded policies.
 const LOADED_MAX: usize = 100;
 
-/// Maximum bytes of a policy's source to show; the source may be far longer.
+/// Maximum source bytes shown per policy; the source itself may be far longer.
 pub const SHOWN_BYTES_MAX: usize = 4 << 20;
 
-/// Name that activates no policy: requests then run without one.
+/// Reserved name: activating it makes new requests run without a policy.
 const NO_POLICY: &str = "none";
 
 /// Maximum length of a policy's name, in bytes.
@@ -40,11 +41,11 @@ pub(crate) struct Loaded {
     pub(crate) program: Program,
     pub(crate) backends: PolicyBackends,
     pub(crate) geo: Option<Arc<Databases>>,
-    /// Rate limit for failure warnings, since a faulty policy may fail at every request.
+    /// Rate limit for failure warnings, because a faulty policy may fail on every request.
     failures: WarningLimit,
 }
 
-/// A compiled policy that has no backends yet.
+/// A compiled policy whose backends are not created yet.
 #[derive(Debug)]
 pub(crate) struct Compiled {
     path: PathBuf,
@@ -82,9 +83,9 @@ pub struct PolicyInfo {
 pub struct Source {
     /// Path of the file.
     pub name: String,
-    /// Length of the text in bytes.
+    /// Length of the content in bytes.
     pub text_bytes: usize,
-    /// Text of the file; `None` if it exceeds the rest of [`SHOWN_BYTES_MAX`].
+    /// Content of the file; `None` if it exceeds what remains of [`SHOWN_BYTES_MAX`].
     pub text: Option<String>,
 }
 
@@ -109,9 +110,9 @@ pub enum LoadError {
     Unknown(String),
     /// The policy is active.
     Active(String),
-    /// Another policy sends requests to this one; this policy's name comes first.
+    /// Another policy sends requests to this one. Contains this policy's name, then the other's.
     Named(String, String),
-    /// The limit of loaded policies is reached.
+    /// The limit on loaded policies is reached.
     TooMany,
 }
 
@@ -163,17 +164,17 @@ impl Compiled {
     }
 }
 
-/// Lists the names on this machine that a policy may use.
+/// Lists the names that a policy may use on this machine.
 fn known(labels: Vec<String>, has_geo: bool) -> Known {
     let available = thalweg_tcp::congestion::available().ok();
     Known {
         congestion_algorithms: available.map(|names| names.iter().map(ToString::to_string).collect()),
         has_geo: Some(has_geo),
-        // The memory, under Varnish's names for it, and the disk tier.
+        // Memory, under Varnish's names, and the disk tier.
         storages: ["s0", "Transient", "disk"].map(str::to_owned).into(),
         labels: Some(labels),
         resolve: Some(resolve),
-        // Names are resolved at run time.
+        // Host names are resolved at run time.
         is_known_host: None,
     }
 }
@@ -206,7 +207,7 @@ fn init(program: &mut Program) -> Result<(), String> {
 }
 
 impl Loaded {
-    /// Runs a subroutine. Any error in it becomes [`Action::Fail`] and is logged.
+    /// Runs a subroutine. An error is logged and becomes [`Action::Fail`].
     pub(crate) fn run(&self, sub: Sub, task: &mut Task<'_>) -> Action {
         match self.program.run(sub, task) {
             Ok(Action::Fail { reason }) => {
@@ -252,9 +253,9 @@ fn outside_of_requests<T>(sub: Sub, work: impl FnOnce(&mut Task<'_>) -> T) -> T 
         object: &Object::default(),
         session: &mut Session::default(),
         connection: &mut NoConnection,
-        host: &Alone,
+        host: &NoHost,
         log: &mut log,
-        kept: &mut Kept::default(),
+        kept: &mut RequestState::default(),
         workspace: &mut Workspace::default(),
         random: &mut now_ms(),
     });
@@ -279,10 +280,11 @@ impl Policies {
         self.all().get(name).cloned()
     }
 
-    /// Checks a policy's name, which `return (vcl(NAME))` must be able to express.
+    /// Checks that a policy name is valid, so that `return (vcl(NAME))` can refer to it.
     ///
     /// # Errors
-    /// If the name is invalid; the error describes valid names.
+    ///
+    /// Returns an error if the name is invalid; the error describes valid names.
     pub fn check_name(name: &str) -> Result<(), LoadError> {
         let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
         let is_name = name != NO_POLICY
@@ -292,10 +294,12 @@ impl Policies {
         if is_name { Ok(()) } else { Err(LoadError::Name(name.into())) }
     }
 
-    /// Compiles a policy and resolves its backends; activates it if `use_it`. Returns the warnings.
+    /// Compiles a policy and resolves its backends, then activates it if `use_it`. Returns the
+    /// compiler's warnings.
     ///
     /// # Errors
-    /// If the policy cannot be loaded; then nothing has changed.
+    ///
+    /// Returns an error if the policy cannot be loaded; in that case nothing changes.
     pub async fn load(&self, name: &str, path: &Path, use_it: bool) -> Result<Report, LoadError> {
         Self::check_name(name)?;
         let labels: Vec<_> = self.all().keys().cloned().collect();
@@ -311,7 +315,7 @@ impl Policies {
         self.with_backends(Compiled::from_file(path, Vec::new(), self.geo.as_deref())?)
     }
 
-    /// Checks that the policy can send requests to some backend.
+    /// Checks that the policy has at least one backend to send requests to.
     fn with_backends(&self, compiled: Compiled) -> Result<Compiled, LoadError> {
         if !compiled.program.backends().is_empty() || self.backends.has_configured() {
             return Ok(compiled);
@@ -322,7 +326,7 @@ impl Policies {
         )))
     }
 
-    /// Adds a compiled policy; activates it if `use_it`.
+    /// Adds a compiled policy, and activates it if `use_it`.
     pub(crate) async fn add(
         &self,
         name: &str,
@@ -356,11 +360,13 @@ impl Policies {
         Ok(warnings)
     }
 
-    /// Activates a policy; `none` runs new requests without one. Running requests keep their
-    /// policy.
+    /// Activates a policy; with `none`, new requests run without one. Requests in progress keep
+    /// their policy.
     ///
     /// # Errors
-    /// If no policy has this name, or `none` would leave the edge without a backend.
+    ///
+    /// Returns an error if no policy has this name, or `none` would leave the edge without a
+    /// backend.
     pub fn activate(&self, name: &str) -> Result<(), LoadError> {
         if name == NO_POLICY {
             if !self.backends.has_configured() {
@@ -377,10 +383,12 @@ impl Policies {
         Ok(())
     }
 
-    /// Removes a policy. Requests already running keep using it.
+    /// Removes a policy. Requests in progress keep using it.
     ///
     /// # Errors
-    /// If no policy has this name, the policy is active, or another policy sends requests to it.
+    ///
+    /// Returns an error if no policy has this name, the policy is active, or another policy sends
+    /// requests to it.
     pub fn discard(&self, name: &str) -> Result<(), LoadError> {
         let mut all = self.all();
         if self.active().is_some_and(|active| active.name == name) {
@@ -391,17 +399,17 @@ impl Policies {
             return Err(LoadError::Named(name.into(), by.clone()));
         }
         let removed = all.remove(name);
-        // Workers wait for the lock, so `vcl_fini` and the rest of the policy's cleanup run after
-        // it is released.
+        // Workers may be waiting for the lock, so release it before `vcl_fini` and the rest of the
+        // policy's cleanup run.
         drop(all);
         removed.map(drop).ok_or_else(|| LoadError::Unknown(name.into()))
     }
 
-    /// Returns the source files of a policy as they were when it was loaded: the main file first,
-    /// without the built-in VCL.
+    /// Returns a policy's source files as loaded: the main file first, without the built-in VCL.
     ///
     /// # Errors
-    /// If no policy has this name.
+    ///
+    /// Returns an error if no policy has this name.
     pub fn sources(&self, name: &str) -> Result<Vec<Source>, LoadError> {
         let loaded = self.by_name(name).ok_or_else(|| LoadError::Unknown(name.into()))?;
         let mut left = SHOWN_BYTES_MAX;
@@ -414,7 +422,7 @@ impl Policies {
         Ok(loaded.program.files().iter().map(source).collect())
     }
 
-    /// Returns all loaded policies, by name.
+    /// Returns all loaded policies, sorted by name.
     pub fn list(&self) -> Vec<PolicyInfo> {
         let active = self.active();
         let is_active =
@@ -424,8 +432,8 @@ impl Policies {
             path: loaded.path.clone(),
             loaded_ms: loaded.loaded_ms,
             is_active: is_active(loaded),
-            // Subtract the list's own reference and, for the active policy, those held by `active`
-            // and by this function.
+            // Subtract the reference held by the list and, for the active policy, those held by
+            // `active` and by this function.
             in_use: Arc::strong_count(loaded).saturating_sub(if is_active(loaded) { 3 } else { 1 }),
         };
         self.all().values().map(describe).collect()

@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use thalweg_policy::task::Line;
+use thalweg_policy::task::LogLine;
 
 use crate::backend::Backend;
 
@@ -12,7 +12,7 @@ use crate::backend::Backend;
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
     /// Lines logged by the policy, in order.
-    pub(crate) lines: Vec<Line>,
+    pub(crate) lines: Vec<LogLine>,
     /// The backend selected last.
     pub(crate) backend: Option<Arc<Backend>>,
 }
@@ -20,7 +20,7 @@ pub(crate) struct Notes {
 /// Notes shared by both sides of a request.
 pub(crate) type SharedNotes = Arc<Mutex<Notes>>;
 
-/// Locks the notes while the guard lives.
+/// Locks the notes until the guard is dropped.
 pub(crate) fn lock(notes: &SharedNotes) -> MutexGuard<'_, Notes> {
     notes.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,9 +1,9 @@
-//! Placeholder for the client's connection where there is none.
+//! Placeholder for a missing client connection.
 
 use thalweg_policy::Connection;
 use thalweg_policy::task::TcpInfo;
 
-/// A missing connection: on the backend side, and while a policy is loaded.
+/// The missing client connection of the backend side, and of subroutines run outside any request.
 pub(crate) struct NoConnection;
 
 const NONE: &str = "no client connection here";

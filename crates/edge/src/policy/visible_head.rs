@@ -1,9 +1,10 @@
-//! A stored head as a policy sees it.
+//! Stored response head as visible to a policy.
 
 use thalweg_cache::Head;
 use thalweg_http::{ResponseHead, Version};
 
-/// Returns the head of a stored response, without fields withheld from all but the fetching client.
+/// Returns a stored response's head without the fields reserved for the client that caused the
+/// fetch.
 pub(crate) fn visible_head(head: &Head) -> ResponseHead {
     ResponseHead {
         status: head.status,

@@ -1,5 +1,5 @@
-//! Check: refuses or answers requests without a look-up. It does the same with and without a
-//! policy, except for methods that only a policy can handle.
+//! Check: refuses requests, or responds to them, without a look-up. The checks are the same with
+//! and without a policy, except for methods that only a policy can handle.
 
 use thalweg_http::framing::FramingError;
 use thalweg_http::{Framing, Method};
@@ -13,25 +13,25 @@ use crate::refusal::Refusal;
 use crate::transport::{Incoming, Outgoing};
 use crate::warnings::{WarningLimit, warn_limited};
 
-/// Rate limit for warnings about request loops, which any client can cause.
+/// Rate limit for warnings about request loops, which any client can trigger.
 static LOOPS: WarningLimit = WarningLimit::new();
 
-/// Maximum content of a GET or HEAD request to read and discard, in bytes; above it, the connection
-/// is closed.
+/// Maximum content of a GET or HEAD request that is read and discarded, in bytes. Above this, the
+/// request is refused and the connection closes.
 const CONTENT_BYTES_MAX: u64 = 64 * 1024;
 
 const FRAMING: &str = "the length of the request is ambiguous";
-const NOT_ALLOWED: Refusal = Refusal::own(405, "the method is not allowed here");
-const TOO_LARGE: Refusal = Refusal::own(413, "the content of the GET or HEAD request is too large");
+const NOT_ALLOWED: Refusal = Refusal::by_edge(405, "the method is not allowed here");
+const TOO_LARGE: Refusal = Refusal::by_edge(413, "the content of the GET or HEAD request is too large");
 const NO_PUBLISHING: Refusal =
-    Refusal::own(403, "publishing through an edge is refused: push to the origin's ingest listener");
-const LOOP: Refusal = Refusal::own(508, "the request has already passed through this node");
-const NOT_SERVED: Refusal = Refusal::own(421, "this host is not served here");
-const NO_PURGE: Refusal = Refusal::own(403, "this address may not purge");
+    Refusal::by_edge(403, "publishing through an edge is refused: push to the origin's ingest listener");
+const LOOP: Refusal = Refusal::by_edge(508, "the request has already passed through this node");
+const NOT_SERVED: Refusal = Refusal::by_edge(421, "this host is not served here");
+const NO_PURGE: Refusal = Refusal::by_edge(403, "this address may not purge");
 
 /// Refuses a request whose content cannot be delimited.
 pub(super) fn unframed(error: &FramingError) -> Step {
-    Step::Generated(GeneratedResponse::refused(&Refusal::own(error.status(), FRAMING)))
+    Step::Generated(GeneratedResponse::refused(&Refusal::by_edge(error.status(), FRAMING)))
 }
 
 impl<O: Outgoing> Session<'_, O> {
@@ -84,9 +84,9 @@ impl<O: Outgoing> Session<'_, O> {
         None
     }
 
-    /// Reads and discards the content of a GET or HEAD request, which has no meaning. A client that
-    /// waits for 100 Continue gets it: the content may be short, and a refusal would cost the
-    /// connection.
+    /// Reads and discards the content of a GET or HEAD request, which has no meaning. Sends 100
+    /// Continue to a client that waits for it: the content may be short, and refusing it would
+    /// close the connection.
     async fn discard_content(&mut self, incoming: &mut impl Incoming) -> Result<(), Refusal> {
         if matches!(self.framing, Framing::Length(length) if length > CONTENT_BYTES_MAX) {
             return Err(TOO_LARGE);
@@ -105,8 +105,8 @@ impl<O: Outgoing> Session<'_, O> {
         Ok(())
     }
 
-    /// Decrements Max-Forwards of an OPTIONS request, and answers the request if it is 0 (RFC 9110
-    /// §7.6.2).
+    /// Decrements Max-Forwards of an OPTIONS request, or responds to the request if the value is 0
+    /// (RFC 9110 §7.6.2).
     fn count_forward(&mut self) -> Option<Step> {
         let fields = &mut self.received.fields;
         let left: u64 = fields.get_str("max-forwards")?.parse().ok()?;

@@ -21,28 +21,30 @@ use crate::refusal::Refusal;
 use crate::steering::Response;
 use crate::transport::Outgoing;
 
-/// Maximum ranges of one request answered from slices, because each may need fetches of its own.
+/// Maximum ranges sent per request from sliced content, because each may need fetches of its own.
 const SLICED_RANGES_MAX: usize = 4;
 
 impl<O: Outgoing> Session<'_, O> {
     /// Prepares `found` for sending and selects the part to send.
     ///
     /// # Errors
-    /// The step to run instead.
+    ///
+    /// Returns the step to run instead.
     pub(super) async fn deliver(&mut self, found: &mut Found) -> Result<Part, Box<Step>> {
         self.open(found).await?;
         if let Some(action) = self.hook_deliver(found) {
             return Err(Box::new(self.divert(action)));
         }
         let part = self.choose(found).await.map_err(|failure| unreadable(found, &failure))?;
-        // `vcl_deliver`, or content that arrived while it ran, may have changed the selected part.
+        // The selected part may have changed because of `vcl_deliver` or content that arrived in
+        // the meantime.
         self.ready(found, first_byte(&part)).await?;
         self.follow_bundle(found, &part);
         Ok(part)
     }
 
-    /// Waits until the first content to send can be read from slices or from disk. Does not wait
-    /// for content from a backend.
+    /// Waits until the first content to send can be read. Waits for slices and for the disk, but
+    /// not for other content from a backend.
     async fn open(&mut self, found: &mut Found) -> Result<(), Box<Step>> {
         let (client, may_slice) = (self.client.address.ip(), self.search.may_slice);
         if let Some(sliced) =
@@ -57,7 +59,7 @@ impl<O: Outgoing> Session<'_, O> {
         self.ready(found, first_byte).await
     }
 
-    /// Waits until content from `first_byte` on can be read, if any will be sent.
+    /// Waits until content from `first_byte` on can be read, if the response has content.
     async fn ready(&self, found: &mut Found, first_byte: Option<u64>) -> Result<(), Box<Step>> {
         let Some(first_byte) = first_byte.filter(|_| self.received.method != Method::Head) else {
             return Ok(());
@@ -69,14 +71,14 @@ impl<O: Outgoing> Session<'_, O> {
     async fn open_sliced(&mut self, found: &mut Found, sliced: Sliced) -> Result<(), Box<Step>> {
         let mut sliced = sliced.under(self.policy.as_ref().map(|policy| policy.backend_side(false)));
         if self.look_up_options().directives.only_if_cached && !sliced.is_stored(&found.head) {
-            return Err(Box::new(Refusal::own(504, "no stored response for the request").into()));
+            return Err(Box::new(Refusal::by_edge(504, "no stored response for the request").into()));
         }
         match sliced.open_first(&found.head).await {
             Ok(opened) => {
                 found.read_from_slices(sliced, opened);
                 Ok(())
             }
-            // The backend no longer has this representation, or cannot serve it in slices.
+            // The backend has replaced this representation or cannot serve it in slices.
             Err(Failure::NotSliced(_)) => {
                 self.search.may_slice &= found.head.sliced;
                 Err(Box::new(Step::LookUp))
@@ -86,12 +88,12 @@ impl<O: Outgoing> Session<'_, O> {
         }
     }
 
-    /// Returns the part to send, as far as it is known yet.
+    /// Returns the part to send, as far as it can be determined yet.
     fn part(&self, found: &Found) -> Part {
         part(self.request(), self.received.method, &found.head, found.content.progress())
     }
 
-    /// Runs `vcl_deliver`, if the policy defines it. Returns any action other than to deliver.
+    /// Runs `vcl_deliver`, if the policy defines it. Returns the action unless it is to deliver.
     fn hook_deliver(&mut self, found: &mut Found) -> Option<Action> {
         let policy = self.policy.as_mut().filter(|policy| policy.defines(Sub::Deliver))?;
         policy.note_delivered(&found.freshness, found.head.private.is_some());
@@ -106,17 +108,18 @@ impl<O: Outgoing> Session<'_, O> {
         None
     }
 
-    /// Selects the part to send; waits until it can be determined.
+    /// Selects the part to send, waiting for content until it can be determined.
     async fn choose(&self, found: &mut Found) -> Result<Part, Failure> {
         if found.is_passed {
             return Ok(Part::Whole);
         }
         loop {
             match self.part(found) {
-                // A passed response cannot be read twice; sending all of it is allowed (RFC 9110
+                // A passed response cannot be read twice. Sending all of it is permitted (RFC 9110
                 // §14.2).
                 Part::After(_) | Part::Ranges(_) if found.head.private.is_some() => return Ok(Part::Whole),
-                // Each range may need slices of its own; a subset is allowed (RFC 9110 §15.3.7).
+                // Each range may need slices of its own. Sending only some ranges is permitted (RFC
+                // 9110 §15.3.7).
                 Part::Ranges(mut ranges) if matches!(found.content, Content::Sliced(_)) => {
                     ranges.truncate(SLICED_RANGES_MAX);
                     return Ok(if ranges.len() == 1 {
@@ -132,8 +135,8 @@ impl<O: Outgoing> Session<'_, O> {
     }
 
     /// Lets the active bundle select the congestion control before content is sent, unless a
-    /// decider with precedence has selected it. Responses to unsafe methods are not steered, but
-    /// their bytes count for the responses that follow.
+    /// decider with precedence has done so. Only responses to GET and HEAD are steered, but the
+    /// bytes of all responses count towards the minimum size.
     fn follow_bundle(&self, found: &Found, part: &Part) {
         if !self.is_read() {
             return;
@@ -141,7 +144,7 @@ impl<O: Outgoing> Session<'_, O> {
         if let Some(active) = &*self.worker.bundles().active() {
             let response = Response {
                 client: self.client.address,
-                // Experiments match the host that the client sent, even if a policy rewrote it.
+                // Experiments match the host sent by the client, even if a policy has rewritten it.
                 host: self.received.authority.name(),
                 bytes: self.content_bytes(found, part),
             };
@@ -150,7 +153,7 @@ impl<O: Outgoing> Session<'_, O> {
         }
     }
 
-    /// Returns the content bytes of `part`, if known.
+    /// Returns the content length of `part` in bytes, if known.
     fn content_bytes(&self, found: &Found, part: &Part) -> Option<u64> {
         let length = |range: &Range<u64>| range.end - range.start;
         match part {
@@ -163,7 +166,7 @@ impl<O: Outgoing> Session<'_, O> {
     }
 }
 
-/// Returns the offset at which a part starts; `None` if it has no content.
+/// Returns the offset at which a part starts; `None` for a part without content.
 fn first_byte(part: &Part) -> Option<u64> {
     match part {
         Part::Whole | Part::After(_) => Some(0),
@@ -173,7 +176,7 @@ fn first_byte(part: &Part) -> Option<u64> {
     }
 }
 
-/// Returns the next step after content failed before any of it was sent.
+/// Returns the next step if content fails before any of it is sent.
 fn unreadable(found: &Found, failure: &Failure) -> Box<Step> {
     Box::new(match failure {
         // The response has been evicted; another look-up finds or fetches it.
@@ -182,7 +185,7 @@ fn unreadable(found: &Found, failure: &Failure) -> Box<Step> {
     })
 }
 
-/// Makes the response head for this client, without conditions or ranges.
+/// Builds the response head for this client, before conditions and ranges are applied.
 fn whole_response(found: &Found) -> ResponseHead {
     let now_ms = now_ms();
     let mut resp = visible_head(&found.head);
@@ -199,7 +202,8 @@ fn whole_response(found: &Found) -> ResponseHead {
     resp
 }
 
-/// Stores the head as the policy left it; the client gets no other fields.
+/// Replaces the head of `found` with the one written by the policy, so that the client gets no
+/// other fields.
 fn store_response_head(found: &mut Found, resp: ResponseHead) {
     let ResponseHead { status, reason, mut fields, .. } = resp;
     let closes = !framing::keep_alive(Version::Http11, &fields);

@@ -1,6 +1,6 @@
-//! Fetch up to the response head, awaited by the session. Interim responses (RFC 9110 §15.2) such
-//! as 103 Early Hints are sent only to the client that caused the fetch, not to requests that join
-//! it.
+//! Start of a fetch; the session waits for the response head. Interim responses (RFC 9110 §15.2)
+//! such as 103 Early Hints are sent only to the client that caused the fetch, not to requests that
+//! join it.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::fetch::{self, INTERIM_MAX};
 use crate::hops::via;
 use crate::transport::Outgoing;
 
-/// A running fetch that the session awaits the head of.
+/// A fetch in progress whose response head the session awaits.
 pub(super) struct Started {
     pub(super) content: Reader<Arc<Head>>,
     interim: mpsc::Receiver<ResponseHead>,

@@ -1,4 +1,4 @@
-//! Hit: runs `vcl_hit`, and revalidates a response that is served stale.
+//! Hit: runs `vcl_hit`, and revalidates a stale response in the background.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ impl<O: Outgoing> Session<'_, O> {
         Step::Deliver(Found::hit(&stored, cache, self.search.has_waited))
     }
 
-    /// Validates or refetches a response in the background while it is served stale.
+    /// Validates or refetches a response in the background while the stale one is served.
     fn refresh(&self, fill: Fill, stored: &Arc<Stored>) {
         let request = if stored.is_complete() {
             fetch::Request::validation(self.request(), stored.clone()).0

@@ -1,4 +1,5 @@
-//! Look-up: finds a stored response for the request, and waits if another request is fetching one.
+//! Look-up: finds a stored response for the request, and waits if another request is already
+//! fetching it.
 
 use thalweg_http::cache_control::RequestCacheControl;
 use thalweg_http::cache_status::Forward;
@@ -34,8 +35,8 @@ impl<O: Outgoing> Session<'_, O> {
         }
     }
 
-    /// Returns the look-up options: without a policy, the request's own cache directives apply;
-    /// with one, the policy decides.
+    /// Returns the look-up options. They are set by the policy or, without one, by the request's
+    /// own cache directives.
     pub(super) fn look_up_options(&self) -> LookupOptions {
         match &self.policy {
             Some(policy) => policy.look_up_options(),

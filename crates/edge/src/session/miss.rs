@@ -1,5 +1,5 @@
-//! Miss: runs `vcl_miss`, then one fetch: the whole response, the requested slice, or the
-//! validation of a stale response.
+//! Miss: runs `vcl_miss`, then starts one fetch for the whole response, for the requested slice, or
+//! to validate a stale response.
 
 use std::sync::Arc;
 
@@ -36,19 +36,20 @@ impl<O: Outgoing> Session<'_, O> {
         let mut fetch = self.start(miss.fill, request, miss.content);
         match fetch.head(self.out).await {
             Ok(head) => {
-                // A slice's status differs from the status in the head of the whole response.
+                // For a slice, the backend's status differs from the status in the head, which
+                // describes the whole response.
                 let status = sent_status.as_mut().and_then(|status| status.try_recv().ok());
                 let forwarded = self.forwarded(&head, forward, status.unwrap_or(head.status));
                 Step::Deliver(Found::fetched(head, fetch.content, forwarded))
             }
-            // The backend cannot serve the slice: look up again, and fetch the whole response.
+            // The backend cannot serve the slice, so look up again and fetch the whole response.
             Err(Failure::NotSliced(_)) => Step::LookUp,
             Err(Failure::NotShared) => Step::Pass(forward),
             Err(failure) => Refusal::failed(&failure, forward).into(),
         }
     }
 
-    /// Returns the fetch to start and, for a slice, the channel for the backend's status.
+    /// Returns the fetch to start and, for a slice, a receiver for the backend's status.
     fn wanted(&mut self) -> (fetch::Request, Option<oneshot::Receiver<u16>>) {
         let request = self.request();
         let slice = slices::cold(self.worker, request).filter(|_| self.search.may_slice);
@@ -56,20 +57,20 @@ impl<O: Outgoing> Session<'_, O> {
             Some(slice) => {
                 let mut wanted = fetch::Request::slice(request, slice);
                 let status = wanted.status_receiver();
-                // Slice only once: afterwards the response is either stored in slices or cannot be
-                // sliced.
+                // Request a slice only once. After that, the response is either stored in slices or
+                // cannot be sliced.
                 self.search.may_slice = false;
                 (wanted, Some(status))
             }
-            // HEAD fetches the whole response, unread; otherwise every HEAD would fetch again.
+            // HEAD starts a background fetch of the whole response; otherwise, every HEAD would
+            // fetch again.
             None if request.method == Method::Head => (fetch::Request::whole(request).in_background(), None),
             None => (fetch::Request::whole(request), None),
         };
         (self.under_policy(wanted, false), status)
     }
 
-    /// Validates a stale response. If the backend fails, serves the stale response where it allows
-    /// that.
+    /// Validates a stale response. If the backend fails, serves the stale response where permitted.
     async fn validate(&mut self, miss: Miss, stale: Arc<Stored>, forward: Forward) -> Step {
         let (request, validated) = fetch::Request::validation(self.request(), stale.clone());
         let request = self.under_policy(request, false);
@@ -94,15 +95,14 @@ impl<O: Outgoing> Session<'_, O> {
         }
     }
 
-    /// Describes, for `Cache-Status`, a request that caused a fetch because of `forward`.
+    /// Describes, for `Cache-Status`, a request forwarded for the reason `forward`.
     fn forwarded(&self, head: &Arc<Head>, forward: Forward, status: u16) -> Forwarded {
-        // A response purged while being fetched goes to the requests already waiting and is not
-        // stored.
+        // A response purged while being fetched is sent to the waiting requests but not stored.
         let stored = head.private.is_none() && self.worker.cache().is_stored(self.key, head);
         Forwarded { stored, ..Forwarded::new(forward, Some(status)) }
     }
 
-    /// Attaches the policy, if there is one, to a fetch.
+    /// Attaches the request's policy, if any, to a fetch.
     pub(super) fn under_policy(&self, request: fetch::Request, is_pass: bool) -> fetch::Request {
         match &self.policy {
             Some(policy) => request.under(policy.backend_side(is_pass)),

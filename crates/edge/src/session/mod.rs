@@ -1,4 +1,4 @@
-//! Session: one request's life in the edge, from its head to its record.
+//! Session: processes one request, from its head to its log record.
 //!
 //! ```text
 //! check ─ receive ─ look-up ─ hit ───────────┐
@@ -10,12 +10,12 @@
 //! ```
 //!
 //! [`Step`] lists the steps, and [`Session::drive`] runs them. Each step has its own file and
-//! returns the next step. A policy is an optional hook at each step ([`policy`]). Without one,
-//! nothing is allocated for policies, and RFC 9111 alone decides.
+//! returns the next step. A policy can act at each step ([`policy`]). Without a policy, nothing is
+//! allocated for one, and RFC 9111 alone decides.
 //!
-//! **Invariant:** every session ends in exactly one record, however it ends.
-//! **Invariant:** a request, and any fetch it causes, use the policy that was active when the
-//! request arrived, unless that policy selects another.
+//! **Invariant:** every session writes exactly one record, regardless of how it ends.
+//! **Invariant:** a request and its fetches use the policy that was active when the request
+//! arrived, unless that policy selects another.
 
 use std::sync::Arc;
 
@@ -51,10 +51,10 @@ mod record;
 mod send;
 mod synth;
 
-const RESTARTED: Refusal = Refusal::own(503, "the policy restarted the request too often");
-const FAILED: Refusal = Refusal::own(503, "the policy failed");
+const RESTARTED: Refusal = Refusal::by_edge(503, "the policy restarted the request too often");
+const FAILED: Refusal = Refusal::by_edge(503, "the policy failed");
 
-/// Buffers that a connection reuses from session to session.
+/// Buffers reused by a connection's sessions.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     /// The request as received.
@@ -64,19 +64,19 @@ pub(crate) struct Buffers {
 
 /// One step of a session, with its input.
 enum Step {
-    /// Refuse requests that need no look-up to be refused.
+    /// Refuse requests that can be refused without a look-up.
     Check,
-    /// Run `vcl_recv`, make the key, and select the next step.
+    /// Run `vcl_recv`, build the cache key, and select the next step.
     Receive,
     /// Look up the key in the cache.
     LookUp,
     /// Serve a stored response, whose content may still be arriving.
     Hit(Hit),
-    /// Fetch, because no stored response can be served without a backend.
+    /// Fetch the response, because no stored response can be served without contacting a backend.
     Miss(Miss),
-    /// Forward the request to a backend, and its response to this client alone.
+    /// Forward the request to a backend, and send the response to this client only.
     Pass(Forward),
-    /// Connect the client's connection to a backend's.
+    /// Connect the client connection to a backend connection.
     Pipe,
     /// Purge everything stored under the key.
     Purge,
@@ -86,13 +86,13 @@ enum Step {
     Generated(GeneratedResponse),
     /// Send the selected part of a found or fetched response.
     Deliver(Found),
-    /// Start again, because the policy requested it.
+    /// Restart the request, as requested by the policy.
     Restart,
     /// The response has ended.
     Done(Sent),
 }
 
-/// One request, until its response has ended.
+/// State of one request until its response has ended.
 struct Session<'a, O> {
     worker: &'a Arc<Worker>,
     client: &'a Client,
@@ -100,13 +100,13 @@ struct Session<'a, O> {
     /// The request as received.
     received: &'a mut RequestHead,
     key: &'a mut String,
-    /// Framing of the request content, while that is unread.
+    /// Framing of the request content while it is unread; `None` once it is read.
     framing: Framing,
     policy: Option<Box<ClientSide>>,
     search: Search,
 }
 
-/// Answers the request in `buffers`, whose content is delimited by `framing`.
+/// Responds to the request in `buffers`, whose content is delimited by `framing`.
 pub(crate) async fn run<I: Incoming, O: Outgoing>(
     worker: &Arc<Worker>,
     client: &Client,
@@ -163,8 +163,8 @@ pub(crate) async fn refuse<O: Outgoing>(
 }
 
 impl<O: Outgoing> Session<'_, O> {
-    /// Runs step after step until the response has ended. Rare steps are boxed to keep the memory
-    /// of an idle connection small.
+    /// Runs the steps until the response has ended. Rare steps are boxed to keep the connection's
+    /// future small.
     async fn drive(&mut self, mut step: Step, incoming: &mut impl Incoming) -> Sent {
         loop {
             step = match step {
@@ -179,7 +179,7 @@ impl<O: Outgoing> Session<'_, O> {
                 Step::Restart => self.restart(),
                 Step::Synth(synth) => self.synth(synth),
                 Step::Generated(own) => Step::Done(Box::pin(self.send_own(own)).await),
-                // Borrowed, because every move of a value would enlarge the future.
+                // Borrowed, because moving the value would enlarge the future.
                 Step::Deliver(ref mut found) => match self.deliver(found).await {
                     Ok(part) => Step::Done(self.send(found, part).await),
                     Err(step) => *step,
@@ -189,45 +189,46 @@ impl<O: Outgoing> Session<'_, O> {
         }
     }
 
-    /// Returns the request as changed by the policy, otherwise as received.
+    /// Returns the request as changed by the policy or, without one, as received.
     fn request(&self) -> &RequestHead {
         self.policy.as_ref().map_or(&*self.received, |policy| &policy.req)
     }
 
-    /// Whether the request may be answered from the cache. Its content, if any, has been read and
+    /// Returns whether the cache may serve the request. Its content, if any, has been read and
     /// discarded.
     fn is_read(&self) -> bool {
         is_read(self.received.method)
     }
 
-    /// Whether the request has unread content.
+    /// Returns whether the request has unread content.
     fn has_content(&self) -> bool {
         !matches!(self.framing, Framing::None | Framing::Length(0))
     }
 
-    /// Whether the connection closes after the response, as far as the session knows.
+    /// Returns whether the session requires the connection to close after the response.
     fn closes(&self) -> bool {
         self.has_content() || self.worker.is_stopping()
     }
 
-    /// Returns the connection and process, for a policy.
+    /// Returns the connection and worker, for a policy.
     fn context(&self) -> RequestContext<'_> {
         RequestContext { client: self.client, socket: self.out.socket(), worker: self.worker }
     }
 
-    /// Runs a subroutine, if there is a policy.
+    /// Runs a subroutine; `None` without a policy.
     fn run(&mut self, sub: Sub, heads: Heads<'_>) -> Option<Action> {
         let context = RequestContext { client: self.client, socket: self.out.socket(), worker: self.worker };
         Some(self.policy.as_mut()?.run(sub, heads, context))
     }
 
-    /// Runs a subroutine that needs no message, if the policy defines it beyond the built-in one.
+    /// Runs a subroutine that needs no message besides the request, if the policy adds to its
+    /// built-in version.
     fn hook(&mut self, sub: Sub) -> Option<Action> {
         self.policy.as_ref().filter(|policy| policy.defines(sub))?;
         self.run(sub, Heads::default())
     }
 
-    /// Returns the step for an action that every subroutine may return.
+    /// Returns the step for an action that any subroutine may return.
     fn divert(&self, action: Action) -> Step {
         match action {
             Action::Restart => Step::Restart,
@@ -236,7 +237,7 @@ impl<O: Outgoing> Session<'_, O> {
         }
     }
 
-    /// Returns to `receive`, unless restarted too often.
+    /// Restarts the request at `receive`, unless it has restarted too often.
     fn restart(&mut self) -> Step {
         self.search = Search::default();
         if self.policy.as_mut().is_some_and(|policy| policy.restart()) {
@@ -255,11 +256,11 @@ impl From<Refusal> for Step {
 
 impl From<TooManyPurges> for Step {
     fn from(TooManyPurges: TooManyPurges) -> Self {
-        Refusal::own(503, "too many purges are in force").into()
+        Refusal::by_edge(503, "too many purges are in force").into()
     }
 }
 
-/// Whether requests with this method are answered from the cache.
+/// Returns whether the cache may serve requests with this method.
 fn is_read(method: Method) -> bool {
     matches!(method, Method::Get | Method::Head)
 }

@@ -1,4 +1,4 @@
-//! Several ranges in one response: `multipart/byteranges` (RFC 9110 §14.6, RFC 2046 §5.1).
+//! Multipart responses: several ranges as `multipart/byteranges` (RFC 9110 §14.6, RFC 2046 §5.1).
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::Range;
@@ -9,14 +9,15 @@ use thalweg_http::{Fields, range};
 #[derive(Debug)]
 pub(crate) struct Multipart {
     boundary: String,
-    /// The head of each part, and its range of the content.
+    /// The head and the content range of each part.
     pub(crate) parts: Vec<(Vec<u8>, Range<u64>)>,
 }
 
 impl Multipart {
-    /// Prepares a response for these `ranges` of content of `length` bytes.
+    /// Prepares a response with these content ranges; `length` is the length of all content in
+    /// bytes, if known.
     pub(crate) fn new(ranges: &[Range<u64>], length: Option<u64>, fields: &Fields) -> Self {
-        // Unpredictable, so that content cannot be crafted to contain the boundary.
+        // Make the boundary unpredictable, so that no content can be crafted to contain it.
         let random = || RandomState::new().build_hasher().finish();
         let boundary = format!("{:016x}{:016x}", random(), random());
         let part = |(at, range): (usize, &Range<u64>)| {
@@ -45,7 +46,7 @@ impl Multipart {
         parts.sum::<u64>() + self.end().len() as u64
     }
 
-    /// Returns the response's fields, with the type `multipart/byteranges`.
+    /// Returns `fields` with the content type replaced by `multipart/byteranges`.
     pub(crate) fn fields(&self, fields: &Fields) -> Fields {
         let mut fields = fields.clone();
         fields.remove("content-type");

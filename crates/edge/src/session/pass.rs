@@ -1,10 +1,11 @@
-//! Pass: sends the request to a backend unchanged, with its content, and the response to this
-//! client alone.
+//! Pass: forwards the request and its content to a backend unchanged, and sends the response to
+//! this client only.
 //!
-//! Content may still be arriving when the response starts: upload and response run concurrently.
+//! Upload and response run concurrently, because the response may start while request content is
+//! still arriving.
 //!
-//! **Invariant:** the connection is reused only after the fetch has read all of the request
-//! content; otherwise the next request would start inside it.
+//! **Invariant:** the connection is reused only after the fetch has read all request content.
+//! Otherwise, remaining content would be parsed as the next request.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -26,15 +27,15 @@ use crate::lookup::{Forwarded, Found};
 use crate::refusal::Refusal;
 use crate::transport::{Incoming, Outgoing, UploadError};
 
-const SENT_ALREADY: Refusal = Refusal::own(503, "a request whose content was sent cannot restart");
-const ONLY_CONTINUE: Refusal = Refusal::own(417, "only 100-continue can be expected here");
+const SENT_ALREADY: Refusal = Refusal::by_edge(503, "a request whose content was sent cannot restart");
+const ONLY_CONTINUE: Refusal = Refusal::by_edge(417, "only 100-continue can be expected here");
 
 impl<O: Outgoing> Session<'_, O> {
     pub(super) async fn pass(&mut self, forward: Forward, incoming: &mut impl Incoming) -> Step {
         let expects = match self.expects_continue() {
             Ok(expects) => expects,
-            // The expectation concerns content, and a GET or HEAD request's content has already
-            // been discarded.
+            // Ignore the expectation: it concerns content, and that of GET and HEAD requests is
+            // already discarded.
             Err(_) if self.is_read() => false,
             Err(refusal) => return Step::Generated(GeneratedResponse::refused(&refusal)),
         };
@@ -73,7 +74,8 @@ impl<O: Outgoing> Session<'_, O> {
         passed_step(head, started, forward)
     }
 
-    /// Forwards content concurrently with the response, once a backend has the request head.
+    /// Forwards content concurrently with the response, once a backend has received the request
+    /// head.
     async fn pass_content(
         &mut self,
         mut started: Started,
@@ -82,7 +84,7 @@ impl<O: Outgoing> Session<'_, O> {
         forward: Forward,
         incoming: &mut impl Incoming,
     ) -> Step {
-        // No response is written earlier, because interim responses follow the request head.
+        // Nothing is written before that, because interim responses follow the request head.
         let is_recording = tokio::select! {
             biased;
             wanted = source.is_wanted() => wanted.is_ok(),
@@ -99,11 +101,11 @@ impl<O: Outgoing> Session<'_, O> {
         let mut uploaded = None;
         let head = beside(started.head(self.out), upload.as_mut(), &mut uploaded).await;
         if head.is_ok() || matches!(uploaded, Some(Ok(()))) {
-            // The connection can be reused once the upload, if still running, has ended.
+            // The connection can be reused once the upload, if still in progress, has ended.
             self.framing = Framing::None;
         }
         let mut step = match &uploaded {
-            // The refused upload ended the fetch.
+            // The fetch failed because the upload was refused.
             Some(Err(UploadError::Refused(refusal))) if head.is_err() => refusal.clone().into(),
             _ => passed_step(head, started, forward),
         };
@@ -128,14 +130,14 @@ impl<O: Outgoing> Session<'_, O> {
             };
         };
         if uploaded.is_none() && !self.out.closes() {
-            // The transport records how the upload ended.
+            // The transport keeps track of whether the content was read to its end.
             let _ = upload.await;
         }
         Step::Done(sent)
     }
 
-    /// Whether the client waits for a 100 before it sends content (RFC 9110 §10.1.1). An HTTP/1.0
-    /// client's expectation is ignored; any other expectation is refused.
+    /// Returns whether the client waits for a 100 before it sends content (RFC 9110 §10.1.1). An
+    /// HTTP/1.0 client's expectation is ignored; any other expectation is refused.
     pub(super) fn expects_continue(&self) -> Result<bool, Refusal> {
         let fields = &self.received.fields;
         if !fields.list("expect").all(|expected| expected.eq_ignore_ascii_case(b"100-continue")) {
@@ -155,7 +157,7 @@ fn passed_step(head: Result<Arc<Head>, Failure>, started: Started, forward: Forw
     }
 }
 
-/// Waits for `other` while the upload continues, and stores the upload's result in `uploaded`.
+/// Waits for `other` while the upload continues. Stores the upload's result in `uploaded`.
 async fn beside<T>(
     other: impl Future<Output = T>,
     mut upload: Pin<&mut impl Future<Output = Result<(), UploadError>>>,

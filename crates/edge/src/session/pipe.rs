@@ -1,10 +1,10 @@
-//! Pipe: runs `vcl_pipe`, then connects the client's connection to a backend's.
+//! Pipe: runs `vcl_pipe`, then connects the client connection to a backend connection.
 //!
 //! The request is forwarded unchanged, with `Connection: close` unless `vcl_pipe` changes it.
 //!
-//! **Invariant:** pipes use at most half of a worker's backend connections, and never an idle one.
-//! **Invariant:** a piped request carries this node's `CDN-Loop` (RFC 8586 §2), so a loop is
-//! detected.
+//! **Invariant:** pipes use at most half of a worker's backend connections, and always new ones.
+//! **Invariant:** a piped request contains this node's `CDN-Loop` member (RFC 8586 §2), so that
+//! loops are detected.
 
 use std::cell::Cell;
 
@@ -24,21 +24,21 @@ use crate::session::synth::GeneratedResponse;
 use crate::transport::{Incoming, Outgoing};
 use crate::warnings::{WarningLimit, warn_limited};
 
-/// Maximum pipes of one worker; half of its backend connections is a further limit.
+/// Maximum pipes per worker. Half of the worker's backend connections is a further limit.
 const PIPES_MAX: usize = 256;
-/// Hop-by-hop fields that are forwarded nevertheless, because they describe the bytes that follow.
+/// Hop-by-hop fields forwarded nevertheless, because they describe the bytes that follow.
 const PASSED_ON: [&str; 2] = ["Transfer-Encoding", "Upgrade"];
 
-const TOO_MANY: Refusal = Refusal::own(503, "too many piped connections");
+const TOO_MANY: Refusal = Refusal::by_edge(503, "too many piped connections");
 
 static REFUSALS: WarningLimit = WarningLimit::new();
 
 thread_local! {
-    /// Number of pipes on this thread's worker. A connection never leaves its worker.
+    /// Number of pipes on this thread's worker. Connections never move between workers.
     static PIPES: Cell<usize> = const { Cell::new(0) };
 }
 
-/// An open pipe, counted until dropped.
+/// Guard that counts an open pipe until dropped.
 struct Counted(());
 
 impl Counted {
@@ -96,7 +96,7 @@ impl<O: Outgoing> Session<'_, O> {
         })
     }
 
-    /// Creates the request as `vcl_pipe` sees it.
+    /// Creates the backend request for `vcl_pipe`.
     fn piped_request(&self) -> RequestHead {
         let req = self.request();
         let mut bereq = req.clone();

@@ -1,4 +1,4 @@
-//! Client side of a policy: the state of one request that VCL reads and sets.
+//! Client side of a policy: per-request state read and set by VCL.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use thalweg_cache::Stored;
 use thalweg_cache::freshness::Freshness;
 use thalweg_http::{RequestHead, ResponseHead};
 use thalweg_policy::step::Action;
-use thalweg_policy::task::{Client, Fetch, Kept, Line, Object, Session, Tag, Workspace};
+use thalweg_policy::task::{Client, Fetch, LogLine, LogSource, Object, RequestState, Session, Workspace};
 use thalweg_policy::value::Backend;
 use thalweg_policy::{Sub, Task};
 use tokio::net::TcpStream;
@@ -30,16 +30,16 @@ use crate::worker::Worker;
 
 /// Maximum restarts of one request, as in Varnish.
 const RESTARTS_MAX: u32 = 4;
-/// Prefix of keys that `vcl_hash` made from data other than URL and host; no authority and no path
-/// begins with it.
+/// Prefix of keys for which `vcl_hash` hashed anything other than URL and host. No authority and no
+/// path starts with it.
 const OWN_KEY: &str = "?vcl:";
 
 static RESTARTS: WarningLimit = WarningLimit::new();
 
-/// Number of the next request or connection.
+/// Number (VCL `xid`) of the next request or connection.
 static NUMBER: AtomicU64 = AtomicU64::new(1);
 
-/// Messages that a step shows to its subroutine, besides the request.
+/// Message heads available to a subroutine, in addition to the request.
 #[derive(Debug, Default)]
 pub(super) struct Heads<'a> {
     pub(super) bereq: Option<&'a mut RequestHead>,
@@ -47,7 +47,7 @@ pub(super) struct Heads<'a> {
     pub(super) resp: Option<&'a mut ResponseHead>,
 }
 
-/// A request's connection and process.
+/// Connection and worker of a request.
 #[derive(Clone, Copy)]
 pub(super) struct RequestContext<'a> {
     pub(super) client: &'a Connection,
@@ -67,7 +67,7 @@ pub(super) struct ClientSide {
     object: Object,
     session: Box<Session>,
     notes: SharedNotes,
-    kept: Kept,
+    kept: RequestState,
     workspace: Workspace,
     random: u64,
 }
@@ -79,8 +79,8 @@ impl fmt::Debug for ClientSide {
 }
 
 impl ClientSide {
-    /// Creates the client side for the request `received`. Holds the connection's VCL session until
-    /// [`ClientSide::end`].
+    /// Creates the client side for the request `received`. Takes the connection's VCL session,
+    /// which [`ClientSide::end`] returns.
     pub(super) fn new(loaded: Arc<Loaded>, received: RequestHead, context: RequestContext<'_>) -> Self {
         let xid = NUMBER.fetch_add(1, Relaxed);
         let client = Client { time_s: now_s(), xid, backend_hint: hint(&loaded), ..Client::default() };
@@ -94,14 +94,14 @@ impl ClientSide {
             object: Object::default(),
             session,
             notes: SharedNotes::default(),
-            kept: Kept::default(),
+            kept: RequestState::default(),
             workspace: Workspace::default(),
             random: now_ms() ^ xid.rotate_left(32),
         }
     }
 
-    /// Returns the VCL session to the connection. If the request is recorded, also returns the
-    /// policy's contribution to the record.
+    /// Returns the VCL session to the connection. If `is_recorded`, produces the policy's
+    /// contribution to the record.
     pub(super) fn end(self, connection: &Connection, is_recorded: bool) -> Option<Box<PolicyNotes>> {
         connection.put_session(self.session);
         let Client { xid, restarts, .. } = self.client;
@@ -116,23 +116,24 @@ impl ClientSide {
         lock(&self.notes).backend = Some(backend.clone());
     }
 
-    /// Switches to another policy, with its own backends, as if the request had just arrived there.
+    /// Switches to another policy and its backends, as if the request had just been received under
+    /// it.
     pub(super) fn enter(&mut self, loaded: Arc<Loaded>) {
         let Client { restarts, xid, time_s, timestamp_s, .. } = self.client;
         let backend_hint = hint(&loaded);
         self.client = Client { restarts, xid, time_s, timestamp_s, backend_hint, ..Client::default() };
         self.req.clone_from(&self.received);
         // Module data belongs to the previous policy's objects.
-        self.kept = Kept::default();
+        self.kept = RequestState::default();
         self.loaded = loaded;
     }
 
-    /// Whether the policy defines this subroutine beyond the built-in one.
+    /// Returns whether the policy adds to the built-in version of this subroutine.
     pub(super) fn defines(&self, sub: Sub) -> bool {
         self.loaded.program.extends_builtin(sub)
     }
 
-    /// Runs a subroutine. Any error in it becomes [`Action::Fail`].
+    /// Runs a subroutine. An error becomes [`Action::Fail`].
     pub(super) fn run(&mut self, sub: Sub, heads: Heads<'_>, context: RequestContext<'_>) -> Action {
         let RequestContext { client: connection, socket, worker } = context;
         let Self { loaded, received, req, client, fetch, object, session, notes, kept, workspace, random } =
@@ -140,7 +141,7 @@ impl ClientSide {
         loaded.run(
             sub,
             &mut Task {
-                // The coarse clock may be behind the request's more precise start.
+                // The coarse clock may lag behind the request's start time, which is more precise.
                 now_s: coarse_now_s().max(client.time_s),
                 original: heads.bereq.is_none().then_some(received),
                 req: Some(req),
@@ -178,7 +179,7 @@ impl ClientSide {
         self.run(Sub::Hit, Heads { obj: Some(&obj), ..Heads::default() }, context)
     }
 
-    /// Records the state of the response that is about to be delivered.
+    /// Records the state of the response about to be delivered.
     pub(super) fn note_delivered(&mut self, freshness: &Freshness, is_uncacheable: bool) {
         self.object.uncacheable = is_uncacheable;
         self.note_times(freshness);
@@ -193,14 +194,14 @@ impl ClientSide {
         object.ttl_s = freshness.ttl_ms(now_ms) as f64 / 1e3;
     }
 
-    /// Discards the result of a look-up that does not answer the request.
+    /// Discards the result of a look-up that is not used for the response.
     pub(super) fn forget_found(&mut self) {
         self.object = Object::default();
     }
 
     /// Restarts the request. Returns false, and logs a warning, after too many restarts.
     pub(super) fn restart(&mut self) -> bool {
-        // Everything that the policy has set is kept, as in Varnish.
+        // Other values set by the policy are kept, as in Varnish.
         let client = &mut self.client;
         client.restarts += 1;
         client.hash_data.clear();
@@ -211,7 +212,7 @@ impl ClientSide {
         if restarts > RESTARTS_MAX {
             let text = format!("more than {RESTARTS_MAX} restarts");
             warn_limited!(RESTARTS, policy = self.loaded.name, reason = text, "policy failed");
-            lock(&self.notes).lines.push(Line { tag: Tag::Error, text });
+            lock(&self.notes).lines.push(LogLine { tag: LogSource::Error, text });
         }
         restarts <= RESTARTS_MAX
     }
@@ -222,7 +223,7 @@ impl ClientSide {
         self.run(Sub::Pipe, Heads { bereq: Some(bereq), ..Heads::default() }, context)
     }
 
-    /// Returns the route of the pipe; `None` if no backend is healthy.
+    /// Returns the pipe's route; `None` if no backend is healthy.
     pub(super) fn pipe_route(&mut self, bereq: &mut RequestHead, worker: &Worker) -> Option<Route> {
         let mut side = self.backend_side(true);
         side.fetch = std::mem::take(&mut self.fetch);
@@ -230,7 +231,7 @@ impl ClientSide {
         side.route(bereq, worker.cache())
     }
 
-    /// Creates the backend side, for the fetch that this request causes.
+    /// Creates the backend side for a fetch started by this request.
     pub(super) fn backend_side(&self, is_pass: bool) -> Box<BackendSide> {
         let client = Client {
             backend_hint: self.client.backend_hint,
@@ -251,12 +252,12 @@ impl ClientSide {
         (self.client.is_hitmiss, self.client.is_hitpass) = (is_hitmiss, is_hitpass);
     }
 
-    /// Returns the look-up options that the policy has set.
+    /// Returns the look-up options set by the policy.
     pub(super) fn look_up_options(&self) -> LookupOptions {
         let ms = |seconds: f64| (seconds * 1e3) as u64;
         let Client { ttl_s, grace_s, hash_always_miss, hash_ignore_busy, .. } = self.client;
         LookupOptions {
-            // A lifetime of 0 or less means no limit; a grace of 0 is a limit.
+            // A lifetime of 0 or less means no limit, but a grace of 0 is a limit.
             lifetime_ms_max: ttl_s.filter(|ttl_s| *ttl_s > 0.0).map(ms),
             grace_ms_max: grace_s.filter(|grace_s| *grace_s >= 0.0).map(ms),
             always_misses: hash_always_miss,
@@ -267,8 +268,8 @@ impl ClientSide {
         }
     }
 
-    /// Writes the cache key from the data that `vcl_hash` hashed. The built-in `vcl_hash` yields
-    /// the same key as without a policy, so that a purge by URL finds the response.
+    /// Writes the cache key for the data hashed by `vcl_hash`. For the built-in `vcl_hash`, the key
+    /// is the same as without a policy, so that a purge by URL finds the response.
     pub(super) fn write_key(&self, key: &mut String) {
         let hashed = &self.client.hash_data;
         let (url, host) = (self.req.target.as_str(), self.req.authority.as_str());
@@ -284,8 +285,8 @@ impl ClientSide {
         key.clear();
         key.push_str(OWN_KEY);
         for byte in hashed {
-            // Derived keys contain a space before their suffix, so the key itself must contain
-            // none.
+            // Slice keys are derived by adding a space and a suffix, so the key itself must not
+            // contain a space.
             match byte {
                 b'!'..=b'~' if *byte != b'%' => key.push(char::from(*byte)),
                 _ => key.push_str(&format!("%{byte:02x}")),

@@ -1,4 +1,4 @@
-//! Purge: requested with the method `PURGE` without a policy, or with `return (purge)`.
+//! Purge: requested by the method `PURGE` or, under a policy, by `return (purge)`.
 
 use thalweg_http::cache_status::CacheStatus;
 use thalweg_policy::Sub;

@@ -1,6 +1,6 @@
-//! Receive: runs `vcl_recv` and `vcl_hash`, makes the cache key, and selects the next step. Without
-//! a policy, the method decides: GET and HEAD are looked up, PURGE purges, all other methods are
-//! passed.
+//! Receive: runs `vcl_recv` and `vcl_hash`, builds the cache key, and selects the next step.
+//! Without a policy, the method decides: GET and HEAD are looked up, PURGE purges, all other
+//! methods are passed.
 
 use thalweg_http::Method;
 use thalweg_http::cache_status::Forward;
@@ -37,7 +37,7 @@ impl<O: Outgoing> Session<'_, O> {
         }
     }
 
-    /// Follows `return (vcl(…))` into other policies, then makes the key.
+    /// Switches policies as requested by `return (vcl(…))`, then runs `vcl_hash`.
     fn hash(&mut self, mut action: Action) -> Action {
         for _ in 0..POLICIES_MAX {
             let Action::Vcl(name) = &action else { break };
@@ -49,7 +49,7 @@ impl<O: Outgoing> Session<'_, O> {
             policy.enter(loaded);
             action = self.run(Sub::Recv, Heads::default()).unwrap_or(action);
         }
-        // A pass needs the key too, as in Varnish, because `req.hash` identifies the request.
+        // A pass needs the key too, because `req.hash` identifies the request, as in Varnish.
         if matches!(action, Action::Hash | Action::Purge | Action::Pass | Action::Pipe) {
             if let Some(policy) = &mut self.policy {
                 policy.client.hash_data.clear();

@@ -1,4 +1,4 @@
-//! Record: writes the request log entry of each response.
+//! Record: writes each response's entry to the request log.
 
 use std::os::fd::AsFd;
 
@@ -27,7 +27,7 @@ impl<'a> Extras<'a> {
 }
 
 impl<O: Outgoing> Session<'_, O> {
-    /// Ends the session's part in its policy and writes the log entry.
+    /// Ends the policy's client side, if any, and writes the log entry.
     pub(super) fn record(&mut self, started: StartedResponse, sent: &Sent) {
         let policy = self.policy.take();
         let noted = policy.and_then(|policy| policy.end(self.client, self.worker.log().is_recording()));

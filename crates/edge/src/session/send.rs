@@ -1,4 +1,4 @@
-//! Send: writes the selected part of a response to the transport as it arrives.
+//! Send: writes the selected part of a response to the transport as content arrives.
 
 use std::ops::Range;
 
@@ -16,12 +16,12 @@ use crate::transport::{Outgoing, ReplyHead};
 /// Maximum bytes of content per read while the length is unknown.
 const PIECE_BYTES_MAX: usize = 1 << 20;
 
-/// The selected content of a response, and the head to send it with.
+/// The selected part of a response: its content and the corresponding head values.
 struct Selected {
     status: u16,
     /// Fields that replace the response's own.
     fields: Option<Fields>,
-    /// Range of the content to send; ends at `u64::MAX` if the end is unknown.
+    /// Byte range of the content to send; ends at `u64::MAX` if the length is unknown.
     content: Range<u64>,
     content_range: Option<String>,
     parts: Option<Multipart>,
@@ -80,8 +80,8 @@ impl<O: Outgoing> Session<'_, O> {
         let result = if is_alone {
             self.out.finish(None).await
         } else if let Some(parts) = &selected.parts {
-            // Boxed, because few requests have several ranges and the future would enlarge every
-            // connection.
+            // Boxed, because few requests have several ranges, and this future would enlarge that
+            // of every connection.
             Box::pin(self.send_parts(found, parts, &mut sent.bytes)).await
         } else {
             found.content.seek(&selected.content);
@@ -89,7 +89,7 @@ impl<O: Outgoing> Session<'_, O> {
         };
         sent.cut = result.err();
         if matches!(sent.cut, Some(Cut::BackendFailed | Cut::StorageFailed)) {
-            // Send the head and the content that arrived, before the connection is cut.
+            // Send the head and the content received so far before the connection is cut.
             let _ = self.out.flush().await;
         }
         sent.first_byte = self.out.first_byte();
@@ -97,7 +97,7 @@ impl<O: Outgoing> Session<'_, O> {
             && sent.cache == CacheResult::Hit
             && !sliced.all_stored()
         {
-            // Only now is it known whether all slices were stored.
+            // Whether all slices were stored is known only after reading them.
             sent.cache = CacheResult::Miss;
         }
         sent
@@ -184,9 +184,9 @@ impl<O: Outgoing> Session<'_, O> {
     }
 }
 
-/// Returns the stored fields to keep in an edge error about a stored response: `Date`, `Vary`,
-/// `Via` (RFC 9110 §7.6.3), fields that permit access to it (CORS, Timing-Allow-Origin), and fields
-/// that a policy added.
+/// Returns the fields of a stored response to keep in an edge-generated error about it: `Date`,
+/// `Vary`, `Via` (RFC 9110 §7.6.3), fields that permit access to the response (CORS,
+/// Timing-Allow-Origin), and fields written by a policy.
 fn fields_of_error(found: &Found) -> Fields {
     const KEPT: [&str; 4] = ["date", "vary", "via", "timing-allow-origin"];
     const KEPT_START: &[u8] = b"access-control-";

@@ -2,7 +2,7 @@
 //! counts after a crash.
 //!
 //! ```text
-//! 64 bytes   header, written by whoever made the file
+//! 64 bytes   header, written by the file's creator
 //! 63 × 64    one counter each: u64 in native byte order; the rest of its cache line is empty
 //! ```
 //!
@@ -52,7 +52,8 @@ impl Counters {
     /// Maps the counters in `file`, which must not be shortened while they are in use.
     ///
     /// # Errors
-    /// If the file is too short or cannot be mapped.
+    ///
+    /// Returns an error if the file is too short or cannot be mapped.
     pub(super) fn in_file(file: impl AsFd) -> io::Result<Self> {
         if u64::try_from(fstat(&file)?.st_size).unwrap_or_default() < FILE_BYTES as u64 {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "counter file is too short"));
@@ -63,10 +64,11 @@ impl Counters {
         Self::at(base)
     }
 
-    /// Creates counters in anonymous memory, lost with the process.
+    /// Creates counters in anonymous memory, which is lost with the process.
     ///
     /// # Errors
-    /// If memory cannot be mapped.
+    ///
+    /// Returns an error if memory cannot be mapped.
     pub(super) fn in_memory() -> io::Result<Self> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address chosen by the kernel.
@@ -95,7 +97,7 @@ impl Counters {
 
 impl Drop for Counters {
     fn drop(&mut self) {
-        // SAFETY: the mapping is unmapped once; no reference to a counter outlives the value.
+        // SAFETY: this is the only unmapping, and no reference to a counter outlives the value.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), FILE_BYTES) };
     }
 }

@@ -1,11 +1,11 @@
-//! State directory tests: several starts, and damaged files.
+//! State directory tests: consecutive runs, and damaged files.
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::AtomicUsize;
 
 use super::*;
 
-/// A directory that is removed at the end of the test; not created yet.
+/// A directory, not created yet, that is removed at the end of the test.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -14,7 +14,7 @@ impl Scratch {
         Self::within(Path::new(SHARED_MEMORY))
     }
 
-    /// Chooses a directory on a disk, if the build directory is on one.
+    /// Chooses a directory in the build directory, which is usually on a disk.
     fn on_disk() -> Self {
         Self::within(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tmp").as_path())
     }
@@ -26,12 +26,12 @@ impl Scratch {
         Self(parent.join(name))
     }
 
-    /// Returns the page of a start whose file is a link.
+    /// Returns the page of a run whose file is a link.
     fn page(&self, epoch: u64) -> Option<PathBuf> {
         fs::read_link(file_of(&self.0, epoch)).ok()
     }
 
-    /// Simulates a start that begins this many responses and crashes; returns its epoch.
+    /// Simulates a run that starts this many responses and crashes. Returns its epoch.
     fn start(&self, started: u64) -> u64 {
         let state = State::open(&self.0).unwrap();
         (0..started).for_each(|at| state.begin(at as usize % 3));
@@ -43,7 +43,7 @@ impl Scratch {
         fs::read_dir(&self.0).unwrap().count()
     }
 
-    /// Changes the counter file of a start.
+    /// Changes the counter file of a run.
     fn change(&self, epoch: u64, change: impl FnOnce(&mut Vec<u8>)) {
         let path = file_of(&self.0, epoch);
         let mut content = fs::read(&path).unwrap();
@@ -65,12 +65,12 @@ fn start_knows_counts_of_earlier_starts() {
     let epochs = [7, 2, 1000].map(|started| scratch.start(started));
     let state = State::open(&scratch.0).unwrap();
     let all =
-        [(epochs[0], 7), (epochs[1], 2), (epochs[2], 1000)].map(|(epoch, total)| Ended { epoch, total });
+        [(epochs[0], 7), (epochs[1], 2), (epochs[2], 1000)].map(|(epoch, total)| EndedRun { epoch, total });
     for first in 0..3 {
         assert_eq!(state.ended_from(epochs[first]), &all[first..]);
     }
     assert_eq!(state.ended_from(state.epoch()), []);
-    assert_eq!(state.ended_from(epochs[0] - 1), [], "a start of another edge");
+    assert_eq!(state.ended_from(epochs[0] - 1), [], "a run of another edge");
     assert_eq!(State::open_or_in_memory(None).unwrap().ended_from(0), []);
 }
 
@@ -89,33 +89,32 @@ fn on_disk_page_stays_in_shared_memory_until_start_ends() {
 
     let state = State::open(&scratch.0).unwrap();
     let ended = state.epoch();
-    assert_eq!(state.ended_from(killed), [Ended { epoch: killed, total: 5 }]);
+    assert_eq!(state.ended_from(killed), [EndedRun { epoch: killed, total: 5 }]);
     (0..7).for_each(|worker| state.begin(worker));
     let own = scratch.page(ended).unwrap();
     state.end();
     assert_eq!(
         (own.exists(), scratch.page(ended), state.started()),
         (false, None, 7),
-        "the count is now a file in the directory"
+        "the count must be a file in the directory"
     );
     assert_eq!(fs::metadata(file_of(&scratch.0, ended)).unwrap().mode() & 0o777, 0o600);
 
-    // The machine reboots: shared memory is empty, or holds other users' files.
+    // The machine reboots: shared memory is empty or contains other users' files.
     drop(state);
     fs::remove_file(page).unwrap();
     let state = State::open(&scratch.0).unwrap();
     assert_eq!(state.ended_from(killed), []);
-    assert_eq!(state.ended_from(ended), [Ended { epoch: ended, total: 7 }]);
+    assert_eq!(state.ended_from(ended), [EndedRun { epoch: ended, total: 7 }]);
     assert_eq!((scratch.files(), scratch.page(killed)), (2, None));
 
     let left: Vec<_> = (0..ENDED_MAX + 2).map(|_| scratch_page(&scratch)).collect();
     drop(state);
     let _state = State::open(&scratch.0).unwrap();
-    assert!(left.iter().all(|page| !page.exists()), "starts without responses leave no page");
+    assert!(left.iter().all(|page| !page.exists()), "runs without responses leave no page");
 }
 
-/// Returns the page of a start that crashes before its first response. Ignores the directory's
-/// lock.
+/// Returns the page of a run that crashes before its first response. Ignores the directory's lock.
 fn scratch_page(scratch: &Scratch) -> PathBuf {
     let epoch = epochs(&scratch.0).unwrap().last().unwrap() + 1;
     drop(create(&scratch.0, &fs::metadata(&scratch.0).unwrap(), epoch).unwrap());
@@ -142,15 +141,15 @@ fn pipe_is_not_a_counter_file() {
 }
 
 #[test]
-fn start_that_cannot_create_counter_file_knows_earlier_starts() {
+fn run_without_counter_file_still_reads_earlier_runs() {
     let scratch = Scratch::new();
     let before = scratch.start(4);
     let taken = file_of(&scratch.0, u64::MAX);
     fs::create_dir(&taken).unwrap();
     let state = State::open(&scratch.0).unwrap();
     state.begin(0);
-    assert_eq!((state.epoch(), state.started()), (u64::MAX, 1), "a directory has its file's name");
-    assert_eq!(state.ended_from(before), [Ended { epoch: before, total: 4 }]);
+    assert_eq!((state.epoch(), state.started()), (u64::MAX, 1), "a directory blocks the counter file's name");
+    assert_eq!(state.ended_from(before), [EndedRun { epoch: before, total: 4 }]);
 }
 
 #[test]
@@ -173,11 +172,11 @@ fn epochs_increase_even_if_clock_is_set_back() {
 }
 
 #[test]
-fn oldest_starts_are_dropped() {
+fn oldest_runs_are_dropped() {
     let scratch = Scratch::new();
     let epochs: Vec<_> = (0..ENDED_MAX as u64 + 3).map(|at| scratch.start(at + 1)).collect();
     assert_eq!(scratch.files(), ENDED_MAX + 1);
-    // Starts without responses, for example failed ones, do not displace others.
+    // Runs without responses, for example failed starts, do not displace others.
     for _ in 0..ENDED_MAX {
         scratch.start(0);
     }
@@ -199,7 +198,7 @@ fn second_process_is_refused_until_first_ends() {
     first.begin(0);
     first.end();
     let second = State::open(&scratch.0).unwrap();
-    assert_eq!(second.ended_from(first.epoch()), [Ended { epoch: first.epoch(), total: 1 }]);
+    assert_eq!(second.ended_from(first.epoch()), [EndedRun { epoch: first.epoch(), total: 1 }]);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Applies a bundle's rules and experiments to a connection.
 //!
 //! Rules and experiments are evaluated before the first content byte of a response, each once per
-//! connection. Connections in the holdout, or in an arm without changes, are marked at the same
-//! response at which the other connections are changed, so that their records can be compared.
+//! connection. Connections in the holdout, or in an arm without an algorithm, are marked at the
+//! same point at which other connections are changed, so that their records can be compared.
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -24,7 +24,8 @@ pub(crate) struct Response<'a> {
 }
 
 impl Steering {
-    /// Applies `bundle` as far as it is due. Kernel refusals have been counted and logged.
+    /// Applies the bundle's experiment and rule for this response, if due. Refusals by the kernel
+    /// are counted and logged.
     pub(crate) fn follow(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -32,7 +33,7 @@ impl Steering {
         response: Response<'_>,
         common: &SharedSteering,
     ) {
-        // Experiments come first, because they take precedence over rules.
+        // Evaluate experiments first, because they take precedence over rules.
         self.follow_experiment(fd, bundle, response, common);
         self.follow_rule(fd, bundle, response, common);
     }
@@ -58,7 +59,7 @@ impl Steering {
         }
         let Some(experiment) = bundle.experiment(response.host) else { return };
         let arm = experiment.arm(response.client);
-        // Bundle validation guarantees that names parse.
+        // Bundle validation guarantees that algorithm names parse.
         let algorithm = arm.congestion_control.as_deref();
         let request = SteeringRequest {
             by: Decider::Experiment,
@@ -80,7 +81,7 @@ impl Steering {
         response: Response<'_>,
         common: &SharedSteering,
     ) {
-        // Checked first, so that no look-up is needed after a connection's first large response.
+        // Check first: after a connection's first large response, no rule look-up is needed.
         if !self.is_open_to(Decider::Rule) {
             return;
         }
@@ -103,7 +104,8 @@ impl Steering {
         }
     }
 
-    /// Applies a bundle's choice. Returns whether it was due, even if refused; records a refusal.
+    /// Applies the algorithm of a rule or arm, and records a refusal. Returns whether the request
+    /// was due, even if refused.
     fn apply_from_bundle(
         &mut self,
         fd: BorrowedFd<'_>,

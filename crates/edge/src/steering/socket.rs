@@ -1,5 +1,5 @@
-//! Client connection as a policy sees it: its socket and its steering. The kernel is queried only
-//! on demand.
+//! Client connection as visible to a policy: its socket and its steering. The kernel is queried
+//! only on demand.
 
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 
 use super::{SharedSteering, Steering, SteeringRequest, chain};
 
-/// The client connection of the request that a policy runs for.
+/// The client connection of a policy's current request.
 #[derive(Debug)]
 pub(crate) struct Socket<'a> {
     pub(crate) stream: &'a TcpStream,
@@ -77,8 +77,8 @@ impl Connection for Socket<'_> {
     }
 }
 
-/// Converts the kernel's values to the policy's. An unlimited rate is the maximum, as in the
-/// kernel; a value that an older kernel lacks is 0.
+/// Converts the kernel's values to the policy's. An unlimited rate becomes the maximum value, as in
+/// the kernel. A value missing from an older kernel becomes 0.
 fn policy_tcp_info(info: &info::TcpInfo, delta_retrans: u32) -> TcpInfo {
     let wide = |value: Option<u32>| value.unwrap_or_default().into();
     TcpInfo {

@@ -24,7 +24,7 @@ pub(crate) struct Tcp {
 }
 
 impl Tcp {
-    /// Reads the state with one `getsockopt`; the congestion control is known from when it was set.
+    /// Reads the state with one `getsockopt`; the congestion control is taken from `steering`.
     pub(crate) fn read(connection: BorrowedFd<'_>, steering: &Steering) -> Option<Self> {
         let info = TcpInfo::read(connection).ok()?;
         Some(Self {

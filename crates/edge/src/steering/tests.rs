@@ -1,12 +1,14 @@
-//! Steering tests on accepted sockets: deciders take precedence as documented; policies, their
-//! variables and records agree with the kernel.
+//! Steering tests on accepted sockets: decider precedence, and agreement of policies, policy
+//! variables and records with the kernel.
 
 use std::os::fd::AsFd;
 
 use thalweg_http::RequestHead;
 use thalweg_http::head::parse_request;
 use thalweg_policy::source::File;
-use thalweg_policy::task::{Alone, Client, Fetch, Kept, Line, Object, Session, Tag, Workspace};
+use thalweg_policy::task::{
+    Client, Fetch, LogLine, LogSource, NoHost, Object, RequestState, Session, Workspace,
+};
 use thalweg_policy::{Action, Connection as _, Known, Program, Sub, Task, compile};
 use thalweg_record::TcpState;
 use thalweg_tcp::{TcpInfo, sending};
@@ -64,8 +66,8 @@ impl Accepted {
         Tcp::read(self.stream.as_fd(), &self.steering).unwrap().into()
     }
 
-    /// Runs `vcl_recv` for a request with these fields; returns the request and the log.
-    fn recv(&mut self, program: &Program, fields: &str) -> (RequestHead, Vec<Line>) {
+    /// Runs `vcl_recv` for a request with these fields. Returns the request and the log lines.
+    fn recv(&mut self, program: &Program, fields: &str) -> (RequestHead, Vec<LogLine>) {
         let mut req = RequestHead::default();
         let text = format!("GET /a HTTP/1.1\r\nHost: media.example\r\n{fields}\r\n");
         parse_request(text.as_bytes(), &mut req, &thalweg_http::Limits::default()).unwrap().unwrap();
@@ -86,9 +88,9 @@ impl Accepted {
                 object: &Object::default(),
                 session: &mut Session::default(),
                 connection: &mut self.socket(),
-                host: &Alone,
+                host: &NoHost,
                 log: &mut log,
-                kept: &mut Kept::default(),
+                kept: &mut RequestState::default(),
                 workspace: &mut Workspace::default(),
                 random: &mut 1,
             },
@@ -170,10 +172,10 @@ async fn refusal_by_kernel_changes_nothing_and_is_counted() {
         assert!(error.starts_with("this kernel has no congestion control \"nosuch\"; it has "), "{error}");
         assert_eq!(it.common.refused(), refused);
     }
-    let error = it.socket().set_congestion_algorithm("a name that is none").unwrap_err();
-    assert_eq!(error, "\"a name that is none\" is not the name of a congestion control");
+    let error = it.socket().set_congestion_algorithm("an invalid algorithm").unwrap_err();
+    assert_eq!(error, "\"an invalid algorithm\" is not the name of a congestion control");
     assert_eq!((it.algorithm(), it.steering.decider(), it.common.refused()), ("reno".into(), Default, 4));
-    assert_eq!(*it.common.logged.lock().unwrap(), ["nosuch", "a name that is n"]);
+    assert_eq!(*it.common.logged.lock().unwrap(), ["nosuch", "an invalid algor"]);
     for number in 0..2 * LOGGED_NAMES_MAX {
         let _ = it.socket().set_congestion_algorithm(&format!("no {number}"));
     }
@@ -275,7 +277,7 @@ async fn policy_sets_pace_and_gets_errors_for_unsupported_options() {
     assert_eq!(req.fields.get_str("x-pace"), Some("500"));
     let cwnd = TcpInfo::read(it.stream.as_fd()).unwrap().snd_cwnd.to_string();
     assert_eq!(req.fields.get_str("x-cwnd"), Some(cwnd.as_str()));
-    assert_eq!((log.len(), log[0].tag), (1, Tag::Error));
+    assert_eq!((log.len(), log[0].tag), (1, LogSource::Error));
     assert_eq!(log[0].text, thalweg_tcp::Error::NoCongestionWindow.to_string());
     let slow =
         r#"vcl 4.1; backend default { .host = "127.0.0.1"; } sub vcl_recv { set client.socket.pace = 64; }"#;
@@ -293,7 +295,7 @@ async fn retransmissions_count_from_last_read_in_an_earlier_request() {
     let delta = |it: &mut Accepted| it.socket().tcp_info().unwrap().delta_retrans;
     it.steering.begin_request();
     assert_eq!((it.socket().requests(), delta(&mut it)), (1, 0));
-    // Simulated, because loopback loses nothing. The difference wraps around.
+    // Set the counter directly, because loopback loses no segments. The difference wraps around.
     it.steering.retrans_before = u32::MAX - 6;
     assert_eq!((delta(&mut it), delta(&mut it)), (7, 7));
     it.steering.begin_request();

@@ -1,4 +1,4 @@
-//! Client connection: state shared by the sessions of one connection, whatever the transport.
+//! Client connection: state shared by the sessions of one connection, on any transport.
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,10 +12,11 @@ use crate::steering::Steering;
 pub(crate) struct Client {
     /// Client address; IPv4-mapped IPv6 addresses are converted to IPv4.
     pub(crate) address: SocketAddr,
-    // Locked, but never across an await: one connection may have several requests in progress.
+    // A mutex, because one connection may have several requests in progress; never held across an
+    // await.
     steering: Mutex<Steering>,
-    /// Policy variables of the connection (`client.*`, `server.*`, `sess.*`), once a policy has
-    /// run.
+    /// The connection's policy variables (`client.*`, `server.*`, `sess.*`); `None` until a policy
+    /// has run.
     session: Mutex<Option<Box<task::Session>>>,
 }
 
@@ -35,7 +36,7 @@ impl Client {
         self.session.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Returns the policy variables that `take_session` took.
+    /// Puts back the policy variables taken by [`Client::take_session`].
     pub(crate) fn put_session(&self, session: Box<task::Session>) {
         *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(session);
     }

@@ -1,12 +1,11 @@
-//! Transports: parse requests from the wire and write their responses.
+//! Transports: parsing of requests from the wire, and writing of responses.
 //!
-//! A transport reads a request's head, runs a [session](crate::session) for it, and gives the
-//! session two ends: [`Incoming`] for the request content and [`Outgoing`] for the response. These
-//! two traits hide all differences between HTTP/1 and other versions: framing, connection
-//! persistence, flow control, and how bytes reach the socket. A transport never decides what to
-//! send.
+//! A transport reads a request's head and runs a [session](crate::session) for it. The session
+//! reads the request content through [`Incoming`] and writes the response through [`Outgoing`].
+//! These traits hide all differences between HTTP versions: framing, connection persistence, flow
+//! control and socket writes. A transport never decides what to send.
 //!
-//! - [`client`]: the client connection, common to all transports.
+//! - [`client`]: the client connection; common to all transports.
 //! - [`http1`]: HTTP/1 in clear text (RFC 9112). Content is sent by `sendfile` or a joined write.
 //!
 //! Content is passed as [`Piece`]s, which are in memory or in a file. A transport that cannot use
@@ -29,17 +28,17 @@ use crate::refusal::Refusal;
 pub(crate) mod client;
 pub(crate) mod http1;
 
-/// A response head, not yet in its wire form.
+/// A response head, independent of its wire format.
 #[derive(Debug)]
 pub(crate) struct ReplyHead<'a> {
     pub(crate) status: u16,
-    /// Reason phrase, if it differs from the status's standard one.
+    /// Reason phrase, if it differs from the standard phrase for the status.
     pub(crate) reason: Option<&'a str>,
     /// Fields to send, without `Content-Length`.
     pub(crate) fields: &'a Fields,
-    /// Whether the fields come from a policy: a 304 then sends all of them, as in Varnish.
+    /// Whether the fields come from a policy. A 304 then sends all of them, as in Varnish.
     pub(crate) by_policy: bool,
-    /// Fields sent only to this client and not stored.
+    /// Fields sent only to the client that caused the fetch.
     pub(crate) withheld: Option<&'a Fields>,
     pub(crate) age_s: Option<u64>,
     /// Content length in bytes, if known.
@@ -48,29 +47,29 @@ pub(crate) struct ReplyHead<'a> {
     /// one](Outgoing::carries_trailers).
     pub(crate) has_trailer: bool,
     pub(crate) content_range: Option<&'a str>,
-    /// The `Cache-Status` to add; `None` if the fields already contain one.
+    /// `Cache-Status` to add; `None` if the fields already contain it.
     pub(crate) cache_status: Option<CacheStatus<'a>>,
-    /// Whether the connection ends with this response.
+    /// Whether the connection closes after this response.
     pub(crate) closes: bool,
 }
 
-/// The response end of one exchange.
+/// The response side of one exchange.
 ///
 /// [`begin`](Self::begin) and [`buffer`](Self::buffer) only collect bytes. The collected bytes are
-/// sent with the first piece, on [`flush`](Self::flush), or at the [end](Self::finish). An
-/// unfinished response is cut so that the client notices.
+/// sent with the first piece, on [`flush`](Self::flush), or at the [end](Self::finish). A response
+/// dropped before [`finish`](Self::finish) is cut in a way that the client can detect.
 pub(crate) trait Outgoing: Send {
     /// Returns the connection's socket.
     fn socket(&self) -> &TcpStream;
 
-    /// Whether a trailer section can follow the content.
+    /// Returns whether a trailer section can follow the content.
     fn carries_trailers(&self) -> bool;
 
-    /// Sends 100 Continue. A failure surfaces at the next write.
+    /// Sends 100 Continue. A failure is reported by the next write.
     fn proceed(&mut self) -> impl Future<Output = ()> + Send;
 
-    /// Sends an interim response, if the client's HTTP version has them. If only part of it can be
-    /// sent, the connection ends, because later bytes would be read as its continuation.
+    /// Sends an interim response if the client's HTTP version supports them. If only part of it can
+    /// be sent, the connection closes, because later bytes would be read as its continuation.
     fn interim(&mut self, head: &ResponseHead) -> impl Future<Output = ()> + Send;
 
     /// Starts the response.
@@ -79,51 +78,54 @@ pub(crate) trait Outgoing: Send {
     /// Appends generated content to a response of known length.
     fn buffer(&mut self, bytes: &[u8]);
 
-    /// Sends a piece of content. `is_last` promises that nothing follows.
+    /// Sends a piece of content. With `is_last`, no further piece may follow.
     fn piece(&mut self, piece: &Piece, is_last: bool) -> impl Future<Output = Result<(), Cut>> + Send;
 
     /// Sends everything collected so far. Must be called before waiting for content.
     fn flush(&mut self) -> impl Future<Output = Result<(), Cut>> + Send;
 
-    /// Ends the response.
+    /// Ends the response, with `trailer` if given.
     fn finish(&mut self, trailer: Option<&Trailer>) -> impl Future<Output = Result<(), Cut>> + Send;
 
-    /// Whether the connection ends with this response.
+    /// Returns whether the connection closes after this response.
     fn closes(&self) -> bool;
 
     /// Returns when the kernel accepted the first byte of the response.
     fn first_byte(&self) -> Option<Instant>;
 }
 
-/// The request end of one exchange.
+/// The request side of one exchange.
 pub(crate) trait Incoming: Send {
-    /// Reads and discards the content; returns `false` if it is longer than `bytes_max`.
+    /// Reads and discards the content. Returns `false` if it is longer than `bytes_max`.
     ///
     /// # Errors
-    /// If the content is malformed or late. The connection is then out of sync.
+    ///
+    /// Returns an error if the content is malformed or late; the connection cannot be used for
+    /// further requests.
     fn discard(
         &mut self,
         bytes_max: u64,
         time_max: Duration,
     ) -> impl Future<Output = Result<bool, Refusal>> + Send;
 
-    /// Whether some content has arrived. Such a client does not wait for 100 Continue.
+    /// Returns whether some content has arrived, which means that the client does not wait for 100
+    /// Continue.
     fn has_arrived(&self) -> bool;
 
-    /// Passes arriving content to the fetch, as fast as the fetch accepts it. The client may pause
-    /// for at most `stall`.
+    /// Passes content to the fetch as it arrives, at the rate at which the fetch accepts it. The
+    /// client may pause for at most `stall`.
     fn upload(
         &mut self,
         source: Source,
         stall: Duration,
     ) -> impl Future<Output = Result<(), UploadError>> + Send;
 
-    /// Connects the client to `backend`: sends `head`, then copies bytes both ways until both sides
-    /// have ended or one fails.
+    /// Connects the client to `backend`: sends `head`, then copies bytes in both directions until
+    /// both sides have ended, one fails, or the pipe is idle for too long.
     fn pipe(&mut self, backend: &mut TcpStream, head: Vec<u8>) -> impl Future<Output = Piped> + Send;
 }
 
-/// Reasons why request content did not reach its fetch completely.
+/// Reasons why an upload of request content ended early.
 #[derive(Debug)]
 pub(crate) enum UploadError {
     /// The client is at fault.

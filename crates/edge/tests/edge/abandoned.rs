@@ -8,7 +8,7 @@ use crate::support::{Backend, Fetch, PATIENCE, TestEdge, config, content};
 use thalweg_edge::{AbandonedFills, Config};
 use thalweg_record::Cut;
 
-/// Large enough that half of it and its last mebibyte are far apart.
+/// Content length, large enough that its midpoint and its last mebibyte are far apart.
 const SIZE: usize = 8 << 20;
 const MIB: usize = 1 << 20;
 const PIECE: usize = 64 * 1024;
@@ -18,7 +18,8 @@ fn edge(backend: &Backend, abandoned_fills: AbandonedFills) -> TestEdge {
     TestEdge::start(Config { abandoned_fills, ..config(backend.address) })
 }
 
-/// Starts a fill of `/a` whose only reader leaves after `len` bytes; then one more piece arrives.
+/// Starts a fill of `/a` whose only reader leaves after `len` bytes, then sends one more piece to
+/// the edge.
 async fn abandon_fill(
     backend: &Backend,
     edge: &TestEdge,
@@ -36,7 +37,7 @@ async fn abandon_fill(
     if length.is_some() {
         assert!(client.exactly(len).await == content(0, len));
     }
-    // After a reset, the edge detects it at its next send.
+    // The edge detects a reset at its next send.
     socket2::SockRef::from(&client.stream).set_linger(Some(Duration::ZERO)).unwrap();
     drop(client);
     fetch.try_send(&content(len, PIECE)).await;
@@ -45,7 +46,8 @@ async fn abandon_fill(
     (fetch, len + PIECE)
 }
 
-/// Sends up to offset `to`; returns the offset at which the edge closed, if it did.
+/// Sends content up to offset `to`. If the edge closes the connection, returns the offset reached
+/// as an error.
 async fn send_on(fetch: &mut Fetch, from: usize, to: usize) -> Result<(), usize> {
     for at in (from..to).step_by(PIECE) {
         if !fetch.try_send(&content(at, PIECE.min(to - at))).await {
@@ -55,7 +57,7 @@ async fn send_on(fetch: &mut Fetch, from: usize, to: usize) -> Result<(), usize>
     Ok(())
 }
 
-/// Whether all of `/a` is stored; waits for the end of its content.
+/// Waits for the end of the stored content of `/a`, and returns whether it is complete.
 async fn is_stored(edge: &TestEdge, len: usize) -> bool {
     let response = edge.get("/a", "Cache-Control: only-if-cached\r\n").await;
     response.status == 200 && response.whole && response.content == content(0, len)
@@ -77,7 +79,7 @@ async fn abandoned_fill_is_finished_if_worthwhile() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn abandoned_fill_is_cancelled_otherwise_and_next_request_starts_afresh() {
+async fn abandoned_fill_is_otherwise_cancelled_and_next_request_starts_over() {
     for (policy, read) in
         [(AbandonedFills::Half, MIB), (AbandonedFills::Cancel, MIB), (AbandonedFills::Cancel, 7 * MIB)]
     {
@@ -148,7 +150,7 @@ async fn rfc5861_3_background_revalidation_is_finished() {
     let mut fetch = backend.fetch().await;
     fetch.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {SIZE}\r\n{STORED}\r\n")).await;
     assert_eq!(send_on(&mut fetch, 0, SIZE).await, Ok(()));
-    // The new response can be found once its head is stored.
+    // A look-up finds the new response once its head is stored.
     let refreshed = async { while !is_stored(&edge, SIZE).await {} };
     tokio::time::timeout(PATIENCE, refreshed).await.expect("not stored");
     edge.stop().await;

@@ -1,4 +1,4 @@
-//! Backend limit tests: connections and head size; also the operator's health override.
+//! Backend tests: limits on connections and head size, and the operator's health override.
 
 #![allow(clippy::unwrap_used)]
 
@@ -64,7 +64,7 @@ async fn head_limit_applies_to_responses() {
         let mut client = edge.client().await;
         client.request("GET", "/a", "").await;
         let mut fetch = backend.fetch().await;
-        // The edge may close before it has read everything.
+        // The edge may close the connection before it has read everything.
         fetch.try_send(format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{long}\r\n").as_bytes()).await;
         assert_eq!(client.response().await.status, status, "{head_bytes_max}");
         edge.stop().await;

@@ -1,5 +1,5 @@
-//! Bundle tests: rules, holdouts, precedence, and that a bad bundle changes nothing. Clients use
-//! different loopback addresses.
+//! Bundle tests: rules, holdouts, precedence, and invalid bundles, which must change nothing.
+//! Clients use different loopback addresses.
 
 #![allow(clippy::unwrap_used)]
 
@@ -22,15 +22,16 @@ use crate::support::{Backend, Client, PATIENCE, TestEdge, config};
 
 pub(crate) const STEERED: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
-/// Content sizes above and below the minimum size of rules.
+/// Content size above the minimum size of rules, in bytes.
 const LARGE_BYTES: usize = 150_000;
+/// Content size below the minimum size of rules, in bytes.
 const SMALL_BYTES: usize = 1000;
 
 fn named(name: &str) -> CongestionControl {
     name.parse().unwrap()
 }
 
-/// Returns the algorithms of the rule and the experiment; the default is reno.
+/// Returns the algorithms of the rule and of the experiment. Both differ from the default, reno.
 pub(crate) fn algorithms() -> [&'static str; 2] {
     let bbr = if congestion::check(named("bbr")).is_ok() { "bbr" } else { "cubic" };
     [bbr, "cubic"]
@@ -48,7 +49,7 @@ pub(crate) fn rule(holdout: f64) -> Rule {
     }
 }
 
-/// Creates an experiment for the host that test clients use, with one arm for everyone.
+/// Creates an experiment for the test clients' host, with one arm for all connections.
 fn experiment(congestion_control: Option<&str>) -> Experiment {
     let arm = Arm {
         name: "all".into(),
@@ -68,7 +69,7 @@ pub(crate) struct Bundled {
     pub(crate) edge: TestEdge,
     backend: Backend,
     records: Follower,
-    /// The bundle's file, unless the bundle comes from a server.
+    /// The bundle file; `None` if the bundle comes from a server.
     file: Option<File>,
     _policy: Option<File>,
 }
@@ -117,8 +118,9 @@ impl Bundled {
         Client::new(socket.connect(self.edge.address).await.unwrap())
     }
 
-    /// Sends a GET and returns its record, checked against the kernel's state of the edge's socket.
-    pub(crate) async fn get(&mut self, client: &mut Client, path: &str) -> thalweg_edge::Numbered {
+    /// Sends a GET and returns its record, after comparing it with the kernel's state of the edge's
+    /// socket.
+    pub(crate) async fn get(&mut self, client: &mut Client, path: &str) -> thalweg_edge::NumberedRecord {
         client.request("GET", path, "").await;
         assert_eq!(client.response().await.status, 200);
         let record = self.records.recv().await.unwrap();
@@ -127,7 +129,7 @@ impl Bundled {
         record
     }
 
-    /// Replaces the bundle's file atomically.
+    /// Replaces the bundle file atomically.
     fn put(&self, document: &str) {
         let file = &self.file.as_ref().unwrap().0;
         let next = PathBuf::from(format!("{}.next", file.display()));
@@ -141,7 +143,7 @@ impl Bundled {
         serde_json::from_slice::<Value>(&admin.response().await.content).unwrap()["bundle"].clone()
     }
 
-    /// Waits until `holds` is true for the bundle's status, and returns the status.
+    /// Waits until `holds` is true for the bundle status, and returns that status.
     pub(crate) async fn stats_once(&self, holds: impl Fn(&Value) -> bool) -> Value {
         let mut changes = self.edge.bundle_changes.clone();
         loop {
@@ -169,7 +171,7 @@ fn by_arm(bundle: u64) -> Steered {
 }
 
 #[tokio::test]
-async fn rule_steers_its_prefix_from_its_minimum_size() {
+async fn rule_steers_its_prefix_at_its_minimum_size() {
     let [bbr, _] = algorithms();
     let mut it = Bundled::with(&document(7, vec![rule(0.0)], Vec::new()), None).await;
     let mut steered = it.client(STEERED).await;
@@ -251,7 +253,7 @@ async fn policy_beats_experiment_beats_rule() {
     assert_eq!((decided(&record), &record.steered), ((cubic, Decider::Experiment), &Some(by_arm(7))));
     it.edge.stop().await;
 
-    // An arm without an algorithm leaves the decision to the rule.
+    // With an arm that has no algorithm, the rule decides.
     let as_is = document(8, vec![rule(0.0)], vec![experiment(None)]);
     let mut it = Bundled::with(&as_is, None).await;
     let mut client = it.client(STEERED).await;
@@ -268,7 +270,7 @@ async fn policy_beats_experiment_beats_rule() {
         let record = it.get(&mut client, "/large").await;
         assert_eq!((decided(&record), &record.steered), (("reno", Decider::Policy), &None));
     }
-    // If the policy sets nothing, the bundle applies once its minimum size is reached.
+    // If the policy sets no algorithm, the bundle applies once the minimum size is reached.
     let mut client = it.client(STEERED).await;
     for _ in 0..LARGE_BYTES / SMALL_BYTES {
         it.get(&mut client, "/small").await;
@@ -279,7 +281,7 @@ async fn policy_beats_experiment_beats_rule() {
 }
 
 #[tokio::test]
-async fn new_bundle_applies_immediately_and_bad_one_is_ignored() {
+async fn new_bundle_applies_immediately_and_invalid_bundle_is_ignored() {
     let [bbr, cubic] = algorithms();
     let mut it = Bundled::with("{\"format\":2,", None).await;
     let stats = it.stats().await;
@@ -292,7 +294,7 @@ async fn new_bundle_applies_immediately_and_bad_one_is_ignored() {
     let stats = it.stats_once(|stats| stats["number"] == 7).await;
     assert_eq!((&stats["rules"], &stats["experiments"]), (&1.into(), &0.into()));
     assert!(stats["taken_unix_ms"].as_u64().unwrap() > 0);
-    // An existing connection without a decision is steered, too.
+    // An existing connection without a decision is also steered.
     assert_eq!(decided(&*it.get(&mut early, "/large").await), (bbr, Decider::Rule));
 
     it.put(&document(8, vec![rule(0.0)], Vec::new()).replace("slow", "fast"));
@@ -302,7 +304,7 @@ async fn new_bundle_applies_immediately_and_bad_one_is_ignored() {
     let record = it.get(&mut late, "/large").await;
     assert_eq!((decided(&record), &record.steered), ((bbr, Decider::Rule), &Some(by_rule(7, false))));
 
-    // Removing a rule does not revert its connections, but an experiment overrides it.
+    // Removing a rule does not revert its connections, but an experiment overrides the rule.
     it.put(&document(9, Vec::new(), Vec::new()));
     it.stats_once(|stats| stats["number"] == 9).await;
     let record = it.get(&mut late, "/large").await;

@@ -1,5 +1,5 @@
-//! Tests of bundles from a server, whose bytes the test writes. The server holds requests, learns
-//! the active and the refused bundle, restarts, and misbehaves. Clients are served throughout.
+//! Tests of bundles from a server played by the test. The server holds requests, learns of the
+//! active and the refused bundle, restarts, and misbehaves. Clients are served throughout.
 
 #![allow(clippy::unwrap_used)]
 
@@ -23,13 +23,13 @@ fn checksum(document: &str) -> String {
     Bundle::decode(document.as_bytes()).unwrap().checksum().to_owned()
 }
 
-/// Sends a bundle as the controller's server does.
+/// Sends a bundle in the same way as the controller.
 async fn respond(poll: &mut Fetch, document: &str, checksum: &str) {
     poll.respond("200 OK", &format!("ETag: \"{checksum}\"\r\nConnection: close\r\n"), document.as_bytes())
         .await;
 }
 
-/// Checks that a new client is steered by the bundle with this number.
+/// Checks that bundle `number` steers a new client.
 async fn is_steered_by(it: &mut Bundled, number: u64) {
     let mut client = it.client(STEERED).await;
     let record = it.get(&mut client, "/large").await;
@@ -61,7 +61,7 @@ async fn server_holds_requests_and_learns_active_bundle() {
     assert_eq!((&stats["number"], &stats["source"]), (&7.into(), &"http".into()));
     assert!(stats["heard_unix_ms"].is_u64() && stats["unheard"].is_null(), "{stats}");
 
-    // A bad bundle is reported and changes nothing.
+    // An invalid bundle is reported and changes nothing.
     let eight = steering(8);
     respond(&mut poll, &eight.replace("slow", "fast"), &checksum(&eight)).await;
     let mut poll = server.fetch().await;
@@ -90,7 +90,7 @@ async fn server_holds_requests_and_learns_active_bundle() {
     let stats = it.stats().await;
     assert_eq!((&stats["number"], &stats["unheard"]), (&9.into(), &serde_json::Value::Null));
     assert_eq!(field(&poll.request, "thalweg-bundle-number"), Some("9"));
-    // The server decides, even if its bundle has a lower number.
+    // The server's bundle is accepted even if its number is lower.
     let three = steering(3);
     respond(&mut poll, &three, &checksum(&three)).await;
     let held = server.fetch().await;

@@ -1,5 +1,5 @@
-//! `Cache-Status` tests (RFC 9211): why a request was forwarded, the result, and whether it was
-//! stored.
+//! `Cache-Status` tests (RFC 9211): why a request was forwarded, the backend's status, and whether
+//! the response was stored.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,8 +16,8 @@ fn get(edge: &TestEdge, fields: &'static str) -> JoinHandle<Response> {
     })
 }
 
-/// Makes a request join the running fetch of `/a`. The reply to a later request shows that it has
-/// joined, because the edge has only one thread.
+/// Makes a request join the fetch of `/a` in progress. The edge has only one thread, so a response
+/// to a later request shows that this one has joined.
 async fn wait_behind(edge: &TestEdge, client: &mut Client) {
     client.request("GET", "/a", "").await;
     assert_eq!(edge.get("/b", "Cache-Control: only-if-cached\r\n").await.status, 504);
@@ -42,7 +42,7 @@ async fn rfc9211_2_2_missing_variant_is_a_vary_miss() {
         other.await.unwrap().cache_status_from(60),
         "thalweg; fwd=vary-miss; fwd-status=200; ttl=60; stored"
     );
-    // Purged variants do not count.
+    // Purged variants are ignored.
     let mut client = edge.client().await;
     client.request("PURGE", "/a", "").await;
     client.response().await;
@@ -83,7 +83,7 @@ async fn rfc9211_2_3_refused_slice_reports_its_own_status() {
 async fn rfc9211_2_3_whole_response_to_slice_request_reports_own_status() {
     let backend = Backend::new().await;
     let edge = TestEdge::start(Config { slice_bytes: 100_000, ..config(backend.address) });
-    // The response has no slice whose status could be reported instead.
+    // The client gets a 304. No slice is read, so the whole response's status must be reported.
     let seek = get(&edge, "Range: bytes=400000-400009\r\nIf-None-Match: \"v1\"\r\n");
     let mut fetch = backend.fetch().await;
     assert_eq!(field(&fetch.request, "range"), Some("bytes=400000-499999"));

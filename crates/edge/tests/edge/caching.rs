@@ -1,4 +1,4 @@
-//! Caching tests: which responses are reused, validated, passed and refused, by RFC section.
+//! Caching tests, by RFC section: which responses are reused, validated, passed and refused.
 
 #![allow(clippy::unwrap_used)]
 
@@ -43,7 +43,9 @@ async fn rfc9111_4_3_stale_response_is_validated() {
     let edge = TestEdge::before(&backend);
     let first = get(&edge, "/a", "");
     let mut fetch = backend.fetch().await;
-    fetch.respond("200 OK", "Cache-Control: no-cache\r\nETag: \"v1\"\r\nX-Kept: yes\r\n", b"content").await;
+    fetch
+        .respond("200 OK", "Cache-Control: no-cache\r\nETag: \"v1\"\r\nX-RequestState: yes\r\n", b"content")
+        .await;
     assert_eq!(first.await.unwrap().content, b"content");
 
     let second = get(&edge, "/a", "");
@@ -243,7 +245,7 @@ async fn rfc9111_4_1_variants_are_stored_separately() {
     edge.stop().await;
 }
 
-/// Returns the language in a fetch's request, which the test backend sends as content.
+/// Returns the language requested by a fetch, which the test backend sends as content.
 fn language(fetch: &Fetch) -> String {
     field(&fetch.request, "accept-language").unwrap().to_owned()
 }
@@ -254,8 +256,8 @@ async fn answer_varied(fetch: &mut Fetch) {
     fetch.respond("200 OK", fields, language.as_bytes()).await;
 }
 
-/// Opens two clients for each language.
-async fn ask_for<'a>(edge: &TestEdge, languages: &[&'a str], fields: &str) -> Vec<(&'a str, Client)> {
+/// Sends a request from each of two clients per language.
+async fn request_all<'a>(edge: &TestEdge, languages: &[&'a str], fields: &str) -> Vec<(&'a str, Client)> {
     let mut clients = Vec::new();
     for language in [languages, languages].concat() {
         let mut client = edge.client().await;
@@ -273,8 +275,8 @@ async fn fetches(backend: &Backend, count: usize) -> Vec<Fetch> {
     fetches
 }
 
-/// Checks that each language has exactly one fetch before any fetch is answered.
-async fn answer_side_by_side(mut fetches: Vec<Fetch>, languages: &[&str], clients: Vec<(&str, Client)>) {
+/// Checks that each language has exactly one fetch, then responds to all fetches.
+async fn respond_in_parallel(mut fetches: Vec<Fetch>, languages: &[&str], clients: Vec<(&str, Client)>) {
     let mut asked: Vec<_> = fetches.iter().map(language).collect();
     asked.sort_unstable();
     assert_eq!(asked, languages);
@@ -291,20 +293,21 @@ async fn variants_are_fetched_in_parallel_and_once_each() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let languages = ["de", "en", "fr", "it"];
-    // Variants are unknown until the first head arrives, so all requests wait for it.
+    // Variants are unknown until the first head arrives, so all requests must wait for it.
     let first = get(&edge, "/a", "Accept-Language: ab\r\n");
     let mut fetch = backend.fetch().await;
-    let clients = ask_for(&edge, &languages, "").await;
-    // The edge handles requests in order: once it fetches this one, it has handled the others.
+    let clients = request_all(&edge, &languages, "").await;
+    // The edge handles requests in order: once it fetches this response, it has handled the other
+    // requests.
     let last = get(&edge, "/last", "");
     let mut fetch_of_last = backend.fetch().await;
     assert!(fetch_of_last.request.starts_with("GET /last "), "unexpected: {}", fetch_of_last.request);
     answer_varied(&mut fetch).await;
     let started = fetches(&backend, languages.len()).await;
-    answer_side_by_side(started, &languages, clients).await;
+    respond_in_parallel(started, &languages, clients).await;
     assert_eq!(first.await.unwrap().content, b"ab");
-    // Now that variants are known, a request for another variant does not wait.
-    let clients = ask_for(&edge, &languages, "Cache-Control: no-cache\r\n").await;
+    // With variants known, a request for another variant does not wait.
+    let clients = request_all(&edge, &languages, "Cache-Control: no-cache\r\n").await;
     let last_again = get(&edge, "/last-again", "");
     let mut started = fetches(&backend, languages.len() + 1).await;
     let is_last = |fetch: &mut Fetch| fetch.request.starts_with("GET /last-again ");
@@ -312,7 +315,7 @@ async fn variants_are_fetched_in_parallel_and_once_each() {
     for mut fetch in started.extract_if(.., is_last) {
         fetch.respond("200 OK", "Connection: close\r\n", b"").await;
     }
-    answer_side_by_side(started, &languages, clients).await;
+    respond_in_parallel(started, &languages, clients).await;
     assert!(!backend.is_asked_again().await);
     last.await.unwrap();
     last_again.await.unwrap();
@@ -328,8 +331,8 @@ async fn uncacheable_response_is_fetched_per_client_in_parallel() {
     let (mut second, mut third) = (edge.client().await, edge.client().await);
     second.request("GET", "/a", "").await;
     third.request("GET", "/a", "").await;
-    // The edge handles requests in order: once it has refused this one, the other two wait for the
-    // first head.
+    // The edge handles requests in order: once it has refused this one, the other two are waiting
+    // for the first head.
     let mut barrier = edge.client().await;
     barrier.request("TRACE", "/", "").await;
     assert_eq!(barrier.response().await.status, 405);
@@ -359,7 +362,7 @@ async fn slow_client_throttles_its_passed_response() {
         .send(format!("HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nContent-Length: {TOTAL}\r\n\r\n"))
         .await;
     client.head().await;
-    // The client reads nothing, so buffers limit how much the backend can send.
+    // The client reads nothing, so the backend can send only as much as buffers hold.
     let mut sent = 0;
     let piece = vec![7; 1 << 20];
     while let Ok(written) = tokio::time::timeout(Duration::from_millis(500), fetch.write(&piece)).await {
@@ -507,8 +510,8 @@ async fn slow_readers_get_correct_bytes_despite_tiny_memory() {
             fetch.await.unwrap();
         }
     });
-    // Each client reads a little of its own response, then all continue. Content that was evicted,
-    // and whose slabs were reused, must still reach them unchanged.
+    // Each client reads a little of its own response, then all continue. By then, content has been
+    // evicted and its slabs reused, but the clients must still receive it unchanged.
     let mut clients = Vec::new();
     for number in 0..12_usize {
         let mut client = edge.client().await;

@@ -7,7 +7,7 @@ use crate::support::{Backend, Client, Fetch, TestEdge, field};
 const DATE: &str = "Thu, 01 Jan 2026 00:00:00 GMT";
 const BEFORE: &str = "Wed, 31 Dec 2025 00:00:00 GMT";
 
-/// Stores `/a`, for which the backend responds with `fields`; returns the connections used.
+/// Stores `/a`, to which the backend responds with `fields`. Returns the connections used.
 async fn stored(backend: &Backend, edge: &TestEdge, fields: &str) -> (Client, Fetch) {
     let mut client = edge.client().await;
     client.request("GET", "/a", "").await;
@@ -18,7 +18,7 @@ async fn stored(backend: &Backend, edge: &TestEdge, fields: &str) -> (Client, Fe
 }
 
 #[tokio::test]
-async fn rfc9110_9_3_2_head_is_answered_from_get() {
+async fn rfc9110_9_3_2_head_is_served_from_stored_get() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let mut client = edge.client().await;
@@ -39,7 +39,7 @@ async fn rfc9110_9_3_2_head_is_answered_from_get() {
     edge.stop().await;
 }
 
-/// Stores `/a` fresh, then makes a later uncacheable response mark its key as passed.
+/// Stores a fresh `/a`, then lets a later uncacheable response mark the key as passed.
 async fn stored_and_passed(backend: &Backend, edge: &TestEdge) -> (Client, Fetch) {
     let fields =
         format!("Cache-Control: max-age=600\r\nAge: 500\r\nETag: \"v1\"\r\nLast-Modified: {DATE}\r\n");
@@ -120,7 +120,7 @@ async fn rfc9110_13_2_2_preconditions_are_evaluated_in_order() {
         (&[match_1], 200),
         (&["If-Match: *"], 200),
         (&[match_2], 412),
-        // Strong comparison comes first, then weak comparison.
+        // If-Match uses strong comparison, If-None-Match weak comparison.
         (&["If-Match: W/\"v1\""], 412),
         (&[none_1], 304),
         (&["If-None-Match: *"], 304),

@@ -1,5 +1,5 @@
-//! Client connection tests: pipelining, versions, malformed and excessive requests, and timing in
-//! records.
+//! Client connection tests: pipelining, protocol versions, malformed and excessive requests, and
+//! the times in records.
 
 #![allow(clippy::unwrap_used)]
 
@@ -138,7 +138,7 @@ async fn malformed_request_is_refused_and_connection_closed() {
         let record = records.recv().await.unwrap();
         assert_eq!(record.status, status);
         logged.push(format!("{status} {:?} {:.20?}\n", record.method, record.path));
-        assert!(client.is_closed().await, "nothing after a malformed request is answered");
+        assert!(client.is_closed().await, "nothing after a malformed request may be served");
     }
     assert!(!backend.is_asked_again().await);
     expect![[r#"
@@ -242,7 +242,7 @@ async fn record_describes_each_response() {
     let hit = records.recv().await.unwrap();
     assert_eq!((hit.cache, &hit.cmcd), (CacheResult::Hit, &None));
 
-    // A player sends CMCD; keys without a record field are ignored.
+    // A player sends CMCD. Keys without a record field are ignored.
     let fields =
         "CMCD-Request: bl=0,mtp=1400,su\r\nCMCD-Status: bs,rtp=6400\r\nCMCD-Session: sid=\"a\",st=l\r\n";
     edge.get("/a", fields).await;
@@ -258,7 +258,7 @@ async fn record_describes_each_response() {
     edge.get("/a", "CMCD-Request: su\r\n").await;
     assert_eq!(records.recv().await.unwrap().cmcd.as_ref(), None);
 
-    // A client leaves in the middle of a response.
+    // A client disconnects in the middle of a response.
     let mut client = edge.client().await;
     client.request("GET", "/b", "").await;
     let mut fetch = backend.fetch().await;
@@ -323,7 +323,7 @@ async fn record_has_times_to_first_and_last_byte() {
     let edge = TestEdge::before(&backend);
     warm(&backend, &edge, 100_000).await;
     let mut records = edge.records.follow();
-    // While one side waits, other requests are served, which takes time.
+    // Let time pass by serving other requests.
     let some_time = async || {
         for _ in 0..20 {
             assert_eq!(edge.get("/a", "").await.status, 200);
@@ -369,7 +369,7 @@ fn impatient(backend: &Backend) -> TestEdge {
     TestEdge::start(Config { timeouts, memory_bytes: 256 << 20, ..config(backend.address) })
 }
 
-/// More bytes than the kernel buffers for a client that does not read.
+/// Content length beyond what the kernel buffers for a client that does not read.
 const TOO_MUCH: usize = 12 << 20;
 
 #[tokio::test]
@@ -393,8 +393,8 @@ async fn first_byte_time_is_recorded_even_if_piece_never_ends() {
 const UNTIL_CLOSE: &str =
     "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nCache-Control: max-age=60\r\n\r\n";
 
-/// Connects an HTTP/1.0 client and receives the head of an unfinished response, whose content ends
-/// with the connection.
+/// Connects an HTTP/1.0 client and reads the head of an unfinished response, delimited by the end
+/// of the connection.
 async fn until_close(backend: &Backend, edge: &TestEdge, fields: &str, content: &[u8]) -> (Client, Fetch) {
     let mut client = slow_client(edge).await;
     client.send(format!("GET /a HTTP/1.0\r\nHost: media.example\r\n{fields}\r\n").as_bytes()).await;
@@ -405,7 +405,7 @@ async fn until_close(backend: &Backend, edge: &TestEdge, fields: &str, content: 
     (client, fetch)
 }
 
-/// Whether the connection ends with a reset after all data has been read.
+/// Reads all data, and returns whether the connection then ends with a reset.
 async fn is_reset(mut client: Client) -> bool {
     let end = client.stream.read_to_end(&mut Vec::new()).await;
     matches!(end, Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset)
@@ -445,7 +445,8 @@ async fn response_without_follower_still_gets_number() {
         client.request("TRACE", "/a", "").await;
         client.response().await;
     }
-    // The first two responses have ended without records, because the next request came after them.
+    // The first two responses have ended, because another request followed each. The third may end
+    // only after the follower has connected.
     let mut records = edge.records.follow();
     for _ in 3..5 {
         client.request("TRACE", "/a", "").await;

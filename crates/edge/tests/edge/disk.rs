@@ -1,4 +1,4 @@
-//! Disk tier tests: stored responses survive restarts, and damaged ones are fetched again.
+//! Disk tier tests: stored responses survive restarts, and damaged responses are fetched again.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,7 +12,7 @@ use thalweg_edge::{Config, DiskPlace};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
-/// A directory that is removed when dropped.
+/// A directory, removed when dropped.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -94,11 +94,11 @@ async fn fetch(edge: &TestEdge, backend: &Backend, path: &str, fields: &str, con
     asked.await.unwrap()
 }
 
-const FRESH: &str = "Cache-Control: max-age=600\r\nX-Kept: yes\r\n";
+const FRESH: &str = "Cache-Control: max-age=600\r\nX-RequestState: yes\r\n";
 const LARGE: usize = 3_000_001;
 
 #[tokio::test]
-async fn first_hit_after_restart_comes_within_a_second() {
+async fn first_hit_after_restart_takes_less_than_a_second() {
     let (backend, directory) = (Backend::new().await, Directory::new("restart"));
     let first = edge(&backend, &directory.0).await;
     let (small, large) = (content(5, 1000), content(7, LARGE));
@@ -132,7 +132,7 @@ async fn first_hit_after_restart_comes_within_a_second() {
 async fn content_beyond_memory_comes_from_disk() {
     let (backend, directory) = (Backend::new().await, Directory::new("overflow"));
     let edge = edge(&backend, &directory.0).await;
-    // Three times the size of the memory.
+    // Store three times as much content as fits in memory.
     for number in 0..16 {
         let path = format!("/{number}");
         fetch(&edge, &backend, &path, FRESH, &content(number, LARGE)).await;
@@ -235,7 +235,7 @@ async fn rfc9110_304_and_head_do_not_read_content() {
 }
 
 #[tokio::test]
-async fn damage_found_while_sending_cuts_response_there() {
+async fn damage_found_while_sending_cuts_response_at_the_damage() {
     let (backend, directory) = (Backend::new().await, Directory::new("cut"));
     let first = edge(&backend, &directory.0).await;
     fetch(&first, &backend, "/a", FRESH, &content(0, LARGE)).await;
@@ -265,7 +265,7 @@ async fn truncated_file_does_not_harm_other_responses() {
     first.stop().await;
 
     let second = edge(&backend, &directory.0).await;
-    assert!(second.get("/a", "").await.content == content(0, LARGE), "all content is verified");
+    assert!(second.get("/a", "").await.content == content(0, LARGE), "all content must be intact");
     let file = std::fs::OpenOptions::new().write(true).open(directory.file()).unwrap();
     file.set_len(1_000_000).unwrap();
     let cut = second.get("/a", "").await;
@@ -302,7 +302,7 @@ async fn slicing(backend: &Backend, directory: &Path) -> TestEdge {
     TestEdge::start(Config { disk, admin, slice_bytes, memory_bytes: 16 << 20, ..config(backend.address) })
 }
 
-/// Seeks to a missing slice and answers its fetch.
+/// Seeks to a missing slice, and responds to its fetch.
 async fn seek(edge: &TestEdge, backend: &Backend, at: usize) -> Response {
     let address = edge.address;
     let asked = tokio::spawn(async move {
@@ -337,7 +337,7 @@ async fn seek_into_sliced_content_is_hit_after_restart() {
     let hit = second.get("/film", "Range: bytes=1000000-1000000\r\n").await;
     assert!(hit.cache_status().starts_with("thalweg; hit"), "{}", hit.cache_status());
     assert!(!backend.is_asked_again().await);
-    // New slices are added to the stored slices.
+    // New slices are stored in addition to the existing ones.
     assert_eq!(seek(&second, &backend, 500_000).await.content, content(500_000, 10));
     wait_for(&second, "\"responses\":4").await;
     purge(&second, "url=media.example/film").await;
@@ -385,7 +385,7 @@ async fn purged_response_does_not_return_after_restart() {
     purge(&first, "url=media.example/url").await;
     wait_for(&first, "\"responses\":1").await;
     first.stop().await;
-    // Simulates a crash before any file was removed.
+    // Simulate a crash before any file was removed.
     files.put_back();
 
     let second = edge(&backend, &directory.0).await;

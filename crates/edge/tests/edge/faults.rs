@@ -1,6 +1,6 @@
-//! Fault tests: whatever a backend does, no client receives a wrong byte or mistakes a part for the
-//! whole, and nothing wrong or truncated is stored. Content derives from path and offset, so every
-//! byte can be checked.
+//! Fault tests: regardless of what a backend does, no client receives a wrong byte or takes a
+//! partial response for a complete one, and nothing wrong or truncated is stored. Content is
+//! derived from path and offset, so that every byte can be checked.
 
 #![allow(clippy::unwrap_used)]
 
@@ -41,18 +41,18 @@ enum Framed {
     /// `Content-Length` without an entity tag.
     Plain,
     Chunked,
-    /// The end of the connection.
+    /// Delimited by the end of the connection.
     Close,
 }
 
-/// How a backend interrupts a response.
+/// How a backend ends the connection in the middle of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Close,
     Reset,
 }
 
-/// Formats a response of `length` bytes, or of the requested `range`, as sent on the wire.
+/// Formats a response with content of `length` bytes, or with the requested `range` of it.
 fn response(path: &str, length: usize, framed: Framed, range: Option<Range<usize>>) -> Vec<u8> {
     let tag = if framed == Framed::Length { "ETag: \"a\"\r\nAccept-Ranges: bytes\r\n" } else { "" };
     let fields = format!("Cache-Control: max-age=60\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\n{tag}");
@@ -85,13 +85,13 @@ fn response(path: &str, length: usize, framed: Framed, range: Option<Range<usize
     out
 }
 
-fn asked(head: &str) -> Option<Range<usize>> {
+fn requested_range(head: &str) -> Option<Range<usize>> {
     let (first, last) = field(head, "range")?.strip_prefix("bytes=")?.split_once('-')?;
     let last = if last.is_empty() { usize::MAX } else { last.parse::<usize>().unwrap() + 1 };
     Some(first.parse().unwrap()..last)
 }
 
-/// Reads the head of the next request; `None` once the peer has closed.
+/// Reads the head of the next request; `None` once the edge has closed the connection.
 async fn head(stream: &mut TcpStream) -> Option<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -111,13 +111,13 @@ async fn end(stream: TcpStream, how: End) {
 enum Got {
     /// An error from the edge, or no head at all.
     Nothing,
-    /// Recognisably a part of the requested content.
+    /// A part of the requested content, recognisably incomplete.
     Part,
     /// All the requested content.
     Whole,
 }
 
-/// Requests `path`, which has `length` bytes, and checks each byte received.
+/// Requests `path`, whose content has `length` bytes, and checks each byte received.
 async fn check(edge: SocketAddr, path: &str, length: usize, range: Option<Range<usize>>, slow: bool) -> Got {
     let mut stream = TcpStream::connect(edge).await.unwrap();
     let asked = match &range {
@@ -172,7 +172,7 @@ async fn check(edge: SocketAddr, path: &str, length: usize, range: Option<Range<
     Got::Part
 }
 
-/// Decodes the content of a chunked body; returns it, and whether the last chunk arrived.
+/// Decodes a chunked body. Returns the content, and whether the last chunk arrived.
 fn unchunked(mut input: &[u8]) -> (Vec<u8>, bool) {
     let mut content = Vec::new();
     while let Some(line) = input.windows(2).position(|two| two == b"\r\n") {
@@ -190,8 +190,8 @@ fn unchunked(mut input: &[u8]) -> (Vec<u8>, bool) {
     (content, false)
 }
 
-/// Runs a backend that truncates the first response to each path after the number of bytes in the
-/// path's query, and answers correctly afterwards. It handles one request per connection.
+/// Runs a backend that truncates the first response to each path after the number of bytes given in
+/// the query, and later responds correctly. Handles one request per connection.
 async fn breaks_once(listener: TcpListener, length: usize, framed: Framed, how: End) {
     let mut broken = std::collections::HashSet::new();
     loop {
@@ -199,7 +199,7 @@ async fn breaks_once(listener: TcpListener, length: usize, framed: Framed, how: 
         let _ = stream.set_nodelay(true);
         let Some(head) = head(&mut stream).await else { continue };
         let path = head.split(' ').nth(1).unwrap().to_owned();
-        let mut bytes = response(&path, length, framed, asked(&head));
+        let mut bytes = response(&path, length, framed, requested_range(&head));
         let cut: usize = path.split_once('?').unwrap().1.parse().unwrap();
         if broken.insert(path) {
             bytes.truncate(cut);
@@ -221,8 +221,8 @@ async fn backend_failing_at_any_byte_never_corrupts_stored_content() {
             let address = edge.address;
             let backend = tokio::spawn(breaks_once(listener, LENGTH, framed, how));
             let whole = response("/a", LENGTH, framed, None).len();
-            // If content is delimited by the end of the connection, an early close cannot be
-            // recognised.
+            // If content is delimited by the end of the connection, an early close looks like its
+            // end.
             let cuts = if framed == Framed::Close && how == End::Close { whole - LENGTH } else { whole };
             for cut in 0..cuts {
                 let path = format!("/a?{cut}");
@@ -233,7 +233,7 @@ async fn backend_failing_at_any_byte_never_corrupts_stored_content() {
                 // All content may have arrived before the cut.
                 let all = framed != Framed::Chunked && framed != Framed::Close && cut == whole;
                 let resumed = framed == Framed::Length && cut >= whole - LENGTH;
-                // No part of a response arrived, so the fetch is retried.
+                // No response byte arrived, so the fetch is retried.
                 let retried = cut == 0;
                 let states = [first, second];
                 if !(all || resumed || retried) {
@@ -255,9 +255,9 @@ async fn backend_failing_at_any_byte_never_corrupts_stored_content() {
     }
 }
 
-/// Runs a backend whose behaviour per request derives from `seed`: it answers, breaks off,
-/// dribbles, stalls, or sends 503.
-async fn moody(listener: TcpListener, seed: u64, asked_for: Arc<AtomicUsize>) {
+/// Runs a backend whose behaviour for each request is derived from `seed`: it responds, breaks off,
+/// sends slowly, stalls, or sends a 503.
+async fn unreliable(listener: TcpListener, seed: u64, asked_for: Arc<AtomicUsize>) {
     for number in 0.. {
         let (mut stream, _) = listener.accept().await.unwrap();
         let asked_for = asked_for.clone();
@@ -267,15 +267,15 @@ async fn moody(listener: TcpListener, seed: u64, asked_for: Arc<AtomicUsize>) {
             while let Some(head) = head(&mut stream).await {
                 asked_for.fetch_add(1, Relaxed);
                 let path = head.split(' ').nth(1).unwrap();
-                let bytes = response(path, length_of(path), framed_of(path), asked(&head));
+                let bytes = response(path, length_of(path), framed_of(path), requested_range(&head));
                 let cut = random.below(bytes.len());
                 match random.below(8) {
                     0 => {
                         let _ = stream.write_all(&bytes[..cut]).await;
                         return end(stream, End::Reset).await;
                     }
-                    // If content is delimited by the end of the connection, a truncated response
-                    // would be valid.
+                    // Do not truncate content delimited by the end of the connection, because the
+                    // result would be a valid response.
                     1 if framed_of(path) != Framed::Close => {
                         let _ = stream.write_all(&bytes[..cut]).await;
                         return;
@@ -320,7 +320,7 @@ fn number_of(path: &str) -> usize {
     path[1..].parse().unwrap()
 }
 
-/// Returns a length between a few bytes and more than is stored whole.
+/// Returns a length between a few bytes and more than fits into one fill.
 fn length_of(path: &str) -> usize {
     match number_of(path) % 7 {
         0 => 6_000_000,
@@ -351,7 +351,7 @@ async fn every_byte_is_correct_despite_faulty_backend_and_tiny_memory() {
         ..crate::support::config(listener.local_addr().unwrap())
     });
     let asked_for = Arc::new(AtomicUsize::new(0));
-    let backend = tokio::spawn(moody(listener, SEED, asked_for.clone()));
+    let backend = tokio::spawn(unreliable(listener, SEED, asked_for.clone()));
     let address = edge.address;
     let clients: Vec<_> = (0..CLIENTS)
         .map(|client| {

@@ -1,4 +1,4 @@
-//! Client geolocation tests: policies read MaxMind databases.
+//! Client geolocation tests: policies that read MaxMind databases.
 
 #![allow(clippy::unwrap_used)]
 
@@ -104,7 +104,7 @@ async fn policy_reads_city_and_network_and_reload_reads_changed_file() {
     policies.activate("second").unwrap();
     assert_eq!(geo_of(&edge, [127, 0, 0, 9]).await, "Aarhus/EU/DK/Denmark/60.390/-5.320/7/5003/46 0/ -");
 
-    // A database broken after it was loaded is reported, and the loaded data stays in use.
+    // A database damaged after loading is reported, and the loaded data stays in use.
     std::fs::write(&cities.0, "half of it").unwrap();
     let error = policies.load("third", &policy.0, false).await.unwrap_err();
     assert!(matches!(error, LoadError::Geo(_)), "{error}");
@@ -139,7 +139,7 @@ async fn edge_does_not_start_without_configured_databases() {
     let none = File::new("no database");
     let error = bind(none.0.clone()).to_string();
     assert!(error.starts_with(&format!("{} is not a MaxMind database: ", none.0.display())), "{error}");
-    // The file is truncated within the data.
+    // The file is truncated within its data section.
     let whole = database("GeoLite2-City", &[("192.0.2.0/24", city("NO", "Norway", "Bergen"))]);
     let cut = File::new(&whole[..whole.len() / 2]);
     let error = bind(cut.0.clone()).to_string();

@@ -1,4 +1,5 @@
-//! Tests of messages that pass through several nodes (RFC 9110 §7.6, RFC 8586).
+//! Message hop tests: requests and responses that pass through several nodes (RFC 9110 §7.6, RFC
+//! 8586).
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,7 +8,7 @@ use crate::support::{Backend, TestEdge, config, field};
 #[tokio::test]
 async fn rfc9110_7_6_1_hop_by_hop_fields_are_not_forwarded() {
     const HOP: &str = "Connection: close, X-Private, via\r\nX-Private: 1\r\nProxy-Connection: keep-alive\r\n\
-                       Keep-Alive: timeout=5\r\nUpgrade: h2c\r\nX-Kept: 1\r\n";
+                       Keep-Alive: timeout=5\r\nUpgrade: h2c\r\nX-RequestState: 1\r\n";
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let mut client = edge.client().await;
@@ -93,7 +94,7 @@ async fn rfc8586_cycle_is_refused_but_tiers_are_not() {
     assert_eq!(response.content, b"content");
     assert_eq!(response.head.matches("Via: 1.1 thalweg").count(), 2, "{}", response.head);
 
-    // The far edge uses the near edge as its origin.
+    // The far edge uses the near edge as its backend.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let first = TestEdge::start(config(port));
     let second = TestEdge::start(thalweg_edge::Config { listen: port, ..config(first.address) });
@@ -132,8 +133,8 @@ async fn rfc9110_7_6_1_removed_field_does_not_select_variant() {
 
 #[tokio::test]
 async fn rfc3875_4_1_18_field_that_shadows_another_is_dropped() {
-    // As CGI variables, these fields collide with fields whose names have hyphens: some set by this
-    // node, one by the client, and one (`X_Own`) by nobody.
+    // As CGI variables, these fields would collide with fields whose names contain hyphens. Most of
+    // those are set by this node and one is set by the client; `X_Own` has no such counterpart.
     const FIELDS: &str = "Content_Length: 7\r\nTransfer_encoding: chunked\r\nX-Forwarded_For: 10.0.0.1\r\n\
                           CDN_Loop: other\r\nIf_None_Match: \"a\"\r\nAccept_Language: fr\r\n\
                           Accept-Language: de\r\nX_Own: 1\r\nX-Forwarded-For: 10.0.0.2\r\n";

@@ -27,7 +27,7 @@ async fn rfc8297_2_hints_are_sent_immediately_to_client_that_caused_fetch() {
     let response = joined.response().await;
     assert_eq!((response.status, response.content), (200, b"content".to_vec()), "without interim responses");
 
-    // Validations and passes forward interim responses, too.
+    // Validations and passes also forward interim responses.
     first.request("GET", "/a", "Cache-Control: no-cache\r\n").await;
     fetch.next().await;
     fetch.send(HINTS).await;

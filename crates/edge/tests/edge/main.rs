@@ -1,4 +1,4 @@
-//! Edge tests over real sockets, one file per subject, in a single program that is linked once.
+//! Edge tests over real sockets, one file per subject, linked into a single program.
 
 mod abandoned;
 mod backends;

@@ -1,5 +1,6 @@
-//! Tests of methods other than GET and HEAD, by RFC section: they are forwarded with their content,
-//! never stored, never sent twice, and they purge the responses that they may have changed.
+//! Tests of methods other than GET and HEAD, by RFC section. Requests are forwarded with their
+//! content and never sent twice, responses are never stored, and responses that may have changed
+//! are purged.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,7 +12,7 @@ use thalweg_edge::{Config, Timeouts};
 
 const STORED: &str = "Cache-Control: max-age=60\r\nConnection: close\r\n";
 
-/// Stores `path`, with its own name as content.
+/// Stores a response for `path`, with the path as content.
 async fn store(backend: &Backend, edge: &TestEdge, path: &str) {
     let mut client = edge.client().await;
     client.request("GET", path, "").await;
@@ -19,12 +20,12 @@ async fn store(backend: &Backend, edge: &TestEdge, path: &str) {
     assert_eq!(client.response().await.content, path.as_bytes());
 }
 
-/// Whether `path` is answered from the cache.
+/// Returns whether the cache serves `path` without a backend.
 async fn is_stored(edge: &TestEdge, path: &str) -> bool {
     edge.get(path, "Cache-Control: only-if-cached\r\n").await.status == 200
 }
 
-/// Starts a request, and returns the backend's end of it.
+/// Starts a request, and returns the backend side of its fetch.
 async fn start_request(backend: &Backend, client: &mut Client, method: &str, fields: &str) -> Fetch {
     client.request(method, "/a", fields).await;
     backend.fetch().await
@@ -98,7 +99,7 @@ async fn rfc9112_7_1_chunked_content_is_rechunked() {
     assert_eq!(fetch.client.chunk().await, Ok(None));
     fetch.respond("204 No Content", "", b"").await;
     assert_eq!(client.response().await.status, 204);
-    // Both connections can be used again.
+    // Both connections can be reused.
     client.request("GET", "/b", "").await;
     fetch.next().await;
     assert!(fetch.request.starts_with("GET /b "), "{}", fetch.request);
@@ -168,7 +169,7 @@ async fn rfc9110_10_1_1_100_continue_is_sent_once_backend_has_head() {
     client.request("PUT", "/a", "Expect: a-miracle\r\nContent-Length: 3\r\n").await;
     assert_eq!(client.response().await.status, 417);
     assert!(client.is_closed().await);
-    // The edge does not request content that it could not forward.
+    // The edge does not request content that it cannot forward.
     let address = backend.address;
     drop((backend, fetch));
     let mut client = edge.client().await;
@@ -196,7 +197,7 @@ async fn rfc9112_9_5_response_may_precede_end_of_request_content() {
     fetch.respond("200 OK", "", b"b").await;
     assert_eq!(client.response().await.content, b"b", "both connections are reused");
 
-    // The response starts early and ends late, so both directions run at once.
+    // The response starts early and ends late, so that both directions are active concurrently.
     let mut fetch = start_request(&backend, &mut client, "POST", "Transfer-Encoding: chunked\r\n").await;
     fetch.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await;
     client.head().await;
@@ -218,7 +219,7 @@ async fn rfc9112_9_5_response_may_precede_end_of_request_content() {
     fetch.respond("413 Content Too Large", "Connection: close\r\n", b"too large").await;
     let refused = client.response().await;
     assert_eq!((refused.status, &refused.content[..]), (413, &b"too large"[..]));
-    assert!(client.is_closed().await, "the rest is not parsed as a request");
+    assert!(client.is_closed().await, "the rest must not be parsed as a request");
     edge.stop().await;
 }
 
@@ -236,7 +237,7 @@ async fn upload_waits_for_a_backend_that_does_not_read() {
         use tokio::io::AsyncWriteExt;
         client.stream.write(&all[from..]).await.unwrap()
     };
-    // The backend reads nothing, so buffers limit how much the client can send.
+    // The backend reads nothing, so the client can send only as much as buffers hold.
     while let Ok(written) = tokio::time::timeout(Duration::from_millis(500), write(&mut client, sent)).await {
         sent += written;
         assert!(sent < TOTAL / 2, "{sent} bytes read for a backend that reads none");
@@ -363,7 +364,7 @@ async fn stalled_client_and_stalled_backend_time_out() {
 #[tokio::test]
 async fn rfc9110_15_5_9_pausing_client_gets_408() {
     let backend = Backend::new().await;
-    // All other timeouts are longer, so that they do not fire first.
+    // All other timeouts are longer, so that this one expires first.
     let timeouts = Timeouts {
         send_stall: Duration::from_millis(200),
         first_byte: 2 * PATIENCE,
@@ -406,7 +407,7 @@ async fn rfc9110_9_3_unsupported_methods_are_refused() {
     edge.stop().await;
 }
 
-/// The backend answers each preflight (Fetch, "CORS-preflight request").
+/// The backend responds to each preflight (Fetch, "CORS-preflight request").
 #[tokio::test]
 async fn options_and_preflights_are_passed() {
     let backend = Backend::new().await;
@@ -427,7 +428,7 @@ async fn options_and_preflights_are_passed() {
     edge.stop().await;
 }
 
-/// RFC 9110 §7.6.2: a recipient that must not forward a request answers it.
+/// RFC 9110 §7.6.2: a recipient that must not forward a request responds itself.
 #[tokio::test]
 async fn rfc9110_7_6_2_options_with_zero_max_forwards_is_answered_here() {
     let backend = Backend::new().await;
@@ -444,7 +445,7 @@ async fn rfc9110_7_6_2_options_with_zero_max_forwards_is_answered_here() {
     edge.stop().await;
 }
 
-/// RFC 9110 §10.1.1: a client that waits for a 100 gets one if its content is short enough to
+/// RFC 9110 §10.1.1: a client that waits for a 100 receives it if its content is short enough to
 /// discard.
 #[tokio::test]
 async fn rfc9110_10_1_1_get_with_expect_and_short_content_is_answered() {

@@ -1,4 +1,4 @@
-//! Policy tests: each step of vcl-step(7), the request that the backend receives, and the kernel's
+//! Policy tests: each step of vcl-step(7), the request received by the backend, and the kernel's
 //! state of the connection.
 
 #![allow(clippy::unwrap_used)]
@@ -17,7 +17,7 @@ use crate::support::{Backend, Client, Response, TestEdge, config};
 
 pub(crate) const CACHED: &str = "Cache-Control: max-age=60\r\nConnection: close\r\n";
 
-/// A file that is removed when dropped.
+/// A file, removed when dropped.
 pub(crate) struct File(pub(crate) PathBuf);
 
 impl File {
@@ -36,7 +36,7 @@ impl Drop for File {
     }
 }
 
-/// Starts an edge with a policy made of these subroutines and a declaration of `backend`.
+/// Starts an edge whose policy consists of `text` and a declaration of `backend`.
 pub(crate) fn edge(backend: &Backend, text: &str) -> TestEdge {
     let port = backend.address.port();
     let file = File::new(format!(
@@ -46,7 +46,7 @@ pub(crate) fn edge(backend: &Backend, text: &str) -> TestEdge {
     TestEdge::start(Config { policy, backends: Vec::new(), ..config(backend.address) })
 }
 
-/// Sends a GET for `path`; returns the request that the backend received and the edge's response.
+/// Sends a GET for `path`. Returns the request received by the backend and the edge's response.
 pub(crate) async fn fetched(
     backend: &Backend,
     client: &mut Client,
@@ -70,7 +70,7 @@ pub(crate) fn text(response: &Response) -> &str {
 }
 
 #[tokio::test]
-async fn varnish_software_policy_sets_and_logs_tcp_state() {
+async fn policy_from_varnish_software_sets_and_logs_tcp_state() {
     let wanted = if congestion::check("bbr".parse().unwrap()).is_ok() { "bbr" } else { "reno" };
     let backend = Backend::new().await;
     let text = format!(
@@ -97,7 +97,7 @@ async fn varnish_software_policy_sets_and_logs_tcp_state() {
 }
 
 #[tokio::test]
-async fn spotify_policy_upgrades_connection_by_host_on_first_request() {
+async fn policy_from_spotify_upgrades_connection_by_host_on_first_request() {
     let wanted = if congestion::check("bbr".parse().unwrap()).is_ok() { "bbr" } else { "reno" };
     let backend = Backend::new().await;
     let text = format!(
@@ -358,7 +358,7 @@ async fn policy_cannot_change_message_framing() {
         sub vcl_synth { if (resp.status == 750) { return (restart); } }
         "#,
     );
-    // A changed method or a removed length does not affect the length sent.
+    // A changed method or a removed `Content-Length` does not affect the length sent.
     for fields in ["As: GET\r\n", "Unset: 1\r\n"] {
         let mut client = edge.client().await;
         client.request("POST", "/a", &format!("Content-Length: 3\r\n{fields}")).await;
@@ -381,7 +381,7 @@ async fn policy_cannot_change_message_framing() {
     );
     fetch.respond("200 OK", "Connection: close\r\n", b"done").await;
     assert_eq!(text(&client.response().await), "done");
-    // A HEAD changed to a GET is still answered without content.
+    // A HEAD changed to a GET still gets a response without content.
     client.request("HEAD", "/c", "As: GET\r\n").await;
     backend.fetch().await.respond("200 OK", CACHED, b"content").await;
     let response = client.response_to("HEAD").await;
@@ -446,7 +446,7 @@ async fn policy_purges_and_bans_take_effect_immediately() {
         [("BAN", "Ban: obj.http.xkey == a\r\n", 200), ("PURGE", "Tags: a b\r\n", 202)]
     {
         fetched(&backend, &mut client, "/a", "Cache-Control: max-age=60\r\nxkey: a\r\n").await;
-        // Pipelined, so that only the purge itself happens in between.
+        // Pipeline the requests, so that only the purge itself happens in between.
         client.request(method, "/", &format!("{asked}\r\nGET /a HTTP/1.1\r\nHost: media.example\r\n")).await;
         assert_eq!(client.response().await.status, status);
         backend.fetch().await.respond("200 OK", "Cache-Control: no-store\r\n", b"new").await;
@@ -513,7 +513,7 @@ async fn policy_none_disables_policies() {
     assert_eq!((response.status, text(&response)), (200, "/a"));
     assert_eq!(admin(&edge, "POST", "/policies", "", r#"{"use":"boot"}"#).await.0, 200);
     assert_eq!(get(&mut client, "/a", "").await.status, 204);
-    // A policy without running requests can be discarded.
+    // A policy without requests in progress can be discarded.
     admin(&edge, "POST", "/policies", "", use_none).await;
     assert_eq!(admin(&edge, "POST", "/policies", "", r#"{"discard":"boot"}"#).await.0, 200);
     let order = format!(r#"{{"load":"none","path":{:?}}}"#, file.0);

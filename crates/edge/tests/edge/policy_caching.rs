@@ -1,4 +1,4 @@
-//! Tests of policies that control storing and freshness: hit-for-pass and hit-for-miss, sub-second
+//! Tests of policies that control storage and freshness: hit-for-pass and hit-for-miss, sub-second
 //! times, forced fetches, and failed fetches.
 
 #![allow(clippy::unwrap_used)]
@@ -10,7 +10,7 @@ use crate::support::{Backend, Client, Fetch, Response, TestEdge, content, field}
 
 const FRESH: &str = "Cache-Control: max-age=60\r\n";
 
-/// A policy that reports a key's markers in responses.
+/// A policy that reports a key's hit-for-miss and hit-for-pass markers in responses.
 const REPORT_MARKS: &str = r#"
     sub vcl_deliver {
         set resp.http.hitmiss = req.is_hitmiss;
@@ -22,14 +22,14 @@ fn marks(response: &Response) -> (&str, &str) {
     (response.field("hitmiss").unwrap(), response.field("hitpass").unwrap())
 }
 
-/// Answers `fetch` and returns the client's response.
+/// Responds to `fetch`, and returns the response received by the client.
 async fn answered(mut fetch: Fetch, client: &mut Client, fields: &str, content: &str) -> Response {
     fetch.respond("200 OK", &format!("{fields}Connection: close\r\n"), content.as_bytes()).await;
     client.response().await
 }
 
-/// Repeats a request until it reaches the backend; returns that fetch.
-async fn until_asked(backend: &Backend, client: &mut Client, path: &str) -> Fetch {
+/// Repeats a request until it reaches the backend. Returns that fetch.
+async fn until_fetched(backend: &Backend, client: &mut Client, path: &str) -> Fetch {
     loop {
         client.request("GET", path, "").await;
         tokio::select! {
@@ -58,10 +58,10 @@ async fn hit_for_pass_lasts_as_long_as_set() {
         for _ in 0..2 {
             let (asked, passed) = fetched(&backend, &mut client, path, FRESH).await;
             assert!(asked.contains("Told: true true\r\n"), "{asked}");
-            assert_eq!(marks(&passed), ("false", "true"), "even a cacheable response is passed");
+            assert_eq!(marks(&passed), ("false", "true"), "even a cacheable response must be passed");
         }
     }
-    // Once hit-for-pass has ended, the response is stored.
+    // Once hit-for-pass has expired, the response is stored.
     fetched(&backend, &mut client, "/moment", &format!("{FRESH}For: moment\r\n")).await;
     loop {
         let (_, response) = fetched(&backend, &mut client, "/moment", FRESH).await;
@@ -96,7 +96,7 @@ async fn hit_for_miss_allows_parallel_fetches_until_one_is_stored() {
     let hit = get(&mut second, "/a", "").await;
     assert_eq!((text(&hit), marks(&hit)), ("second", ("false", "false")));
     answered(of_first, &mut first, "Not: 1\r\n", "first").await;
-    // The response is uncacheable again, so the stored one is no longer valid.
+    // The response is uncacheable again, which invalidates the stored one.
     let (_, again) = fetched(&backend, &mut second, "/a", &format!("{FRESH}Not: 1\r\n")).await;
     assert_eq!(marks(&again), ("true", "false"));
     second.request("PURGE", "/a", "").await;
@@ -146,7 +146,7 @@ async fn subsecond_times_are_exact() {
     assert!((20.4..25.0).contains(&life_s) && life_s.fract() != 0.0, "{life_s}");
     assert_eq!(hit.field("grace"), Some("0.250"));
     fetched(&backend, &mut client, "/b", "").await;
-    let again = until_asked(&backend, &mut client, "/b").await;
+    let again = until_fetched(&backend, &mut client, "/b").await;
     assert_eq!(text(&answered(again, &mut client, "", "anew").await), "anew");
     edge.stop().await;
 }
@@ -177,7 +177,7 @@ async fn always_miss_request_does_not_wait_and_replaces_stored_response() {
     assert_eq!((text(&response), response.field("missed")), ("second", Some("yes")));
     assert_eq!(text(&get(&mut first, "/a", "").await), "second");
 
-    // An always-miss request does not wait for a running fetch either.
+    // Nor does an always-miss request wait for a fetch in progress.
     for fields in ["Anew: 1\r\n", "Busy: 1\r\n"] {
         let path = format!("/{}", &fields[..4]);
         first.request("GET", &path, "").await;
@@ -189,7 +189,7 @@ async fn always_miss_request_does_not_wait_and_replaces_stored_response() {
         assert_eq!(text(&answered(slow, &mut first, FRESH, "slow").await), "slow");
     }
 
-    // A response that only the policy considers too old is not validated.
+    // A response that is too old for the policy only is not validated.
     let fetch = loop {
         first.request("GET", "/a", "Young: 1\r\n").await;
         tokio::select! {
@@ -202,8 +202,8 @@ async fn always_miss_request_does_not_wait_and_replaces_stored_response() {
     edge.stop().await;
 }
 
-/// Starts an edge whose responses are stale immediately and have an hour of grace, which a request
-/// can refuse.
+/// Starts an edge whose responses are stale immediately and have an hour of grace. A request can
+/// refuse stale responses with `Strict`.
 fn with_grace(backend: &Backend) -> TestEdge {
     edge(
         backend,
@@ -246,7 +246,7 @@ async fn policy_handles_backend_errors_and_stale_response_survives_them() {
 
 #[tokio::test]
 async fn failed_revalidation_is_not_logged_in_another_clients_record() {
-    /// More bytes than the sockets buffer.
+    /// Content length beyond what the socket buffers hold.
     const SIZE: usize = 12 << 20;
     let backend = Backend::new().await;
     let edge = with_grace(&backend);
@@ -259,7 +259,7 @@ async fn failed_revalidation_is_not_logged_in_another_clients_record() {
     client.request("GET", "/a", "").await;
     client.head().await;
     drop(backend.fetch().await);
-    // The retry shows that revalidation has failed, while the response is still being sent.
+    // The retry shows that revalidation has failed while the response is still being sent.
     let again = backend.fetch().await;
     client.exactly(SIZE).await;
     let record = records.recv().await.unwrap();
@@ -282,7 +282,7 @@ async fn waiting_requests_get_same_error() {
     for other in &mut waiting[1..] {
         other.request("GET", "/a", "").await;
     }
-    // Once this request is answered, the edge's only thread has handled the others.
+    // Once this response arrives, the edge's only thread has handled the other requests.
     assert_eq!(get(&mut client, "/stored", "").await.status, 200);
     let mut refresh = backend.fetch().await;
     refresh.respond("200 OK", CACHED, b"stored").await;
@@ -291,7 +291,7 @@ async fn waiting_requests_get_same_error() {
         let response = client.response().await;
         assert_eq!((response.status, text(&response)), (503, "sorry"));
     }
-    // All four responses are errors, but the last request finds a stored one.
+    // All four responses are errors, but the last request finds the error stored.
     get(&mut client, "/a", "").await;
     let mut results = Vec::new();
     while results.len() < 4 {
@@ -384,7 +384,7 @@ async fn response_to_changed_method_is_not_stored() {
     edge.stop().await;
 }
 
-/// Stores responses that are stale immediately but have `stale-if-error`.
+/// A policy that stores responses which are stale immediately but have `stale-if-error`.
 const STALE_AT_ONCE: &str = r#"
     sub vcl_backend_response {
         if (beresp.status == 200) {
@@ -402,7 +402,7 @@ async fn rfc5861_4_stale_response_is_served_without_vcl_backend_error() {
     let fields = format!("{CACHED}ETag: \"v1\"\r\n");
     fetched(&backend, &mut client, "/a", &fields).await;
     // The backend first sends an error response, then no response at all.
-    let mut again = until_asked(&backend, &mut client, "/a").await;
+    let mut again = until_fetched(&backend, &mut client, "/a").await;
     again.respond("503 Service Unavailable", "Connection: close\r\n", b"busy").await;
     let stale = client.response().await;
     assert_eq!((stale.status, text(&stale)), (200, "/a"));
@@ -425,7 +425,7 @@ async fn vcl_backend_error_replaces_stale_on_error() {
     let edge = edge(&backend, &format!("{STALE_AT_ONCE}{own}"));
     let mut client = edge.client().await;
     fetched(&backend, &mut client, "/a", CACHED).await;
-    drop(until_asked(&backend, &mut client, "/a").await);
+    drop(until_fetched(&backend, &mut client, "/a").await);
     assert_eq!(client.response().await.status, 599);
     client.request("GET", "/a", "").await;
     backend.fetch().await.respond("503 Service Unavailable", "Connection: close\r\n", b"busy").await;
@@ -457,7 +457,8 @@ async fn rfc9111_4_1_vary_star_is_passed_immediately_even_if_large() {
     let mut client = edge.client().await;
     client.request("GET", "/film", "").await;
     let mut fetch = backend.fetch().await;
-    // Without `Vary: *`, a response this large, with an entity tag and ranges, is stored in slices.
+    // Without `Vary: *`, such a large response with an entity tag and ranges would be stored in
+    // slices.
     let fields = format!("{FRESH}ETag: \"v1\"\r\nAccept-Ranges: bytes\r\nVary: *\r\n");
     fetch.send(format!("HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n{fields}\r\n")).await;
     let head = client.head().await;
@@ -479,7 +480,7 @@ async fn every_cache_control_line_applies_under_policy() {
         for second in seconds {
             let fields = format!("{FRESH}Cache-Control: {second}\r\n");
             for _ in 0..2 {
-                // Each request must reach the backend; otherwise this waits forever.
+                // Each request must reach the backend; otherwise, this times out.
                 let path = format!("/{second}");
                 let (_, response) = fetched(&backend, &mut client, &path, &fields).await;
                 assert_eq!(text(&response), path);

@@ -1,5 +1,4 @@
-//! Tests of what an edge reports about a request that runs through a policy: its record,
-//! `Cache-Status` and the status line.
+//! Tests of reporting under a policy: records, `Cache-Status` and status lines.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,8 +9,8 @@ use thalweg_record::{CacheResult, LineTag, ResponseRecord};
 use crate::policy::{CACHED, edge, fetched, get, text};
 use crate::support::{Backend, Client, TestEdge, config};
 
-/// Sends a GET that needs no working backend, and returns its record.
-async fn record(client: &mut Client, records: &mut Follower, path: &str) -> thalweg_edge::Numbered {
+/// Sends a GET that does not need a working backend, and returns its record.
+async fn record(client: &mut Client, records: &mut Follower, path: &str) -> thalweg_edge::NumberedRecord {
     get(client, path, "").await;
     records.recv().await.unwrap()
 }
@@ -54,7 +53,7 @@ async fn failed_fetch_is_error_with_and_without_policy() {
     records.recv().await.unwrap();
     assert_eq!((response.status, text(&response)), (503, "sorry"));
     assert_eq!(response.cache_status(), "thalweg; fwd=uri-miss; detail=backend-error");
-    // An error stored by the policy is found like any other response, and keeps its detail.
+    // An error stored by the policy is a hit like any other response, and keeps its detail.
     for cached in [CacheResult::Error, CacheResult::Hit] {
         let record = record(&mut client, &mut records, "/kept").await;
         assert_eq!(cache(&record), (cached, Some("backend-error")));
@@ -229,7 +228,7 @@ async fn record_has_request_number_restarts_and_backend() {
 }
 
 #[tokio::test]
-async fn timestamps_count_from_start_and_from_previous() {
+async fn timestamps_are_relative_to_start_and_to_previous_timestamp() {
     let backend = Backend::new().await;
     let edge = edge(
         &backend,
@@ -258,7 +257,7 @@ async fn timestamps_count_from_start_and_from_previous() {
         .collect();
     let labels: Vec<_> = stamps.iter().map(|(label, _)| &**label).collect();
     assert_eq!(labels, ["in", "asks", "asked", "out"]);
-    // Client and backend side each have their own start.
+    // The client side and the backend side each have their own start time.
     for side in [[0, 3], [1, 2]] {
         let [(_, first), (_, last)] = side.map(|at| &stamps[at]);
         let is_near = |left: f64, right: f64| (left - right).abs() < 5e-6;

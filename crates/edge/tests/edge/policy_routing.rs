@@ -1,5 +1,5 @@
-//! Policy routing tests: to a backend, through a pipe, in slices, or to another policy; also policy
-//! loading.
+//! Policy routing tests: requests sent to a backend, through a pipe, in slices, or to another
+//! policy. Also tests policy loading.
 
 #![allow(clippy::unwrap_used)]
 
@@ -90,10 +90,10 @@ async fn vcl_backend_fetch_runs_for_slice_fetches() {
     fetch.send(partial(400_000..500_000, LENGTH, FRESH)).await;
     assert_eq!(client.response().await.content, content(400_010, 10));
     assert_eq!(log.recv().await.unwrap().lines.iter().count(), 1);
-    // A hit runs no fetch.
+    // A hit does not run it.
     assert_eq!(get(&mut client, "/a", seek).await.content, content(400_010, 10));
     assert_eq!(log.recv().await.unwrap().lines.iter().count(), 0);
-    // Fetching the next slice runs it, too.
+    // Fetching the next slice does.
     client.request("GET", "/a", "Range: bytes=500010-500019\r\n").await;
     fetch.next().await;
     assert_eq!(field(&fetch.request, "asked"), Some("1"));
@@ -124,7 +124,7 @@ async fn head_validated_under_policy_keeps_its_slices() {
     let mut fetch = backend.fetch().await;
     fetch.send(partial(400_000..500_000, LENGTH, FRESH)).await;
     assert_eq!(client.response().await.content, content(400_010, 10));
-    // The head is stale immediately, so it is served and validated in the background.
+    // The head is stale immediately, so it is served while it is validated in the background.
     assert_eq!(get(&mut client, "/a", SEEK).await.content, content(400_010, 10));
     fetch.next().await;
     assert_eq!(field(&fetch.request, "if-none-match"), Some("\"v1\""));
@@ -211,7 +211,7 @@ async fn pipe_keeps_framing_fields_and_detects_loops() {
     own.send(b"abc").await;
     let mut fetch = backend.fetch().await;
     let of = |name| field(&fetch.request, name);
-    assert_eq!((of("connection"), of("content-length")), (Some("upgrade"), None), "content was discarded");
+    assert_eq!((of("connection"), of("content-length")), (Some("upgrade"), None), "discarded content");
     own.send(b"x").await;
     assert_eq!(fetch.client.exactly(1).await, b"x");
     edge.stop().await;
@@ -263,7 +263,7 @@ async fn pipes_leave_backend_connections_for_other_requests() {
 }
 
 #[tokio::test]
-async fn new_requests_get_new_policy_and_running_ones_keep_theirs() {
+async fn new_requests_get_new_policy_and_requests_in_progress_keep_theirs() {
     let backend = Backend::new().await;
     let port = backend.address.port();
     let file = |word: &str| {

@@ -1,4 +1,4 @@
-//! Purge and ban tests, by clients and operators.
+//! Purge and ban tests: requests from clients and from operators.
 
 #![allow(clippy::unwrap_used)]
 
@@ -19,7 +19,7 @@ fn get(edge: &TestEdge, path: &'static str, fields: &'static str) -> JoinHandle<
     })
 }
 
-/// Stores a response over a new backend connection, which stays open.
+/// Stores a response received over a new backend connection, which stays open.
 async fn warm(edge: &TestEdge, backend: &Backend, path: &'static str, fields: &str) -> Fetch {
     let first = get(edge, path, "");
     let mut fetch = backend.fetch().await;
@@ -29,7 +29,7 @@ async fn warm(edge: &TestEdge, backend: &Backend, path: &'static str, fields: &s
     fetch
 }
 
-/// Sends a request that must be fetched, and answers it with new content.
+/// Sends a request that must reach the backend, and responds with new content.
 async fn refetch(edge: &TestEdge, fetch: &mut Fetch, path: &'static str, fields: &str) -> Response {
     let asked = get(edge, path, "");
     fetch.next().await;
@@ -126,7 +126,7 @@ async fn soft_purged_response_is_served_stale_during_revalidation() {
     assert_eq!((&stale.content[..], &stale.cache_status_from(0)[..]), (&b"old"[..], "thalweg; hit; ttl=0"));
     fetch.next().await;
     assert_eq!(field(&fetch.request, "if-none-match"), Some("\"v1\""));
-    // Requests during the revalidation still get the old response.
+    // Requests during revalidation still get the old response.
     assert_eq!(edge.get("/a", "").await.content, b"old");
     let mut fresh = edge.client().await;
     fresh.request("GET", "/a", "Cache-Control: no-cache\r\n").await;
@@ -235,7 +235,7 @@ async fn response_with_too_many_tags_is_passed() {
 }
 
 #[tokio::test]
-async fn fetch_running_during_purge_serves_only_earlier_requests() {
+async fn fetch_in_flight_during_purge_serves_only_earlier_requests() {
     for purging in ["", "Soft-Purge: 1\r\n"] {
         let backend = Backend::new().await;
         let edge = TestEdge::before(&backend);
@@ -312,13 +312,13 @@ async fn admin_interface_purges_urls_and_tags() {
 }
 
 #[tokio::test]
-async fn ban_is_listed_until_all_responses_are_tested() {
+async fn ban_is_listed_until_all_responses_are_checked() {
     let backend = Backend::new().await;
     let edge = administered(&backend);
     let fields = "Cache-Control: max-age=60\r\nContent-Type: video/mp4\r\n";
     let mut fetch = warm(&edge, &backend, "/live/a", fields).await;
     refetch(&edge, &mut fetch, "/vod/a", fields).await;
-    // A fetch that awaits its head keeps the ban in force.
+    // A fetch still waiting for its head keeps the ban in force.
     let waiting = get(&edge, "/live/b", "");
     fetch.next().await;
     let text = r#"req.url ~ "^/live/" && obj.http.content-type == video/mp4"#;

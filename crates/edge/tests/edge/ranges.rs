@@ -1,5 +1,5 @@
-//! Range tests: multipart, from unfinished fills, and from slices of content that is too large or
-//! requested far ahead.
+//! Range tests: multipart responses, ranges from unfinished fills, and ranges from slices of
+//! content that is too large or requested far ahead.
 
 #![allow(clippy::unwrap_used)]
 
@@ -26,7 +26,7 @@ pub(crate) fn get(edge: &TestEdge, fields: &'static str) -> JoinHandle<Response>
     })
 }
 
-/// Formats a 206 with `range` of `length` bytes, and its content.
+/// Formats a 206 with the content of `range`, out of `length` bytes.
 pub(crate) fn partial(range: std::ops::Range<usize>, length: usize, fields: &str) -> Vec<u8> {
     let head = format!(
         "HTTP/1.1 206 Partial Content\r\nContent-Length: {}\r\nContent-Range: bytes {}-{}/{length}\r\n{fields}\r\n",
@@ -37,13 +37,13 @@ pub(crate) fn partial(range: std::ops::Range<usize>, length: usize, fields: &str
     [head.as_bytes(), &content(range.start, range.len())].concat()
 }
 
-/// Returns the range in a request.
+/// Returns the range requested in `request`.
 pub(crate) fn asked(request: &str) -> Option<std::ops::Range<usize>> {
     let (first, last) = field(request, "range")?.strip_prefix("bytes=")?.split_once('-')?;
     Some(first.parse().unwrap()..last.parse::<usize>().unwrap() + 1)
 }
 
-/// Makes `backend` serve ranges of `length` bytes. Returns the number of requests it receives.
+/// Makes `backend` serve ranges of content of `length` bytes. Returns a counter of its requests.
 fn serve_ranges(backend: Backend, length: usize) -> Arc<AtomicUsize> {
     let asked_for = Arc::new(AtomicUsize::new(0));
     let counter = asked_for.clone();
@@ -78,7 +78,7 @@ async fn rfc9110_14_6_several_ranges_become_multipart() {
     let first = get(&edge, "Range: bytes=500-599,0-9\r\n");
     let mut fetch = backend.fetch().await;
     assert_eq!(field(&fetch.request, "range"), None);
-    // Content that has arrived is sent before the rest arrives.
+    // Arrived content is sent before the rest arrives.
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\nContent-Type: video/mp4\r\n{FRESH}\r\n");
     fetch.send([head.as_bytes(), &content(0, 700)].concat()).await;
     let response = first.await.unwrap();
@@ -128,14 +128,14 @@ async fn seek_into_uncached_content_does_not_wait_for_its_start() {
     let mut client = edge.client().await;
     client.request("HEAD", "/a", "").await;
     assert_eq!(client.response_to("HEAD").await.field("content-length"), Some("4000000000"));
-    // Seek into the next slice, which must be of the same representation.
+    // Read into the next slice, which must be of the same representation.
     let next = get(&edge, "Range: bytes=2000099990-2000100009\r\n");
     fetch.next().await;
     assert_eq!(asked(&fetch.request), Some(START + SLICE..START + 2 * SLICE));
     assert_eq!(field(&fetch.request, "if-range"), Some("\"v1\""));
     fetch.send(partial(START + SLICE..START + 2 * SLICE, LENGTH, FRESH)).await;
     assert_eq!(next.await.unwrap().content, content(START + 99_990, 20));
-    // The length is now known.
+    // The length is known by now.
     let end = get(&edge, "Range: bytes=-5\r\n");
     fetch.next().await;
     assert_eq!(asked(&fetch.request), Some(LENGTH - SLICE..LENGTH));
@@ -176,13 +176,13 @@ async fn only_far_range_is_fetched_separately() {
 async fn content_too_large_to_store_whole_is_stored_in_slices() {
     const LENGTH: usize = 17_000_001;
     let backend = Backend::new().await;
-    // At most a quarter of the 64 MiB of memory is used per response.
+    // A response may use at most a quarter of the 64 MiB of memory.
     let slice_bytes = 4 << 20;
     let edge = TestEdge::start(Config { slice_bytes, ..config(backend.address) });
     let asked_for = serve_ranges(backend, LENGTH);
     let whole = edge.get("/a", "").await;
     assert!(whole.whole && whole.content == content(0, LENGTH));
-    assert_eq!(asked_for.load(Relaxed), 5, "the first response, and four slices");
+    assert_eq!(asked_for.load(Relaxed), 5, "the initial request, and four slices");
     assert_eq!(whole.cache_status_from(60), "thalweg; fwd=uri-miss; fwd-status=200; ttl=60; stored");
     let again = edge.get("/a", "").await;
     assert!(again.cache_status().starts_with("thalweg; hit"), "{}", again.cache_status());
@@ -213,7 +213,7 @@ async fn concurrent_readers_fetch_each_slice_once() {
 }
 
 #[tokio::test]
-async fn backend_without_ranges_is_asked_for_whole_content() {
+async fn whole_content_is_requested_from_backend_without_ranges() {
     let length = 500_000;
     let other_range = partial(SLICE..SLICE + 10, length, FRESH);
     let no_etag = partial(400_000..500_000, length, "Cache-Control: max-age=60\r\n");
@@ -246,7 +246,7 @@ async fn slices_of_two_representations_are_never_mixed() {
     let mut fetch = backend.fetch().await;
     fetch.send(partial(400_000..500_000, 1_000_000, FRESH)).await;
     seek.await.unwrap();
-    // Nothing has been sent yet, so the new representation can be used.
+    // Nothing has been sent yet, so the edge can switch to the new representation.
     let seek = get(&edge, "Range: bytes=600000-600009\r\n");
     fetch.next().await;
     fetch.send(partial(600_000..700_000, 1_000_000, &changed)).await;
@@ -255,7 +255,7 @@ async fn slices_of_two_representations_are_never_mixed() {
     fetch.send(partial(600_000..700_000, 1_000_000, &changed)).await;
     let response = seek.await.unwrap();
     assert_eq!((response.field("etag"), &response.content), (Some("\"v2\""), &content(600_000, 10)));
-    // Once content has been sent, a change is a visible failure.
+    // Once content has been sent, a change is a failure visible to the client.
     let cut = get(&edge, "Range: bytes=600000-800000\r\n");
     fetch.next().await;
     fetch.send(format!("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n{FRESH}\r\n")).await;

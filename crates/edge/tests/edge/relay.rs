@@ -1,4 +1,5 @@
-//! Relay tests: many clients read one fill as it arrives, and a broken fill fails for all of them.
+//! Relay tests: many clients read one fill as its content arrives, and a broken fill fails for all
+//! of them.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +10,7 @@ const CLIENTS: usize = 200;
 const CHUNK: usize = 40_000;
 const HEAD: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nCache-Control: max-age=60\r\n\r\n";
 
-/// Reads chunk after chunk and reports the bytes read so far.
+/// Reads chunks and reports the number of bytes read so far.
 async fn watch(mut client: Client, seen: mpsc::Sender<usize>) -> Result<usize, usize> {
     let mut bytes = 0;
     loop {
@@ -28,7 +29,7 @@ async fn watch(mut client: Client, seen: mpsc::Sender<usize>) -> Result<usize, u
 /// Waits until all clients have received `bytes` bytes.
 async fn all_have(seen: &mut [mpsc::Receiver<usize>], bytes: usize) {
     for client in seen {
-        while tokio::time::timeout(PATIENCE, client.recv()).await.expect("a client waits").unwrap() < bytes {}
+        while tokio::time::timeout(PATIENCE, client.recv()).await.expect("no content").unwrap() < bytes {}
     }
 }
 
@@ -54,7 +55,7 @@ async fn every_client_receives_each_chunk_before_next_is_sent() {
     }
     all_have(&mut seen, CHUNK).await;
 
-    // A client that joins now immediately gets the content so far.
+    // A client that joins now immediately gets the content received so far.
     let mut late = edge.client().await;
     late.request("GET", "/segment", "").await;
     let head = late.head().await;
@@ -102,7 +103,7 @@ async fn failed_response_fails_for_every_client_and_is_not_stored() {
     all_have(&mut seen, CHUNK).await;
     drop(fetch);
     for client in watching {
-        assert_eq!(client.await.unwrap(), Err(CHUNK), "never a clean end");
+        assert_eq!(client.await.unwrap(), Err(CHUNK), "a failed response must not end cleanly");
     }
 
     let again = tokio::spawn(async move { (edge.get("/segment", "").await, edge) });
@@ -130,7 +131,7 @@ async fn truncated_response_with_length_is_never_completed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn range_is_answered_as_soon_as_it_has_arrived() {
+async fn range_is_sent_as_soon_as_it_has_arrived() {
     let backend = Backend::new().await;
     let edge = TestEdge::with_two_threads(&backend);
     let mut first = edge.client().await;
@@ -164,7 +165,7 @@ async fn range_is_answered_as_soon_as_it_has_arrived() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn range_of_known_length_is_answered_before_its_bytes_arrive() {
+async fn range_of_known_length_gets_head_before_its_bytes_arrive() {
     let backend = Backend::new().await;
     let edge = TestEdge::with_two_threads(&backend);
     let mut client = edge.client().await;

@@ -1,5 +1,5 @@
-//! Response count tests: each response ends in one record, or the next start reports how many
-//! responses there were.
+//! Response count tests: each response produces one record, and after a crash the next run reports
+//! the number of responses.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::support::{Backend, TestEdge, config};
 const TWO: &[u8] = b"TRACE /1 HTTP/1.1\r\nHost: a\r\n\r\nTRACE /2 HTTP/1.1\r\nHost: a\r\n\r\n";
 
 #[tokio::test]
-async fn each_accepted_request_ends_in_one_record() {
+async fn each_accepted_request_produces_one_record() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let (mut follower, records) = (edge.records.follow(), edge.records.clone());
@@ -26,12 +26,13 @@ async fn each_accepted_request_ends_in_one_record() {
         statuses.extend([405; 2]);
     }
     drop(client);
-    // A connection without a request, and one with half a request: neither counts.
+    // A connection without a request and one with half a request do not count.
     drop(edge.client().await);
     let mut half = edge.client().await;
     half.send(b"GET / HTTP/1.1\r\nHo").await;
     drop(half);
-    // An unparsable request, one with too much content, and one that the edge answers itself.
+    // A malformed request, a request with too much content, and a request to which the edge
+    // responds itself.
     for (request, status) in [
         (&b"GET / HTTP/1.1\r\nHost a\r\n\r\n"[..], 400),
         (b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999\r\nExpect: 100-continue\r\n\r\n", 413),
@@ -54,7 +55,7 @@ async fn each_accepted_request_ends_in_one_record() {
         assert_eq!(client.response().await.status, 200);
         statuses.push(200);
     }
-    // A client leaves in the middle of a response.
+    // A client disconnects in the middle of a response.
     let mut client = edge.client().await;
     client.request("GET", "/b", "").await;
     let mut fetch = backend.fetch().await;
@@ -98,7 +99,7 @@ async fn response_cut_off_by_stop_is_counted_as_lost() {
     assert_eq!(client.response().await.status, 405);
 }
 
-/// A directory that is removed at the end of the test.
+/// A directory, removed at the end of the test.
 struct Directory(PathBuf);
 
 impl Drop for Directory {
@@ -108,7 +109,7 @@ impl Drop for Directory {
 }
 
 #[tokio::test]
-async fn reconnecting_follower_learns_counts_of_ended_starts() {
+async fn reconnecting_follower_learns_counts_of_earlier_runs() {
     let directory = Directory(PathBuf::from(format!("/dev/shm/thalweg-edge-{}-begun", std::process::id())));
     let backend = Backend::new().await;
     let start = || {

@@ -10,8 +10,8 @@ use thalweg_edge::{BackendUrl, Config, Timeouts};
 const SIZE: usize = 300_000;
 const STORED: &str = "Cache-Control: max-age=60\r\nETag: \"v1\"\r\n";
 
-/// Starts a fill of `/a`; returns a client that has received the head and `len` bytes, and the
-/// backend's end.
+/// Starts a fill of `/a`. Returns a client that has received the head and `len` bytes, and the
+/// backend side of the fetch.
 async fn start_fill(backend: &Backend, edge: &TestEdge, fields: &str, len: usize) -> (Client, Fetch) {
     let mut client = edge.client().await;
     client.request("GET", "/a", "Accept-Language: de\r\n").await;
@@ -35,7 +35,7 @@ async fn rest(backend: &Backend, from: usize) -> Fetch {
     fetch
 }
 
-/// Responds with the content from `from` on; only `len` bytes arrive.
+/// Responds with the content from `from` on, but sends only `len` bytes.
 async fn send_rest(fetch: &mut Fetch, from: usize, len: usize) {
     let head = format!(
         "HTTP/1.1 206 Partial Content\r\nContent-Length: {}\r\nContent-Range: bytes {from}-{}/{SIZE}\r\n\
@@ -91,7 +91,7 @@ async fn interrupted_fill_is_resumed_a_limited_number_of_times() {
     }
     assert!(client.is_closed().await, "visible failure");
     assert!(!backend.is_asked_again().await);
-    // The rest arrives in two parts, with a failed attempt in between.
+    // The remaining content arrives in two parts, with a failed attempt in between.
     let (mut client, fetch) = start_fill(&backend, &edge, STORED, 1000).await;
     drop(fetch);
     let mut fetch = rest(&backend, 1000).await;

@@ -1,7 +1,7 @@
-//! Tests of stale responses, request directives, targeted fields and fields for one client, by RFC
-//! section.
+//! Tests of stale responses, request directives, targeted fields, and fields for one client only,
+//! by RFC section.
 //!
-//! Responses have an `Age`, so that no test waits for one to become stale.
+//! Responses have an `Age`, so that no test has to wait until a response is stale.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,7 +20,7 @@ fn get(edge: &TestEdge, fields: &'static str) -> JoinHandle<Response> {
     })
 }
 
-/// Stores `/a`, for which the backend responds with `fields`.
+/// Stores `/a`, to which the backend responds with `fields`.
 async fn stored(backend: &Backend, edge: &TestEdge, fields: &str) -> (Fetch, Response) {
     let first = get(edge, "");
     let mut fetch = backend.fetch().await;
@@ -34,7 +34,7 @@ async fn rfc5861_3_stale_response_is_served_during_one_revalidation() {
     let edge = TestEdge::before(&backend);
     let fields = "Cache-Control: max-age=10, stale-while-revalidate=60\r\nAge: 20\r\nETag: \"v1\"\r\n";
     let (mut fetch, _) = stored(&backend, &edge, fields).await;
-    // Several requests share one connection, and revalidation delays none of them.
+    // Several requests share one connection; revalidation must delay none of them.
     let mut client = edge.client().await;
     for _ in 0..3 {
         client.request("GET", "/a", "").await;
@@ -49,7 +49,7 @@ async fn rfc5861_3_stale_response_is_served_during_one_revalidation() {
     let mut joined = edge.client().await;
     joined.request("GET", "/a", "").await;
     joined.head().await;
-    assert_eq!(joined.exactly(1).await, b"n", "the part of the new response that has arrived");
+    assert_eq!(joined.exactly(1).await, b"n", "the part of the new response received so far");
     fetch.send("ew").await;
     assert_eq!(joined.exactly(2).await, b"ew");
     edge.stop().await;
@@ -88,7 +88,7 @@ async fn rfc5861_4_stale_response_without_validator_is_refetched_or_served_on_fa
     fetch.respond("503 Service Unavailable", "", b"busy").await;
     let answer = failed.await.unwrap();
     assert_eq!((answer.status, &answer.content[..]), (200, &b"old"[..]));
-    // Without a validator, a 304 confirms nothing.
+    // Without a validator in the request, a 304 confirms nothing.
     let answer = get(&edge, "");
     let mut fetch = backend.fetch().await;
     fetch.send("HTTP/1.1 304 Not Modified\r\nCache-Control: max-age=60\r\n\r\n").await;
@@ -161,7 +161,7 @@ async fn rfc9110_5_3_every_cache_control_line_applies() {
     let mut client = edge.client().await;
     for second in ["private", "no-store", "no-cache", "s-maxage=0"] {
         for _ in 0..2 {
-            // Each request must reach the backend; otherwise this waits forever.
+            // Each request must reach the backend; otherwise, this times out.
             client.request("GET", &format!("/{second}"), "").await;
             let lines = format!("Cache-Control: max-age=60\r\nCache-Control: {second}\r\n");
             backend.fetch().await.respond("200 OK", &format!("{lines}Connection: close\r\n"), b"a").await;
@@ -240,12 +240,12 @@ async fn rfc8246_2_reload_of_immutable_response_is_a_hit_while_fresh() {
     let reload = "Cache-Control: max-age=0\r\n";
     let hit = edge.get("/a", reload).await;
     assert!(hit.cache_status().starts_with("thalweg; hit"), "{}", hit.head);
-    // A forced reload validates, and the updated response is no longer immutable.
+    // A forced reload validates the response, which the update makes mutable.
     let forced = get(&edge, "Cache-Control: no-cache\r\n");
     fetch.next().await;
     fetch.send(format!("{STILL_GOOD}Cache-Control: max-age=60\r\nAge: 20\r\n\r\n")).await;
     assert!(forced.await.unwrap().cache_status().contains("fwd=request; fwd-status=304"));
-    // A response is not immutable after its freshness lifetime either.
+    // Nor is a response immutable after its freshness lifetime.
     for (now, why) in [("max-age=10, immutable", "request"), ("max-age=60", "stale")] {
         let reloaded = get(&edge, reload);
         fetch.next().await;
@@ -272,7 +272,7 @@ async fn rfc9111_5_2_1_3_min_fresh_forces_validation() {
     assert_eq!(field(&fetch.request, "if-none-match"), Some("\"v1\""));
     fetch.send(format!("{STILL_GOOD}Cache-Control: max-age=600\r\nAge: 700\r\n\r\n")).await;
     assert!(longer.await.unwrap().cache_status().contains("fwd=request; fwd-status=304"));
-    // Now the response is stale: within its grace it answers only requests without min-fresh.
+    // The response is stale. Within its grace, it satisfies only requests without min-fresh.
     let strict = get(&edge, "Cache-Control: min-fresh=0\r\n");
     fetch.next().await;
     fetch.send(format!("{STILL_GOOD}Cache-Control: max-age=600\r\n\r\n")).await;

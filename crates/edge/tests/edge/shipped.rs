@@ -1,4 +1,4 @@
-//! Shipped policy tests: a real edge loads each file in `policies/`, unmodified, and its effect is
+//! Shipped policy tests: a real edge loads each file in `policies/` unmodified. Effects are
 //! observed over a socket or read from the kernel.
 
 #![allow(clippy::unwrap_used)]
@@ -15,12 +15,12 @@ use tokio::net::TcpSocket;
 use crate::steering::accepted;
 use crate::support::{Backend, Client, PATIENCE, Response, TestEdge, config};
 
-/// Initial congestion control of connections, which every kernel has.
+/// Default congestion control of connections; available on every kernel.
 const DEFAULT: &str = "reno";
 /// A loopback address outside the shipped address lists.
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 9);
 
-/// Starts an edge with a policy from `policies/` and this backend.
+/// Starts an edge with the policy `name` from `policies/`.
 fn edge(backend: &Backend, name: &str) -> TestEdge {
     let policy = Some(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../policies").join(name));
     let congestion_control = Some(DEFAULT.parse().unwrap());
@@ -33,8 +33,8 @@ async fn client_from(edge: &TestEdge, address: Ipv4Addr) -> Client {
     Client::new(socket.connect(edge.address).await.unwrap())
 }
 
-/// Sends a GET for a `path` that is not stored; returns the backend's request and the client's
-/// response.
+/// Sends a GET for a path that is not stored. Returns the request received by the backend and the
+/// client's response.
 async fn fetched(
     backend: &Backend,
     client: &mut Client,
@@ -64,7 +64,7 @@ fn algorithm(client: &Client) -> String {
     congestion::get(accepted(client).as_fd()).unwrap().to_string()
 }
 
-/// Returns the algorithm if this machine has it, otherwise the default.
+/// Returns the algorithm `name` if the kernel has it, otherwise the default.
 fn or_default(name: &str) -> &str {
     if congestion::check(name.parse().unwrap()).is_ok() { name } else { DEFAULT }
 }
@@ -85,7 +85,7 @@ async fn live_policy_stores_playlists_for_a_second_and_segments_for_an_hour() {
         assert!(is_hit(&get(&mut client, &format!("{path}{query}CMCD=br%3D2"), "").await));
     }
     for _ in 0..2 {
-        // This response is for one viewer only, so it is fetched each time.
+        // This response is private to one viewer, so it is fetched each time.
         let sent = ("Cache-Control: private\r\n", &b"a"[..]);
         fetched(&backend, &mut client, ("/live/own.m3u8", ""), sent).await;
     }
@@ -142,7 +142,7 @@ async fn arm_is_selected_by_host_of_first_request() {
             assert_eq!(record.tcp.clone().unwrap().decider, Some(decider));
         }
     }
-    // The request has the field that a TLS terminator in front of the edge sends.
+    // The request contains the field set by a TLS terminator in front of the edge.
     let mut client = edge.client().await;
     assert!(is_hit(&get(&mut client, "/a", "X-Original-Host: media-bbr.example\r\n").await));
     assert_eq!(algorithm(&client), or_default("bbr"));
@@ -162,7 +162,7 @@ async fn listed_prefix_is_steered_for_large_responses() {
     let (_, response) = fetched(&backend, &mut client, ("/large", ""), (fields, &large)).await;
     assert_eq!((response.content.len(), response.field("x-length")), (large.len(), None));
     assert_eq!(algorithm(&client), or_default("bbr"));
-    // Stored responses are steered, too, but only for listed prefixes.
+    // Stored responses are also steered, but only for listed prefixes.
     for (address, path, wanted) in
         [(LISTED, "/large", or_default("bbr")), (LISTED, "/small", DEFAULT), (ELSEWHERE, "/large", DEFAULT)]
     {
@@ -170,7 +170,7 @@ async fn listed_prefix_is_steered_for_large_responses() {
         get(&mut client, path, "").await;
         assert_eq!(algorithm(&client), wanted, "{address} {path}");
     }
-    // Content sent earlier counts towards the minimum size, too.
+    // Content sent earlier also counts towards the minimum size.
     let mut client = client_from(&edge, LISTED).await;
     fetched(&backend, &mut client, ("/almost", ""), (fields, &small)).await;
     assert_eq!(algorithm(&client), DEFAULT);

@@ -1,4 +1,4 @@
-//! Tests of a sliced response as a unit: it becomes stale, is served stale, and is purged and
+//! Tests of sliced responses as a unit: becoming stale, being served stale, and being purged and
 //! updated as a whole.
 
 #![allow(clippy::unwrap_used)]
@@ -7,11 +7,11 @@ use crate::ranges::{FRESH, asked, get, partial, start};
 use crate::support::{Backend, Fetch, PATIENCE, TestEdge, content, field};
 
 const LENGTH: usize = 1_000_000;
-/// A range within the slice that [`sliced`] stores.
+/// A range within the slice stored by [`sliced`].
 const SEEK: &str = "Range: bytes=400010-400019\r\n";
 const NEXT: &str = "Range: bytes=500010-500019\r\n";
 
-/// Stores the head of `/a`, which the backend sends with `fields`, and one slice.
+/// Stores the head of `/a`, sent by the backend with `fields`, and one slice.
 async fn sliced(backend: &Backend, edge: &TestEdge, fields: &str) -> Fetch {
     let seek = get(edge, SEEK);
     let mut fetch = backend.fetch().await;
@@ -21,7 +21,8 @@ async fn sliced(backend: &Backend, edge: &TestEdge, fields: &str) -> Fetch {
     fetch
 }
 
-/// Whether the response and its slices were removed: then a seek requests a slice unconditionally.
+/// Returns whether the response and its slices are gone, so that a seek requests a slice
+/// unconditionally.
 async fn is_cold(edge: &TestEdge, fetch: &mut Fetch) -> bool {
     let seek = get(edge, SEEK);
     fetch.next().await;
@@ -54,7 +55,7 @@ async fn rfc5861_3_stale_head_is_revalidated_in_background() {
     assert_eq!((next.status, &next.content), (206, &content(500_010, 10)));
     assert!(next.cache_status().starts_with("thalweg; fwd=partial; fwd-status=206; ttl=-1"), "{}", next.head);
     refresh.send("HTTP/1.1 304 Not Modified\r\nCache-Control: max-age=60\r\nETag: \"v1\"\r\n\r\n").await;
-    // Polled, because a client cannot observe the end of background revalidation.
+    // Poll, because a client cannot observe the end of background revalidation.
     let refreshed =
         async { while !edge.get("/a", SEEK).await.cache_status_from(60).contains("hit; ttl=60") {} };
     tokio::time::timeout(PATIENCE, refreshed).await.unwrap();
@@ -79,7 +80,7 @@ async fn rfc5861_4_stored_slices_are_served_when_backend_fails() {
         "{}",
         served.head
     );
-    // A missing slice cannot be served, but its failure does not affect stored ones.
+    // A missing slice cannot be served, but its failure does not affect stored slices.
     let next = get(&edge, NEXT);
     backend.fetch().await.respond("503 Service Unavailable", "", b"busy").await;
     let mut slice = backend.fetch().await;

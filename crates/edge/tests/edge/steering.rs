@@ -1,5 +1,4 @@
-//! Congestion control and send option tests: records agree with the kernel's state of the same
-//! socket.
+//! Congestion control and send option tests: records agree with the kernel's state of the socket.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,7 +14,8 @@ use thalweg_tcp::{congestion, sending};
 
 use crate::support::{Backend, Client, TestEdge, config};
 
-/// Returns the edge's socket of a client connection; the test runs in the same process.
+/// Returns the edge's socket for a client connection, accessible because the edge runs in the test
+/// process.
 pub(crate) fn accepted(client: &Client) -> OwnedFd {
     let wanted = client.stream.local_addr().unwrap();
     let this = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();

@@ -1,4 +1,4 @@
-//! Stop tests.
+//! Shutdown tests: open record streams and idle connections.
 
 #![allow(clippy::unwrap_used)]
 

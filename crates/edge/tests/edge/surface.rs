@@ -52,7 +52,7 @@ async fn metrics_count_responses_by_cache_result() {
         "thalweg_edge_bans_in_force 0",
         "thalweg_edge_congestion_control_refused_total 0",
     ];
-    // A response is counted after its last byte has been sent.
+    // A response is counted after its last byte is sent, so poll.
     let all = async {
         loop {
             let metrics = get(&mut admin, "/metrics", "").await;
@@ -74,8 +74,8 @@ async fn metrics_count_responses_by_cache_result() {
 async fn requests_from_other_sites_are_refused() {
     let backend = Backend::new().await;
     let edge = TestEdge::start(administered(&backend));
-    // DNS rebinding: the page's own name resolves to this machine, so the browser treats the edge
-    // as the page's server.
+    // DNS rebinding: the page's host name resolves to this machine, so the browser treats the edge
+    // as the page's own server.
     for path in ["/stats", "/records", "/metrics", "/nothing"] {
         let mut rebound = edge.admin_client().await;
         rebound.send(format!("GET {path} HTTP/1.1\r\nHost: evil.example:8082\r\n\r\n").as_bytes()).await;
@@ -89,7 +89,7 @@ async fn requests_from_other_sites_are_refused() {
     }
     let mut admin = edge.admin_client().await;
     assert_eq!(get(&mut admin, "/bans", "Origin: http://evil.example\r\n").await.status, 403);
-    assert_eq!(get(&mut admin, "/bans", "Origin: http://localhost\r\n").await.status, 403, "no pages here");
+    assert_eq!(get(&mut admin, "/bans", "Origin: http://localhost\r\n").await.status, 403, "no web pages");
     assert_eq!(get(&mut admin, "/bans", "").await.status, 200);
     edge.stop().await;
 }
@@ -103,7 +103,7 @@ async fn edge_is_ready_regardless_of_backend_health() {
     assert_eq!(text(&get(&mut admin, "/readyz", "").await), "ready\n");
     edge.stop().await;
 
-    // Nothing listens on the discard port, so every probe fails.
+    // No server listens on the discard port, so every probe fails.
     let policy = File::new(
         r#"vcl 4.1;
         backend gone { .host = "127.0.0.1"; .port = "9"; .probe = { .initial = 0; .threshold = 1; } }
@@ -126,7 +126,7 @@ async fn stopping_edge_is_not_ready() {
     let running = tokio::spawn(edge.run(async { drop(stopped.await) }));
     let mut admin = Client::of_admin(admin).await;
     assert_eq!(get(&mut admin, "/readyz", "").await.status, 200);
-    // A running response delays the stop.
+    // A response in progress delays the stop.
     let mut client = Client::new(TcpStream::connect(address).await.unwrap());
     client.request("GET", "/a", "").await;
     let fetch = backend.fetch().await;

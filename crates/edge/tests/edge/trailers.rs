@@ -1,5 +1,5 @@
-//! Trailer tests (RFC 9110 §6.5): from the backend and from storage, to clients that accept
-//! trailers.
+//! Trailer tests (RFC 9110 §6.5): trailers from the backend and from storage, sent to clients that
+//! accept them.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,13 +10,14 @@ const TRAILER: &str =
     "0\r\nX-Sum: 7\r\nSet-Cookie: a=b\r\nX-Named: 1\r\nX-Hop: 1\r\nContent-Length: 1\r\nAge: 9\r\n\r\n";
 const TAKES: &str = "TE: trailers\r\nConnection: TE\r\n";
 
-/// Reads the rest of a chunked response; returns its trailer.
+/// Reads the rest of a chunked response. Returns its trailer section.
 async fn end(client: &mut Client) -> String {
     while let Ok(Some(_)) = next_chunk(client).await {}
     client.head().await
 }
 
-/// Reads a chunk; returns `None` at the last one, after which the trailer can be read like a head.
+/// Reads one chunk. Returns `None` for the last chunk, after which the trailer section can be read
+/// like a head.
 async fn next_chunk(client: &mut Client) -> Result<Option<()>, ()> {
     let mut size = Vec::new();
     while !size.ends_with(b"\r\n") {
@@ -49,7 +50,7 @@ async fn rfc9110_6_5_trailers_are_forwarded_and_stored() {
     let response = plain.response().await;
     assert!(response.whole && response.content == b"content");
 
-    // Later requests are answered from storage.
+    // Later requests are served from storage.
     takes.request("GET", "/a", TAKES).await;
     let hit = takes.head().await;
     assert!(field(&hit, "cache-status").unwrap().contains("hit"), "{hit}");

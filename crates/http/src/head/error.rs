@@ -1,24 +1,24 @@
-//! Errors in a message head, and the status of the response to each.
+//! Message head errors and the response status for each.
 
 use std::fmt;
 
 use crate::authority::AuthorityError;
 use crate::target::TargetError;
 
-/// Reason for refusing a head. The connection must be closed: the start of the next message is
-/// unknown.
+/// Reason for rejecting a head. The connection must be closed, because the start of the next
+/// message is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadError {
-    /// More empty lines than [`EMPTY_LINES_MAX`](super::EMPTY_LINES_MAX) precede the start line, or
-    /// any precede a response.
+    /// A request follows more than [`EMPTY_LINES_MAX`](super::EMPTY_LINES_MAX) empty lines, or a
+    /// response follows at least one.
     EmptyLines,
     /// The start line is not an HTTP start line.
     StartLine,
-    /// The method is longer than any this server supports.
+    /// The method is longer than [`METHOD_BYTES_MAX`](super::METHOD_BYTES_MAX).
     MethodTooLong,
-    /// `CONNECT`, or a target in authority-form.
+    /// The method is `CONNECT`.
     Connect,
-    /// The target `*`.
+    /// The target is `*`.
     Asterisk,
     /// The target is longer than the limit.
     TargetTooLong,
@@ -28,13 +28,13 @@ pub enum HeadError {
     Version,
     /// The status code is outside 100 to 599.
     Status,
-    /// A line of a request ends in LF alone.
+    /// A line in a request ends in LF without CR.
     BareLineFeed,
-    /// A field line has no valid name; includes obs-fold and space before the colon.
+    /// A field name is missing or invalid. Covers obs-fold and a space before the colon.
     FieldName,
     /// A field value contains a control character, including a bare CR.
     FieldValue,
-    /// More field lines than the limit.
+    /// The head has more field lines than the limit.
     TooManyFields,
     /// The head is longer than the limit.
     TooLarge,
@@ -47,13 +47,13 @@ pub enum HeadError {
 }
 
 impl HeadError {
-    /// Returns the status of the response to an invalid request. For an invalid backend response,
-    /// it is always 502.
+    /// Returns the response status for an invalid request. Does not apply to an invalid backend
+    /// response, for which the status is always 502.
     pub fn status(&self) -> u16 {
         match self {
             HeadError::TargetTooLong => 414,
             HeadError::TooManyFields | HeadError::TooLarge => 431,
-            // RFC 9112 §3: the method is longer than any implemented.
+            // RFC 9112 §3: the method is longer than any implemented one.
             HeadError::MethodTooLong | HeadError::Asterisk => 501,
             // RFC 9110 §15.5.6: the method is known, but not allowed for any target here.
             HeadError::Connect => 405,
@@ -89,7 +89,8 @@ impl fmt::Display for HeadError {
 
 impl std::error::Error for HeadError {}
 
-/// Maps errors in a field section; the parser of a start line maps its own.
+/// Maps a parser error to a head error. Callers handle [`httparse::Error::Version`] first if they
+/// can retry with a lower version.
 pub(super) fn from_field_section(error: httparse::Error) -> HeadError {
     match error {
         httparse::Error::HeaderName => HeadError::FieldName,

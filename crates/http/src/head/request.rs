@@ -6,7 +6,8 @@ use super::error::from_field_section;
 use super::{EMPTY_LINES_MAX, FIELDS_CAPACITY, HeadError, Limits, has_bare_line_feed, lowered};
 use crate::{Authority, Fields, Method, Target, Version};
 
-/// Maximum bytes of a method; the longest one registered, `UPDATEREDIRECTREF`, has 17 letters.
+/// Maximum method length in bytes. The longest registered method, `UPDATEREDIRECTREF`, has 17
+/// letters.
 pub const METHOD_BYTES_MAX: usize = 24;
 
 /// A request without its content.
@@ -14,18 +15,18 @@ pub const METHOD_BYTES_MAX: usize = 24;
 pub struct RequestHead {
     /// The method.
     pub method: Method,
-    /// The method's text if it is [`Method::Other`], otherwise empty; see
+    /// The method name if the method is [`Method::Other`], otherwise empty; see
     /// [`method_str`](Self::method_str).
     pub method_text: String,
     /// Path and query.
     pub target: Target,
-    /// The requested authority, from an absolute-form target or else from `Host`. Empty in
-    /// HTTP/1.0 with neither.
+    /// The requested authority, from an absolute-form target or otherwise from `Host`. Empty for an
+    /// HTTP/1.0 request with neither.
     pub authority: Authority,
     /// The version in the request line.
     pub version: Version,
-    /// The field lines, with at most one `Host`. An absolute-form target replaces it with its own
-    /// authority (RFC 9112 §3.2.2).
+    /// The field lines, with at most one `Host`. The authority of an absolute-form target replaces
+    /// the received `Host` (RFC 9112 §3.2.2).
     pub fields: Fields,
 }
 
@@ -39,10 +40,10 @@ impl RequestHead {
     }
 }
 
-/// Parses the request head at the start of `buf` into `into`, reusing the allocations of `into`.
+/// Parses the request head at the start of `buf` into `into`, reusing its allocations.
 ///
-/// `Ok(None)`: more bytes are needed. `Ok(Some(n))`: the head is `n` bytes long, including empty
-/// lines before it. After an error or `None`, the contents of `into` are unspecified.
+/// Returns `None` if more bytes are needed, otherwise the length of the head in bytes, including
+/// any empty lines before it. After an error or `None`, the contents of `into` are unspecified.
 pub fn parse_request(
     buf: &[u8],
     into: &mut RequestHead,
@@ -73,7 +74,7 @@ fn parse_head(head: &[u8], into: &mut RequestHead, limits: &Limits) -> Result<Op
     }
 }
 
-/// Returns the length of the empty lines at the start of `buf`; `None` if more may follow.
+/// Returns the length in bytes of the empty lines at the start of `buf`; `None` if more may follow.
 fn skip_empty_lines(buf: &[u8]) -> Result<Option<usize>, HeadError> {
     let mut skipped = 0;
     for _ in 0..=EMPTY_LINES_MAX {
@@ -87,7 +88,7 @@ fn skip_empty_lines(buf: &[u8]) -> Result<Option<usize>, HeadError> {
     Err(HeadError::EmptyLines)
 }
 
-/// Copies the parsed head into `into` and makes the checks that the parser omits.
+/// Copies the parsed head into `into` and performs the checks that the parser omits.
 fn copy_head(
     head: &[u8],
     request: &httparse::Request<'_, '_>,
@@ -137,7 +138,7 @@ fn copy_fields(
     Ok(())
 }
 
-/// Parses the target in origin-form or absolute-form (RFC 9112 §3.2); refuses the other two.
+/// Parses a target in origin-form or absolute-form (RFC 9112 §3.2); rejects the other two forms.
 fn parse_target(target: &str, into: &mut RequestHead) -> Result<(), HeadError> {
     if target == "*" {
         return Err(HeadError::Asterisk);
@@ -190,13 +191,13 @@ fn check_partial(head: &[u8], request: &httparse::Request<'_, '_>, limits: &Limi
     if head.len() >= limits.head_bytes_max { Err(HeadError::TooLarge) } else { Ok(()) }
 }
 
-/// Returns the offset of the version, once method and target are parsed.
+/// Returns the offset of the version; `None` if the method or the target is not parsed yet.
 fn version_at(request: &httparse::Request<'_, '_>) -> Option<usize> {
     Some(request.method?.len() + request.path?.len() + 2)
 }
 
-/// Explains a refused version: a well-formed one is unsupported (505); anything else is not a
-/// request line (400).
+/// Returns the error for a rejected version: a well-formed version is unsupported (505), and
+/// anything else is not a request line (400).
 fn explain_version(head: &[u8], request: &httparse::Request<'_, '_>) -> HeadError {
     match version_at(request).and_then(|at| head.get(at..)).unwrap_or_default() {
         [b'H', b'T', b'T', b'P', b'/', major, b'.', minor, ..]

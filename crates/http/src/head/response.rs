@@ -15,30 +15,30 @@ pub struct ResponseHead {
     pub status: u16,
     /// The version in the status line.
     pub version: Version,
-    /// The reason phrase, if it is not the usual one for the status; see [`unusual_reason`].
+    /// The reason phrase, if it differs from the registered one; see [`unusual_reason`].
     pub reason: Option<Arc<str>>,
     /// The field lines.
     pub fields: Fields,
 }
 
 impl Default for ResponseHead {
-    /// Returns `200` without fields.
+    /// Returns a head with status 200 and no fields.
     fn default() -> ResponseHead {
         ResponseHead { status: 200, version: Version::Http11, reason: None, fields: Fields::new() }
     }
 }
 
-/// Parses the response head at the start of `buf` into `into`, reusing the allocations of `into`.
+/// Parses the response head at the start of `buf` into `into`, reusing its allocations.
 ///
-/// `Ok(None)`: more bytes are needed. `Ok(Some(n))`: the head is `n` bytes long. Informational
-/// responses are ordinary heads: after one, parse again. After an error or `None`, the contents of
-/// `into` are unspecified.
+/// Returns `None` if more bytes are needed, otherwise the length of the head in bytes. An
+/// informational response has a head of its own: call again for the next one. After an error or
+/// `None`, the contents of `into` are unspecified.
 pub fn parse_response(
     buf: &[u8],
     into: &mut ResponseHead,
     limits: &Limits,
 ) -> Result<Option<usize>, HeadError> {
-    // An empty line here is left over from content longer than its framing declared.
+    // An empty line here means that the previous content was longer than its framing declared.
     if matches!(buf, [b'\r' | b'\n', ..]) {
         return Err(HeadError::EmptyLines);
     }
@@ -71,7 +71,7 @@ fn copy_head(
 ) -> Result<(), HeadError> {
     into.status = response.code.filter(|code| (100..600).contains(code)).ok_or(HeadError::Status)?;
     into.version = if response.version == Some(0) { Version::Http10 } else { Version::Http11 };
-    // The parser returns an empty phrase if it is not ASCII.
+    // The parser returns an empty phrase if the phrase is not ASCII.
     into.reason = unusual_reason(into.status, response.reason.unwrap_or_default());
     into.fields.clear();
     into.fields.reserve(response.headers.len(), head_bytes);

@@ -7,7 +7,7 @@ use crate::token::trim_ows;
 pub struct EntityTag<'a> {
     /// Whether the tag has the prefix `W/`.
     pub weak: bool,
-    /// The text between the quotes, which has no escapes.
+    /// The string between the quotes, which has no escapes.
     pub opaque: &'a [u8],
 }
 
@@ -20,7 +20,7 @@ impl<'a> EntityTag<'a> {
         }
     }
 
-    /// Compares strongly (RFC 9110 §8.8.3.2): the tags must be equal and neither weak.
+    /// Compares strongly (RFC 9110 §8.8.3.2): the tags must be equal and both strong.
     pub fn strong_eq(&self, other: &EntityTag<'_>) -> bool {
         !self.weak && !other.weak && self.opaque == other.opaque
     }
@@ -34,7 +34,7 @@ impl<'a> EntityTag<'a> {
 /// Parses the entity tags in one list value, as in `If-None-Match`; skips invalid members.
 ///
 /// Does not use [`fields::members`](crate::fields::members): in an entity tag, a backslash is an
-/// ordinary character.
+/// ordinary character, not an escape.
 pub fn entity_tags(value: &[u8]) -> impl Iterator<Item = EntityTag<'_>> + Clone {
     EntityTags { rest: value }
 }
@@ -73,8 +73,8 @@ fn parse_prefix(text: &[u8]) -> Option<(EntityTag<'_>, &[u8])> {
     let [b'"', opaque @ ..] = quoted else { return None };
     let end = opaque.iter().position(|byte| *byte == b'"')?;
     let (opaque, rest) = (&opaque[..end], &opaque[end + 1..]);
-    // RFC 9110 §8.8.3: etagc is visible or obs-text. Spaces are outside the grammar, but some
-    // servers send them.
+    // RFC 9110 §8.8.3 allows only visible characters and obs-text. Spaces and tabs are accepted
+    // too, because some servers send them.
     let valid = opaque.iter().all(|byte| crate::token::is_value_byte(*byte));
     valid.then_some((EntityTag { weak, opaque }, rest))
 }

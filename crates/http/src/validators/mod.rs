@@ -10,8 +10,8 @@ pub use preconditions::{Outcome, Preconditions, range_applies};
 
 use crate::Fields;
 
-/// Returns the value of `ETag` if it is a strong entity tag (RFC 9110 §8.8.1): equal strong tags
-/// mean identical bytes.
+/// Returns the value of `ETag` if it is a strong entity tag. Responses with equal strong tags have
+/// identical content (RFC 9110 §8.8.1).
 pub fn strong_etag(fields: &Fields) -> Option<&[u8]> {
     fields.get("etag").filter(|etag| EntityTag::parse(etag).is_some_and(|tag| !tag.weak))
 }

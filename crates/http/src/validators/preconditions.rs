@@ -23,7 +23,7 @@ pub struct Preconditions<'a> {
     if_unmodified_since: Option<&'a [u8]>,
 }
 
-/// The lines of a list field: one joined value, or the lines in a field section.
+/// The lines of a list field, either joined into one value or still in a field section.
 #[derive(Clone, Copy, Debug, Default)]
 enum Lines<'a> {
     #[default]
@@ -50,7 +50,7 @@ impl<'a> Preconditions<'a> {
         }
     }
 
-    /// Reads the preconditions from field values; several lines of a list field must be joined by
+    /// Reads the preconditions from field values. The lines of a list field must be joined by
     /// commas.
     pub fn from_values(
         if_match: Option<&'a [u8]>,
@@ -66,7 +66,7 @@ impl<'a> Preconditions<'a> {
         }
     }
 
-    /// Returns whether there is no precondition.
+    /// Returns whether the request has no preconditions.
     pub fn is_empty(&self) -> bool {
         matches!((self.if_match, self.if_none_match), (Lines::None, Lines::None))
             && self.if_modified_since.is_none()
@@ -74,10 +74,10 @@ impl<'a> Preconditions<'a> {
     }
 
     /// Evaluates the preconditions against an existing response, given its `ETag` value and its
-    /// `Last-Modified` in unix seconds. Call this only for a request whose response would otherwise
+    /// `Last-Modified` in Unix seconds. Call this only for a request whose response would otherwise
     /// be 2xx (RFC 9110 §13.2.1).
     ///
-    /// An unreadable date is ignored, and so is any date if the response has no `Last-Modified`.
+    /// Ignores invalid dates, and any date if the response has no `Last-Modified`.
     pub fn evaluate(&self, etag: Option<&[u8]>, last_modified: Option<u64>, method: Method) -> Outcome {
         let tag = etag.and_then(EntityTag::parse);
         if !self.holds_for_change(tag, last_modified) {
@@ -135,12 +135,12 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// Returns whether `Range` applies, given `If-Range` (RFC 9110 §13.1.5): it does if `If-Range` is
-/// absent, or if its validator is strong and matches the response. Otherwise, respond with the
-/// whole content.
+/// Returns whether `Range` applies, given `If-Range` (RFC 9110 §13.1.5). It applies if `If-Range`
+/// is absent, or if its validator is strong and matches the response. Otherwise, respond with the
+/// complete content.
 ///
 /// A date is a strong validator (§8.8.2.2) if the response's `Last-Modified` is at least a second
-/// before its `Date`, both in unix seconds. Pass `None` as `date` if the content is known not to
+/// before its `Date`, both in Unix seconds. Pass `None` as `date` if the content is known not to
 /// have changed twice within a second.
 pub fn range_applies(
     if_range: Option<&[u8]>,
@@ -149,12 +149,12 @@ pub fn range_applies(
     date: Option<u64>,
 ) -> bool {
     let Some(value) = if_range else { return true };
-    if let Some(wanted) = EntityTag::parse(value) {
-        return etag.and_then(EntityTag::parse).is_some_and(|tag| tag.strong_eq(&wanted));
+    if let Some(expected) = EntityTag::parse(value) {
+        return etag.and_then(EntityTag::parse).is_some_and(|tag| tag.strong_eq(&expected));
     }
     match (date::parse(value), last_modified) {
-        (Some(wanted), Some(modified)) => {
-            wanted == modified && date.is_none_or(|date| modified.saturating_add(1) <= date)
+        (Some(expected), Some(modified)) => {
+            expected == modified && date.is_none_or(|date| modified.saturating_add(1) <= date)
         }
         _ => false,
     }

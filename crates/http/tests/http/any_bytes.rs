@@ -1,4 +1,4 @@
-//! No parser panics on any input, and a parsed head keeps its invariants.
+//! Property tests with arbitrary bytes: no parser panics, and parsed heads keep their invariants.
 
 use proptest::prelude::*;
 use thalweg_http::cache_control::{CacheControl, RequestCacheControl};
@@ -13,7 +13,7 @@ use thalweg_http::{
 
 use crate::cases;
 
-/// Generates bytes close to the grammars: concatenated and damaged parts of messages.
+/// Generates nearly valid input: message parts concatenated at random, mixed with random bytes.
 fn near_http() -> impl Strategy<Value = Vec<u8>> {
     const PIECES: [&[u8]; 40] = [
         b"GET ",
@@ -68,7 +68,7 @@ fn some_bytes() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![4 => near_http(), 1 => prop::collection::vec(any::<u8>(), 0..64)]
 }
 
-/// Checks that a parsed section parses again to itself.
+/// Checks that a section is unchanged after being written and parsed again.
 fn reads_back(fields: &Fields) -> Result<(), TestCaseError> {
     let mut out = Vec::new();
     write_response_head(&mut out, 200, fields);

@@ -19,7 +19,7 @@ struct Decoded {
     bytes: Option<usize>,
 }
 
-/// Decodes `pieces` as if each had arrived separately; `bytes` is `None` if the end did not arrive.
+/// Decodes `pieces` as if each had arrived separately. `bytes` is `None` if the end is missing.
 fn decode_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Decoded, ChunkedError> {
     let mut decoder = Decoder::new();
     let (mut content, mut before) = (Vec::new(), 0);
@@ -180,7 +180,7 @@ proptest! {
         }
         coded.extend(LAST_CHUNK);
         let (mut decoder, mut rest, mut content) = (Decoder::new(), &coded[..], 0);
-        // One byte at a time, so that skipping starts in the middle of a chunk's data.
+        // Decode one byte at a time, so that skipping starts in the middle of a chunk's data.
         while let Some((byte, behind)) = rest.split_first() {
             let step = decoder.decode(&[*byte]).unwrap();
             content += usize::from(matches!(step, Step::Data { .. }));

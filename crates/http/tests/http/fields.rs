@@ -1,4 +1,4 @@
-//! Field sections (RFC 9110 §5), and the fields that an intermediary removes (§7.6.1).
+//! Field sections (RFC 9110 §5) and the fields removed by an intermediary (§7.6.1).
 
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
@@ -99,7 +99,7 @@ fn rfc9110_7_6_1_end_to_end_fields_cannot_be_nominated() {
     check(&fields, expect![[r#"Host: a\r\nCDN-Loop: b\r\nVia: 1.1 c\r\n"#]]);
 }
 
-/// An operation applied both to a section and to a plain list, its model.
+/// An operation applied both to a section and to its model, a plain list.
 #[derive(Clone, Debug)]
 enum Operation {
     Push(&'static str, Vec<u8>),

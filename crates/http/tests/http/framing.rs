@@ -1,4 +1,4 @@
-//! Framing (RFC 9112 §6.3) and persistence (§9.3); `smuggling` has the hostile cases.
+//! Framing (RFC 9112 §6.3) and persistence (§9.3); `smuggling` covers hostile requests.
 
 use expect_test::{Expect, expect};
 use thalweg_http::framing::{keep_alive, request_framing, response_framing};

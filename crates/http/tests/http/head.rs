@@ -1,4 +1,5 @@
-//! Heads (RFC 9112 §2 to §5): accepted heads, the status of refused ones, and round trips.
+//! Message heads (RFC 9112 §2 to §5): accepted heads, the status for rejected ones, and round
+//! trips.
 
 use expect_test::{Expect, expect};
 use proptest::prelude::*;

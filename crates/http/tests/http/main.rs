@@ -1,4 +1,5 @@
-//! RFC rules, one test each; properties over generated input; robustness against any bytes.
+//! Integration tests: one test per RFC rule, property tests, and robustness against arbitrary
+//! bytes.
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,8 +19,8 @@ mod trailer;
 
 use proptest::test_runner::{Config, RngSeed};
 
-/// Configures `cases` cases with a fixed seed, so that runs are reproducible; `PROPTEST_RNG_SEED`
-/// sets another seed.
+/// Returns a configuration for `cases` test cases with a fixed seed, so that runs are reproducible.
+/// `PROPTEST_RNG_SEED` overrides the seed.
 fn cases(cases: u32) -> Config {
     let mut config = Config { cases, failure_persistence: None, ..Config::default() };
     if config.rng_seed == RngSeed::Random {
@@ -28,7 +29,7 @@ fn cases(cases: u32) -> Config {
     config
 }
 
-/// Formats bytes for a diff, with unprintable ones escaped.
+/// Formats bytes for a diff and escapes unprintable ones.
 fn shown(bytes: &[u8]) -> String {
     bytes.escape_ascii().to_string()
 }

@@ -96,7 +96,7 @@ fn some_range() -> impl Strategy<Value = ByteRange> {
     ]
 }
 
-/// Lists the offsets that a range selects, directly from the definition in RFC 9110 §14.1.2.
+/// Lists the offsets selected by a range, directly from the definition in RFC 9110 §14.1.2.
 fn selected(range: ByteRange, length: u64) -> Vec<u64> {
     (0..length)
         .filter(|offset| match range {
@@ -142,8 +142,8 @@ proptest! {
 
 #[test]
 fn rfc9110_15_3_7_2_nearly_adjacent_ranges_are_merged() {
-    let check = |asked: &str, expect: Expect| {
-        expect.assert_eq(&format!("{:?}", select(&parse(asked.as_bytes()).unwrap(), 1000)));
+    let check = |requested: &str, expect: Expect| {
+        expect.assert_eq(&format!("{:?}", select(&parse(requested.as_bytes()).unwrap(), 1000)));
     };
     check("bytes=0-9,200-209", expect!["Several([0..10, 200..210])"]);
     check("bytes=200-209,0-9", expect!["Several([200..210, 0..10])"]);
@@ -159,10 +159,10 @@ fn rfc9110_15_3_7_2_nearly_adjacent_ranges_are_merged() {
 proptest! {
     #[test]
     fn selection_covers_each_requested_byte_once(
-        asked in prop::collection::vec((0..3000u64, 0..3000u64), 1..RANGES_MAX),
+        requested in prop::collection::vec((0..3000u64, 0..3000u64), 1..RANGES_MAX),
         length in 0..3000u64,
     ) {
-        let text: Vec<_> = asked.iter().map(|(a, b)| format!("{}-{}", a.min(b), a.max(b))).collect();
+        let text: Vec<_> = requested.iter().map(|(a, b)| format!("{}-{}", a.min(b), a.max(b))).collect();
         let set = parse(format!("bytes={}", text.join(",")).as_bytes()).unwrap();
         let selected = match select(&set, length) {
             Selected::Unsatisfiable => vec![],
@@ -170,9 +170,9 @@ proptest! {
             Selected::Several(ranges) => ranges,
         };
         for at in 0..length {
-            let is_asked = asked.iter().any(|(a, b)| (*a.min(b)..=*a.max(b)).contains(&at));
+            let is_requested = requested.iter().any(|(a, b)| (*a.min(b)..=*a.max(b)).contains(&at));
             let times = selected.iter().filter(|range| range.contains(&at)).count();
-            prop_assert!(times <= 1 && (!is_asked || times == 1), "{at}: {times}");
+            prop_assert!(times <= 1 && (!is_requested || times == 1), "{at}: {times}");
         }
         prop_assert!(selected.iter().all(|range| !range.is_empty() && range.end <= length));
     }

@@ -1,4 +1,4 @@
-//! Request smuggling (RFC 9112 §11.2): each request is refused or has an unambiguous end.
+//! Request smuggling (RFC 9112 §11.2): every request is either rejected or has an unambiguous end.
 
 use std::fmt::Write as _;
 

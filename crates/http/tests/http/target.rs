@@ -1,4 +1,5 @@
-//! Targets (RFC 3986 §6.2.2, RFC 9112 §3.2): refused ones, and the normal form of accepted ones.
+//! Request targets (RFC 3986 §6.2.2, RFC 9112 §3.2): rejected targets and the normal form of
+//! accepted ones.
 
 use std::borrow::Cow;
 

@@ -1,23 +1,22 @@
-//! Read progress of a partition as a time: once everything before a reported end is read, the time
-//! of the broker's report.
+//! Read progress of a partition, expressed as a time. Once every message before a reported
+//! partition end has been read, the progress is the time of that report.
 //!
-//! **Invariant:** only the reader's clock is used, and without broker reports the time does not
-//! advance.
+//! **Invariant:** times are from the reader's clock only, and advance only with broker reports.
 
 /// Read progress of a partition.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Progress {
-    /// The offset of the next message.
+    /// Offset of the next message.
     next: i64,
-    /// The last end that a broker reported and the time of that report, until everything before it
-    /// is read.
+    /// The last reported end and the time of that report (Unix milliseconds), until every message
+    /// before that end has been read.
     end: Option<(i64, i64)>,
-    /// Everything before this time is read, in milliseconds since the Unix epoch.
+    /// Time up to which all messages have been read, in milliseconds since the Unix epoch.
     pub(super) read_to_unix_ms: Option<i64>,
 }
 
 impl Progress {
-    /// Creates the progress of a partition that is read from `offset` on.
+    /// Creates the progress of a partition read from `offset`.
     pub(super) fn from(offset: i64) -> Self {
         Self { next: offset, end: None, read_to_unix_ms: None }
     }
@@ -28,13 +27,13 @@ impl Progress {
         self.settle();
     }
 
-    /// Records a reported end and the time of the report.
+    /// Records a reported end and the time of that report.
     pub(super) fn ended(&mut self, end: i64, unix_ms: i64) {
         self.end = Some((end, unix_ms));
         self.settle();
     }
 
-    /// Returns whether everything before the last reported end is read.
+    /// Returns whether every message before the last reported end has been read.
     pub(super) fn is_at_end(&self) -> bool {
         self.end.is_none()
     }
@@ -60,10 +59,10 @@ mod tests {
         assert_eq!(progress.read_to_unix_ms, None);
         progress.read(11);
         assert_eq!((progress.read_to_unix_ms, progress.is_at_end()), (Some(1_000), true));
-        // More is read, but no broker reports an end: the time does not advance.
+        // Another message is read, but no broker reports an end, so the time does not advance.
         progress.read(12);
         assert_eq!(progress.read_to_unix_ms, Some(1_000));
-        // The report shows that nothing arrived since.
+        // This report shows that no message has arrived since.
         progress.ended(13, 3_000);
         assert_eq!((progress.read_to_unix_ms, progress.is_at_end()), (Some(3_000), true));
     }

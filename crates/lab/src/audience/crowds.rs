@@ -1,5 +1,5 @@
-//! The viewers behind one path: a crowd that connects from the path's prefix and is replaced when
-//! its visit ends.
+//! Viewers behind one path: a crowd that connects from the path's prefix, replaced by a new one at
+//! the end of its visit.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -19,9 +19,9 @@ use super::server::TIMEOUTS;
 
 /// How long a crowd watches before a new one replaces it.
 const VISIT: Duration = Duration::from_secs(40);
-/// Time over which a crowd joins.
+/// Time over which a crowd's viewers join.
 const JOIN_WITHIN: Duration = Duration::from_secs(5);
-/// Maximum media fetched ahead of the playhead; small, so that a failing network soon causes
+/// Maximum media fetched ahead of the playhead. It is small, so that a failing network soon causes
 /// stalls.
 const AHEAD: Duration = Duration::from_secs(10);
 
@@ -35,7 +35,7 @@ pub(super) struct PathCrowd<'a> {
 }
 
 impl<'a> PathCrowd<'a> {
-    /// Starts `viewers` viewers behind path `index`.
+    /// Starts `viewers` viewers behind path `path`.
     pub(super) fn start(
         emulation: &'a Emulation,
         path: usize,
@@ -64,7 +64,7 @@ impl<'a> PathCrowd<'a> {
         Ok(Self { emulation, load, crowd, left: Figures::default() })
     }
 
-    /// Starts a new crowd if the current one's visit has ended.
+    /// Starts a new crowd if the current crowd's visit is over.
     pub(super) fn renew(&mut self) -> anyhow::Result<()> {
         if self.crowd.end().is_none_or(|end| Instant::now() < end) {
             return Ok(());
@@ -74,7 +74,7 @@ impl<'a> PathCrowd<'a> {
         if let Some(viewers) = &mut seen.viewers {
             viewers.now = StateCounts::default();
         }
-        // The table does not use figures per second, and they would grow without limit.
+        // Drop what the table does not use, because it would grow without limit.
         seen.seconds.clear();
         seen.runs.clear();
         self.left.merge(&seen);
@@ -86,7 +86,7 @@ impl<'a> PathCrowd<'a> {
         self.load.population.clients()
     }
 
-    /// Returns the figures of the current crowd, then those of all crowds together.
+    /// Returns the figures of the current crowd, and those of all crowds so far.
     pub(super) fn figures(&self) -> (Figures, Figures) {
         let present = self.crowd.figures();
         let mut all = self.left.clone();
@@ -95,7 +95,7 @@ impl<'a> PathCrowd<'a> {
     }
 }
 
-/// Starts a crowd on the clients' side of the emulation; its threads stay there.
+/// Starts a crowd on the clients' side of the emulation, where its threads stay.
 fn start(emulation: &Emulation, load: &Load) -> io::Result<Running> {
     emulation.on(Side::Clients, || Running::start(load).map_err(io::Error::other))
 }

@@ -1,5 +1,5 @@
-//! The watched URLs. The server runs on this machine; emulated clients reach it at the scenario's
-//! server address.
+//! URLs watched by the audience. The server runs on this machine. Emulated clients reach it at the
+//! scenario's server address.
 
 use std::fmt;
 use std::io;
@@ -14,7 +14,8 @@ use thalweg_netem::emulation::{Emulation, Family, Side};
 
 /// Time limit for connecting: more than three round trips on the slowest named path.
 const CONNECT_MAX: Duration = Duration::from_secs(3);
-/// Time limits for viewers; live origins hold a request for the next segment until it exists.
+/// Time limits for viewers. They allow for live origins, which hold a request until the next
+/// segment exists.
 pub(super) const TIMEOUTS: Timeouts =
     Timeouts { connect: CONNECT_MAX, head: Duration::from_secs(10), content: Duration::from_secs(10) };
 
@@ -34,8 +35,8 @@ impl WatchedUrl {
         Ok(Self(target))
     }
 
-    /// Requests the presentation from this machine; returns the reason if the server does not have
-    /// it.
+    /// Requests the presentation from this machine. Returns the reason as an error if it is not
+    /// available.
     pub(super) async fn check_available(&self) -> Result<(), String> {
         let mut request = Vec::new();
         self.0.write_request(None, "", &mut request);
@@ -49,7 +50,7 @@ impl WatchedUrl {
     }
 
     /// Returns the target for emulated clients. Requests keep the URL's host, so a cache stores one
-    /// copy for all.
+    /// copy for all clients.
     pub(super) fn for_clients(&self, emulation: &Emulation) -> Target {
         let scenario = emulation.scenario();
         let mut target = self.0.clone();
@@ -93,7 +94,7 @@ impl fmt::Display for WatchedUrl {
     }
 }
 
-/// Returns the address family that all URLs must share.
+/// Returns the address family of all URLs, or an error if they mix families.
 pub(super) fn family(watched: &[WatchedUrl]) -> anyhow::Result<Family> {
     let is_four = watched.iter().all(|watched| watched.0.server.address.is_ipv4());
     if !is_four && watched.iter().any(|watched| watched.0.server.address.is_ipv4()) {

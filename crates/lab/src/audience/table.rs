@@ -1,4 +1,4 @@
-//! The audience's table: one line per path.
+//! Table of an audience: one line per path.
 
 use hdrhistogram::Histogram;
 use thalweg_load::figures::{Figures, Time};

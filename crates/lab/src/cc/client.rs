@@ -15,9 +15,9 @@ use super::{Request, SLICE, Sample};
 const PATIENCE: Duration = Duration::from_secs(60);
 const TIMEOUTS: Timeouts = Timeouts::each(PATIENCE);
 
-/// In a request, selects the algorithm; in a response, names the algorithm the socket uses.
+/// Field that selects the algorithm in a request and names the socket's algorithm in a response.
 pub const ALGORITHM_FIELD: &str = "Lab-Congestion-Control";
-/// Response field with the number of TCP segments the server's kernel retransmitted.
+/// Response field with the number of TCP segments retransmitted by the server's kernel.
 pub const RETRANSMITS_FIELD: &str = "Lab-Retransmits";
 /// Path of the resource that reports both fields.
 pub const COUNTERS_PATH: &str = "/lab/tcp";
@@ -31,11 +31,13 @@ pub struct Endpoints {
     pub server: SocketAddr,
 }
 
-/// Requests the content once; call it from a thread on the clients' side. `range_start` is the
-/// first byte of a range.
+/// Takes one sample by requesting the content once. The calling thread must be on the clients'
+/// side. `range_start` is the first byte of a range request.
 ///
 /// # Errors
-/// If the server is unreachable, sends an unexpected response, or uses a different algorithm.
+///
+/// Returns an error if the server is unreachable, sends an unexpected response, or uses a different
+/// algorithm.
 pub async fn take_sample(
     endpoints: Endpoints,
     request: Request,
@@ -74,8 +76,8 @@ pub fn target(request: Request) -> String {
     format!("/lab/content?bytes={bytes}")
 }
 
-/// Reads how many TCP segments the server's kernel retransmitted on this connection. Fails if the
-/// connection uses a different algorithm.
+/// Reads the number of TCP segments retransmitted by the server's kernel on this connection.
+/// Returns an error if the connection uses a different algorithm.
 async fn retransmits(connection: &mut Connection, algorithm: &str) -> Result<u64, Failure> {
     let mut counters = ResponseSink::since(Instant::now());
     connection.get("lab", COUNTERS_PATH, "", &mut counters).await?;

@@ -1,4 +1,4 @@
-//! Results of a comparison: samples, failures, and whether the emulation was reliable. Pure.
+//! Results of a comparison: samples, failures, and whether the emulation was reliable.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::{Cell, Plan, Sample};
 /// Results of a comparison.
 #[derive(Debug)]
 pub struct Report {
-    /// The plan that was measured.
+    /// The measured plan.
     pub plan: Plan,
     /// Samples by cell; cells without samples are missing.
     pub samples: BTreeMap<Cell, Vec<Sample>>,
@@ -52,17 +52,17 @@ impl Report {
         self.failures.get(cell).map_or(&[], Vec::as_slice)
     }
 
-    /// Number of samples planned.
+    /// Returns the number of planned samples.
     pub fn planned(&self) -> usize {
         self.plan.cells().count() * self.plan.samples
     }
 
-    /// Number of samples taken.
+    /// Returns the number of successful samples.
     pub fn taken(&self) -> usize {
         self.samples.values().map(Vec::len).sum()
     }
 
-    /// Number of samples that failed.
+    /// Returns the number of failed samples.
     pub fn failed(&self) -> usize {
         self.failures.values().map(Vec::len).sum()
     }
@@ -79,16 +79,16 @@ impl Report {
         names.zip(self.paths.iter().copied()).filter(|(_, lateness)| lateness.is_missing())
     }
 
-    /// Whether the figures can be trusted: the emulation was on time, overall and on each path, and
-    /// the emulator itself lost almost no packets.
+    /// Returns whether the figures can be trusted: the emulation was on time, overall and on each
+    /// path, and the emulator itself lost almost no packets.
     pub fn is_on_time(&self) -> bool {
         let is_late = self.lateness.p999 > LATENESS_MAX || self.late_paths().next().is_some();
         // An overall excess of missed packets implies an excess on at least one path.
         !is_late && self.missing_paths().next().is_none()
     }
 
-    /// The program's exit status: 128 plus the signal number after a signal; 1 if samples failed or
-    /// the figures cannot be trusted; otherwise 0.
+    /// Returns the program's exit status: 128 plus the signal number after a signal; 1 if samples
+    /// failed or the figures cannot be trusted; otherwise 0.
     pub fn exit_status(&self) -> u8 {
         match self.interrupted {
             Some(signal) => u8::try_from(128 + signal).unwrap_or(1),

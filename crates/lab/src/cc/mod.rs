@@ -1,11 +1,11 @@
 //! Comparison of congestion control algorithms: one real edge, real requests over emulated paths,
 //! and a matrix of path × size × algorithm.
 //!
-//! - [`plan`]: the matrix and the measuring order; pure.
-//! - [`statistics`]: statistics of one cell, and comparisons of two cells; pure.
+//! - [`plan`]: the matrix and the measuring order.
+//! - [`statistics`]: statistics of one cell, and comparisons of two cells.
 //! - [`client`]: takes one sample over a fresh connection and reads the kernel's counters.
-//! - [`run`]: starts the edge and takes the samples in lanes.
-//! - [`measured`]: the results; pure.
+//! - [`run`]: starts the edge and takes the samples in parallel lanes.
+//! - [`measured`]: the results.
 //!
 //! **Invariant:** each sample's algorithm is the one read back from the server's socket.
 //! **Invariant:** a failed sample is counted and reported; it does not end the run.
@@ -33,9 +33,9 @@ pub struct Sample {
     pub connect: Duration,
     /// Time from the request to the first byte of the response.
     pub ttfb: Duration,
-    /// TCP segments the server's kernel retransmitted.
+    /// Number of TCP segments retransmitted by the server's kernel.
     pub retransmits: u64,
-    /// Content bytes received by the end of each [`SLICE`]; slices start at the first SYN.
+    /// Content bytes received by the end of each [`SLICE`], counted from the first SYN.
     pub progress: Vec<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! The matrix, and the order in which its cells are measured.
+//! The matrix of a comparison, and the order in which its cells are measured.
 
 use anyhow::ensure;
 use rand::SeedableRng;
@@ -6,14 +6,14 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use thalweg_netem::scenario::{PATHS_MAX, Path, Scenario};
 
-/// Size of the content that range requests address.
+/// Size of the content from which ranges are requested.
 pub const RANGED_BYTES: u64 = 5_000_000;
 /// Maximum response size.
 const BYTES_MAX: u64 = 1_000_000_000;
 /// Maximum samples per cell.
 pub const SAMPLES_MAX: usize = 10_000;
 
-/// A request that clients make.
+/// A request sent by clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Request {
     /// Content bytes of the response.
@@ -27,7 +27,7 @@ pub struct Request {
 pub struct Cell {
     /// Index of the path in the scenario.
     pub path: usize,
-    /// The request made in this cell.
+    /// The request sent in this cell.
     pub request: Request,
     /// Kernel name of the congestion control algorithm.
     pub algorithm: String,
@@ -38,7 +38,7 @@ pub struct Cell {
 pub struct Plan {
     /// The paths to measure.
     pub scenario: Scenario,
-    /// The requests to make over each path.
+    /// The requests to send over each path.
     pub requests: Vec<Request>,
     /// Kernel names of the algorithms to compare.
     pub algorithms: Vec<String>,
@@ -49,7 +49,7 @@ pub struct Plan {
 }
 
 impl Request {
-    /// Display name: `1200kB`, or `512kB range`.
+    /// Returns the display name: `1200kB`, or `512kB range`.
     pub fn name(&self) -> String {
         let number = match self.bytes {
             bytes if bytes % 1_000_000 == 0 => format!("{}MB", bytes / 1_000_000),
@@ -64,7 +64,9 @@ impl Plan {
     /// Validates the plan.
     ///
     /// # Errors
-    /// If there is nothing to compare, or a limit is exceeded.
+    ///
+    /// Returns an error if there is nothing to measure, if an entry occurs twice, or if a limit is
+    /// exceeded.
     pub fn check(&self) -> anyhow::Result<()> {
         ensure!(
             !self.algorithms.is_empty() && !self.requests.is_empty() && self.samples > 0 && self.lanes > 0,
@@ -92,7 +94,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Copies each path once per lane; the copies of path `n` start at index `n * lanes`.
+    /// Returns the scenario with one copy of each path per lane. The copies of path `n` start at
+    /// index `n * lanes`.
     pub fn lanes(&self) -> Scenario {
         let copy = |path: &Path, lane| Path { name: format!("{}/{}", path.name, lane + 1), ..path.clone() };
         let paths = self.scenario.paths.iter();

@@ -1,4 +1,4 @@
-//! Runs a comparison: starts the edge, then takes samples in parallel lanes.
+//! Comparison run: starts the edge, then takes samples in parallel lanes.
 
 use std::cell::RefCell;
 use std::fs;
@@ -24,21 +24,23 @@ use crate::process::ChildProcess;
 /// The edge's port.
 const PORT: u16 = 80;
 
-/// Runs the plan, measuring the edge of the program `thalweg`. Calls `progress` on a separate
-/// thread with the number of samples done and the total. A signal during sampling ends the run
-/// early, and the report contains the samples so far; a signal before sampling ends the process.
+/// Runs the plan against the edge of the program `thalweg`. Calls `progress` on a separate thread
+/// with the number of samples done and the total. A signal during sampling ends the run early, and
+/// the report contains the samples so far; a signal before sampling terminates the process.
 ///
 /// # Errors
-/// If the emulation or the edge cannot start, or the edge does not serve a planned request.
+///
+/// Returns an error if the emulation or the edge cannot start, or the edge does not serve a planned
+/// request.
 pub fn run(plan: &Plan, thalweg: &Path, progress: &(dyn Fn(usize, usize) + Sync)) -> anyhow::Result<Report> {
     plan.check()?;
     let lanes = plan.lanes();
     let signals = SignalSetup::install()?;
     let emulation = Emulation::start(&lanes)?;
-    let ends = signals.attach(&emulation);
+    let handler = signals.attach(&emulation);
     let servers = Servers::start(&emulation, thalweg)?;
     emulation.run_on(Side::Server, || warm(&emulation, plan))??;
-    let ended = ends.forward_next();
+    let ended = handler.forward_next();
     let mut report =
         emulation.run_on(Side::Clients, || Sampling::new(plan, &emulation).run(ended, progress))?;
     drop(servers);
@@ -51,10 +53,11 @@ pub fn run(plan: &Plan, thalweg: &Path, progress: &(dyn Fn(usize, usize) + Sync)
     Ok(report)
 }
 
-/// Sampling in all lanes, on one thread: a lane spends nearly all its time waiting for the network.
+/// Sampling in all lanes on one thread, which suffices because a lane spends nearly all its time
+/// waiting for the network.
 struct Sampling<'a> {
     emulation: &'a Emulation,
-    /// Samples still to take on each path.
+    /// Remaining samples on each path, in measuring order.
     orders: Vec<RefCell<vec::IntoIter<Cell>>>,
     report: RefCell<Report>,
     all: usize,
@@ -72,7 +75,7 @@ impl<'a> Sampling<'a> {
         }
     }
 
-    /// Takes samples until all are done or a signal arrives.
+    /// Takes samples until all are taken or a signal arrives.
     async fn run(self, ended: oneshot::Receiver<Signal>, progress: &(dyn Fn(usize, usize) + Sync)) -> Report {
         let lanes = (0..self.emulation.scenario().paths.len()).map(|lane| self.lane(lane, progress));
         let interrupted = tokio::select! {
@@ -110,7 +113,7 @@ impl<'a> Sampling<'a> {
     }
 }
 
-/// Makes each planned request once from the server's side, so that the edge stores the responses.
+/// Sends each planned request once from the server's side, so that the edge stores the responses.
 async fn warm(emulation: &Emulation, plan: &Plan) -> anyhow::Result<()> {
     let server = emulation.scenario().server4;
     let endpoints = Endpoints { client: server.into(), server: (server, PORT).into() };

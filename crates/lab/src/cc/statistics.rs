@@ -30,7 +30,7 @@ pub struct Summary {
 }
 
 /// Minimum samples for a distribution-free 95 % interval of a quantile: at least one sample exceeds
-/// it with probability 1 − q^n ≥ 0.975.
+/// the quantile with probability 1 − q^n ≥ 0.975.
 fn samples_min(quantile: f64) -> usize {
     ((1.0 - CONFIDENCE) / 2.0).log(quantile).ceil() as usize
 }
@@ -49,15 +49,16 @@ pub fn summarise(samples: &[f64]) -> Summary {
     }
 }
 
-/// Returns a quantile of sorted samples, if there are enough for a distribution-free interval.
+/// Returns a quantile of sorted samples, if there are enough samples for a distribution-free
+/// interval.
 pub fn supported_quantile(sorted: &[f64], quantile: f64) -> Option<f64> {
     (sorted.len() >= samples_min(quantile)).then(|| quantile_of_sorted(sorted, quantile))
 }
 
 /// Returns a quantile of sorted samples, interpolated linearly.
 pub fn quantile_of_sorted(sorted: &[f64], quantile: f64) -> f64 {
-    let place = quantile * (sorted.len() - 1) as f64;
-    let (below, part) = (place.floor() as usize, place.fract());
+    let position = quantile * (sorted.len() - 1) as f64;
+    let (below, part) = (position.floor() as usize, position.fract());
     let above = (below + 1).min(sorted.len() - 1);
     sorted[below] + (sorted[above] - sorted[below]) * part
 }
@@ -77,13 +78,14 @@ fn moments(samples: &[f64]) -> (f64, Option<f64>) {
     (mean, (samples.len() > 1).then(|| squares / (count - 1.0)))
 }
 
-/// Returns the half-width of the confidence interval, in standard errors.
+/// Returns the half-width of the confidence interval in standard errors, for `freedom` degrees of
+/// freedom.
 fn t(freedom: f64) -> f64 {
     let student = StudentsT::new(0.0, 1.0, freedom).expect("at least one degree of freedom");
     student.inverse_cdf(1.0 - (1.0 - CONFIDENCE) / 2.0)
 }
 
-/// Whether the mean of `a` is significantly below the mean of `b`: Welch's interval for the
+/// Returns whether the mean of `a` is significantly below the mean of `b`: Welch's interval for the
 /// difference excludes zero.
 pub fn is_below(a: &[f64], b: &[f64]) -> bool {
     let ((mean_a, Some(variance_a)), (mean_b, Some(variance_b))) = (moments(a), moments(b)) else {
@@ -98,7 +100,7 @@ pub fn is_below(a: &[f64], b: &[f64]) -> bool {
 }
 
 /// Returns the degrees of freedom of the sum of two means' variances (Welch and Satterthwaite).
-/// Each argument is a variance and its number of samples.
+/// Each argument is a mean's variance and its number of samples.
 fn freedom((part_a, count_a): (f64, usize), (part_b, count_b): (f64, usize)) -> f64 {
     let of = |part: f64, count: usize| part.powi(2) / (count as f64 - 1.0);
     (part_a + part_b).powi(2) / (of(part_a, count_a) + of(part_b, count_b))
@@ -114,10 +116,9 @@ pub struct Ratio {
     pub interval: Option<(f64, f64)>,
 }
 
-/// Computes the ratio of the means of independent samples with unequal variances. Fieller's
-/// interval (1954) contains all ratios `r` for which `mean_a - r * mean_b` does not differ
-/// significantly from zero, with the degrees of freedom at the measured ratio (Tamhane and Logan,
-/// 2004).
+/// Returns the ratio of the means of independent samples with unequal variances. Fieller's interval
+/// (1954) contains all ratios `r` for which `mean_a - r * mean_b` does not differ significantly
+/// from zero, with the degrees of freedom at the measured ratio (Tamhane and Logan, 2004).
 pub fn ratio(a: &[f64], b: &[f64]) -> Ratio {
     let ((mean_a, variance_a), (mean_b, variance_b)) = (moments(a), moments(b));
     let ratio = mean_a / mean_b;

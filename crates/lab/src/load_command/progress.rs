@@ -1,5 +1,5 @@
-//! Progress of a running load: redrawn every second on a terminal, otherwise one line every few
-//! seconds.
+//! Progress of a running load: redrawn every second on a terminal, otherwise printed as one line
+//! every few seconds.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write, stderr};

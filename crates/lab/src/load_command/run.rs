@@ -80,7 +80,7 @@ pub(crate) struct Arguments {
     /// --viewers]
     #[arg(long, value_name = "TIME")]
     join_within: Option<Span>,
-    /// Send requests at this rate, such as 5000/s, whether or not earlier ones have ended
+    /// Send requests at this rate, such as 5000/s, whether or not earlier ones have completed
     #[arg(long, value_name = "N/s")]
     rate: Option<Rate>,
     /// End after this time, including the warm-up [default: 10s; 30s with --viewers; none with
@@ -90,7 +90,7 @@ pub(crate) struct Arguments {
     /// End after this many requests
     #[arg(long, short = 'n', value_name = "N", conflicts_with = "warm_up")]
     requests: Option<u64>,
-    /// Do not count requests that start within this time from the start
+    /// Do not count requests started during this initial time
     #[arg(long, value_name = "TIME", default_value = "0s")]
     warm_up: Span,
     /// Request consecutive ranges of this size; with --viewers, only for on-demand content
@@ -108,11 +108,11 @@ pub(crate) struct Arguments {
     /// A field to send with each request; may be repeated
     #[arg(long, short = 'H', value_name = "NAME: VALUE", value_parser = read_field)]
     header: Vec<(String, String)>,
-    /// How far behind live viewers are, as FROM..TO (uniform) or exp:MEAN; on demand, their start
-    /// position
+    /// Distance of viewers behind the live edge, as FROM..TO (uniform) or exp:MEAN; on demand,
+    /// their start position
     #[arg(long, value_name = "TIMES", default_value = "0s", requires = "viewers")]
     offsets: Offsets,
-    /// Media that viewers buffer before playing [default: as the manifest asks, else 1s]
+    /// Media that viewers buffer before playing [default: set by the manifest, else 1s]
     #[arg(long, value_name = "TIME", requires = "viewers")]
     buffer: Option<Span>,
     /// Maximum media that viewers fetch ahead of the playhead
@@ -127,7 +127,7 @@ pub(crate) struct Arguments {
     /// Generate requests with a wrk script; its init() receives the arguments after --
     #[arg(long, value_name = "FILE", conflicts_with_all = ["viewers", "random", "range", "verify", "cmcd"])]
     script: Option<PathBuf>,
-    /// Use HTTP/2 instead of HTTP/1.1: by ALPN over TLS, by prior knowledge without TLS
+    /// Use HTTP/2 instead of HTTP/1.1: with ALPN over TLS, with prior knowledge without TLS
     #[arg(long)]
     http2: bool,
     /// PEM file of certificate authorities to trust besides the system's
@@ -139,7 +139,7 @@ pub(crate) struct Arguments {
     /// Addresses to connect from, in turn: ADDRESS, FIRST-LAST or PREFIX/LENGTH; may be repeated
     #[arg(long, value_name = "ADDRESSES")]
     source: Vec<Source>,
-    /// Time limit for connecting, and again for the TLS handshake
+    /// Time limit for connecting and, separately, for the TLS handshake
     #[arg(long, value_name = "TIME", default_value = "5s")]
     connect_timeout: Span,
     /// Time limit for a response's head
@@ -162,17 +162,17 @@ const CLIENTS_DEFAULT: usize = 10;
 /// With `--rate`, clients only limit the number of requests in flight.
 const CLIENTS_DEFAULT_RATE: usize = 100;
 
-/// The measured time if no argument ends the load.
+/// Default measured time, used if neither a duration nor a number of requests is given.
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 const DURATION_DEFAULT_VIEWERS: Duration = Duration::from_secs(30);
-/// Default time over which viewers join; all joining at once is a storm and needs `--storm`.
+/// Default time over which viewers join. Joining all at once is a storm, which needs `--storm`.
 const JOIN_WITHIN_VIEWERS: Duration = Duration::from_secs(1);
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let load = read(arguments)?;
     arguments.output.check()?;
     let mut progress = Progress::start();
-    // From here on, the figures are written even after a signal.
+    // Once the handlers are installed, the figures are written even after a signal.
     let (runtime, mut signals) = Signals::install()?;
     let interrupted = async {
         signals.next().await;
@@ -187,7 +187,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(FAILED));
     }
     written?;
-    // A server that never responds causes no errors of its own, so check for zero responses.
+    // A server that never responds causes no errors, so check for zero responses as well.
     let is_failed = figures.errors_total() > 0 || figures.requests == 0 || figures.unsent > 0;
     Ok(if is_failed { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
 }
@@ -239,7 +239,7 @@ fn read(arguments: &Arguments) -> anyhow::Result<Load> {
     })
 }
 
-/// Returns the command line to record with the figures, without field values: they may be secret.
+/// Returns the command line to record with the figures, without field values, which may be secret.
 fn recorded_arguments(arguments: impl Iterator<Item = String>) -> Vec<String> {
     let mut is_field = false;
     let strike = |argument: String| {

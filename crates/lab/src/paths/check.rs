@@ -44,7 +44,7 @@ const COLUMNS: [Column<'_>; 6] = [
     Column::text(""),
 ];
 
-/// Measures and prints; returns exit status 1 if a path fails.
+/// Measures all paths and prints the verdicts. Returns exit status 1 if a path fails.
 pub(super) fn run(scenario: &Scenario, is_json: bool) -> anyhow::Result<ExitCode> {
     for path in &scenario.paths {
         for (way, direction) in [("down", &path.down), ("up", &path.up)] {
@@ -53,7 +53,7 @@ pub(super) fn run(scenario: &Scenario, is_json: bool) -> anyhow::Result<ExitCode
     }
     let signals = SignalSetup::install()?;
     let emulation = Emulation::start(scenario)?;
-    let _ends = signals.attach(&emulation);
+    let _handler = signals.attach(&emulation);
     if !is_json {
         print(&(table::line(&COLUMNS, COLUMNS.map(|column| column.name)) + "\n"));
     }
@@ -90,7 +90,7 @@ fn line(Row { path, way, verdict }: &Row<'_>) -> String {
     table::line(&COLUMNS, [*path, *way, *what, &asked, &measured, word]) + "\n"
 }
 
-/// Shows progress on a terminal; the next output overwrites it.
+/// Shows progress on a terminal, to be overwritten by the next output.
 fn bar(done: usize, all: usize, now: &str) {
     if stderr().is_terminal() {
         let full = BAR_LENGTH * done / all;

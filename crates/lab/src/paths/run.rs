@@ -29,7 +29,7 @@ pub(super) fn run(
     side: Side,
     command: &[String],
 ) -> anyhow::Result<ExitCode> {
-    // Handle signals before starting anything, so that a signal never leaves processes behind.
+    // Install signal handlers first, so that a signal never leaves processes behind.
     let (runtime, signals) = Signals::install()?;
     let emulation = Emulation::start(scenario)?;
     let server = server.map(|text| Server::start(&emulation, text)).transpose()?;
@@ -59,7 +59,7 @@ fn set_environment(process: &mut Command, emulation: &Emulation) {
         .env("LAB_NETNS_SERVER", emulation.namespace_path(Side::Server));
 }
 
-/// Waits for the command, applies changes when due, and forwards signals.
+/// Waits for the command to exit, meanwhile applying changes when due and forwarding signals.
 async fn attend(emulation: &Emulation, child: Child, mut signals: Signals) -> anyhow::Result<ExitStatus> {
     let started = Instant::now();
     let pid = Pid::from_child(&child);
@@ -88,7 +88,7 @@ fn wait(mut child: Child) -> oneshot::Receiver<std::io::Result<ExitStatus>> {
     receiver
 }
 
-/// The server command, in its own process group; stopped when dropped.
+/// The server command, in its own process group, stopped on drop.
 struct Server {
     process: Child,
 }
@@ -107,7 +107,7 @@ impl Drop for Server {
         let group = Pid::from_child(&self.process);
         let _ = kill_process_group(group, Signal::TERM);
         let until = std::time::Instant::now() + SERVER_STOP_MAX;
-        // There is no event for the end of a process group, so poll.
+        // The kernel does not report the end of a process group, so poll.
         while std::time::Instant::now() < until {
             let _ = self.process.try_wait();
             if test_kill_process_group(group).is_err() {

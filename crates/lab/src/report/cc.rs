@@ -1,6 +1,6 @@
 //! Report of a congestion control comparison: the winner in each cell, and the page with charts.
 //!
-//! - [`table`]: the report for a terminal, and texts shared with the page.
+//! - [`table`]: the table for a terminal, and strings shared with the page.
 //! - [`data`]: the samples and the table in machine-readable form.
 
 mod data;
@@ -30,7 +30,7 @@ pub struct Row {
     pub failed: usize,
     /// Reason for the first failure.
     pub first_failure: Option<String>,
-    /// This cell's mean time divided by the lowest among the compared algorithms.
+    /// This cell's mean time divided by the lowest mean time among the compared algorithms.
     pub times_best: Option<f64>,
     /// Whether this cell has the lowest mean of at least two compared algorithms.
     pub is_best: bool,
@@ -208,11 +208,11 @@ fn of_cell(page: &mut Page, report: &Report, path: usize, request: Request) {
 /// Number of slices combined into one goodput point.
 const RATE_STEP: usize = 4;
 
-/// Returns the goodput of a response in each time step.
+/// Returns the goodput of a response in each time step, in Mbit/s.
 fn mbit_per_s(sample: &Sample) -> Vec<f64> {
     let mut before = 0;
     let steps = sample.progress.chunks(RATE_STEP).map(|step| {
-        let last = *step.last().expect("chunks have at least one");
+        let last = *step.last().expect("chunks are not empty");
         let bytes = last - std::mem::replace(&mut before, last);
         bytes as f64 * 8.0 / 1e6 / (RATE_STEP as f64 * SLICE.as_secs_f64())
     });

@@ -17,7 +17,7 @@ const COLOURS: [RGBColor; 6] = [
     RGBColor(86, 180, 233),
 ];
 
-/// A point of a line, with the band around it.
+/// A point on a line, with the band around it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Point {
     pub(super) x: f64,
@@ -57,7 +57,7 @@ pub(super) fn lines(axes: Axes<'_>, lines: &[Line]) -> String {
     let drawn = draw(SVGBackend::with_string(&mut svg, SIZE).into_drawing_area(), axes, lines);
     match drawn {
         Ok(()) => svg,
-        // A page with one chart missing is better than no page.
+        // Put the error in a comment: a page that lacks one chart is better than no page.
         Err(error) => format!("<!-- {} -->", error.to_string().replace("--", "- -")),
     }
 }
@@ -131,13 +131,13 @@ pub(super) fn histogram(name: &str, bin: f64, samples: &[f64]) -> Line {
     let mut counts = vec![0.0; 1];
     for sample in samples {
         // The cast is safe: times are never negative, and even an hour spans few bins.
-        let place = (sample / bin) as usize;
-        counts.resize(counts.len().max(place + 1), 0.0);
-        counts[place] += 1.0;
+        let index = (sample / bin) as usize;
+        counts.resize(counts.len().max(index + 1), 0.0);
+        counts[index] += 1.0;
     }
     let point = |edge: usize, count: f64| Point { x: bin * edge as f64, y: count, band: (0.0, count) };
     let steps =
-        counts.iter().enumerate().flat_map(|(place, count)| [point(place, *count), point(place + 1, *count)]);
+        counts.iter().enumerate().flat_map(|(index, count)| [point(index, *count), point(index + 1, *count)]);
     let last = point(counts.len(), 0.0);
     Line { name: name.to_owned(), points: steps.chain([last]).collect() }
 }
@@ -146,12 +146,12 @@ pub(super) fn histogram(name: &str, bin: f64, samples: &[f64]) -> Line {
 /// counts as zero after its end.
 pub(super) fn medians(name: &str, step: f64, series: &[Vec<f64>]) -> Line {
     let length = series.iter().map(Vec::len).max().unwrap_or_default();
-    let points = (0..length).map(|place| {
+    let points = (0..length).map(|index| {
         let mut values: Vec<f64> =
-            series.iter().map(|one| one.get(place).copied().unwrap_or_default()).collect();
+            series.iter().map(|one| one.get(index).copied().unwrap_or_default()).collect();
         values.sort_unstable_by(f64::total_cmp);
         let at = |quantile| quantile_of_sorted(&values, quantile);
-        Point { x: step * (place + 1) as f64, y: at(0.5), band: (at(0.25), at(0.75)) }
+        Point { x: step * (index + 1) as f64, y: at(0.5), band: (at(0.25), at(0.75)) }
     });
     Line { name: name.to_owned(), points: points.collect() }
 }

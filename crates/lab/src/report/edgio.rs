@@ -106,7 +106,7 @@ fn of_checks(outcome: &Outcome) -> Vec<String> {
     lines
 }
 
-/// Describes how many responses the viewers received and how many failed.
+/// Describes the numbers of received and failed responses.
 fn of_responses(outcome: &Outcome) -> String {
     let viewers::ViewerResults { responses, failed, failures } = &outcome.viewer_results;
     let failures = if failures.is_empty() { String::new() } else { format!(": {}", failures.join("; ")) };
@@ -114,7 +114,7 @@ fn of_responses(outcome: &Outcome) -> String {
     format!("{whole} responses, {failed} failed{failures}. {before} rounds before, {after} after.")
 }
 
-/// Returns reasons not to trust the results.
+/// Returns the reasons not to trust the results.
 fn warnings(outcome: &Outcome) -> Vec<String> {
     let late = outcome.lateness;
     let mut warnings: Vec<_> = outcome.early.iter().map(EarlyEnd::words).collect();

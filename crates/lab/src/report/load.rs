@@ -7,14 +7,14 @@ use thalweg_load::report::{QUANTILES, summary, time_cells};
 use super::chart::{Axes, Line, lines};
 use super::page::Page;
 
-/// Maximum nines on the percentile axis; fewer if there are too few values.
+/// Maximum nines on the percentile axis. With few values, the axis has fewer.
 const NINES_MAX: f64 = 5.0;
 /// Maximum points on a line over time.
 const POINTS_MAX: u64 = 1000;
-/// Points per nine on a percentile curve.
+/// Number of points per nine on a percentile curve.
 const POINTS_PER_NINE: u32 = 20;
 
-/// Renders the page of one run or several merged runs.
+/// Renders the page of one run, or of several merged runs.
 pub fn page(figures: &Figures) -> String {
     let model = figures.runs.values().next().map_or("nothing", |run| run.model.name());
     let mut page = Page::new(&format!("Load: {model}"));
@@ -48,7 +48,7 @@ fn times(page: &mut Page, figures: &Figures) {
     page.table(&columns, &rows.collect::<Vec<_>>());
 }
 
-/// Adds charts over the seconds that were measured completely.
+/// Adds charts over all completely measured seconds.
 fn seconds(page: &mut Page, figures: &Figures) {
     let Some(period) = figures.period else { return };
     let (first, end) = (period.begin_us.div_ceil(1_000_000), period.end_us / 1_000_000);
@@ -82,7 +82,7 @@ fn seconds(page: &mut Page, figures: &Figures) {
     page.chart(&lines(axes("Clients"), &[Line::plain("clients", points)]));
 }
 
-/// Returns times in milliseconds by percentile, with a logarithmic axis in nines.
+/// Returns the curve of times in milliseconds over percentiles, on a logarithmic axis in nines.
 fn percentiles(name: &str, times: &Histogram<u64>) -> Line {
     let most = (times.len() as f64).log10().min(NINES_MAX);
     let step = f64::from(POINTS_PER_NINE).recip();

@@ -280,7 +280,7 @@ pub fn json(outcome: &Outcome) -> String {
             clients_cores: sent.clients.cores,
         }),
     };
-    serde_json::to_string_pretty(&document).expect("numbers and texts are JSON") + "\n"
+    serde_json::to_string_pretty(&document).expect("serializing numbers and strings cannot fail") + "\n"
 }
 
 #[cfg(test)]
@@ -292,7 +292,7 @@ mod tests {
     use crate::reproduce::lumen::joiners::Joiner;
     use crate::reproduce::lumen::plan;
 
-    /// Builds an outcome with joiners of a short fill at the edge, two of them late, and then a
+    /// Builds an outcome with joiners of a short fill at the edge, two of them late, followed by a
     /// failure.
     fn partial() -> Outcome {
         let joiner = |number: u64| Joiner {

@@ -21,7 +21,7 @@ fn published(title: &str, open: &str, headlines: &[Headline]) -> Page {
     page
 }
 
-/// JSON form of why a measurement ended early.
+/// JSON form of the reason why a measurement ended early.
 #[derive(Default, Serialize)]
 struct DocumentEarly<'a> {
     failed: Option<&'a str>,
@@ -40,7 +40,8 @@ impl<'a> From<Option<&'a EarlyEnd>> for DocumentEarly<'a> {
     }
 }
 
-/// JSON form of a headline. `here` is null if not measured; `but` names what the figure excludes.
+/// JSON form of a headline. `here` is null if not measured; `but` describes the samples excluded
+/// from the figure.
 #[derive(Serialize)]
 struct DocumentHeadline {
     what: String,

@@ -1,4 +1,4 @@
-//! A self-contained HTML page, to open from a file or send by mail.
+//! Self-contained HTML page, which can be opened from a file or sent by mail.
 
 use std::fmt::Write as _;
 
@@ -39,7 +39,7 @@ impl Page {
         let _ = writeln!(self.html, "<h2>{}</h2>", escape(text));
     }
 
-    /// Adds a paragraph; `class` is a class in the style sheet, or empty.
+    /// Adds a paragraph. `class` is a class in the style sheet, or empty.
     pub fn paragraph(&mut self, class: &str, text: &str) {
         let _ = writeln!(self.html, "<p class=\"{class}\">{}</p>", escape(text));
     }

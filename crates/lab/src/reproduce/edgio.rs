@@ -58,11 +58,11 @@ pub struct Plan {
     pub duration: Duration,
     /// Number of final rounds to compare with the rounds before steering.
     pub rounds_after: usize,
-    /// The controller's window.
+    /// Length of the controller's window.
     pub window: Duration,
 }
 
-/// Returns the plan; a shorter one if `is_quick`.
+/// Returns the plan, or a shorter one if `is_quick` is set.
 pub fn plan(is_quick: bool) -> Plan {
     let window = Duration::from_secs(4);
     if is_quick {
@@ -75,18 +75,20 @@ pub fn plan(is_quick: bool) -> Plan {
 /// measurement early, the outcome contains the results so far.
 ///
 /// # Errors
-/// If the emulation, a program or the warm-up request fails before measuring starts.
+///
+/// Returns an error if the emulation, a program or the warm-up request fails before measuring
+/// starts.
 pub fn run(plan: &Plan, thalweg: &Path, log: &(dyn Fn(&str) + Sync)) -> anyhow::Result<Outcome> {
     let scenario = networks::scenario();
     let signals = SignalSetup::install()?;
     let emulation = Emulation::start(&scenario)?;
-    let ends = signals.attach(&emulation);
+    let handler = signals.attach(&emulation);
     let parts = Parts::start(&emulation, thalweg)?;
     let server: SocketAddr = (scenario.server4, parts::EDGE_PORT).into();
     emulation
         .run_on(Side::Server, || viewers::warm(server))?
         .map_err(|failure| anyhow::anyhow!("warming the edge: {failure}"))?;
-    let ended = ends.forward_next();
+    let ended = handler.forward_next();
     let (started, started_unix_s) = (Instant::now(), unix_s());
     let prefixes: Vec<String> = scenario.paths.iter().map(|path| Family::Four.prefix(path)).collect();
     let known = Mutex::new(ControllerState {
@@ -102,7 +104,7 @@ pub fn run(plan: &Plan, thalweg: &Path, log: &(dyn Fn(&str) + Sync)) -> anyhow::
             let seen = RefCell::default();
             let early = tokio::select! {
                 () = viewers::watch(&NETWORKS, &scenario, server, started, &seen) => None,
-                // The controller loop has failed and dropped its receiver.
+                // The poller has failed and dropped its receiver.
                 () = stop.closed() => None,
                 early = time_is_up(plan.duration, ended) => early,
             };
@@ -129,7 +131,7 @@ pub fn run(plan: &Plan, thalweg: &Path, log: &(dyn Fn(&str) + Sync)) -> anyhow::
     })
 }
 
-/// Waits until time is up (`None`) or a signal arrives.
+/// Waits until time is up or a signal arrives. Returns `None` if time is up.
 async fn time_is_up(duration: Duration, ended: oneshot::Receiver<Signal>) -> Option<EarlyEnd> {
     tokio::select! {
         () = sleep(duration) => None,
@@ -161,7 +163,7 @@ impl Poller<'_> {
         loop {
             tokio::select! {
                 _ = ticks.tick() => self.poll().await.context("polling the controller")?,
-                // `stopped` changes when its sender is dropped.
+                // This completes when the sender is dropped.
                 _ = stopped.changed() => return self.poll().await.context("polling the controller"),
             }
         }

@@ -4,10 +4,10 @@
 //! - [`servers`]: both caches, the backend and a live channel, as processes on loopback.
 //! - [`joiners`]: waits of clients that request a segment while it is being filled.
 //! - [`relay`]: chunk delay through two tiers.
-//! - [`throughput`]: throughput of one edge, sending segment after segment.
-//! - [`audience`]: live viewers at offsets, up to 50,000, over three edges.
-//! - [`headlines`]: the published figures and the ones measured here.
-//! - [`processes`] and [`usage`]: load-generating processes, and the resources that processes use.
+//! - [`throughput`]: throughput of one edge that sends segment after segment.
+//! - [`audience`]: up to 50,000 live viewers at various offsets, over three edges.
+//! - [`headlines`]: the published figures and those measured here.
+//! - [`processes`] and [`usage`]: load-generating processes, and the resource usage of processes.
 
 pub mod audience;
 mod headlines;
@@ -87,7 +87,7 @@ pub struct Fill {
 /// A 4 s segment, as published, filled while being produced at 1 Mbit/s.
 pub const SEGMENT: Fill =
     Fill { name: "segment, 3.5 s", chunks: 8, chunk_bytes: 64_000, every: Duration::from_millis(500) };
-/// A fill that ends before nginx checks its lock again.
+/// A fill that completes before nginx checks its lock again.
 pub const SHORT: Fill =
     Fill { name: "short, 200 ms", chunks: 11, chunk_bytes: 16_000, every: Duration::from_millis(20) };
 
@@ -102,8 +102,8 @@ impl Fill {
         u64::from(self.chunks) * self.chunk_bytes
     }
 
-    /// Returns the path and query with which `load serve` produces this fill; each number is a
-    /// separate response.
+    /// Returns the path and query with which `load serve` produces this fill. Each `number` selects
+    /// a separate response.
     pub fn target(&self, number: usize) -> String {
         let (bytes, chunk, every) = (self.bytes(), self.chunk_bytes, self.every.as_millis());
         format!("/segment?bytes={bytes}&chunk={chunk}B&every={every}ms&stamp&number={number}")
@@ -129,7 +129,7 @@ pub struct Plan {
     pub audience: audience::Plan,
 }
 
-/// Returns the plan; a shorter one if `is_quick`.
+/// Returns the plan, or a shorter one if `is_quick` is set.
 pub fn plan(is_quick: bool) -> Plan {
     let seconds = Duration::from_secs;
     if is_quick {
@@ -165,9 +165,9 @@ pub fn plan(is_quick: bool) -> Plan {
 /// Results of a reproduction.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The plan that was measured.
+    /// The measured plan.
     pub plan: Plan,
-    /// Why measuring ended early; `None` if the plan was completed.
+    /// Reason why measuring ended early; `None` if the plan was completed.
     pub early: Option<EarlyEnd>,
     /// All joiners.
     pub joiners: Vec<joiners::Joiner>,
@@ -188,20 +188,22 @@ pub struct Requirements {
     pub media: PathBuf,
 }
 
-/// Open files a process needs besides its viewers': mostly an edge's connections to origins.
+/// Number of open files that a process needs besides those of its viewers, mostly for an edge's
+/// connections to origins.
 const FILES_BESIDE: u64 = 1_000;
 
 /// Runs the plan and passes one line per step to `log`. If a signal, an exiting program or a wrong
 /// response ends the measurement early, the outcome contains the results so far.
 ///
 /// # Errors
-/// If a requirement is missing, or something fails before measuring starts.
+///
+/// Returns an error if a requirement is missing, or if anything fails before the first measurement.
 pub fn run(plan: &Plan, requirements: &Requirements, log: &dyn Fn(&str)) -> anyhow::Result<Outcome> {
     check(plan, requirements)?;
     let (runtime, mut signals) = Signals::install()?;
     let mut outcome = Outcome::new(plan.clone());
     runtime.block_on(async {
-        // Dropping the measurement also ends the processes it started.
+        // Dropping the measurement also kills the processes it started.
         let done = tokio::select! {
             done = measure(requirements, log, &mut outcome) => done,
             signal = signals.next() => {
@@ -278,7 +280,7 @@ pub struct Quantiles {
 }
 
 impl Quantiles {
-    /// Computes the quantiles; `None` if `times_ms` is empty.
+    /// Returns the quantiles, or `None` if `times_ms` is empty.
     pub fn of(times_ms: &[f64]) -> Option<Self> {
         let mut sorted = times_ms.to_vec();
         sorted.sort_unstable_by(f64::total_cmp);
@@ -310,20 +312,21 @@ impl Outcome {
         }
     }
 
-    /// The program's exit status: 0 if the plan was completed, 128 plus the signal number after a
-    /// signal, otherwise 1.
+    /// Returns the program's exit status: 0 if the plan was completed, 128 plus the signal number
+    /// after a signal, otherwise 1.
     pub fn exit_status(&self) -> u8 {
         self.early.as_ref().map_or(0, EarlyEnd::exit_status)
     }
 
-    /// Returns the joiners' times to first byte for a fill, in milliseconds, excluding joiners that
-    /// asked after the fill's end.
+    /// Returns the joiners' times to first byte for a fill, in milliseconds, excluding joiners
+    /// whose request was sent after the end of the fill.
     pub fn waits_ms(&self, cache: Cache, fill: Fill) -> Vec<f64> {
         let in_time = self.joiners_of(cache, fill).filter(|joiner| !joiner.is_late);
         in_time.map(|joiner| ms(joiner.ttfb)).collect()
     }
 
-    /// Returns how many joiners asked after the fill's end, and the total number of joiners.
+    /// Returns the number of joiners whose request was sent after the end of the fill, and the
+    /// total number of joiners.
     pub fn late(&self, cache: Cache, fill: Fill) -> (usize, usize) {
         let late = self.joiners_of(cache, fill).filter(|joiner| joiner.is_late).count();
         (late, self.joiners_of(cache, fill).count())

@@ -20,12 +20,12 @@ const TIMES: PublishedValue = PublishedValue::Between(2.0, 3.0);
 /// Loss rates to measure; the publication gives none.
 const LOSSES: [(&str, f64); 4] = [("0%", 0.0), ("0.1%", 0.001), ("0.5%", 0.005), ("1%", 0.01)];
 
-/// Returns the plan; if quick, with only the lowest and highest loss, the smaller chunk and few
-/// samples.
+/// Returns the plan. If `is_quick` is set, it has only the lowest and highest loss, the smaller
+/// chunk and few samples.
 pub fn plan(is_quick: bool) -> Plan {
     let text = "[[path]]\nuse = \"long-haul\"\n";
     let scenario =
-        read(text, &|_| Err(std::io::ErrorKind::NotFound.into())).expect("the library's paths are tested");
+        read(text, &|_| Err(std::io::ErrorKind::NotFound.into())).expect("named paths are valid scenarios");
     let losses = if is_quick { vec![LOSSES[0], LOSSES[3]] } else { LOSSES.to_vec() };
     let sizes: &[u64] = if is_quick { &[1_200_000] } else { &[1_200_000, 5_000_000] };
     Plan {
@@ -37,8 +37,8 @@ pub fn plan(is_quick: bool) -> Plan {
     }
 }
 
-/// Copies each path once per loss, which replaces the path's own loss towards the clients; the
-/// loss's text is appended to the name.
+/// Copies each path once per loss, which replaces the path's own loss towards the clients. The
+/// loss's string is appended to the path's name.
 pub fn at_losses(scenario: &Scenario, losses: &[(&str, f64)]) -> Scenario {
     let with = |path: &Path, (text, loss): (&str, f64)| {
         let mut path = path.clone();

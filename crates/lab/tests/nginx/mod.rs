@@ -16,7 +16,7 @@ const START_MAX: Duration = Duration::from_secs(30);
 /// Responses per connection at [`Nginx::short`].
 pub(crate) const SHORT: u64 = 2;
 
-/// A running nginx; ends and removes its files on drop.
+/// A running nginx. Dropping it stops nginx and removes its files.
 pub(crate) struct Nginx {
     child: Child,
     directory: PathBuf,
@@ -42,7 +42,7 @@ impl Nginx {
             fs::write(directory.join("files").join(&path[1..]), content).unwrap();
         }
         sign(&directory);
-        // Keep all ports bound until every one is chosen.
+        // Keep all ports bound until all are chosen, so that they differ.
         let held = [(); 4].map(|()| TcpListener::bind(("127.0.0.1", 0)).unwrap());
         let [tls, tls2, plain2, short] = held.map(|listener| listener.local_addr().unwrap());
         let config = config(&directory, [tls, tls2, plain2, short], backend);
@@ -69,13 +69,13 @@ impl Nginx {
         server
     }
 
-    /// Returns the file of the authority that signed nginx's certificate for 127.0.0.1.
+    /// Returns the path of the authority certificate that signed nginx's certificate for 127.0.0.1.
     pub(crate) fn authority(&self) -> String {
         self.directory.join("authority.pem").to_str().unwrap().to_owned()
     }
 
-    /// Stops nginx and returns its request log: version, method, content, path and SNI name; `-` if
-    /// missing.
+    /// Stops nginx and returns its request log: version, method, content, path and SNI name, with
+    /// `-` for missing values.
     pub(crate) fn finish(mut self) -> Vec<String> {
         kill_process(Pid::from_child(&self.child), Signal::QUIT).unwrap();
         self.child.wait().unwrap();

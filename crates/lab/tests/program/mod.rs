@@ -15,8 +15,8 @@ pub(crate) fn lab(arguments: &[&str]) -> Command {
     command
 }
 
-/// Waits for a run; returns its figures and exit status. Standard error, not a terminal, must
-/// contain only progress lines.
+/// Waits for a run and returns its figures and exit status. Checks that standard error contains
+/// only progress lines.
 pub(crate) fn done(child: Child) -> (Figures, i32) {
     let output = child.wait_with_output().unwrap();
     let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
@@ -30,7 +30,7 @@ pub(crate) fn measured(options: &str, urls: &[String]) -> (Figures, i32) {
     done(lab(&arguments.collect::<Vec<_>>()).spawn().unwrap())
 }
 
-/// Returns the error message of a run that must not start.
+/// Returns the error message of a run that must fail to start.
 pub(crate) fn refused(arguments: &[&str]) -> String {
     let output = lab(arguments).output().unwrap();
     assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));

@@ -14,21 +14,21 @@ pub(crate) const CHUNK: Duration = Duration::from_millis(250);
 pub(crate) const LATENCY: Duration = Duration::from_secs(1);
 /// Number of the first segment.
 pub(crate) const FIRST: u64 = 7;
-/// Time the channel has been on air when a test begins.
+/// Time that the channel has been on air when a test starts.
 const ON_AIR: Duration = Duration::from_secs(10);
 const TIMESCALE: u64 = 12_288;
 
 /// Faults to inject.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Script {
-    /// A gap: chunks due between these times, counted from the start, are delayed until the second.
+    /// A gap: chunks due between these two times after the start are delayed until the second time.
     pub(crate) hole: Option<(Duration, Duration)>,
-    /// Number of a segment that is not found.
+    /// Number of a segment for which the server responds with 404.
     pub(crate) missing: Option<u64>,
 }
 
 impl Script {
-    /// Starts serving until the process ends; returns the address.
+    /// Starts serving until the process exits. Returns the address.
     pub(crate) fn start(self) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();

@@ -10,7 +10,8 @@ use tokio::time::{Sleep, sleep_until};
 use super::exchange::Timeouts;
 use crate::{ErrorKind, Failure};
 
-/// The time by which data must arrive. The timer is reset only when it fires or must fire earlier.
+/// The time by which data must arrive. The underlying timer is reset only when it fires, or when
+/// the deadline moves to an earlier time.
 #[derive(Debug)]
 pub(super) struct Deadline {
     timeouts: Timeouts,
@@ -37,10 +38,11 @@ impl Deadline {
         self.set(since + self.timeouts.content);
     }
 
-    /// Returns the result of `poll` once ready.
+    /// Waits until `poll` is ready and returns its result.
     ///
     /// # Errors
-    /// If the deadline passes first.
+    ///
+    /// Returns an error if the deadline passes first.
     pub(super) async fn bound<T>(
         &mut self,
         mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,

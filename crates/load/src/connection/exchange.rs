@@ -1,4 +1,4 @@
-//! Exchange of a request and its response: time limits and result.
+//! Time limits and result of the exchange of a request and its response.
 
 use std::time::{Duration, Instant};
 
@@ -9,16 +9,16 @@ use crate::Failure;
 /// Time limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Time limit for connecting, and again for the TLS handshake.
+    /// Time limit for connecting and, separately, for the TLS handshake.
     pub connect: Duration,
-    /// Time limit from the request to the complete head of the response.
+    /// Time limit from the request to the complete response head.
     pub head: Duration,
     /// Time limit for a pause in the content.
     pub content: Duration,
 }
 
 impl Timeouts {
-    /// Creates time limits that are all `most`.
+    /// Creates time limits that all equal `most`.
     pub const fn each(most: Duration) -> Self {
         Self { connect: most, head: most, content: most }
     }
@@ -29,12 +29,12 @@ impl Timeouts {
 pub struct Exchange {
     /// Response status.
     pub status: u16,
-    /// Time just before the last byte of the request was passed to the kernel; a server on the same
-    /// machine may respond before that call returns.
+    /// Time just before the request's last byte was passed to the kernel. A later time would be
+    /// wrong, because a server on the same machine may respond before that call returns.
     pub sent: Instant,
-    /// When the first byte of the response was read; over HTTP/2, when the head was.
+    /// Time at which the first response byte was read; over HTTP/2, the response head.
     pub first_byte: Instant,
-    /// When the last byte of the response was read.
+    /// Time at which the last response byte was read.
     pub last_byte: Instant,
     /// Number of content bytes.
     pub content_bytes: u64,
@@ -53,13 +53,13 @@ pub struct ExchangeError {
 }
 
 impl From<Failure> for ExchangeError {
-    /// Converts a failure after which the request is not retried.
+    /// Converts a failure after which the request must not be retried.
     fn from(failure: Failure) -> Self {
         Self { failure, is_idle_close: false }
     }
 }
 
-/// Parses the method of a request in HTTP/1.1 form.
+/// Parses the method of a request in HTTP/1.1 format.
 pub(super) fn method(request: &[u8]) -> Method {
     Method::parse(request.split(|byte| *byte == b' ').next().unwrap_or_default())
 }

@@ -1,8 +1,8 @@
-//! HTTP/2 (RFC 9113): one request at a time, each on its own stream.
+//! HTTP/2 client connection (RFC 9113) that carries one request at a time, each on its own stream.
 //!
-//! A task drives the connection, so that frames get responses while the connection is idle; the
-//! task ends with the connection. Requests are given in HTTP/1.1 form, as over HTTP/1.1. `sent` is
-//! when a request was passed to the task, which the same thread runs next.
+//! A task drives the connection, so that frames such as PING get a response even between requests.
+//! Dropping the connection aborts the task. Requests are passed in HTTP/1.1 format and converted.
+//! `sent` is the time at which a request was passed to the task, which the same thread runs next.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -62,7 +62,7 @@ impl Http2 {
             .await;
         let (requests, connection) = handshake.map_err(|error| explain(&error, ErrorKind::NoHead))?;
         let driver = tokio::spawn(async move {
-            // Ignore the error: the next request reports why the connection ended.
+            // Ignore the error: the next request reports why the connection was closed.
             let _ = connection.await;
         });
         Ok(Self { requests, scheme, driver })
@@ -148,8 +148,8 @@ fn take_head(head: Response<RecvStream>, sink: &mut impl Sink) -> Result<(u16, R
     })
 }
 
-/// Reads the content to its end, extending the flow-control window as bytes arrive; returns the
-/// number of bytes.
+/// Reads all content, extending the flow-control window as bytes arrive. Returns the number of
+/// bytes.
 async fn take_content(
     mut content: RecvStream,
     sink: &mut impl Sink,
@@ -167,21 +167,21 @@ async fn take_content(
         if sink.is_reading() {
             sink.read(&data)?;
         }
-        // Ignore the error: it means that the stream has ended and needs no window.
+        // Ignore the error: it means that the stream is closed and needs no window.
         let _ = content.flow_control().release_capacity(data.len());
         deadline.await_content(at);
     }
     Ok(content_bytes)
 }
 
-/// Whether the server reported that it did not process the request: the stream was refused, or is
-/// above the last stream in GOAWAY (RFC 9113 §8.7).
+/// Returns whether the server reported that it did not process the request: the stream was refused,
+/// or is above the last stream in GOAWAY (RFC 9113 §8.7).
 fn is_unprocessed(error: &h2::Error) -> bool {
     error.is_remote() && (error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM))
 }
 
-/// Returns the failure for an HTTP/2 error; `closed` is the kind to use if the connection or stream
-/// ended.
+/// Returns the failure for an HTTP/2 error; `closed` is its kind if the connection or stream was
+/// closed.
 fn explain(error: &h2::Error, closed: ErrorKind) -> Failure {
     if let Some(error) = error.get_io() {
         return tls::explain(error, closed, "the connection ended");

@@ -1,5 +1,5 @@
-//! HTTP/1.1 over a TCP stream or TLS. All connections of a thread share one read buffer, because no
-//! client keeps bytes in it between polls.
+//! HTTP/1.1 client connection over TCP or TLS. All connections of a thread share one read buffer,
+//! because no connection keeps bytes in it between polls.
 
 use std::cell::RefCell;
 use std::io;
@@ -20,12 +20,12 @@ use super::tls;
 use crate::response::{Response, Sink, Want};
 use crate::{ErrorKind, Failure};
 
-/// Read size for content that is needed.
+/// Buffer size for reading needed content.
 const READ_BYTES: usize = 64 * 1024;
-/// Discard size; usually larger than a socket buffer.
+/// Buffer size for discarding content; usually larger than a socket buffer.
 const DISCARD_BYTES: usize = 4 * 1024 * 1024;
 
-/// Buffers shared by all connections of a thread; bytes stay only during a poll.
+/// Buffers shared by all connections of a thread. They are in use only during a poll.
 struct Scratch {
     read: Vec<u8>,
     discard: Vec<u8>,
@@ -35,8 +35,8 @@ struct Scratch {
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch {
         read: vec![0; READ_BYTES],
-        // The kernel provides zeroed memory of this size, and allocates its pages only when
-        // touched.
+        // Zeroed memory of this size comes directly from the kernel, which allocates pages only
+        // when they are touched.
         discard: vec![0; DISCARD_BYTES],
         head: ResponseHead::default(),
     });

@@ -1,6 +1,6 @@
 //! TCP stream from which the kernel can discard content.
 //!
-//! Discarding uses `recv(MSG_TRUNC)` (tcp(7)): the kernel frees the content without copying. The
+//! Discarding uses `recv(MSG_TRUNC)` (tcp(7)): the kernel frees the content without copying it. The
 //! buffer passed to it is virtual memory that is never touched.
 
 use std::io;
@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 pub(super) struct Plain(pub(super) TcpStream);
 
 impl Plain {
-    /// Passes bytes to the kernel; returns the number of bytes accepted.
+    /// Passes bytes to the kernel and returns the number of bytes accepted.
     pub(super) fn poll_send(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         loop {
             match self.0.try_write(bytes) {
@@ -27,7 +27,8 @@ impl Plain {
         }
     }
 
-    /// Receives available bytes; with `MSG_TRUNC`, only the buffer's length matters.
+    /// Receives available bytes. With `MSG_TRUNC`, the bytes are discarded and only the buffer's
+    /// length matters.
     pub(super) fn poll_receive(
         &self,
         context: &mut Context<'_>,
@@ -42,16 +43,16 @@ impl Plain {
         }
     }
 
-    /// Calls `recv` once; `None` if it would block.
+    /// Calls `recv` once. Returns `None` if it would block.
     fn try_receive(&self, buffer: &mut [u8], flags: RecvFlags) -> Option<io::Result<usize>> {
-        let wanted = buffer.len();
+        let capacity = buffer.len();
         let mut taken = None;
         let done = self.0.try_io(Interest::READABLE, || {
             let length = recv(&self.0, &mut *buffer, flags)?.1;
             taken = Some(length);
             // Fewer bytes than requested mean that the socket is empty, so mark the socket as not
             // readable (epoll(7), question 9).
-            if length > 0 && length < wanted { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+            if length > 0 && length < capacity { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
         });
         match (taken, done) {
             (Some(length), _) => Some(Ok(length)),

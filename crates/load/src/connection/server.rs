@@ -8,8 +8,8 @@ use rustls::pki_types::ServerName;
 
 use super::tls::{self, Trust};
 
-/// Protocols to use with all servers. System authorities are loaded once, and only if a server uses
-/// TLS.
+/// Protocols to use with all servers. The system's certificate authorities are loaded once, and
+/// only if a server uses TLS.
 #[derive(Debug)]
 pub struct Protocols {
     is_http2: bool,
@@ -18,8 +18,8 @@ pub struct Protocols {
 }
 
 impl Protocols {
-    /// Selects HTTP/1.1 or HTTP/2. HTTP/2 is by ALPN over TLS, and by prior knowledge without TLS
-    /// (RFC 9113 §3.2, §3.3).
+    /// Selects HTTP/1.1 or HTTP/2. HTTP/2 is negotiated with ALPN over TLS and used with prior
+    /// knowledge without TLS (RFC 9113 §3.2, §3.3).
     pub fn new(is_http2: bool, trust: Trust) -> Self {
         Self { is_http2, trust, config: OnceLock::new() }
     }
@@ -27,8 +27,9 @@ impl Protocols {
     /// Creates a server at `address`; `host` is its name, or an address without brackets.
     ///
     /// # Errors
-    /// If no authorities are available, or no certificate can have `host` as its name; the text is
-    /// for the user.
+    ///
+    /// Returns an error message for the user if no certificate authorities are available, or if
+    /// `host` is not a valid name for a certificate.
     pub fn server(&self, address: SocketAddr, host: &str, is_tls: bool) -> Result<Server, String> {
         let tls = if is_tls {
             let name = ServerName::try_from(host.to_owned())
@@ -55,13 +56,13 @@ pub struct Server {
 /// TLS settings for a server.
 #[derive(Debug)]
 pub(super) struct TlsSettings {
-    /// Name that the server's certificate must have.
+    /// Name required in the server's certificate.
     pub(super) name: ServerName<'static>,
     pub(super) config: Arc<ClientConfig>,
 }
 
 impl Server {
-    /// Whether the server uses TLS.
+    /// Returns whether the server uses TLS.
     pub fn is_tls(&self) -> bool {
         self.tls.is_some()
     }
@@ -79,7 +80,7 @@ impl From<SocketAddr> for Server {
 }
 
 impl PartialEq for Server {
-    /// Whether both servers can share a connection.
+    /// Returns whether both servers can share a connection.
     fn eq(&self, other: &Self) -> bool {
         self.address == other.address && self.is_http2 == other.is_http2 && self.name() == other.name()
     }

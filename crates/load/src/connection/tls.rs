@@ -1,4 +1,4 @@
-//! TLS: trust, handshake and errors.
+//! TLS client: trusted certificates, handshake and error messages.
 //!
 //! Every handshake is full, without resumption, because each connection represents a new client.
 
@@ -27,10 +27,10 @@ use crate::{ErrorKind, Failure};
 const ALPN_HTTP1: &[u8] = b"http/1.1";
 const ALPN_HTTP2: &[u8] = b"h2";
 
-/// The certificates to accept.
+/// Certificates to accept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trust {
-    /// Certificates signed by the system's authorities, or by authorities in the PEM file.
+    /// Certificates signed by the system's authorities or, if set, by an authority in the PEM file.
     Authorities(Option<PathBuf>),
     /// Any certificate, regardless of name and date.
     Any,
@@ -39,7 +39,9 @@ pub enum Trust {
 /// Builds the client configuration.
 ///
 /// # Errors
-/// If the system has no authorities, or the file has none; the text is for the user.
+///
+/// Returns an error message for the user if the PEM file cannot be read or has no certificate, or
+/// if no authorities are available.
 pub(super) fn config(trust: &Trust, is_http2: bool) -> Result<Arc<ClientConfig>, String> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -106,7 +108,8 @@ pub(super) async fn handshake(
 
 const NO_HTTP2: &str = "the server does not support HTTP/2: omit --http2";
 
-/// Returns the failure for a stream error, of `kind` unless TLS caused the error.
+/// Returns the failure for a stream error: [`ErrorKind::Tls`] if TLS caused the error, otherwise
+/// `kind`.
 pub(super) fn explain(error: &io::Error, kind: ErrorKind, what: &str) -> Failure {
     let is_tls = cause(error).is_some();
     Failure::new(if is_tls { ErrorKind::Tls } else { kind }, format!("{what}: {}", words(error)))

@@ -1,4 +1,4 @@
-//! Tests that, for any measurements, merging is exact and the JSON loses nothing.
+//! Tests that merging is exact and JSON is lossless for arbitrary measurements.
 
 use expect_test::expect;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! Tests that responses give the same result in pieces of any size, read or discarded.
+//! Tests that a response gives the same result however it is split, whether read or discarded.
 
 use proptest::prelude::*;
 

@@ -1,5 +1,5 @@
-//! Requests that a script returned in one string. wrk pipelines them; here each is sent after the
-//! previous response. Pure.
+//! Requests returned by a script in one string. wrk pipelines them, but here each is sent after the
+//! previous response.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -36,7 +36,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Whether no requests are left.
+    /// Returns whether no requests are left.
     pub(super) fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }
@@ -56,12 +56,12 @@ fn first(text: &[u8]) -> Result<usize, String> {
         .ok_or("a request with an incomplete head")?;
     let content_bytes = (text.len() - head_bytes) as u64;
     match request_framing(&head).map_err(|error| format!("not a request: {error}"))? {
-        // Chunked content extends to the end of the text, because it is not parsed.
+        // Chunked content is not parsed and extends to the end of the string.
         Framing::Chunked => Ok(text.len()),
         Framing::Length(length) if content_bytes < length => {
             Err(format!("{content_bytes} bytes of content, but Content-Length is {length}"))
         }
-        // The cast is safe: the arm above checks that the content is available.
+        // The cast is safe: the arm above checks that `text` contains all content.
         Framing::Length(length) => Ok(head_bytes + length as usize),
         _ => Ok(head_bytes),
     }

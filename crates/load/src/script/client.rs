@@ -1,4 +1,4 @@
-//! A client that sends the requests of a script.
+//! Client that sends a script's requests.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use crate::response::Sink;
 use crate::target::Target;
 use crate::{ErrorKind, Failure};
 
-/// Maximum content passed to a script.
+/// Maximum content of a response passed to a script.
 const CONTENT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// One client.
@@ -67,7 +67,7 @@ impl ScriptedClient {
         }
     }
 
-    /// Sends one request; returns whether the client had connected.
+    /// Sends one request. Returns `false` if no connection could be opened.
     async fn send_request(&mut self, due: Option<Instant>) -> Result<bool, String> {
         // The script's own delay does not count as lateness.
         let free = Instant::now();

@@ -1,5 +1,4 @@
--- Environment for wrk scripts: builds the table `wrk` from `native`, which is passed by the
--- program.
+-- Environment for wrk scripts: builds the table `wrk` from `native`, a table passed by the program.
 local native = ...
 
 wrk = {
@@ -7,7 +6,7 @@ wrk = {
    method = "GET", headers = native.headers,
 }
 
--- Accept any value for `%s`, as in LuaJIT, which scripts expect; Lua 5.1 accepts only strings and
+-- Accept any value for `%s`, as LuaJIT does and scripts expect. Lua 5.1 accepts only strings and
 -- numbers.
 local format = string.format
 function string.format(pattern, ...)
@@ -37,7 +36,7 @@ end
 
 wrk.connect = native.connect
 
-local is_beginning = false
+local is_in_init = false
 
 function wrk.init(args)
    if not wrk.headers["Host"] then
@@ -45,8 +44,8 @@ function wrk.init(args)
       wrk.headers["Host"] = wrk.port and host .. ":" .. wrk.port or host
    end
    -- Some scripts call this function from their own init, so avoid endless recursion.
-   if type(init) == "function" and not is_beginning then
-      is_beginning = true
+   if type(init) == "function" and not is_in_init then
+      is_in_init = true
       init(args)
    end
    local whole = wrk.format()

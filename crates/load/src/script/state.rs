@@ -1,7 +1,7 @@
 //! Lua state with the script and its environment, and a time limit for each call.
 //!
-//! It uses Lua 5.1 instead of wrk's LuaJIT: code compiled by LuaJIT does not call hooks, so endless
-//! loops could not be stopped, and LuaJIT takes five times as long to build.
+//! Scripts run in Lua 5.1 instead of wrk's LuaJIT. Code compiled by LuaJIT does not call hooks, so
+//! endless loops could not be stopped. LuaJIT also takes five times as long to build.
 
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) lua: Lua,
-    /// Script name for messages.
+    /// Script name for error messages.
     name: Arc<str>,
     time_limit: TimeLimit,
 }
@@ -54,10 +54,11 @@ impl TimeLimit {
 }
 
 impl State {
-    /// Creates a state and runs the script's statements.
+    /// Creates a state and runs the script's top-level statements.
     ///
     /// # Errors
-    /// If the script fails; the error is one line.
+    ///
+    /// Returns a one-line error message if the script fails.
     pub(super) fn load(source: &ScriptFile) -> Result<Self, String> {
         let lua = Lua::new();
         let time_limit = TimeLimit { began: Instant::now(), until_ms: Arc::default() };
@@ -92,7 +93,7 @@ impl State {
         }
     }
 
-    /// Returns a function in the table `wrk`.
+    /// Returns function `name` in the table `wrk`.
     pub(super) fn wrk(&self, name: &str) -> Result<Function, String> {
         let found = self.table().and_then(|wrk| wrk.raw_get(name));
         found.map_err(|_| format!("{}: wrk.{name} is not a function", self.name))
@@ -106,7 +107,8 @@ impl State {
     /// Calls a function, limited to [`CALL_MAX`].
     ///
     /// # Errors
-    /// If the call fails; the error is one line.
+    ///
+    /// Returns a one-line error message if the call fails.
     pub(super) fn call<R: FromLuaMulti>(
         &self,
         function: &Function,
@@ -135,7 +137,8 @@ impl State {
         let first = ["runtime error: ", "syntax error: "]
             .iter()
             .fold(first, |text, kind| text.strip_prefix(kind).unwrap_or(text));
-        // The script's arguments cause errors inside wrk's own functions.
+        // Errors inside wrk's own functions come from the script's arguments, so their location is
+        // removed.
         let own = first.strip_prefix("wrk:").and_then(|rest| rest.split_once(": "));
         let first = own.map_or(first, |(_, what)| what);
         let place = format!("{}:", self.name);
@@ -171,7 +174,7 @@ fn native(lua: &Lua, source: &ScriptFile) -> mlua::Result<Table> {
     Ok(native)
 }
 
-/// Looks up addresses; returns them, or nil and the reason.
+/// Looks up a host's addresses. Returns them, or nil and an error message.
 fn look_up(lua: &Lua, host: &str, service: &str) -> mlua::Result<MultiValue> {
     let port = match service {
         "http" => Ok(80),

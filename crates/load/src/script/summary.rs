@@ -32,8 +32,8 @@ pub(super) fn summary(lua: &Lua, figures: &Figures) -> mlua::Result<Table> {
 pub(super) struct Distribution(pub(super) Histogram<u64>);
 
 impl Distribution {
-    /// Returns value `index`, counted from 1 in ascending order, and its count; (0, 0) for other
-    /// indexes, as in wrk.
+    /// Returns value `index`, counted from 1 in ascending order, and its count. Returns (0, 0) if
+    /// the index is out of range, as in wrk.
     fn nth(&self, index: usize) -> (u64, u64) {
         let found = index.checked_sub(1).and_then(|index| self.0.iter_recorded().nth(index));
         found.map_or((0, 0), |value| (value.value_iterated_to(), value.count_since_last_iteration()))

@@ -1,5 +1,5 @@
-//! A thread as seen by scripts: its variables, address and `stop`. A state can store handles of
-//! other threads.
+//! Thread handles for scripts: access to a thread's variables and address, and `stop`. A Lua state
+//! can store handles of other threads.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -13,9 +13,9 @@ use super::state::Address;
 /// Maximum nesting of tables copied between states.
 const DEPTH_MAX: usize = 16;
 
-/// State of a thread that all Lua states share.
+/// Thread data shared by all Lua states.
 pub(super) struct Thread {
-    /// The thread's own state.
+    /// The thread's own Lua state.
     pub(super) lua: WeakLua,
     pub(super) address: Mutex<SocketAddr>,
     pub(super) stop: watch::Sender<bool>,

@@ -1,8 +1,8 @@
-//! Response selected by a request's query. Pure.
+//! Response settings in a request's query.
 //!
 //! `?bytes=N` sets the content length, `?chunk=16KiB&every=100ms` selects the chunked coding,
 //! `?wait=50ms` delays the head, `?status=503` sets the status, `?cut=N` closes after N bytes of
-//! content, `?corrupt=N` flips byte N. With `?stamp`, each chunk starts with its sending time: Unix
+//! content, `?corrupt=N` flips byte N. With `?stamp`, each chunk starts with its send time: Unix
 //! time in microseconds, eight bytes, big-endian.
 
 use std::fmt::Write as _;
@@ -26,7 +26,7 @@ const MAX_AGE_S: u32 = 3600;
 pub struct Script {
     /// Content length.
     pub length: u64,
-    /// Size of every chunk except the last; `None` without the chunked coding.
+    /// Size of every chunk except the last; if `None`, the chunked coding is not used.
     pub chunk_bytes: Option<u64>,
     /// Interval between the starts of chunks.
     pub every: Duration,
@@ -36,9 +36,9 @@ pub struct Script {
     pub status: Option<u16>,
     /// Number of content bytes after which to close the connection.
     pub cut: Option<u64>,
-    /// Offset of a wrong byte.
+    /// Offset of the content byte to corrupt.
     pub corrupt: Option<u64>,
-    /// Whether each chunk starts with its sending time.
+    /// Whether each chunk starts with its send time.
     pub is_stamped: bool,
 }
 
@@ -110,7 +110,7 @@ impl Script {
         if let Some(status) = self.status.or((!is_get && head.method != Method::Head).then_some(405)) {
             return error(status, is_get);
         }
-        // The length is part of the content's identity.
+        // The entity tag includes the length, because the same path can have content of any length.
         let etag = format!("\"{:x}-{}\"", content.key(), self.length);
         let may_range = range_applies(head.fields.get("if-range"), Some(etag.as_bytes()), None, None);
         let ranges = head.fields.get("range").filter(|_| is_get && may_range).and_then(range::parse);
@@ -123,7 +123,7 @@ impl Script {
         };
         let mut text = start(status);
         text += "Content-Type: application/octet-stream\r\nAccept-Ranges: bytes\r\n";
-        // Stamped content differs in every response.
+        // Stamped content differs in every response, so it has no entity tag.
         if !self.is_stamped {
             let _ = write!(text, "ETag: {etag}\r\n");
         }

@@ -1,30 +1,31 @@
-//! Track selection by throughput and buffer level. Pure.
+//! Track selection by throughput and buffer level.
 //!
-//! The rule is hls.js's. The throughput estimate is the lower of a fast and a slow exponentially
-//! weighted mean (`ewma-bandwidth-estimator.ts`, half-lives of 3 and 9 s of transfer, here both for
-//! live and on demand). A track is kept while its bitrate is at most 0.95 of the estimate; a better
-//! track is chosen if its bitrate is at most 0.7 of the estimate (`abrBandWidthFactor`,
-//! `abrBandWidthUpFactor`). Switching down is immediate when the buffer runs low; switching up
-//! requires several segments since the last switch.
+//! The rule follows hls.js. The throughput estimate is the lower of a fast and a slow exponentially
+//! weighted mean (`ewma-bandwidth-estimator.ts`, half-lives of 3 and 9 s of transfer time, used
+//! here for both live and on-demand presentations). A track is kept while its bitrate is at most
+//! 0.95 of the estimate; a better track is chosen if its bitrate is at most 0.7 of the estimate
+//! (`abrBandWidthFactor`, `abrBandWidthUpFactor`). Switching down is immediate when the buffer runs
+//! low; switching up requires several segments since the last switch.
 
 use std::time::Duration;
 
 /// Estimate before any measurement, in bits per second: hls.js's `abrEwmaDefaultEstimate`.
 pub const ESTIMATE_BITS_PER_S: f64 = 500_000.0;
-/// Minimum transfer time used, to limit the weight of bursts: hls.js's `minDelayMs_`.
+/// Minimum transfer time of a measurement, which limits the weight of bursts: hls.js's
+/// `minDelayMs_`.
 pub const TRANSFER_MIN: Duration = Duration::from_millis(50);
 /// Half-lives of the two means, in seconds of transfer.
 const HALF_LIVES_S: (f64, f64) = (3.0, 9.0);
-/// Share of the throughput up to which a track is kept.
+/// Maximum bitrate of a track to keep, as a share of the throughput.
 const SHARE_TO_KEEP: f64 = 0.95;
-/// Share of the throughput up to which a better track is chosen.
+/// Maximum bitrate of a better track to choose, as a share of the throughput.
 const SHARE_TO_RISE: f64 = 0.7;
 /// Share of the target buffer below which the buffer counts as low.
 const SHARE_LOW: f64 = 0.25;
-/// Segments after joining during which a low buffer is ignored because it is still filling:
-/// dash.js's `segmentIgnoreCount`.
+/// Number of segments after joining during which a low buffer is ignored, because it is still
+/// filling: dash.js's `segmentIgnoreCount`.
 pub const SEGMENTS_UNTIL_FILLED: u32 = 2;
-/// Segments required on a track before switching up.
+/// Number of segments required on a track before switching up.
 pub const SEGMENTS_BEFORE_RISE: u32 = 3;
 
 /// Throughput estimate and switching state of a viewer.
@@ -68,7 +69,7 @@ impl Choice {
         self.segments_since_switch = self.segments_since_switch.saturating_add(1);
     }
 
-    /// Returns the expected throughput in bits per second; `None` before any measurement.
+    /// Returns the expected throughput in bits per second, or `None` before any measurement.
     #[must_use]
     pub fn estimate(&self) -> Option<f64> {
         Some(self.fast.get(HALF_LIVES_S.0)?.min(self.slow.get(HALF_LIVES_S.1)?))
@@ -80,8 +81,9 @@ impl Choice {
         highest_below(bitrates, SHARE_TO_RISE * self.estimate().unwrap_or(ESTIMATE_BITS_PER_S))
     }
 
-    /// Returns the track for the next segment. `current` is the current track, `buffered` the media
-    /// buffered, and `wanted` the target. `bitrates` are ascending and include `current`.
+    /// Returns the track for the next segment. `current` is the current track, `buffered` the
+    /// duration of the buffered media, and `wanted` its target. `bitrates` are ascending and
+    /// include `current`.
     pub fn next(&mut self, bitrates: &[u64], current: usize, buffered: Duration, wanted: Duration) -> usize {
         let estimate = self.estimate().unwrap_or(ESTIMATE_BITS_PER_S);
         let is_low = self.segments > SEGMENTS_UNTIL_FILLED && buffered < wanted.mul_f64(SHARE_LOW);
@@ -155,7 +157,7 @@ mod tests {
         assert_eq!(at(10_000_000, 9).next(&LADDER, 3, Duration::ZERO, WANTED), 2);
         assert_eq!(at(1_200_000, 9).next(&LADDER, 3, WANTED, WANTED), 1);
         assert_eq!(at(1_200_000, 9).next(&LADDER, 3, Duration::ZERO, WANTED), 1);
-        // A viewer that has just joined has an empty buffer.
+        // An empty buffer does not count as low just after joining.
         assert_eq!(at(10_000_000, 2).next(&LADDER, 3, Duration::ZERO, WANTED), 3);
         assert_eq!(at(100_000, 9).next(&LADDER, 0, Duration::ZERO, WANTED), 0);
     }

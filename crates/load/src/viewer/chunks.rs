@@ -1,8 +1,8 @@
-//! Incremental reader of a segment that finds CMAF chunks and their media times. Pure.
+//! Incremental reader of a segment that finds CMAF chunks and their media times.
 //!
-//! Viewers do not decode, so only moof boxes are buffered, each until parsed. A segment that is not
-//! CMAF (MPEG-2 TS, multiplexed tracks) counts as one piece once complete, with its times from the
-//! manifest.
+//! Viewers do not decode media, so only moof boxes are buffered, and only until they are parsed. A
+//! segment that is not CMAF (MPEG-2 TS, multiplexed tracks) counts as one piece once it is
+//! complete, with the times listed in the manifest.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use thalweg_media::track::TrackInfo;
 use super::manifest::{Segment, TimeMapping, units};
 use super::playhead::Piece;
 
-/// Events while reading a segment.
+/// Events reported while reading a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// The first byte of a chunk, or of a segment that is not CMAF.
@@ -27,16 +27,16 @@ pub enum Event {
 /// Reader of one segment.
 #[derive(Debug)]
 pub struct Chunks {
-    /// The track's CMAF header; `None` if the segment is not CMAF, whose bytes are ignored.
+    /// The track's CMAF header. If `None`, the segment is not CMAF and its bytes are ignored.
     info: Option<Rc<TrackInfo>>,
     mapping: Option<TimeMapping>,
     /// The segment's times from the manifest.
     listed: Piece,
     /// Decode time of the first chunk.
     first: Option<Duration>,
-    /// Bytes of a box header or moof that has not arrived completely.
+    /// Bytes of an incomplete box header or moof.
     partial: Vec<u8>,
-    /// Bytes of the current box to skip.
+    /// Number of bytes left to skip in the current box.
     skip: u64,
     /// Times from the last moof, reported when its mdat is complete.
     pending: Option<Piece>,
@@ -50,7 +50,8 @@ pub struct Chunks {
 }
 
 impl Chunks {
-    /// Creates a reader of a segment; `info` is the track's CMAF header, if the segment is CMAF.
+    /// Creates a reader for a segment. `info` is the track's CMAF header, or `None` if the segment
+    /// is not CMAF.
     #[must_use]
     pub fn new(segment: &Segment, info: Option<Rc<TrackInfo>>) -> Self {
         Self {
@@ -68,13 +69,13 @@ impl Chunks {
         }
     }
 
-    /// Whether the bytes contradict the CMAF header. The segment then counts as one piece.
+    /// Returns whether the bytes contradict the CMAF header. The segment then counts as one piece.
     #[must_use]
     pub fn is_faulty(&self) -> bool {
         self.is_faulty
     }
 
-    /// Processes the next bytes.
+    /// Processes the segment's next bytes.
     pub fn push(&mut self, mut bytes: &[u8], mut report: impl FnMut(Event)) {
         while !bytes.is_empty() {
             if !self.is_open {
@@ -95,12 +96,12 @@ impl Chunks {
         }
     }
 
-    /// Ends the segment; returns the segment as one piece if no chunk was reported.
+    /// Ends the segment. Returns it as one piece if no chunk was reported.
     pub fn finish(&mut self) -> Option<Piece> {
         (self.count == 0).then_some(self.listed)
     }
 
-    /// Reads the header of the next box, or a complete moof; returns the remaining bytes.
+    /// Reads the header of the next box, or a complete moof. Returns the remaining bytes.
     fn read_box<'a>(&mut self, bytes: &'a [u8], report: &mut impl FnMut(Event)) -> &'a [u8] {
         let had = self.partial.len();
         let wanted = self.wanted();
@@ -130,9 +131,9 @@ impl Chunks {
     fn wanted(&self) -> usize {
         match BoxHeader::parse(&self.partial, 0) {
             Ok(Some(BoxHeader { kind: FourCc::MOOF, size: Some(size), .. })) if size <= MOOF_BYTES_MAX => {
-                usize::try_from(size).expect("some MiB at most")
+                usize::try_from(size).expect("at most MOOF_BYTES_MAX")
             }
-            // Read the shortest header, then single bytes, so as not to read beyond the header.
+            // Read the shortest header, then one byte at a time, to avoid reading past the header.
             _ if self.partial.len() < 8 => 8,
             _ => (self.partial.len() + 1).min(BOX_HEADER_BYTES_MAX),
         }
@@ -175,7 +176,7 @@ mod tests {
     use proptest::prelude::*;
     use thalweg_media::header;
 
-    /// Reads the smallest video track of the sample in the repository.
+    /// Reads the smallest video track of the repository's sample.
     fn sample() -> (Rc<TrackInfo>, Vec<u8>) {
         let bytes =
             std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../../assets/sample/video_180.mp4")).unwrap();

@@ -1,4 +1,5 @@
-//! The viewers of one thread: starts each viewer when due, and samples all viewers every second.
+//! Viewers of one thread: starts each viewer when it is due to join, and samples all viewers every
+//! second.
 
 use std::future::Future;
 use std::rc::Rc;
@@ -21,7 +22,7 @@ use crate::{Caller, Clock, Recorder};
 /// Interval between samples of all viewers.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
-/// Behaviour of all viewers of a crowd.
+/// Behaviour of all viewers in a crowd.
 #[derive(Debug, Clone)]
 pub struct CrowdPlan {
     /// MPDs and playlists, used in turn; at least one.
@@ -47,7 +48,7 @@ pub(crate) async fn probe(crowd: &CrowdPlan) -> anyhow::Result<()> {
         target.write_request(None, "", &mut request);
         let done = caller.call(target, &request, counted, &mut Unread).await;
         match done.map_err(|no_response| no_response.failure)?.status {
-            // Accept server errors: a channel that is just starting may respond with one.
+            // Accept server errors, which are normal while a channel is starting.
             200 | 500.. => {}
             status => bail!("{}: responded with {status}", target.url),
         }
@@ -55,8 +56,8 @@ pub(crate) async fn probe(crowd: &CrowdPlan) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs the viewers with the given indexes and start times, of `of` in total, until all have
-/// finished or `stop` completes.
+/// Runs the viewers with the given indexes and start times until all have finished or `stop`
+/// completes. `of` is the number of viewers on all threads.
 pub(crate) async fn watch(
     crowd: &CrowdPlan,
     starts: &[(usize, Duration)],
@@ -77,7 +78,8 @@ pub(crate) async fn watch(
         loop {
             tokio::select! {
                 _ = ticks.tick() => {
-                    // On-demand viewers finish fetching long before the end.
+                    // On-demand viewers finish fetching long before they finish playing, so check
+                    // both.
                     let is_over = shared.sample();
                     if is_over && viewers.is_empty() {
                         return;
@@ -107,7 +109,7 @@ fn plan(crowd: &CrowdPlan, targets: &[Rc<Target>], index: usize, join: Duration,
     }
 }
 
-/// Formats random bits as a UUID (RFC 9562 §5.4).
+/// Formats random bits as a version 4 UUID (RFC 9562 §5.4).
 fn session(bits: u128) -> String {
     let bits = bits & !(0xf << 76) & !(3 << 62) | 4 << 76 | 2 << 62;
     let hex = format!("{bits:032x}");

@@ -1,4 +1,4 @@
-//! Viewer totals, which add up exactly across threads and processes.
+//! Viewer totals, which can be added exactly across threads and processes.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,11 +25,11 @@ pub struct StateCounts {
 pub struct Totals {
     /// Time from joining to the first frame.
     pub startup_us: u64,
-    /// Time playing.
+    /// Time spent playing.
     pub played_us: u64,
-    /// Time stalled.
+    /// Time spent stalled.
     pub stalled_us: u64,
-    /// Media time skipped because it never arrived.
+    /// Duration of media skipped because it never arrived.
     pub skipped_us: u64,
     /// Number of stalls.
     pub stalls: u64,
@@ -57,7 +57,8 @@ pub struct Viewers {
 }
 
 impl Totals {
-    /// Returns stalled / (stalled + played); 0 before any first frame.
+    /// Returns the stall ratio, stalled / (stalled + played), or 0 before the first frame of any
+    /// viewer.
     #[must_use]
     pub fn stall_ratio(&self) -> f64 {
         match self.stalled_us.saturating_add(self.played_us) {
@@ -68,12 +69,13 @@ impl Totals {
 }
 
 impl Viewers {
-    /// Starts a new sample of all viewers: resets states and times.
+    /// Starts a new sample of all viewers by resetting states and times.
     pub fn begin_sample(&mut self) {
         (self.now, self.totals) = (StateCounts::default(), Totals::default());
     }
 
-    /// Adds one viewer to the sample. `None` means that the viewer gave up; its times still count.
+    /// Adds one viewer to the sample. A state of `None` means that the viewer gave up; its times
+    /// still count.
     pub fn add_viewer(&mut self, state: Option<State>, account: &Account) {
         match state {
             Some(State::Starting) => self.now.starting += 1,

@@ -1,9 +1,9 @@
-//! Model of MPDs and playlists for viewers: tracks, and look-up of segments by media time. Pure.
+//! Model of MPDs and playlists for viewers: tracks, and look-up of segments by media time.
 //!
-//! [`dash`] and [`hls`] parse the two formats into this model. The model has tracks of one kind
-//! only, video if available, which causes nearly all of a viewer's load and stalls. *Media time*
-//! counts from the start of the presentation; a live presentation gives the wall clock at its
-//! start.
+//! [`dash`] and [`hls`] parse the two formats into this model. The model has tracks of one media
+//! type only: video if available, because it causes nearly all of a viewer's load and stalls.
+//! *Media time* is measured from the start of the presentation. For a live presentation, the model
+//! also has the wall clock at media time 0.
 //!
 //! **Invariant:** no manifest can make a parser panic or exceed the size limits below.
 
@@ -19,14 +19,14 @@ mod tests;
 
 /// Maximum manifest size in bytes.
 pub const MANIFEST_BYTES_MAX: usize = 4 << 20;
-/// Maximum segments listed in a manifest: two days of 2 s segments in one track.
+/// Maximum segments listed in a manifest, enough for two days of 2 s segments in one track.
 pub const SEGMENTS_MAX: usize = 100_000;
 /// Maximum periods per presentation.
 pub const PERIODS_MAX: usize = 1000;
 /// Maximum tracks per period.
 pub const TRACKS_MAX: usize = 100;
 
-/// Why a manifest cannot be played; the text is for the manifest's author.
+/// Error that makes a manifest unplayable, described for the manifest's author.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     /// Description of the error.
@@ -57,7 +57,7 @@ pub struct Base {
 }
 
 impl Base {
-    /// Resolves a reference, which must be on the same server because a viewer has a single
+    /// Resolves a reference, which must lead to the same server because a viewer has a single
     /// connection.
     fn resolve(&self, reference: &str) -> Result<Target, Error> {
         reference::resolve(&self.authority, &self.target, reference).ok_or_else(|| {
@@ -75,7 +75,7 @@ impl Base {
 pub struct Presentation {
     /// Live properties; `None` if the presentation is on demand.
     pub live: Option<Live>,
-    /// Buffer that the manifest asks for before playback starts; zero if unspecified.
+    /// Buffer required by the manifest before playback starts; zero if unspecified.
     pub buffer: Duration,
     /// Periods in order; at least one.
     pub periods: Vec<Period>,
@@ -84,20 +84,20 @@ pub struct Presentation {
 /// Properties of a live presentation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Live {
-    /// Whether this is HLS: each media playlist is reloaded when its segments are used up, instead
-    /// of one manifest at intervals.
+    /// Whether this is HLS, where each media playlist is reloaded when its segments are used up. In
+    /// DASH, the MPD is reloaded at intervals.
     pub is_hls: bool,
-    /// Wall clock at media time 0, since 1970.
+    /// Unix time at media time 0.
     pub began: Duration,
     /// Whether the manifest gives `began`; otherwise `began` is an estimate.
     pub is_dated: bool,
-    /// Interval between manifest reloads; `None` for no reloads.
+    /// Interval between manifest reloads; `None` if the manifest is never reloaded.
     pub refresh: Option<Duration>,
     /// Target latency behind the live edge.
     pub latency: Duration,
     /// DVR window: how far behind the live edge media is available.
     pub window: Duration,
-    /// Target that returns the server's time in ISO 8601.
+    /// Request target that returns the server's time in ISO 8601.
     pub clock: Option<String>,
 }
 
@@ -115,7 +115,7 @@ pub struct Period {
 /// One of several tracks with the same content.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Track {
-    /// Id in the MPD, or target of the media playlist.
+    /// Id of the Representation in the MPD, or target of the media playlist.
     pub name: String,
     /// Bits per second; 0 if unknown.
     pub bitrate: u64,
@@ -126,7 +126,7 @@ pub struct Track {
 /// The segments of a track.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Segments {
-    /// Segments computed from numbers.
+    /// Segments computed from their numbers.
     Numbered(Box<Numbered>),
     /// Listed segments, ordered by time.
     Listed(Vec<Segment>),
@@ -137,7 +137,7 @@ pub enum Segments {
 /// Segments of equal duration, identified by number.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Numbered {
-    /// Target of a segment, containing `$Number$`.
+    /// Template of the segments' targets, containing `$Number$`.
     pub media: String,
     /// CMAF header of the track.
     pub header: Option<Header>,
@@ -151,8 +151,7 @@ pub struct Numbered {
     pub start: Duration,
     /// End of the period in media time, if known.
     pub end: Option<Duration>,
-    /// How long before the end of a segment it can be requested, because its first chunk is
-    /// complete.
+    /// How long before its end a segment can be requested, because its first chunk is complete.
     pub early: Duration,
     /// Conversion of decode times to media times.
     pub mapping: TimeMapping,
@@ -189,8 +188,8 @@ pub struct Segment {
     pub start: Duration,
     /// Duration in media time.
     pub duration: Duration,
-    /// Media time that the live edge must reach before the segment can be requested: its end, or
-    /// earlier if it is sent chunk by chunk.
+    /// Media time that the live edge must reach before the segment can be requested: the segment's
+    /// end, or an earlier time if it is sent chunk by chunk.
     pub available: Duration,
     /// Conversion of decode times. If `None`, the segment starts at `start`, regardless of its
     /// decode times.
@@ -223,16 +222,15 @@ pub enum Found {
 }
 
 impl Presentation {
-    /// Returns the period at a media time, with its index.
+    /// Returns the period at media time `at`, preceded by its index.
     #[must_use]
     pub fn period(&self, at: Duration) -> (usize, &Period) {
         let number = self.periods.partition_point(|period| period.start <= at).saturating_sub(1);
         (number, &self.periods[number])
     }
 
-    /// Returns the segment of a track that follows `end`. Its start may differ from `end` by up to
-    /// half its duration, because timescales round differently; otherwise the next segment is
-    /// returned.
+    /// Returns the segment of a track that follows media time `end`. Because timescales round
+    /// differently, it may start before `end`, but by less than half its duration.
     #[must_use]
     pub fn following(&self, track: usize, end: Duration) -> Found {
         self.find(track, end, |segment| segment.middle() > end)
@@ -272,7 +270,7 @@ impl Numbered {
             .find(is_it)
     }
 
-    /// Returns segment `index`, counted from the first.
+    /// Returns segment `index`, counted from zero.
     fn segment(&self, index: u64) -> Option<Segment> {
         let from = units(index.checked_mul(self.length)?, self.timescale);
         let to = units(index.checked_add(1)?.checked_mul(self.length)?, self.timescale);
@@ -294,7 +292,7 @@ impl Numbered {
     }
 }
 
-/// Converts units of a timescale to time; a timescale of 0 counts as 1.
+/// Converts units of a timescale to a duration. A timescale of 0 counts as 1.
 #[must_use]
 pub fn units(count: u64, timescale: u64) -> Duration {
     let timescale = timescale.max(1);

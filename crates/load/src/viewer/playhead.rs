@@ -1,10 +1,10 @@
-//! Virtual playhead of one viewer, and its buffer. Pure: `now` is passed in, as time since the
-//! viewer joined.
+//! Virtual playhead of one viewer and its buffer. It reads no clock: callers pass `now`, the time
+//! since the viewer joined.
 //!
 //! Media arrives in order, as pieces of media time. Playback starts once [`Thresholds::startup`] is
-//! buffered and runs at speed 1. It stalls at the exact time the buffer runs empty, even between
-//! two calls, and resumes once [`Thresholds::resume`] is buffered. If media is missing but later
-//! media has arrived, the playhead jumps over the gap, as players do.
+//! buffered and runs at normal speed. It stalls at the exact time the buffer runs empty, even if
+//! that is between two calls, and resumes once [`Thresholds::resume`] is buffered. If media is
+//! missing but later media has arrived, the playhead jumps over the gap, as players do.
 //!
 //! **Invariant:** startup + played + stalled + ended = time since the viewer joined.
 //! **Invariant:** playback stalls only if the buffer is empty, never if media arrives in time.
@@ -14,11 +14,11 @@ use std::time::Duration;
 #[cfg(test)]
 mod tests;
 
-/// Maximum holes recorded separately. Media after another hole is dropped by extending the last
-/// hole over it.
+/// Maximum holes recorded separately. A further hole is merged into the last one, and the media
+/// between them is dropped.
 pub const HOLES_MAX: usize = 8;
-/// Minimum length of a hole. Shorter gaps are timescale rounding; dash.js and hls.js tolerate 0.1
-/// s.
+/// Minimum length of a hole. Shorter gaps count as timescale rounding; dash.js and hls.js tolerate
+/// 0.1 s.
 pub const HOLE_MIN: Duration = Duration::from_millis(100);
 
 /// Required buffer levels.
@@ -37,31 +37,31 @@ pub enum State {
     Starting,
     /// Showing frames.
     Playing,
-    /// Waiting for media; not caused by the viewer.
+    /// Waiting for media after the first frame.
     Stalled,
     /// After the last frame of the presentation.
     Ended,
 }
 
-/// Accounting of the time since joining.
+/// Breakdown of the time since joining.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Account {
     /// Time from joining to the first frame.
     pub startup: Duration,
-    /// Time playing.
+    /// Time spent playing.
     pub played: Duration,
-    /// Time waiting for media after the first frame.
+    /// Time spent waiting for media after the first frame.
     pub stalled: Duration,
     /// Time after the last frame.
     pub ended: Duration,
     /// Number of times the buffer ran empty.
     pub stalls: u32,
-    /// Media time skipped because it never arrived.
+    /// Duration of media skipped because it never arrived.
     pub skipped: Duration,
 }
 
 impl Account {
-    /// Returns stalled / (stalled + played); 0 before the first frame.
+    /// Returns the stall ratio, stalled / (stalled + played), or 0 before the first frame.
     #[must_use]
     pub fn stall_ratio(&self) -> f64 {
         let waited = self.stalled.as_secs_f64();
@@ -88,7 +88,8 @@ pub struct Playhead {
     now: Duration,
     /// Media time of the shown frame or, before the first frame, of the start of playback.
     position: Duration,
-    /// Live only: distance from `now` to the frame due at `now`; negative if `false`.
+    /// Live only: the media time due at `now` minus `now`, as a sign (`true` unless negative) and a
+    /// magnitude.
     intended: Option<(bool, Duration)>,
     /// End of the buffer, including holes.
     end: Duration,
@@ -97,11 +98,11 @@ pub struct Playhead {
     /// Whether no more media will arrive.
     is_complete: bool,
     account: Account,
-    /// When the current stall began.
+    /// Time at which the current stall started.
     stall_began: Duration,
 }
 
-/// A change detected in a call.
+/// A change of state during a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     /// Playback started, this long after joining.
@@ -129,8 +130,8 @@ impl Playhead {
     }
 
     /// Creates the playhead of a viewer that joins a live presentation at `now`, when the frame at
-    /// `position` is due. The position advances by the startup time, so the intended latency is
-    /// kept as far as media is available.
+    /// `position` is due. When playback starts, the position advances by the startup time. This
+    /// keeps the intended latency, as far as media is available.
     #[must_use]
     pub fn live(thresholds: Thresholds, now: Duration, position: Duration) -> Self {
         let ahead = position >= now;
@@ -159,7 +160,7 @@ impl Playhead {
         self.end
     }
 
-    /// Returns the media buffered ahead of the playhead, without holes.
+    /// Returns the duration of media buffered ahead of the playhead, excluding holes.
     #[must_use]
     pub fn buffered(&self) -> Duration {
         let holes: Duration = self.holes.iter().map(|(from, to)| *to - *from).sum();
@@ -172,8 +173,8 @@ impl Playhead {
         &self.account
     }
 
-    /// Returns how long the viewer had waited as of the last call, for the first frame or in the
-    /// current stall.
+    /// Returns the time spent waiting for the first frame or in the current stall, as of the last
+    /// call.
     #[must_use]
     pub fn waited(&self) -> Duration {
         match self.state {
@@ -216,8 +217,8 @@ impl Playhead {
     }
 
     /// Drops the buffer and continues at a live `position`, because the next media is no longer
-    /// available. If playing, the viewer stalls, because the screen freezes; the media in between
-    /// counts as skipped.
+    /// available. A playing viewer stalls, because its screen freezes. The media in between counts
+    /// as skipped.
     pub fn rejoin(&mut self, now: Duration, position: Duration) {
         self.advance(now);
         if self.state == State::Playing {
@@ -306,8 +307,8 @@ impl Playhead {
         })
     }
 
-    /// Moves to the frame due now, or as far as possible with `wanted` still buffered. The media in
-    /// between was not meant to be shown, so it does not count as skipped.
+    /// Moves to the frame due now, or as close to it as possible while `wanted` remains buffered.
+    /// The media in between was not meant to be shown, so it does not count as skipped.
     fn catch_up(&mut self, wanted: Duration) {
         let Some((ahead, distance)) = self.intended else { return };
         let intended =

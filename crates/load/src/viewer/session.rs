@@ -1,7 +1,8 @@
 //! One viewer: joins a presentation, fetches its segments and plays them.
 //!
-//! A viewer has one connection for manifests, CMAF headers and segments of one track, in sequence.
-//! It requests a segment as soon as it may be available; each chunk counts when complete.
+//! A viewer fetches manifests, CMAF headers and the segments of one track one after another over a
+//! single connection. It requests a segment as soon as the segment may be available. Each chunk
+//! counts as soon as it is complete.
 
 mod join;
 mod requests;
@@ -34,17 +35,17 @@ const HEADER_BYTES_MAX: usize = 1 << 20;
 const THRESHOLD: Duration = Duration::from_secs(1);
 /// Maximum target buffer used to decide whether the buffer is low.
 const JUDGED_MAX: Duration = Duration::from_secs(4);
-/// Maximum wait; a manifest may ask for a century.
+/// Maximum wait, whatever interval a manifest specifies.
 const SLEEP_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Minimum interval between manifest requests.
 const REFRESH_MIN: Duration = Duration::from_millis(200);
 
-/// The task of one viewer.
+/// Settings of one viewer.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// MPD or playlist to request.
     pub target: Rc<Target>,
-    /// When to join, on the run's clock.
+    /// Time at which to join, on the run's clock.
     pub join: Duration,
     /// Additional distance behind the manifest's target latency; on demand, the start position.
     pub offset: Duration,
@@ -56,7 +57,7 @@ pub struct Plan {
     pub session: String,
 }
 
-/// Watches until the end of the presentation, or until the viewer gives up.
+/// Runs a viewer until the presentation ends or the viewer gives up.
 pub async fn watch(shared: Rc<Shared>, plan: Plan) {
     sleep_until(&shared, plan.join).await;
     shared.recorder.client_begins();
@@ -136,9 +137,9 @@ enum Object<'a> {
 /// Position of a viewer in its presentation.
 struct Progress {
     presentation: Rc<Presentation>,
-    /// When the manifest was last read, on the run's clock; `is_changed` tells whether it had
-    /// changed.
+    /// Time at which the manifest was last read, on the run's clock.
     read: Duration,
+    /// Whether the manifest had changed when it was last read.
     is_changed: bool,
     /// End of the last segment or, before the first segment, the start position.
     at: Duration,
@@ -154,7 +155,7 @@ impl Progress {
 }
 
 impl Viewer {
-    /// Watches until the end; returns `None` if the viewer gives up.
+    /// Watches until the presentation ends. Returns `None` if the viewer gives up.
     async fn run(&mut self) -> Option<()> {
         let mut progress = self.join().await?;
         loop {
@@ -261,13 +262,13 @@ impl Viewer {
         (self.track, self.bitrates.0) = (chosen, bitrates[chosen]);
     }
 
-    /// Fetches a segment, and first its CMAF header if it differs from the last one.
+    /// Fetches a segment, preceded by its CMAF header if that differs from the last one.
     async fn segment(&mut self, progress: &mut Progress, segment: Segment) -> Option<()> {
         if progress.presentation.live.is_some() {
             let edge = self.live_edge(&progress.presentation);
             let wait = segment.available.saturating_sub(edge);
             if !wait.is_zero() {
-                // The manifest may need a reload first.
+                // Wait at most until the manifest must be reloaded.
                 let refresh = progress.presentation.live.as_ref().and_then(|live| live.refresh);
                 let most = refresh.filter(|_| !progress.is_hls()).unwrap_or(wait).max(REFRESH_MIN);
                 sleep_until(&self.shared, self.shared.clock.now() + wait.min(most).min(SLEEP_MAX)).await;
@@ -291,8 +292,8 @@ impl Viewer {
         }
     }
 
-    /// Returns to the live edge if the segment has left the DVR window; skips the segment after too
-    /// many attempts.
+    /// Rejoins at the live position if the segment has left the DVR window. Otherwise skips the
+    /// segment after too many attempts.
     fn after_failure(&mut self, progress: &mut Progress, segment: &Segment) {
         if let Some(live) = &progress.presentation.live {
             let edge = self.live_edge(&progress.presentation);
@@ -310,7 +311,7 @@ impl Viewer {
         }
     }
 
-    /// Waits after a failure; returns `None` after too many failures.
+    /// Waits after a failure. Returns `None` after too many consecutive failures.
     async fn failed(&mut self) -> Option<()> {
         self.failures += 1;
         if self.failures >= FAILURES_MAX {
@@ -329,7 +330,7 @@ impl Viewer {
     }
 }
 
-/// Updates the playhead and records any change; returns whether a stall ended.
+/// Updates the playhead and records any change. Returns whether a stall ended.
 fn arrived(
     shared: &Shared,
     state: &ViewerState,

@@ -18,18 +18,18 @@ use super::playhead::{Playhead, State};
 use crate::figures::Time;
 use crate::{Clock, Recorder, micros};
 
-/// Maximum parsed manifests, and maximum parsed headers, one per target. When full, all are dropped
-/// and parsed again.
+/// Maximum parsed manifests and, separately, parsed headers, each one per target. At the limit, all
+/// of them are dropped and parsed again when needed.
 const PARSED_MAX: usize = 10_000;
 
 /// Behaviour of viewers.
 #[derive(Debug, Clone)]
 pub struct Behaviour {
-    /// Buffer required to start or resume playback; if `None`, as the manifest asks.
+    /// Buffer required to start or resume playback; if `None`, the manifest decides.
     pub threshold: Option<Duration>,
     /// Maximum media fetched ahead of the playhead.
     pub ahead: Duration,
-    /// Size of the ranges in which to fetch on-demand segments.
+    /// Size of the ranges in which to fetch on-demand segments; if `None`, they are fetched whole.
     pub range_bytes: Option<u64>,
     /// Whether to send CMCD.
     pub cmcd: bool,
@@ -40,9 +40,9 @@ pub struct Behaviour {
 pub struct ViewerState {
     /// The viewer's playhead.
     pub playhead: RefCell<Playhead>,
-    /// When the viewer was due to join, on the run's clock.
+    /// Time at which the viewer was due to join, on the run's clock.
     pub joined: Duration,
-    /// Wall clock at media time 0, if live.
+    /// Unix time at media time 0, if live.
     pub began: Cell<Option<Duration>>,
     /// Whether the manifest gives `began`; otherwise the live latency is unknown.
     pub is_dated: Cell<bool>,
@@ -62,8 +62,8 @@ pub struct Shared {
     viewer_states: RefCell<Vec<Rc<ViewerState>>>,
     parsed: RefCell<HashMap<String, Parsed>>,
     headers: RefCell<HashMap<String, Header>>,
-    /// For each time target, the duration of the request, and how far the server's clock is ahead,
-    /// in microseconds.
+    /// For each target that returns the server's time: the duration of the quickest request, and
+    /// the time in microseconds by which the server's clock is ahead.
     pub clocks: RefCell<HashMap<String, (Duration, i64)>>,
 }
 
@@ -97,7 +97,7 @@ impl Shared {
         self.viewer_states.borrow_mut().push(viewer);
     }
 
-    /// Samples all viewers into the figures; returns whether all have finished or given up.
+    /// Samples all viewers into the figures. Returns whether all have finished or given up.
     pub fn sample(&self) -> bool {
         let mut figures = self.recorder.figures();
         let viewers = figures.viewers.get_or_insert_default();
@@ -127,7 +127,7 @@ impl Shared {
         is_over
     }
 
-    /// Takes the final sample; unfinished startups and stalls count with their length so far.
+    /// Takes the final sample. Unfinished startups and stalls count with their length so far.
     pub fn last_sample(&self) {
         self.sample();
         let mut figures = self.recorder.figures();
@@ -146,7 +146,8 @@ impl Shared {
     /// media playlists are merged into it one by one.
     ///
     /// # Errors
-    /// If the manifest cannot be played.
+    ///
+    /// Returns an error if the manifest cannot be played.
     pub fn manifest(
         &self,
         base: &Base,
@@ -199,7 +200,8 @@ impl Shared {
         media
     }
 
-    /// Returns the parsed CMAF header at `target`, if `content` is a valid one.
+    /// Parses `content`, the CMAF header at `target`, unless it was parsed before. Returns `None`
+    /// if it is invalid.
     pub fn header(&self, target: &str, content: &[u8]) -> Option<Rc<TrackInfo>> {
         let hash = hash(content);
         if let Some((known, info)) = self.headers.borrow().get(target)

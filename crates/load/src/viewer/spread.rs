@@ -1,4 +1,4 @@
-//! Distribution of viewers over offsets. Pure.
+//! Distribution of viewers over offsets behind the live edge.
 
 use std::fmt;
 use std::str::FromStr;
@@ -34,7 +34,8 @@ impl Offsets {
     }
 }
 
-/// Permutes 0..count, in steps near the golden ratio that are coprime to `count`.
+/// Permutes 0..count by multiplying with a number that is coprime to `count` and close to `count`
+/// divided by the golden ratio.
 fn permuted(index: u64, count: u64) -> u64 {
     let gcd = |mut a: u64, mut b: u64| {
         while b > 0 {

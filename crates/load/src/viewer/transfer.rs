@@ -1,9 +1,9 @@
-//! Transfer of one segment: its chunks, and the time taken by the network. Pure.
+//! Transfer of one segment: its chunks, and the time taken by the network.
 //!
 //! At the live edge, a segment arrives as slowly as it is produced, whatever the network's
-//! capacity. Therefore only time within chunks counts, from the read with a chunk's first byte to
-//! the read with its last byte; the bytes of the first read and the time between chunks are
-//! excluded.
+//! capacity. Therefore only time within chunks counts, from the read that returns a chunk's first
+//! byte to the read that returns its last byte. The bytes of the first read and the time between
+//! chunks are excluded.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -21,9 +21,9 @@ pub struct Transfer {
     bytes: u64,
     /// Number of bytes with a measurable transfer time, and their transfer time.
     timed: (u64, Duration),
-    /// When the current chunk's first byte arrived, and the bytes received by then.
+    /// Arrival time of the current chunk's first byte, and the number of bytes received by then.
     chunk_began: Option<(Instant, u64)>,
-    /// When the last chunk ended.
+    /// Time at which the last chunk was complete.
     chunk_ended: Option<Instant>,
     last: Option<Instant>,
 }
@@ -35,15 +35,15 @@ pub struct End {
     pub piece: Option<Piece>,
     /// Total bytes.
     pub bytes: u64,
-    /// Number of bytes with a measurable transfer time, and their transfer time; `None` if that is
-    /// less than half of all bytes.
+    /// Number of bytes with a measurable transfer time, and their transfer time; `None` if they are
+    /// fewer than half of all bytes.
     pub timed: Option<(u64, Duration)>,
     /// Whether the segment contradicts its CMAF header.
     pub is_faulty: bool,
 }
 
 impl Transfer {
-    /// Starts a transfer; `info` is the track's CMAF header, if the segment is CMAF.
+    /// Starts a transfer. `info` is the track's CMAF header, or `None` if the segment is not CMAF.
     #[must_use]
     pub fn new(segment: &Segment, info: Option<Rc<TrackInfo>>) -> Self {
         let chunks = Chunks::new(segment, info);

@@ -3,7 +3,7 @@
 //! The MPD uses SegmentTemplate with `@duration` and `$Number$`. With UTCTiming, a player computes
 //! the live edge itself and reloads the MPD only for a new epoch. Segment *n* of a Period is
 //! available from `availabilityStartTime + Period@start + (n − startNumber + 1) × duration`, less
-//! `availabilityTimeOffset`; at that time its first chunk is complete.
+//! `availabilityTimeOffset`. At that time, its first chunk is complete.
 
 use super::{
     Duration, NAMESPACE, PROFILE_CMAF, PROFILE_LIVE, Seconds, Xml, begin_representation, begin_set,
@@ -14,7 +14,7 @@ use crate::presentation::utc::Utc;
 use crate::presentation::{Kind, Rendition, SwitchingSet, micros, rescale, switching_sets};
 
 const PROFILE_LOW_LATENCY: &str = "http://www.dashif.org/guidelines/low-latency-live-v5";
-/// Target live latency for players if chunks are short enough.
+/// Target live latency for players, if chunks are short enough to allow it.
 const LATENCY_TARGET_MS: u64 = 2000;
 /// Minimum sustainable live latency, in chunks: one being produced, one arriving, one playing.
 const LATENCY_CHUNKS_MIN: u64 = 3;
@@ -125,8 +125,8 @@ fn write_template(xml: &mut Xml, epoch: &Epoch, times: &Times) {
         .end();
 }
 
-/// An epoch's times in the timescale of an AdaptationSet: its tracks' timescale, unless a time
-/// would be rounded and segments would drift from their numbers.
+/// Converts an epoch's times to the timescale of an AdaptationSet. This is the tracks' timescale
+/// or, if rounding to it would make segments drift from their numbers, the epoch's.
 struct Times {
     from: u32,
     timescale: u32,
@@ -144,8 +144,8 @@ impl Times {
     }
 }
 
-/// Writes the wall clock at which a media time was encoded: from the source's prft boxes or,
-/// without prft, from the arrival of the chunks, which defines the start of the epoch.
+/// Writes the wall clock at which a media time was encoded. It is taken from the source's prft
+/// boxes or, without prft, from the arrival times of the chunks, which define the epoch's start.
 fn write_producer_reference_time(
     xml: &mut Xml,
     live: &Live,

@@ -1,4 +1,4 @@
-//! MPD of a finished presentation: SegmentTemplate with SegmentTimeline and `$Time$`.
+//! MPD of an on-demand presentation, which uses SegmentTemplate with SegmentTimeline and `$Time$`.
 
 use super::{
     Duration, NAMESPACE, PROFILE_CMAF, PROFILE_LIVE, Xml, begin_representation, begin_set, write_channels,

@@ -1,4 +1,4 @@
-//! MPD tests: the text, and how an independent parser reads it.
+//! MPD tests: the exact text, and its interpretation by an independent parser.
 
 use crate::presentation::OnDemand;
 use crate::presentation::live::Produced;

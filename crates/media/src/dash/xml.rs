@@ -1,4 +1,4 @@
-//! XML writer that guarantees well-formed output: elements nest, values are escaped.
+//! XML writer that guarantees well-formed output: elements are nested and values are escaped.
 
 use std::fmt::{self, Write};
 
@@ -47,7 +47,7 @@ impl Xml {
 
     /// Closes the innermost element.
     pub(super) fn end(&mut self) -> &mut Self {
-        let tag = self.open.pop().expect("every end has its begin");
+        let tag = self.open.pop().expect("every `end` matches a `begin`");
         if self.in_tag {
             self.close_tag("/>\n");
         } else {
@@ -57,7 +57,7 @@ impl Xml {
         self
     }
 
-    /// Returns the document, after every element is closed.
+    /// Returns the document. Every element must be closed.
     pub(super) fn finish(self) -> String {
         debug_assert!(self.open.is_empty(), "unclosed {:?}", self.open);
         self.out

@@ -3,8 +3,8 @@
 //! **Invariant:** the EXTINF durations of a playlist add up to the media's duration to the
 //! microsecond: each is the difference of two rounded positions, not a rounded difference.
 //!
-//! **Invariant:** EXT-X-TARGETDURATION never changes (§4.4.3.1); for a live channel, the model
-//! provides it.
+//! **Invariant:** EXT-X-TARGETDURATION does not depend on which segments are listed (§4.4.3.1). For
+//! a live channel, the model provides it.
 
 use super::{INDEPENDENT, VERSION};
 use crate::presentation::live::{Epoch, Live, LiveSegment, LiveTrack};
@@ -12,7 +12,7 @@ use crate::presentation::utc::Utc;
 use crate::presentation::{NamedTrack, micros};
 use std::fmt::Write;
 
-/// Writes the media playlist of an on-demand track, for use beside `VERSION/init.mp4` and
+/// Writes the media playlist of an on-demand track. Its URIs are `VERSION/init.mp4` and
 /// `VERSION/TIME.m4s`.
 pub fn on_demand(track: &NamedTrack) -> String {
     let timescale = track.index.info.timescale;
@@ -32,9 +32,9 @@ pub fn on_demand(track: &NamedTrack) -> String {
 
 /// Writes the media playlist of a live track; returns `None` if the channel has no such track.
 ///
-/// `depth_us` is the listed part of the window, measured back from its end. It must be less than
-/// the window, because a removed segment must stay available for the duration of the longest
-/// playlist that listed it (§6.2.2).
+/// `depth_us` is the length of the listed part of the window, measured back from the newest
+/// segment. It must be less than the window, because a removed segment must stay available for the
+/// duration of the longest playlist that listed it (§6.2.2).
 pub fn live(live: &Live, track: &str, depth_us: u64) -> Option<String> {
     let listed = listed(live, track, depth_us)?;
     let mut out = head(live.target_duration_s);
@@ -79,8 +79,9 @@ fn listed<'a>(live: &'a Live, track: &str, depth_us: u64) -> Option<Vec<(&'a Epo
     Some(all[from..].iter().map(|&(e, _, s)| (e, s)).collect())
 }
 
-/// Writes a new header, and one discontinuity per epoch since the last one, so that a track that
-/// missed an epoch keeps the same EXT-X-DISCONTINUITY-SEQUENCE as the others (§6.2.1).
+/// Writes the CMAF header of an epoch, preceded by one discontinuity per epoch since the last
+/// listed one. A track that missed an epoch thus keeps the same EXT-X-DISCONTINUITY-SEQUENCE as the
+/// others (§6.2.1).
 fn write_epoch(out: &mut String, last: Option<u64>, epoch: &Epoch) {
     for _ in last.unwrap_or(epoch.id)..epoch.id {
         out.push_str("#EXT-X-DISCONTINUITY\n");

@@ -1,4 +1,4 @@
-//! Playlist tests: the text, and how an independent parser reads it.
+//! Playlist tests: the exact text, and its interpretation by an independent parser.
 
 use super::*;
 use crate::presentation::tests::{audio, channel, ladder, track, video};

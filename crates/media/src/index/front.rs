@@ -16,7 +16,7 @@ pub(crate) struct Header {
     pub(crate) size: u64,
 }
 
-/// Reads one box up to moov.
+/// Reads one box; returns the header once the box is the moov.
 pub(crate) fn header_step(
     window: &Window,
     pos: &mut u64,
@@ -42,7 +42,7 @@ pub(crate) fn header_step(
             let info = header::parse_moov(&Mp4Box::parse(moov, at)?)?;
             return Ok(Some(Header { info, size: at + moov.len() as u64 }));
         }
-        // A fragmented file has its moov first, so a moov after the media, or no moov, means
+        // A fragmented file has its moov first. Media before the moov means that the file is
         // progressive.
         FourCc::MDAT if *ftyp_seen => return Err(Error::new(at, kind, Fault::Progressive).into()),
         FourCc::MOOF | FourCc::MDAT => return Err(Error::new(at, kind, Fault::MissingHeader).into()),

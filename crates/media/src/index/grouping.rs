@@ -1,7 +1,7 @@
 //! Fragment grouping: combines fragments into segments for a track without a usable sidx.
 //!
-//! Invariant: the segments contain every unit, in order, and a video segment begins with a sync
-//! sample.
+//! **Invariant:** the segments contain every unit, in order, and every video segment begins with a
+//! sync sample.
 
 use crate::track::{Media, Segment, TrackInfo};
 
@@ -20,17 +20,17 @@ pub(crate) struct Unit {
     pub(crate) sync: bool,
 }
 
-/// Rule that decides which eligible units begin a segment. For video, units with a sync sample are
-/// eligible.
+/// Rule that decides which eligible units begin a segment. For video, only units that begin with a
+/// sync sample are eligible.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Rule {
-    /// Every unit, because each is a segment already.
+    /// Every unit, because each is already a segment.
     Each,
-    /// A unit that starts at least the target after the segment's start, less half a sample. For
-    /// video, where sync samples limit the cuts.
+    /// A unit that starts at least the target duration, less half a sample, after the segment's
+    /// start. Used for video, where sync samples limit the possible cuts.
     Elapsed,
-    /// A unit at a multiple of the target since the track's start, less half a unit. For audio,
-    /// which can be cut anywhere and so stays aligned with video.
+    /// A unit that starts at the next multiple of the target duration since the track's start, less
+    /// half a unit. Used for audio, which can be cut anywhere and so stays aligned with video.
     Grid,
 }
 
@@ -128,8 +128,9 @@ impl Grouping {
         });
     }
 
-    /// Closes a segment. It lasts until the next one is presented, so that no gap is reported where
-    /// none exists. At the end, or before a real gap, it lasts as long as its samples.
+    /// Closes a segment. Its duration extends to the presentation of the next segment, so that no
+    /// false gap is reported. At the end of the track, or before a real gap, its duration is that
+    /// of its samples.
     fn close(&mut self, open: &Open, next: Option<&Unit>) {
         let until_next = next
             .filter(|next| next.decode_time == open.decode_end)
@@ -144,7 +145,7 @@ impl Grouping {
     }
 }
 
-/// Returns `time` plus half of `tolerance`, in halves of thousandths.
+/// Returns `time` plus half of `tolerance`, in 1/2000 of a timescale unit.
 fn milli_halves(time: u64, tolerance: u64) -> u128 {
     (2 * u128::from(time) + u128::from(tolerance)) * 1000
 }

@@ -1,11 +1,12 @@
-//! Index of a file from its sidx, verified at a few references.
+//! Index built from a file's sidx, which is verified at a few references.
 //!
-//! A sidx is used if it covers all fragments of the file, has the track's timescale, and the probed
-//! fragments begin at the positions and times that it states, with a sync sample. Otherwise the
-//! moofs are read, which also reveals any fault in the file.
+//! A sidx is used if it covers all fragments of the file and has the track's timescale, and if each
+//! probed fragment begins with a sync sample at the position and time stated by the sidx. Otherwise
+//! every moof is read, which also reveals any fault in the file.
 //!
 //! Sidx times are presentation times, so only the sidx durations are used, and only from the second
-//! reference on: ffmpeg 5.1 subtracts the encoder's priming from the first duration for AAC.
+//! reference on. ffmpeg 5.1 subtracts the encoder's priming from the first duration of an AAC
+//! track.
 
 use crate::error::Result;
 use crate::fourcc::FourCc;
@@ -17,12 +18,12 @@ use crate::index::window::{Stop, Window};
 use crate::sidx::{Reference, Sidx};
 use crate::track::{Media, TrackIndex};
 
-/// Additional references to probe in a video track, spread over the file, if the sidx does not give
-/// the type of its stream access points. ffmpeg 5.1 claims an access point at every reference, even
-/// if the fragment begins between two sync samples.
+/// Number of additional references to probe in a video track, spread over the file, if the sidx
+/// does not state the type of its stream access points. ffmpeg 5.1 claims an access point at every
+/// reference, even if the fragment begins between two sync samples.
 const SPREAD_REFERENCES: usize = 6;
 
-/// Maximum boxes of a reference to skip before its moof.
+/// Maximum boxes to skip before a reference's moof.
 const PROBED_BOXES_MAX: u32 = 16;
 
 #[derive(Debug)]
@@ -102,8 +103,8 @@ impl Probe {
         }
     }
 
-    /// Returns whether no fragment follows the references. In a file with one sidx per segment, a
-    /// fragment does.
+    /// Returns whether the references extend to the last fragment. In a file with one sidx per
+    /// segment, further fragments follow them.
     fn check_end(&mut self, window: &Window) -> Result<bool, Stop> {
         let kind = window.header(self.end)?.kind;
         self.end_checked = true;
@@ -141,8 +142,9 @@ impl Probe {
         Ok(synced && fits && self.agrees())
     }
 
-    /// Returns whether the last probed reference begins at the time stated by the sidx, within half
-    /// a sample, counted from the second reference. The first may be off by half its duration.
+    /// Returns whether the last probed reference begins at the time stated by the sidx. Times are
+    /// relative to the second reference, with a tolerance of half a sample. The second itself is
+    /// compared with the first, with a tolerance of half the first duration.
     fn agrees(&self) -> bool {
         let (Some((index, time)), Some((_, first))) = (self.times.last(), self.times.first()) else {
             return true;
@@ -160,8 +162,8 @@ impl Probe {
         off.unsigned_abs() <= u128::from(tolerance)
     }
 
-    /// Returns the presentation time and duration of each reference: the first as probed, the
-    /// others counted from the second.
+    /// Returns the presentation time and duration of each reference. The first two times are as
+    /// probed; the others follow from the stated durations.
     fn reference_times(&self) -> Vec<(u64, u64)> {
         let first = self.times.first().map_or(0, |(_, time)| *time);
         let second = self.times.get(1).map_or(first, |(_, time)| *time);
@@ -205,8 +207,8 @@ impl Probe {
         }
     }
 
-    /// Returns the grouping rule: references are segments, unless they are much shorter than a
-    /// segment; then they are chunks.
+    /// Returns the grouping rule: references count as segments or, if they are much shorter than
+    /// the target, as chunks.
     fn rule(&self, segment_target_ms: u32) -> Rule {
         let total: u128 = self.references.iter().map(|r| u128::from(r.duration)).sum();
         let target = u128::from(segment_target_ms) * u128::from(self.header.info.timescale);
@@ -215,7 +217,8 @@ impl Probe {
     }
 }
 
-/// Returns the references to probe: always the first, the second and the last, for their times.
+/// Returns the references to probe. These always include the first, the second and the last, whose
+/// times are checked.
 fn references_to_probe(references: &[Reference], media: &Media) -> Vec<usize> {
     let last = references.len() - 1;
     let mut chosen = vec![0, 1.min(last), last];

@@ -12,7 +12,7 @@ pub(crate) struct Rate {
 }
 
 impl Rate {
-    /// Adds a fragment, given the duration of its samples if all are equal.
+    /// Adds a fragment. `sample_duration` is the duration of its samples, if all are equal.
     pub(crate) fn add(&mut self, sample_duration: Option<u32>) {
         self.varies |= self.differs;
         match (self.first, sample_duration) {
@@ -22,7 +22,8 @@ impl Rate {
         }
     }
 
-    /// Returns frames per second as a reduced fraction, for video.
+    /// Returns a video track's frames per second as a reduced fraction; `None` if the duration
+    /// varies.
     pub(crate) fn frame_rate(self, info: &TrackInfo) -> Option<(u32, u32)> {
         let duration = self.first.filter(|duration| *duration > 0 && !self.varies)?;
         matches!(info.media, Media::Video { .. }).then(|| {

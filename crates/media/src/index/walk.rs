@@ -1,7 +1,7 @@
-//! Index of a file from all its moofs: reads box by box and skips every mdat.
+//! Index built from all moofs of a file: reads box by box and skips every mdat.
 //!
-//! Invariant: the position advances with every box, and only once all needed bytes of the box are
-//! available.
+//! **Invariant:** the position advances with every box, and only once all needed bytes of the box
+//! are available.
 
 use crate::boxes::BoxHeader;
 use crate::error::{Error, Fault, Result};
@@ -14,7 +14,7 @@ use crate::index::window::{Stop, Window};
 use crate::track::Media;
 use crate::track::TrackIndex;
 
-/// Maximum top-level boxes in a file: a day of 0.5 s chunks has 700,000.
+/// Maximum top-level boxes in a file. A day of 0.5 s chunks has about 700,000.
 pub const TOP_LEVEL_BOXES_MAX: u64 = 1 << 22;
 
 #[derive(Debug)]

@@ -1,17 +1,19 @@
-//! In-memory part of a file that is being indexed: one run of bytes, replaced by each read.
+//! In-memory part of a file being indexed: one contiguous byte range, replaced by each read.
 
 use crate::boxes::{BOX_HEADER_BYTES_MAX, BoxHeader};
 use crate::error::{Error, Fault, Result};
 use crate::fourcc::FourCc;
 
-/// Size of the first read: the header, sidx and first fragment's boxes of most files.
+/// Size of the first read, in bytes: covers the header, sidx and first fragment's boxes of most
+/// files.
 const FIRST_READ_BYTES: u64 = 16 << 10;
-/// Minimum size of further reads: styp, prft, moof and the mdat header of most fragments.
+/// Minimum size of further reads, in bytes: covers the styp, prft, moof and mdat header of most
+/// fragments.
 const READ_BYTES_MIN: u64 = 4 << 10;
-/// Maximum size that reads grow to if moofs are longer.
+/// Maximum size to which reads grow if moofs are longer, in bytes.
 const READ_BYTES_MAX: u64 = 64 << 10;
 
-/// The type of a box whose header is incomplete.
+/// Placeholder type of a box whose header is incomplete.
 const UNKNOWN: FourCc = FourCc(*b"????");
 
 /// A byte range requested by the indexer, within the file's declared size.
@@ -39,7 +41,7 @@ impl From<Error> for Stop {
 
 #[derive(Debug)]
 pub(crate) struct Window {
-    /// Declared size; after a short read, the actual size.
+    /// Declared file size; after a short read, the actual size.
     pub(crate) file_size: u64,
     short_of: Option<u64>,
     start: u64,
@@ -87,7 +89,7 @@ impl Window {
     }
 
     /// Records that a fragment's boxes before its media took `len` bytes, so that the next read
-    /// fetches as many at once.
+    /// fetches that many bytes at once.
     pub(crate) fn learn(&mut self, len: u64) {
         let roomy = len.saturating_add(BOX_HEADER_BYTES_MAX as u64).next_power_of_two();
         self.learnt_bytes = self.learnt_bytes.max(roomy).min(READ_BYTES_MAX);
@@ -120,7 +122,7 @@ impl Window {
         Ok(header)
     }
 
-    /// Returns the whole box at `offset`, which must not be longer than `max`.
+    /// Returns the complete box at `offset`, which must not be longer than `max` bytes.
     pub(crate) fn whole(
         &self,
         offset: u64,

@@ -1,13 +1,14 @@
-//! Track alignment check; reports the file and position at fault.
+//! Track alignment check, which reports the file and position at fault.
 
 use super::sets::{Kind, switchable};
 use super::{NamedTrack, Placed, micros};
 use std::fmt;
 
-/// Tolerance for segment boundaries if the frame rate is unknown: half a frame at 25 frames/s.
+/// Tolerance for segment boundaries if the frame rate is unknown: half a frame at 25 frames per
+/// second.
 const HALF_FRAME_US: u64 = 20_000;
 
-/// Reasons for tracks not to form a presentation.
+/// Reasons why tracks do not form a presentation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Misaligned {
     /// The presentation has no track.
@@ -94,7 +95,7 @@ impl fmt::Display for Misaligned {
 
 impl std::error::Error for Misaligned {}
 
-/// Compares every track with the first track that it must agree with.
+/// Compares every track with the first track with which it must align.
 pub(super) fn check(tracks: &[NamedTrack]) -> Result<(), Misaligned> {
     for (i, track) in tracks.iter().enumerate() {
         if track.segments().next().is_none() {

@@ -1,4 +1,4 @@
-//! Live channel at one instant, as both manifests present it.
+//! Manifest model of a live channel at one instant.
 //!
 //! An *epoch* is a stretch of continuous media time: one DASH Period, one HLS discontinuity
 //! sequence number. All tracks of an epoch share one media time base, in which `media_start`
@@ -20,16 +20,17 @@ pub struct Live {
     pub published: Utc,
     /// DVR window, in milliseconds.
     pub window_ms: u64,
-    /// HLS target duration in seconds; fixed for the life of the channel.
+    /// HLS target duration, in seconds. It changes only if a later epoch has longer segments.
     pub target_duration_s: u64,
     /// Epochs, oldest first; never empty.
     pub epochs: Vec<Epoch>,
 }
 
 impl Live {
-    /// Returns the state as of `now`. The window of a young channel reaches only to its start, so
-    /// it grows by the second, and each second is a publication. A window that reaches before
-    /// `availability_start` makes ffmpeg's DASH demuxer read one segment repeatedly.
+    /// Returns the state as of `now`. The window of a young channel reaches back only to the
+    /// channel's start, so it grows every second, and each growth counts as a publication. If a
+    /// window reaches back beyond `availability_start`, ffmpeg's DASH demuxer reads one segment
+    /// repeatedly.
     #[must_use]
     pub fn at(mut self, now: Utc) -> Live {
         let lived_s = (now.0 - self.availability_start.0).max(0) / 1000;
@@ -62,8 +63,8 @@ pub struct Epoch {
     pub chunk_duration: u64,
     /// Wall clock at which a media time was encoded, if the ingest source reports it (prft).
     pub produced: Option<Produced>,
-    /// Number of the first segment. It also names the epoch's CMAF headers, `init-NUMBER.mp4`,
-    /// because no other run of a channel has the same number.
+    /// Number of the first segment. It also names the epoch's CMAF headers (`init-NUMBER.mp4`),
+    /// because no other epoch of the channel starts with this number, even after a restart.
     pub start_number: u64,
     /// Tracks, each with its complete segments within the window.
     pub tracks: Vec<LiveTrack>,
@@ -72,7 +73,7 @@ pub struct Epoch {
 /// A pair of times from a prft box (ISO/IEC 14496-12 §8.16.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Produced {
-    /// Wall clock.
+    /// Wall clock at `media_time`.
     pub wall: Utc,
     /// Media time, in the epoch's timescale.
     pub media_time: u64,
@@ -87,7 +88,7 @@ pub struct LiveTrack {
     pub info: TrackInfo,
     /// Frames per second as (numerator, denominator).
     pub frame_rate: Option<(u32, u32)>,
-    /// Bitrates measured when the epoch was published; constant afterwards.
+    /// Bitrates measured when the epoch was published, and constant since.
     pub bitrate: Bitrate,
     /// Whether the track's chunks have plausible prft boxes.
     pub inband_prft: bool,
@@ -100,7 +101,8 @@ pub struct LiveTrack {
 pub struct LiveSegment {
     /// HLS media sequence number: increases by one per segment.
     pub sequence: u64,
-    /// Number in URLs. It follows from time, so it skips where the source did.
+    /// Segment number in URLs. It is derived from the time, so it has gaps where the source had
+    /// gaps.
     pub number: u64,
     /// Earliest presentation time in the track's timescale.
     pub time: u64,

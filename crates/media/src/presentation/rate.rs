@@ -1,13 +1,13 @@
 //! Bitrates measured from segment sizes.
 //!
-//! The peak is `BANDWIDTH` of RFC 8216bis §4.4.6.2: the largest bitrate of any contiguous run of
-//! segments whose duration is 0.5 to 1.5 times the target duration. A short last segment alone does
-//! not count. The peak also satisfies DASH's `@bandwidth` with one segment of buffer.
+//! The peak is defined as for `BANDWIDTH` in RFC 8216bis §4.4.6.2: the largest bitrate of any
+//! contiguous run of segments lasting 0.5 to 1.5 times the target duration. A short last segment
+//! alone does not count. The peak also satisfies DASH's `@bandwidth` with one segment of buffer.
 
 use crate::track::Segment;
 
-/// Maximum segments per run: far more than fit into 1.5 target durations, unless durations are
-/// absurd.
+/// Maximum segments per run. Only tracks with extremely uneven segments have more in 1.5 target
+/// durations.
 const RUN_SEGMENTS_MAX: usize = 64;
 
 /// Bits per second, rounded up.
@@ -15,7 +15,7 @@ const RUN_SEGMENTS_MAX: usize = 64;
 pub struct Bitrate {
     /// Bitrate over all segments.
     pub average: u64,
-    /// Bitrate over the worst run of segments; see the module documentation.
+    /// Largest bitrate over a run of segments; see the module documentation.
     pub peak: u64,
 }
 
@@ -35,7 +35,7 @@ pub fn measure_sizes(segments: &[(u64, u64)], timescale: u32) -> Bitrate {
     Bitrate { average, peak: peak.max(average) }
 }
 
-/// Returns the largest bitrate of a run that begins with the first segment.
+/// Returns the largest bitrate of any run that begins with the first segment.
 fn peak_from(segments: &[(u64, u64)], target: u64, timescale: u32) -> u64 {
     let (mut bytes, mut duration, mut peak) = (0, 0, 0);
     for segment in segments.iter().take(RUN_SEGMENTS_MAX) {
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn no_segments_have_zero_bitrate() {
+    fn empty_track_has_zero_bitrate() {
         assert_eq!(measure_sizes(&[], 1000), Bitrate::default());
     }
 }

@@ -37,8 +37,8 @@ pub struct SwitchingSet {
     pub members: Vec<usize>,
 }
 
-/// Groups renditions into sets: video first, then audio, then text; within a kind by first
-/// appearance.
+/// Groups renditions into sets: video first, then audio, then text. Sets of the same kind are in
+/// order of first appearance.
 pub fn switching_sets(renditions: &[Rendition<'_>]) -> Vec<SwitchingSet> {
     let mut sets: Vec<SwitchingSet> = Vec::new();
     for (i, rendition) in renditions.iter().enumerate() {
@@ -63,8 +63,8 @@ pub(super) fn switchable(a: &TrackInfo, b: &TrackInfo) -> bool {
         && channels(a) == channels(b)
 }
 
-/// Returns the sample entry's name; for `mp4a` the full codec, because players cannot switch
-/// between AAC-LC and HE-AAC.
+/// Returns the sample entry's name. For `mp4a`, returns the full codec string, because players
+/// cannot switch between AAC-LC and HE-AAC.
 fn codec_family(codec: &str) -> &str {
     let family = codec.split('.').next().unwrap_or(codec);
     if family == "mp4a" { codec } else { family }

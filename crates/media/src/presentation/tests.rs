@@ -1,4 +1,4 @@
-//! Presentation tests: rules for its tracks, and the models shared by the tests of both manifests.
+//! Presentation tests: track rules, and the models shared by the DASH and HLS tests.
 
 use super::live::{Epoch, Live, LiveSegment, LiveTrack};
 use super::utc::Utc;
@@ -43,8 +43,8 @@ pub(crate) fn audio(name: &str, language: Option<&str>, lengths: &[u64]) -> Name
     track
 }
 
-/// Returns three video tracks and one audio track of 6 s. The audio is primed by 1024 samples, as
-/// its edit list shows; its segments are cut at whole AAC frames.
+/// Returns three video tracks and one audio track of 6 s. The audio has 1024 priming samples, which
+/// its edit list skips, and segments of whole AAC frames.
 pub(crate) fn ladder() -> Vec<NamedTrack> {
     let mut sound = audio("audio", Some("en"), &[96_256, 95_232, 96_256, 1024]);
     sound.index.info.edit_media_time = 1024;
@@ -222,7 +222,7 @@ fn young_channel_window_reaches_only_to_its_start() {
         let then = live.clone().at(Utc(live.availability_start.0 + seconds * 1000 + 250));
         (then.window_ms, then.published.0 - live.availability_start.0)
     };
-    // The state itself was published at 72 s; from then on, 72 s is the latest publication.
+    // The state itself was published at 72 s, which remains the latest publication.
     assert_eq!([at(-1), at(30), at(59)], [(0, 72_000), (30_000, 72_000), (59_000, 72_000)]);
     assert_eq!([at(60), at(600)], [(60_000, 72_000), (60_000, 72_000)]);
     let young = Live { published: live.availability_start, ..live.clone() };

@@ -1,8 +1,8 @@
-//! Parser test fixtures: media made by ffmpeg, files built box by box, and drivers that check the
-//! indexer's and the scanner's invariants.
+//! Parser test fixtures: media created by ffmpeg, files built box by box, and drivers that check
+//! the indexer's and the scanner's invariants.
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
-#![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(dead_code, reason = "each test binary uses only some fixtures")]
 
 pub(crate) mod build;
 
@@ -18,7 +18,7 @@ use thalweg_media::track::{TrackIndex, TrackInfo};
 /// ffmpeg arguments for five seconds of video with a sync sample every two seconds.
 pub(crate) const VIDEO: &str = "-f lavfi -i testsrc2=size=128x72:rate=25 -t 5 -c:v libx264 -preset ultrafast -g 50 \
                          -keyint_min 50 -sc_threshold 0 -pix_fmt yuv420p";
-/// Like [`VIDEO`], but with frames presented in a different order than decoded.
+/// Like [`VIDEO`], but with frames whose presentation order differs from their decoding order.
 pub(crate) const VIDEO_B: &str = "-f lavfi -i testsrc2=size=128x72:rate=25 -t 5 -c:v libx264 -preset veryfast -bf 3 \
                            -g 50 -keyint_min 50 -sc_threshold 0 -pix_fmt yuv420p";
 /// ffmpeg arguments for five seconds of a tone.
@@ -56,7 +56,7 @@ pub(crate) struct Packet {
     pub(crate) key: bool,
 }
 
-/// Returns the samples of a file according to ffprobe, independent of this crate.
+/// Returns the samples of a file according to ffprobe, independently of this crate.
 pub(crate) fn ffprobe(file: &[u8]) -> Vec<Packet> {
     let mut packets: Vec<Packet> = ffprobe_lines(file).lines().map(packet).collect();
     // ffprobe 5.1 does not report the duration of the first AAC frame.
@@ -102,7 +102,7 @@ fn packet(line: &str) -> Packet {
     }
 }
 
-/// An index and the reads that it required.
+/// An index, and the reads required to build it.
 #[derive(Debug)]
 pub(crate) struct Indexed {
     pub(crate) index: TrackIndex,

@@ -1,5 +1,5 @@
-//! Comparison of a path with its description. [`probe`] measures the path; the verdicts computed
-//! here are pure.
+//! Comparison of an emulated path with its description. [`probe`] measures the path; this module
+//! turns the measurements into verdicts.
 
 mod probe;
 
@@ -12,11 +12,12 @@ use crate::scenario::Direction;
 
 pub use probe::{DELAY_PACKET_BYTES, RATE_MIN_BITS_PER_S, check_rate, measure};
 
-/// Maximum deviation of the delay.
+/// Maximum deviation from the expected delay.
 pub const DELAY_TOLERANCE: Duration = Duration::from_millis(1);
-/// Maximum relative deviation of the rate.
+/// Maximum relative deviation from the expected rate.
 pub const RATE_TOLERANCE: f64 = 0.03;
-/// Maximum deviation of the loss, in standard deviations; one check in 16,000 fails by chance.
+/// Maximum deviation from the expected loss, in standard deviations. One check in 16,000 fails by
+/// chance.
 const LOSS_DEVIATIONS: f64 = 4.0;
 
 /// Measurements of one direction of a path.
@@ -24,22 +25,22 @@ const LOSS_DEVIATIONS: f64 = 4.0;
 pub struct Measured {
     /// Median delay of small packets, sent below the rate so that no queue builds up.
     pub delay: Duration,
-    /// Packets sent below the rate.
+    /// Number of packets sent below the rate, to measure delay and loss.
     pub sent: u64,
-    /// Packets lost while sending below the rate.
+    /// Number of those packets that were lost.
     pub lost: u64,
-    /// Traffic that passed when sending above the rate; `None` if the rate is unlimited.
+    /// Traffic that passed while sending above the rate, or `None` if the rate is unlimited.
     pub passed: Option<Passed>,
-    /// Lateness and packet loss of the emulator itself.
+    /// Lateness and packet loss caused by the emulator itself.
     pub lateness: Lateness,
 }
 
 /// Traffic that passed a bottleneck.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Passed {
-    /// Bits of IP packets that arrived.
+    /// Bits in the IP packets that arrived.
     pub bits: f64,
-    /// Bits the bottleneck should carry in that time.
+    /// Bits that the bottleneck should have carried in `time`.
     pub bits_asked: f64,
     /// Time between the first and the last arrival.
     pub time: Duration,
@@ -58,7 +59,7 @@ pub struct Verdict {
     pub allowed: f64,
     /// Measured value.
     pub measured: f64,
-    /// Whether the deviation is allowed.
+    /// Whether the deviation is within `allowed`.
     pub is_met: bool,
 }
 
@@ -84,17 +85,17 @@ pub fn judge(direction: &Direction, measured: &Measured) -> Vec<Verdict> {
 
 fn delay(direction: &Direction, measured: &Measured) -> Verdict {
     // Add the transmission time of one small packet in the bottleneck, and the mean jitter.
-    let carried = direction.capacity.mean_bits_per_s().map_or(Duration::ZERO, |bits_per_s| {
+    let transmission = direction.capacity.mean_bits_per_s().map_or(Duration::ZERO, |bits_per_s| {
         Duration::from_secs_f64(DELAY_PACKET_BYTES as f64 * 8.0 / bits_per_s)
     });
-    let asked = direction.delay + direction.jitter / 2 + carried;
+    let asked = direction.delay + direction.jitter / 2 + transmission;
     Verdict::new("delay", "ms", [asked, DELAY_TOLERANCE, measured.delay].map(millis))
 }
 
 fn loss(direction: &Direction, measured: &Measured) -> Verdict {
     let (asked, sent) = (direction.loss.mean(), measured.sent as f64);
     let deviation = (asked * (1.0 - asked) * direction.loss.clustering() / sent).sqrt();
-    // Counts are integers, so allow one packet more.
+    // Counts are integers, so allow one extra packet.
     let allowed = LOSS_DEVIATIONS * deviation + if deviation > 0.0 { 1.0 / sent } else { 0.0 };
     let share = measured.lost as f64 / sent;
     Verdict::new("loss", "%", [asked, allowed, share].map(|share| share * 100.0))

@@ -1,11 +1,11 @@
-//! Probe: sends UDP packets through one direction of a path, each with its sending time.
+//! UDP probe for one direction of a path. Each packet carries the time at which it was sent.
 //!
 //! Both sides share this machine's clock, so the probe can measure a single direction instead of
 //! the round trip. Arrival times come from the kernel (`SO_TIMESTAMPNS`, socket(7)), so they
-//! exclude the time a receiving thread waits for a processor.
+//! exclude the time the receiving thread waits to be scheduled.
 //!
-//! The first part measures loss and delay with small packets at an even pace below the rate. If the
-//! rate is limited, the second part measures it with full-sized packets sent above the rate.
+//! The first part measures loss and delay with small packets, sent at an even pace below the rate.
+//! If the rate is limited, the second part measures it with full-sized packets sent above the rate.
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -25,11 +25,11 @@ use crate::scenario::{Capacity, Direction};
 
 /// Size of the IPv4 and UDP headers.
 const HEADER_BYTES: usize = 28;
-/// UDP payload of a packet in the first part: sending time, part, padding.
+/// UDP payload size in the first part: send time, part number and padding.
 const SMALL_BYTES: usize = 32;
 /// IP packet size in the first part.
 pub const DELAY_PACKET_BYTES: usize = HEADER_BYTES + SMALL_BYTES;
-/// UDP payload of a packet in the second part.
+/// UDP payload size in the second part.
 const FULL_BYTES: usize = 1400;
 /// Number of packets in the first part.
 const SMALL_PACKETS: u64 = 3000;
@@ -40,7 +40,7 @@ const SMALL_SHARE: f64 = 0.5;
 /// Minimum measurable rate. At a lower rate, the first part would take more than a minute, and
 /// almost nothing would pass in the second.
 pub const RATE_MIN_BITS_PER_S: f64 = 48_000.0;
-/// Sending time of the second part; the queue still drains afterwards.
+/// Duration of sending in the second part. The queue drains afterwards.
 const FULL_TIME: Duration = Duration::from_millis(1500);
 /// Sending rate of the second part, relative to the highest capacity.
 const FULL_EXCESS: f64 = 1.15;
@@ -48,13 +48,13 @@ const FULL_EXCESS: f64 = 1.15;
 const RECEIVE_BYTES: usize = 64 << 20;
 /// Interval at which the receiver checks whether the probe is done.
 const RECEIVE_POLL: Duration = Duration::from_millis(100);
-/// Time to wait for packets, in addition to the path's delay, before they count as lost.
+/// Silence after which missing packets count as lost, in addition to the path's delay.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Time limit for receiving after the last packet has been sent.
 const RECEIVE_MAX: Duration = Duration::from_secs(60);
 
-/// Part of the measurement. Packets carry the part's number, so that late packets do not count in
-/// the next part.
+/// Part of the measurement. Each packet carries its part's number, so that a late packet is not
+/// counted in the next part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Small = 1,
@@ -70,17 +70,18 @@ impl Part {
     }
 }
 
-/// A packet that arrived, with times in Unix time.
+/// Send and arrival times of a received packet, as Unix time.
 #[derive(Debug, Clone, Copy)]
 struct Arrival {
     sent: Duration,
     arrived: Duration,
 }
 
-/// Measures one direction of path `path`; `from` is the sending side.
+/// Measures path `path` in the direction away from side `from`.
 ///
 /// # Errors
-/// If a socket fails, or nothing arrives.
+///
+/// Returns an error if a socket operation fails or no packet arrives.
 pub fn measure(emulation: &Emulation, path: usize, from: Side) -> io::Result<Measured> {
     let asked = &emulation.scenario().paths[path];
     let server = IpAddr::V4(emulation.scenario().server4);
@@ -105,11 +106,11 @@ pub fn measure(emulation: &Emulation, path: usize, from: Side) -> io::Result<Mea
     let missed_before = missed();
     let arrivals = probe.send(Part::Small, SMALL_PACKETS, small_pace(direction))?;
     let missed_small = missed() - missed_before;
-    let mut takes: Vec<_> =
+    let mut delays: Vec<_> =
         arrivals.iter().map(|arrival| arrival.arrived.saturating_sub(arrival.sent)).collect();
-    takes.sort_unstable();
-    let Some(delay) = takes.get(takes.len() / 2).copied() else {
-        return Err(io::Error::other("no packets arrive at the other side"));
+    delays.sort_unstable();
+    let Some(delay) = delays.get(delays.len() / 2).copied() else {
+        return Err(io::Error::other("no probe packets arrived at the other side"));
     };
     let lost = (SMALL_PACKETS - arrivals.len() as u64).saturating_sub(missed_small);
     let passed = probe.flood(direction, emulation)?;
@@ -117,10 +118,11 @@ pub fn measure(emulation: &Emulation, path: usize, from: Side) -> io::Result<Mea
     Ok(Measured { delay, sent: SMALL_PACKETS, lost, passed, lateness: Lateness::of([running]) })
 }
 
-/// Checks that a direction can be measured in a reasonable time.
+/// Checks that the direction's rate is high enough to be measured in a reasonable time.
 ///
 /// # Errors
-/// If the rate is too low; the error gives the reason.
+///
+/// Returns an error message if the rate is too low.
 pub fn check_rate(direction: &Direction) -> Result<(), String> {
     match extremes(&direction.capacity) {
         Some((least, _)) if least < RATE_MIN_BITS_PER_S => Err(format!(
@@ -135,7 +137,8 @@ fn small_pace(direction: &Direction) -> Duration {
     SMALL_PACE.max(Duration::from_secs_f64(DELAY_PACKET_BYTES as f64 * 8.0 / (least * SMALL_SHARE)))
 }
 
-/// Returns the lowest and highest rate in bits per second, ignoring steps in which nothing passes.
+/// Returns the lowest and highest rate in bits per second, ignoring steps with a rate of zero, or
+/// `None` if the rate is unlimited.
 fn extremes(capacity: &Capacity) -> Option<(f64, f64)> {
     let rates = match capacity {
         Capacity::Unlimited => return None,
@@ -155,7 +158,7 @@ fn unix_now() -> Duration {
 struct Probe {
     source: UdpSocket,
     sink: UdpSocket,
-    /// Time allowed for the last packet to arrive.
+    /// Silence after which missing packets count as lost.
     wait: Duration,
 }
 
@@ -166,7 +169,7 @@ impl Probe {
         Ok(Self { source, sink, wait })
     }
 
-    /// Sends `packets` packets in a part, one every `pace`, and collects the arrivals.
+    /// Sends `packets` packets of `part`, one every `pace`, and collects the arrivals.
     fn send(&self, part: Part, packets: u64, pace: Duration) -> io::Result<Vec<Arrival>> {
         let is_sent = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -189,14 +192,15 @@ impl Probe {
             if due > now {
                 thread::sleep(due - now);
             }
-            let sent_ns = u64::try_from(unix_now().as_nanos()).expect("before the year 2554");
+            let sent_ns = u64::try_from(unix_now().as_nanos()).expect("the clock is before the year 2554");
             content[..8].copy_from_slice(&sent_ns.to_le_bytes());
             self.source.send(&content)?;
         }
         Ok(())
     }
 
-    /// Collects the part's arrivals until all packets have been sent and the wait is over.
+    /// Collects the arrivals of `part` until all packets have been sent and none has arrived for
+    /// `wait`.
     fn receive(&self, part: Part, is_sent: &AtomicBool) -> io::Result<Vec<Arrival>> {
         let mut content = [0; FULL_BYTES];
         let mut arrivals: Vec<Arrival> = Vec::new();
@@ -240,7 +244,8 @@ impl Probe {
         arrived.ok_or_else(|| io::Error::other("the kernel sent no packet timestamp"))
     }
 
-    /// Sends above the rate and measures the traffic that passes.
+    /// Sends above the rate and measures the traffic that passes. Returns `None` if the rate is
+    /// unlimited.
     fn flood(&self, direction: &Direction, emulation: &Emulation) -> io::Result<Option<Passed>> {
         let Some((_, greatest)) = extremes(&direction.capacity) else { return Ok(None) };
         let bits = ((HEADER_BYTES + FULL_BYTES) * 8) as f64;
@@ -249,10 +254,10 @@ impl Probe {
         let (since_start, started) = (emulation.started().elapsed(), unix_now());
         let arrivals = self.send(Part::Full, packets, pace)?;
         let (Some(first), Some(last)) = (arrivals.first(), arrivals.last()) else {
-            return Err(io::Error::other("no packets arrive at the other side"));
+            return Err(io::Error::other("no probe packets arrived at the other side"));
         };
-        // The bottleneck never idles: while packets are sent it is saturated, and afterwards it
-        // drains the queue at the same rate.
+        // The bottleneck never idles between the first and last arrival: it is saturated while
+        // packets are sent and drains its queue afterwards.
         let time = last.arrived - first.arrived;
         let bits_asked = match &direction.capacity {
             Capacity::Trace(trace) => {

@@ -9,11 +9,11 @@ use std::fmt::Write as _;
 use super::Family;
 use crate::scenario::Scenario;
 
-/// Number of the first routing table on the clients' side; there is one table per path.
+/// Base number of the clients' routing tables; each path, counted from one, adds its number.
 const TABLE: usize = 100;
 
-/// Returns the name of path `index`'s device on side `letter` in emulation `id`; indexes start at
-/// zero.
+/// Returns the name of the device of path `index`, counted from zero, on side `letter` in emulation
+/// `id`.
 pub(super) fn device(letter: char, index: usize, id: &str) -> String {
     format!("v{letter}{}-{letter}-{id}", index + 1)
 }
@@ -32,7 +32,7 @@ pub(super) struct Commands {
 }
 
 impl Commands {
-    /// Returns one family's commands, with the matching `ip` option.
+    /// Returns the `ip` option of one family, and its commands.
     pub(super) fn of(&self, family: Family) -> (&'static str, &str) {
         match family {
             Family::Four => ("-4", &self.four),
@@ -46,13 +46,14 @@ pub(super) const GATEWAY: &str = "to-host";
 /// Hardware addresses of the uplink's ends: on the host, then on the server's side.
 pub(super) const UPLINK_ENDS: [&str; 2] = ["02:74:77:6c:67:01", "02:74:77:6c:67:02"];
 
-/// Returns the name of the uplink's end on the host, in emulation `id`.
+/// Returns the name of the uplink's end on the host in emulation `id`.
 pub(super) fn host_device(id: &str) -> String {
     format!("lab-{id}")
 }
 
-/// Static neighbours at the other end of each device, so that no ARP or ND is needed. Rattan sets
-/// the right hardware address in each packet, so any hardware address works here.
+/// IPv4 and IPv6 addresses of the static neighbour at the other end of each device, which makes ARP
+/// and neighbour discovery unnecessary. Its hardware address is arbitrary, because rattan sets the
+/// right one in each packet.
 const NEIGHBOURS: [&str; 2] = ["169.254.0.1", "fe80::1"];
 
 /// Appends a line to each family's commands, with that family's values.
@@ -85,7 +86,7 @@ pub(super) fn clients(scenario: &Scenario, id: &str) -> Commands {
         );
         both!(commands, "rule add from {} table {table}", (prefix4, prefix6));
         if index == 0 {
-            // A client that does not bind an address uses the first path.
+            // Clients that do not bind an address use the first path.
             both!(
                 commands,
                 "route add {} via {} dev {device} onlink src {}",
@@ -131,8 +132,8 @@ pub(super) fn server(scenario: &Scenario, id: &str, is_on_host: bool) -> Command
     commands
 }
 
-/// Returns the commands for a host that is the server: the server's address, and routes to the
-/// clients' prefixes through the uplink.
+/// Returns the commands for a host that acts as the server: they add the server's address, and
+/// routes to the clients' prefixes through the uplink.
 pub(super) fn host(scenario: &Scenario, id: &str) -> Commands {
     let mut commands = Commands::default();
     let [via4, via6] = NEIGHBOURS;

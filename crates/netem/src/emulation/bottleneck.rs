@@ -1,4 +1,4 @@
-//! Bottleneck of one direction, with its queue: a rattan cell that replays a trace or a constant
+//! Bottleneck of one direction and its queue: a rattan cell that replays a trace or a constant
 //! rate.
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use rattan_core::radix::RattanRadix;
 use super::Error;
 use crate::scenario::{Capacity, Discipline, Queue};
 
-/// Duration of a constant rate: a month, practically endless.
+/// Duration of a constant rate. A month is longer than any run.
 const ENDLESS: Duration = Duration::from_secs(30 * 24 * 3600);
 
 type SetRate = Box<dyn Fn(u64) -> Result<(), rattan_core::error::Error> + Send + Sync>;
@@ -31,7 +31,7 @@ pub(super) struct Bottleneck {
 }
 
 impl Bottleneck {
-    /// Builds the cell `id`; returns `None` and builds nothing if the rate is unlimited.
+    /// Builds the cell `id`. Returns `None` and builds nothing if the rate is unlimited.
     pub(super) fn build(
         radix: &mut RattanRadix<AfPacketDriver>,
         id: &str,
@@ -39,7 +39,7 @@ impl Bottleneck {
         queue: Queue,
     ) -> Result<Option<Self>, Error> {
         let Some(trace) = trace(capacity) else { return Ok(None) };
-        let bytes = usize::try_from(queue.bytes).expect("below QUEUE_BYTES_MAX");
+        let bytes = usize::try_from(queue.bytes).expect("at most QUEUE_BYTES_MAX");
         let built = match queue.discipline {
             Discipline::DropTail => {
                 let config = DropTailQueueConfig::new(None, bytes, BwType::NetworkLayer);
@@ -81,7 +81,7 @@ impl Bottleneck {
         self.packets.load(Relaxed)
     }
 
-    /// Returns the number of packets that the queue dropped.
+    /// Returns the number of packets dropped by the queue.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped.load(Relaxed)
     }
@@ -200,7 +200,7 @@ fn repeating(pattern: Vec<Box<dyn BwTraceConfig>>) -> Box<dyn BwTraceConfig> {
     Box::new(RepeatedBwPatternConfig::new().pattern(pattern).count(0))
 }
 
-/// Builds a constant rate; zero becomes one bit per second, because rattan divides by the rate.
+/// Builds a constant rate. Zero becomes one bit per second, because rattan divides by the rate.
 fn at_rate(bits_per_s: u64, duration: Duration) -> Box<dyn BwTraceConfig> {
     Box::new(StaticBwConfig::new().bw(Bandwidth::from_bps(bits_per_s.max(1))).duration(duration))
 }
@@ -219,7 +219,7 @@ mod tests {
     fn drops_by_a_full_queue_are_counted() {
         let config = DropTailQueueConfig::new(None, 3 * 86, BwType::NetworkLayer);
         let mut queue = counting(DropTailQueue::new(config));
-        // Each packet is 86 bytes, plus a link header of 14 bytes.
+        // Each packet is 86 bytes long, plus a 14-byte link header.
         (0..5).for_each(|_| queue.enqueue(StdPacket::from_raw_buffer(&[0; 100])));
         assert_eq!((queue.length(), queue.dropped.load(Relaxed)), (3, 2));
         while queue.dequeue().is_some() {}
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn drops_by_codel_are_counted() {
-        // With a target and interval of zero, CoDel drops every packet from the second on.
+        // With a target and an interval of zero, CoDel drops packets from the second one on.
         let now = Duration::ZERO;
         let config = CoDelQueueConfig::new(None, None, now, now, 0, BwType::NetworkLayer);
         let mut queue = counting(CoDelQueue::new(config));

@@ -1,6 +1,6 @@
-//! Signal handling while an emulation runs: a signal ends the processes in the namespaces and this
-//! process. A program with results to save can receive the first signal instead; a second signal
-//! then ends everything immediately.
+//! Signal handling while an emulation runs: a signal kills the processes in the namespaces and
+//! terminates this process. A program with results to save can receive the first signal instead; a
+//! second signal then terminates everything immediately.
 
 use std::io;
 use std::process;
@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use super::{Emulation, leftover, mounts, uplink};
 use crate::signals::Signals;
 
-/// The receiver of the next signal, if any.
+/// Channel to forward the next signal to, if any.
 type NextSignal = Arc<Mutex<Option<oneshot::Sender<Signal>>>>;
 
 /// Signal handlers installed before the emulation starts.
@@ -32,14 +32,15 @@ impl SignalSetup {
     /// Installs the handlers. Signals are queued until the emulation has started.
     ///
     /// # Errors
-    /// If a handler cannot be installed.
+    ///
+    /// Returns an error if a handler cannot be installed.
     pub fn install() -> io::Result<Self> {
         let (runtime, signals) = Signals::install()?;
         Ok(Self { runtime, signals })
     }
 
-    /// Ends this process and the processes in the emulation's namespaces on a signal. Namespaces
-    /// and devices disappear with the processes.
+    /// Starts handling signals. A signal kills the processes in the emulation's namespaces and
+    /// terminates this process. Namespaces and devices disappear with the processes.
     pub fn attach(self, emulation: &Emulation) -> SignalHandler {
         let Self { runtime, mut signals } = self;
         let next = NextSignal::default();
@@ -66,8 +67,8 @@ impl SignalSetup {
 }
 
 impl SignalHandler {
-    /// Sends the next signal to the returned receiver, as long as it exists, instead of ending the
-    /// process.
+    /// Forwards the next signal to the returned receiver instead of terminating the process.
+    /// Dropping the receiver cancels this.
     pub fn forward_next(&self) -> oneshot::Receiver<Signal> {
         let (sender, receiver) = oneshot::channel();
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);

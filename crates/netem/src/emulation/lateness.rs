@@ -1,15 +1,15 @@
-//! Lateness and packet loss of the emulator itself, which determine whether measurements can be
-//! trusted.
+//! Lateness and packet loss caused by the emulator itself, which determine whether measurements can
+//! be trusted.
 
 use std::time::Duration;
 
 use super::PathDirection;
 
-/// Maximum acceptable lateness of packets, at the 99.9th percentile.
+/// Maximum acceptable 99.9th percentile of packet lateness.
 pub const LATENESS_MAX: Duration = Duration::from_millis(1);
 /// Maximum acceptable share of packets lost by the emulator itself.
 pub const MISSED_MAX: f64 = 1e-4;
-/// Minimum packets for a meaningful 99.9th percentile.
+/// Minimum number of packets for a meaningful 99.9th percentile.
 const PACKETS_MIN: u64 = 1000;
 
 /// Lateness of packets, and packets lost by the emulator itself.
@@ -17,9 +17,9 @@ const PACKETS_MIN: u64 = 1000;
 pub struct Lateness {
     /// The 99.9th percentile of lateness.
     pub p999: Duration,
-    /// Number of packets in that percentile.
+    /// Number of packets from which the percentile was computed.
     pub packets: u64,
-    /// Packets lost by the emulator itself, which `packets` does not include.
+    /// Packets lost by the emulator itself, not included in `packets`.
     pub missed: u64,
 }
 
@@ -42,7 +42,7 @@ impl Lateness {
         })
     }
 
-    /// Whether packets were too late for measurements to be trusted.
+    /// Returns whether packets were too late for measurements to be trusted.
     pub fn is_late(&self) -> bool {
         self.packets >= PACKETS_MIN && self.p999 > LATENESS_MAX
     }
@@ -52,7 +52,7 @@ impl Lateness {
         self.missed as f64 / (self.packets + self.missed).max(1) as f64
     }
 
-    /// Whether the emulator itself lost too many packets for measurements to be trusted.
+    /// Returns whether the emulator itself lost too many packets for measurements to be trusted.
     pub fn is_missing(&self) -> bool {
         self.missed_share() > MISSED_MAX
     }

@@ -1,13 +1,13 @@
-//! Cleanup after killed runs: removes mount points, and ends processes that still see a run's
+//! Cleanup after killed runs: removes mount points, and kills processes that still see a run's
 //! mounts and so keep its network namespaces alive.
 //!
-//! Each run writes a marker file with its process id and the name of its emulation. If that process
-//! has exited, the next run ends all processes that see namespaces with that name, and the
-//! namespaces disappear with those processes. A marker contains the name rather than the
-//! namespaces' inode numbers, because the kernel reuses a number as soon as it is free.
+//! Each run writes a marker file, named after its process id, with its start time and its
+//! emulation's id. If that process has exited, the next run kills all processes that see namespaces
+//! with that id, and the namespaces disappear with those processes. Markers do not identify
+//! namespaces by inode number, because the kernel reuses a number as soon as it is free.
 //!
-//! **Invariant:** directories created by runs are removed with the last marker, never earlier:
-//! removing a directory would also remove other runs' mounts on it.
+//! **Invariant:** directories created by runs are removed with the last marker, never earlier,
+//! because removing a directory would also remove other runs' mounts on it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -28,7 +28,7 @@ const CREATED: &str = "/run/thalweg-lab/made";
 pub(super) struct Note(PathBuf);
 
 impl Note {
-    /// Writes a marker for this process, whose emulation has no name yet.
+    /// Writes a marker for this process, whose emulation has no id yet.
     pub(super) fn write() -> io::Result<Self> {
         let _locked = lock()?;
         fs::create_dir_all(NOTES)?;
@@ -57,8 +57,8 @@ impl Drop for Note {
     }
 }
 
-/// Removes a marker and, with the last marker, the directories, which this process must already
-/// have unmounted.
+/// Removes a marker and, with the last marker, the directories created by runs. This process must
+/// already have unmounted them.
 pub(super) fn remove(note: &Path) {
     let _locked = lock();
     let _ = fs::remove_file(note);
@@ -68,13 +68,14 @@ pub(super) fn remove(note: &Path) {
     }
     let created = fs::read_to_string(CREATED).unwrap_or_default();
     for place in PLACES.iter().filter(|place| created.lines().any(|line| line == **place)) {
-        let _ = fs::remove_dir(place); // fails if other programs now use the directory
+        let _ = fs::remove_dir(place); // fails if other programs have put files there
     }
     let _ = fs::remove_file(CREATED);
     let _ = fs::remove_dir(NOTES);
 }
 
-/// Creates and records a directory unless it exists. This run must already have a marker.
+/// Creates a directory and records that a run created it, unless it exists. This run must already
+/// have a marker.
 pub(super) fn create_directory(place: &str) -> io::Result<()> {
     let _locked = lock()?;
     if Path::new(place).exists() {
@@ -92,7 +93,7 @@ fn lock() -> io::Result<File> {
     Ok(run)
 }
 
-/// Ends processes left by killed runs; returns their number.
+/// Kills processes left behind by killed runs and returns their number.
 pub(super) fn clear() -> usize {
     let Ok(notes) = fs::read_dir(NOTES) else { return 0 };
     let mut ended = 0;
@@ -117,7 +118,7 @@ pub(super) fn clear() -> usize {
     ended
 }
 
-/// Ends all other processes that see the mounts of emulation `id`; returns their number.
+/// Kills all other processes that see the mounts of emulation `id` and returns their number.
 pub(super) fn end_within(id: &str) -> usize {
     let Ok(processes) = fs::read_dir("/proc") else { return 0 };
     let name = format!("/{} ", super::namespace::clients_name(id));
@@ -137,8 +138,8 @@ pub(super) fn end_within(id: &str) -> usize {
     ended
 }
 
-/// Reads the start time of a process, in ticks since boot: field 22 of `/proc/PID/stat` (proc(5)).
-/// Skips the name first, which may contain anything.
+/// Returns the start time of a process in ticks since boot, which is field 22 of `/proc/PID/stat`
+/// (proc(5)). Parsing starts after the process name, which may contain any character.
 fn started(pid: u32) -> Option<String> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     text.rsplit_once(") ")?.1.split(' ').nth(19).map(str::to_owned)

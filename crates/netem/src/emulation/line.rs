@@ -1,8 +1,8 @@
-//! Line behind a bottleneck: loses and delays packets, and measures its own lateness.
+//! Line after a bottleneck: loses and delays packets, and measures its own lateness.
 //!
 //! A line is a cell in rattan's chain. Each packet carries the time at which it should have
-//! arrived, so lateness does not add up from cell to cell. A packet is due to leave at that time
-//! plus the delay; leaving later is the emulator's own error and is recorded.
+//! arrived, so lateness does not add up from cell to cell. A packet should leave at that time plus
+//! the delay. Any further delay is the emulator's own error and is recorded as lateness.
 //!
 //! **Invariant:** packets are never reordered.
 //! **Invariant:** whether a packet is lost depends only on the seed and the number of earlier
@@ -24,7 +24,8 @@ use tokio::time::Instant;
 
 use crate::scenario::{Alteration, Direction, Loss};
 
-/// Maximum packets on a line, enough for 150 ms of full packets at 10 Gbit/s; more are dropped.
+/// Maximum packets on a line, enough for 150 ms of full packets at 10 Gbit/s. Packets beyond this
+/// are dropped.
 const PACKETS_MAX: usize = 131_072;
 /// Interval between randomly drawn jitter values, in multiples of the jitter.
 const WANDER_PERIOD: f64 = 2.0;
@@ -34,9 +35,9 @@ const LATENESS_MAX_US: u64 = 10_000_000;
 /// Packet counts of a line.
 #[derive(Debug, Clone)]
 pub struct Counts {
-    /// Packets processed, lost or not.
+    /// Packets processed, including lost ones.
     pub packets: u64,
-    /// Packets lost as configured.
+    /// Packets lost because of the configured loss.
     pub lost: u64,
     /// Packets dropped because the line was full.
     pub overflowed: u64,
@@ -62,13 +63,13 @@ struct State {
     counts: Counts,
 }
 
-/// Jitter over time. It is linear between drawn values and changes so slowly that no packet can
-/// overtake another, however close they are.
+/// Jitter over time, interpolated linearly between random values. Its slope is too small for any
+/// packet to overtake another, however close together they are.
 #[derive(Debug)]
 struct Wander {
     random: StdRng,
     started: Instant,
-    /// Index of the drawn value at the start of the current interval.
+    /// Number of the current interval, counted from zero.
     number: u64,
     from: f64,
     to: f64,
@@ -121,7 +122,7 @@ impl Line {
         waiting + counts.packets + counts.overflowed
     }
 
-    /// Returns the number of packets lost or sent.
+    /// Returns the number of packets lost or forwarded.
     pub(super) fn done(&self) -> u64 {
         let counts = &self.state().counts;
         counts.lost + counts.lateness_us.len()
@@ -129,7 +130,7 @@ impl Line {
 }
 
 impl State {
-    /// Determines the delay of the next packet, which arrived at `now`; `None` if the packet is
+    /// Returns the delay of the next packet, which arrived at `now`, or `None` if the packet is
     /// lost.
     fn next(&mut self, now: Instant) -> Option<Duration> {
         self.counts.packets += 1;
@@ -152,7 +153,7 @@ impl Wander {
         }
         let periods = now.saturating_duration_since(self.started).as_secs_f64() / period_s;
         if periods as u64 > self.number {
-            // No values are drawn for periods without packets.
+            // Skip the random values of intervals without packets.
             self.from = if periods as u64 == self.number + 1 { self.to } else { self.random.random() };
             self.to = self.random.random();
             self.number = periods as u64;
@@ -180,12 +181,14 @@ pub(super) struct Exit {
 }
 
 impl LineCell {
-    /// Creates the cell within a runtime, whose timers it uses.
+    /// Creates the cell. The caller must be inside a runtime, whose timers the cell uses.
     ///
     /// # Errors
-    /// If the system provides no timer.
+    ///
+    /// Returns an error if the system provides no timer.
     pub(super) fn new(line: &Arc<Line>) -> Result<Self, Error> {
-        // The channel is unbounded because an entry must not wait; `PACKETS_MAX` limits it.
+        // The channel is unbounded because `enqueue` must not block; `enqueue` itself enforces
+        // `PACKETS_MAX`.
         let (sender, receiver) = mpsc::unbounded_channel();
         Ok(Self {
             entry: Arc::new(Entry { line: line.clone(), packets: sender }),
@@ -216,7 +219,7 @@ impl Cell<StdPacket> for LineCell {
     }
 }
 
-/// Placeholder control interface; use [`Line::alter`] to change a line.
+/// Placeholder control interface. Use [`Line::alter`] to change a line.
 pub(super) struct Unused;
 
 impl ControlInterface for Unused {
@@ -314,15 +317,15 @@ mod tests {
             })
             .collect();
         assert!(all.is_sorted());
-        let mut takes: Vec<_> =
+        let mut delays: Vec<_> =
             all.iter().zip(0..).map(|(left, number)| *left - Duration::from_micros(10 * number)).collect();
-        takes.sort_unstable();
-        assert!((10_000..10_100).contains(&takes[0].as_micros()), "{takes:?}");
-        assert!((13_900..14_000).contains(&takes[takes.len() - 1].as_micros()));
+        delays.sort_unstable();
+        assert!((10_000..10_100).contains(&delays[0].as_micros()), "{delays:?}");
+        assert!((13_900..14_000).contains(&delays[delays.len() - 1].as_micros()));
         assert!(
-            (11_800..12_200).contains(&takes[takes.len() / 2].as_micros()),
+            (11_800..12_200).contains(&delays[delays.len() / 2].as_micros()),
             "{:?}",
-            takes[takes.len() / 2]
+            delays[delays.len() / 2]
         );
     }
 

@@ -1,6 +1,6 @@
 //! Packets lost by the emulator itself, because it was too slow to receive them or the receiving
-//! device was full. The cells never see such packets; the kernel counts them at the devices and the
-//! emulator's sockets.
+//! device was full. The cells never see such packets. The kernel counts them at the devices and at
+//! the emulator's sockets.
 
 use std::collections::HashMap;
 use std::fs;
@@ -13,13 +13,13 @@ use super::PathDirection;
 use super::addresses::{device, inner_device};
 use super::namespace::Namespace;
 
-/// Position of the transmit drops in a line of `/proc/net/dev`, counted after the name.
+/// Column of the transmit drops in `/proc/net/dev`, counted from zero after the device name.
 const TX_DROPPED: usize = 11;
 
-/// Dropped packets by device.
+/// Number of dropped packets by device name.
 type Drops = HashMap<String, u64>;
 
-/// The kernel's counts in the three namespaces.
+/// The kernel's drop counters in the three namespaces.
 pub(super) struct Missed {
     clients: Drops,
     server: Drops,
@@ -28,10 +28,11 @@ pub(super) struct Missed {
 }
 
 impl Missed {
-    /// Reads all counts.
+    /// Reads all counters.
     ///
     /// # Errors
-    /// If `ss` is missing, or the kernel does not report drops of packet sockets
+    ///
+    /// Returns an error if `ss` is missing, or the kernel does not report drops of packet sockets
     /// (`CONFIG_PACKET_DIAG`).
     pub(super) fn count(clients: &Namespace, server: &Namespace, inside: &Namespace) -> io::Result<Self> {
         let sent = |namespace: &Namespace| {
@@ -41,13 +42,13 @@ impl Missed {
         let sockets = inside.run(|| Command::new("ss").arg("-0mH").process_group(0).output())?;
         let sockets = of_sockets(&String::from_utf8_lossy(&sockets.stdout));
         if sockets.is_empty() {
-            return Err(io::Error::other("`ss -0m` shows no drops of AF_PACKET sockets"));
+            return Err(io::Error::other("`ss -0m` reports no drops: the kernel needs CONFIG_PACKET_DIAG"));
         }
         Ok(Self { clients: sent(clients)?, server: sent(server)?, inside: sent(inside)?, sockets })
     }
 
-    /// Stores the counts of emulation `id` in the directions of all paths, which are in scenario
-    /// order.
+    /// Stores the counts of emulation `id` in `directions`, which has one entry per path in
+    /// scenario order.
     pub(super) fn store(&self, directions: &[[PathDirection; 2]], id: &str) {
         for (index, directions) in directions.iter().enumerate() {
             for (direction, missed) in directions.iter().zip(self.of(index, id)) {
@@ -56,7 +57,7 @@ impl Missed {
         }
     }
 
-    /// Returns the counts of path `index` in emulation `id`, down and up; indexes start at zero.
+    /// Returns the down and up counts of path `index`, counted from zero, in emulation `id`.
     fn of(&self, index: usize, id: &str) -> [u64; 2] {
         let of = |drops: &Drops, name: &str| drops.get(name).copied().unwrap_or_default();
         let [left, right] = ['L', 'R'].map(|side| inner_device(side, index, id));
@@ -68,7 +69,7 @@ impl Missed {
     }
 }
 
-/// Parses `/proc/net/dev`.
+/// Parses the transmit drops in `/proc/net/dev`.
 fn of_devices(text: &str) -> Drops {
     let of_line = |line: &str| {
         let (name, counts) = line.split_once(':')?;
@@ -77,7 +78,7 @@ fn of_devices(text: &str) -> Drops {
     text.lines().filter_map(of_line).collect()
 }
 
-/// Parses the output of `ss -0m`: `… *:DEVICE * skmem:(…,dDROPS)`.
+/// Parses the drops in the output of `ss -0m`: `… *:DEVICE * skmem:(…,dDROPS)`.
 fn of_sockets(text: &str) -> Drops {
     let of_line = |line: &str| {
         let name = line.split_whitespace().nth(3)?.rsplit_once(':')?.1;

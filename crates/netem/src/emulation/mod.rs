@@ -1,14 +1,14 @@
-//! Running scenario: two network namespaces, connected by two rattan cells per path and direction,
-//! a bottleneck ([`bottleneck`]) and a line ([`line`]).
+//! Emulation of a scenario: two network namespaces, connected by two rattan cells per path and
+//! direction, a bottleneck ([`bottleneck`]) and a line ([`line`]).
 //!
-//! Packets pass AF_PACKET sockets on the inner ends of veth pairs. The sender's own device is not
-//! shaped, because that would put back-pressure on the sender. `rattan-core` provides the devices,
-//! the driver, the bottleneck and the queues.
+//! Packets pass through AF_PACKET sockets on the inner ends of veth pairs. The sender's own device
+//! is not shaped, because that would put back-pressure on the sender. `rattan-core` provides the
+//! devices, the driver, the bottleneck and the queues.
 //!
-//! The server may also be the host itself, outside the namespaces ([`uplink`]).
+//! The server may also run on the host itself, outside the namespaces ([`uplink`]).
 //!
-//! **Invariant:** an emulation disappears with this process ([`mounts`]), even if a signal ends
-//! the process ([`ending`]). The next run removes anything left by a killed run ([`leftover`]).
+//! **Invariant:** an emulation disappears when this process exits ([`mounts`]), even on a signal
+//! ([`ending`]). After a SIGKILL, the next run removes anything left behind ([`leftover`]).
 
 mod addresses;
 mod bottleneck;
@@ -52,26 +52,27 @@ use namespace::Namespace;
 use setup::set_up;
 use uplink::Uplink;
 
-/// Real-time priority of the emulation's threads; low, because the kernel's own threads have 50. It
-/// is set by `chrt` from util-linux, an essential package on Debian.
+/// Real-time priority of the emulator's threads, below the kernel's own threads, which have 50. It
+/// is set with `chrt` from util-linux, an essential package on Debian.
 const PRIORITY: &str = "10";
-/// Real-time priority of the probe: below the emulation, above everything else.
+/// Real-time priority of the probe: below the emulator, above all ordinary threads.
 pub(crate) const PROBE_PRIORITY: &str = "5";
 
-/// Reason why an emulation cannot start or continue.
+/// An error that keeps an emulation from starting or continuing.
 #[derive(Debug)]
 pub enum Error {
-    /// This process lacks a capability.
+    /// This process lacks the named capability.
     Rights(&'static str),
-    /// A required program is not installed; gives its name and Debian package.
+    /// A required program is not installed. The values are its name and its Debian package.
     Missing(&'static str, &'static str),
-    /// The system refused this resource.
+    /// The system failed to provide the named resource.
     System(&'static str, io::Error),
     /// `ip` rejected a command.
     Addresses(String),
-    /// The host already has a route to these addresses of the scenario.
+    /// The host already has a route to some of the scenario's addresses. The values are the
+    /// addresses and the route.
     Taken(String, String),
-    /// Rattan failed.
+    /// Rattan reported an error.
     Emulator(rattan_core::error::Error),
 }
 
@@ -114,7 +115,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// Returns the prefix of a path's clients as text.
+    /// Returns the path's client prefix in CIDR notation.
     pub fn prefix(self, path: &scenario::Path) -> String {
         match self {
             Self::Four => format!("{}/24", path.prefix4),
@@ -125,10 +126,11 @@ impl Family {
 
 /// One direction of a running path.
 pub struct PathDirection {
-    /// The line behind the bottleneck.
+    /// The line after the bottleneck.
     pub line: Arc<Line>,
     bottleneck: Option<Bottleneck>,
-    /// Packets lost by the emulator itself, as of the last count.
+    /// Packets lost by the emulator itself, as of the last
+    /// [`count_missed`](Emulation::count_missed).
     missed: AtomicU64,
 }
 
@@ -139,15 +141,15 @@ pub struct Emulation {
     radix: Mutex<Option<RattanRadix<AfPacketDriver>>>,
     clients: Namespace,
     server: Namespace,
-    /// The emulator's namespace, between both sides.
+    /// The emulator's namespace, between the two sides.
     inside: Namespace,
-    /// Directions of each path, down and up, in scenario order.
+    /// Directions of each path, down then up, in scenario order.
     directions: Vec<[PathDirection; 2]>,
     started: Instant,
-    /// Part of namespace and device names that identifies this emulation.
+    /// Identifier of this emulation in the names of its namespaces and devices.
     id: String,
     scenario: Scenario,
-    /// Dropped before the marker, because removing the marker deletes the mount points.
+    /// Dropped before `note`, because dropping the note removes the mount points.
     _mounts: Mounts,
     note: leftover::Note,
     /// Link to the host, if the server runs there.
@@ -156,21 +158,24 @@ pub struct Emulation {
 
 impl Emulation {
     /// Starts a scenario. Moves this thread, and all threads and processes it starts later, to a
-    /// new mount namespace, so call this once, before any other thread exists.
+    /// new mount namespace. Call this once, before any other thread exists.
     ///
     /// # Errors
-    /// If a capability or another requirement is missing; nothing is left behind.
+    ///
+    /// Returns an error if a capability or another requirement is missing; nothing is left behind.
     pub fn start(scenario: &Scenario) -> Result<Self, Error> {
         Self::start_on(scenario, None)
     }
 
     /// Starts a scenario like [`start`](Self::start), with the host as the server. While the
-    /// emulation runs, the calling namespace has the server's address and routes to the clients'
-    /// prefixes of one family. No addresses are translated: the host sees each client's own
-    /// address.
+    /// emulation runs, the calling network namespace has the server's address and routes to the
+    /// clients' prefixes, all of one address family. No addresses are translated: the host sees
+    /// each client's own address.
     ///
     /// # Errors
-    /// Fails like [`start`](Self::start), and if the host already has routes to these addresses.
+    ///
+    /// Returns an error if [`start`](Self::start) would, or if the host already has a route to one
+    /// of these addresses.
     pub fn start_with_host(scenario: &Scenario, family: Family) -> Result<Self, Error> {
         Self::start_on(scenario, Some(family))
     }
@@ -178,7 +183,7 @@ impl Emulation {
     fn start_on(scenario: &Scenario, host: Option<Family>) -> Result<Self, Error> {
         let ended = leftover::clear();
         if ended > 0 {
-            tracing::warn!(processes = ended, "ended processes of a killed run");
+            tracing::warn!(processes = ended, "killed processes left by an earlier run");
         }
         check_net_admin()?;
         check_packet_sockets()?;
@@ -235,12 +240,12 @@ impl Emulation {
         &self.scenario
     }
 
-    /// Returns when the emulation, and all its traces, started.
+    /// Returns the time at which the emulation and all its traces started.
     pub fn started(&self) -> Instant {
         self.started
     }
 
-    /// Returns the directions of path `path`, down and up.
+    /// Returns the directions of path `path`, down then up.
     pub fn directions(&self, path: usize) -> &[PathDirection; 2] {
         &self.directions[path]
     }
@@ -248,7 +253,8 @@ impl Emulation {
     /// Applies a change to path `path`.
     ///
     /// # Errors
-    /// If the emulation has ended.
+    ///
+    /// Returns an error if the emulation has stopped.
     pub fn change(&self, path: usize, change: &Change) -> Result<(), Error> {
         let [down, up] = self.directions(path);
         down.alter(&change.down)?;
@@ -257,7 +263,8 @@ impl Emulation {
         Ok(())
     }
 
-    /// Counts packets lost by the emulator itself, for [`PathDirection::missed`] and [`Lateness`].
+    /// Updates the count of packets lost by the emulator itself, which [`PathDirection::missed`]
+    /// and [`Lateness`] report.
     pub fn count_missed(&self) {
         match Missed::count(&self.clients, &self.server, &self.inside) {
             Ok(missed) => missed.store(&self.directions, &self.id),
@@ -272,30 +279,32 @@ impl Emulation {
         }
     }
 
-    /// Returns the file with which children of this process can enter a side's network namespace
-    /// (`nsenter --net=FILE`).
+    /// Returns the path of the file through which children of this process can enter a side's
+    /// network namespace (`nsenter --net=FILE`).
     pub fn namespace_path(&self, side: Side) -> &str {
         &self.namespace(side).path
     }
 
-    /// Returns a directory visible only to this process and its children, and removed with them.
+    /// Returns a directory that only this process and its children can see and that disappears with
+    /// them.
     pub fn scratch(&self) -> &'static Path {
         Path::new(namespace::SCRATCH)
     }
 
-    /// Runs `work` on a new thread on one side. Sockets created there belong to that side.
+    /// Runs `work` on a new thread on one side. Sockets created by `work` belong to that side.
     ///
     /// # Errors
+    ///
     /// Returns the error of `work`.
     pub fn on<R: Send>(&self, side: Side, work: impl FnOnce() -> io::Result<R> + Send) -> io::Result<R> {
         self.namespace(side).run(work)
     }
 
-    /// Runs a future on a new thread on one side, like [`on`](Self::on), with a runtime on that
-    /// thread.
+    /// Runs a future on one side, like [`on`](Self::on), on a new thread with its own runtime.
     ///
     /// # Errors
-    /// If the thread or the runtime cannot be created.
+    ///
+    /// Returns an error if the thread or the runtime cannot be created.
     pub fn run_on<F: Future<Output: Send>>(
         &self,
         side: Side,
@@ -310,7 +319,8 @@ impl Emulation {
     /// Starts a process on one side.
     ///
     /// # Errors
-    /// If the process cannot be started.
+    ///
+    /// Returns an error if the process cannot be started.
     pub fn spawn(&self, side: Side, command: &mut Command) -> io::Result<Child> {
         self.on(side, || command.spawn())
     }
@@ -318,7 +328,7 @@ impl Emulation {
 
 impl Drop for Emulation {
     fn drop(&mut self) {
-        // Processes left by commands would keep the namespaces alive.
+        // Processes left behind by commands would keep the namespaces alive.
         leftover::end_within(&self.id);
         // Stop the emulator before the namespaces' files are closed and the mounts removed.
         drop(self.radix.get_mut().unwrap_or_else(PoisonError::into_inner).take());
@@ -346,15 +356,17 @@ impl PathDirection {
 
     /// Returns the number of packets in the queue or on the line.
     pub fn in_flight(&self) -> u64 {
-        // Counts only grow, so read outgoing counts before incoming ones.
-        let ended = self.dropped() + self.line.done();
-        self.packets().saturating_sub(ended)
+        // Counts only grow. Reading the outgoing counts first keeps the difference from going below
+        // zero.
+        let done = self.dropped() + self.line.done();
+        self.packets().saturating_sub(done)
     }
 
     /// Applies an alteration.
     ///
     /// # Errors
-    /// If the emulation has ended.
+    ///
+    /// Returns an error if the emulation has stopped.
     pub fn alter(&self, alteration: &Alteration) -> Result<(), Error> {
         self.line.alter(alteration);
         match (alteration.rate_bits_per_s, &self.bottleneck) {
@@ -382,7 +394,7 @@ fn check_packet_sockets() -> Result<(), Error> {
 
 /// Runs `work` on a thread with real-time priority, which threads started by `work` inherit.
 /// Packets then leave on time even while the programs under test keep the machine busy. A low
-/// niceness is not enough, because another thread may finish its time slice of 3 ms.
+/// niceness is not enough, because another thread could still use up its time slice of 3 ms.
 pub(crate) fn with_priority<R: Send>(priority: &str, work: impl FnOnce() -> R + Send) -> R {
     thread::scope(|scope| {
         let first = || {
@@ -408,7 +420,7 @@ fn link(
     let mut directions = Vec::new();
     let count = scenario.paths.len();
     for (index, path) in scenario.paths.iter().enumerate() {
-        // With a single device, rattan puts no number in the name.
+        // If a side has a single device, rattan leaves the number out of the name.
         let end = |side: &str| if count == 1 { side.to_owned() } else { format!("{side}{}", index + 1) };
         let seed = scenario.seed.wrapping_mul(1_000_003).wrapping_add(2 * index as u64);
         let mut chain = |from: String, name: &str, to: String, direction: &Direction, seed| {

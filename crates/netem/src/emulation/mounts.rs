@@ -1,8 +1,8 @@
 //! Private mount namespace of this process, which contains the names of its network namespaces.
 //!
-//! Named network namespaces are bind mounts. Because no other process sees these mounts, the kernel
-//! removes them with the last process that uses them, however that process ends. `leftover.rs` ends
-//! processes that outlive this one.
+//! Named network namespaces are bind mounts. Only this process and its children see these mounts,
+//! so the kernel removes them when the last of those processes exits, for whatever reason.
+//! `leftover.rs` kills children that outlive this process.
 
 use std::io;
 
@@ -15,7 +15,8 @@ use super::{Error, leftover};
 /// Moves this thread, and all threads and processes it starts later, to a private mount namespace.
 ///
 /// # Errors
-/// If the capability is missing.
+///
+/// Returns an error if `CAP_SYS_ADMIN` is missing or a mount fails.
 pub(super) fn unshare_mounts() -> Result<(), Error> {
     unshare(CloneFlags::CLONE_NEWNS).map_err(|error| denied(error.into()))?;
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
@@ -30,16 +31,18 @@ fn denied(error: io::Error) -> Error {
     }
 }
 
-/// Directories visible only to this process and its children. All processes share their mount
-/// points; the last run removes mount points created by runs ([`leftover`]).
+/// Mounted directories that only this process and its children can see. The mount points under them
+/// are visible to all processes; the last run to finish removes those that runs created
+/// ([`leftover`]).
 #[derive(Debug)]
 pub(super) struct Mounts(());
 
 impl Mounts {
-    /// Mounts the directories; the calling thread must have left the shared mount namespace.
+    /// Mounts the directories. The calling thread must already be in a private mount namespace.
     ///
     /// # Errors
-    /// If the capability is missing.
+    ///
+    /// Returns an error if `CAP_SYS_ADMIN` is missing or a mount fails.
     pub(super) fn new() -> Result<Self, Error> {
         let mounts = Self(());
         for place in PLACES {
@@ -57,8 +60,7 @@ impl Drop for Mounts {
     }
 }
 
-/// Unmounts this process's directories; surviving children keep their own mounts.
-///
+/// Unmounts the directories. The kernel releases a mount once no process uses it.
 pub(super) fn unmount_all() {
     for place in PLACES {
         let _ = unmount(place, UnmountFlags::DETACH);

@@ -1,4 +1,4 @@
-//! Network namespaces of both sides and of the emulator: names, and running code inside.
+//! Network namespaces of both sides and of the emulator: their names, and running code in them.
 
 use std::fs::File;
 use std::io;
@@ -7,11 +7,11 @@ use std::thread;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// Directory with the names of network namespaces.
+/// Directory of named network namespaces.
 const NAMES: &str = "/run/netns";
-/// Directory in which rattan records addresses in use, and runs store files.
+/// Directory in which rattan records addresses in use and runs store their files.
 pub(super) const SCRATCH: &str = "/tmp/rattan";
-/// The mount points of a run.
+/// Mount points of a run.
 pub(super) const PLACES: [&str; 2] = [NAMES, SCRATCH];
 
 /// Returns rattan's name for the clients' namespace of emulation `id`.
@@ -29,11 +29,11 @@ pub(super) fn inside_name(id: &str) -> String {
     format!("ns-rattan-{id}")
 }
 
-/// Network namespace of a side or of the emulator.
+/// Network namespace of one side or of the emulator.
 #[derive(Debug)]
 pub(super) struct Namespace {
     file: File,
-    /// Path with which other programs in this mount namespace can enter the network namespace.
+    /// Path through which programs in this mount namespace can enter the network namespace.
     pub(super) path: String,
 }
 

@@ -1,4 +1,4 @@
-//! Setup of a side: kernel settings, and addresses and routes, configured with `ip`.
+//! Setup of one side: writes kernel settings, and configures addresses and routes with `ip`.
 
 use std::fs;
 use std::io::{self, Write};
@@ -9,8 +9,8 @@ use super::addresses::Commands;
 use super::namespace::Namespace;
 use super::{Error, Family};
 
-/// Settings of both sides' network stacks: buffers large enough to fill any named path, no metrics
-/// cached between connections, and no slow start after idle, which would be a different experiment.
+/// Settings of both sides' network stacks. Buffers are large enough to fill any named path.
+/// Connections depend neither on metrics cached from earlier ones nor on slow start after idle.
 const SYSCTLS: &[(&str, &str)] = &[
     ("ipv4/tcp_rmem", "4096 131072 67108864"),
     ("ipv4/tcp_wmem", "4096 65536 67108864"),
@@ -22,11 +22,11 @@ const SYSCTLS: &[(&str, &str)] = &[
     // Required to bind to any address in a local prefix.
     ("ipv6/ip_nonlocal_bind", "1"),
 ];
-/// Additional settings of the server's side if it forwards packets to the host.
+/// Additional settings of the server's side, used if it forwards packets to the host.
 const FORWARDING: &[(&str, &str)] = &[("ipv4/ip_forward", "1"), ("ipv6/conf/all/forwarding", "1")];
 
-/// Applies the settings, addresses and routes of a side; if `forwards`, the side forwards packets
-/// between devices.
+/// Applies the settings, addresses and routes of one side. If `forwards` is set, the side forwards
+/// packets between devices.
 pub(super) fn set_up(namespace: &Namespace, forwards: bool, commands: &Commands) -> Result<(), Error> {
     let settings = || {
         let mut all = SYSCTLS.iter().chain(if forwards { FORWARDING } else { &[] });
@@ -40,7 +40,7 @@ pub(super) fn set_up(namespace: &Namespace, forwards: bool, commands: &Commands)
     Ok(())
 }
 
-/// Runs one family's commands with `ip`, in this thread's namespace.
+/// Runs one family's commands with `ip` in this thread's namespace.
 pub(super) fn ip_batch((family, commands): (&str, &str)) -> Result<(), Error> {
     match run_ip(&[family, "-batch", "-"], commands) {
         Ok(output) if output.status.success() => Ok(()),
@@ -60,8 +60,8 @@ pub(super) fn run_ip(arguments: &[&str], input: &str) -> io::Result<Output> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        // Use a separate process group: Ctrl-C reaches only this program, which handles it after
-        // setup.
+        // A separate process group keeps Ctrl-C from interrupting `ip`; this program handles the
+        // signal after setup.
         .process_group(0)
         .spawn()?;
     ip.stdin.take().expect("stdin is piped").write_all(input.as_bytes())?;

@@ -1,13 +1,13 @@
-//! Link from the server's side to the host, for a server outside the emulation: a veth pair with
-//! one end on each side.
+//! Link between the server's side and the host, used if the server runs on the host: a veth pair
+//! with one end in each.
 //!
-//! The host's end has the server's address, so the clients' side is unchanged, and the host routes
-//! the clients' prefixes through that end. No addresses are translated.
+//! The host's end has the server's address, so the clients' side needs no change. The host routes
+//! the clients' prefixes through that end, without address translation.
 //!
 //! **Invariant:** the host's own addresses and routes remain in effect: a scenario that overlaps
 //! with them is rejected.
-//! **Invariant:** the added addresses and routes are removed with the device, which is removed
-//! when [`Uplink`] is dropped, with the server's namespace, or by the next run.
+//! **Invariant:** the added addresses and routes disappear with the device. The device is removed
+//! when [`Uplink`] is dropped, when the server's namespace disappears, or by the next run.
 
 use crate::scenario::Scenario;
 
@@ -26,7 +26,8 @@ impl Uplink {
     /// Creates both ends and configures the host's end.
     ///
     /// # Errors
-    /// If `ip` fails; nothing is left behind.
+    ///
+    /// Returns an error if `ip` fails; nothing is left behind.
     pub(super) fn create(scenario: &Scenario, family: Family, id: &str) -> Result<Self, Error> {
         let (device, namespace) = (host_device(id), server_name(id));
         let [here, there] = UPLINK_ENDS;
@@ -46,7 +47,7 @@ impl Drop for Uplink {
     }
 }
 
-/// Removes the host's device of emulation `id`, if it exists.
+/// Removes the host's end of emulation `id`'s link, if it exists.
 pub(super) fn remove(id: &str) {
     let _ = run_ip(&["link", "delete", &host_device(id)], "");
 }
@@ -55,7 +56,9 @@ pub(super) fn remove(id: &str) {
 /// server's addresses.
 ///
 /// # Errors
-/// If a route overlaps; the error names the first such route.
+///
+/// Returns [`Error::Taken`] with the first overlapping route, or another error if `ip` cannot be
+/// run.
 pub(super) fn check(scenario: &Scenario, family: Family) -> Result<(), Error> {
     let (option, server) = match family {
         Family::Four => ("-4", scenario.server4.to_string()),

@@ -1,11 +1,11 @@
-//! Named paths that come with the lab; each file cites the source of its figures.
+//! Named paths built into the lab. Each path's file cites the sources of its figures.
 
 /// A named path.
 #[derive(Debug, Clone, Copy)]
 pub struct Named {
     /// Name of the path and of its file, without the extension.
     pub name: &'static str,
-    /// Text of the file, in the form of one path in a scenario.
+    /// Content of the file, in the format of one path in a scenario.
     pub text: &'static str,
 }
 
@@ -20,7 +20,7 @@ pub fn library() -> &'static [Named] {
     names!["fibre" "cable" "dsl" "lte" "wifi" "satellite" "long-haul"]
 }
 
-/// Finds a named path.
+/// Returns the path called `name`, or `None` if it is unknown.
 pub fn named(name: &str) -> Option<Named> {
     library().iter().copied().find(|path| path.name == name)
 }

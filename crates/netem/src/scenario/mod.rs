@@ -1,11 +1,12 @@
-//! Scenarios: a server, and clients in several prefixes, each behind its own path.
+//! Scenarios: a server and several client prefixes, each reached over its own path.
 //!
-//! Pure. A scenario is parsed from text (`text.rs`), which may use named paths (`library.rs`). A
-//! [`Scenario`] is complete and within its limits.
+//! A scenario is parsed from TOML (`text.rs`), which may refer to named paths (`library.rs`). The
+//! parser fills in all defaults and checks all limits, so a parsed [`Scenario`] can be emulated as
+//! it is.
 //!
-//! **Invariant:** a direction of a path is a bottleneck with a queue, followed by a line that
-//! loses and delays packets. A lost packet uses capacity, as on a radio link behind a base
-//! station's queue.
+//! **Invariant:** each direction of a path is a bottleneck with a queue, followed by a line that
+//! loses and delays packets. Loss happens after the bottleneck, so a lost packet still uses
+//! capacity, as on a radio link behind a base station's queue.
 
 mod library;
 mod text;
@@ -20,9 +21,9 @@ pub use trace::{Step, Trace};
 
 /// Maximum paths per scenario.
 pub const PATHS_MAX: usize = 64;
-/// Minimum queue for a size given in bandwidth-delay products: ten full packets.
+/// Minimum size of a queue specified in bandwidth-delay products: ten full-sized packets.
 pub const QUEUE_BYTES_MIN: u64 = 10 * 1500;
-/// Queue size of a direction without a rate limit; the queue never fills.
+/// Queue size of a direction without a rate limit. Such a queue never fills.
 const QUEUE_BYTES_DEFAULT: u64 = 1 << 20;
 
 /// A server and the paths to its clients.
@@ -32,7 +33,7 @@ pub struct Scenario {
     pub server4: Ipv4Addr,
     /// The server's IPv6 address, the same for all clients.
     pub server6: Ipv6Addr,
-    /// Seed for losses and jitter.
+    /// Seed of the random losses and jitter.
     pub seed: u64,
     /// One path per client prefix; at least one.
     pub paths: Vec<Path>,
@@ -58,19 +59,20 @@ pub struct Path {
 /// One direction of a path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Direction {
-    /// One-way delay of every packet, in addition to the time in the bottleneck.
+    /// One-way delay of every packet, not including the time in the bottleneck.
     pub delay: Duration,
-    /// Maximum additional delay; the average is half of it. Jitter never reorders packets.
+    /// Maximum random delay added to `delay`; the mean is half of it. Jitter never reorders
+    /// packets.
     pub jitter: Duration,
     /// Capacity of the bottleneck.
     pub capacity: Capacity,
     /// Queue before the bottleneck.
     pub queue: Queue,
-    /// Loss behind the bottleneck.
+    /// Loss after the bottleneck.
     pub loss: Loss,
 }
 
-/// Capacity of a bottleneck, in bits of IP packets.
+/// Capacity of a bottleneck. Rates count the bits of whole IP packets.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Capacity {
     /// No limit.
@@ -99,8 +101,8 @@ pub enum Discipline {
     CoDel,
 }
 
-/// Packet loss as a two-state Markov chain (Gilbert and Elliott). Loss without bursts never enters
-/// the bad state.
+/// Packet loss, modelled as a two-state Markov chain (Gilbert and Elliott). Loss without bursts
+/// never enters the bad state.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Loss {
     /// Probability that a packet is lost in the good state.
@@ -116,16 +118,16 @@ pub struct Loss {
 /// A change to a path during the run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
-    /// Time of the change, counted from the start.
+    /// Time of the change, measured from the start of the emulation.
     pub at: Duration,
-    /// Alteration of the direction from the server to the clients.
+    /// New properties of the direction from the server to the clients.
     pub down: Alteration,
-    /// Alteration of the direction from the clients to the server.
+    /// New properties of the direction from the clients to the server.
     pub up: Alteration,
 }
 
-/// New properties of one direction; `None` keeps a property. A queue given in bandwidth-delay
-/// products keeps its size.
+/// New properties of one direction; `None` leaves a property unchanged. A queue specified in
+/// bandwidth-delay products keeps its size in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Alteration {
     /// The new delay.
@@ -138,18 +140,18 @@ pub struct Alteration {
     pub loss: Option<Loss>,
 }
 
-/// Returns the default IPv4 prefix of path `number`, counted from one (RFC 2544: benchmarking
-/// range).
+/// Returns the default IPv4 prefix of path `number`, counted from one, in the benchmarking range
+/// (RFC 2544).
 fn prefix4(number: u8) -> Ipv4Addr {
     Ipv4Addr::new(198, 18, number, 0)
 }
 
-/// Returns the default IPv6 prefix of path `number` (RFC 3849: documentation range).
+/// Returns the default IPv6 prefix of path `number` in the documentation range (RFC 3849).
 fn prefix6(number: u8) -> Ipv6Addr {
     Ipv6Addr::new(0x2001, 0xdb8, 0, u16::from(number) << 8, 0, 0, 0, 0)
 }
 
-/// Assigns default prefixes to all paths; there must be at most [`PATHS_MAX`].
+/// Assigns the default prefixes to all paths. The scenario must have at most [`PATHS_MAX`] paths.
 pub fn renumber(scenario: &mut Scenario) {
     for (path, number) in scenario.paths.iter_mut().zip(1..=PATHS_MAX as u8) {
         (path.prefix4, path.prefix6) = (prefix4(number), prefix6(number));
@@ -160,7 +162,7 @@ impl Loss {
     /// No loss.
     pub const NONE: Self = Self::random(0.0);
 
-    /// Creates a loss of independent packets with this probability.
+    /// Creates a loss that hits each packet independently with the given probability.
     pub const fn random(probability: f64) -> Self {
         Self { good: probability, bad: probability, enter: 0.0, leave: 1.0 }
     }
@@ -174,17 +176,17 @@ impl Loss {
         self.good * (1.0 - share_bad) + self.bad * share_bad
     }
 
-    /// Returns the variance of the share of lost packets, relative to independent losses. This is
-    /// also the number of packets with as much information about the mean as one independent
-    /// packet.
+    /// Returns the factor by which bursts increase the variance of a measured loss share, compared
+    /// with independent losses. This many packets carry as much information about the mean as one
+    /// packet would if losses were independent.
     pub fn clustering(&self) -> f64 {
         let mean = self.mean();
         if self.enter == 0.0 || mean <= 0.0 || mean >= 1.0 {
             return 1.0;
         }
-        // The second eigenvalue is the share of the state kept per packet. The covariance of two
-        // losses k packets apart is (bad − good)² · share bad · share good · eigenvalue^k; sum it
-        // over all k on both sides.
+        // The chain's second eigenvalue, `kept`, is the correlation between the states of
+        // consecutive packets. The covariance of two losses k packets apart is (bad − good)² ·
+        // share bad · share good · kept^k, summed here over all k ≠ 0.
         let share_bad = self.enter / (self.enter + self.leave);
         let kept = 1.0 - self.enter - self.leave;
         let covariance = (self.bad - self.good).powi(2) * share_bad * (1.0 - share_bad);
@@ -193,7 +195,7 @@ impl Loss {
 }
 
 impl Capacity {
-    /// Returns the long-run bits per second; `None` if unlimited.
+    /// Returns the long-run mean rate in bits per second, or `None` if unlimited.
     pub fn mean_bits_per_s(&self) -> Option<f64> {
         match self {
             Self::Unlimited => None,
@@ -218,17 +220,17 @@ impl Scenario {
 }
 
 impl Path {
-    /// Returns a client's default IPv4 address: the first in the prefix.
+    /// Returns the clients' default IPv4 address: the first in the prefix.
     pub fn client4(&self) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.prefix4.to_bits() | 1)
     }
 
-    /// Returns a client's default IPv6 address: the first in the prefix.
+    /// Returns the clients' default IPv6 address: the first in the prefix.
     pub fn client6(&self) -> Ipv6Addr {
         Ipv6Addr::from_bits(self.prefix6.to_bits() | 1)
     }
 
-    /// Returns the round-trip time of a small packet without queueing.
+    /// Returns the minimum round-trip time: both delays, without jitter or queueing.
     pub fn round_trip_min(&self) -> Duration {
         self.down.delay + self.up.delay
     }

@@ -1,4 +1,4 @@
-//! Tests of parsing scenarios, and of the errors for invalid ones.
+//! Tests of scenario parsing and of its error messages.
 
 use std::io;
 

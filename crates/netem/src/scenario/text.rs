@@ -1,4 +1,4 @@
-//! Text form of scenarios: TOML, with the units of all settings.
+//! Scenario files: TOML in which every quantity has a unit.
 //!
 //! ```toml
 //! seed = 1                    # for losses and jitter
@@ -43,18 +43,18 @@ const SERVER4: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
 const SERVER6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 1);
 /// The default seed.
 const SEED: u64 = 1;
-/// Maximum delay, and maximum jitter.
+/// Maximum delay; also the maximum jitter.
 const DELAY_MAX: Duration = Duration::from_secs(10);
-/// Maximum rate; no emulation in user space carries more.
+/// Maximum rate, which is more than an emulation in user space can carry.
 const RATE_MAX_BITS_PER_S: u64 = 10_000_000_000;
 /// Maximum queue size.
 const QUEUE_BYTES_MAX: u64 = 1 << 30;
-/// Size of a full packet, which could not pass a smaller queue.
+/// Size of a full packet. A smaller queue would drop every full packet.
 const PACKET_BYTES: u64 = 1500;
 /// Maximum changes per path.
 const CHANGES_MAX: usize = 10_000;
 
-/// Why a scenario is invalid.
+/// An error in a scenario.
 #[derive(Debug)]
 pub struct Error(String);
 
@@ -70,11 +70,12 @@ fn fail<T>(message: impl Into<String>) -> Result<T, Error> {
     Err(Error(message.into()))
 }
 
-/// Parses a scenario. `read_file` returns the content of files that the scenario names.
+/// Parses a scenario. `read_file` returns the content of a trace file named in the scenario.
 ///
 /// # Errors
-/// Returns the first error, with the line number if the syntax is invalid, or the path's name if a
-/// value is not allowed.
+///
+/// Returns an error if the scenario is invalid. The message has the line number of a syntax error,
+/// or the name of the path with an invalid value.
 pub fn read(text: &str, read_file: &dyn Fn(&str) -> std::io::Result<String>) -> Result<Scenario, Error> {
     let raw: RawScenario = toml::from_str(text).map_err(|error| Error(error.to_string()))?;
     if raw.path.is_empty() {
@@ -107,12 +108,13 @@ pub fn read(text: &str, read_file: &dyn Fn(&str) -> std::io::Result<String>) -> 
     Ok(Scenario { server4, server6, seed: raw.seed.unwrap_or(SEED), paths })
 }
 
-/// Combines the paths of several scenarios, to be measured one by one. Assigns default prefixes and
-/// server addresses, and uses the first scenario's seed.
+/// Combines the paths of several scenarios, so that they can be measured one by one. Uses the
+/// default prefixes and server addresses, and the first scenario's seed.
 ///
 /// # Errors
-/// If there are too many paths, two have the same name, or one cannot be measured because it
-/// changes over time.
+///
+/// Returns an error if there are too many paths, two paths have the same name, or a path has
+/// changes, which measurements do not support.
 pub fn combine(scenarios: Vec<Scenario>) -> Result<Scenario, Error> {
     let seed = scenarios.first().map_or(SEED, |first| first.seed);
     let paths: Vec<Path> = scenarios.into_iter().flat_map(|scenario| scenario.paths).collect();
@@ -206,7 +208,7 @@ struct RawAlteration {
     bursts: Option<RawBursts>,
 }
 
-/// A value written as text with a unit.
+/// A value parsed from a string with a unit.
 #[derive(Debug, Clone, Copy)]
 struct Text<T>(T);
 
@@ -233,7 +235,7 @@ impl FromStr for Share {
     }
 }
 
-/// A duration and a rate: `1s 20Mbit/s`.
+/// A duration and a rate, as in `1s 20Mbit/s`.
 #[derive(Debug, Clone, Copy)]
 struct RawStep(Step);
 
@@ -252,7 +254,8 @@ impl FromStr for RawStep {
 #[derive(Debug, Clone, Copy)]
 enum RawQueue {
     Bytes(u64),
-    /// A multiple of the direction's rate times the round-trip time.
+    /// Multiple of the bandwidth-delay product: the direction's rate times the path's round-trip
+    /// time.
     Bdp(f64),
 }
 
@@ -320,7 +323,7 @@ impl RawPath {
             None => RawPath::default(),
             Some(name) => base(name)?,
         };
-        let number = u8::try_from(index + 1).expect("below the limit of paths");
+        let number = u8::try_from(index + 1).expect("at most PATHS_MAX paths");
         let (down, up) = (self.down.or(base.down), self.up.or(base.up));
         let round_trip = down.delay()? + up.delay()?;
         if self.change.len() > CHANGES_MAX {
@@ -329,7 +332,8 @@ impl RawPath {
         let is_limited = [&down, &up].map(RawDirection::is_limited);
         let (down, up) = (down.resolve(round_trip, read_file)?, up.resolve(round_trip, read_file)?);
         let mut changes = Vec::new();
-        // A change of loss applies to the loss at the time of the change.
+        // A change may set only part of the loss; the rest is taken from the loss in effect before
+        // it.
         self.change.sort_by_key(|change| change.at.0.duration);
         let mut losses = [down.loss, up.loss];
         for change in self.change {
@@ -350,18 +354,18 @@ impl RawPath {
     }
 }
 
-/// Parses the named path that another path is based on.
+/// Parses the named path given in `use`.
 fn base(name: &str) -> Result<RawPath, Error> {
     let Some(base) = named(name) else {
         let names: Vec<_> = library().iter().map(|path| path.name).collect();
         return fail(format!("unknown path {name:?}: expected one of {}", names.join(", ")));
     };
-    Ok(toml::from_str(base.text).expect("the library's paths are tested"))
+    Ok(toml::from_str(base.text).expect("named paths are valid TOML"))
 }
 
 impl RawDirection {
     fn or(self, base: Self) -> Self {
-        // A capacity of any kind replaces the base's capacity.
+        // `rate`, `steps` or `mahimahi` replaces whichever of them the base sets.
         let base_capacity = if self.is_limited() { Self::default() } else { base.clone() };
         Self {
             delay: self.delay.or(base.delay),
@@ -446,8 +450,8 @@ impl RawDirection {
 }
 
 impl RawAlteration {
-    /// Resolves the alteration; `in_force` is the loss before the change, and is updated to the
-    /// loss after it.
+    /// Resolves the alteration. `in_force` is the loss before the change and is updated to the loss
+    /// after it.
     fn resolve(self, is_limited: bool, in_force: &mut Loss) -> Result<Alteration, Error> {
         if self.rate.is_some() && !is_limited {
             return fail("a change of `rate` requires an initial `rate`");
@@ -478,7 +482,8 @@ fn within_rates(bits_per_s: u64) -> Result<u64, Error> {
     Ok(bits_per_s)
 }
 
-/// Changes `base`: `loss` sets the loss in the good state, `bursts` in the bad state.
+/// Returns `base` with the given changes: `loss` sets the good state's loss, `bursts` the bad
+/// state's loss and the transitions.
 fn loss(base: Loss, loss: Option<Text<Share>>, bursts: Option<RawBursts>) -> Result<Loss, Error> {
     let good = loss.map_or(base.good, |Text(share)| share.0);
     let Some(bursts) = bursts else {

@@ -1,34 +1,33 @@
-//! Time-varying capacity: rate steps, or the packet opportunities in a mahimahi trace.
+//! Time-varying capacity: rate steps, or the packet delivery opportunities of a mahimahi trace.
 
 use std::fmt;
 use std::time::Duration;
 
-/// Bytes per packet opportunity in a mahimahi trace.
+/// Bytes per delivery opportunity in a mahimahi trace.
 const OPPORTUNITY_BYTES: u64 = 1500;
-/// Maximum lines in a mahimahi trace: an hour at 33 Mbit/s.
+/// Maximum lines in a mahimahi trace, enough for an hour at 33 Mbit/s.
 const LINES_MAX: usize = 10_000_000;
-/// Maximum steps in a trace: half an hour with a different rate every millisecond.
+/// Maximum steps in a trace, enough to change the rate every millisecond for half an hour.
 const STEPS_MAX: usize = 2_000_000;
 /// Maximum length of a trace.
 const LENGTH_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// A rate that applies for some time.
+/// A constant rate over a given duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
     /// Duration of the step; never zero.
     pub duration: Duration,
-    /// Rate in bits of IP packets per second.
+    /// Rate in bits per second, counting whole IP packets.
     pub bits_per_s: u64,
 }
 
-/// Steps that repeat from the first when the last has ended. At least one step has a rate above
-/// zero.
+/// A sequence of rate steps, repeated indefinitely. At least one step has a rate above zero.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trace {
     steps: Vec<Step>,
 }
 
-/// Why a trace is invalid.
+/// An error in a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     /// Line number, counted from one; `None` if the error concerns the whole trace.
@@ -52,7 +51,9 @@ impl Trace {
     /// Creates a trace from steps.
     ///
     /// # Errors
-    /// If a step has no duration, no step has a rate above zero, or the trace is longer than a day.
+    ///
+    /// Returns an error if a step's duration is zero, every rate is zero, or the trace is longer
+    /// than a day.
     pub fn new(steps: Vec<Step>) -> Result<Self, Error> {
         let fail = |message: &str| Err(Error { line: None, message: message.to_owned() });
         if steps.iter().any(|step| step.duration.is_zero()) {
@@ -67,11 +68,13 @@ impl Trace {
         Ok(Self { steps })
     }
 
-    /// Parses a mahimahi trace: each line gives the millisecond, counted from the start, at which
-    /// one packet may pass. The last line also gives the trace's length.
+    /// Parses a mahimahi trace. Each line is a time in milliseconds since the start, at which one
+    /// packet may pass. The last line is also the trace's length.
     ///
     /// # Errors
-    /// If a line is not a number, or is below the previous one, or nothing passes.
+    ///
+    /// Returns an error if a line is not a number or is below the previous line, if the trace
+    /// exceeds a limit, or if no packet can pass.
     pub fn from_mahimahi(text: &str) -> Result<Self, Error> {
         let fail = |line, message: String| Err(Error { line: Some(line), message });
         let mut steps = Steps::default();
@@ -93,8 +96,8 @@ impl Trace {
                 return fail(number, "trace must be at most a day long".to_owned());
             }
             last_ms = ms;
-            // An opportunity at the final millisecond counts in the millisecond before it; one at
-            // zero counts in the first.
+            // An opportunity at time t belongs to the millisecond that ends at t; an opportunity at
+            // zero belongs to the first millisecond.
             let at = ms.saturating_sub(1);
             let count = match open {
                 Some((open_ms, count)) if open_ms == at => count,
@@ -117,24 +120,25 @@ impl Trace {
         &self.steps
     }
 
-    /// Returns the time until the trace repeats.
+    /// Returns the trace's length, after which it repeats.
     pub fn length(&self) -> Duration {
         self.steps.iter().map(|step| step.duration).sum()
     }
 
-    /// Returns the mean bits per second across the whole trace.
+    /// Returns the trace's mean rate in bits per second.
     pub fn mean_bits_per_s(&self) -> f64 {
         self.bits_until(self.length()) / self.length().as_secs_f64()
     }
 
-    /// Returns the bits that may pass from the start until `time`, which may be beyond the end.
+    /// Returns the number of bits that may pass between the start and `time`, which may be beyond
+    /// the trace's end.
     pub fn bits_until(&self, time: Duration) -> f64 {
         let bits = |duration: Duration, step: &Step| duration.as_secs_f64() * step.bits_per_s as f64;
         let length_ns = self.length().as_nanos();
-        let whole = time.as_nanos() / length_ns;
+        let repeats = time.as_nanos() / length_ns;
         let mut left = Duration::from_nanos_u128(time.as_nanos() % length_ns);
         let all: f64 = self.steps.iter().map(|step| bits(step.duration, step)).sum();
-        let mut sum = whole as f64 * all;
+        let mut sum = repeats as f64 * all;
         for step in &self.steps {
             let now = left.min(step.duration);
             sum += bits(now, step);
@@ -144,8 +148,8 @@ impl Trace {
     }
 }
 
-/// Steps of a mahimahi trace being parsed. Their number depends on how often the rate changes, not
-/// on the trace's length.
+/// Steps of a mahimahi trace being parsed. Consecutive milliseconds with the same rate share a
+/// step, so a long idle trace stays small.
 #[derive(Default)]
 struct Steps(Vec<Step>);
 

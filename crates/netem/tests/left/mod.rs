@@ -1,9 +1,9 @@
-//! Traces that a finished emulation must not leave behind.
+//! Leftovers that a finished emulation must not leave on the system.
 
 use std::fs;
 use std::path::Path;
 
-/// Lists everything found that must not exist after a run.
+/// Lists the markers, mounts and devices that should have been removed after a run.
 pub(crate) fn left() -> Vec<String> {
     let mut left = Vec::new();
     // Ignore the markers of other active runs.

@@ -1,8 +1,8 @@
 //! A byte budget shared by many holders.
 //!
 //! **Invariant:** the total never exceeds the limit, and dropping a [`Share`] returns its bytes.
-//! **Invariant:** no holder gets more than remains for the others, so a small request succeeds
-//! however much a few others hold.
+//! **Invariant:** a share cannot grow beyond what it leaves free, so small requests succeed even
+//! while a few large shares are in use.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,7 +13,7 @@ pub(super) struct Budget {
     max: u64,
 }
 
-/// One holder's bytes of a [`Budget`].
+/// One holder's share of a [`Budget`].
 #[derive(Debug)]
 pub(super) struct Share<'a> {
     budget: &'a Budget,

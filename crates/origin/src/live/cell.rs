@@ -1,7 +1,7 @@
-//! A channel with its bytes: applies the state machine's effects and wakes waiting requests.
+//! A channel and its stored bytes: applies the state machine's effects and wakes waiting requests.
 //!
-//! Lock order: the cell's state, a FillBuffer, the arena. The state lock is never held across an
-//! await; waiters are woken after it is released.
+//! Lock order: the cell's state, then a FillBuffer, then the arena. The state lock is never held
+//! across an await, and waiters are woken after it is released.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ use super::channel::{
 };
 use crate::clock::now_utc;
 
-/// Arena slabs kept free for chunks that arrive while room is made.
+/// Arena slabs kept free for other chunks that arrive during eviction.
 const SPARE_SLABS: usize = 2;
 
 /// A channel and its stored segments.
@@ -29,7 +29,7 @@ pub(crate) struct Cell {
     name: String,
     arena: Arc<Arena>,
     state: Mutex<State>,
-    /// Changes whenever a waiting request might find its item.
+    /// Notified whenever a waiting request might find its item.
     changed: watch::Sender<()>,
 }
 
@@ -52,7 +52,7 @@ struct Segment {
 pub(super) enum FoundSegment {
     /// The segment exists, complete or not.
     Available { kind: Kind, buffer: Arc<FillBuffer<()>>, etag: String },
-    /// The segment does not exist and will not.
+    /// The segment does not exist and never will.
     Missing,
 }
 
@@ -71,7 +71,7 @@ impl Cell {
         self.lock().channel.since()
     }
 
-    /// Returns whether the source is gone and all its segments have left the window.
+    /// Returns whether the source has gone and all of its segments have left the window.
     pub(super) fn is_over(&self, now: i64) -> bool {
         self.lock().channel.is_over(now)
     }
@@ -81,12 +81,12 @@ impl Cell {
         self.lock().channel.segment_ms()
     }
 
-    /// Returns the latest header of a track, if a header was received.
+    /// Returns a track's index and its latest header's contents; `None` before the first header.
     pub(super) fn track_info(&self, track: &str) -> Option<(usize, TrackInfo)> {
         self.lock().channel.track_info(track).map(|(index, info)| (index, info.clone()))
     }
 
-    /// Returns the name of the only track, if there is exactly one.
+    /// Returns the track's name if the channel has exactly one track.
     pub(super) fn only_track(&self) -> Option<String> {
         self.lock().channel.only_track().map(str::to_owned)
     }
@@ -108,7 +108,7 @@ impl Cell {
 
     pub(super) fn chunk(&self, track: usize, chunk: IncomingChunk, now: i64) -> Result<Outcome, Refusal> {
         let (result, lost) = self.apply_reporting_loss(|channel, arena| {
-            // Make room before accepting the chunk, because an accepted chunk must not be lost.
+            // Free memory before accepting the chunk, because an accepted chunk must not be lost.
             let need = chunk.bytes.len().div_ceil(SLAB_BYTES) + SPARE_SLABS;
             while arena.free_slabs() < need && channel.evict_oldest(now) {}
             channel.chunk(track, chunk, now)
@@ -137,18 +137,18 @@ impl Cell {
         }
     }
 
-    /// Changes the channel, applies the effects, and wakes waiters if a segment or epoch began or
-    /// ended.
+    /// Runs `apply` on the channel, applies the resulting effects, and wakes waiters if a segment
+    /// or epoch started or ended.
     fn apply<T>(&self, apply: impl FnOnce(&mut Channel, &Arena) -> T) -> T {
         self.apply_reporting_loss(apply).0
     }
 
-    /// Like [`apply`](Self::apply), but also returns whether bytes were lost for lack of memory.
+    /// Like [`apply`](Self::apply), but also returns whether bytes were dropped for lack of memory.
     fn apply_reporting_loss<T>(&self, apply: impl FnOnce(&mut Channel, &Arena) -> T) -> (T, bool) {
         let mut state = self.lock();
         let changed = apply(&mut state.channel, &self.arena);
         let (mut wake, mut lost) = (false, false);
-        // Losing a segment produces further effects, but no further loss.
+        // Dropping a segment emits further effects, which drop no more bytes.
         loop {
             let effects = state.channel.take_effects();
             if effects.is_empty() {
@@ -166,7 +166,7 @@ impl Cell {
         (changed, lost)
     }
 
-    /// Applies one effect. Fails if bytes could not be stored; their segment is then dropped.
+    /// Applies one effect. If bytes cannot be stored, drops their segment and returns an error.
     fn apply_effect(&self, state: &mut State, effect: Effect) -> Result<(), Failure> {
         match effect {
             Effect::Begin { track, number } => {
@@ -245,12 +245,14 @@ impl Cell {
 }
 
 impl State {
-    /// Returns the channel as manifests present it.
+    /// Returns the model from which manifests are written; `None` before the first epoch is
+    /// published.
     pub(super) fn model(&self) -> Option<Model> {
         self.channel.live().map(|live| live.at(now_utc()))
     }
 
-    /// Looks up a header: `None` while the header may still arrive, `Some(None)` if it will not.
+    /// Looks up a header. Returns `None` while it may still arrive, and `Some(None)` if it never
+    /// will.
     pub(super) fn header(&self, track: &str, number: u64) -> Option<Option<(Kind, Bytes)>> {
         let kind = self.channel.track_info(track).map(|(_, info)| Kind::of(info));
         match self.channel.header_of(track, number) {
@@ -260,7 +262,7 @@ impl State {
         }
     }
 
-    /// Looks up a segment: `None` while the segment may still begin.
+    /// Looks up a segment. Returns `None` while it may still start.
     pub(super) fn segment(&self, track: &str, number: u64, now: i64) -> Option<FoundSegment> {
         let (Some((_, info)), Some(since)) = (self.channel.track_info(track), self.channel.since()) else {
             return Some(FoundSegment::Missing);

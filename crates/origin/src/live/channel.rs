@@ -1,21 +1,21 @@
-//! A live channel as a state machine: headers and chunks in, segments out, no I/O and no clock.
+//! State machine of a live channel: turns headers and chunks into segments, without I/O or a clock.
 //!
-//! Chunks are cut into segments on a grid of media time that all tracks of an *epoch* share:
+//! Chunks are grouped into segments on a media time grid shared by all tracks of an *epoch*:
 //! segment *n* begins at `media_start + (n − start_number) × segment`. The grid is derived from the
 //! video's sync samples. Only decode times (tfdt) are trusted; upload names, upload boundaries and
 //! the source's own manifest are not.
 //!
-//! All epochs are served on one media timeline, that of the first epoch, which advances with the
-//! clock. If an epoch's times begin elsewhere, its chunks are shifted onto that timeline as they
-//! enter segments ([`timeline::Timeline::shift`]); all other code here uses times as received.
-//! Segment numbers follow the same timeline, so a player unaware of a new epoch never requests
-//! content of another time.
+//! All epochs are served on the media timeline of the first epoch, which advances with the clock.
+//! If an epoch's timestamps do not fit that timeline, its chunks are shifted onto it as they enter
+//! segments ([`timeline::Timeline::shift`]); all other code here uses times as received. Segment
+//! numbers follow the same timeline, so a player that has not noticed a new epoch still requests
+//! segments of the right time.
 //!
-//! [`decide`] determines where a chunk belongs. Changes to stored bytes are emitted as [`Effect`]s,
-//! in order; the caller applies them.
+//! [`decide`] determines a chunk's epoch. Changes to stored bytes are emitted in order as
+//! [`Effect`]s, which the caller applies.
 //!
-//! **Invariant:** an accepted chunk is in exactly one segment. A track's segments, in number order,
-//! hold its chunks in arrival order.
+//! **Invariant:** every accepted chunk is in exactly one segment. In number order, a track's
+//! segments contain its chunks in arrival order.
 //!
 //! **Invariant:** the published parts of an epoch (start, numbers, durations) never change.
 
@@ -45,10 +45,10 @@ pub(crate) use outcome::{Cause, Effect, Note, Outcome, Refusal, TRACKS_MAX};
 pub(crate) use snapshot::{HeaderLookup, SegmentLookup};
 use track::Track;
 
-/// Idle time beyond a chunk's duration after which a segment is completed as it is, so that readers
-/// do not wait forever.
+/// How long a track may receive nothing, beyond a chunk's duration, before its open segment is
+/// completed as is, so that readers do not wait forever.
 pub(crate) const SEGMENT_IDLE_US: i64 = 3_000_000;
-/// How long an epoch waits for the other tracks once the video's grid is known.
+/// How long the publication of an epoch waits for other tracks once the video's grid is known.
 const GATHER_GRACE_US: i64 = 1_000_000;
 
 /// Channel settings.
@@ -93,9 +93,9 @@ impl Channel {
         }
     }
 
-    /// Accepts a CMAF header of the track `name`; returns the track index used by effects and
-    /// chunks. `again` means that the same upload already sent a header of the track; otherwise the
-    /// caller must later call [`upload_ended`](Channel::upload_ended).
+    /// Accepts a CMAF header for the track `name`; returns the track index used in effects and for
+    /// chunks. `again` is whether the same upload already sent a header for the track. If it did
+    /// not, the caller must call [`upload_ended`](Channel::upload_ended) when the upload ends.
     pub(crate) fn header(
         &mut self,
         name: &str,
@@ -135,8 +135,8 @@ impl Channel {
         Ok(index)
     }
 
-    /// Ends an upload that sent a header. If the upload also carried media, it was the track's own
-    /// upload, so the track's current segment is completed.
+    /// Ends an upload that sent a header. If the upload also carried media, the whole track has
+    /// ended with it, so the track's current segment is completed.
     pub(crate) fn upload_ended(&mut self, track: usize, with_media: bool) {
         self.tracks[track].uploads = self.tracks[track].uploads.saturating_sub(1);
         if with_media {
@@ -144,7 +144,7 @@ impl Channel {
         }
     }
 
-    /// Accepts a chunk of a track; the resulting effects are in [`Channel::take_effects`].
+    /// Accepts a chunk of a track. [`Channel::take_effects`] returns the resulting effects.
     pub(crate) fn chunk(&mut self, track: usize, chunk: IncomingChunk, now: i64) -> Result<Outcome, Refusal> {
         let last = chunk.last;
         self.touched_us = now;
@@ -191,7 +191,7 @@ impl Channel {
         self.evict(now);
     }
 
-    /// Drains the effects emitted since the last call.
+    /// Returns the effects emitted since the last call, in order.
     pub(crate) fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }
@@ -207,7 +207,7 @@ impl Channel {
         Some((index, &self.tracks[index].info))
     }
 
-    /// Returns the name of the only track, if there is exactly one.
+    /// Returns the track's name if the channel has exactly one track.
     pub(crate) fn only_track(&self) -> Option<&str> {
         match self.tracks.as_slice() {
             [track] => Some(&track.name),
@@ -238,13 +238,13 @@ impl Channel {
         }
     }
 
-    /// Returns the duration of the longest chunk in the epoch of `track`.
+    /// Returns the duration of the longest chunk in the epoch of `track`; 0 before publication.
     fn chunk_us(&self, track: &Track) -> i64 {
         let timeline = track.epoch.and_then(|id| self.epoch(id)).and_then(|e| e.timeline.as_ref());
         timeline.map_or(0, timeline::Timeline::chunk_us)
     }
 
-    /// Returns the segment duration in the epoch of `track`; before publication, the minimum.
+    /// Returns the segment duration of `track`'s epoch; before publication, the configured minimum.
     fn segment_us(&self, track: &Track) -> i64 {
         let timeline = track.epoch.and_then(|id| self.epoch(id)).and_then(|e| e.timeline.as_ref());
         timeline.map_or(i64::from(self.settings.segment_target_ms) * 1000, timeline::Timeline::segment_us)

@@ -1,11 +1,11 @@
-//! Uploads: DASH-IF Live Media Ingest, interface 1 (one long upload per track) and 2 (one object
-//! per upload), by POST or PUT.
+//! Live uploads by POST or PUT: DASH-IF Live Media Ingest interface 1 (one long upload per track)
+//! and interface 2 (one upload per object).
 //!
 //! **Invariant:** an authorised upload is read to its end, even if faulty, before the response is
 //! sent. ffmpeg treats a reset as the end of the channel: it exits, or never sends the track again.
-//! **Invariant:** only the received CMAF determines the channel; HTTP chunk boundaries, numbers in
+//! **Invariant:** only the received CMAF determines a channel; HTTP chunk boundaries, numbers in
 //! names and the source's own manifest are ignored.
-//! **Invariant:** nothing is published except through [`permit::check`], on the ingest listener.
+//! **Invariant:** uploads are published only on the ingest listener and after [`permit::check`].
 
 mod fault;
 mod media;
@@ -31,11 +31,12 @@ use permit::Denied;
 
 /// Methods allowed on a publishing point.
 pub(crate) const ALLOW: &str = "PUT, POST, DELETE, OPTIONS";
-/// How long a refused upload is read, so that its source sees the response instead of a reset.
+/// How long an unauthorised upload is read, so that its source receives the response rather than a
+/// reset.
 const DENIED_READ_MAX: Duration = Duration::from_secs(1);
-/// Bytes of a source's manifest to inspect.
+/// Bytes inspected at the start of a source's manifest.
 const MANIFEST_HEAD_BYTES: usize = 256;
-/// Accepted media types; without a media type, the content determines the type.
+/// Accepted media types. An upload without a media type is identified by its content.
 const MEDIA_TYPES: [&str; 9] = [
     "video/mp4",
     "audio/mp4",
@@ -58,8 +59,8 @@ pub(crate) async fn respond(
 ) -> Response<Body> {
     match *request.method() {
         Method::PUT | Method::POST => {}
-        // Interface 2 deletes objects that have left the source's window, but the channel has its
-        // own window.
+        // Sources using interface 2 delete objects that have left their window, but the channel
+        // keeps its own window.
         Method::DELETE => {
             return response::text(StatusCode::OK, "ignored: segments stay for the channel's window");
         }
@@ -81,7 +82,7 @@ pub(crate) async fn respond(
     response::text(fault.status(), fault)
 }
 
-/// Responds to a request that may not publish.
+/// Responds to a request that is not allowed to publish.
 pub(crate) async fn deny(
     live: &Live,
     metrics: &Metrics,
@@ -90,7 +91,7 @@ pub(crate) async fn deny(
 ) -> Response<Body> {
     let (head, content) = request.into_parts();
     tracing::warn!(path = head.uri.path(), %denied, "upload denied");
-    // A source that waits for `100 Continue` sends its content only if accepted.
+    // A source that waits for `100 Continue` sends no content unless it receives one.
     if !head.headers.contains_key(EXPECT) {
         let _ = timeout(DENIED_READ_MAX, Content::new(content, live, metrics).drain()).await;
     }
@@ -179,8 +180,8 @@ fn check_type(fields: &HeaderMap) -> Result<(), Fault> {
     Err(Fault::Type(essence))
 }
 
-/// Checks that a source's manifest looks like one, to catch misnamed uploads. The manifest itself
-/// is not used.
+/// Checks that an upload named as a manifest starts like one, to catch misnamed uploads. The
+/// manifest itself is not used.
 async fn check_manifest(content: &mut Content<'_>) -> Result<(), Fault> {
     let mut head = Vec::new();
     while let Some(bytes) = content.next().await? {

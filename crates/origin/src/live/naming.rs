@@ -1,16 +1,16 @@
-//! Maps an upload's path to its track. Pure.
+//! Upload naming: maps an upload's path to its track. Pure.
 //!
-//! Sources name uploads freely; the header and segments of one track must map to the same name. The
-//! path below the channel is split into words at `/`, `-`, `_`, `.` and other punctuation:
+//! Sources name uploads as they like, but a track's header and segments must map to the same name.
+//! The path below the channel is split into words at `/`, `-`, `_`, `.` and other punctuation:
 //!
 //! 1. `Streams(NAME)` (DASH-IF Live Media Ingest §5.3): the track is NAME without its extension.
-//! 2. In a name with a header word (`init`, `header`, …), that word is dropped.
-//! 3. In any other name, a trailing number is the segment number and is dropped.
+//! 2. A header word (`init`, `header`, …) is dropped.
+//! 3. If the name has no header word, a trailing number is the segment number and is dropped.
 //! 4. Words that only name the kind of file (`chunk`, `segment`, …) are dropped.
 //!
-//! The remaining words, joined by `-`, are the track. An upload with both header and media is a
-//! whole track rather than a segment, so it keeps its number: `video-180.cmfv` and `video-90.cmfv`
-//! are two tracks.
+//! The remaining words, joined by `-`, form the track name. An upload with both header and media is
+//! a whole track rather than a segment, so it keeps its number: `video-180.cmfv` and
+//! `video-90.cmfv` are two tracks.
 //!
 //! | source | header | segment | track |
 //! |---|---|---|---|
@@ -21,7 +21,7 @@
 //! | livesim2 | `video/init.cmfv` | `video/12.cmfv` | `video` |
 //! | one directory per bitrate | `720/init.mp4` | `720/seg-12.m4s` | `720` |
 
-/// What an upload contains, judged by its path.
+/// Content of an upload, derived from its path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Upload {
     /// CMAF of the track called `track`, or `long` if the upload is a whole track; both are empty
@@ -29,11 +29,11 @@ pub(super) enum Upload {
     Media { track: String, long: String },
     /// The source's own manifest.
     Manifest,
-    /// Refused because of its extension.
+    /// A file refused because of this extension.
     Other(String),
 }
 
-/// Maximum length of a track name.
+/// Maximum length of a track name, in bytes.
 const TRACK_NAME_BYTES_MAX: usize = 128;
 
 const MANIFESTS: [&str; 2] = ["mpd", "m3u8"];
@@ -77,8 +77,8 @@ fn streams(file: &str) -> Option<&str> {
     head.eq_ignore_ascii_case("streams(").then_some(inner)
 }
 
-/// Splits a file name into stem and lower-case extension. `720` or `init` without an extension is a
-/// stem.
+/// Splits a file name into stem and lower-case extension. A name without an extension, such as
+/// `720` or `init`, is all stem.
 fn split_extension(file: &str) -> (&str, String) {
     match file.rsplit_once('.') {
         Some((stem, extension)) => (stem, extension.to_ascii_lowercase()),

@@ -1,8 +1,7 @@
-//! Queue of uploads waiting for their track's header; uploads of one track continue in arrival
-//! order.
+//! Queue of uploads waiting for their track's header; uploads of one track resume in arrival order.
 //!
-//! **Invariant:** an upload keeps its [`Place`] until it ends, so earlier uploads are accepted
-//! completely before later ones.
+//! **Invariant:** an upload keeps its [`Place`] until it ends, so earlier uploads of a track are
+//! processed completely before later ones.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -12,7 +11,7 @@ use tokio::sync::watch;
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     state: Mutex<State>,
-    /// Notified when a header is accepted or a place is freed; waiters then check again.
+    /// Notified when a header is accepted or a place is freed, so that waiters check again.
     changed: watch::Sender<()>,
 }
 
@@ -58,7 +57,7 @@ impl Queue {
         self.changed.subscribe()
     }
 
-    /// Wakes all waiters: a header was accepted or a place freed.
+    /// Wakes all waiters after a header was accepted or a place was freed.
     pub(super) fn notify(&self) {
         self.changed.send_replace(());
     }
@@ -69,7 +68,7 @@ impl Queue {
 }
 
 impl Place<'_> {
-    /// Returns whether no other upload of the track is ahead.
+    /// Returns whether the upload is the first of its track in the queue.
     pub(super) fn is_first(&self) -> bool {
         let state = self.queue.lock();
         let Some(own) = state.places.iter().find(|e| e.id == self.id) else { return true };

@@ -17,36 +17,36 @@ use thalweg_media::track::{Media, TRACK_EXTENSIONS_HELP, TrackInfo, is_track_fil
 
 use super::timeline::Table;
 
-/// Bytes read from a file at a time while loading.
+/// Size of one file read while loading, in bytes.
 const READ_BYTES: usize = 256 << 10;
 
-/// Reasons for not pushing a presentation.
+/// Reasons why a presentation cannot be pushed.
 #[derive(Debug)]
 pub enum SourceError {
     /// The directory or a file cannot be read.
     Io {
-        /// The path.
+        /// Path of the directory or file.
         path: PathBuf,
-        /// The error.
+        /// The I/O error.
         cause: io::Error,
     },
     /// A file is not a valid CMAF track.
     Media {
-        /// The path.
+        /// Path of the file.
         path: PathBuf,
         /// The fault and its location.
         cause: thalweg_media::error::Error,
     },
     /// A file is CMAF, but cannot be pushed.
     Unfit {
-        /// The path.
+        /// Path of the file.
         path: PathBuf,
-        /// The reason.
+        /// What makes the file unfit.
         reason: &'static str,
     },
     /// No file in the directory is a track.
     NoTrack {
-        /// The directory.
+        /// Path of the directory.
         path: PathBuf,
     },
 }
@@ -65,8 +65,8 @@ impl fmt::Display for SourceError {
 }
 
 impl std::error::Error for SourceError {
-    // The message already includes the cause, on one line after the file, so `source` is not
-    // implemented.
+    // `source` is not implemented, because the message already includes the cause after the file
+    // name.
 }
 
 /// One track.
@@ -74,7 +74,7 @@ impl std::error::Error for SourceError {
 pub(super) struct Track {
     path: PathBuf,
     file: Arc<File>,
-    /// Track name in ingest: `video_360.cmfv`.
+    /// Track name in ingest, such as `video_360.cmfv`.
     pub(super) name: String,
     /// CMAF header, as in the file.
     pub(super) header: Bytes,
@@ -150,10 +150,11 @@ impl Track {
     /// Reads one chunk from the file on a blocking thread.
     ///
     /// # Errors
-    /// Fails if the file changed since it was loaded.
-    pub(super) async fn read(&self, place: ChunkLocation) -> io::Result<Chunk> {
+    ///
+    /// Returns an error if the file has changed since it was loaded.
+    pub(super) async fn read(&self, location: ChunkLocation) -> io::Result<Chunk> {
         let (file, info) = (Arc::clone(&self.file), Arc::clone(&self.info));
-        let chunk = tokio::task::spawn_blocking(move || read_chunk(&file, &info, place)).await?;
+        let chunk = tokio::task::spawn_blocking(move || read_chunk(&file, &info, location)).await?;
         chunk.map_err(|cause| {
             io::Error::new(cause.kind(), format!("{} has changed: {cause}", self.path.display()))
         })
@@ -167,20 +168,20 @@ impl ChunkLocation {
         Self { offset: 0, len: 0, decode_time, duration, starts_with_sync }
     }
 
-    /// Returns when the next chunk is to be decoded.
+    /// Returns the decode time at the end of the chunk, in the track's timescale.
     pub(super) fn decode_end(&self) -> u64 {
         self.decode_time + self.duration
     }
 }
 
-fn read_chunk(file: &File, info: &TrackInfo, place: ChunkLocation) -> io::Result<Chunk> {
-    let mut bytes = vec![0; place.len];
-    file.read_exact_at(&mut bytes, place.offset)?;
+fn read_chunk(file: &File, info: &TrackInfo, location: ChunkLocation) -> io::Result<Chunk> {
+    let mut bytes = vec![0; location.len];
+    file.read_exact_at(&mut bytes, location.offset)?;
     let mut scanner = ChunkScanner::with_header(info);
     scanner.push(&bytes);
     match scanner.next_event().map_err(io::Error::other)? {
-        Some(Event::Chunk(chunk)) if chunk.fragment.decode_time == place.decode_time => Ok(chunk),
-        _ => Err(io::Error::other(format!("another chunk lies at offset {}", place.offset))),
+        Some(Event::Chunk(chunk)) if chunk.fragment.decode_time == location.decode_time => Ok(chunk),
+        _ => Err(io::Error::other(format!("another chunk lies at offset {}", location.offset))),
     }
 }
 
@@ -225,7 +226,7 @@ impl Scan {
         }
         self.chunks.push(ChunkLocation {
             offset: chunk.offset,
-            len: 0, // known when the next chunk begins, or the file ends
+            len: 0, // set when the next chunk begins, or at the end of the file
             decode_time: fragment.decode_time,
             duration: fragment.duration,
             starts_with_sync: fragment.starts_with_sync,
@@ -244,8 +245,8 @@ impl Scan {
     }
 }
 
-/// Makes names unique without their extensions, because origins distinguish tracks by the stem
-/// alone: `a.m4v` and `a.m4a` become `a` and `a-2`.
+/// Makes the stems of names unique, because origins distinguish tracks by the stem alone: `a.m4v`
+/// and `a.m4a` become `a` and `a-2`.
 fn make_names_unique(tracks: &mut [Track]) {
     let mut taken = HashSet::new();
     for track in tracks {

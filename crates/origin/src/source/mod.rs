@@ -1,8 +1,8 @@
 //! A live source: pushes a presentation to an origin in a loop, in real time.
 //!
-//! It uses the same interface as any other source: HTTP ingest of CMAF, interface 1 of DASH-IF Live
-//! Media Ingest, one long PUT per track. It paces itself by the wall clock, so it reads the clock
-//! directly rather than through [`clock`](crate::clock).
+//! Like any other source, it uses DASH-IF Live Media Ingest interface 1: CMAF over HTTP, with one
+//! long PUT per track. It paces itself by the wall clock, so it reads the clock directly rather
+//! than through [`clock`](crate::clock).
 //!
 //! [`media`] reads the tracks, [`timeline`] schedules chunks over the loop, [`retime`] rewrites a
 //! chunk's times, and [`push`] sends the uploads.
@@ -41,10 +41,11 @@ pub struct Source {
 }
 
 impl Source {
-    /// Reads every track in the directory once, to its end.
+    /// Reads every track in the directory.
     ///
     /// # Errors
-    /// Names the faulty file, with offset and box if known.
+    ///
+    /// Returns an error that names the faulty file, with offset and box if known.
     pub fn load(directory: &Path) -> Result<Self, SourceError> {
         let tracks = media::load(directory)?;
         let timeline = Timeline::of(tracks.iter().map(Track::table));
@@ -66,13 +67,13 @@ impl Source {
     }
 }
 
-/// Signals uploads to end.
+/// The stop signal of all uploads.
 #[derive(Debug, Clone)]
 struct Stop(watch::Receiver<()>);
 
 impl Stop {
-    /// Resolves when uploads should end. No value is ever sent; the only change is the sender being
-    /// dropped.
+    /// Resolves when uploads should end. The sender signals this by being dropped and never sends a
+    /// value.
     async fn requested(&mut self) {
         let _ = self.0.changed().await;
     }

@@ -1,8 +1,8 @@
-//! Uploads of one track: a long PUT with chunked transfer coding, each chunk sent as soon as it is
-//! due.
+//! Uploads of one track: a long PUT with chunked transfer coding, in which each chunk is sent at
+//! its live time.
 //!
-//! **Invariant:** live time advances regardless of the connection. After an upload breaks, the next
-//! begins with the CMAF header and the next chunk that starts with a sync sample.
+//! **Invariant:** live time advances regardless of the connection. After an upload fails, the next
+//! one begins with the CMAF header and the next chunk that starts with a sync sample.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,10 +33,10 @@ const STALL_MAX: Duration = Duration::from_secs(5);
 /// How long to wait for the response after an upload has ended.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 
-/// Frames queued between the track and its connection.
+/// Maximum body frames queued for the connection.
 const FRAMES_QUEUED: usize = 4;
 
-/// Maximum bytes to read of an error response.
+/// Maximum bytes read from an error response.
 const ANSWER_BYTES_MAX: usize = 4 << 10;
 
 /// Reasons for an upload to fail.
@@ -81,7 +81,7 @@ impl std::error::Error for Failure {
     }
 }
 
-/// Pushes a track until `stop`.
+/// Pushes a track until stopped, and restarts the upload after each failure.
 pub(super) async fn run(track: Track, clock: Clock, to: Arc<PublishingPoint>, mut stop: Stop) {
     loop {
         let Err(failure) = upload(&track, &clock, &to, stop.clone()).await else { return };
@@ -98,7 +98,7 @@ pub(super) async fn run(track: Track, clock: Clock, to: Arc<PublishingPoint>, mu
     }
 }
 
-/// Runs one upload on its own connection, until `stop` or a failure.
+/// Runs one upload on its own connection until it is stopped or fails.
 async fn upload(track: &Track, clock: &Clock, to: &PublishingPoint, stop: Stop) -> Result<(), Failure> {
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
@@ -121,22 +121,23 @@ async fn upload(track: &Track, clock: &Clock, to: &PublishingPoint, stop: Stop) 
             return Err(Failure::Early);
         }
     };
-    // A refusal often arrives together with a closed connection; only the refusal has the reason.
+    // An origin that refuses an upload often responds and closes the connection at once; only the
+    // response states the reason.
     match timeout(ANSWER_MAX, response).await {
         Ok(Ok(answered)) => check_response(answered).await.and(sent),
         Ok(Err(_)) | Err(_) => sent,
     }
 }
 
-/// Sends the header, then each chunk when it is due, until `stop`.
+/// Sends the header, then each chunk at its live time, until stopped.
 async fn send(track: &Track, clock: &Clock, mut body: Sender<Bytes>, mut stop: Stop) -> Result<(), Failure> {
     let table = track.table();
     send_frame(&mut body, track.header.clone()).await?;
     let mut position = clock.timeline.next_start(table, clock.elapsed());
     loop {
-        let place = table.chunks[position.index];
+        let location = table.chunks[position.index];
         let begin = clock.timeline.begin(table, position);
-        let end = begin + place.decode_end() - place.decode_time;
+        let end = begin + location.decode_end() - location.decode_time;
         tokio::select! {
             () = sleep_until(clock.instant(end, table.per_s)) => {}
             () = stop.requested() => return Ok(()),
@@ -172,7 +173,7 @@ async fn send_frame(body: &mut Sender<Bytes>, bytes: Bytes) -> Result<(), Failur
     }
 }
 
-/// Checks for a success status; otherwise fails with the status and the origin's reason.
+/// Returns an error with the status and the origin's reason, unless the status is a success.
 async fn check_response(response: Response<Incoming>) -> Result<(), Failure> {
     let status = response.status();
     if status.is_success() {

@@ -1,5 +1,4 @@
-//! Moves a chunk to its live time: rewrites tfdt, mfhd and prft, and leaves the media data
-//! untouched.
+//! Chunk retiming for live: rewrites tfdt, mfhd and prft, and leaves the media data untouched.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -25,7 +24,8 @@ pub(super) struct LiveTime {
 /// apply only to the first pass.
 ///
 /// # Errors
-/// Fails if a box of the chunk is not valid CMAF.
+///
+/// Returns an error if a box of the chunk is not valid CMAF.
 pub(super) fn retime(chunk: &Bytes, track_id: u32, time: LiveTime) -> Result<[Bytes; 2]> {
     let mut head = Vec::new();
     let mut data = Bytes::new();

@@ -1,10 +1,10 @@
-//! Schedule of chunks over the loop. Pure except for [`Clock::start`].
+//! Chunk schedule of the looped presentation. Pure except for [`Clock::start`].
 //!
-//! One pass lasts from the start of the earliest track to the end of the longest. Each pass begins
-//! at the same instant for all tracks, computed exactly from the pass number in each track's
-//! timescale, so nothing drifts however long the source runs. If all tracks are equally long, times
-//! continue over the loop without a gap. A track that ends before the longest (video of 6 s beside
-//! 6.016 s of whole AAC frames) has a gap at the end of each pass, because chunks are sent whole.
+//! One pass lasts from the earliest track start to the latest track end. Each pass begins at the
+//! same instant for all tracks, computed exactly from the pass number in each track's timescale, so
+//! tracks never drift apart. If all tracks are equally long, times continue from pass to pass
+//! without a gap. A track that ends before the longest one (6 s of video with 6.016 s of AAC) has a
+//! gap at the end of each pass, because chunks are sent whole.
 //!
 //! *Live time* starts at 0 with the first pass, in units of a track's timescale.
 
@@ -22,7 +22,7 @@ struct Seconds {
 }
 
 impl Seconds {
-    /// Returns `times` this duration in units of 1 / `per_s` seconds, rounded down.
+    /// Returns this duration multiplied by `times`, in units of 1 / `per_s` seconds, rounded down.
     fn ticks(self, times: u64, per_s: u32) -> u64 {
         let ticks = self.count * u128::from(times) * u128::from(per_s) / self.per_s;
         u64::try_from(ticks).expect("no process runs for 2^64 units of a timescale")
@@ -45,14 +45,14 @@ pub(super) struct Timeline {
     period: Seconds,
 }
 
-/// A track's chunks, and the timescale of their times.
+/// A track's chunks and their timescale.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Table<'a> {
     pub(super) chunks: &'a [ChunkLocation],
     pub(super) per_s: u32,
 }
 
-/// A chunk in a pass.
+/// Position of a chunk: its pass and its index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Position {
     /// Number of previous passes.
@@ -62,7 +62,7 @@ pub(super) struct Position {
 }
 
 impl Timeline {
-    /// Computes the timeline of tracks that each have at least one chunk.
+    /// Computes the timeline of the given tracks, each of which has at least one chunk.
     pub(super) fn of<'a>(tables: impl Iterator<Item = Table<'a>> + Clone) -> Self {
         let at = |time: u64, table: Table<'_>| Seconds { count: time.into(), per_s: table.per_s.into() };
         let first = |table: Table<'_>| at(table.chunks[0].decode_time, table);
@@ -79,15 +79,16 @@ impl Timeline {
         self.period.ticks(position.pass, table.per_s) + in_pass
     }
 
-    /// Returns the first chunk that starts with a sync sample, no earlier than `elapsed`.
+    /// Returns the position of the first chunk that starts at or after `elapsed` with a sync
+    /// sample.
     pub(super) fn next_start(self, table: Table<'_>, elapsed: Duration) -> Position {
         let period = duration(self.period.ticks(1, NANOS), NANOS).max(Duration::from_nanos(1));
         let pass =
             u64::try_from(elapsed.as_nanos() / period.as_nanos()).expect("a process does not run that long");
         let starts_late_enough =
             |position: &Position| duration(self.begin(table, *position), table.per_s) >= elapsed;
-        // Every pass has a chunk that starts with a sync sample: the track's first. In the pass
-        // after the current one, that chunk is late enough.
+        // The track's first chunk starts with a sync sample. In the pass after the current one, it
+        // starts after `elapsed`, so the search is bounded.
         (pass..=pass + 1)
             .flat_map(|pass| (0..table.chunks.len()).map(move |index| Position { pass, index }))
             .filter(|position| table.chunks[position.index].starts_with_sync)
@@ -106,14 +107,15 @@ impl Position {
         }
     }
 
-    /// Returns the chunk's number since the first pass, counted from 1 as in mfhd; wraps.
+    /// Returns the chunk's mfhd sequence number, which counts from 1 over all passes and wraps
+    /// around.
     pub(super) fn sequence_number(self, table: Table<'_>) -> u32 {
         let before = self.pass.wrapping_mul(table.chunks.len() as u64).wrapping_add(self.index as u64);
         (before as u32).wrapping_add(1)
     }
 }
 
-/// A running timeline.
+/// A started timeline.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Clock {
     pub(super) timeline: Timeline,
@@ -122,7 +124,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// Starts live time 0 now.
+    /// Starts the timeline at live time 0 now.
     pub(super) fn start(timeline: Timeline) -> Self {
         Self { timeline, began: Instant::now(), began_utc: SystemTime::now() }
     }
@@ -131,7 +133,7 @@ impl Clock {
         self.began.elapsed()
     }
 
-    /// Returns when live time `ticks` is reached.
+    /// Returns the instant at which live time `ticks` is reached.
     pub(super) fn instant(&self, ticks: u64, per_s: u32) -> Instant {
         self.began + duration(ticks, per_s)
     }
@@ -144,7 +146,7 @@ impl Clock {
 
 const NANOS: u32 = 1_000_000_000;
 
-/// Converts `ticks` units of 1 / `per_s` seconds, rounding down to a nanosecond.
+/// Converts `ticks` units of 1 / `per_s` seconds to a duration, rounded down to the nanosecond.
 fn duration(ticks: u64, per_s: u32) -> Duration {
     let (whole, part) = (ticks / u64::from(per_s), ticks % u64::from(per_s));
     let nanos = part * u64::from(NANOS) / u64::from(per_s);
@@ -161,12 +163,12 @@ mod tests {
     /// sample.
     fn chunks(first: u64, durations: &[u64], sync: &[usize]) -> Vec<ChunkLocation> {
         let mut decode_time = first;
-        let place = |(index, &duration): (usize, &u64)| {
-            let place = ChunkLocation::at(decode_time, duration, sync.contains(&index));
+        let chunk = |(index, &duration): (usize, &u64)| {
+            let chunk = ChunkLocation::at(decode_time, duration, sync.contains(&index));
             decode_time += duration;
-            place
+            chunk
         };
-        durations.iter().enumerate().map(place).collect()
+        durations.iter().enumerate().map(chunk).collect()
     }
 
     #[test]

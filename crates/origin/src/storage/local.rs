@@ -75,7 +75,7 @@ impl LocalReader {
             let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
             match reader.file.read_exact_at(&mut bytes, offset) {
                 Ok(()) => Ok(bytes.into()),
-                // The file was long enough when it was opened.
+                // The file was long enough when opened, so it has been truncated since.
                 Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
                     Err(StorageError::Changed { key: reader.key.to_string() })
                 }
@@ -86,7 +86,7 @@ impl LocalReader {
     }
 }
 
-/// Lists the directories in `root` that are not hidden and whose names are valid Unicode.
+/// Lists the directories in `root`, except hidden ones and those whose names are not valid Unicode.
 fn directories(root: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(root)? {
@@ -131,7 +131,7 @@ fn walk(directory: &Path, prefix: &str, depth: usize, objects: &mut Vec<Object>)
         let key = format!("{prefix}/{name}");
         let metadata = match fs::metadata(entry.path()) {
             Ok(metadata) => metadata,
-            // A dangling link, a file removed during the listing, or a file that is not a track.
+            // Skip dangling links, files removed during the listing, and files that are not tracks.
             Err(e) if e.kind() == io::ErrorKind::NotFound || !is_track_file(&name) => continue,
             Err(e) => return Err(StorageError::io(&key, &e)),
         };
@@ -160,17 +160,18 @@ fn object(key: String, metadata: &Metadata) -> Object {
     }
 }
 
-/// Formats size, inode, and modification time in nanoseconds: differs whenever the content does,
-/// even for the same size within one second.
+/// Formats the size, inode, and modification time in nanoseconds. The result differs whenever the
+/// content does, even if a file is replaced by one of the same size within a second.
 fn validator(metadata: &Metadata) -> String {
     format!("{:x}-{:x}-{:x}", metadata.len(), metadata.ino(), mtime_ns(metadata))
 }
 
-/// Hashes only size and modification time, to 8 hexadecimal digits. The version is the same at
-/// every origin whose copies preserve times (`rsync -a`, `cp -p`), so one origin can serve URLs
-/// from another's manifest.
+/// Hashes only the size and modification time, to 8 hexadecimal digits. Copies that preserve times
+/// (`rsync -a`, `cp -p`) have the same version at every origin, so one origin can serve URLs from
+/// another's manifest.
 fn version(metadata: &Metadata) -> String {
-    // FNV-1a, 64 bits, folded: identical in every build, which std's hashers do not guarantee.
+    // FNV-1a with 64 bits, folded to 32. It is identical in every build, which std's hashers do not
+    // guarantee.
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in metadata.len().to_be_bytes().into_iter().chain(mtime_ns(metadata).to_be_bytes()) {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
@@ -185,7 +186,7 @@ fn mtime_ns(metadata: &Metadata) -> i128 {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StorageError> + Send + 'static,
 ) -> Result<T, StorageError> {
-    // Fails only if the process is ending or the work panicked, which the panic hook has already
+    // Fails only if the process is exiting or the work panicked, which the panic hook has already
     // reported.
     tokio::task::spawn_blocking(work)
         .await

@@ -4,7 +4,8 @@
 //! **Invariant:** an index is never served for files known to have changed. Storage is checked
 //! again once a listing reaches the configured age.
 //!
-//! Lock order: the map, released, then a slot. The map's lock is never held across an await.
+//! Lock order: the map's lock is released before a slot is locked, and is never held across an
+//! await.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +16,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use super::load::{Fault, Presentation, fingerprint, load};
 use crate::storage::{Storage, StorageError};
 
-/// Maximum presentations whose index or fault is cached.
+/// Maximum presentations with a cached index or fault.
 const SLOTS_MAX: usize = 1024;
 /// Maximum segments in all cached indices: 64 MiB at 32 bytes each.
 const SEGMENTS_MAX: usize = 2 << 20;
@@ -65,7 +66,7 @@ impl Library {
         self.storage.names().await
     }
 
-    /// Returns the presentation called `name`, indexed if necessary.
+    /// Returns the presentation called `name`, indexing it if necessary.
     pub(crate) async fn get(&self, name: &str) -> Outcome {
         let slot = self.slot(name);
         let mut slot = slot.lock().await;
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn unknown_names_are_not_kept() {
+    async fn unknown_names_are_not_cached() {
         let library = library(Duration::ZERO);
         for name in ["", ".", "..", "make-sample", "nothing", "sample/audio.mp4"] {
             assert_eq!(library.get(name).await.unwrap_err(), Fault::Unknown, "{name}");

@@ -1,4 +1,4 @@
-//! Presentation indexing: reads ranges of its files, and checks that its tracks align.
+//! Presentation indexing: indexes each file with ranged reads and checks that the tracks align.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,7 +15,7 @@ use crate::storage::{Object, Storage, StorageError};
 /// A presentation that can be served.
 #[derive(Debug)]
 pub(crate) struct Presentation {
-    /// Tracks and times.
+    /// Tracks and their timing.
     pub(crate) media: OnDemand,
     /// File of each track, in the order of `media.tracks()`.
     objects: Vec<Object>,
@@ -33,10 +33,10 @@ impl Presentation {
     }
 }
 
-/// Reasons for not serving a presentation.
+/// Reasons why a presentation cannot be served.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// No presentation has that name.
+    /// No presentation has this name.
     Unknown,
     /// Storage failed.
     Storage(StorageError),
@@ -102,7 +102,7 @@ async fn index(storage: &Storage, object: &Object, options: IndexOptions) -> Res
     }
 }
 
-/// Returns a value that differs whenever the set of files or one of them changes.
+/// Returns a value that changes whenever a file is added, removed or modified.
 pub(super) fn fingerprint(objects: &[Object]) -> u64 {
     let mut hasher = DefaultHasher::new();
     objects.hash(&mut hasher);

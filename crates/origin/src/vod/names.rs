@@ -1,8 +1,8 @@
 //! Track names in URLs, derived from file names. Pure.
 
-/// Derives a name for each key from its path below the presentation's directory `name`. Names are
-/// unique and contain only unreserved characters (RFC 3986): `sample/hd/video.mp4` becomes
-/// `hd-video`.
+/// Derives a track name for each key from the key's path below the presentation's directory `name`.
+/// Names are unique and contain only unreserved characters (RFC 3986): `sample/hd/video.mp4`
+/// becomes `hd-video`.
 pub(super) fn track_names<'a>(name: &str, keys: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for key in keys {
@@ -20,7 +20,8 @@ pub(super) fn track_names<'a>(name: &str, keys: impl Iterator<Item = &'a str>) -
     names
 }
 
-/// Replaces everything except letters, digits, `_` and `-` with `-`; never empty.
+/// Replaces all characters except ASCII letters, digits, `_` and `-` with `-`. Returns `track` for
+/// an empty stem.
 fn safe(stem: &str) -> String {
     let mapped: String = stem
         .chars()

@@ -3,8 +3,8 @@
 //!
 //! Such offsets come from tfhd base_data_offset (ISO/IEC 14496-12 §8.8.7), written by ffmpeg
 //! without `default_base_moof` and by Bento4's `mp4fragment`. A player that has only the segment
-//! would look for its samples at the wrong offset. Moofs keep their size when rewritten
-//! ([`thalweg_media::write::rebase_moof`]), so lengths and ranges stay those of the file.
+//! would look for samples at the wrong offset. Rewriting does not change a moof's size
+//! ([`thalweg_media::write::rebase_moof`]), so lengths and ranges remain valid.
 //!
 //! **Invariant:** only box headers and moofs of a segment are read into memory, never the media.
 
@@ -21,12 +21,15 @@ use super::load::Fault;
 use crate::body::Patch;
 use crate::storage::{Object, ObjectReader};
 
-/// Bytes to read at a time: a box header, and usually the whole moof and the next mdat's header.
+/// Minimum size of a read, in bytes: enough for a box header, and usually for the whole moof and
+/// the next mdat's header.
 const AHEAD_BYTES: u64 = 8 << 10;
-/// Maximum bytes of a segment's moofs in memory while it is sent.
+/// Maximum total size of a segment's moofs, in bytes; they stay in memory while the segment is
+/// sent.
 const MOOFS_BYTES_MAX: u64 = 4 * MOOF_BYTES_MAX;
 
-/// Returns patches for the moofs that overlap `wanted`, in the segment at `segment` of the file.
+/// Returns patches for the moofs that overlap the file range `wanted` within the segment at file
+/// range `segment`.
 pub(super) async fn patches(
     reader: &ObjectReader,
     object: &Object,
@@ -83,7 +86,7 @@ impl Ahead<'_> {
             self.bytes = self.reader.read(pos, len).await.map_err(Fault::Storage)?;
             self.offset = pos;
         }
-        let start = usize::try_from(pos - self.offset).expect("in memory");
-        Ok(self.bytes.slice(start..start + usize::try_from(len).expect("in memory")))
+        let start = usize::try_from(pos - self.offset).expect("offset in memory");
+        Ok(self.bytes.slice(start..start + usize::try_from(len).expect("length in memory")))
     }
 }

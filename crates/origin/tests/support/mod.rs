@@ -1,5 +1,5 @@
 //! Test fixtures: an origin on free ports, an HTTP client, ffmpeg and ffprobe.
-#![allow(dead_code, reason = "each scenario uses a part")]
+#![allow(dead_code, reason = "each test binary uses only some fixtures")]
 
 use std::ffi::OsStr;
 use std::net::SocketAddr;

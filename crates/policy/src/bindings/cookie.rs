@@ -1,4 +1,4 @@
-//! Bindings of `cookie` (vmod_cookie(3)). The task stores the parsed cookies.
+//! Bindings of `cookie` (vmod_cookie(3)). Parsed cookies are stored in the task.
 
 use crate::functions::{Function, Module, function, required};
 use crate::modules::cookie;

@@ -1,5 +1,5 @@
-//! Bindings of the modules that a policy can import: the Rust function behind each name, and its
-//! parameters.
+//! Bindings of the modules available to policies: the parameters and the Rust function of each
+//! name.
 
 mod blob;
 mod cookie;

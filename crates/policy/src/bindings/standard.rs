@@ -1,14 +1,15 @@
 //! Bindings of `std` (vmod_std(3)).
 //!
-//! `late_100_continue` has no effect: content is always requested after the backend has the request
-//! header section. `cache_req_body` returns false: request content is streamed to the backend.
+//! `late_100_continue` has no effect, because content is always requested only after the request
+//! header section has been sent to the backend. `cache_req_body` always returns false, because
+//! request content is streamed to the backend.
 
 use crate::functions::{
     Argument, Call, Default, Function, Module, function, optional, optional_or, required,
 };
 use crate::modules::standard::{Error, address, glob, number, strftime, text, time};
 use crate::step::Subs;
-use crate::task::Tag;
+use crate::task::LogSource;
 use crate::types::Type;
 use crate::value::{Backend, Failure, Value};
 
@@ -60,7 +61,7 @@ const FUNCTIONS: &[Function] = &[
         Type::String,
         Subs::ALL,
         |call| {
-            // Return an unset text if not found, so that the result is false as a BOOL.
+            // If not found, return an unset string, which is false as a BOOL.
             Ok(Value::Text(text::find(call.text(0), call.text(1)).map(|found| found.to_vec().into())))
         },
     ),
@@ -94,7 +95,7 @@ const FUNCTIONS: &[Function] = &[
     }),
     function("healthy", &[required("be", Type::Backend)], Type::Bool, Subs::ALL, |call| {
         let backend = call.backend(0).unwrap_or_default();
-        // The host may have backends that the policy does not declare.
+        // The host may have configured backends that the policy does not declare.
         let is_configured = backend == Backend::None && call.program.default_backend().is_none();
         Ok(Value::Bool(is_configured || call.program.is_healthy(backend, call.task.host)))
     }),
@@ -187,14 +188,14 @@ const FUNCTIONS: &[Function] = &[
         |call| Ok(Value::owned(strftime::format(call.real(0), call.text(1)))),
     ),
     function("log", &[required("s", Type::String)], Type::Void, Subs::ALL, |call| {
-        log_text(call, Tag::Log, 0)
+        log_text(call, LogSource::Log, 0)
     }),
     function(
         "syslog",
         &[required("priority", Type::Int), required("s", Type::String)],
         Type::Void,
         Subs::ALL,
-        |call| log_text(call, Tag::Log, 1),
+        |call| log_text(call, LogSource::Log, 1),
     ),
     function("timestamp", &[required("s", Type::String)], Type::Void, Subs::ALL, timestamp),
     function("syntax", &[required("version", Type::Real)], Type::Bool, Subs::ALL, |call| {
@@ -210,7 +211,7 @@ const FUNCTIONS: &[Function] = &[
         let value =
             u8::try_from(call.int(0)).map_err(|_| Failure::new("type of service must be 0 to 255"))?;
         if let Err(error) = call.task.connection.set_type_of_service(value) {
-            call.task.push_log(Tag::Error, error);
+            call.task.push_log(LogSource::Error, error);
         }
         Ok(Value::Void)
     }),
@@ -260,7 +261,7 @@ const FUNCTIONS: &[Function] = &[
     ),
 ];
 
-/// Returns the parameters of a conversion to `kind` from a text or a number.
+/// Returns the parameters of a conversion from a string or a number to `kind`.
 const fn number_arguments(kind: Type) -> [Argument; 4] {
     [
         optional("s", Type::String),
@@ -270,7 +271,7 @@ const fn number_arguments(kind: Type) -> [Argument; 4] {
     ]
 }
 
-/// Converts the first argument of [`number_arguments`] that is present.
+/// Converts the first present argument among those of [`number_arguments`].
 fn from_number<T>(
     call: &Call<'_, '_>,
     of_text: fn(&[u8]) -> Result<T, Error>,
@@ -290,8 +291,8 @@ fn to_integer(call: &mut Call<'_, '_>) -> Outcome {
     or_fallback(call, number::integer_from_real(number::round(call.real(0))).map(Value::Int))
 }
 
-/// Returns the result of a conversion or, if it failed, the fallback (the second argument). Without
-/// a fallback, evaluation fails.
+/// Returns the result of a conversion or, if the conversion failed, the fallback (the second
+/// argument). Without a fallback, evaluation fails.
 fn or_fallback(call: &Call<'_, '_>, given: Result<Value<'static>, Error>) -> Outcome {
     given.or_else(|error| call.value(1).ok_or_else(|| Failure::new(error)))
 }
@@ -301,34 +302,34 @@ fn read_file(call: &mut Call<'_, '_>) -> Option<Vec<u8>> {
     match call.program.files.get(&path, || host.read_file(&path)) {
         Ok(bytes) => Some(bytes.to_vec()),
         Err(error) => {
-            call.task.push_log(Tag::Error, error);
+            call.task.push_log(LogSource::Error, error);
             None
         }
     }
 }
 
-/// Logs a line like Varnish's `Timestamp` record: label, Unix time, time since the request or fetch
-/// started, and time since the previous timestamp, all in seconds.
+/// Logs a line like Varnish's `Timestamp` record. It has a label and three times in seconds: Unix
+/// time, time since the request or fetch started, and time since the previous timestamp.
 fn timestamp(call: &mut Call<'_, '_>) -> Outcome {
     let label = call.str(0).into_owned();
     let task = &mut *call.task;
     let now_s = task.host.now_s().unwrap_or(task.now_s);
-    let (began_s, last_s) = match task.req {
+    let (started_s, last_s) = match task.req {
         Some(_) => (task.client.time_s, &mut task.client.timestamp_s),
         None => (task.fetch.time_s, &mut task.fetch.timestamp_s),
     };
-    let before_s = if *last_s == 0.0 { began_s } else { *last_s };
+    let before_s = if *last_s == 0.0 { started_s } else { *last_s };
     *last_s = now_s;
-    // The clock may be set back.
+    // The clock may have been set back.
     let since = |then_s: f64| (now_s - then_s).max(0.0);
     task.push_log(
-        Tag::Timestamp,
-        format!("{label}: {now_s:.6} {:.6} {:.6}", since(began_s), since(before_s)),
+        LogSource::Timestamp,
+        format!("{label}: {now_s:.6} {:.6} {:.6}", since(started_s), since(before_s)),
     );
     Ok(Value::Void)
 }
 
-fn log_text(call: &mut Call<'_, '_>, tag: Tag, index: usize) -> Outcome {
+fn log_text(call: &mut Call<'_, '_>, tag: LogSource, index: usize) -> Outcome {
     let text = call.str(index).into_owned();
     call.task.push_log(tag, text);
     Ok(Value::Void)

@@ -4,7 +4,7 @@
 use crate::functions::{Call, Function, Module, function, required};
 use crate::modules::pace;
 use crate::step::Subs;
-use crate::task::Tag;
+use crate::task::LogSource;
 use crate::types::Type;
 use crate::value::{Failure, Value};
 
@@ -25,22 +25,22 @@ const FUNCTIONS: &[Function] = &[
     function("set_socket_pace", &[required("rate", Type::Int)], Type::Void, Subs::CLIENT, set_socket_pace),
 ];
 
-/// Selects an algorithm. Returns -1 if the kernel refuses it; otherwise logs the algorithm in use
-/// as the kernel reports it, and returns 0.
+/// Selects an algorithm. Returns -1 if the kernel rejects it. Otherwise, logs the algorithm in use
+/// as reported by the kernel, and returns 0.
 fn congestion_algorithm(call: &mut Call<'_, '_>) -> Result<Value<'static>, Failure> {
     let name = call.str(0).into_owned();
     if let Err(error) = call.task.connection.set_congestion_algorithm(&name) {
-        call.task.push_log(Tag::Error, error);
+        call.task.push_log(LogSource::Error, error);
         return Ok(Value::Int(-1));
     }
     let now = call.task.connection.congestion_algorithm().unwrap_or_default();
-    call.task.push_log(Tag::Log, format!("getsockopt() returned: {now}"));
+    call.task.push_log(LogSource::Log, format!("getsockopt() returned: {now}"));
     Ok(Value::Int(0))
 }
 
 fn dump_info(call: &mut Call<'_, '_>) -> Result<Value<'static>, Failure> {
     let Some(info) = call.task.connection.tcp_info() else {
-        call.task.push_log(Tag::Error, "tcp_info is not available for this connection");
+        call.task.push_log(LogSource::Error, "tcp_info is not available for this connection");
         return Ok(Value::Void);
     };
     let first = format!(
@@ -51,8 +51,8 @@ fn dump_info(call: &mut Call<'_, '_>) -> Result<Value<'static>, Failure> {
         "tcpi2: pmtu={} rtt={} rttvar={} snd_cwnd={} advmss={} reordering={}",
         info.pmtu, info.rtt_us, info.rttvar_us, info.snd_cwnd, info.advmss, info.reordering
     );
-    call.task.push_log(Tag::Log, first);
-    call.task.push_log(Tag::Log, second);
+    call.task.push_log(LogSource::Log, first);
+    call.task.push_log(LogSource::Log, second);
     Ok(Value::Void)
 }
 
@@ -60,7 +60,7 @@ fn dump_info(call: &mut Call<'_, '_>) -> Result<Value<'static>, Failure> {
 fn set_socket_pace(call: &mut Call<'_, '_>) -> Result<Value<'static>, Failure> {
     let bytes_per_s = pace::from_kb_per_s(call.int(0)).unwrap_or(0);
     if let Err(error) = call.task.connection.set_pace_bytes_per_s(bytes_per_s) {
-        call.task.push_log(Tag::Error, error);
+        call.task.push_log(LogSource::Error, error);
     }
     Ok(Value::Void)
 }

@@ -1,8 +1,8 @@
-//! Bindings of `thalweg`: CMCD (CTA-5004) as typed values, and what the bundle says about the
+//! Bindings of `thalweg`: CMCD (CTA-5004) as typed values, and the bundle's decisions for the
 //! client.
 //!
-//! A number missing from CMCD reads as the fallback, by default -1; a missing text is unset. Values
-//! missing from the bundle read as empty, false or 0.
+//! A number missing from CMCD reads as the fallback, which is -1 unless documented otherwise. A
+//! missing string is unset. Values missing from the bundle read as empty, false or 0.
 
 use crate::functions::{
     Argument, Call, Default, Function, Module, function, optional, optional_or, required,
@@ -17,7 +17,7 @@ pub(super) const MODULE: Module = Module { name: "thalweg", functions: FUNCTIONS
 
 const FALLBACK: &[Argument] = &[optional_or("fallback", Type::Int, Default::Int(-1))];
 
-/// A function that returns a CMCD value as INT.
+/// Declares a function that returns a CMCD value as an INT.
 macro_rules! int {
     ($name:literal, $field:ident) => {
         function($name, FALLBACK, Type::Int, Subs::CLIENT, |call| {
@@ -29,7 +29,7 @@ macro_rules! int {
     };
 }
 
-/// A function that returns a CMCD value as STRING.
+/// Declares a function that returns a CMCD value as a STRING.
 macro_rules! text {
     ($name:literal, $field:ident) => {
         function($name, &[], Type::String, Subs::CLIENT, |call| {
@@ -38,7 +38,7 @@ macro_rules! text {
     };
 }
 
-/// A function that returns a CMCD token as STRING.
+/// Declares a function that returns a CMCD token as a STRING.
 macro_rules! word {
     ($name:literal, $field:ident) => {
         function($name, &[], Type::String, Subs::CLIENT, |call| {
@@ -81,7 +81,7 @@ const FUNCTIONS: &[Function] = &[
     word!("cmcd_st", st),
     function("cmcd_su", &[], Type::Bool, Subs::CLIENT, |call| Ok(Value::Bool(cmcd(call)?.su))),
     int!("cmcd_tb", tb_kbps),
-    // Pace in KiB/s, for client.socket.pace; 0 if unpaced.
+    // The pace in KiB/s, for `client.socket.pace`; 0 if unpaced.
     function("cmcd_pace", &[], Type::Int, Subs::CLIENT, |call| {
         Ok(Value::Int(pace::from_cmcd(&cmcd(call)?).map_or(0, pace::to_kb_per_s)))
     }),
@@ -94,13 +94,13 @@ const FUNCTIONS: &[Function] = &[
     }),
 ];
 
-/// Returns the host in the client's original request, the one by which the edge applies rules.
+/// Returns the host in the client's original request, to which the edge applies the bundle's rules.
 fn host<'a>(call: &'a Call<'_, '_>) -> Result<&'a str, Failure> {
     let request = call.task.original.map_or_else(|| call.task.request(Message::Req), Ok)?;
     Ok(request.authority.name())
 }
 
-/// Returns `text` as a STRING, empty if `None`.
+/// Returns `text` as a STRING; empty if `None`.
 fn or_empty(text: Option<String>) -> Value<'static> {
     Value::Text(Some(text.unwrap_or_default().into_bytes().into()))
 }

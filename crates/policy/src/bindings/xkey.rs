@@ -1,4 +1,4 @@
-//! Bindings of `xkey` (vmod_xkey of varnish-modules): purges responses by tag.
+//! Bindings of `xkey` (vmod_xkey of varnish-modules): purging by tag.
 
 use crate::functions::{Call, Function, Module, function, required};
 use crate::step::Subs;
@@ -14,8 +14,8 @@ const FUNCTIONS: &[Function] = &[
     }),
 ];
 
-/// Purges by tag; returns the number of responses purged, as far as the host knows it immediately.
-/// If the purge fails, so does the evaluation, so that the client does not see a success.
+/// Purges responses by tag and returns the count reported by the host. If the purge fails,
+/// evaluation fails too, so that the client is not told of a success.
 fn purge(call: &mut Call<'_, '_>, soft: bool) -> Result<Value<'static>, Failure> {
     let count = call.task.host.purge_tags(&call.str(0), soft).map_err(Failure::new)?;
     Ok(Value::Int(i64::try_from(count).unwrap_or(i64::MAX)))

@@ -1,4 +1,4 @@
-//! Checks the arguments of a call against the function's parameters.
+//! Checks call arguments against the function's parameters.
 
 use super::Checker;
 use crate::ast::Argument;
@@ -10,8 +10,8 @@ use crate::types::Type;
 use crate::value::Value;
 
 impl Checker<'_> {
-    /// Checks the arguments and returns them in parameter order; `None` for an omitted argument
-    /// without a default.
+    /// Checks the arguments and returns them in parameter order. An omitted argument without a
+    /// default is `None`.
     pub(super) fn arguments(
         &mut self,
         function: &str,
@@ -22,11 +22,11 @@ impl Checker<'_> {
         let mut lowered: Vec<Option<Expression>> = rows.iter().map(|_| None).collect();
         let mut is_given = vec![false; rows.len()];
         let mut is_right = true;
-        let mut names_began = false;
+        let mut has_named = false;
         for (position, argument) in given.iter().enumerate() {
             let index = match &argument.name {
                 Some(name) => {
-                    names_began = true;
+                    has_named = true;
                     let Some(index) = rows.iter().position(|row| row.name == name.text) else {
                         let help = suggest(&name.text, rows.iter().map(|row| row.name));
                         let message = format!("{function} has no argument {}", name.text);
@@ -36,7 +36,7 @@ impl Checker<'_> {
                     };
                     index
                 }
-                None if names_began => {
+                None if has_named => {
                     let help = "named arguments come last";
                     self.faults.error_help(argument.value.span, "unnamed argument after a named one", help);
                     is_right = false;
@@ -87,7 +87,7 @@ fn counted(count: usize) -> String {
     }
 }
 
-/// Returns the parameters as text, such as `(STRING s, [INT fallback])`.
+/// Formats the parameters, such as `(STRING s, [INT fallback])`.
 fn signature(rows: &[functions::Argument]) -> String {
     let row = |row: &functions::Argument| match row.default {
         Default::Required => format!("{} {}", row.kind, row.name),

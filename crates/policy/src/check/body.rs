@@ -14,8 +14,7 @@ use crate::value::Value;
 use crate::variables::{self, Variable};
 
 impl Checker<'_> {
-    /// Checks the bodies of all subroutines. Several definitions of one subroutine are
-    /// concatenated.
+    /// Checks the bodies of all subroutines. Multiple definitions of a subroutine are concatenated.
     pub(super) fn bodies(&mut self, items: &[Item]) {
         for item in items {
             let Declaration::Sub { name, body } = &item.declaration else { continue };
@@ -27,7 +26,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Records a use of `what`, which only some subroutines allow.
+    /// Records a use of the construct `what`, which is allowed only in the subroutines `allowed`.
     pub(super) fn used_in(&mut self, span: Span, allowed: Subs, what: impl Into<String>) {
         if allowed != Subs::ALL {
             let what = what.into();
@@ -76,7 +75,8 @@ impl Checker<'_> {
         Some(Operation::If { condition, then, rest: is_more.then(|| Box::new(Rest { arms, otherwise })) })
     }
 
-    /// Finds the variable called `name`; returns it with the text that its `*` matches.
+    /// Finds the variable called `name`. For a pattern, also returns the part of `name` matched by
+    /// `*`.
     pub(super) fn variable<'n>(&mut self, name: &'n str, span: Span) -> Option<(&'static Variable, &'n str)> {
         if let Some((variable, part)) = variables::find(name, self.version) {
             if variable.message.is_some_and(|message| Header::new(message, part).is_none()) {
@@ -132,7 +132,7 @@ impl Checker<'_> {
 
     fn set(&mut self, name: &Name, operator: Option<Operator>, value: &ast::Expression) -> Option<Operation> {
         let Some((variable, part)) = self.variable(&name.text, name.span) else {
-            // Check the value anyway: it may have faults of its own.
+            // Check the value anyway, because it may have faults of its own.
             self.infer(value, None);
             return None;
         };
@@ -186,7 +186,7 @@ impl Checker<'_> {
         self.convert(expression, result, kind, value.span)
     }
 
-    /// Warns about a congestion control algorithm that the kernel does not have.
+    /// Warns about a congestion control algorithm that is not available in the kernel.
     pub(super) fn warn_of_algorithm(&mut self, variable: &str, value: &Expression, span: Span) {
         if variable != "client.socket.congestion_algorithm" {
             return;
@@ -270,7 +270,7 @@ impl Checker<'_> {
     fn action(&mut self, expression: &ast::Expression) -> Option<Operation> {
         let ExpressionKind::Call { name, arguments } = &expression.kind else {
             let help = "statements are set, unset, call, return, if, new and function calls";
-            return self.faults.refuse_help(expression.span, "a value alone does nothing", help);
+            return self.faults.refuse_help(expression.span, "a value alone has no effect", help);
         };
         match name.text.as_str() {
             "hash_data" | "synthetic" | "ban" => self.statement_function(name, arguments),
@@ -309,7 +309,7 @@ impl Checker<'_> {
         })
     }
 
-    /// Returns the header called `name`, for arguments of type HEADER.
+    /// Returns the header called `name`, for an argument of type HEADER.
     pub(super) fn header(&mut self, name: &str) -> Option<Header> {
         let (variable, part) = variables::find(name, self.version)?;
         Header::new(variable.message?, part)

@@ -1,5 +1,5 @@
-//! Checks the call graph: which subroutines call which, and whether each construct is allowed
-//! wherever it can run.
+//! Checks the call graph: detects recursion, and verifies that each construct is allowed in every
+//! subroutine that can reach it.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ pub(crate) const CALL_DEPTH_MAX: usize = 32;
 enum State {
     Unseen,
     Open,
-    /// Done: the call depth of the routine.
+    /// Visited; contains the routine's call depth.
     Done(usize),
 }
 
@@ -93,7 +93,7 @@ impl Checker<'_> {
                 format!("; {sub} calls {}", self.program.subs[routine].name)
             };
             let mut help = if used.allowed.is_empty() {
-                format!("allowed nowhere{way}")
+                format!("not allowed in any subroutine{way}")
             } else {
                 format!("allowed in: {}{way}", used.allowed)
             };

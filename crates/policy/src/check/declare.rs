@@ -43,7 +43,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Returns an attribute's value as converted by `read`, or reports that the attribute takes
+    /// Converts an attribute's value with `read`. If that fails, reports that the attribute takes
     /// `expected`.
     fn field<T>(
         &mut self,
@@ -118,7 +118,7 @@ impl Checker<'_> {
         Some(index(self.program.probes.len() - 1))
     }
 
-    /// Declares a backend; `end` is the end of its declaration.
+    /// Declares a backend; `end` is the last token of its declaration.
     pub(super) fn backend(&mut self, name: &Name, fields: Option<&[Field]>, end: Span) {
         let row = self.backend_row(name, fields, name.span.to(end));
         let at = index(self.program.backends.len());
@@ -215,7 +215,7 @@ impl Checker<'_> {
             (None, None) => {
                 // Any other fault in the declaration may be a misspelt `.host` or `.path`.
                 if !has("host") && !has("path") && !self.faults.has_error_in(whole) {
-                    let help = "or write backend NAME none; for one that always fails";
+                    let help = "or write backend NAME none; for a backend that always fails";
                     self.faults.error_help(span, "a backend needs .host or .path", help);
                 }
                 None
@@ -269,7 +269,7 @@ impl Checker<'_> {
     }
 
     fn acl_entries(&mut self, row: &AclEntry, is_pedantic: bool) -> Vec<Entry> {
-        // Accept a prefix inside the quotes, too: many policies write it there.
+        // Many policies write the prefix length inside the quotes: accept it there, too.
         let (address, within) = match row.address.split_once('/') {
             Some((address, prefix)) => (address, prefix.parse().ok().or(Some(-1))),
             None => (row.address.as_str(), None),
@@ -288,20 +288,20 @@ impl Checker<'_> {
                 self.faults.error(row.span, format!("the prefix length of {address} must be 0 to {width}"));
                 continue;
             };
-            let kept = bits & mask(prefix_bits);
-            if is_pedantic && kept != bits {
-                let help = format!("write {}/{prefix}, or acl NAME -pedantic", shown(is_v4, kept));
+            let network = bits & mask(prefix_bits);
+            if is_pedantic && network != bits {
+                let help = format!("write {}/{prefix}, or acl NAME -pedantic", shown(is_v4, network));
                 self.faults.error_help(row.span, "the address has bits set after its prefix", help);
                 continue;
             }
-            let shown = format!("\"{}\"/{prefix}", shown(is_v4, kept));
-            entries.push(Entry { is_v4, bits: kept, prefix_bits, is_negated: row.is_negated, shown });
+            let shown = format!("\"{}\"/{prefix}", shown(is_v4, network));
+            entries.push(Entry { is_v4, bits: network, prefix_bits, is_negated: row.is_negated, shown });
         }
         entries
     }
 
     fn resolve(&mut self, host: &str, row: &AclEntry) -> Vec<IpAddr> {
-        // These addresses are fixed and need no name resolution.
+        // The addresses of `localhost` are fixed and need no name resolution.
         if host == "localhost" {
             return vec![IpAddr::from([127, 0, 0, 1]), IpAddr::from(std::net::Ipv6Addr::LOCALHOST)];
         }

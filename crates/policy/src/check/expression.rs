@@ -1,4 +1,4 @@
-//! Checks expressions: infers the type of each and converts it to the type required.
+//! Checks expressions: infers the type of each and converts it to the required type.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
@@ -32,7 +32,7 @@ impl Checker<'_> {
         self.convert(lowered, kind, want, expression.span)
     }
 
-    /// Infers the type of `expression`. `want` resolves ambiguous text.
+    /// Infers the type of `expression`. The type `want` resolves ambiguities, such as `10m`.
     pub(super) fn infer(&mut self, expression: &ast::Expression, want: Option<Type>) -> Option<Lowered> {
         let span = expression.span;
         Some(match &expression.kind {
@@ -72,7 +72,7 @@ impl Checker<'_> {
     }
 
     fn name(&mut self, name: &str, span: Span, want: Option<Type>) -> Option<Lowered> {
-        // As in Varnish, case does not matter.
+        // As in Varnish, `true` and `false` are case-insensitive.
         if let Ok(value) = name.to_ascii_lowercase().parse() {
             return Some((constant(Value::Bool(value)), Type::Bool));
         }
@@ -269,7 +269,7 @@ impl Checker<'_> {
         ))
     }
 
-    /// Compiles a regular expression, which must be constant, and returns its index.
+    /// Compiles a regular expression, which must be a constant, and returns its index.
     pub(super) fn regex(&mut self, pattern: &ast::Expression) -> Option<u32> {
         let (lowered, kind) = self.infer(pattern, Some(Type::String))?;
         let Expression::Constant(Value::Text(Some(text))) = &lowered else {
@@ -316,7 +316,8 @@ impl Checker<'_> {
         self.arithmetic(Operator::Subtract, span, (constant(zero), kind), (inner, kind))
     }
 
-    /// Converts `lowered` from type `kind` to `want`, or reports that it is not possible.
+    /// Converts `lowered` from type `kind` to type `want`, or reports an error if they are
+    /// incompatible.
     pub(super) fn convert(
         &mut self,
         lowered: Expression,
@@ -378,7 +379,7 @@ impl Checker<'_> {
     }
 }
 
-/// Converts a value to text; constants are converted at compile time.
+/// Converts a value to a string; constants are converted at compile time.
 pub(super) fn as_text(value: Expression) -> Expression {
     let mut text = Vec::new();
     match &value {
@@ -395,7 +396,7 @@ pub(super) fn as_text(value: Expression) -> Expression {
 fn address(text: &str) -> Option<SocketAddr> {
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
     match bare.parse::<IpAddr>() {
-        // As in Varnish, the default is the HTTP port.
+        // As in Varnish, the default port is 80.
         Ok(address) => Some(SocketAddr::new(address, 80)),
         Err(_) => text.parse().ok(),
     }

@@ -1,7 +1,7 @@
 //! Checker: turns the syntax tree into a program, resolving names and types and checking where each
 //! construct is allowed.
 //!
-//! It makes three passes: declarations, bodies of subroutines, and the call graph. It reports all
+//! It makes three passes, over declarations, subroutine bodies and the call graph, and reports all
 //! faults together. The resulting program is valid only if there are no errors.
 
 mod arguments;
@@ -28,20 +28,21 @@ use crate::program::{ObjectRow, Program, Routine};
 use crate::source::{Sources, Span};
 use crate::step::{Sub, Subs};
 
-/// Host properties that are known when a policy is checked.
+/// Host properties known when a policy is checked.
 #[derive(Debug, Clone, Default)]
 pub struct Known {
-    /// Congestion control algorithms that the kernel has; `None` if unknown.
+    /// Congestion control algorithms available in the kernel; `None` if unknown.
     pub congestion_algorithms: Option<Vec<String>>,
     /// Whether a database for `client.geo.*` and `client.as.*` is configured; `None` if unknown.
     pub has_geo: Option<bool>,
-    /// Names of storages, for `storage.NAME`.
+    /// Storage names, for `storage.NAME`.
     pub storages: Vec<String>,
     /// Labels for `return (vcl(LABEL))`; `None` if unknown.
     pub labels: Option<Vec<String>>,
     /// Resolves a host name in an ACL. Without it, host names are rejected.
     pub resolve: Option<fn(&str) -> Vec<IpAddr>>,
-    /// Whether a backend's host name resolves now. Without it, names are not checked.
+    /// Returns whether a backend's host name currently resolves. Without it, host names are not
+    /// checked.
     pub is_known_host: Option<fn(&str) -> bool>,
 }
 
@@ -58,7 +59,7 @@ enum Symbol {
     Object(u32),
 }
 
-/// Use of a construct that only some subroutines allow.
+/// Use of a construct that is allowed only in some subroutines.
 #[derive(Debug)]
 struct Use {
     span: Span,
@@ -101,8 +102,8 @@ pub(crate) struct Checker<'c> {
     program: Program,
 }
 
-/// Compiles `items` to a program and reports to `faults`. Files from `builtin_file` on are the
-/// built-in policy.
+/// Compiles `items` to a program and reports faults to `faults`. Files with index `builtin_file` or
+/// higher are the built-in policy.
 pub(crate) fn check(
     items: &[Item],
     builtin_file: u32,
@@ -146,7 +147,7 @@ pub(crate) fn check(
 }
 
 impl Checker<'_> {
-    /// Declares all names, and checks everything except bodies.
+    /// Declares all names and checks everything except subroutine bodies.
     fn declare(&mut self, items: &[Item]) {
         for item in items {
             match &item.declaration {
@@ -160,7 +161,8 @@ impl Checker<'_> {
                 Declaration::Backend { .. } | Declaration::Acl { .. } => {}
             }
         }
-        // Second pass, as backends may refer to probes, and objects to modules, declared later.
+        // A second loop, because backends may refer to probes declared later, and objects to
+        // modules imported later.
         for item in items {
             match &item.declaration {
                 Declaration::Backend { name, fields, end } => self.backend(name, fields.as_deref(), *end),
@@ -182,7 +184,8 @@ impl Checker<'_> {
         };
         let name = alias.unwrap_or(module);
         match self.imports.iter().find(|import| import.name == name.text) {
-            // Repeated imports are allowed: each included file imports what it needs.
+            // Repeated imports are allowed, because each included file may import the modules it
+            // needs.
             Some(import) if import.module.name == known.name => {}
             Some(_) => self.faults.error(name.span, format!("{} already names another module", name.text)),
             None => {
@@ -245,8 +248,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks the body of an unknown subroutine as if it had the name probably intended, so that
-    /// all its faults are reported together.
+    /// Declares an unknown subroutine under the name its author probably intended, so that the
+    /// faults in its body are reported too.
     fn declare_as_intended(&mut self, name: &Name, items: &[Item]) {
         let mut words = advice(Place::Subroutine, &name.text)
             .into_iter()

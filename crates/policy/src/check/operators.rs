@@ -1,4 +1,4 @@
-//! Checks operators: their operand types and the type of their result.
+//! Checks operators: operand types and result type.
 
 use std::borrow::Cow;
 
@@ -46,7 +46,7 @@ impl Checker<'_> {
     fn matching(&mut self, Binary { operator, left, right, .. }: &Binary) -> Option<Lowered> {
         let negated = *operator == Operator::NotMatch;
         let Some((lowered, kind)) = self.infer(left, None) else {
-            // Check the pattern anyway: it may have faults of its own.
+            // Check the pattern anyway, because it may have faults of its own.
             if let ExpressionKind::Text(_) = right.kind {
                 self.regex(right);
             }
@@ -195,7 +195,7 @@ impl Checker<'_> {
     }
 }
 
-/// Returns the type of `left ± right`; `None` if it is not numeric.
+/// Returns the type of `left ± right`; `None` if the operands cannot be added.
 fn sum_type(left: Type, right: Type) -> Option<Type> {
     match (left, right) {
         (Type::Int, Type::Int) => Some(Type::Int),

@@ -117,7 +117,7 @@ impl Checker<'_> {
     }
 }
 
-/// Returns help on an action's arguments.
+/// Returns a help text for an action's arguments.
 fn takes(arguments: &ActionArguments) -> &'static str {
     match arguments {
         ActionArguments::None(_) => "it takes no argument",

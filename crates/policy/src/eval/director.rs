@@ -8,11 +8,12 @@ use crate::value::Backend;
 
 /// Maximum nesting of directors.
 pub(crate) const DIRECTOR_DEPTH_MAX: usize = 16;
-/// Maximum directors visited when looking for a healthy member: a director may contain itself.
+/// Maximum directors visited in one health check, because a director may contain itself.
 const DIRECTORS_VISITED_MAX: usize = 1_024;
 
 impl Program {
-    /// Returns the declared backend that `backend` currently refers to, following directors.
+    /// Returns the index of the declared backend that `backend` currently resolves to, following
+    /// directors.
     pub fn resolve(&self, backend: Backend, task: &mut Task<'_>) -> Option<u32> {
         let mut backend = backend;
         for _ in 0..DIRECTOR_DEPTH_MAX {
@@ -28,8 +29,8 @@ impl Program {
         None
     }
 
-    /// Returns whether a backend, or any member of a director, is healthy. Does not change the
-    /// directors' state.
+    /// Returns whether a backend is healthy; a director is if any of its members is. Does not
+    /// change the directors' state.
     pub(crate) fn is_healthy(&self, backend: Backend, host: &dyn Host) -> bool {
         self.is_healthy_within(backend, host, DIRECTOR_DEPTH_MAX, &mut { DIRECTORS_VISITED_MAX })
     }
@@ -52,7 +53,7 @@ impl Program {
         }
     }
 
-    /// Finds the declared backend, or else the director object, called `name`.
+    /// Finds the backend called `name`: a declared backend, or otherwise a director object.
     pub(crate) fn backend_named(&self, name: &str) -> Backend {
         let position = |found: Option<usize>| found.and_then(|index| u32::try_from(index).ok());
         if let Some(index) = position(self.backends.iter().position(|row| row.name == name)) {

@@ -1,4 +1,4 @@
-//! Evaluates expressions, with one function per type.
+//! Evaluates expressions, with one function per result type.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -42,7 +42,7 @@ impl<'p> Machine<'p, '_, '_> {
                 let Value::Ip(address) = self.value(ip)? else { return Ok(false) };
                 let (is_listed, line) = self.program.acl_matches(*acl, address);
                 if let Some(line) = line {
-                    self.task.push_log(crate::task::Tag::Acl, line);
+                    self.task.push_log(crate::task::LogSource::Acl, line);
                 }
                 Ok(is_listed != *negated)
             }
@@ -50,7 +50,7 @@ impl<'p> Machine<'p, '_, '_> {
         }
     }
 
-    /// Converts a value to BOOL: true for a text that is set, a non-zero number, or a positive
+    /// Converts a value to BOOL: true for a string that is set, a non-zero number, or a positive
     /// duration.
     fn is_truthy(&mut self, expression: &'p Expression) -> Result<bool, Failure> {
         if let Expression::Field(header) = expression {
@@ -95,7 +95,7 @@ impl<'p> Machine<'p, '_, '_> {
             Comparison::Real => self.real(left)?.partial_cmp(&self.real(right)?),
             Comparison::Other => {
                 let same = match (self.value(left)?, self.value(right)?) {
-                    // Ports are ignored when addresses are compared.
+                    // Ignore ports when comparing addresses.
                     (Value::Ip(left), Value::Ip(right)) => {
                         left.ip().to_canonical() == right.ip().to_canonical()
                     }
@@ -107,8 +107,8 @@ impl<'p> Machine<'p, '_, '_> {
         Ok(operator.accepts(ordering))
     }
 
-    /// Compares lengths first: most unequal texts differ in length, so their bytes need no
-    /// comparison.
+    /// Returns whether two strings are equal. Compares lengths first, because most unequal strings
+    /// differ in length.
     fn is_same_text(&mut self, left: &'p Expression, right: &'p Expression) -> Result<bool, Failure> {
         if let (Some(left), Some(right)) = (self.lent_or_unset(left)?, self.lent_or_unset(right)?) {
             return Ok(matches!((left, right), (Some(left), Some(right)) if is_same(left, right)));
@@ -116,8 +116,8 @@ impl<'p> Machine<'p, '_, '_> {
         Ok(self.compare_texts(left, right)? == Ordering::Equal)
     }
 
-    /// Compares texts. As in varnishd's `VRT_strcmp`, the result is `Greater` if either text is
-    /// unset. As part of a longer text, an unset text is empty.
+    /// Compares two strings. As in varnishd's `VRT_strcmp`, the result is `Greater` if either is
+    /// unset. Within a concatenation, an unset string counts as empty.
     fn compare_texts(&mut self, left: &'p Expression, right: &'p Expression) -> Result<Ordering, Failure> {
         if let (Some(left), Some(right)) = (self.lent_or_unset(left)?, self.lent_or_unset(right)?) {
             return Ok(match (left, right) {
@@ -195,7 +195,7 @@ impl<'p> Machine<'p, '_, '_> {
         }
     }
 
-    /// Evaluates a value of any type, with owned texts.
+    /// Evaluates an expression of any type. Strings other than constants are owned.
     pub(super) fn value(&mut self, expression: &'p Expression) -> Result<Value<'p>, Failure> {
         Ok(match expression {
             Expression::Constant(value) => value.lend(),
@@ -255,8 +255,8 @@ impl<'p> Machine<'p, '_, '_> {
     }
 }
 
-/// Compares byte by byte. The texts are short and often just written; the wide loads of `memcmp`
-/// would stall on those stores.
+/// Compares byte by byte. The strings are short and often just written, and the wide loads of
+/// `memcmp` would stall on those stores.
 fn is_same(left: &[u8], right: &[u8]) -> bool {
     left.len() == right.len() && left.iter().zip(right).all(|(left, right)| left == right)
 }

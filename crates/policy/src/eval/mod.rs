@@ -1,7 +1,7 @@
 //! Evaluator: runs a subroutine on a task.
 //!
-//! **Invariant:** evaluation terminates: there are no loops, and calls, statements, texts and
-//! matches are bounded. An error is a [`Failure`], never a panic.
+//! **Invariant:** evaluation always terminates, because there are no loops, and calls, statements,
+//! strings and matches are bounded. Errors are returned as a [`Failure`]; nothing panics.
 
 mod call;
 mod director;
@@ -12,7 +12,7 @@ mod text;
 use crate::functions::Instance;
 use crate::program::Program;
 use crate::step::{Action, Sub};
-use crate::task::{Tag, Task};
+use crate::task::{LogSource, Task};
 use crate::value::Failure;
 
 /// Maximum statements per run of a subroutine.
@@ -22,29 +22,30 @@ pub(crate) const STEPS_MAX: u32 = 10_000;
 enum Flow {
     Next,
     Leave,
-    /// Boxed to keep the common `Next` small.
+    /// Boxed, so that the common `Next` stays small.
     Return(Box<Action>),
 }
 
-/// A run in progress.
+/// The state of one subroutine run.
 struct Machine<'p, 'm, 't> {
     program: &'p Program,
     task: &'m mut Task<'t>,
     sub: Sub,
     steps: u32,
-    /// Texts of the current statement, one after another.
+    /// Strings built by the current statement, one after another.
     buffer: Vec<u8>,
     /// Objects under construction; `None` outside `vcl_init`.
     own: Option<&'m mut Vec<Option<Instance>>>,
 }
 
 impl Program {
-    /// Runs `sub`. On error, the request ends with 503; the error is already in the task's log.
+    /// Runs `sub`. On error, the caller must end the request with 503; the error is already in the
+    /// task's log.
     pub fn run(&self, sub: Sub, task: &mut Task<'_>) -> Result<Action, Failure> {
         self.run_with(sub, task, None)
     }
 
-    /// Runs `vcl_init`, which creates the objects. Call it once, before anything else.
+    /// Runs `vcl_init`, which creates the objects. Call it once, before any other subroutine.
     pub fn init(&mut self, task: &mut Task<'_>) -> Result<Action, Failure> {
         let mut instances = std::mem::take(&mut self.instances);
         let result = self.run_with(Sub::Init, task, Some(&mut instances));
@@ -73,14 +74,14 @@ impl Program {
                 Action::PassFor(_) if sub != Sub::BackendResponse => Ok(Action::Pass),
                 Action::Fail { reason } => {
                     let why = reason.as_deref().map(String::from_utf8_lossy).unwrap_or_default();
-                    task.push_log(Tag::Error, format!("{sub} failed: {why}").trim_end_matches(": "));
+                    task.push_log(LogSource::Error, format!("{sub} failed: {why}").trim_end_matches(": "));
                     Ok(Action::Fail { reason })
                 }
                 action => Ok(action),
             },
             Ok(_) => Err(Failure::new(format!("{sub} ended without an action"))),
             Err(failure) => {
-                task.push_log(Tag::Error, failure.to_string());
+                task.push_log(LogSource::Error, failure.to_string());
                 Err(failure)
             }
         }

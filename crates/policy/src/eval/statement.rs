@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::{Flow, Machine, STEPS_MAX};
 use crate::program::{Expression, Operation, Rest, Returns, Statement};
 use crate::step::{Action, Sub};
-use crate::task::{HASH_BYTES_MAX, Tag};
+use crate::task::{HASH_BYTES_MAX, LogSource};
 use crate::types::Type;
 use crate::value::{Failure, Value, final_status};
 use crate::variables::Variable;
@@ -94,7 +94,7 @@ impl<'p> Machine<'p, '_, '_> {
         Ok(())
     }
 
-    /// Adds `part` to the hashed data. An unset header is hashed as a NUL, so that the digest
+    /// Appends `part` to the hashed data. An unset header is hashed as a NUL, so that the digest
     /// equals varnishd's.
     fn hash_part(&mut self, part: &'p Expression) -> Result<(), Failure> {
         let is_unset = matches!(part, Expression::Field(header) if self.task.header(header)?.is_none());
@@ -111,7 +111,7 @@ impl<'p> Machine<'p, '_, '_> {
     fn ban(&mut self, value: &'p Expression) -> Result<(), Failure> {
         self.with_text(value, |task, text| {
             if let Err(error) = task.host.ban(&String::from_utf8_lossy(text)) {
-                task.push_log(Tag::Error, format!("ban: {error}"));
+                task.push_log(LogSource::Error, format!("ban: {error}"));
             }
             Ok(())
         })

@@ -1,4 +1,4 @@
-//! Evaluates texts: borrows them in place if possible, otherwise builds them in the workspace.
+//! Evaluates strings: borrows them if possible, otherwise builds them in the workspace.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use crate::value::{Backend, Failure, Value, write_int, write_ip, write_real, wri
 use crate::variables::Variable;
 
 impl<'p> Machine<'p, '_, '_> {
-    /// Passes the text of `expression` to `use_it`, then frees its buffer space.
+    /// Passes the string value of `expression` to `use_it`, then frees its buffer space.
     pub(super) fn with_text(
         &mut self,
         expression: &'p Expression,
@@ -28,14 +28,14 @@ impl<'p> Machine<'p, '_, '_> {
         result
     }
 
-    /// Counts bytes that the request stores; fails beyond the workspace limit.
+    /// Counts `bytes` towards the workspace limit of the request. Fails if the limit is exceeded.
     pub(super) fn count(&mut self, bytes: usize) -> Result<(), Failure> {
         let workspace = &mut *self.task.workspace;
         workspace.bytes_used = workspace.bytes_used.saturating_add(bytes);
         if workspace.bytes_used > workspace.bytes_max { Err(full(workspace.bytes_max)) } else { Ok(()) }
     }
 
-    /// Appends the text of `expression` to the buffer; an unset text adds nothing.
+    /// Appends the string value of `expression` to the buffer; an unset string appends nothing.
     pub(super) fn append(&mut self, expression: &'p Expression) -> Result<(), Failure> {
         match expression {
             Expression::Constant(Value::Text(Some(text))) => self.buffer.extend_from_slice(text),
@@ -72,12 +72,13 @@ impl<'p> Machine<'p, '_, '_> {
         Ok(())
     }
 
-    /// Borrows the text of `expression`, empty if unset; `None` if it must be built.
+    /// Borrows the string value of `expression`, empty if unset. Returns `None` if the string must
+    /// be built.
     pub(super) fn lent<'s>(&'s self, expression: &'s Expression) -> Result<Option<&'s [u8]>, Failure> {
         Ok(self.lent_or_unset(expression)?.map(Option::unwrap_or_default))
     }
 
-    /// Like [`lent`](Self::lent), but returns `Some(None)` for an unset text.
+    /// Like [`lent`](Self::lent), but returns `Some(None)` for an unset string.
     pub(super) fn lent_or_unset<'s>(
         &'s self,
         expression: &'s Expression,
@@ -94,8 +95,8 @@ impl<'p> Machine<'p, '_, '_> {
         })
     }
 
-    /// Returns the text of `expression`; `None` if unset. A copied text counts towards the
-    /// workspace limit.
+    /// Returns the string value of `expression`; `None` if unset. A copied string counts towards
+    /// the workspace limit.
     pub(super) fn text(&mut self, expression: &'p Expression) -> Result<Option<Cow<'p, [u8]>>, Failure> {
         match expression {
             Expression::Constant(Value::Text(text)) => Ok(text.as_deref().map(Cow::Borrowed)),
@@ -142,7 +143,7 @@ fn full(bytes_max: usize) -> Failure {
     Failure::new(format!("the workspace of {bytes_max} bytes is full"))
 }
 
-/// Appends the text form of a value; types without one append nothing.
+/// Appends the string form of a value; types without one append nothing.
 fn write(value: &Value<'_>, program: &Program, into: &mut Vec<u8>) {
     match value {
         Value::Text(text) => into.extend_from_slice(text.as_deref().unwrap_or_default()),

@@ -1,4 +1,4 @@
-//! Literals in conditions: numbers with a unit, and points in time.
+//! Literals in conditions: strings, booleans, numbers with a unit, and points in time.
 
 use std::cmp::Ordering;
 
@@ -6,7 +6,7 @@ use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-/// Accepted forms of a time, for error texts.
+/// Accepted time formats, for error messages.
 pub(super) const TIME_EXPECTED: &str = "a time: 2026-11-20, 2026-11-20T23:00, 2026-11-20T23:00:05.5Z, 23:00 or 23:00:05 of any day, all in UTC, or 10min ago";
 
 /// A parsed literal.
@@ -19,7 +19,7 @@ pub(super) enum Literal {
     Time(Moment),
 }
 
-/// Number syntax of a field.
+/// A field's number syntax.
 #[derive(Debug, Clone)]
 pub struct Quantity {
     /// The accepted units, each as a multiple of the field's unit.
@@ -36,13 +36,13 @@ impl Quantity {
         Self { units: Vec::new(), needs_unit: false, example }
     }
 
-    /// Accepts seconds, and the duration units of policies.
+    /// Accepts seconds, with or without one of the duration units of policies.
     pub fn seconds(example: &'static str) -> Self {
         let units = crate::units::DURATIONS.iter().map(|(name, seconds)| ((*name).to_owned(), *seconds));
         Self { units: units.collect(), needs_unit: false, example }
     }
 
-    /// Parses a number into the field's unit; the error describes what is accepted.
+    /// Parses a number into the field's unit; the error describes the accepted syntax.
     pub(super) fn parse(&self, text: &str) -> Result<f64, String> {
         let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
         let (digits, unit) = text.split_at(digits);
@@ -67,7 +67,7 @@ impl Quantity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Moment {
     At(Timestamp),
-    /// A time of day on the record's own date, in UTC.
+    /// A time of day in UTC, on whatever date the record has.
     OfDay(Time),
 }
 
@@ -81,7 +81,7 @@ impl Moment {
         if let Ok(time) = text.parse::<Timestamp>() {
             return Some(Self::At(time));
         }
-        // Otherwise a bare number would parse as an hour.
+        // Require a colon: `jiff` would parse a bare number as an hour.
         if text.as_bytes().get(2) == Some(&b':') {
             return text.parse().ok().map(Self::OfDay);
         }
@@ -89,7 +89,7 @@ impl Moment {
         TimeZone::UTC.to_timestamp(time).ok().map(Self::At)
     }
 
-    /// Compares `found`, in RFC 3339 format, with this moment.
+    /// Compares `found`, a time in RFC 3339 format, with this moment.
     pub(super) fn order(self, found: &str) -> Option<Ordering> {
         let found: Timestamp = found.parse().ok()?;
         Some(match self {

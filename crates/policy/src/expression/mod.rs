@@ -4,14 +4,16 @@
 //! tcp.rtt > 100ms && path ~ "\.m4s$" or not complete
 //! ```
 //!
-//! The grammar is that of conditions in policies, plus `and`, `or` and `not` as words. A test is a
-//! name, a relation and a value, and the value needs no quotes. Lexer, parser, faults and regular
-//! expressions are shared with policies. The caller supplies a [`Schema`], which names and types
-//! the fields, and a [`Record`] to evaluate against.
+//! The grammar is that of conditions in policies, with `and`, `or` and `not` as alternative
+//! operators. A test consists of a name, a relation and a value, and the value needs no quotes. The
+//! lexer, the parser, faults and regular expressions are shared with policies. The caller supplies
+//! a [`Schema`], which defines the names and types of the fields, and a [`Record`] to evaluate
+//! against.
 //!
-//! A field may have no value or several. A test holds if any value satisfies it. An absent field
-//! therefore equals nothing, matches nothing and has no order; `!=` and `!~` hold for it. A bare
-//! name tests for presence, or, for [`Kind::Truth`], for being true.
+//! A field may have any number of values. A test holds if any value satisfies it, so only the
+//! negated relations `!=` and `!~` hold for an absent field. They hold if no value satisfies `==`
+//! or `~`. A bare name tests whether the field is present or, for [`Kind::Truth`], whether it is
+//! true.
 
 mod literal;
 
@@ -33,17 +35,17 @@ pub const EXPRESSION_BYTES_MAX: usize = 4096;
 
 /// The fields available to an expression.
 pub trait Schema {
-    /// The key by which a record finds a field.
+    /// The key used to look up a field in a record.
     type Field;
 
     /// Finds the field called `name` and its kind.
     fn find(&self, name: &str) -> Option<(Self::Field, Kind)>;
 
-    /// Returns advice for `name`, which is not a field.
+    /// Returns advice for an unknown field `name`.
     fn advice(&self, name: &str) -> String;
 
-    /// Returns whether a bare `field` is an error: every record has the field, and selecting all
-    /// records by mistake would do harm.
+    /// Returns whether a bare `field` is an error, because every record has the field and selecting
+    /// all records by mistake would do harm.
     fn needs_comparison(&self, _field: &Self::Field) -> bool {
         false
     }
@@ -52,17 +54,17 @@ pub trait Schema {
 /// The type of a field, which determines its operators.
 #[derive(Debug, Clone)]
 pub enum Kind {
-    /// Text: equality and regular expressions.
+    /// A string: equality and regular expressions.
     Text,
-    /// One of these words; supports the same operators as text.
+    /// One of these words; supports the same operators as a string.
     Word(Vec<&'static str>),
-    /// True or false: equality.
+    /// A boolean: equality.
     Truth,
-    /// Numbers in one unit: equality and order.
+    /// A number in a fixed unit: equality and order.
     Number(Quantity),
-    /// RFC 3339 text: equality, order and regular expressions.
+    /// An RFC 3339 time: equality, order and regular expressions.
     Time,
-    /// A group of fields whose names start with this one; supports only a presence test.
+    /// A group of fields that share this name as a prefix; supports only a presence test.
     Parts,
 }
 
@@ -90,12 +92,12 @@ enum Node<F> {
     Compare(F, Operator, Literal),
 }
 
-/// Why a text is not a valid expression.
+/// Reason why a string is not a valid expression.
 #[derive(Debug, Clone)]
 pub struct Error(Report);
 
 impl fmt::Display for Error {
-    /// Writes the first fault on one line: column, message and help.
+    /// Formats the first fault on one line: column, message and help.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(fault) = self.0.faults.first() else { return Ok(()) };
         write!(f, "column {}: {}", fault.place.column, fault.message)?;
@@ -106,7 +108,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 impl Error {
-    /// Formats all faults for a terminal, each with its position marked in the expression.
+    /// Formats all faults for a terminal and marks the position of each in the expression.
     pub fn marked(&self) -> String {
         let marked = self.0.faults.iter().map(|fault| {
             let help = fault.help.iter().map(|help| format!("; {help}")).collect::<String>();
@@ -120,7 +122,8 @@ impl<F> Expression<F> {
     /// Compiles `text`. Relative times (`ago`) count back from `now_us`, in Unix microseconds.
     ///
     /// # Errors
-    /// All faults in the text.
+    ///
+    /// Returns all faults in `text` if there are any.
     pub fn compile<S: Schema<Field = F>>(text: &str, schema: &S, now_us: i64) -> Result<Self, Error> {
         let text = text.trim();
         let (mut sources, mut faults) = (Sources::default(), Faults::default());
@@ -144,7 +147,7 @@ impl<F> Expression<F> {
         &self.text
     }
 
-    /// Returns whether any test is on a field for which `is_wanted` holds.
+    /// Returns whether any test uses a field for which `is_wanted` holds.
     pub fn names(&self, is_wanted: impl Fn(&F) -> bool + Copy) -> bool {
         self.root.names(is_wanted)
     }
@@ -152,7 +155,8 @@ impl<F> Expression<F> {
     /// Returns whether the expression holds for `record`.
     ///
     /// # Errors
-    /// If a regular expression exceeds its limits.
+    ///
+    /// Returns an error if a regular expression exceeds its limits.
     pub fn holds(&self, record: &impl Record<F>) -> Result<bool, Failure> {
         self.root.holds(record)
     }
@@ -210,7 +214,7 @@ impl Literal {
     }
 }
 
-/// Lowers the syntax tree to nodes, resolving fields and literals.
+/// Lowers the syntax tree to nodes and resolves fields and literals.
 struct Checker<'c, S> {
     schema: &'c S,
     now_us: i64,
@@ -233,7 +237,7 @@ impl<S: Schema> Checker<'_, S> {
             ExpressionKind::Binary(binary) => {
                 let Binary { operator, at, left, right } = &**binary;
                 if matches!(operator, Operator::And | Operator::Or) {
-                    // Check both sides, to report all faults.
+                    // Check both sides, so that all faults are reported.
                     let (left, right) = (self.node(left), self.node(right));
                     let sides = Box::new([left?, right?]);
                     return Some(if *operator == Operator::And { Node::And(sides) } else { Node::Or(sides) });
@@ -256,7 +260,7 @@ impl<S: Schema> Checker<'_, S> {
         found
     }
 
-    /// Lowers a test of a field, a relation and a value, each with its position.
+    /// Lowers a test, given its field, relation and value, each with its position.
     fn test(
         &mut self,
         (name, name_span): (&str, Span),
@@ -309,7 +313,7 @@ impl Kind {
         }
     }
 
-    /// Parses `text` as a value of this kind; the error describes what is accepted.
+    /// Parses `text` as a value of this kind; the error describes the accepted syntax.
     fn literal(&self, text: &str, now_us: i64) -> Result<Literal, String> {
         match self {
             Kind::Text | Kind::Parts => Ok(Literal::Text(text.into())),

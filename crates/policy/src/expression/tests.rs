@@ -5,7 +5,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A schema with `status`, `path`, `complete`, `time` and the always absent `none`.
+/// A schema with the fields `status`, `path`, `complete` and `time`, and `none`, which is always
+/// absent.
 struct Fields;
 
 impl Schema for Fields {

@@ -1,9 +1,9 @@
 //! `blob`: binary-to-text encodings (vmod_blob(3); RFC 4648; RFC 3986 §2.1).
 //!
-//! Base64 decoding is lenient, as in varnishd: padding may be missing, except that BASE64URLNOPAD
-//! never has any, and trailing bits are ignored. There are two differences from varnishd. Text
-//! after padding is an error; varnishd decodes it to zeros. IDENTITY returns all bytes of a blob;
-//! varnishd's text ends at the first zero byte.
+//! Base64 decoding is lenient, as in varnishd: padding is optional (but an error in
+//! BASE64URLNOPAD), and trailing bits are ignored. There are two differences from varnishd.
+//! Characters after padding are an error, whereas varnishd decodes them to zeros. IDENTITY returns
+//! all bytes of a blob, whereas varnishd's result ends at the first zero byte.
 
 use std::fmt;
 
@@ -35,7 +35,7 @@ words! {
 /// The case of hexadecimal digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Case {
-    /// Lower case for hexadecimal encodings; the only valid choice for the others.
+    /// Lower case for encodings with hexadecimal digits; the only valid choice for the others.
     #[default]
     Default,
     /// `a` to `f`.
@@ -44,12 +44,12 @@ pub enum Case {
     Upper,
 }
 
-/// Why encoding or decoding failed.
+/// Reason why encoding or decoding failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// The text is not valid in this encoding.
+    /// The string is not valid in this encoding.
     Illegal(Encoding),
-    /// The encoding has no hexadecimal digits, so it has no case.
+    /// A case was requested for an encoding without hexadecimal digits.
     Case(Encoding),
     /// The requested range exceeds the blob, or the blob is empty.
     Bounds,
@@ -99,7 +99,7 @@ pub fn decode(encoding: Encoding, length: i64, text: &[u8]) -> Result<Vec<u8>, E
     .ok_or(Error::Illegal(encoding))
 }
 
-/// `blob.encode`: encodes `blob` as text.
+/// `blob.encode`: encodes `blob` as a string.
 pub fn encode(encoding: Encoding, case: Case, blob: &[u8]) -> Result<Vec<u8>, Error> {
     if case != Case::Default && !matches!(encoding, Encoding::Hex | Encoding::Url) {
         return Err(Error::Case(encoding));
@@ -115,7 +115,7 @@ pub fn encode(encoding: Encoding, case: Case, blob: &[u8]) -> Result<Vec<u8>, Er
     })
 }
 
-/// `blob.transcode`: converts text from one encoding to another.
+/// `blob.transcode`: converts a string from one encoding to another.
 pub fn transcode(
     decoding: Encoding,
     encoding: Encoding,
@@ -126,15 +126,15 @@ pub fn transcode(
     encode(encoding, case, &decode(decoding, length, text)?)
 }
 
-/// `blob.sub`: returns `length_bytes` bytes of `blob` from `offset_bytes` on.
+/// `blob.sub`: returns `length_bytes` bytes of `blob`, starting at `offset_bytes`.
 pub fn sub(blob: &[u8], length_bytes: u64, offset_bytes: u64) -> Result<&[u8], Error> {
     let start = usize::try_from(offset_bytes).map_err(|_| Error::Bounds)?;
     let end = usize::try_from(length_bytes).ok().and_then(|length| start.checked_add(length));
     end.filter(|_| !blob.is_empty()).and_then(|end| blob.get(start..end)).ok_or(Error::Bounds)
 }
 
-/// Decodes percent-encoded `text`; `None` if a `%` is not followed by two hexadecimal digits. `+`
-/// is left unchanged.
+/// Decodes percent-encoded `text`; `None` if a `%` is not followed by two hexadecimal digits.
+/// Leaves `+` unchanged.
 pub(super) fn percent_decode(text: &[u8]) -> Option<Vec<u8>> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -164,7 +164,7 @@ fn encode_url(blob: &[u8], case: Case) -> Vec<u8> {
     text
 }
 
-/// Decodes hexadecimal `text`. An odd number of digits is decoded as if a 0 preceded the first.
+/// Decodes hexadecimal `text`. An odd number of digits is decoded as if preceded by a 0.
 fn decode_hex(text: &[u8]) -> Option<Vec<u8>> {
     let (first, pairs) = text.split_at(text.len() % 2);
     let first = first.iter().map(|low| digit(*low));
@@ -185,8 +185,8 @@ fn hex_digits(byte: u8, case: Case) -> [u8; 2] {
     [digits[usize::from(byte >> 4)], digits[usize::from(byte & 0xf)]]
 }
 
-/// Replaces `from` with `to` in `text`. An existing `to` becomes `from`, which is in no base64
-/// alphabet, so decoding fails later.
+/// Exchanges the bytes `from` and `to` in `text`. When decoding, an invalid `=` in the input thus
+/// becomes `_`, which the alphabet lacks, and is rejected.
 fn exchange(text: &[u8], from: u8, to: u8) -> Vec<u8> {
     let exchanged = |byte: &u8| match *byte {
         byte if byte == from => to,
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(Error::Case(Base64Url).to_string(), "BASE64URL supports only the case DEFAULT");
     }
 
-    /// Results must match varnishd 7.1.1; `None` where varnishd fails.
+    /// Results must match varnishd 7.1.1; `None` means that varnishd fails.
     #[test]
     fn blobs_are_decoded() {
         for (encoding, text, hex) in [

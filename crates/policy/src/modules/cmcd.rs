@@ -1,13 +1,14 @@
-//! Common Media Client Data: what a player reports with a request (CTA-5004, version 1).
+//! Common Media Client Data (CMCD): metrics that a player sends with a request (CTA-5004, version
+//! 1).
 //!
-//! The data arrives in the query argument `CMCD`, percent-encoded, or in the fields [`FIELDS`]. The
-//! assignment of keys to fields only reflects how often they change, so each key is accepted in any
-//! field. Members are separated by commas. A member is `key=value`, where a string value has double
-//! quotes with the escapes `\"` and `\\`, or a bare key for true. Keys are case-sensitive.
+//! The data arrives percent-encoded in the query argument `CMCD`, or in the fields [`FIELDS`]. The
+//! standard assigns keys to fields only by how often they change, so each key is accepted in any
+//! field. Members are separated by commas. A member is `key=value`, or a bare key that means true.
+//! String values are in double quotes, with the escapes `\"` and `\\`. Keys are case-sensitive.
 //!
-//! An unknown member, or one whose value has the wrong type, is skipped. If a key repeats, the last
-//! one wins. Data of a newer version is read as far as it is compatible with version 1. A numeric
-//! value of 0 is kept for the policy to interpret.
+//! Unknown members and values of the wrong type are skipped. If a key is repeated, the last value
+//! wins. Data of a newer version is read as far as it is compatible with version 1. A numeric value
+//! of 0 is passed on for the policy to interpret.
 
 use std::borrow::Cow;
 
@@ -21,16 +22,16 @@ pub const FIELDS: [&str; 4] = ["CMCD-Request", "CMCD-Object", "CMCD-Status", "CM
 /// The query argument that carries CMCD.
 pub const ARGUMENT: &[u8] = b"CMCD";
 
-/// Maximum length of a text, both before and after decoding.
+/// Maximum length of an argument or a field in bytes, both before and after decoding.
 pub const TEXT_BYTES_MAX: usize = 4096;
-/// Maximum members read from one text; version 1 has 18 keys.
+/// Maximum members read from one argument or field; version 1 has 18 keys.
 pub const MEMBERS_MAX: usize = 64;
 /// Maximum length of `cid` and `sid`, in characters (CTA-5004).
 pub const ID_CHARACTERS_MAX: usize = 64;
 /// Maximum digits of an integer (RFC 8941 §3.3.1).
 const INTEGER_DIGITS_MAX: usize = 15;
 
-/// CMCD of a request, except the unused keys `nrr` and `v`. An absent key is `None` or `false`.
+/// A request's CMCD, without the unused keys `nrr` and `v`. An absent key is `None` or `false`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cmcd {
     /// Encoded bitrate of the object.
@@ -53,7 +54,7 @@ pub struct Cmcd {
     pub ot: Option<ObjectType>,
     /// Playback rate; 0 if the player is paused.
     pub pr: Option<f64>,
-    /// Throughput that the player considers sufficient.
+    /// Maximum throughput that the player requests.
     pub rtp_kbps: Option<u64>,
     /// Streaming format.
     pub sf: Option<StreamingFormat>,
@@ -118,14 +119,14 @@ words! {
 /// The value of a member; `True` if it has no `=`.
 enum Value<'a> {
     True,
-    /// The text after the opening quote.
+    /// The string after the opening quote.
     Quoted(&'a str),
     Token(&'a str),
 }
 
 impl Cmcd {
-    /// Reads the data of a request from its query, without the `?`, and its fields. Fields override
-    /// the query: a URL may have been passed on, whereas fields are set for this request.
+    /// Reads a request's data from its query (without the `?`) and its fields. Fields override the
+    /// query, because a URL may be copied from elsewhere, whereas fields are set for this request.
     pub fn of_request(query: Option<&[u8]>, fields: &Fields) -> Cmcd {
         let mut cmcd = Cmcd::default();
         let arguments = query.unwrap_or_default().split(|&byte| byte == b'&');
@@ -196,7 +197,8 @@ fn replace_some<T>(slot: &mut Option<T>, value: Option<T>) {
     }
 }
 
-/// Decodes a string after its opening quote (RFC 8941 §3.3.3, but allowing UTF-8).
+/// Decodes a string, given the characters after its opening quote (RFC 8941 §3.3.3, but UTF-8 is
+/// allowed).
 fn unquote(quoted: &str) -> Option<Cow<'_, str>> {
     let is_plain = |byte: u8| !matches!(byte, b'"' | b'\\') && !byte.is_ascii_control();
     if let Some(plain) = quoted.strip_suffix('"').filter(|text| text.bytes().all(is_plain)) {

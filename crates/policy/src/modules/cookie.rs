@@ -1,22 +1,22 @@
-//! `cookie`: parses, filters and formats the cookies of a request (vmod_cookie(3)).
+//! `cookie`: parses, filters and formats a request's cookies (vmod_cookie(3)).
 //!
 //! Cookies are `name=value` pairs separated by semicolons (RFC 6265 §4.2.1). White space before a
-//! name is skipped. A pair without a name, value or `=` is ignored. A repeated name replaces the
-//! first cookie's value.
+//! name is skipped. A pair without a name, a value or a `=` is ignored. If a name is repeated, the
+//! last value replaces the first.
 //!
-//! Differences from varnishd: text without `=` ends at its semicolon too, whereas varnishd reads
-//! `a;b=2` as one cookie called `a;b`, unlike backends. Names in a list may have white space on
-//! both sides. Parsing an empty text clears the list.
+//! There are three differences from varnishd. A pair without `=` also ends at its semicolon, as in
+//! backends, whereas varnishd reads `a;b=2` as one cookie called `a;b`. Names in a list may be
+//! surrounded by white space. Parsing an empty string removes all cookies.
 
 use std::fmt;
 
 use thalweg_http::date;
 
-/// Maximum cookies kept per request. RFC 6265 §6.1 requires browsers to support at least 50 per
+/// Maximum cookies stored per request. RFC 6265 §6.1 asks browsers to support at least 50 per
 /// domain.
 pub const COOKIES_MAX: usize = 256;
 
-/// Error: more than [`COOKIES_MAX`] cookies.
+/// The error for more than [`COOKIES_MAX`] cookies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooMany;
 
@@ -36,7 +36,7 @@ pub struct Cookies {
 
 impl Cookies {
     /// Replaces all cookies with those in a `Cookie` field. On error, the first [`COOKIES_MAX`]
-    /// remain.
+    /// cookies remain.
     pub fn parse(&mut self, text: &[u8]) -> Result<(), TooMany> {
         self.clean();
         for pair in text.split(|&byte| byte == b';') {
@@ -57,7 +57,7 @@ impl Cookies {
         self.get_where(|other| other == name)
     }
 
-    /// `cookie.get_re`: returns the value of the first cookie whose name `matches` accepts.
+    /// `cookie.get_re`: returns the value of the first cookie with a name accepted by `matches`.
     pub fn get_where(&self, mut matches: impl FnMut(&[u8]) -> bool) -> Option<&[u8]> {
         self.list.iter().find(|(name, _)| matches(name)).map(|(_, value)| value.as_slice())
     }
@@ -67,7 +67,7 @@ impl Cookies {
         self.get(name).is_some()
     }
 
-    /// Sets a cookie in place, or appends it. An empty name or value changes nothing.
+    /// Replaces a cookie's value in place, or appends a new cookie. Ignores an empty name or value.
     pub fn set(&mut self, name: &[u8], value: &[u8]) -> Result<(), TooMany> {
         if name.is_empty() || value.is_empty() {
             return Ok(());
@@ -97,13 +97,14 @@ impl Cookies {
         self.filter_where(|name| !list_has(names, name));
     }
 
-    /// `cookie.filter_re`: removes the cookies whose name `matches` accepts; `cookie.keep_re`
-    /// negates `matches`.
+    /// `cookie.filter_re`: removes the cookies with a name accepted by `matches`. `cookie.keep_re`
+    /// passes a negated `matches`.
     pub fn filter_where(&mut self, mut matches: impl FnMut(&[u8]) -> bool) {
         self.list.retain(|(name, _)| !matches(name));
     }
 
-    /// `cookie.get_string`: formats the cookies as a `Cookie` field, each followed by a semicolon.
+    /// `cookie.get_string`: formats the cookies as the value of a `Cookie` field, each followed by
+    /// a semicolon.
     pub fn text(&self) -> Vec<u8> {
         let mut text = Vec::new();
         for (name, value) in &self.list {
@@ -119,8 +120,8 @@ impl Cookies {
     }
 }
 
-/// `cookie.format_date`: formats the time `after_s` seconds after `now_s` in the format of
-/// `Expires`, clamped to its range.
+/// `cookie.format_date`: formats the time `after_s` seconds after `now_s` as an IMF-fixdate,
+/// clamped to the range of the format.
 pub fn format_date(now_s: f64, after_s: f64) -> String {
     // The cast saturates, and maps NaN to 0.
     let text = date::format((now_s + after_s) as u64);

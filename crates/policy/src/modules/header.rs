@@ -1,20 +1,20 @@
 //! `header`: access to individual lines of a repeated field such as Set-Cookie (vmod_header(3) of
 //! varnish-modules).
 //!
-//! A regular expression is a closure over the value, or in [`regsub`] over the line. The caller
-//! decides which fields a policy may change.
+//! The caller passes regular expressions as closures over the value or, in [`regsub`], over the
+//! line. The caller also decides which fields a policy may change.
 
 use std::fmt;
 
 use thalweg_http::Fields;
 use thalweg_http::token::is_token;
 
-/// Why fields could not be changed.
+/// Reason why fields could not be changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
     /// The name is not a token (RFC 9110 §5.1).
     Name(String),
-    /// The result of a substitution is not a line `Name: value`.
+    /// The result of a substitution is not a `Name: value` line.
     Line(String),
 }
 
@@ -29,7 +29,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Adds a line and keeps existing lines of that name.
+/// Appends a line and keeps existing lines with the same name.
 pub fn append(fields: &mut Fields, name: &str, value: &[u8]) -> Result<(), Error> {
     check_name(name)?;
     fields.push(name, value);
@@ -45,7 +45,7 @@ pub fn copy(from: &Fields, name: &str, to: &mut Fields, to_name: &str) -> Result
     Ok(())
 }
 
-/// Like [`copy`], within one section.
+/// Like [`copy`], but within one section.
 pub fn copy_within(fields: &mut Fields, name: &str, to_name: &str) -> Result<(), Error> {
     let mut copied = Fields::new();
     copy(fields, name, &mut copied, to_name)?;
@@ -55,7 +55,7 @@ pub fn copy_within(fields: &mut Fields, name: &str, to_name: &str) -> Result<(),
     Ok(())
 }
 
-/// Returns the first value of `name` that `matches` accepts.
+/// Returns the first value of `name` accepted by `matches`.
 pub fn get<'a>(
     fields: &'a Fields,
     name: &'a str,
@@ -64,12 +64,13 @@ pub fn get<'a>(
     fields.get_all(name).find(|value| matches(value))
 }
 
-/// Removes the lines called `name` whose value `matches` accepts; returns how many.
+/// Removes the lines called `name` with a value accepted by `matches`, and returns the number
+/// removed.
 pub fn remove(fields: &mut Fields, name: &str, mut matches: impl FnMut(&[u8]) -> bool) -> usize {
     fields.remove_where(|line_name, value| line_name.eq_ignore_ascii_case(name.as_bytes()) && matches(value))
 }
 
-/// Replaces each line `Name: value` with the result of `substitute`; `None` keeps the line. On
+/// Replaces each `Name: value` line with the result of `substitute`; `None` keeps the line. On
 /// error, nothing changes.
 pub fn regsub(
     fields: &mut Fields,

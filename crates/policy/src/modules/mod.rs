@@ -1,11 +1,12 @@
-//! Modules that a policy can import, implemented as plain functions independent of VCL.
+//! Modules available to policies, implemented as plain functions independent of VCL.
 //!
-//! Text is bytes, as in a field; times are Unix seconds; a director's member is any type the caller
-//! chooses; health, randomness and regular expressions are closures. Functions behave as specified
-//! by the module's manual page in Varnish 7.1, varnish-modules or libvmod-querystring, or, where
-//! the page is silent, as in Debian's varnishd 7.1.1. Each file lists any differences.
+//! Strings are bytes, as in fields, and times are Unix seconds. The caller chooses the type of a
+//! director's members, and passes health, randomness and regular expressions as closures. Functions
+//! behave as specified by the module's manual page in Varnish 7.1, varnish-modules or
+//! libvmod-querystring. Where the page is silent, they behave as in Debian's varnishd 7.1.1. Each
+//! file lists any differences.
 //!
-//! **Invariant:** no function panics on any argument, opens anything or reads a clock.
+//! **Invariant:** no function panics on any argument, opens a file or socket, or reads a clock.
 
 pub mod blob;
 pub mod cmcd;

@@ -1,46 +1,47 @@
-//! Pacing rates: the limit on a connection's send rate, `SO_MAX_PACING_RATE`.
+//! Pacing rates: limits on a connection's send rate (`SO_MAX_PACING_RATE`).
 //!
 //! Rates are in bytes/s (socket(7), tcp(7)) and include packet headers and retransmissions.
 //!
-//! [`from_cmcd`] derives a rate for media from what the player reports (CTA-5004). Sending a
-//! segment no faster than the player can use it keeps the queue at the bottleneck short. That
-//! reduces losses and delay, both for the player and for others on the same link. Sending too
-//! slowly is worse than sending too fast. Media is therefore paced only if the player requests a
-//! rate (`rtp`), or reports a buffer large enough to miss a segment.
+//! [`from_cmcd`] derives a rate for media from the player's CMCD (CTA-5004). Sending a segment no
+//! faster than the player can use it keeps the queue at the bottleneck short. That reduces loss and
+//! delay, both for the player and for others on the same link. Sending too slowly is worse than
+//! sending too fast. Media is therefore paced only if the player requests a rate (`rtp`), or if its
+//! buffer is long enough to survive a late segment.
 
 use super::cmcd::{Cmcd, ObjectType};
 
-/// The unit of a pace in VCL: vmod_tcp(3) of varnish-modules uses 1,024 bytes, and Fastly's
-/// reference says KiB.
+/// Bytes per unit of a pace in VCL. vmod_tcp(3) of varnish-modules uses 1,024 bytes, and Fastly's
+/// reference specifies KiB.
 const KIB_BYTES: u64 = 1024;
-/// Minimum of Fastly's `client.socket.pace`.
+/// Minimum of Fastly's `client.socket.pace`, in KiB/s.
 pub const FASTLY_KB_PER_S_MIN: i64 = 128;
-/// Minimum pace for media, whatever the player reports. At a lower pace, the spacing of
+/// Minimum pace for media, regardless of the player's report. At a lower pace, the spacing of
 /// packets would delay the start of a segment.
 pub const BYTES_PER_S_MIN: u64 = 128 * KIB_BYTES;
 
-/// Accounts for packet headers (40 of 1,500 bytes, more with options) and retransmissions, which
+/// Allowance for packet headers (40 of 1,500 bytes, more with options) and retransmissions, which
 /// `rtp` and bitrates exclude.
 const OVERHEAD_PERCENT: u64 = 110;
-/// The pace relative to the highest bitrate if the player sends no `rtp`.
+/// Ratio of the pace to the bitrate if the player sends no `rtp`.
 ///
-/// A player estimates throughput from what it receives, and must see enough to switch up. Adjacent
-/// bitrates differ by a factor of up to 2, and hls.js requires 1/0.7 of the next bitrate before it
-/// switches (`abrBandWidthUpFactor`). In Sammy (Spang et al., SIGCOMM 2023), which designs player
-/// and pacing together, the factor falls from 3 with an empty buffer to 1.5 with a full one.
+/// A player estimates throughput from the rate at which data arrives, and switches to a higher
+/// bitrate only if the estimate is high enough. Adjacent bitrates differ by a factor of up to 2,
+/// and hls.js requires 1/0.7 times the next bitrate before it switches (`abrBandWidthUpFactor`). In
+/// Sammy (Spang et al., SIGCOMM 2023), which designs player and pacing together, the factor falls
+/// from 3 with an empty buffer to 1.5 with a full one.
 const BITRATE_FACTOR: u64 = 3;
-/// Buffer length at which a player can miss a segment: two segments of 4 s, plus a retransmission
-/// timeout.
+/// Buffer length at which a player can survive a late segment: two segments of 4 s, plus a
+/// retransmission timeout.
 const BUFFER_MS_MIN: u64 = 10_000;
 
-/// Converts `tcp.set_socket_pace(kb_per_s)` to bytes/s; `None` (unpaced) for 0 or less.
+/// Converts the argument of `tcp.set_socket_pace` to bytes/s; `None` (unpaced) for 0 or less.
 pub fn from_kb_per_s(kb_per_s: i64) -> Option<u64> {
     let kb_per_s = u64::try_from(kb_per_s).ok().filter(|rate| *rate > 0)?;
     Some(kb_per_s.saturating_mul(KIB_BYTES))
 }
 
-/// Converts `set client.socket.pace = kb_per_s` to bytes/s, at least [`FASTLY_KB_PER_S_MIN`];
-/// `None` (unpaced) for 0 or less.
+/// Converts a value assigned to `client.socket.pace` to bytes/s, with a minimum of
+/// [`FASTLY_KB_PER_S_MIN`]; `None` (unpaced) for 0 or less.
 pub fn from_fastly(kb_per_s: i64) -> Option<u64> {
     from_kb_per_s(if kb_per_s > 0 { kb_per_s.max(FASTLY_KB_PER_S_MIN) } else { kb_per_s })
 }
@@ -50,14 +51,15 @@ pub fn to_kb_per_s(bytes_per_s: u64) -> i64 {
     i64::try_from(bytes_per_s / KIB_BYTES).unwrap_or(i64::MAX)
 }
 
-/// Returns the pace in bytes/s for a request with `cmcd`; `None` for unpaced.
+/// Returns the pace in bytes/s for a request with `cmcd`; `None` if the response is not to be
+/// paced.
 ///
 /// - Unpaced if the buffer ran dry (`bs`), at startup or after a seek (`su`), and for anything but
-///   media: pacing would only add delay.
-/// - If the player sends `rtp`, the rate it considers sufficient: `rtp` plus packet overhead.
-/// - Otherwise, if the buffer (`bl`, or else the time to the deadline, `dl`) is at least 10 s:
-///   three times the bitrate, times the playback rate (`pr`), plus packet overhead. The bitrate is
-///   the larger of the highest available bitrate (`tb`) and this object's bitrate (`br`).
+///   media, because pacing would only add delay.
+/// - If the player requests a maximum rate (`rtp`): that rate plus packet overhead.
+/// - Otherwise, if the buffer (`bl`, or without it the deadline, `dl`) is at least 10 s: three times
+///   the bitrate, times the playback rate (`pr`), plus packet overhead. The bitrate is the larger of
+///   the highest available bitrate (`tb`) and this object's bitrate (`br`).
 pub fn from_cmcd(cmcd: &Cmcd) -> Option<u64> {
     let is_media = match cmcd.ot {
         None | Some(ObjectType::Audio | ObjectType::Video | ObjectType::Muxed) => true,
@@ -74,8 +76,8 @@ pub fn from_cmcd(cmcd: &Cmcd) -> Option<u64> {
     Some(bytes_per_s.max(BYTES_PER_S_MIN))
 }
 
-/// Returns three times the rate at which playback consumes content; `None` if the buffer is too
-/// short or the bitrate is unknown.
+/// Returns [`BITRATE_FACTOR`] times the rate at which playback consumes content; `None` if the
+/// buffer is too short or the bitrate is unknown.
 fn buffered_kbit_per_s(cmcd: &Cmcd) -> Option<u64> {
     cmcd.bl_ms.or(cmcd.dl_ms).filter(|buffer_ms| *buffer_ms >= BUFFER_MS_MIN)?;
     let bitrate_kbps = cmcd.br_kbps.max(cmcd.tb_kbps).filter(|rate| *rate > 0)?;

@@ -1,33 +1,33 @@
-//! `querystring`: filters and sorts the parameters of a URL's query (vmod_querystring(3) of
+//! `querystring`: filters and sorts a URL's query parameters (vmod_querystring(3) of
 //! libvmod-querystring).
 //!
-//! The query follows the first `?`. Its parameters are separated by `&`, and the name of a
-//! parameter ends at its first `=`. Nothing is decoded. All functions drop parameters without a
-//! name, and a `?` without a query.
+//! The query follows the first `?`. Its parameters are separated by `&`, and a parameter's name
+//! ends at the first `=`. Nothing is decoded. All functions drop parameters without a name, and
+//! drop the `?` if the query is empty.
 //!
-//! Version 2 of the module has objects: a [`Filter`] with a closure for its criteria. The functions
-//! of version 1 (`filter`, `regfilter`, `globfilter` and their `_except` variants) are
+//! An object of the module's version 2 is a [`Filter`] with a closure for its criteria. The
+//! functions of version 1 (`filter`, `regfilter`, `globfilter` and their `_except` variants) are
 //! [`Filter::apply`] with a single criterion.
 
 use super::standard::glob;
 
-/// The part of a parameter used to match, sort and compare it.
+/// The part of a parameter used for matching, sorting and comparing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum By {
     /// The parameter's name.
     #[default]
     Name,
-    /// The whole parameter.
+    /// The parameter's name and value.
     Parameter,
 }
 
 /// The action on matching parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Drop matching parameters, keep all others.
+    /// Drop matching parameters and keep all others.
     #[default]
     Drop,
-    /// Keep matching parameters, drop all others.
+    /// Keep matching parameters and drop all others.
     Keep,
 }
 
@@ -38,12 +38,13 @@ pub struct Filter {
     pub sort: bool,
     /// Whether to keep only the first of adjacent duplicates.
     pub unique: bool,
-    /// The part by which parameters are compared.
+    /// The part of each parameter that is compared.
     pub by: By,
 }
 
 impl Filter {
-    /// Filters the parameters of `url` by `mode` and `matches`, and sorts them if requested.
+    /// Drops or keeps, as `mode` specifies, the parameters of `url` accepted by `matches`, and
+    /// sorts the rest if requested.
     pub fn apply(self, url: &[u8], mode: Mode, matches: impl FnMut(&[u8]) -> bool) -> Vec<u8> {
         let (path, query) = split(url);
         let kept = self.extract_from(query, mode, matches);
@@ -55,8 +56,8 @@ impl Filter {
         changed
     }
 
-    /// Returns the query of [`apply`](Self::apply)'s result, without the `?`; empty if no parameter
-    /// is left.
+    /// Like [`apply`](Self::apply), but returns only the query without the `?`; empty if no
+    /// parameter is left.
     pub fn extract(self, url: &[u8], mode: Mode, matches: impl FnMut(&[u8]) -> bool) -> Vec<u8> {
         self.extract_from(split(url).1, mode, matches)
     }
@@ -89,7 +90,7 @@ pub fn clean(url: &[u8]) -> Vec<u8> {
     Filter::default().apply(url, Mode::Drop, |_| false)
 }
 
-/// Sorts the parameters of `url` bytewise, and removes duplicates if `unique`.
+/// Sorts the parameters of `url` bytewise and removes duplicates if `unique` is set.
 pub fn sort(url: &[u8], unique: bool) -> Vec<u8> {
     Filter { sort: true, unique, by: By::Parameter }.apply(url, Mode::Drop, |_| false)
 }
@@ -99,7 +100,7 @@ pub fn remove(url: &[u8]) -> &[u8] {
     split(url).0
 }
 
-/// Returns whether `text` matches a shell pattern in which `/` is not special: the criterion of
+/// Returns whether `text` matches a shell pattern in which `/` is an ordinary character, as in
 /// `add_glob` and `globfilter`.
 pub fn matches_glob(pattern: &[u8], text: &[u8]) -> bool {
     glob::matches(pattern, text, glob::Flags { pathname: false, ..glob::Flags::default() })

@@ -1,10 +1,10 @@
-//! `xkey`: tags by which responses are purged together (vmod_xkey(3) of varnish-modules).
+//! `xkey`: tags for purging related responses together (vmod_xkey(3) of varnish-modules).
 //!
 //! Keys appear in the response fields [`FIELDS`] and in the argument of `xkey.purge` and
 //! `xkey.softpurge`. They are separated by any number of commas, spaces and tabs, and are
 //! case-sensitive.
 
-/// The response fields that carry keys; the second is the name used by an older module.
+/// The response fields that carry keys. An older module used the second name.
 pub const FIELDS: [&str; 2] = ["xkey", "X-HashTwo"];
 
 /// Returns the keys in `text`, in order, including duplicates.

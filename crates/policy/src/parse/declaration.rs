@@ -129,7 +129,7 @@ impl Parser<'_, '_> {
         self.list(Self::field)
     }
 
-    /// Repeats `read` within braces.
+    /// Parses a list in braces, with `read` for each item.
     fn list<T>(&mut self, read: fn(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
         self.symbol("{")?;
         let mut list = Vec::new();

@@ -1,15 +1,15 @@
 //! Parses expressions.
 //!
-//! In rising precedence: `||`, `&&`, `!`, a single relation, `+ -` and adjacent strings, `* / %`,
-//! calls.
+//! In order of increasing precedence: `||`, `&&`, `!`, a single relation, `+`, `-` and adjacent
+//! strings, `*`, `/` and `%`, calls.
 
 use super::{Parsed, Parser, Stopped};
 use crate::ast::{Binary, Expression, ExpressionKind, Name, Operator};
 use crate::lex::Kind;
 use crate::source::Span;
 
-/// Maximum operators and methods in one statement. With [`super::NESTING_MAX`], it bounds the depth
-/// of the tree.
+/// Maximum operators and method calls in one statement. Together with [`super::NESTING_MAX`], it
+/// limits the depth of the tree.
 const OPERATORS_MAX: usize = 256;
 
 impl Parser<'_, '_> {
@@ -17,7 +17,7 @@ impl Parser<'_, '_> {
         self.deeper(Self::or)
     }
 
-    /// Parses a left-associative chain: operands with `read`, operators with `operator`.
+    /// Parses a left-associative chain, with `read` for operands and `operator` for operators.
     fn chain(
         &mut self,
         read: fn(&mut Self) -> Parsed<Expression>,
@@ -107,7 +107,7 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// Parses the right side of a test: one token, or a number and, after a space, its unit or
+    /// Parses the right side of a test: one token, or a number followed by a space and its unit or
     /// `ago`.
     fn test_value(&mut self) -> Parsed<Expression> {
         let start = self.span();
@@ -141,7 +141,7 @@ impl Parser<'_, '_> {
             Kind::Symbol("+") => Some(Operator::Add),
             Kind::Symbol("-") => Some(Operator::Subtract),
             Kind::Text(_) => Some(Operator::Adjacent),
-            // `and` and `or` are handled, with advice, where `&&` and `||` are.
+            // `and` and `or` are handled along with `&&` and `||`, where they get advice.
             Kind::Name(word) if matches!(word.as_str(), "and" | "or") => None,
             Kind::Name(word) if !Self::begins_statement(word) => Some(Operator::Adjacent),
             _ => None,
@@ -196,7 +196,7 @@ impl Parser<'_, '_> {
                 self.next();
                 let inner = self.expression()?;
                 self.symbol(")")?;
-                // The span includes the parentheses, so that the carets mark them, too.
+                // Include the parentheses in the span, so that the carets mark them too.
                 return Ok(Expression { span: start.to(self.span_before()), ..inner });
             }
             _ => return Err(self.expected("a value")),

@@ -1,8 +1,8 @@
-//! Parser: turns tokens into a syntax tree. After a fault it resumes with the next statement or
+//! Parser: turns tokens into a syntax tree. After a fault, it resumes at the next statement or
 //! declaration.
 //!
-//! **Invariant:** every loop consumes a token or ends, and nesting is bounded: no input hangs or
-//! overflows the stack.
+//! **Invariant:** every loop iteration consumes a token or is the last, and nesting is bounded. No
+//! input can hang the parser or overflow the stack.
 
 mod declaration;
 mod expression;
@@ -20,7 +20,7 @@ use crate::source::{FILE_BYTES_MAX, File, INCLUDE_DEPTH_MAX, Loader, Sources, Sp
 /// Maximum nesting of blocks and parentheses.
 pub(crate) const NESTING_MAX: usize = 48;
 
-/// The language version, declared as `vcl 4.1;`.
+/// The language version, as declared by `vcl 4.1;`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Version {
     V40,
@@ -136,7 +136,8 @@ impl Parser<'_, '_> {
         true
     }
 
-    /// Parses `include "FILE";`: parses that file with `read`, then resumes here.
+    /// Parses `include "FILE";`: parses the included file with `read`, then resumes in the current
+    /// one.
     fn include(&mut self, read: &mut dyn FnMut(&mut Self)) -> Parsed<()> {
         self.next();
         if self.at_symbol("+") {
@@ -300,12 +301,13 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// Runs `read` one nesting level deeper.
+    /// Runs `read` one nesting level deeper. Reports an error if that exceeds [`NESTING_MAX`].
     fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.nesting >= NESTING_MAX {
             let span = self.span();
             self.faults.error(span, format!("nested more than {NESTING_MAX} deep"));
-            // Skip the rest of the file, or each level would report the fault again.
+            // Skip the rest of the file. Otherwise, each enclosing level would report the fault
+            // again.
             self.at = self.tokens.len() - 1;
             return Err(Stopped);
         }

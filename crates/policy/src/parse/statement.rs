@@ -25,7 +25,8 @@ impl Parser<'_, '_> {
             Ok(block)
         })
         .inspect(|_| {
-            // A missing brace does not discard the block: its statements are still checked.
+            // Keep the block even if its closing brace is missing, so that its statements are still
+            // checked.
             let _ = self.symbol("}");
         })
     }
@@ -34,7 +35,7 @@ impl Parser<'_, '_> {
     fn statements(&mut self, into: &mut Block) {
         while !self.at_symbol("}") && !self.at_end() {
             let before = self.at;
-            // A declaration here means that a closing brace is missing before it.
+            // A declaration here means that a closing brace before it is missing.
             if self.at_word("sub") && before > 0 {
                 return;
             }
@@ -88,7 +89,7 @@ impl Parser<'_, '_> {
             _ => {
                 let expression = self.postfix()?;
                 let is_name = matches!(expression.kind, crate::ast::ExpressionKind::Name(_));
-                // `synthetic` and the like are functions if parentheses follow.
+                // `synthetic` and similar names are functions if parentheses follow.
                 let is_call = !is_name && STATEMENT_FUNCTIONS.contains(&word.as_str());
                 if let Some(help) = advice(Place::Statement, &word).filter(|_| !is_call) {
                     self.faults.error_help(start, format!("{word} is not a statement"), help);

@@ -1,6 +1,6 @@
-//! Task: everything a subroutine works on (messages, settings, connection, host).
+//! Task: the context in which a subroutine runs (messages, settings, connection, host).
 //!
-//! The caller provides everything and reads back the policy's changes; this crate opens no socket
+//! The caller provides the context and reads back the policy's changes. This crate opens no socket
 //! and reads no clock.
 
 mod outside;
@@ -16,20 +16,20 @@ use crate::modules::cookie::Cookies;
 use crate::modules::directors::parameters::{ChangedSet, LazyCall};
 use crate::value::Failure;
 
-pub use outside::{Alone, Connection, Geo, Host, Storage, TcpInfo};
+pub use outside::{Connection, Geo, Host, NoHost, Storage, TcpInfo};
 pub use settings::{Client, Fetch, Object, Session};
 
 /// Maximum lines that a policy may log per request.
 pub const LOG_LINES_MAX: usize = 100;
-/// Maximum bytes of a logged line.
+/// Maximum length of a log line in bytes.
 pub const LOG_LINE_BYTES_MAX: usize = 4096;
 /// Maximum bytes that a policy may hash per request.
 pub const HASH_BYTES_MAX: usize = 16 * 1024;
 
 /// The source of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tag {
-    /// `std.log` and the modules.
+pub enum LogSource {
+    /// `std.log`, or a module.
     Log,
     /// An evaluation failure.
     Error,
@@ -37,22 +37,22 @@ pub enum Tag {
     Timestamp,
     /// An ACL with `+log`.
     Acl,
-    /// Why a fetch failed; the response does not state the reason.
+    /// The reason why a fetch failed, which the response does not state.
     FetchError,
 }
 
 /// A log line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
+pub struct LogLine {
     /// Source of the line.
-    pub tag: Tag,
-    /// Text of the line.
+    pub tag: LogSource,
+    /// Content of the line.
     pub text: String,
 }
 
-/// State kept between the subroutine calls of one request.
+/// State retained between the subroutine calls of one request.
 #[derive(Debug, Default)]
-pub struct Kept {
+pub struct RequestState {
     /// The client's location, once looked up.
     pub(crate) geo: OnceLock<Box<Geo>>,
     /// The last error of `std.ban`.
@@ -68,9 +68,9 @@ pub struct Kept {
 /// The context of a subroutine. Messages that a subroutine cannot access may be `None`; accessing
 /// one is a [`Failure`].
 pub struct Task<'t> {
-    /// Unix seconds; constant for the whole subroutine.
+    /// Current time in Unix seconds; constant during a subroutine.
     pub now_s: f64,
-    /// The original of [`Task::req`] or, on the backend side, of [`Task::bereq`].
+    /// The unmodified version of [`Task::req`] or, on the backend side, of [`Task::bereq`].
     pub original: Option<&'t RequestHead>,
     /// The client's request.
     pub req: Option<&'t mut RequestHead>,
@@ -82,7 +82,7 @@ pub struct Task<'t> {
     pub obj: Option<&'t ResponseHead>,
     /// The response to the client.
     pub resp: Option<&'t mut ResponseHead>,
-    /// Settings of the request.
+    /// Settings of the client request.
     pub client: &'t mut Client,
     /// Settings of the fetch.
     pub fetch: &'t mut Fetch,
@@ -92,22 +92,22 @@ pub struct Task<'t> {
     pub session: &'t mut Session,
     /// The connection itself.
     pub connection: &'t mut dyn Connection,
-    /// The process.
+    /// Services of the process.
     pub host: &'t dyn Host,
     /// Log lines, in order.
-    pub log: &'t mut Vec<Line>,
-    /// State kept between calls; the caller resets it for each new request.
-    pub kept: &'t mut Kept,
-    /// Buffer for texts; reuse it across tasks to avoid allocation.
+    pub log: &'t mut Vec<LogLine>,
+    /// State retained between calls; the caller resets it for each new request.
+    pub kept: &'t mut RequestState,
+    /// Buffer for strings; reuse it across tasks to avoid allocation.
     pub workspace: &'t mut Workspace,
-    /// State of the random generator; each draw advances it.
+    /// State of the random number generator; each draw advances it.
     pub random: &'t mut u64,
 }
 
-/// Default maximum total size of the texts built for a request, in bytes.
+/// Default maximum total size of the strings built for a request, in bytes.
 pub const WORKSPACE_BYTES_MAX: usize = 64 * 1024;
 
-/// Buffer in which texts are built.
+/// Buffer in which strings are built.
 #[derive(Debug, Clone)]
 pub struct Workspace {
     /// Maximum bytes per request; default [`WORKSPACE_BYTES_MAX`].
@@ -124,7 +124,7 @@ impl Default for Workspace {
 }
 
 impl Task<'_> {
-    /// Returns the request that `message` names.
+    /// Returns the request named by `message`.
     pub(crate) fn request(&self, message: Message) -> Result<&RequestHead, Failure> {
         match message {
             Message::Bereq => self.bereq.as_deref(),
@@ -141,7 +141,7 @@ impl Task<'_> {
         .ok_or_else(|| absent(message))
     }
 
-    /// Returns the response that `message` names.
+    /// Returns the response named by `message`.
     pub(crate) fn response(&self, message: Message) -> Result<&ResponseHead, Failure> {
         match message {
             Message::Beresp => self.beresp.as_deref(),
@@ -163,7 +163,9 @@ impl Task<'_> {
     /// Restores a request to its original state.
     ///
     /// # Errors
-    /// If `message` is not a request, or its original is unknown, as in `vcl_pipe`.
+    ///
+    /// Returns an error if `message` is not a request, or if its original is unknown, as in
+    /// `vcl_pipe`.
     pub(crate) fn roll_back(&mut self, message: Message) -> Result<(), Failure> {
         let request = match message {
             Message::Bereq => self.bereq.as_deref_mut(),
@@ -174,9 +176,9 @@ impl Task<'_> {
             return Err(Failure::new(format!("{} cannot be rolled back here", message.as_str())));
         };
         request.clone_from(original);
-        // As in Varnish, modules lose their per-task state. The client's location cannot change, so
-        // it is kept.
-        *self.kept = Kept { geo: std::mem::take(&mut self.kept.geo), ..Kept::default() };
+        // As in Varnish, discard the modules' per-task state. Keep the client's location, because
+        // it cannot change.
+        *self.kept = RequestState { geo: std::mem::take(&mut self.kept.geo), ..RequestState::default() };
         Ok(())
     }
 
@@ -188,7 +190,7 @@ impl Task<'_> {
         }
     }
 
-    /// Returns the fields of a mutable message.
+    /// Returns the fields of a message, for modification.
     pub(crate) fn fields_mut(&mut self, message: Message) -> Result<&mut Fields, Failure> {
         match message {
             Message::Req | Message::ReqTop | Message::Bereq => Ok(&mut self.request_mut(message)?.fields),
@@ -196,7 +198,7 @@ impl Task<'_> {
         }
     }
 
-    /// Returns a header with all its lines joined as one list. The `Host` of a request is its
+    /// Returns a header's value, with all its lines joined into one list. A request's `Host` is its
     /// parsed authority.
     pub(crate) fn header(&self, header: &Header) -> Result<Option<Cow<'_, [u8]>>, Failure> {
         if header.is_host {
@@ -230,19 +232,20 @@ impl Task<'_> {
         Ok(())
     }
 
-    /// Appends a log line, truncated to its limit. Lines beyond [`LOG_LINES_MAX`] are dropped.
-    pub(crate) fn push_log(&mut self, tag: Tag, text: impl Into<String>) {
+    /// Appends a log line, truncated to [`LOG_LINE_BYTES_MAX`]. Drops lines beyond
+    /// [`LOG_LINES_MAX`].
+    pub(crate) fn push_log(&mut self, tag: LogSource, text: impl Into<String>) {
         if self.log.len() < LOG_LINES_MAX {
             let mut text = text.into();
             if text.len() > LOG_LINE_BYTES_MAX {
                 let end = (0..=LOG_LINE_BYTES_MAX).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
                 text.truncate(end);
             }
-            self.log.push(Line { tag, text });
+            self.log.push(LogLine { tag, text });
         }
     }
 
-    /// Draws a random number in [0, 1): SplitMix64, seeded by the task.
+    /// Draws a random number in [0, 1) with SplitMix64, seeded by the caller.
     pub(crate) fn draw(&mut self) -> f64 {
         *self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (*self.random ^ (*self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -3,9 +3,9 @@
 use std::net::{IpAddr, SocketAddr};
 
 /// Kernel statistics of a connection, named as in `struct tcp_info`. Times are in µs unless the
-/// name has another unit; rates are in bytes per second.
+/// name states another unit. Rates are in bytes per second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names are those of linux/tcp.h, whose page tcp(7) explains them")]
+#[allow(missing_docs, reason = "the names are those of linux/tcp.h; see tcp(7)")]
 pub struct TcpInfo {
     pub advmss: u64,
     pub bytes_acked: u64,
@@ -40,28 +40,28 @@ pub struct TcpInfo {
 
 /// The client's connection. Each call reads or sets the socket directly.
 pub trait Connection {
-    /// Returns the congestion control algorithm in use, as the kernel reports it.
+    /// Returns the congestion control algorithm in use, as reported by the kernel.
     fn congestion_algorithm(&self) -> Option<String>;
-    /// Selects an algorithm. On error, the caller logs it and the request continues with the
-    /// current one.
+    /// Selects an algorithm. The caller logs an error, and the request continues with the current
+    /// algorithm.
     fn set_congestion_algorithm(&mut self, name: &str) -> Result<(), String>;
     /// Returns the pacing limit in bytes per second; `None` if unlimited.
     fn pace_bytes_per_s(&self) -> Option<u64>;
-    /// Sets the pacing limit.
+    /// Sets the pacing limit in bytes per second; 0 removes it.
     fn set_pace_bytes_per_s(&mut self, pace: u64) -> Result<(), String>;
-    /// Sets the congestion window in packets, where the system allows it.
+    /// Sets the congestion window in packets, if the system allows it.
     fn set_cwnd(&mut self, packets: u64) -> Result<(), String>;
     /// Returns the current kernel statistics.
     fn tcp_info(&self) -> Option<TcpInfo>;
     /// Returns the number of requests on this connection so far, including the current one.
     fn requests(&self) -> u64;
-    /// Sets the IP type of service of outgoing packets.
+    /// Sets the IP type of service for outgoing packets.
     fn set_type_of_service(&mut self, value: u8) -> Result<(), String>;
 }
 
-/// A client's location and network, as far as the database knows.
+/// A client's location and network; fields missing from the database are `None`.
 #[derive(Debug, Clone, Default, PartialEq)]
-#[allow(missing_docs, reason = "the names are self-explanatory; the table of variables has the details")]
+#[allow(missing_docs, reason = "the names are self-explanatory; see the variables reference")]
 pub struct Geo {
     pub as_name: Option<String>,
     pub as_number: Option<u32>,
@@ -83,18 +83,19 @@ pub struct Storage {
     pub free_bytes: u64,
     /// Bytes in use.
     pub used_bytes: u64,
-    /// Whether the storage works.
+    /// Whether the storage is operational.
     pub is_happy: bool,
 }
 
-/// Services of the process for policies. The default of each method is "unknown" or "not allowed".
+/// Services that the process provides to policies. By default, each method returns an unknown value
+/// or denies the operation.
 pub trait Host {
-    /// Returns the current Unix time in seconds, if it is known more precisely than
+    /// Returns the current Unix time in seconds, if the host has a more recent value than
     /// [`Task::now_s`](super::Task::now_s).
     fn now_s(&self) -> Option<f64> {
         None
     }
-    /// Returns whether a backend, by index, is healthy.
+    /// Returns whether the backend with this index is healthy.
     fn is_healthy(&self, _backend: u32) -> bool {
         true
     }
@@ -102,11 +103,11 @@ pub trait Host {
     fn changed_s(&self, _backend: u32) -> f64 {
         0.0
     }
-    /// Returns a storage by name.
+    /// Returns the usage of the storage with this name.
     fn storage(&self, _name: &str) -> Storage {
         Storage::default()
     }
-    /// Returns the location of an address. Called at most once per [`Kept`](super::Kept), and only
+    /// Returns the location of an address. Called at most once per [`RequestState`](super::RequestState), and only
     /// if the policy needs it.
     fn geo(&self, _address: IpAddr) -> Option<Geo> {
         None
@@ -115,8 +116,8 @@ pub trait Host {
     fn environment(&self, _name: &str) -> Option<String> {
         None
     }
-    /// Returns a file's content. The host decides which files a policy may read. The program caches
-    /// the result.
+    /// Returns a file's content. The host decides which files a policy may read, and the program
+    /// caches the result.
     fn read_file(&self, path: &str) -> Result<Vec<u8>, String> {
         Err(format!("{path}: a policy cannot read files here"))
     }
@@ -128,35 +129,38 @@ pub trait Host {
     fn ban(&self, _expression: &str) -> Result<(), String> {
         Err("a policy cannot ban here".to_owned())
     }
-    /// Purges stored responses that have any of the `tags`; returns how many.
+    /// Purges the stored responses that have any of the `tags`. Returns the number reported to the
+    /// policy; the edge reports the number of tags.
     ///
     /// # Errors
-    /// If the purge was not complete.
+    ///
+    /// Returns an error if the purge did not complete.
     fn purge_tags(&self, _tags: &str, _soft: bool) -> Result<u64, String> {
         Err("a policy cannot purge here".to_owned())
     }
-    /// Returns the number of the current bundle.
+    /// Returns the current bundle number.
     fn bundle_number(&self) -> Option<u64> {
         None
     }
-    /// Returns the congestion control that the bundle's rule assigns to an address requesting this
-    /// host.
+    /// Returns the congestion control algorithm assigned by the bundle's steering rule to a client
+    /// with this address that requests this host.
     fn rule_algorithm(&self, _address: IpAddr, _host: &str) -> Option<String> {
         None
     }
-    /// Returns whether the bundle's rule holds out this connection of a client requesting this
-    /// host.
+    /// Returns whether the client's connection is in the holdout of the bundle's steering rule for
+    /// this host.
     fn is_holdout(&self, _client: SocketAddr, _host: &str) -> bool {
         false
     }
-    /// Returns the arm of the bundle's experiment assigned to a connection requesting this host.
+    /// Returns the arm assigned by the bundle's experiment to the client's connection, given the
+    /// requested host.
     fn arm(&self, _experiment: &str, _host: &str, _client: SocketAddr) -> Option<String> {
         None
     }
 }
 
-/// A host with all defaults.
+/// A host that uses the default of every method.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Alone;
+pub struct NoHost;
 
-impl Host for Alone {}
+impl Host for NoHost {}

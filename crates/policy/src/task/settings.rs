@@ -1,6 +1,6 @@
 //! Settings of a request, a fetch and a connection, and properties of a stored response.
 //!
-//! Plain data that variables read and set, and that the caller acts on.
+//! Plain data, read and set by variables and acted on by the caller.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::value::Backend;
 
-/// Settings of a client request. They persist across its restarts.
+/// Settings of a client request; they persist across restarts.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Client {
     /// `client.identity`, if the policy has set it; otherwise the address is used.
@@ -37,7 +37,7 @@ pub struct Client {
     pub storage: Option<String>,
     /// `req.time`, Unix seconds.
     pub time_s: f64,
-    /// When `std.timestamp` was last called, Unix seconds; 0 before the first call.
+    /// Time of the last `std.timestamp` call, Unix seconds; 0 before the first call.
     pub timestamp_s: f64,
     /// `req.xid`.
     pub xid: u64,
@@ -84,13 +84,13 @@ pub struct Fetch {
     pub retries: u32,
     /// `bereq.time`, Unix seconds.
     pub time_s: f64,
-    /// When `std.timestamp` was last called, Unix seconds; 0 before the first call.
+    /// Time of the last `std.timestamp` call, Unix seconds; 0 before the first call.
     pub timestamp_s: f64,
     /// `bereq.uncacheable`.
     pub is_pass: bool,
     /// `bereq.xid`.
     pub xid: u64,
-    /// Send the request without content: `unset bereq.body`.
+    /// Whether to send the request without content, set by `unset bereq.body`.
     pub drop_body: bool,
     /// `beresp.backend`: the backend that responded.
     pub answered: Backend,
@@ -163,7 +163,7 @@ impl Default for Fetch {
     }
 }
 
-/// Properties of the stored response.
+/// Properties of a stored response.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Object {
     /// `obj.age`, seconds.
@@ -186,7 +186,7 @@ pub struct Object {
     pub uncacheable: bool,
 }
 
-/// Settings of a connection; they persist across its requests.
+/// Settings of a connection; they persist across requests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Session {
     /// `client.ip`.

@@ -8,14 +8,14 @@ use crate::task::{Geo, Task, TcpInfo};
 use crate::types::Type;
 use crate::value::{Failure, Value};
 
-/// A field of `tcp_info`; 0 if the kernel does not report it.
+/// Declares a variable for a field of `tcp_info`; 0 if the kernel does not report it.
 macro_rules! tcpi {
     ($name:literal, $field:ident) => {
         Variable::new($name, Type::Int, Subs::CLIENT, |task| Ok(count(tcp_info(task).$field))).ours()
     };
 }
 
-/// A text from the geolocation database; unset if unknown.
+/// Declares a variable for a string from the geolocation database; unset if unknown.
 macro_rules! geo {
     ($name:literal, $field:ident) => {
         Variable::new($name, Type::String, Subs::CLIENT, |task| Ok(Value::maybe(geo(task).$field.as_deref())))
@@ -53,7 +53,7 @@ pub(super) static TABLE: [Variable; 60] = [
     plain!("sess.timeout_linger", Duration, Subs::CLIENT, Subs::CLIENT, session.timeout_linger_s),
     Variable::new("sess.xid", Type::String, Subs::REQUEST, |task| Ok(xid(task.session.xid)))
         .only(Version::V41),
-    // The checker emits an expression with the storage's name for these three variables, so their
+    // For these three variables, the checker emits an expression with the storage's name, so their
     // getters are never called.
     Variable::new("storage.*.free_space", Type::Bytes, Subs::REQUEST, |_| Ok(Value::Void)),
     Variable::new("storage.*.happy", Type::Bool, Subs::REQUEST, |_| Ok(Value::Void)),
@@ -74,7 +74,8 @@ pub(super) static TABLE: [Variable; 60] = [
             set_or_log(task, |task| task.connection.set_cwnd(u64::try_from(packets).unwrap_or(0)))
         })
         .ours(),
-    // KiB per second, both read and set; 0 is unlimited. Setting enforces Fastly's minimum.
+    // In KiB per second for reading and setting; 0 means unlimited. Setting enforces Fastly's
+    // minimum.
     Variable::new("client.socket.pace", Type::Int, Subs::CLIENT, |task| {
         Ok(Value::Int(task.connection.pace_bytes_per_s().map_or(0, pace::to_kb_per_s)))
     })
@@ -82,7 +83,7 @@ pub(super) static TABLE: [Variable; 60] = [
         let Value::Int(kb_per_s) = value else { return Ok(()) };
         if kb_per_s < 0 {
             task.push_log(
-                crate::task::Tag::Error,
+                crate::task::LogSource::Error,
                 format!("client.socket.pace unchanged: {kb_per_s} is negative"),
             );
             return Ok(());
@@ -177,7 +178,7 @@ fn set_or_log(
     set: impl FnOnce(&mut Task<'_>) -> Result<(), String>,
 ) -> Result<(), Failure> {
     if let Err(error) = set(task) {
-        task.push_log(crate::task::Tag::Error, error);
+        task.push_log(crate::task::LogSource::Error, error);
     }
     Ok(())
 }

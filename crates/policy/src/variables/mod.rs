@@ -1,8 +1,8 @@
 //! Variables: name, type, access rights and accessors.
 //!
-//! The rows are in the submodules [`request`], [`response`] and [`connection`]; variable names
-//! occur nowhere else. Sources: vcl-var(7) of Varnish 7.1, and Fastly's reference for
-//! `client.requests`, `client.socket.*`, `client.geo.*` and `client.as.*`.
+//! The table rows are in the submodules [`request`], [`response`] and [`connection`]. Sources:
+//! vcl-var(7) of Varnish 7.1, and Fastly's reference for `client.requests`, `client.socket.*`,
+//! `client.geo.*` and `client.as.*`.
 
 mod connection;
 mod request;
@@ -19,32 +19,32 @@ use crate::value::{Failure, Value};
 
 /// Reads a variable.
 type Getter = for<'t> fn(&'t Task<'_>) -> Result<Value<'t>, Failure>;
-/// Borrows a variable's text.
+/// Borrows a variable's string value.
 type Borrow = for<'t> fn(&'t Task<'_>) -> Result<&'t [u8], Failure>;
-/// Sets a variable to a value of its type, or for [`Type::Body`] to text.
+/// Sets a variable to a value of its type or, for [`Type::Body`], to a string or blob.
 type Setter = for<'t, 'v> fn(&'t mut Task<'_>, Value<'v>) -> Result<(), Failure>;
 /// Unsets a variable.
 type Unsetter = for<'t> fn(&'t mut Task<'_>) -> Result<(), Failure>;
 
-/// A variable.
+/// A variable of the policy language.
 pub struct Variable {
-    /// `req.url`, or a pattern such as `req.http.*` or `storage.*.happy`.
+    /// Name, such as `req.url`, or a pattern, such as `req.http.*` or `storage.*.happy`.
     pub name: &'static str,
     /// Type of the variable's value.
     pub kind: Type,
-    /// Subroutines that may read the variable.
+    /// Subroutines allowed to read the variable.
     pub read: Subs,
-    /// Subroutines that may set the variable.
+    /// Subroutines allowed to set the variable.
     pub set: Subs,
-    /// Subroutines that may unset the variable.
+    /// Subroutines allowed to unset the variable.
     pub unset: Subs,
-    /// Whether Thalweg adds the variable to Varnish's.
+    /// Whether the variable is a Thalweg addition that Varnish lacks.
     pub is_ours: bool,
     only: Option<Version>,
-    /// Further subroutines that may set the variable in VCL 4.0.
+    /// Additional subroutines allowed to set the variable in VCL 4.0.
     set_40: Subs,
     pub(crate) get: Getter,
-    /// Fast path for a frequently read text that is always set.
+    /// Fast path for a frequently read string that is always set.
     pub(crate) lend: Option<Borrow>,
     pub(crate) put: Setter,
     pub(crate) drop: Unsetter,
@@ -119,12 +119,12 @@ impl Variable {
         variable
     }
 
-    /// Returns the subroutines that may set the variable in a file of `version`.
+    /// Returns the subroutines allowed to set the variable in a file of `version`.
     pub(crate) fn set_in(&self, version: Version) -> Subs {
         if version == Version::V40 { self.set.and(self.set_40) } else { self.set }
     }
 
-    /// Returns the only VCL version with this variable; `None` if both have it.
+    /// Returns the only VCL version that has the variable; `None` if both have it.
     pub fn version(&self) -> Option<&'static str> {
         self.only.map(|version| if version == Version::V40 { "4.0" } else { "4.1" })
     }
@@ -143,7 +143,7 @@ pub fn all() -> impl Iterator<Item = &'static Variable> + Clone {
     connection::TABLE.iter().chain(&request::TABLE).chain(&response::TABLE)
 }
 
-/// Finds the variable called `name`; for a pattern, also returns the text that `*` matches.
+/// Finds the variable called `name`. For a pattern, also returns the part of `name` matched by `*`.
 pub(crate) fn find(name: &str, version: Version) -> Option<(&'static Variable, &str)> {
     let exact =
         all().find(|variable| variable.name == name && !variable.is_pattern() && variable.is_in(version));
@@ -158,8 +158,8 @@ pub(crate) fn find(name: &str, version: Version) -> Option<(&'static Variable, &
     })
 }
 
-/// A variable that reads a field of the task and, if a second list of subroutines is given, sets
-/// it.
+/// Declares a variable that reads a field of the task. With a second set of subroutines, the
+/// variable can also be set.
 macro_rules! plain {
     ($name:literal, $kind:ident, $read:expr, $($field:ident).+) => {
         Variable::new($name, Type::$kind, $read, |task| Ok(Value::$kind(task.$($field).+)))
@@ -175,7 +175,7 @@ macro_rules! plain {
 }
 pub(crate) use plain;
 
-/// Like [`plain`], for an optional field: a text, a storage, or a duration in seconds.
+/// Like [`plain`], but for an optional field: a string, a storage or a duration in seconds.
 macro_rules! optional {
     ($name:literal, String, $subs:expr, $($field:ident).+) => {
         Variable::new($name, Type::String, $subs, |task| Ok(Value::maybe(task.$($field).+.as_deref()))).set(
@@ -209,17 +209,17 @@ macro_rules! optional {
 }
 pub(crate) use optional;
 
-/// Converts a count to INT, saturating.
+/// Converts a count to an INT; saturates.
 fn count(value: impl TryInto<i64>) -> Value<'static> {
     Value::Int(value.try_into().unwrap_or(i64::MAX))
 }
 
-/// Formats a transaction number as text.
+/// Converts a transaction number to a STRING.
 fn xid(value: u64) -> Value<'static> {
     Value::owned(value.to_string())
 }
 
-/// Returns the text of `value`, for setters.
+/// Returns the bytes of a string or blob, for setters.
 fn text(value: Value<'_>) -> Vec<u8> {
     match value {
         Value::Text(text) => text.unwrap_or_default().into_owned(),
@@ -240,7 +240,7 @@ fn storage_name(value: Value<'_>) -> Option<String> {
     }
 }
 
-/// Parses an HTTP version that the edge supports.
+/// Parses an HTTP version supported by the edge.
 fn protocol(text: &str) -> Result<thalweg_http::Version, Failure> {
     match text {
         "HTTP/1.0" => Ok(thalweg_http::Version::Http10),

@@ -14,7 +14,7 @@ use crate::value::{Failure, Value};
 const BEREQ: Subs = Subs::BACKEND.and(Subs::of(&[Sub::Pipe]));
 /// Subroutines in which the cache key is known.
 const HASHED: Subs = Subs::of(&[Sub::Hit, Sub::Miss, Sub::Pass, Sub::Purge, Sub::Deliver]);
-/// The value of a setting that was never set, as in Varnish.
+/// Value of a duration that was never set, as in Varnish.
 const UNSET_S: f64 = -1.0;
 
 pub(super) static TABLE: [Variable; 45] = [
@@ -109,7 +109,7 @@ pub(super) static TABLE: [Variable; 45] = [
     Variable::new("bereq.xid", Type::String, BEREQ, |task| Ok(xid(task.fetch.xid))),
 ];
 
-/// Returns the cache key as BLOB; empty if nothing was hashed.
+/// Returns the cache key as a BLOB; empty if nothing was hashed.
 fn hash(task: &Task<'_>) -> Value<'static> {
     Value::Blob(task.client.hash().map(Vec::from).unwrap_or_default().into())
 }
@@ -157,7 +157,7 @@ fn url_text<'t>(task: &'t Task<'_>, message: Message) -> Result<&'t [u8], Failur
 fn set_url(task: &mut Task<'_>, message: Message, value: Value<'_>) -> Result<(), Failure> {
     let Value::Text(Some(url)) = &value else { return Err(Failure::new("a URL must be text")) };
     let target = &mut task.request_mut(message)?.target;
-    // The URL is unchanged, such as after a substitution without a match.
+    // Skip validation if the URL is unchanged, for example after a substitution without a match.
     if target.as_str().as_bytes() == &url[..] {
         return Ok(());
     }

@@ -6,7 +6,7 @@ use super::{Variable, count, optional, plain, protocol, storage_name, string, te
 use crate::message::Message;
 use crate::parse::Version;
 use crate::step::{Sub, Subs};
-use crate::task::{Tag, Task};
+use crate::task::{LogSource, Task};
 use crate::types::Type;
 use crate::value::{Failure, Value, final_status};
 
@@ -53,7 +53,7 @@ pub(super) static TABLE: [Variable; 46] = [
     plain!("beresp.uncacheable", Bool, RESPONSE, fetch.uncacheable).set(RESPONSE, |task, value| {
         match value {
             Value::Bool(false) if task.fetch.uncacheable => {
-                task.push_log(Tag::Error, "Ignoring attempt to reset beresp.uncacheable");
+                task.push_log(LogSource::Error, "Ignoring attempt to reset beresp.uncacheable");
             }
             Value::Bool(uncacheable) => task.fetch.uncacheable = uncacheable,
             _ => {}

@@ -1,5 +1,5 @@
-//! Test fixture: a task to run policies on, with a connection that records its settings.
-#![allow(dead_code, unreachable_pub, reason = "each test program uses what it needs")]
+//! Test fixture: a task that runs policies, with a connection that records its settings.
+#![allow(dead_code, unreachable_pub, reason = "each test program uses only some of the items")]
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use thalweg_http::head::{parse_request, parse_response};
 use thalweg_http::{Limits, RequestHead, ResponseHead};
 use thalweg_policy::source::File;
-use thalweg_policy::task::{Client, Fetch, Geo, Kept, Line, Object, Session, Storage, TcpInfo, Workspace};
+use thalweg_policy::task::{
+    Client, Fetch, Geo, LogLine, Object, RequestState, Session, Storage, TcpInfo, Workspace,
+};
 use thalweg_policy::{
     Action, Connection, Failure, Host, Known, Program, Report, Severity, Sub, Task, compile,
 };
@@ -147,7 +149,7 @@ impl Host for TestHost {
     }
 }
 
-/// Owner of everything that a task borrows.
+/// Owner of all data borrowed by a task.
 pub struct Bench {
     pub now_s: f64,
     pub original: Option<RequestHead>,
@@ -162,8 +164,8 @@ pub struct Bench {
     pub session: Session,
     pub wire: TestConnection,
     pub host: TestHost,
-    pub log: Vec<Line>,
-    pub kept: Kept,
+    pub log: Vec<LogLine>,
+    pub kept: RequestState,
     pub workspace: Workspace,
     pub random: u64,
 }
@@ -172,8 +174,8 @@ pub fn request(text: &str) -> RequestHead {
     let mut head = RequestHead::default();
     let text = format!("{}\r\n\r\n", text.trim().replace('\n', "\r\n"));
     parse_request(text.as_bytes(), &mut head, &Limits::default())
-        .expect("a request")
-        .expect("a whole request");
+        .expect("valid request")
+        .expect("complete request");
     head
 }
 
@@ -181,8 +183,8 @@ pub fn response(text: &str) -> ResponseHead {
     let mut head = ResponseHead::default();
     let text = format!("{}\r\n\r\n", text.trim().replace('\n', "\r\n"));
     parse_response(text.as_bytes(), &mut head, &Limits::default())
-        .expect("a response")
-        .expect("a whole response");
+        .expect("valid response")
+        .expect("complete response");
     head
 }
 
@@ -231,7 +233,7 @@ impl Default for Bench {
             wire: TestConnection { algorithm: "cubic".into(), ..TestConnection::default() },
             host: TestHost::default(),
             log: Vec::new(),
-            kept: Kept::default(),
+            kept: RequestState::default(),
             workspace: Workspace::default(),
             random: 1,
         }
@@ -277,7 +279,7 @@ pub fn known() -> Known {
     }
 }
 
-/// Compiles a policy whose includes are `files`.
+/// Compiles a policy, with `files` available as includes.
 pub fn build_with(text: &str, files: &[(&str, &str)]) -> Result<(Program, Report), Report> {
     let mut loader = |path: &str, _: &str| {
         files
@@ -301,7 +303,7 @@ pub fn program(text: &str) -> Program {
     }
 }
 
-/// Formats one line per fault: position, message, help.
+/// Formats each fault on one line: position, message and help.
 pub fn report_text(result: Result<(Program, Report), Report>) -> String {
     let report = match result {
         Ok((_, report)) | Err(report) => report,

@@ -1,4 +1,4 @@
-# Several origins: round robin, weighted, hashed and fallback.
+# Directors over several origins: round robin, weighted, hash and fallback.
 vcl 4.1;
 
 import directors;

@@ -1,5 +1,5 @@
-# Low-latency live: playlists cached for a second, segments for an hour; stale ones served during
-# validation.
+# Low-latency live: caches playlists for a second and segments for an hour, and serves stale
+# responses during validation.
 vcl 4.1;
 
 import std;

@@ -1,4 +1,4 @@
-# Subroutines with several definitions, and statements before those of the built-in policy.
+# Subroutines with several definitions, and statements that run before those of the built-in policy.
 vcl 4.1;
 
 backend default {

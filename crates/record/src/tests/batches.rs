@@ -1,5 +1,5 @@
-//! Protobuf batch tests: round trip, the bytes of version 1, unknown fields, and agreement with the
-//! schema according to `protoc`; also row tests for every kind of record.
+//! Protobuf batch tests: round trips, the encoding of version 1, unknown fields, and agreement with
+//! the schema as decoded by `protoc`. Also tests the table rows of every kind of record.
 
 use std::io::Write;
 use std::num::NonZeroU32;
@@ -9,9 +9,9 @@ use std::sync::Arc;
 use super::*;
 use crate::rows::{Kind, Table};
 
-/// The batch of [`golden`] as the first release wrote it, which must stay readable forever.
+/// The batch of [`golden`] as written by the first release, which must always remain readable.
 const GOLDEN: &[u8] = include_bytes!("../../tests/batch-1.bin");
-/// The batch of [`complete`] as `protoc` prints it.
+/// The batch of [`complete`] as printed by `protoc`.
 const COMPLETE_TEXT: &str = include_str!("../../tests/batch.txt");
 
 /// Returns a batch with every field of version 1.
@@ -42,7 +42,7 @@ fn golden() -> Batch {
     Batch { source, entries }
 }
 
-/// Returns the batch of [`golden`] with all later fields.
+/// Returns the batch of [`golden`] with every field added after version 1.
 fn complete() -> Batch {
     let mut batch = golden();
     let Record::Socket(socket) = &mut batch.entries[0].record else {
@@ -52,7 +52,7 @@ fn complete() -> Batch {
     batch
 }
 
-#[allow(clippy::needless_update, reason = "version 1 has no later fields")]
+#[allow(clippy::needless_update, reason = "fields added after version 1 must stay unset")]
 fn socket() -> SocketRecord {
     let (client, local) = ("203.0.113.9:50000".parse().unwrap(), "[2001:db8::1]:443".parse().unwrap());
     SocketRecord {
@@ -158,7 +158,7 @@ fn number(field: u32, value: u64) -> Vec<u8> {
     [varint(u64::from(field) << 3), varint(value)].concat()
 }
 
-/// Encodes a field with bytes, a text or a message.
+/// Encodes a length-delimited field: bytes, a string or a message.
 fn part(field: u32, content: impl AsRef<[u8]>) -> Vec<u8> {
     let content = content.as_ref();
     [&varint(u64::from(field) << 3 | 2)[..], &varint(content.len() as u64), content].concat()
@@ -174,7 +174,7 @@ fn varint(mut value: u64) -> Vec<u8> {
     out
 }
 
-/// Encodes a batch with one entry that has one field.
+/// Encodes a batch with a single entry that has a single field.
 fn batch_of(field: u32, message: &[u8]) -> Vec<u8> {
     part(4, part(field, message))
 }
@@ -213,7 +213,7 @@ fn undecodable_field_is_named() {
         expect!["Loss has version 2, but this program reads up to version 1"],
     );
     check(&batch_of(6, &loss(1, "moon")), expect!["invalid value for Loss.stage"]);
-    // A newer version may have new words and wider numbers, wherever its number stands.
+    // A newer version may have new words and wider numbers, wherever the version field is.
     for newer in [loss(2, "moon"), [part(3, "moon"), number(1, 2)].concat()] {
         check(&batch_of(6, &newer), expect!["Loss has version 2, but this program reads up to version 1"]);
     }
@@ -260,7 +260,7 @@ prop_compose! {
     }
 }
 
-/// Returns whether a column of this kind may have this value.
+/// Returns whether a column of this kind may contain this value.
 fn agrees(kind: Kind, value: &Value<'_>) -> bool {
     match (kind, value) {
         (Kind::Bool, Value::Bool(_)) | (Kind::Name | Kind::Text, Value::Text(_)) => true,

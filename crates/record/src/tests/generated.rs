@@ -1,4 +1,4 @@
-//! Tests that generate files from the declarations: `proto/telemetry.proto` and the console's
+//! Tests that generate files from the field declarations: `proto/telemetry.proto` and the console's
 //! types. `UPDATE_EXPECT=1` rewrites the files.
 
 use expect_test::expect_file;
@@ -12,16 +12,17 @@ const PROTO_HEAD: &str = r#"// Telemetry records in the agent's spool and in Kaf
 // Generated from the declarations in crates/record by its test `generated`, which fails if this
 // file is stale.
 //
-// Times are microseconds since the Unix epoch; other units are part of the names. A version changes
-// if a field is removed or changes its meaning, or a closed set gains a word. New fields do
-// not change it, and readers ignore fields they do not know. A reader refuses a version newer than
-// its own. Addresses have 4 or 16 bytes, most significant first, and are never IPv4-mapped.
+// Times are in microseconds since the Unix epoch; other units are part of the field names. A
+// version changes if a field is removed or changes its meaning, or if a closed set gains a word. A
+// new field does not change it, because readers ignore unknown fields. A reader refuses versions
+// newer than its own. Addresses have 4 or 16 bytes, most significant first, and are never
+// IPv4-mapped.
 syntax = "proto3";
 
 package thalweg;
 "#;
 
-const TYPES_HEAD: &str = "// Records as in JSON lines, and table rows as the agent stores them.
+const TYPES_HEAD: &str = "// Records as in JSON lines, and table rows as stored by the agent.
 //
 // Generated from the declarations in crates/record by its test `generated`, which fails if this
 // file is stale.

@@ -9,11 +9,11 @@ use tokio::time::sleep;
 
 use super::*;
 
-/// Time limit, short to keep the tests fast.
+/// A time limit that is short, to keep the tests fast.
 const SHORT: Duration = Duration::from_millis(150);
 const BYTES_MAX: usize = 1000;
 
-/// Returns limits that are generous, except for the size.
+/// Returns limits with a small maximum size and otherwise generous values.
 fn limits() -> Limits {
     Limits { content_bytes_max: BYTES_MAX, ..Limits::default() }
 }
@@ -30,8 +30,8 @@ fn request(addr: SocketAddr) -> Request<Bytes> {
     Request::get(format!("http://{addr}/a?b")).body(Bytes::new()).unwrap()
 }
 
-/// Sends a request to a server that runs `serve` on each connection. Returns the whole response, or
-/// the error with the URL replaced.
+/// Sends a request to a server that runs `serve` on each connection. Returns the complete response,
+/// or the error message with the URL replaced by `URL`.
 async fn request_from<F: Future<Output = ()> + Send + 'static>(
     limits: Limits,
     mut serve: impl FnMut(TcpStream) -> F + Send + 'static,
@@ -54,7 +54,7 @@ async fn request_from<F: Future<Output = ()> + Send + 'static>(
     })
 }
 
-/// Returns the result for a server that sends `bytes` and then closes the connection.
+/// Returns the result of a request to a server that sends `bytes` and then closes the connection.
 async fn result_of(bytes: &str) -> Result<String, String> {
     let bytes = bytes.to_owned();
     request_from(limits(), move |mut stream| {

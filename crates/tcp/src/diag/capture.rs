@@ -1,6 +1,6 @@
-//! Captures: sequences of netlink messages, as passed by
-//! [`Diag::dump_with_messages`](super::Diag::dump_with_messages) and as written by `ss -D FILE`.
-//! Pure.
+//! Captures: sequences of netlink messages, as reported by
+//! [`Diag::dump_with_messages`](super::Diag::dump_with_messages) and as saved by `ss -D FILE`. This
+//! module does no I/O.
 
 use std::fmt;
 
@@ -29,11 +29,13 @@ impl std::error::Error for BadCapture {
     }
 }
 
-/// Calls `each` with every socket in a capture, in order. Skips other messages, such as the end of
-/// a dump.
+/// Calls `each` with every socket in a capture, in order. Skips messages of other types, such as
+/// the end-of-dump message.
 ///
 /// # Errors
-/// If the bytes are truncated or not a capture. Sockets reported before the error are valid.
+///
+/// Returns an error if the capture is truncated or malformed. Sockets already passed to `each` are
+/// valid.
 pub fn decode_capture(bytes: &[u8], mut each: impl FnMut(&Socket)) -> Result<(), BadCapture> {
     let mut frames = Frames::new(bytes);
     loop {
@@ -46,13 +48,13 @@ pub fn decode_capture(bytes: &[u8], mut each: impl FnMut(&Socket)) -> Result<(),
     }
 }
 
-/// Appends a message to a capture, padded so that another can follow.
+/// Appends a message to a capture, padded to netlink's alignment.
 pub fn append_to_capture(message: &[u8], capture: &mut Vec<u8>) {
     capture.extend(message);
     capture.resize(aligned(capture.len()), 0);
 }
 
-/// Ends a capture as the kernel ends a dump, which `ss` needs to read the capture.
+/// Appends the message with which the kernel ends a dump. `ss` cannot read a capture without it.
 pub fn end_capture(capture: &mut Vec<u8>) {
     capture.extend(done());
 }

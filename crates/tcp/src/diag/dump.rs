@@ -1,12 +1,12 @@
-//! Dumps of all sockets, taken at roughly one moment: the kernel walks its hash table while sockets
-//! are opened and closed.
+//! Socket dumps: lists of all TCP sockets in a network namespace. A dump is not an atomic snapshot,
+//! because sockets open and close while the kernel walks its hash table.
 //!
-//! The kernel replies in batches and resumes at a position in its table. A socket that moves ahead
-//! of that position is reported twice; its cookie identifies the repeat, which is dropped. A socket
-//! that moves behind that position is missed; this is rare, and known only if the kernel notices
-//! ([`Dumped::is_interrupted`]).
+//! The kernel replies in batches and continues each batch from a position in its table. A socket
+//! that moves ahead of that position is reported twice; the repeat has the same cookie and is
+//! dropped. A socket that moves behind that position is missed. This is rare, and detected only if
+//! the kernel reports it ([`Dumped::is_interrupted`]).
 //!
-//! **Invariant:** a dump uses no memory per socket except the cookie, in a set that is reused
+//! **Invariant:** the only memory used per socket is its cookie, stored in a set that is reused
 //! between dumps.
 
 use std::collections::HashSet;
@@ -24,7 +24,8 @@ use super::{Error, Family, Filter, Socket, open};
 /// KiB (`netlink_recvmsg` in `net/netlink/af_netlink.c`).
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Maximum reads per dump: if the table grew faster than it is read, the dump would never end.
+/// Maximum number of reads per dump. Without it, a dump would never end if the table grew faster
+/// than it was read.
 const READS_MAX: usize = 1 << 20;
 
 /// `SOCK_DIAG_BY_FAMILY`: the message type of requests and replies.
@@ -37,17 +38,17 @@ const ATTRIBUTE_BYTECODE: u16 = 1;
 /// Size of `struct inet_diag_req_v2`: family, protocol, extensions, padding, states, identity.
 const REQUEST_BYTES: usize = 56;
 
-/// Optional parts of each reported socket: `idiag_ext` in the request. The kernel always sends
-/// shutdown, mark and cgroup.
+/// Optional attributes to report for each socket (`idiag_ext` in the request). The kernel always
+/// sends the shutdown state, the mark and the cgroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extensions(u8);
 
 impl Extensions {
-    /// No optional parts.
+    /// No optional attributes.
     pub const NONE: Self = Self(0);
     /// [`Socket::tcp_info`]: 280 bytes per socket.
     pub const TCP_INFO: Self = Self(1 << 1);
-    /// [`Socket::bbr`], for sockets that use BBR.
+    /// [`Socket::bbr`], for sockets using BBR.
     pub const BBR: Self = Self(1 << 2);
     /// [`Socket::congestion_control`].
     pub const CONGESTION_CONTROL: Self = Self(1 << 3);
@@ -59,9 +60,10 @@ impl Extensions {
     pub const MEMORY: Self = Self(1 << 6);
     /// [`Socket::shutdown`].
     pub const SHUTDOWN: Self = Self(1 << 7);
-    /// Everything about a connection's delivery: `tcp_info`, the congestion control and its model.
+    /// All attributes that describe a connection's delivery: `tcp_info`, the congestion control and
+    /// BBR's model.
     pub const DELIVERY: Self = Self(Self::TCP_INFO.0 | Self::BBR.0 | Self::CONGESTION_CONTROL.0);
-    /// All optional parts.
+    /// All optional attributes.
     pub const ALL: Self =
         Self(Self::DELIVERY.0 | Self::TOS.0 | Self::TRAFFIC_CLASS.0 | Self::MEMORY.0 | Self::SHUTDOWN.0);
 
@@ -71,16 +73,16 @@ impl Extensions {
     }
 }
 
-/// Statistics about a dump.
+/// Statistics of a dump.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Dumped {
-    /// Sockets reported, without repeats.
+    /// Number of sockets reported, not counting repeats.
     pub sockets: u64,
-    /// Bytes received from the kernel.
+    /// Number of bytes received from the kernel.
     pub bytes: u64,
-    /// Repeated sockets that were dropped.
+    /// Number of repeated sockets dropped.
     pub repeated: u64,
-    /// Whether the kernel reported that its table changed during the dump, so sockets may be
+    /// Whether the kernel reported that its table changed during the dump. Sockets may then be
     /// missing.
     pub is_interrupted: bool,
 }
@@ -90,7 +92,7 @@ pub struct Dumped {
 pub struct Diag {
     socket: OwnedFd,
     sequence: u32,
-    /// Whether the last reply has not been read to its end.
+    /// Whether part of the last reply is still unread.
     is_under_way: bool,
     request: Vec<u8>,
     buffer: Box<[u8]>,
@@ -101,17 +103,20 @@ impl Diag {
     /// Opens a sock_diag socket in this thread's network namespace.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the kernel lacks sock_diag; [`Error::Io`] if a system call fails.
+    ///
+    /// Returns [`Error::Unsupported`] if the kernel lacks sock_diag, or [`Error::Io`] if a system
+    /// call fails.
     pub fn open() -> Result<Self, Error> {
         Ok(Self::on(open::here(0, SocketFlags::empty())?))
     }
 
-    /// Opens a sock_diag socket in the network namespace of the file `path`, such as
+    /// Opens a sock_diag socket in the network namespace given by the file `path`, such as
     /// `/run/netns/edge` or `/proc/42/ns/net`.
     ///
     /// # Errors
-    /// [`Error::Namespace`] if the namespace cannot be entered, which needs CAP_SYS_ADMIN;
-    /// otherwise as [`Diag::open`].
+    ///
+    /// Returns [`Error::Namespace`] if the namespace cannot be entered, which needs CAP_SYS_ADMIN,
+    /// and otherwise the errors of [`Diag::open`].
     pub fn open_in(path: &Path) -> Result<Self, Error> {
         Ok(Self::on(open::within(path, 0, SocketFlags::empty())?))
     }
@@ -128,13 +133,14 @@ impl Diag {
         }
     }
 
-    /// Calls `each` with every socket that matches the filter, in the kernel's order: IPv4, then
+    /// Calls `each` with every socket matching the filter, in the kernel's order: first IPv4, then
     /// IPv6.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the kernel cannot list TCP sockets; [`Error::Io`],
-    /// [`Error::Truncated`] or [`Error::Malformed`] if a reply cannot be read. Sockets reported
-    /// before an error are valid.
+    ///
+    /// Returns [`Error::Unsupported`] if the kernel cannot list TCP sockets, or [`Error::Io`],
+    /// [`Error::Truncated`] or [`Error::Malformed`] if a reply cannot be read. Sockets already
+    /// passed to `each` are valid.
     pub fn dump(
         &mut self,
         filter: &Filter,
@@ -144,10 +150,11 @@ impl Diag {
         self.dump_with_messages(filter, extensions, |socket, _| each(socket))
     }
 
-    /// As [`Diag::dump`], but also passes each socket's netlink message, header included.
+    /// Like [`Diag::dump`], but also passes each socket's netlink message, including its header.
     ///
     /// # Errors
-    /// As [`Diag::dump`].
+    ///
+    /// Returns the errors of [`Diag::dump`].
     pub fn dump_with_messages(
         &mut self,
         filter: &Filter,
@@ -165,13 +172,13 @@ impl Diag {
             self.write_request(family, filter.states.bits(), extensions, &bytecode);
             retried(|| send(&self.socket, &self.request, SendFlags::empty())).map_err(open::failed)?;
             self.is_under_way = true;
-            self.read_answer(&mut dumped, &mut each)?;
+            self.read_reply(&mut dumped, &mut each)?;
             self.is_under_way = false;
         }
         Ok(dumped)
     }
 
-    /// Writes the request for one address family: `struct nlmsghdr`, `struct inet_diag_req_v2`, and
+    /// Builds the request for one address family: `struct nlmsghdr`, `struct inet_diag_req_v2`, and
     /// the bytecode as an attribute.
     fn write_request(&mut self, family: Family, states: u32, extensions: Extensions, bytecode: &[u8]) {
         let request = &mut self.request;
@@ -189,13 +196,13 @@ impl Diag {
             request.extend(bytecode);
         }
         debug_assert_eq!(request.len(), aligned(request.len()));
-        let length = u32::try_from(request.len()).expect("requests have a few KiB");
+        let length = u32::try_from(request.len()).expect("a request is at most about 64 KiB");
         request[..4].copy_from_slice(&length.to_ne_bytes());
     }
 
-    /// Reads the rest of a dump that failed or whose `each` panicked, because the kernel accepts no
-    /// new request before the dump ends. This does not block: the kernel builds each batch on
-    /// demand.
+    /// Reads and discards the rest of an unfinished dump, which remains if that dump failed or its
+    /// `each` panicked. Until then, the kernel accepts no new request. Does not block, because the
+    /// kernel builds each batch on demand.
     fn drain(&mut self) {
         for _ in 0..READS_MAX {
             if retried(|| recv(&self.socket, &mut self.buffer[..], RecvFlags::DONTWAIT)).is_err() {
@@ -204,7 +211,7 @@ impl Diag {
         }
     }
 
-    fn read_answer(
+    fn read_reply(
         &mut self,
         dumped: &mut Dumped,
         each: &mut impl FnMut(&Socket, &[u8]),
@@ -243,7 +250,7 @@ impl Diag {
     }
 }
 
-/// Retries a call as long as signals interrupt it.
+/// Repeats a system call until no signal interrupts it.
 pub(crate) fn retried<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     loop {
         match call() {
@@ -253,7 +260,8 @@ pub(crate) fn retried<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T
     }
 }
 
-/// Hashes cookies, which the kernel assigns sequentially, with one multiplication.
+/// Hasher for cookies. One multiplication suffices, because the kernel assigns cookies
+/// sequentially.
 #[derive(Debug, Default)]
 struct CookieHasher(u64);
 
@@ -263,12 +271,12 @@ impl Hasher for CookieHasher {
     }
 
     fn write(&mut self, _: &[u8]) {
-        unreachable!("a cookie is hashed as a number");
+        unreachable!("cookies are hashed with write_u64");
     }
 
     fn write_u64(&mut self, cookie: u64) {
         // Fibonacci hashing with the 64-bit golden ratio. `HashSet` uses the highest and the lowest
-        // bits.
+        // bits, so the high half is also mixed into the low half.
         let spread = cookie.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.0 = spread ^ spread >> 32;
     }

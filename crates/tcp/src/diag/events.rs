@@ -1,11 +1,11 @@
-//! Destroy events: each destroyed socket with its last `tcp_info`, so that connections that open
-//! and close between two dumps are seen too.
+//! Destroy events: one per destroyed socket, with its final `tcp_info`. They cover connections that
+//! open and close between two dumps.
 //!
-//! The kernel queues one event per destroyed socket. If the queue is full, the event is lost, and
-//! the netlink socket counts the loss. Each read returns that count, so events and losses add up to
-//! the sockets destroyed. An event lacks the congestion control's name and model; its cookie links
-//! it to the dump that has both. Listening sockets and sockets that were never connected produce
-//! events too.
+//! The kernel queues one event per destroyed socket. If the queue is full, the event is lost and
+//! the netlink socket counts it. [`Events::read`] returns this count, so events and losses add up
+//! to the number of sockets destroyed. An event lacks the congestion control's name and model; a
+//! dump of the same socket has both, under the same cookie. Listening sockets and sockets that were
+//! never connected produce events too.
 //!
 //! **Invariant:** every event is reported, counted as lost, or still queued.
 
@@ -22,55 +22,58 @@ use super::{Error, Memory, Socket, open};
 /// Bit mask of `SKNLGRP_INET_TCP_DESTROY` (1) and `SKNLGRP_INET6_TCP_DESTROY` (3).
 const GROUPS: u32 = 1 << 0 | 1 << 2;
 
-/// Size of the receive buffer. An event has a few hundred bytes; one that exceeds the buffer is an
-/// error.
+/// Size of the receive buffer. Events have a few hundred bytes; an event larger than the buffer is
+/// an error.
 const BUFFER_BYTES: usize = 8 << 10;
 
-/// Maximum events read per call, so that the caller can do other work in between.
+/// Maximum number of events read per call, so that the caller can do other work between calls.
 pub const READ_EVENTS_MAX: u64 = 65_536;
 
-/// Receives a network namespace's destroy events. Non-blocking: poll the descriptor returned by
-/// [`AsFd`].
+/// A subscription to a network namespace's destroy events. Reads do not block: poll the descriptor
+/// returned by [`AsFd`].
 #[derive(Debug)]
 pub struct Events {
     socket: OwnedFd,
     buffer: Box<[u8]>,
-    /// The kernel's count of lost events at the last read; `None` if the kernel does not report
-    /// one.
+    /// The kernel's count of lost events at the last read, or `None` if the kernel does not report
+    /// it.
     drops: Option<u32>,
 }
 
-/// Statistics about one read.
+/// Statistics of one [`Events::read`] call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EventsRead {
-    /// Events reported.
+    /// Number of events reported.
     pub events: u64,
-    /// Events lost since the last call, as counted by the kernel; `None` before Linux 4.12, which
-    /// does not report losses.
+    /// Number of events lost since the last call, as counted by the kernel. `None` before Linux
+    /// 4.12, where the kernel does not report it.
     pub lost: Option<u64>,
-    /// Queue overflows noticed; each means at least one lost event.
+    /// Number of queue overflows reported. Each overflow loses at least one event.
     pub overruns: u64,
-    /// Whether more events may be ready because [`READ_EVENTS_MAX`] was reached.
+    /// Whether the call stopped at [`READ_EVENTS_MAX`], so that more events may be ready.
     pub is_cut: bool,
 }
 
 impl Events {
-    /// Subscribes in this thread's network namespace, with a queue of about `queue_bytes`. The
-    /// kernel charges about 1.3 KB per event, and limits the queue to `net.core.rmem_max` without
-    /// CAP_NET_ADMIN.
+    /// Subscribes in this thread's network namespace, with an event queue of about `queue_bytes`.
+    /// An event takes about 1.3 kB of the queue. Without CAP_NET_ADMIN, the kernel limits the queue
+    /// to `net.core.rmem_max`.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the kernel lacks sock_diag; [`Error::Io`] if a system call fails.
+    ///
+    /// Returns [`Error::Unsupported`] if the kernel lacks sock_diag, or [`Error::Io`] if a system
+    /// call fails.
     pub fn open(queue_bytes: usize) -> Result<Self, Error> {
         Self::on(open::here(GROUPS, SocketFlags::NONBLOCK)?, queue_bytes)
     }
 
-    /// Subscribes in the network namespace of the file `path`, such as `/run/netns/edge` or
+    /// Subscribes in the network namespace given by the file `path`, such as `/run/netns/edge` or
     /// `/proc/42/ns/net`.
     ///
     /// # Errors
-    /// [`Error::Namespace`] if the namespace cannot be entered, which needs CAP_SYS_ADMIN;
-    /// otherwise as [`Events::open`].
+    ///
+    /// Returns [`Error::Namespace`] if the namespace cannot be entered, which needs CAP_SYS_ADMIN,
+    /// and otherwise the errors of [`Events::open`].
     pub fn open_in(path: &Path, queue_bytes: usize) -> Result<Self, Error> {
         Self::on(open::within(path, GROUPS, SocketFlags::NONBLOCK)?, queue_bytes)
     }
@@ -86,20 +89,22 @@ impl Events {
         Ok(events)
     }
 
-    /// Reads the size of the queue from the kernel.
+    /// Reads the actual queue size from the kernel, in bytes.
     ///
     /// # Errors
-    /// [`Error::Io`] if the system call fails.
+    ///
+    /// Returns [`Error::Io`] if the system call fails.
     pub fn queue_bytes(&self) -> Result<usize, Error> {
         sockopt::socket_recv_buffer_size(&self.socket).map_err(open::failed)
     }
 
-    /// Calls `each` with every socket destroyed since the last call, in order, without blocking.
-    /// The sockets' state is usually [`super::State::Close`].
+    /// Calls `each` with every socket destroyed since the last call, in order. Does not block. The
+    /// sockets are usually in state [`super::State::Close`].
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Truncated`] or [`Error::Malformed`] if an event cannot be read; the
-    /// next call continues with the event after it.
+    ///
+    /// Returns [`Error::Io`], [`Error::Truncated`] or [`Error::Malformed`] if an event cannot be
+    /// read. The next call continues with the following event.
     pub fn read(&mut self, mut each: impl FnMut(&Socket)) -> Result<EventsRead, Error> {
         let mut statistics = EventsRead::default();
         while statistics.events < READ_EVENTS_MAX {
@@ -117,7 +122,7 @@ impl Events {
         Ok(statistics)
     }
 
-    /// Decodes the events in the first `length_bytes` of the buffer; returns their number.
+    /// Decodes the events in the first `length_bytes` of the buffer and returns their number.
     fn decode_events(&self, length_bytes: usize, each: &mut impl FnMut(&Socket)) -> Result<u64, Error> {
         let buffer_bytes = self.buffer.len();
         let bytes = self.buffer.get(..length_bytes).ok_or(Error::Truncated { length_bytes, buffer_bytes })?;

@@ -1,9 +1,9 @@
-//! Decoder for a sock_diag reply: `struct inet_diag_msg` and its attributes
-//! (`include/uapi/linux/inet_diag.h`). Pure.
+//! Decoder for sock_diag replies: `struct inet_diag_msg` and its attributes
+//! (`include/uapi/linux/inet_diag.h`).
 //!
 //! Numbers are in native byte order, ports and addresses in network byte order. Unknown attributes
-//! are skipped. A known attribute that is too short is an error; one that is too long is from a
-//! newer kernel, and only its known part is decoded.
+//! are skipped. A known attribute that is too short is an error. A longer one comes from a newer
+//! kernel, and only its known part is decoded.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -32,7 +32,7 @@ mod kind {
     pub(super) const CGROUP_ID: u16 = 21;
 }
 
-/// A TCP socket as the kernel reports it.
+/// A TCP socket as reported by the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Socket {
     /// The kernel's ID for the socket, unique until reboot.
@@ -41,30 +41,33 @@ pub struct Socket {
     pub family: Family,
     /// TCP state.
     pub state: State,
-    /// Local address, as the kernel reports it.
+    /// Local address, possibly IPv4-mapped.
     pub local: SocketAddr,
-    /// Remote address, as the kernel reports it; unspecified with port 0 if the socket has none.
+    /// Remote address, possibly IPv4-mapped. Unspecified with port 0 if the socket is not
+    /// connected.
     pub remote: SocketAddr,
-    /// Index of the network interface that the socket is bound to; 0 if none.
+    /// Index of the network interface to which the socket is bound, or 0 if it is not bound.
     pub interface: u32,
     /// The running timer.
     pub timer: Timer,
-    /// Consecutive unanswered timeouts, probes or keepalives of the running timer.
+    /// Consecutive retransmissions, probes or keepalives without a reply, depending on the running
+    /// timer.
     pub retransmits: u8,
-    /// Bytes received but not yet read; for a listening socket, connections waiting to be accepted.
+    /// Bytes received but not yet read. For a listening socket: connections waiting to be accepted.
     pub rqueue_bytes: u32,
-    /// Bytes not yet sent or not yet acknowledged; for a listening socket, its backlog limit.
+    /// Bytes not yet acknowledged, including bytes not yet sent. For a listening socket: its
+    /// backlog limit.
     pub wqueue_bytes: u32,
-    /// User ID of the owner.
+    /// Owner's user ID.
     pub uid: u32,
-    /// Inode in sockfs; 0 if no process has the socket open any more.
+    /// Inode number in sockfs, or 0 if no process has the socket open.
     pub inode: u32,
-    /// `SO_MARK`; reported only to processes with CAP_NET_ADMIN.
+    /// Value of `SO_MARK`, reported only to processes with CAP_NET_ADMIN.
     pub mark: Option<u32>,
-    /// ID of the cgroup v2 in which the socket was created, 5.8.
+    /// ID of the cgroup v2 in which the socket was created (since Linux 5.8).
     pub cgroup_id: Option<u64>,
-    /// Class for queueing: the class ID of the socket's cgroup v1, or its priority (`SO_PRIORITY`)
-    /// if it has none.
+    /// Traffic class for queueing: the class ID of the socket's cgroup v1, or the socket's priority
+    /// (`SO_PRIORITY`) if that cgroup has no class ID.
     pub class_id: Option<u32>,
     /// IPv4 type of service.
     pub tos: Option<u8>,
@@ -72,9 +75,9 @@ pub struct Socket {
     pub tclass: Option<u8>,
     /// Whether the socket accepts only IPv6.
     pub is_v6_only: Option<bool>,
-    /// Directions shut down: 1 receiving, 2 sending, 3 both.
+    /// Directions that are shut down: 0 none, 1 receiving, 2 sending, 3 both.
     pub shutdown: Option<u8>,
-    /// Congestion control.
+    /// Congestion control algorithm.
     pub congestion_control: Option<CongestionControl>,
     /// The socket's `tcp_info`; `None` in TIME-WAIT.
     pub tcp_info: Option<TcpInfo>,
@@ -108,7 +111,8 @@ impl Family {
 pub struct Timer {
     /// The timer's purpose.
     pub kind: TimerKind,
-    /// Time from the dump until the timer expires; 0 if none is running or it is due.
+    /// Time from the dump until the timer expires. 0 if no timer is running or the timer has
+    /// expired.
     pub expires_ms: u32,
 }
 
@@ -125,7 +129,7 @@ pub enum TimerKind {
     TimeWait,
     /// A zero-window probe.
     Probe,
-    /// A kind that this program does not know.
+    /// A timer kind unknown to this program.
     Other(u8),
 }
 
@@ -156,7 +160,7 @@ pub struct Bbr {
 }
 
 impl Bbr {
-    /// Size in the kernel's own BBR. Variants append further state.
+    /// Size of the mainline kernel's `tcp_bbr_info`. Variants append further fields.
     const BYTES_MIN: usize = 20;
 
     fn decode(bytes: &[u8]) -> Option<Self> {
@@ -173,29 +177,29 @@ impl Bbr {
 /// A socket's memory use: `SK_MEMINFO_*` in `include/uapi/linux/sock_diag.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Memory {
-    /// Receive buffer in use: received but not yet read.
+    /// Receive buffer memory used by data not yet read.
     pub rmem_alloc_bytes: u32,
     /// Receive buffer limit (`SO_RCVBUF`).
     pub rcvbuf_bytes: u32,
-    /// Passed to lower layers but not yet sent.
+    /// Memory of packets passed to lower layers but not yet sent.
     pub wmem_alloc_bytes: u32,
     /// Send buffer limit (`SO_SNDBUF`).
     pub sndbuf_bytes: u32,
-    /// Reserved but unused.
+    /// Memory reserved for the socket but unused.
     pub fwd_alloc_bytes: u32,
-    /// Used by the send queue.
+    /// Memory used by the send queue.
     pub wmem_queued_bytes: u32,
-    /// Used by options and filters.
+    /// Memory used by socket options and filters.
     pub optmem_bytes: u32,
-    /// Used by TCP segments that arrived while a process had the socket locked.
+    /// Memory used by TCP segments that arrived while a process held the socket lock.
     pub backlog_bytes: u32,
-    /// TCP segments dropped by the socket, 4.7.
+    /// Number of TCP segments dropped by the socket (since Linux 4.7).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drops: Option<u32>,
 }
 
 impl Memory {
-    /// Size since Linux 3.15, without `drops`, which was added later.
+    /// Minimum size, as sent by Linux 3.15: all fields except `drops`, which was added later.
     const BYTES_MIN: usize = 32;
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
@@ -214,10 +218,12 @@ impl Memory {
 }
 
 impl Socket {
-    /// Decodes the payload of a netlink message.
+    /// Decodes a netlink message's payload.
     ///
     /// # Errors
-    /// If the message is truncated, an attribute is too short, or the family or state is unknown.
+    ///
+    /// Returns an error if the message is truncated, an attribute is too short, or the family or
+    /// state is unknown.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let (message, attributes) =
             bytes.split_first_chunk().ok_or(Malformed::MessageShort { bytes: bytes.len() })?;
@@ -231,12 +237,12 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Returns the local address, with an IPv4-mapped address as IPv4.
+    /// Returns the local address, converted to IPv4 if it is IPv4-mapped.
     pub fn local_unmapped(&self) -> SocketAddr {
         unmapped(self.local)
     }
 
-    /// Returns the remote address, with an IPv4-mapped address as IPv4.
+    /// Returns the remote address, converted to IPv4 if it is IPv4-mapped.
     pub fn remote_unmapped(&self) -> SocketAddr {
         unmapped(self.remote)
     }
@@ -315,7 +321,7 @@ fn address(
         Family::Ipv4 => SocketAddr::new(IpAddr::V4(Ipv4Addr::from(*at.first_chunk::<4>()?)), port),
         Family::Ipv6 => {
             let address = Ipv6Addr::from(*at.first_chunk::<16>()?);
-            // A link-local address is meaningless without its interface.
+            // A link-local address is ambiguous without its interface.
             let scope = if address.is_unicast_link_local() { interface } else { 0 };
             SocketAddr::V6(SocketAddrV6::new(address, port, 0, scope))
         }
@@ -333,8 +339,8 @@ fn unmapped(address: SocketAddr) -> SocketAddr {
 mod tests {
     use super::*;
 
-    /// The array holds `fill(SK_MEMINFO_x)` at index `x`, so a field read at the wrong offset has a
-    /// wrong value.
+    /// The array contains `fill(SK_MEMINFO_x)` at index `x`, so a field read from the wrong offset
+    /// gets a wrong value.
     #[test]
     fn memory_fields_are_read_at_the_kernels_indices() {
         let fill = |index: i32| 1_000 + u32::try_from(index).expect("array indices are not negative");

@@ -1,13 +1,14 @@
-//! sock_diag: the kernel's information about all TCP sockets in a network namespace, regardless of
-//! the owning process.
+//! sock_diag client: lists all TCP sockets in a network namespace, regardless of the owning
+//! process.
 //!
-//! - [`dump`] lists all sockets that match a [`Filter`]; [`events`] reports each destroyed socket
-//!   with its last `tcp_info`. A socket has the same cookie in dumps and events.
-//! - [`netlink`], [`message`], [`capture`], [`state`] and [`filter`] are pure: bytes and text in,
-//!   values out.
+//! - [`dump`] lists all sockets that match a [`Filter`]. [`events`] reports each destroyed socket
+//!   with its final `tcp_info`. A socket has the same cookie in dumps and events.
+//! - [`netlink`], [`message`], [`capture`], [`state`] and [`filter`] only convert bytes and text;
+//!   they do no I/O.
 //!
-//! An unprivileged process may list every socket in its network namespace. Reading `SO_MARK` and a
-//! large event queue need CAP_NET_ADMIN; entering another namespace needs CAP_SYS_ADMIN.
+//! An unprivileged process may list every socket in its network namespace. Reading `SO_MARK` or
+//! requesting a large event queue needs CAP_NET_ADMIN; entering another namespace needs
+//! CAP_SYS_ADMIN.
 
 pub mod capture;
 pub mod dump;
@@ -33,12 +34,12 @@ use std::path::PathBuf;
 
 use ipnet::IpNet;
 
-/// Returns the network given by the first `bits` bits of `address`, or by the whole address if it
-/// has fewer. An IPv4-mapped IPv6 address counts as IPv4.
+/// Returns the network formed by the first `bits` bits of `address`, or by the full address if it
+/// has fewer bits. An IPv4-mapped IPv6 address is treated as IPv4.
 pub fn network(address: IpAddr, bits: u8) -> IpNet {
     let whole = IpNet::from(address.to_canonical());
     let bits = bits.min(whole.max_prefix_len());
-    IpNet::new(whole.addr(), bits).expect("no more bits than the address has").trunc()
+    IpNet::new(whole.addr(), bits).expect("bits are limited to the address length").trunc()
 }
 
 /// A sock_diag failure.
@@ -48,9 +49,9 @@ pub enum Error {
     Unsupported(io::Error),
     /// The network namespace cannot be entered.
     Namespace {
-        /// The namespace's file.
+        /// Path of the namespace's file.
         path: PathBuf,
-        /// The system's error.
+        /// The system error.
         cause: io::Error,
     },
     /// The kernel refused a request, or a system call failed.
@@ -100,29 +101,29 @@ impl From<Malformed> for Error {
     }
 }
 
-/// Why bytes are not a valid sock_diag reply.
+/// The reason a sock_diag reply is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Malformed {
     /// Too few bytes for a netlink message header.
     FrameShort {
-        /// Number of bytes.
+        /// Number of bytes available.
         bytes: usize,
     },
-    /// The length of a netlink message is less than its header or exceeds the bytes left.
+    /// A netlink message claims a length below its header size or beyond the end of the buffer.
     FrameLength {
         /// The claimed length.
         length_bytes: usize,
-        /// Bytes left.
+        /// Number of bytes left in the buffer.
         left_bytes: usize,
     },
     /// A netlink error message lacks the error number.
     ErrorShort {
-        /// Number of bytes.
+        /// Number of bytes available.
         bytes: usize,
     },
     /// Too few bytes for `struct inet_diag_msg`.
     MessageShort {
-        /// Number of bytes.
+        /// Number of bytes available.
         bytes: usize,
     },
     /// An address family that is neither IPv4 nor IPv6.
@@ -131,23 +132,23 @@ pub enum Malformed {
     State(u8),
     /// Too few bytes for an attribute header.
     AttributeShort {
-        /// Number of bytes.
+        /// Number of bytes available.
         bytes: usize,
     },
-    /// The length of an attribute is less than its header or exceeds the bytes left.
+    /// An attribute claims a length below its header size or beyond the end of the message.
     AttributeLength {
         /// The claimed length.
         length_bytes: usize,
-        /// Bytes left.
+        /// Number of bytes left in the message.
         left_bytes: usize,
     },
-    /// An attribute's value is shorter than any kernel sends.
+    /// An attribute value is shorter than in any supported kernel.
     ValueShort {
         /// The attribute type, `INET_DIAG_*`.
         kind: u16,
         /// Length of the value.
         bytes: usize,
-        /// Minimum length, as sent by the oldest kernel.
+        /// Minimum length, as sent by the oldest supported kernel.
         bytes_min: usize,
     },
 }

@@ -1,5 +1,5 @@
 //! Netlink framing: splits a buffer into messages, each a `struct nlmsghdr` and a payload
-//! (`include/uapi/linux/netlink.h`). Pure.
+//! (`include/uapi/linux/netlink.h`).
 //!
 //! **Invariant:** iteration ends at the end of the buffer or after the first malformed message.
 
@@ -13,7 +13,8 @@ const ALIGNMENT_BYTES: usize = 4;
 
 /// Size of `struct nlattr`.
 pub(crate) const ATTRIBUTE_HEADER_BYTES: usize = 4;
-/// Mask for the attribute type in `nla_type`, without `NLA_F_NESTED` and `NLA_F_NET_BYTEORDER`.
+/// Mask that extracts the attribute type from `nla_type`, without `NLA_F_NESTED` and
+/// `NLA_F_NET_BYTEORDER`.
 const ATTRIBUTE_KIND: u16 = 0x3fff;
 
 const NLMSG_NOOP: u16 = 1;
@@ -30,11 +31,11 @@ const NLM_F_DUMP_INTR: u16 = 0x10;
 pub struct Frame<'a> {
     /// The message's content.
     pub body: Body<'a>,
-    /// Sequence number of the request that this message answers.
+    /// Sequence number of the request answered by this message.
     pub sequence: u32,
     /// Whether the table changed during the dump (`NLM_F_DUMP_INTR`).
     pub is_interrupted: bool,
-    /// The whole message with its header, without trailing padding.
+    /// The complete message, including its header but not its trailing padding.
     pub bytes: &'a [u8],
 }
 
@@ -43,7 +44,7 @@ pub struct Frame<'a> {
 pub enum Body<'a> {
     /// The end of a dump, or an acknowledgement.
     Done,
-    /// The request failed with this (positive) error number.
+    /// The request failed with this error number, which is positive.
     Failed(i32),
     /// Any other message.
     Message {
@@ -66,7 +67,7 @@ impl<'a> Frames<'a> {
         Self { rest: bytes }
     }
 
-    /// Returns the number of bytes not read yet.
+    /// Returns the number of bytes not yet read.
     pub fn left_bytes(&self) -> usize {
         self.rest.len()
     }
@@ -89,7 +90,7 @@ impl<'a> Frames<'a> {
         let payload = &bytes[HEADER_BYTES..];
         let body = match kind {
             NLMSG_ERROR => ended(i32_at(payload, 0).ok_or(Malformed::ErrorShort { bytes: payload.len() })?),
-            // The status was added in 2.6.13; a message without a status means success.
+            // Kernels before 2.6.13 send no status, which means success.
             NLMSG_DONE => ended(i32_at(payload, 0).unwrap_or(0)),
             _ => Body::Message { kind, payload },
         };
@@ -116,20 +117,20 @@ impl<'a> Iterator for Frames<'a> {
     }
 }
 
-/// Builds the message that ends a dump.
+/// Builds the end-of-dump message.
 pub(super) fn done() -> Vec<u8> {
     let status = 0i32.to_ne_bytes();
-    let length = u32::try_from(HEADER_BYTES + status.len()).expect("a few bytes").to_ne_bytes();
+    let length = u32::try_from(HEADER_BYTES + status.len()).expect("the message has 20 bytes").to_ne_bytes();
     let (kind, flags) = (NLMSG_DONE.to_ne_bytes(), NLM_F_MULTI.to_ne_bytes());
     [&length[..], &kind, &flags, &[0; 8], &status].concat()
 }
 
-/// Decodes the status that ends a dump: zero, or a negative error number.
+/// Decodes the status at the end of a dump: zero for success, or a negative error number.
 fn ended(status: i32) -> Body<'static> {
     if status == 0 { Body::Done } else { Body::Failed(status.saturating_neg().max(1)) }
 }
 
-/// Splits off the first attribute; returns its kind, its value, and the remaining bytes.
+/// Splits off the first attribute. Returns its type, its value and the remaining bytes.
 pub(crate) fn split_attribute(bytes: &[u8]) -> Result<(u16, &[u8], &[u8]), Malformed> {
     let left_bytes = bytes.len();
     let (Some(length), Some(kind)) = (u16_at(bytes, 0), u16_at(bytes, 2)) else {

@@ -1,4 +1,4 @@
-//! Opens sock_diag sockets, in this network namespace or another.
+//! Creation of sock_diag sockets, in this network namespace or another.
 
 use std::fs::File;
 use std::io;
@@ -19,14 +19,14 @@ pub(super) fn here(groups: u32, flags: SocketFlags) -> Result<OwnedFd, Error> {
     let flags = flags | SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(netlink::SOCK_DIAG))
         .map_err(failed)?;
-    // Let the kernel choose the port, because a process may open several such sockets.
+    // The kernel chooses the port ID, because a process may open several such sockets.
     bind(&socket, &SocketAddrNetlink::new(0, groups)).map_err(failed)?;
     Ok(socket)
 }
 
-/// Opens a sock_diag socket in the network namespace of the file `path`, such as `/run/netns/edge`
-/// or `/proc/42/ns/net`. A socket stays in the namespace where it was created, so only a
-/// short-lived helper thread enters that namespace.
+/// Opens a sock_diag socket in the network namespace given by the file `path`, such as
+/// `/run/netns/edge` or `/proc/42/ns/net`. A socket stays in the namespace where it was created, so
+/// only a short-lived helper thread enters that namespace.
 pub(super) fn within(path: &Path, groups: u32, flags: SocketFlags) -> Result<OwnedFd, Error> {
     let refused = |cause: io::Error| Error::Namespace { path: path.to_owned(), cause };
     let namespace = File::open(path).map_err(refused)?;
@@ -42,7 +42,7 @@ pub(super) fn within(path: &Path, groups: u32, flags: SocketFlags) -> Result<Own
     })
 }
 
-/// Converts an error number: a missing protocol means that the kernel lacks sock_diag.
+/// Converts an error number. A missing protocol means that the kernel lacks sock_diag.
 pub(super) fn failed(errno: Errno) -> Error {
     match errno {
         Errno::PROTONOSUPPORT | Errno::AFNOSUPPORT | Errno::NOENT => Error::Unsupported(errno.into()),

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// Declares the states from one table: number, the kernel's name, the name that `ss` prints, and
-/// the name that `ss` accepts.
+/// Declares the states from one table: the kernel's number, the kernel's name, the name printed by
+/// `ss`, and the name accepted by `ss`.
 macro_rules! states {
     ($($(#[$doc:meta])* $name:ident = $number:literal $kernel:literal $printed:literal $taken:literal,)*) => {
         /// A TCP socket's state.
@@ -25,17 +25,17 @@ macro_rules! states {
                 }
             }
 
-            /// Returns the kernel's name, without `TCP_`.
+            /// Returns the kernel's name without its `TCP_` prefix.
             pub fn kernel_name(self) -> &'static str {
                 match self { $(Self::$name => $kernel,)* }
             }
 
-            /// Returns the name that `ss` prints.
+            /// Returns the name printed by `ss`.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $printed,)* }
             }
 
-            /// Returns the name used in filters, the same as in `ss`.
+            /// Returns the name used in filters, as in `ss`.
             pub fn filter_name(self) -> &'static str {
                 match self { $(Self::$name => $taken,)* }
             }
@@ -54,7 +54,7 @@ states! {
     FinWait1 = 4 "FIN_WAIT1" "FIN-WAIT-1" "fin-wait-1",
     /// Closed on this side, open on the other.
     FinWait2 = 5 "FIN_WAIT2" "FIN-WAIT-2" "fin-wait-2",
-    /// Closed on both sides, kept for late TCP segments; the socket no longer belongs to a process.
+    /// Closed on both sides and kept to absorb late TCP segments. No process owns the socket.
     TimeWait = 6 "TIME_WAIT" "TIME-WAIT" "time-wait",
     /// Not connected; also the state of a destroyed socket.
     Close = 7 "CLOSE" "UNCONN" "closed",
@@ -66,9 +66,9 @@ states! {
     Listen = 10 "LISTEN" "LISTEN" "listening",
     /// Closed on both sides simultaneously; FIN not yet acknowledged.
     Closing = 11 "CLOSING" "CLOSING" "closing",
-    /// Like `SynRecv`, but before a full socket exists; reported by the kernel as `SynRecv`.
+    /// Like `SynRecv`, but before a full socket exists. The kernel reports it as `SynRecv`.
     NewSynRecv = 12 "NEW_SYN_RECV" "SYN-RECV" "new-syn-recv",
-    /// Bound but not connected, 6.8.
+    /// Bound but not connected (since Linux 6.8).
     BoundInactive = 13 "BOUND_INACTIVE" "UNCONN" "bound-inactive",
 }
 
@@ -87,8 +87,8 @@ impl States {
     pub const NONE: Self = Self(0);
     /// All states that a dump may request.
     pub const ALL: Self = Self::of(State::ALL);
-    /// The states of open connections: all except listening, half-open incoming, TIME-WAIT and
-    /// unconnected. The default of `ss`.
+    /// The states of open connections, listed by `ss` by default: all except LISTEN, SYN-RECV,
+    /// TIME-WAIT and unconnected.
     pub const CONNECTED: Self = Self::of(&[
         State::Established,
         State::SynSent,
@@ -99,7 +99,7 @@ impl States {
         State::Closing,
     ]);
 
-    /// Creates a set of these states.
+    /// Creates a set of the given states.
     pub const fn of(states: &[State]) -> Self {
         let (mut bits, mut at) = (0, 0);
         while at < states.len() {

@@ -1,4 +1,4 @@
-//! Golden decodes by `tcp_info` length, and a live read from the kernel.
+//! Tests of `tcp_info` decoding at each length, and of a live read from the kernel.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -8,9 +8,9 @@ use expect_test::{Expect, expect};
 
 use super::*;
 
-/// Builds a `tcp_info` in which every aligned u32 holds its own offset, so that each decoded number
-/// shows which bytes it was read from. (A u64 at offset n would read as n + ((n + 4) << 32) on a
-/// little-endian machine, so its high half is cleared.)
+/// Builds a `tcp_info` in which every aligned u32 equals its own offset, so that each decoded
+/// number shows which bytes it was read from. (A u64 at offset n would read as n + ((n + 4) << 32)
+/// on a little-endian machine, so its high half is cleared.)
 fn offsets(len: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..len / 4).flat_map(|i| (i as u32 * 4).to_ne_bytes()).collect();
     for wide in [104, 112, 120, 128, 160, 168, 176, 184, 200, 208] {
@@ -21,7 +21,7 @@ fn offsets(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Formats the decoded fields that are present as `name value` lines and compares them.
+/// Asserts the decoded fields, formatted as `name value` lines. Absent fields are left out.
 fn check(bytes: &[u8], expected: Expect) {
     let debug = format!("{:#?}", TcpInfo::decode(bytes).unwrap());
     let mut lines = String::new();
@@ -35,7 +35,7 @@ fn check(bytes: &[u8], expected: Expect) {
     expected.assert_eq(&lines);
 }
 
-/// Checks which fields a `tcp_info` of `to` bytes has that one of `from` bytes lacks.
+/// Asserts which fields become present when a `tcp_info` grows from `from` to `to` bytes.
 fn added(from: usize, to: usize, expected: Expect) {
     let names = |len: usize| {
         let debug = format!("{:#?}", TcpInfo::decode(&offsets(len)).unwrap()).replace("Some(\n        ", "");

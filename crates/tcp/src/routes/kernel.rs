@@ -1,6 +1,6 @@
 //! rtnetlink client: reads and changes the kernel's routes in this thread's network namespace.
 //!
-//! Reading needs no privileges; changing needs CAP_NET_ADMIN.
+//! Reading routes needs no privileges. Changing them needs CAP_NET_ADMIN.
 
 use std::fmt;
 use std::io;
@@ -20,11 +20,11 @@ use crate::diag::dump::retried;
 use crate::diag::netlink::{Body, Frame, Frames, HEADER_BYTES, split_attribute};
 use crate::sockopt;
 
-/// Size of the receive buffer; the kernel sends dumps in batches of at most 32 KiB.
+/// Size of the receive buffer. The kernel sends dumps in batches of at most 32 KiB.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Maximum reads per reply; each returns a few hundred routes.
+/// Maximum number of reads per reply. Each read returns a few hundred routes.
 const READS_MAX: usize = 1 << 20;
-/// Maximum dumps attempted while the routing table keeps changing.
+/// Maximum number of dump attempts while the routing table keeps changing.
 const DUMPS_MAX: usize = 5;
 
 /// `NLM_F_REQUEST`.
@@ -50,21 +50,21 @@ pub struct Routes {
     buffer: Box<[u8]>,
 }
 
-/// The outcome of a list of changes.
+/// The result of applying a list of changes.
 #[derive(Debug, Default)]
 pub struct Changed {
-    /// Changes made. A refused replacement appears here as the removal of the old route.
+    /// Changes applied. If a replacement was refused, the removal of its old route is listed here.
     pub made: Vec<Change>,
-    /// Changes that the kernel refused.
+    /// Changes refused by the kernel.
     pub refused: Vec<Refused>,
 }
 
-/// A change that the kernel refused. Its `Display` is the reason.
+/// A change refused by the kernel. Its `Display` prints the reason.
 #[derive(Debug)]
 pub struct Refused {
     /// The attempted change.
     pub change: Change,
-    /// The kernel's error number.
+    /// The kernel's error.
     pub cause: io::Error,
     /// The kernel's explanation, if any.
     pub said: Option<String>,
@@ -83,7 +83,7 @@ pub(super) fn open(groups: u32, flags: SocketFlags) -> Result<OwnedFd, Error> {
     // Without a protocol argument, this opens NETLINK_ROUTE, which is protocol 0.
     let opened = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None);
     let socket = opened.map_err(failed)?;
-    // Let the kernel choose the port, because a process may open several such sockets.
+    // The kernel chooses the port ID, because a process may open several such sockets.
     bind(&socket, &SocketAddrNetlink::new(0, groups)).map_err(failed)?;
     Ok(socket)
 }
@@ -96,10 +96,12 @@ impl Routes {
     /// Opens an rtnetlink socket in this thread's network namespace.
     ///
     /// # Errors
-    /// [`Error::Io`] if a system call fails.
+    ///
+    /// Returns [`Error::Io`] if a system call fails.
     pub fn open() -> Result<Self, Error> {
         let socket = open(0, SocketFlags::empty())?;
-        // Ask the kernel to explain refusals and to echo only the request's header (Linux 4.12).
+        // Ask the kernel to explain refusals and to echo only the request's header (since Linux
+        // 4.12).
         for option in [libc::NETLINK_EXT_ACK, libc::NETLINK_CAP_ACK] {
             let set = sockopt::set(socket.as_fd(), (libc::SOL_NETLINK, option), &1i32.to_ne_bytes());
             set.map_err(Error::Io)?;
@@ -107,10 +109,12 @@ impl Routes {
         Ok(Self { socket, sequence: 0, buffer: vec![0; BUFFER_BYTES].into_boxed_slice() })
     }
 
-    /// Returns the routes that satisfy `keep`, from all tables and both address families.
+    /// Returns the routes accepted by `keep`, from all tables and both address families.
     ///
     /// # Errors
-    /// If the kernel does not reply, its reply is malformed, or the table keeps changing.
+    ///
+    /// Returns an error if the kernel does not reply, its reply is malformed, or the table keeps
+    /// changing.
     pub fn dump(&mut self, keep: impl Fn(&Route) -> bool) -> Result<Vec<Route>, Error> {
         for _ in 0..DUMPS_MAX {
             let mut request = header(RTM_GETROUTE, REQUEST | DUMP, self.next_sequence());
@@ -131,16 +135,18 @@ impl Routes {
         Err(Error::Unsteady)
     }
 
-    /// Makes the changes in order and continues after a refusal. A route that cannot be replaced is
-    /// removed, because its algorithm or path is outdated.
+    /// Applies the changes in order and continues after a refusal. If the kernel refuses to replace
+    /// a route, the old route is removed, because its algorithm or path is outdated.
     ///
     /// # Errors
-    /// [`Error::NotPermitted`] without CAP_NET_ADMIN; other errors if the kernel does not reply.
+    ///
+    /// Returns [`Error::NotPermitted`] without CAP_NET_ADMIN, or another error if the kernel does
+    /// not reply.
     pub fn change(&mut self, changes: Vec<Change>) -> Result<Changed, Error> {
         let (mut changed, mut rest) = (Changed::default(), changes);
         rest.reverse();
         while let Some(change) = rest.pop() {
-            let Err(Refusal { cause, said }) = self.make(&change)? else {
+            let Err(Refusal { cause, said }) = self.apply(&change)? else {
                 changed.made.push(change);
                 continue;
             };
@@ -152,7 +158,7 @@ impl Routes {
         Ok(changed)
     }
 
-    fn make(&mut self, change: &Change) -> Result<Result<(), Refusal>, Error> {
+    fn apply(&mut self, change: &Change) -> Result<Result<(), Refusal>, Error> {
         let sequence = self.next_sequence();
         let request = match change {
             Change::Add(new) => new.to_be_set(REQUEST | ACK | CREATE | EXCLUSIVE, sequence),
@@ -168,7 +174,7 @@ impl Routes {
         }
     }
 
-    /// Returns the name of an interface, or `if` and its index if it no longer exists.
+    /// Returns an interface's name, or `if` followed by its index if the interface does not exist.
     pub fn interface(&self, index: u32) -> String {
         index_to_name(&self.socket, index).unwrap_or_else(|_| format!("if{index}"))
     }
@@ -179,7 +185,7 @@ impl Routes {
     }
 
     /// Sends a request and calls `each` with every message of the reply. The inner error is the
-    /// kernel's refusal.
+    /// kernel's refusal of the request.
     fn request(
         &mut self,
         request: &[u8],

@@ -1,5 +1,5 @@
 //! rtnetlink message encoding: `struct rtmsg`, `struct rtnexthop` and attributes
-//! (`include/uapi/linux/rtnetlink.h`). Pure.
+//! (`include/uapi/linux/rtnetlink.h`).
 
 use std::net::IpAddr;
 
@@ -32,7 +32,7 @@ pub(super) mod kind {
     pub(crate) const NH_ID: u16 = 30;
 }
 
-/// Builds a netlink header whose length [`with_length`] sets later.
+/// Builds a netlink header. [`with_length`] sets its length later.
 pub(super) fn header(kind: u16, flags: u16, sequence: u32) -> Vec<u8> {
     let mut message = vec![0; HEADER_BYTES];
     message[4..6].copy_from_slice(&kind.to_ne_bytes());
@@ -49,14 +49,14 @@ pub(super) fn with_length(mut message: Vec<u8>) -> Vec<u8> {
 
 pub(super) fn push_attribute(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
     let length =
-        u16::try_from(ATTRIBUTE_HEADER_BYTES + value.len()).expect("attribute values came from attributes");
+        u16::try_from(ATTRIBUTE_HEADER_BYTES + value.len()).expect("attribute values fit in 16 bits");
     message.extend(length.to_ne_bytes());
     message.extend(kind.to_ne_bytes());
     message.extend(value);
     message.resize(aligned(message.len()), 0);
 }
 
-/// Splits a list of next hops, each a `struct rtnexthop` with its attributes.
+/// Iterates over a list of next hops, each a `struct rtnexthop` with its attributes.
 pub(super) fn nexthops(mut rest: &[u8]) -> impl Iterator<Item = Result<&[u8], Malformed>> {
     std::iter::from_fn(move || {
         let left = std::mem::take(&mut rest);

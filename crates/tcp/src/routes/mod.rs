@@ -1,21 +1,21 @@
 //! Kernel routes that set a congestion control (`ip route … congctl`), for servers that do not
 //! choose one themselves.
 //!
-//! - [`route`] models one rtnetlink route, `message` encodes it, and [`plan`] computes the changes
-//!   to make; all three are pure. [`kernel`] reads and changes routes, [`watch`] detects changes,
-//!   [`shown`] formats a route for users.
-//! - Each of our routes is a copy of the kernel's current route to its prefix, with all settings
-//!   except the algorithm.
+//! - [`route`] models one rtnetlink route, `message` encodes it, and [`plan`] computes the required
+//!   changes; these three do no I/O. [`kernel`] reads and changes routes, [`watch`] detects
+//!   changes, and [`shown`] formats a route for users.
+//! - Each of our routes copies all settings of the kernel's current route to its prefix, except the
+//!   algorithm.
 //!
-//! **Not locked** (`congctl lock`): the kernel gives a new connection the route's algorithm
-//! (`tcp_ca_openreq_child`, `tcp_ca_dst_init`), which overrides the listening socket's. A program
-//! that later sets the algorithm for a connection knows better; on a locked route its
+//! Our routes are not locked (`congctl lock`). The kernel gives each new connection the route's
+//! algorithm (`tcp_ca_openreq_child`, `tcp_ca_dst_init`), which overrides the listening socket's. A
+//! program may still choose another algorithm for a connection. On a locked route, its
 //! `setsockopt(TCP_CONGESTION)` would fail with EPERM (`tcp_set_congestion_control`).
 //!
 //! **Invariant:** every route set here has protocol [`PROTOCOL`], and no route with another
 //! protocol is ever changed or removed.
-//! **Invariant:** removals come first and are not undone. If the kernel refuses a prefix, our
-//! routes to the other prefixes are still set.
+//! **Invariant:** removals are applied first and never undone. If the kernel refuses the route to
+//! one prefix, our routes to the other prefixes are still set.
 
 pub mod kernel;
 mod message;
@@ -36,11 +36,11 @@ use crate::diag::Malformed;
 
 /// `rtm_protocol` of each route set here. The number is unused in `rtnetlink.h` (up to Linux 6.18),
 /// in iproute2's `rt_protos` (up to 6.15), and by FRR (186 to 199), Calico (80), OVN (84) and
-/// Open/R (99). Numbers from 5 up are for user space, and the kernel accepts any of them.
+/// Open/R (99). The kernel leaves numbers from 5 up to user space and accepts any of them.
 pub const PROTOCOL: u8 = 116;
 
-/// `RTA_PRIORITY` of each route set here (`metric` in `ip route`). So high that any other route to
-/// the same prefix takes precedence.
+/// `RTA_PRIORITY` of each route set here (`metric` in `ip route`). The value is so high that any
+/// other route to the same prefix takes precedence.
 pub const PRIORITY: u32 = 4_000_000_000;
 
 /// `RT_TABLE_MAIN`.
@@ -61,7 +61,7 @@ pub enum Error {
     Malformed(Malformed),
     /// A message is too short for `struct rtmsg`.
     Short {
-        /// Number of bytes.
+        /// Number of bytes received.
         bytes: usize,
     },
 }

@@ -1,9 +1,8 @@
-//! Route plan: computes the changes after which each prefix has a route of ours with its algorithm.
-//! Pure.
+//! Route planning: computes the changes that give each prefix a route with its algorithm.
 //!
-//! Each of our routes uses the path that packets to its prefix would take without our route: the
-//! path of the most specific route that contains the whole prefix, in the same table or else in the
-//! main table. The path is recomputed on each run, so our route follows when the path changes.
+//! Each of our routes uses the path that packets to its prefix would take without it. This is the
+//! path of the most specific route containing the whole prefix, in the same table or else in the
+//! main table. The path is recomputed on each run, so our route follows path changes.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,7 +15,7 @@ use crate::diag::network;
 /// The algorithm for each prefix. No prefix contains another.
 pub type Algorithms = BTreeMap<IpNet, CongestionControl>;
 
-/// The algorithms wanted for prefixes in one routing table.
+/// The desired algorithm for each prefix in one routing table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     /// The routing table.
@@ -41,36 +40,36 @@ pub enum Change {
     Remove(Route),
 }
 
-/// Why a prefix cannot have a route of ours.
+/// The reason a prefix gets no route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Skipped {
     /// Another program has set a route to this exact prefix.
     Taken {
-        /// The protocol of that program's route.
+        /// Protocol of the other program's route.
         protocol: u8,
     },
     /// No route contains the prefix.
     NoRoute,
-    /// The route that contains the prefix is a blackhole or rejects packets.
+    /// The route containing the prefix drops or rejects packets.
     Blackhole,
 }
 
-/// The changes to make, and the prefixes that need no change or cannot have a route.
+/// The changes to apply, and the prefixes that need no change or get no route.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
     /// The changes in order, removals first.
     pub changes: Vec<Change>,
     /// Number of our routes that need no change.
     pub kept: usize,
-    /// Prefixes that cannot have a route of ours.
+    /// Prefixes that get no route, each with the reason.
     pub skipped: Vec<(IpNet, Skipped)>,
-    /// For each prefix, the number of more specific routes set by other programs; connections to
+    /// For each prefix, the number of more specific routes set by other programs. Connections to
     /// their addresses do not use our route.
     pub within: BTreeMap<IpNet, usize>,
 }
 
 impl Wanted {
-    /// Returns whether a route matters for the plan: it is ours, or overlaps one of the prefixes.
+    /// Returns whether a route affects the plan because it is ours or overlaps a wanted prefix.
     pub fn concerns(&self, route: &Route) -> bool {
         if route.is_own() {
             return route.table == self.table;
@@ -93,7 +92,7 @@ impl Wanted {
 }
 
 impl Change {
-    /// Returns the route that the change sets or removes.
+    /// Returns the route set or removed by the change.
     pub fn route(&self) -> &Route {
         match self {
             Self::Add(route) | Self::Replace { new: route, .. } | Self::Remove(route) => route,
@@ -101,7 +100,7 @@ impl Change {
     }
 }
 
-/// Computes the plan. `routes` must be those that satisfy [`Wanted::concerns`].
+/// Computes the plan. `routes` must contain the kernel's routes that satisfy [`Wanted::concerns`].
 pub fn plan(wanted: &Wanted, routes: &[Route]) -> Plan {
     let mut plan = Plan::default();
     let mut others: HashMap<IpNet, Vec<&Route>> = HashMap::new();
@@ -140,7 +139,7 @@ pub fn plan(wanted: &Wanted, routes: &[Route]) -> Plan {
     plan
 }
 
-/// Finds the route that packets to `prefix` would take without ours.
+/// Finds the route that packets to `prefix` would take without our route.
 fn path<'a>(
     prefix: IpNet,
     table: u32,

@@ -1,10 +1,11 @@
-//! One rtnetlink route: decoding, encoding and comparison. Pure.
+//! One rtnetlink route: decoding, encoding and comparison.
 //!
 //! Routes are decoded by hand, because `netlink-packet-route` reads RTAX_CC_ALGO as a number
 //! although its value is a name. Path attributes other than next hops (encapsulation, realm,
-//! metrics) are copied as bytes; they need not be understood to be preserved.
+//! metrics) are copied as opaque bytes, because they only need to be preserved.
 //!
-//! **Invariant:** two routes are equal if the kernel treats new connections the same under either.
+//! **Invariant:** two routes are equal if the kernel treats new connections identically under
+//! either.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -24,21 +25,21 @@ const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 /// `RTN_UNICAST`: a route that forwards rather than rejects.
 const UNICAST: u8 = 1;
-/// `RT_SCOPE_NOWHERE`: matches any scope in a removal.
+/// `RT_SCOPE_NOWHERE`: matches any scope in a removal request.
 const SCOPE_NOWHERE: u8 = 255;
 /// `RTNH_F_DEAD`: the next hop's interface is down. The kernel skips such a next hop and accepts no
 /// new route through it.
 const NEXTHOP_DEAD: u32 = 1;
-/// `RTNH_F_ONLINK`: the only flag that the kernel accepts in requests; the others are report-only.
+/// `RTNH_F_ONLINK`: the only flag that the kernel accepts in requests. The others are report-only.
 const NEXTHOP_ONLINK: u32 = 4;
-/// `RTM_F_CLONED`: not a route, but state that the kernel learned about one address through a
-/// route, such as its path MTU. For IPv6, the kernel lists this state among the routes, with the
-/// route's protocol and metric.
+/// `RTM_F_CLONED`: marks state, such as a path MTU, that the kernel learned about one address
+/// through a route. IPv6 dumps list this state among the routes, with the original route's protocol
+/// and metric.
 const CLONED: u32 = 0x200;
 /// `RTAX_CC_ALGO`.
 const METRIC_CC_ALGO: u16 = 16;
 
-/// Path attributes, copied into a route that uses the same path.
+/// Path attributes, which are copied into a route along the same path.
 const OF_PATH: [u16; 9] = [
     kind::OIF,
     kind::GATEWAY,
@@ -52,29 +53,29 @@ const OF_PATH: [u16; 9] = [
 ];
 /// Attributes of a next hop in a multipath route, other than its interface.
 const OF_NEXTHOP: [u16; 5] = [kind::GATEWAY, kind::FLOW, kind::VIA, kind::ENCAP_TYPE, kind::ENCAP];
-/// Attributes that the kernel reports for a route with a next hop object but rejects in a request
-/// that names the object.
+/// Attributes that the kernel reports for a route with a next hop object, but rejects in a request
+/// that refers to the object.
 const OF_OBJECT: [u16; 6] =
     [kind::OIF, kind::GATEWAY, kind::MULTIPATH, kind::VIA, kind::ENCAP_TYPE, kind::ENCAP];
 
 type Attributes = BTreeMap<u16, Vec<u8>>;
 
-/// A route, read from the kernel or to be set.
+/// A route read from the kernel or to be added to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
     /// The destination.
     pub prefix: IpNet,
     /// The routing table.
     pub table: u32,
-    /// The program that set the route, as `rtm_protocol`.
+    /// Identifies the program that set the route (`rtm_protocol`).
     pub protocol: u8,
     /// The route's metric; among routes to the same prefix, the lowest metric wins.
     pub priority: u32,
-    /// The congestion control of connections that use this route.
+    /// The congestion control of connections using this route, if set.
     pub congestion_control: Option<CongestionControl>,
     /// Whether the route applies only to one type of service or to some source addresses.
     pub(super) is_selective: bool,
-    /// Whether no next hop is up.
+    /// Whether all next hops are down.
     pub(super) is_dead: bool,
     path: Path,
 }
@@ -85,7 +86,7 @@ struct Path {
     /// `rtm_type`.
     kind: u8,
     scope: u8,
-    /// The `RTNH_F_*` flags that the kernel accepts.
+    /// The `RTNH_F_*` flags accepted by the kernel in requests.
     flags: u32,
     attributes: Attributes,
     /// Metrics (`RTAX_*`) other than the congestion control.
@@ -95,14 +96,14 @@ struct Path {
 /// A next hop, for display.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Nexthop {
-    /// The gateway, if there is one.
+    /// The gateway, if any.
     pub gateway: Option<IpAddr>,
-    /// Index of the interface.
+    /// Interface index, if any.
     pub interface: Option<u32>,
 }
 
 impl Route {
-    /// Builds our route to `prefix` in `table`, with the same path as this route.
+    /// Builds our route to `prefix` in `table`, along the path of this route.
     pub(super) fn along(&self, prefix: IpNet, table: u32, algorithm: CongestionControl) -> Self {
         Self {
             prefix,
@@ -124,11 +125,12 @@ impl Route {
         self.path.kind == UNICAST
     }
 
-    /// Decodes the payload of a netlink message. Returns `None` for a family without TCP, an
-    /// IPv4-mapped prefix, or state learned about one address.
+    /// Decodes a netlink message's payload. Returns `None` for an address family other than IPv4
+    /// and IPv6, for an IPv4-mapped prefix, and for state learned about a single address.
     ///
     /// # Errors
-    /// If the message or an attribute is truncated.
+    ///
+    /// Returns an error if the message or an attribute is truncated.
     pub fn decode(payload: &[u8]) -> Result<Option<Self>, Error> {
         let Some((fixed, mut rest)) = payload.split_first_chunk::<MESSAGE_BYTES>() else {
             return Err(Error::Short { bytes: payload.len() });
@@ -164,7 +166,7 @@ impl Route {
             rest = after;
         }
         if unspecified.is_ipv6() && route.prefix.addr().is_ipv4() {
-            return Ok(None); // IPv4-mapped: no connection has such a destination
+            return Ok(None); // no connection has an IPv4-mapped destination
         }
         if let Some(nexthops) = route.path.attributes.remove(&kind::MULTIPATH) {
             route.apply_nexthops(&nexthops)?;
@@ -201,8 +203,8 @@ impl Route {
         Ok(())
     }
 
-    /// Stores the next hops that are up, with the flags that the kernel accepts. If only one is
-    /// left, stores it as a single next hop, as the kernel would report it.
+    /// Stores the next hops that are up, with only the flags that the kernel accepts. If a single
+    /// one remains, stores it as a route with one next hop, as the kernel would report it.
     fn apply_nexthops(&mut self, list: &[u8]) -> Result<(), Malformed> {
         let mut up: Vec<Vec<u8>> = Vec::new();
         for nexthop in nexthops(list) {
@@ -239,8 +241,8 @@ impl Route {
         Ok(())
     }
 
-    /// Encodes the message that sets this route. The caller's flags determine the result if the
-    /// route already exists.
+    /// Encodes the request that sets this route. `flags` decide what happens if the route already
+    /// exists.
     pub fn to_be_set(&self, flags: u16, sequence: u32) -> Vec<u8> {
         let path = &self.path;
         let mut message = self.message(RTM_NEWROUTE, flags, sequence, (path.scope, path.kind, path.flags));
@@ -258,8 +260,8 @@ impl Route {
         with_length(message)
     }
 
-    /// Encodes the message that removes exactly this route, matched by table, prefix, priority and
-    /// protocol, regardless of its path.
+    /// Encodes the request that removes exactly this route. The kernel matches it by table, prefix,
+    /// priority and protocol, regardless of its path.
     pub(super) fn to_be_removed(&self, flags: u16, sequence: u32) -> Vec<u8> {
         with_length(self.message(RTM_DELROUTE, flags, sequence, (SCOPE_NOWHERE, 0, 0)))
     }
@@ -273,7 +275,7 @@ impl Route {
     ) -> Vec<u8> {
         let mut message = header(kind, flags, sequence);
         let family = if self.prefix.addr().is_ipv4() { AF_INET } else { AF_INET6 };
-        // Leave the table byte unspecified; the attribute takes precedence.
+        // The table byte stays unspecified, because the table attribute overrides it.
         message.extend([family, self.prefix.prefix_len(), 0, 0, 0, self.protocol, scope, route_kind]);
         message.extend(route_flags.to_ne_bytes());
         push_attribute(&mut message, kind::TABLE, &self.table.to_ne_bytes());
@@ -285,7 +287,7 @@ impl Route {
         message
     }
 
-    /// Returns the route's next hops; empty if it uses a next hop object.
+    /// Returns the route's next hops, or none if it uses a next hop object.
     pub fn nexthops(&self) -> Vec<Nexthop> {
         let attributes = &self.path.attributes;
         if attributes.contains_key(&kind::NH_ID) {
@@ -315,7 +317,7 @@ impl Route {
         u32_at(self.path.attributes.get(&kind::NH_ID)?, 0)
     }
 
-    /// Returns the source address of connections that use this route, if it sets one.
+    /// Returns the source address that the route sets for its connections, if any.
     pub fn source(&self) -> Option<IpAddr> {
         address(self.path.attributes.get(&kind::PREFSRC)?)
     }

@@ -1,10 +1,10 @@
-//! Route formatting for users, in the style of `ip route`.
+//! Display of routes for users, in the style of `ip route`.
 
 use std::fmt;
 
 use super::{Nexthop, Route, Routes, TABLE_MAIN};
 
-/// A route that displays interfaces by name.
+/// A route for display, with interfaces shown by name.
 #[derive(Debug)]
 pub struct Shown<'a> {
     route: &'a Route,

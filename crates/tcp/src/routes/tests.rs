@@ -31,7 +31,7 @@ fn octets(address: &str) -> Vec<u8> {
     }
 }
 
-/// A route as the kernel reports it, without its path attributes.
+/// A route as reported by the kernel, without its path attributes.
 #[derive(Clone, Copy)]
 struct KernelRoute {
     prefix: &'static str,
@@ -85,7 +85,7 @@ fn gateways(route: &Route) -> String {
     gateways.collect::<Vec<_>>().join("+")
 }
 
-/// Formats the plan for the routes that concern the prefixes as lines and compares them.
+/// Computes the plan for these routes, asserts its text form, and returns it.
 fn check(wanted: &Wanted, routes: &[Route], expected: Expect) -> Plan {
     let routes: Vec<_> = routes.iter().filter(|route| wanted.concerns(route)).cloned().collect();
     let plan = plan(wanted, &routes);
@@ -252,7 +252,7 @@ fn next_hops_that_are_down_are_omitted() {
     // Report-only flags, such as hardware offload, are ignored.
     assert_eq!(hops([0, 8]), hops([16, 0]));
     assert_eq!(gateways(&hops([0, 0])), "10.0.0.1+10.0.0.2");
-    // One remaining next hop equals a route with a single next hop.
+    // If one next hop remains, the route equals one with a single next hop.
     assert_eq!(
         hops([1, 0]),
         DEFAULT.with(&[attribute(5, &octets("10.0.0.2")), attribute(4, &8u32.to_ne_bytes())])
@@ -321,6 +321,7 @@ fn truncated_message_is_an_error() {
     for end in 0..whole.len() {
         read += usize::from(Route::decode(&whole[..end]).is_ok());
     }
-    // Decodable cuts are those after the fixed part and after each attribute but the last.
+    // A cut message decodes only if it is cut between attributes: after the fixed part, or after
+    // any attribute but the last.
     assert_eq!(read, 6);
 }

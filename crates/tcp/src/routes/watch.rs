@@ -1,4 +1,4 @@
-//! Watch for changes to routes, interfaces and addresses.
+//! Change detection for routes, interfaces and addresses.
 //!
 //! All three are needed because the kernel removes IPv4 routes without a route event when an
 //! interface goes down or an address is removed.
@@ -18,11 +18,10 @@ use crate::diag::netlink::{Body, Frames};
 /// `RTNLGRP_IPV6_IFADDR` (9) and `RTNLGRP_IPV6_ROUTE` (11).
 const GROUPS: u32 = 1 << 0 | 1 << 4 | 1 << 6 | 1 << 8 | 1 << 10;
 const BUFFER_BYTES: usize = 64 << 10;
-/// Maximum reads per call.
+/// Maximum number of reads per call.
 const READS_MAX: usize = 1 << 16;
 
-/// Receives change events in the creating thread's network namespace, from its creation on. Needs
-/// no privileges.
+/// A subscription to changes in one network namespace. Needs no privileges.
 #[derive(Debug)]
 pub struct Watch {
     socket: OwnedFd,
@@ -30,20 +29,22 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Starts watching in this thread's network namespace.
+    /// Subscribes to changes in this thread's network namespace.
     ///
     /// # Errors
-    /// [`Error::Io`] if a system call fails.
+    ///
+    /// Returns [`Error::Io`] if a system call fails.
     pub fn open() -> Result<Self, Error> {
         let socket = open(GROUPS, SocketFlags::NONBLOCK)?;
         Ok(Self { socket, buffer: vec![0; BUFFER_BYTES].into_boxed_slice() })
     }
 
-    /// Returns whether an interface, an address, or a route that satisfies `concerns` has changed
-    /// since the last call, or the kernel lost events. Does not block.
+    /// Returns whether an interface, an address, or a route accepted by `concerns` has changed
+    /// since the last call. Also returns true if the kernel dropped events. Does not block.
     ///
     /// # Errors
-    /// [`Error::Io`] if a system call fails.
+    ///
+    /// Returns [`Error::Io`] if a system call fails.
     pub fn has_changed(&mut self, concerns: impl Fn(&Route) -> bool) -> Result<bool, Error> {
         let mut has_changed = false;
         for _ in 0..READS_MAX {

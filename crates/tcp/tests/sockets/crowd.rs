@@ -15,10 +15,10 @@ use crate::pairs::{Pair, connect as pair};
 
 /// Connections to each listener, for 3,000 sockets in total.
 pub(crate) const CONNECTIONS: usize = 500;
-/// Only connections with a number below this get full buffers.
+/// Buffers are filled only for connections numbered below this, because filling them takes time.
 const FULL: usize = 21;
 
-/// Sockets that stay open as long as this value lives.
+/// A set of sockets that stay open until this value is dropped.
 #[derive(Default)]
 pub(crate) struct Crowd {
     listeners: Vec<TcpListener>,
@@ -36,7 +36,7 @@ impl Crowd {
             let listener = TcpListener::bind(SocketAddr::new(bound, 0)).unwrap();
             for number in 0..CONNECTIONS {
                 let pair = pair(&listener, |port| SocketAddr::new(target, port));
-                crowd.pairs.extend(lived(pair, number));
+                crowd.pairs.extend(put_in_state(pair, number));
             }
             crowd.listeners.push(listener);
         }
@@ -45,8 +45,8 @@ impl Crowd {
         crowd
     }
 
-    /// Adds sockets in SYN-SENT, by connecting to a listener whose queue is full and which
-    /// therefore does not reply.
+    /// Adds sockets in SYN-SENT by connecting to a listener that does not reply because its queue
+    /// is full.
     fn add_syn_sent(&mut self) {
         let full = raw();
         rustix::net::bind(&full, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
@@ -54,8 +54,8 @@ impl Crowd {
         self.connect_raw(full.into());
     }
 
-    /// Adds sockets in SYN-RECV, where `TCP_DEFER_ACCEPT` keeps each connection until its client
-    /// sends something.
+    /// Adds sockets in SYN-RECV. `TCP_DEFER_ACCEPT` keeps each connection in that state until its
+    /// client sends data.
     fn add_syn_recv(&mut self) {
         let defers = TcpListener::bind("127.0.0.1:0").unwrap();
         // No safe wrapper has this option, so a Perl program runs `setsockopt(IPPROTO_TCP,
@@ -87,9 +87,9 @@ fn raw() -> OwnedFd {
     socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).unwrap()
 }
 
-/// Brings a connection into the state chosen by `number`: open, used, half closed, closed with
-/// unsent data, or closed.
-fn lived(mut pair: Pair, number: usize) -> Option<Pair> {
+/// Puts a connection in the state selected by `number`: open, used, half closed, closed with unsent
+/// data, or closed.
+fn put_in_state(mut pair: Pair, number: usize) -> Option<Pair> {
     let name = ["reno", "cubic", "bbr"][number % 3];
     congestion::set(pair.server.as_fd(), name.parse().unwrap()).unwrap();
     match number % 7 {
@@ -134,7 +134,7 @@ fn set_class(stream: &TcpStream) {
     }
 }
 
-/// Sends until the send buffer and the other side's receive buffer are full.
+/// Writes until the send buffer and the other side's receive buffer are full.
 fn fill(stream: &mut TcpStream) {
     stream.set_nonblocking(true).unwrap();
     let deadline = Instant::now() + Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! Dump tests: values in a dump equal the socket's own options.
+//! Dump tests: dumped values equal those read from the sockets themselves.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -20,14 +20,14 @@ fn mapped(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
-/// Dumps a socket once it is at rest, that is, its own `tcp_info` is equal before and after the
-/// dump; returns the dumped socket and that `tcp_info`.
+/// Dumps a socket until its own `tcp_info` is the same before and after the dump. Returns the
+/// dumped socket and that `tcp_info`.
 fn at_rest(stream: &TcpStream) -> (Socket, TcpInfo) {
     let cookie = socket_cookie(stream).unwrap();
     let own = || without_clocks(TcpInfo::read(stream.as_fd()).unwrap());
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
-        // A delayed acknowledgement may arrive during the dump; then try again.
+        // A delayed acknowledgement may change the socket during the dump.
         let before = own();
         let socket = dumped(&Filter::default(), &[cookie])[&cookie];
         if before == own() {
@@ -79,7 +79,7 @@ fn dump_agrees_with_socket_options() {
 fn extensions_not_requested_are_absent() {
     let (_listener, pair) = pair("127.0.0.1:0", mapped);
     let cookie = socket_cookie(&pair.client).unwrap();
-    let asked = |extensions| {
+    let dump_with = |extensions| {
         let mut found = None;
         let each = |socket: &Socket| {
             if socket.cookie == cookie {
@@ -89,11 +89,11 @@ fn extensions_not_requested_are_absent() {
         Diag::open().unwrap().dump(&Filter::default(), extensions, each).unwrap();
         found.unwrap()
     };
-    let none = asked(Extensions::NONE);
+    let none = dump_with(Extensions::NONE);
     assert!(none.tcp_info.is_none() && none.congestion_control.is_none() && none.memory.is_none());
-    let some = asked(Extensions::CONGESTION_CONTROL);
+    let some = dump_with(Extensions::CONGESTION_CONTROL);
     assert!(some.tcp_info.is_none() && some.congestion_control.is_some());
-    assert!(asked(Extensions::DELIVERY).tcp_info.is_some());
+    assert!(dump_with(Extensions::DELIVERY).tcp_info.is_some());
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn dumped_messages_decode_to_the_reported_sockets() {
 
 #[test]
 fn dump_after_an_aborted_one_is_complete() {
-    // Enough sockets that the kernel needs several batches.
+    // Enough sockets to make the kernel send several batches.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let pairs: Vec<_> = (0..200).map(|_| connect(&listener, |_| address)).collect();

@@ -13,10 +13,11 @@ use thalweg_tcp::diag::{Events, Socket};
 use crate::namespace::Namespace;
 use crate::pairs::{connect, dumped, pair};
 
-/// Maximum time for an event to arrive, even on a busy machine.
+/// Maximum time to wait for an event, long enough for a busy machine.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// Reads events until all these cookies have been reported; returns all events and the number lost.
+/// Reads events until all these cookies have been reported. Returns all events by cookie, and the
+/// number lost.
 fn read_until(events: &mut Events, cookies: &[u64]) -> (HashMap<u64, Socket>, u64) {
     let deadline = Instant::now() + WAIT_MAX;
     let (mut sockets, mut lost) = (HashMap::new(), 0);
@@ -38,7 +39,7 @@ fn every_short_connection_is_reported() {
     }
 }
 
-/// Opens and closes connections via the address `target` to a listener bound to `bound`; checks
+/// Opens and closes connections via the address `target` to a listener bound to `bound`, and checks
 /// that each socket's destroy event has its final counters.
 fn short_connections(bound: IpAddr, target: IpAddr) {
     const CONNECTIONS: usize = 500;
@@ -50,7 +51,7 @@ fn short_connections(bound: IpAddr, target: IpAddr) {
         let bytes = 1000 + number;
         pair.server.write_all(&vec![7; bytes]).unwrap();
         pair.client.read_exact(&mut vec![0; bytes]).unwrap();
-        // The reply carries the acknowledgement of the bytes received.
+        // The client's reply acknowledges the bytes it received.
         pair.client.write_all(b"got it").unwrap();
         pair.server.read_exact(&mut [0; 6]).unwrap();
         let cookie = socket_cookie(&pair.server).unwrap();
@@ -113,8 +114,8 @@ fn events_that_overflow_the_queue_are_counted() {
     let read_small = small.read(|socket| ours += u64::from(cookies.contains(&socket.cookie))).unwrap();
     assert_eq!(lost_by_large, 0);
     assert!(read_small.overruns > 0 && ours < 2 * CONNECTIONS as u64, "{read_small:?}");
-    // Other processes' sockets are destroyed meanwhile too. Both queues receive the same events,
-    // except those between the two reads.
+    // Other processes' sockets may be destroyed too. Both queues receive the same events, except
+    // those between the two reads.
     let had = read_small.events + read_small.lost.unwrap();
     assert!(had >= sockets.len() as u64, "{read_small:?} of {}", sockets.len());
     assert!(read_small.lost.unwrap() >= 2 * CONNECTIONS as u64 - ours, "{read_small:?}");

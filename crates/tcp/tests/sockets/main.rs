@@ -1,6 +1,6 @@
 //! Tests with real loopback sockets: dumps, filters and events report exactly the sockets that
 //! exist.
-#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod crowd;
 mod dumps;

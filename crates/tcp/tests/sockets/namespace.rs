@@ -10,7 +10,7 @@ use std::thread;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// A network namespace, kept alive by a process that waits inside it.
+/// A network namespace, kept alive by a process waiting inside it.
 pub(crate) struct Namespace {
     inside: Child,
 }
@@ -52,14 +52,14 @@ impl Namespace {
         command
     }
 
-    /// Runs shell commands, all of which must succeed; returns their standard output.
+    /// Runs a shell script and returns its standard output. Panics if a command fails.
     pub(crate) fn shell(&self, script: &str) -> String {
         let output = self.command("sh", &["-ec", script]).output().unwrap();
         assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Runs `inside` on a thread in the namespace; sockets created there stay there.
+    /// Runs `inside` on a thread in the namespace. Sockets created there stay in the namespace.
     pub(crate) fn on_thread<T: Send>(&self, inside: impl FnOnce() -> T + Send) -> T {
         let namespace = File::open(self.path()).unwrap();
         thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Real connections over loopback, and the cookies of their sockets.
+//! Loopback connections and their sockets' cookies.
 
 use std::collections::HashMap;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -15,7 +15,8 @@ pub(crate) struct Pair {
     pub(crate) server: TcpStream,
 }
 
-/// Opens a listener at this address, and a connection to it.
+/// Opens a listener at `address` and a connection to it. `target` maps the listener's port to the
+/// address to connect to.
 pub(crate) fn pair(address: &str, target: impl Fn(u16) -> SocketAddr) -> (TcpListener, Pair) {
     let listener = TcpListener::bind(address).unwrap();
     let pair = connect(&listener, target);
@@ -60,14 +61,14 @@ impl Zoo {
         ends.chain(self.listeners.iter().map(AsFd::as_fd)).map(|fd| socket_cookie(fd).unwrap()).collect()
     }
 
-    /// Returns the ports of the listeners.
+    /// Returns the listeners' ports.
     pub(crate) fn ports(&self) -> Vec<u16> {
         self.listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
     }
 }
 
-/// Waits until a socket is in FIN-WAIT-2. The acknowledgement of its FIN may be delayed, so the
-/// other end reaches CLOSE-WAIT first.
+/// Waits until a socket is in FIN-WAIT-2. The other end may delay the acknowledgement of the FIN
+/// and reach CLOSE-WAIT first.
 fn wait_for_fin_wait_2(socket: &TcpStream) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while TcpInfo::read(socket.as_fd()).unwrap().state != State::FinWait2 as u8 {
@@ -76,7 +77,7 @@ fn wait_for_fin_wait_2(socket: &TcpStream) {
     }
 }
 
-/// Dumps the sockets that match `filter` and returns those with these cookies.
+/// Dumps the sockets matching `filter` and returns those with the given cookies.
 pub(crate) fn dumped(filter: &Filter, cookies: &[u64]) -> HashMap<u64, Socket> {
     let mut found = HashMap::new();
     let dumped = Diag::open().unwrap().dump(filter, Extensions::ALL, |socket| {

@@ -1,10 +1,10 @@
-//! Comparison of our dumps with the output of `ss` from iproute2, for thousands of sockets in every
-//! state that loopback can produce. A value that only one of the two reports, or that differs
-//! between them, is a failure, except for [`NOT_DECODED`] and [`NEWER`].
+//! Comparison of our dumps with the output of iproute2's `ss`, for thousands of sockets in every
+//! state that loopback can produce. The test fails if a value differs or only one of the two
+//! reports it, except for the values in [`NOT_DECODED`] and [`NEWER`].
 //!
-//! `ss` runs between two of our dumps. A socket is compared if both dumps agree on it; a socket
-//! that changed, for example by retransmitting its SYN, is compared in a later round. Times that
-//! always advance must lie between those of the two dumps.
+//! `ss` runs between two of our dumps. A socket is compared if both dumps agree on it. A socket
+//! that changed in between, for example by retransmitting its SYN, is compared in a later round.
+//! Times that always advance must lie between those of the two dumps.
 
 mod ours;
 mod reported;
@@ -18,10 +18,10 @@ use thalweg_tcp::diag::State;
 
 use crate::crowd::{CONNECTIONS, Crowd};
 
-/// Maximum time for the sockets to come to rest, even on a busy machine.
+/// Maximum time to compare all sockets, long enough for a busy machine.
 const REST_MAX: Duration = Duration::from_secs(60);
 
-/// Values that only `ss` reports, and why we omit them.
+/// Values reported only by `ss`, each with the reason we omit it.
 const NOT_DECODED: &[(&str, &str)] = &[
     ("cgroup", "we report its number, ss its path"),
     ("ts", "negotiated options say nothing about delivery"),
@@ -34,14 +34,15 @@ const NOT_DECODED: &[(&str, &str)] = &[
     ("ato", "delayed acknowledgements say nothing about delivery"),
 ];
 
-/// Values that we report but `ss` only since iproute2 6.7.
+/// Values that we report, but `ss` only since iproute2 6.7.
 const NEWER: &[&str] = &["rcv_wnd", "rehash"];
 
-/// States without a connection; the kernel never reports `NewSynRecv` under that name.
+/// States that need not occur: those without a connection, and `NewSynRecv`, which the kernel
+/// reports under another name.
 const NOT_LIVE: &[State] = &[State::Close, State::NewSynRecv, State::BoundInactive];
 
-/// Values that must have been reported for at least one compared socket: a value that both omit
-/// everywhere proves nothing.
+/// Values that must occur on at least one compared socket. A value omitted everywhere by both sides
+/// would not be tested.
 const REQUIRED: &[&str] = &[
     "advmss",
     "app_limited",
@@ -95,8 +96,8 @@ struct Compared {
 }
 
 impl Compared {
-    /// Compares those sockets on these ports that are at rest while `ss` runs; returns the cookies
-    /// of all sockets.
+    /// Compares the sockets on these ports that stay idle while `ss` runs. Returns the cookies of
+    /// all sockets.
     fn compare(&mut self, ports: &[u16]) -> HashSet<u64> {
         let began = Instant::now();
         let before = ours::reported(ports);
@@ -135,8 +136,8 @@ impl Compared {
     }
 }
 
-/// Returns whether nothing happened to the socket between the dumps: no timer expired and
-/// restarted, and no other time was reset.
+/// Returns whether the socket stayed idle between the dumps: no value changed, the timer did not
+/// expire, and no other time was reset.
 fn is_at_rest(before: &Reported, after: &Reported, took: Duration) -> bool {
     let has_passed = |(name, &ms): (&String, &u64)| match name.as_str() {
         "timer" => Duration::from_millis(ms) > took,
@@ -145,7 +146,7 @@ fn is_at_rest(before: &Reported, after: &Reported, took: Duration) -> bool {
     before.facts == after.facts && before.clocks_ms.iter().all(has_passed)
 }
 
-/// Lists the values for which `ss` disagrees with our dumps before and after it.
+/// Lists the values on which `ss` disagrees with our dumps before and after it.
 fn differences(before: &Reported, after: &Reported, theirs: &Reported) -> Vec<String> {
     let mut found = Vec::new();
     let names: BTreeSet<_> = before.facts.keys().chain(theirs.facts.keys()).collect();

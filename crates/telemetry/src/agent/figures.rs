@@ -15,7 +15,7 @@ use crate::collect::CollectorFigures;
 use crate::runner::SinkState;
 use crate::spool::Spool;
 
-/// Handle to the counters and gauges of a running agent.
+/// Handle to a running agent's counters and gauges.
 #[derive(Debug, Clone)]
 pub struct Figures {
     pub(super) collector: Arc<CollectorFigures>,
@@ -23,7 +23,8 @@ pub struct Figures {
     pub(super) spool: Arc<Spool>,
 }
 
-/// A per-sink metric: name (without the `_total` that counters get), help, type and value.
+/// A metric reported for each sink: name, help string, type and value. A counter's name lacks the
+/// suffix `_total`, which the encoder adds.
 type OfSink = (&'static str, &'static str, MetricType, fn(&SinkState) -> u64);
 
 const OF_SINKS: [OfSink; 7] = [
@@ -53,7 +54,7 @@ const OF_SINKS: [OfSink; 7] = [
 ];
 
 impl Figures {
-    /// Builds a registry with all metrics under their names.
+    /// Builds a registry of all agent metrics.
     pub fn registry(&self) -> Registry {
         let mut registry = Registry::with_prefix("thalweg_agent");
         registry.register_collector(Box::new(self.clone()));

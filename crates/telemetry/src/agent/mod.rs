@@ -1,10 +1,11 @@
-//! Telemetry agent: starts and stops the collector, intake, spool and sinks, with a thread each for
-//! the collector, the batcher and every sink. All files and sockets are opened before the first
-//! thread starts.
+//! Telemetry agent: starts and stops the collector, intake, spool and sinks. The collector, the
+//! batcher and each sink run on their own threads. All files and sockets are opened before the
+//! first thread starts.
 //!
-//! **Invariant:** if a thread ends before the agent is stopped, its owner is notified immediately.
-//! **Invariant:** everything collected before [`Running::stop`] was called is in the spool when the
-//! call returns.
+//! **Invariant:** if a thread exits before the agent is stopped, the agent's owner is notified
+//! immediately.
+//! **Invariant:** when [`Running::stop`] returns, everything collected before the call is in the
+//! spool.
 
 mod figures;
 
@@ -19,7 +20,7 @@ use thalweg_tcp::diag::Filter;
 use tokio::sync::Notify;
 
 use crate::clock::unix_us;
-use crate::collect::{Batcher, Collector, Intake, Place, SocketsConfig, Stop, intake};
+use crate::collect::{Batcher, Collector, Intake, Namespace, SocketsConfig, Stop, intake};
 use crate::enrich::Networks;
 use crate::error::Error;
 use crate::runner::{NotifyOnDrop, Runner};
@@ -28,40 +29,40 @@ use crate::spool::{Limits, Spool};
 
 pub use figures::Figures;
 
-/// Maximum time for sinks to drain the spool when the agent stops; the rest stays in the spool
-/// until the next start.
+/// Maximum time for sinks to drain the spool when the agent stops. Records not drained by then stay
+/// in the spool until the next start.
 const DRAIN_MAX: Duration = Duration::from_millis(1000);
 
-/// Maximum time for sink threads to end after draining, and the interval at which they are checked.
+/// Maximum time for sink threads to exit after draining, and the interval at which they are polled.
 const JOIN_MAX: Duration = Duration::from_millis(200);
 const JOIN_STEP: Duration = Duration::from_millis(5);
 
-/// Configuration of the agent.
+/// Agent configuration.
 #[derive(Debug)]
 pub struct Config {
-    /// Name of the machine.
+    /// Host name recorded with each sample.
     pub host: String,
-    /// Name of the machine's site; empty if none.
+    /// Name of the host's site; empty if not configured.
     pub pop: String,
-    /// Interval between dumps.
+    /// Interval between socket dumps.
     pub period: Duration,
-    /// Filter for the sockets to collect.
+    /// Filter that selects the sockets to collect.
     pub filter: Filter,
-    /// Sampling rate: collects one in this many matching sockets.
+    /// Sampling rate: one in this many matching sockets is collected.
     pub one_in: NonZeroU32,
-    /// Network namespaces to collect from; if empty, the process's own.
-    pub namespaces: Vec<Place>,
-    /// Paths of MaxMind databases.
+    /// Network namespaces to collect from; if empty, only the agent's own namespace.
+    pub namespaces: Vec<Namespace>,
+    /// Paths of the MaxMind databases.
     pub geoip: Vec<PathBuf>,
-    /// Path of a CSV file of networks.
+    /// Path of the CSV file of client networks.
     pub networks: Option<PathBuf>,
     /// Spool directory.
     pub spool: PathBuf,
-    /// Maximum size of the spool.
+    /// Maximum spool size in bytes.
     pub spool_bytes_max: u64,
 }
 
-/// An agent that has opened everything it needs but has not started.
+/// An agent with all files and sockets open but no thread started.
 #[derive(Debug)]
 pub struct Agent {
     intake: Intake,
@@ -88,7 +89,8 @@ impl Agent {
     /// Opens the network files, the namespaces and the spool.
     ///
     /// # Errors
-    /// If one of them cannot be opened.
+    ///
+    /// Returns an error if any of them cannot be opened.
     pub fn open(config: Config) -> Result<Self, Error> {
         let networks = Networks::open(&config.geoip, config.networks.as_deref())
             .map_err(|cause| Error::of("cannot load client networks", cause))?;
@@ -107,10 +109,12 @@ impl Agent {
         Ok(Self { intake, batcher, spool, collector, stop })
     }
 
-    /// Starts collecting and delivering records to `sinks`.
+    /// Starts collecting records and delivering them to `sinks`.
     ///
     /// # Errors
-    /// If the spool cannot create a reader for a sink, or the system cannot start a thread.
+    ///
+    /// Returns an error if the spool cannot create a reader for a sink, or the system cannot start
+    /// a thread.
     pub fn start(self, sinks: Vec<Box<dyn Sink>>) -> Result<Running, Error> {
         let Self { intake, batcher, spool, collector, stop } = self;
         let early_end = Arc::new(Notify::new());
@@ -134,37 +138,38 @@ impl Agent {
 }
 
 impl Running {
-    /// Returns the queue for response records.
+    /// Returns the intake, the queue for response records.
     pub fn intake(&self) -> Intake {
         self.intake.clone()
     }
 
-    /// Returns the position stored in the spool for each of these edges; drops those of all other
-    /// edges.
+    /// Returns the position stored in the spool for each of `edges`. Deletes the positions of all
+    /// other edges.
     pub fn edge_positions(&self, edges: &[Arc<str>]) -> Vec<Option<EdgePosition>> {
         self.spool.edge_positions(edges)
     }
 
-    /// Waits until an agent thread ends; before [`stop`](Self::stop), that means it panicked.
+    /// Waits until an agent thread exits. Before [`stop`](Self::stop) is called, this means that a
+    /// thread panicked.
     pub async fn early_end(&self) {
         self.early_end.notified().await;
     }
 
-    /// Returns the agent's metrics, which are read at each scrape.
+    /// Returns the agent's metrics. Their values are read at each scrape.
     pub fn figures(&self) -> Figures {
         self.figures.clone()
     }
 
-    /// Stops the agent: makes a final dump, moves everything queued into the spool, and gives the
-    /// sinks [`DRAIN_MAX`] to drain the spool.
+    /// Stops the agent: makes a final dump, moves all queued records into the spool, and gives the
+    /// sinks up to [`DRAIN_MAX`] to drain the spool.
     pub fn stop(self) {
         self.stop.stop();
         join(self.collecting);
         self.intake.end();
         join(self.batching);
         self.spool.close(DRAIN_MAX);
-        // A sink may be in a call that blocks for a long time; its thread is then abandoned, as in
-        // a crash.
+        // A sink may be blocked in a long call. Its thread is then abandoned, with the same outcome
+        // as a crash.
         let over = Instant::now() + DRAIN_MAX + JOIN_MAX;
         while self.runners.iter().any(Runner::is_running) && Instant::now() < over {
             thread::sleep(JOIN_STEP);
@@ -213,7 +218,7 @@ mod tests {
             panic!("intended")
         }
 
-        fn keep(&mut self, _: &Batch) -> Result<(), SinkError> {
+        fn store(&mut self, _: &Batch) -> Result<(), SinkError> {
             Ok(())
         }
     }

@@ -1,11 +1,11 @@
-//! State of a block's insertion into one table: inserts the rows, and verifies them if an attempt
-//! may have left its token behind without the rows.
+//! Insertion of a block into one table: inserts the rows, and verifies them if an attempt may have
+//! stored the token without the rows.
 //!
-//! **Invariant:** only rows in doubt are verified. Rows are in doubt after an attempt whose failure
-//! does not prove that nothing was stored, and in a block that an earlier process may have tried to
+//! **Invariant:** rows are verified only if they are in doubt: after an attempt whose failure does
+//! not prove that nothing was stored, and in a block that an earlier process may have tried to
 //! insert.
 //! **Invariant:** settled rows are neither inserted nor verified again.
-//! **Invariant:** verification never holds up a block forever: each attempt has a time limit, and
+//! **Invariant:** verification cannot delay a block forever. Each attempt has a time limit, and
 //! after [`FAILURES_MAX`] failed attempts the block is accepted unverified, which is logged and
 //! counted.
 
@@ -18,45 +18,47 @@ use super::staging::VERIFY_TIME_MAX;
 use super::verify::{Found, Target, verify};
 use crate::error::SinkError;
 
-/// Maximum duration of one [`Doubt::insert`] call: the insert, a verification, and the last
-/// statement that the verification started.
+/// Maximum duration of one [`Doubt::insert`] call, in seconds: the insert, the verification, and
+/// the last statement started by the verification.
 pub(crate) const ATTEMPT_SECONDS_MAX: u64 = 2 * STATEMENT_TIMEOUT.as_secs() + VERIFY_TIME_MAX.as_secs();
-/// Failed or inconclusive verifications of a table before the block is accepted unverified. Callers
-/// back off between attempts, in total for longer than another writer takes to retry.
+/// Number of failed or inconclusive verifications of a table after which the block is accepted
+/// unverified. Callers back off between attempts. The total time exceeds the time within which
+/// another writer retries.
 const FAILURES_MAX: u32 = 16;
 
-/// Verification metrics. A block counts once per table that it has rows for.
+/// Verification metrics. A block is counted once for each table in which it has rows.
 #[derive(Debug, Default)]
 pub struct Verified {
     /// Completed verifications.
     pub blocks: Counter,
-    /// Completed verifications that restored rows missing from the table or its rollup.
+    /// Completed verifications that restored missing rows in the table or its rollup.
     pub restored: Counter,
-    /// Abandoned verifications, after which it is unknown whether the block is stored.
+    /// Abandoned verifications. Whether these blocks are stored is unknown.
     pub unverified: Counter,
 }
 
-/// State of a block's rows in one table during their insertion.
+/// Insertion state of a block's rows in one table.
 #[derive(Debug)]
 pub(crate) struct Doubt {
-    is_there: bool,
+    is_in_doubt: bool,
     is_settled: bool,
-    /// Whether a verification restored rows, even if that verification failed afterwards.
+    /// Whether a verification restored rows, even if it failed afterwards.
     was_restored: Cell<bool>,
     failures: u32,
 }
 
 impl Doubt {
-    /// Creates the state for a block's rows; `was_tried` if an earlier process may have tried to
-    /// insert them.
+    /// Creates the insertion state of a block's rows. `was_tried` states whether an earlier process
+    /// may have attempted to insert them.
     pub(crate) fn of(was_tried: bool) -> Self {
-        Self { is_there: was_tried, is_settled: false, was_restored: Cell::new(false), failures: 0 }
+        Self { is_in_doubt: was_tried, is_settled: false, was_restored: Cell::new(false), failures: 0 }
     }
 
     /// Inserts the rows, then verifies them if they are in doubt.
     ///
     /// # Errors
-    /// If the insert must be retried, with the same rows and the same token.
+    ///
+    /// Returns an error if the insert must be retried with the same rows and the same token.
     pub(crate) fn insert(
         &mut self,
         server: &Server,
@@ -69,10 +71,10 @@ impl Doubt {
             return Ok(());
         }
         if let Err(error) = server.insert(target.table, &target.columns, token, rows.bytes.clone()) {
-            self.is_there |= !is_refusal(&error);
+            self.is_in_doubt |= !is_refusal(&error);
             return Err(error);
         }
-        if self.is_there {
+        if self.is_in_doubt {
             self.verify(server, target, token, rows, verified)?;
         }
         self.is_settled = true;
@@ -104,12 +106,13 @@ impl Doubt {
             Ok(Found::Foreign) => {
                 return Self::pass(target, token, "unsupported table engine", verified);
             }
-            // A missing privilege is not fixed by retrying.
+            // Retrying does not help without the privilege.
             Err(error) if is_denied(&error) => {
                 return Self::pass(target, token, &error.cause.to_string(), verified);
             }
-            // Temporary, since after the last failure the block is accepted. If a staging table is
-            // missing, another process that verifies the same block has dropped it.
+            // Every other failure is temporary, because the block is accepted after the last one. A
+            // staging table may be missing because another process verifying the same block dropped
+            // it.
             Err(error) => SinkError { is_passing: true, ..error },
         };
         self.failures += 1;

@@ -1,7 +1,8 @@
-//! Encoder for records as rows in ClickHouse's `RowBinary` format: values in sequence,
-//! little-endian, without names (<https://clickhouse.com/docs/interfaces/formats/RowBinary>). Pure.
+//! Encoder of records as rows in ClickHouse's `RowBinary` format: values in sequence,
+//! little-endian, without column names
+//! (<https://clickhouse.com/docs/interfaces/formats/RowBinary>). Pure.
 //!
-//! **Invariant:** columns follow the order of `record::rows`; every INSERT must name them in that
+//! **Invariant:** columns follow the order of `record::rows`; every INSERT must list them in that
 //! order.
 
 use std::net::IpAddr;

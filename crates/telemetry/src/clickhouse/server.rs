@@ -1,4 +1,4 @@
-//! Blocking connection to a ClickHouse server over HTTP: statements, text results, and inserts.
+//! Blocking connection to a ClickHouse server over HTTP: statements, results as text, and inserts.
 
 use std::time::Duration;
 
@@ -12,36 +12,36 @@ use crate::error::{Error, SinkError};
 
 /// Maximum duration of a statement.
 pub(super) const STATEMENT_TIMEOUT: Duration = Duration::from_secs(60);
-/// Maximum size of the pieces in which rows are sent.
+/// Maximum size, in bytes, of the pieces in which rows are sent.
 const SEND_BYTES_MAX: usize = 1 << 20;
-/// Codes in `ErrorCodes.cpp` for temporary errors: timeouts, too many queries or parts, network
-/// errors, out of memory, a full disk, a table or Keeper that is temporarily unavailable.
+/// Codes in `ErrorCodes.cpp` of temporary errors: timeouts, too many queries or parts, network
+/// errors, out of memory, full disk, and a table or Keeper that is temporarily unavailable.
 const PASSING: [u32; 15] = [159, 160, 164, 202, 203, 209, 210, 236, 241, 242, 243, 252, 319, 425, 999];
 
-/// Codes that prove that nothing was stored: unknown table, missing privilege, failed
-/// authentication, too many queries or parts.
+/// Codes of errors after which certainly nothing was stored: unknown table, missing privilege,
+/// failed authentication, too many queries or parts.
 const REFUSING: [u32; 5] = [60, DENIED, 516, 202, 252];
-/// Code for a missing privilege.
+/// Code of a missing privilege.
 const DENIED: u32 = 497;
 
-/// Rows for one table, as `RowBinary`.
+/// Rows for one table, encoded as `RowBinary`.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
     pub(crate) bytes: Vec<u8>,
     pub(crate) count: u64,
 }
 
-/// A ClickHouse server and a database on it.
+/// A database on a ClickHouse server.
 pub struct Server {
     client: clickhouse::Client,
-    /// `None` only during drop.
+    /// Always set, except while the server is being dropped.
     runtime: Option<Runtime>,
-    place: String,
+    endpoint: String,
 }
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Server").field(&self.place).finish()
+        f.debug_tuple("Server").field(&self.endpoint).finish()
     }
 }
 
@@ -50,9 +50,10 @@ impl Server {
     /// yet. User, password and database are optional.
     ///
     /// # Errors
-    /// If the URL is invalid, or the system cannot start a runtime.
+    ///
+    /// Returns an error if the URL is invalid, or the system cannot start a runtime.
     pub fn at(url: &str) -> Result<Self, Error> {
-        // Never quote the URL in errors: it may contain a password.
+        // Errors must never quote the URL, because it may contain a password.
         let refused =
             || Error::refused("ClickHouse URL must have the form http://user:password@host:8123/database");
         let parsed = Url::parse(url).map_err(|_| refused())?;
@@ -61,14 +62,14 @@ impl Server {
             return Err(refused());
         }
         let host = parsed.host_str().ok_or_else(refused)?;
-        let place =
+        let endpoint =
             format!("{}://{host}:{}", parsed.scheme(), parsed.port_or_known_default().unwrap_or(8123));
         let mut client = clickhouse::Client::default()
-            .with_url(&place)
+            .with_url(&endpoint)
             .with_compression(Compression::None)
             .with_setting("async_insert", "0")
-            // Without this, ClickHouse would refuse a block that spans many partitions, as after a
-            // clock jump, forever.
+            // By default, ClickHouse rejects a block that spans many partitions, as after a clock
+            // jump. Retries of the block would then fail forever.
             .with_setting("throw_on_max_partitions_per_insert_block", "0")
             .with_setting("output_format_json_quote_64bit_integers", "0")
             .with_setting("deduplicate_blocks_in_dependent_materialized_views", "1");
@@ -81,46 +82,49 @@ impl Server {
         if let Some(password) = parsed.password() {
             client = client.with_password(unescaped(password).ok_or_else(refused)?);
         }
-        // A separate thread notices when the server closes a connection between two statements.
+        // A worker thread notices when the server closes a connection between two statements.
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()
             .map_err(|cause| Error::of("cannot start a runtime", cause))?;
-        Ok(Self { client, runtime: Some(runtime), place })
+        Ok(Self { client, runtime: Some(runtime), endpoint })
     }
 
     /// Runs a statement that returns no result.
     ///
     /// # Errors
-    /// If the server refuses the statement or cannot be reached.
+    ///
+    /// Returns an error if the server rejects the statement or cannot be reached.
     pub fn execute(&self, statement: &str) -> Result<(), SinkError> {
         self.wait("cannot run a statement on", self.client.query_raw(statement).execute())
     }
 
-    /// Runs a statement and returns its result in a ClickHouse format.
+    /// Runs a statement and returns its result in the given ClickHouse format.
     ///
     /// # Errors
-    /// If the server refuses the statement or cannot be reached.
+    ///
+    /// Returns an error if the server rejects the statement or cannot be reached.
     pub fn query(&self, statement: &str, format: &str) -> Result<Bytes, SinkError> {
         self.wait("cannot query", async {
             self.client.query_raw(statement).fetch_bytes(format)?.collect().await
         })
     }
 
-    /// Runs a statement and returns its result as text: one row per line, columns separated by
-    /// tabs.
+    /// Runs a statement and returns its result as text, one line per row, with tab-separated
+    /// columns.
     pub(super) fn text(&self, statement: &str) -> Result<String, SinkError> {
         let answer = self.query(statement, "TabSeparated")?;
         Ok(String::from_utf8_lossy(&answer).trim_end().to_owned())
     }
 
-    /// Inserts `RowBinary` rows into a table, unless the table has stored the token.
+    /// Inserts `RowBinary` rows into a table, unless the table has already stored the token.
     ///
     /// # Errors
-    /// If the server refuses the rows or cannot be reached. Then some, all or none of the rows are
-    /// stored; sending them again under the same token completes the block, except in the case that
-    /// [`Doubt`](super::Doubt) handles.
+    ///
+    /// Returns an error if the server rejects the rows or cannot be reached. In that case all, some
+    /// or none of the rows are stored. Sending them again under the same token completes the block,
+    /// except in the case handled by [`Doubt`](super::Doubt).
     pub(crate) fn insert(
         &self,
         table: &str,
@@ -152,15 +156,15 @@ impl Server {
         };
         let runtime = self.runtime.as_ref().expect("present until drop");
         runtime.block_on(bounded).map_err(|cause| SinkError {
-            what: format!("{what} ClickHouse at {}", self.place),
+            what: format!("{what} ClickHouse at {}", self.endpoint),
             is_passing: is_passing(&cause),
             cause: Box::new(cause),
         })
     }
 }
 
-/// Shuts down without waiting: if startup fails, the server is dropped on a thread of another
-/// runtime, which must not block.
+/// Shuts down the runtime without waiting for it. After a failed start, the server is dropped on a
+/// thread of another runtime, which must not block.
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
@@ -169,7 +173,7 @@ impl Drop for Server {
     }
 }
 
-/// Percent-decodes part of a URL.
+/// Percent-decodes a part of a URL.
 fn unescaped(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
@@ -185,7 +189,7 @@ fn unescaped(text: &str) -> Option<String> {
     String::from_utf8(out).ok()
 }
 
-/// Returns whether an error is temporary: the server could not be reached, or the code is in
+/// Returns whether an error is temporary: the server could not be reached, or the error code is in
 /// [`PASSING`].
 fn is_passing(error: &ServerError) -> bool {
     match error {
@@ -195,24 +199,24 @@ fn is_passing(error: &ServerError) -> bool {
     }
 }
 
-/// Returns whether a failed insert certainly stored nothing.
+/// Returns whether an insert's error proves that nothing was stored.
 pub(super) fn is_refusal(error: &SinkError) -> bool {
     code_of(error).is_some_and(|code| REFUSING.contains(&code))
 }
 
-/// Returns whether the error is a missing privilege.
+/// Returns whether the error was caused by a missing privilege.
 pub(super) fn is_denied(error: &SinkError) -> bool {
     code_of(error) == Some(DENIED)
 }
 
-/// Returns the exception code in the server's response.
+/// Returns the exception code in the server's response, if any.
 fn code_of(error: &SinkError) -> Option<u32> {
     let Some(ServerError::BadResponse(text)) = error.cause.downcast_ref() else { return None };
     code(text)
 }
 
-/// Parses the code of an exception: `Code: 60. DB::Exception: …`. Text without a code comes from an
-/// intermediary, such as a proxy.
+/// Parses an exception code, as in `Code: 60. DB::Exception: …`. A response without a code comes
+/// from an intermediary, such as a proxy.
 fn code(text: &str) -> Option<u32> {
     let (_, rest) = text.split_once("Code: ")?;
     rest[..rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len())].parse().ok()

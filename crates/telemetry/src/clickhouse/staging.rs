@@ -1,10 +1,10 @@
-//! Staging tables of a verification: their names, their ownership, and the statements on them.
+//! Staging tables used by a verification: their names, their ownership, and the statements on them.
 //!
 //! **Invariant:** a staging table's name contains a hash of the block's token and the
-//! verification's nonce. Creating one drops the staging tables of all other verifications of the
-//! same block. So a crashed process leaves nothing behind for long, and at most one of several
-//! concurrent verifications still has its tables. Queries that a verification makes after creating
-//! its table therefore see every move made by earlier verifications.
+//! verification's nonce. Creating a staging table drops those of all other verifications of the
+//! same block. Tables left by a crashed process are thus soon dropped, and of several concurrent
+//! verifications at most one still has its tables. Once a verification has created its table, its
+//! queries see every move made by earlier verifications.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
@@ -15,39 +15,38 @@ use twox_hash::XxHash3_64;
 use super::server::Server;
 use crate::error::SinkError;
 
-/// Time after which a verification starts no more statements and fails.
+/// Time limit of a verification. After this time, it starts no more statements and fails.
 pub(super) const VERIFY_TIME_MAX: Duration = Duration::from_secs(60);
-/// The server's time limit for each statement of a verification, in seconds.
+/// Server-side time limit for each statement of a verification, in seconds.
 const EXECUTION_SECONDS_MAX: u64 = 30;
-/// Maximum rows per staged part, more than any block has: staged rows must form a single part per
-/// partition, which is moved as a whole.
+/// Maximum rows per staged part. The limit exceeds any block's row count, because staged rows must
+/// form a single part per partition, which one move transfers completely.
 const STAGED_ROWS_MAX: u64 = 100_000_000;
 
-/// The staging tables of one verification.
+/// The staging tables used by one verification.
 pub(super) struct Staging<'a> {
     server: &'a Server,
     prefix: String,
     nonce: String,
-    begun: Instant,
+    started: Instant,
 }
 
 impl<'a> Staging<'a> {
-    /// Prepares the verification of the block with this token in `table`; creates no staging table
-    /// yet.
+    /// Prepares to verify the block with the given token in `table`. Creates no staging table yet.
     pub(super) fn of(server: &'a Server, table: &str, token: &str) -> Self {
         let prefix = format!("thalweg_verify_{table}_{:016x}", XxHash3_64::oneshot(token.as_bytes()));
-        // A random nonce: `RandomState` gets different keys each time.
+        // Random nonce: each `RandomState` has different keys.
         let nonce = format!("{:016x}", RandomState::new().hash_one(token));
-        Self { server, prefix, nonce, begun: Instant::now() }
+        Self { server, prefix, nonce, started: Instant::now() }
     }
 
-    /// Returns the name of a staging table.
+    /// Returns the name of this verification's staging table for `what`.
     pub(super) fn name(&self, what: &str) -> String {
         format!("{}_{what}_{}", self.prefix, self.nonce)
     }
 
     /// Creates an empty staging table with the structure of `like`, then drops the staging tables
-    /// of other verifications of the block.
+    /// of other verifications of the same block.
     pub(super) fn create(&self, what: &str, like: &str) -> Result<(), SinkError> {
         let Self { prefix, nonce, .. } = self;
         self.execute(&format!("CREATE TABLE {} AS {like}", self.name(what)))?;
@@ -58,7 +57,7 @@ impl<'a> Staging<'a> {
         others.lines().try_for_each(|name| self.drop_table(name))
     }
 
-    /// Runs a SELECT and returns its rows as lines with tab-separated columns.
+    /// Runs a SELECT and returns its result, one line per row, with tab-separated columns.
     pub(super) fn query(&self, query: &str) -> Result<String, SinkError> {
         self.in_time()?;
         self.server.text(&format!(
@@ -66,7 +65,7 @@ impl<'a> Staging<'a> {
         ))
     }
 
-    /// Fills a staging table with the result of a query, in one part per partition.
+    /// Fills a staging table with a query's result, as one part per partition.
     pub(super) fn fill(&self, what: &str, columns: &str, token: &str, query: &str) -> Result<(), SinkError> {
         let token = token.replace('\\', "\\\\").replace('\'', "\\'");
         self.execute(&format!(
@@ -83,7 +82,7 @@ impl<'a> Staging<'a> {
         self.server.execute(statement)
     }
 
-    /// Drops a staging table of this verification, if it exists.
+    /// Drops one of this verification's staging tables if it exists.
     pub(super) fn drop(&self, what: &str) -> Result<(), SinkError> {
         self.drop_table(&self.name(what))
     }
@@ -93,7 +92,7 @@ impl<'a> Staging<'a> {
     }
 
     fn in_time(&self) -> Result<(), SinkError> {
-        if self.begun.elapsed() < VERIFY_TIME_MAX {
+        if self.started.elapsed() < VERIFY_TIME_MAX {
             return Ok(());
         }
         let cause = format!("verification took longer than {} s", VERIFY_TIME_MAX.as_secs());

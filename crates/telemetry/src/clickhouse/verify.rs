@@ -3,26 +3,29 @@
 //!
 //! Deterministic blocks and the deduplication window alone do not prevent loss. A `MergeTree`
 //! without replicas writes a block's token to `deduplication_log` before it renames the block's
-//! part from `tmp_insert_*` (`MergeTreeSink::finishDelayedChunk`; the order of the two system calls
-//! is the same in 26.9). A server killed between the two has the token but not the block, and drops
-//! the repeated block, so the table has none of its rows. Retrying under a new token instead would
-//! duplicate every block that was stored. The table and its rollup each have this gap. Replicated
-//! tables commit token and part together and are not verified.
+//! part from `tmp_insert_*` (`MergeTreeSink::finishDelayedChunk`; the two system calls are in the
+//! same order in 26.9). A server killed between these two steps has stored the token but not the
+//! block. It then drops the block when it is sent again, so the block's rows are lost. Retrying
+//! under a new token would not help, because it would duplicate every block that was stored after
+//! all. The table and its rollup each have this gap. Replicated tables commit the token and the
+//! part together, so they are not verified.
 //!
-//! The block's rows are inserted into a staging table. Rows whose keys the table lacks are copied
-//! to a second staging table; if the rollup lacks the block, the view's query over the block fills
-//! a third. The second and third are moved into place with `MOVE PARTITION`: a move runs no view
-//! and checks no token, and moved rows cannot be moved again. A crash around a move is harmless:
-//! the next verification drops the staging tables and then queries the missing rows. Rollup windows
-//! are compared by all their sums, for each network in the block. If the rollup has the block, its
-//! sums equal the view's query over the table; if not, they are lower by exactly the block's own
-//! sums.
+//! A verification inserts the block's rows into a staging table. Rows whose keys are missing from
+//! the table are copied to a second staging table. If the rollup lacks the block, the result of the
+//! view's query over the block is written to a third. `MOVE PARTITION` then moves the second and
+//! third into place. A move runs no view and checks no token, and moved rows cannot be moved again.
+//! A crash before or after a move is harmless: the next verification drops the staging tables and
+//! then determines anew which rows are missing.
+//!
+//! Rollup windows are compared by all their sums, for each site and prefix in the block. If the
+//! rollup includes the block, its sums equal those of the view's query over the table. Otherwise,
+//! they are lower by exactly the block's own sums.
 //!
 //! **Invariant:** a verification ends with a check after the last move.
-//! **Invariant:** missing rows are queried after the staging table was created, and thus after all
-//! moves of other verifications.
-//! **Invariant:** missing rows are queried only after the insert has succeeded, so an attempt still
-//! in progress is dropped by its token.
+//! **Invariant:** missing rows are determined after the staging table has been created, and thus
+//! after all moves made by other verifications.
+//! **Invariant:** missing rows are determined only after the insert has succeeded. An earlier
+//! insert still in progress on the server is then dropped by its token.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -36,36 +39,38 @@ use super::staging::Staging;
 use crate::error::SinkError;
 use crate::schema::Rollup;
 
-/// Length of a rollup window in microseconds, as in `schema/`.
+/// Length of a rollup window in microseconds, as in `schema/clickhouse`.
 const WINDOW_US: i64 = 300_000_000;
-/// Maximum windows that one verification compares and restores; the next one handles the rest.
+/// Maximum number of windows compared and restored by one verification. The next verification
+/// handles the rest.
 const WINDOWS_MAX: usize = 10_000;
-/// Delay between two checks of a window. The window must lack the block in both, because at the
-/// first check another block with the same sums may have been in progress.
+/// Delay between the two checks of a window. The window must lack the block in both checks, because
+/// during the first one an insert of another block with the same sums may have been in progress.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// Prefixes of table engines that commit token and part in one step.
+/// Prefixes of table engines that commit the token and the part in one step.
 const WITHOUT_GAP: [&str; 2] = ["Replicated", "Shared"];
 
-/// Staging tables: the block, the rows that the table lacks, and the windows that the rollup lacks.
+/// Staging tables: the block, the rows missing from the table, and the windows missing from the
+/// rollup.
 const BLOCK: &str = "block";
 const ROWS: &str = "rows";
 const ROLLUP: &str = "rollup";
 
-/// State of a window whose sums are lower by exactly the block's sums.
+/// State of a window whose sums are lower than expected by exactly the block's sums.
 const LACKING: &str = "lacking";
 
-/// A table into which blocks are inserted.
+/// A table that receives blocks.
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(super) table: &'static str,
-    /// The table's columns, in row order.
+    /// Table columns, in row order.
     pub(super) columns: Vec<&'static str>,
-    /// Columns that identify a row. A repeated row has the same `time`.
+    /// Columns that identify a row. Repeated rows also have equal times.
     name: &'static str,
-    /// Leading sorting columns, which limit the rows that a verification reads to those near the
-    /// block.
+    /// Leading columns of the sorting key. They limit the rows read by a verification to those near
+    /// the block.
     near: &'static str,
-    /// The record table, if this is one.
+    /// The record table, unless the target is `refused`.
     records: Option<Table>,
 }
 
@@ -100,22 +105,23 @@ impl Target {
 /// Result of a verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
-    /// The block is complete.
+    /// The table and its rollup contain the entire block.
     Whole,
-    /// The rollup's sums match neither with nor without the block. Another block may be in the
-    /// table but not in the rollup yet.
+    /// The rollup's sums match neither with nor without the block. The table may already contain
+    /// another block that the rollup does not include yet.
     Unclear,
-    /// The table or its rollup has an unsupported engine, such as one that only forwards to other
-    /// tables; nothing was checked.
+    /// The table or its rollup has an unsupported engine, such as one that only forwards rows to
+    /// other tables. Nothing was checked.
     Foreign,
 }
 
-/// Verifies a block after its insert and restores missing rows. Sets `was_restored` if any were
-/// restored, even if the verification then fails.
+/// Verifies a block after its insert and restores missing rows. Sets `was_restored` if any rows
+/// were restored, even if the verification then fails.
 ///
 /// # Errors
-/// If the server refuses a statement or cannot be reached, or another process is verifying the same
-/// block. Retrying is safe.
+///
+/// Returns an error if the server rejects a statement or cannot be reached, or if another process
+/// is verifying the same block. Retrying is safe.
 pub(super) fn verify(
     server: &Server,
     target: &Target,
@@ -146,7 +152,7 @@ pub(super) fn verify(
     found.and_then(|found| dropped.map(|()| found))
 }
 
-/// A verification of one block.
+/// Verification of one block.
 struct Verification<'a> {
     server: &'a Server,
     target: &'a Target,
@@ -181,7 +187,7 @@ impl Verification<'_> {
         }
     }
 
-    /// Restores the rows that the table lacks.
+    /// Restores the rows missing from the table.
     fn restore_rows(&self, first_us: i64, last_us: i64) -> Result<(), SinkError> {
         let Target { table, name, columns, .. } = self.target;
         let Self { block, .. } = self;
@@ -200,11 +206,11 @@ impl Verification<'_> {
         }
     }
 
-    /// Adds the block to the windows of the rollup that lack it.
+    /// Adds the block to the rollup windows that lack it.
     fn restore_windows(&self, rollup: &Rollup, first_us: i64, last_us: i64) -> Result<Found, SinkError> {
         let query = self.windows(rollup, first_us, last_us);
-        // Each line has a digest of the actual and expected sums, so if both checks return a line,
-        // the window has not changed.
+        // Each line contains a digest of the actual and expected sums. A line returned by both
+        // checks therefore means that the window has not changed.
         let query_windows = || -> Result<BTreeSet<String>, SinkError> {
             Ok(self.staging.query(&query)?.lines().map(str::to_owned).collect())
         };
@@ -229,7 +235,7 @@ impl Verification<'_> {
         Ok(if query_windows()?.is_empty() { Found::Whole } else { Found::Unclear })
     }
 
-    /// Moves a query's rows into a table, via a newly created staging table.
+    /// Writes a query's result to a new staging table, then moves it into `table`.
     fn stage_and_move(&self, what: &str, table: &str, columns: &str, query: &str) -> Result<(), SinkError> {
         self.staging.fill(what, columns, self.token, query)?;
         let staged = self.staging.name(what);
@@ -242,11 +248,11 @@ impl Verification<'_> {
         Ok(())
     }
 
-    /// Builds the query for windows that do not include the block yet: window, digest of the sums,
-    /// state.
+    /// Returns the query for windows that do not include the block yet. Its columns are the window,
+    /// a digest of the sums, and the state.
     fn windows(&self, rollup: &Rollup, first_us: i64, last_us: i64) -> String {
         let Target { table, .. } = self.target;
-        // A window lies within one day, so its rows are in the same days as the block's.
+        // A window lies within one day, so its rows are on the same days as the block's rows.
         let near = self.near(first_us - WINDOW_US, last_us + WINDOW_US);
         let sums: Vec<_> = rollup.sums.iter().map(|sum| format!("sum({sum})")).collect();
         let sums = |from: &str| {
@@ -273,8 +279,9 @@ impl Verification<'_> {
         )
     }
 
-    /// Builds a condition on partitions and sorting columns that holds for all of the block's rows
-    /// in the table. The days between a block's outlying times are excluded.
+    /// Returns a condition on partitions and sorting columns that covers all of the block's rows in
+    /// the table. Days between the block's first and last times that have no rows of the block are
+    /// excluded.
     fn near(&self, first_us: i64, last_us: i64) -> String {
         let Target { near, .. } = self.target;
         let Self { block, .. } = self;

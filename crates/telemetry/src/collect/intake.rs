@@ -1,5 +1,5 @@
-//! Queue between the collectors and the spool, and its batcher, which drains the queue, adds each
-//! client's network, and appends records in batches.
+//! Queue between the collectors and the spool, and the batcher that drains the queue. The batcher
+//! looks up each client's network and appends the records in batches.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,21 +12,21 @@ use crate::clock::unix_us;
 use crate::enrich::Networks;
 use crate::spool::Arrival;
 
-/// Capacity of the queue, in items.
+/// Capacity of the queue in items.
 pub(crate) const QUEUE_MAX: usize = 64 * 1024;
-/// Maximum records of a dump queued as one item.
+/// Maximum number of dump records queued as one item.
 pub(crate) const CHUNK_RECORDS: usize = 256;
-/// Maximum dump chunks in the queue, so that a dump blocks before it uses up the capacity left for
-/// senders that cannot wait.
+/// Maximum number of dump chunks in the queue. A dump then blocks before it uses up the capacity
+/// for senders that must not wait.
 const CHUNKS_MAX: usize = 64;
 /// Maximum records per batch.
 const BATCH_RECORDS_MAX: usize = 4096;
-/// Maximum wait for a batch to fill.
+/// Maximum time to wait for a batch to fill.
 const BATCH_AGE_MAX: Duration = Duration::from_secs(1);
-/// Interval between checks of the network files for changes.
+/// Interval at which the network files are checked for changes.
 const REFRESH_EVERY: Duration = Duration::from_secs(10);
 
-/// The sending side of the queue. Clones share one queue.
+/// Sender of the queue. Clones share one queue.
 #[derive(Debug, Clone)]
 pub struct Intake {
     queue: SyncSender<Item>,
@@ -38,17 +38,17 @@ pub struct Intake {
 #[derive(Debug)]
 enum Item {
     Record(Record),
-    /// Some of a dump's records.
+    /// Some of the records of one dump.
     Chunk(Vec<Record>),
     /// An edge's responses and losses, each with the edge's position after it.
     Edge(Vec<(Record, EdgePosition)>),
-    /// Encoded socket state to save; everything counted in it is in records queued before it.
+    /// Encoded socket state to save. All its counts are in records queued before it.
     Sockets(Vec<u8>),
-    /// The end of the queue; later items are discarded.
+    /// End of the queue. Items after it are discarded.
     End,
 }
 
-/// Lost records not yet reported, by stage.
+/// Number of lost records not yet reported, by stage.
 #[derive(Debug, Default)]
 struct Lost([AtomicU64; Stage::ALL.len()]);
 
@@ -65,7 +65,7 @@ impl Lost {
     }
 }
 
-/// Creates a queue; returns its sending side and the batcher that drains it.
+/// Creates a queue. Returns its sender and the batcher that drains it.
 pub fn intake(networks: Networks) -> (Intake, Batcher) {
     let (sender, queue) = sync_channel(QUEUE_MAX);
     let (chunks, taken) = sync_channel(CHUNKS_MAX);
@@ -74,7 +74,7 @@ pub fn intake(networks: Networks) -> (Intake, Batcher) {
 }
 
 impl Intake {
-    /// Queues a record without blocking; if the queue is full, counts the record as lost at
+    /// Queues a record without blocking. If the queue is full, the record is counted as lost at
     /// `stage`.
     pub fn push(&self, record: Record, stage: Stage) {
         if self.queue.try_send(Item::Record(record)).is_err() {
@@ -82,10 +82,10 @@ impl Intake {
         }
     }
 
-    /// Queues an edge's next items without blocking: first losses by stage, then the response, if
-    /// any. Advances `heard`, the edge's position, and returns whether the queue had room. If not,
-    /// queues nothing and leaves the position unchanged; the caller then reports the same responses
-    /// as lost in its next call.
+    /// Queues an edge's next items without blocking: first the losses, by stage, then the response,
+    /// if any. Returns whether the queue had room, and if so, advances `heard`, the edge's
+    /// position. Otherwise nothing is queued, and the caller reports the same responses as lost in
+    /// its next call.
     pub fn push_edge_items(
         &self,
         heard: &mut EdgePosition,
@@ -110,20 +110,20 @@ impl Intake {
         is_taken
     }
 
-    /// Queues records from a dump, waiting until the queue has room. Discards them if the batcher
-    /// has ended.
+    /// Queues records from a dump, waiting until the queue has room. The records are discarded if
+    /// the batcher has stopped.
     pub(crate) fn push_dump(&self, records: Vec<Record>) {
         if !records.is_empty() && self.chunks.send(()).is_ok() {
             let _ = self.queue.send(Item::Chunk(records));
         }
     }
 
-    /// Queues encoded socket state to save after the records already queued.
+    /// Queues encoded socket state, to be saved after the records already queued.
     pub(crate) fn push_socket_state(&self, sockets: Vec<u8>) {
         let _ = self.queue.send(Item::Sockets(sockets));
     }
 
-    /// Ends the batcher once it has handled everything queued before this call.
+    /// Stops the batcher once it has handled everything queued before this call.
     pub fn end(&self) {
         let _ = self.queue.send(Item::End);
     }
@@ -139,7 +139,7 @@ struct Gathered {
     records: Vec<(Record, Option<EdgePosition>)>,
     /// Encoded socket state to save once the records are in the spool.
     sockets: Option<Vec<u8>>,
-    /// Whether the queue has ended.
+    /// Whether the end of the queue was reached.
     is_over: bool,
 }
 
@@ -153,8 +153,8 @@ pub struct Batcher {
 }
 
 impl Batcher {
-    /// Calls `append` with each batch and the socket state to save after it, if any, until the
-    /// queue ends.
+    /// Calls `append` with each batch, and with the socket state to save after it, if any. Returns
+    /// at the end of the queue.
     pub fn run(mut self, mut append: impl FnMut(Vec<Arrival>, Option<Vec<u8>>)) {
         let mut refreshed = Instant::now();
         loop {
@@ -176,12 +176,12 @@ impl Batcher {
         }
     }
 
-    /// Receives items until the batch is full or its age limit is reached.
+    /// Receives items until the batch is full, reaches its age limit or must be followed by a save.
     fn gather(&self) -> Gathered {
         let (mut records, mut sockets, mut is_over) = (Vec::new(), None, false);
-        let begun = Instant::now();
+        let started = Instant::now();
         while records.len() < BATCH_RECORDS_MAX {
-            match self.queue.recv_timeout(BATCH_AGE_MAX.saturating_sub(begun.elapsed())) {
+            match self.queue.recv_timeout(BATCH_AGE_MAX.saturating_sub(started.elapsed())) {
                 Ok(Item::Record(record)) => records.push((record, None)),
                 Ok(Item::Chunk(chunk)) => {
                     let _ = self.chunks.try_recv(); // `push_dump` sent one before the chunk

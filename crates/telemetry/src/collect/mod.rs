@@ -1,7 +1,7 @@
 //! Collection: gathers records from the kernel and from edges into batches for the spool.
 //!
-//! **Invariant:** an edge never waits for the agent: if the queue is full, its response is counted
-//! as lost. Socket dumps do wait.
+//! **Invariant:** an edge never waits for the agent. If the queue is full, the edge's response
+//! record is counted as lost. Only socket dumps wait for the queue.
 
 mod intake;
 pub(crate) mod saved;
@@ -10,4 +10,4 @@ mod tracker;
 
 pub use intake::{Batcher, Intake, intake};
 pub use saved::Saved;
-pub use sockets::{Collector, CollectorFigures, Place, SocketsConfig, Stop};
+pub use sockets::{Collector, CollectorFigures, Namespace, SocketsConfig, Stop};

@@ -1,5 +1,6 @@
-//! Saved socket totals, which survive an agent restart: each socket's counters by cookie, as of a
-//! record number in the spool. On load, the spool's records from that number on are added. Pure.
+//! Saved socket totals, which survive an agent restart. They contain each socket's counters, by
+//! cookie, as of a record number in the spool. On load, the counts in later records are added.
+//! Pure.
 //!
 //! ```text
 //! "TWSOCKS1" | of: 8 bytes | unix us: 8 | namespaces: 8
@@ -9,7 +10,8 @@
 //!
 //! All numbers are little-endian. The spool adds the record number, the boot ID and a checksum.
 //!
-//! **Invariant:** totals and records agree: no record includes counts beyond a socket's totals.
+//! **Invariant:** totals and records agree: the counts in a socket's records never exceed its
+//! totals.
 
 use std::collections::HashMap;
 
@@ -22,30 +24,31 @@ const MAGIC: u64 = u64::from_le_bytes(*b"TWSOCKS1");
 /// Saved sockets by namespace.
 #[derive(Debug, Default)]
 pub struct Saved {
-    /// Hash of the filter and the sampling rate. Totals saved under other settings are not used.
+    /// Hash of the socket filter and the sampling rate. Totals saved under other settings are not
+    /// used.
     pub(super) of: u64,
-    /// Sockets by namespace name, which is empty for the agent's own namespace.
+    /// Sockets by namespace name. The agent's own namespace has an empty name.
     pub(super) namespaces: HashMap<String, HashMap<u64, SavedSocket>>,
 }
 
-/// Saved state of a socket.
+/// A socket's saved state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SavedSocket {
-    /// When the socket was last seen.
+    /// Time the socket was last seen, in microseconds since the Unix epoch.
     pub(crate) unix_us: u64,
-    /// The socket's counters when last seen, all of which are in records.
+    /// The socket's counters at that time. All these counts are in records.
     pub(crate) totals: Counters,
 }
 
 impl Saved {
-    /// Begins the encoding; [`namespace`] must then be called `namespaces` times.
+    /// Starts the encoding. The caller must then call [`namespace`] exactly `namespaces` times.
     pub(crate) fn begin(of: u64, unix_us: u64, namespaces: usize) -> Vec<u8> {
         let mut out = Vec::new();
         [MAGIC, of, unix_us, namespaces as u64].into_iter().for_each(|word| push_word(word, &mut out));
         out
     }
 
-    /// Decodes saved state; `None` if it is malformed.
+    /// Decodes saved state. Returns `None` if it is malformed.
     pub fn decode(mut bytes: &[u8]) -> Option<Self> {
         let bytes = &mut bytes;
         let (magic, of, unix_us, namespaces) = (word(bytes)?, word(bytes)?, word(bytes)?, word(bytes)?);
@@ -69,7 +72,7 @@ impl Saved {
         self.namespaces.get("")?.get(&cookie).map(|known| &known.totals)
     }
 
-    /// Adds records written since the state was saved.
+    /// Adds the counts in records written since the state was saved.
     pub fn add(&mut self, batch: &Batch) {
         for entry in &batch.entries {
             let Record::Socket(socket) = &entry.record else { continue };
@@ -88,7 +91,7 @@ impl Saved {
     }
 }
 
-/// Appends a namespace to the encoding.
+/// Appends a namespace's sockets to the encoding.
 pub(crate) fn namespace<'a>(
     name: &str,
     sockets: impl ExactSizeIterator<Item = (u64, &'a Counters)>,
@@ -163,7 +166,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn truncated_or_extended_input_is_refused(cut in 0..encoded().len(), more in 1..20_usize) {
+        fn truncated_or_extended_input_is_rejected(cut in 0..encoded().len(), more in 1..20_usize) {
             let bytes = encoded();
             prop_assert!(Saved::decode(&bytes[..cut]).is_none());
             prop_assert!(Saved::decode(&[&bytes[..], &vec![0; more]].concat()).is_none());

@@ -1,8 +1,8 @@
 //! Socket collector: a thread that periodically dumps the machine's sockets and reads destroy
 //! events as they arrive.
 //!
-//! Machines in a fleet should not all dump at the same moment, so each has an offset within the
-//! period, derived from its name.
+//! The machines in a fleet should not all dump at the same moment. Each machine therefore has an
+//! offset within the period, derived from its name.
 
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,32 +21,33 @@ use super::saved::Saved;
 use super::tracker::Tracker;
 use crate::clock::Moment;
 
-/// Size of the receive buffer for destroy events, as the kernel accounts it: about 50,000 events.
+/// Size of the receive buffer for destroy events in bytes, as accounted by the kernel: room for
+/// about 50,000 events.
 const EVENTS_QUEUE_BYTES: usize = 64 << 20;
 
 /// Minimum interval between saves of socket totals.
 const SAVE_INTERVAL_MIN: Duration = Duration::from_secs(5);
-/// Maximum interval between saves, even without a dump, because the spool keeps all records since
-/// the last save.
+/// Maximum interval between saves, even without a dump. The spool keeps all records since the last
+/// save, so rare saves would fill it.
 const SAVE_INTERVAL_MAX: Duration = Duration::from_secs(60);
 
-/// The collector's configuration.
+/// Collector configuration.
 #[derive(Debug)]
 pub struct SocketsConfig {
-    /// Name of the machine, which determines the offset of its dumps.
+    /// Host name, which determines the offset of the host's dumps.
     pub host: String,
     /// Interval between dumps.
     pub period: Duration,
-    /// Filter for the sockets to collect.
+    /// Filter that selects the sockets to collect.
     pub filter: Filter,
-    /// Sampling rate: tracks one in this many matching sockets, each for its whole life.
+    /// Sampling rate: one in this many matching sockets is tracked, for its entire lifetime.
     pub one_in: NonZeroU32,
-    /// Network namespaces to collect from; if empty, the process's own.
-    pub places: Vec<Place>,
+    /// Network namespaces to collect from; if empty, only the process's own namespace.
+    pub places: Vec<Namespace>,
 }
 
 impl SocketsConfig {
-    /// Hashes the settings that decide which sockets are tracked.
+    /// Returns a hash of the settings that decide which sockets are tracked.
     fn choice(&self) -> u64 {
         twox_hash::XxHash3_64::oneshot(format!("{:?} {}", self.filter, self.one_in).as_bytes())
     }
@@ -54,10 +55,10 @@ impl SocketsConfig {
 
 /// A network namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    /// Name of the namespace in records.
+pub struct Namespace {
+    /// Name under which the namespace appears in records.
     pub name: String,
-    /// Path of the namespace's file.
+    /// Path of the namespace file, such as `/run/netns/NAME`.
     pub path: PathBuf,
 }
 
@@ -70,17 +71,17 @@ pub struct CollectorFigures {
     pub dumps_failed: AtomicU64,
     /// Sockets in the last dump, across all namespaces.
     pub sockets: AtomicU64,
-    /// Duration of the last dump.
+    /// Duration of the last dump in microseconds.
     pub dump_us: AtomicU64,
-    /// CPU time of all dumps.
+    /// Total CPU time of all dumps in microseconds.
     pub dump_cpu_us: AtomicU64,
     /// Destroy events recorded.
     pub destroyed: AtomicU64,
-    /// Destroy events lost.
+    /// Destroy events lost by the kernel.
     pub events_lost: AtomicU64,
 }
 
-/// A collector, which runs until stopped.
+/// A socket collector, which runs until stopped.
 #[derive(Debug)]
 pub struct Collector {
     config: SocketsConfig,
@@ -96,14 +97,14 @@ pub struct Collector {
 pub struct Stop(Arc<OwnedFd>);
 
 impl Stop {
-    /// Wakes the collector and makes it end.
+    /// Wakes the collector and makes it stop.
     pub fn stop(&self) {
-        // A write to an eventfd blocks only if the counter would reach 2^64 - 1.
+        // Writing to an eventfd blocks only if the counter would reach 2^64 - 1.
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 }
 
-/// A namespace with its sock_diag sockets for dumps and events.
+/// A namespace with its sock_diag sockets, one for dumps and one for events.
 #[derive(Debug)]
 struct Watched {
     name: Option<String>,
@@ -117,7 +118,8 @@ impl Collector {
     /// and sampling rate.
     ///
     /// # Errors
-    /// If the kernel lacks sock_diag, or a namespace cannot be entered.
+    ///
+    /// Returns an error if the kernel lacks sock_diag, or a namespace cannot be entered.
     pub fn open(config: SocketsConfig, intake: Intake, saved: Option<Saved>) -> Result<(Self, Stop), Error> {
         let mut saved = saved.filter(|saved| saved.of == config.choice()).unwrap_or_default().namespaces;
         let mut tracker = |name: Option<String>| match saved.remove(name.as_deref().unwrap_or_default()) {
@@ -125,7 +127,7 @@ impl Collector {
             None => Tracker::new(name, config.one_in),
         };
         let mut watched = Vec::new();
-        for Place { name, path } in &config.places {
+        for Namespace { name, path } in &config.places {
             let (diag, events) = (Diag::open_in(path)?, Events::open_in(path, EVENTS_QUEUE_BYTES)?);
             watched.push(Watched {
                 name: Some(name.clone()),
@@ -156,11 +158,11 @@ impl Collector {
         self.figures.clone()
     }
 
-    /// Collects until stopped, then makes a final dump to record the latest changes.
+    /// Collects until stopped, then makes a final dump to record the latest counts.
     pub fn run(mut self) {
         let mut next = Instant::now() + offset(&self.config.host, self.config.period);
-        // Dump at once: otherwise, a connection that is open now and ends before the first dump
-        // would seem to have started in between.
+        // Dump at once. Otherwise, a connection that is already open and closes before the first
+        // dump would be taken for one opened in between.
         self.dump();
         self.save(false);
         loop {
@@ -173,7 +175,7 @@ impl Collector {
                 self.save(is_stopped);
                 next += self.config.period;
                 if next <= now {
-                    // More than a period late, as after a suspend: skip the missed dumps.
+                    // More than a period late, as after a suspend. Skip the missed dumps.
                     next = now + self.config.period;
                 }
             } else if now >= save_due {
@@ -185,7 +187,7 @@ impl Collector {
         }
     }
 
-    /// Queues socket totals for saving, if a save is due or `is_last` is set.
+    /// Queues the socket totals to be saved, if a save is due or `is_last` is set.
     fn save(&mut self, is_last: bool) {
         if !is_last && self.saved.is_some_and(|saved| saved.elapsed() < SAVE_INTERVAL_MIN) {
             return;
@@ -196,7 +198,8 @@ impl Collector {
         self.intake.push_socket_state(out);
     }
 
-    /// Waits for a destroy event or until `next`; returns whether a stop was requested.
+    /// Waits until a destroy event arrives, a stop is requested or `next` is reached. Returns
+    /// whether a stop was requested.
     fn wait_until(&self, next: Instant) -> bool {
         let left = next.saturating_duration_since(Instant::now());
         let timeout = Timespec {
@@ -206,12 +209,12 @@ impl Collector {
         let mut fds: Vec<PollFd<'_>> = vec![PollFd::new(&*self.stop, PollFlags::IN)];
         let event_fds = self.watched.iter().map(|watched| watched.events.as_fd());
         fds.extend(event_fds.map(|fd: BorrowedFd<'_>| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-        // Treat a signal or a failure as a timeout, because the caller checks everything again.
+        // Treat a signal or an error as a timeout, because the caller checks all conditions again.
         let _ = poll(&mut fds, Some(&timeout));
         fds[0].revents().contains(PollFlags::IN)
     }
 
-    /// Reads pending destroy events.
+    /// Reads all pending destroy events.
     fn read_events(&mut self) {
         for watched in &mut self.watched {
             let now = Moment::now();
@@ -244,7 +247,7 @@ impl Collector {
     }
 
     fn dump(&mut self) {
-        let (begun, cpu_begun) = (Instant::now(), thread_cpu());
+        let (started, cpu_started) = (Instant::now(), thread_cpu());
         let mut sockets = 0;
         for watched in &mut self.watched {
             let Watched { name, diag, tracker, .. } = watched;
@@ -273,24 +276,24 @@ impl Collector {
         let micros = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         self.figures.dumps.fetch_add(1, Relaxed);
         self.figures.sockets.store(sockets, Relaxed);
-        self.figures.dump_us.store(micros(begun.elapsed()), Relaxed);
-        self.figures.dump_cpu_us.fetch_add(micros(thread_cpu().saturating_sub(cpu_begun)), Relaxed);
+        self.figures.dump_us.store(micros(started.elapsed()), Relaxed);
+        self.figures.dump_cpu_us.fetch_add(micros(thread_cpu().saturating_sub(cpu_started)), Relaxed);
     }
 }
 
-/// Returns the number of lost events; if the kernel does not count them, each overrun counts as
-/// one.
+/// Returns the number of lost events. If the kernel does not count them, each overrun counts as one
+/// event.
 fn lost(read: EventsRead) -> u64 {
     read.lost.unwrap_or(read.overruns)
 }
 
-/// Computes a machine's offset within the period.
+/// Returns a host's offset within the period.
 fn offset(host: &str, period: Duration) -> Duration {
-    let place = twox_hash::XxHash3_64::oneshot(host.as_bytes()) >> 32;
-    period.mul_f64(place as f64 / f64::from(u32::MAX))
+    let hash = twox_hash::XxHash3_64::oneshot(host.as_bytes()) >> 32;
+    period.mul_f64(hash as f64 / f64::from(u32::MAX))
 }
 
-/// Returns the CPU time of this thread.
+/// Returns the CPU time used by this thread.
 fn thread_cpu() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
@@ -311,8 +314,8 @@ mod tests {
                 assert!(offset < period, "{offset:?}");
                 each_second[offset.as_secs() as usize] += 1;
             }
-            // About 100 are expected per second; names that differ in one digit hash less evenly
-            // than random names.
+            // About 100 are expected per second. Names that differ in a single digit hash less
+            // evenly than random names.
             assert!(each_second.iter().all(|names| (50..=150).contains(names)), "{each_second:?}");
         }
         assert_eq!(offset("a", period), offset("a", period));

@@ -1,11 +1,11 @@
-//! Socket tracker: converts the kernel's running totals into counts since the socket's last record.
-//! Pure.
+//! Socket tracker: converts the kernel's running totals into counts since the socket's previous
+//! record. Pure.
 //!
 //! **Invariant:** each byte that a socket counts while tracked appears in exactly one record, even
-//! if dumps or events are missed. This holds across agent restarts if the saved state survives;
-//! otherwise counts from before the first dump are dropped, because a previous agent may have
+//! if dumps or events are missed. This holds across agent restarts if the saved state survives.
+//! Otherwise, counts from before the first dump are dropped, because a previous agent may have
 //! reported them.
-//! **Invariant:** a socket is sampled for its whole life or not at all.
+//! **Invariant:** a socket is sampled for its entire lifetime or not at all.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -19,13 +19,15 @@ use thalweg_tcp::info::{SSTHRESH_INFINITE, TcpInfo};
 use super::saved::{self, SavedSocket};
 use crate::clock::Moment;
 
-/// Maximum sockets tracked per namespace; above it, new sockets are skipped and counted. Evicting
-/// sockets instead would make every record a first one.
+/// Maximum number of sockets tracked per namespace. Above it, new sockets are skipped and counted.
+/// Evicting tracked sockets instead would lose the totals from which the next differences are
+/// computed.
 pub(crate) const SOCKETS_MAX: usize = 1 << 20;
 
-/// Maximum consecutive dumps that a socket may be missing from; above it, the socket is dropped if
-/// its destroy event may have been lost. If no events were lost, the socket is kept: one reset by
-/// the client is in no dump, but its destroy event arrives when it is closed.
+/// Maximum number of consecutive dumps without a socket before it is dropped, if its destroy event
+/// may have been lost. If no events were lost, the socket is kept. A socket reset by its client,
+/// for example, is in no further dump, but its destroy event arrives once the application closes
+/// it.
 const MISSED_DUMPS_MAX: u64 = 3;
 
 /// Tracked sockets of one network namespace.
@@ -35,10 +37,10 @@ pub(crate) struct Tracker {
     one_in: NonZeroU32,
     sockets: HashMap<u64, Seen>,
     dumps: u64,
-    /// Number of dumps made when events were last lost.
+    /// Value of `dumps` when events were last lost.
     events_lost_at: Option<u64>,
     untracked: u64,
-    /// Whether the tracker started from saved sockets, which count as seen in dump 0.
+    /// Whether the tracker was restored from saved sockets. These count as seen in dump 0.
     is_resumed: bool,
 }
 
@@ -46,7 +48,7 @@ pub(crate) struct Tracker {
 #[derive(Debug)]
 struct Seen {
     at: Instant,
-    /// Number of the last dump that included the socket.
+    /// Number of the last dump that contained the socket.
     dump: u64,
     congestion_control: Option<CongestionControl>,
     totals: Counters,
@@ -66,8 +68,8 @@ impl Tracker {
         }
     }
 
-    /// Creates a tracker that continues from saved sockets. Since the save, new sockets may have
-    /// been opened and destroy events missed.
+    /// Creates a tracker that continues from saved sockets. Sockets may have been opened, and
+    /// destroy events missed, since the state was saved.
     pub(crate) fn resumed(
         namespace: Option<String>,
         one_in: NonZeroU32,
@@ -89,13 +91,14 @@ impl Tracker {
         saved::namespace(self.namespace.as_deref().unwrap_or_default(), sockets, out);
     }
 
-    /// Handles a socket in the current dump.
+    /// Processes a socket found in the current dump.
     pub(crate) fn dumped(&mut self, socket: &Socket, now: Moment) -> Option<SocketRecord> {
         if !self.is_sampled(socket.cookie) {
             return None;
         }
-        // If this side closed first, the kernel keeps a placeholder without `tcp_info` under the
-        // same cookie for a while. The destroy event may arrive before or after it.
+        // If this side closed first, the kernel keeps a placeholder socket under the same cookie
+        // for a while, without `tcp_info`. The destroy event may arrive before or after it is
+        // dumped.
         let Some(info) = &socket.tcp_info else {
             if let Some(seen) = self.sockets.get_mut(&socket.cookie) {
                 seen.dump = self.dumps;
@@ -116,8 +119,8 @@ impl Tracker {
         Some(self.record(socket, Cause::Dump, before.as_ref(), now))
     }
 
-    /// Handles a destroy event. Ignores sockets without a remote port or `tcp_info`, which were
-    /// never connections.
+    /// Processes a destroy event. Ignores sockets without a remote port or `tcp_info`, because they
+    /// were never connections.
     pub(crate) fn destroyed(&mut self, socket: &Socket, now: Moment) -> Option<SocketRecord> {
         let before = self.sockets.remove(&socket.cookie);
         if !self.is_sampled(socket.cookie) || socket.remote.port() == 0 || socket.tcp_info.is_none() {
@@ -126,34 +129,34 @@ impl Tracker {
         Some(self.record(socket, Cause::Destroy, before.as_ref(), now))
     }
 
-    /// Sets the time of the last event loss to the current dump.
+    /// Records that events were lost before the end of the current dump.
     pub(crate) fn note_lost_events(&mut self) {
         self.events_lost_at = Some(self.dumps);
     }
 
-    /// Ends a dump: drops sockets that were missing from too many dumps and whose destroy event may
-    /// have been lost.
+    /// Completes a dump. Drops sockets that were missing from too many dumps and whose destroy
+    /// event may have been lost.
     pub(crate) fn end_dump(&mut self) {
         let (dumps, events_lost_at, is_resumed) = (self.dumps, self.events_lost_at, self.is_resumed);
         let untracked = &mut self.untracked;
         self.sockets.retain(|_, seen| {
             let stays = dumps - seen.dump <= MISSED_DUMPS_MAX
                 || events_lost_at.is_none_or(|events_lost_at| seen.dump >= events_lost_at);
-            // The socket ended before this agent started, so its last bytes are in no record.
+            // The socket closed before this agent started, so its last bytes are in no record.
             *untracked += u64::from(!stays && is_resumed && seen.dump == 0);
             stays
         });
         self.dumps += 1;
     }
 
-    /// Returns and resets the number of missed samples: sockets above [`SOCKETS_MAX`], and sockets
-    /// that ended while no agent was running.
+    /// Returns the number of missed samples and resets it. Missed samples are sockets above
+    /// [`SOCKETS_MAX`], and sockets that closed while no agent was running.
     pub(crate) fn take_untracked(&mut self) -> u64 {
         std::mem::take(&mut self.untracked)
     }
 
-    /// Returns whether a socket is sampled. Cookies are sequential, so a multiplicative hash
-    /// spreads them evenly.
+    /// Returns whether a socket is sampled. Cookies are sequential; a multiplicative hash
+    /// distributes them evenly.
     fn is_sampled(&self, cookie: u64) -> bool {
         let hash = cookie.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         hash.is_multiple_of(self.one_in.get().into())
@@ -189,9 +192,9 @@ impl Tracker {
     }
 }
 
-/// Returns whether this side may still send content. Once it has closed, the kernel's delivery rate
-/// is that of the FIN, one packet per round trip, and is not marked application-limited (observed
-/// on Linux 6.18).
+/// Returns whether this side may still send content. Once this side has closed, the kernel reports
+/// the delivery rate of the FIN, which is one packet per round trip and not marked as
+/// application-limited (observed on Linux 6.18).
 fn may_send(state: State) -> bool {
     matches!(state, State::Established | State::CloseWait)
 }
@@ -218,10 +221,10 @@ fn gauges(info: &TcpInfo, may_send: bool) -> Gauges {
     }
 }
 
-/// Declares the counters: each record field and the kernel total that it is computed from.
+/// Declares the counters: each record field, and the kernel total from which it is computed.
 macro_rules! counters {
     ($info:ident: $($name:ident = $total:expr;)*) => {
-        /// Reads the kernel's totals since the socket was created.
+        /// Returns the kernel's totals since the socket was created.
         fn totals($info: &TcpInfo) -> Counters {
             Counters { timeouts: $info.total_rto.unwrap_or(0).into(), $($name: $total,)* }
         }
@@ -238,21 +241,21 @@ macro_rules! counters {
             $(put(counters.$name.into());)*
         }
 
-        /// Reads all counters in the order of [`write_counters`]; `None` if one is missing or too
-        /// large.
+        /// Reads all counters in the order of [`write_counters`]. Returns `None` if a counter is
+        /// missing or out of range.
         pub(super) fn read_counters(mut take: impl FnMut() -> Option<u64>) -> Option<Counters> {
             let timeouts = take()?.try_into().ok()?;
             Some(Counters { timeouts, $($name: take()?.try_into().ok()?,)* })
         }
 
-        /// Computes the difference to `before`. 32-bit counters wrap. 64-bit counters do not, so
-        /// one that decreased means that the socket was reconnected (`tcp_disconnect` resets all to
-        /// zero).
+        /// Returns the difference from `before`. 32-bit counters may wrap around. 64-bit counters
+        /// do not, so a lower value means that the socket was reconnected (`tcp_disconnect` resets
+        /// all counters to zero).
         fn since(totals: &Counters, before: &Counters) -> Counters {
-            let is_anew = totals.bytes_acked < before.bytes_acked
+            let is_reset = totals.bytes_acked < before.bytes_acked
                 || totals.bytes_received < before.bytes_received
                 || totals.bytes_sent < before.bytes_sent;
-            if is_anew {
+            if is_reset {
                 return totals.clone();
             }
             Counters {

@@ -1,9 +1,9 @@
-//! Block: the messages of one partition between two offsets, as rows per table. Pure.
+//! Block: the messages of one partition between two offsets, encoded as rows per table. Pure.
 //!
-//! **Invariant:** the same messages always yield the same token and, after the same preceding
+//! **Invariant:** the same messages always yield the same token and, given the same preceding
 //! positions, the same block, byte for byte.
-//! **Invariant:** a message whose position is not above its source's highest position so far is a
-//! repeat and adds no row.
+//! **Invariant:** a message is a repeat, and adds no row, unless its position is above the highest
+//! one seen from its source.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -14,53 +14,55 @@ use thalweg_record::{Batch, Entry, Source};
 
 use crate::clickhouse::{Rows, rowbinary};
 
-/// Size of a block's rows at which the block is full.
+/// Total size of a block's rows, in bytes, at which the block is full.
 pub(super) const BLOCK_BYTES_MAX: usize = 16 << 20;
 
-/// Columns of `refused`, in the order in which [`Block::add`] writes them.
+/// Columns of the table `refused`, in the order in which [`Block::add`] writes them.
 pub(super) const REFUSED: [&str; 6] =
     ["time", "topic", "kafka_partition", "kafka_offset", "reason", "message"];
 
-/// Columns of `positions`, in the order in which [`Block::positions`] writes them.
+/// Columns of the table `positions`, in the order in which [`Block::positions`] writes them.
 pub(super) const POSITIONS: [&str; 6] = ["topic", "kafka_partition", "host", "epoch", "batch_end", "part"];
 
-/// Highest position of each source (host and epoch) in a partition.
+/// Highest position of each source (host and epoch) in one partition.
 pub(super) type Places = HashMap<(String, u64), Place>;
 
-/// Limits at which a block is due, unless a committed range already fixes its end.
+/// Limits at which a block is due for insertion. They do not apply to a block whose end is already
+/// fixed by a committed range.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Maximum rows.
+    /// Maximum rows per block.
     pub rows_max: u64,
     /// Maximum time since the block's first message.
     pub wait_max: Duration,
 }
 
-/// A block being filled from one partition.
+/// A block under construction from one partition's messages.
 #[derive(Debug)]
 pub(super) struct Block {
-    /// The block's first offset.
+    /// Offset of the first message.
     pub(super) first: i64,
-    /// Offset after the block's last message.
+    /// Offset after the last message.
     pub(super) end: i64,
-    /// Offset where the block must end, because an earlier member started the block and may have
-    /// inserted it.
+    /// Offset at which the block must end, if an earlier group member started the block and may
+    /// have inserted it.
     pub(super) until: Option<i64>,
     /// Rows by table, in the order of [`Table::ALL`].
     pub(super) rows: [Rows; Table::ALL.len()],
-    /// Rows for `refused`: messages that cannot be decoded.
+    /// Rows for the table `refused`: messages that could not be decoded.
     pub(super) refused: Rows,
     /// Messages dropped as repeats.
     pub(super) repeated_messages: u64,
     since: Option<Instant>,
     first_record: String,
     places: Places,
-    /// Sources with messages in the block.
+    /// Sources that have messages in the block.
     moved: BTreeSet<(String, u64)>,
 }
 
 impl Block {
-    /// Creates an empty block that starts at offset `first`, after messages with these positions.
+    /// Creates an empty block that starts at offset `first`. `places` are the positions of the
+    /// messages before it.
     pub(super) fn new(first: i64, until: Option<i64>, places: Places) -> Self {
         Self {
             first,
@@ -76,12 +78,12 @@ impl Block {
         }
     }
 
-    /// Creates the empty block that follows this one.
+    /// Creates the empty block after this one.
     pub(super) fn next(self) -> Self {
         Self::new(self.end, None, self.places)
     }
 
-    /// Returns whether `offset` is past the block's fixed end.
+    /// Returns whether `offset` is at or past the block's fixed end.
     pub(super) fn ends_before(&self, offset: i64) -> bool {
         self.until.is_some_and(|until| offset >= until)
     }
@@ -121,7 +123,7 @@ impl Block {
         }
     }
 
-    /// Returns whether a message is new rather than a repeat; if so, stores its position.
+    /// Returns whether a message is new rather than a repeat. If it is new, its position is stored.
     fn is_new(&mut self, source: &Source, message: &Message) -> bool {
         let Some(place) = message.place else { return true };
         let key = (source.host.clone(), source.epoch);
@@ -133,7 +135,8 @@ impl Block {
         true
     }
 
-    /// Encodes the rows for `positions`: the highest position of each source in the block.
+    /// Encodes the rows for the table `positions`: the highest position of each source in the
+    /// block.
     pub(super) fn positions(&self, topic: &str, partition: i32) -> Vec<u8> {
         let mut out = Vec::new();
         for source in &self.moved {
@@ -150,7 +153,7 @@ impl Block {
 
     fn add_entry(&mut self, source: &Source, entry: &Entry) {
         let table = Table::of(&entry.record);
-        let index = Table::ALL.iter().position(|known| *known == table).expect("each table is in ALL");
+        let index = Table::ALL.iter().position(|known| *known == table).expect("ALL contains every table");
         rowbinary::append_row(source, entry, &mut self.rows[index].bytes);
         self.rows[index].count += 1;
     }
@@ -165,8 +168,8 @@ impl Block {
         self.rows.iter().chain([&self.refused]).map(|rows| rows.bytes.len()).sum()
     }
 
-    /// Returns when to insert the block if no more messages arrive; `None` if it is empty or a
-    /// fixed end has not been reached.
+    /// Returns when to insert the block if no more messages arrive, or `None` if it is empty or has
+    /// not reached its fixed end.
     pub(super) fn due(&self, limits: Limits) -> Option<Instant> {
         let since = self.since?;
         match self.until {
@@ -176,8 +179,8 @@ impl Block {
         }
     }
 
-    /// Returns the block's deduplication token. It includes the first record, because offsets
-    /// repeat if a topic is recreated under the same name.
+    /// Returns the block's deduplication token. The token includes the first record's source and
+    /// number, because offsets repeat when a topic is recreated under the same name.
     pub(super) fn token(&self, topic: &str, partition: i32) -> String {
         format!("{topic}/{partition}/{}-{}/{}", self.first, self.end, self.first_record)
     }

@@ -9,24 +9,24 @@ use crate::clickhouse::Verified;
 /// The consumer's counters and gauges.
 #[derive(Debug, Default)]
 pub struct Figures {
-    /// Records inserted.
+    /// Records inserted into ClickHouse.
     pub records: Counter,
-    /// Messages that could not be decoded, inserted into `refused`.
+    /// Undecodable messages inserted into the table `refused`.
     pub messages_refused: Counter,
     /// Repeated messages dropped.
     pub messages_repeated: Counter,
-    /// Blocks inserted.
+    /// Blocks inserted into ClickHouse.
     pub blocks: Counter,
-    /// Verifications of blocks that a ClickHouse crash may have lost.
+    /// Verifications of blocks that may have been lost in a ClickHouse crash.
     pub verified: Verified,
-    /// Failed reads, commits and inserts.
+    /// Failed Kafka operations and ClickHouse requests.
     pub failures: Counter,
-    /// Unread messages in the assigned partitions, as last reported.
+    /// Unread messages in the assigned partitions, as last reported by the Kafka client.
     pub lag_messages: Gauge,
 }
 
 impl Figures {
-    /// Builds a registry with all metrics under their names.
+    /// Builds a registry of all consumer metrics.
     pub fn registry(&self) -> Registry {
         let mut registry = Registry::with_prefix("thalweg_consumer");
         let Verified { blocks, restored, unverified } = &self.verified;
@@ -34,25 +34,33 @@ impl Figures {
             ("records", "Records inserted into ClickHouse", &self.records),
             (
                 "messages_refused",
-                "Undecodable messages, stored whole in the table refused",
+                "Undecodable messages inserted unchanged into the table `refused`",
                 &self.messages_refused,
             ),
             ("messages_repeated", "Repeated messages dropped", &self.messages_repeated),
-            ("blocks", "Blocks inserted", &self.blocks),
+            ("blocks", "Blocks inserted into ClickHouse", &self.blocks),
             (
                 "blocks_verified",
-                "Per-table verifications of blocks whose insert failed or was interrupted",
+                "Completed verifications of blocks after a failed or interrupted insert, one per table",
                 blocks,
             ),
-            ("blocks_restored", "Verifications that restored a block lost in a ClickHouse crash", restored),
-            ("blocks_unverified", "Abandoned verifications of blocks that may be lost", unverified),
-            ("failures", "Failed reads, commits and inserts", &self.failures),
+            (
+                "blocks_restored",
+                "Completed verifications that restored rows lost in a ClickHouse crash",
+                restored,
+            ),
+            (
+                "blocks_unverified",
+                "Abandoned verifications, after which rows of the block may be missing from the table",
+                unverified,
+            ),
+            ("failures", "Failed Kafka operations and ClickHouse requests", &self.failures),
         ] {
             registry.register(name, help, counter.clone());
         }
         registry.register(
             "lag_messages",
-            "Unread messages in the assigned partitions",
+            "Unread messages in the assigned partitions, as last reported by the Kafka client",
             self.lag_messages.clone(),
         );
         registry

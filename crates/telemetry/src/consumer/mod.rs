@@ -1,19 +1,19 @@
 //! Consumer: moves messages from Kafka to ClickHouse in blocks, each inserted exactly once.
 //!
-//! A block is a range of offsets in one partition, fixed by the group's committed offset before the
-//! block is inserted ([`Member`]). The member that takes over the partition after a crash or a
-//! rebalance builds the same block and inserts it under the same token; ClickHouse drops a block
-//! whose token is stored.
+//! A block is a range of offsets in one partition. The range is fixed in the group's committed
+//! offset before the block is inserted ([`Member`]). The member that takes over the partition after
+//! a crash or a rebalance builds the same block and inserts it under the same token, and ClickHouse
+//! drops a block whose token it already has.
 //!
 //! Producers may repeat a batch, so each message carries its position among its source's messages.
-//! The highest positions read from a partition are written to the table `positions` after their
+//! The highest positions read from a partition are written to the table `positions` after the
 //! block's rows, and read back when the partition is assigned.
 //!
-//! **Invariant:** no offset is committed before the rows up to it are in ClickHouse.
-//! **Invariant:** an undecodable message does not stop the consumer; it is stored whole in the
-//! table `refused`.
-//! **Invariant:** while ClickHouse accepts nothing, partitions are paused and nothing is read.
-//! Memory then holds one block per partition, with a limit on all blocks together.
+//! **Invariant:** no offset is committed before the rows up to that offset are in ClickHouse.
+//! **Invariant:** an undecodable message does not stop the consumer; its full content is stored in
+//! the table `refused`.
+//! **Invariant:** while ClickHouse accepts no inserts, partitions are paused and nothing is read.
+//! Memory use is bounded: one block per partition, and a size limit on all blocks together.
 
 mod block;
 mod figures;
@@ -35,24 +35,25 @@ use block::{Block, Places};
 pub use block::Limits;
 pub use figures::Figures;
 
-/// Maximum wait for a message in one poll, and thus the maximum delay until a stop is noticed.
+/// Maximum wait for a message in one poll, and so the maximum delay before a stop request takes
+/// effect.
 const POLL: Duration = Duration::from_millis(200);
 /// Pause after the first failure; each further failure doubles it.
 const BACKOFF_MIN: Duration = Duration::from_millis(100);
-/// Maximum pause.
+/// Maximum pause between attempts.
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
-/// Maximum time after the last poll to start a ClickHouse statement, so that the group keeps us as
-/// a member.
+/// Maximum time between the last poll and the start of a ClickHouse statement. A statement
+/// started later could outlast the group's poll deadline, and the group would expel this member.
 const STEP_AFTER_MAX: Duration = Duration::from_secs(60);
 const _: () =
     assert!(STEP_AFTER_MAX.as_secs() + ATTEMPT_SECONDS_MAX + 2 * ASK_TIMEOUT.as_secs() < UNREAD_SECONDS_MAX);
 
-/// Maximum bytes of rows in all open blocks together. Only blocks that an earlier member started
-/// may exceed the limit, because their ends are fixed.
+/// Maximum bytes of rows in all open blocks together. Only blocks started by an earlier member may
+/// exceed the limit, because their ends are fixed.
 const BLOCKS_BYTES_MAX: usize = 8 * block::BLOCK_BYTES_MAX;
 
-/// A group member with the blocks that it has read but not inserted.
+/// A consumer group member, and the blocks that it has read but not yet inserted.
 #[derive(Debug)]
 pub struct Consumer {
     member: Member,
@@ -61,19 +62,20 @@ pub struct Consumer {
     /// Open block of each assigned partition.
     blocks: BTreeMap<i32, Block>,
     polled_at: Cell<Instant>,
-    /// Read failures logged since the last message.
+    /// Distinct read failures logged since the last message.
     logged_failures: Vec<String>,
     figures: Arc<Figures>,
 }
 
-/// A round was abandoned because the partitions are no longer ours, or may not be.
+/// The round was abandoned, because its partitions are, or may be, assigned to another member.
 struct Abandoned;
 
 impl Consumer {
     /// Joins a consumer group.
     ///
     /// # Errors
-    /// If a Kafka property is invalid.
+    ///
+    /// Returns an error if a Kafka property is invalid.
     pub fn join(
         cluster: &Cluster,
         group: &str,
@@ -95,7 +97,8 @@ impl Consumer {
         &self.figures
     }
 
-    /// Runs until `stop` is set. The next member reads blocks that are still in memory again.
+    /// Runs until `stop` is set. Blocks still in memory are then discarded; the next member reads
+    /// their messages again.
     pub fn run(&mut self, stop: &AtomicBool) {
         let mut backoff = BACKOFF_MIN;
         while !stop.load(Relaxed) {
@@ -139,9 +142,9 @@ impl Consumer {
         }
     }
 
-    /// Returns the partition whose block to insert now: one that is due, or the one with the
-    /// largest block if all blocks together exceed their limit. Only one at a time, because the
-    /// group must see us poll between inserts.
+    /// Returns the partition whose block to insert next: one that is due, or the one with the
+    /// largest block if all blocks together exceed their size limit. Returns only one, because the
+    /// group expects a poll between inserts.
     fn next_due(&self) -> Option<i32> {
         let now = Instant::now();
         let due =
@@ -156,8 +159,8 @@ impl Consumer {
         Some(*partition)
     }
 
-    /// Adds a message to the block of its partition. The first message after an assignment only
-    /// opens the block; reading then restarts at the block's first offset.
+    /// Adds a message to its partition's block. The first message after an assignment only opens
+    /// the block; reading then restarts at the block's first offset.
     fn add(&mut self, message: &Message, stop: &AtomicBool) -> Result<(), Abandoned> {
         let partition = message.partition;
         let Some(block) = self.blocks.get_mut(&partition) else {
@@ -165,8 +168,8 @@ impl Consumer {
             self.blocks.insert(partition, block);
             return Ok(());
         };
-        // Kafka's retention may have deleted messages in a block with a fixed end, including the
-        // last ones.
+        // A block with a fixed end may lack messages, even its last ones, because Kafka's retention
+        // has deleted them.
         if block.ends_before(message.offset) {
             block.end = block.until.unwrap_or(block.end);
             self.insert(partition, stop)?;
@@ -176,11 +179,11 @@ impl Consumer {
         Ok(())
     }
 
-    /// Opens the block for a newly assigned partition: the one that an earlier member started, or a
+    /// Opens a block for a newly assigned partition: the block started by an earlier member, or a
     /// new one.
     fn open(&self, partition: i32, stop: &AtomicBool) -> Result<Block, Abandoned> {
         let range = self.member.committed(partition).map_err(|error| self.abandon(&error))?;
-        // Read the positions after the committed offset, so that they cover at least every message
+        // Read the positions after the committed offset, so that they cover at least all messages
         // before it.
         let places = self.until_done(stop, || self.places(partition))?;
         self.member.seek(partition, range).map_err(|error| self.abandon(&error))?;
@@ -206,7 +209,7 @@ impl Consumer {
             })
     }
 
-    /// Inserts a block, after the commit that announces it and before the one that completes it.
+    /// Inserts a block. Its range is committed before the insert, and its completion after it.
     fn insert(&mut self, partition: i32, stop: &AtomicBool) -> Result<(), Abandoned> {
         let block = self.blocks.remove(&partition).expect("a due block is open");
         let begun = self.member.commit_begin(partition, block.first, block.end);
@@ -221,21 +224,22 @@ impl Consumer {
         Ok(())
     }
 
-    /// Inserts a block's rows into one table after another, retrying each until it succeeds.
+    /// Inserts a block's rows table by table, retrying each insert until it succeeds.
     fn insert_rows(&self, partition: i32, block: &Block, stop: &AtomicBool) -> Result<(), Abandoned> {
         let topic = self.member.topic();
         let token = block.token(topic, partition);
         let tables = Table::ALL.into_iter().map(Target::of).zip(&block.rows);
         for (target, rows) in tables.chain([(Target::refused(&block::REFUSED), &block.refused)]) {
             if rows.count > 0 {
-                // An earlier member that started the block may have tried to insert it.
+                // A block with a fixed end may already have been inserted by the member that
+                // started it.
                 let mut doubt = Doubt::of(block.until.is_some());
                 let verified = &self.figures.verified;
                 self.until_done(stop, || doubt.insert(&self.server, &target, &token, rows, verified))?;
             }
         }
-        // Insert positions last, because they assert that the block's rows are stored. Only the
-        // highest position matters, so repeated or late rows are harmless, and each attempt may use
+        // Insert positions last, because they imply that the block's rows are stored. Only the
+        // highest position counts, so repeated or late rows are harmless and each attempt may use
         // its own token.
         let positions = block.positions(topic, partition);
         if positions.is_empty() {
@@ -247,7 +251,8 @@ impl Consumer {
         })
     }
 
-    /// Retries an operation on ClickHouse until it succeeds or the partitions are lost.
+    /// Retries a ClickHouse operation until it succeeds, the partitions are reassigned, or `stop` is
+    /// set.
     fn until_done<T>(
         &self,
         stop: &AtomicBool,
@@ -277,10 +282,11 @@ impl Consumer {
         }
     }
 
-    /// Pauses reading and polls, so that the group does not expel us.
+    /// Pauses reading and polls, so that the group does not expel this member.
     fn stay_member(&self, wait: Duration, stop: &AtomicBool) -> Result<(), Abandoned> {
         self.member.pause().map_err(|error| self.abandon(&error))?;
-        // Paused partitions return nothing, so a message or an error means a new assignment.
+        // Paused partitions return nothing, so a message or an error means that the assignment has
+        // changed.
         let polled = self.member.poll(wait);
         self.polled_at.set(Instant::now());
         let is_ours = matches!(polled, Ok(None)) && !self.member.is_rebalanced();
@@ -301,8 +307,8 @@ impl Consumer {
         tracing::warn!(%error, cause = %error.cause, "Kafka request failed, retrying");
     }
 
-    /// Counts a read failure, and logs each distinct failure once until a message arrives. The
-    /// client library retries reads itself.
+    /// Counts a read failure. Each distinct failure is logged once until a message arrives. The
+    /// Kafka client retries reads by itself.
     fn log_read_failure(&mut self, error: &thalweg_kafka::Error) {
         self.figures.failures.inc();
         let cause = error.cause.to_string();

@@ -1,5 +1,5 @@
-//! Client for an edge's record stream: `GET /records` on its admin address, as server-sent events
-//! (WHATWG HTML §9.2).
+//! Client for an edge's record stream, served as `GET /records` on the admin address in the form of
+//! server-sent events (WHATWG HTML §9.2).
 
 use std::error::Error as _;
 use std::fmt;
@@ -15,28 +15,30 @@ use thalweg_surface::client::{self, Client, Content, Failure};
 use crate::error::Error;
 
 const EVENT_STREAM: &str = "text/event-stream";
-/// Maximum line length in a stream; records are far shorter.
+/// Maximum line length in a stream, in bytes; records are far shorter.
 const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// First pause before reconnecting; each further pause is twice as long.
+/// Pause before the first reconnection attempt; each further pause is twice as long.
 pub const PAUSE_MIN: Duration = Duration::from_millis(100);
-/// Maximum pause before reconnecting.
+/// Maximum pause between reconnection attempts.
 pub const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// Maximum silence on a stream; an edge sends a comment every 10 s.
+/// Maximum time without data on a stream; an edge sends a comment every 10 s.
 pub const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// Name of the event that ends this start of the edge; its data is the epoch and the record count.
+/// Name of the event that ends the current epoch. Its data is the epoch and the record count.
 pub const END: &str = "end";
-/// Name of the event that reports the end of an earlier start of the edge; its data is the epoch
-/// and the record count.
+/// Name of the event that reports the end of an earlier epoch. Its data is the epoch and the record
+/// count.
 pub const ENDED: &str = "ended";
 
-/// Connects to an edge's record stream. The stream starts with the next event, or after the event
-/// with the ID `last_event`; an epoch alone as the ID means before that epoch's first record.
+/// Connects to an edge's record stream. The stream starts after the event with the ID `last_event`,
+/// or with the next event if no ID is given. An ID that consists only of an epoch starts the stream
+/// at the epoch's first record.
 ///
 /// # Errors
-/// The outer error if the connection fails; the inner error if the server is not an edge.
+///
+/// Returns the outer error if the connection fails, the inner error if the server is not an edge.
 pub async fn connect(addr: SocketAddr, last_event: Option<&str>) -> Result<Result<EdgeStream, Error>, Error> {
     let mut request = Request::get(format!("http://{addr}/records")).header(ACCEPT, EVENT_STREAM);
     if let Some(last_event) = last_event {
@@ -58,14 +60,14 @@ pub async fn connect(addr: SocketAddr, last_event: Option<&str>) -> Result<Resul
     })
 }
 
-/// Why a stream ended.
+/// Reason why a stream ended.
 #[derive(Debug)]
 pub enum End {
     /// The edge closed the stream.
     Ended,
     /// The connection broke.
     Broken(client::Error),
-    /// Nothing arrived for [`SILENCE_MAX`], not even a comment.
+    /// Nothing arrived for [`SILENCE_MAX`], not even a keep-alive comment.
     Silent,
 }
 
@@ -87,7 +89,7 @@ impl fmt::Display for End {
     }
 }
 
-/// Result of one step of reading a stream.
+/// Result of one read from a stream.
 #[derive(Debug)]
 pub enum Next {
     /// An event.
@@ -112,10 +114,11 @@ impl EdgeStream {
         Self { content, events: Events::default(), has_more: false }
     }
 
-    /// Waits for the next event, a pause or the end.
+    /// Waits for the next event, a pause or the end of the stream.
     ///
     /// # Errors
-    /// If the content is not a record stream.
+    ///
+    /// Returns an error if the content is not a record stream.
     pub async fn next(&mut self) -> Result<Next, Error> {
         loop {
             if self.has_more {
@@ -147,7 +150,8 @@ pub struct Event {
     pub data: String,
 }
 
-/// Event parser for bytes split at any point (WHATWG HTML §9.2.6, fields `event`, `id` and `data`).
+/// Incremental parser for server-sent events (WHATWG HTML §9.2.6). It reads the fields `event`,
+/// `id` and `data`, and accepts input split at any byte.
 #[derive(Debug, Default)]
 struct Events {
     buffer: Vec<u8>,
@@ -159,7 +163,7 @@ impl Events {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Returns the next complete event, if there is one.
+    /// Returns the next complete event, or `None` if more bytes are needed.
     fn next(&mut self) -> Result<Option<Event>, Error> {
         while let Some(end) = self.buffer.iter().position(|&byte| byte == b'\n') {
             let line = String::from_utf8_lossy(&self.buffer[..end]).trim_end_matches('\r').to_owned();
@@ -189,7 +193,7 @@ impl Events {
                 }
                 self.event.data.push_str(value);
             }
-            _ => {} // a keep-alive comment, or a field not used here
+            _ => {} // a keep-alive comment or an unused field
         }
     }
 }
@@ -202,7 +206,7 @@ mod tests {
 
     use super::*;
 
-    /// Opens a record stream that starts with `bytes`; returns it with the server's end of the
+    /// Opens a record stream that starts with `bytes`. Returns it with the server side of the
     /// connection.
     async fn stream(bytes: &str) -> (EdgeStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -223,12 +227,12 @@ mod tests {
         (stream.unwrap().unwrap(), far)
     }
 
-    /// Waits for the first event.
+    /// Reads up to the first event.
     async fn first(stream: &mut EdgeStream) {
         while !matches!(stream.next().await.unwrap(), Next::Event(_)) {}
     }
 
-    /// Reads a stream to its end; returns the reason as text.
+    /// Reads a stream to its end and returns the reason as a string.
     async fn end(mut stream: EdgeStream) -> String {
         loop {
             if let Next::End(end) = stream.next().await.unwrap() {
@@ -252,9 +256,9 @@ mod tests {
         let (mut open, far) = stream("data: {}\n\n").await;
         first(&mut open).await;
         tokio::time::pause();
-        let begun = tokio::time::Instant::now();
+        let started = tokio::time::Instant::now();
         assert_eq!(end(open).await, "has sent nothing for 30 s");
-        let silent = begun.elapsed();
+        let silent = started.elapsed();
         // The paused clock advances in whole milliseconds.
         assert!((SILENCE_MAX..SILENCE_MAX + Duration::from_millis(10)).contains(&silent), "{silent:?}");
         drop(far);

@@ -1,14 +1,14 @@
-//! Schema file parser. It parses only the form used in these files, not general SQL: a statement
-//! ends with `;` at the end of a line, and each column has its own line. Pure.
+//! Parser for the schema files. It supports only the layout of these files, not general SQL: each
+//! statement ends with `;` at the end of a line, and each column has its own line. Pure.
 
-/// A statement that creates a table or a view.
+/// A `CREATE` statement for a table or view.
 #[derive(Debug)]
 pub(super) struct Declared {
     /// Name of the table or view.
     pub(super) name: String,
     /// The statement without its semicolon.
     pub(super) statement: String,
-    /// Columns of a table, in order; empty for a view.
+    /// Table columns, in order; empty for a view.
     pub(super) columns: Vec<Column>,
 }
 
@@ -19,7 +19,7 @@ pub(super) struct Column {
     pub(super) name: String,
     /// Column type, as the server spells it.
     pub(super) kind: String,
-    /// Complete definition, for ALTER TABLE.
+    /// Complete column definition, as used in `ALTER TABLE`.
     pub(super) definition: String,
 }
 
@@ -30,7 +30,7 @@ impl Declared {
     }
 }
 
-/// Parses the statements in a file.
+/// Parses a schema file into its statements.
 pub(super) fn statements(text: &str) -> impl Iterator<Item = Declared> {
     let code: Vec<&str> = text.lines().filter(|line| !line.starts_with("--")).collect();
     let code = code.join("\n");

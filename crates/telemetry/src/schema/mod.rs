@@ -18,7 +18,7 @@ use shape::Shape;
 
 pub(crate) use rollup::Rollup;
 
-/// Schema files, in the order in which they are listed.
+/// Name and content of each schema file, in display order.
 pub const FILES: [(&str, &str); 7] = [
     ("sockets.sql", include_str!("../../../../schema/clickhouse/sockets.sql")),
     ("responses.sql", include_str!("../../../../schema/clickhouse/responses.sql")),
@@ -47,7 +47,9 @@ fn declared() -> impl Iterator<Item = Declared> {
 /// existing tables. Returns one line per change.
 ///
 /// # Errors
-/// If the server refuses a statement or cannot be reached; earlier changes remain.
+///
+/// Returns an error if the server rejects a statement or cannot be reached. Changes made before the
+/// error remain.
 pub fn apply(server: &Server) -> Result<Vec<String>, SinkError> {
     let found = found(server)?;
     let mut done = Vec::new();
@@ -58,23 +60,24 @@ pub fn apply(server: &Server) -> Result<Vec<String>, SinkError> {
             done.push(format!("created {name}"));
             continue;
         };
-        let mut place = "FIRST".to_owned();
+        let mut position = "FIRST".to_owned();
         for column in columns {
             if !has.iter().any(|(known, _)| *known == column.name) {
-                server.execute(&format!("ALTER TABLE {name} ADD COLUMN {} {place}", column.definition))?;
+                server.execute(&format!("ALTER TABLE {name} ADD COLUMN {} {position}", column.definition))?;
                 done.push(format!("added column {} to {name}", column.name));
             }
-            place = format!("AFTER {}", column.name);
+            position = format!("AFTER {}", column.name);
         }
     }
     Ok(done)
 }
 
 /// Compares a server with the schema and returns one line per difference: missing tables, views and
-/// columns, differing definitions, and additional columns. Ignores tables outside the schema.
+/// columns, differing definitions, and additional columns. Tables outside the schema are ignored.
 ///
 /// # Errors
-/// If a query fails.
+///
+/// Returns an error if a query fails.
 pub fn diff(server: &Server) -> Result<Vec<String>, SinkError> {
     let found = found(server)?;
     let mut lines = Vec::new();
@@ -84,7 +87,8 @@ pub fn diff(server: &Server) -> Result<Vec<String>, SinkError> {
             continue;
         };
         let to_be = Shape::of(&formatted(server, &one.statement)?, "");
-        // A view's columns follow from its query, which is compared below.
+        // View columns are not compared: they follow from the view's query, which is compared
+        // below.
         let is_view = one.is_view();
         let Declared { name, columns, .. } = one;
         for column in &columns {
@@ -105,7 +109,7 @@ pub fn diff(server: &Server) -> Result<Vec<String>, SinkError> {
     Ok(lines)
 }
 
-/// Formats a statement on the server, so that equivalent statements compare equal.
+/// Formats a statement on the server, so that statements differing only in layout compare equal.
 fn formatted(server: &Server, statement: &str) -> Result<String, SinkError> {
     let quoted = statement.replace('\\', "\\\\").replace('\'', "\\'");
     let query = format!("SELECT formatQuerySingleLine('{quoted}')");
@@ -137,7 +141,7 @@ fn found(server: &Server) -> Result<Found, SinkError> {
     Ok(found)
 }
 
-/// Runs a query whose columns are all text; returns its rows.
+/// Runs a query whose columns are all strings and returns its rows.
 fn answer(server: &Server, query: &str) -> Result<Vec<Vec<String>>, SinkError> {
     let answer = server.query(query, "JSONCompactEachRow")?;
     let rows = serde_json::Deserializer::from_slice(&answer).into_iter();
@@ -160,8 +164,8 @@ mod tests {
 
     const DIR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema");
 
-    /// The schema files have the declared columns of the record tables; `UPDATE_EXPECT=1` updates
-    /// the files.
+    /// Checks the columns in the schema files against the declared record tables. Run with
+    /// `UPDATE_EXPECT=1` to update the files.
     #[test]
     fn schema_files_have_the_declared_columns() {
         let mut sqlite = fs::read_to_string(format!("{DIR}/sqlite/records.sql")).unwrap();
@@ -175,7 +179,7 @@ mod tests {
         expect_file![format!("{DIR}/sqlite/records.sql")].assert_eq(&sqlite);
     }
 
-    /// Replaces a table's columns in `text`, between `begin` and `end`.
+    /// Replaces a table's column lines in `text`, between `begin` and `end`.
     fn with_columns(
         text: &str,
         begin: &str,

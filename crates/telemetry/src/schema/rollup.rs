@@ -1,24 +1,25 @@
-//! Rollup declaration: a rollup's columns, and the query of the view that fills it. Pure.
+//! Rollup declaration: a rollup table's columns, and the query of the materialized view that fills
+//! it. Pure.
 
 use thalweg_record::rows::Table;
 
 use super::declared;
 
-/// A table that a view fills from a record table.
+/// A rollup table, filled from a record table by a materialized view.
 #[derive(Debug)]
 pub(crate) struct Rollup {
     /// Name of the rollup table.
     pub(crate) name: String,
     /// Columns, in order.
     pub(crate) columns: Vec<String>,
-    /// Columns that are plain sums.
+    /// Columns aggregated as plain sums.
     pub(crate) sums: Vec<String>,
     from: String,
     query: String,
 }
 
 impl Rollup {
-    /// Returns the rollup of a record table, if it has one.
+    /// Returns the rollup of a record table, or `None` if the table has no rollup.
     pub(crate) fn of(table: Table) -> Option<Self> {
         let from = format!("FROM {} AS ", table.name());
         let (target, query) = declared().filter(declared::Declared::is_view).find_map(|view| {
@@ -38,8 +39,8 @@ impl Rollup {
         })
     }
 
-    /// Builds the view's query over other rows than the record table's: another table, or a
-    /// subquery in parentheses.
+    /// Returns the view's query over `rows` instead of the record table. `rows` is another table's
+    /// name, or a subquery in parentheses.
     pub(crate) fn query_over(&self, rows: &str) -> String {
         self.query.replace(&self.from, &format!("FROM {rows} AS "))
     }

@@ -1,8 +1,8 @@
-//! Shape of a table or view, apart from its columns: engine, keys, TTL and settings, or target and
-//! query. Parsed from a CREATE statement in the server's own format, so that only real differences
-//! show. Pure.
+//! Shape of a table or view: everything except its columns. For a table these are the engine, keys,
+//! TTL and settings; for a view, the target and query. Shapes are parsed from CREATE statements
+//! formatted by the server, so that layout does not affect comparisons. Pure.
 
-/// Clauses of a CREATE TABLE statement, in the server's order.
+/// Clauses of a CREATE TABLE statement, in the order in which the server prints them.
 const CLAUSES: [(&str, &str); 8] = [
     ("engine", " ENGINE = "),
     ("partition key", " PARTITION BY "),
@@ -15,10 +15,11 @@ const CLAUSES: [(&str, &str); 8] = [
 ];
 const SETTINGS: &str = "settings";
 const COMMENT: &str = "comment";
-/// Engine prefixes of tables that several servers share: `Replicated` in ClickHouse, `Shared` in
+/// Prefixes of engines that share a table between servers: `Replicated` in ClickHouse, `Shared` in
 /// ClickHouse Cloud.
 const REPLICATED: [&str; 2] = ["Replicated", "Shared"];
-/// Prefix of the non-replicated variant of a setting that replicated tables have too.
+/// Prefix of the settings that apply to non-replicated tables. Each has a counterpart for
+/// replicated tables, with the prefix `replicated_`.
 const NOT_REPLICATED: &str = "non_replicated_";
 
 /// Clauses and settings of a statement.
@@ -29,7 +30,8 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Parses the shape of the table or view that a statement creates in a database.
+    /// Parses the shape of a table or view from its CREATE statement. In a view's statement, table
+    /// names may be qualified with `database`.
     pub(super) fn of(statement: &str, database: &str) -> Self {
         if statement.starts_with("CREATE MATERIALIZED VIEW ") {
             Self::of_view(statement, database)
@@ -41,7 +43,7 @@ impl Shape {
     fn of_view(statement: &str, database: &str) -> Self {
         let (head, query) = statement.split_once(" AS ").unwrap_or((statement, ""));
         let (_, target) = head.split_once(" TO ").unwrap_or((head, ""));
-        // The server qualifies table names with the database.
+        // The server qualifies table names with the database name.
         let [plain, quoted] = [format!("{database}."), format!("`{database}`.")];
         let local = |text: &str, before: &str| {
             let text = text.replace(&format!("{before}{plain}"), before);
@@ -78,12 +80,13 @@ impl Shape {
         shape
     }
 
-    /// Converts a replicated table's shape to the plain one, because operators use replicated
-    /// tables on clusters.
+    /// Converts a replicated table's shape to its non-replicated equivalent, so that operators can
+    /// use replicated tables on clusters without being shown differences.
     fn forget_replication(&mut self) {
         let Some((_, engine)) = self.clauses.iter_mut().find(|(name, _)| *name == "engine") else { return };
         if let Some(kind) = REPLICATED.iter().find_map(|word| engine.strip_prefix(word)) {
-            // Path and replica are quoted and come first; a version column is unquoted.
+            // The Keeper path and replica name come first and are quoted; a version column is
+            // unquoted.
             let (name, arguments) = kind.trim_end_matches(')').split_once('(').unwrap_or((kind, ""));
             let own: Vec<_> =
                 arguments.split(", ").filter(|one| !one.is_empty() && !one.starts_with('\'')).collect();
@@ -96,8 +99,8 @@ impl Shape {
         }
     }
 
-    /// Lists the differences from the declared shape. Ignores settings that the schema does not
-    /// declare, which are the operator's choice.
+    /// Returns one line per difference from the declared shape. Settings not declared in the schema
+    /// are the operator's choice and are ignored.
     pub(super) fn differences(&self, to_be: &Self) -> Vec<String> {
         let mut lines = Vec::new();
         let names = CLAUSES.iter().map(|(name, _)| *name).chain(["target", "query"]);

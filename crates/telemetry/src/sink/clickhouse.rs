@@ -1,8 +1,8 @@
-//! ClickHouse sink, for delivery without Kafka: each batch is inserted as one block per table.
+//! ClickHouse sink, for delivery without Kafka: inserts each batch as one block per table.
 //!
-//! **Invariant:** a block's token consists of the batch's source and record numbers. So a repeated
-//! batch is stored once, as long as the table still has its token; `schema/` makes tables keep the
-//! last 10,000 tokens, across all agents.
+//! **Invariant:** a block's token consists of the batch's source and record numbers, and the table
+//! name. A repeated batch is therefore stored once, as long as the table still remembers its token.
+//! The tables in `schema/` are configured to remember the last 10,000 tokens across all agents.
 //! **Invariant:** a process verifies the first batch that it stores, because an earlier process may
 //! have crashed while storing the same batch.
 
@@ -19,23 +19,24 @@ pub struct ClickHouseSink {
     server: Server,
     /// Insertion state of the current batch in each table.
     doubts: [Doubt; Table::ALL.len()],
-    /// Name of the failed batch that will be retried; empty if there is none.
+    /// Name of the failed batch that will be retried; empty if no batch has failed.
     batch: String,
     verified: Verified,
 }
 
 impl ClickHouseSink {
-    /// Creates a sink for the tables in `schema/clickhouse`, at a URL in the form that
-    /// [`Server::at`] accepts.
+    /// Creates a sink for the tables in `schema/clickhouse`. [`Server::at`] documents the form of
+    /// the URL.
     ///
     /// # Errors
-    /// If the URL is invalid.
+    ///
+    /// Returns an error if the URL is invalid.
     pub fn at(url: &str) -> Result<Self, Error> {
         let (doubts, verified) = (doubts(true), Verified::default());
         Ok(Self { server: Server::at(url)?, doubts, batch: String::new(), verified })
     }
 
-    /// Returns verification metrics.
+    /// Returns the verification metrics.
     pub fn verified(&self) -> &Verified {
         &self.verified
     }
@@ -50,13 +51,13 @@ impl Sink for ClickHouseSink {
         Ok(None)
     }
 
-    fn keep(&mut self, batch: &Batch) -> Result<(), SinkError> {
+    fn store(&mut self, batch: &Batch) -> Result<(), SinkError> {
         let (Some(first), Some(last)) = (batch.entries.first(), batch.entries.last()) else {
             return Ok(());
         };
         let Source { host, epoch, .. } = &batch.source;
         let name = format!("{host}/{epoch}/{}-{}", first.number, last.number);
-        // The insertion state of another batch does not apply to this one.
+        // The insertion state of a different batch does not apply to this one.
         if self.batch != name && !self.batch.is_empty() {
             self.doubts = doubts(true);
         }
@@ -85,8 +86,8 @@ impl Sink for ClickHouseSink {
     }
 }
 
-/// Creates the insertion state of a batch in each table; `was_tried` if an earlier process may have
-/// tried to insert the batch.
+/// Creates a batch's insertion state for each table. `was_tried` states that an earlier process may
+/// have attempted the insert.
 fn doubts(was_tried: bool) -> [Doubt; Table::ALL.len()] {
     std::array::from_fn(|_| Doubt::of(was_tried))
 }

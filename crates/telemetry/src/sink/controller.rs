@@ -1,6 +1,7 @@
-//! Controller sink: sends each batch as one protobuf POST over a persistent connection.
+//! Controller sink: sends each batch in one POST request, encoded as protobuf, over a persistent
+//! connection.
 //!
-//! The controller does not store records permanently: it aggregates them into windows, ignores
+//! The controller does not keep the records themselves. It aggregates them into windows, ignores
 //! records outside the open windows, and drops repeats by record number.
 
 use std::time::Duration;
@@ -18,13 +19,13 @@ use url::form_urlencoded::byte_serialize;
 use crate::error::{Error, SinkError};
 use crate::sink::Sink;
 
-/// Time after which an idle connection is closed.
+/// Maximum idle time of a connection before it is closed.
 const IDLE_MAX: Duration = Duration::from_secs(300);
 
 /// The controller sink.
 #[derive(Debug)]
 pub struct ControllerSink {
-    /// Host and port of the controller.
+    /// Host and port of the controller, as `HOST:PORT`.
     authority: String,
     client: Blocking,
 }
@@ -35,7 +36,8 @@ impl ControllerSink {
     /// Creates a sink for the controller at `http://HOST:PORT`, without connecting yet.
     ///
     /// # Errors
-    /// If the URL is invalid, or the system cannot start a runtime.
+    ///
+    /// Returns an error if the URL is invalid, or the system cannot start a runtime.
     pub fn at(url: &str) -> Result<Self, Error> {
         let refused =
             || Error::refused(format!("controller URL must have the form http://HOST:PORT, got {url:?}"));
@@ -60,7 +62,7 @@ impl ControllerSink {
         })
     }
 
-    /// Sends one request; the error includes whether it is temporary.
+    /// Sends one request. An error includes whether the failure is temporary.
     fn exchange(&self, method: Method, target: &str, content: Bytes) -> Result<Option<u64>, (bool, Cause)> {
         let request = Request::builder().method(method).uri(format!("http://{}{target}", self.authority));
         let request = request.header(CONTENT_TYPE, PROTOBUF).body(content);
@@ -87,7 +89,7 @@ impl Sink for ControllerSink {
         self.request(Method::GET, &target, Bytes::new())
     }
 
-    fn keep(&mut self, batch: &Batch) -> Result<(), SinkError> {
+    fn store(&mut self, batch: &Batch) -> Result<(), SinkError> {
         let mut content = Vec::new();
         batch.encode(&mut content);
         let position = self.request(Method::POST, "/records", content.into())?;
@@ -95,7 +97,7 @@ impl Sink for ControllerSink {
         if position.is_some_and(|position| position > last) {
             return Ok(());
         }
-        // The server is not a controller, or the records did not reach it.
+        // The server is not a controller, or it did not receive all records.
         Err(SinkError {
             what: format!("controller at {} did not accept the records", self.authority),
             is_passing: false,

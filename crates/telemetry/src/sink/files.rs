@@ -1,9 +1,9 @@
-//! Shared parts of the file sinks: names of files by their first record number, the position file,
-//! and a size limit. Sinks may share a directory.
+//! Shared parts of the file sinks: file names by first record number, the position file, and a
+//! total size limit. Several sinks may share a directory.
 //!
-//! **Invariant:** data is synced before the position file that covers it, and the position file
-//! before the spool is notified. So a power loss destroys no data that the spool has already
-//! deleted.
+//! **Invariant:** data is synced before the position file that covers it, and the position file is
+//! synced before the spool is notified. The spool may delete records once notified, so this order
+//! prevents a power loss from destroying the only copy.
 
 use std::fs;
 use std::io;
@@ -22,16 +22,16 @@ pub(super) struct Files {
     extension: &'static str,
 }
 
-/// Content of the position file: up to where the files are complete.
+/// Content of the position file: the extent of complete data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Note {
     pub(super) host: String,
     pub(super) epoch: u64,
-    /// Number of the first record that is not in a file yet.
+    /// Number of the first record not yet in a file.
     pub(super) position: u64,
-    /// First record number of the current file; `position` if there is none.
+    /// First record number of the current file; equal to `position` if no file has been started.
     pub(super) first: u64,
-    /// Length of the current file; 0 if there is none.
+    /// Length of the current file in bytes; 0 if no file has been started.
     pub(super) length_bytes: u64,
 }
 
@@ -52,7 +52,7 @@ impl Files {
         self.dir.join(format!("{kind}-{epoch}-{first:020}.{}", self.extension))
     }
 
-    /// Returns the temporary path of a file while it is being written.
+    /// Returns the name under which a file is written before it is renamed to `path`.
     pub(super) fn temporary(path: &Path) -> PathBuf {
         path.with_added_extension("new")
     }
@@ -87,8 +87,8 @@ impl Files {
         disk::replace(&self.note_path(), text.as_bytes())
     }
 
-    /// Deletes files of the noted epoch that start at the noted position or later, because no
-    /// position file covers them.
+    /// Deletes files of the noted epoch that start at or after the noted position. The position
+    /// file does not cover them.
     pub(super) fn remove_later(&self, note: &Note) -> io::Result<()> {
         for (epoch, first, path) in self.list()? {
             if epoch == note.epoch && first >= note.position {
@@ -98,8 +98,8 @@ impl Files {
         Ok(())
     }
 
-    /// Deletes the oldest files until the rest fit into `total_bytes`, if that limit is set.
-    /// Failures are logged and retried in the next call.
+    /// Deletes the oldest files until the total size of the rest is at most `total_bytes`, if
+    /// limited. A failure is logged and retried in the next call.
     pub(super) fn trim(&self, total_bytes: Option<u64>) {
         if let Some(bytes) = total_bytes
             && let Err(error) = self.try_trim(bytes)
@@ -115,7 +115,7 @@ impl Files {
         for (.., path) in files.iter().rev() {
             left_bytes = match fs::metadata(path) {
                 Ok(file) => left_bytes.saturating_add(file.len()),
-                // An operator may have moved the file away.
+                // An operator may have removed the file.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
             };
@@ -126,7 +126,7 @@ impl Files {
         Ok(())
     }
 
-    /// Lists the sink's files, complete and temporary, with epoch and first record number.
+    /// Lists the sink's complete and temporary files with their epochs and first record numbers.
     fn list(&self) -> io::Result<Vec<(u64, u64, PathBuf)>> {
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.dir)? {
@@ -148,7 +148,7 @@ impl Files {
 }
 
 impl Note {
-    /// Creates a note that covers no files and starts at `position`.
+    /// Creates a note that covers no file and starts at `position`.
     pub(super) fn new(source: &Source, position: u64) -> Self {
         Self { host: source.host.clone(), epoch: source.epoch, position, first: position, length_bytes: 0 }
     }

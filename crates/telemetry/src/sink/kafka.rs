@@ -1,5 +1,5 @@
-//! Kafka sink: sends each batch to the topic at least once; readers drop repeats by their
-//! positions.
+//! Kafka sink: sends each batch to the topic at least once. Each message carries its position, by
+//! which readers drop repeats.
 
 use thalweg_kafka::{Cluster, Producer};
 use thalweg_record::{Batch, Source};
@@ -12,7 +12,7 @@ use crate::sink::Sink;
 pub struct KafkaSink(Producer);
 
 impl KafkaSink {
-    /// Creates a sink for a topic, without connecting yet. If the topic is missing and
+    /// Creates a sink for a topic, without connecting yet. If the topic does not exist and
     /// `create_partitions` is given, the sink creates the topic with that many partitions.
     pub fn new(cluster: Cluster, create_partitions: Option<u16>) -> Self {
         Self(Producer::new(cluster, create_partitions))
@@ -28,7 +28,7 @@ impl Sink for KafkaSink {
         Ok(None)
     }
 
-    fn keep(&mut self, batch: &Batch) -> Result<(), SinkError> {
+    fn store(&mut self, batch: &Batch) -> Result<(), SinkError> {
         self.0.produce(batch).map_err(|error| SinkError {
             what: error.to_string(),
             is_passing: error.is_passing,

@@ -6,11 +6,11 @@
 //!        | first number | checksum: 8 bytes each | payload (zstd)
 //! ```
 //!
-//! All numbers are little-endian. The checksum is the XXH3 of the payload, seeded with the XXH3 of
+//! All numbers are little-endian. The checksum is the XXH3 of the payload. Its seed is the XXH3 of
 //! the preceding header bytes.
 //!
-//! **Invariant:** a payload is used only after its checksum is verified, and no length field causes
-//! an allocation above its limit.
+//! **Invariant:** a payload is used only after its checksum has been verified, and no length field
+//! causes an allocation above its limit.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,32 +20,33 @@ use twox_hash::XxHash3_64;
 
 /// Maximum records per frame.
 pub(super) const FRAME_RECORDS_MAX: usize = 8192;
-/// Maximum size of a frame before compression.
+/// Maximum size of a frame before compression, in bytes.
 pub(super) const FRAME_BYTES_MAX: usize = 32 << 20;
-/// Size of a frame header.
+/// Size of a frame header in bytes.
 pub(super) const HEADER_BYTES: usize = 32;
 
 const MAGIC: [u8; 4] = *b"TWFR";
-/// Size of the header before the checksum.
+/// Size of the part of the header before the checksum, in bytes.
 const CHECKED_BYTES: usize = 24;
-/// zstd level. Higher levels made frames of samples 10% smaller but took twice as long.
+/// Compression level of zstd. Higher levels made frames of socket samples 10% smaller but took
+/// twice as long.
 const ZSTD_LEVEL: i32 = 1;
 
-/// A frame's header.
+/// Frame header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     /// Number of the frame's first record.
     pub(super) first: u64,
-    /// Number of records in the frame, numbered consecutively.
+    /// Number of records in the frame. Record numbers are consecutive.
     pub(super) records: u32,
-    /// Length of the payload.
+    /// Length of the compressed payload in bytes.
     pub(super) payload_bytes: u32,
     content_bytes: u32,
     seed: u64,
     checksum: u64,
 }
 
-/// Why a frame cannot be read.
+/// Reason why a frame cannot be read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Damaged(pub(super) &'static str);
 
@@ -55,7 +56,7 @@ impl Header {
         self.first + u64::from(self.records)
     }
 
-    /// Decodes a header.
+    /// Decodes and validates a header.
     pub(super) fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Self, Damaged> {
         let u32_at = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
@@ -81,7 +82,7 @@ impl Header {
         if is_right { Ok(()) } else { Err(Damaged("frame checksum mismatch")) }
     }
 
-    /// Decodes the batch in a payload.
+    /// Decodes the batch in a payload, after verifying the checksum.
     pub(super) fn batch(&self, payload: &[u8]) -> Result<Batch, Damaged> {
         let batch = Batch::decode(&self.content(payload)?).map_err(|_| NO_BATCH)?;
         let numbers = batch.entries.iter().map(|entry| entry.number);
@@ -91,7 +92,7 @@ impl Header {
         Ok(batch)
     }
 
-    /// Decodes the edge positions in a payload.
+    /// Decodes the edge positions in a payload, after verifying the checksum.
     pub(super) fn edge_positions(&self, payload: &[u8]) -> Result<Edges, Damaged> {
         let heard = EdgePosition::decode(&self.content(payload)?).map_err(|_| NO_BATCH)?;
         Ok(heard.into_iter().map(|heard| (heard.edge.clone(), heard)).collect())
@@ -106,10 +107,10 @@ impl Header {
 
 const NO_BATCH: Damaged = Damaged("frame content cannot be decoded");
 
-/// Position of each edge.
+/// Edge positions by edge name.
 pub(super) type Edges = BTreeMap<Arc<str>, EdgePosition>;
 
-/// Frame encoder; reuses its buffers and zstd's tables.
+/// Frame encoder. Reuses its buffers and the compressor's tables.
 pub(super) struct Encoder {
     zstd: zstd::bulk::Compressor<'static>,
     content: Vec<u8>,
@@ -123,8 +124,8 @@ impl Encoder {
         Ok(Self { zstd, content: Vec::new(), frame: Vec::new() })
     }
 
-    /// Encodes a batch of 1 to [`FRAME_RECORDS_MAX`] records as a frame; `None` if the frame would
-    /// exceed [`FRAME_BYTES_MAX`].
+    /// Encodes a batch of 1 to [`FRAME_RECORDS_MAX`] records as a frame. Returns `None` if the
+    /// frame's content would exceed [`FRAME_BYTES_MAX`].
     pub(super) fn encode(&mut self, batch: &Batch, edges: &Edges) -> std::io::Result<Option<&[u8]>> {
         self.content.clear();
         batch.encode(&mut self.content);

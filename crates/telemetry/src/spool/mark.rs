@@ -1,5 +1,6 @@
 //! Spool marker: a small text file with the epoch of the record numbers, the ID of the boot in
-//! which numbers were last assigned, the next free number, and the ranges that were never assigned.
+//! which numbers were last assigned, the next free number, and the ranges of numbers never
+//! assigned.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -9,26 +10,27 @@ use std::path::Path;
 use crate::disk;
 use crate::error::Error;
 
-/// Maximum unassigned ranges stored. Older ranges count as lost if a sink goes back that far.
+/// Maximum number of unassigned ranges stored. If a sink goes back past the oldest stored range,
+/// the numbers in older ranges count as lost.
 const UNUSED_MAX: usize = 64;
 
-/// Content of the marker: the record numbering of a spool directory.
+/// Content of the marker.
 pub(super) struct Mark {
     /// Creation time of the directory, in microseconds since the Unix epoch.
     pub(super) epoch: u64,
     /// ID of the boot in which numbers were last assigned.
     pub(super) boot: Option<String>,
-    /// No number below this is free.
+    /// Next free number: no lower number may be assigned.
     pub(super) next: u64,
     /// Ranges below `next` that were never assigned.
     pub(super) unused: Vec<Range<u64>>,
 }
 
-/// First line of the marker: the program name, and the format version of the whole directory.
+/// First line of the marker: the program name and the format version of the directory.
 pub(super) const MARK: &str = "thalweg spool 1";
 
 impl Mark {
-    /// Reads the marker of a directory, or creates a new one in memory.
+    /// Reads a directory's marker, or creates one in memory if the file is missing.
     pub(super) fn read_or_make(dir: &Path) -> Result<Self, Error> {
         let path = dir.join("spool");
         match fs::read_to_string(&path) {
@@ -49,7 +51,7 @@ impl Mark {
         let (mark, epoch, boot) = (lines.next()?, lines.next()?, lines.next()?);
         let boot = boot.strip_prefix("boot ")?.to_owned();
         (mark == MARK).then_some(())?;
-        // Older markers lack this line.
+        // Markers written by older releases lack this line.
         let next = lines.next().and_then(|line| line.strip_prefix("next ")?.parse().ok()).unwrap_or(0);
         let span = |line: &str| {
             let (start, end) = line.strip_prefix("unused ")?.split_once(' ')?;
@@ -59,7 +61,7 @@ impl Mark {
         Some(Self { epoch: epoch.strip_prefix("epoch ")?.parse().ok()?, boot: Some(boot), next, unused })
     }
 
-    /// Skips the next `numbers` record numbers.
+    /// Skips the next `numbers` record numbers without assigning them.
     pub(super) fn skip(&mut self, numbers: u64) {
         let end = self.next.saturating_add(numbers);
         self.unused.push(self.next..end);
@@ -81,8 +83,8 @@ impl Mark {
     }
 }
 
-/// Reads the ID of the current boot; `None` if the system does not provide it, which is treated as
-/// a new boot.
+/// Returns the ID of the current boot, or `None` if the system does not provide it. `None` is
+/// treated as a new boot.
 pub(super) fn boot() -> Option<String> {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(text.trim().to_owned())

@@ -9,20 +9,21 @@
 //! DIR/sqlite.position                position and losses of the sink `sqlite`
 //! ```
 //!
-//! **Invariant:** before `append` returns, each record has its number and is in a file, so a crash
-//! of the process loses no records. A power loss loses at most the records appended since the last
-//! sync, and their numbers are not assigned again.
+//! **Invariant:** when `append` returns, each record has a number and is in a file, so a crash of
+//! the process loses no records. A power loss loses at most the records appended since the last
+//! sync; their numbers are not assigned again.
 //! **Invariant:** an edge's position is in the same frame as the last record it covers, so after a
-//! crash the spool shows exactly which responses it has.
+//! crash the spool shows exactly which responses it contains.
 //! **Invariant:** for each sink, appended = stored + counted as lost + still to read. A sink's
-//! losses appear only in its position file and its metrics, because a loss record would add to a
-//! spool that is already full.
-//! **Invariant:** after a restart, a sink gets unfinished batches again unchanged, with the same
-//! numbers. The spool segment with a sink's last batch is therefore kept even if room is needed.
+//! losses appear only in its position file and its metrics, because a loss record would take up
+//! space in a spool that is already full.
+//! **Invariant:** after a restart, a sink receives unfinished batches again unchanged, with the
+//! same numbers. The spool segment that contains a sink's last batch is therefore kept even if the
+//! space is needed.
 //! **Invariant:** the total size of spool segments never exceeds the limit. A segment is deleted
-//! once all sinks have reported positions past it, or earlier if room is needed.
+//! once all sinks have reported positions past it, or earlier if space is needed.
 //!
-//! Lock order: first the writer's lock, then the state's.
+//! Lock order: the writer's lock before the state's lock.
 
 mod frame;
 mod mark;
@@ -55,24 +56,24 @@ use segment::Found;
 use state::State;
 use writer::Writer;
 
-/// Length at which a spool segment is full; its last frame may exceed it.
+/// Length in bytes at which a spool segment is full. Its last frame may exceed this length.
 pub const SEGMENT_BYTES_MAX: u64 = 8 << 20;
 /// Minimum for [`Limits::total_bytes`].
 pub const LIMIT_BYTES_MIN: u64 = 1 << 20;
-/// Minimum number of spool segments that must fit into the limit, because each sink may pin one.
+/// Minimum number of spool segments that fit within the size limit. Each sink may pin one segment.
 const SEGMENTS_MIN: u64 = 16;
 /// Maximum sinks per spool.
 pub const READERS_MAX: usize = 8;
-/// Maximum records written without a sync. After a reboot, record numbers skip ahead by this many,
-/// because a sink may have read records that a power loss destroyed.
+/// Maximum number of records written without a sync. After a reboot, record numbers skip ahead by
+/// this many, because a sink may have read records that a power loss destroyed.
 const UNSYNCED_RECORDS_MAX: u64 = 1_000_000;
-/// Assumed minimum average interval between records since a spool's creation.
+/// Assumed lower bound on the mean interval between records since a spool's creation.
 const US_PER_RECORD_MIN: u64 = 10;
 
 /// Limits of a spool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum size of all spool segments together; at least [`LIMIT_BYTES_MIN`].
+    /// Maximum total size of all spool segments in bytes; at least [`LIMIT_BYTES_MIN`].
     pub total_bytes: u64,
 }
 
@@ -89,7 +90,7 @@ pub struct Arrival {
     pub network: Network,
     /// The record.
     pub record: Record,
-    /// The edge's position after this record, if the record is an edge's response or loss.
+    /// The edge's position after this record, if the record is a response or a loss of an edge.
     pub heard: Option<EdgePosition>,
 }
 
@@ -102,19 +103,19 @@ impl From<(Network, Record)> for Arrival {
 /// Result of an append.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Appended {
-    /// Assigned record numbers, including one for a record of an earlier loss.
+    /// Assigned record numbers, including the number of a loss record for an earlier failure.
     pub numbers: Range<u64>,
-    /// Number of records that could not be written. The next successful append adds a loss record
-    /// for them.
+    /// Number of records that could not be written. A loss record for them is added by the next
+    /// successful append.
     pub lost: u64,
 }
 
-/// How much a sink has yet to read.
+/// Amount of data that a sink has yet to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lag {
     /// Number of records.
     pub records: u64,
-    /// Approximate size of the records in the spool.
+    /// Approximate size of the records in the spool, in bytes.
     pub bytes: u64,
 }
 
@@ -132,17 +133,18 @@ pub struct Spool {
     sockets: Mutex<Option<Saved>>,
     appended: AtomicU64,
     changed: Condvar,
-    /// Locked for the lifetime of the spool.
+    /// Lock file, locked for the lifetime of the spool.
     _lock: File,
 }
 
 impl Spool {
-    /// Opens the spool in `dir`, creating it if missing, for records of the machine `host` at the
-    /// site `pop`.
+    /// Opens the spool in `dir`, creating it if missing. Its records are attributed to the host
+    /// `host` at the site `pop`.
     ///
     /// # Errors
-    /// If another process uses the directory, a newer release wrote it, or it cannot be read or
-    /// written.
+    ///
+    /// Returns an error if another process uses the directory, if a newer release has written to
+    /// it, or if it cannot be read or written.
     pub fn open(dir: &Path, limits: Limits, host: &str, pop: &str) -> Result<Arc<Self>, Error> {
         if limits.total_bytes < LIMIT_BYTES_MIN {
             return Err(Error::refused(format!("spool size limit must be at least {LIMIT_BYTES_MIN} bytes")));
@@ -164,7 +166,7 @@ impl Spool {
         mark.next = mark.next.max(found.end);
         if !is_certain {
             // If the directory was restored from a backup, numbers may have been assigned after the
-            // backup was made.
+            // backup was taken.
             let given_max = unix_us().saturating_sub(mark.epoch) / US_PER_RECORD_MIN;
             mark.skip(given_max.saturating_sub(mark.next).max(UNSYNCED_RECORDS_MAX));
         }
@@ -177,7 +179,7 @@ impl Spool {
         let edges =
             segment::edge_positions(dir, &found.segments).map_err(Error::file("read spool in", dir))?;
         let writer = Writer::new(mark.next, edges).map_err(Error::file("start writing spool in", dir))?;
-        // Write the marker before removing the files from which it was derived.
+        // Write the marker before deleting the files from which it was derived.
         mark.write(dir)?;
         found.tidy(dir).map_err(Error::file("clean up spool in", dir))?;
         let source = Source { host: host.to_owned(), pop: pop.to_owned(), epoch: mark.epoch };
@@ -197,34 +199,36 @@ impl Spool {
         }))
     }
 
-    /// Returns the host and epoch of the records.
+    /// Returns the host, site and epoch of the spool's records.
     pub fn source(&self) -> &Source {
         &self.source
     }
 
-    /// Appends records, in frames of a few thousand; appending many at once is cheaper. Never
-    /// fails: records that cannot be written are lost, logged and counted.
+    /// Appends records in frames of a few thousand records. Appending many records at once is
+    /// cheaper. This never fails: records that cannot be written are logged and counted as lost.
     pub fn append(&self, records: Vec<impl Into<Arrival>>, now_unix_us: u64) -> Appended {
         self.writer().append(self, records.into_iter().map(Into::into), now_unix_us)
     }
 
-    /// Returns the stored position of each of these edges, if any; drops those of all other edges.
+    /// Returns the stored position of each of `edges`. Deletes the positions of all other edges.
     pub fn edge_positions(&self, edges: &[Arc<str>]) -> Vec<Option<EdgePosition>> {
         self.writer().edge_positions(edges)
     }
 
-    /// Creates the reader of the sink `name`. All readers must be created before the first append,
+    /// Creates the reader for the sink `name`. All readers must be created before the first append,
     /// because records that no reader needs are deleted.
     ///
     /// # Errors
-    /// If the sink's position file cannot be read, or there are already [`READERS_MAX`] readers or
-    /// one with this name.
+    ///
+    /// Returns an error if the sink's position file cannot be read, if there are already
+    /// [`READERS_MAX`] readers, or if a reader with this name exists.
     pub fn reader(self: &Arc<Self>, name: &'static str) -> Result<Reader, Error> {
         Reader::new(Arc::clone(self), name)
     }
 
-    /// Closes the spool: readers may drain it for up to `drain`, then end; the rest is read after
-    /// the spool is reopened. Also syncs, and writes a pending loss record.
+    /// Closes the spool: writes a pending loss record, syncs, and gives the readers up to `drain`
+    /// to read the remaining records. Records not read by then are read after the spool is
+    /// reopened.
     pub fn close(&self, drain: Duration) {
         let mut writer = self.writer();
         writer.append_loss(self, unix_us());
@@ -234,8 +238,8 @@ impl Spool {
         self.changed.notify_all();
     }
 
-    /// Waits for `span` or until the spool is closed; if it is already closed, at most until the
-    /// drain deadline.
+    /// Waits for `span`, or until the spool is closed. If it is already closed, waits at most until
+    /// the drain deadline.
     pub(crate) fn wait(&self, span: Duration) {
         let end = Instant::now() + span;
         let mut state = self.state();
@@ -250,25 +254,26 @@ impl Spool {
         }
     }
 
-    /// Returns whether the spool is closed and its drain deadline has passed, so that readers get
+    /// Returns whether the spool is closed and its drain deadline has passed. Readers then return
     /// no more batches.
     pub fn is_over(&self) -> bool {
         self.state().closed.is_some_and(|end| end <= Instant::now())
     }
 
-    /// Returns how much is left to read for a sink at `position`.
+    /// Returns the amount of data left to read for a sink at `position`.
     pub fn lag(&self, position: u64) -> Lag {
         let (records, bytes) = self.state().from(position);
         Lag { records, bytes }
     }
 
-    /// Returns socket totals as of the newest record in the spool, if they could be restored. They
-    /// are returned only once, because new records outdate them.
+    /// Returns the socket totals as of the newest record in the spool, if they could be restored.
+    /// They are returned only once, because new records make them outdated.
     pub(crate) fn saved_sockets(&self) -> Option<Saved> {
         self.sockets.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Saves socket totals; everything counted in them must be in records already appended.
+    /// Saves socket totals. Everything they count must be in records that have already been
+    /// appended.
     pub(crate) fn save_sockets(&self, sockets: &[u8]) {
         let Some(boot) = &self.boot else { return };
         let next = self.writer().next();
@@ -280,7 +285,8 @@ impl Spool {
         }
     }
 
-    /// Returns the number of deleted records that a sink whose next number is `next` has not read.
+    /// Returns the number of deleted records not yet read by a sink whose next record number is
+    /// `next`.
     pub fn gone(&self, next: u64) -> u64 {
         let spans = self.state().gone(next);
         spans
@@ -294,12 +300,12 @@ impl Spool {
         self.appended.load(Relaxed)
     }
 
-    /// Returns the total size of all spool segments.
+    /// Returns the total size of all spool segments in bytes.
     pub fn total_bytes(&self) -> u64 {
         self.state().total_bytes()
     }
 
-    /// Returns how many numbers in `first..end` are known never to have been assigned.
+    /// Returns the number of record numbers in `first..end` known never to have been assigned.
     fn unused(&self, first: u64, end: u64) -> u64 {
         let within = |span: &Range<u64>| span.end.min(end).saturating_sub(span.start.max(first));
         self.unused.iter().map(within).sum()

@@ -1,10 +1,10 @@
-//! Position file of a sink: its position in the spool and the number of records it has lost, as one
-//! line of text: `POSITION LOST`, then `FIRST END RECORDS` for each of the latest gaps.
+//! Position file: a sink's position in the spool and its number of lost records. It is one line of
+//! text: `POSITION LOST`, then `FIRST END RECORDS` for each of the latest gaps.
 //!
-//! **Invariant:** the file is replaced atomically, so it is complete after a crash. A power loss
-//! may leave it incomplete, because a sync would take longer than most batches; the sink then
-//! starts at the oldest record.
-//! **Invariant:** a sink that goes back over recorded gaps does not count them again.
+//! **Invariant:** the file is replaced atomically, so it is complete after a crash. It is not
+//! synced, because a sync would take longer than most batches. A power loss may therefore leave it
+//! incomplete; the sink then starts at the oldest record.
+//! **Invariant:** when a sink goes back over recorded gaps, their losses are not counted again.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -14,34 +14,34 @@ use std::path::{Path, PathBuf};
 
 use crate::disk;
 
-/// Maximum gaps in a position file. A sink that goes back over more gaps counts the older ones
-/// again.
+/// Maximum number of gaps in a position file. If a sink goes back over more gaps, the losses in the
+/// older ones are counted again.
 pub(super) const GAPS_MAX: usize = 16;
 
 /// A sink's position and losses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Note {
-    /// Number of the first record that the sink has not stored.
+    /// Number of the first record not stored by the sink.
     pub(super) position: u64,
-    /// Number of records before `position` that were deleted before the sink read them.
+    /// Number of records before `position` deleted before the sink read them.
     pub(super) lost: u64,
     /// Latest gaps, in order.
     gaps: VecDeque<Gap>,
 }
 
-/// A range of numbers with lost records.
+/// A range of record numbers that contains lost records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Gap {
     /// First number in the range.
     pub(super) first: u64,
-    /// Number after the range.
+    /// First number after the range.
     pub(super) end: u64,
-    /// Number of lost records.
+    /// Number of lost records in the range.
     pub(super) records: u64,
 }
 
 impl Note {
-    /// Creates the note of a sink that starts at `position`.
+    /// Creates the note of a sink that starts at `position` without losses.
     pub(super) fn at(position: u64) -> Self {
         Self { position, ..Self::default() }
     }
@@ -65,7 +65,7 @@ impl Note {
         }
     }
 
-    /// Returns `position`, or the number after the gap that contains it.
+    /// Returns `position`, or the end of the gap that contains it.
     pub(super) fn after_gap(&self, position: u64) -> u64 {
         let gap = self.gaps.iter().find(|gap| (gap.first..gap.end).contains(&position));
         gap.map_or(position, |gap| gap.end)
@@ -91,7 +91,7 @@ pub(super) fn path(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!("{name}.position"))
 }
 
-/// Reads a position file; `None` if it does not exist.
+/// Reads a position file, or returns `None` if it does not exist.
 pub(super) fn read(path: &Path) -> io::Result<Option<Note>> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,

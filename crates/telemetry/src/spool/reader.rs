@@ -1,7 +1,7 @@
-//! Spool reader: returns a sink's next batch, and tracks the sink's position and losses.
+//! Spool reader: returns a sink's batches in order, and tracks the sink's position and losses.
 //!
-//! **Invariant:** records deleted before they were read are counted once, in the same write of the
-//! position file that moves the position past them.
+//! **Invariant:** records deleted before they are read are counted once, by the same position file
+//! update that moves the position past them.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -23,7 +23,7 @@ use crate::error::Error;
 /// Pause before retrying a read after a temporary failure.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// A sink's reader.
+/// A sink's reader of the spool.
 #[derive(Debug)]
 pub struct Reader {
     spool: Arc<Spool>,
@@ -32,19 +32,19 @@ pub struct Reader {
     note: Note,
     /// Number of the next record to read.
     next: u64,
-    /// The open spool segment and the current offset in it.
-    place: Option<Place>,
+    /// The open spool segment and the read offset in it.
+    place: Option<ReadPosition>,
     /// Gaps not yet in the position file, because the sink has not finished the records before
-    /// them. At most one per spool segment.
+    /// them. At most one gap per spool segment.
     gaps: VecDeque<Gap>,
     payload: Vec<u8>,
     is_note_failing: bool,
-    /// Whether the last read failed, so that a failure is logged once.
+    /// Whether the last read failed. Used to log consecutive failures only once.
     is_failing: bool,
 }
 
 #[derive(Debug)]
-struct Place {
+struct ReadPosition {
     first: u64,
     file: File,
     offset: u64,
@@ -71,8 +71,8 @@ impl Reader {
         let is_new = noted.is_none();
         let note = noted.unwrap_or(Note::at(first));
         let index = state.cursors.len();
-        // The sink's position is not known yet; until it is, spool segments are deleted only to
-        // make room.
+        // The sink has not reported its position yet. Until it does, spool segments are deleted
+        // only to make room.
         state.cursors.push(Cursor { name, position: 0, held: None });
         drop(state);
         let next = note.position;
@@ -95,13 +95,13 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Resumes at the position that the sink itself reports, regardless of the position file. If
-    /// the sink is ahead, a power loss destroyed spooled records that the sink has stored; their
-    /// numbers are not assigned again. If the sink is behind, after a power loss or a restored
-    /// backup, it gets the records still in the spool, and the rest count as lost.
+    /// Resumes at the position reported by the sink itself, whatever the position file contains. A
+    /// sink that is ahead has stored records that a power loss then destroyed in the spool; their
+    /// numbers are not assigned again. A sink that is behind, after a power loss or a restored
+    /// backup, gets the records still in the spool, and the other records count as lost.
     pub fn resume(&mut self, position: u64) {
         self.spool.writer().skip_to(position);
-        // Do not go back to records known to be deleted.
+        // Do not go back to records already counted as deleted.
         let position = self.note.after_gap(position);
         if position < self.note.position {
             let (name, noted) = (self.note_path.display(), self.note.position);
@@ -113,9 +113,9 @@ impl Reader {
         (self.next, self.place) = (self.note.position, None);
     }
 
-    /// Waits for the next batch. Returns `None` once the spool is closed and either drained or past
-    /// its drain deadline. Batches not marked [`done`](Self::done) are returned again, unchanged,
-    /// after the spool is reopened.
+    /// Waits for the next batch. Returns `None` once the spool is closed and either fully read or
+    /// past its drain deadline. Batches not marked as [`done`](Self::done) are returned again,
+    /// unchanged, after the spool is reopened.
     pub fn next_batch(&mut self) -> Option<Batch> {
         loop {
             let segment = self.find()?;
@@ -150,13 +150,13 @@ impl Reader {
         writer::remove(&self.spool, &passed);
     }
 
-    /// Returns the number of records deleted before this sink read them, since the directory was
-    /// created.
+    /// Returns the number of records deleted before this sink read them, counted since the sink's
+    /// position file was created.
     pub fn lost(&self) -> u64 {
         self.note.lost + self.gaps.iter().map(|gap| gap.records).sum::<u64>()
     }
 
-    /// Returns the number of the first record that the sink has not finished.
+    /// Returns the number of the first record not finished by the sink.
     pub fn position(&self) -> u64 {
         self.note.position
     }
@@ -166,7 +166,7 @@ impl Reader {
         self.next
     }
 
-    /// Waits for a spool segment with records from `next` on, and pins it.
+    /// Waits for a spool segment that contains records from `next` on, and pins it.
     fn find(&mut self) -> Option<Segment> {
         let spool = Arc::clone(&self.spool);
         let mut state = spool.state();
@@ -192,7 +192,7 @@ impl Reader {
         Some(segment)
     }
 
-    /// Counts records as lost, except those already counted, and continues at `end`.
+    /// Counts records as lost unless they have already been counted, and continues at `end`.
     fn lose(&mut self, records: u64, end: u64) {
         let records = records.saturating_sub(self.note.counted(self.next, end));
         if records > 0 {
@@ -203,7 +203,8 @@ impl Reader {
         self.done(self.note.position);
     }
 
-    /// Skips the rest of a spool segment, because no frame can be found after a damaged one.
+    /// Skips the rest of a spool segment, because the start of the next frame is unknown after a
+    /// damaged frame.
     fn skip(&mut self, segment: &Segment, error: &std::io::Error) {
         let path = Segment::path(&self.spool.dir, segment.first);
         tracing::error!(path = %path.display(), %error, "damaged spool segment, skipping its rest");
@@ -214,13 +215,13 @@ impl Reader {
         }
     }
 
-    /// Reads the batch that contains record `next`, without the records before it.
+    /// Reads the batch that contains the record `next`, omitting earlier records.
     fn read(&mut self, segment: &Segment) -> std::io::Result<Batch> {
         let place = match &mut self.place {
             Some(place) if place.first == segment.first => place,
             place => {
                 let file = File::open(Segment::path(&self.spool.dir, segment.first))?;
-                place.insert(Place { first: segment.first, file, offset: SEGMENT_HEADER_BYTES })
+                place.insert(ReadPosition { first: segment.first, file, offset: SEGMENT_HEADER_BYTES })
             }
         };
         loop {
@@ -258,7 +259,7 @@ impl Reader {
     }
 }
 
-/// Returns whether the data is damaged or deleted, so that no retry can succeed.
+/// Returns whether the data is damaged or deleted, so that retrying is useless.
 fn is_gone(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof | ErrorKind::NotFound)
 }

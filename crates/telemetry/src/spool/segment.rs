@@ -1,12 +1,12 @@
-//! Spool segment files: each is named by the number of its first record, and has a header followed
-//! by frames.
+//! Spool segment files. Each file is named after its first record number and contains a header
+//! followed by frames.
 //!
 //! ```text
 //! "TWSPOOL1" | first number | end of the previous segment: 8 bytes each | frames
 //! ```
 //!
 //! **Invariant:** if the two numbers in the header differ, the numbers between them were never
-//! assigned and are not losses.
+//! assigned and do not count as losses.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -18,26 +18,26 @@ use thalweg_record::Batch;
 use super::frame::{Damaged, Edges, HEADER_BYTES, Header};
 use crate::disk;
 
-/// Size of the header before the first frame.
+/// Size, in bytes, of the header before the first frame.
 pub(super) const SEGMENT_HEADER_BYTES: u64 = 24;
 const MAGIC: [u8; 8] = *b"TWSPOOL1";
 const EXTENSION: &str = "segment";
 
-/// A spool segment up to the end of its last complete frame.
+/// A spool segment, up to the end of its last complete frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Segment {
     /// Number of the segment's first record.
     pub(super) first: u64,
-    /// End number of the previous segment.
+    /// End of the previous segment: the number after its last record.
     pub(super) follows: u64,
     /// Number after the segment's last record.
     pub(super) end: u64,
-    /// Length of the file up to that frame's end.
+    /// Length of the file in bytes, up to the end of that frame.
     pub(super) length_bytes: u64,
 }
 
 impl Segment {
-    /// Returns the path of the spool segment whose first record number is `first`.
+    /// Returns the path of the spool segment with the first record number `first`.
     pub(super) fn path(dir: &Path, first: u64) -> PathBuf {
         dir.join(format!("{first:020}.{EXTENSION}"))
     }
@@ -57,7 +57,8 @@ impl Segment {
         Ok((Self { first, follows, end: first, length_bytes: SEGMENT_HEADER_BYTES }, file))
     }
 
-    /// Reads a file's header. Sets `end` to `first`, because it is not known yet.
+    /// Reads a file's header, or returns `None` if the file is not a spool segment. `end` is set to
+    /// `first`, because the end is not in the header.
     fn open(path: &Path) -> io::Result<Option<Self>> {
         let file = File::open(path)?;
         let length_bytes = file.metadata()?.len();
@@ -75,17 +76,17 @@ impl Segment {
     }
 }
 
-/// Contents of a spool directory.
+/// Spool segments and related files found in a directory.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// Spool segments in order; the last one up to its last complete frame.
+    /// Valid spool segments in order; the last one up to its last complete frame.
     pub(super) segments: Vec<Segment>,
-    /// No number below this is free.
+    /// Next free number: no lower number may be assigned.
     pub(super) end: u64,
-    /// Whether the last frames are damaged rather than torn by a crash, so that a sink may have
-    /// read records with their numbers.
+    /// Whether the last frames are damaged, rather than torn by a crash. Sinks may then have read
+    /// records with the numbers of the damaged ones.
     pub(super) is_tail_damaged: bool,
-    /// Files that are named like spool segments but are not.
+    /// Files that are named like spool segments but have no valid header.
     pub(super) unreadable: Vec<PathBuf>,
 }
 
@@ -99,7 +100,7 @@ impl Found {
     }
 }
 
-/// Lists the spool segments in a directory.
+/// Finds the spool segments in a directory.
 pub(super) fn find(dir: &Path) -> io::Result<Found> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(dir)? {
@@ -136,7 +137,7 @@ fn number_of(path: &Path) -> Option<u64> {
 }
 
 /// Finds the end of a spool segment's last complete frame. Returns whether the data after it is
-/// damaged rather than a write that a crash cut short.
+/// damaged, rather than the start of a write cut short by a crash.
 fn find_end(dir: &Path, segment: &mut Segment) -> io::Result<bool> {
     let file = File::open(Segment::path(dir, segment.first))?;
     let length_bytes = file.metadata()?.len();
@@ -156,7 +157,7 @@ fn find_end(dir: &Path, segment: &mut Segment) -> io::Result<bool> {
     Ok(is_damaged)
 }
 
-/// Reads the edge positions from the last frame of the last spool segment that has one.
+/// Reads the edge positions from the last frame of the last spool segment that has records.
 pub(super) fn edge_positions(dir: &Path, segments: &[Segment]) -> io::Result<Edges> {
     let Some(segment) = segments.iter().rev().find(|segment| segment.end > segment.first) else {
         return Ok(Edges::new());
@@ -174,7 +175,7 @@ pub(super) fn edge_positions(dir: &Path, segments: &[Segment]) -> io::Result<Edg
     }
 }
 
-/// Calls `each` with every batch in a spool segment.
+/// Calls `each` with every batch in a spool segment. Stops at the first invalid frame.
 pub(super) fn read_all(dir: &Path, segment: &Segment, mut each: impl FnMut(&mut Batch)) -> io::Result<()> {
     let file = File::open(Segment::path(dir, segment.first))?;
     let (mut at, mut payload) = (SEGMENT_HEADER_BYTES, Vec::new());
@@ -187,19 +188,19 @@ pub(super) fn read_all(dir: &Path, segment: &Segment, mut each: impl FnMut(&mut 
     Ok(())
 }
 
-/// Result of reading at an offset.
+/// Result of reading a frame at an offset.
 #[derive(Debug)]
 pub(super) enum Frame {
     /// A complete frame with a correct checksum.
     Whole(Header),
-    /// The end of the file, or an incomplete frame.
+    /// End of the file, or an incomplete frame.
     None,
     /// Any other data.
     Damaged,
 }
 
-/// Reads the frame at an offset, with its payload into `payload`. Only the first `length_bytes` of
-/// the file are valid.
+/// Reads the frame at an offset and stores its payload in `payload`. Only the first `length_bytes`
+/// of the file are valid.
 pub(super) fn read_frame(
     file: &File,
     at: u64,
@@ -223,7 +224,8 @@ pub(super) fn read_frame(
     })
 }
 
-/// Reads the frame header at an offset; `None` if too few bytes are left for a header.
+/// Reads the frame header at an offset. Returns `None` if there are too few bytes left for a
+/// header.
 pub(super) fn read_header(
     file: &File,
     at: u64,

@@ -1,12 +1,13 @@
-//! File of saved socket totals, with the record number and boot ID that they are as of, and a
-//! checksum.
+//! File of saved socket totals. It contains the totals, the record number and boot ID at which they
+//! were saved, and a checksum.
 //!
 //! ```text
 //! DIR/sockets   number: 8 bytes | boot: 36 bytes | totals | XXH3 of all preceding bytes: 8 bytes
 //! ```
 //!
-//! **Invariant:** restored totals agree with all records in the spool, or none are restored. A
-//! power loss may destroy records but not this file; its boot ID then no longer matches.
+//! **Invariant:** restored totals agree with all records in the spool; otherwise nothing is
+//! restored. A power loss may destroy records but leave this file, but the boot ID then no longer
+//! matches.
 
 use std::fs;
 use std::io;
@@ -32,7 +33,8 @@ pub(super) fn write(dir: &Path, next: u64, boot: &str, sockets: &[u8]) -> io::Re
     disk::replace_unsynced(&dir.join("sockets"), &bytes)
 }
 
-/// Reads the record number and the totals, if they were saved in the boot with this ID.
+/// Reads the record number and the totals, if the file is intact and was saved in the boot with the
+/// given ID.
 pub(super) fn read(dir: &Path, boot: &str) -> Option<(u64, Saved)> {
     let bytes = fs::read(dir.join("sockets")).ok()?;
     let (content, checksum) = bytes.split_last_chunk::<CHECKSUM_BYTES>()?;
@@ -42,7 +44,8 @@ pub(super) fn read(dir: &Path, boot: &str) -> Option<(u64, Saved)> {
     (is_whole && of == boot.as_bytes()).then_some((u64::from_le_bytes(*next), Saved::decode(sockets)?))
 }
 
-/// Adds the records in `next..end` to the totals; `None` if any of these records is missing.
+/// Adds the records in `next..end` to the totals. Returns `None` if any of these records is
+/// missing.
 pub(super) fn catch_up(
     dir: &Path,
     segments: &[Segment],

@@ -1,4 +1,5 @@
-//! Shared state of a spool: its spool segments, and each reader's position. Pure.
+//! State shared by a spool's writer and readers: the spool segments, and each reader's position.
+//! Pure.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -9,13 +10,14 @@ use super::segment::Segment;
 /// Spool segments and their readers.
 #[derive(Debug)]
 pub(super) struct State {
-    /// Spool segments in order, without overlap. The last segment is kept because its end is the
-    /// next record number; the last segment with records is kept because it has the edge positions.
+    /// Spool segments in order, without overlap. The last segment is always kept, because its end
+    /// is the next record number. The last segment with records is also kept, because it contains
+    /// the edge positions.
     pub(super) segments: VecDeque<Segment>,
-    /// Readers by index.
+    /// Reader positions, by reader index.
     pub(super) cursors: Vec<Cursor>,
-    /// Record number up to which the saved socket totals are complete; the next start adds later
-    /// records.
+    /// Record number up to which the saved socket totals are complete. At the next start, later
+    /// records are added to them.
     pub(super) saved: u64,
     /// Drain deadline, once the spool is closed.
     pub(super) closed: Option<Instant>,
@@ -24,12 +26,12 @@ pub(super) struct State {
 /// A reader's position.
 #[derive(Debug)]
 pub(super) struct Cursor {
-    /// Name of the sink.
+    /// Name of the reader's sink.
     pub(super) name: &'static str,
-    /// Number of the first record that the sink has not finished; 0 until it has reported a
+    /// Number of the first record not finished by the sink; 0 until the sink has reported a
     /// position.
     pub(super) position: u64,
-    /// First number of the spool segment that the sink is reading.
+    /// First record number of the segment that the sink is reading, if any.
     pub(super) held: Option<u64>,
 }
 
@@ -39,19 +41,19 @@ impl State {
         Self { segments: segments.into(), cursors: Vec::new(), saved, closed: None }
     }
 
-    /// Returns the total size of all spool segments.
+    /// Returns the total size of all spool segments in bytes.
     pub(super) fn total_bytes(&self) -> u64 {
         self.segments.iter().map(|segment| segment.length_bytes).sum()
     }
 
-    /// Returns the first spool segment with records from `next` on.
+    /// Returns the first spool segment that contains records from `next` on.
     pub(super) fn segment(&self, next: u64) -> Option<Segment> {
         let at = self.segments.partition_point(|segment| segment.end <= next);
         self.segments.get(at).copied()
     }
 
-    /// Returns the number of records from `next` on and their size. A partly read segment counts in
-    /// proportion to its remaining records.
+    /// Returns the number of records from `next` on, and their approximate size in bytes. A partly
+    /// read segment counts in proportion to its remaining records.
     pub(super) fn from(&self, next: u64) -> (u64, u64) {
         let at = self.segments.partition_point(|segment| segment.end <= next);
         self.segments.range(at..).fold((0, 0), |(records, bytes), segment| {
@@ -61,8 +63,8 @@ impl State {
         })
     }
 
-    /// Returns the numbers from `next` on that are in no spool segment, whether deleted or never
-    /// assigned.
+    /// Returns the ranges of numbers from `next` on that are in no spool segment, because they were
+    /// deleted or never assigned.
     pub(super) fn gone(&self, next: u64) -> Vec<Range<u64>> {
         let (mut end, mut gone) = (next, Vec::new());
         for segment in self.segments.iter().filter(|segment| segment.end > next) {
@@ -74,24 +76,24 @@ impl State {
         gone
     }
 
-    /// Removes and returns the spool segments that every reader has finished; none if there are no
-    /// readers.
+    /// Removes and returns the spool segments that every reader has finished. Without readers,
+    /// there are none.
     pub(super) fn take_passed(&mut self) -> Vec<Segment> {
         let position = self.cursors.iter().map(|cursor| cursor.position).min().unwrap_or(0).min(self.saved);
         let passed = self.segments.iter().take_while(|segment| segment.end <= position).count();
         self.segments.drain(..passed.min(self.last_with_records())).collect()
     }
 
-    /// Removes and returns the oldest spool segment that no reader is reading and that is not the
-    /// last one with records.
+    /// Removes and returns the oldest spool segment that may be deleted: one that no reader is
+    /// reading and that is not the last one with records.
     pub(super) fn take_oldest(&mut self) -> Option<Segment> {
         let last = self.last_with_records();
         let at = self.segments.range(..last).position(|segment| !self.is_held(segment))?;
         self.segments.remove(at)
     }
 
-    /// Returns the total size of the spool segments that [`take_oldest`](Self::take_oldest) cannot
-    /// return.
+    /// Returns the total size, in bytes, of the spool segments that
+    /// [`take_oldest`](Self::take_oldest) cannot return.
     pub(super) fn staying_bytes(&self) -> u64 {
         let last = self.last_with_records();
         let staying =
@@ -99,7 +101,7 @@ impl State {
         staying.map(|(_, segment)| segment.length_bytes).sum()
     }
 
-    /// Returns the index of the last spool segment with records; 0 if there is none.
+    /// Returns the index of the last spool segment with records, or 0 if all are empty.
     fn last_with_records(&self) -> usize {
         self.segments.iter().rposition(|segment| segment.end > segment.first).unwrap_or(0)
     }

@@ -1,5 +1,5 @@
-//! Spool tests: batches that a reader gets after restarts, from torn and damaged files, at the size
-//! limit, and on a full disk.
+//! Spool tests: reading after restarts, with torn and damaged files, at the size limit, and on a
+//! full disk.
 
 use std::os::unix::fs::FileExt;
 use std::process::Command;
@@ -29,7 +29,7 @@ impl Dir {
     }
 }
 
-/// Creates a record identified by `mark`, as hard to compress as real samples.
+/// Creates a record identified by `mark` that compresses as poorly as real samples.
 fn record(mark: u64) -> (Network, Record) {
     let records = mark.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (Network::default(), Record::Loss(LossRecord { time_unix_us: mark, stage: Stage::Edge, records }))
@@ -47,7 +47,7 @@ fn entries(batch: &thalweg_record::Batch) -> Vec<(u64, u64)> {
     batch.entries.iter().map(|entry| (entry.number, mark(&entry.record))).collect()
 }
 
-/// Reads all records from a closed spool and marks them as done; returns their numbers and marks.
+/// Reads all records from a closed spool and marks them as done. Returns their numbers and marks.
 fn drain(reader: &mut Reader) -> Vec<(u64, u64)> {
     let mut all = Vec::new();
     while let Some(batch) = reader.next_batch() {
@@ -124,7 +124,8 @@ fn sink_ahead_of_its_position_file_resumes_at_its_own_position() {
     reader.resume(4);
     assert_eq!(entries(&reader.next_batch().unwrap()), same(4..10));
     reader.done(10);
-    // The sink is ahead of the spool, so those numbers must not be assigned to other records.
+    // The sink is ahead of the spool, so the numbers in between must not be assigned to other
+    // records.
     reader.resume(50);
     assert_eq!(append(&spool, 50..52).numbers, 50..52);
     assert_eq!(entries(&reader.next_batch().unwrap()), same(50..52));
@@ -169,7 +170,7 @@ fn records_lost_to_a_sink_that_goes_back_are_counted_once() {
         (reader.position() - reader.lost(), reader.lost())
     };
     assert!(lost > 10_000, "{lost}");
-    // The sink has stored nothing since and reports the same position at each start.
+    // The sink stores nothing further and reports the same position at each start.
     for _ in 0..3 {
         let spool = open();
         let mut reader = spool.reader("a").unwrap();
@@ -256,7 +257,7 @@ fn directory_of_a_newer_release_is_refused() {
 }
 
 #[test]
-fn torn_tail_is_cut_at_every_length() {
+fn torn_tail_of_any_length_is_truncated() {
     let dir = Dir::absent("spool-torn");
     let spool = dir.open();
     append(&spool, 0..5);
@@ -294,8 +295,8 @@ fn damaged_records_are_counted_and_their_numbers_not_reused() {
         file.read_exact_at(&mut byte, at).unwrap();
         file.write_all_at(&[byte[0] ^ 1], at).unwrap();
     };
-    // Damage while a reader is open: the rest of the segment must be skipped and later records
-    // read.
+    // Damage while a reader is open: the rest of the segment must be skipped, and later records
+    // must be read.
     flip();
     let mut reader = spool.reader("a").unwrap();
     assert_eq!(entries(&reader.next_batch().unwrap()), same(0..5));
@@ -383,7 +384,7 @@ fn reboot_skips_numbers_without_counting_losses() {
     let epoch = spool.source().epoch;
     drop((reader, spool));
     fs::write(dir.0.join("spool"), format!("{MARK}\nepoch {epoch}\nboot another\n")).unwrap();
-    // The skip must survive a start that appends nothing.
+    // A start that appends nothing must preserve the skip.
     drop(dir.open());
     let spool = dir.open();
     let mut reader = spool.reader("a").unwrap();
@@ -478,7 +479,7 @@ fn heard_with(record: (Network, Record), next: u64) -> Arrival {
     Arrival { heard: Some(heard), ..record.into() }
 }
 
-/// Reads the edge's stored position, as after a crash.
+/// Returns the edge's stored position, read as after a crash.
 fn heard(dir: &Dir) -> Option<u64> {
     let spool = dir.open_of(LIMIT_BYTES_MIN);
     spool.edge_positions(&["e".into()])[0].as_ref().map(|heard| heard.next)
@@ -499,8 +500,8 @@ fn edge_position_is_stored_with_its_records() {
     last.set_len(last.metadata().unwrap().len() - 1).unwrap();
     assert_eq!(heard(&dir), Some(5), "the position must not cover a lost response");
 
-    // A crash between creating a spool segment and writing its first frame, with all earlier
-    // segments read.
+    // State after a crash between creating a spool segment and writing its first frame, with all
+    // earlier segments fully read.
     segment::Segment::create(&dir.0, 6, 6).unwrap();
     let spool = dir.open();
     let mut reader = spool.reader("a").unwrap();
@@ -575,8 +576,8 @@ fn saved_socket_totals_are_advanced_by_later_records_in_the_same_boot() {
     assert_eq!(known(&dir), None, "records since the save are gone");
 }
 
-/// Child process of [`full_disk_is_logged_and_counted`], whose files cannot exceed 64 KiB: appends
-/// and checks the counts.
+/// Child process of [`full_disk_is_logged_and_counted`], in which files cannot exceed 64 KiB.
+/// Appends records and checks the counts.
 #[test]
 fn child_of_a_small_disk() {
     let Some(dir) = std::env::var_os("THALWEG_SMALL_DISK") else { return };

@@ -1,8 +1,9 @@
-//! Spool writer: numbers records, writes frames and spool segments, makes room and syncs.
+//! Spool writer: numbers records, writes frames and spool segments, deletes old segments to make
+//! room, and syncs.
 //!
-//! **Invariant:** an edge's position in a frame covers only responses that are recorded, or counted
-//! in a loss record, in that frame or an earlier one.
-//! **Invariant:** a number is assigned only when its record is in the file, so failed writes leave
+//! **Invariant:** an edge's position in a frame covers only responses recorded, or counted in a
+//! loss record, in that frame or an earlier one.
+//! **Invariant:** a number is assigned only once its record is in the file, so failed writes leave
 //! no gaps.
 
 use std::fs::{self, File};
@@ -18,23 +19,23 @@ use super::frame::{Edges, Encoder, FRAME_RECORDS_MAX};
 use super::segment::{SEGMENT_HEADER_BYTES, Segment};
 use super::{Appended, Arrival, Spool, UNSYNCED_RECORDS_MAX};
 
-/// Time after the last sync at which an append syncs again.
+/// Minimum time between two syncs. An append syncs if the last sync is at least this long ago.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The writing end of the spool.
+/// Writer of a spool.
 pub(super) struct Writer {
     /// Number of the next record.
     next: u64,
-    /// File of the last spool segment, if this process created it and can write to it.
+    /// File of the last spool segment, if this process created it and no write to it has failed.
     file: Option<File>,
     encoder: Encoder,
-    /// Each edge's position after all records appended so far, losses included.
+    /// Each edge's position after all records appended so far, including lost ones.
     edges: Edges,
     synced_at: Instant,
     unsynced_records: u64,
-    /// Records that could not be written and that no loss record covers yet.
+    /// Number of records that could not be written and are not yet covered by a loss record.
     lost: u64,
-    /// Whether the last write failed, so that a failure is logged once.
+    /// Whether the last write failed. Used to log consecutive failures only once.
     is_failing: bool,
 }
 
@@ -45,7 +46,7 @@ impl std::fmt::Debug for Writer {
 }
 
 impl Writer {
-    /// Creates a writer that continues with the number `next` and these edge positions.
+    /// Creates a writer that continues at the number `next`, with the given edge positions.
     pub(super) fn new(next: u64, edges: Edges) -> io::Result<Self> {
         Ok(Self {
             next,
@@ -96,7 +97,7 @@ impl Writer {
         (self.lost > 0).then(|| (Network::default(), Record::Loss(loss)).into())
     }
 
-    /// Tries to write the pending loss record, in case no further append follows.
+    /// Tries to write the pending loss record. Used on close, because no further append follows.
     pub(super) fn append_loss(&mut self, spool: &Spool, now_unix_us: u64) {
         let Some(loss) = self.loss(now_unix_us) else { return };
         match self.write_frame(spool, vec![loss]) {
@@ -108,7 +109,8 @@ impl Writer {
         }
     }
 
-    /// Returns the number of records that could not be written and that no loss record covers yet.
+    /// Returns the number of records that could not be written and are not yet covered by a loss
+    /// record.
     #[cfg(test)]
     pub(super) fn lost(&self) -> u64 {
         self.lost
@@ -119,13 +121,13 @@ impl Writer {
         self.next
     }
 
-    /// Returns stored edge positions; see [`Spool::edge_positions`].
+    /// Returns the stored edge positions; see [`Spool::edge_positions`].
     pub(super) fn edge_positions(&mut self, edges: &[Arc<str>]) -> Vec<Option<EdgePosition>> {
         self.edges.retain(|edge, _| edges.contains(edge));
         edges.iter().map(|edge| self.edges.get(edge).cloned()).collect()
     }
 
-    /// Skips ahead to the number `next`, if it is higher than the current next number.
+    /// Skips ahead to the number `next`, unless the current next number is already higher.
     pub(super) fn skip_to(&mut self, next: u64) {
         if next > self.next {
             self.sync();
@@ -133,7 +135,7 @@ impl Writer {
         }
     }
 
-    /// Syncs the spool segment file to disk.
+    /// Syncs the file of the last spool segment to disk.
     pub(super) fn sync(&mut self) {
         if let Some(file) = &self.file
             && self.unsynced_records > 0
@@ -156,7 +158,7 @@ impl Writer {
         }
     }
 
-    /// Writes records as one frame, or as several if they are too large for one.
+    /// Writes records as one frame, or as several frames if they are too large for one.
     fn write_frame(&mut self, spool: &Spool, records: Vec<Arrival>) -> io::Result<()> {
         let (mut entries, mut heard) = (Vec::with_capacity(records.len()), Vec::new());
         for (Arrival { network, record, heard: position }, number) in records.into_iter().zip(self.next..) {
@@ -165,13 +167,14 @@ impl Writer {
         }
         let mut batch = Batch { source: spool.source.clone(), entries };
         let outcome = self.write_batch(spool, &mut batch, &heard);
-        // Advance the positions past records that could not be written too: they are lost, and the
-        // next frame's loss record covers them.
+        // Advance the positions past records that could not be written, too: these records are
+        // lost, and the next frame's loss record covers them.
         self.edges.extend(heard.into_iter().map(|(_, heard)| (heard.edge.clone(), heard)));
         outcome
     }
 
-    /// Writes a batch. `heard` has the edge positions after records of the batch, by record number.
+    /// Writes a batch. `heard` contains the edge positions after the batch's records, by record
+    /// number.
     fn write_batch(
         &mut self,
         spool: &Spool,
@@ -182,7 +185,7 @@ impl Writer {
         let with = heard.iter().take_while(|(number, _)| *number <= last);
         let mut edges = self.edges.clone();
         edges.extend(with.map(|(_, heard)| (heard.edge.clone(), heard.clone())));
-        // A frame must not exceed a spool segment, or a small spool could never make room for it.
+        // A frame must fit in a spool segment, or else a small spool could never make room for it.
         let is_fit =
             |frame: &&[u8]| frame.len() as u64 <= spool.limits.segment_bytes() || batch.entries.len() == 1;
         let Some(frame) = self.encoder.encode(batch, &edges)?.filter(is_fit) else {
@@ -196,7 +199,7 @@ impl Writer {
             return self.write_batch(spool, batch, heard);
         };
         let records = batch.entries.len() as u64;
-        // Sync first, so that at most UNSYNCED_RECORDS_MAX records are at risk.
+        // Sync before writing, so that at most UNSYNCED_RECORDS_MAX records are at risk.
         if self.unsynced_records + records > UNSYNCED_RECORDS_MAX
             && let Some(file) = &self.file
         {
@@ -217,8 +220,8 @@ impl Writer {
     }
 }
 
-/// Deletes the oldest spool segments until there is room for a frame; deletes none of them if that
-/// would not suffice.
+/// Deletes the oldest spool segments until a frame of `frame_bytes` fits. If deleting all that may
+/// be deleted would not suffice, deletes none of them.
 fn make_room(spool: &Spool, frame_bytes: u64) -> io::Result<()> {
     let mut state = spool.state();
     let needed_bytes = frame_bytes + SEGMENT_HEADER_BYTES;
@@ -240,7 +243,7 @@ fn make_room(spool: &Spool, frame_bytes: u64) -> io::Result<()> {
     }
 }
 
-/// Deletes the files of spool segments that were removed from the state.
+/// Deletes the files of spool segments that have been removed from the state.
 pub(super) fn remove(spool: &Spool, segments: &[Segment]) {
     for segment in segments {
         let path = Segment::path(&spool.dir, segment.first);
@@ -250,8 +253,8 @@ pub(super) fn remove(spool: &Spool, segments: &[Segment]) {
     }
 }
 
-/// Returns the file for the next frame: the last spool segment's, or a new one's if the last is
-/// full.
+/// Returns the file for the next frame: that of the last spool segment, or of a new segment if the
+/// last one is full.
 fn segment_file<'a>(file: &'a mut Option<File>, spool: &Spool, next: u64) -> io::Result<&'a File> {
     let last = spool.state().segments.back().copied();
     let is_full = last.is_none_or(|last| last.length_bytes >= spool.limits.segment_bytes());
@@ -262,20 +265,20 @@ fn segment_file<'a>(file: &'a mut Option<File>, spool: &Spool, next: u64) -> io:
         return Ok(file);
     }
     let follows = last.map_or(0, |last| if last.first == next { last.follows } else { last.end });
-    let (segment, made) = Segment::create(&spool.dir, next, follows)?;
+    let (segment, created) = Segment::create(&spool.dir, next, follows)?;
     File::open(&spool.dir)?.sync_all()?;
     let mut state = spool.state();
-    // A spool segment without records, left by a failed write, is overwritten.
+    // A spool segment without records was left by a failed write; the new one replaces it.
     state.segments.pop_back_if(|last| last.first == next);
     state.segments.push_back(segment);
-    Ok(file.insert(made))
+    Ok(file.insert(created))
 }
 
 /// Appends a frame to the last spool segment and wakes the readers.
 fn write(spool: &Spool, file: &File, frame: &[u8], records: u64) -> io::Result<()> {
     let at = spool.state().segments.back().map_or(0, |last| last.length_bytes);
     if let Err(error) = file.write_all_at(frame, at) {
-        // Remove the partial write, because every spool segment but the last must end where the
+        // Truncate the partial write, because every spool segment but the last must end where the
         // next one starts.
         let _ = file.set_len(at);
         return Err(error);

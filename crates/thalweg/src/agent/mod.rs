@@ -1,5 +1,4 @@
-//! Agent role: opens the resources that its settings name, follows edges and serves the agent's
-//! metrics.
+//! Agent role: opens the configured resources, follows edges and serves the agent's metrics.
 
 mod own_edge;
 
@@ -22,22 +21,23 @@ use tokio::task::JoinSet;
 use crate::config::{self, Broker, ChannelName, Fault, KafkaProperty, Set};
 use own_edge::OWN;
 
-/// Default database file, beside the spool, used when no sink is named.
+/// File name of the default database, created beside the spool if no sink is configured.
 const SQLITE_FILE: &str = "thalweg-telemetry.sqlite";
 
-/// Size and age limits of a JSON lines file; at either limit, the file is closed.
+/// Size and age at which a JSON lines file is closed.
 const JSON_FILE_BYTES_MAX: u64 = 256 << 20;
 const JSON_FILE_AGE_MAX: Duration = Duration::from_secs(3600);
-/// Minimum number of JSON lines files that must fit into the total limit; files are closed earlier
-/// if necessary.
+/// Number of JSON lines files that must fit into the total size limit. With a small limit, files
+/// are therefore closed before they reach [`JSON_FILE_BYTES_MAX`].
 const JSON_FILES_MIN: u64 = 4;
 
-/// Row, memory and age limits of a Parquet file; at any limit, the file is written.
+/// Limits on the rows gathered for a Parquet file: their number, memory and age. The file is
+/// written as soon as one is reached.
 const PARQUET_ROWS_MAX: usize = 50_000;
 const PARQUET_MEMORY_BYTES_MAX: usize = 64 << 20;
 const PARQUET_AGE_MAX: Duration = Duration::from_secs(60);
 
-/// An agent with all its resources open, not started yet.
+/// An agent with all its resources open, not yet started.
 pub(crate) struct Agent {
     agent: agent::Agent,
     sinks: Vec<Box<dyn Sink>>,
@@ -47,11 +47,11 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    /// Opens the resources that the settings name. Without a configured controller, records are
-    /// sent to the one in this process.
+    /// Opens the configured resources. If the settings name no controller, records are sent to
+    /// `controller`, the address of the one in this process.
     ///
     /// # Errors
-    /// Returns the setting whose value is unusable.
+    /// Returns a fault located at the setting if its value is unusable.
     pub(crate) fn bind(settings: &config::Agent, controller: Option<SocketAddr>) -> Result<Self, Fault> {
         let config = agent_config(settings);
         let agent = agent::Agent::open(config).map_err(|error| settings.spool.unusable(error))?;
@@ -63,21 +63,21 @@ impl Agent {
         Ok(Self { agent, sinks, database, edges, listener: listener.transpose()? })
     }
 
-    /// Returns the SQLite database, if the agent writes one.
+    /// Returns the path of the SQLite database, if the agent writes one.
     pub(crate) fn database(&self) -> Option<PathBuf> {
         self.database.clone()
     }
 
-    /// Returns the address of the agent's metrics.
+    /// Returns the address of the metrics listener, if configured.
     pub(crate) fn metrics_addr(&self) -> Option<SocketAddr> {
         self.listener.as_ref()?.local_addr().ok()
     }
 
-    /// Collects records until `stop` resolves, including the responses of the edge in this process.
-    /// The follower must exist before that edge's first response.
+    /// Collects records until `stop` resolves. `own` follows the edge in this process and must be
+    /// created before that edge starts, or its first responses are missed.
     ///
     /// # Errors
-    /// Fails if a thread cannot be started or ends early.
+    /// Returns an error if a thread cannot be started, or if a thread or task exits early.
     pub(crate) async fn run(
         self,
         own: Option<(Records, Follower)>,
@@ -103,12 +103,12 @@ impl Agent {
         });
         let early_end = tokio::select! {
             () = stop => None,
-            () = running.early_end() => Some("a thread of the agent ended unexpectedly"),
-            Some(_) = tasks.join_next() => Some("a task of the agent ended unexpectedly"),
+            () = running.early_end() => Some("an agent thread exited unexpectedly"),
+            Some(_) = tasks.join_next() => Some("an agent task exited unexpectedly"),
         };
         let ended = own.abort_handle();
         if early_end.is_none() {
-            // The edge in this process stops now: wait for its last records.
+            // The edge in this process is also stopping: wait for its last records.
             let _ = tokio::time::timeout(LAST_RECORDS_MAX, own).await;
         }
         ended.abort();
@@ -118,8 +118,7 @@ impl Agent {
     }
 }
 
-/// How long to wait for the last records of the edge in this process, which finishes within a
-/// second.
+/// Maximum wait for the last records of the edge in this process, which stops within a second.
 const LAST_RECORDS_MAX: Duration = Duration::from_millis(1400);
 
 fn agent_config(settings: &config::Agent) -> agent::Config {
@@ -142,7 +141,8 @@ fn agent_config(settings: &config::Agent) -> agent::Config {
     }
 }
 
-/// Returns the SQLite database: as named, or beside the spool if no other sink is configured.
+/// Returns the path of the SQLite database: the configured path, or a file beside the spool if no
+/// other sink is configured.
 fn database(settings: &config::Agent) -> Option<PathBuf> {
     if let Some(path) = &settings.sqlite {
         return Some(path.value.clone());
@@ -150,7 +150,7 @@ fn database(settings: &config::Agent) -> Option<PathBuf> {
     settings.keeps_sqlite().then(|| settings.spool.value.directory.with_file_name(SQLITE_FILE))
 }
 
-/// Creates all configured sinks, including the database.
+/// Opens the configured sinks, including the database but not the controller.
 fn sinks(settings: &config::Agent, database: Option<&Path>) -> Result<Vec<Box<dyn Sink>>, Fault> {
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
     if let Some(directory) = &settings.json {
@@ -181,8 +181,7 @@ fn sinks(settings: &config::Agent, database: Option<&Path>) -> Result<Vec<Box<dy
     Ok(sinks)
 }
 
-/// Creates a sink for the configured controller or, if none is configured, for the one in this
-/// process.
+/// Creates the sink for the configured controller or, by default, for the one in this process.
 fn controller_sink(
     settings: &config::Agent,
     own: Option<SocketAddr>,
@@ -199,7 +198,7 @@ fn controller_sink(
     Ok(Some(Box::new(sink?)))
 }
 
-/// Builds a Kafka cluster from a role's settings.
+/// Builds a role's Kafka connection parameters from its settings.
 pub(crate) fn cluster(
     brokers: &[Broker],
     topic: &ChannelName,

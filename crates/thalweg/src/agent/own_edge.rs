@@ -1,4 +1,5 @@
-//! In-process edge: its response records are passed to the agent's intake without a connection.
+//! Follower of the in-process edge: passes its response records to the agent's intake without a
+//! connection.
 
 use std::sync::Arc;
 
@@ -9,13 +10,16 @@ use thalweg_telemetry::follow::stream::SILENCE_MAX;
 use thalweg_telemetry::follow::{EdgeFollower, StreamItem};
 use tokio::sync::broadcast::error::RecvError;
 
-const _: () = assert!(3 * KEEP_ALIVE.as_secs() <= SILENCE_MAX.as_secs(), "an idle edge must not look dead");
+const _: () = assert!(
+    3 * KEEP_ALIVE.as_secs() <= SILENCE_MAX.as_secs(),
+    "keep-alives must be frequent enough that an idle edge never times out"
+);
 
 /// Name of the in-process edge in the spool.
 pub(super) const OWN: &str = "own";
 
-/// Forwards every response until the edge ends, starting with the ends of earlier epochs if this
-/// edge was followed before.
+/// Forwards all response records until the edge stops. First reports the totals of the epochs that
+/// have ended since `position`, so that the records missed in them are counted.
 pub(super) async fn follow(
     records: Records,
     mut responses: Follower,
@@ -32,7 +36,8 @@ pub(super) async fn follow(
     loop {
         match responses.recv().await {
             Ok(response) => {
-                // If the intake has no room, the record is counted as lost with the next one.
+                // If the intake is full, the record is dropped, and counted as lost when the next
+                // one arrives.
                 let item = StreamItem::Record(response.record);
                 let _ = follower.forward(epoch, response.number, item, records.lost());
             }

@@ -22,8 +22,8 @@ impl Value for Filter {
 /// Directory in which `ip netns` stores network namespaces.
 const NAMESPACES: &str = "/run/netns";
 
-/// A network namespace, by its `ip netns` name or by a path.
-impl Value for collect::Place {
+/// A network namespace, by its `ip netns` name or by path.
+impl Value for collect::Namespace {
     const FORM: &'static str = "a network namespace such as \"edge\" or \"/proc/42/ns/net\"";
     const PLACEHOLDER: &'static str = "NAME|PATH";
 
@@ -52,7 +52,7 @@ impl Value for Broker {
     }
 }
 
-/// A librdkafka property. Its value may be a password and never appears in messages.
+/// A librdkafka property. Its value may be a password, so it never appears in messages.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct KafkaProperty {
     pub(crate) key: String,

@@ -57,8 +57,7 @@ impl Value for Prefix {
     }
 }
 
-/// A congestion control of the edges' kernels, which may differ from those of this machine's
-/// kernel.
+/// A congestion control of the edges' kernels. This machine's kernel need not support it.
 impl Value for CongestionControl {
     const FORM: &'static str = "a congestion control such as \"bbr\"";
     const PLACEHOLDER: &'static str = "NAME";

@@ -1,5 +1,4 @@
-//! Section declarations: one table yields a section's struct, its reader, its flags and its
-//! reference.
+//! Section declarations: a single table defines a section's struct, reader, flags and reference.
 //!
 //! ```text
 //! section! {
@@ -14,8 +13,8 @@
 //! }
 //! ```
 //!
-//! A setting with a default is a [`Set`], an optional one an `Option<Set>`. The text after `unset`
-//! describes the behaviour if the setting is absent.
+//! A setting that is required or has a default becomes a [`Set`], an optional one an `Option<Set>`.
+//! The argument of `unset` describes the behaviour if the setting is absent.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -23,7 +22,7 @@ use std::path::Path;
 use super::place::{Fault, Place};
 use super::value::{Raw, Refused, Value, Written};
 
-/// A value with its location, for faults that only appear in use, such as a port in use.
+/// A value with its location, for faults that are found only later, such as a port already in use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Set<T> {
     pub(crate) value: T,
@@ -32,22 +31,22 @@ pub(crate) struct Set<T> {
 }
 
 impl<T> Set<T> {
-    /// Returns a fault of this value.
+    /// Returns a fault located at this value.
     pub(crate) fn fault(&self, message: String) -> Fault {
         Fault { place: self.place, setting: Some(self.setting), message }
     }
 
-    /// Returns a fault for a value that an error makes unusable, with the error's causes.
+    /// Returns a fault located at this value, with the message of an error and its causes.
     pub(crate) fn unusable(&self, error: impl std::error::Error + Send + Sync + 'static) -> Fault {
         self.fault(format!("{:#}", anyhow::Error::new(error)))
     }
 }
 
 impl Set<SocketAddr> {
-    /// Binds a non-blocking listener to this address, as async runtimes expect it.
+    /// Binds a listener to this address and makes it non-blocking, as async runtimes require.
     ///
     /// # Errors
-    /// Fails if the address cannot be bound.
+    /// Returns an error if the address cannot be bound.
     pub(crate) fn bind(&self) -> Result<TcpListener, Fault> {
         let bound = TcpListener::bind(self.value);
         bound
@@ -56,7 +55,7 @@ impl Set<SocketAddr> {
     }
 }
 
-/// A setting as declared.
+/// Declaration of a setting.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Setting {
     pub(crate) section: &'static str,
@@ -74,36 +73,36 @@ pub(crate) struct Setting {
     pub(crate) bounds: Option<(&'static str, &'static str)>,
 }
 
-/// Effect of leaving a setting out.
+/// Meaning of an absent setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Absent {
-    /// The setting has this default, as written in a config.
+    /// The setting defaults to this value, as written in a config.
     Default(&'static str),
     /// The setting is unset; the text describes the resulting behaviour.
     Unset(&'static str),
-    /// Leaving the setting out is a fault.
+    /// The setting is required.
     Fault,
 }
 
-/// A section as declared.
+/// Declaration of a section.
 pub(crate) trait Section: Sized {
     const NAME: &'static str;
     const DOC: &'static [&'static str];
     const SETTINGS: &'static [Setting];
 
-    /// Reads every setting. Faults are added to the reader; any fault makes the result `None`.
+    /// Reads all settings. Adds each fault to the reader, and returns `None` if there is any.
     fn read(reader: &mut Reader<'_>) -> Option<Self>;
 
     /// Returns where the section starts.
     fn place(&self) -> Place;
 
-    /// Returns a fault of the section as a whole.
+    /// Returns a fault located at the start of the section.
     fn fault(&self, message: impl Into<String>) -> Fault {
         Fault { place: self.place(), setting: None, message: message.into() }
     }
 }
 
-/// A section's declaration without its type.
+/// A section's declaration, without its Rust type.
 #[derive(Debug)]
 pub(super) struct Declared {
     pub(super) name: &'static str,
@@ -132,19 +131,19 @@ impl Setting {
     }
 }
 
-/// A source of raw values, and a list that collects faults.
+/// Reads typed settings from raw values, and collects faults.
 pub(crate) struct Reader<'a> {
-    /// Finds the raw value of a setting.
+    /// Looks up the raw value of a setting.
     pub(crate) lookup: &'a dyn Fn(&'static Setting) -> Option<Raw>,
     /// Start of the section, for faults about missing settings.
     pub(crate) place: Place,
-    /// Base of relative paths.
+    /// Directory against which relative paths are resolved.
     pub(crate) base: &'a Path,
     pub(crate) faults: &'a mut Vec<Fault>,
 }
 
 impl Reader<'_> {
-    /// Reads a setting that may be absent: `None` after a fault, `Some(None)` if the setting is
+    /// Reads an optional setting. Returns `None` after a fault, and `Some(None)` if the setting is
     /// absent.
     pub(crate) fn unset<T: Value>(&mut self, setting: &'static Setting) -> Option<Option<Set<T>>> {
         let Some(raw) = (self.lookup)(setting) else { return Some(None) };

@@ -73,7 +73,7 @@ impl Value for Option<PathBuf> {
     }
 }
 
-/// A congestion control of this machine's kernel; `None` leaves the system's choice.
+/// A congestion control of this machine's kernel; `None` keeps the system's default.
 impl Value for Option<CongestionControl> {
     const FORM: &'static str = "a congestion control such as \"bbr\", or \"system\"";
     const PLACEHOLDER: &'static str = "NAME";
@@ -133,7 +133,7 @@ impl Value for HostName {
     }
 }
 
-/// The clients that may purge: those in a prefix, or none.
+/// Clients allowed to purge: those in a prefix, or none.
 impl Value for Option<Prefix> {
     const FORM: &'static str = "an address or a prefix such as \"10.0.0.0/8\", or \"none\"";
     const PLACEHOLDER: &'static str = "PREFIX";

@@ -13,12 +13,13 @@ use super::place::{Fault, Place};
 use super::sections::{Agent, Console, Consumer, Controller, Edge, Origin, SECTIONS, Source, Tenant};
 use super::value::{Raw, Written};
 
-/// Reads a config file's text, skipping faulty parts; relative paths start at `base`.
+/// Parses the text of a config file, skipping faulty sections. Relative paths are resolved against
+/// `base`.
 pub(super) fn read(text: &str, base: &Path, faults: &mut Vec<Fault>) -> Config {
     let (table, syntax) = DeTable::parse_recoverable(text);
     if !syntax.is_empty() {
         faults.extend(syntax.iter().map(|fault| syntax_fault(text, fault)));
-        return Config::default(); // the recovered remainder is guesswork
+        return Config::default(); // settings recovered after a syntax error are guesses
     }
     let mut walk = Walk { text, base, faults };
     let mut config = Config::default();
@@ -100,7 +101,7 @@ impl Walk<'_> {
     }
 }
 
-/// Reduces a TOML value to the types that settings use.
+/// Converts a TOML value to one of the shapes that settings use.
 fn raw(text: &str, value: &Spanned<DeValue<'_>>) -> Raw {
     let written = match value.get_ref() {
         DeValue::String(string) => Written::Text(string.to_string()),

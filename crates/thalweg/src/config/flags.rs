@@ -1,4 +1,5 @@
-//! Command-line flags of a section's settings, from the same declaration as the file's keys.
+//! Command-line flags of a section's settings, generated from the same declarations as the file's
+//! keys.
 
 use std::collections::HashMap;
 use std::marker::PhantomData;
@@ -11,17 +12,17 @@ use super::declare::{Absent, Reader, Section, Setting};
 use super::place::{Fault, Place};
 use super::value::{Raw, Value, Written};
 
-/// Unparsed command-line flags of section `S`. They are parsed when read, so that faults have the
-/// same words as for a file.
+/// Unparsed command-line flags of section `S`. They are parsed by the file's code, so that faults
+/// are worded the same.
 #[derive(Debug, Clone)]
 pub(crate) struct Flags<S> {
-    /// Given texts by setting name.
+    /// Unparsed values, by setting name.
     given: HashMap<&'static str, Vec<String>>,
     section: PhantomData<S>,
 }
 
 impl<S: Section> Flags<S> {
-    /// Reads the flags; relative paths start at the working directory.
+    /// Parses the flags. Relative paths are resolved against the working directory.
     pub(super) fn read(&self, faults: &mut Vec<Fault>) -> Option<S> {
         let lookup = |setting: &'static Setting| {
             let text = |text: &String| Raw { written: Written::Text(text.clone()), place: Place::Command };
@@ -62,10 +63,10 @@ impl<S: Section> FromArgMatches for Flags<S> {
     }
 }
 
-/// Parses a flag that belongs to a command instead of a section.
+/// Parses the value of a flag that is declared by a command rather than a section.
 ///
 /// # Errors
-/// Returns a message that states the expected form.
+/// Returns an error that states the expected form if `text` is invalid.
 pub(crate) fn from_flag<T: Value>(text: &str) -> Result<T, String> {
     T::from_text(text, Path::new(""))
 }
@@ -99,14 +100,15 @@ fn hint(placeholder: &str) -> ValueHint {
     }
 }
 
-/// Returns the words of a placeholder such as `on|off`; `None` for other placeholders.
+/// Returns the words of a placeholder such as `on|off`, or `None` for any other placeholder.
 fn words(placeholder: &'static str) -> Option<std::str::Split<'static, char>> {
     let is_word = |word: &str| word.bytes().all(|byte| byte.is_ascii_lowercase());
     let words = placeholder.split('|');
     words.clone().all(is_word).then_some(words)
 }
 
-/// Accepts any text, because the setting's own reader parses it; the words are for completion only.
+/// Parser that accepts any text, because the setting is parsed later. The words serve completion
+/// only.
 #[derive(Debug, Clone)]
 struct Text {
     words: Option<std::str::Split<'static, char>>,

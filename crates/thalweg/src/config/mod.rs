@@ -4,8 +4,8 @@
 //! [`flags`] from the command line; [`mod@reference`] prints the declarations. This file checks
 //! settings against each other.
 //!
-//! **Invariant:** a [`Config`] is checked, so each role has all that it needs. All faults of a file
-//! are reported at once, each with its line and column.
+//! **Invariant:** a [`Config`] has passed all checks, so every role has the settings and other
+//! roles that it needs. All faults of a file are reported at once, each with its line and column.
 
 mod agent_value;
 mod controller_value;
@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 use hyper::Uri;
 use thalweg_origin::{Ingest, IngestToken, UnprotectedIngest};
 
-/// The roles to run, and how.
+/// Roles to run, with their settings.
 #[derive(Debug, Default)]
 pub(crate) struct Config {
     /// File name as given by the user; empty if flags were used.
@@ -54,7 +54,7 @@ impl Config {
     /// Reads and checks a file.
     ///
     /// # Errors
-    /// Returns all faults.
+    /// Returns [`Faults`] if there are any faults.
     pub(crate) fn from_file(path: &Path) -> Result<Self, Faults> {
         let text = fs::read_to_string(path);
         let text = text
@@ -62,10 +62,11 @@ impl Config {
         Self::from_text(path, &text)
     }
 
-    /// Checks the text of the file at `path`; relative paths start beside it.
+    /// Parses and checks `text`, the content of the file at `path`. Relative paths are resolved
+    /// against the file's directory.
     ///
     /// # Errors
-    /// Returns all faults.
+    /// Returns [`Faults`] if there are any faults.
     pub(crate) fn from_text(path: &Path, text: &str) -> Result<Self, Faults> {
         let mut faults = Vec::new();
         let config = file::read(text, path.parent().unwrap_or(Path::new("")), &mut faults);
@@ -75,10 +76,11 @@ impl Config {
         Self { file: path.display().to_string(), ..config }.unless(faults)
     }
 
-    /// Builds a config with a single role from its flags; `with` wraps the section into a config.
+    /// Builds a config with a single role from its flags; `with` wraps the role's section in a
+    /// config.
     ///
     /// # Errors
-    /// Returns all faults.
+    /// Returns [`Faults`] if there are any faults.
     pub(crate) fn from_flags<S: Section>(
         flags: &Flags<S>,
         with: impl FnOnce(S) -> Self,
@@ -113,7 +115,7 @@ impl Config {
     }
 }
 
-/// Checks a whole file.
+/// Checks the settings of a config file against each other.
 fn check_file(config: &Config, faults: &mut Vec<Fault>) {
     let has_server = config.edge.is_some() || config.origin.is_some() || config.console.is_some();
     let has_other = config.agent.is_some() || config.consumer.is_some() || config.controller.is_some();
@@ -150,8 +152,7 @@ fn check_roles(config: &Config, faults: &mut Vec<Fault>) {
 }
 
 impl Agent {
-    /// Returns whether the agent writes SQLite: because it is configured, or because no other sink
-    /// is.
+    /// Returns whether the agent writes to SQLite: if configured, or if no other sink is.
     pub(crate) fn keeps_sqlite(&self) -> bool {
         let has_files = self.json.is_some() || self.parquet.is_some();
         let has_other = has_files || self.kafka.is_some() || self.clickhouse.is_some();
@@ -159,7 +160,7 @@ impl Agent {
     }
 }
 
-/// Checks that the same file has a role for the console to show.
+/// Checks that the file has a role whose data the console can show.
 fn check_console(console: &Console, config: &Config, faults: &mut Vec<Fault>) {
     let shows_telemetry = config.agent.as_ref().is_some_and(Agent::keeps_sqlite);
     if config.edge.is_none() && !shows_telemetry && config.controller.is_none() {
@@ -218,10 +219,11 @@ fn check_edge(edge: &Edge, has_origin: bool, faults: &mut Vec<Fault>) {
 }
 
 impl Origin {
-    /// Returns where sources push and the token that they must present.
+    /// Returns the address that sources push to and the token that they must present.
     ///
     /// # Errors
-    /// Fails if a listener beyond loopback has no token. A checked config has no such listener.
+    /// Returns an error if the address is not on loopback and no token is set. A checked config
+    /// never has such an address.
     pub(crate) fn ingest(&self) -> Result<Ingest, UnprotectedIngest> {
         let token = self.ingest_token.as_ref().map(|token| token.value.clone());
         Ingest::new(self.ingest.value, token)
@@ -262,8 +264,8 @@ fn check_sources(config: &Config, faults: &mut Vec<Fault>) {
     }
 }
 
-/// Checks that no two roles of a file listen on the same port, which would fail only when the
-/// second role binds it.
+/// Checks that no two listeners of a file share a port. Otherwise, the conflict would surface only
+/// when the second role binds the port.
 fn check_listeners(config: &Config, faults: &mut Vec<Fault>) {
     let edge = config.edge.iter().flat_map(|edge| [&edge.listen, &edge.admin]);
     let origin = config.origin.iter().flat_map(|origin| [&origin.listen, &origin.ingest, &origin.admin]);
@@ -287,8 +289,8 @@ fn check_listeners(config: &Config, faults: &mut Vec<Fault>) {
 }
 
 fn collide(a: SocketAddr, b: SocketAddr) -> bool {
-    /// Returns whether two addresses overlap. An unspecified address covers every one of its
-    /// family; an IPv6 socket also accepts IPv4.
+    /// Returns whether a listener on `a` also takes the connections to `b`. An unspecified address
+    /// covers its whole family, and the IPv6 one covers IPv4 too.
     fn covers(a: SocketAddr, b: SocketAddr) -> bool {
         a.ip() == b.ip() || (a.ip().is_unspecified() && (a.is_ipv6() || b.is_ipv4()))
     }

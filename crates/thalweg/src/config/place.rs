@@ -5,19 +5,19 @@ use std::ops::Range;
 
 use super::declare::Setting;
 
-/// The origin of a value.
+/// Where a value is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// In the file. Line and column are counted from 1; columns count characters.
+    /// In the file. Lines and columns are counted from 1; a column is a character.
     File { line: usize, column: usize },
     /// On the command line: the setting's flag, or the command itself if a flag is missing.
     Command,
-    /// Not written: the setting has its default.
+    /// Nowhere: the setting has its default.
     Default,
 }
 
 impl Place {
-    /// Returns the location in `text` at which the byte range `span` starts.
+    /// Returns the location at which the byte range `span` of `text` starts.
     pub(crate) fn in_file(text: &str, span: &Range<usize>) -> Self {
         let before = text.get(..span.start).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -45,7 +45,7 @@ pub(crate) struct Fault {
     pub(crate) message: String,
 }
 
-/// All faults of the settings, one per line in file order.
+/// All faults of the settings, displayed one per line in file order.
 #[derive(Debug)]
 pub(crate) struct Faults {
     file: String,
@@ -53,7 +53,8 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
-    /// Sorts `faults` for the file that the user named `file`; `file` is empty without one.
+    /// Sorts `faults` into file order. `file` is the file name as given by the user, or empty if
+    /// flags were used.
     pub(crate) fn new(file: &str, mut faults: Vec<Fault>) -> Self {
         faults.sort_by_key(|fault| fault.place.order());
         Self { file: file.to_owned(), faults }

@@ -1,11 +1,11 @@
-//! Reference of all settings as text, made from their declarations.
+//! Plain-text reference of all settings, generated from their declarations.
 
 use std::fmt::Write as _;
 
 use super::declare::{Absent, Setting};
 use super::sections::SECTIONS;
 
-/// Formats all sections and settings: name, form, default or meaning if absent, bounds,
+/// Formats all sections and their settings: name, form, default or meaning if absent, bounds, and
 /// description.
 pub(crate) fn reference() -> String {
     let mut text = String::new();
@@ -21,7 +21,7 @@ pub(crate) fn reference() -> String {
         section.settings.iter().for_each(|it| setting(&mut text, it));
         text.push('\n');
     }
-    text.push_str("Relative paths in the file start at the file's directory.\n");
+    text.push_str("Relative paths in the file are resolved against the file's directory.\n");
     text
 }
 

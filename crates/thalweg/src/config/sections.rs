@@ -1,7 +1,7 @@
 //! Declarations of all settings: name, type, default, bounds and meaning.
 //!
-//! `thalweg check --settings` prints this file as a table. Each command that runs one role has a
-//! flag for each setting of that role's section.
+//! `thalweg check --settings` prints these declarations. Each command that runs a single role has a
+//! flag for each setting of the role's section.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -45,37 +45,37 @@ section! {
         backends: Vec<BackendUrl> = unset("the origin in the same file");
         /// Hosts to serve; a request for any other host gets 421.
         hosts: Vec<HostName> = unset("any host");
-        /// Policy that every request runs through: a VCL file, with its includes beside it. A
-        /// policy can declare its own backends.
+        /// Policy for all requests: a VCL file, with its includes beside it. A policy can declare
+        /// its own backends.
         policy: PathBuf = unset("the caching rules only");
         /// MaxMind databases (City or Country, ASN) for client.geo and client.as in policies.
-        /// Changed files are read again when a policy is loaded.
+        /// Changed files are reread when a policy is loaded.
         geoip: Vec<PathBuf> = unset("client.geo and client.as are unknown");
         /// Memory for stored content.
         memory: Size = default("1GiB"), within("16MiB", "16TiB");
-        /// Directory for stored content that outlives the process, and the maximum size of its
+        /// Directory for stored content that survives restarts, and the maximum total size of its
         /// files. No other process may use the directory.
         disk: DiskPlace = unset("memory only");
-        /// Directory for state that must survive a crash: the number of started responses, so that
-        /// an agent can count the responses that it never received, and the last good bundle. No
-        /// other edge may use the directory; without it, the edge still works.
+        /// Directory for state that must survive a crash: the last good bundle, and the number of
+        /// started responses, from which an agent can count the records that it never received. No
+        /// other edge may use the directory. The edge also works without it.
         state: Option<PathBuf> = default("thalweg-edge");
         /// How long a stale response is served while it is revalidated in the background, unless
         /// the response forbids it or has its own stale-while-revalidate.
         grace: Span = default("0s"), within("0s", "720h");
-        /// How long a stale response is served when no backend responds, or one responds with 500,
-        /// 502, 503 or 504, unless the stale response forbids it or has its own stale-if-error. A
-        /// policy's vcl_backend_error takes precedence.
+        /// How long a stale response is served when the backend does not respond, or responds with
+        /// 500, 502, 503 or 504, unless the stale response forbids it or has its own
+        /// stale-if-error. A policy's vcl_backend_error takes precedence.
         stale_if_error: Span = default("1min"), within("0s", "720h");
-        /// Freshness lifetime of a response that states none, as a percentage of the time since its
-        /// last modification.
+        /// Freshness lifetime of a response without an explicit one, as a percentage of the time
+        /// since its last modification.
         heuristic_percent: usize = default("10"), within("0", "100");
         /// Maximum heuristic freshness lifetime.
         heuristic_max: Span = default("24h"), within("0s", "8760h");
-        /// Freshness lifetime of a 404 or 410 that states none.
+        /// Freshness lifetime of a 404 or 410 without an explicit one.
         negative: Span = default("1s"), within("0s", "24h");
-        /// Maximum freshness lifetime of a response with a status of 400 or above, even if the
-        /// response states a longer one.
+        /// Maximum freshness lifetime of a response with status 400 or above, even if its explicit
+        /// one is longer.
         negative_max: Span = default("1min"), within("0s", "720h");
         /// Whether Surrogate-Control is honoured, with precedence over Cache-Control.
         /// CDN-Cache-Control is always honoured, with precedence over both.
@@ -83,34 +83,35 @@ section! {
         /// Whether Cache-Control in requests is honoured, which lets clients bypass the cache.
         request_directives: bool = default("on");
         /// Slice size. Content is fetched and stored in slices if it is larger than a quarter of
-        /// the memory, or if a range starts this far beyond the bytes already received; the backend
-        /// must send an ETag and serve ranges. 0B disables slices.
+        /// the memory, or if a requested range starts this far beyond the bytes already received.
+        /// The backend must send an ETag and support ranges. 0B disables slices.
         slice: Size = default("4MiB"), within("0B", "64MiB");
-        /// Treatment of a fill that has lost all its readers: "finish" completes it, "half"
+        /// What happens to a fill that has lost all its readers: "finish" completes it, "half"
         /// completes it only if half has arrived or little is missing, "cancel" ends the fetch.
         abandoned_fills: AbandonedFills = default("half");
         /// Number of threads, each with its own runtime and listener.
         threads: usize = unset("one per core"), within("1", "1024");
-        /// Congestion control of client connections; "system" leaves the kernel's choice.
+        /// Congestion control of client connections; "system" keeps the kernel's default.
         congestion_control: Option<CongestionControl> = default("system");
-        /// Minimum size of a response, or of the bytes already sent on its connection, for a
-        /// steering rule or an experiment to change the congestion control. Most player connections
-        /// carry one playlist and close. A policy changes it at once.
+        /// Minimum response size, or number of bytes already sent on the connection, for a steering
+        /// rule or an experiment to change the congestion control. This exempts short connections:
+        /// most player connections fetch one playlist and close. A policy can change the congestion
+        /// control at any size.
         steering_size_min: Size = default("100kB"), within("0B", "1GiB");
-        /// Bundle of steering rules and experiments: a JSON file, checked every second, that may
-        /// appear or be replaced at any time; or a URL, polled with the machine's name as edge=NAME
-        /// unless the query already has an edge. The last good bundle is kept in the state
-        /// directory.
+        /// Bundle of steering rules and experiments. A JSON file is checked every second, and may
+        /// be created or replaced at any time. A URL is polled, with the machine's name added as
+        /// edge=NAME unless the query already has an edge. The last good bundle is kept in the
+        /// state directory.
         bundle: BundleSource = unset("the controller in the same file; without a controller, no rules or experiments");
-        /// Maximum unsent bytes in the kernel per client. With a low value, a new pace or
-        /// congestion control takes effect sooner and a seek wastes less, but threads wake more
-        /// often; 128KiB is a good start. If set, duration and goodput in the log are close to
-        /// those on the wire; otherwise, they measure writes to the kernel.
+        /// Maximum unsent bytes per client in the kernel. With a low value, a new pace or
+        /// congestion control takes effect sooner and a seek wastes fewer bytes, but threads wake
+        /// more often; 128KiB is a good first choice. If set, duration and goodput in the log are
+        /// close to those on the wire; otherwise, they measure writes to the kernel.
         tcp_notsent_lowat: Size = unset("the kernel's net.ipv4.tcp_notsent_lowat"), within("4KiB", "1GiB");
-        /// "off" keeps the congestion window across idle periods, such as between segments; "keep"
-        /// leaves the kernel's setting unchanged, by default a return to the initial window, except
-        /// with BBR. "off" applies to the whole network namespace; if the setting cannot be
-        /// written, a warning is logged.
+        /// Slow start after an idle period, such as between segments. "keep" leaves the kernel's
+        /// setting unchanged; by default, the congestion window then returns to its initial size,
+        /// except with BBR. "off" keeps the window, for the whole network namespace; if the
+        /// kernel's setting cannot be written, a warning is logged.
         tcp_slow_start_after_idle: SlowStartAfterIdle = default("keep");
         /// Whether PUT, POST and other unsafe methods under /ingest/ are forwarded to the backend.
         /// A Thalweg origin refuses forwarded sources; "on" is for other backends with such a path.
@@ -139,22 +140,22 @@ section! {
         idle_timeout: Span = default("75s"), within("1ms", "24h");
         /// Maximum time from the first to the last byte of a request's head.
         head_timeout: Span = default("10s"), within("1ms", "1h");
-        /// How long a client may stall, neither accepting bytes of a response nor sending bytes of
-        /// its request content.
+        /// How long a client may stall, that is, neither accept response bytes nor send request
+        /// content.
         send_timeout: Span = default("60s"), within("1ms", "24h");
     }
 }
 
 section! {
-    /// The packager: HLS and DASH, just in time, from CMAF files and from live ingest.
+    /// The packager: produces HLS and DASH just in time, from CMAF files and live ingest.
     "origin" Origin {
         /// Address for edges and clients. Port 0 picks a free one.
         listen: SocketAddr = default("127.0.0.1:8081");
         /// Address for live sources. Sources forwarded by a proxy are refused. Keep it on loopback,
         /// or set ingest_token.
         ingest: SocketAddr = default("127.0.0.1:8084");
-        /// Token that live sources send, as "Authorization: Bearer TOKEN" or as a URL's password;
-        /// @FILE reads the token from a file.
+        /// Token that live sources send, as "Authorization: Bearer TOKEN" or as the password in the
+        /// URL; @FILE reads the token from a file.
         ingest_token: IngestToken = unset("no token, allowed only if ingest is on loopback");
         /// Address for Prometheus at /metrics and health checks at /healthz and /readyz. Keep it
         /// within your network.
@@ -215,8 +216,8 @@ section! {
         /// CSV file of networks, one "prefix,asn,region" per line; takes precedence over the
         /// databases.
         networks: PathBuf = unset("the databases only");
-        /// Directory in which records wait until every sink has stored them, and its maximum size.
-        /// Above that size, the oldest records are dropped and counted.
+        /// Directory in which records wait until every sink has stored them, and the maximum total
+        /// size of its files. Above this size, the oldest records are dropped and counted.
         spool: DiskPlace = default("thalweg-spool=1GiB");
         /// SQLite database for records and aggregates.
         sqlite: PathBuf = unset("thalweg-telemetry.sqlite beside the spool, if no other sink is named");
@@ -229,11 +230,11 @@ section! {
         /// Directory for JSON lines files, one record per line, for log shippers. A file is closed
         /// at 256 MiB or after an hour.
         json: PathBuf = unset("no JSON files");
-        /// Maximum total size of the JSON lines files; above it, the oldest are deleted. A file is
-        /// then closed at a quarter of this size, if that is less than 256 MiB.
+        /// Maximum total size of the JSON lines files; above it, the oldest are deleted. If set, a
+        /// file is closed at a quarter of this size, or at 256 MiB if that is less.
         json_max: Size = unset("no limit"), within("64MiB", "1024TiB");
-        /// Directory for Parquet files, each written whole, with 50,000 rows or one minute of
-        /// records.
+        /// Directory for Parquet files. A file is written atomically, after 50,000 rows or one
+        /// minute of records.
         parquet: PathBuf = unset("no Parquet files");
         /// Maximum total size of the Parquet files; above it, the oldest are deleted.
         parquet_max: Size = unset("no limit"), within("64MiB", "1024TiB");
@@ -241,13 +242,13 @@ section! {
         kafka: Vec<Broker> = unset("no Kafka");
         /// Kafka topic.
         kafka_topic: ChannelName = default("thalweg.telemetry");
-        /// Number of partitions if the agent creates the topic; 0: never create it.
+        /// Number of partitions if the agent creates the topic. With 0, it never does.
         kafka_partitions: usize = default("12"), within("0", "10000");
-        /// Properties of librdkafka, such as "sasl.mechanism=PLAIN"; "sasl.password=@FILE" reads
-        /// the value from a file.
+        /// librdkafka properties, such as "sasl.mechanism=PLAIN"; "sasl.password=@FILE" reads the
+        /// value from a file.
         kafka_set: Vec<KafkaProperty> = unset("none");
-        /// ClickHouse database with the tables of `thalweg schema apply`: a URL, or @FILE with the
-        /// URL in it. Records are inserted directly, without Kafka.
+        /// ClickHouse database with the tables of `thalweg schema apply`: a URL, or @FILE to read
+        /// the URL from a file. Records are inserted directly, without Kafka.
         clickhouse: ClickHouseUrl = unset("no ClickHouse");
         /// Controller that receives records for its decisions. It does not store records; use
         /// another sink to keep them.
@@ -265,19 +266,19 @@ section! {
         kafka: Vec<Broker> = required();
         /// Kafka topic.
         kafka_topic: ChannelName = default("thalweg.telemetry");
-        /// Properties of librdkafka, such as "sasl.mechanism=PLAIN"; "sasl.password=@FILE" reads
-        /// the value from a file.
+        /// librdkafka properties, such as "sasl.mechanism=PLAIN"; "sasl.password=@FILE" reads the
+        /// value from a file.
         kafka_set: Vec<KafkaProperty> = unset("none");
         /// How long to wait for a missing topic at startup before failing.
         topic_wait: Span = default("1min"), within("0s", "24h");
         /// Consumer group that shares the partitions.
         group: ChannelName = default("thalweg-clickhouse");
-        /// ClickHouse database with the tables of `thalweg schema apply`: a URL, or @FILE with the
-        /// URL in it.
+        /// ClickHouse database with the tables of `thalweg schema apply`: a URL, or @FILE to read
+        /// the URL from a file.
         clickhouse: ClickHouseUrl = required();
         /// Number of rows at which a partition's block is inserted.
         block_rows: usize = default("200000"), within("1", "1000000");
-        /// Maximum wait of a block's first message before the block is inserted.
+        /// Maximum time from a block's first message to its insertion.
         block_wait: Span = default("1s"), within("0s", "1h");
         /// Address for Prometheus: the consumer's own metrics, at /metrics.
         listen: SocketAddr = unset("no metrics listener");
@@ -286,7 +287,7 @@ section! {
 
 section! {
     /// The controller: finds client networks that may gain from another congestion control, tries
-    /// it there on a share of connections, and keeps it where a gain is shown. Edges fetch their
+    /// it there on a share of connections, and keeps it where it shows a gain. Edges fetch their
     /// bundles from the controller.
     "controller" Controller {
         /// Address for agents, which send records, and edges, which fetch their bundles. Keep it
@@ -297,8 +298,8 @@ section! {
         kafka: Vec<Broker> = unset("agents send records directly");
         /// Kafka topic.
         kafka_topic: ChannelName = default("thalweg.telemetry");
-        /// Properties of librdkafka, such as "sasl.mechanism=PLAIN"; "sasl.password=@FILE" reads
-        /// the value from a file.
+        /// librdkafka properties, such as "sasl.mechanism=PLAIN"; "sasl.password=@FILE" reads the
+        /// value from a file.
         kafka_set: Vec<KafkaProperty> = unset("none");
         /// SQLite file for the controller's state, rounds and bundles.
         database: PathBuf = default("thalweg-control.sqlite");
@@ -311,7 +312,7 @@ section! {
         measure: Measure = default("delivery_rate");
         /// Minimum size of responses that count for goodput and to which steering rules apply.
         goodput_min: Size = default("100kB"), within("0B", "1GiB");
-        /// Whether responses still arriving from the backend count for goodput.
+        /// Whether responses relayed while they still arrive from the backend count for goodput.
         counts_relayed: bool = default("off");
         /// Hosts that opt out: their connections are not counted, and no rule applies to their
         /// responses.
@@ -345,12 +346,12 @@ section! {
         entering_max: usize = default("20"), within("0", "10000");
         /// Maximum networks that enter and leave per round; safety withdrawals are not limited.
         changes_max: usize = default("50"), within("0", "10000");
-        /// Maximum networks on trial at once for exploration, that is, without being slow.
+        /// Maximum networks on trial at once for exploration, that is, although they are not slow.
         explored_max: usize = default("100"), within("0", "10000");
         /// Maximum networks that enter for exploration per round.
         exploring_max: usize = default("5"), within("0", "10000");
-        /// Share of connections held out during a trial; 0: no trials, and only the duty cycle
-        /// decides.
+        /// Share of connections held out during a trial. With 0, there are no trials, and the duty
+        /// cycle alone decides.
         holdout_trial: Share = default("0.5");
         /// Share of connections held out after a trial has shown a gain.
         holdout: Share = default("0.1");
@@ -395,8 +396,8 @@ section! {
 }
 
 section! {
-    /// Hosts for which the controller decides separately: from their responses alone, with rules
-    /// for them alone. Unset keys are taken from [controller].
+    /// Hosts for which the controller decides separately, from the responses of these hosts alone
+    /// and with rules for them alone. Unset keys are taken from [controller].
     "tenant" Tenant {
         /// Hosts of the tenant. The first host names the tenant; renaming it starts the tenant from
         /// scratch.
@@ -406,7 +407,7 @@ section! {
         measure: Measure = unset("as in [controller]");
         /// Minimum size of responses that count for goodput and to which steering rules apply.
         goodput_min: Size = unset("as in [controller]"), within("0B", "1GiB");
-        /// Whether responses still arriving from the backend count for goodput.
+        /// Whether responses relayed while they still arrive from the backend count for goodput.
         counts_relayed: bool = unset("as in [controller]");
         /// Minimum measured connections in a window for a network to be ranked.
         connections_min: usize = unset("as in [controller]"), within("1", "1000000");

@@ -8,7 +8,7 @@ use super::declare::{Absent, Setting};
 use super::sections::SECTIONS;
 use super::*;
 
-/// Compares the faults of `text`, read as `thalweg.toml`.
+/// Checks that `text`, read as `thalweg.toml`, has the expected faults.
 fn check(text: &str, expected: Expect) {
     let report = match Config::from_text(Path::new("thalweg.toml"), text) {
         Ok(_) => "no fault".to_owned(),
@@ -340,7 +340,8 @@ fn congestion_control_must_exist_in_the_kernel() {
     assert_eq!(faults, expected);
 }
 
-/// Every default must parse and lie within its bounds; reading an empty section reads each default.
+/// Every default must parse and lie within its bounds. Reading an empty section parses all
+/// defaults.
 #[test]
 fn defaults_are_well_declared() {
     fn check<S: Section>() {
@@ -377,37 +378,37 @@ fn reference_lists_every_setting() {
           hosts                  [HOST, …], if absent: any host
               Hosts to serve; a request for any other host gets 421.
           policy                 PATH, if absent: the caching rules only
-              Policy that every request runs through: a VCL file, with its includes beside it. A
-              policy can declare its own backends.
+              Policy for all requests: a VCL file, with its includes beside it. A policy can declare
+              its own backends.
           geoip                  [PATH, …], if absent: client.geo and client.as are unknown
               MaxMind databases (City or Country, ASN) for client.geo and client.as in policies.
-              Changed files are read again when a policy is loaded.
+              Changed files are reread when a policy is loaded.
           memory                 SIZE, default 1GiB, 16MiB to 16TiB
               Memory for stored content.
           disk                   DIR=SIZE, if absent: memory only
-              Directory for stored content that outlives the process, and the maximum size of its
+              Directory for stored content that survives restarts, and the maximum total size of its
               files. No other process may use the directory.
           state                  DIR|off, default thalweg-edge
-              Directory for state that must survive a crash: the number of started responses, so that
-              an agent can count the responses that it never received, and the last good bundle. No
-              other edge may use the directory; without it, the edge still works.
+              Directory for state that must survive a crash: the last good bundle, and the number of
+              started responses, from which an agent can count the records that it never received. No
+              other edge may use the directory. The edge also works without it.
           grace                  DURATION, default 0s, 0s to 720h
               How long a stale response is served while it is revalidated in the background, unless
               the response forbids it or has its own stale-while-revalidate.
           stale_if_error         DURATION, default 1min, 0s to 720h
-              How long a stale response is served when no backend responds, or one responds with 500,
-              502, 503 or 504, unless the stale response forbids it or has its own stale-if-error. A
-              policy's vcl_backend_error takes precedence.
+              How long a stale response is served when the backend does not respond, or responds with
+              500, 502, 503 or 504, unless the stale response forbids it or has its own
+              stale-if-error. A policy's vcl_backend_error takes precedence.
           heuristic_percent      N, default 10, 0 to 100
-              Freshness lifetime of a response that states none, as a percentage of the time since its
-              last modification.
+              Freshness lifetime of a response without an explicit one, as a percentage of the time
+              since its last modification.
           heuristic_max          DURATION, default 24h, 0s to 8760h
               Maximum heuristic freshness lifetime.
           negative               DURATION, default 1s, 0s to 24h
-              Freshness lifetime of a 404 or 410 that states none.
+              Freshness lifetime of a 404 or 410 without an explicit one.
           negative_max           DURATION, default 1min, 0s to 720h
-              Maximum freshness lifetime of a response with a status of 400 or above, even if the
-              response states a longer one.
+              Maximum freshness lifetime of a response with status 400 or above, even if its explicit
+              one is longer.
           surrogate_control      on|off, default off
               Whether Surrogate-Control is honoured, with precedence over Cache-Control.
               CDN-Cache-Control is always honoured, with precedence over both.
@@ -415,34 +416,35 @@ fn reference_lists_every_setting() {
               Whether Cache-Control in requests is honoured, which lets clients bypass the cache.
           slice                  SIZE, default 4MiB, 0B to 64MiB
               Slice size. Content is fetched and stored in slices if it is larger than a quarter of
-              the memory, or if a range starts this far beyond the bytes already received; the backend
-              must send an ETag and serve ranges. 0B disables slices.
+              the memory, or if a requested range starts this far beyond the bytes already received.
+              The backend must send an ETag and support ranges. 0B disables slices.
           abandoned_fills        finish|half|cancel, default half
-              Treatment of a fill that has lost all its readers: "finish" completes it, "half"
+              What happens to a fill that has lost all its readers: "finish" completes it, "half"
               completes it only if half has arrived or little is missing, "cancel" ends the fetch.
           threads                N, if absent: one per core, 1 to 1024
               Number of threads, each with its own runtime and listener.
           congestion_control     NAME, default system
-              Congestion control of client connections; "system" leaves the kernel's choice.
+              Congestion control of client connections; "system" keeps the kernel's default.
           steering_size_min      SIZE, default 100kB, 0B to 1GiB
-              Minimum size of a response, or of the bytes already sent on its connection, for a
-              steering rule or an experiment to change the congestion control. Most player connections
-              carry one playlist and close. A policy changes it at once.
+              Minimum response size, or number of bytes already sent on the connection, for a steering
+              rule or an experiment to change the congestion control. This exempts short connections:
+              most player connections fetch one playlist and close. A policy can change the congestion
+              control at any size.
           bundle                 FILE|URL, if absent: the controller in the same file; without a controller, no rules or experiments
-              Bundle of steering rules and experiments: a JSON file, checked every second, that may
-              appear or be replaced at any time; or a URL, polled with the machine's name as edge=NAME
-              unless the query already has an edge. The last good bundle is kept in the state
-              directory.
+              Bundle of steering rules and experiments. A JSON file is checked every second, and may
+              be created or replaced at any time. A URL is polled, with the machine's name added as
+              edge=NAME unless the query already has an edge. The last good bundle is kept in the
+              state directory.
           tcp_notsent_lowat      SIZE, if absent: the kernel's net.ipv4.tcp_notsent_lowat, 4KiB to 1GiB
-              Maximum unsent bytes in the kernel per client. With a low value, a new pace or
-              congestion control takes effect sooner and a seek wastes less, but threads wake more
-              often; 128KiB is a good start. If set, duration and goodput in the log are close to
-              those on the wire; otherwise, they measure writes to the kernel.
+              Maximum unsent bytes per client in the kernel. With a low value, a new pace or
+              congestion control takes effect sooner and a seek wastes fewer bytes, but threads wake
+              more often; 128KiB is a good first choice. If set, duration and goodput in the log are
+              close to those on the wire; otherwise, they measure writes to the kernel.
           tcp_slow_start_after_idle keep|off, default keep
-              "off" keeps the congestion window across idle periods, such as between segments; "keep"
-              leaves the kernel's setting unchanged, by default a return to the initial window, except
-              with BBR. "off" applies to the whole network namespace; if the setting cannot be
-              written, a warning is logged.
+              Slow start after an idle period, such as between segments. "keep" leaves the kernel's
+              setting unchanged; by default, the congestion window then returns to its initial size,
+              except with BBR. "off" keeps the window, for the whole network namespace; if the
+              kernel's setting cannot be written, a warning is logged.
           forward_ingest         on|off, default off
               Whether PUT, POST and other unsafe methods under /ingest/ are forwarded to the backend.
               A Thalweg origin refuses forwarded sources; "on" is for other backends with such a path.
@@ -471,11 +473,11 @@ fn reference_lists_every_setting() {
           head_timeout           DURATION, default 10s, 1ms to 1h
               Maximum time from the first to the last byte of a request's head.
           send_timeout           DURATION, default 60s, 1ms to 24h
-              How long a client may stall, neither accepting bytes of a response nor sending bytes of
-              its request content.
+              How long a client may stall, that is, neither accept response bytes nor send request
+              content.
 
         [origin]
-          The packager: HLS and DASH, just in time, from CMAF files and from live ingest.
+          The packager: produces HLS and DASH just in time, from CMAF files and live ingest.
 
           listen                 ADDR:PORT, default 127.0.0.1:8081
               Address for edges and clients. Port 0 picks a free one.
@@ -483,8 +485,8 @@ fn reference_lists_every_setting() {
               Address for live sources. Sources forwarded by a proxy are refused. Keep it on loopback,
               or set ingest_token.
           ingest_token           TOKEN|@FILE, if absent: no token, allowed only if ingest is on loopback
-              Token that live sources send, as "Authorization: Bearer TOKEN" or as a URL's password;
-              @FILE reads the token from a file.
+              Token that live sources send, as "Authorization: Bearer TOKEN" or as the password in the
+              URL; @FILE reads the token from a file.
           admin                  ADDR:PORT, default 127.0.0.1:8085
               Address for Prometheus at /metrics and health checks at /healthz and /readyz. Keep it
               within your network.
@@ -541,8 +543,8 @@ fn reference_lists_every_setting() {
               CSV file of networks, one "prefix,asn,region" per line; takes precedence over the
               databases.
           spool                  DIR=SIZE, default thalweg-spool=1GiB
-              Directory in which records wait until every sink has stored them, and its maximum size.
-              Above that size, the oldest records are dropped and counted.
+              Directory in which records wait until every sink has stored them, and the maximum total
+              size of its files. Above this size, the oldest records are dropped and counted.
           sqlite                 PATH, if absent: thalweg-telemetry.sqlite beside the spool, if no other sink is named
               SQLite database for records and aggregates.
           keep                   DURATION, default 2h, 1min to 8760h
@@ -555,11 +557,11 @@ fn reference_lists_every_setting() {
               Directory for JSON lines files, one record per line, for log shippers. A file is closed
               at 256 MiB or after an hour.
           json_max               SIZE, if absent: no limit, 64MiB to 1024TiB
-              Maximum total size of the JSON lines files; above it, the oldest are deleted. A file is
-              then closed at a quarter of this size, if that is less than 256 MiB.
+              Maximum total size of the JSON lines files; above it, the oldest are deleted. If set, a
+              file is closed at a quarter of this size, or at 256 MiB if that is less.
           parquet                PATH, if absent: no Parquet files
-              Directory for Parquet files, each written whole, with 50,000 rows or one minute of
-              records.
+              Directory for Parquet files. A file is written atomically, after 50,000 rows or one
+              minute of records.
           parquet_max            SIZE, if absent: no limit, 64MiB to 1024TiB
               Maximum total size of the Parquet files; above it, the oldest are deleted.
           kafka                  [HOST:PORT, …], if absent: no Kafka
@@ -567,13 +569,13 @@ fn reference_lists_every_setting() {
           kafka_topic            NAME, default thalweg.telemetry
               Kafka topic.
           kafka_partitions       N, default 12, 0 to 10000
-              Number of partitions if the agent creates the topic; 0: never create it.
+              Number of partitions if the agent creates the topic. With 0, it never does.
           kafka_set              [KEY=VALUE|KEY=@FILE, …], if absent: none
-              Properties of librdkafka, such as "sasl.mechanism=PLAIN"; "sasl.password=@FILE" reads
-              the value from a file.
+              librdkafka properties, such as "sasl.mechanism=PLAIN"; "sasl.password=@FILE" reads the
+              value from a file.
           clickhouse             URL|@FILE, if absent: no ClickHouse
-              ClickHouse database with the tables of `thalweg schema apply`: a URL, or @FILE with the
-              URL in it. Records are inserted directly, without Kafka.
+              ClickHouse database with the tables of `thalweg schema apply`: a URL, or @FILE to read
+              the URL from a file. Records are inserted directly, without Kafka.
           controller             URL, if absent: the controller in the same file
               Controller that receives records for its decisions. It does not store records; use
               another sink to keep them.
@@ -589,25 +591,25 @@ fn reference_lists_every_setting() {
           kafka_topic            NAME, default thalweg.telemetry
               Kafka topic.
           kafka_set              [KEY=VALUE|KEY=@FILE, …], if absent: none
-              Properties of librdkafka, such as "sasl.mechanism=PLAIN"; "sasl.password=@FILE" reads
-              the value from a file.
+              librdkafka properties, such as "sasl.mechanism=PLAIN"; "sasl.password=@FILE" reads the
+              value from a file.
           topic_wait             DURATION, default 1min, 0s to 24h
               How long to wait for a missing topic at startup before failing.
           group                  NAME, default thalweg-clickhouse
               Consumer group that shares the partitions.
           clickhouse             URL|@FILE, required
-              ClickHouse database with the tables of `thalweg schema apply`: a URL, or @FILE with the
-              URL in it.
+              ClickHouse database with the tables of `thalweg schema apply`: a URL, or @FILE to read
+              the URL from a file.
           block_rows             N, default 200000, 1 to 1000000
               Number of rows at which a partition's block is inserted.
           block_wait             DURATION, default 1s, 0s to 1h
-              Maximum wait of a block's first message before the block is inserted.
+              Maximum time from a block's first message to its insertion.
           listen                 ADDR:PORT, if absent: no metrics listener
               Address for Prometheus: the consumer's own metrics, at /metrics.
 
         [controller]
           The controller: finds client networks that may gain from another congestion control, tries
-          it there on a share of connections, and keeps it where a gain is shown. Edges fetch their
+          it there on a share of connections, and keeps it where it shows a gain. Edges fetch their
           bundles from the controller.
 
           listen                 ADDR:PORT, default 127.0.0.1:8083
@@ -619,8 +621,8 @@ fn reference_lists_every_setting() {
           kafka_topic            NAME, default thalweg.telemetry
               Kafka topic.
           kafka_set              [KEY=VALUE|KEY=@FILE, …], if absent: none
-              Properties of librdkafka, such as "sasl.mechanism=PLAIN"; "sasl.password=@FILE" reads
-              the value from a file.
+              librdkafka properties, such as "sasl.mechanism=PLAIN"; "sasl.password=@FILE" reads the
+              value from a file.
           database               PATH, default thalweg-control.sqlite
               SQLite file for the controller's state, rounds and bundles.
           window                 DURATION, default 5min, 1s to 24h
@@ -633,7 +635,7 @@ fn reference_lists_every_setting() {
           goodput_min            SIZE, default 100kB, 0B to 1GiB
               Minimum size of responses that count for goodput and to which steering rules apply.
           counts_relayed         on|off, default off
-              Whether responses still arriving from the backend count for goodput.
+              Whether responses relayed while they still arrive from the backend count for goodput.
           hosts_left_alone       [HOST, …], if absent: none
               Hosts that opt out: their connections are not counted, and no rule applies to their
               responses.
@@ -667,12 +669,12 @@ fn reference_lists_every_setting() {
           changes_max            N, default 50, 0 to 10000
               Maximum networks that enter and leave per round; safety withdrawals are not limited.
           explored_max           N, default 100, 0 to 10000
-              Maximum networks on trial at once for exploration, that is, without being slow.
+              Maximum networks on trial at once for exploration, that is, although they are not slow.
           exploring_max          N, default 5, 0 to 10000
               Maximum networks that enter for exploration per round.
           holdout_trial          SHARE, default 0.5
-              Share of connections held out during a trial; 0: no trials, and only the duty cycle
-              decides.
+              Share of connections held out during a trial. With 0, there are no trials, and the duty
+              cycle alone decides.
           holdout                SHARE, default 0.1
               Share of connections held out after a trial has shown a gain.
           false_discovery_share  SHARE, default 0.05
@@ -714,8 +716,8 @@ fn reference_lists_every_setting() {
               Drop in log goodput that rolls a bundle back.
 
         [[tenant]]  (any number)
-          Hosts for which the controller decides separately: from their responses alone, with rules
-          for them alone. Unset keys are taken from [controller].
+          Hosts for which the controller decides separately, from the responses of these hosts alone
+          and with rules for them alone. Unset keys are taken from [controller].
 
           hosts                  [HOST, …], required
               Hosts of the tenant. The first host names the tenant; renaming it starts the tenant from
@@ -726,7 +728,7 @@ fn reference_lists_every_setting() {
           goodput_min            SIZE, if absent: as in [controller], 0B to 1GiB
               Minimum size of responses that count for goodput and to which steering rules apply.
           counts_relayed         on|off, if absent: as in [controller]
-              Whether responses still arriving from the backend count for goodput.
+              Whether responses relayed while they still arrive from the backend count for goodput.
           connections_min        N, if absent: as in [controller], 1 to 1000000
               Minimum measured connections in a window for a network to be ranked.
           bottom_share           SHARE, if absent: as in [controller]
@@ -781,7 +783,7 @@ fn reference_lists_every_setting() {
           token                  TOKEN|@FILE, if absent: none
               Ingest token of the other origin; @FILE reads the token from a file.
 
-        Relative paths in the file start at the file's directory.
+        Relative paths in the file are resolved against the file's directory.
     "#]]
     .assert_eq(&reference());
 }
@@ -799,15 +801,15 @@ Generated from the declarations in `crates/thalweg/src/config/sections.rs` by th
 |---|---|
 | `SIZE` | a number and `B`, `KiB`, `MiB`, `GiB`, `TiB`, `kB`, `MB`, `GB` or `TB`: `\"512MiB\"` |
 | `DURATION` | a number and `ms`, `s`, `min` or `h`: `\"250ms\"` |
-| `DIR=SIZE` | a directory and how much it may hold: `\"/var/cache/thalweg=10GiB\"` |
+| `DIR=SIZE` | a directory and the maximum size of its files: `\"/var/cache/thalweg=10GiB\"` |
 | `SHARE` | a number from 0 to 1 |
-| `[X, …]` | a list, or a single X; the flag is given once for each item |
-| `@FILE` | the value is the content of this file, without line breaks at its end |
+| `[X, …]` | a list, or a single X; the flag is repeated for each item |
+| `@FILE` | the content of this file, without trailing line breaks |
 
-Relative paths start at the directory of the file, and at the working directory for flags.
+Relative paths are resolved against the file's directory or, in flags, against the working directory.
 ";
 
-/// The command that runs a section's role alone.
+/// Returns the command that runs a section's role alone.
 fn command(section: &str) -> Option<&'static str> {
     match section {
         "edge" => Some("thalweg edge"),
@@ -820,7 +822,7 @@ fn command(section: &str) -> Option<&'static str> {
     }
 }
 
-/// A row of a table. A bar within a cell is escaped, also in a code span.
+/// Formats a table row. Bars within a cell are escaped, even in code spans.
 fn row(cells: &[String]) -> String {
     let cells: Vec<_> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
     format!("| {} |\n", cells.join(" | "))
@@ -846,7 +848,7 @@ fn wrapped(text: &str) -> String {
     lines.join("\n")
 }
 
-/// The page in `docs/reference`; `UPDATE_EXPECT=1` writes it.
+/// Checks that `docs/reference/settings.md` is current; `UPDATE_EXPECT=1` rewrites it.
 #[test]
 fn settings_page() {
     let mut page = SETTINGS_HEAD.to_owned();
@@ -860,7 +862,7 @@ fn settings_page() {
         }
         page += "\n| setting | flag | value | default | meaning |\n|---|---|---|---|---|\n";
         for setting in section.settings {
-            // A source alone has no origin in its process, so no channel of it.
+            // `thalweg source` runs without an origin, so it has no `channel` flag.
             let is_flag = command.is_some() && (name, setting.name) != ("source", "channel");
             let value = match setting.placeholder {
                 item if setting.many => format!("[{item}, …]"),

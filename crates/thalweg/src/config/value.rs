@@ -1,5 +1,4 @@
-//! Value types of settings: how each type is parsed and bounded, in the file and on the command
-//! line alike.
+//! Value types of settings: their parsing and bounds, the same in the file and on the command line.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -12,20 +11,20 @@ use thalweg_units::{Size, Span};
 
 use super::place::Place;
 
-/// A value as written, before it has a type.
+/// A value as written, not yet parsed.
 #[derive(Debug, Clone)]
 pub(crate) struct Raw {
     pub(crate) written: Written,
     pub(crate) place: Place,
 }
 
-/// Shapes of a TOML value. Flags use only the text and the list.
+/// Shapes of a written value. On the command line, there are only texts and lists.
 #[derive(Debug, Clone)]
 pub(crate) enum Written {
     Text(String),
     Number(String),
     List(Vec<Raw>),
-    /// A shape that no setting uses, with TOML's name for it.
+    /// A shape that no setting accepts, with TOML's name for it.
     Other(&'static str),
 }
 
@@ -40,7 +39,7 @@ impl fmt::Display for Written {
     }
 }
 
-/// Reason for rejecting a value, with its location: for a list, the location of the item.
+/// A rejected value: its location, which in a list is that of the item, and the reason.
 #[derive(Debug)]
 pub(crate) struct Refused {
     pub(crate) place: Place,
@@ -49,8 +48,7 @@ pub(crate) struct Refused {
 
 /// A type that a setting can have.
 pub(crate) trait Value: Sized {
-    /// The expected form in words, with an example; completes "… is not", and is shown in the
-    /// reference.
+    /// Expected form in words, with an example. Completes messages such as "X is not …".
     const FORM: &'static str;
 
     /// Short name of the form, for help texts and tables.
@@ -59,19 +57,20 @@ pub(crate) trait Value: Sized {
     /// Whether the type is a list.
     const MANY: bool = false;
 
-    /// Whether a file may give the value as a number; all other values are strings in TOML.
+    /// Whether a file may write the value as a TOML number; all other values are strings.
     const IS_NUMBER: bool = false;
 
-    /// Parses the text of a value; relative paths start at `base`.
+    /// Parses a value from text. Relative paths are resolved against `base`.
     ///
     /// # Errors
-    /// Returns a message that states the expected form.
+    /// Returns an error that states the expected form if `text` is invalid.
     fn from_text(text: &str, base: &Path) -> Result<Self, String>;
 
     /// Parses a raw value.
     ///
     /// # Errors
-    /// Returns the fault and its location; for a list, each faulty item.
+    /// Returns an error with its location if the value is invalid; for a list, one per invalid
+    /// item.
     fn read(raw: &Raw, base: &Path) -> Result<Self, Vec<Refused>> {
         let value = match &raw.written {
             Written::Text(text) => Self::from_text(text, base),
@@ -81,7 +80,7 @@ pub(crate) trait Value: Sized {
         value.map_err(|message| vec![Refused { place: raw.place, message }])
     }
 
-    /// Returns the number to compare with the bounds, for types that can have bounds.
+    /// Returns the number to compare with the bounds. Types without bounds keep the default.
     fn rank(&self) -> u128 {
         0
     }
@@ -92,7 +91,7 @@ pub(super) fn is_not<T: Value>(text: &str) -> String {
     format!("{text:?} is not {}", T::FORM)
 }
 
-/// Returns the value of a word. `values` are in the order of the placeholder's words.
+/// Parses one of the placeholder's words; `values` are in the same order as the words.
 pub(super) fn word<T: Value + Copy>(text: &str, values: &[T]) -> Result<T, String> {
     let mut words = T::PLACEHOLDER.split('|').zip(values);
     words.find(|(word, _)| *word == text).map(|(_, value)| *value).ok_or_else(|| is_not::<T>(text))
@@ -166,7 +165,7 @@ impl Value for bool {
     }
 }
 
-/// A path. In a file, a relative path starts at the file's directory.
+/// A path. In a file, a relative path is resolved against the file's directory.
 impl Value for PathBuf {
     const FORM: &'static str = "a path";
     const PLACEHOLDER: &'static str = "PATH";
@@ -210,7 +209,7 @@ impl Value for ChannelName {
     }
 }
 
-/// One or more values of a type. A single value needs no list.
+/// One or more values of a type. A single value may be written without a list.
 impl<T: Value> Value for Vec<T> {
     const FORM: &'static str = T::FORM;
     const PLACEHOLDER: &'static str = T::PLACEHOLDER;

@@ -1,5 +1,5 @@
-//! Web console server: the embedded pages, the edge's address and live records, the agent's stored
-//! telemetry and the controller's state, each if the process has that role.
+//! Web console server: the embedded pages and, for each role in the same process, its data. An edge
+//! contributes its address and live records, an agent its stored telemetry, a controller its state.
 //!
 //! The console is not part of delivery: the players in its pages fetch from the edge.
 
@@ -17,12 +17,12 @@ use serde_json::{Value, json};
 use thalweg_edge::{Records, record_stream};
 use thalweg_surface::{Pages, json as answer};
 
-/// The edge's address as seen by the pages.
+/// The edge's address, as given to the pages.
 #[derive(Debug, Clone)]
 pub(crate) enum EdgeAddress {
-    /// At this port of the page's own host.
+    /// This port on the page's own host.
     Port(u16),
-    /// At this configured URL.
+    /// This configured URL.
     Url(String),
 }
 
@@ -35,7 +35,7 @@ impl EdgeAddress {
     }
 }
 
-/// Data sources for the pages, as far as the process has them.
+/// Data sources for the pages, each present only if the process has it.
 #[derive(Debug, Default)]
 pub(crate) struct Sources {
     /// The edge's address and its response records.
@@ -46,11 +46,11 @@ pub(crate) struct Sources {
     pub(crate) controller: Option<Router>,
 }
 
-/// Serves browsers on `listener` until `shutdown`, then cuts open responses, because record streams
-/// never end.
+/// Serves the console on `listener` until `shutdown` resolves. Then cuts the responses in progress,
+/// because record streams never end.
 ///
 /// # Errors
-/// Returns the listener's error.
+/// Returns an error if the listener fails.
 pub(crate) async fn serve(
     listener: TcpListener,
     sources: Sources,
@@ -81,8 +81,8 @@ fn router(sources: Sources) -> Router {
         .fallback(pages::page)
 }
 
-/// Returns the address at which a browser on this machine reaches a listener: loopback if
-/// unspecified.
+/// Returns the address at which clients on this machine reach a listener: loopback instead of an
+/// unspecified address.
 pub(crate) fn reachable(listening: SocketAddr) -> SocketAddr {
     let mut addr = listening;
     if addr.ip().is_unspecified() {

@@ -1,4 +1,4 @@
-//! Built pages of `console/dist`, embedded at build time.
+//! Console pages from `console/dist`, embedded at build time.
 //!
 //! Names in `assets/` contain a content hash, so these files may be cached forever; all others are
 //! validated on each use.
@@ -21,14 +21,14 @@ const MISSING_PAGE: &str = "<!doctype html><meta charset=utf-8><title>Thalweg</t
     <h1>Thalweg</h1><p>This program was built without the console's pages. In the source tree, \
     <code>make build</code> builds them and the program.</p>";
 
-/// Logs that the program was built without the pages.
+/// Logs a warning if the program was built without the pages.
 pub(super) fn warn_if_missing() {
     if Dist::get(INDEX).is_none() {
         tracing::warn!(build = "make build", "console pages missing from this build");
     }
 }
 
-/// Responds to a request for a page.
+/// Responds to a page request.
 pub(super) async fn page(method: Method, uri: Uri, request: HeaderMap) -> Response<Body> {
     if method != Method::GET && method != Method::HEAD {
         return answer(StatusCode::METHOD_NOT_ALLOWED, &[(ALLOW, "GET, HEAD")], Body::empty());
@@ -64,7 +64,7 @@ fn found(path: &str, file: EmbeddedFile, request: &HeaderMap) -> Response<Body> 
 fn answer(status: StatusCode, fields: &[(HeaderName, &str)], body: Body) -> Response<Body> {
     let response =
         fields.iter().fold(Response::builder().status(status), |r, (name, value)| r.header(name, *value));
-    response.body(body).expect("every field is plain text of ours")
+    response.body(body).expect("all field values are our own ASCII strings")
 }
 
 /// Returns a strong validator: the first half of the content's SHA-256.

@@ -1,5 +1,5 @@
-//! Console queries over the agent's SQLite: `/api/telemetry/sockets`, `/ttfb` and `/responses`.
-//! Each response has the data and its SQL.
+//! Console queries over the agent's SQLite database: `/api/telemetry/sockets`, `/ttfb` and
+//! `/responses`. Each response has the data and the SQL that selected it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,13 +14,14 @@ use serde::Deserialize;
 use serde_json::Value;
 use thalweg_surface::{Refusal, json as answer};
 use thalweg_telemetry::Error;
-use thalweg_telemetry::look::{self, Asked, Group, Wanted};
+use thalweg_telemetry::console_queries::{self, Group, QueryHandle, ResponseFilter};
 use tokio::sync::Semaphore;
 
 /// Maximum concurrent queries; further queries wait. Each reads the database on its own thread.
 const QUERIES_MAX: usize = 2;
-/// Maximum time range, for responses, and for sockets with all their samples.
+/// Maximum time range of a query.
 const WINDOW_S_MAX: u64 = 86_400;
+/// Maximum time range of a socket query, which returns every sample.
 const SOCKETS_WINDOW_S_MAX: u64 = 600;
 
 #[derive(Debug, Clone)]
@@ -29,7 +30,7 @@ struct Store {
     permits: Arc<Semaphore>,
 }
 
-/// The query parameters, named like the fields of the response.
+/// Query parameters, named like the response's fields.
 #[derive(Debug, Deserialize)]
 struct Parameters {
     #[serde(default = "window_s")]
@@ -66,10 +67,10 @@ impl Parameters {
         Group::from_word(word).map(Some).ok_or_else(|| format!("by must be one of {}", known()))
     }
 
-    fn wanted(&self) -> Result<Wanted, String> {
+    fn wanted(&self) -> Result<ResponseFilter, String> {
         let named = self.name.is_some() || self.name_is_null;
         let name = if self.name_is_null { None } else { self.name.clone() };
-        Ok(Wanted {
+        Ok(ResponseFilter {
             group: self.group()?.filter(|_| named).map(|group| (group, name)),
             ttfb_us_min: self.ttfb_min_us,
             ttfb_us_max: self.ttfb_max_us,
@@ -91,12 +92,12 @@ async fn sockets(
     Query(mut parameters): Query<Parameters>,
 ) -> Result<Response, Refusal> {
     parameters.window_s = parameters.window_s.min(SOCKETS_WINDOW_S_MAX);
-    store.answer(move |query| look::sockets(query, parameters.since_us(), parameters.limit)).await
+    store.answer(move |query| console_queries::sockets(query, parameters.since_us(), parameters.limit)).await
 }
 
 async fn ttfb(State(store): State<Store>, Query(parameters): Query<Parameters>) -> Result<Response, Refusal> {
     let group = parameters.group().map_err(Refusal::bad_request)?.unwrap_or(Group::Cache);
-    store.answer(move |query| look::ttfb(query, parameters.since_us(), group)).await
+    store.answer(move |query| console_queries::ttfb(query, parameters.since_us(), group)).await
 }
 
 async fn responses(
@@ -104,27 +105,31 @@ async fn responses(
     Query(parameters): Query<Parameters>,
 ) -> Result<Response, Refusal> {
     let wanted = parameters.wanted().map_err(Refusal::bad_request)?;
-    store.answer(move |query| look::responses(query, parameters.since_us(), parameters.limit, &wanted)).await
+    store
+        .answer(move |query| {
+            console_queries::responses(query, parameters.since_us(), parameters.limit, &wanted)
+        })
+        .await
 }
 
-/// Cancels the query when dropped, as when the client disconnects.
-struct CancelOnDrop(Asked);
+/// Cancels the query when dropped: if the client disconnects, the handler's future is dropped.
+struct CancelOnDrop(QueryHandle);
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        self.0.give_up();
+        self.0.abandon();
     }
 }
 
 impl Store {
     async fn answer(
         self,
-        run: impl FnOnce(&Asked) -> Result<Value, Error> + Send + 'static,
+        run: impl FnOnce(&QueryHandle) -> Result<Value, Error> + Send + 'static,
     ) -> Result<Response, Refusal> {
         let permit = self.permits.acquire_owned().await.map_err(Refusal::unavailable)?;
-        let guard = CancelOnDrop(Asked::of(self.path));
+        let guard = CancelOnDrop(QueryHandle::new(self.path));
         let query = guard.0.clone();
-        // The permit is held until the query ends, shortly after the client has disconnected.
+        // The thread holds the permit until the query returns, even if the client has disconnected.
         let answered = tokio::task::spawn_blocking(move || {
             let _permit = permit;
             run(&query)

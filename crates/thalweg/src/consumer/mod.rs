@@ -18,11 +18,12 @@ use tokio::task::JoinSet;
 use crate::agent::cluster;
 use crate::config::{self, Fault, Set};
 
-/// Intervals for looking up the topic, and for checking the stop flag in between.
-const ASK_PERIOD: Duration = Duration::from_secs(1);
+/// Interval between topic look-ups.
+const LOOKUP_PERIOD: Duration = Duration::from_secs(1);
+/// Interval between checks of the stop flag while waiting for the topic.
 const STOP_PERIOD: Duration = Duration::from_millis(100);
 
-/// A consumer with all its resources open, not started yet.
+/// A consumer with all its resources open, not yet started.
 pub(crate) struct Consumer {
     member: consumer::Consumer,
     cluster: Cluster,
@@ -31,10 +32,10 @@ pub(crate) struct Consumer {
 }
 
 impl Consumer {
-    /// Opens the resources that the settings name.
+    /// Opens the configured resources.
     ///
     /// # Errors
-    /// Returns the setting whose value is unusable.
+    /// Returns a fault located at the setting if its value is unusable.
     pub(crate) fn bind(settings: &config::Consumer) -> Result<Self, Fault> {
         let url = &settings.clickhouse;
         let server = Server::at(&url.value.0).map_err(|error| url.unusable(error))?;
@@ -54,16 +55,17 @@ impl Consumer {
         Ok(Self { member, cluster, topic_wait, listener: listener.transpose()? })
     }
 
-    /// Returns the address of the consumer's metrics.
+    /// Returns the address of the metrics listener, if configured.
     pub(crate) fn metrics_addr(&self) -> Option<SocketAddr> {
         self.listener.as_ref()?.local_addr().ok()
     }
 
-    /// Reads and inserts until `stop` resolves. The next member of the group re-reads all messages
-    /// that were read but not inserted.
+    /// Moves messages to ClickHouse until `stop` resolves. Messages read but not yet inserted are
+    /// read again by another member of the consumer group.
     ///
     /// # Errors
-    /// Fails if the topic stays missing, or the consumer thread ends early.
+    /// Returns an error if the topic stays missing, or if the consumer thread cannot be started or
+    /// exits early.
     pub(crate) async fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
         let Self { mut member, cluster, topic_wait, listener } = self;
         let mut tasks = JoinSet::new();
@@ -88,13 +90,14 @@ impl Consumer {
             }
             outcome = &mut ended => {
                 outcome.map_err(panicked)??;
-                Err(io::Error::other("the consumer thread ended"))
+                Err(io::Error::other("the consumer thread exited unexpectedly"))
             }
         }
     }
 }
 
-/// Waits until the topic exists or a stop is requested.
+/// Waits until the topic exists or a stop is requested. Returns an error if the topic is missing
+/// for `topic_wait`.
 fn await_topic(cluster: &Cluster, topic_wait: Duration, is_stopping: &AtomicBool) -> io::Result<()> {
     let topic = &cluster.topic;
     let mut missing_since: Option<Instant> = None;
@@ -122,7 +125,7 @@ fn await_topic(cluster: &Cluster, topic_wait: Duration, is_stopping: &AtomicBool
                 }
             }
         }
-        let next = Instant::now() + ASK_PERIOD.min(topic_wait);
+        let next = Instant::now() + LOOKUP_PERIOD.min(topic_wait);
         while Instant::now() < next && !is_stopping.load(Relaxed) {
             thread::sleep(STOP_PERIOD);
         }

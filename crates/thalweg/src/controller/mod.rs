@@ -1,4 +1,4 @@
-//! Controller: its role, and the commands that query a running one.
+//! Controller role, and the commands that query a running controller.
 
 mod settings;
 
@@ -20,14 +20,15 @@ Example: two machines with edges and agents, and a third that decides for both
   thalweg agent --edge 127.0.0.1:8082 --pop fra1 --controller http://10.0.0.5:8083
   thalweg edge --backend http://origin:8081 --bundle 'http://10.0.0.5:8083/bundle?pop=fra1'
 
-Each PoP is decided on its own, every window (five minutes). To see decisions and reasons:
+Decisions are made separately for each PoP, once per window (five minutes). To see them and their
+reasons:
   thalweg controller status
   thalweg controller explain 203.0.113.7
 
-Hosts that are decided for on their own are [[tenant]] sections of a config file with
-[controller]: thalweg up --config FILE.
+To decide separately for some hosts, use a config file with [controller] and [[tenant]] sections:
+  thalweg up --config FILE
 
-Stops cleanly on SIGINT (Ctrl-C) and SIGTERM; its state is in its database.")]
+Stops cleanly on SIGINT (Ctrl-C) and SIGTERM; the state is kept in the database.")]
     Run(Flags<config::Controller>),
 
     /// Show the measurements of a client network, and why it is or is not steered
@@ -37,7 +38,7 @@ Stops cleanly on SIGINT (Ctrl-C) and SIGTERM; its state is in its database.")]
     /// List the sites of a running controller, with their edges
     Status(ControllerArgs),
 
-    /// Simulate a synthetic day with known truth, and compare the controller with other policies
+    /// Simulate a day with known effects, and compare the controller with other policies
     #[command(after_help = "\
 Examples:
   thalweg controller simulate                                  seconds
@@ -48,10 +49,10 @@ Assumptions and results: docs/explanation/control.md")]
     Simulate(SimulateFlags),
 }
 
-/// Opens the resources that the settings name.
+/// Opens the configured resources.
 ///
 /// # Errors
-/// Returns the setting whose value is unusable.
+/// Returns a fault located at the setting if its value is unusable.
 pub(crate) fn bind(settings: &config::Controller, tenants: &[config::Tenant]) -> Result<Controller, Fault> {
     let kafka = settings
         .kafka

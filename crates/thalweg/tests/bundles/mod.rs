@@ -3,7 +3,7 @@
 
 use thalweg_bundle::{Bundle, Content, Rule, Share, Tenant};
 
-/// All text that a reason may contain and another language might interpret.
+/// A valid reason made of tokens that have a meaning in other servers' config languages.
 pub(crate) const HOSTILE: &str = r##"" } */ ; '); C{ system("x"); }C "} {" ${x} \ `id` # // é 漢"##;
 
 /// Returns a rule with a hostile reason.
@@ -19,17 +19,17 @@ pub(crate) fn rule(prefix: &str, algorithm: &str) -> Rule {
     }
 }
 
-/// Returns the document of a bundle.
+/// Returns a bundle document with these rules.
 pub(crate) fn document(number: u64, rules: Vec<Rule>) -> String {
     document_but(number, rules, &[])
 }
 
-/// Returns the document of a bundle that excludes these hosts.
+/// Returns a bundle document that excludes `hosts`.
 pub(crate) fn document_but(number: u64, rules: Vec<Rule>, hosts: &[&str]) -> String {
     document_of(Content { number, rules, hosts_left_alone: owned(hosts), ..Content::default() })
 }
 
-/// Returns the document of a bundle with a tenant.
+/// Returns a bundle document with one tenant, which has `hosts`.
 pub(crate) fn document_with(number: u64, rules: Vec<Rule>, hosts: &[&str]) -> String {
     let tenants = vec![Tenant { hosts: owned(hosts) }];
     document_of(Content { number, rules, tenants, ..Content::default() })
@@ -43,7 +43,7 @@ fn owned(hosts: &[&str]) -> Vec<String> {
     hosts.iter().map(|&host| host.to_owned()).collect()
 }
 
-/// Returns the document of a bundle with these prefixes and their algorithms.
+/// Returns a bundle document with a rule for each pair of prefix and algorithm.
 pub(crate) fn of_rules(number: u64, rules: &[(&str, &str)]) -> String {
     document(number, rules.iter().map(|(prefix, algorithm)| rule(prefix, algorithm)).collect())
 }

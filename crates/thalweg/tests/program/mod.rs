@@ -18,7 +18,7 @@ pub(crate) fn thalweg(args: &[&str]) -> Command {
     command
 }
 
-/// A running program; it is killed at the end of the test.
+/// A running program, killed when dropped.
 pub(crate) struct Running {
     child: Child,
     pub(crate) out: BufReader<ChildStdout>,
@@ -62,7 +62,7 @@ impl Running {
     pub(crate) fn err_line_with(&mut self, part: &str) {
         loop {
             let line = self.err_line();
-            assert!(!line.is_empty(), "the program ended before {part:?}");
+            assert!(!line.is_empty(), "the program exited before printing {part:?}");
             if line.contains(part) {
                 return;
             }
@@ -88,7 +88,7 @@ impl Running {
         }
     }
 
-    /// Sends the signal, waits for the program to end and returns its exit status.
+    /// Sends the signal, waits for the program to exit and returns its exit status.
     pub(crate) fn stop(mut self, signal: Signal) -> Option<i32> {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
         self.child.wait().unwrap().code()

@@ -58,7 +58,7 @@ fn algorithms() -> (String, String) {
     (default, other)
 }
 
-/// Expects exactly these routes, given by their first words.
+/// Asserts that exactly these routes are shown, each given by the start of its line.
 fn shows(at: &Namespace, expected: &[&str]) {
     let shown = output_of(at, &["show"]).0;
     let is_as_expected = shown.lines().count() == expected.len()

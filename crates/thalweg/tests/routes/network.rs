@@ -1,8 +1,8 @@
-//! Network namespaces: one for a server, and one for its clients behind a router; both are removed
-//! with the test. Needs root.
+//! Network namespaces: one for a server, and one for its clients behind a router. Both are removed
+//! when the test ends. Requires root.
 //!
-//! The server is 10.9.0.1 and 2001:db8:9::1. The clients' side has the routers 10.9.0.2, 10.9.0.3
-//! and their IPv6 counterparts, and addresses of several prefixes behind these routers.
+//! The server has 10.9.0.1 and 2001:db8:9::1. The clients' namespace has the routers 10.9.0.2 and
+//! 10.9.0.3, their IPv6 counterparts, and addresses in several prefixes behind these routers.
 
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd as _;
@@ -66,7 +66,7 @@ impl Network {
     }
 
     /// Returns the algorithms of two connections at the server's end: one accepted from this
-    /// client, one made to this client.
+    /// client, one opened to it.
     pub(crate) fn algorithms(&self, client: &str) -> [String; 2] {
         let client: IpAddr = client.parse().unwrap();
         let server: IpAddr = if client.is_ipv4() { "10.9.0.1" } else { "2001:db8:9::1" }.parse().unwrap();

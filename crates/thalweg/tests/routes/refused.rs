@@ -1,4 +1,4 @@
-//! Tests for routes that the kernel refuses: an unknown algorithm, and a router on no link.
+//! Tests for routes that the kernel refuses: an unknown algorithm, or a router that is on no link.
 
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
@@ -17,8 +17,8 @@ fn only_refused_routes_are_left_out() {
     let first = ["192.0.2.0/24", "203.0.113.0/24", "2001:db8:77::/56"].map(|prefix| (prefix, &*other));
     apply(server, &directory.write("first.json", &of_rules(1, &first)));
 
-    // The IPv6 router is no longer on any link: its route stays, and the kernel accepts no other
-    // through it.
+    // Without its link route, the IPv6 router is unreachable: the existing route through it stays,
+    // but the kernel refuses new ones.
     server.shell("ip -6 route delete 2001:db8:9::/64 dev v0");
     let second = [("198.51.100.0/24", &*other), ("203.0.113.0/24", "nosuch"), ("2001:db8:77::/56", &default)];
     let second = directory.write("second.json", &of_rules(2, &second));
@@ -80,7 +80,7 @@ fn refused_routes_neither_block_nor_flap() {
     let mut until = |part: &str| {
         loop {
             let line = running.err_line();
-            assert!(!line.is_empty(), "the follower ended before {part:?}");
+            assert!(!line.is_empty(), "the follower exited before printing {part:?}");
             report.push(line);
             if report.last().is_some_and(|line| line.contains(part)) {
                 return;
@@ -89,7 +89,8 @@ fn refused_routes_neither_block_nor_flap() {
     };
     until("routes changed: 2 added, 0 replaced, 0 removed, 0 unchanged");
 
-    // 192.0.2.0/24 is withdrawn. Two others are refused, one because its router is on no link.
+    // 192.0.2.0/24 is withdrawn. Two other routes are refused, one of them because its router is on
+    // no link.
     server.shell("ip -6 route delete 2001:db8:9::/64 dev v0");
     let rules = [("198.51.100.0/24", "nosuch"), ("203.0.113.0/24", &other), ("2001:db8:77::/56", &other)];
     replace_bundle(&directory, &of_rules(2, &rules));
@@ -97,13 +98,13 @@ fn refused_routes_neither_block_nor_flap() {
     until("198.51.100.0/24 is left out: the kernel refuses its route: Unknown tcp congestion algorithm");
     until("2001:db8:77::/56 is left out: the kernel refuses its route");
 
-    // All other changes must continue. Refused routes must be retried, and reported once.
+    // Other changes must still be applied. Refused routes must be retried, but reported only once.
     server.shell("ip route change default via 10.9.0.3 src 10.9.0.1 metric 100 proto dhcp initcwnd 30");
     until("routes changed: 0 added, 1 replaced, 0 removed, 0 unchanged, 2 left out");
     server.shell("ip -6 route add 2001:db8:9::/64 dev v0");
     until("routes changed: 1 added, 0 replaced, 0 removed, 1 unchanged, 1 left out");
     shows(server, &["203.0.113.0/24 via 10.9.0.3 ", "2001:db8:77::/56 via 2001:db8:9::2 "]);
-    // A route on another path is a new route, but must not be reported again.
+    // A changed path makes a refused route a new route, but its refusal must not be reported again.
     let refused = report.iter().filter(|line| line.contains("the kernel refuses"));
     assert_eq!(refused.count(), 2, "{report:?}");
 

@@ -20,7 +20,10 @@ pub(crate) struct Server {
 
 impl Server {
     fn start(command: &mut Command, log: &Path) -> Self {
-        let child = command.stderr(File::create(log).unwrap()).spawn().expect("tools/setup test installs it");
+        let child = command
+            .stderr(File::create(log).unwrap())
+            .spawn()
+            .expect("server must be installed: run tools/setup test");
         Self { child, log: log.to_owned() }
     }
 
@@ -36,7 +39,8 @@ impl Server {
         let config = directory.write("nginx.conf", &config);
         let mut command = Command::new("/usr/sbin/nginx");
         command.arg("-p").arg(directory.path()).arg("-c").arg(config).args(["-e", "stderr"]);
-        // Inherited socket descriptors, as from an nginx that is being upgraded.
+        // Pass the listener as descriptor 0, the way nginx passes its sockets during a binary
+        // upgrade.
         command.env("NGINX", "0;").stdin(Stdio::from(OwnedFd::from(listener))).stdout(Stdio::null());
         (Self::start(&mut command, &directory.path().join("log")), path)
     }
@@ -49,12 +53,13 @@ impl Server {
             .arg(policy);
         command.arg("-n").arg(directory.path().join("varnish")).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut server = Self::start(&mut command, &directory.path().join("log"));
-        // The child accepts once `start` has a response, and responses come in order.
+        // Varnish answers commands in order, and answers `start` once its child accepts
+        // connections.
         let commands = b"start\ndebug.listen_address\n";
         server.child.stdin.as_mut().unwrap().write_all(commands).unwrap();
         let mut answers = BufReader::new(server.child.stdout.take().unwrap()).lines().map_while(Result::ok);
         let listening = answers.find_map(|line| Some(line.strip_prefix("a0 ")?.replace(' ', ":")));
-        let address = listening.unwrap_or_else(|| panic!("the server does not start: {}", server.log()));
+        let address = listening.unwrap_or_else(|| panic!("Varnish did not start: {}", server.log()));
         (server, address.parse().unwrap())
     }
 
@@ -71,8 +76,7 @@ impl Drop for Server {
     }
 }
 
-/// Sends a request with these fields and returns the content of the response. The connection stays
-/// open.
+/// Sends a request with these fields and returns the response content. Leaves the connection open.
 pub(crate) fn get(connection: &mut (impl Read + Write), path: &str, fields: &str) -> String {
     write!(connection, "GET {path} HTTP/1.1\r\n{fields}\r\n").unwrap();
     let (mut response, mut buffer) = (Vec::new(), [0; 1 << 16]);

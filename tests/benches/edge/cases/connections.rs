@@ -1,7 +1,7 @@
-//! Ten thousand connections: server memory per idle connection, and the cost of a hit on each
-//! connection in turn.
+//! Ten thousand connections: memory per idle connection, and cost of a hit on each connection in
+//! turn.
 //!
-//! Each round starts new servers, because a process seldom returns memory to the system.
+//! Each round starts new servers, because a process rarely returns memory to the system.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -51,7 +51,7 @@ pub(crate) async fn run(bench: &Bench) -> Result<Vec<Table>> {
 
 async fn round_of(bench: &Bench, peer: &Peer) -> Result<Vec<f64>> {
     let paths: Paths = Arc::new(|_| PATH.to_owned());
-    // Exclude what serving costs regardless of connections.
+    // Serve some requests first, so that memory used regardless of idle connections is not counted.
     load::once(peer.address(), PATH).await?;
     let mut few = Client::connect_all(peer.address(), CONNECTIONS).await?;
     load::run(&mut few, CONNECTIONS, 10 * CONNECTIONS, LENGTH as u64, &paths).await?;
@@ -75,7 +75,7 @@ async fn round_of(bench: &Bench, peer: &Peer) -> Result<Vec<f64>> {
     Ok(vec![idle_bytes as f64 / 1024.0 / IDLE as f64, cpu_us, per_s, p50, p99, rss])
 }
 
-/// Waits until the server has processed all data it has received.
+/// Waits until the server is quiet, because it has processed everything that it received.
 async fn quiet(peer: &Peer) {
     let deadline = Instant::now() + QUIET_WAIT_MAX;
     loop {

@@ -1,9 +1,9 @@
 //! Hits from disk: more content than thalweg's memory can hold.
 //!
 //! The kernel's page cache holds all content for every server, so the comparison is of the cost of
-//! sending a file. Thalweg reads and verifies each block at its first use after a start, and moves
-//! small responses back to memory. The first use (with thalweg restarted before each round) and
-//! later uses are measured separately.
+//! sending a file. After a start, Thalweg reads and verifies each block on first use, and moves
+//! small responses back to memory. First uses (with Thalweg restarted before each round) and later
+//! uses are measured separately.
 
 use std::sync::Arc;
 
@@ -15,19 +15,18 @@ use crate::servers::{Kind, Peer, Store, has_disk};
 use crate::table::Table;
 
 const ROUNDS: usize = 5;
-/// Responses of each size, and requests per round. The 1 KB responses would all fit into memory, so
-/// each one is requested once per round.
+/// Number of responses of each size, and requests per round. All 1 KB responses together would fit
+/// into memory, so each one is requested only once per round.
 const RESPONSES: [usize; 4] = [6_000, 1_000, 100, 30];
 const REQUESTS_IN_ROUND: [usize; 4] = [6_000, 4_000, 1_000, 300];
-/// Maximum percentage of misses: a store may have refused a response that arrived while the disk
-/// was busy.
+/// Maximum percentage of misses: a store may refuse a response that arrives while the disk is busy.
 const MISSED_PERCENT_MAX: usize = 5;
 /// Maximum attempts to fill a store, which may refuse responses that arrive faster than its disk
-/// writes. (ext4 without a journal takes ten times as long to create files where thousands were
-/// removed within minutes, as by a previous run.)
+/// writes. (On ext4 without a journal, creating files takes ten times as long if thousands of files
+/// were removed within the last minutes, for example by a previous run.)
 const FILLS_MAX: usize = 12;
-/// Connections while the stores are filled: thalweg's memory must have room for all responses in
-/// progress.
+/// Connections used to fill the stores, few enough that all responses in progress fit into
+/// Thalweg's memory.
 const FILLING: usize = 2;
 
 pub(crate) async fn run(bench: &Bench) -> Result<Vec<Table>> {
@@ -92,8 +91,8 @@ async fn fill(bench: &Bench, peer: &Peer) -> Result<()> {
     Ok(())
 }
 
-/// Returns paths that request the responses in turn, so that each one was last used as long ago as
-/// possible.
+/// Returns paths that cycle through all responses, so that the time between two uses of a response
+/// is as long as possible.
 fn paths(length: usize, responses: usize) -> Paths {
     Arc::new(move |number| format!("/bytes/{length}/{}", number % responses))
 }

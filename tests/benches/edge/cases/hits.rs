@@ -1,8 +1,8 @@
-//! Hits from memory: the same response repeatedly, with records and without.
+//! Hits from memory: repeated requests for the same response, with and without records.
 //!
-//! There are two loads: the benchmark's own clients, for all sizes, and wrk, which spends less per
-//! request and keeps more requests waiting at the server, for sizes at which the cost of a record
-//! is visible. The last case is an edge with a follower, such as an agent.
+//! There are two load generators: the benchmark's own clients, for all sizes; and wrk, for sizes at
+//! which the cost of a record is visible, because wrk uses less CPU per request and keeps more
+//! requests waiting at the server. The last case is an edge with a follower, such as an agent.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use crate::table::{Metric, Table};
 
 const KINDS: [Kind; 5] = [Kind::Thalweg, Kind::Nginx, Kind::NginxFiles, Kind::Varnish, Kind::TrafficServer];
 const ROUNDS: usize = 7;
-/// Requests per round for each size: some tenths of a second of CPU time.
+/// Requests per round for each size; they take a few tenths of a second of CPU time.
 const REQUESTS_IN_ROUND: [usize; 4] = [16_000, 8_000, 1_600, 480];
-/// Number of sizes that wrk requests, and wrk's time per round.
+/// Number of sizes requested by wrk, and wrk's run time per round.
 const WRK_SIZES: usize = 2;
 const WRK_TIME: Duration = Duration::from_secs(1);
 /// Time for a server to write a round's records: nginx and varnishncsa buffer for a second.
@@ -124,7 +124,7 @@ async fn by_wrk(bench: &Bench, with: &Peers, without: &Peers, name: &str, length
         let mut figures = Vec::new();
         for peer in [with.get(kind), without.get(kind)] {
             let (cpu, begun) = (peer.cpu_ns(), Instant::now());
-            // Blocks the runtime deliberately: wrk has the clients' core to itself.
+            // Block the runtime deliberately, so that wrk has the clients' core to itself.
             let requests = wrk(&format!("http://{}{}", peer.address(), path(length)))?;
             let per_s = requests / begun.elapsed().as_secs_f64();
             std::thread::sleep(LOG_TIME);
@@ -141,7 +141,7 @@ async fn by_wrk(bench: &Bench, with: &Peers, without: &Peers, name: &str, length
     Ok(table)
 }
 
-/// Runs wrk; returns the number of requests it made.
+/// Runs wrk and returns the number of completed requests.
 fn wrk(url: &str) -> Result<f64> {
     let (connections, time) = (CONNECTIONS.to_string(), format!("{}s", WRK_TIME.as_secs()));
     // Send the same Host field as the benchmark's own clients: it is part of the cache key.
@@ -190,8 +190,8 @@ async fn followed(bench: &Bench) -> Result<Table> {
     Ok(table)
 }
 
-/// Waits until an unfollowed edge has stopped producing records; its writer notices with the first
-/// response after the timeout.
+/// Waits until an unfollowed edge stops producing records, which happens at its first response
+/// after the timeout.
 async fn wait_until_unfollowed(peer: &Peer) -> Result<()> {
     tokio::time::sleep(UNFOLLOWED_TIME).await;
     load::once(peer.address(), &path(SIZES[0].1)).await?;

@@ -14,7 +14,7 @@ use crate::table::{Metric, Table};
 
 const CLIENTS: usize = 100;
 const ROUNDS: usize = 5;
-/// Joins start after the fill has begun and end before it can have completed.
+/// Clients join after the fill has started and before it can complete.
 const JOIN_FROM: Duration = Duration::from_millis(50);
 const JOIN_TO: Duration = FILL_TIME.saturating_sub(Duration::from_millis(50));
 const P99: usize = 1;

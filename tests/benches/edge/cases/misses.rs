@@ -1,4 +1,4 @@
-//! Misses: each request is for a new response. The stores fill up, so servers also evict.
+//! Misses: each request is for a new response. The stores fill up, so the servers also evict.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -1,4 +1,5 @@
-//! The cases and their shared parts: rounds in turn, and metrics over many requests.
+//! The cases, and the code they share: rounds in which the servers take turns, and metrics over
+//! many requests.
 
 pub(crate) mod connections;
 pub(crate) mod disk;
@@ -28,7 +29,7 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// Returns the number of rounds or of requests per round: `full`, or `quick` with `--quick`.
+    /// Returns a number of rounds or requests: `full`, or `quick` with `--quick`.
     pub(crate) fn number(&self, full: usize, quick: usize) -> usize {
         if self.quick { quick } else { full }
     }
@@ -65,7 +66,7 @@ pub(crate) fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// Runs rounds in which the servers of the table take turns; the order is reversed each round.
+/// Runs rounds in which the table's servers take turns. The order is reversed after each round.
 pub(crate) async fn in_turn(
     table: &mut Table,
     rounds: usize,
@@ -81,8 +82,8 @@ pub(crate) async fn in_turn(
     Ok(())
 }
 
-/// Measures hits on [`CONNECTIONS`] connections. Fails if more than `missed_percent_max` of the
-/// requests were misses.
+/// Measures hits on [`CONNECTIONS`] connections. Returns an error if more than `missed_percent_max`
+/// percent of the requests were misses.
 pub(crate) async fn hits_of(
     bench: &Bench,
     peer: &Peer,

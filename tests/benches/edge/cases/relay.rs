@@ -1,4 +1,4 @@
-//! Live chunk relay: one response in progress, sent to many clients, each chunk as it arrives.
+//! Live chunk relay: one response in progress, relayed chunk by chunk to many clients.
 //!
 //! Only thalweg and Varnish are measured: nginx does not share a response in progress, and Traffic
 //! Server polls for new data every 50 ms.
@@ -72,7 +72,7 @@ async fn relay(backend: &Backend, peer: &Peer, path: &str, chunk_bytes: usize) -
             anyhow::Ok((content, arrived))
         });
     }
-    // One uncounted chunk shows that all clients have joined: each has received it.
+    // Push one chunk that is not measured. Once every client has received it, all have joined.
     while backend.requests() == before {
         tokio::task::yield_now().await;
     }

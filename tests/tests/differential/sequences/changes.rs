@@ -14,7 +14,8 @@ fn changed(name: &'static str, method: &'static str, status: u16) -> Sequence {
         .get("")
 }
 
-/// Builds a sequence with an unsafe request whose response names another URL, which is stored.
+/// Builds a sequence with an unsafe request whose response names another URL, for which a response
+/// is stored.
 fn named(name: &'static str, fields: &'static str) -> Sequence {
     sequence(name, "RFC 9111 §4.4")
         .ok("Cache-Control: max-age=60", "one")

@@ -1,4 +1,4 @@
-//! Client conditions answered from the cache (RFC 9110 §13, RFC 9111 §4.3.2), and HEAD (RFC 9110
+//! Conditional requests answered from the cache (RFC 9110 §13, RFC 9111 §4.3.2), and HEAD (RFC 9110
 //! §9.3.2).
 
 use crate::sequence::{Sequence, sequence};

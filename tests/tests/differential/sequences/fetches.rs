@@ -2,9 +2,10 @@
 
 use crate::sequence::{Sequence, sequence};
 
-/// Content length far above what a cache fetches after the client has disconnected.
+/// Content length far above the amount that the edge still fetches after the client has
+/// disconnected.
 const LARGE_BYTES: usize = 8 << 20;
-/// Content length above what any proxy buffers before sending.
+/// Content length above the amount that any proxy buffers before it sends.
 const FIRST_BYTES: usize = 1 << 20;
 
 pub(crate) fn all() -> Vec<Sequence> {

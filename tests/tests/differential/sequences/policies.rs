@@ -132,8 +132,8 @@ fn client_side() -> Vec<Sequence> {
         of("policy-rollback")
             .ok(FRESH, "one")
             .ok(FRESH, "two")
-            .get_at("a", "Kept: as sent\nRemoved: not")
-            .get_at("b", "Kept: as sent\nRemoved: not\nBack: 1")
+            .get_at("a", "RequestState: as sent\nRemoved: not")
+            .get_at("b", "RequestState: as sent\nRemoved: not\nBack: 1")
             .passes(&["kept", "added", "removed", "after"]),
         of("policy-late").ok(FRESH, "one").get("").get("").shows(&synth),
     ]
@@ -172,7 +172,7 @@ fn backend_side() -> Vec<Sequence> {
         .passes(&["by"]);
     vec![
         of_directors,
-        of("policy-rolled").ok(FRESH, "one").get("Kept: as sent").passes(&["kept", "added", "after"]),
+        of("policy-rolled").ok(FRESH, "one").get("RequestState: as sent").passes(&["kept", "added", "after"]),
         of("policy-fetch")
             .ok(FRESH, "one")
             .get_at("a", "Secret: x")
@@ -227,7 +227,7 @@ fn backend_side() -> Vec<Sequence> {
     ]
 }
 
-/// Builds sequences on hit-for-miss and hit-for-pass.
+/// Builds sequences for hit-for-miss and hit-for-pass.
 fn marks() -> Vec<Sequence> {
     let for_long = "Cache-Control: max-age=60\nFor: long";
     let for_short = "Cache-Control: max-age=60\nFor: short";
@@ -266,8 +266,7 @@ fn marks() -> Vec<Sequence> {
     .collect()
 }
 
-/// Builds sequences in which stored responses are fetched again, even while another fetch is in
-/// progress.
+/// Builds sequences that fetch stored responses again, even while another fetch is in progress.
 fn anew() -> Vec<Sequence> {
     let validated = "Cache-Control: max-age=60\nETag: \"a\"";
     let together = |fields| Step::Together(Request { method: "GET", tail: "", fields }, 3);
@@ -291,7 +290,7 @@ fn anew() -> Vec<Sequence> {
     ]
 }
 
-/// Builds sequences on durations below a second, and on grace.
+/// Builds sequences for durations below a second, and for grace.
 fn times() -> Vec<Sequence> {
     let behind = ["behind"];
     let validated = "ETag: \"a\"";

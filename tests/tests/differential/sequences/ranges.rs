@@ -3,7 +3,7 @@
 use crate::sequence::{Sequence, sequence};
 
 const DIGITS: &str = "0123456789";
-/// Content long enough for multipart responses to be worthwhile.
+/// Content long enough that a multipart response is shorter than the complete content.
 const LONG: &str = concat!(
     "0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000001",
     "1000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000002",

@@ -6,7 +6,8 @@ pub(crate) fn all() -> Vec<Sequence> {
     [lifetimes(), refusals(), malformed()].concat()
 }
 
-/// Builds a sequence of two requests for responses with `fields`; the second one is a hit or not.
+/// Builds a sequence of two requests for a response with `fields`. The second one is a hit if the
+/// response was stored.
 fn twice(name: &'static str, clause: &'static str, fields: &'static str) -> Sequence {
     sequence(name, clause).ok(fields, "one").ok(fields, "two").get("").get("")
 }

@@ -104,7 +104,7 @@ fn tags_and_purge_position_are_separate_sections() {
 fn header_torn_at_any_byte_is_refused() {
     let header = record().encode().unwrap();
     for at in 0..header.len() {
-        // The rest was never written, or is old data.
+        // The remaining bytes were never written, or contain old data.
         for rest in [0x00, 0xff] {
             let mut torn = header.clone();
             torn[at..].fill(rest);
@@ -142,7 +142,8 @@ fn other_version_and_unknown_section_are_refused() {
     assert_eq!(Record::decode(&twice).unwrap_err(), Fault::Malformed("order"));
 }
 
-/// Any phrase valid in a status line is accepted: the usual phrases vary between program versions.
+/// Any phrase valid in a status line is accepted, because the usual phrases vary between program
+/// versions.
 #[test]
 fn reason_is_refused_only_if_unsafe() {
     let decoded = |reason: &str| {

@@ -1,4 +1,4 @@
-//! Damaged file tests: such files are never served, and are removed.
+//! Tests with damaged files, which must be removed and never served.
 
 use std::os::unix::fs::FileExt;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::disk::content::Reading;
 
 /// Stores one response, damages its file, and reopens the cache. Returns true if the original
-/// content is served, false if nothing is found and the file was removed.
+/// content is served, false if the response is not served and its file is removed.
 fn damage(place: &Place, all: &[u8], damage: impl FnOnce(&Path)) -> bool {
     let _ = fs::remove_dir_all(&place.0);
     let cache = place.open(GIB);

@@ -1,5 +1,5 @@
-//! Tests of purges on disk: a purged response stays purged across a restart, whenever the process
-//! ended.
+//! Tests of purges on disk: a purged response stays purged after a restart, whenever the process
+//! exited.
 
 use super::super::Tier;
 use super::super::journaling::SHORTEN_BYTES_MIN;
@@ -7,8 +7,7 @@ use super::*;
 use crate::ban::tests::compile;
 use crate::purge::PurgeScope;
 
-/// Creates a head with a tag, fresh for ten minutes and servable while being revalidated for ten
-/// more.
+/// Creates a head with a tag, fresh for ten minutes and servable during revalidation for ten more.
 fn tagged(length: usize, tag: &str) -> Head {
     let surrogate = [("Surrogate-Key", tag)].into_iter().collect();
     let head = head(length, &[("ETag", "\"a\"")]);
@@ -54,8 +53,8 @@ fn killed(place: &Place) -> Place {
     copy
 }
 
-/// Copies the directory from before `purge`, but with the journal from after it: no file is
-/// unlinked yet.
+/// Copies the directory as it was before `purge`, but with the journal from after it, as if no file
+/// had been unlinked yet.
 fn purged(place: &Place, cache: &Cache, purge: impl FnOnce(&Cache)) -> Place {
     let before = killed(place);
     purge(cache);
@@ -127,10 +126,10 @@ fn soft_purge_holds_with_and_without_its_journal() {
         cache.purge(tag("y"), Some(now_ms())).unwrap();
     });
     cache.stop_disk();
-    for is_told_by_files in [false, true] {
+    for is_recorded_in_files in [false, true] {
         let cache = left.open(GIB);
         for key in ["h/url", "h/tag"] {
-            assert!(matches!(look_up(&cache, key), Lookup::Refresh(..)), "{key}, {is_told_by_files}");
+            assert!(matches!(look_up(&cache, key), Lookup::Refresh(..)), "{key}, {is_recorded_in_files}");
         }
         cache.sweep();
         wait("written", || left.files().len() == 4);
@@ -310,12 +309,12 @@ fn failed_removal_is_retried_and_stays_in_the_journal() {
     cache.purge(url("h/a"), None).unwrap();
     wait("failed", || has_cleanup(&cache));
     lengthen_journal(&cache, &place);
-    // Wait until no other work that might fail on a slow disk is in progress.
+    // Read only now, because on a slow disk the work above may add errors.
     let errors = stats(&cache).errors;
     cache.sweep();
     wait("tried again", || stats(&cache).errors > errors);
     fs::remove_dir(&file).unwrap();
-    // No sweep has found the file removed since.
+    // No sweep has run since the file can be removed.
     assert!(journal_bytes(&place) > SHORTEN_BYTES_MIN);
     cache.sweep();
     wait("shortened", || journal_bytes(&place) < 100);
@@ -340,7 +339,7 @@ fn failed_soft_purge_write_is_retried() {
     lengthen_journal(&cache, &place);
     let errors = stats(&cache).errors;
     cache.sweep();
-    // One error for the head, and one for the retry before the journal would be shortened.
+    // One error for the head, and one for its retry before the journal would be shortened.
     wait("failed", || stats(&cache).errors >= errors + 2);
     assert!(journal_bytes(&place) > SHORTEN_BYTES_MIN);
     fs::remove_file(&unfinished).unwrap();

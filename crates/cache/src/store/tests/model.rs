@@ -26,8 +26,8 @@ enum Step {
 /// Whether a purge applies to responses fetched under a key.
 type IsAbout = fn(usize) -> bool;
 
-/// Returns the model's purges, and whether each applies to responses fetched under a key. Of two
-/// consecutive keys, one has a tag and the other a distinct status.
+/// Returns the model's purges, and whether each applies to responses fetched under a key. Even keys
+/// have the purged tag, odd keys the banned status.
 fn purges() -> [(PurgeScope, IsAbout); 4] {
     [
         (purges::url("0"), |key| key == 0),
@@ -73,15 +73,15 @@ proptest! {
     fn look_up_returns_no_failed_response_and_one_pending_fetch_per_key(steps in steps()) {
         let cache = Cache::new(8 * SLAB).unwrap();
         let mut fills: Vec<Driven> = Vec::new();
-        // The number of each purge, whether it was soft, and the keys that it applies to.
+        // The number of each purge, whether it was soft, and the keys to which it applies.
         let mut purged: Vec<(u64, bool, IsAbout)> = Vec::new();
         for step in steps {
             let driven = |fill: usize| (!fills.is_empty()).then(|| fill % fills.len());
             match step {
                 Step::LookUp { key, now_s } => {
                     let pending = fills.iter().filter(|f| f.key == key && f.pending).count();
-                    // A response handed out must have been fetched after every hard purge of it;
-                    // after a soft purge, it is only served stale.
+                    // Any response found must have been fetched after every hard purge that applies
+                    // to it. After a soft purge, it may only be served stale.
                     let spared = |stored: &Stored, is_fresh: bool| {
                         purged.iter().all(|(number, soft, is_about)| {
                             !is_about(key) || stored.number() >= *number || *soft && !is_fresh

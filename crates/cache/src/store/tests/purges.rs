@@ -1,4 +1,4 @@
-//! Purge tests: the responses removed at once, those that may come back, and freed memory.
+//! Purge tests: responses removed at once, responses that must not reappear, and freed memory.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
@@ -14,7 +14,7 @@ use crate::stored::STORED_BYTES;
 /// Time limit for each wait in a test.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Creates a head with tags, fresh for a minute and servable while being revalidated for another.
+/// Creates a head with tags, fresh for a minute and servable during revalidation for another.
 fn tagged(tags: &str) -> Head {
     let surrogate = [("Surrogate-Key", tags)].into_iter().collect();
     let mut head = Head { surrogate, ..head(60, Some(1)) };
@@ -125,14 +125,14 @@ fn soft_purges_and_bans_spare_later_fetches() {
     let purges = [(tag("x"), Some(10_000)), (url("h/a"), Some(10_000)), (ban("obj.status == 200"), None)];
     for (what, soft_ms) in purges {
         let cache = Cache::new(8 * SLAB).unwrap();
-        // URL purges are listed once any key is derived from one.
+        // URL purges are listed once any derived key has been seen.
         store_tagged(&cache, "h/a 0", "x");
         cache.purge(what.clone(), soft_ms).unwrap();
         let is_fresh = |key| matches!(look_up(&cache, key, 20_000), Lookup::Hit(_));
         assert!(!is_fresh("h/a 0"), "{what:?}");
         for key in ["h/a", "h/a 1"] {
             store_tagged(&cache, key, "x");
-            // Another purge causes the response to be tested against all of them.
+            // Another purge causes the response to be tested against all listed purges.
             cache.purge(tag("other"), None).unwrap();
             assert!(is_fresh(key), "{what:?}: {key}");
         }
@@ -291,25 +291,25 @@ fn tag_of_100_000_responses_is_purged_at_once_and_memory_is_freed_soon() {
         let looking = scope.spawn(|| {
             let (mut count, mut longest) = (0, Duration::ZERO);
             while !done.load(Relaxed) || count == 0 {
-                let begun = Instant::now();
+                let started = Instant::now();
                 assert!(is_hit(&cache, "media.example/other"));
-                longest = longest.max(begun.elapsed());
+                longest = longest.max(started.elapsed());
                 count += 1;
             }
             (count, longest)
         });
-        let begun = Instant::now();
+        let started = Instant::now();
         cache.purge(tag("all"), None).unwrap();
-        let purged = begun.elapsed();
+        let purged = started.elapsed();
         for number in 0..COUNT {
             let key = format!("media.example/{number}");
             if number % 1000 == 0 {
                 assert!(matches!(look_up(&cache, &key, 0), Lookup::Miss(..)), "{key}");
             }
         }
-        let begun = Instant::now();
+        let started = Instant::now();
         cache.sweep();
-        let swept = begun.elapsed();
+        let swept = started.elapsed();
         done.store(true, Relaxed);
         let (count, longest) = looking.join().unwrap();
         println!("purged in {purged:?}, swept in {swept:?}, {count} look-ups meanwhile, longest {longest:?}");
@@ -324,7 +324,7 @@ fn tag_of_100_000_responses_is_purged_at_once_and_memory_is_freed_soon() {
 fn sweep_is_woken_by_a_purge_and_by_pending_fetches() {
     let cache = Cache::new(8 * SLAB).unwrap();
     store_tagged(&cache, "a", "x");
-    let walking = {
+    let sweeping = {
         let cache = cache.clone();
         std::thread::spawn(move || cache.run_sweeps())
     };
@@ -343,7 +343,7 @@ fn sweep_is_woken_by_a_purge_and_by_pending_fetches() {
     drop(fill);
     until(&|| cache.purges_in_force() == 0);
     cache.end_sweeps();
-    walking.join().unwrap();
+    sweeping.join().unwrap();
 }
 
 #[test]
@@ -365,21 +365,21 @@ fn testing_a_response_blocks_no_other_request() {
     thread::scope(|scope| {
         // No test of a response can proceed while this is held.
         let list = cache.purges.hold();
-        let walk = scope.spawn(|| cache.sweep());
-        let begun = Instant::now();
+        let sweep = scope.spawn(|| cache.sweep());
+        let started = Instant::now();
         while Arc::strong_count(&untested) == 2 {
-            assert!(begun.elapsed() < PATIENCE, "the sweep holds its shard during a test");
+            assert!(started.elapsed() < PATIENCE, "the sweep holds its shard during a test");
             thread::yield_now();
         }
-        let (told, tells) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         scope.spawn({
             let cache = &cache;
-            move || told.send(is_hit(cache, "h/tested")).unwrap()
+            move || sender.send(is_hit(cache, "h/tested")).unwrap()
         });
-        let is_hit = tells.recv_timeout(PATIENCE);
+        let is_hit = receiver.recv_timeout(PATIENCE);
         drop(list);
         assert_eq!(is_hit, Ok(true));
-        walk.join().unwrap();
+        sweep.join().unwrap();
     });
     assert_eq!((cache.stored(), cache.purges_in_force()), (2, 0));
 }

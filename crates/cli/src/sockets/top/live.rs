@@ -1,5 +1,4 @@
-//! Changes between two dumps of the sockets, and the lines that show them. Needs no terminal and no
-//! clock.
+//! Socket activity between two dumps, formatted as lines. Uses neither a terminal nor a clock.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! `thalweg sockets top`: a dump of the sockets in each period, with each socket's activity.
+//! `thalweg sockets top`: dumps the sockets once per period, and shows the activity of each socket.
 //!
 //! [`live`] compares two dumps, [`terminal`] shows them and reads keys, and [`prompt`] edits the
 //! filter. Without a terminal, each dump is printed as a block of lines.
@@ -39,7 +39,8 @@ enum Mode {
 /// Updates the display until the user quits or the last update is done.
 ///
 /// # Errors
-/// Fails if the filter is invalid, the kernel does not respond, or the output cannot be written.
+/// Returns an error if the filter is invalid, the kernel does not respond, or the output cannot be
+/// written.
 pub(super) fn run(args: &TopArgs) -> anyhow::Result<()> {
     let filter = super::filter(&args.which, States::CONNECTED)?;
     let kernel = Kernel::open(&args.which.namespaces)?;

@@ -1,5 +1,4 @@
-//! Filter prompt: an edited line with a caret, and the fault if the filter could not be applied.
-//! Pure.
+//! Filter prompt: an editable line with a caret, and the fault of a rejected filter. Has no I/O.
 
 use ratatui::crossterm::event::{Event, KeyCode};
 use ratatui::text::Line;

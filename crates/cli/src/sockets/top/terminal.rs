@@ -1,6 +1,6 @@
 //! Terminal of a live table: an alternate screen and key events.
 //!
-//! **Invariant:** the terminal is restored however the table ends, including by a panic.
+//! **Invariant:** the terminal is restored on every exit, including a panic.
 
 use std::io;
 use std::thread;
@@ -22,7 +22,7 @@ impl Terminal {
     /// Switches the terminal to an alternate screen and raw mode, and starts reading events.
     ///
     /// # Errors
-    /// Fails if the terminal cannot be set up.
+    /// Returns an error if the terminal cannot be set up.
     pub(super) fn take() -> io::Result<Self> {
         let (send, events) = channel(EVENTS_MAX);
         let terminal = Self { screen: ratatui::try_init()?, events };
@@ -36,7 +36,7 @@ impl Terminal {
     /// Redraws the screen with what `draw` renders.
     ///
     /// # Errors
-    /// Fails if the terminal cannot be written.
+    /// Returns an error if the terminal cannot be written.
     pub(super) fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         self.screen.draw(draw).map(drop)
     }
@@ -44,7 +44,7 @@ impl Terminal {
     /// Waits for the next event.
     ///
     /// # Errors
-    /// Fails if the terminal is closed.
+    /// Returns an error if the terminal is closed.
     pub(super) async fn event(&mut self) -> io::Result<Event> {
         self.events.recv().await.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }

@@ -134,7 +134,7 @@ fn outdated_state_continues_above_its_rollout() {
     (0..3).for_each(|_| drop(site.round()));
     let newest = site.rollout.newest();
     assert!(newest > old.bundle);
-    // The outdated state is decided without any acknowledgement, and brings back the prefix
+    // Decide from the outdated state, without any acknowledgement. It still steers the prefix
     // withdrawn since.
     site.lab.settings.left_alone.clear();
     site.lab.state = old;
@@ -157,10 +157,10 @@ fn outdated_state_continues_above_its_rollout() {
 
 #[test]
 fn bundle_number_seen_at_an_edge_is_not_reused() {
-    // Lose the controller's state.
+    // The controller has lost its state, but edges still have bundles.
     let mut site = Site::new(3, |_| {});
     site.edges[0].switch_to(41);
-    site.edges[1].switch_to(BUNDLES_MAX / 2 + 1); // a number that no controller makes
+    site.edges[1].switch_to(BUNDLES_MAX / 2 + 1); // a number that no controller issues
     (0..3).for_each(|at| drop(site.ask(at)));
     assert_eq!(site.round(), [Transition::Reduced { number: 42 }]);
     assert_eq!(site.until_watched(), 43);
@@ -188,7 +188,7 @@ fn candidate_number_exceeds_the_stable_one_for_any_stored_rollout() {
     site.round();
     site.lab.settings.exploring_max = 1;
     site.until_tried();
-    // Store a candidate that lacks a prefix of the stable bundle, which this code never makes.
+    // Store a candidate that lacks a prefix of the stable bundle. This code never creates one.
     let mut content = site.rollout.candidate().unwrap().bundle.content().clone();
     content.rules.remove(0);
     let mut rollout = serde_json::to_value(&site.rollout).unwrap();

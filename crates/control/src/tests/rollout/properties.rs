@@ -15,7 +15,8 @@ const EDGES: usize = 4;
 
 #[derive(Debug, Clone)]
 enum Event {
-    /// Closes a window in which some edges do badly, with this effect of BBR.
+    /// A window closes. `bad` selects edges that perform badly, `effect` is the effect of BBR, and
+    /// `reports` tells whether the PoP has traffic.
     Round { bad: u8, effect: f64, reports: bool },
     /// An edge polls and applies its bundle.
     Apply(usize),
@@ -25,13 +26,13 @@ enum Event {
     Refuse(usize),
     /// An edge loses its bundle.
     Forget(usize),
-    /// Seconds pass.
+    /// Time passes, in seconds.
     Pass(u64),
-    /// The clock is changed by this many seconds.
+    /// The clock is set ahead or back by this many seconds.
     Jump(i64),
     /// The controller crashes and resumes from its stored state.
     Restart,
-    /// The host name in an edge's records changes to differ from the edge's name, or back.
+    /// The host name in an edge's records changes to differ from the edge's name, or changes back.
     Rename(usize),
     /// An edge uses another controller's bundle with this number.
     Foreign(usize, u64),
@@ -56,10 +57,10 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Checksum of a bundle, and each prefix's held-out share and salt in it.
+/// A bundle's checksum, and each prefix's held-out share and salt in it.
 type SeenBundle = (String, BTreeMap<Prefix, (u32, String)>);
 
-/// Everything that edges were ever given.
+/// Everything distributed to edges so far.
 #[derive(Default)]
 struct Seen {
     /// Bundles by number.
@@ -100,7 +101,7 @@ impl Seen {
             prop_assert!(number >= self.highest[at], "{number} after {}", self.highest[at]);
             self.highest[at] = number;
         }
-        // Connections that count for a prefix must have used the held-out share that the state has.
+        // Connections that count for a prefix must have used the state's held-out share and salt.
         for (entry, steered) in state.steered() {
             for (number, (_, rules)) in self.bundles.range(steered.from_bundle..) {
                 let held = rules.get(&entry.prefix);
@@ -114,7 +115,7 @@ impl Seen {
         Ok(())
     }
 
-    /// Counts the window if it has canary traffic. Call it before the window is observed.
+    /// Counts the window if it has canary traffic. Must be called before the window is observed.
     fn watch(&mut self, site: &Site, window: &Window) {
         let canaries = site.rollout.candidate().map(|it| &it.canaries);
         let is_seen = |(name, uses_it): (&String, &bool)| *uses_it && window.edges.contains_key(name);

@@ -10,7 +10,7 @@ fn prefixes(site: &Site, at: usize) -> Vec<String> {
     bundle.unwrap().content().rules.iter().map(|rule| rule.prefix.to_string()).collect()
 }
 
-/// Excludes a network, so that its prefixes are withdrawn at once, like a safety withdrawal.
+/// Excludes a network, so that its prefixes are withdrawn at once, as in a safety withdrawal.
 fn leave_alone(site: &mut Site, network: &str) {
     site.lab.settings.left_alone.push(network.parse().unwrap());
 }

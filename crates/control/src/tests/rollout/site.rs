@@ -1,4 +1,5 @@
-//! Test PoP for rollouts, with edges that poll for bundles, apply them, and perform well or badly.
+//! Simulated PoP for rollout tests. Its edges poll for bundles, apply them, and perform well or
+//! badly.
 
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use thalweg_bundle::{Bundle, Content};
 use crate::tests::lab::Lab;
 use crate::*;
 
-/// PoP with its rollout and edges.
+/// A PoP with its rollout and edges.
 pub(super) struct Site {
     pub(super) lab: Lab,
     pub(super) rollout: Rollout,
@@ -15,19 +16,19 @@ pub(super) struct Site {
     pub(super) edges: Vec<TestEdge>,
 }
 
-/// Edge with its bundle, its refusal and its behaviour.
+/// An edge with its bundle, its refusal and its behaviour.
 #[derive(Default)]
 pub(super) struct TestEdge {
-    /// Name with which the edge polls.
+    /// Name used by the edge when it polls.
     pub(super) name: String,
-    /// Host name in the edge's records, if it differs.
+    /// Host name in the edge's records, if different.
     pub(super) host: Option<String>,
     pub(super) in_force: Option<Bundle>,
     pub(super) refused: Option<Refusal>,
     pub(super) behaviour: Behaviour,
 }
 
-/// Behaviour of an edge in a window.
+/// An edge's behaviour in a window.
 #[derive(Clone, Copy)]
 pub(super) struct Behaviour {
     pub(super) connections: u64,
@@ -50,7 +51,7 @@ impl Site {
         Self { lab, rollout: Rollout::default(), now_unix_s, edges: edges.collect() }
     }
 
-    /// Polls as the edge at `at` and applies the bundle it gets.
+    /// Polls as the edge at index `at`, and applies the bundle assigned to it.
     pub(super) fn poll(&mut self, at: usize) -> Vec<Transition> {
         let transitions = self.ask(at);
         let edge = &mut self.edges[at];
@@ -60,7 +61,7 @@ impl Site {
         transitions
     }
 
-    /// Polls as the edge at `at` without applying anything.
+    /// Polls as the edge at index `at`, without applying anything.
     pub(super) fn ask(&mut self, at: usize) -> Vec<Transition> {
         let edge = &self.edges[at];
         let poll = Poll {
@@ -75,7 +76,7 @@ impl Site {
         })
     }
 
-    /// Refuses, as the edge at `at`, the bundle it gets.
+    /// Polls as the edge at index `at`, refusing the bundle assigned to it.
     pub(super) fn refuse(&mut self, at: usize, reason: &str) -> Vec<Transition> {
         let edge = &mut self.edges[at];
         let bundle = self.rollout.document(&edge.name);
@@ -84,13 +85,14 @@ impl Site {
         self.ask(at)
     }
 
-    /// Polls as all edges, which apply their bundles and acknowledge them.
+    /// Polls twice as every edge: the first poll applies the bundle, and the second acknowledges
+    /// it.
     pub(super) fn poll_all(&mut self) -> Vec<Transition> {
         let edges = self.edges.len();
         (0..2).flat_map(|_| 0..edges).flat_map(|at| self.poll(at)).collect()
     }
 
-    /// Advances time by this many seconds.
+    /// Advances time by the given number of seconds, with a tick each second.
     pub(super) fn pass(&mut self, seconds: u64) -> Vec<Transition> {
         let mut transitions = Vec::new();
         for _ in 0..seconds {
@@ -140,7 +142,8 @@ impl Site {
         })
     }
 
-    /// Runs rounds until canaries have a candidate that they do not use yet.
+    /// Runs rounds until there is a candidate, which its canaries do not use yet. Returns its
+    /// number.
     pub(super) fn until_tried(&mut self) -> u64 {
         for _ in 0..100 {
             self.poll_all();
@@ -152,7 +155,8 @@ impl Site {
         panic!("never a candidate");
     }
 
-    /// Runs rounds until canaries use a candidate; the window after next is the first complete one.
+    /// Runs rounds until canaries use a candidate. Returns its number. The next window is the first
+    /// complete one.
     pub(super) fn until_watched(&mut self) -> u64 {
         let number = self.until_tried();
         self.poll_all();
@@ -171,7 +175,7 @@ impl Site {
         (0..self.edges.len()).find(|at| self.is_canary(*at)).unwrap()
     }
 
-    /// Returns the number of the bundle that an edge gets.
+    /// Returns the number of the bundle assigned to an edge.
     pub(super) fn given(&self, at: usize) -> Option<u64> {
         self.rollout.document(&self.edges[at].name).map(|bundle| bundle.content().number)
     }
@@ -188,7 +192,8 @@ impl TestEdge {
     }
 }
 
-/// Calls `call` with `state` as the only state, for hosts without a tenant.
+/// Calls `call` with `state` as the only tenant state, for hosts without a tenant, and stores the
+/// result in `state`.
 fn with_tenants<T>(state: &mut State, call: impl FnOnce(&mut Tenants) -> T) -> T {
     let mut tenants = Tenants::from_iter([(String::new(), state.clone())]);
     let result = call(&mut tenants);

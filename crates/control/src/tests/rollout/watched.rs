@@ -14,7 +14,7 @@ fn candidate_waits_until_a_window_has_canary_traffic() {
     let stage_text = |site: &Site| site.rollout.candidate().unwrap().stage_text();
     assert_eq!(stage_text(&site), "watched");
     let mut transitions = site.poll_all();
-    // Run for longer than the wait when no window closes at all.
+    // Run for longer than the maximum wait for a window to close.
     for _ in 0..10 {
         for _ in 0..3 {
             transitions.extend(site.pass(100));
@@ -33,7 +33,7 @@ fn candidate_waits_until_a_window_has_canary_traffic() {
 #[test]
 fn wait_for_a_canary_with_little_traffic_is_bounded() {
     let mut site = Site::new(1, |_| {});
-    // Serve fewer responses than an edge that counts as serving, and too few for a verdict.
+    // Too few responses for the edge to count as serving traffic, and too few for a verdict.
     site.edges[0].behaviour.connections = 5;
     let number = site.until_watched();
     let mut quiet = 0;
@@ -67,8 +67,7 @@ fn connections_without_responses_do_not_count_as_canary_traffic() {
 #[test]
 fn partial_window_is_not_watched() {
     type Break = fn(&mut Site);
-    // The controller was down for a moment, or the clock was set forward into the middle of a
-    // window.
+    // The controller was down for a moment, or the clock was set ahead into the middle of a window.
     let breaks: [Break; 2] = [
         |site| site.rollout.resume(site.now_unix_s + 100),
         |site| {
@@ -110,7 +109,7 @@ fn silent_canary_no_longer_counts() {
     let number = site.until_watched();
     let first = site.canary();
     let others: Vec<_> = (0..3).filter(|at| *at != first).collect();
-    // Pass time while only the other edges poll.
+    // Advances time while only the other edges poll.
     let pass = |site: &mut Site, seconds: usize| {
         let mut transitions = Vec::new();
         for _ in 0..seconds {
@@ -154,8 +153,8 @@ fn canary_on_the_stable_bundle_no_longer_counts() {
 #[test]
 fn canary_that_never_applies_the_candidate_counts_on_neither_side() {
     let fails = |failed| Behaviour { failed, ..Behaviour::default() };
-    // Two of three edges are canaries. One applies the candidate; the other never does, and fails
-    // for another reason.
+    // Two of three edges are canaries. One applies the candidate. The other never does, and fails
+    // responses for another reason.
     let watched = |follower: Behaviour| {
         let mut site = Site::new(3, |settings| settings.canary.share = 0.5);
         let number = site.until_tried();
@@ -196,7 +195,7 @@ fn silent_pop_keeps_its_rules_and_promotes_nothing() {
         site.poll_all();
         site.close(&window)
     };
-    // For a day, all edges are equally silent, which is not the candidate's fault.
+    // For a day, all edges are equally silent, so the candidate is not blamed.
     let transitions: Vec<_> = (0..288).flat_map(|_| silent(&mut site)).collect();
     let edges = vec![site.edges[site.canary()].name.clone()];
     assert_eq!(transitions, [Transition::NoCanaryTraffic { number, edges }]);

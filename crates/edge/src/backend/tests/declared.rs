@@ -105,7 +105,7 @@ async fn timeouts_come_from_fetch_then_backend_then_config() {
     assert!(error.timeout && error.reason.contains("stopped sending"), "{error:?}");
 }
 
-/// The listener's backlog of one is full, so the kernel does not respond.
+/// The listener's backlog of one connection is full, so the kernel does not respond.
 #[tokio::test]
 async fn connecting_times_out() {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
@@ -194,7 +194,7 @@ async fn preamble_and_proxy_header_come_first_and_bind_connection_to_client() {
 }
 
 #[tokio::test]
-async fn idle_connections_close_with_last_request_of_last_policy() {
+async fn idle_connections_close_after_last_request_of_last_policy() {
     let (listener, address) = listener().await;
     let backends = none_configured();
     let text = format!("backend a {{ .host = \"{address}\"; }}");
@@ -210,7 +210,7 @@ async fn idle_connections_close_with_last_request_of_last_policy() {
         pool.take(&backends, &to(&reloaded), Wanted::Any).await.unwrap().reused,
         "the policies share the backend"
     );
-    assert!(is_closed(&mut of_idle).await, "a connection dropped without `put` closes");
+    assert!(is_closed(&mut of_idle).await, "a connection dropped without `put` must close");
     drop(reloaded);
     assert_eq!(backends.states().len(), 1, "a request still holds the backend");
     pool.put(used);
@@ -250,7 +250,7 @@ async fn unresolvable_names_are_reported_at_policy_load() {
         .assert_eq(&error.to_string());
 }
 
-/// Simulates a change of `localhost`: nothing listens at the old address.
+/// Simulates a changed address of `localhost`: nothing listens at the old address.
 #[tokio::test]
 async fn name_is_resolved_again_after_failed_connection() {
     let (_listener, address) = listener().await;

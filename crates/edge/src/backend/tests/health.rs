@@ -1,10 +1,10 @@
-//! Probe tests, from the backend's side, and tests of the resulting health.
+//! Probe tests as seen by the backend, and tests of the resulting health.
 
 use std::sync::Arc;
 
 use super::*;
 
-/// Answers one probe completely; returns the probe's request.
+/// Responds to one probe completely. Returns the probe's request.
 async fn answer(listener: &TcpListener, status: &str) -> String {
     let mut stream = accept(listener).await;
     let request = head(&mut stream).await;
@@ -22,8 +22,8 @@ fn state(backends: &Backends) -> (u32, bool) {
     (states[0].good.unwrap().good, states[0].is_healthy)
 }
 
-/// A new probe implies that the previous result was recorded, because only one is in flight at a
-/// time.
+/// Only one probe is in flight at a time, so a new probe implies that the previous result is
+/// recorded.
 #[tokio::test]
 async fn backend_is_healthy_while_enough_recent_probes_are_good() {
     let (listener, address) = listener().await;
@@ -33,7 +33,7 @@ async fn backend_is_healthy_while_enough_recent_probes_are_good() {
     assert_eq!(state(&backends), (1, false), "one good probe is not enough");
     let request = answer(&listener, "200 OK").await;
     assert_eq!(request, "GET /up HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
-    // Each step is the expected state when a probe arrives, then the response to that probe.
+    // Each step is the state expected when a probe arrives, then the response to that probe.
     let steps = [
         ((2, true), "200 OK"),
         ((3, true), "503 No"),
@@ -84,7 +84,7 @@ async fn unexpected_late_or_unfinished_responses_fail_the_probe() {
         } else {
             kept.push(stream);
         }
-        // The next probe is not sent until the result of this one has been recorded.
+        // The next probe is sent only after the result of this one is recorded.
         let next = accept(&listener).await;
         assert_eq!(policy.is_healthy(0), is_good, "{sent:?}");
         drop(next);
@@ -135,7 +135,7 @@ async fn health_survives_reload_and_ends_with_last_policy() {
     assert_eq!(backends.states().iter().filter(|state| state.is_healthy).count(), 1);
 
     drop(second);
-    // The backend's state is dropped when the probe in flight ends.
+    // The probe in flight holds the backend, so its state is dropped when the probe ends.
     head(&mut probing).await;
     drop(probing);
     let deadline = tokio::time::Instant::now() + PATIENCE;

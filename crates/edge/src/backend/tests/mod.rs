@@ -1,5 +1,5 @@
-//! Backend tests over real sockets: compiled policies declare the backends, and the test writes
-//! every byte itself.
+//! Backend tests over real sockets. Compiled policies declare the backends, and each test writes
+//! every response byte.
 #![allow(clippy::unwrap_used)]
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,7 +20,7 @@ mod declared;
 mod health;
 mod turns;
 
-/// Maximum wait for an expected event; beyond it the test fails.
+/// Maximum wait for an expected event before the test fails.
 const PATIENCE: Duration = Duration::from_secs(20);
 const HEAD: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 const EMPTY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
@@ -35,7 +35,7 @@ async fn accept(listener: &TcpListener) -> TcpStream {
     timeout(PATIENCE, listener.accept()).await.expect("no connection").unwrap().0
 }
 
-/// Reads up to and including the end of a head.
+/// Reads up to and including the empty line that ends a head.
 async fn head(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {

@@ -43,7 +43,7 @@ async fn backend_failing_before_head_is_avoided_until_it_responds() {
         start(connection).await.unwrap();
         let turns = [get(&pool, &backends, None).await, get(&pool, &backends, None).await];
         assert!(turns.iter().any(|connection| connection.backend_id() == failing));
-        // One of the two connections went to this backend.
+        // One of the two connections was made to this backend.
         first.accept().await.unwrap();
     }
 }

@@ -1,5 +1,5 @@
-//! Bundle request tests, with valid and hostile replies. The client's own tests cover its time
-//! limits.
+//! Bundle request tests, with valid and hostile replies. Time limits are tested with the HTTP
+//! client.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -8,7 +8,8 @@ use super::*;
 
 const CHUNKED: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nETag: \"a\"\r\n\r\n";
 
-/// Returns the reply of a server that handles its connection with `serve`; failures omit the URL.
+/// Requests a bundle from a server that handles the connection with `serve`. In failures, `URL`
+/// replaces the server's URL.
 async fn with<F: Future<Output = ()> + Send + 'static>(
     serve: impl FnOnce(TcpStream) -> F + Send + 'static,
 ) -> Result<Reply, String> {
@@ -32,7 +33,7 @@ async fn read_request(far: &mut TcpStream) -> String {
     request
 }
 
-/// Returns the reply to `bytes`, after which the connection closes.
+/// Requests a bundle from a server that sends `bytes` and closes the connection.
 async fn to(bytes: impl Into<Vec<u8>>) -> Result<Reply, String> {
     let bytes = bytes.into();
     with(async move |mut far| {
@@ -77,7 +78,7 @@ async fn meaningful_replies_are_accepted() {
     let after_interim =
         format!("HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n{ok}Content-Length: 1\r\n\r\na");
     assert_eq!(to(after_interim).await, document("a", None));
-    // Invalid entity tags, and one that is too long to keep.
+    // Entity tags that are invalid or too long to keep.
     for etag in ["a", "\"a", "\"a\", \"b\"", "\"\u{e9}\"", &format!("\"{}\"", "a".repeat(ETAG_BYTES_MAX))] {
         let answer = to(format!("{ok}ETag: {etag}\r\nContent-Length: 1\r\n\r\na")).await;
         assert_eq!(answer, document("a", None), "{etag}");

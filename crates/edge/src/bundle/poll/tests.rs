@@ -13,13 +13,13 @@ fn answer(document: &str, etag: Option<&str>) -> Result<Reply, String> {
     Ok(Reply::Document { content: document.into(), etag: etag.map(str::to_owned) })
 }
 
-/// An edge that polls a server. In expected texts, names replace checksums.
-struct Asking {
+/// An edge that polls a server. In expected output, `SUM` and the bundle number replace a checksum.
+struct Poller {
     bundles: Arc<Bundles>,
     known: PollState,
 }
 
-impl Asking {
+impl Poller {
     fn new() -> Self {
         let source = "http://127.0.0.1:9/bundle".parse().unwrap();
         Self { bundles: Arc::new(Bundles::new(Some(&source), None)), known: PollState::default() }
@@ -37,7 +37,7 @@ impl Asking {
 
 #[tokio::test]
 async fn requests_report_active_and_refused_bundles() {
-    let mut it = Asking::new();
+    let mut it = Poller::new();
     let tag = |number| format!("\"{}\"", bundle(number).checksum());
     it.check(
         Ok(Reply::Nothing),
@@ -47,7 +47,7 @@ async fn requests_report_active_and_refused_bundles() {
     "#]],
     )
     .await;
-    // No bundle is active, so the refused one must not come first.
+    // No bundle is active, so the refused bundle must not be listed first.
     it.check(
         answer("{", Some("\"a\"")),
         false,
@@ -129,7 +129,7 @@ async fn requests_report_active_and_refused_bundles() {
     "#]],
     )
     .await;
-    // A server's own entity tag is sent back while that bundle is active.
+    // The server's entity tag is sent back while its bundle is active.
     it.check(
         answer(&bundle(6).encode(), Some("W/\"6\"")),
         true,
@@ -152,7 +152,7 @@ async fn requests_report_active_and_refused_bundles() {
 
 #[tokio::test]
 async fn server_that_resends_active_bundle_changes_nothing() {
-    let mut it = Asking::new();
+    let mut it = Poller::new();
     assert!(it.known.handle_reply(&it.bundles, answer(&bundle(7).encode(), None)).await);
     let taken = it.bundles.active.load_full().unwrap();
     assert!(it.known.handle_reply(&it.bundles, answer(&bundle(7).encode(), Some("\"x\""))).await);
@@ -161,7 +161,7 @@ async fn server_that_resends_active_bundle_changes_nothing() {
 
 #[tokio::test]
 async fn server_failures_are_reported_in_status() {
-    let mut it = Asking::new();
+    let mut it = Poller::new();
     for reason in ["away", "still away"] {
         it.known.handle_reply(&it.bundles, Err(reason.into())).await;
         assert_eq!(it.bundles.status_json()["unheard"]["reason"], reason);
@@ -176,7 +176,8 @@ async fn server_failures_are_reported_in_status() {
 #[test]
 fn pauses_grow_and_vary() {
     let ms = |failures, took_ms, random| pause(failures, Duration::from_millis(took_ms), random).as_millis();
-    // A server that holds requests is polled again immediately; any other, once per second.
+    // A server that holds requests is polled again immediately. Other servers are polled once per
+    // second.
     assert_eq!([ms(0, 0, 1.0), ms(0, 300, 1.0), ms(0, 1000, 1.0), ms(0, 29_000, 1.0)], [1000, 700, 0, 0]);
     let least: Vec<_> = (1..8).map(|failures| ms(failures, 5000, 0.0)).collect();
     assert_eq!(least, [1000, 2000, 4000, 8000, 15_000, 15_000, 15_000]);

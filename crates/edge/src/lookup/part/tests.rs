@@ -33,7 +33,7 @@ fn check(request: &[(&str, &str)], length: Option<u64>, progress: Progress, expe
 }
 
 #[test]
-fn rfc9110_14_range_of_known_length_is_resolved_at_once() {
+fn rfc9110_14_range_of_known_length_is_resolved_immediately() {
     let filling = Progress::Filling(10);
     check(&[("Range", "bytes=5-9")], Some(100), filling, expect!["Range(5..10)"]);
     check(&[("Range", "bytes=90-200")], Some(100), filling, expect!["Range(90..100)"]);
@@ -49,7 +49,8 @@ fn rfc9110_14_range_of_unknown_length_waits_for_enough_content() {
     check(&[("Range", "bytes=5-10")], None, filling, expect!["After(10)"]);
     check(&[("Range", "bytes=5-")], None, filling, expect!["After(18446744073709551615)"]);
     check(&[("Range", "bytes=-5")], None, filling, expect!["After(18446744073709551615)"]);
-    // This range must not delay a player that requests all of a live segment.
+    // A player may request a whole live segment with this range, and must not wait for the
+    // segment's end.
     check(&[("Range", "bytes=0-")], None, filling, expect!["Whole"]);
 }
 
@@ -82,7 +83,7 @@ fn rfc9111_4_3_2_date_substitutes_for_last_modified() {
     };
     assert_eq!(requested("If-Modified-Since", "Thu, 01 Jan 2026 00:00:10 GMT"), Part::NotModified);
     assert_eq!(requested("If-Modified-Since", "Thu, 01 Jan 2026 00:00:09 GMT"), Part::Whole);
-    // There is no date to compare with.
+    // Without Last-Modified, there is no date to compare with.
     assert_eq!(requested("If-Unmodified-Since", "Thu, 01 Jan 2026 00:00:09 GMT"), Part::Whole);
 }
 

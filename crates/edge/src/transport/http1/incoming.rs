@@ -1,7 +1,7 @@
 //! HTTP/1 requests: heads, content, and lingering close.
 //!
-//! **Invariant:** bytes after a request's head and content stay in the buffer, because they belong
-//! to the next request (pipelining).
+//! **Invariant:** bytes after a request's head and content remain in the buffer, because they
+//! belong to the next request (pipelining).
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -28,13 +28,14 @@ use crate::transport::{Incoming, Piped, UploadError};
 const READ_BYTES: usize = 4096;
 /// Maximum bytes per read of request content.
 const CONTENT_READ_BYTES: usize = 32 * 1024;
-/// How long a refused client may still send, and how many bytes. Closing with unread bytes would
-/// reset the connection, and the client might never see the refusal.
+/// How long a refused client may continue to send. Closing the connection with unread bytes would
+/// reset it, and the client might never see the refusal.
 const LINGER_TIME_MAX: Duration = Duration::from_secs(1);
+/// Maximum bytes to read and discard from a refused client.
 const LINGER_BYTES_MAX: usize = 1 << 20;
 
 thread_local! {
-    /// Read buffer for the next connection of this worker that has data.
+    /// Read buffer for the worker's next connection that has data.
     static SPARE: Cell<BytesMut> = Cell::default();
 }
 
@@ -46,8 +47,8 @@ pub(super) enum Read {
     Malformed(Refusal, MalformedLine),
 }
 
-/// Returns the readable part of a malformed request line, for the log: only complete words with
-/// legal characters.
+/// Returns the readable part of a malformed request line, for the log: complete words with valid
+/// characters only.
 fn malformed_line(input: &[u8], limits: &Limits) -> MalformedLine {
     let is_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
     let line = input.split(is_end).find(|line| !line.is_empty()).unwrap_or_default();
@@ -72,8 +73,8 @@ fn split_at_space(line: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&line[..space], &line[space + 1..]))
 }
 
-const TOO_LONG: Refusal = Refusal::own(408, "the request took too long");
-const ENDED_EARLY: Refusal = Refusal::own(400, "the request ended early");
+const TOO_LONG: Refusal = Refusal::by_edge(408, "the request took too long");
+const ENDED_EARLY: Refusal = Refusal::by_edge(400, "the request ended early");
 
 /// Bytes read from a client and not yet parsed.
 #[derive(Debug, Default)]
@@ -82,7 +83,8 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    /// Reads available bytes. A connection has no buffer while it waits, so an idle one is small.
+    /// Reads available bytes. A waiting connection holds no buffer, so that idle connections use
+    /// little memory.
     async fn fill(&mut self, stream: &mut TcpStream) -> io::Result<usize> {
         poll_fn(|context| {
             if self.input.capacity() == 0 {
@@ -98,12 +100,12 @@ impl Requests {
         .await
     }
 
-    /// Waits for the first byte of the next request; returns `false` if none arrives within `idle`
-    /// or the client closes.
+    /// Waits for the first byte of the next request. Returns `false` if none arrives within `idle`
+    /// or if the client closes the connection.
     pub(super) async fn begin(&mut self, stream: &mut TcpStream, idle: Duration) -> bool {
         let deadline = Instant::now() + idle;
         loop {
-            // Some clients send an empty line after a POST (RFC 9112 §2.2): it starts no request.
+            // Skip the empty line that some clients send after a POST (RFC 9112 §2.2).
             match &*self.input {
                 b"" | b"\r" | b"\r\n" => {
                     if self.input.ends_with(b"\n") {
@@ -118,7 +120,7 @@ impl Requests {
         }
     }
 
-    /// Reads the rest of the head into `request`, within `limit`.
+    /// Reads the rest of the head into `request`, within the time `limit`.
     pub(super) async fn read(
         &mut self,
         stream: &mut TcpStream,
@@ -138,7 +140,7 @@ impl Requests {
                     Ok(None) => {}
                     Err(error) => {
                         tracing::debug!(%error, "malformed request");
-                        let refusal = Refusal::own(error.status(), "the request is malformed");
+                        let refusal = Refusal::by_edge(error.status(), "the request is malformed");
                         return Ok(Read::Malformed(refusal, malformed_line(&self.input, limits)));
                     }
                 }
@@ -153,7 +155,7 @@ impl Requests {
         }
     }
 
-    /// Closes slowly enough for the client to read the refusal (lingering close).
+    /// Closes the connection after giving the client time to read the refusal (lingering close).
     pub(super) async fn linger(&mut self, stream: &mut TcpStream) {
         if socket2::SockRef::from(&*stream).shutdown(std::net::Shutdown::Write).is_err() {
             return;
@@ -177,23 +179,23 @@ pub(super) struct RequestContent<'c> {
     stream: &'c TcpStream,
     requests: &'c mut Requests,
     framing: Framing,
-    /// Whether the content was read to its end, so that the next byte starts a request.
+    /// Whether the content was read to its end, so that the next byte starts a new request.
     is_read: bool,
 }
 
 impl<'c> RequestContent<'c> {
-    /// Wraps the content, delimited by `framing`, of the request whose head was just read.
+    /// Creates the content, delimited by `framing`, of the request whose head was just read.
     pub(super) fn new(stream: &'c TcpStream, requests: &'c mut Requests, framing: Framing) -> Self {
         let is_read = matches!(framing, Framing::None | Framing::Length(0));
         Self { stream, requests, framing, is_read }
     }
 
-    /// Whether the content was read to its end.
+    /// Returns whether the content was read to its end.
     pub(super) fn is_read(&self) -> bool {
         self.is_read
     }
 
-    /// Reads once, while the response may be written concurrently.
+    /// Reads once. The response may be written concurrently.
     async fn read(&mut self) -> io::Result<usize> {
         self.requests.input.reserve(CONTENT_READ_BYTES);
         loop {
@@ -205,8 +207,8 @@ impl<'c> RequestContent<'c> {
         }
     }
 
-    /// Sets the content as read, and releases the buffer: one sized for content is too large to
-    /// keep while the connection is idle.
+    /// Marks the content as read, and releases the buffer, which is too large to keep while the
+    /// connection is idle.
     fn end(&mut self) {
         self.is_read = true;
         if self.requests.input.is_empty() {
@@ -273,7 +275,7 @@ impl Incoming for RequestContent<'_> {
     }
 
     async fn pipe(&mut self, backend: &mut TcpStream, mut head: Vec<u8>) -> Piped {
-        // From here on, this connection carries no more requests.
+        // No further request can follow on this connection.
         self.is_read = false;
         head.extend_from_slice(&mem::take(&mut self.requests.input));
         pipe::run(self.stream, backend, &head).await
@@ -314,7 +316,7 @@ impl Content {
                 Ok(Decoded::Piece(input.split_to(piece).freeze()))
             }
             Self::Chunked(decoder) => match decoder.decode(input).map_err(|error: ChunkedError| {
-                Refusal::own(error.status(), "the content of the request is malformed")
+                Refusal::by_edge(error.status(), "the content of the request is malformed")
             })? {
                 Step::Data { data, consumed } => {
                     Ok(Decoded::Piece(input.split_to(consumed).freeze().slice(data)))

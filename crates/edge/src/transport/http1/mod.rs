@@ -1,12 +1,12 @@
-//! HTTP/1 connection in clear text (RFC 9112): reads requests one after the other, answers each
-//! completely before parsing the next, and keeps the connection open or closes it.
+//! HTTP/1 connection in clear text (RFC 9112): reads requests one by one, responds to each before
+//! parsing the next, and keeps the connection open or closes it.
 //!
 //! - [`incoming`]: requests and their content. [`outgoing`]: responses.
-//! - [`send`]: joined writes and `sendfile`.
-//! - [`pipe`]: a client connection connected to a backend's.
+//! - [`send`]: writes to the socket, joined or by `sendfile`.
+//! - [`pipe`]: a client connection joined to a backend connection.
 //!
-//! **Invariant:** the connection is closed after anything that makes the framing of later bytes
-//! doubtful.
+//! **Invariant:** the connection closes after anything that leaves the framing of later bytes in
+//! doubt.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -29,16 +29,16 @@ mod outgoing;
 mod pipe;
 mod send;
 
-/// Response form for a request that could not be parsed.
+/// Form of the response to a request that could not be parsed.
 const MALFORMED: RequestForm = RequestForm { version: Version::Http11, is_head: false, keeps_alive: false };
 
-/// Maximum scratch buffers that a worker keeps for later requests.
+/// Maximum scratch buffers kept by a worker for later requests.
 const SPARE_MAX: usize = 64;
 
-/// Maximum capacity of a response buffer that is kept.
+/// Maximum capacity of a response buffer kept for reuse.
 const PENDING_BYTES_MAX: usize = 64 * 1024;
 
-/// Buffers of one request and its response, reused for their allocations.
+/// Buffers of one request and its response, kept to reuse their allocations.
 #[derive(Default)]
 struct Scratch {
     buffers: Buffers,
@@ -82,21 +82,22 @@ pub(crate) async fn serve(worker: Arc<Worker>, mut stream: TcpStream, address: S
         let Ok(read) = requests.read(&mut stream, &mut buffers.request, limits, timeouts.head).await else {
             return;
         };
-        // Held until the client has had time to read the response.
+        // Hold the guard until the client has had time to read the response.
         let _busy = worker.busy();
         let is_over = match read {
             Read::End => return,
             Read::Request => {
                 buffers.request.fields.remove_nominated();
                 let form = request_form(&buffers.request);
-                // The session refuses content that cannot be delimited, then closes.
+                // The session refuses content that cannot be delimited; the connection then closes.
                 let framing = framing::request_framing(&buffers.request);
                 let mut content =
                     RequestContent::new(&stream, &mut requests, framing.unwrap_or(Framing::UntilClose));
                 let mut response = Response::new(&stream, timeouts.send_stall, pending, form);
                 let sent = session::run(&worker, &client, buffers, framing, &mut content, &mut response);
                 let was_cut = sent.await.cut.is_some();
-                // A shutdown would turn the reset of a cut response into a clean end.
+                // Return without a shutdown, which would turn the reset of a cut response into a
+                // clean end.
                 if was_cut {
                     return;
                 }
@@ -132,7 +133,7 @@ mod tests {
         size_of::<F>()
     }
 
-    /// Keeps an idle connection below 4 KiB, together with the task's header and the stream.
+    /// An idle connection must stay below 4 KiB, including the task header and the stream.
     #[test]
     fn idle_connection_is_small() {
         let bytes = future_bytes(serve);

@@ -1,7 +1,8 @@
-//! HTTP/1 responses (RFC 9112): writes heads, delimits content, decides when the connection ends.
+//! HTTP/1 responses (RFC 9112): writes heads, delimits content, and decides whether the connection
+//! closes.
 //!
-//! **Invariant:** if a response delimited by the end of the connection is cut, the connection is
-//! reset.
+//! **Invariant:** cutting a response that is delimited by the end of the connection resets the
+//! connection.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -24,7 +25,7 @@ const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 enum Delimited {
     /// No content, and no `Content-Length`.
     None,
-    /// By `Content-Length`; for HEAD, the length that GET would return.
+    /// By `Content-Length`; for HEAD, the length of the GET response.
     Length(u64),
     /// By the chunked coding.
     Chunked,
@@ -32,12 +33,12 @@ enum Delimited {
     Close,
 }
 
-/// The parts of a request that determine the form of its response.
+/// Properties of a request that determine the form of its response.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RequestForm {
     pub(super) version: Version,
     pub(super) is_head: bool,
-    /// Whether the client wants to keep the connection open.
+    /// Whether the client wants the connection to stay open.
     pub(super) keeps_alive: bool,
 }
 
@@ -47,7 +48,7 @@ pub(super) struct Response<'c> {
     stream: &'c TcpStream,
     stall: Duration,
     sender: Sender<'c>,
-    /// Bytes to send together with those that follow.
+    /// Bytes to be sent together with the next ones.
     pending: &'c mut Vec<u8>,
     request: RequestForm,
     delimited: Delimited,
@@ -58,8 +59,8 @@ pub(super) struct Response<'c> {
 }
 
 impl<'c> Response<'c> {
-    /// Creates a response to be written to `stream`. If the client accepts no byte for `stall`, the
-    /// response is cut. `pending` is scratch space.
+    /// Creates a response to be written to `stream`. The response is cut if the client accepts no
+    /// byte for `stall`. `pending` is a scratch buffer.
     pub(super) fn new(
         stream: &'c TcpStream,
         stall: Duration,
@@ -92,9 +93,9 @@ impl<'c> Response<'c> {
         }
     }
 
-    /// Resets the connection on close: without a length, a clean close would make a partial
-    /// response look complete. Set before the first byte, so that it also holds if the process
-    /// stops or the task is dropped midway.
+    /// Sets whether closing resets the connection. Without a length, a clean close would make a
+    /// partial response look complete. Must be set before the first byte, to also cover a stopped
+    /// process or a dropped task.
     fn set_reset_on_close(&self, reset: bool) {
         let _ = socket2::SockRef::from(self.stream).set_linger(reset.then_some(Duration::ZERO));
     }
@@ -189,8 +190,8 @@ impl Outgoing for Response<'_> {
     }
 }
 
-/// Sends an interim response with its own sender, so that it does not count as the first byte of
-/// the final response.
+/// Sends an interim response with a separate sender, so that its time is not taken for the first
+/// byte of the final response.
 async fn send_interim(stream: &TcpStream, stall: Duration, interim: &[u8]) {
     if Sender::new(stream, stall).bytes(interim, false).await.is_err() {
         let _ = socket2::SockRef::from(stream).shutdown(std::net::Shutdown::Both);
@@ -210,7 +211,7 @@ fn write_head(out: &mut Vec<u8>, head: &ReplyHead<'_>, delimited: Delimited, ver
     out.extend_from_slice(b"HTTP/1.1 ");
     number::write(out, u64::from(head.status));
     out.push(b' ');
-    // A stored reason phrase has no control characters, so it cannot end the line.
+    // A stored reason phrase contains no control characters, so it cannot end the line.
     out.extend_from_slice(status::phrase(head.status, head.reason).as_bytes());
     out.extend_from_slice(b"\r\n");
     if head.status == 304 && !head.by_policy {
@@ -245,7 +246,7 @@ fn write_head(out: &mut Vec<u8>, head: &ReplyHead<'_>, delimited: Delimited, ver
 fn write_fields_of_304(out: &mut Vec<u8>, fields: &Fields) {
     const KEPT: [&str; 8] =
         ["cache-control", "content-location", "date", "etag", "expires", "last-modified", "vary", "via"];
-    // Without the CORS fields, a page of another origin could not read the other fields.
+    // Without the CORS fields, a page from another web origin could not read the other fields.
     const FOR_PAGES: &str = "access-control-";
     for (name, value) in fields.iter() {
         let for_pages =

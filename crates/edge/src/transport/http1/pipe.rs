@@ -1,6 +1,7 @@
 //! Pipe: copies bytes between a client and a backend after `return (pipe)`, without parsing them.
 //!
-//! A pipe ends when both sides have ended, one fails, or no byte has passed for [`IDLE_TIME_MAX`].
+//! A pipe ends when both sides have ended, one side fails, or no byte has passed for
+//! [`IDLE_TIME_MAX`].
 
 use std::io;
 use std::net::Shutdown;
@@ -18,7 +19,7 @@ use crate::transport::Piped;
 
 /// Maximum time without a byte in either direction (Varnish's `pipe_timeout`).
 const IDLE_TIME_MAX: Duration = Duration::from_secs(60);
-/// Maximum bytes in flight in each direction.
+/// Maximum bytes buffered in each direction.
 const BUFFER_BYTES: usize = 16 * 1024;
 
 /// Sends `first` to `backend`, then copies bytes both ways until the pipe ends.
@@ -33,7 +34,7 @@ pub(super) async fn run(client: &TcpStream, backend: &mut TcpStream, first: &[u8
     Piped { bytes: progress.from_backend.load(Relaxed), cut }
 }
 
-/// One half of a shared connection, like `TcpStream::split` without the mutable borrow.
+/// One half of a shared connection, as from `TcpStream::split` but without a mutable borrow.
 struct Half<'a>(&'a TcpStream);
 
 impl AsyncRead for Half<'_> {
@@ -70,30 +71,31 @@ impl AsyncWrite for Half<'_> {
 
 /// Progress of a pipe.
 struct Progress {
-    begun: Instant,
-    /// When either side last accepted a byte, in milliseconds since `begun`.
+    started: Instant,
+    /// When either side last accepted a byte, in milliseconds since `started`.
     moved_ms: AtomicU64,
-    /// Bytes that the client has accepted.
+    /// Bytes accepted by the client.
     from_backend: AtomicU64,
     /// Whether the backend has ended and the client has received everything.
-    is_whole: AtomicBool,
+    is_complete: AtomicBool,
 }
 
 impl Progress {
     fn new() -> Self {
         Self {
-            begun: Instant::now(),
+            started: Instant::now(),
             moved_ms: AtomicU64::new(0),
             from_backend: AtomicU64::new(0),
-            is_whole: AtomicBool::new(false),
+            is_complete: AtomicBool::new(false),
         }
     }
 
     /// Sends `first`, then copies from each side to the other until both have ended.
     ///
     /// # Errors
-    /// If one side fails, or the pipe is idle for too long, before the client has received
-    /// everything.
+    ///
+    /// Returns an error if, before the client has received everything, one side fails or the pipe
+    /// is idle for too long.
     async fn copy_both_ways(
         &self,
         (mut from_client, mut to_client): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
@@ -110,18 +112,18 @@ impl Progress {
         let back = async {
             let breaks = (Cut::BackendFailed, Cut::ClientClosed);
             self.copy(&mut from_backend, &mut to_client, &self.from_backend, breaks).await?;
-            self.is_whole.store(true, Relaxed);
+            self.is_complete.store(true, Relaxed);
             Ok(())
         };
         let ended = tokio::select! {
             ended = async { tokio::try_join!(there, back) } => ended.map(|_| ()),
             () = self.idle() => Err(Cut::ClientStalled),
         };
-        if self.is_whole.load(Relaxed) { Ok(()) } else { ended }
+        if self.is_complete.load(Relaxed) { Ok(()) } else { ended }
     }
 
-    /// Copies until `from` ends, then shuts down `to`. Returns the first cut if reading fails, the
-    /// second if writing fails.
+    /// Copies until `from` ends, then shuts down `to`. Returns `reading` if reading fails,
+    /// `writing` if writing fails.
     async fn copy(
         &self,
         from: &mut (impl AsyncRead + Unpin),
@@ -151,16 +153,16 @@ impl Progress {
             }
             rest = &rest[taken..];
             bytes.fetch_add(taken as u64, Relaxed);
-            let moved_ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+            let moved_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
             self.moved_ms.store(moved_ms, Relaxed);
         }
         Ok(())
     }
 
-    /// Returns once no byte has been accepted for [`IDLE_TIME_MAX`].
+    /// Resolves once no byte has been accepted for [`IDLE_TIME_MAX`].
     async fn idle(&self) {
         loop {
-            let moved = self.begun + Duration::from_millis(self.moved_ms.load(Relaxed));
+            let moved = self.started + Duration::from_millis(self.moved_ms.load(Relaxed));
             if moved.elapsed() >= IDLE_TIME_MAX {
                 return;
             }
@@ -208,6 +210,6 @@ mod tests {
             () = flood => panic!("everything was accepted"),
             ended = copied => assert_eq!(ended, Err(Cut::ClientStalled)),
         }
-        assert_eq!(progress.begun.elapsed().as_secs(), 60);
+        assert_eq!(progress.started.elapsed().as_secs(), 60);
     }
 }

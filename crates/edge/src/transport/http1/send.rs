@@ -1,7 +1,8 @@
-//! Socket writes: small content together with its head, large or on-disk content by `sendfile`.
+//! Socket writes: small content is sent together with the head, large or on-disk content by
+//! `sendfile`.
 //!
-//! Every wait is for the client to accept bytes, and ends after the stall limit: a stalled client
-//! costs a connection, never a thread.
+//! A write waits only for the client to accept bytes, and at most for the stall limit, so a stalled
+//! client ties up a connection but never a thread.
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
@@ -15,19 +16,19 @@ use thalweg_http::chunked::{CHUNK_END, CONTENT_END, SIZE_LINE_BYTES, encode_size
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-/// Minimum content size for `sendfile`. Below it, copying into one `writev` with the head costs
-/// less than a second system call.
+/// Minimum content size for `sendfile`, in bytes. For smaller content, one `writev` together with
+/// the head costs less than a second system call.
 pub(super) const SENDFILE_BYTES_MIN: usize = 32 * 1024;
-/// Minimum size of a piece to send corked. Without a cork, an acknowledgement that arrives while
-/// the kernel is still reading pages from the file makes it send a short tail as a separate packet,
-/// which increases the number of packets by half.
+/// Minimum size in bytes of a piece to send corked. Without a cork, an acknowledgement that arrives
+/// while the kernel is still reading the file's pages makes it send a short tail as a separate
+/// packet, which increases the number of packets by half.
 const CORK_BYTES_MIN: usize = 64 * 1024;
-/// Maximum size of head and content together that are joined in a buffer: one `send` saves 4 % of
-/// the cost of a 1 KB request over `writev`.
+/// Maximum total size, in bytes, of head and content joined in a buffer. Compared with `writev`, a
+/// single `send` saves 4 % of the cost of a 1 KB request.
 const JOINED_BYTES_MAX: usize = 4096;
 
 thread_local! {
-    /// Buffer in which a head and small content are joined.
+    /// Buffer for joining a head and small content.
     static JOINED: RefCell<Vec<u8>> = RefCell::default();
 }
 
@@ -53,9 +54,9 @@ pub(super) struct Sender<'a> {
     stream: &'a TcpStream,
     stall: Duration,
     first_byte: Option<Instant>,
-    /// Whether the kernel is set to send full packets only.
+    /// Whether the socket is corked, so that the kernel sends full packets only.
     corked: bool,
-    /// Whether the connection has waited since the piece was last verified.
+    /// Whether the connection has waited for the client since the piece was last verified.
     has_waited: bool,
 }
 
@@ -69,7 +70,7 @@ impl<'a> Sender<'a> {
         self.first_byte
     }
 
-    /// Sends a head with the first piece of content of known length.
+    /// Sends a head together with the first piece of content of known length.
     pub(super) async fn head_and_piece(&mut self, head: &[u8], piece: &Piece) -> io::Result<()> {
         if let SendFrom::Bytes(bytes) = source_of(piece) {
             let sent = self.try_joined(head, bytes)?;
@@ -77,12 +78,12 @@ impl<'a> Sender<'a> {
             return self.parts([&head[of_head..], &bytes[sent - of_head..]]).await;
         }
         self.cork_for(piece);
-        // The kernel holds the head back for the content that follows immediately.
+        // The kernel holds the head back until the content follows.
         self.bytes(head, true).await?;
         self.piece(piece).await
     }
 
-    /// Uncorks. Must be called before waiting for content, and at the end.
+    /// Removes the cork. Must be called before waiting for content and at the end of the response.
     pub(super) fn flush(&mut self) {
         if self.corked {
             self.corked = false;
@@ -112,8 +113,8 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Sends content as one chunk, after `head` (empty for all but the first chunk). `last` appends
-    /// the last-chunk.
+    /// Sends content as one chunk, preceded by `head`, which is empty for all but the first chunk.
+    /// If `last`, appends the terminating chunk.
     pub(super) async fn chunk(&mut self, head: &[u8], piece: &Piece, last: bool) -> io::Result<()> {
         let end = if last { CONTENT_END } else { CHUNK_END };
         let mut buffer = [0; SIZE_LINE_BYTES];
@@ -144,8 +145,8 @@ impl<'a> Sender<'a> {
         Ok(())
     }
 
-    /// Sends head and content in one call if they are short; returns the bytes that the socket
-    /// accepted.
+    /// Sends head and content in one call if they are short. Returns the number of bytes accepted
+    /// by the socket.
     fn try_joined(&mut self, head: &[u8], bytes: &[u8]) -> io::Result<usize> {
         if head.len() + bytes.len() > JOINED_BYTES_MAX {
             return Ok(0);
@@ -177,8 +178,8 @@ impl<'a> Sender<'a> {
         let unreadable = || io::Error::from(io::ErrorKind::UnexpectedEof);
         let (mut sent, mut ready) = (0, piece.len());
         while sent < piece.len() {
-            // During a wait, pages may leave the page cache, and this thread must not wait for the
-            // disk.
+            // Pages may have left the page cache during a wait, and this thread must not block on
+            // the disk.
             if std::mem::take(&mut self.has_waited) || sent == ready {
                 ready = sent + piece.ready(sent).await.map_err(|_| unreadable())?;
             }
@@ -186,7 +187,7 @@ impl<'a> Sender<'a> {
                 |stream: &TcpStream| Ok(rustix::fs::sendfile(stream, file, Some(&mut offset), ready - sent)?);
             match self.attempt(attempt) {
                 Ok(None) => self.writable().await?,
-                // A disk fault: the file was truncated or cannot be read.
+                // Disk fault: the file is truncated or cannot be read.
                 Ok(Some(0)) => {
                     piece.doubt();
                     return Err(unreadable());
@@ -202,7 +203,7 @@ impl<'a> Sender<'a> {
         Ok(())
     }
 
-    /// Retries `attempt`, waiting for the client only if the socket is full.
+    /// Retries `attempt`, waiting for the client whenever the socket buffer is full.
     async fn io(&mut self, mut attempt: impl FnMut(&TcpStream) -> io::Result<usize>) -> io::Result<usize> {
         loop {
             match self.attempt(&mut attempt)? {
@@ -212,12 +213,12 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Calls `attempt` once; returns `None` if the socket is full.
+    /// Calls `attempt` once. Returns `None` if the socket buffer is full.
     fn attempt(
         &mut self,
         attempt: impl FnOnce(&TcpStream) -> io::Result<usize>,
     ) -> io::Result<Option<usize>> {
-        // The time is taken before the attempt, because the client may have the byte before this
+        // Take the time before the attempt, because the client may receive the byte before this
         // thread runs again.
         let begun = self.first_byte.is_none().then(Instant::now);
         match self.stream.try_io(Interest::WRITABLE, || attempt(self.stream)) {

@@ -1,5 +1,5 @@
-//! Writer of minimal databases in the MaxMind DB file format, version 2.0: one tree of 24-bit
-//! records for IPv6, with IPv4 below ::/96.
+//! Writer for minimal databases in MaxMind DB format, version 2.0: one IPv6 tree with 24-bit
+//! records, and IPv4 networks below `::/96`.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -15,7 +15,7 @@ pub enum Data<'a> {
 }
 
 const START_OF_METADATA: &[u8] = b"\xab\xcd\xefMaxMind.com";
-/// Number of zeros between the tree and the data; data pointers include them.
+/// Number of zero bytes between the tree and the data section; counted in data pointers.
 const SEPARATOR_BYTES: usize = 16;
 
 /// One branch of a node.
@@ -23,11 +23,11 @@ const SEPARATOR_BYTES: usize = 16;
 enum Branch {
     Nothing,
     Node(usize),
-    /// Offset in the data.
+    /// Offset in the data section.
     Data(usize),
 }
 
-/// Formats a database with these networks, which must not contain each other.
+/// Formats a database with these networks, which must not overlap.
 pub fn database(kind: &str, networks: &[(&str, Data<'_>)]) -> Vec<u8> {
     let mut nodes = vec![[Branch::Nothing; 2]];
     let mut data = Vec::new();
@@ -77,7 +77,7 @@ pub fn database(kind: &str, networks: &[(&str, Data<'_>)]) -> Vec<u8> {
     bytes
 }
 
-/// Converts an address to its form in the tree; also returns its number of significant bits.
+/// Converts a network to its address bits in the tree and the number of significant bits.
 fn bits(network: &str) -> (u128, u32) {
     let (address, length) = network.split_once('/').unwrap();
     let length: u32 = length.parse().unwrap();
@@ -123,7 +123,7 @@ fn write(value: &Data<'_>, into: &mut Vec<u8>) {
     }
 }
 
-/// Writes the control byte: type and size. Types from 8 on need a second byte.
+/// Writes a control byte with type and size. Types from 8 on need a second byte.
 fn control(kind: u8, size: usize, into: &mut Vec<u8>) {
     let short = u8::try_from(size).unwrap();
     let (size, more) = if short < 29 { (short, None) } else { (29, Some(short - 29)) };

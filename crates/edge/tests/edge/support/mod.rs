@@ -1,5 +1,5 @@
-//! Test support: a real edge on its own port, clients on real sockets, and a backend whose every
-//! byte the test writes.
+//! Test support: a real edge on its own port, clients on real sockets, and a backend for which the
+//! test writes every byte.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
 pub mod mmdb;
@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
-/// Maximum wait for an expected event; beyond it the test fails.
+/// Maximum wait for an expected event before the test fails.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 pub struct TestEdge {
@@ -31,8 +31,7 @@ pub fn config(backend: SocketAddr) -> Config {
         listen: (Ipv4Addr::LOCALHOST, 0).into(),
         backends: vec![BackendUrl::at(backend)],
         memory_bytes: 64 << 20,
-        // One thread has one connection pool and handles requests in the order in which they
-        // arrive.
+        // A single thread has one connection pool and handles requests in order of arrival.
         threads: NonZeroUsize::new(1),
         admin: None,
         ..Config::default()
@@ -71,7 +70,7 @@ impl TestEdge {
         Client::new(TcpStream::connect(self.address).await.unwrap())
     }
 
-    /// Sends one request on its own connection.
+    /// Sends one request on a new connection.
     pub async fn get(&self, path: &str, fields: &str) -> Response {
         let mut client = self.client().await;
         client.request("GET", path, fields).await;
@@ -84,13 +83,14 @@ impl TestEdge {
     }
 }
 
-/// Reserves a port for a server that stops and restarts, so that no other process gets it.
+/// Reserves a port for a server that stops and restarts, so that no other process can take it.
 pub struct Port(TcpSocket);
 
 impl Port {
     pub fn new() -> Self {
         let socket = TcpSocket::new_v4().unwrap();
-        // The server also sets SO_REUSEADDR, and can bind because this socket does not listen.
+        // The server can bind to the same port, because both sockets set SO_REUSEADDR and this one
+        // does not listen.
         socket.set_reuseaddr(true).unwrap();
         socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         Self(socket)
@@ -112,7 +112,7 @@ pub struct Response {
     pub status: u16,
     pub head: String,
     pub content: Vec<u8>,
-    /// Whether the content ended as its framing requires.
+    /// Whether the content is complete according to its framing.
     pub whole: bool,
 }
 
@@ -125,8 +125,8 @@ impl Response {
         self.field("cache-status").unwrap()
     }
 
-    /// Returns `Cache-Status` with a `ttl` of up to 5 s below `ttl_s` replaced by `ttl_s`: a busy
-    /// machine may take that long.
+    /// Returns `Cache-Status`, replacing a `ttl` up to 5 s below `ttl_s` by `ttl_s`, because a test
+    /// may take that long on a busy machine.
     pub fn cache_status_from(&self, ttl_s: i64) -> String {
         let status = self.cache_status();
         let left = status.split("; ").find_map(|parameter| parameter.strip_prefix("ttl="));
@@ -178,14 +178,14 @@ impl Client {
         }
     }
 
-    /// Reads more input; returns false at the end of the connection, clean or not.
+    /// Reads more input. Returns false at the end of the connection, clean or not.
     async fn more(&mut self) -> bool {
         let read = tokio::time::timeout(PATIENCE, self.stream.read_buf(&mut self.input)).await;
         matches!(read.expect("no data"), Ok(n) if n > 0)
     }
 
-    /// Returns the next content of a chunked response, at least one byte; `None` at the end, an
-    /// error if it breaks off.
+    /// Returns the next content of a chunked response, at least one byte. Returns `None` at the
+    /// end, and an error if the response breaks off.
     pub async fn chunk(&mut self) -> Result<Option<Vec<u8>>, ()> {
         loop {
             if let Some(line) = self.input.windows(2).position(|two| two == b"\r\n") {
@@ -212,7 +212,7 @@ impl Client {
         std::mem::replace(&mut self.input, rest)
     }
 
-    /// Reads up to `len` bytes; fewer if the connection ends.
+    /// Reads up to `len` bytes; returns fewer if the connection ends.
     pub async fn up_to(&mut self, len: usize) -> Vec<u8> {
         while self.input.len() < len && self.more().await {}
         let rest = self.input.split_off(len.min(self.input.len()));
@@ -264,7 +264,7 @@ pub struct Backend {
     listener: TcpListener,
 }
 
-/// A connection from the edge, with its current request.
+/// A backend connection from the edge, and its current request.
 pub struct Fetch {
     pub client: Client,
     pub request: String,
@@ -290,7 +290,7 @@ impl Backend {
         Fetch { client, request }
     }
 
-    /// Whether the edge has opened another connection.
+    /// Returns whether the edge has opened another connection.
     pub async fn is_asked_again(&self) -> bool {
         tokio::time::timeout(Duration::ZERO, self.listener.accept()).await.is_ok()
     }
@@ -306,7 +306,7 @@ impl Fetch {
         self.client.stream.write(bytes).await.unwrap()
     }
 
-    /// Sends bytes; returns false once the edge has closed the connection.
+    /// Sends bytes. Returns false once the edge has closed the connection.
     pub async fn try_send(&mut self, bytes: &[u8]) -> bool {
         self.client.stream.write_all(bytes).await.is_ok()
     }
@@ -318,13 +318,13 @@ impl Fetch {
         self.send(chunk).await;
     }
 
-    /// Sends a complete response with its length.
+    /// Sends a complete response with `Content-Length`.
     pub async fn respond(&mut self, status: &str, fields: &str, content: &[u8]) {
         let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n{fields}\r\n", content.len());
         self.send([head.as_bytes(), content].concat()).await;
     }
 
-    /// Waits for another request on the same connection; returns false if it closes.
+    /// Waits for another request on the same connection. Returns false if the connection closes.
     pub async fn try_next(&mut self) -> bool {
         if self.client.input.is_empty() && !self.client.more().await {
             return false;
@@ -339,7 +339,7 @@ impl Fetch {
     }
 }
 
-/// Returns test content: each byte derives from its offset.
+/// Returns test content, in which each byte is derived from its offset.
 pub fn content(from: usize, len: usize) -> Vec<u8> {
     (from..from + len).map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect()
 }

@@ -14,7 +14,7 @@ use crate::reproduce::Headline;
 /// Version of the JSON format.
 const VERSION: u32 = 2;
 
-/// Renders the samples as CSV, one per line; failed samples follow, with a reason instead of
+/// Renders the samples as CSV, one per line. Failed samples follow, with a reason instead of
 /// figures.
 pub fn csv(report: &Report) -> String {
     let mut text =
@@ -76,7 +76,7 @@ struct DocumentPath<'a> {
     packets_missed: u64,
 }
 
-/// A row of the table; figures are null without samples.
+/// A row of the table. Figures are null without samples.
 #[derive(Serialize)]
 struct DocumentRow<'a> {
     path: &'a str,
@@ -113,7 +113,7 @@ pub fn json(report: &Report, headlines: &[Headline]) -> String {
         paths: paths(report),
         rows: rows.iter().map(|row| document_row(report, row)).collect(),
     };
-    serde_json::to_string_pretty(&document).expect("numbers and texts are JSON") + "\n"
+    serde_json::to_string_pretty(&document).expect("serializing numbers and strings cannot fail") + "\n"
 }
 
 fn paths(report: &Report) -> Vec<DocumentPath<'_>> {

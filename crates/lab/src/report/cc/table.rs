@@ -1,4 +1,4 @@
-//! Table of a comparison for a terminal, and texts and notes shared with the page.
+//! Table of a comparison for a terminal, and strings shared with the page.
 
 use std::fmt::Write as _;
 
@@ -92,7 +92,7 @@ pub fn table(report: &Report) -> String {
     text
 }
 
-/// Describes each path in the direction of the clients.
+/// Describes each path in the direction towards the clients.
 pub(super) fn conditions(report: &Report) -> Vec<String> {
     let of = |path: &Path| {
         let rate = path.down.capacity.mean_bits_per_s().map_or_else(

@@ -8,7 +8,8 @@ use thalweg_netem::emulation::Lateness;
 use super::*;
 use crate::reproduce::varnish;
 
-/// Builds a report with two losses, three algorithms, and samples that take the given milliseconds.
+/// Builds a report with two loss rates, three algorithms, and samples with the given times in
+/// milliseconds.
 fn report(times_ms: impl Fn(usize, &str) -> Vec<u64>) -> Report {
     let mut report = Report::new(varnish::plan(true));
     report.plan.samples = 8;

@@ -1,4 +1,4 @@
-//! The results as JSON, without the individual responses.
+//! JSON form of the results, without the individual responses.
 
 use serde::Serialize;
 
@@ -72,7 +72,7 @@ pub fn json(outcome: &Outcome) -> String {
         networks: networks(outcome),
         rounds: outcome.rounds.iter().map(|it| document_round(outcome, it)).collect(),
     };
-    serde_json::to_string_pretty(&document).expect("numbers and texts are JSON") + "\n"
+    serde_json::to_string_pretty(&document).expect("serializing numbers and strings cannot fail") + "\n"
 }
 
 fn networks(outcome: &Outcome) -> Vec<DocumentNetwork> {

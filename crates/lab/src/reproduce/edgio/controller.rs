@@ -1,4 +1,4 @@
-//! Client for the part of the controller's HTTP interface that the lab uses.
+//! Client for the parts of the controller's HTTP interface used by the lab.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -20,11 +20,11 @@ const ON_TRIAL: &str = "on trial";
 /// A round of decisions.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Round {
-    /// End of the round's window.
+    /// End of the round's window, as Unix time in seconds.
     pub unix_s: u64,
-    /// Networks steered from this round on.
+    /// Number of networks steered from this round on.
     pub steered: u64,
-    /// Steered networks that were already steered before.
+    /// Number of those networks that were already steered before.
     pub kept: u64,
     /// Networks that entered, with reasons.
     pub entered: Vec<Change>,
@@ -43,14 +43,14 @@ pub struct Round {
 pub struct Change {
     /// Prefix of the network.
     pub prefix: String,
-    /// Reason, in the controller's words.
+    /// Reason, as the controller's keyword.
     pub reason: String,
 }
 
 /// Percentiles across the connections in a window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 pub struct Percentiles {
-    /// Percentiles across all connections; `None` if the controller has none.
+    /// Percentiles across all connections; `None` if the controller reports none.
     pub all: Option<LowPercentiles>,
 }
 
@@ -112,8 +112,8 @@ pub struct Points {
 
 impl Explanation {
     /// Replaces this explanation with a newer one, but keeps the last results of an ended trial.
-    /// Once BBR is shown to help, the controller restarts its connection counts, so the trial's
-    /// counts are kept.
+    /// Once BBR is shown to help, the controller restarts its connection counts, so this keeps the
+    /// trial's counts.
     pub(super) fn update(&mut self, newer: Self) {
         let entry = match (self.entry.take(), newer.entry) {
             (before, None) => before,
@@ -145,13 +145,13 @@ impl Controller<'_> {
         Ok(self.get::<Rounds>(&target).await?.map(|reply| reply.rounds).unwrap_or_default())
     }
 
-    /// Fetches the explanation of a network; empty before the first round.
+    /// Fetches the explanation of a network, which is empty before the first round.
     pub(super) async fn explain(self, prefix: &str) -> anyhow::Result<Explanation> {
         let target = format!("/explain?pop={}&prefix={}", self.pop, prefix.replace('/', "%2F"));
         Ok(self.get(&target).await?.unwrap_or_default())
     }
 
-    /// Fetches a resource; `None` on status 404.
+    /// Fetches a resource. Returns `None` on status 404.
     async fn get<T: DeserializeOwned>(self, target: &str) -> anyhow::Result<Option<T>> {
         let mut connection = Connection::open(&self.address.into(), None, Timeouts::each(TIMEOUT))
             .await
@@ -169,7 +169,7 @@ impl Controller<'_> {
     }
 }
 
-/// Stores the content, up to a limit.
+/// A sink that stores the content, up to a limit.
 #[derive(Debug, Default)]
 struct ContentSink {
     bytes: Vec<u8>,

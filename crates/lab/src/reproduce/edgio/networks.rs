@@ -1,4 +1,4 @@
-//! The client networks and their true properties, used to judge the controller's decisions. Pure.
+//! The client networks and their true properties, used to judge the controller's decisions.
 
 use std::time::Duration;
 
@@ -85,8 +85,9 @@ mod tests {
     use super::*;
     use thalweg_netem::scenario::{Capacity, Path};
 
-    /// Returns the bits per second that loss allows a CUBIC connection: at least Reno's rate
-    /// (Mathis et al., CCR 27(3), 1997), with TCP segments of 1,448 bytes.
+    /// Returns the rate, in bits per second, to which loss limits a CUBIC connection. CUBIC is at
+    /// least as fast as Reno, whose rate this is (Mathis et al., CCR 27(3), 1997), with TCP
+    /// segments of 1,448 bytes.
     fn by_loss(path: &Path) -> f64 {
         1448.0 * 8.0 / path.round_trip_min().as_secs_f64() * (1.5 / path.down.loss.mean()).sqrt()
     }

@@ -1,4 +1,4 @@
-//! Results: rates before and after steering, each network's history, and checks. Pure.
+//! Results: rates before and after steering, each network's history, and checks.
 
 use std::time::Duration;
 
@@ -11,19 +11,19 @@ use super::{EarlyEnd, Plan, viewers};
 use crate::cc::statistics::{Ratio, ratio};
 use crate::reproduce::{Headline, PublishedValue};
 
-/// Initial rounds to skip: viewers are only partly active in the first window.
+/// Number of initial rounds to skip, because viewers are only partly active in the first window.
 const BEGINNING_ROUNDS: usize = 1;
 
 /// Results of a reproduction.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The plan that was measured.
+    /// The measured plan.
     pub plan: Plan,
-    /// Why measuring ended early; `None` if the plan was completed.
+    /// Reason why measuring ended early; `None` if the plan was completed.
     pub early: Option<EarlyEnd>,
     /// Unix time at which viewers started.
     pub started_unix_s: f64,
-    /// All of the controller's rounds.
+    /// All rounds reported by the controller.
     pub rounds: Vec<Round>,
     /// Prefix and explanation of each network, in the order of [`NETWORKS`].
     pub networks: Vec<(String, Explanation)>,
@@ -52,7 +52,7 @@ pub enum EventKind {
     Entered,
     /// The trial showed that BBR helps.
     Helped,
-    /// The network is no longer steered.
+    /// The controller stops steering the network.
     Left,
 }
 
@@ -74,7 +74,7 @@ pub struct Check {
     pub what: &'static str,
     /// Whether the condition holds.
     pub holds: bool,
-    /// Evidence for or against the condition, as text.
+    /// Evidence for or against the condition, for display.
     #[serde(rename = "told")]
     pub evidence: String,
 }
@@ -120,8 +120,8 @@ impl Outcome {
         events
     }
 
-    /// Returns the rounds until the first network entered, inclusive: until then no edge had a
-    /// rule.
+    /// Returns the rounds up to and including the one in which the first network entered. Until
+    /// then, no edge had a steering rule.
     pub fn before(&self) -> &[Round] {
         match self.rounds.iter().position(|round| !round.entered.is_empty()) {
             Some(first) => self.rounds.get(BEGINNING_ROUNDS..=first).unwrap_or_default(),
@@ -129,14 +129,16 @@ impl Outcome {
         }
     }
 
-    /// Returns the last rounds after the first network entered, as many as the plan asks for.
+    /// Returns the last [`Plan::rounds_after`] rounds, excluding any before the first network
+    /// entered.
     pub fn after(&self) -> &[Round] {
         let from = self.rounds.iter().position(|round| !round.entered.is_empty());
         let rest = from.and_then(|first| self.rounds.get(first + 1..)).unwrap_or_default();
         &rest[rest.len().saturating_sub(self.plan.rounds_after)..]
     }
 
-    /// Divides the mean across the rounds after by the mean across the rounds before.
+    /// Returns the mean across the rounds [`after`](Self::after) divided by the mean across the
+    /// rounds [`before`](Self::before).
     pub fn rise(
         &self,
         of: impl Fn(&Round) -> Percentiles,
@@ -148,7 +150,7 @@ impl Outcome {
         (!before.is_empty() && !after.is_empty()).then(|| ratio(&after, &before))
     }
 
-    /// Returns the published figures with the ones measured here.
+    /// Returns the published figures and those measured here.
     pub fn headlines(&self) -> Vec<Headline> {
         let headline = |what: &str, published, rise: Option<Ratio>| Headline {
             what: what.to_owned(),
@@ -193,7 +195,7 @@ impl Outcome {
         ]
     }
 
-    /// Checks that the interval of the rise in delivery rate is above 1.
+    /// Checks that the interval of the rise in delivery rate lies above 1.
     fn is_up(&self, what: &'static str, low: impl Fn(LowPercentiles) -> f64) -> Check {
         let interval = self.rise(|round| round.delivery_rate, low).and_then(|rise| rise.interval);
         let evidence = interval.map(|(least, most)| format!("{least:.2} to {most:.2} times"));
@@ -204,7 +206,7 @@ impl Outcome {
         }
     }
 
-    /// Returns the networks falsely shown to be helped: BBR does not actually help them.
+    /// Returns the networks shown to be helped although BBR does not help them.
     pub fn falsely_helped(&self) -> Vec<&'static str> {
         let helped = |(number, _): &(usize, _)| {
             self.events(*number).iter().any(|event| event.what == EventKind::Helped)
@@ -213,7 +215,7 @@ impl Outcome {
         others.filter(helped).map(|(_, network)| network.name).collect()
     }
 
-    /// Returns the networks with that truth, each with whether `is` holds for its history.
+    /// Returns the networks whose truth is `truth`, each with the result of `is` for its history.
     fn matching(&self, truth: Truth, is: impl Fn(&[Event]) -> bool) -> Vec<(&'static str, bool)> {
         let those = NETWORKS.iter().enumerate().filter(|(_, network)| network.truth == truth);
         those.map(|(number, network)| (network.name, is(&self.events(number)))).collect()
@@ -234,7 +236,7 @@ impl Outcome {
         goodputs.get(goodputs.len() / 2).copied()
     }
 
-    /// Returns the time span of the rounds before, and that of the rounds after.
+    /// Returns the time spans of the rounds [`before`](Self::before) and [`after`](Self::after).
     pub fn times(&self) -> [Option<(Duration, Duration)>; 2] {
         let window_s = self.plan.window.as_secs_f64();
         [self.before(), self.after()].map(|rounds| {
@@ -244,8 +246,9 @@ impl Outcome {
         })
     }
 
-    /// The program's exit status: 128 plus the signal number after a signal; 1 if the plan was not
-    /// completed, a condition fails, responses failed, or the emulation was late; otherwise 0.
+    /// Returns the program's exit status: 128 plus the signal number after a signal; 1 if the plan
+    /// was not completed, a condition fails, responses failed, or the emulation was late; otherwise
+    /// 0.
     pub fn exit_status(&self) -> u8 {
         if let Some(early) = &self.early {
             return early.exit_status();

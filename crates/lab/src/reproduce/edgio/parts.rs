@@ -12,7 +12,7 @@ use thalweg_netem::emulation::{Emulation, Side};
 use super::controller::Controller;
 use crate::process::ChildProcess;
 
-/// Edge port that clients connect to.
+/// Port of the edge to which clients connect.
 pub(super) const EDGE_PORT: u16 = 80;
 const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8082);
 const CONTROLLER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8083);
@@ -24,7 +24,7 @@ pub(super) const TRIED: &str = "bbr";
 /// The kernel's list of available algorithms.
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 
-/// Non-default controller settings: minutes and hours become seconds.
+/// Non-default controller settings, which scale minutes and hours down to seconds.
 pub const CONTROLLER_SETTINGS: [(&str, &str); 13] = [
     ("window", "4s"),
     ("late", "2s"),
@@ -64,7 +64,8 @@ impl Parts {
     /// Starts each process once its dependencies are ready.
     ///
     /// # Errors
-    /// If a process does not start, or the kernel lacks an algorithm.
+    ///
+    /// Returns an error if a process does not start, or the kernel lacks an algorithm.
     pub(super) fn start(emulation: &Emulation, thalweg: &Path) -> anyhow::Result<Self> {
         check_algorithms()?;
         let own = std::env::current_exe().context("cannot locate this program's own file")?;

@@ -23,7 +23,7 @@ const TIMEOUTS: Timeouts = Timeouts::each(PATIENCE);
 pub const RESPONSE_BYTES: u64 = 300_000;
 /// Pause after a failure, so that a persistent failure causes no connection storm.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
-/// Maximum failures kept with their text.
+/// Maximum number of failure messages kept.
 const FAILURES_KEPT_MAX: usize = 20;
 
 /// One response, as measured by its viewer.
@@ -51,7 +51,7 @@ pub struct ViewerResults {
     pub responses: Vec<Response>,
     /// Number of failures.
     pub failed: u64,
-    /// Texts of the first failures.
+    /// Messages of the first failures.
     pub failures: Vec<String>,
 }
 
@@ -72,7 +72,8 @@ pub fn target() -> String {
 /// Requests the content once, so that the edge stores it.
 ///
 /// # Errors
-/// If the request fails.
+///
+/// Returns an error if the request fails.
 pub async fn warm(server: SocketAddr) -> Result<(), Failure> {
     let mut connection = Connection::open(&server.into(), None, TIMEOUTS).await?;
     fetch(&mut connection).await.map(drop)
@@ -139,7 +140,7 @@ impl Viewer<'_> {
     }
 }
 
-/// Fetches one whole response and returns the time it took.
+/// Fetches one response and returns the time it took.
 async fn fetch(connection: &mut Connection) -> Result<Duration, Failure> {
     let exchange = connection.get("lab", &target(), "", &mut Unread).await?;
     if (exchange.status, exchange.content_bytes) != (200, RESPONSE_BYTES) {

@@ -1,5 +1,5 @@
-//! Live viewers at offsets into a live channel: over three edges and from three processes, with
-//! more viewers in each step. A few viewers at no offset measure the channel's latency.
+//! Live viewers at various offsets behind the live edge: over three edges and from three processes,
+//! with more viewers in each step. A few viewers at no offset measure the channel's latency.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -19,13 +19,14 @@ use super::servers::{self, ANY};
 use super::usage::{Meter, Usage};
 use crate::process::ChildProcess;
 
-/// Number of edges, and of viewer processes; on many machines a process can open only 20,000 files.
+/// Number of edges, and of viewer processes. One would not suffice, because on many machines a
+/// process can open only 20,000 files.
 pub const EDGES: usize = 3;
 /// Channel name.
 const CHANNEL: &str = "live";
 /// Published segment duration.
 const SEGMENT: &str = "4s";
-/// Text that a live source logs once the origin accepts its media.
+/// Text logged by a live source once the origin accepts its media.
 const SOURCE_READY: &str = "upload begins";
 /// DVR window of the channel: the maximum offset, plus room to fall behind.
 const WINDOW: &str = "90s";
@@ -44,7 +45,7 @@ pub struct Plan {
     pub offset_max: Duration,
     /// Time over which viewers join evenly.
     pub join_within: Duration,
-    /// Time from the first viewer joining to all leaving.
+    /// Time from the start until all viewers leave.
     pub watch: Duration,
 }
 
@@ -84,15 +85,15 @@ pub struct Step {
     pub crowd: ViewerStats,
     /// Playback quality of the viewers at no offset.
     pub at_edge: ViewerStats,
-    /// Resources the edges used once all viewers had joined.
+    /// Resources used by the edges once all viewers had joined.
     pub edges: Usage,
-    /// Resources used meanwhile by the processes of the viewers at offsets.
+    /// Resources used at the same time by the processes of the viewers at offsets.
     pub clients: Usage,
 }
 
 impl ViewerStats {
-    /// Computes statistics from the figures of `viewers` viewers; throughput covers `seconds` (Unix
-    /// time), when all had joined.
+    /// Computes statistics from the figures of `viewers` viewers. Throughput covers `seconds` of
+    /// Unix time, during which all viewers had joined.
     fn of(figures: &Figures, viewers: u64, seconds: Range<u64>) -> Self {
         let ms = |time, quantile| Some(figures.time(time)?.value_at_quantile(quantile) as f64 / 1e3);
         let did = figures.viewers.unwrap_or_default();
@@ -115,8 +116,8 @@ impl ViewerStats {
 }
 
 impl Plan {
-    /// Returns the period in which all viewers have joined and play, relative to the start. No
-    /// viewer leaves during it, because processes take extra time to start.
+    /// Returns the period in which all viewers have joined and are playing, relative to the start.
+    /// No viewer leaves during it, because processes take extra time to start.
     fn held(&self) -> Range<Duration> {
         self.watch.min(self.join_within + SETTLED_AFTER)..self.watch
     }

@@ -1,4 +1,4 @@
-//! Headline figures: published values and the ones measured here. Pure.
+//! Headline figures: published values and those measured here.
 
 use super::audience::Step;
 use super::{Cache, Fill, Outcome, Quantiles, SEGMENT, SHORT};

@@ -1,5 +1,5 @@
-//! Joiners: after a first client starts a fill, other clients request the same content while the
-//! fill is in progress.
+//! Joiners: clients that request content while a fill of the same content, started by a first
+//! client, is in progress.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -23,9 +23,9 @@ const TIMEOUTS: Timeouts = Timeouts::each(PATIENCE);
 /// One joiner.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Joiner {
-    /// The cache that the joiner requested from.
+    /// The requested cache.
     pub cache: Cache,
-    /// The fill that the joiner joined.
+    /// The joined fill.
     pub fill: Fill,
     /// Round number.
     pub round: usize,
@@ -33,8 +33,8 @@ pub struct Joiner {
     pub joined: Duration,
     /// Time from the request to the first byte of the response.
     pub ttfb: Duration,
-    /// Whether the request was sent after the first client had the whole response, so there was no
-    /// fill to join.
+    /// Whether the request was sent after the first client had received the complete response, when
+    /// there was no fill left to join.
     pub is_late: bool,
 }
 
@@ -67,7 +67,7 @@ pub(super) async fn measure(
     Ok(())
 }
 
-/// Runs one fill with `count` joiners spread evenly over the fill's duration; returns them in
+/// Runs one fill with `count` joiners spread evenly over the fill's duration. Returns them in
 /// request order.
 async fn join(
     cache: Cache,
@@ -111,7 +111,7 @@ async fn join(
     Ok(joiners)
 }
 
-/// Requests the fill over a new connection and checks that all of its content arrives.
+/// Requests the fill over a new connection and checks that its complete content arrives.
 pub(super) async fn ask(
     server: SocketAddr,
     fill: Fill,
@@ -129,13 +129,13 @@ pub(super) async fn ask(
     Ok(exchange)
 }
 
-/// Sink of the first client; reports when the head arrives and discards the content.
+/// Sink of the first client, which reports when the head arrives and discards the content.
 struct First(Option<oneshot::Sender<Instant>>);
 
 impl Sink for First {
     fn head(&mut self, _: &ResponseHead) -> Result<(), Failure> {
         if let Some(head_came) = self.0.take() {
-            // The receiver is dropped if the measurement was abandoned.
+            // Ignore the error: the receiver is dropped if the measurement was abandoned.
             let _ = head_came.send(Instant::now());
         }
         Ok(())

@@ -43,10 +43,11 @@ impl LoadProcess {
         self.running.id()
     }
 
-    /// Whether the process has exited; the exit status must be one of `statuses`.
+    /// Returns whether the process has exited. Its exit status must be one of `statuses`.
     ///
     /// # Errors
-    /// If the process exited with another status; the error includes its last line of output.
+    ///
+    /// Returns an error with the last line of output if the process exited with another status.
     pub(super) fn has_ended(&mut self, statuses: &[i32]) -> anyhow::Result<bool> {
         if self.has_ended {
             return Ok(true);
@@ -62,10 +63,11 @@ impl LoadProcess {
         Ok(true)
     }
 
-    /// Returns the figures as JSON text.
+    /// Returns the figures as JSON.
     ///
     /// # Errors
-    /// If the process has not written any figures.
+    ///
+    /// Returns an error if the process has not written any figures.
     pub(super) fn figures(&self) -> anyhow::Result<String> {
         fs::read_to_string(&self.figures).with_context(|| self.figures.display().to_string())
     }
@@ -74,10 +76,11 @@ impl LoadProcess {
 /// Interval between checks whether processes have exited.
 pub(super) const TICK: Duration = Duration::from_secs(1);
 
-/// Waits until all processes have exited, calling `tick` every second meanwhile.
+/// Waits until all processes have exited. Calls `tick` every second in the meantime.
 ///
 /// # Errors
-/// If a process fails, or is still running after `patience`.
+///
+/// Returns an error if a process fails, or is still running after `patience`.
 pub(super) async fn attend(
     all: &mut [LoadProcess],
     statuses: &[i32],
@@ -98,5 +101,5 @@ pub(super) async fn attend(
     }
     let late: Vec<_> =
         all.iter().filter(|process| !process.has_ended).map(|process| &*process.name).collect();
-    bail!("{} did not end within {} s", late.join(", "), patience.as_secs())
+    bail!("{} did not exit within {} s", late.join(", "), patience.as_secs())
 }

@@ -1,5 +1,5 @@
-//! Chunks through two tiers: a backend behind a shield produces a segment, and clients request it
-//! from an edge as it starts.
+//! Chunk delay through two tiers: a backend behind a shield produces a segment chunk by chunk, and
+//! clients request it from an edge as production starts.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub struct Chunk {
     pub cache: Cache,
     /// Segment number.
     pub segment: usize,
-    /// Position of the chunk in the segment, from 0.
+    /// Index of the chunk in the segment, counted from 0.
     pub chunk: usize,
     /// Time from the backend sending the chunk (or the client's request, if later) to its last byte
     /// at the client.
@@ -56,7 +56,7 @@ pub(super) async fn measure(
     Ok(())
 }
 
-/// Relays one segment to `clients` clients; returns the position and delay of each chunk at each
+/// Relays one segment to `clients` clients. Returns the index and delay of each chunk at each
 /// client.
 async fn relay(edge: SocketAddr, number: usize, clients: usize) -> anyhow::Result<Vec<(usize, Duration)>> {
     let clock = Clock::start();

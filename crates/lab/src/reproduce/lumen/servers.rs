@@ -1,5 +1,5 @@
-//! The servers to measure, as processes on loopback: an edge and Debian's nginx, both caching
-//! proxies in front of a backend.
+//! Servers to measure, as processes on loopback: an edge and Debian's nginx, both caching proxies
+//! in front of a backend.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
@@ -76,13 +76,13 @@ pub(super) fn free_address() -> anyhow::Result<SocketAddr> {
 pub(super) fn check() -> anyhow::Result<()> {
     nginx_program()?;
     installed("setpriv")
-        .context("`setpriv` not found, which ends child processes with the lab: install util-linux")?;
+        .context("`setpriv` not found, needed to kill child processes with the lab: install util-linux")?;
     Ok(())
 }
 
 /// Returns the path of Debian's nginx.
 fn nginx_program() -> anyhow::Result<PathBuf> {
-    installed("nginx").context("`nginx` not found, the cache to compare with: install nginx-light")
+    installed("nginx").context("`nginx` not found, needed for the comparison: install nginx-light")
 }
 
 fn installed(name: &str) -> Option<PathBuf> {
@@ -104,7 +104,7 @@ fn nginx(backend: SocketAddr, directory: &Path) -> anyhow::Result<(ChildProcess,
     Ok((ChildProcess::start_at(command, address).context("nginx")?, address))
 }
 
-/// Returns a configuration in which joiners wait for the cache lock; most other settings are
+/// Returns a configuration in which joiners wait for the cache lock. Most other settings are
 /// defaults.
 fn nginx_config(listen: SocketAddr, backend: SocketAddr, directory: &Path) -> String {
     let at = directory.display();

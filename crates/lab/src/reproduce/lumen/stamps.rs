@@ -1,4 +1,4 @@
-//! Reader of chunks that start with their sending time. Pure.
+//! Reader of chunks that start with their send time.
 
 use std::time::Instant;
 
@@ -14,11 +14,11 @@ pub(super) struct Stamps {
     chunk_bytes: u64,
     /// Content bytes read so far.
     bytes: u64,
-    /// The part of the current chunk's stamp that has arrived.
+    /// The current chunk's stamp, as far as it has arrived.
     stamp: [u8; STAMP_BYTES],
     at: Instant,
-    /// For each complete chunk, its sending time (Unix microseconds) and the arrival of its last
-    /// byte.
+    /// For each complete chunk, its send time as Unix time in microseconds, and the arrival time of
+    /// its last byte.
     pub(super) arrivals: Vec<(u64, Instant)>,
 }
 

@@ -1,4 +1,4 @@
-//! Throughput of one edge: clients request a large segment again and again.
+//! Throughput of one edge: clients request a large segment repeatedly.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -25,9 +25,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Throughput {
     /// Content received per second.
     pub gbit_per_s: f64,
-    /// Resources the edge used.
+    /// Resources used by the edge.
     pub edge: Usage,
-    /// Resources the clients used.
+    /// Resources used by the clients.
     pub clients: Usage,
 }
 

@@ -24,8 +24,8 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// Samples the total usage of `processes`; discards the sample if one has exited, because the
-    /// total is incomplete.
+    /// Samples the total usage of `processes`. Discards the sample if a process has exited, because
+    /// the total would be incomplete.
     pub(super) fn sample(&mut self, at: Instant, processes: impl Iterator<Item = u32>) {
         let Some((ticks, memory_bytes)) = processes.map(used).try_fold((0, 0), |all, one| {
             let (ticks, memory_bytes) = one?;
@@ -55,15 +55,15 @@ fn used(process: u32) -> Option<(u64, u64)> {
     Some((ticks(&stat)?, resident_bytes(&status)?))
 }
 
-/// Sums fields 14 and 15 of `stat` (proc_pid_stat(5)); skips the name first, which may contain
-/// anything.
+/// Returns the sum of fields 14 and 15 of `stat` (proc_pid_stat(5)): user and system time in ticks.
+/// Parsing starts after the process name, which may contain any character.
 fn ticks(stat: &str) -> Option<u64> {
     let mut fields = stat.rsplit_once(") ")?.1.split(' ').skip(11);
     let mut next = || fields.next()?.parse::<u64>().ok();
     Some(next()? + next()?)
 }
 
-/// Parses `VmRSS` from `status` (proc_pid_status(5)); missing if the process has exited.
+/// Parses `VmRSS` in `status` (proc_pid_status(5)). Returns `None` if the process has exited.
 fn resident_bytes(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)

@@ -1,4 +1,4 @@
-//! MPD parser (ISO/IEC 23009-1) for the features that our origin and ffmpeg use: SegmentTemplate by
+//! MPD parser (ISO/IEC 23009-1) for the features used by our origin and ffmpeg: SegmentTemplate by
 //! number or timeline, SegmentList, on demand and live, several periods.
 
 use std::cell::Cell;
@@ -13,13 +13,14 @@ use super::{
 
 /// Default live latency, in multiples of the buffer, as in dash.js.
 const LATENCY_BUFFERS: u32 = 3;
-/// Default buffer.
+/// Buffer if the MPD does not specify one.
 const BUFFER: Duration = Duration::from_secs(2);
 
 /// Parses an MPD located at `base`.
 ///
 /// # Errors
-/// If the MPD is malformed, or uses a feature that viewers do not support.
+///
+/// Returns an error if the MPD is malformed or uses a feature that viewers do not support.
 pub fn read(text: &str, base: &Base) -> Result<Presentation, Error> {
     let mpd = dash_mpd_core::parse(text).map_err(|error| Error::new(format!("MPD: {error}")))?;
     let base = with_base(base, &mpd.base_url)?;
@@ -112,8 +113,8 @@ struct Scope<'a> {
 }
 
 impl Scope<'_> {
-    /// Counts one segment towards the limit; a few bytes of an MPD can describe millions of
-    /// segments.
+    /// Counts one segment towards [`SEGMENTS_MAX`]. Without this limit, a few bytes of an MPD could
+    /// describe millions of segments.
     fn count_segment(&self) -> Result<(), Error> {
         self.listed.set(self.listed.get() + 1);
         if self.listed.get() > SEGMENTS_MAX {
@@ -123,7 +124,7 @@ impl Scope<'_> {
     }
 }
 
-/// Values that a Representation inherits unless it has its own.
+/// Values inherited by a Representation that does not have its own.
 struct Inherited<'a> {
     template: Option<&'a SegmentTemplate>,
     list: Option<&'a SegmentList>,
@@ -354,8 +355,7 @@ pub(super) fn with_number(template: &str, number: u64) -> String {
     with(template, "Number", number).replace("$$", "$")
 }
 
-/// Replaces `$NAME$` and `$NAME%0WIDTHd$`, including the form with the colon written by
-/// [`fill_in`].
+/// Replaces `$NAME$` and `$NAME%0WIDTHd$`, including the form with a colon produced by [`fill_in`].
 fn with(template: &str, name: &str, value: u64) -> String {
     /// Maximum width; wider numbers are implausible in file names.
     const WIDTH_MAX: usize = 32;

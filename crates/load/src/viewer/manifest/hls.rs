@@ -1,5 +1,5 @@
-//! HLS playlist parser (draft-pantos-hls-rfc8216bis) for the features that our origin and ffmpeg
-//! use: multivariant and media playlists, on demand and live, with whole segments.
+//! HLS playlist parser (draft-pantos-hls-rfc8216bis) for the features used by our origin and
+//! ffmpeg: multivariant and media playlists, on demand and live, with whole segments.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub struct Media {
     pub segments: Vec<Segment>,
     /// Number of the first segment.
     pub sequence: u64,
-    /// EXT-X-TARGETDURATION: maximum segment duration, rounded.
+    /// EXT-X-TARGETDURATION: maximum segment duration, rounded to seconds.
     pub target: Duration,
     /// Whether no more segments will be added.
     pub is_complete: bool,
@@ -43,7 +43,8 @@ pub struct Media {
 /// Parses a playlist located at `base`.
 ///
 /// # Errors
-/// If the playlist is malformed, or uses a feature that viewers do not support.
+///
+/// Returns an error if the playlist is malformed or uses a feature that viewers do not support.
 pub fn read(text: &str, base: &Base) -> Result<Playlist, Error> {
     let mut reading = Reading::default();
     let mut reader = Reader::from_str(text, ParsingOptionsBuilder::new().with_parsing_for_all_tags().build());
@@ -80,7 +81,7 @@ struct Reading {
     /// Properties of all following segments.
     header: Option<Header>,
     time: Duration,
-    /// End of the last range.
+    /// End of the previous segment's byte range.
     range_end: u64,
 }
 
@@ -158,7 +159,7 @@ impl Reading {
             return Err(Error::new("playlist: must have segments if it has ended"));
         }
         let Self { segments, sequence, is_complete, is_dated, .. } = self;
-        // Segments would overlap if a date went back.
+        // Segments would overlap if a date were earlier than the end of the previous segment.
         if !segments.is_sorted_by_key(|segment| segment.start) {
             return Err(Error::new("playlist: EXT-X-PROGRAM-DATE-TIME must not go back"));
         }
@@ -166,8 +167,8 @@ impl Reading {
     }
 }
 
-/// Creates a presentation whose media playlists have not been read; they determine whether it is
-/// live.
+/// Creates a presentation whose media playlists have not been read. It counts as on demand until
+/// one of them shows whether it is live.
 #[must_use]
 pub fn unread(tracks: Vec<Track>) -> Presentation {
     Presentation {
@@ -178,10 +179,11 @@ pub fn unread(tracks: Vec<Track>) -> Presentation {
 }
 
 impl Media {
-    /// Assigns media times to undated segments. The latest playlist in `before` (earlier versions,
-    /// or other tracks) gives the times of segments with the same numbers; if no numbers match, the
-    /// segments follow its end. If `before` is empty, the last segment ends at `edge`, the wall
-    /// clock. RFC 8216 §6.3.4 offers nothing better; players also match numbers.
+    /// Assigns media times to undated segments. `before` has earlier versions of the playlist and
+    /// the playlists of other tracks; the latest of them gives the times of segments with the same
+    /// numbers. If no numbers match, the segments follow its end. If `before` is empty, the last
+    /// segment of a live playlist ends at `edge`, the wall clock. RFC 8216 §6.3.4 offers nothing
+    /// better, and players match numbers too.
     pub fn place<'a>(&mut self, before: impl IntoIterator<Item = &'a Media>, edge: Duration) {
         if self.is_dated {
             return;
@@ -200,7 +202,7 @@ impl Media {
         }
     }
 
-    /// Returns how far to move these segments, which start at zero, to match the segments in
+    /// Returns the time by which to shift these segments, which start at zero, to align them with
     /// `other`.
     fn shift_to(&self, other: &Media) -> Duration {
         let in_common = self.segments.iter().enumerate().find_map(|(i, segment)| {
@@ -216,12 +218,12 @@ impl Media {
         })
     }
 
-    /// Returns the number after the last segment.
+    /// Returns the number that follows the last segment's number.
     pub(super) fn next(&self) -> u64 {
         self.sequence.saturating_add(self.segments.len() as u64)
     }
 
-    /// Returns the live properties; `None` if the playlist is complete.
+    /// Returns the live properties, or `None` if the playlist is complete.
     #[must_use]
     pub fn live(&self) -> Option<Live> {
         let first = self.segments.first().map_or(Duration::ZERO, |segment| segment.start);

@@ -1,4 +1,4 @@
-//! Tests of manifests written by our origin and ffmpeg, and of invalid ones.
+//! Tests of manifests written by our origin and ffmpeg, and of invalid manifests.
 
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
@@ -156,7 +156,7 @@ fn ffmpegs_segment_list_mpd_is_parsed() {
 }
 
 #[test]
-fn multivariant_playlist() {
+fn multivariant_playlist_is_parsed() {
     let hls::Playlist::Multivariant(tracks) = hls::read(MASTER, &base()).unwrap() else {
         panic!("no variants")
     };
@@ -216,8 +216,8 @@ fn undated_segments_keep_their_media_times() {
     next.place([&first], edge * 2);
     assert_eq!(next.segments[0].start, first.segments[1].start);
     assert_eq!(next.segments.last().unwrap().start, edge);
-    // After a long time on another track, the later playlist applies, plus the segments missed in
-    // between.
+    // After a long time on another track, segments continue after the latest playlist, with one
+    // target duration per missed segment.
     let mut late = media(&FFMPEG_LIVE_PLAYLIST.replace(
         &format!("#EXT-X-MEDIA-SEQUENCE:{}", first.sequence),
         &format!("#EXT-X-MEDIA-SEQUENCE:{}", next.next() + 10),

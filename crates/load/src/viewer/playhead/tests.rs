@@ -53,7 +53,8 @@ fn live_startup_keeps_the_latency() {
     let mut playhead = Playhead::live(STEADY, Duration::ZERO, ms(8000));
     assert_eq!(playhead.arrive(ms(300), piece(6000, 3500)), Some(Change::Started(ms(300))));
     assert_eq!(playhead.position(), ms(8300));
-    // If startup takes longer than media is available, the playhead keeps the threshold buffered.
+    // If startup takes longer than the available media lasts, the playhead keeps the threshold
+    // buffered.
     let mut playhead = Playhead::live(STEADY, Duration::ZERO, ms(8000));
     playhead.arrive(ms(3000), piece(6000, 3500));
     assert_eq!(playhead.position(), ms(9000));
@@ -85,7 +86,7 @@ fn rejoin_stalls_and_counts_skipped_media() {
 #[derive(Debug, Clone)]
 enum Event {
     Advance(u64),
-    /// A piece arrives that starts at this distance from the end of the last one.
+    /// A piece arrives, starting at this distance from the end of the last piece.
     Arrive(u64, i64, u64),
     Complete(u64),
     Rejoin(u64, u64),

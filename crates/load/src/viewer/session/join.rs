@@ -1,4 +1,4 @@
-//! Joining: chooses the start position in the presentation from the clock.
+//! Joining a presentation: the clock determines the viewer's start position.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::super::manifest::{Found, Presentation, hls};
 use super::super::playhead::{Playhead, Thresholds};
 use super::{Object, Progress, THRESHOLD, Viewer, bitrates};
 
-/// Maximum length of the server's time as text.
+/// Maximum length of a response with the server's time.
 const CLOCK_BYTES_MAX: usize = 64;
 
 impl Viewer {
@@ -95,30 +95,31 @@ impl Viewer {
         edge.saturating_sub(behind).max(first)
     }
 
-    /// Fetches the server's time. Only a difference larger than the round-trip time counts as a
-    /// clock difference. The quickest of several responses is used.
+    /// Fetches the server's time and stores its difference from the local clock. A difference
+    /// smaller than the request's duration counts as zero. Of several responses, the quickest is
+    /// used.
     pub(super) async fn set_clock(&mut self, target: &str) {
         if self.shared.clocks.borrow().contains_key(target) {
             return;
         }
-        let asked = self.shared.clock.wall();
+        let requested_at = self.shared.clock.wall();
         let mut text = Vec::new();
-        let answer = self.get(target, Object::Manifest, None, |_, content| {
+        let reply = self.get(target, Object::Manifest, None, |_, content| {
             text.extend_from_slice(&content[..content.len().min(CLOCK_BYTES_MAX.saturating_sub(text.len()))]);
         });
-        if answer.await.is_err() {
+        if reply.await.is_err() {
             return;
         }
-        let took = self.shared.clock.wall() - asked;
+        let took = self.shared.clock.wall() - requested_at;
         let server = str::from_utf8(&text).ok().and_then(|text| quick_m3u8::date::parse(text.trim()).ok());
         let Some(server) = server else { return };
-        // A time in whole seconds may be anywhere in that second.
+        // A time in whole seconds is uncertain by up to one second.
         let unsure = if text.contains(&b'.') { Duration::ZERO } else { Duration::from_secs(1) };
-        let ours = i64::try_from((asked + took / 2).as_micros()).unwrap_or(i64::MAX);
+        let ours = i64::try_from((requested_at + took / 2).as_micros()).unwrap_or(i64::MAX);
         let server_us = server.timestamp_micros().saturating_add((unsure / 2).as_micros() as i64);
         let ahead = server_us.saturating_sub(ours);
-        let is_told = u128::from(ahead.unsigned_abs()) > (took + unsure / 2).as_micros();
-        let ahead = if is_told { ahead } else { 0 };
+        let is_significant = u128::from(ahead.unsigned_abs()) > (took + unsure / 2).as_micros();
+        let ahead = if is_significant { ahead } else { 0 };
         let mut clocks = self.shared.clocks.borrow_mut();
         let known = clocks.entry(target.to_owned()).or_insert((took, ahead));
         if took < known.0 {

@@ -1,4 +1,5 @@
-//! A viewer's requests: manifests, CMAF headers, and segments as a whole or in ranges, with CMCD.
+//! A viewer's requests for manifests, CMAF headers, and segments, which are fetched whole or in
+//! ranges.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -22,14 +23,14 @@ pub(super) struct Received {
     pub(super) complete_length: Option<u64>,
 }
 
-/// Passes content on as it arrives.
+/// A sink that passes content to `take` as it arrives.
 struct ResponseSink<F> {
     recorder: Recorder,
     counted: Counted,
     range: Option<(u64, u64)>,
     status: u16,
     complete_length: Option<u64>,
-    /// Arrival time of the bytes passed on next.
+    /// Arrival time of the bytes passed next.
     at: Instant,
     take: F,
 }
@@ -91,8 +92,7 @@ impl Viewer {
         if let Some(piece) = end.piece {
             self.media_arrived(|playhead, now| playhead.arrive(now, piece));
         }
-        // A burst counts with zero transfer time: its exact rate is unknown, but it was fast
-        // enough.
+        // A burst counts with a transfer time of zero: its rate cannot be measured, but is high.
         let (bytes, busy) = end.timed.unwrap_or((end.bytes, Duration::ZERO));
         self.choice.measured(bytes, busy);
         let recorder = &self.shared.recorder;
@@ -193,7 +193,7 @@ impl Viewer {
         self.shared.manifest(&base, content, track, wall).map_err(|error| error.to_string())
     }
 
-    /// Sends one request and counts any failure; `range` is first byte and length.
+    /// Sends one request and counts any failure. `range` is the first byte and the length.
     pub(super) async fn get(
         &mut self,
         target: &str,
@@ -259,7 +259,7 @@ impl Viewer {
     }
 }
 
-/// Returns the failure for a status that a viewer cannot use.
+/// Returns a failure for any status other than 200 and 206.
 fn status_failure(status: u16, target: &str) -> Option<Failure> {
     let kind = match status {
         200 | 206 => return None,

@@ -1,4 +1,4 @@
-//! Incoming chunk: bytes, times and flags that the channel needs.
+//! Incoming chunk: the bytes, times and flags that a channel uses.
 
 use bytes::Bytes;
 use std::hash::{DefaultHasher, Hasher};
@@ -6,10 +6,10 @@ use thalweg_media::chunk::Chunk;
 use thalweg_media::prft::Prft;
 use thalweg_media::retime;
 
-/// A chunk with the fields that the channel needs.
+/// A received chunk, with its times in the track's timescale.
 #[derive(Debug, Clone)]
 pub(crate) struct IncomingChunk {
-    /// The whole chunk.
+    /// The complete chunk.
     pub(crate) bytes: Bytes,
     /// Decode time in the track's timescale.
     pub(crate) time: u64,
@@ -17,7 +17,7 @@ pub(crate) struct IncomingChunk {
     pub(crate) duration: u64,
     /// Whether the chunk begins with a sync sample.
     pub(crate) sync: bool,
-    /// The duration of every sample, if all are equal.
+    /// Duration of each sample, if all samples have the same duration.
     pub(crate) sample_duration: Option<u32>,
     /// Producer reference time.
     pub(crate) prft: Option<Prft>,
@@ -49,8 +49,8 @@ impl IncomingChunk {
         if by == 0 { Some(self.bytes.clone()) } else { retime::shifted(&self.bytes, by, timescale).ok()? }
     }
 
-    /// Returns a fingerprint that tells a repetition of the chunk from another chunk of the same
-    /// time.
+    /// Returns a fingerprint that distinguishes a repetition of the chunk from a different chunk
+    /// with the same time.
     pub(super) fn fingerprint(&self) -> (u64, u64) {
         let mut hasher = DefaultHasher::new();
         hasher.write(&self.bytes);

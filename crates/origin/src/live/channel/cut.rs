@@ -1,17 +1,17 @@
-//! Cuts a track's chunks into segments on its epoch's grid.
+//! Segmentation: groups a track's chunks into segments on its epoch's grid.
 //!
 //! A video segment begins with a sync sample at or after its grid point, or at most half a chunk
-//! before it. A segment of any other track begins with the chunk that contains its grid point: a
-//! player that seeks to a segment's start requests only that segment, and some players (dash.js)
-//! stall for good if the segment begins later. Only tracks with chunks longer than half a segment,
-//! such as those sent as whole segments, may begin late.
+//! before it. A segment of any other track begins with the chunk that contains its grid point. A
+//! player seeking to a segment's start requests only that segment, and some players (dash.js) stall
+//! permanently if its media begins later. Segments may begin late only in tracks with chunks longer
+//! than half a segment, such as tracks sent in whole segments.
 //!
 //! A segment is complete as soon as its last chunk reaches the next grid point, without waiting for
-//! the next chunk. If sync samples then turn out to be off the grid, segments are cut at the sync
-//! samples, and always before they exceed the playlists' target duration.
+//! the next chunk. If later sync samples turn out to be off the grid, segments are cut at those
+//! samples instead, and always before they exceed the playlists' target duration.
 //!
-//! The first segment of an epoch begins at most half a chunk early in every track; earlier media
-//! belong to the previous epoch.
+//! In every track, the first segment of an epoch begins at most half a chunk early; earlier media
+//! belongs to the previous epoch.
 
 use super::timeline::Timeline;
 use super::track::{CompleteSegment, OpenSegment};
@@ -19,7 +19,7 @@ use super::{Channel, Effect, IncomingChunk, Note, Outcome, timeline::signed};
 use thalweg_media::presentation::{Bitrate, Kind, micros, rate, rescale};
 use thalweg_media::track::TrackInfo;
 
-/// Rounding error of source timestamps, as in protocols with millisecond timestamps.
+/// Rounding error of source timestamps, such as those of protocols with millisecond resolution.
 const ROUNDING_MS: u64 = 2;
 
 impl Channel {
@@ -72,8 +72,8 @@ impl Channel {
         let timescale = track.info.timescale;
         let border = timeline.grid(current.number + 1, timescale);
         let reached = chunk.time + tolerance(timeline, chunk, &track.info) >= border;
-        // A length of n.5 s is rounded up (RFC 8216bis §4.4.3.1); one microsecond absorbs earlier
-        // rounding.
+        // A length of n.5 s is rounded up (RFC 8216bis §4.4.3.1); the extra microsecond absorbs
+        // earlier rounding.
         let length_us = micros(chunk.end().saturating_sub(current.time), timescale);
         let overlong = length_us + 500_001 >= (self.target_duration_s + 1) * 1_000_000;
         chunk.sync && reached || overlong
@@ -140,7 +140,7 @@ impl Channel {
         self.effects.push(Effect::Evict { track: index, number });
     }
 
-    /// Returns whether the source has permanently fallen behind its epoch's clock: the whole last
+    /// Returns whether the source has permanently fallen behind its epoch's clock: all of its last
     /// segment arrived more than a segment late, and the lag was not shrinking.
     pub(super) fn is_late(&self, index: usize, chunk: &IncomingChunk) -> bool {
         let track = &self.tracks[index];
@@ -153,7 +153,7 @@ impl Channel {
             && first - last < segment_us / 2
     }
 
-    /// Fills in the member's manifest attributes from its first chunk in an epoch.
+    /// Sets a track's manifest attributes from its first chunk in an epoch.
     fn describe_member(&mut self, index: usize, chunk: &IncomingChunk) {
         let track = &self.tracks[index];
         let epoch = self.epochs.iter_mut().find(|e| Some(e.id) == track.epoch);
@@ -172,20 +172,21 @@ impl Channel {
     }
 }
 
-/// Returns how far before a segment's grid point its first chunk may begin.
+/// Returns how far before a segment's grid point its first chunk may begin, in the track's
+/// timescale.
 fn tolerance(timeline: &Timeline, chunk: &IncomingChunk, info: &TrackInfo) -> u64 {
     if Kind::of(info) == Kind::Video {
         return half_a_chunk(timeline, chunk, info.timescale);
     }
-    // A chunk that passes the grid point by no more than the rounding error does not contain the
-    // grid point.
+    // A chunk that ends after the grid point by no more than the rounding error does not count as
+    // containing it.
     let early = chunk.duration.saturating_sub(rescale(ROUNDING_MS, 1000, info.timescale));
     // Beyond half a segment, another grid point is nearer.
     let nearest = rescale(timeline.segment, timeline.timescale, info.timescale) / 2;
     early.min(nearest.saturating_sub(1))
 }
 
-/// Returns half a chunk, but at most a quarter of a segment.
+/// Returns half the chunk's duration, but at most a quarter of a segment, in units of `timescale`.
 fn half_a_chunk(timeline: &Timeline, chunk: &IncomingChunk, timescale: u32) -> u64 {
     chunk.half().min(rescale(timeline.segment, timeline.timescale, timescale) / 4)
 }

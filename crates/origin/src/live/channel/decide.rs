@@ -1,17 +1,17 @@
-//! Decides which epoch a chunk belongs to.
+//! Epoch decision: determines the epoch to which an arriving chunk belongs.
 //!
 //! | a chunk arrives | decision |
 //! |---|---|
-//! | where the previous one ended | it stays in the track's epoch |
+//! | where the previous chunk ended | stays in the track's epoch |
 //! | less than two segments behind | dropped as a duplicate (1) |
-//! | further behind, or far ahead and off the clock | new epoch; others enter at their own jump |
-//! | in order, after another track jumped | it enters that epoch at its next segment (2) |
+//! | further behind, or far ahead and not on time | new epoch; others enter at their own jump |
+//! | in order, after another track jumped | enters the new epoch at its next segment (2) |
 //! | over half a segment ahead, on time by the clock | new epoch; others enter at that media time |
-//! | after a changed header | the same |
-//! | repeatedly a segment late | the same: the source paused, its media clock did not |
+//! | after a changed header | new epoch; others enter at that media time |
+//! | repeatedly a segment late | new epoch; others enter at that media time |
 //!
-//! (1) Unless the chunk starts a new upload and repeats no known chunk: then it begins a new epoch.
-//! (2) The chunk's times are shifted to match the chunks of the other tracks arriving now.
+//! (1) If the chunk starts a new upload and repeats no known chunk, it begins a new epoch instead.
+//! (2) The chunk's times are shifted to match the chunks now arriving on the other tracks.
 
 use super::epoch::Follow;
 use super::track::Track;
@@ -19,7 +19,7 @@ use super::{Cause, Channel, IncomingChunk, Outcome};
 use thalweg_media::presentation::{micros, rescale};
 
 impl Channel {
-    /// Decides where a chunk belongs.
+    /// Decides which epoch a chunk enters, or whether it is dropped.
     pub(super) fn decide(&self, index: usize, chunk: &IncomingChunk, now: i64) -> Decision {
         let track = &self.tracks[index];
         let Some(newest) = self.epochs.back() else {
@@ -59,8 +59,7 @@ impl Channel {
         }
     }
 
-    /// Decides for a chunk whose track is in the newest epoch and may therefore begin another
-    /// epoch.
+    /// Decides for a chunk whose track is already in the newest epoch.
     fn decide_in_newest(
         &self,
         index: usize,
@@ -115,7 +114,8 @@ pub(super) enum Decision {
     Join,
     /// Begin a new epoch with the chunk; other tracks enter later.
     Begin(Cause, Follow),
-    /// Shift the chunk into the newest epoch: other tracks restarted while this track runs on.
+    /// Shift the chunk's times into the newest epoch, because other tracks restarted while this
+    /// track continued.
     Follow,
     /// Drop the chunk.
     Drop(Outcome),

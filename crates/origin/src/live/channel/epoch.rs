@@ -1,4 +1,4 @@
-//! An epoch (a stretch of continuous media time) and the tracks in it.
+//! Epoch: a stretch of continuous media time, with its tracks.
 
 use super::chunk::IncomingChunk;
 use super::outcome::Cause;
@@ -8,7 +8,7 @@ use thalweg_media::presentation::{Bitrate, micros};
 use thalweg_media::prft::Prft;
 use thalweg_media::track::TrackInfo;
 
-/// Minimum tolerance for a chunk to count as on time.
+/// Lower bound of the tolerance within which a chunk counts as on time; see [`Epoch::fits`].
 const FIT_US_MIN: i64 = 2_000_000;
 
 /// A stretch of continuous media time.
@@ -19,28 +19,28 @@ pub(super) struct Epoch {
     pub(super) follow: Follow,
     /// When the epoch's first chunk arrived.
     pub(super) begun_us: i64,
-    /// When the epoch became ready to publish, except for other tracks still expected.
+    /// When the epoch became ready to publish, apart from tracks still expected.
     pub(super) ready_us: Option<i64>,
     /// `None` until the epoch is published.
     pub(super) timeline: Option<Timeline>,
-    /// Wall clock of the epoch's end, once the next epoch is published.
+    /// Wall clock at the epoch's end, once the next epoch is published.
     pub(super) end_us: Option<i64>,
     /// Tracks in the epoch.
     pub(super) members: Vec<Member>,
-    /// Tracks of the previous epoch that are expected but have not entered this epoch yet.
+    /// Tracks of the previous epoch that are expected to enter this epoch but have not done so yet.
     pub(super) expected: Vec<usize>,
 }
 
 /// How other tracks enter an epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Follow {
-    /// With a jump of their own, because media time restarted.
+    /// At their own timestamp jump, because media time restarted.
     ByJump,
     /// At this media time, in microseconds, because media time continues.
     ByTime { from_us: u64 },
 }
 
-/// A track in an epoch, as manifests present it.
+/// A track in an epoch, with its manifest attributes.
 #[derive(Debug, Clone)]
 pub(super) struct Member {
     pub(super) track: usize,
@@ -54,8 +54,8 @@ pub(super) struct Member {
 }
 
 impl Epoch {
-    /// Returns whether a chunk with this media time arrives about when the epoch's clock expects
-    /// it. Before the epoch has a clock, any chunk fits.
+    /// Returns whether a chunk arrives about when the epoch's clock expects its media time. Before
+    /// publication the epoch has no clock, so any chunk fits.
     pub(super) fn fits(&self, chunk: &IncomingChunk, timescale: u32, now: i64) -> bool {
         let Some(timeline) = &self.timeline else { return true };
         let late_us = now - timeline.wall_us(chunk.end(), timescale);

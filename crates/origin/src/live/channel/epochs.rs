@@ -1,4 +1,4 @@
-//! Epoch life cycle: how an epoch begins, how tracks enter it, and when it ends and is dropped.
+//! Epoch life cycle: starting an epoch, moving tracks into it, ending it and dropping it.
 
 use super::epoch::{Epoch, Follow, Member};
 use super::follow::STRAGGLERS_US;
@@ -7,12 +7,12 @@ use super::track::Track;
 use super::{Cause, Channel, Effect, Note};
 use thalweg_media::presentation::{Bitrate, Kind};
 
-/// Minimum gap in media time between two epochs that counts as a hole: the source was away.
+/// Minimum gap between the media of two epochs that counts as a hole, left by an absent source.
 const HOLE_US_MIN: i64 = 100_000;
-/// How long before its last frames an epoch is declared over if a hole follows. A player stops a
-/// few frames before the end of its media. If it has not passed the end of the Period by then, it
-/// seeks to that end (dash.js), into the hole, and stays there. An epoch shorter than twice this
-/// time keeps its length, so that no Period is empty.
+/// How long before its last frames an epoch's Period ends if a hole follows. A player stops a few
+/// frames before its media runs out. If the end of the Period is still ahead at that point, dash.js
+/// seeks to it, lands in the hole, and stays there. An epoch shorter than twice this time keeps its
+/// length, so that no Period is empty.
 const EPOCH_TAIL_US: i64 = 200_000;
 
 impl Channel {
@@ -56,12 +56,12 @@ impl Channel {
         }
     }
 
-    /// Drops the pending chunks of an epoch that ends unpublished: it leaves no segment.
+    /// Drops a track's pending chunks, whose epoch ends without being published.
     fn abandon_pending(&mut self, index: usize) {
         self.tracks[index].pending.clear();
     }
 
-    /// Stops expecting tracks that have not entered a published epoch within two segments.
+    /// Stops expecting tracks that have not entered a published epoch within two segment durations.
     pub(super) fn forget_expected(&mut self, now: i64) {
         let Some(newest) = self.epochs.back_mut() else { return };
         let Some(timeline) = &newest.timeline else { return };
@@ -71,9 +71,9 @@ impl Channel {
         }
     }
 
-    /// Drops content that has left the window. Segments stay slightly longer than the window, so
-    /// that any segment just named by a manifest is still available (RFC 8216bis §6.2.2, ISO/IEC
-    /// 23009-1 §5.3.9.5.3).
+    /// Drops segments and epochs that have left the window. Segments are kept slightly longer than
+    /// the window, so that any segment listed in a recent manifest is still available (RFC 8216bis
+    /// §6.2.2, ISO/IEC 23009-1 §5.3.9.5.3).
     pub(super) fn evict(&mut self, now: i64) {
         let window_us = signed(self.settings.window_ms * 1000);
         for (index, track) in self.tracks.iter_mut().enumerate() {
@@ -89,8 +89,8 @@ impl Channel {
         self.forget_epochs(now);
     }
 
-    /// Evicts the channel's oldest segment, of any track, to make room; `false` if the channel has
-    /// no segment.
+    /// Evicts the oldest segment across all tracks to free memory. Returns `false` if the channel
+    /// has no segment.
     pub(crate) fn evict_oldest(&mut self, now: i64) -> bool {
         let oldest = |t: &Track| t.segments.front().map(|s| s.end_wall_us);
         let track = (0..self.tracks.len()).filter(|&i| !self.tracks[i].segments.is_empty());
@@ -109,7 +109,8 @@ impl Channel {
             let next_published = self.epochs[1].timeline.is_some();
             let stale = self.epochs[0].timeline.is_none();
             let newest = self.epochs.back();
-            // Expected tracks are presented with their state in the previous epoch.
+            // Manifests list expected tracks with their state from the previous epoch, so keep that
+            // epoch.
             let needed = self.epochs.len() == 2 && newest.is_some_and(|e| !e.expected.is_empty());
             if needed
                 || !(next_published || stale)
@@ -122,8 +123,8 @@ impl Channel {
         }
     }
 
-    /// Returns whether an epoch has left the window although its tracks did not enter the next
-    /// epoch.
+    /// Returns whether an epoch has left the window even though some of its tracks have not entered
+    /// the next one.
     fn epoch_is_over(&self, at: usize, now: i64) -> bool {
         let epoch = &self.epochs[at];
         let no_segments = !self.tracks.iter().any(|t| t.segments.iter().any(|s| s.epoch == epoch.id));
@@ -131,9 +132,10 @@ impl Channel {
         no_segments && epoch.end_us.is_none_or(|end| now - end > window_us)
     }
 
-    /// Returns the end of an epoch that `next` follows. Without a hole, the epoch ends where `next`
-    /// starts; with a hole, slightly before the first of its tracks runs out. Tracks that ended
-    /// long before others of their kind are ignored, because players use one of the others.
+    /// Returns the wall clock at the end of an epoch followed by `next`. Without a hole, the epoch
+    /// ends where `next` starts; with a hole, it ends slightly before its first track runs out.
+    /// Tracks that ended long before others of the same media kind are ignored, because players use
+    /// one of the others.
     pub(super) fn period_end_us(&self, epoch: &Epoch, next: &Timeline, now: i64) -> i64 {
         let Some(timeline) = &epoch.timeline else { return next.start_us };
         let tracks = epoch.members.iter().map(|m| (m.track, Kind::of(&m.info))).filter(|t| t.1 != Kind::Text);
@@ -153,7 +155,7 @@ impl Channel {
         }
     }
 
-    /// Returns whether a track that reached `end_us` continues without a hole into the next epoch:
+    /// Returns whether a track that reached `end_us` continues into the next epoch without a hole:
     /// its pending chunks begin where it ended, or its next chunks are in flight.
     fn continues(&self, track: usize, end_us: i64, epoch: &Epoch, next: &Timeline, now: i64) -> bool {
         let track = &self.tracks[track];
@@ -161,8 +163,8 @@ impl Channel {
             return now - track.arrived_us <= self.chunk_us(track) + STRAGGLERS_US;
         }
         let wall_us = |time| next.wall_us(time, track.info.timescale);
-        let kept = track.pending.iter().find(|(c, _)| wall_us(c.time + c.half()) >= next.start_us);
-        kept.is_some_and(|(first, _)| wall_us(first.time) - end_us <= HOLE_US_MIN)
+        let found = track.pending.iter().find(|(c, _)| wall_us(c.time + c.half()) >= next.start_us);
+        found.is_some_and(|(first, _)| wall_us(first.time) - end_us <= HOLE_US_MIN)
     }
 
     /// Returns the wall clock at the end of a track's segments in an epoch.

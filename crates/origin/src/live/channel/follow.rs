@@ -1,22 +1,21 @@
-//! A track that runs on after another track of its channel restarted.
+//! Tracks that continue while another track of the channel restarts.
 //!
-//! Both tracks are in one epoch and need one media timeline, so the track that runs on is shifted
-//! to match the chunks now arriving from the others. The tracks are in sync to the extent that
-//! their chunks arrive together.
+//! All tracks of an epoch need one media timeline, so a continuing track is shifted to match the
+//! chunks now arriving on the restarted ones. The tracks are in sync to the extent that their
+//! chunks arrive together.
 //!
-//! **Invariant:** a track that runs on is never dropped because of another track.
+//! **Invariant:** a continuing track is never dropped because another track restarted.
 
 use super::timeline::signed;
 use super::{Cause, Channel, Continuity, IncomingChunk, Outcome, Refusal, epoch::Follow};
 use thalweg_media::presentation::{micros, rescale};
 
-/// How long after another track's restart chunks of the old run may still arrive.
+/// How long after another track's restart chunks from before the restart may still arrive.
 pub(super) const STRAGGLERS_US: i64 = 300_000;
 
 impl Channel {
-    /// Returns whether a chunk of a track that runs on may leave its epoch for the newest one: at a
-    /// segment boundary, or at any sync sample if the newest epoch was published without this
-    /// track.
+    /// Returns whether a continuing track may enter the newest epoch with this chunk: at a segment
+    /// boundary, or at any sync sample if the newest epoch was published without this track.
     pub(super) fn at_border(&self, index: usize, chunk: &IncomingChunk, now: i64) -> bool {
         let awaited = |e: &super::Epoch| e.timeline.is_some() && now - e.begun_us > STRAGGLERS_US;
         if chunk.sync && self.epochs.back().is_some_and(awaited) {
@@ -27,8 +26,8 @@ impl Channel {
         chunk.sync && timeline.is_none_or(|t| self.begins_segment(index, t, chunk))
     }
 
-    /// Moves a track that runs on into the newest epoch. If its times cannot be shifted there, the
-    /// track begins a new epoch that the others must enter.
+    /// Moves a continuing track into the newest epoch. If its times cannot be shifted into that
+    /// epoch, the track begins a new epoch, which the other tracks must enter.
     pub(super) fn follow(
         &mut self,
         index: usize,
@@ -51,8 +50,8 @@ impl Channel {
         self.accept(index, chunk, now)
     }
 
-    /// Applies the track's shift to a chunk. After a restart, a track's own
-    /// timestamps apply again, unshifted.
+    /// Applies the track's shift to a chunk. Once the track itself restarts, its timestamps are no
+    /// longer shifted.
     pub(super) fn apply_shift(&mut self, index: usize, chunk: IncomingChunk, now: i64) -> IncomingChunk {
         let track = &self.tracks[index];
         if track.shift == 0 {
@@ -74,8 +73,8 @@ impl Channel {
         }
     }
 
-    /// Returns the distance from a chunk arriving now to the end of the newest epoch's media, in
-    /// the timescale of the chunk's track.
+    /// Returns the media time from a chunk arriving now to the current end of the newest epoch's
+    /// media, in the timescale of the chunk's track.
     fn distance(&self, index: usize, chunk: &IncomingChunk, now: i64) -> Option<i64> {
         let newest = self.epochs.back()?;
         let members = newest.members.iter().map(|m| &self.tracks[m.track]);

@@ -1,10 +1,10 @@
 //! Epoch publication: chunks are queued until the segment duration is known.
 //!
 //! The reference is a video track or, without video, an audio track. The segment duration is the
-//! time from the reference's first sync sample to the first one at least `segment_target` later;
-//! for audio, it is the whole number of chunks that reaches the target. If the reference's header
-//! is unchanged from the previous epoch, that epoch's duration is reused and the new epoch is
-//! published with its first chunk.
+//! time from the reference's first sync sample to the next one at least `segment_target` later; for
+//! audio, it is the smallest whole number of chunks that reaches the target. If the reference's
+//! header is unchanged from the previous epoch, that epoch's duration is reused and the new epoch
+//! is published as soon as its first chunk arrives.
 
 use super::epoch::{Epoch, Follow, chunk_us};
 use super::outcome::{PENDING_BYTES_MAX, SEGMENT_US_MAX};
@@ -12,15 +12,14 @@ use super::timeline::{Timeline, signed};
 use super::{Cause, Channel, GATHER_GRACE_US, IncomingChunk, Note, Outcome, Refusal};
 use thalweg_media::presentation::{Bitrate, Kind, micros, rate, rescale};
 
-/// Maximum lengthening of a segment by rounding to whole chunks before the lengthening shows in a
-/// playlist.
+/// Maximum allowance in EXT-X-TARGETDURATION for segments lengthened to whole chunks.
 const TARGET_SLACK_US_MAX: u64 = 250_000;
 
-/// Minimum distance between the starts of two epochs: the resolution of a manifest.
+/// Minimum time between the starts of two epochs: the time resolution of manifests.
 const EPOCH_US_MIN: i64 = 1000;
 
-/// Maximum delay of an epoch's start to make it a whole number of media time units: 40 ms suffices
-/// for 11,025 Hz.
+/// Maximum delay of an epoch's start to align it with a whole number of media time units. 40 ms
+/// suffices for 11,025 Hz.
 const EPOCH_STEP_MS_MAX: i64 = 40;
 
 /// Parameters for publishing an epoch.
@@ -58,7 +57,8 @@ impl Channel {
         Ok(Outcome::Taken)
     }
 
-    /// Drops all pending chunks: they are useless and would block later chunks.
+    /// Drops all pending chunks, which cannot form a segment and would block later chunks. Returns
+    /// `refusal`.
     fn drop_pending(&mut self, refusal: Refusal) -> Refusal {
         for track in &mut self.tracks {
             track.pending.clear();
@@ -111,7 +111,7 @@ impl Channel {
             || self.tracks.iter().enumerate().filter(new).any(|(i, _)| is_video(i))
     }
 
-    /// Returns how long an epoch waits for its video.
+    /// Returns how long the publication of an epoch waits for its video, in microseconds.
     fn gather_us_max(&self, epoch: &Epoch) -> i64 {
         let last = self.epochs.iter().rev().filter(|e| e.id < epoch.id).find_map(|e| e.timeline.as_ref());
         let target_us = i64::from(self.settings.segment_target_ms) * 1000;
@@ -131,7 +131,8 @@ impl Channel {
         self.last_segment_duration(epoch, reference).is_some()
     }
 
-    /// Returns the time from the reference's first sync sample to the first one far enough from it.
+    /// Returns the time from the reference's first sync sample to the next one that reaches the
+    /// minimum segment duration, or misses it by at most half a chunk.
     fn measure(&self, reference: usize) -> Option<u64> {
         let track = &self.tracks[reference];
         let target = rescale(u64::from(self.settings.segment_target_ms), 1000, track.info.timescale);
@@ -141,8 +142,8 @@ impl Channel {
         Some(next.time - first)
     }
 
-    /// Returns the duration of the whole chunks that reach the minimum segment duration, or miss it
-    /// by at most half a chunk; known once those chunks have arrived.
+    /// Returns the duration of the fewest whole chunks that reach the minimum segment duration, or
+    /// miss it by at most half a chunk; `None` until those chunks have arrived.
     fn segment_from_chunks(&self, reference: usize) -> Option<u64> {
         let track = &self.tracks[reference];
         let target = rescale(u64::from(self.settings.segment_target_ms), 1000, track.info.timescale);
@@ -152,8 +153,8 @@ impl Channel {
         (track.edge - first.time >= segment).then_some(segment)
     }
 
-    /// Returns whether every track of the channel has reached the end of the reference's first
-    /// segment.
+    /// Returns whether every track of the channel has reached the end of the reference track's
+    /// first segment.
     fn all_tracks_ready(&self, epoch: &Epoch, plan: &Plan) -> bool {
         let reference = &self.tracks[plan.reference];
         let Some((first, _)) = reference.pending.first() else { return false };
@@ -172,8 +173,8 @@ impl Channel {
         let segment_us = timeline.segment_us();
         let target_us = segment_us.cast_unsigned() + (chunk_us_max / 2).min(TARGET_SLACK_US_MAX);
         let target_us = target_us.max(chunk_us_max);
-        // Set by the first epoch; a later epoch with longer segments must raise it (RFC 8216bis
-        // §4.4.3.1).
+        // The first epoch sets the target duration. A later epoch with longer segments must raise
+        // it (RFC 8216bis §4.4.3.1).
         self.target_duration_s = self.target_duration_s.max((target_us + 500_000) / 1_000_000).max(1);
         self.availability_start_us.get_or_insert(timeline.start_us);
         self.published_us = now;
@@ -233,7 +234,8 @@ impl Channel {
         let pending = || members().flat_map(|t| t.pending.iter().map(|(c, at)| (c, *at, t.info.timescale)));
         let chunk_us_max = pending().map(|(c, _, timescale)| chunk_us(c, timescale)).max()?;
         let media_start_us = signed(micros(media_start, timescale));
-        // Wall clock at which media time was live, by the chunk that arrived soonest after its end.
+        // Wall clock at which `media_start` was live, according to the chunk that arrived soonest
+        // after its end.
         let arrived =
             pending().map(|(c, at, timescale)| at - signed(micros(c.end(), timescale)) + media_start_us);
         let mut start_us = arrived.min()?;
@@ -253,9 +255,9 @@ impl Channel {
                 };
                 start_us = start_us.max(clock.start_us + EPOCH_US_MIN);
                 if !timed {
-                    // If a Period starts at a whole number of media time units, its first sample
-                    // lies exactly on the start. If rounding put the sample before the start, a
-                    // player would drop it and every sample that depends on it.
+                    // A Period that starts at a whole number of media time units starts exactly at
+                    // its first sample. With another start, rounding could put that sample before
+                    // the Period, and a player would drop it and every sample that depends on it.
                     let step_us = whole_units_us(timescale);
                     let since = self.availability_start_us.unwrap_or(clock.start_us);
                     start_us = since + (start_us - since + step_us - 1).div_euclid(step_us) * step_us;
@@ -269,7 +271,7 @@ impl Channel {
                 };
             }
         }
-        // Rounded up: a segment must not be announced before its first chunk is complete.
+        // Round up, because a segment must not be announced before its first chunk is complete.
         let chunk = u128::from(chunk_us_max) * u128::from(timescale);
         let chunk = u64::try_from(chunk.div_ceil(1_000_000)).unwrap_or(u64::MAX).min(plan.segment);
         if !self.can_shift(newest) {
@@ -278,8 +280,8 @@ impl Channel {
         Some(Timeline { timescale, media_start, segment: plan.segment, chunk, start_us, start_number, shift })
     }
 
-    /// Returns whether the times of an epoch can be shifted. TTML times cannot, because TTML
-    /// samples contain times of their own; a TTML track may still join later.
+    /// Returns whether an epoch's times can be shifted. They cannot if the epoch has a TTML track,
+    /// because TTML samples contain times of their own. Tracks that may still join count as well.
     fn can_shift(&self, epoch: &Epoch) -> bool {
         let in_it = |index: usize| epoch.member(index).is_some() || epoch.expected.contains(&index);
         let mut tracks = self.tracks.iter().enumerate().filter(|(i, t)| in_it(*i) || t.epoch.is_none());
@@ -287,19 +289,19 @@ impl Channel {
     }
 }
 
-/// Returns the shortest whole number of milliseconds, in microseconds, that is a whole number of
-/// timescale units; 1 ms if no such number is at most `EPOCH_STEP_MS_MAX`.
+/// Returns the shortest duration that is a whole number of milliseconds and of timescale units, in
+/// microseconds. Returns 1 ms if that duration would exceed `EPOCH_STEP_MS_MAX`.
 fn whole_units_us(timescale: u32) -> i64 {
     let whole = |ms: &i64| ms * i64::from(timescale) % 1000 == 0;
     (1..=EPOCH_STEP_MS_MAX).find(whole).unwrap_or(1) * 1000
 }
 
-/// Upper bound of a channel's first segment number: `@startNumber` has 32 bits, and later numbers
-/// are greater.
+/// Exclusive upper bound of a channel's first segment number. `@startNumber` has 32 bits, so half
+/// the range remains for later numbers.
 const FIRST_NUMBERS: u64 = 1 << 31;
 
-/// Derives the first segment number from the time of day, so that a channel restarted with the
-/// origin does not reuse segment names still in caches.
+/// Derives the first segment number from the wall clock, so that a channel does not reuse segment
+/// names still in caches after the origin restarts.
 fn first_number(start_us: i64, segment_us: u64) -> u64 {
     start_us.max(0).cast_unsigned() / segment_us.max(1) % FIRST_NUMBERS
 }

@@ -1,13 +1,14 @@
-//! Results of headers and chunks: segment effects, log notes, outcomes and refusals.
+//! Results of accepting headers and chunks: segment effects, log notes, outcomes and refusals.
 
 use bytes::Bytes;
 use std::fmt;
 
-/// Maximum tracks of one channel.
+/// Maximum tracks per channel.
 pub(crate) const TRACKS_MAX: usize = 32;
-/// Maximum bytes queued, across all tracks, until the segment duration is known.
+/// Maximum bytes queued across all tracks while the segment duration is unknown.
 pub(crate) const PENDING_BYTES_MAX: u64 = 64 << 20;
-/// Maximum segment duration: players cannot join a source with rarer sync samples.
+/// Maximum segment duration. A source whose sync samples are further apart is refused, because
+/// players could not join it.
 pub(crate) const SEGMENT_US_MAX: i64 = 30_000_000;
 
 /// An operation on stored segments, or a note to log.
@@ -25,29 +26,30 @@ pub(crate) enum Effect {
     Note(Note),
 }
 
-/// Reasons for an epoch to begin.
+/// Reasons to begin an epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// The epoch is the channel's first.
     First,
     /// The header changed.
     Header,
-    /// Timestamps are unrelated to the previous ones.
+    /// The timestamps are unrelated to the previous ones.
     Jump,
-    /// Timestamps skipped ahead.
+    /// The timestamps skipped ahead.
     Gap,
-    /// The source fell behind the clock and stays behind.
+    /// The source permanently fell behind the epoch's clock.
     Late,
 }
 
-/// A noteworthy event for the log.
+/// An event to log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Note {
     /// An epoch began with a chunk of `track`.
     Epoch { id: u64, track: usize, cause: Cause },
     /// An epoch was published with segments of this duration, in microseconds.
     Published { id: u64, segment_us: u64 },
-    /// A segment begins without a sync sample because the source's sync samples are off the grid.
+    /// A segment does not begin with a sync sample, because the source's sync samples are off the
+    /// grid.
     Irregular { track: usize, number: u64 },
     /// A chunk was dropped because its times fit neither the channel nor its own track.
     Misfit { track: usize, time: u64 },
@@ -60,16 +62,17 @@ pub(crate) enum Outcome {
     Taken,
     /// The chunk repeats an earlier one.
     Duplicate,
-    /// Dropped: the chunk does not begin with a sync sample and nothing precedes it.
+    /// Dropped: the track has no segment in the epoch yet, and the chunk does not begin with a sync
+    /// sample.
     NotSync,
-    /// Dropped: the chunk lies before the epoch's start (the video's first sample), so it could not
-    /// be shown with any video.
+    /// Dropped: the chunk precedes the epoch's start (the first video sample), so there is no video
+    /// to show with it.
     Early,
     /// Dropped: the chunk's times do not fit the channel.
     Misfit,
 }
 
-/// Reasons for a channel to refuse a header or chunk.
+/// Reasons why a channel refuses a header or chunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// The channel would have more than [`TRACKS_MAX`] tracks.

@@ -1,4 +1,4 @@
-//! Read access to a channel: manifest model, segments, headers.
+//! Read access to a channel: manifest model, segments and headers.
 
 use super::epoch::{Epoch, Member};
 use super::timeline::{Timeline, signed};
@@ -8,7 +8,7 @@ use thalweg_media::presentation::live::{self, Live, LiveSegment, LiveTrack, Prod
 use thalweg_media::presentation::utc::Utc;
 use thalweg_media::presentation::{Kind, micros, rescale};
 
-/// Maximum plausible time from capture to arrival; beyond it, the source's clock is wrong.
+/// Maximum plausible time from capture to arrival. If it is exceeded, the source's clock is wrong.
 const PRFT_AGE_US_MAX: i64 = 10_000_000;
 
 /// The result of looking up a segment.
@@ -34,7 +34,8 @@ pub(crate) enum HeaderLookup {
 }
 
 impl Channel {
-    /// Returns the channel as manifests present it; `None` before the first epoch is published.
+    /// Returns the model from which manifests are written; `None` before the first epoch is
+    /// published.
     pub(crate) fn live(&self) -> Option<Live> {
         let availability_start_us = self.availability_start_us?;
         let published = self.epochs.iter().filter_map(|e| Some((e, e.timeline.as_ref()?)));
@@ -62,7 +63,8 @@ impl Channel {
         self.availability_start_us.map(Utc::from_micros)
     }
 
-    /// Returns whether nothing is left to play and nothing has arrived within the window's length.
+    /// Returns whether the channel has nothing left to play and has received nothing for the length
+    /// of its window.
     pub(crate) fn is_over(&self, now: i64) -> bool {
         let nothing = |t: &super::Track| t.uploads == 0 && t.current.is_none() && t.segments.is_empty();
         let window_us = signed(self.settings.window_ms * 1000);
@@ -115,7 +117,7 @@ impl Channel {
         let since = |us: i64| u64::try_from(us - availability_start_us).unwrap_or(0);
         let mut members: Vec<(&Member, Option<Produced>, bool)> =
             epoch.members.iter().map(|m| (m, produced(m, timeline), true)).collect();
-        // Expected tracks are shown from the start: players do not look for tracks that appear
+        // List expected tracks from the start, because players do not look for tracks that appear
         // later.
         let expected = epoch.expected.iter().filter_map(|&t| self.last_member(t));
         members.extend(expected.map(|(m, last)| (m, produced(m, last), false)));
@@ -138,7 +140,7 @@ impl Channel {
         }
     }
 
-    /// Returns a track as of the last epoch it was in, with that epoch's grid.
+    /// Returns a track's attributes in the last epoch it was in, and that epoch's timeline.
     fn last_member(&self, track: usize) -> Option<(&Member, &Timeline)> {
         self.epochs.iter().rev().find_map(|e| Some((e.member(track)?, e.timeline.as_ref()?)))
     }
@@ -172,10 +174,10 @@ impl Channel {
 
 /// Returns the capture time reported by the source (prft), if plausible.
 ///
-/// A frame is captured before its chunk is complete, by at least the rest of the chunk, so the
-/// epoch's clock is the latest possible capture time. ffmpeg's `-write_prft wallclock` reports when
-/// it wrote the moof, which is later than the capture time; a player that used it would lag by the
-/// difference.
+/// A frame is captured before its chunk is complete, so a capture time cannot be later than the
+/// time that the epoch's clock gives for the frame. ffmpeg's `-write_prft wallclock` reports when
+/// it wrote the moof, which is later than the capture; a player that used this time would lag by
+/// the difference.
 fn produced(member: &Member, timeline: &Timeline) -> Option<Produced> {
     let prft = member.prft?;
     let wall_us = i64::try_from(prft.unix_time()?.as_micros()).ok()?;

@@ -1,5 +1,4 @@
-//! Channel tests driven by scripts of chunks and times: numbering, storing, dropping and new
-//! epochs.
+//! Channel tests driven by scripts of timed chunks: numbering, storing, dropping and new epochs.
 
 use super::*;
 use expect_test::{Expect, expect};
@@ -14,13 +13,13 @@ const START_US: i64 = 1_795_217_600_000_000;
 const VIDEO_TIMESCALE: u32 = 12_800;
 const AUDIO_TIMESCALE: u32 = 48_000;
 
-/// A scripted channel: chunks in, a text log of effects out.
+/// A channel driven by a script, with its effects logged as text.
 struct Script {
     channel: Channel,
     log: String,
-    /// Number of the first segment; the log counts from it.
+    /// Number of the first segment, from which the log counts.
     base: Option<u64>,
-    /// The capture time that chunks report.
+    /// Capture time reported by the chunks.
     prft: Option<Prft>,
     /// Makes each chunk's content unique.
     serial: u32,
@@ -145,13 +144,13 @@ impl Script {
 
 /// Builds a chunk with only the boxes that a channel reads.
 fn cmaf(time: u64, content: &[u8]) -> Bytes {
-    let made =
+    let boxed =
         |kind: &[u8; 4], body: &[u8]| [&(body.len() as u32 + 8).to_be_bytes()[..], kind, body].concat();
-    let tfdt = made(b"tfdt", &[&[1, 0, 0, 0][..], &time.to_be_bytes()].concat());
-    [made(b"moof", &made(b"traf", &tfdt)), made(b"mdat", content)].concat().into()
+    let tfdt = boxed(b"tfdt", &[&[1, 0, 0, 0][..], &time.to_be_bytes()].concat());
+    [boxed(b"moof", &boxed(b"traf", &tfdt)), boxed(b"mdat", content)].concat().into()
 }
 
-/// Formats the channel's epochs as manifests present them.
+/// Formats the epochs of the channel's manifest model.
 fn epochs(channel: &Channel) -> String {
     let live = channel.live().unwrap();
     for (timescale, s) in live
@@ -260,11 +259,11 @@ fn audio_segment_begins_with_the_chunk_containing_its_grid_point() {
             begins.collect::<std::collections::BTreeMap<_, _>>()
         };
         // Video is cut at its grid points.
-        let (places, audio) = (begins("video"), begins("audio"));
-        let both: Vec<_> = audio.iter().filter_map(|(number, at)| Some((places.get(number)?, at))).collect();
-        assert!(both.len() >= 4, "{seconds} s: {places:?} {audio:?}");
-        for (place, at) in both {
-            assert!(*at < place + 0.001 && at + seconds > *place, "{seconds} s: at {at} for {place}");
+        let (starts, audio) = (begins("video"), begins("audio"));
+        let both: Vec<_> = audio.iter().filter_map(|(number, at)| Some((starts.get(number)?, at))).collect();
+        assert!(both.len() >= 4, "{seconds} s: {starts:?} {audio:?}");
+        for (start, at) in both {
+            assert!(*at < start + 0.001 && at + seconds > *start, "{seconds} s: at {at} for {start}");
         }
     }
 }
@@ -437,8 +436,8 @@ fn restarted_source_begins_an_epoch_for_all_tracks() {
     .assert_eq(&epochs(&channel));
 }
 
-/// Scripts one track that runs on while the other restarts at 0 after a one-second pause; both must
-/// keep playing.
+/// Scripts one track that continues while the other restarts at 0 after a one-second pause; both
+/// must keep playing.
 fn restart_one(restarted: &str) -> Script {
     let mut script = Script::both();
     script.run(0.0..7.0, 0.0);
@@ -1063,14 +1062,14 @@ fn first_capture_time_of_an_epoch_stays() {
     script.run(0.0..4.0, 0.0);
     let first = Some((Utc(START_US / 1000 - 100), 0));
     assert_eq!(produced(&script), first);
-    // Players interpret a changed pair as a different encoder, so a later clock adjustment at the
-    // source must change nothing.
+    // Players interpret a changed pair of capture and media time as a different encoder, so a later
+    // clock adjustment at the source must not change the pair.
     script.prft = at(START_US + 3_500_000, 4 * u64::from(VIDEO_TIMESCALE));
     script.run(4.0..8.0, 4.0);
     assert_eq!(produced(&script), first);
 }
 
-/// RFC 8216bis §4.4.3.1: a segment of 2.5 s counts as one of 3 s.
+/// RFC 8216bis §4.4.3.1: a 2.5 s segment counts as 3 s.
 #[test]
 fn target_duration_is_rounded_to_the_nearest_second() {
     let mut script = Script::new().video();
@@ -1249,7 +1248,7 @@ fn step() -> impl proptest::strategy::Strategy<Value = Step> {
     ]
 }
 
-/// Checks the invariants on the effects that a channel emits.
+/// Checks the invariants of the effects emitted by a channel.
 #[derive(Default)]
 struct Witness {
     open: std::collections::BTreeMap<usize, u64>,
@@ -1263,7 +1262,7 @@ impl Witness {
         match effect {
             Effect::Begin { track, number } => {
                 assert_eq!(self.open.insert(track, number), None, "one open segment per track");
-                assert!(self.last.insert(track, number).is_none_or(|last| number > last), "numbers rise");
+                assert!(self.last.insert(track, number).is_none_or(|last| number > last), "numbers increase");
                 self.kept.insert((track, number));
             }
             Effect::Append { track, number, bytes } => {

@@ -1,4 +1,4 @@
-//! Grid of an epoch: maps media time, segment number and wall clock to each other.
+//! Epoch grid: converts between media time, segment number and wall clock.
 
 use thalweg_media::presentation::{micros, rescale};
 
@@ -7,14 +7,14 @@ use thalweg_media::presentation::{micros, rescale};
 pub(super) struct Timeline {
     /// Units per second of the times below: the reference track's timescale.
     pub(super) timescale: u32,
-    /// Media time of the start of segment `start_number`.
+    /// Media time at the start of segment `start_number`.
     pub(super) media_start: u64,
     /// Duration of a segment.
     pub(super) segment: u64,
     /// Duration of the longest chunk seen before publication.
     pub(super) chunk: u64,
-    /// Wall clock of `media_start`: the chunk that ends at media time *t* is expected at the wall
-    /// clock of *t*.
+    /// Wall clock of `media_start`. A chunk that ends at media time *t* is expected to arrive at
+    /// the wall clock of *t*.
     pub(super) start_us: i64,
     /// Number of the first segment.
     pub(super) start_number: u64,
@@ -37,19 +37,20 @@ impl Timeline {
         if self.shift < 0 { -by } else { by }
     }
 
-    /// Returns the served media time for a received one.
+    /// Converts a received media time to the served one.
     pub(super) fn served(&self, time: u64, timescale: u32) -> u64 {
         time.saturating_add_signed(self.shift(timescale))
     }
 
-    /// Returns the served media time at a wall clock at or after the epoch's start.
+    /// Returns the served media time at wall clock `wall_us`, in units of `timescale`; before the
+    /// epoch's start, the media time at that start.
     pub(super) fn served_time_at(&self, wall_us: i64, timescale: u32) -> i64 {
         let start = rescale(self.served(self.media_start, self.timescale), self.timescale, timescale);
         let since = rescale((wall_us - self.start_us).max(0).cast_unsigned(), 1_000_000, timescale);
         start.saturating_add(since).cast_signed()
     }
 
-    /// Returns the media time of the start of segment `number`, to the nearest unit of `timescale`.
+    /// Returns the media time at the start of segment `number`, to the nearest unit of `timescale`.
     pub(super) fn grid(&self, number: u64, timescale: u32) -> u64 {
         let steps = u128::from(number.saturating_sub(self.start_number));
         let time = u128::from(self.media_start) + steps * u128::from(self.segment);
@@ -60,15 +61,15 @@ impl Timeline {
     /// Returns the number of the segment whose start is nearest to a media time.
     pub(super) fn number_at(&self, time: u64, timescale: u32) -> u64 {
         let (own, other) = (i128::from(self.timescale), i128::from(timescale));
-        // In units of 1 / (epoch timescale × track timescale), so that nothing is rounded.
+        // Computed in units of 1 / (epoch timescale × track timescale), so that nothing is rounded.
         let since = i128::from(time) * own - i128::from(self.media_start) * other;
         let segment = i128::from(self.segment) * other;
         let steps = (2 * since + segment).div_euclid(2 * segment).max(0);
         self.start_number.saturating_add(u64::try_from(steps).unwrap_or(u64::MAX))
     }
 
-    /// Returns the number of the first segment that starts at or after a wall clock, to a hundredth
-    /// of a segment.
+    /// Returns the number of the first segment that starts at or after wall clock `wall_us`, with a
+    /// tolerance of a hundredth of a segment.
     pub(super) fn number_from(&self, wall_us: i64) -> u64 {
         let segment_us = self.segment_us().max(1);
         let steps = (wall_us - self.start_us - segment_us / 100).max(0) / segment_us + 1;
@@ -80,14 +81,14 @@ impl Timeline {
         self.start_us + signed(micros(time, timescale)) - signed(micros(self.media_start, self.timescale))
     }
 
-    /// Returns the wall clock of the start of segment `number`.
+    /// Returns the wall clock at the start of segment `number`.
     pub(super) fn segment_wall_us(&self, number: u64) -> i64 {
         self.wall_us(self.grid(number, self.timescale), self.timescale)
     }
 }
 
-/// Converts microseconds of media time to signed; always fits, because the parser bounds media
-/// times to 2^62.
+/// Converts microseconds of media time to `i64`. A value that does not fit becomes a quarter of the
+/// maximum, so that later sums do not overflow.
 pub(super) fn signed(us: u64) -> i64 {
     i64::try_from(us).unwrap_or(i64::MAX / 4)
 }

@@ -1,4 +1,4 @@
-//! Track of a channel: its header, the segment being filled, and its complete segments.
+//! Track of a live channel: its header, the segment being filled, and its complete segments.
 
 use super::chunk::IncomingChunk;
 use bytes::Bytes;
@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use thalweg_media::presentation::rescale;
 use thalweg_media::track::TrackInfo;
 
-/// Maximum chunk fingerprints stored to detect repetitions: two segments of 6 s in single frames at
-/// 60 Hz.
+/// Maximum chunk fingerprints stored to detect repetitions. It covers two 6 s segments of
+/// single-frame chunks at 60 Hz.
 const SEEN_MAX: usize = 720;
 
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(super) struct Track {
     /// Newest header, as received and parsed.
     pub(super) header: Bytes,
     pub(super) info: TrackInfo,
-    /// Whether the header differs from that of the track's current epoch.
+    /// Whether the header differs from the one in the track's current epoch.
     pub(super) header_changed: bool,
     /// Epoch of the track's last chunk.
     pub(super) epoch: Option<u64>,
@@ -26,31 +26,32 @@ pub(super) struct Track {
     pub(super) arrived_us: i64,
     /// Offset added to the decode times of the track's chunks.
     pub(super) shift: i64,
-    /// Fingerprints of recent chunks, oldest first, to tell a repetition from a restart of the
-    /// source.
+    /// Fingerprints of recent chunks, oldest first, to distinguish a repetition from a source
+    /// restart.
     pub(super) seen: VecDeque<(u64, u64)>,
-    /// Open uploads that sent a header.
+    /// Number of open uploads that sent a header.
     pub(super) uploads: usize,
-    /// Whether a header arrived in a new upload while no other was open, and no new chunk has
-    /// followed that header.
+    /// Whether a header arrived in a new upload while no other upload was open, and no new chunk
+    /// has arrived since.
     pub(super) fresh: bool,
     pub(super) current: Option<OpenSegment>,
     /// Oldest first.
     pub(super) segments: VecDeque<CompleteSegment>,
-    /// Minimum number of the next segment.
+    /// Lowest number that the next segment may have.
     pub(super) next_number: u64,
-    /// HLS media sequence number of the next segment; the first equals its segment number.
+    /// HLS media sequence number of the next segment. The first segment's equals its segment
+    /// number.
     pub(super) next_sequence: Option<u64>,
     /// Chunks held until their epoch is published, with their arrival times.
     pub(super) pending: Vec<(IncomingChunk, i64)>,
-    /// Whether a segment has begun in this epoch.
+    /// Whether the track has started a segment in this epoch.
     pub(super) begun: bool,
-    /// How late the first and the last chunk of the latest segment arrived.
+    /// How late the first and the last chunk of the latest segment arrived, in microseconds.
     pub(super) lag_us: Option<(i64, i64)>,
     /// Whether the last segment was completed at the grid point, before the next sync sample
     /// arrived.
     pub(super) completed_early: bool,
-    /// Whether sync samples were missing at grid points: segments are then cut at sync samples.
+    /// Whether sync samples were missing at grid points, so that segments are cut at sync samples.
     pub(super) irregular: bool,
 }
 
@@ -58,7 +59,7 @@ pub(super) struct Track {
 #[derive(Debug)]
 pub(super) struct OpenSegment {
     pub(super) number: u64,
-    /// Decode time of the segment's first chunk, and end of its last.
+    /// Decode time of the segment's first chunk, and decode time at the end of its last.
     pub(super) time: u64,
     pub(super) end: u64,
     /// When the last chunk arrived.
@@ -78,7 +79,7 @@ pub(super) struct CompleteSegment {
     pub(super) duration_us: i64,
     /// Whether the segment begins with a sync sample.
     pub(super) sync: bool,
-    /// Wall clock of the segment's end, by the epoch's clock.
+    /// Wall clock at the segment's end, according to the epoch's clock.
     pub(super) end_wall_us: i64,
 }
 

@@ -55,8 +55,8 @@ impl fmt::Display for Fault {
 }
 
 impl Fault {
-    /// Returns the specification's status code: 415 for the media type, 412 for a missing header,
-    /// otherwise 400.
+    /// Returns the response status. DASH-IF Live Media Ingest specifies 415 for an unsupported
+    /// media type, 412 for a missing header, and 400 for other faulty uploads.
     pub(super) fn status(&self) -> StatusCode {
         match self {
             Fault::Channel(ChannelError::Name) => StatusCode::NOT_FOUND,

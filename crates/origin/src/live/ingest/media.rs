@@ -1,9 +1,9 @@
-//! CMAF upload, from its bytes to the channel.
+//! CMAF upload: scans the received bytes and passes headers and chunks to the channel.
 //!
-//! **Invariant:** media that precede their track's header wait for it, up to a limit, because a
-//! source that opens both uploads at once does not determine which is processed first. Meanwhile no
-//! more bytes are read and none are lost. If two uploads wait for the same header, the later one
-//! continues after the earlier one has ended.
+//! **Invariant:** media that arrives before its track's header waits for it, up to a time limit,
+//! because a source may open both uploads at once and either may be processed first. A waiting
+//! upload reads no more bytes and loses none. If two uploads wait for the same header, the later
+//! one resumes after the earlier one has ended.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::live::queue::Place;
 pub(super) struct Media<'a> {
     live: &'a Live,
     channel: &'a str,
-    /// `None` if the channel is new and no header has arrived.
+    /// `None` until the upload's header has been received or found.
     cell: Option<Arc<Cell>>,
     /// Candidate track names from the path.
     names: Names,
@@ -34,7 +34,7 @@ pub(super) struct Media<'a> {
     share: Share<'a>,
     /// The upload's position in the queue, if it waited for a header.
     place: Option<Place<'a>>,
-    /// A header that may belong to a whole track or be an object of its own.
+    /// A received header not yet accepted: it may be part of a whole track or an object of its own.
     held: Option<Header>,
     /// Whether the upload sent the header itself.
     has_header: bool,
@@ -42,27 +42,27 @@ pub(super) struct Media<'a> {
     has_media: bool,
 }
 
-/// A known track: its channel, its index there, and its header.
+/// A track whose header is known: its channel, its index there, and its header's contents.
 type KnownTrack = (Arc<Cell>, usize, TrackInfo);
 
 /// Candidate names of an upload's track; empty if the path does not name the track.
 pub(super) struct Names {
-    /// Track name if the upload is an object: a header or a segment.
+    /// Track name if the upload is a single object: a header or a segment.
     pub(super) track: String,
     /// Track name if the upload is the whole track.
     pub(super) long: String,
 }
 
 impl Names {
-    /// Returns whether the track name is certain before any media arrive. This matters because
-    /// sources leave a header's upload open for a long time.
+    /// Returns whether the track name is certain before any media arrives. A header can then be
+    /// accepted at once, which matters because sources may leave its upload open for a long time.
     fn is_unambiguous(&self) -> bool {
         self.track == self.long
     }
 }
 
 impl<'a> Media<'a> {
-    /// Creates an upload to `channel`, whose name is already validated.
+    /// Creates an upload to `channel`, whose name must have been validated.
     pub(super) fn new(live: &'a Live, channel: &'a str, names: Names) -> Media<'a> {
         Media {
             live,
@@ -93,7 +93,7 @@ impl<'a> Media<'a> {
         }
     }
 
-    /// Sizes the upload's share to the bytes it holds plus `more`.
+    /// Resizes the upload's memory share to the bytes it has buffered plus `more`.
     fn hold(&mut self, more: usize) -> Result<(), Fault> {
         let header = self.held.as_ref().map_or(0, |h| h.bytes.len());
         let bytes = (self.scanner.buffered() + header + more) as u64;
@@ -125,7 +125,7 @@ impl<'a> Media<'a> {
         }
     }
 
-    /// Accepts a header once it is known whether media follow in the same upload.
+    /// Accepts a header once it is known whether media follows in the same upload.
     fn take_header(&mut self, header: Header) -> Result<(), Fault> {
         let cell = match &self.cell {
             Some(cell) => cell,
@@ -146,8 +146,8 @@ impl<'a> Media<'a> {
         Ok(())
     }
 
-    /// Finds the header from another upload, waiting if necessary; fails with `missing` if none
-    /// arrives.
+    /// Finds the header received in another upload, and waits for it if necessary. Returns
+    /// `missing` if no header arrives in time.
     async fn find_header(&mut self, missing: MediaError) -> Result<(), Fault> {
         let at_once =
             if self.live.waiting.has(self.channel, &self.names.track) { None } else { self.known_track()? };
@@ -161,7 +161,7 @@ impl<'a> Media<'a> {
     }
 
     /// Waits for the header, and for earlier uploads of the track to end. Proceeds after the time
-    /// limit in case an earlier upload never ends.
+    /// limit, because an earlier upload may never end.
     async fn wait_for_header(&mut self) -> Result<Option<KnownTrack>, Fault> {
         let live = self.live;
         let mut changed = live.waiting.subscribe();
@@ -169,7 +169,7 @@ impl<'a> Media<'a> {
         tracing::debug!(channel = self.channel, track = self.names.track, "media waiting for its header");
         let its_turn = async {
             while !place.is_first() || self.known_track()?.is_none() {
-                // The sender lives as long as the live channels.
+                // This cannot fail, because the sender lives as long as `live`.
                 let _ = changed.changed().await;
             }
             Ok(())
@@ -197,8 +197,8 @@ impl<'a> Media<'a> {
     }
 }
 
-/// Ends the upload, also when the source disconnects and the request is dropped. A segment sent as
-/// an object of its own may continue in the next upload.
+/// Ends the upload, even if the source disconnects and the request is dropped. An upload without a
+/// header ends nothing, because its segment may continue in the next upload.
 impl Drop for Media<'_> {
     fn drop(&mut self) {
         if let (Some(cell), Some(index), true) = (&self.cell, self.index, self.has_header) {

@@ -1,8 +1,8 @@
 //! Publishing permission: a source must connect to the ingest listener directly and present the
-//! token, if configured. Pure.
+//! token if one is configured. Pure.
 //!
-//! The token arrives as `Authorization: Bearer TOKEN` (RFC 6750 §2.1). Sources that only support
-//! user and password send it as the password of `Basic` (RFC 7617) with any user, as in
+//! The token arrives as `Authorization: Bearer TOKEN` (RFC 6750 §2.1). Sources that support only a
+//! user name and password send it as the `Basic` password (RFC 7617) with any user name, as in
 //! `http://source:TOKEN@HOST/…`.
 //!
 //! **Invariant:** a request forwarded by a proxy is refused even with the token: a publishing point
@@ -21,23 +21,23 @@ use subtle::ConstantTimeEq;
 const PROXY_FIELDS: [HeaderName; 4] =
     [VIA, FORWARDED, HeaderName::from_static("x-forwarded-for"), HeaderName::from_static("cdn-loop")];
 
-/// A token that ingest sources present. No message contains its text.
+/// A token presented by ingest sources. It never appears in logs or error messages.
 #[derive(Clone, PartialEq, Eq)]
 pub struct IngestToken(String);
 
 impl IngestToken {
-    /// Minimum length in characters: 64 bits in hexadecimal.
+    /// Minimum length in characters: that of 64 bits in hexadecimal.
     pub const CHARACTERS_MIN: usize = 16;
 
-    /// Creates a token of at least [`Self::CHARACTERS_MIN`] characters, all allowed in a `Bearer`
-    /// credential (RFC 6750 §2.1); returns `None` if `text` is not one.
+    /// Creates a token. Returns `None` if `text` is shorter than [`Self::CHARACTERS_MIN`] or
+    /// contains a character not allowed in a `Bearer` credential (RFC 6750 §2.1).
     pub fn new(text: &str) -> Option<IngestToken> {
         let allowed = |b: u8| b.is_ascii_alphanumeric() || b"-._~+/=".contains(&b);
         let is_token = text.len() >= Self::CHARACTERS_MIN && text.bytes().all(allowed);
         is_token.then(|| IngestToken(text.to_owned()))
     }
 
-    /// Returns the text, to send to an origin.
+    /// Returns the token as text, to be sent to an origin.
     pub fn text(&self) -> &str {
         &self.0
     }
@@ -54,7 +54,7 @@ impl fmt::Debug for IngestToken {
     }
 }
 
-/// Where sources push, and the token they must present.
+/// Settings of the ingest listener: its address and the token that sources must present.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ingest {
     listen: SocketAddr,
@@ -65,7 +65,8 @@ impl Ingest {
     /// Creates an ingest listener's settings.
     ///
     /// # Errors
-    /// Fails if `listen` is beyond loopback and `token` is `None`.
+    ///
+    /// Returns an error if `listen` is not a loopback address and `token` is `None`.
     pub fn new(listen: SocketAddr, token: Option<IngestToken>) -> Result<Ingest, UnprotectedIngest> {
         if token.is_none() && !listen.ip().to_canonical().is_loopback() {
             return Err(UnprotectedIngest(listen));
@@ -84,7 +85,7 @@ impl Ingest {
     }
 }
 
-/// An ingest listener on which anyone could publish.
+/// The address of an ingest listener on which anyone could publish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnprotectedIngest(SocketAddr);
 
@@ -100,7 +101,7 @@ impl fmt::Display for UnprotectedIngest {
 
 impl std::error::Error for UnprotectedIngest {}
 
-/// Reasons for denying a request permission to publish.
+/// Reasons to deny a publishing request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Denied {
     /// The request arrived at the listener for edges and clients.
@@ -121,8 +122,8 @@ impl Denied {
         }
     }
 
-    /// Returns the `WWW-Authenticate` values of a 401 (RFC 9110 §15.5.2), each on its own line
-    /// because ffmpeg only reads the beginning of a line.
+    /// Returns the `WWW-Authenticate` values of a 401 (RFC 9110 §15.5.2). Each is sent on its own
+    /// field line, because ffmpeg reads only the start of a line.
     pub(crate) fn challenges(self) -> &'static [&'static str] {
         match self {
             Denied::Token => &[r#"Basic realm="ingest""#, r#"Bearer realm="ingest""#],
@@ -149,8 +150,8 @@ pub(crate) fn check(token: Option<&IngestToken>, fields: &HeaderMap) -> Result<(
     if PROXY_FIELDS.iter().any(|name| fields.contains_key(name)) {
         return Err(Denied::Forwarded);
     }
-    // Browsers send Origin with every POST. Without this check, any page open on the machine could
-    // publish over loopback.
+    // Browsers send Origin with every POST. Without this check, any web page open on the machine
+    // could publish over loopback.
     if fields.contains_key(ORIGIN) {
         return Err(Denied::WebPage);
     }
@@ -182,7 +183,7 @@ mod tests {
 
     const TOKEN: &str = "0123456789abcdef";
 
-    /// Checks a request with one field more than a source sends.
+    /// Checks a source's request with one additional field.
     fn outcome(name: &str, value: &str) -> Result<(), Denied> {
         let mut fields = HeaderMap::new();
         fields.insert("host", HeaderValue::from_static("o"));

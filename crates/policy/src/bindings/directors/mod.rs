@@ -1,9 +1,9 @@
 //! Bindings of `directors` (vmod_directors(3)).
 //!
 //! Members can be added and removed at any time. `backend()` of `round_robin`, `fallback` and
-//! `random` returns the director itself, which is resolved when a backend is needed, so a cache hit
-//! does not advance it. A director can be a member of another one: it is healthy if any of its
-//! members is, and is resolved recursively.
+//! `random` returns the director itself. It is resolved only when a backend is needed, so a cache
+//! hit does not advance it. A director can be a member of another director. It is healthy if any of
+//! its members is healthy, and it is resolved recursively.
 
 mod parameters;
 mod shard;
@@ -93,7 +93,7 @@ const BACKEND_BY_KEY: Function =
         Ok(Value::Backend(pick_weighted(call.program, call.object(), unit, call.task.host)))
     });
 
-/// The method `backend`: returns the director itself, to be resolved later.
+/// The method `backend`, which returns the director itself to be resolved later.
 const SELF_AS_BACKEND: Function =
     function("backend", &[], Type::Backend, Subs::ALL, |call| Ok(Value::Backend(call.as_director())));
 
@@ -115,7 +115,7 @@ const REMOVE_WEIGHTED: Function = function("remove_backend", &[BACKEND], Type::V
     Ok(Value::Void)
 });
 
-/// Reads the backend to add. As in Varnish, adding none, such as the result of a failed
+/// Reads the backend to add. As in Varnish, a missing backend, such as the result of a failed
 /// `directors.lookup`, is an error.
 fn backend_to_add(call: &Call<'_, '_>) -> Result<Backend, Failure> {
     let backend = backend(call);
@@ -132,7 +132,7 @@ fn backend(call: &Call<'_, '_>) -> Backend {
 }
 
 /// Returns the healthy `members`. The caller must not hold a lock on a director: a director may
-/// contain itself.
+/// contain itself, and the check could then deadlock.
 fn healthy(program: &Program, mut members: Vec<Backend>, host: &dyn Host) -> Vec<Backend> {
     members.retain(|member| program.is_healthy(*member, host));
     members

@@ -14,7 +14,7 @@ use crate::task::Task;
 use crate::types::Type;
 use crate::value::{Failure, Value};
 
-/// Subroutines that may change a `shard_param`, as in Varnish.
+/// Subroutines allowed to change a `shard_param`, as in Varnish.
 const CHANGEABLE_IN: Subs = INIT.and(Subs::BACKEND).and(Subs::of(&[Sub::Pipe]));
 /// Number of significant bytes in a `key_blob`.
 const KEY_BLOB_BYTES: usize = 4;
@@ -77,7 +77,8 @@ const METHODS: &[Function] = &[
 /// Reads the first arguments of a call, as listed in [`ARGUMENTS`].
 ///
 /// # Errors
-/// If an argument is out of range.
+///
+/// Returns an error if an argument is out of range.
 pub(super) fn from_call(call: &Call<'_, '_>) -> Result<Parameters, Failure> {
     let word = |index| Some(call.word(index)).filter(|word| !word.is_empty());
     let parameters = Parameters {
@@ -127,7 +128,8 @@ fn url(task: &Task<'_>) -> Vec<u8> {
     request.map(|request| request.target.as_str().as_bytes().to_vec()).unwrap_or_default()
 }
 
-/// Returns the `shard_param` in an argument, which must be the result of `use()`.
+/// Returns the object index of the `shard_param` passed as an argument, which must be the result of
+/// `use()`.
 pub(super) fn set_argument(call: &Call<'_, '_>, index: usize) -> Result<Option<u32>, Failure> {
     let set = call.parameters(index);
     if set.is_none() && call.is_given(index) {
@@ -148,7 +150,7 @@ pub(super) fn current(set: u32, program: &Program, task: &Task<'_>) -> Parameter
 }
 
 fn current_of(call: &Call<'_, '_>) -> Parameters {
-    // During vcl_init the objects are not yet part of the program.
+    // During `vcl_init`, the objects are not part of the program yet.
     if call.sub == Sub::Init {
         return call.object::<Parameters>().clone();
     }
@@ -158,7 +160,7 @@ fn current_of(call: &Call<'_, '_>) -> Parameters {
 fn change(set: u32, given: Parameters, program: &Program, task: &mut Task<'_>) {
     let parameters = given.or(&current(set, program, task));
     let sets = &mut task.kept.shard_sets;
-    // One entry per `shard_param`, so the policy bounds their number.
+    // There is one entry per `shard_param`, so the policy limits the number of entries.
     sets.retain(|changed| changed.set != set);
     sets.push(ChangedSet { set, parameters });
 }

@@ -1,7 +1,7 @@
 //! Bindings of the `shard` director.
 //!
 //! In subroutines that have a backend request, the arguments of `backend(resolve = LAZY, …)` are
-//! kept until the director is resolved. On the client side and in `vcl_init` `backend(resolve =
+//! stored until the director is resolved. On the client side and in `vcl_init`, `backend(resolve =
 //! LAZY)` takes no other arguments, as in Varnish.
 
 use super::parameters;
@@ -158,7 +158,7 @@ fn backend(call: &mut Call<'_, '_>) -> Result<Value<'static>, Failure> {
     if call.word(RESOLVE) == "LAZY" || is_init {
         let is_plain = own == Parameters::default() && set.is_none();
         if call.task.bereq.is_some() {
-            // The last call for a director wins, so the number of directors bounds the number of
+            // The last call for a director wins, so the number of directors limits the number of
             // entries.
             let kept = &mut call.task.kept.shards;
             kept.retain(|other| other.director != call.index);
@@ -173,7 +173,8 @@ fn backend(call: &mut Call<'_, '_>) -> Result<Value<'static>, Failure> {
     Ok(Value::Backend(pick(&this, own, set, task)?))
 }
 
-/// Selects a member. Arguments missing from `own` come from `set`, or else from the associated set.
+/// Selects a member. Arguments missing from `own` are taken from `set`, or otherwise from the
+/// associated `shard_param`.
 fn pick(
     this: &ObjectRef<'_>,
     own: Parameters,

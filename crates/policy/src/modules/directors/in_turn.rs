@@ -1,7 +1,7 @@
 //! Directors that try their members in order: `round_robin` and `fallback` (vmod_directors(3)).
 //!
-//! Workers that select concurrently may get the same member, or skip one. No other data depends on
-//! the counters, so they use relaxed ordering.
+//! Workers that select concurrently may select the same member or skip one. The counters use
+//! relaxed ordering, because no other data depends on them.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -12,20 +12,21 @@ pub trait InTurn<M> {
     /// Appends `member`. The same member may be added several times.
     ///
     /// # Errors
-    /// [`Error::Members`], if the list is full.
+    ///
+    /// Returns [`Error::Members`] if the list is full.
     fn add(&mut self, member: M) -> Result<(), Error>;
 
-    /// Removes the first occurrence of `member`; returns whether there was one.
+    /// Removes the first occurrence of `member` and returns whether it was found.
     fn remove(&mut self, member: &M) -> bool;
 
     /// Returns the members, in order.
     fn members(&self) -> &[M];
 
-    /// Selects a member; `None` if none is healthy.
+    /// Selects a healthy member; `None` if no member is healthy.
     fn pick(&self, is_healthy: impl FnMut(&M) -> bool) -> Option<&M>;
 }
 
-/// Cycles through the healthy members.
+/// A director that cycles through its healthy members.
 #[derive(Debug)]
 pub struct RoundRobin<M> {
     members: Vec<M>,
@@ -57,8 +58,8 @@ impl<M: PartialEq> InTurn<M> for RoundRobin<M> {
         for skipped in 0..self.members.len() {
             let member = &self.members[first.wrapping_add(skipped) % self.members.len()];
             if is_healthy(member) {
-                // Continue after the chosen member. Otherwise the member after an unhealthy one
-                // would get twice its share.
+                // Continue after the selected member. Otherwise, the member after an unhealthy one
+                // would receive twice its share.
                 self.next.fetch_add(skipped, Relaxed);
                 return Some(member);
             }
@@ -67,7 +68,8 @@ impl<M: PartialEq> InTurn<M> for RoundRobin<M> {
     }
 }
 
-/// Selects the first healthy member; if sticky, the previous choice as long as it is healthy.
+/// A director that selects the first healthy member. If sticky, it keeps its previous choice as
+/// long as that is healthy.
 #[derive(Debug)]
 pub struct Fallback<M> {
     members: Vec<M>,
@@ -87,7 +89,7 @@ impl<M: PartialEq> InTurn<M> for Fallback<M> {
         push(&mut self.members, member)
     }
 
-    /// Keeps the sticky choice on the same member.
+    /// Removes a member; the sticky choice stays on the same member.
     fn remove(&mut self, member: &M) -> bool {
         let Some(index) = self.members.iter().position(|other| other == member) else { return false };
         self.members.remove(index);
@@ -102,7 +104,8 @@ impl<M: PartialEq> InTurn<M> for Fallback<M> {
         &self.members
     }
 
-    /// Starts at the previous choice if sticky, and wraps around.
+    /// Selects the first healthy member, starting at the previous choice if sticky, and wraps
+    /// around.
     fn pick(&self, mut is_healthy: impl FnMut(&M) -> bool) -> Option<&M> {
         let first = if self.sticky { self.current.load(Relaxed) } else { 0 };
         let indexes = (0..self.members.len()).map(|skipped| (first + skipped) % self.members.len());

@@ -1,9 +1,9 @@
-//! `directors`: select one of several backends for a request (vmod_directors(3)).
+//! `directors`: select one of several backends for each request (vmod_directors(3)).
 //!
 //! The caller chooses the member type `M`, such as an index. A member may be another director,
-//! which the caller then resolves. Health is a closure over members; randomness is a closure or a
-//! number in [0, 1); time is in Unix seconds. Selection takes `&self`, so that all workers share a
-//! director; changes take `&mut self`.
+//! which the caller then resolves. The caller passes health as a closure over members, randomness
+//! as a closure or a number in [0, 1), and time in Unix seconds. Selection takes `&self`, so that
+//! all workers can share a director; changes take `&mut self`.
 
 pub mod in_turn;
 pub mod parameters;
@@ -20,22 +20,23 @@ pub use weighted::Weighted;
 /// Maximum members of a director.
 pub const MEMBERS_MAX: usize = 1024;
 
-/// Why a director could not be configured.
+/// Reason why a director could not be configured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Error {
-    /// More than [`MEMBERS_MAX`] members.
+    /// The director would have more than [`MEMBERS_MAX`] members.
     Members,
-    /// A weight that is negative or not finite.
+    /// The weight is negative or not finite.
     Weight(f64),
-    /// A warmup outside 0 to 1.
+    /// The warmup is outside 0 to 1.
     Warmup(f64),
-    /// A rampup that is negative or not finite.
+    /// The rampup is negative or not finite.
     Rampup(f64),
-    /// A shard director without members.
+    /// The shard director has no members.
     Empty,
-    /// Zero replicas, or more than [`shard::POINTS_MAX`] when weighted.
+    /// The number of replicas is not positive, or the ring would have more than
+    /// [`shard::POINTS_MAX`] points.
     Replicas(i64),
-    /// A key outside 0 to 2³² − 1.
+    /// The key is outside 0 to 2³² − 1.
     Key(i64),
 }
 
@@ -57,7 +58,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Returns whether any of `members` is healthy; if so, their director is healthy, too.
+/// Returns whether any of `members` is healthy, in which case their director is healthy.
 pub fn any_healthy<'a, M: 'a>(
     members: impl IntoIterator<Item = &'a M>,
     is_healthy: impl FnMut(&'a M) -> bool,

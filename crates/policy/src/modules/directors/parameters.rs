@@ -2,14 +2,14 @@
 
 use super::shard::{Healthy, Selection};
 
-/// Arguments that affect the choice; omitted ones are `None`.
+/// Arguments that affect the choice; an omitted argument is `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Parameters {
     /// `by`: HASH, URL, KEY or BLOB.
     pub by: Option<&'static str>,
     /// `key`
     pub key: Option<i64>,
-    /// The significant octets of `key_blob`.
+    /// The significant bytes of `key_blob`.
     pub key_blob: Option<Vec<u8>>,
     /// `alt`
     pub alternative: Option<i64>,
@@ -22,7 +22,7 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// Returns these parameters, with omitted ones filled from `others`.
+    /// Returns these parameters, with omitted ones taken from `others`.
     pub fn or(self, others: &Parameters) -> Parameters {
         Parameters {
             by: self.by.or(others.by),
@@ -59,7 +59,7 @@ pub struct ChangedSet {
     pub parameters: Parameters,
 }
 
-/// Arguments of `backend(resolve = LAZY, …)`, kept until the director is resolved.
+/// Arguments of `backend(resolve = LAZY, …)`, stored until the director is resolved.
 #[derive(Debug)]
 pub struct LazyCall {
     /// The director's object index.

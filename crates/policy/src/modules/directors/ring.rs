@@ -1,13 +1,13 @@
-//! Hash ring of a shard director: 32-bit points, each belonging to an instance.
+//! Hash ring of a shard director: 32-bit points, each of which belongs to an instance.
 //!
-//! The points of an instance are the keys of its name followed by 0, 1, 2 …, as in varnishd 7.1.1
-//! (the manual counts from 1). A key belongs to the first point at or after it. A key after the
-//! last point belongs to the last point, although the manual says it wraps around, so that choices
-//! equal varnishd's.
+//! An instance's points are the keys of its name with 0, 1, 2 … appended. A key belongs to the
+//! first point at or after it, and a key after the last point belongs to the last point. Both rules
+//! follow varnishd 7.1.1, so that choices are equal, rather than its manual, which counts from 1
+//! and wraps around.
 
 use super::{MEMBERS_MAX, shard::key_of};
 
-/// Points in ascending order.
+/// The ring's points, in ascending order.
 #[derive(Debug, Default)]
 pub(super) struct Ring {
     points: Vec<Point>,
@@ -47,7 +47,7 @@ impl Ring {
 pub(super) struct Walk<'a> {
     ring: &'a Ring,
     at: usize,
-    /// Number of instances not visited yet. Each has at least one point, so the walk reaches all of
+    /// Number of instances not yet visited. Each has at least one point, so the walk reaches all of
     /// them.
     left: usize,
     seen: [u64; MEMBERS_MAX / 64],
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(Ring::default().walk(7).next(), None);
     }
 
-    /// Results must match varnishd 7.1.1 for a ring with one point each for a, b and c.
+    /// On a ring with one point each for a, b and c, results must match varnishd 7.1.1.
     #[test]
     fn key_belongs_to_the_point_at_or_after_it() {
         let ring = Ring::new([("a", 1), ("b", 1), ("c", 1)].into_iter());

@@ -1,11 +1,11 @@
 //! Shard director: consistent hashing (vmod_directors(3), "shard").
 //!
-//! Each key has its own order of members, which changes as little as possible when members are
-//! added or removed. Keys and points are the last four bytes of a SHA-256, little-endian, as in
-//! varnishd. Thalweg and Varnish with the same members therefore make the same choices.
+//! Each key defines an order of the members, which changes as little as possible when members are
+//! added or removed. Keys and points are the last four bytes of a SHA-256 digest, little-endian, as
+//! in varnishd. With the same members, Thalweg and Varnish therefore make the same choices.
 //!
-//! Added and removed members take effect at the next [`Shard::reconfigure`]. The caller must also
-//! call it at the end of the task that made the changes.
+//! Changes to the members take effect at the next [`Shard::reconfigure`]. The caller must also call
+//! it at the end of the task that made the changes.
 
 use sha2::{Digest, Sha256};
 
@@ -17,22 +17,22 @@ pub const REPLICAS_DEFAULT: i64 = 67;
 /// Maximum points on a ring, at eight bytes each.
 pub const POINTS_MAX: usize = 1 << 20;
 
-/// `.key()`: returns the key of a text.
+/// `.key()`: returns the key of a string.
 pub fn key_of(text: &[u8]) -> u32 {
     let [.., a, b, c, d] = Sha256::digest(text).0;
     u32::from_le_bytes([a, b, c, d])
 }
 
-/// The source of a key: the argument `by`.
+/// The source of a key, as selected by the argument `by`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By<'a> {
     /// `HASH`: the first four bytes of the digest of the request's cache key.
     Digest(&'a [u8; 32]),
-    /// `URL`, and `HASH` if there is no cache key yet: the URL.
+    /// `URL`, and `HASH` before the cache key is known: the URL.
     Url(&'a [u8]),
     /// `KEY`: the number itself.
     Key(i64),
-    /// `BLOB`: the first four bytes in network order; a shorter blob gives the low-order bytes.
+    /// `BLOB`: the first four bytes in network order. A shorter blob is padded with leading zeros.
     Blob(&'a [u8]),
 }
 
@@ -55,21 +55,22 @@ fn first_bytes(bytes: &[u8]) -> u32 {
 /// How health affects the choice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Healthy {
-    /// Choose a healthy member if there is one; skipped alternatives may be unhealthy.
+    /// The chosen member must be healthy, but skipped alternatives may be unhealthy.
     #[default]
     Chosen,
     /// Ignore health, rampup and warmup.
     Ignore,
-    /// Skip only healthy alternatives.
+    /// Both the chosen member and the skipped alternatives must be healthy.
     All,
 }
 
-/// Parameters of a selection; [`Default`] has the defaults of `.backend()`.
+/// Parameters of a selection; [`Default`] uses the defaults of `.backend()`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Selection {
-    /// How many members to skip in the key's order; clamped to the number of members.
+    /// Number of members to skip in the key's order, clamped to the last member.
     pub alternative: usize,
-    /// The share of requests sent to the next member; `None` for the director's setting.
+    /// Share of requests sent to the next member in the key's order, from 0 to 1; `None` for the
+    /// director's setting.
     pub warmup: Option<f64>,
     /// Whether a newly healthy member receives its share gradually.
     pub rampup: bool,
@@ -95,11 +96,12 @@ pub struct Health {
 /// Settings of a member.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Instance {
-    /// Determines the member's position on the ring: the argument `ident`, or the backend's name.
+    /// Name that determines the member's points on the ring: the argument `ident`, or the backend's
+    /// name.
     pub ident: String,
-    /// Rampup in seconds; `None` for the director's setting.
+    /// Rampup duration in seconds; `None` for the director's setting.
     pub rampup_s: Option<f64>,
-    /// Number of points relative to other members; at least 1.
+    /// Number of points relative to other members; values below 1 count as 1.
     pub weight: f64,
 }
 
@@ -115,7 +117,7 @@ impl Instance {
 pub struct Shard<M> {
     warmup: f64,
     rampup_s: f64,
-    /// Members after all changes, including those not yet on the ring.
+    /// Members after all changes so far, including changes not yet applied to the ring.
     pending: Vec<(M, Instance)>,
     changed: bool,
     /// Members on the ring.
@@ -137,20 +139,21 @@ impl<M> Default for Shard<M> {
 }
 
 impl<M: Clone + PartialEq> Shard<M> {
-    /// Sets the share of requests sent to the second member of their key while the first is
-    /// healthy.
+    /// Sets the share of requests, from 0 to 1, sent to the second member in their key's order
+    /// while the first is healthy.
     pub fn set_warmup(&mut self, warmup: f64) -> Result<(), Error> {
         self.warmup = check_warmup(warmup)?;
         Ok(())
     }
 
-    /// Sets how long a newly healthy member ramps up.
+    /// Sets the time in seconds over which a newly healthy member ramps up.
     pub fn set_rampup(&mut self, rampup_s: f64) -> Result<(), Error> {
         self.rampup_s = check_rampup(rampup_s)?;
         Ok(())
     }
 
-    /// Adds `member`; returns `false`, without a change, if an instance with the same ident exists.
+    /// Adds `member`. If an instance with the same ident exists, changes nothing and returns
+    /// `false`.
     pub fn add(&mut self, member: M, instance: Instance) -> Result<bool, Error> {
         if !instance.weight.is_finite() {
             return Err(Error::Weight(instance.weight));
@@ -164,12 +167,12 @@ impl<M: Clone + PartialEq> Shard<M> {
         Ok(true)
     }
 
-    /// Removes all instances of `member`; returns whether there was one.
+    /// Removes all instances of `member` and returns whether any was found.
     pub fn remove(&mut self, member: &M) -> bool {
         self.remove_where(|other, _| other == member)
     }
 
-    /// Removes the instance called `ident`; returns whether there was one.
+    /// Removes the instance called `ident` and returns whether it was found.
     pub fn remove_ident(&mut self, ident: &str) -> bool {
         self.remove_where(|_, instance| instance.ident == ident)
     }
@@ -187,8 +190,8 @@ impl<M: Clone + PartialEq> Shard<M> {
         removed
     }
 
-    /// Rebuilds the ring after changes, with `replicas` points per unit of weight. On error the
-    /// ring is unchanged, except that removing the last member empties it.
+    /// Rebuilds the ring after changes, with `replicas` points per unit of weight. On error, the
+    /// ring is unchanged, except that it is emptied if no member is left.
     pub fn reconfigure(&mut self, replicas: i64) -> Result<(), Error> {
         let replicas_per_weight = u32::try_from(replicas).ok().filter(|count| *count > 0);
         let replicas_per_weight = replicas_per_weight.ok_or(Error::Replicas(replicas))?;
@@ -214,13 +217,13 @@ impl<M: Clone + PartialEq> Shard<M> {
         self.changed
     }
 
-    /// Returns the members on the ring; a member appears once per ident.
+    /// Returns the members on the ring. A member with several idents is repeated.
     pub fn members(&self) -> impl Iterator<Item = &M> {
         self.instances.iter().map(|(member, _)| member)
     }
 
-    /// Selects the member for `key`; `None` if none is suitable. `now_s` is used for rampup.
-    /// `random`, called at most once, returns a number in [0, 1).
+    /// Selects the member for `key`; `None` if no member is suitable. `now_s`, in Unix seconds, is
+    /// used for rampup. `random` must return a number in [0, 1) and is called at most once.
     pub fn pick(
         &self,
         key: u32,

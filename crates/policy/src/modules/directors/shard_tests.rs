@@ -1,4 +1,4 @@
-//! Shard director tests: the choices of varnishd 7.1.1, stability of the ring, health, rampup and
+//! Shard director tests: the same choices as varnishd 7.1.1, ring stability, health, rampup and
 //! warmup.
 
 use super::*;
@@ -17,7 +17,7 @@ fn shard(names: &[&'static str]) -> Shard<&'static str> {
     shard
 }
 
-/// Returns the key's order of members: each alternative, ignoring health.
+/// Returns the first `count` members in the key's order, ignoring health.
 fn order(shard: &Shard<&'static str>, key: u32, count: usize) -> String {
     let alternative =
         |alternative| Selection { alternative, healthy: Healthy::Ignore, ..Selection::default() };
@@ -49,8 +49,8 @@ fn keys_match_varnishd() {
     }
 }
 
-/// Choices for `k0` to `k39` must match varnishd's. The second director has a weight of 2 for a,
-/// five replicas, and b under another ident.
+/// Choices for the keys of `k0` to `k39` must match varnishd's. The second director has five
+/// replicas, a weight of 2 for a, and another ident for b.
 #[test]
 fn shard_choices_match_varnishd() {
     let three = shard(&["a", "b", "c"]);

@@ -1,13 +1,13 @@
 //! Weighted directors: `random` and `hash` (vmod_directors(3)).
 //!
-//! Both map a number in [0, 1) to a healthy member, with probability in proportion to its weight.
-//! For `random` the number is random. For `hash`, [`unit_of`] computes it from a text as varnishd
-//! does, so both choose the same member. When a member's health changes, texts mapped to other
-//! members may move, too; `shard` avoids that.
+//! Both map a number in [0, 1) to a healthy member, with a probability proportional to the member's
+//! weight. For `random`, the number is random. For `hash`, [`unit_of`] computes it from a string in
+//! the same way as varnishd, so both choose the same member. When a member's health changes, keys
+//! of other members may be remapped too; `shard` avoids that.
 
 use super::{Error, push, shard};
 
-/// Members with weights.
+/// A director whose members have weights.
 #[derive(Debug)]
 pub struct Weighted<M> {
     members: Vec<(M, f64)>,
@@ -28,7 +28,7 @@ impl<M: PartialEq> Weighted<M> {
         push(&mut self.members, (member, weight))
     }
 
-    /// Removes the first occurrence of `member`; returns whether there was one.
+    /// Removes the first occurrence of `member` and returns whether it was found.
     pub fn remove(&mut self, member: &M) -> bool {
         let index = self.members.iter().position(|(other, _)| other == member);
         index.map(|index| self.members.remove(index)).is_some()
@@ -39,8 +39,8 @@ impl<M: PartialEq> Weighted<M> {
         self.members.iter().map(|(member, _)| member)
     }
 
-    /// Selects a healthy member by `unit`, a number in [0, 1); `None` if none is healthy. Calls
-    /// `is_healthy` twice per member and tolerates different results.
+    /// Selects a healthy member by `unit`, a number in [0, 1); `None` if no member is healthy.
+    /// Calls `is_healthy` twice per member and tolerates results that differ.
     pub fn pick(&self, unit: f64, mut is_healthy: impl FnMut(&M) -> bool) -> Option<&M> {
         let mut healthy = |(member, weight): &(M, f64)| *weight > 0.0 && is_healthy(member);
         let total: f64 = self.members.iter().filter(|entry| healthy(entry)).map(|(_, weight)| weight).sum();
@@ -57,7 +57,7 @@ impl<M: PartialEq> Weighted<M> {
     }
 }
 
-/// Maps `text` to [0, 1), for the hash director.
+/// Maps `text` to a number in [0, 1), for the hash director.
 pub fn unit_of(text: &[u8]) -> f64 {
     f64::from(shard::key_of(text)) / (f64::from(u32::MAX) + 1.0)
 }
@@ -98,7 +98,8 @@ mod tests {
         assert!(director.remove(&'a') && director.remove(&'a') && !director.remove(&'a'));
     }
 
-    /// Choices for `k0` to `k39` among a (1), b (2) and c (1) must match varnishd 7.1.1.
+    /// Choices for `k0` to `k39`, with weights 1 for a, 2 for b and 1 for c, must match varnishd
+    /// 7.1.1.
     #[test]
     fn hash_choices_match_varnishd() {
         let director = director(&[('a', 1.0), ('b', 2.0), ('c', 1.0)]);

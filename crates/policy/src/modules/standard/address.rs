@@ -1,22 +1,22 @@
 //! Parses addresses (vmod_std(3): `std.ip`, `std.port`).
 //!
 //! Accepts `address`, `address:port`, `address port`, and an IPv6 address in brackets with a port.
-//! Names are never resolved: a host or service name fails, as with `resolve=false`. An IPv4-mapped
-//! IPv6 address becomes the IPv4 address, so that ACLs match it.
+//! Names are never resolved: a host or service name is an error, as with `resolve=false`. An
+//! IPv4-mapped IPv6 address becomes the IPv4 address, so that ACLs match it.
 //!
 //! varnishd passes its input to getaddrinfo(3) and accepts more. Short, octal and hexadecimal forms
-//! (`1.2.3`, `010.0.0.1`, `0x7f.1`) fail here, because programs disagree on their meaning and an
-//! ACL must not guess. Ports above 65,535 (varnishd takes them modulo 65,536), an empty port (0 in
-//! varnishd) and an empty address (`::1` in varnishd) are also rejected.
+//! (`1.2.3`, `010.0.0.1`, `0x7f.1`) are errors here, because programs disagree on their meaning and
+//! an ACL must not guess. Also rejected are ports above 65,535 (varnishd uses them modulo 65,536),
+//! an empty port (0 in varnishd) and an empty address (`::1` in varnishd).
 
 use std::net::{IpAddr, SocketAddr};
 
 use super::Error;
 
-/// The default port, unless a policy gives another.
+/// Default port if the policy specifies no other.
 pub const PORT_DEFAULT: u16 = 80;
 
-/// `std.ip(s, p=port_default)`: parses an address; `std.port` is the port of the result.
+/// `std.ip(s, p=port_default)`: parses an address; `std.port` returns the result's port.
 pub fn address(text: &[u8], port_default: u16) -> Result<SocketAddr, Error> {
     let text = str::from_utf8(text).map_err(|_| Error::Address)?;
     let parsed = match text.strip_prefix('[') {
@@ -28,8 +28,8 @@ pub fn address(text: &[u8], port_default: u16) -> Result<SocketAddr, Error> {
     parsed.ok_or(Error::Address)
 }
 
-/// Parses an address without brackets. If the text has more than one colon, all of them belong to
-/// the address.
+/// Parses an address without brackets. If `text` has more than one colon, all of them belong to the
+/// address.
 fn plain(text: &str, port_default: u16) -> Option<SocketAddr> {
     let host_bytes = match text.find([':', ' ']) {
         Some(at) if text[at..].starts_with(' ') || text[at + 1..].find(':').is_none() => at,
@@ -39,7 +39,8 @@ fn plain(text: &str, port_default: u16) -> Option<SocketAddr> {
     with_port(host, port_text(rest)?, port_default)
 }
 
-/// Returns the text of the port after an address; `Some(None)` if there is no port.
+/// Returns the port after an address, unparsed. Returns `Some(None)` if there is no port, and
+/// `None` if `rest` is malformed.
 fn port_text(rest: &str) -> Option<Option<&str>> {
     match rest.as_bytes().first() {
         None => Some(None),

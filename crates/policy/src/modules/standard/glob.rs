@@ -5,19 +5,19 @@
 //! in `[. .]` and `[= =]`, and `\` to quote a character. `?` matches one byte. An unclosed bracket
 //! is a literal `[`.
 //!
-//! **Invariant:** the time is at most proportional to pattern length times subject length, as only
-//! the last `*` is backtracked. That suffices, because the last `*` can skip anything that an
+//! **Invariant:** the time is at most proportional to pattern length times subject length, because
+//! only the last `*` is backtracked. That suffices, because the last `*` can skip any bytes that an
 //! earlier one could.
 
-/// Matching options; [`Default`] has the defaults of `std.fnmatch`.
+/// Matching options; [`Default`] uses the defaults of `std.fnmatch`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flags {
-    /// Only a literal `/` matches `/`.
+    /// Whether only a literal `/` matches `/`.
     pub pathname: bool,
-    /// `\` is an ordinary character.
+    /// Whether `\` is an ordinary character.
     pub noescape: bool,
-    /// Only a literal `.` matches a leading `.`, at the start of the subject or, with `pathname`,
-    /// after a `/`.
+    /// Whether only a literal `.` matches a leading `.`, at the start of the subject or, with
+    /// `pathname`, after a `/`.
     pub period: bool,
 }
 
@@ -30,7 +30,7 @@ impl Default for Flags {
 /// Returns whether `pattern` matches all of `subject`.
 pub fn matches(pattern: &[u8], subject: &[u8], flags: Flags) -> bool {
     let (mut rest, mut at) = (pattern, 0);
-    // The pattern after the last `*`, and the position in the subject where it was last tried.
+    // The pattern after the last `*`, and the subject position where it was last tried.
     let mut star: Option<(&[u8], usize)> = None;
     loop {
         if rest.is_empty() && at == subject.len() {
@@ -61,8 +61,8 @@ fn is_leading_period(subject: &[u8], at: usize, flags: Flags) -> bool {
     flags.period && subject.get(at) == Some(&b'.') && (at == 0 || (flags.pathname && subject[at - 1] == b'/'))
 }
 
-/// Returns the length of the first token of `pattern`, if that token matches the byte of `subject`
-/// at `at`.
+/// Returns the length of the first token of `pattern` if that token matches the byte at position
+/// `at` of `subject`.
 fn match_one(pattern: &[u8], subject: &[u8], at: usize, flags: Flags) -> Option<usize> {
     let byte = *subject.get(at)?;
     let literal_only = (flags.pathname && byte == b'/') || is_leading_period(subject, at, flags);
@@ -80,8 +80,8 @@ fn match_one(pattern: &[u8], subject: &[u8], at: usize, flags: Flags) -> Option<
 }
 
 /// Returns the length of a bracket expression including its `]`, and whether the expression matches
-/// `byte`; `None` if unclosed. An expression with an unknown class or a multi-character collating
-/// element matches nothing.
+/// `byte`; `None` if it is unclosed. An expression with an unknown class or a multi-character
+/// collating element matches nothing.
 fn bracket(expression: &[u8], byte: u8, flags: Flags) -> Option<(usize, bool)> {
     let negated = matches!(expression.first(), Some(b'!' | b'^'));
     let mut rest = if negated { &expression[1..] } else { expression };
@@ -115,8 +115,8 @@ fn bracket(expression: &[u8], byte: u8, flags: Flags) -> Option<(usize, bool)> {
     }
 }
 
-/// Reads one character of a bracket expression; returns it with the text after it. The character is
-/// `None` for a multi-character element.
+/// Reads one character of a bracket expression; also returns the rest. The character is `None` for
+/// a multi-character element.
 fn element(text: &[u8], flags: Flags) -> Option<(Option<u8>, &[u8])> {
     for kind in [b'.', b'='] {
         if let Some((name, after)) = enclosed(text, kind) {
@@ -131,7 +131,8 @@ fn element(text: &[u8], flags: Flags) -> Option<(Option<u8>, &[u8])> {
     }
 }
 
-/// Returns the text within `[: :]`, or another pair of the delimiter `kind`, and the text after it.
+/// Returns the bytes within `[: :]`, or within another pair with the delimiter `kind`; also returns
+/// the rest.
 fn enclosed(text: &[u8], kind: u8) -> Option<(&[u8], &[u8])> {
     let inner = text.strip_prefix(&[b'[', kind])?;
     let end = inner.windows(2).position(|pair| pair == [kind, b']'])?;
@@ -169,7 +170,7 @@ mod tests {
     const PERIOD: Flags = Flags { period: true, ..PATH };
     const PLAIN_PERIOD: Flags = Flags { period: true, ..PLAIN };
 
-    /// Pattern, subject, flags and the result of varnishd 7.1.1 with glibc.
+    /// Pattern, subject, flags, and the result of varnishd 7.1.1 with glibc.
     const CASES: &[(&str, &str, Flags, bool)] = &[
         ("/foo/*", "/foo/bar", PATH, true),
         ("/foo/*", "/foo/bar/x", PATH, false),
@@ -271,7 +272,7 @@ mod tests {
         assert!(!matches(pattern.as_bytes(), format!("{}b", "a".repeat(4000)).as_bytes(), PATH));
     }
 
-    /// Tries every length for every `*`: a reference implementation, slow but obviously correct.
+    /// Tries every length for every `*`: a slow but simple reference implementation.
     fn matches_by_trying(pattern: &[u8], subject: &[u8], at: usize, flags: Flags) -> bool {
         match pattern.first() {
             None => at == subject.len(),

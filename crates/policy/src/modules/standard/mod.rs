@@ -1,7 +1,8 @@
-//! `std`: text, shell patterns, conversions, dates and addresses (vmod_std(3)).
+//! `std`: strings, shell patterns, conversions, dates and addresses (vmod_std(3)).
 //!
-//! A failed conversion is an [`Error`]. The policy's fallback replaces it; without a fallback,
-//! evaluation fails. Functions that need files, the log or the connection are in the bindings.
+//! A failed conversion returns an [`Error`]. The policy's fallback replaces the error; without a
+//! fallback, evaluation fails. Functions that need files, the log or the connection are in the
+//! bindings.
 
 pub mod address;
 pub mod glob;
@@ -12,20 +13,20 @@ pub mod time;
 
 use std::fmt;
 
-/// Why a text or number could not be converted.
+/// Reason why a string or number could not be converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// Not a number, or more than one.
+    /// The string is not exactly one number.
     Number,
-    /// A fraction where an integer is required.
+    /// The number has a fraction where an integer is required.
     Fraction,
     /// The unit is missing or unknown.
     Unit,
     /// The number is negative, or out of range for its type.
     Range,
-    /// Not in any of the date formats.
+    /// The string matches none of the date formats.
     Time,
-    /// Not a numeric address, or an invalid port.
+    /// The string is not a numeric address, or its port is invalid.
     Address,
 }
 
@@ -45,12 +46,12 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 /// `std.syntax(wanted)`: returns whether the policy's VCL version is at least `wanted`. `version`
-/// is 40 for 4.0.
+/// is ten times the version number, such as 40 for 4.0.
 pub fn syntax(wanted: f64, version: u8) -> bool {
     f64::from(version) >= (wanted * 10.0).round()
 }
 
-/// Trims the white space that C's `isspace` accepts; all conversions skip it.
+/// Trims white space as defined by C's `isspace`, as all conversions do.
 fn trim(text: &[u8]) -> &[u8] {
     let start = text.iter().position(|&byte| !is_space(byte)).unwrap_or(text.len());
     let end = text.iter().rposition(|&byte| !is_space(byte)).map_or(start, |last| last + 1);

@@ -1,28 +1,28 @@
 //! Parses numbers, sizes and durations, and converts between numeric types (vmod_std(3), "Type
 //! conversion").
 //!
-//! Numbers have the format of RFC 8941 §3.3.1 and §3.3.2: an optional `-`, up to 15 digits, or up
-//! to 12 before a decimal point; no `+` and no exponent. As in varnishd, the digits on one side of
-//! the point may be missing. Only three decimals are used, except that a size in bytes must be
-//! exact. Surrounding white space is skipped.
+//! Numbers have the format of RFC 8941 §3.3.1 and §3.3.2: an optional `-`, then up to 15 digits, or
+//! up to 12 before a decimal point. `+` and exponents are not allowed. As in varnishd, the digits
+//! on one side of the point may be missing. Only the first three decimals are used, except that a
+//! size in bytes must be exact. Surrounding white space is skipped.
 
 use super::{Error, trim};
 use crate::units::{duration_unit, size_unit};
 
-/// RFC 8941 §3.3.1.
+/// RFC 8941 §3.3.1: digits of an integer.
 const INTEGER_DIGITS_MAX: usize = 15;
 /// RFC 8941 §3.3.2: digits before the point.
 const WHOLE_DIGITS_MAX: usize = 12;
 /// RFC 8941 §3.3.2: digits after the point.
 const FRACTION_DIGITS_MAX: usize = 3;
 
-/// 2⁵³ − 1, the maximum size in bytes: it is also exact as a double.
+/// Maximum size in bytes: 2⁵³ − 1, because every size up to it is also exact as a double.
 pub const BYTES_MAX: i64 = (1 << 53) - 1;
 
 /// 2⁶³, the first number beyond the range of `i64`.
 const INTEGER_END: f64 = 9_223_372_036_854_775_808.0;
 
-/// A number at the start of a text.
+/// A number at the start of a string.
 struct Number<'a> {
     negative: bool,
     /// The integer part.
@@ -33,7 +33,7 @@ struct Number<'a> {
     has_fraction: bool,
     /// Whether the number strictly conforms to RFC 8941.
     strict: bool,
-    /// The text after the number.
+    /// The rest of the string, after the number.
     rest: &'a [u8],
 }
 
@@ -69,7 +69,7 @@ impl<'a> Number<'a> {
         })
     }
 
-    /// Returns the value, exact to the thousandth if there is a fraction: 15 digits fit in the 53
+    /// Returns the value. A fraction is exact to the thousandth, because 15 digits fit in the 53
     /// bits of a double.
     fn value(&self) -> f64 {
         let value = if self.thousandths == 0 {
@@ -91,7 +91,7 @@ pub fn real(text: &[u8]) -> Result<f64, Error> {
     if number.rest.is_empty() { Ok(number.value()) } else { Err(Error::Number) }
 }
 
-/// `std.integer(s)`: parses an integer; a fraction of zeros is accepted.
+/// `std.integer(s)`: parses an integer; a fraction that consists of zeros is accepted.
 pub fn integer(text: &[u8]) -> Result<i64, Error> {
     let number = Number::parse(trim(text))?;
     if !number.rest.is_empty() {
@@ -104,9 +104,9 @@ pub fn integer(text: &[u8]) -> Result<i64, Error> {
     Ok(if number.negative { -whole } else { whole })
 }
 
-/// `std.bytes(s)`: parses a number, an optional multiplier `k`, `m`, `g`, `t` or `p` in either case
-/// for a power of 1,024, and an optional `b`. A fraction of a byte is dropped; without a multiplier
-/// it is an error.
+/// `std.bytes(s)`: parses a number, an optional multiplier (`k`, `m`, `g`, `t` or `p` in either
+/// case, for a power of 1,024) and an optional `b`. A fraction of a byte is dropped, but without a
+/// multiplier a fraction is an error.
 pub fn bytes(text: &[u8]) -> Result<i64, Error> {
     let number = Number::parse(trim(text))?;
     if !number.strict {
@@ -141,8 +141,8 @@ pub fn duration_s(text: &[u8]) -> Result<f64, Error> {
     }
 }
 
-/// `std.integer(real=…)`, also for a duration or a time in seconds: drops the fraction. The manual
-/// says it rounds down, but varnishd converts −1.5 to −1.
+/// `std.integer(real=…)`, also for a duration or a time in seconds: truncates the fraction. The
+/// manual says it rounds down, but varnishd converts −1.5 to −1.
 pub fn integer_from_real(value: f64) -> Result<i64, Error> {
     if (-INTEGER_END..INTEGER_END).contains(&value) { Ok(value as i64) } else { Err(Error::Range) }
 }
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Results must match varnishd 7.1.1; `None` where varnishd uses the fallback.
+    /// Results must match varnishd 7.1.1; `None` means that varnishd uses the fallback.
     #[test]
     fn sizes_are_parsed() {
         for (text, expected) in [

@@ -1,4 +1,4 @@
-//! Formats a time with `std.strftime` (vmod_std(3); strftime(3) in the C locale and UTC).
+//! Time formatting for `std.strftime` (vmod_std(3); strftime(3) in the C locale and UTC).
 //!
 //! Supports all conversions of C11 §7.27.3.5 and glibc's `%P`, `%k`, `%l` and `%s`. One of glibc's
 //! flags `-` (no padding), `_` (spaces) and `0` may precede the letter. Anything else after a `%`,
@@ -11,7 +11,7 @@ use super::time;
 /// Conversions for which jiff's output equals glibc's.
 const CONVERSIONS: &[u8] = b"aAbBCdDegGhHIjklmMnpPRStTuUVwWyY%";
 
-/// Formats `time_s`, in Unix seconds. Returns an empty text for a time before the year 1 or after
+/// Formats `time_s`, in Unix seconds. Returns an empty string for a time before the year 1 or after
 /// 9999.
 pub fn format(time_s: f64, format: &[u8]) -> Vec<u8> {
     let mut text = Vec::new();
@@ -52,7 +52,7 @@ fn write_one(text: &mut Vec<u8>, civil: DateTime, letter: u8, flag: Option<u8>) 
         b'z' => text.extend_from_slice(b"+0000"),
         b'Z' => text.extend_from_slice(b"GMT"),
         _ if CONVERSIONS.contains(&letter) => {
-            // A year is not zero-padded by default; a century is padded like other numbers.
+            // By default, glibc pads a century with zeros but does not pad a year.
             let (usual, width) = match letter {
                 b'G' | b'Y' => (Some('-'), None),
                 b'C' => (Some('0'), Some('2')),

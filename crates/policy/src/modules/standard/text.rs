@@ -1,8 +1,8 @@
-//! Text functions of `std` (vmod_std(3), "String functions").
+//! String functions of `std` (vmod_std(3), "String functions").
 //!
-//! There are two differences from Varnish. `querysort` compares whole parameters; Varnish treats a
-//! parameter that is a prefix of another as equal to it and keeps the order of the two, so only
-//! here do `?ab&a` and `?a&ab` give the same result. `collect` moves the joined line to the end.
+//! There are two differences from Varnish. `querysort` compares complete parameters, so `?ab&a` and
+//! `?a&ab` give the same result. Varnish treats a parameter as equal to any parameter that it is a
+//! prefix of, and keeps the order of the two. `collect` moves the joined line to the end.
 
 use thalweg_http::Fields;
 
@@ -21,8 +21,8 @@ pub fn length_bytes(text: &[u8]) -> usize {
     text.len()
 }
 
-/// Returns `text` from the first `needle` on; `None` if `text` does not contain it. An empty needle
-/// matches at the start.
+/// Returns the part of `text` that starts at the first `needle`; `None` if `text` does not contain
+/// `needle`. An empty `needle` matches at the start.
 pub fn find<'a>(text: &'a [u8], needle: &[u8]) -> Option<&'a [u8]> {
     if needle.is_empty() {
         return Some(text);
@@ -31,8 +31,8 @@ pub fn find<'a>(text: &'a [u8], needle: &[u8]) -> Option<&'a [u8]> {
     Some(&text[at..])
 }
 
-/// `std.querysort`: sorts the query parameters of `url` bytewise. Empty parameters are dropped; the
-/// `?` remains even if nothing follows it.
+/// `std.querysort`: sorts the query parameters of `url` bytewise. Drops empty parameters, and keeps
+/// the `?` even if nothing follows it.
 pub fn query_sort(url: &[u8]) -> Vec<u8> {
     let Some(mark) = url.iter().position(|&byte| byte == b'?') else {
         return url.to_vec();
@@ -52,8 +52,8 @@ pub fn query_sort(url: &[u8]) -> Vec<u8> {
     sorted
 }
 
-/// Joins the lines called `name` into one, with `separator` between the values. A single line is
-/// left unchanged.
+/// Joins the lines called `name` into one, with `separator` between the values. Leaves a single
+/// line unchanged.
 pub fn collect(fields: &mut Fields, name: &str, separator: &[u8]) {
     let values: Vec<&[u8]> = fields.get_all(name).collect();
     if values.len() > 1 {

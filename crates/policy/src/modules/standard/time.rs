@@ -3,8 +3,8 @@
 //! Accepts the three formats of RFC 9110 §5.6.7, ISO 8601 as `1994-11-06T08:49:37` in UTC, and
 //! non-negative Unix seconds. Names are case-sensitive, and the weekday must match the date. As in
 //! varnishd, a date may precede 1970, a two-digit year below 69 means 20xx (RFC 9110's 50-year rule
-//! would need a clock), and a leap second counts as the second before it. The one difference:
-//! varnishd rejects 1970-01-01T00:00:00, which is 0 here.
+//! would require a clock), and a leap second counts as the second before it. The only difference is
+//! 1970-01-01T00:00:00, which varnishd rejects and which is 0 here.
 
 use jiff::SignedDuration;
 use jiff::civil::DateTime;
@@ -15,7 +15,7 @@ const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// `std.time(s)`: returns Unix seconds.
+/// `std.time(s)`: parses a time and returns Unix seconds.
 pub fn time_s(text: &[u8]) -> Result<f64, Error> {
     let text = trim(text);
     if let Some(unix_s) = str::from_utf8(text).ok().and_then(date) {
@@ -86,7 +86,7 @@ fn iso_8601(text: &str) -> Option<DateTime> {
     civil(number(&text[..4])?, number(&text[5..7])?, number(&text[8..10])?, &text[11..])
 }
 
-/// Checks that each of `separators` is at its position.
+/// Checks that each of `separators` occurs at its position.
 fn separated(text: &str, separators: [(usize, char); 3]) -> Option<()> {
     separators.iter().all(|&(at, separator)| text[at..].starts_with(separator)).then_some(())
 }
@@ -119,7 +119,7 @@ pub(super) fn unix_s(civil: DateTime) -> i64 {
 
 /// Returns the date and time of a Unix second; `None` before the year 1 and after 9999.
 pub(super) fn of_unix_s(unix_s: f64) -> Option<DateTime> {
-    // The cast saturates to a value outside all years.
+    // The cast saturates to a second outside the supported years.
     let civil = EPOCH.checked_add(SignedDuration::from_secs(unix_s.floor() as i64)).ok();
     civil.filter(|civil| civil.year() > 0 && !unix_s.is_nan())
 }

@@ -1,11 +1,12 @@
-//! Filter compiler: produces the program that the kernel runs on each socket (`INET_DIAG_BC_*` in
+//! Filter compiler: generates the bytecode that the kernel runs on each socket (`INET_DIAG_BC_*` in
 //! `include/uapi/linux/inet_diag.h`).
 //!
-//! An operation is `{ code: u8, yes: u8, no: u16 }` followed by its operand; it jumps forward by
-//! `yes` or `no` bytes. The kernel's rules for a program (`inet_diag_bc_audit` in
-//! `net/ipv4/inet_diag.c`) are: jumps are multiples of 4; `yes` leads to the next operation or to
-//! the end of the program; `no` leads to the start of an operation, to the end, which accepts the
-//! socket, or 4 bytes past the end, which rejects the socket.
+//! An operation is `{ code: u8, yes: u8, no: u16 }` followed by its operand. It jumps forward by
+//! `yes` bytes if it matches and by `no` bytes otherwise. The kernel validates each program
+//! (`inet_diag_bc_audit` in `net/ipv4/inet_diag.c`). Jumps must be multiples of 4. `yes` must lead
+//! to the next operation or to the end of the program. `no` must lead to the start of an operation,
+//! to the end of the program, which accepts the socket, or to 4 bytes past the end, which rejects
+//! it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
@@ -29,11 +30,12 @@ const OPERATION_BYTES: usize = 4;
 const CONDITION_BYTES: usize = 8;
 /// The first IPv4-mapped IPv6 address.
 const MAPPED: u128 = 0xffff_0000_0000;
-/// Port value in a condition that matches any port.
+/// Port value of a condition that matches any port.
 const ANY_PORT: i32 = -1;
 
-/// Maximum size of one alternative. A port range takes two comparisons and a jump; an IPv6 prefix
-/// that contains the IPv4-mapped range takes two conditions and two jumps.
+/// Maximum sizes of a port alternative and a prefix alternative. A port range takes two comparisons
+/// and a jump. An IPv6 prefix that contains the IPv4-mapped range takes two conditions and two
+/// jumps.
 const PORTS_BYTES_MAX: usize = 2 * 2 * OPERATION_BYTES + OPERATION_BYTES;
 const PREFIX_BYTES_MAX: usize = 2 * (OPERATION_BYTES + CONDITION_BYTES) + 16 + 4 + 2 * OPERATION_BYTES;
 const _: () = assert!(
@@ -52,12 +54,13 @@ const LOCAL: End = End { at_least: S_GE, at_most: S_LE, within: S_COND };
 const REMOTE: End = End { at_least: D_GE, at_most: D_LE, within: D_COND };
 
 impl Filter {
-    /// Compiles the filter, except for the states, which are a separate field of the request.
-    /// Returns no bytes if the filter accepts all sockets: the kernel rejects an empty program, so
-    /// the request must then omit it.
+    /// Compiles the filter's ports and prefixes. States are a separate field of the request.
+    /// Returns no bytes if the filter accepts any port and address; the request must then omit the
+    /// program, because the kernel rejects an empty one.
     ///
     /// # Panics
-    /// If a list has more than [`ALTERNATIVES_MAX`] values.
+    ///
+    /// Panics if a list has more than [`ALTERNATIVES_MAX`] values.
     pub fn bytecode(&self) -> Vec<u8> {
         let mut program = Program::default();
         program.any(&self.local_ports, |ports, last| ports_operations(&LOCAL, ports, last));
@@ -71,15 +74,15 @@ impl Filter {
 /// Jump target of an operation that does not match.
 #[derive(Clone, Copy)]
 enum No {
-    /// To the next alternative, or to rejection after the last one.
+    /// The next alternative, or rejection after the last one.
     Alternative,
-    /// Past all alternatives, because this one has matched.
+    /// Past all alternatives, because one has matched.
     Held,
-    /// Past the next operation.
+    /// The operation after the next one.
     Skip,
 }
 
-/// An operation whose jumps are not resolved yet.
+/// An operation with unresolved jumps.
 struct Operation {
     code: u8,
     operand: Vec<u8>,
@@ -98,7 +101,7 @@ impl Operation {
 
 fn ports_operations(end: &End, ports: &RangeInclusive<u16>, is_last: bool) -> Vec<Operation> {
     let compared = |code, port: u16| {
-        // The operand has the form of an operation whose `no` is the port.
+        // The operand is laid out like an operation, with the port in its `no` field.
         let operand = [&[0, 0][..], &port.to_ne_bytes()].concat();
         Operation { code, operand, no: No::Alternative }
     };
@@ -118,8 +121,8 @@ fn prefix_operations(end: &End, prefix: IpNet, is_last: bool) -> Vec<Operation> 
         Operation { code: end.within, operand, no }
     };
     let mut operations = vec![within(prefix, No::Alternative)];
-    // The kernel compares an IPv4-mapped address with an IPv6 prefix as IPv6. In our filters it
-    // counts as IPv4 and matches no IPv6 prefix.
+    // The kernel matches an IPv4-mapped address against IPv6 prefixes. Our filters treat it as
+    // IPv4, so it must not match an IPv6 prefix.
     if let IpAddr::V6(first) = prefix.addr()
         && first
             == Ipv6Addr::from_bits(MAPPED & !u128::MAX.checked_shr(prefix.prefix_len().into()).unwrap_or(0))
@@ -135,12 +138,12 @@ fn prefix_operations(end: &End, prefix: IpNet, is_last: bool) -> Vec<Operation> 
 #[derive(Default)]
 struct Program {
     bytes: Vec<u8>,
-    /// Offsets of operations that jump to rejection.
-    refusing: Vec<usize>,
+    /// Offsets of the operations whose `no` jump rejects the socket.
+    rejecting: Vec<usize>,
 }
 
 impl Program {
-    /// Adds a condition that holds if any of the alternatives does; adds nothing if there are none.
+    /// Adds a condition that matches if any alternative matches. Adds nothing for an empty list.
     fn any<T>(&mut self, alternatives: &[T], operations: impl Fn(&T, bool) -> Vec<Operation>) {
         assert!(
             alternatives.len() <= ALTERNATIVES_MAX,
@@ -155,7 +158,7 @@ impl Program {
                 let offset = self.bytes.len();
                 let no = match operation.no {
                     No::Alternative if is_last => {
-                        self.refusing.push(offset);
+                        self.rejecting.push(offset);
                         0
                     }
                     No::Alternative => end - offset,
@@ -177,13 +180,13 @@ impl Program {
 
     fn finish(mut self) -> Vec<u8> {
         let behind = self.bytes.len() + OPERATION_BYTES;
-        for offset in std::mem::take(&mut self.refusing) {
+        for offset in std::mem::take(&mut self.rejecting) {
             self.set_no(offset, behind);
         }
         self.bytes
     }
 
-    /// Sets the `no` jump of the operation at `offset`.
+    /// Points the `no` jump of the operation at `offset` to `target`.
     fn set_no(&mut self, offset: usize, target: usize) {
         self.bytes[offset + 2..offset + 4].copy_from_slice(&jump(target - offset));
     }

@@ -1,9 +1,9 @@
-//! Socket filters by state, port and prefix. Pure.
+//! Socket filters by state, port and address prefix.
 //!
 //! A filter has three forms: text written by users ([`Filter::parse`], in `parse.rs`); bytecode
 //! that the kernel runs on each socket before copying it ([`Filter::bytecode`], in `bytecode.rs`);
-//! and [`Filter::holds`], for sockets that the kernel does not filter, such as those from events
-//! and captures.
+//! and [`Filter::holds`], for sockets not filtered by the kernel, such as those from events and
+//! captures.
 //!
 //! **Invariant:** the bytecode and [`Filter::holds_ends`] agree on every socket.
 
@@ -19,12 +19,12 @@ use ipnet::IpNet;
 
 use super::{Socket, States};
 
-/// Maximum alternatives in one filter list, limited by the kernel's 16-bit jumps (see
+/// Maximum number of alternatives in one filter list, limited by the kernel's 16-bit jumps (see
 /// `bytecode.rs`).
 pub const ALTERNATIVES_MAX: usize = 256;
 
-/// Conditions on a socket. All lists must match; a list matches if it is empty or any of its values
-/// matches.
+/// Conditions on a socket. The state and all lists must match. A list matches if it is empty or any
+/// of its values matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Filter {
     /// Accepted states.
@@ -58,8 +58,8 @@ impl Filter {
         self.states.contains(socket.state) && self.holds_ends(socket)
     }
 
-    /// Returns whether the socket matches, ignoring its state, which is meaningless for a destroyed
-    /// socket.
+    /// Returns whether the socket matches, ignoring its state. The state of a destroyed socket is
+    /// meaningless.
     pub fn holds_ends(&self, socket: &Socket) -> bool {
         end_holds(&self.local_ports, &self.local_prefixes, socket.local)
             && end_holds(&self.remote_ports, &self.remote_prefixes, socket.remote)

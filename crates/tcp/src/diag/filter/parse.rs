@@ -26,21 +26,21 @@ const GROUPS: [(&str, States); 2] = [("all", States::ALL), ("connected", States:
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilterError {
     message: String,
-    /// The filter text, followed by a line that marks the error.
+    /// The filter, followed by a line of carets under the error.
     marked: String,
 }
 
 impl FilterError {
-    /// Creates an error at the byte range `place` of `text`.
-    fn new(text: &str, place: Range<usize>, message: String) -> Self {
+    /// Creates an error at the byte range `span` of `text`.
+    fn new(text: &str, span: Range<usize>, message: String) -> Self {
         let shown: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        let before = text[..place.start].chars().count();
-        let width = text[place].chars().count().max(1);
+        let before = text[..span.start].chars().count();
+        let width = text[span].chars().count().max(1);
         let line = format!("  {shown}");
         Self { message, marked: format!("{}\n  {:before$}{:^<width$}", line.trim_end(), "", "") }
     }
 
-    /// Returns the error on one line, without the filter text.
+    /// Returns the error message on one line, without the filter.
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -55,18 +55,22 @@ impl fmt::Display for FilterError {
 impl std::error::Error for FilterError {}
 
 impl Filter {
-    /// Parses a filter; one without a `state` term matches connections ([`States::CONNECTED`]).
+    /// Parses a filter. Without a `state` term, it matches open connections
+    /// ([`States::CONNECTED`]).
     ///
     /// # Errors
-    /// If the text is not a filter; the error shows the position and what is allowed there.
+    ///
+    /// Returns an error if `text` is not a valid filter. The error marks the position and says what
+    /// is allowed there.
     pub fn parse(text: &str) -> Result<Self, FilterError> {
         Self::parse_with(text, States::CONNECTED)
     }
 
-    /// Parses a filter; one without a `state` term matches `states`.
+    /// Parses a filter. Without a `state` term, it matches `states`.
     ///
     /// # Errors
-    /// As [`Filter::parse`].
+    ///
+    /// Returns the errors of [`Filter::parse`].
     pub fn parse_with(text: &str, states: States) -> Result<Self, FilterError> {
         let mut input = Input { text, at: 0 };
         let mut filter = Self { states: States::NONE, ..Self::default() };
@@ -91,21 +95,22 @@ impl Filter {
     }
 }
 
-/// Reads a filter text word by word. `=`, `==` and commas need no surrounding spaces.
+/// Filter tokenizer. `=`, `==` and commas need no surrounding spaces.
 struct Input<'a> {
     text: &'a str,
     at: usize,
 }
 
 impl<'a> Input<'a> {
-    /// Skips spaces; returns the remaining text.
+    /// Skips spaces and returns the remaining text.
     fn rest(&mut self) -> &'a str {
         let rest = &self.text[self.at..];
         self.at += rest.len() - rest.trim_start().len();
         &self.text[self.at..]
     }
 
-    /// Returns the range of the next word, which ends at a space, a comma or an equals sign.
+    /// Consumes the next word and returns its byte range. A word ends at a space, a comma or an
+    /// equals sign.
     fn word(&mut self) -> Option<Range<usize>> {
         let rest = self.rest();
         if rest.is_empty() {
@@ -114,9 +119,9 @@ impl<'a> Input<'a> {
         let is_end = |c: char| c.is_whitespace() || c == ',' || c == '=';
         // A comma or equals sign at the start is a word by itself.
         let length = rest.find(is_end).unwrap_or(rest.len()).max(1);
-        let place = self.at..self.at + length;
-        self.at = place.end;
-        Some(place)
+        let span = self.at..self.at + length;
+        self.at = span.end;
+        Some(span)
     }
 
     fn accept(&mut self, sign: &str) -> bool {
@@ -136,9 +141,9 @@ impl<'a> Input<'a> {
         let _ = self.accept("==") || self.accept("=");
         let mut values = Vec::new();
         loop {
-            let place = self.word().unwrap_or(self.text.len()..self.text.len());
-            let word = &self.text[place.clone()];
-            let fail = |message| Err(FilterError::new(self.text, place.clone(), message));
+            let span = self.word().unwrap_or(self.text.len()..self.text.len());
+            let word = &self.text[span.clone()];
+            let fail = |message| Err(FilterError::new(self.text, span.clone(), message));
             match value(word) {
                 _ if matches!(word, "" | "," | "=") => return fail(format!("expected {what}")),
                 _ if values.len() == ALTERNATIVES_MAX => {
@@ -153,7 +158,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Parses a list and appends it to `list`.
+    /// Parses a list and appends its items to `list`.
     fn extend<T>(
         &mut self,
         list: &mut Vec<T>,
@@ -174,10 +179,10 @@ impl<'a> Input<'a> {
 fn unknown_term(word: &str) -> String {
     match word {
         "or" | "|" | "||" => {
-            "all terms must hold: write alternatives as a list, as in sport 80,443".to_owned()
+            "all terms must match: write alternatives as a list, such as sport 80,443".to_owned()
         }
         "not" | "!" | "exclude" => "a filter cannot exclude: list the values to include".to_owned(),
-        "(" | ")" => "a filter has no parentheses: all its terms must hold".to_owned(),
+        "(" | ")" => "a filter has no parentheses: all terms must match".to_owned(),
         _ => format!("unknown term {word}{}; expected one of {}", suggestion(word, TERMS), TERMS.join(", ")),
     }
 }
@@ -237,7 +242,8 @@ fn prefix_of(word: &str) -> Result<IpNet, String> {
     prefix(address, bits).ok_or_else(|| format!("{word}: write an IPv4-mapped address as IPv4"))
 }
 
-/// Builds the prefix; `None` for an IPv4-mapped address with fewer bits than the mapped range has.
+/// Builds the prefix. Returns `None` if `address` is IPv4-mapped and the prefix is wider than the
+/// mapped range, `::ffff:0:0/96`.
 fn prefix(address: IpAddr, bits: u8) -> Option<IpNet> {
     match (address, address.to_canonical()) {
         (IpAddr::V6(_), unmapped @ IpAddr::V4(_)) => Some(network(unmapped, bits.checked_sub(96)?)),
@@ -245,7 +251,8 @@ fn prefix(address: IpAddr, bits: u8) -> Option<IpNet> {
     }
 }
 
-/// Returns ` (did you mean x?)` with the nearest known word; empty if none is near.
+/// Returns ` (did you mean x?)` with the most similar known word, or an empty string if none is
+/// similar.
 fn suggestion<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(word, known).map_or(String::new(), |name| format!(" (did you mean {name}?)"))
 }

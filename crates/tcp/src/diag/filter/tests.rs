@@ -1,5 +1,5 @@
-//! Filter tests: parsing, and programs checked by the kernel's own rules (`inet_diag_bc_audit` and
-//! `inet_diag_bc_run`).
+//! Filter tests: parsing, and compiled programs checked with reimplementations of the kernel's
+//! `inet_diag_bc_audit` and `inet_diag_bc_run`.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -80,7 +80,7 @@ fn errors_mark_the_offending_word() {
     check(
         "sport 443 or sport 80",
         expect![[r#"
-        all terms must hold: write alternatives as a list, as in sport 80,443
+        all terms must match: write alternatives as a list, such as sport 80,443
           sport 443 or sport 80
                     ^^"#]],
     );
@@ -167,7 +167,7 @@ fn errors_mark_the_offending_word() {
     assert!(Filter::parse(&twice).unwrap_err().to_string().starts_with("all lists of one kind"));
 }
 
-/// Panics unless a program meets the kernel's rules (`inet_diag_bc_audit`).
+/// Asserts that a program passes the kernel's validation (`inet_diag_bc_audit`).
 fn audit(program: &[u8]) {
     let mut starts = vec![];
     let mut at = 0;
@@ -198,8 +198,8 @@ fn audit(program: &[u8]) {
     }
 }
 
-/// Runs a program on a socket with these addresses, as the kernel does (`inet_diag_bc_run`);
-/// returns whether it accepts the socket.
+/// Runs a program as the kernel does (`inet_diag_bc_run`). Returns whether it accepts a socket with
+/// these addresses.
 fn run(program: &[u8], local: SocketAddr, remote: SocketAddr) -> bool {
     let mut at = 0;
     while at < program.len() {

@@ -83,8 +83,8 @@ fn numbers(reported: &mut Reported, numbers: &[(&str, u64)]) {
 fn add_counts(info: &TcpInfo, state: State, reported: &mut Reported) {
     let sum = |count: Option<u64>| count.unwrap_or(0);
     let count = |count: Option<u32>| count.unwrap_or(0).into();
-    // `ss` omits a threshold of 0xffff or more, as infinite, and the default reordering of 3. A
-    // listener's `sacked` is its backlog.
+    // `ss` omits a threshold of 0xffff or more, which it treats as infinite, and the default
+    // reordering of 3. A listener's `sacked` is its backlog.
     let ssthresh = if info.snd_ssthresh < 0xffff { info.snd_ssthresh } else { 0 };
     let reordering = if info.reordering == 3 { 0 } else { info.reordering };
     let sacked = if state == State::Listen { 0 } else { info.sacked };
@@ -191,7 +191,7 @@ fn model(bbr: &Bbr) -> String {
     format!("(bw:{:.0}bps,mrtt:{}{pacing}{cwnd})", bbr.bw_bytes_per_s as f64 * 8.0, ms(bbr.min_rtt_us))
 }
 
-/// Formats an address as `ss` does, with a star for an unspecified address.
+/// Formats an address as `ss` does, with an asterisk if it is unspecified.
 fn shown(address: SocketAddr, socket: &Socket) -> String {
     let port = if address.port() == 0 { "*".to_owned() } else { address.port().to_string() };
     match address {
@@ -208,11 +208,11 @@ fn ms(us: u32) -> String {
     general(f64::from(us) / 1000.0)
 }
 
-/// Formats a number like C's `%g`, for 0.001 up to a million: six significant digits, no trailing
+/// Formats a number from 0.001 to a million like C's `%g`: six significant digits, no trailing
 /// zeros.
 fn general(value: f64) -> String {
     let whole_digits = if value >= 1.0 { value.log10().floor() as usize + 1 } else { 0 };
-    // Below one, zeros after the point are not significant digits.
+    // In a number below 0.1, zeros after the decimal point are not significant digits.
     let zeros = if value > 0.0 && value < 0.1 { (-value.log10()).ceil() as usize - 1 } else { 0 };
     let text = format!("{value:.*}", (6 + zeros).saturating_sub(whole_digits));
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }

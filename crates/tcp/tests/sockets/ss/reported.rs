@@ -1,14 +1,16 @@
-//! Values reported for one socket, by `ss` or by one of our dumps under the names `ss` uses.
+//! Values reported for one socket, either by `ss` or by one of our dumps under the names used by
+//! `ss`.
 
 use std::collections::BTreeMap;
 
-/// Values by name. Names are those that `ss` prints; an unnamed value gets the name of its option
-/// or field.
+/// Values by name. Names are those printed by `ss`; a value printed without a name is named after
+/// its option or field.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Reported {
     /// Values that are constant while the socket is idle.
     pub(super) facts: BTreeMap<String, String>,
-    /// Times that advance even while the socket is idle, in milliseconds; an absent time is 0.
+    /// Times that advance even while the socket is idle, in milliseconds. An absent time counts as
+    /// 0.
     pub(super) clocks_ms: BTreeMap<String, u64>,
 }
 

@@ -1,5 +1,4 @@
-//! Parser for the output of `ss` from iproute2. It skips no word, so an unknown value fails the
-//! test.
+//! Parser for the output of iproute2's `ss`. It skips no word, so an unknown value fails the test.
 
 use std::collections::HashMap;
 use std::process::Command;
@@ -8,7 +7,7 @@ use thalweg_tcp::{CongestionControl, congestion};
 
 use super::reported::Reported;
 
-/// Runs `ss` and returns the values of the sockets on these ports by cookie.
+/// Runs `ss` and returns the values of the sockets on these ports, by cookie.
 pub(super) fn reported(ports: &[u16]) -> HashMap<u64, Reported> {
     let command = ["-tinHOeam", "--tos"];
     let output = Command::new("ss").args(command).output().expect("tools/setup test installs ss");
@@ -65,7 +64,8 @@ fn parse_line(line: &str, algorithms: &[CongestionControl]) -> (Option<u64>, Rep
     (cookie, reported)
 }
 
-/// Parses a timer: `1min30sec`, `30sec`, `3.200ms` (which means 3.2 s), or `200ms`.
+/// Parses the time until a timer expires: `1min30sec`, `30sec`, `3.200ms` (which means 3.2 s), or
+/// `200ms`.
 fn expires_ms(text: &str) -> u64 {
     let number = |text: &str| if text.is_empty() { 0 } else { text.parse::<u64>().unwrap() };
     let (minutes, rest) = text.split_once("min").unwrap_or(("", text));

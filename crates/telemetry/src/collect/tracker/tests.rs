@@ -8,7 +8,7 @@ use super::*;
 
 const ALL: NonZeroU32 = NonZeroU32::MIN;
 
-/// Builds a socket as the kernel reports it: `inet_diag_msg` with the `tcp_info` of Linux 6.2.
+/// Builds a socket as reported by the kernel: `inet_diag_msg` with the `tcp_info` of Linux 6.2.
 fn socket(cookie: u64, bytes_acked: u64, retransmits: u32) -> Socket {
     let mut info = [0_u8; 240];
     info[100..104].copy_from_slice(&retransmits.to_ne_bytes());
@@ -59,7 +59,7 @@ fn delivery_rate_is_omitted_once_this_side_has_closed() {
         socket.state = state;
         socket.tcp_info.as_mut().unwrap().delivery_rate_bytes_per_s = Some(24_000);
         let record = after_first_dump().dumped(&socket, clock().at(0)).unwrap();
-        assert_eq!(acked(&record), Some(1000), "its counters must still be reported");
+        assert_eq!(acked(&record), Some(1000), "counters must still be reported");
         record.gauges.unwrap().delivery_rate_bytes_per_s
     };
     assert_eq!([State::Established, State::CloseWait].map(rate), [Some(24_000); 2]);
@@ -67,7 +67,7 @@ fn delivery_rate_is_omitted_once_this_side_has_closed() {
 }
 
 #[test]
-fn records_hold_the_difference_to_the_previous_record() {
+fn records_contain_the_difference_from_the_previous_record() {
     let (clock, mut tracker) = (clock(), after_first_dump());
     let first = tracker.dumped(&socket(7, 1000, u32::MAX), clock.at(0)).unwrap();
     assert_eq!((acked(&first), first.interval_us, first.cause), (Some(1000), None, Cause::Dump));
@@ -117,7 +117,7 @@ fn socket_missing_from_a_dump_is_not_treated_as_new() {
 }
 
 #[test]
-fn restored_tracker_records_differences_and_counts_missed_ends() {
+fn restored_tracker_records_differences_and_counts_missed_closes() {
     let (clock, known) = (clock(), |acked| {
         let totals = Counters { bytes_acked: acked, ..Counters::default() };
         SavedSocket { unix_us: clock_unix_us(0), totals }
@@ -127,12 +127,12 @@ fn restored_tracker_records_differences_and_counts_missed_ends() {
     let first = tracker.dumped(&socket(7, 1100, 0), clock.at(50)).unwrap();
     assert_eq!((acked(&first), first.interval_us), (Some(100), Some(50_000)));
     let new = tracker.dumped(&socket(9, 30, 0), clock.at(50)).unwrap();
-    assert_eq!((acked(&new), new.interval_us), (Some(30), None), "it was opened while no agent was running");
+    assert_eq!((acked(&new), new.interval_us), (Some(30), None), "socket opened while no agent was running");
     for _ in 0..=MISSED_DUMPS_MAX {
         assert_eq!(tracker.take_untracked(), 0);
         tracker.end_dump();
     }
-    assert_eq!(tracker.take_untracked(), 1, "socket 8 has ended");
+    assert_eq!(tracker.take_untracked(), 1, "socket 8 has closed");
     for _ in 0..=MISSED_DUMPS_MAX {
         tracker.end_dump();
     }
@@ -140,7 +140,7 @@ fn restored_tracker_records_differences_and_counts_missed_ends() {
 }
 
 #[test]
-fn socket_whose_end_may_have_been_missed_is_dropped() {
+fn socket_with_possibly_missed_close_is_dropped() {
     let (clock, mut tracker) = (clock(), after_first_dump());
     tracker.dumped(&socket(7, 1000, 0), clock.at(0)).unwrap();
     tracker.end_dump();
@@ -193,7 +193,7 @@ fn sampling_always_picks_the_same_sockets() {
 }
 
 proptest! {
-    /// The records add up to the socket's totals, whichever dumps miss the socket.
+    /// The records add up to the socket's totals, regardless of which dumps miss the socket.
     #[test]
     fn each_byte_is_counted_exactly_once(steps in proptest::collection::vec((0..1000_u64, any::<bool>()), 1..30)) {
         let (clock, mut tracker) = (clock(), after_first_dump());

@@ -1,12 +1,12 @@
-//! JSON line encoding of a row: an object with the table name, then each column that has a value.
-//! Times are RFC 3339 in UTC. Pure.
+//! JSON encoding of a row: an object with the table name, followed by each column that has a value.
+//! Times are in RFC 3339 format, in UTC. Pure.
 
 use std::io::Write;
 
 use thalweg_record::rows::{self, Table, Value};
 use thalweg_record::{Entry, Source, time};
 
-/// Appends the line for an entry.
+/// Appends an entry's line.
 pub(super) fn append(source: &Source, entry: &Entry, out: &mut Vec<u8>) {
     let table = Table::of(&entry.record);
     let mut columns = table.columns().iter();

@@ -1,4 +1,4 @@
-//! JSON lines sink: one object per row, in files that rotate by size and age.
+//! JSON lines sink: writes one object per row to files that are rotated by size and age.
 //!
 //! ```text
 //! DIR/telemetry-EPOCH-FIRST.jsonl   records from number FIRST on
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! **Invariant:** the files are complete and synced up to the length in the position file. The next
-//! start cuts off anything that a crash or power loss left beyond it, so no line is incomplete or
-//! repeated while the sink runs.
+//! start truncates data past that length, which a crash or power loss may have left, so no line is
+//! incomplete or repeated while the sink runs.
 
 mod line;
 #[cfg(test)]
@@ -26,18 +26,18 @@ use crate::disk;
 use crate::error::SinkError;
 use crate::sink::Sink;
 
-/// Prefix of file names.
+/// Prefix of data file names.
 const KIND: &str = "telemetry";
 
-/// When a new file is started, and when the oldest are deleted.
+/// Limits at which a new file is started and the oldest files are deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rotation {
-    /// Length at which a new file is started.
+    /// Length in bytes at which a new file is started.
     pub file_bytes: u64,
-    /// Age at which a new file is started, also counted for a file created by an earlier process.
+    /// Age at which a new file is started. A restart of the sink starts a new file too.
     pub age: Duration,
-    /// Maximum size of all files together, if limited: the oldest are deleted to make room for a
-    /// new file.
+    /// Maximum total size of all files in bytes, if limited. The oldest files are deleted to make
+    /// room for a new one.
     pub total_bytes: Option<u64>,
 }
 
@@ -52,10 +52,11 @@ pub struct JsonSink {
 }
 
 impl JsonSink {
-    /// Opens a directory, creating it if missing, and cuts off incomplete data left by a crash.
+    /// Opens a directory, creating it if missing, and truncates incomplete data left by a crash.
     ///
     /// # Errors
-    /// If the directory cannot be read or written.
+    ///
+    /// Returns an error if the directory cannot be read or written.
     pub fn open(dir: &Path, rotation: Rotation) -> Result<Self, SinkError> {
         let open = || -> io::Result<_> {
             let files = Files::open(dir, "jsonl")?;
@@ -85,7 +86,7 @@ impl JsonSink {
                 &self.file.insert((file, Instant::now())).0
             }
         };
-        // Write at the noted length, overwriting data from a failed attempt.
+        // Write at the noted length, overwriting data left by a failed attempt.
         file.write_all_at(&self.lines, note.length_bytes)?;
         disk::sync(file)?;
         note.length_bytes += self.lines.len() as u64;
@@ -93,8 +94,8 @@ impl JsonSink {
         self.write_note(note)
     }
 
-    /// Returns the note that a batch continues from; starts a new one for a new epoch. The position
-    /// file is written before an epoch's first data file.
+    /// Returns the note to continue from, or a new one if the batch belongs to a new epoch. The
+    /// position file is written before an epoch's first data file.
     fn begin(&mut self, source: &Source, first: u64) -> io::Result<Note> {
         if let Some(note) = self.note.clone().filter(|note| note.is_of(source)) {
             let is_due = |since: &Instant| {
@@ -125,17 +126,17 @@ impl Sink for JsonSink {
         Ok(self.note.as_ref().filter(|note| note.is_of(source)).map(|note| note.position))
     }
 
-    fn keep(&mut self, batch: &Batch) -> Result<(), SinkError> {
+    fn store(&mut self, batch: &Batch) -> Result<(), SinkError> {
         self.write(batch).map_err(|cause| {
-            // Data past the noted length is cut off before the next file is started.
+            // Data past the noted length is truncated before the next file is started.
             self.file = None;
             failed("write to", self.files.dir())(cause)
         })
     }
 }
 
-/// Deletes data that the note does not cover: files that start at its position or later, and the
-/// end of the last file beyond the noted length.
+/// Deletes data not covered by the note: files that start at its position or later, and the part of
+/// the last file past the noted length.
 fn cut_back(files: &Files, note: &Note) -> io::Result<()> {
     let last = files.path(KIND, note.epoch, note.first);
     if note.length_bytes > 0 {

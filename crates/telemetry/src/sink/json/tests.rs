@@ -62,25 +62,26 @@ fn lines_are_written_once_across_restarts_and_repeats() {
     let dir = Dir::new("json-again");
     let mut sink = JsonSink::open(&dir.0, ONE_FILE).unwrap();
     assert_eq!(sink.position(&source()).unwrap(), None);
-    sink.keep(&records(0..10)).unwrap();
-    sink.keep(&records(0..10)).unwrap();
-    sink.keep(&records(5..20)).unwrap();
+    sink.store(&records(0..10)).unwrap();
+    sink.store(&records(0..10)).unwrap();
+    sink.store(&records(5..20)).unwrap();
     assert_eq!(numbers(&dir), (0..20).collect::<Vec<_>>());
     let mut sink = JsonSink::open(&dir.0, ONE_FILE).unwrap();
     assert_eq!(sink.position(&source()).unwrap(), Some(20));
-    sink.keep(&records(20..25)).unwrap();
+    sink.store(&records(20..25)).unwrap();
     assert_eq!((numbers(&dir), files(&dir)), ((0..25).collect::<Vec<_>>(), 2));
 }
 
 #[test]
-fn leftovers_of_a_crash_are_cut_off() {
+fn data_left_by_a_crash_is_truncated() {
     let dir = Dir::new("json-kill");
     let mut sink = JsonSink::open(&dir.0, ONE_FILE).unwrap();
-    sink.keep(&records(0..10)).unwrap();
+    sink.store(&records(0..10)).unwrap();
     let path = |first| sink.files.path(KIND, source().epoch, first);
     let first = path(0);
     let whole = fs::read(&first).unwrap();
-    // State after a crash during a write, with another file that no position file covers.
+    // State after a crash in the middle of a write, with one more file that the position file does
+    // not cover.
     fs::write(&first, [&whole[..], b"{\"table\":\"soc"].concat()).unwrap();
     fs::write(path(10), &whole).unwrap();
     // A file that belongs to another sink.
@@ -96,16 +97,16 @@ fn files_rotate_by_size_age_and_epoch() {
     let dir = Dir::new("json-rotation");
     let rotation = Rotation { file_bytes: 4000, ..ONE_FILE };
     let mut sink = JsonSink::open(&dir.0, rotation).unwrap();
-    (0..20).for_each(|at| sink.keep(&records(at * 5..at * 5 + 5)).unwrap());
+    (0..20).for_each(|at| sink.store(&records(at * 5..at * 5 + 5)).unwrap());
     let by_size = files(&dir);
     assert!((5..20).contains(&by_size), "{by_size}");
     let mut sink = JsonSink::open(&dir.0, Rotation { age: Duration::ZERO, ..ONE_FILE }).unwrap();
-    (20..23).for_each(|at| sink.keep(&records(at * 5..at * 5 + 5)).unwrap());
+    (20..23).for_each(|at| sink.store(&records(at * 5..at * 5 + 5)).unwrap());
     assert_eq!(files(&dir), by_size + 3);
     assert_eq!(numbers(&dir), (0..115).collect::<Vec<_>>());
     let mut other = records(0..3);
     other.source.epoch += 1;
-    sink.keep(&other).unwrap();
+    sink.store(&other).unwrap();
     assert_eq!(sink.position(&other.source).unwrap(), Some(3));
     assert_eq!((sink.position(&source()).unwrap(), files(&dir)), (None, by_size + 4));
 }
@@ -114,12 +115,12 @@ fn files_rotate_by_size_age_and_epoch() {
 fn failed_write_is_reported_and_retried() {
     let dir = Dir::new("json-full");
     let mut sink = JsonSink::open(&dir.0, ONE_FILE).unwrap();
-    sink.keep(&records(0..5)).unwrap();
-    // Prevent replacing the position file.
+    sink.store(&records(0..5)).unwrap();
+    // Make replacing the position file fail.
     fs::create_dir(dir.file("jsonl.position.new")).unwrap();
-    assert!(sink.keep(&records(5..10)).unwrap_err().is_passing);
+    assert!(sink.store(&records(5..10)).unwrap_err().is_passing);
     fs::remove_dir(dir.file("jsonl.position.new")).unwrap();
-    sink.keep(&records(5..10)).unwrap();
+    sink.store(&records(5..10)).unwrap();
     assert_eq!(numbers(&dir), (0..10).collect::<Vec<_>>());
 }
 
@@ -128,7 +129,7 @@ fn position_is_written_after_data_is_synced() {
     let dir = Dir::new("json-order");
     let mut sink = JsonSink::open(&dir.0, ONE_FILE).unwrap();
     steps::take();
-    (0..2).for_each(|at| sink.keep(&records(at * 5..at * 5 + 5)).unwrap());
+    (0..2).for_each(|at| sink.store(&records(at * 5..at * 5 + 5)).unwrap());
     expect![[r#"
         replace jsonl.position
         sync names
@@ -138,7 +139,7 @@ fn position_is_written_after_data_is_synced() {
         replace jsonl.position
     "#]]
     .assert_eq(&steps::take());
-    // Data cut off at startup must not reappear after the position has advanced.
+    // Data truncated at startup must not reappear after the position has advanced.
     JsonSink::open(&dir.0, ONE_FILE).unwrap();
     expect![[r#"
         sync telemetry-1795000000000000-00000000000000000000.jsonl
@@ -153,7 +154,7 @@ fn oldest_files_are_deleted_at_the_size_limit() {
     let mut sink = JsonSink::open(&dir.0, rotation).unwrap();
     fs::write(dir.file("other-0-0.parquet"), vec![0; 100_000]).unwrap();
     for at in 0..400 {
-        sink.keep(&records(at * 5..at * 5 + 5)).unwrap();
+        sink.store(&records(at * 5..at * 5 + 5)).unwrap();
         let bytes: u64 = paths(&dir).iter().map(|path| path.metadata().unwrap().len()).sum();
         assert!(bytes < 80_000 + 5 * 1000, "{bytes}");
     }

@@ -1,5 +1,5 @@
-//! Column-wise rows of a table, and the Parquet encoding of those rows: unsigned numbers stay
-//! unsigned, times are UTC timestamps in microseconds, addresses are text.
+//! Rows of a table, stored by column, and their Parquet encoding. Unsigned numbers remain unsigned,
+//! times are UTC timestamps in microseconds, and addresses are strings.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use thalweg_record::rows::{Column, Kind, Table, Value};
 
 use crate::disk;
 
-/// Rows of a table, by column.
+/// A table's rows, stored by column.
 #[derive(Debug)]
 pub(super) struct Columns {
     table: Table,
     columns: Vec<Cells>,
-    /// Approximate memory used by the values.
+    /// Approximate memory used by the values, in bytes.
     bytes: usize,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Columns {
 #[derive(Debug)]
 struct Cells {
     values: Values,
-    /// Definition levels: for each row, 1 if it has a value, else 0; empty if the column is not
+    /// Definition level of each row: 1 if the row has a value, else 0. Empty if the column is not
     /// nullable.
     levels: Vec<i16>,
     is_nullable: bool,
@@ -49,21 +49,21 @@ impl Columns {
 
     /// Returns the number of rows.
     pub(super) fn count(&self) -> usize {
-        // The first column of each table is the time, which every row has.
+        // The first column of every table is the time, which is never null.
         self.columns.first().map_or(0, |column| column.values.count())
     }
 
-    /// Returns the approximate memory used by the rows.
+    /// Returns the approximate memory used by the rows, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Appends a value to a column. Each row has one value per column, in order.
+    /// Appends a value to a column. Each row must get exactly one value per column, in order.
     pub(super) fn push(&mut self, column: usize, value: &Value<'_>) {
         self.bytes += self.columns[column].push(value);
     }
 
-    /// Writes the rows to a file and syncs it.
+    /// Writes the rows to a file and syncs the file.
     pub(super) fn write(&self, path: &Path) -> Result<()> {
         let columns = self.table.columns();
         let fields = columns.iter().map(|column| field(column).map(Arc::new)).collect::<Result<_>>()?;
@@ -99,7 +99,7 @@ impl Cells {
         Self { values, levels: Vec::new(), is_nullable: column.is_nullable }
     }
 
-    /// Appends a value; returns its approximate memory use.
+    /// Appends a value and returns its approximate memory use in bytes.
     fn push(&mut self, value: &Value<'_>) -> usize {
         if self.is_nullable {
             self.levels.push((*value != Value::Null).into());
@@ -120,12 +120,12 @@ impl Cells {
 }
 
 impl Values {
-    /// Appends a value unless it is null; returns its approximate memory use.
+    /// Appends a value unless it is null. Returns its approximate memory use in bytes.
     fn push(&mut self, value: &Value<'_>) -> usize {
         match (self, value) {
             (_, Value::Null) => return 0,
             (Self::Bool(values), Value::Bool(value)) => values.push(*value),
-            // Parquet stores the bits of unsigned numbers as signed numbers.
+            // Parquet stores an unsigned number as the signed number with the same bits.
             (Self::Int32(values), Value::Number(number)) => values.push((*number as u32).cast_signed()),
             (Self::Int64(values), Value::Number(number) | Value::Time(number)) => {
                 values.push(number.cast_signed());

@@ -1,16 +1,16 @@
 //! Parquet sink: writes one file per table and range of records, for analysis programs that read
-//! whole columns.
+//! entire columns.
 //!
 //! ```text
 //! DIR/sockets-EPOCH-FIRST.parquet   records from number FIRST up to any table's next file
 //! DIR/parquet.position              position up to which files are complete
 //! ```
 //!
-//! Batches are gathered in memory and written together; until then they remain in the spool.
+//! Batches are gathered in memory and written together. Until then, they remain in the spool.
 //!
-//! **Invariant:** a file is complete or absent, because it is written under a temporary name and
-//! then renamed. Files at or after the noted position are deleted when the sink opens, because the
-//! spool delivers their records again.
+//! **Invariant:** a file is either complete or absent, because it is written under a temporary name
+//! and then renamed. When the sink opens, it deletes files that start at or after the noted
+//! position, because the spool delivers their records again.
 
 mod columns;
 #[cfg(test)]
@@ -28,16 +28,17 @@ use crate::error::SinkError;
 use crate::sink::Sink;
 use columns::Columns;
 
-/// Limits at which gathered rows are written and the oldest files deleted.
+/// Limits at which gathered rows are written and the oldest files are deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gathering {
-    /// Rows of one table at which all are written.
+    /// Number of rows in one table at which the rows of all tables are written.
     pub rows: usize,
-    /// Approximate memory use at which all rows are written.
+    /// Approximate memory use, in bytes, at which all rows are written.
     pub bytes: usize,
     /// Age of the oldest row at which all rows are written.
     pub age: Duration,
-    /// Maximum size of all files together, if limited; above it, the oldest are deleted.
+    /// Maximum total size of all files in bytes, if limited. Above it, the oldest files are
+    /// deleted.
     pub total_bytes: Option<u64>,
 }
 
@@ -67,7 +68,8 @@ impl ParquetSink {
     /// Opens a directory, creating it if missing, and deletes files left by a crash.
     ///
     /// # Errors
-    /// If the directory cannot be read or written.
+    ///
+    /// Returns an error if the directory cannot be read or written.
     pub fn open(dir: &Path, gathering: Gathering) -> Result<Self, SinkError> {
         let files = Files::open(dir, "parquet").map_err(failed("open", dir))?;
         let note = files.note().map_err(failed("open", dir))?;
@@ -77,7 +79,7 @@ impl ParquetSink {
         Ok(Self { files, gathering, note, gathered: None })
     }
 
-    /// Writes the gathered rows, then the position file. A retry writes the same files.
+    /// Writes the gathered rows, then the position file. A retry writes the same files again.
     fn write(&mut self) -> Result<(), SinkError> {
         let Some(gathered) = &self.gathered else { return Ok(()) };
         let dir = self.files.dir();
@@ -98,8 +100,8 @@ impl ParquetSink {
         Ok(())
     }
 
-    /// Returns the rows to which a batch is added. The position file is written before an epoch's
-    /// first record is gathered.
+    /// Returns the gathered rows to which a batch is to be added. The position file is written
+    /// before an epoch's first record is gathered.
     fn gathered(&mut self, source: &Source, first: u64) -> Result<&mut Gathered, SinkError> {
         if self.gathered.as_ref().is_some_and(|gathered| gathered.source != *source) {
             self.write()?;
@@ -121,7 +123,7 @@ impl ParquetSink {
 }
 
 impl Gathered {
-    /// Adds a record unless it was already added.
+    /// Adds a record unless it has already been added.
     fn add(&mut self, entry: &Entry) {
         if entry.number >= self.end {
             let columns = &mut self.tables[Table::of(&entry.record) as usize];
@@ -150,7 +152,7 @@ impl Sink for ParquetSink {
         Ok(self.note.as_ref().filter(|note| note.is_of(source)).map(|note| note.position))
     }
 
-    fn keep(&mut self, batch: &Batch) -> Result<(), SinkError> {
+    fn store(&mut self, batch: &Batch) -> Result<(), SinkError> {
         let Some(begin) = batch.entries.first() else { return Ok(()) };
         let gathering = self.gathering;
         let gathered = self.gathered(&batch.source, begin.number)?;
@@ -158,7 +160,7 @@ impl Sink for ParquetSink {
         if gathered.is_due(gathering) { self.write() } else { Ok(()) }
     }
 
-    fn kept(&self, given: u64) -> u64 {
+    fn stored(&self, given: u64) -> u64 {
         self.gathered.as_ref().map_or(given, |gathered| gathered.first)
     }
 

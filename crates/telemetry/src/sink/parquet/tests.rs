@@ -1,4 +1,4 @@
-//! Parquet sink tests: the files as read by a Parquet reader, and after restarts.
+//! Parquet sink tests: file contents as seen by a Parquet reader, and behaviour after restarts.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +18,7 @@ fn records(numbers: std::ops::Range<u64>) -> Batch {
     batch(numbers.start, numbers.map(record).collect())
 }
 
-/// Reads all rows of all files as text, by record number; returns them with the number of files.
+/// Reads all rows of all files as strings, by record number. Returns them with the number of files.
 fn rows_of(dir: &Dir) -> (BTreeMap<u64, Vec<(String, String)>>, usize) {
     let (mut all, mut files) = (BTreeMap::new(), 0);
     for path in fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()) {
@@ -46,7 +46,7 @@ fn text(field: &Field) -> String {
     }
 }
 
-/// Formats the rows that [`rows_of`] should return for a batch.
+/// Returns the rows that [`rows_of`] should return for a batch.
 fn expected(batch: &Batch) -> BTreeMap<u64, Vec<(String, String)>> {
     let row = |entry: &Entry| {
         let mut columns = Table::of(&entry.record).columns().iter();
@@ -71,8 +71,8 @@ fn rows_are_read_back_unchanged() {
     let dir = Dir::new("parquet-rows");
     let mut sink = ParquetSink::open(&dir.0, BY_ROWS).unwrap();
     let batch = records(0..1000);
-    sink.keep(&batch).unwrap();
-    assert_eq!(sink.kept(1000), 1000);
+    sink.store(&batch).unwrap();
+    assert_eq!(sink.stored(1000), 1000);
     let (rows, files) = rows_of(&dir);
     assert!(rows == expected(&batch));
     assert_eq!(files, 3);
@@ -82,18 +82,19 @@ fn rows_are_read_back_unchanged() {
 fn gathered_rows_are_written_once() {
     let dir = Dir::new("parquet-gathered");
     let mut sink = ParquetSink::open(&dir.0, BY_ROWS).unwrap();
-    sink.keep(&records(0..50)).unwrap();
-    sink.keep(&records(20..90)).unwrap();
-    assert_eq!((sink.kept(90), rows_of(&dir).1), (0, 0));
-    // The first sink is dropped, so the gathered rows are passed again.
+    sink.store(&records(0..50)).unwrap();
+    sink.store(&records(20..90)).unwrap();
+    assert_eq!((sink.stored(90), rows_of(&dir).1), (0, 0));
+    // The new sink replaces the first one, whose gathered rows are lost, so the rows are passed
+    // again.
     let mut sink = ParquetSink::open(&dir.0, BY_ROWS).unwrap();
     assert_eq!(sink.position(&source()).unwrap(), Some(0));
-    (0..9).for_each(|at| sink.keep(&records(at * 50..at * 50 + 50)).unwrap());
-    let kept = sink.kept(450);
+    (0..9).for_each(|at| sink.store(&records(at * 50..at * 50 + 50)).unwrap());
+    let kept = sink.stored(450);
     assert!((150..450).contains(&kept), "{kept}");
     assert_eq!(rows_of(&dir).0.len() as u64, kept);
     sink.finish().unwrap();
-    assert_eq!(sink.kept(450), 450);
+    assert_eq!(sink.stored(450), 450);
     assert!(rows_of(&dir).0 == expected(&records(0..450)));
 }
 
@@ -101,8 +102,8 @@ fn gathered_rows_are_written_once() {
 fn leftovers_of_a_crash_are_deleted() {
     let dir = Dir::new("parquet-kill");
     let mut sink = ParquetSink::open(&dir.0, BY_ROWS).unwrap();
-    sink.keep(&records(0..500)).unwrap();
-    // State after a crash between renaming a file and writing the position, with another file
+    sink.store(&records(0..500)).unwrap();
+    // State after a crash between renaming a file and writing the position, with one more file
     // incomplete.
     let path = |number| sink.files.path("sockets", source().epoch, number);
     let (temporary, lines) = (Files::temporary(&path(500)), path(500).with_extension("jsonl"));
@@ -112,7 +113,7 @@ fn leftovers_of_a_crash_are_deleted() {
     let mut sink = ParquetSink::open(&dir.0, BY_ROWS).unwrap();
     assert!(!temporary.exists() && lines.exists());
     assert_eq!(sink.position(&source()).unwrap(), Some(500));
-    sink.keep(&records(500..900)).unwrap();
+    sink.store(&records(500..900)).unwrap();
     sink.finish().unwrap();
     assert!(rows_of(&dir).0 == expected(&records(0..900)));
 }
@@ -122,7 +123,7 @@ fn rows_are_written_at_the_age_limit() {
     let dir = Dir::new("parquet-age");
     let mut sink =
         ParquetSink::open(&dir.0, Gathering { rows: usize::MAX, age: Duration::ZERO, ..BY_ROWS }).unwrap();
-    sink.keep(&records(0..5)).unwrap();
+    sink.store(&records(0..5)).unwrap();
     assert!(rows_of(&dir).0 == expected(&records(0..5)));
 }
 
@@ -133,8 +134,8 @@ fn rows_are_written_at_the_memory_limit() {
     let mut sink = ParquetSink::open(&dir.0, by_bytes).unwrap();
     let mut since = 0;
     for at in 0..100 {
-        sink.keep(&records(at * 50..at * 50 + 50)).unwrap();
-        let kept = sink.kept(at * 50 + 50);
+        sink.store(&records(at * 50..at * 50 + 50)).unwrap();
+        let kept = sink.stored(at * 50 + 50);
         // A record uses a few hundred bytes.
         assert!(at * 50 + 50 - kept < 1000, "{kept}");
         since = since.max(at * 50 + 50 - kept);
@@ -146,7 +147,7 @@ fn rows_are_written_at_the_memory_limit() {
 fn position_is_written_after_data_is_synced() {
     let dir = Dir::new("parquet-order");
     let mut sink = ParquetSink::open(&dir.0, BY_ROWS).unwrap();
-    sink.keep(&records(0..5)).unwrap();
+    sink.store(&records(0..5)).unwrap();
     steps::take();
     sink.finish().unwrap();
     expect![[r#"
@@ -165,11 +166,11 @@ fn oldest_files_are_deleted_at_the_size_limit() {
     let dir = Dir::new("parquet-bound");
     let mut sink = ParquetSink::open(&dir.0, Gathering { total_bytes: Some(100_000), ..BY_ROWS }).unwrap();
     for at in 0..60 {
-        sink.keep(&records(at * 100..at * 100 + 100)).unwrap();
+        sink.store(&records(at * 100..at * 100 + 100)).unwrap();
         let files = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len());
         assert!(files.sum::<u64>() < 101_000);
     }
-    let kept = sink.kept(6000);
+    let kept = sink.stored(6000);
     let (rows, _) = rows_of(&dir);
     assert!((200..5000).contains(&rows.len()), "{}", rows.len());
     assert_eq!(rows.keys().max(), Some(&(kept - 1)));

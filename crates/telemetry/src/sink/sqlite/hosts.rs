@@ -1,8 +1,8 @@
-//! Limit on hosts with their own aggregates. Clients choose the Host field, and each host name
-//! multiplies the number of aggregates. So per window and site, the first [`HOSTS_MAX`] hosts get
-//! their own aggregates; the rest share one name.
+//! Limit on the number of hosts with their own aggregates. Clients choose the Host field, and each
+//! new host name adds aggregates. In each window and site, the first [`HOSTS_MAX`] hosts therefore
+//! get their own aggregates, and all others share one name.
 //!
-//! **Invariant:** the hosts of a window are in the file, so a restart continues with the same
+//! **Invariant:** a window's hosts can be read from the file, so a restart continues with the same
 //! hosts.
 
 use std::collections::{HashMap, HashSet};
@@ -12,11 +12,11 @@ use rusqlite::Connection;
 use super::raw::stored;
 use super::rollup::{Key, Rollup};
 
-/// Maximum hosts with their own aggregates, per window and site.
+/// Maximum number of hosts with their own aggregates, per window and site.
 pub(super) const HOSTS_MAX: usize = 1000;
-/// Maximum length of a host name (RFC 1035 section 2.3.4).
+/// Maximum length of a host name in bytes (RFC 1035 §2.3.4).
 pub(super) const HOST_BYTES_MAX: usize = 255;
-/// Shared name for all other hosts.
+/// Name shared by all other hosts.
 pub(super) const OTHER: &str = "(other)";
 
 /// Hosts with their own aggregates, by window and site.
@@ -26,7 +26,8 @@ pub(super) struct Hosts {
 }
 
 impl Hosts {
-    /// Replaces a key's host with [`OTHER`], unless the host has or now gets its own aggregates.
+    /// Replaces the key's host with [`OTHER`] if the limit is reached and the host does not have
+    /// its own aggregates yet.
     pub(super) fn limit(&mut self, connection: &Connection, key: &mut Key) -> rusqlite::Result<()> {
         if key.rollup != Rollup::Responses {
             return Ok(());
@@ -47,13 +48,13 @@ impl Hosts {
         Ok(())
     }
 
-    /// Drops the hosts of windows before `oldest`.
+    /// Forgets the hosts of windows before `oldest`.
     pub(super) fn shrink(&mut self, oldest: u64) {
         self.known.retain(|(window, _), _| *window >= oldest);
     }
 }
 
-/// Reads the hosts that have aggregates in the file for the key's window and site.
+/// Reads the hosts that have aggregates for the key's window and site.
 fn read(connection: &Connection, key: &Key) -> rusqlite::Result<HashSet<String>> {
     let hosts = "SELECT DISTINCT request_host FROM responses_5m WHERE window = ?1 AND pop = ?2 AND request_host <> ?3";
     let mut query = connection.prepare_cached(hosts)?;

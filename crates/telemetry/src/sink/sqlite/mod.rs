@@ -1,8 +1,8 @@
 //! SQLite sink: stores records, five-minute aggregates and the position in one file, with one
 //! transaction per batch.
 //!
-//! The file is in WAL mode, so that readers and this writer do not block each other; its tables are
-//! declared in `schema/sqlite`. Each transaction is synced before the spool is notified.
+//! The file uses WAL mode, so readers and the sink do not block each other. The tables are declared
+//! in `schema/sqlite`. Each transaction is synced before the spool is notified.
 //!
 //! **Invariant:** a batch's records, their contribution to the aggregates, and the position after
 //! them are committed together, so a repeated batch adds nothing.
@@ -33,25 +33,27 @@ use rollups::Rollups;
 /// Schema version, stored as the file's `user_version`.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// SQL that creates the tables of a new file.
+/// SQL statements that create the tables in a new file.
 pub const SCHEMA: [&str; 3] = [
     include_str!("../../../../../schema/sqlite/records.sql"),
     include_str!("../../../../../schema/sqlite/aggregates.sql"),
     include_str!("../../../../../schema/sqlite/positions.sql"),
 ];
 
-/// Page cache size: keeps the aggregates' pages in memory, so that batches need not read them
-/// again.
+/// Page cache size in bytes. It is large enough to keep the pages of recent aggregates in memory,
+/// so that batches need not read them again.
 const CACHE_BYTES: i64 = 32 << 20;
-/// Write-ahead log pages at which to checkpoint: several batches at a time.
+/// Write-ahead log length, in pages, at which SQLite checkpoints. One checkpoint then covers
+/// several batches.
 const CHECKPOINT_PAGES: u32 = 8000;
-/// `application_id` that identifies a telemetry file: "Thlw".
+/// `application_id` that identifies a telemetry file: the ASCII string "Thlw".
 const APPLICATION: u32 = 0x5468_6c77;
 /// Maximum wait for another writer's transaction before the batch is retried.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum cached prepared statements.
 const STATEMENTS_MAX: usize = 32;
-/// Size to which the write-ahead log is truncated after a reader has made it grow.
+/// Size in bytes to which the write-ahead log is truncated after a long-running reader has let it
+/// grow.
 const WAL_BYTES_MAX: u64 = 64 << 20;
 
 /// The SQLite sink.
@@ -68,11 +70,13 @@ impl SqliteSink {
     /// Opens a file, creating it if missing.
     ///
     /// # Errors
-    /// If the file cannot be opened, was written by a newer release, or is not a telemetry file.
+    ///
+    /// Returns an error if the file cannot be opened, is not a telemetry file, or was written by a
+    /// newer release.
     pub fn open(path: &Path, retention: Retention) -> Result<Self, SinkError> {
-        // SQLite would create the file with the umask's mode. The write-ahead log and its index
-        // inherit the file's mode.
-        disk::options().open(path).map_err(|cause| not_made(path, cause))?;
+        // Create the file here, because SQLite would create it with the mode given by the umask.
+        // The write-ahead log and its index inherit the file's mode.
+        disk::options().open(path).map_err(|cause| open_error(path, cause))?;
         let mut connection = Connection::open(path).map_err(error("open", path))?;
         prepare(&mut connection, path)?;
         Ok(Self {
@@ -84,7 +88,7 @@ impl SqliteSink {
         })
     }
 
-    /// Adds a batch; returns the number of new records.
+    /// Adds a batch and returns the number of new records.
     fn add(&mut self, batch: &Batch) -> rusqlite::Result<usize> {
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let position = position(&transaction, &batch.source)?.unwrap_or(0);
@@ -108,7 +112,7 @@ impl Sink for SqliteSink {
         position(&self.connection, source).map_err(error("read", &self.path))
     }
 
-    fn keep(&mut self, batch: &Batch) -> Result<(), SinkError> {
+    fn store(&mut self, batch: &Batch) -> Result<(), SinkError> {
         self.keep_at(batch, Moment::now())
     }
 }
@@ -116,7 +120,8 @@ impl Sink for SqliteSink {
 impl SqliteSink {
     fn keep_at(&mut self, batch: &Batch, now: Moment) -> Result<(), SinkError> {
         let added = self.add(batch).map_err(|cause| {
-            // The rollups in memory are now ahead of the file.
+            // The failed transaction was rolled back, so the rollups in memory are ahead of the
+            // file.
             self.rollups.clear();
             error("write to", &self.path)(cause)
         })?;
@@ -147,12 +152,12 @@ fn prepare(connection: &mut Connection, path: &Path) -> Result<(), SinkError> {
             format!("schema version must be at most {SCHEMA_VERSION}, got {version}: use a newer release");
         return Err(refused(path, reason));
     }
-    // Takes effect only before the first table is created.
+    // Must be set before the first table is created.
     connection.pragma_update(None, "auto_vacuum", "INCREMENTAL").map_err(failed())?;
     connection.pragma_update(None, "journal_mode", "WAL").map_err(failed())?;
     connection.pragma_update(None, "synchronous", "FULL").map_err(failed())?;
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES).map_err(failed())?;
-    // A negative value is in KiB.
+    // SQLite reads a negative value as KiB.
     connection.pragma_update(None, "cache_size", -CACHE_BYTES / 1024).map_err(failed())?;
     connection.pragma_update(None, "journal_size_limit", WAL_BYTES_MAX).map_err(failed())?;
     if is_empty { create(connection) } else { raw::complete(connection) }.map_err(failed())
@@ -197,7 +202,7 @@ fn error(what: &str, path: &Path) -> impl FnOnce(rusqlite::Error) -> SinkError {
     }
 }
 
-fn not_made(path: &Path, cause: std::io::Error) -> SinkError {
+fn open_error(path: &Path, cause: std::io::Error) -> SinkError {
     SinkError { what: format!("cannot open {}", path.display()), is_passing: true, cause: cause.into() }
 }
 

@@ -21,8 +21,9 @@ pub(super) fn insert(connection: &Connection, source: &Source, entries: &[Entry]
     Ok(())
 }
 
-/// Adds columns that are missing from tables created by an earlier release; existing rows get NULL.
-/// Every column added in a later release is nullable, so that such rows are recognisable.
+/// Adds columns missing from tables that were created by an earlier release. Existing rows get
+/// NULL. All columns added after the first release are nullable, so that these rows remain
+/// recognisable.
 pub(super) fn complete(connection: &Connection) -> rusqlite::Result<()> {
     for table in Table::ALL {
         for column in table.columns().iter().filter(|column| column.is_nullable) {
@@ -61,7 +62,7 @@ fn insert_row(statement: &mut CachedStatement<'_>, source: &Source, entry: &Entr
     statement.raw_execute().map(drop)
 }
 
-/// A value as SQLite stores it; see `schema/sqlite`.
+/// A value in its SQLite representation; see `schema/sqlite`.
 struct Cell<'a>(Value<'a>);
 
 impl ToSql for Cell<'_> {
@@ -78,7 +79,7 @@ impl ToSql for Cell<'_> {
     }
 }
 
-/// Converts a number to SQLite's range; larger numbers become the maximum.
+/// Converts a number to SQLite's signed range. Numbers above the maximum become the maximum.
 pub(super) fn stored(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -1,6 +1,6 @@
-//! Retention: deletes rows by age, and the oldest rows if the file exceeds its size limit. It
-//! deletes a few rows after each batch, so that no batch waits long. Free pages are reused, or
-//! returned to the system a few at a time.
+//! Retention: deletes rows by age, and deletes the oldest rows when the file exceeds its size
+//! limit. Only a limited number of rows is deleted after each batch, so that no batch is delayed
+//! for long. Free pages are reused, or returned to the file system a limited number at a time.
 
 use std::time::Duration;
 
@@ -10,31 +10,31 @@ use thalweg_record::rows::Table;
 use super::raw::stored;
 use super::rollup::{Rollup, WINDOW_S};
 
-/// Minimum and maximum rows deleted from a table after one batch. Within these bounds, twice as
-/// many rows are deleted as were added, so that deletion catches up.
+/// Minimum and maximum number of rows deleted from a table after one batch. Between these limits,
+/// the number is twice the number of added rows, so that deletion catches up.
 const ROWS_MIN: usize = 1000;
 const ROWS_MAX: usize = 10_000;
-/// Maximum pages returned to the system after one batch.
+/// Maximum number of free pages returned to the file system after one batch.
 const PAGES_FREED_MAX: u32 = 1000;
-/// Free pages kept in the file for reuse.
+/// Number of free pages kept in the file for reuse.
 const PAGES_FREE: u64 = 1000;
 
-/// How long records and aggregates are kept, and in how many bytes.
+/// Limits on the age of records and aggregates, and on the file size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// Age at which a record is deleted, based on its time field. Losses are kept as long as
+    /// Age at which a record is deleted, measured from its `time` field. Losses are kept as long as
     /// aggregates.
     pub records: Duration,
     /// Age at which an aggregate is deleted.
     pub aggregates: Duration,
-    /// Maximum bytes in use in the file, without its write-ahead log. Above it, the oldest records
-    /// are deleted or, if no records are left, the oldest aggregates.
+    /// Maximum bytes in use in the file, not counting the write-ahead log. Above this limit, the
+    /// oldest records are deleted or, once no records are left, the oldest aggregates.
     pub total_bytes: u64,
 }
 
 impl Retention {
-    /// Deletes some of the rows that are due, after `added` records were added. Deletes by age only
-    /// if `now_us` is given.
+    /// Deletes some of the expired rows, after `added` records were stored. Rows are deleted by age
+    /// only if `now_us` is given.
     pub(super) fn trim(
         &self,
         connection: &Connection,
@@ -76,7 +76,7 @@ fn number(connection: &Connection, name: &str) -> rusqlite::Result<u64> {
     connection.prepare_cached(&format!("PRAGMA {name}"))?.query_row([], |row| row.get(0))
 }
 
-/// Reads the number of bytes in use in the file.
+/// Returns the number of bytes in use in the file, excluding free pages.
 fn used_bytes(connection: &Connection) -> rusqlite::Result<u64> {
     let pages = number(connection, "page_count")?.saturating_sub(number(connection, "freelist_count")?);
     Ok(pages.saturating_mul(number(connection, "page_size")?))
@@ -90,8 +90,9 @@ fn delete_before(connection: &Connection, table: Table, time_us: u64, rows: usiz
     connection.prepare_cached(&delete)?.execute((stored(time_us), rows)).map(drop)
 }
 
-/// Deletes aggregates before `window`, in whole windows. If there are more than `rows` rows,
-/// deletes only the oldest windows that together exceed that number.
+/// Deletes aggregates of windows before `window`, one or more complete windows at a time. If more
+/// than `rows` rows qualify, it deletes only the oldest windows, up to the first window that
+/// exceeds that number.
 fn delete_windows_before(
     connection: &Connection,
     rollup: Rollup,
@@ -103,13 +104,13 @@ fn delete_windows_before(
     let last: Option<i64> =
         connection.prepare_cached(&oldest)?.query_row((stored(window), rows), |row| row.get(0)).optional()?;
     let delete = format!("DELETE FROM {name} WHERE window < ?1");
-    // If there are more than `rows` rows, stop after the window of the row at that offset, so that
-    // at least one window is deleted.
+    // If more than `rows` rows qualify, stop after the window that contains the row at that offset.
+    // At least one window is then deleted.
     let end = last.map_or(stored(window), |last| last.saturating_add(1));
     connection.prepare_cached(&delete)?.execute([end]).map(drop)
 }
 
-/// Deletes the oldest records, or the oldest aggregates if there are no records.
+/// Deletes the oldest records or, if there are none, the oldest aggregates.
 fn delete_oldest(connection: &Connection, rows: usize) -> rusqlite::Result<()> {
     let mut oldest = None;
     for table in [Table::Sockets, Table::Responses] {

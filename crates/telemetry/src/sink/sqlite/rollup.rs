@@ -1,4 +1,5 @@
-//! Aggregates: the key of a record's aggregate, and the values that the record adds to it. Pure.
+//! Aggregates: the key of the aggregate to which a record belongs, and the values that the record
+//! adds. Pure.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -7,9 +8,10 @@ use thalweg_record::{Entry, Prefix, Record, ResponseRecord, Sketch, SocketRecord
 
 /// Length of a window in seconds.
 pub(super) const WINDOW_S: u64 = 300;
-/// Minimum content for a goodput sample: smaller responses measure latency rather than goodput.
+/// Minimum content length, in bytes, for a goodput sample. Smaller responses measure latency rather
+/// than goodput.
 const GOODPUT_CONTENT_BYTES_MIN: u64 = 100_000;
-/// Maximum sums and sketches per aggregate.
+/// Maximum number of sums and of sketches per aggregate.
 const SUMS_MAX: usize = 8;
 const SKETCHES_MAX: usize = 3;
 
@@ -39,7 +41,7 @@ impl Rollup {
         }
     }
 
-    /// Returns the columns that are sums.
+    /// Returns the sum columns.
     pub(super) fn sums(self) -> &'static [&'static str] {
         match self {
             Self::Sockets => &[
@@ -56,7 +58,7 @@ impl Rollup {
         }
     }
 
-    /// Returns the columns that are sketches.
+    /// Returns the sketch columns.
     pub(super) fn sketches(self) -> &'static [&'static str] {
         match self {
             Self::Sockets => &["delivery_rate", "rtt", "min_rtt"],
@@ -65,14 +67,14 @@ impl Rollup {
     }
 }
 
-/// The key of an aggregate.
+/// Aggregate key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) rollup: Rollup,
     /// Start of the window, in seconds since the Unix epoch.
     pub(super) window: u64,
     pub(super) pop: String,
-    /// First address and length of the client prefix.
+    /// First address and prefix length of the client prefix.
     pub(super) network: (IpAddr, u8),
     pub(super) asn: u32,
     pub(super) region: Option<Arc<str>>,
@@ -109,23 +111,23 @@ impl Key {
         })
     }
 
-    /// Returns the client prefix as text.
+    /// Returns the client prefix as a string.
     pub(super) fn prefix(&self) -> String {
         Prefix::cut(self.network.0, self.network.1).to_string()
     }
 }
 
-/// The values of an aggregate, in column order.
+/// An aggregate's values, in column order.
 #[derive(Debug, Default)]
 pub(super) struct Aggregate {
     pub(super) sums: [u64; SUMS_MAX],
     pub(super) sketches: [Sketch; SKETCHES_MAX],
-    /// Whether the aggregate differs from the file.
+    /// Whether the aggregate has changes not yet written to the file.
     pub(super) is_changed: bool,
 }
 
 impl Aggregate {
-    /// Adds a record's values.
+    /// Adds a record's values to the aggregate.
     pub(super) fn add(&mut self, record: &Record) {
         match record {
             Record::Socket(record) => self.add_socket(record),

@@ -1,8 +1,8 @@
-//! Cache of recent windows' aggregates: avoids reading aggregates for each record, and writes them
-//! to the file together with the records they cover.
+//! Cache of recent windows' aggregates. It avoids reading an aggregate from the file for each
+//! record. Changed aggregates are written to the file in the same transaction as their records.
 //!
-//! **Invariant:** between batches, cached aggregates equal those in the file; after a failure, the
-//! cache is empty.
+//! **Invariant:** between batches, each cached aggregate equals the one in the file. After a
+//! failure, the cache is empty.
 
 use std::collections::HashMap;
 
@@ -14,22 +14,22 @@ use super::hosts::Hosts;
 use super::raw::stored;
 use super::rollup::{Aggregate, Key, Rollup, WINDOW_S};
 
-/// Maximum aggregates in memory, a few KiB each.
+/// Maximum number of cached aggregates, each a few KiB in size.
 const AGGREGATES_MAX: usize = 100_000;
-/// Number of windows before the newest that stay in memory for late records.
+/// Number of windows before the newest that stay cached for late records.
 const WINDOWS_LATE: u64 = 1;
 
 /// The cache of aggregates.
 #[derive(Debug, Default)]
 pub(super) struct Rollups {
     aggregates: HashMap<Key, Aggregate>,
-    /// Whether the file has aggregates of a window that are not in memory.
+    /// For each cached window, whether the file had any of its aggregates at the first look-up.
     windows: HashMap<(Rollup, u64), bool>,
     hosts: Hosts,
 }
 
 impl Rollups {
-    /// Adds records, and writes the changed aggregates.
+    /// Adds records to their aggregates, and writes the changed aggregates.
     pub(super) fn add(
         &mut self,
         connection: &Connection,
@@ -62,8 +62,8 @@ impl Rollups {
             statement.execute(params_from_iter(values(&key, aggregate)))?;
             newest = newest.max(key.window);
         }
-        // `newest` considers only these records: one record from a clock that is ahead must not
-        // make all later records seem old.
+        // `newest` covers only this batch's records. Otherwise a single record from a clock that
+        // runs ahead would make all later records count as late.
         self.shrink(newest);
         Ok(())
     }
@@ -80,14 +80,14 @@ impl Rollups {
             self.aggregates.retain(|key, _| key.window >= oldest);
             self.hosts.shrink(oldest);
         }
-        // Keep the hosts, because reading them again means reading the whole window.
+        // Keep the hosts, because reading them back would scan the entire window.
         if self.aggregates.len() > AGGREGATES_MAX {
             self.aggregates.clear();
             self.windows.clear();
         }
     }
 
-    /// Reads an aggregate from the file.
+    /// Reads an aggregate from the file, or returns an empty one.
     fn load(&mut self, connection: &Connection, key: &Key) -> rusqlite::Result<Aggregate> {
         let has_others = match self.windows.get(&(key.rollup, key.window)) {
             Some(has_others) => *has_others,
@@ -138,7 +138,7 @@ fn prepare_write(connection: &Connection, rollup: Rollup) -> rusqlite::Result<Ca
         .prepare_cached(&format!("INSERT OR REPLACE INTO {} ({names}) VALUES ({places})", rollup.table()))
 }
 
-/// Returns the values of a row, in column order.
+/// Returns a row's values, in column order.
 fn values(key: &Key, aggregate: &Aggregate) -> impl Iterator<Item = Stored> {
     let sums = aggregate.sums.iter().take(key.rollup.sums().len());
     let sketches = aggregate.sketches.iter().take(key.rollup.sketches().len());
@@ -148,7 +148,7 @@ fn values(key: &Key, aggregate: &Aggregate) -> impl Iterator<Item = Stored> {
         .chain(sketches.map(|sketch| Stored::Text(sketch.to_json())))
 }
 
-/// Returns the values of the key columns, in order.
+/// Returns the values of a row's key columns, in order.
 fn key_values(key: &Key) -> Vec<Stored> {
     let mut values = vec![
         Stored::Integer(stored(key.window)),

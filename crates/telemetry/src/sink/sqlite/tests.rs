@@ -1,5 +1,5 @@
-//! SQLite sink tests: tables match the rows, each record is stored and aggregated once, readers and
-//! a second writer work concurrently, and retention.
+//! SQLite sink tests: table columns, storing and aggregating each record once, concurrent readers
+//! and a second writer, and retention.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ fn records(numbers: std::ops::Range<u64>) -> Vec<(Network, Record)> {
     numbers.map(record).collect()
 }
 
-/// Creates records that all have the same time.
+/// Creates records with identical times.
 fn records_of(numbers: std::ops::Range<u64>, time_us: u64) -> Vec<(Network, Record)> {
     let mut records = records(numbers);
     for (_, record) in &mut records {
@@ -44,7 +44,7 @@ fn records_of(numbers: std::ops::Range<u64>, time_us: u64) -> Vec<(Network, Reco
     records
 }
 
-/// Formats all rows of all tables as text, sorted.
+/// Formats all rows of all tables as strings, sorted.
 fn dump(connection: &Connection) -> Vec<String> {
     let mut rows = Vec::new();
     for table in TABLES {
@@ -64,7 +64,7 @@ fn count(connection: &Connection, of: &str) -> u64 {
     connection.query_row(&format!("SELECT {of}"), [], |row| row.get(0)).unwrap()
 }
 
-/// Reads name, type and nullability of each column, in order.
+/// Returns the name, type and nullability of each column, in order.
 fn columns(connection: &Connection, table: &str) -> Vec<(String, String, bool)> {
     let mut query = connection.prepare(&format!("PRAGMA table_info({table})")).unwrap();
     let column = |row: &rusqlite::Row<'_>| Ok((row.get(1)?, row.get(2)?, !row.get::<_, bool>(3)?));
@@ -75,11 +75,11 @@ fn columns(connection: &Connection, table: &str) -> Vec<(String, String, bool)> 
 fn newer_columns_are_added_to_a_file_of_an_earlier_release() {
     let dir = Dir::new("sqlite-columns");
     let mut sink = open(&dir);
-    sink.keep(&batch(0, records(0..20))).unwrap();
+    sink.store(&batch(0, records(0..20))).unwrap();
     sink.connection.execute_batch("ALTER TABLE sockets DROP COLUMN sample_one_in").unwrap();
     drop(sink);
     let mut sink = open(&dir);
-    sink.keep(&batch(20, records(20..40))).unwrap();
+    sink.store(&batch(20, records(20..40))).unwrap();
     let sampled = |numbers: &str| {
         count(&sink.connection, &format!("count(sample_one_in) FROM sockets WHERE number {numbers}"))
     };
@@ -112,16 +112,16 @@ fn repeated_batch_adds_nothing() {
     let dir = Dir::new("again");
     let mut sink = open(&dir);
     assert_eq!(sink.position(&source()).unwrap(), None);
-    sink.keep(&batch(0, records(0..500))).unwrap();
+    sink.store(&batch(0, records(0..500))).unwrap();
     let once = dump(&sink.connection);
     assert_eq!(sink.position(&source()).unwrap(), Some(500));
-    sink.keep(&batch(0, records(0..500))).unwrap();
-    sink.keep(&batch(100, records(100..200))).unwrap();
+    sink.store(&batch(0, records(0..500))).unwrap();
+    sink.store(&batch(100, records(100..200))).unwrap();
     assert_eq!(dump(&sink.connection), once);
-    // Another epoch on the same machine is a different source.
+    // A new epoch on the same host is a different source.
     let mut other = batch(0, records(0..1));
     other.source.epoch += 1;
-    sink.keep(&other).unwrap();
+    sink.store(&other).unwrap();
     assert_eq!(dump(&sink.connection).len(), once.len() + 1, "only the row must be new, not the aggregate");
 }
 
@@ -129,7 +129,7 @@ fn repeated_batch_adds_nothing() {
 fn aggregates_do_not_depend_on_batches_restarts_or_time_order() {
     let whole = Dir::new("whole");
     let mut sink = open(&whole);
-    sink.keep(&batch(0, records(0..3000))).unwrap();
+    sink.store(&batch(0, records(0..3000))).unwrap();
     let expected = dump(&sink.connection);
     for seed in 0..3 {
         let random = &mut Random(seed);
@@ -138,7 +138,7 @@ fn aggregates_do_not_depend_on_batches_restarts_or_time_order() {
         let mut next = 0;
         while next < 3000 {
             let end = (next + 1 + random.below(400)).min(3000);
-            sink.keep(&batch(next, records(next..end))).unwrap();
+            sink.store(&batch(next, records(next..end))).unwrap();
             next = end;
             match random.below(3) {
                 0 => sink = open(&parts),
@@ -150,18 +150,18 @@ fn aggregates_do_not_depend_on_batches_restarts_or_time_order() {
     }
 }
 
-/// Runs a query; returns the rows of its result.
+/// Runs a query and returns its result rows.
 fn ask(dir: &Dir, name: &str, by: By) -> Vec<Vec<serde_json::Value>> {
     let parameters = Parameters { since: TIME_US / 1_000_000, until: TIME_US / 1_000_000 + 900, by };
     Query::named(name).unwrap().ask_sqlite(&dir.file("telemetry.sqlite"), &parameters).unwrap().rows
 }
 
 #[test]
-fn query_answers_match_the_records() {
+fn query_results_match_the_records() {
     let dir = Dir::new("queries");
     let mut sink = open(&dir);
     let records = records(0..5000);
-    sink.keep(&batch(0, records.clone())).unwrap();
+    sink.store(&batch(0, records.clone())).unwrap();
     let mut rates: BTreeMap<u32, (u64, Sketch)> = BTreeMap::new();
     let mut ttfbs: BTreeMap<u64, (u64, Sketch)> = BTreeMap::new();
     let mut lost = 0;
@@ -244,7 +244,7 @@ fn nothing_is_lost_while_another_writer_locks_the_file() {
     spool.close(Duration::from_secs(60));
     let state = Arc::clone(runner.state());
     runner.join();
-    assert_eq!((state.kept(), state.lost(), state.error()), (appended.numbers.end, 0, None));
+    assert_eq!((state.stored(), state.lost(), state.error()), (appended.numbers.end, 0, None));
     assert!(state.retries() > 0);
     let rows =
         "(SELECT count(*) FROM sockets) + (SELECT count(*) FROM responses) + (SELECT count(*) FROM losses)";
@@ -255,10 +255,10 @@ fn nothing_is_lost_while_another_writer_locks_the_file() {
 fn old_records_are_deleted_before_aggregates() {
     let dir = Dir::new("age");
     let mut sink = open(&dir);
-    sink.keep(&batch(0, records(0..5000))).unwrap();
+    sink.store(&batch(0, records(0..5000))).unwrap();
     let hour = Duration::from_secs(3600);
     let retention = Retention { records: hour, aggregates: 2 * hour, total_bytes: u64::MAX };
-    // The records cover 15 minutes; `now` is one hour after the first 5.
+    // The records span 15 minutes. `now` is one hour after the end of the first five minutes.
     let now = TIME_US + 3_900_000_000;
     let old = |table: &str| {
         count(&sink.connection, &format!("count(*) FROM {table} WHERE time < {}", TIME_US + 300_000_000))
@@ -288,7 +288,7 @@ fn clock_jumps_delete_no_records() {
     let spool = open_spool(&dir.file("spool"), 64 << 20);
     let mut reader = spool.reader("sqlite").unwrap();
     let begun = Instant::now();
-    // Stores one batch per minute, with the clock ahead by `ahead_s`.
+    // Stores one batch per minute while the clock runs ahead by `ahead_s`.
     let mut keep = |minute: u64, ahead_s: i64| {
         let unix_us = (TIME_US + minute * 60_000_000).saturating_add_signed(ahead_s * 1_000_000);
         spool.append(records_of(minute * 100..(minute + 1) * 100, unix_us), unix_us);
@@ -307,8 +307,8 @@ fn clock_jumps_delete_no_records() {
         let all = (minute + 1) * 100;
         assert_eq!(keep(minute, ahead_s), (all, all), "minute {minute}");
     }
-    // The clock is correct from here on. Ten minutes later, batches with times more than an hour
-    // ago are deleted, and so are the year-old aggregates.
+    // The clock is correct from here on. After ten minutes of correct time, batches timed more than
+    // an hour ago are deleted, and so are the year-old aggregates.
     for minute in 10..19 {
         assert_eq!(keep(minute, 0).0, (minute + 1) * 100);
     }
@@ -323,7 +323,7 @@ fn oldest_records_are_deleted_above_the_size_limit() {
     let retention = Retention { total_bytes: bound, ..FOR_EVER };
     let mut sink = SqliteSink::open(&dir.file("telemetry.sqlite"), retention).unwrap();
     for first in (0..40_000).step_by(1000) {
-        sink.keep(&batch(first, records_of(0..1000, TIME_US + first))).unwrap();
+        sink.store(&batch(first, records_of(0..1000, TIME_US + first))).unwrap();
     }
     let bytes = count(&sink.connection, "page_count * page_size FROM pragma_page_count, pragma_page_size");
     assert!(bytes < bound + (1 << 20), "{bytes}");
@@ -332,7 +332,7 @@ fn oldest_records_are_deleted_above_the_size_limit() {
     let samples = count(&sink.connection, "sum(samples) FROM sockets_5m");
     assert_eq!(samples % 40, 0, "aggregates must still cover all records");
     assert!(samples > count(&sink.connection, "count(*) FROM sockets"));
-    // Only aggregates are left, so they are deleted.
+    // Only aggregates remain, so they are deleted next.
     sink.connection.execute("DELETE FROM sockets", params![]).unwrap();
     sink.connection.execute("DELETE FROM responses", params![]).unwrap();
     Retention { total_bytes: 0, ..FOR_EVER }.trim(&sink.connection, Some(TIME_US), 100_000).unwrap();
@@ -344,7 +344,7 @@ fn only_the_owner_may_read_the_file() {
     use std::os::unix::fs::PermissionsExt;
     let dir = Dir::new("mode");
     let mut sink = open(&dir);
-    sink.keep(&batch(0, records(0..5))).unwrap();
+    sink.store(&batch(0, records(0..5))).unwrap();
     for name in ["telemetry.sqlite", "telemetry.sqlite-wal", "telemetry.sqlite-shm"] {
         let mode = std::fs::metadata(dir.file(name)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{name}");
@@ -390,8 +390,8 @@ fn hosts_beyond_the_limit_share_an_aggregate() {
     };
     let mut sink = open(&dir);
     for first in (0..5000).step_by(500) {
-        sink.keep(&batch(first, (first..first + 500).map(entry).collect())).unwrap();
-        // A restart must not change the window's hosts.
+        sink.store(&batch(first, (first..first + 500).map(entry).collect())).unwrap();
+        // A restart must not change which hosts have their own aggregates.
         sink = open(&dir);
     }
     let connection = &sink.connection;

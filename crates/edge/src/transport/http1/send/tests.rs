@@ -1,4 +1,4 @@
-//! Tests of on-disk content sent to a client so slow that pages leave the page cache.
+//! Tests of sending on-disk content to a client so slow that pages leave the page cache.
 
 use std::fs;
 use std::future::poll_fn;
@@ -17,12 +17,12 @@ use tokio::io::AsyncReadExt;
 use super::*;
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Length of the content, at most one piece.
+/// Content length in bytes; fits into one piece.
 const LENGTH: usize = 1 << 20;
-/// Requested size of each socket buffer; both together are far smaller than a piece.
+/// Requested size of each socket buffer, in bytes; both together are far smaller than a piece.
 const BUFFER_BYTES: usize = 16 * 1024;
 
-/// A directory beside this program: on a file system whose pages can leave the page cache.
+/// A directory next to this executable, on a file system whose pages can leave the page cache.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -58,7 +58,7 @@ fn look_up(cache: &Arc<Cache>) -> Lookup {
     cache.look_up("h/a", &Fields::new(), &RequestCacheControl::default(), 0)
 }
 
-/// Creates a cache with one response that is only on disk.
+/// Creates a cache with one response, stored on disk only.
 fn stored(directory: &Path) -> (Arc<Cache>, Arc<Stored>) {
     let cache = open(directory);
     let Lookup::Miss(mut fill, _) = look_up(&cache) else { panic!("already stored") };
@@ -91,8 +91,8 @@ async fn connection() -> (TcpStream, TcpStream) {
     (server, client)
 }
 
-/// Drops a file from the page cache, except for pages in a socket's queue. Checking would load the
-/// pages again.
+/// Drops a file from the page cache, except for pages in a socket's queue. Does not check the
+/// result, because that would load the pages again.
 fn forget(path: &Path) {
     let file = fs::File::open(path).unwrap();
     file.sync_all().unwrap();
@@ -106,7 +106,7 @@ async fn pages_that_leave_the_cache_while_sending_are_read_and_verified_again() 
         let (cache, stored) = stored(&directory.0);
         let all = content();
         let mut reader = stored.content.reader(0);
-        // The first read verifies the content, block by block; the second returns all of it.
+        // The first read verifies the content block by block; the second returns all of it at once.
         while reader.next(usize::MAX).await.unwrap().is_some() {}
         reader.seek(0);
         let piece = reader.next(usize::MAX).await.unwrap().unwrap();

@@ -6,8 +6,8 @@ use super::super::plan;
 use super::*;
 use thalweg_netem::emulation::Family;
 
-/// Builds round `number`, with four-second windows counted from 1,000 s; viewers started two
-/// seconds before that.
+/// Builds round `number`. Windows last four seconds and are counted from 1,000 s; viewers started
+/// two seconds before that.
 fn round(number: u64, low: f64) -> Round {
     let arms = Percentiles { all: Some(LowPercentiles { p5: low, p10: 2.0 * low }) };
     Round {

@@ -1,6 +1,6 @@
 //! The console's queries on the embedded SQLite store: live sockets, TTFB distribution, and
-//! individual responses. The SQL is in `schema/queries/console/`; each result includes the SQL
-//! statement.
+//! individual responses. The SQL is in `schema/queries/console/`, and each result includes the SQL
+//! statement that produced it.
 //!
 //! **Invariant:** a query is interrupted if it takes too long or its client has disconnected.
 
@@ -17,13 +17,14 @@ use thalweg_record::rows::{Kind, Table};
 use crate::error::Error;
 use crate::query::{open, value};
 
-/// Maximum rows per result.
+/// Maximum number of rows per result.
 pub const ROWS_MAX: u32 = 1000;
-/// Maximum groups of responses per result.
+/// Maximum number of response groups per result.
 const GROUPS_MAX: u32 = 50;
 /// Maximum duration of a query.
-pub const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// SQLite VM instructions between deadline checks, which take well under a millisecond.
+pub const QUERY_TIME_MAX: Duration = Duration::from_secs(10);
+/// Number of SQLite VM instructions between two deadline checks. They take well under a
+/// millisecond.
 const CHECK_INTERVAL_OPS: i32 = 10_000;
 
 const SOCKETS: &str = include_str!("../../../schema/queries/console/sockets.sqlite.sql");
@@ -35,7 +36,7 @@ const RESPONSES: &str = include_str!("../../../schema/queries/console/responses.
 pub enum Group {
     /// Path and query.
     Path,
-    /// Host of the request.
+    /// Request host.
     RequestHost,
     /// Cache result.
     Cache,
@@ -50,7 +51,7 @@ impl Group {
     pub const ALL: [Self; 5] =
         [Self::Path, Self::RequestHost, Self::Cache, Self::CongestionControl, Self::Prefix];
 
-    /// Returns the column name.
+    /// Returns the column's name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Path => "path",
@@ -61,7 +62,7 @@ impl Group {
         }
     }
 
-    /// Returns the grouping with this column name.
+    /// Returns the grouping by the column named `word`.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|group| group.as_str() == word)
     }
@@ -69,66 +70,74 @@ impl Group {
 
 /// A filter on responses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wanted {
-    /// Column and value to match; the value `None` matches records without a value.
+pub struct ResponseFilter {
+    /// Column and value to match. The value `None` matches records without a value in the column.
     pub group: Option<(Group, Option<String>)>,
-    /// Minimum TTFB, inclusive.
+    /// Minimum TTFB in microseconds, inclusive.
     pub ttfb_us_min: Option<i64>,
-    /// Maximum TTFB, exclusive.
+    /// Maximum TTFB in microseconds, exclusive.
     pub ttfb_us_max: Option<i64>,
 }
 
-/// A query on a file, interrupted [`ANSWER_MAX`] after its creation or when it is abandoned.
+/// A query on a file. It is interrupted when it is abandoned, or [`QUERY_TIME_MAX`] after its creation.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct QueryHandle {
     path: PathBuf,
     until: Instant,
-    is_given_up: Arc<AtomicBool>,
+    is_abandoned: Arc<AtomicBool>,
 }
 
-impl Asked {
-    /// Creates a query on a file and starts its time limit.
-    pub fn of(path: PathBuf) -> Self {
-        Self { path, until: Instant::now() + ANSWER_MAX, is_given_up: Arc::default() }
+impl QueryHandle {
+    /// Creates a query on a file. Its time limit starts now.
+    pub fn new(path: PathBuf) -> Self {
+        Self { path, until: Instant::now() + QUERY_TIME_MAX, is_abandoned: Arc::default() }
     }
 
-    /// Abandons the query because its client no longer waits for the result.
-    pub fn give_up(&self) {
-        self.is_given_up.store(true, Relaxed);
+    /// Abandons the query, because its client has disconnected.
+    pub fn abandon(&self) {
+        self.is_abandoned.store(true, Relaxed);
     }
 
-    /// Returns whether the query was abandoned or has timed out.
+    /// Returns whether the query has been abandoned or has timed out.
     pub fn is_over(&self) -> bool {
-        self.is_given_up.load(Relaxed) || Instant::now() >= self.until
+        self.is_abandoned.load(Relaxed) || Instant::now() >= self.until
     }
 }
 
-/// Queries the sockets seen since `since_us` (microseconds since the Unix epoch); returns `{sql,
+/// Queries the sockets seen since `since_us`, in microseconds since the Unix epoch. Returns `{sql,
 /// at_us, sockets}`.
 ///
 /// # Errors
-/// If the file cannot be read or the query times out.
-pub fn sockets(asked: &Asked, since_us: i64, limit: u32) -> Result<Value, Error> {
+///
+/// Returns an error if the file cannot be read or the query times out.
+pub fn sockets(asked: &QueryHandle, since_us: i64, limit: u32) -> Result<Value, Error> {
     let bound = [(":since_us", since_us.into()), (":limit", limit.min(ROWS_MAX).into())];
     let rows = query_rows(asked, SOCKETS, &bound)?;
     Ok(json!({ "sql": SOCKETS, "at_us": crate::clock::unix_us(), "sockets": rows }))
 }
 
-/// Queries the TTFB distribution by group; returns `{sql, groups}`.
+/// Queries the TTFB distribution of each group of responses. Returns `{sql, groups}`.
 ///
 /// # Errors
-/// If the file cannot be read or the query times out.
-pub fn ttfb(asked: &Asked, since_us: i64, by: Group) -> Result<Value, Error> {
+///
+/// Returns an error if the file cannot be read or the query times out.
+pub fn ttfb(asked: &QueryHandle, since_us: i64, by: Group) -> Result<Value, Error> {
     let sql = TTFB.replace("$by", by.as_str());
     let rows = query_rows(asked, &sql, &[(":since_us", since_us.into()), (":limit", GROUPS_MAX.into())])?;
     Ok(json!({ "sql": sql, "groups": rows }))
 }
 
-/// Queries individual responses; returns `{sql, responses}`.
+/// Queries individual responses. Returns `{sql, responses}`.
 ///
 /// # Errors
-/// If the file cannot be read or the query times out.
-pub fn responses(asked: &Asked, since_us: i64, limit: u32, wanted: &Wanted) -> Result<Value, Error> {
+///
+/// Returns an error if the file cannot be read or the query times out.
+pub fn responses(
+    asked: &QueryHandle,
+    since_us: i64,
+    limit: u32,
+    wanted: &ResponseFilter,
+) -> Result<Value, Error> {
     let by = wanted.group.as_ref().map_or(Group::Path, |(group, _)| *group);
     let name = wanted.group.as_ref().and_then(|(_, name)| name.clone());
     let bound = [
@@ -144,17 +153,17 @@ pub fn responses(asked: &Asked, since_us: i64, limit: u32, wanted: &Wanted) -> R
     Ok(json!({ "sql": sql, "responses": rows }))
 }
 
-/// Columns that contain JSON text.
+/// Columns that contain JSON.
 const JSON: [&str; 2] = ["history", "buckets"];
 
-/// Returns whether a column is boolean, stored as 0 or 1.
+/// Returns whether a column contains booleans, which are stored as 0 or 1.
 fn is_bool(name: &str) -> bool {
     let columns = || Table::ALL.iter().flat_map(|table| table.columns());
     name == "is_ended" || columns().any(|column| column.name == name && column.kind == Kind::Bool)
 }
 
 /// Runs a query and returns its rows as objects.
-fn query_rows(asked: &Asked, sql: &str, bound: &[(&str, Bound)]) -> Result<Vec<Value>, Error> {
+fn query_rows(asked: &QueryHandle, sql: &str, bound: &[(&str, Bound)]) -> Result<Vec<Value>, Error> {
     let failed = |cause: rusqlite::Error| failed(&asked.path, cause);
     let connection = open(&asked.path)?;
     let watch = asked.clone();
@@ -181,7 +190,7 @@ fn failed(path: &Path, cause: rusqlite::Error) -> Error {
     if cause.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) {
         return Error::refused(format!(
             "no result within {} s: choose a shorter time range",
-            ANSWER_MAX.as_secs()
+            QUERY_TIME_MAX.as_secs()
         ));
     }
     Error::of(format!("cannot read {}", path.display()), cause)
@@ -201,7 +210,7 @@ mod tests {
     use crate::sink::sqlite::{Retention, SqliteSink};
     use crate::testing::Dir;
 
-    /// SQL of a query that never ends.
+    /// SQL of a query that never finishes.
     const ENDLESS: &str =
         "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n) SELECT count(*) AS n FROM n";
 
@@ -216,7 +225,8 @@ mod tests {
     #[test]
     fn slow_query_is_interrupted() {
         let dir = Dir::new("look-late");
-        let late = Asked { until: Instant::now() + Duration::from_millis(20), ..Asked::of(file(&dir)) };
+        let late =
+            QueryHandle { until: Instant::now() + Duration::from_millis(20), ..QueryHandle::new(file(&dir)) };
         let error = query_rows(&late, ENDLESS, &[]).unwrap_err();
         assert_eq!(error.to_string(), "no result within 10 s: choose a shorter time range");
     }
@@ -224,10 +234,11 @@ mod tests {
     #[test]
     fn abandoned_query_is_interrupted() {
         let dir = Dir::new("look-alone");
-        let asked = Asked { until: Instant::now() + Duration::from_secs(3600), ..Asked::of(file(&dir)) };
+        let asked =
+            QueryHandle { until: Instant::now() + Duration::from_secs(3600), ..QueryHandle::new(file(&dir)) };
         std::thread::scope(|scope| {
             let answer = scope.spawn(|| query_rows(&asked, ENDLESS, &[]));
-            asked.give_up();
+            asked.abandon();
             answer.join().unwrap().unwrap_err();
         });
     }
