@@ -1,4 +1,4 @@
-// Records as in JSON lines, and table rows as the agent stores them.
+// Records as in JSON lines, and table rows as stored by the agent.
 //
 // Generated from the declarations in crates/record by its test `generated`, which fails if this
 // file is stale.
@@ -9,24 +9,24 @@ export type CacheResult = "hit" | "join" | "miss" | "validated" | "stale" | "pas
 /** The protocol of a response. */
 export type Protocol = "HTTP/1.0" | "HTTP/1.1";
 
-/** Reasons for a response to end before its last byte was handed to the kernel. */
+/** Reason why a response ended before its last byte was handed to the kernel. */
 export type Cut = "client_closed" | "client_stalled" | "backend_failed" | "storage_failed" | "shutdown";
 
-/** Kind of a logged line, by Varnish's tag names. */
+/** Tag of a logged line, spelled as in Varnish. */
 export type LineTag = "VCL_Log" | "VCL_Error" | "Timestamp" | "VCL_acl" | "FetchError";
 
-/** The deciders of a connection's congestion control, weakest first. */
+/** What decided a connection's congestion control, in ascending order of precedence. */
 export type Decider = "default" | "rule" | "experiment" | "policy";
 
-/** Kind of stream, by CMCD's letters. */
+/** Stream type, spelled as in CMCD. */
 export type StreamType = "l" | "v";
 
-/** One response from the edge. */
+/** A response sent by the edge. */
 export interface ResponseRecord {
   v: number;
   /**
-   * When the last byte of the request's head arrived, in microseconds since the Unix epoch.
-   * The JSON line has milliseconds.
+   * When the last byte of the request head arrived, in microseconds since the Unix epoch;
+   * rounded down to milliseconds in the JSON line.
    */
   time: string;
   /** Client address and port; never IPv4-mapped, even on a dual-stack listener. */
@@ -37,26 +37,32 @@ export interface ResponseRecord {
   host: string;
   /** Path and query as received. */
   path: string;
-  /** Status sent, or the status that would have been sent if the client had stayed. */
+  /**
+   * Status code sent, or the one that would have been sent if the client had not
+   * disconnected.
+   */
   status: number;
-  /** Content bytes handed to the kernel, without the head and chunk framing. */
+  /** Content bytes handed to the kernel, excluding the head and chunk framing. */
   bytes: number;
   /**
    * Time from the last byte of the request to the first byte of the response; absent if no
    * byte was sent.
    */
   ttfb_us?: number;
-  /** Time from the last byte of the request to the last byte of the response, or to the cut. */
-  duration_us: number;
-  /** Content bytes per second over the whole response. */
-  goodput_bytes_per_s: number;
+  /**
+   * Time from the last byte of the request until the kernel took the last byte of the
+   * response, or until the cut. The client receives that byte later: see `delivery`.
+   */
+  written_us: number;
+  /** Acknowledged bytes per second of busy time; absent if the delivery was not measured. */
+  goodput_bytes_per_s?: number;
   /** Cache result. */
   cache: CacheResult;
-  /** Reason for the cache result, in a few words; absent if there is nothing to add. */
+  /** Short reason for the cache result; absent if the result needs none. */
   detail?: string;
   /**
-   * Last backend chosen for this very request; absent without a policy, or if no backend was
-   * chosen.
+   * Last backend chosen for this request itself; absent without a policy, or if no backend
+   * was chosen.
    */
   backend?: string;
   /** Protocol of the response. */
@@ -65,60 +71,94 @@ export interface ResponseRecord {
   complete: boolean;
   /** Why the response was cut; absent if it was complete. */
   cut?: Cut;
-  /** State of the connection at the end of the response; absent if the kernel gave no data. */
+  /** Connection state at the end of the response; absent if the kernel provided none. */
   tcp?: TcpState;
-  /** How a bundle affected the connection; absent if no bundle did. */
+  /** How a bundle affected the connection; absent if none did. */
   steered?: Steered;
-  /** The player's report in the request; absent if the request had none. */
+  /** The player's report in the request; absent if the request contained none. */
   cmcd?: Cmcd;
-  /** The policy's number for the request; absent without a policy. */
+  /** Request number assigned by the policy; absent without a policy. */
   xid?: number;
-  /** Number of restarts of the request by the policy, all under the same `xid`. */
+  /** Number of times the policy restarted the request, keeping its `xid`. */
   restarts?: number;
   /** Lines logged by the policy and its modules, in order. */
   lines?: Line[];
-  /** Number of lines dropped for lack of room. */
+  /** Number of lines dropped because the record was full. */
   lines_lost?: number;
+  /**
+   * What the client's kernel acknowledged of the response; absent if the response was too
+   * small to be measured.
+   */
+  delivery?: Delivery;
 }
 
-/** A logged line of a request. */
+/** A line logged for a request. */
 export interface Line {
-  /** Tag of the line. */
+  /** Tag of the line, as in Varnish. */
   tag: LineTag;
-  /** Text as logged. */
+  /** Text of the line, as logged. */
   text: string;
 }
 
-/** The kernel's data on the connection when the response ended. */
+/** The kernel's data on the connection at the end of the response. */
 export interface TcpState {
-  /** Congestion control, as read back from the socket. */
+  /** Congestion control algorithm, as read back from the socket. */
   congestion_control: string;
   /**
-   * Congestion control that the kernel chose when the connection was accepted, before any
-   * decision; absent in older records.
+   * Congestion control algorithm chosen by the kernel when it accepted the connection;
+   * absent in older records.
    */
   congestion_control_start?: string;
-  /** Last decider of the congestion control; absent in older records. */
+  /** What last decided the congestion control; absent in older records. */
   decider?: Decider;
-  /** `tcpi_rtt`, smoothed. */
+  /** `tcpi_rtt`: smoothed round-trip time. */
   rtt_us: number;
-  /** `tcpi_min_rtt`; absent before the first sample and before Linux 4.6. */
+  /**
+   * `tcpi_min_rtt`: minimum round-trip time; absent before the first sample and before Linux
+   * 4.6.
+   */
   min_rtt_us?: number;
-  /** `tcpi_snd_cwnd`, in TCP segments. */
+  /** `tcpi_snd_cwnd`: congestion window, in TCP segments. */
   snd_cwnd: number;
-  /** `tcpi_delivery_rate`, the newest sample; absent before Linux 4.9. */
+  /** `tcpi_delivery_rate`: latest delivery rate sample; absent before Linux 4.9. */
   delivery_rate_bytes_per_s?: number;
-  /** `tcpi_total_retrans`: TCP segments retransmitted over the life of the connection. */
+  /** `tcpi_total_retrans`: TCP segments retransmitted over the connection's lifetime. */
   retransmits: number;
-  /** `tcpi_lost`: TCP segments in flight considered lost. */
+  /** `tcpi_lost`: TCP segments in flight that are presumed lost. */
   lost: number;
-  /** `tcpi_pacing_rate`; absent if the kernel does not limit the rate. */
+  /** `tcpi_pacing_rate`: pacing rate; absent if unlimited. */
   pacing_rate_bytes_per_s?: number;
+}
+
+/** What the client's kernel acknowledged of a response, and when. */
+export interface Delivery {
+  /** Response bytes that the client's kernel acknowledged, including the head and framing. */
+  acked_bytes: number;
+  /**
+   * Time from the last byte of the request to the acknowledgement of the last byte of the
+   * response; absent if the response is censored: cut, or not acknowledged to its end
+   * before the connection closed.
+   */
+  acked_us?: number;
+  /**
+   * Time during which the response had unacknowledged bytes. For a response that waited for
+   * content, the kernel's busy time of the connection.
+   */
+  busy_us?: number;
+  /**
+   * The highest rate that the response could have shown, given its size, the congestion
+   * window at its start, and the minimum round-trip time; absent if one is unknown.
+   */
+  testable_bytes_per_s?: number;
+  /** Whether the response reached 2.5 Mbit/s; absent if that rate was not testable. */
+  reached_hd?: boolean;
+  /** Whether the response waited for content, from a backend or a live source. */
+  source_limited?: boolean;
 }
 
 /** How a bundle affected a connection, from the first response to which it applied. */
 export interface Steered {
-  /** Number of the bundle. */
+  /** Bundle number. */
   bundle: number;
   /** Prefix of the matching rule; absent if no rule matched. */
   rule?: string;
@@ -129,8 +169,8 @@ export interface Steered {
   /** The connection's arm in the experiment. */
   arm?: string;
   /**
-   * Why the kernel refused the congestion control of the rule or the arm; absent if the
-   * kernel accepted it.
+   * Why the kernel refused the congestion control requested by the rule or the arm; absent
+   * if the kernel accepted it.
    */
   refused?: string;
 }
@@ -157,22 +197,22 @@ export interface SocketRow {
   time: number;
   /** Name of the site (PoP); empty if unnamed. */
   pop: string;
-  /** The machine's name. */
+  /** Name of the agent's machine. */
   host: string;
   /**
-   * Start of the record numbering, in microseconds since the Unix epoch; distinguishes the
-   * numberings of a host.
+   * When the record numbering started, in microseconds since the Unix epoch. Whenever
+   * numbering restarts on a host, a new epoch starts.
    */
   epoch: number;
-  /** Number of the record within the epoch. */
+  /** Record number within the epoch. */
   number: number;
   /** The client's network: /24 for IPv4, /56 for IPv6. */
   prefix: string;
   /** Autonomous system number of the client's network. */
   asn: number | null;
   /**
-   * Region of the client's network: an ISO 3166-1 country, with the ISO 3166-2 subdivision
-   * if known (`DE`, `US-CA`), or the region from a CSV of prefixes.
+   * Region of the client's network: an ISO 3166-1 country code, with the ISO 3166-2
+   * subdivision if known (`DE`, `US-CA`), or a region from a CSV file of prefixes.
    */
   region: string | null;
   /** Remote address and port; never IPv4-mapped, even on a dual-stack listener. */
@@ -181,27 +221,27 @@ export interface SocketRow {
   /** Local address and port; never IPv4-mapped, even on a dual-stack listener. */
   local_ip: string;
   local_port: number;
-  /** Kernel's identifier of the socket until reboot (`sock_diag`'s cookie). */
+  /** The kernel's socket identifier (`sock_diag` cookie), unique until the next reboot. */
   cookie: number;
-  /** Network namespace, by its configured name; absent in the agent's own namespace. */
+  /** Configured name of the socket's network namespace; absent for the agent's own namespace. */
   namespace: string | null;
   /** Socket state, as `ss` spells it: `ESTAB`, `CLOSE-WAIT`, … */
   state: string;
   /** Event that caused this record. */
   cause: string;
   /**
-   * Sampling ratio: one in this many matching sockets is sampled, each for its whole life,
-   * so this socket represents that many; absent if all sockets are sampled.
+   * Sampling ratio: one in this many matching sockets is sampled, for its whole lifetime, so
+   * this socket represents that many. Absent if all sockets are sampled.
    */
   sample_one_in: number | null;
   /**
-   * Time since the previous record, which the counters cover; absent in a socket's first
+   * Time since the socket's previous record, covered by the counters; absent in its first
    * record.
    */
   interval_us: number | null;
   /**
-   * Congestion control; absent if the kernel does not report it, as in an event for a socket
-   * that was in no dump.
+   * Congestion control algorithm; absent if the kernel did not report it, as for a socket
+   * that was destroyed before its first dump.
    */
   congestion_control: string | null;
   /** Smoothed RTT. */
@@ -216,28 +256,28 @@ export interface SocketRow {
   snd_cwnd: number | null;
   /** Slow start threshold in TCP segments; absent before the first loss. */
   snd_ssthresh: number | null;
-  /** Largest TCP segment sent, without headers. */
+  /** Maximum TCP segment size for sending (MSS), without headers. */
   snd_mss_bytes: number | null;
   /** Path MTU. */
   pmtu_bytes: number | null;
   /** TCP segments in flight. */
   unacked: number | null;
-  /** TCP segments in flight that are considered lost. */
+  /** TCP segments in flight that are presumed lost. */
   lost: number | null;
-  /** Reordering tolerated without assuming loss, in TCP segments. */
+  /** Reordering tolerated before loss is presumed, in TCP segments. */
   reordering: number | null;
   /** Loss state machine: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss. */
   ca_state: number | null;
   /**
-   * Newest delivery rate sample (since Linux 4.9); absent before the first sample, and after
-   * this side has closed, when the sample would be the FIN's.
+   * Latest delivery rate sample (since Linux 4.9); absent before the first sample, and after
+   * this side has sent a FIN, because the sample would then be that of the FIN.
    */
   delivery_rate_bytes_per_s: number | null;
   /** Whether the delivery rate sample was limited by the application, not by the network. */
   delivery_rate_app_limited: boolean | null;
   /** Pacing rate; absent if unlimited. */
   pacing_rate_bytes_per_s: number | null;
-  /** Bytes not yet sent. */
+  /** Bytes in the send queue that have not been sent. */
   notsent_bytes: number | null;
   /** The client's receive window (since Linux 5.4). */
   snd_wnd_bytes: number | null;
@@ -253,7 +293,7 @@ export interface SocketRow {
   segs_out: number | null;
   /** TCP segments received (since Linux 4.2). */
   segs_in: number | null;
-  /** TCP segments with content sent (since Linux 4.6). */
+  /** Sent TCP segments with content (since Linux 4.6). */
   data_segs_out: number | null;
   /** TCP segments retransmitted. */
   retransmits: number | null;
@@ -261,7 +301,7 @@ export interface SocketRow {
   delivered: number | null;
   /** TCP segments delivered with an ECN mark (since Linux 4.18). */
   delivered_ce: number | null;
-  /** Duplicates reported by the client (since Linux 4.19). */
+  /** Duplicates that the client reported by DSACK (since Linux 4.19). */
   dsack_dups: number | null;
   /** Reordering events (since Linux 4.19). */
   reord_seen: number | null;
@@ -286,28 +326,28 @@ export interface SocketRow {
 /** A row of the table responses. */
 export interface ResponseRow {
   /**
-   * When the last byte of the request's head arrived, in microseconds since the Unix epoch.
-   * The JSON line has milliseconds.
+   * When the last byte of the request head arrived, in microseconds since the Unix epoch;
+   * rounded down to milliseconds in the JSON line.
    */
   time: number;
   /** Name of the site (PoP); empty if unnamed. */
   pop: string;
-  /** The machine's name. */
+  /** Name of the agent's machine. */
   host: string;
   /**
-   * Start of the record numbering, in microseconds since the Unix epoch; distinguishes the
-   * numberings of a host.
+   * When the record numbering started, in microseconds since the Unix epoch. Whenever
+   * numbering restarts on a host, a new epoch starts.
    */
   epoch: number;
-  /** Number of the record within the epoch. */
+  /** Record number within the epoch. */
   number: number;
   /** The client's network: /24 for IPv4, /56 for IPv6. */
   prefix: string;
   /** Autonomous system number of the client's network. */
   asn: number | null;
   /**
-   * Region of the client's network: an ISO 3166-1 country, with the ISO 3166-2 subdivision
-   * if known (`DE`, `US-CA`), or the region from a CSV of prefixes.
+   * Region of the client's network: an ISO 3166-1 country code, with the ISO 3166-2
+   * subdivision if known (`DE`, `US-CA`), or a region from a CSV file of prefixes.
    */
   region: string | null;
   /** Client address and port; never IPv4-mapped, even on a dual-stack listener. */
@@ -319,56 +359,65 @@ export interface ResponseRow {
   request_host: string;
   /** Path and query as received. */
   path: string;
-  /** Status sent, or the status that would have been sent if the client had stayed. */
+  /**
+   * Status code sent, or the one that would have been sent if the client had not
+   * disconnected.
+   */
   status: number;
-  /** Content bytes handed to the kernel, without the head and chunk framing. */
+  /** Content bytes handed to the kernel, excluding the head and chunk framing. */
   bytes: number;
   /**
    * Time from the last byte of the request to the first byte of the response; absent if no
    * byte was sent.
    */
   ttfb_us: number | null;
-  /** Time from the last byte of the request to the last byte of the response, or to the cut. */
-  duration_us: number;
-  /** Content bytes per second over the whole response. */
-  goodput_bytes_per_s: number;
+  /**
+   * Time from the last byte of the request until the kernel took the last byte of the
+   * response, or until the cut. The client receives that byte later: see `delivery`.
+   */
+  written_us: number;
+  /** Acknowledged bytes per second of busy time; absent if the delivery was not measured. */
+  goodput_bytes_per_s: number | null;
   /** Cache result. */
   cache: string;
-  /** Reason for the cache result, in a few words; absent if there is nothing to add. */
+  /** Short reason for the cache result; absent if the result needs none. */
   detail: string | null;
   /**
-   * Last backend chosen for this very request; absent without a policy, or if no backend was
-   * chosen.
+   * Last backend chosen for this request itself; absent without a policy, or if no backend
+   * was chosen.
    */
   backend: string | null;
   /** Protocol of the response. */
   protocol: string;
   /** Why the response was cut; absent if it was complete. */
   cut: string | null;
-  /** Congestion control, as read back from the socket. */
+  /** Congestion control algorithm, as read back from the socket. */
   congestion_control: string | null;
   /**
-   * Congestion control that the kernel chose when the connection was accepted, before any
-   * decision; absent in older records.
+   * Congestion control algorithm chosen by the kernel when it accepted the connection;
+   * absent in older records.
    */
   congestion_control_start: string | null;
-  /** Last decider of the congestion control; absent in older records. */
+  /** What last decided the congestion control; absent in older records. */
   decider: string | null;
-  /** `tcpi_rtt`, smoothed. */
+  /** `tcpi_rtt`: smoothed round-trip time. */
   rtt_us: number | null;
-  /** `tcpi_min_rtt`; absent before the first sample and before Linux 4.6. */
+  /**
+   * `tcpi_min_rtt`: minimum round-trip time; absent before the first sample and before Linux
+   * 4.6.
+   */
   min_rtt_us: number | null;
-  /** `tcpi_snd_cwnd`, in TCP segments. */
+  /** `tcpi_snd_cwnd`: congestion window, in TCP segments. */
   snd_cwnd: number | null;
-  /** `tcpi_delivery_rate`, the newest sample; absent before Linux 4.9. */
+  /** `tcpi_delivery_rate`: latest delivery rate sample; absent before Linux 4.9. */
   delivery_rate_bytes_per_s: number | null;
-  /** `tcpi_total_retrans`: TCP segments retransmitted over the life of the connection. */
+  /** `tcpi_total_retrans`: TCP segments retransmitted over the connection's lifetime. */
   retransmits: number | null;
-  /** `tcpi_lost`: TCP segments in flight considered lost. */
+  /** `tcpi_lost`: TCP segments in flight that are presumed lost. */
   lost: number | null;
-  /** `tcpi_pacing_rate`; absent if the kernel does not limit the rate. */
+  /** `tcpi_pacing_rate`: pacing rate; absent if unlimited. */
   pacing_rate_bytes_per_s: number | null;
-  /** Number of the bundle. */
+  /** Bundle number. */
   bundle: number | null;
   /** Prefix of the matching rule; absent if no rule matched. */
   rule: string | null;
@@ -379,8 +428,8 @@ export interface ResponseRow {
   /** The connection's arm in the experiment. */
   arm: string | null;
   /**
-   * Why the kernel refused the congestion control of the rule or the arm; absent if the
-   * kernel accepted it.
+   * Why the kernel refused the congestion control requested by the rule or the arm; absent
+   * if the kernel accepted it.
    */
   refused: string | null;
   /** `sid`: the playback session. */
@@ -395,10 +444,32 @@ export interface ResponseRow {
   cmcd_mtp_kbps: number | null;
   /** `bs`: whether the buffer ran empty since the previous request. */
   cmcd_bs: boolean | null;
-  /** The policy's number for the request; absent without a policy. */
+  /** Request number assigned by the policy; absent without a policy. */
   xid: number | null;
-  /** Number of restarts of the request by the policy, all under the same `xid`. */
+  /** Number of times the policy restarted the request, keeping its `xid`. */
   restarts: number;
+  /** Response bytes that the client's kernel acknowledged, including the head and framing. */
+  acked_bytes: number | null;
+  /**
+   * Time from the last byte of the request to the acknowledgement of the last byte of the
+   * response; absent if the response is censored: cut, or not acknowledged to its end
+   * before the connection closed.
+   */
+  acked_us: number | null;
+  /**
+   * Time during which the response had unacknowledged bytes. For a response that waited for
+   * content, the kernel's busy time of the connection.
+   */
+  busy_us: number | null;
+  /**
+   * The highest rate that the response could have shown, given its size, the congestion
+   * window at its start, and the minimum round-trip time; absent if one is unknown.
+   */
+  testable_bytes_per_s: number | null;
+  /** Whether the response reached 2.5 Mbit/s; absent if that rate was not testable. */
+  reached_hd: boolean | null;
+  /** Whether the response waited for content, from a backend or a live source. */
+  is_source_limited: boolean | null;
   /** Lines logged by the policy, each preceded by its tag. */
   lines: string | null;
 }

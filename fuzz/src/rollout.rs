@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use thalweg_control::{Figures, Poll, Rollout, Settings, State, Tenants, Transition, Window};
+use thalweg_control::{EdgeFigures, Poll, Rollout, Settings, State, Tenants, Transition, Window};
 
 /// Number of ticks, [`STEP_S`] apart: together longer than any wait for a candidate.
 const TICKS: u64 = 40;
@@ -41,7 +41,7 @@ pub(crate) fn run(input: &[u8]) {
         let transitions = rollout.tick(&settings, &mut tenants, now_unix_s);
         check(&rollout, &transitions);
     }
-    let transitions = rollout.decided(&settings, &mut tenants, now_unix_s);
+    let transitions = rollout.apply_decisions(&settings, &mut tenants, now_unix_s);
     check(&rollout, &transitions);
     let is_newest = tenants.states().values().all(|state| state.bundle >= rollout.newest());
     assert!(is_newest || transitions.is_empty(), "states must know the newest bundle number");
@@ -63,8 +63,8 @@ fn check(rollout: &Rollout, transitions: &[Transition]) {
     assert!(rollout.edges().keys().all(|name| number(name) <= rollout.newest()));
 }
 
-fn figures(is_bad: bool) -> Figures {
-    let mut figures = Figures { responses: RESPONSES, ..Figures::default() };
+fn figures(is_bad: bool) -> EdgeFigures {
+    let mut figures = EdgeFigures { responses: RESPONSES, ..EdgeFigures::default() };
     for at in 0..RESPONSES {
         figures.failed.add(f64::from(u8::from(is_bad || at % 10 == 0)));
         figures.retransmitted.add(at as f64 / RESPONSES as f64);

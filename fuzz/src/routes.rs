@@ -9,7 +9,7 @@ use thalweg_tcp::routes::Route;
 pub(crate) fn run(input: &[u8]) {
     let Ok(Some(route)) = Route::decode(input) else { return };
     let _ = (route.nexthops(), route.nexthop_id(), route.source());
-    let encode = |route: &Route| route.to_be_set(0, 1);
+    let encode = |route: &Route| route.set_message(0, 1);
     let again = Route::decode(&encode(&route)[HEADER_BYTES..])
         .expect("an encoded route must decode")
         .expect("its family must be IPv4 or IPv6");

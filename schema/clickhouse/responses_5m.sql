@@ -15,7 +15,7 @@ CREATE TABLE IF NOT EXISTS responses_5m
     cut SimpleAggregateFunction(sum, UInt64) COMMENT 'incomplete responses',
     bytes SimpleAggregateFunction(sum, UInt64) COMMENT 'content bytes',
     ttfb AggregateFunction(quantilesDD(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99), UInt64) COMMENT 'TTFB in us',
-    goodput AggregateFunction(quantilesDD(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99), UInt64) COMMENT 'bytes/s, for complete responses of at least 100,000 content bytes'
+    goodput AggregateFunction(quantilesDD(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99), UInt64) COMMENT 'bytes/s, for responses of which at least 100,000 bytes were acknowledged'
 )
 ENGINE = AggregatingMergeTree
 PARTITION BY toMonday(toDateTime(window, 'UTC'))
@@ -52,7 +52,7 @@ FROM (
                 ifNull(r.ttfb_us, 0), ifNull(r.ttfb_us > 0, 0)
             ) AS own_ttfb,
             quantilesDDStateIf(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99)(
-                r.goodput_bytes_per_s, r.bytes >= 100000 AND r.cut IS NULL AND r.goodput_bytes_per_s > 0
+                ifNull(r.goodput_bytes_per_s, 0), ifNull(r.acked_bytes >= 100000 AND r.goodput_bytes_per_s > 0, 0)
             ) AS own_goodput,
             sum(own_responses) OVER (PARTITION BY window, pop, own) AS asked
         FROM responses AS r

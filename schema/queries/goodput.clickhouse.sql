@@ -1,6 +1,6 @@
--- Returns percentiles of goodput in bytes/s, grouped by $by. The percentiles cover complete
--- responses of at least 100,000 content bytes. The numbers of responses and bytes cover all
--- responses.
+-- Returns percentiles of goodput in bytes/s, grouped by $by: acknowledged bytes per second of busy
+-- time. The percentiles cover responses of which at least 100,000 bytes were acknowledged. The
+-- numbers of responses and bytes cover all responses.
 -- Includes windows that start between $since (inclusive) and $until (exclusive), in Unix seconds.
 -- Groups with the most responses come first.
 WITH sums AS (

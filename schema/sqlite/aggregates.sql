@@ -43,6 +43,6 @@ CREATE TABLE responses_5m (
     cut INTEGER NOT NULL,                        -- incomplete responses
     bytes INTEGER NOT NULL,                      -- content bytes
     ttfb TEXT NOT NULL,                          -- sketch, microseconds
-    goodput TEXT NOT NULL,                       -- sketch, bytes per second: complete responses of at least 100,000 bytes
+    goodput TEXT NOT NULL,                       -- sketch, bytes per second: responses of which at least 100,000 bytes were acknowledged
     PRIMARY KEY (window, pop, prefix, asn, region, congestion_control, cache, request_host)
 ) STRICT, WITHOUT ROWID;

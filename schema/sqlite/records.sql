@@ -7,39 +7,39 @@
 CREATE TABLE sockets (
     time INTEGER NOT NULL,                       -- When the dump or the event was read, in microseconds since the Unix epoch
     pop TEXT NOT NULL,                           -- Name of the site (PoP); empty if unnamed
-    host TEXT NOT NULL,                          -- The machine's name
-    epoch INTEGER NOT NULL,                      -- Start of the record numbering, in microseconds since the Unix epoch; distinguishes the numberings of a host
-    number INTEGER NOT NULL,                     -- Number of the record within the epoch
+    host TEXT NOT NULL,                          -- Name of the agent's machine
+    epoch INTEGER NOT NULL,                      -- When the record numbering started, in microseconds since the Unix epoch. Whenever numbering restarts on a host, a new epoch starts
+    number INTEGER NOT NULL,                     -- Record number within the epoch
     prefix TEXT NOT NULL,                        -- The client's network: /24 for IPv4, /56 for IPv6
     asn INTEGER,                                 -- Autonomous system number of the client's network
-    region TEXT,                                 -- Region of the client's network: an ISO 3166-1 country, with the ISO 3166-2 subdivision if known (`DE`, `US-CA`), or the region from a CSV of prefixes
+    region TEXT,                                 -- Region of the client's network: an ISO 3166-1 country code, with the ISO 3166-2 subdivision if known (`DE`, `US-CA`), or a region from a CSV file of prefixes
     client_ip TEXT NOT NULL,                     -- Remote address and port; never IPv4-mapped, even on a dual-stack listener
     client_port INTEGER NOT NULL,
     local_ip TEXT NOT NULL,                      -- Local address and port; never IPv4-mapped, even on a dual-stack listener
     local_port INTEGER NOT NULL,
-    cookie INTEGER NOT NULL,                     -- Kernel's identifier of the socket until reboot (`sock_diag`'s cookie)
-    namespace TEXT,                              -- Network namespace, by its configured name; absent in the agent's own namespace
+    cookie INTEGER NOT NULL,                     -- The kernel's socket identifier (`sock_diag` cookie), unique until the next reboot
+    namespace TEXT,                              -- Configured name of the socket's network namespace; absent for the agent's own namespace
     state TEXT NOT NULL,                         -- Socket state, as `ss` spells it: `ESTAB`, `CLOSE-WAIT`, …
     cause TEXT NOT NULL,                         -- Event that caused this record
-    sample_one_in INTEGER,                       -- Sampling ratio: one in this many matching sockets is sampled, each for its whole life, so this socket represents that many; absent if all sockets are sampled
-    interval_us INTEGER,                         -- Time since the previous record, which the counters cover; absent in a socket's first record
-    congestion_control TEXT,                     -- Congestion control; absent if the kernel does not report it, as in an event for a socket that was in no dump
+    sample_one_in INTEGER,                       -- Sampling ratio: one in this many matching sockets is sampled, for its whole lifetime, so this socket represents that many. Absent if all sockets are sampled
+    interval_us INTEGER,                         -- Time since the socket's previous record, covered by the counters; absent in its first record
+    congestion_control TEXT,                     -- Congestion control algorithm; absent if the kernel did not report it, as for a socket that was destroyed before its first dump
     rtt_us INTEGER,                              -- Smoothed RTT
     rttvar_us INTEGER,                           -- Mean deviation of the RTT
     min_rtt_us INTEGER,                          -- Minimum RTT (since Linux 4.6); absent before the first sample
     rto_us INTEGER,                              -- Retransmission timeout
     snd_cwnd INTEGER,                            -- Congestion window, in TCP segments
     snd_ssthresh INTEGER,                        -- Slow start threshold in TCP segments; absent before the first loss
-    snd_mss_bytes INTEGER,                       -- Largest TCP segment sent, without headers
+    snd_mss_bytes INTEGER,                       -- Maximum TCP segment size for sending (MSS), without headers
     pmtu_bytes INTEGER,                          -- Path MTU
     unacked INTEGER,                             -- TCP segments in flight
-    lost INTEGER,                                -- TCP segments in flight that are considered lost
-    reordering INTEGER,                          -- Reordering tolerated without assuming loss, in TCP segments
+    lost INTEGER,                                -- TCP segments in flight that are presumed lost
+    reordering INTEGER,                          -- Reordering tolerated before loss is presumed, in TCP segments
     ca_state INTEGER,                            -- Loss state machine: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss
-    delivery_rate_bytes_per_s INTEGER,           -- Newest delivery rate sample (since Linux 4.9); absent before the first sample, and after this side has closed, when the sample would be the FIN's
+    delivery_rate_bytes_per_s INTEGER,           -- Latest delivery rate sample (since Linux 4.9); absent before the first sample, and after this side has sent a FIN, because the sample would then be that of the FIN
     delivery_rate_app_limited INTEGER,           -- Whether the delivery rate sample was limited by the application, not by the network
     pacing_rate_bytes_per_s INTEGER,             -- Pacing rate; absent if unlimited
-    notsent_bytes INTEGER,                       -- Bytes not yet sent
+    notsent_bytes INTEGER,                       -- Bytes in the send queue that have not been sent
     snd_wnd_bytes INTEGER,                       -- The client's receive window (since Linux 5.4)
     bytes_acked INTEGER,                         -- Bytes acknowledged by the client (since Linux 4.1)
     bytes_received INTEGER,                      -- Bytes received in order (since Linux 4.1)
@@ -47,11 +47,11 @@ CREATE TABLE sockets (
     bytes_retrans INTEGER,                       -- Content bytes retransmitted (since Linux 4.19)
     segs_out INTEGER,                            -- TCP segments sent (since Linux 4.2)
     segs_in INTEGER,                             -- TCP segments received (since Linux 4.2)
-    data_segs_out INTEGER,                       -- TCP segments with content sent (since Linux 4.6)
+    data_segs_out INTEGER,                       -- Sent TCP segments with content (since Linux 4.6)
     retransmits INTEGER,                         -- TCP segments retransmitted
     delivered INTEGER,                           -- TCP segments delivered (since Linux 4.18)
     delivered_ce INTEGER,                        -- TCP segments delivered with an ECN mark (since Linux 4.18)
-    dsack_dups INTEGER,                          -- Duplicates reported by the client (since Linux 4.19)
+    dsack_dups INTEGER,                          -- Duplicates that the client reported by DSACK (since Linux 4.19)
     reord_seen INTEGER,                          -- Reordering events (since Linux 4.19)
     timeouts INTEGER,                            -- Retransmission timeouts (since Linux 6.7)
     busy_us INTEGER,                             -- Time with content in flight (since Linux 4.10)
@@ -66,64 +66,70 @@ CREATE INDEX sockets_time ON sockets (time);
 
 -- Responses from edges.
 CREATE TABLE responses (
-    time INTEGER NOT NULL,                       -- When the last byte of the request's head arrived, in microseconds since the Unix epoch. The JSON line has milliseconds
+    time INTEGER NOT NULL,                       -- When the last byte of the request head arrived, in microseconds since the Unix epoch; rounded down to milliseconds in the JSON line
     pop TEXT NOT NULL,                           -- Name of the site (PoP); empty if unnamed
-    host TEXT NOT NULL,                          -- The machine's name
-    epoch INTEGER NOT NULL,                      -- Start of the record numbering, in microseconds since the Unix epoch; distinguishes the numberings of a host
-    number INTEGER NOT NULL,                     -- Number of the record within the epoch
+    host TEXT NOT NULL,                          -- Name of the agent's machine
+    epoch INTEGER NOT NULL,                      -- When the record numbering started, in microseconds since the Unix epoch. Whenever numbering restarts on a host, a new epoch starts
+    number INTEGER NOT NULL,                     -- Record number within the epoch
     prefix TEXT NOT NULL,                        -- The client's network: /24 for IPv4, /56 for IPv6
     asn INTEGER,                                 -- Autonomous system number of the client's network
-    region TEXT,                                 -- Region of the client's network: an ISO 3166-1 country, with the ISO 3166-2 subdivision if known (`DE`, `US-CA`), or the region from a CSV of prefixes
+    region TEXT,                                 -- Region of the client's network: an ISO 3166-1 country code, with the ISO 3166-2 subdivision if known (`DE`, `US-CA`), or a region from a CSV file of prefixes
     client_ip TEXT NOT NULL,                     -- Client address and port; never IPv4-mapped, even on a dual-stack listener
     client_port INTEGER NOT NULL,
     method TEXT NOT NULL,                        -- Request method
     request_host TEXT NOT NULL,                  -- `Host` field as received; empty if the request had none
     path TEXT NOT NULL,                          -- Path and query as received
-    status INTEGER NOT NULL,                     -- Status sent, or the status that would have been sent if the client had stayed
-    bytes INTEGER NOT NULL,                      -- Content bytes handed to the kernel, without the head and chunk framing
+    status INTEGER NOT NULL,                     -- Status code sent, or the one that would have been sent if the client had not disconnected
+    bytes INTEGER NOT NULL,                      -- Content bytes handed to the kernel, excluding the head and chunk framing
     ttfb_us INTEGER,                             -- Time from the last byte of the request to the first byte of the response; absent if no byte was sent
-    duration_us INTEGER NOT NULL,                -- Time from the last byte of the request to the last byte of the response, or to the cut
-    goodput_bytes_per_s INTEGER NOT NULL,        -- Content bytes per second over the whole response
+    written_us INTEGER NOT NULL,                 -- Time from the last byte of the request until the kernel took the last byte of the response, or until the cut. The client receives that byte later: see `delivery`
+    goodput_bytes_per_s INTEGER,                 -- Acknowledged bytes per second of busy time; absent if the delivery was not measured
     cache TEXT NOT NULL,                         -- Cache result
-    detail TEXT,                                 -- Reason for the cache result, in a few words; absent if there is nothing to add
-    backend TEXT,                                -- Last backend chosen for this very request; absent without a policy, or if no backend was chosen
+    detail TEXT,                                 -- Short reason for the cache result; absent if the result needs none
+    backend TEXT,                                -- Last backend chosen for this request itself; absent without a policy, or if no backend was chosen
     protocol TEXT NOT NULL,                      -- Protocol of the response
     cut TEXT,                                    -- Why the response was cut; absent if it was complete
-    congestion_control TEXT,                     -- Congestion control, as read back from the socket
-    congestion_control_start TEXT,               -- Congestion control that the kernel chose when the connection was accepted, before any decision; absent in older records
-    decider TEXT,                                -- Last decider of the congestion control; absent in older records
-    rtt_us INTEGER,                              -- `tcpi_rtt`, smoothed
-    min_rtt_us INTEGER,                          -- `tcpi_min_rtt`; absent before the first sample and before Linux 4.6
-    snd_cwnd INTEGER,                            -- `tcpi_snd_cwnd`, in TCP segments
-    delivery_rate_bytes_per_s INTEGER,           -- `tcpi_delivery_rate`, the newest sample; absent before Linux 4.9
-    retransmits INTEGER,                         -- `tcpi_total_retrans`: TCP segments retransmitted over the life of the connection
-    lost INTEGER,                                -- `tcpi_lost`: TCP segments in flight considered lost
-    pacing_rate_bytes_per_s INTEGER,             -- `tcpi_pacing_rate`; absent if the kernel does not limit the rate
-    bundle INTEGER,                              -- Number of the bundle
+    congestion_control TEXT,                     -- Congestion control algorithm, as read back from the socket
+    congestion_control_start TEXT,               -- Congestion control algorithm chosen by the kernel when it accepted the connection; absent in older records
+    decider TEXT,                                -- What last decided the congestion control; absent in older records
+    rtt_us INTEGER,                              -- `tcpi_rtt`: smoothed round-trip time
+    min_rtt_us INTEGER,                          -- `tcpi_min_rtt`: minimum round-trip time; absent before the first sample and before Linux 4.6
+    snd_cwnd INTEGER,                            -- `tcpi_snd_cwnd`: congestion window, in TCP segments
+    delivery_rate_bytes_per_s INTEGER,           -- `tcpi_delivery_rate`: latest delivery rate sample; absent before Linux 4.9
+    retransmits INTEGER,                         -- `tcpi_total_retrans`: TCP segments retransmitted over the connection's lifetime
+    lost INTEGER,                                -- `tcpi_lost`: TCP segments in flight that are presumed lost
+    pacing_rate_bytes_per_s INTEGER,             -- `tcpi_pacing_rate`: pacing rate; absent if unlimited
+    bundle INTEGER,                              -- Bundle number
     rule TEXT,                                   -- Prefix of the matching rule; absent if no rule matched
     is_holdout INTEGER,                          -- Whether the connection was held out from the rule, for comparison
     experiment TEXT,                             -- Experiment that includes the connection; absent if none does
     arm TEXT,                                    -- The connection's arm in the experiment
-    refused TEXT,                                -- Why the kernel refused the congestion control of the rule or the arm; absent if the kernel accepted it
+    refused TEXT,                                -- Why the kernel refused the congestion control requested by the rule or the arm; absent if the kernel accepted it
     cmcd_sid TEXT,                               -- `sid`: the playback session
     cmcd_st TEXT,                                -- `st`: live or on demand
     cmcd_br_kbps INTEGER,                        -- `br`: bitrate of the requested media
     cmcd_bl_ms INTEGER,                          -- `bl`: media buffered ahead of the playhead
     cmcd_mtp_kbps INTEGER,                       -- `mtp`: measured throughput
     cmcd_bs INTEGER,                             -- `bs`: whether the buffer ran empty since the previous request
-    xid INTEGER,                                 -- The policy's number for the request; absent without a policy
-    restarts INTEGER NOT NULL,                   -- Number of restarts of the request by the policy, all under the same `xid`
+    xid INTEGER,                                 -- Request number assigned by the policy; absent without a policy
+    restarts INTEGER NOT NULL,                   -- Number of times the policy restarted the request, keeping its `xid`
+    acked_bytes INTEGER,                         -- Response bytes that the client's kernel acknowledged, including the head and framing
+    acked_us INTEGER,                            -- Time from the last byte of the request to the acknowledgement of the last byte of the response; absent if the response is censored: cut, or not acknowledged to its end before the connection closed
+    busy_us INTEGER,                             -- Time during which the response had unacknowledged bytes. For a response that waited for content, the kernel's busy time of the connection
+    testable_bytes_per_s INTEGER,                -- The highest rate that the response could have shown, given its size, the congestion window at its start, and the minimum round-trip time; absent if one is unknown
+    reached_hd INTEGER,                          -- Whether the response reached 2.5 Mbit/s; absent if that rate was not testable
+    is_source_limited INTEGER,                   -- Whether the response waited for content, from a backend or a live source
     lines TEXT                                   -- Lines logged by the policy, each preceded by its tag
 ) STRICT;
 CREATE INDEX responses_time ON responses (time);
 
 -- Records lost before they had a number.
 CREATE TABLE losses (
-    time INTEGER NOT NULL,                       -- When the loss was noticed, in microseconds since the Unix epoch
+    time INTEGER NOT NULL,                       -- When the loss was detected, in microseconds since the Unix epoch
     pop TEXT NOT NULL,                           -- Name of the site (PoP); empty if unnamed
-    host TEXT NOT NULL,                          -- The machine's name
-    epoch INTEGER NOT NULL,                      -- Start of the record numbering, in microseconds since the Unix epoch; distinguishes the numberings of a host
-    number INTEGER NOT NULL,                     -- Number of the record within the epoch
+    host TEXT NOT NULL,                          -- Name of the agent's machine
+    epoch INTEGER NOT NULL,                      -- When the record numbering started, in microseconds since the Unix epoch. Whenever numbering restarts on a host, a new epoch starts
+    number INTEGER NOT NULL,                     -- Record number within the epoch
     stage TEXT NOT NULL,                         -- Where the records were lost
     records INTEGER NOT NULL                     -- Number of lost records
 ) STRICT;

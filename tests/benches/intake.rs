@@ -23,8 +23,8 @@ use rustix::time::{ClockId, clock_gettime};
 use support::Scratch;
 use thalweg_control::{Collector, Moment, Settings, State, decide};
 use thalweg_record::{
-    Batch, Counters, Decider, Entry, Gauges, Network, Record, ResponseRecord, SocketRecord, Source, Steered,
-    TcpState,
+    Batch, Counters, Decider, Delivery, Entry, Gauges, Network, Record, ResponseRecord, SocketRecord, Source,
+    Steered, TcpState,
 };
 use thalweg_telemetry::ControllerSink;
 use thalweg_telemetry::Sink;
@@ -102,7 +102,7 @@ fn into_controller() -> anyhow::Result<f64> {
     let (before_ns, before_bytes) = (controller.cpu_ns(), controller.rss_bytes());
     for number in (0..RECORDS).step_by(BATCH_RECORDS as usize) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
-        sink.keep(&batch(number, u64::try_from(now.as_micros())?))?;
+        sink.store(&batch(number, u64::try_from(now.as_micros())?))?;
     }
     let took = Duration::from_nanos(controller.cpu_ns() - before_ns);
     Ok(row("POST /records", took, controller.rss_bytes().saturating_sub(before_bytes)))
@@ -174,7 +174,8 @@ fn response(end_unix_us: u64, client: SocketAddr, rate: u64, arm: u64) -> Respon
         path: "/live/channel-1/v3/1.m4s".to_owned(),
         bytes: rate,
         ttfb_us: Some(1_000),
-        duration_us: RESPONSE_US,
+        written_us: RESPONSE_US,
+        delivery: Some(Delivery::complete(rate, RESPONSE_US)),
         tcp: Some(TcpState {
             congestion_control: "cubic".to_owned(),
             decider: Some(if arm == 0 { Decider::Rule } else { Decider::Default }),

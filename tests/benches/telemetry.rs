@@ -147,7 +147,7 @@ fn through_spool(prefixes: u64, open: Option<Open<'_>>) -> anyhow::Result<Took> 
         spool.close(KEPT_AFTER_MAX);
         let state = Arc::clone(runner.state());
         runner.join();
-        let (kept, error) = (state.kept(), state.error());
+        let (kept, error) = (state.stored(), state.error());
         ensure!(kept == RECORDS, "{} kept {kept} of {RECORDS}: {error:?}", state.name());
         Ok(())
     })?;

@@ -28,11 +28,11 @@ after(async () => {
   assert.equal(await thalweg?.stop(), 0);
 });
 
-/** Requests a manifest from a loopback address, on a new connection. */
+/** Requests a segment that is large enough to be measured, on a new connection from `from`. */
 function fetchFrom(from) {
   return new Promise((done, failed) => {
     const options = { localAddress: from, agent: false };
-    const sent = request(`${thalweg.edge}/vod/sample/manifest.mpd`, options, (response) => {
+    const sent = request(`${thalweg.edge}/vod/sample/video_540/0.m4s`, options, (response) => {
       assert.equal(response.statusCode, 200);
       response.resume().on("end", done);
     });

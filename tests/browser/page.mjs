@@ -9,7 +9,7 @@ import { chromium } from "playwright-core";
 const OUT = resolve(dirname(fileURLToPath(import.meta.url)), "../out");
 
 /**
- * Flags for a silent, offline browser with an empty profile that may start playback without a click.
+ * Flags for a silent, offline browser with an empty profile that may play without a click.
  */
 const FLAGS = [
   "--no-sandbox",

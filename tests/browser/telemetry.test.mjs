@@ -28,7 +28,7 @@ async function openPlaying(show) {
 }
 
 /**
- * Returns the browser's address of each connection on which the edge has responded, according to the
+ * Returns the browser's address of each connection on which the edge has responded, from the
  * edge's records.
  */
 async function clients(page) {

@@ -22,7 +22,7 @@ const STOP_MS_MAX = 10_000;
 export const BROKEN = "broken";
 
 /**
- * Starts the program with the sample, on demand and as channel `demo`, and with a broken presentation.
+ * Starts the program with the sample, on demand and as channel `demo`, and a broken presentation.
  * `agent` adds an agent that stores sockets and responses, and sets the edge's congestion control.
  * `controller`, with `agent`, adds a controller that decides every two seconds and starts as many
  * trials as it may. Without `delivery`, only the console and these roles run.
@@ -123,7 +123,6 @@ evidence_connections_min = 1000000
 observed_windows_min = 1
 measure = "goodput"
 goodput_min = "0B"
-counts_relayed = "on"
 congestion_control = "cubic"
 `;
 }

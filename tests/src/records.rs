@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use thalweg_record::{
-    CacheResult, Counters, Gauges, Network, Record, ResponseRecord, SocketRecord, TcpState,
+    CacheResult, Counters, Delivery, Gauges, Network, Record, ResponseRecord, SocketRecord, TcpState,
 };
 
 /// One record in this many is a response; the others are socket samples.
@@ -79,7 +79,8 @@ fn response(random: &mut Random, time_unix_us: u64, client: SocketAddr) -> Respo
         path: format!("/live/channel-{}/v3/{}.m4s", random.below(20), random.below(100_000)),
         bytes,
         ttfb_us: Some(100 + random.below(30_000)),
-        duration_us: 20_000 + random.below(2_000_000),
+        written_us: 20_000 + random.below(2_000_000),
+        delivery: Some(Delivery::complete(bytes, 20_000 + random.below(2_000_000))),
         cache: [CacheResult::Hit, CacheResult::Join, CacheResult::Miss][random.below(3) as usize],
         tcp: Some(TcpState {
             congestion_control: "bbr".to_owned(),

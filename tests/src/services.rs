@@ -90,6 +90,7 @@ impl Kafka {
     /// Formats a storage directory and starts a broker in it.
     ///
     /// # Panics
+    ///
     /// If the service does not start.
     pub fn start() -> Self {
         let (port, controller_port) = (free_port(), free_port());
@@ -126,6 +127,7 @@ impl Kafka {
     /// Restarts the service after a kill, with the same directory and port.
     ///
     /// # Panics
+    ///
     /// If the service does not start.
     pub fn restart(&mut self) {
         self.process = Self::launch(&self.dir, self.port);
@@ -173,6 +175,7 @@ impl ClickHouse {
     /// Starts an empty server.
     ///
     /// # Panics
+    ///
     /// If the service does not start.
     pub fn start() -> Self {
         let port = free_port();
@@ -194,6 +197,7 @@ impl ClickHouse {
     /// Restarts the service after a kill, with the same directory and port.
     ///
     /// # Panics
+    ///
     /// If the service does not start.
     pub fn restart(&mut self) {
         self.process = Self::launch(&self.dir, self.port);

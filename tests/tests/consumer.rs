@@ -64,7 +64,7 @@ fn consumer_reports_a_missing_topic_and_delivers_records() {
     let topic = thalweg_kafka::DEFAULT_TOPIC.to_owned();
     let mut sink = KafkaSink::new(Cluster { brokers, topic, properties: Vec::new() }, Some(2));
     let batch = batch();
-    let mut keeps = || sink.keep(&batch).is_ok();
+    let mut keeps = || sink.store(&batch).is_ok();
     until("Kafka has the batch", &mut keeps);
     consumer.wait_for_log("reading");
     let expected = format!("thalweg_consumer_records_total {RECORDS}");

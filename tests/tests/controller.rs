@@ -279,7 +279,7 @@ fn killed_controller_rebuilds_its_windows_from_kafka() {
     let mut sink = KafkaSink::new(cluster, Some(3));
     // The first batch creates the topic, which takes a while. Its records are too old to be
     // counted.
-    sink.keep(&warming(batch(0, HOUR_US))).unwrap();
+    sink.store(&warming(batch(0, HOUR_US))).unwrap();
     let mut now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let mut sent = BTreeMap::<u64, u64>::new();
     let mut running = None;
@@ -296,7 +296,7 @@ fn killed_controller_rebuilds_its_windows_from_kafka() {
             let Record::Socket(socket) = &entry.record else { unreachable!() };
             *sent.entry(socket.time_unix_us / 1_000_000 / KAFKA_WINDOW_S).or_default() += 1;
         }
-        sink.keep(&batch).unwrap();
+        sink.store(&batch).unwrap();
         if index % (BATCHES / STARTS) == BATCHES / STARTS / 2 {
             // The killed controller loses everything that it has read.
             drop(running.take());
@@ -304,7 +304,7 @@ fn killed_controller_rebuilds_its_windows_from_kafka() {
         }
     }
     // Send a batch again, like a sink that does not know whether the batch has arrived.
-    sink.keep(&batch(BATCHES - 1, u64::try_from(now.as_micros()).unwrap())).unwrap();
+    sink.store(&batch(BATCHES - 1, u64::try_from(now.as_micros()).unwrap())).unwrap();
     // Stop the controller, so that none is running when the windows close.
     drop(running.take());
     let closed_s = now.as_secs() + KAFKA_WINDOW_S + KAFKA_LATE_S;

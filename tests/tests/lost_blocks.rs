@@ -10,8 +10,8 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use thalweg_record::{
-    Batch, Counters, Cut, Entry, Gauges, LossRecord, Network, Protocol, Record, ResponseRecord, SocketRecord,
-    Source, Stage,
+    Batch, Counters, Cut, Delivery, Entry, Gauges, LossRecord, Network, Protocol, Record, ResponseRecord,
+    SocketRecord, Source, Stage,
 };
 use thalweg_telemetry::clickhouse::Server;
 use thalweg_telemetry::schema;
@@ -67,7 +67,8 @@ fn response(number: u64, client: std::net::SocketAddr, time_unix_us: u64) -> Res
         path: "/a".into(),
         bytes: 200_000 + number,
         ttfb_us: Some(500 + number),
-        duration_us: 90_000,
+        written_us: 90_000,
+        delivery: Some(Delivery::complete(200_000 + number, 90_000)),
         protocol: Protocol::ALL[0],
         cut: number.is_multiple_of(5).then_some(Cut::ALL[0]),
         ..ResponseRecord::new(time_unix_us, client)
@@ -104,7 +105,7 @@ impl Tables {
         let mut tables = Self { clickhouse, server, sink, midnight, others, whole };
         for index in 0..BATCHES {
             let known = tables.parts();
-            tables.sink.keep(&batch(index, midnight)).unwrap();
+            tables.sink.store(&batch(index, midnight)).unwrap();
             let made = tables.parts().into_keys().filter(|begin| !known.contains_key(begin));
             tables.others.extend(made.filter(|_| index != LOST));
         }
@@ -184,11 +185,11 @@ impl Tables {
         let lost = self.content();
         assert_ne!(lost, self.whole);
         let batch = self.lost_batch();
-        self.sink.keep(&batch).unwrap();
+        self.sink.store(&batch).unwrap();
         assert!(self.content() == lost, "a block with a known token must not be inserted again");
         for restored in [tables, 0] {
             let mut sink = self.sink();
-            sink.keep(&batch).unwrap();
+            sink.store(&batch).unwrap();
             assert!(self.content() == self.whole, "the content must be restored");
             assert_eq!(sink.verified().restored.get(), restored);
             assert_eq!(sink.verified().blocks.get(), TABLES.len() as u64);
@@ -202,7 +203,7 @@ impl Tables {
     /// `unverified` of its tables, `sockets` among them, could not be verified.
     fn passes_unverified(&self, unverified: u64) {
         let (mut sink, batch) = (self.sink(), self.lost_batch());
-        let failures = (0..100).take_while(|_| sink.keep(&batch).is_err()).count();
+        let failures = (0..100).take_while(|_| sink.store(&batch).is_err()).count();
         let verified = sink.verified();
         assert_eq!((failures, sink.unverified()), (15, unverified));
         assert_eq!(verified.blocks.get(), TABLES.len() as u64 - unverified);
@@ -226,7 +227,7 @@ impl Tables {
 fn lost_rows_are_restored_and_present_rows_stay() {
     let mut tables = Tables::filled();
     let mut sink = tables.sink();
-    sink.keep(&tables.lost_batch()).unwrap();
+    sink.store(&tables.lost_batch()).unwrap();
     assert_eq!(sink.verified().restored.get(), 0);
     assert!(tables.content() == tables.whole);
 
@@ -297,7 +298,7 @@ fn two_sinks_restore_a_block_once() {
                     let mut pause = Duration::from_millis(60) * race * looker;
                     loop {
                         thread::sleep(pause);
-                        let Err(error) = sink.keep(&batch) else { break };
+                        let Err(error) = sink.store(&batch) else { break };
                         assert!(error.is_passing, "{error}: {}", error.cause);
                         pause = (pause * 2 + Duration::from_millis(100) * (1 + looker))
                             .min(Duration::from_secs(2));
@@ -318,7 +319,7 @@ fn without_verification_rights_a_block_passes_at_once() {
     let mut sink =
         ClickHouseSink::at(&tables.clickhouse.url().replace("//", &format!("//{}@", services::INSERT_ONLY)))
             .unwrap();
-    sink.keep(&tables.lost_batch()).unwrap();
+    sink.store(&tables.lost_batch()).unwrap();
     assert_eq!(sink.unverified(), TABLES.len() as u64);
     assert_eq!(sink.verified().blocks.get(), 0);
     assert!(tables.content() == lost);

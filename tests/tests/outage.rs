@@ -91,7 +91,7 @@ impl Machine {
     fn lost_at_end(&self) -> u64 {
         let state = self.runner.state();
         let appended = self.spool.appended();
-        until_delivered("the sink has processed everything", || state.kept() + state.lost() == appended);
+        until_delivered("the sink has processed everything", || state.stored() + state.lost() == appended);
         let lost = state.lost();
         let position = std::fs::read_to_string(self.dir.join("kafka.position")).unwrap();
         let recorded: Vec<u64> =
@@ -145,7 +145,7 @@ fn records_of_a_kafka_outage_reach_clickhouse_once_or_are_counted() {
     until_delivered("all parts are running", || figures.records.get() == 2 * RECORDS_BEFORE);
     machines.iter().for_each(|machine| machine.append(RECORDS_BEFORE));
     until("the sinks are processing it", || {
-        machines.iter().all(|machine| machine.runner.state().kept() > RECORDS_BEFORE)
+        machines.iter().all(|machine| machine.runner.state().stored() > RECORDS_BEFORE)
     });
     kafka.kill();
     machines.iter().for_each(|machine| machine.append(OUTAGE_RECORDS));

@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 use thalweg_record::{
-    Batch, Counters, Cut, Entry, Gauges, LossRecord, Network, Protocol, Record, ResponseRecord, SocketRecord,
-    Source, Stage, TcpState,
+    Batch, Counters, Cut, Delivery, Entry, Gauges, LossRecord, Network, Protocol, Record, ResponseRecord,
+    SocketRecord, Source, Stage, TcpState,
 };
 use thalweg_telemetry::clickhouse::Server;
 use thalweg_telemetry::query::{By, Parameters, QUERIES};
@@ -90,7 +90,8 @@ fn response(client: std::net::SocketAddr, time_unix_us: u64, random: &mut Random
         status: if random.below(10) == 0 { 503 } else { 200 },
         bytes: 90_000 + random.below(100_000),
         ttfb_us: random.maybe(ttfb_us),
-        duration_us: 90_000 + random.below(20_000),
+        written_us: 90_000 + random.below(20_000),
+        delivery: Some(Delivery::complete(90_000 + random.below(100_000), 90_000 + random.below(20_000))),
         protocol: Protocol::ALL[0],
         cut: random.maybe(Cut::ALL[0]),
         tcp: None::<TcpState>,
@@ -120,11 +121,11 @@ fn queries_agree_between_sqlite_and_clickhouse() {
     let clickhouse = services::ClickHouse::start();
     let server = Server::at(&clickhouse.url()).unwrap();
     schema::apply(&server).unwrap();
-    ClickHouseSink::at(&clickhouse.url()).unwrap().keep(&batch).unwrap();
+    ClickHouseSink::at(&clickhouse.url()).unwrap().store(&batch).unwrap();
     let file = std::env::temp_dir().join(format!("thalweg-queries-{}.sqlite", std::process::id()));
     let age = Duration::from_secs(1_000_000);
     let retention = Retention { records: age, aggregates: age, total_bytes: 1 << 30 };
-    SqliteSink::open(&file, retention).unwrap().keep(&batch).unwrap();
+    SqliteSink::open(&file, retention).unwrap().store(&batch).unwrap();
 
     for query in QUERIES {
         let kinds = if query.has_by() { &By::ALL[..] } else { &By::ALL[..1] };

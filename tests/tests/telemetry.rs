@@ -100,7 +100,7 @@ fn run_sink(brokers: String, time_unix_us: u64, from: u64) {
     let mut sink = KafkaSink::new(cluster, Some(3));
     for index in from..BATCHES {
         let batch = batch(index, time_unix_us);
-        retry(|| sink.keep(&batch));
+        retry(|| sink.store(&batch));
         println!("kept {index}");
     }
 }
@@ -299,13 +299,13 @@ fn repeated_batch_is_in_clickhouse_once() {
     assert_eq!(schema::diff(&server).unwrap(), Vec::<String>::new());
     let mut sink = ClickHouseSink::at(&clickhouse.url()).unwrap();
     let time = now_unix_us();
-    sink.keep(&batch(0, time)).unwrap();
-    sink.keep(&batch(0, time)).unwrap();
+    sink.store(&batch(0, time)).unwrap();
+    sink.store(&batch(0, time)).unwrap();
     clickhouse.kill();
-    assert!(sink.keep(&batch(1, time)).unwrap_err().is_passing);
+    assert!(sink.store(&batch(1, time)).unwrap_err().is_passing);
     clickhouse.restart();
-    sink.keep(&batch(0, time)).unwrap();
-    sink.keep(&batch(1, time)).unwrap();
+    sink.store(&batch(0, time)).unwrap();
+    sink.store(&batch(1, time)).unwrap();
     check_once(&server, 2 * BATCH_RECORDS);
 
     server.execute("ALTER TABLE sockets DROP COLUMN bbr_min_rtt_us").unwrap();
@@ -321,11 +321,11 @@ fn repeated_batch_is_in_clickhouse_once() {
     assert_eq!(schema::diff(&server).unwrap(), expected);
     let done = schema::apply(&server).unwrap();
     assert_eq!(done, ["added column bbr_min_rtt_us to sockets", "created refused"]);
-    let error = sink.keep(&Batch { source: batch(0, 0).source, entries: vec![] });
+    let error = sink.store(&Batch { source: batch(0, 0).source, entries: vec![] });
     assert!(error.is_ok());
     server.execute("DROP TABLE losses").unwrap();
     assert!(
-        !sink.keep(&batch(2, time)).unwrap_err().is_passing,
+        !sink.store(&batch(2, time)).unwrap_err().is_passing,
         "a missing table does not reappear by itself"
     );
 }

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 
-import type { Cmcd, ResponseRecord } from "../record";
+import type { Cmcd, Delivery, ResponseRecord } from "../record";
 import { LastResponses, networkOf, RESPONSES_MAX, WINDOW_MS } from "./figures";
 
 function record(client: string, cmcd?: Cmcd, more: Partial<ResponseRecord> = {}): ResponseRecord {
@@ -14,14 +14,18 @@ function record(client: string, cmcd?: Cmcd, more: Partial<ResponseRecord> = {})
     status: 200,
     bytes: 1000,
     ttfb_us: 1000,
-    duration_us: 2000,
-    goodput_bytes_per_s: 500_000,
+    written_us: 2000,
+    delivery: delivery(1000, 1000),
     cache: "hit",
     protocol: "HTTP/1.1",
     complete: true,
     ...(cmcd ? { cmcd } : {}),
     ...more,
   };
+}
+
+function delivery(acked_bytes: number, busy_us: number): Delivery {
+  return { acked_bytes, busy_us };
 }
 
 function names(last: LastResponses): string[] {
@@ -54,11 +58,11 @@ it("sorts empty buffers first, then low buffers, then more requests", () => {
 it("sums up player reports and edge measurements", () => {
   const last = new LastResponses();
   const tcp = { congestion_control: "cubic", rtt_us: 40_000, snd_cwnd: 10, delivery_rate_bytes_per_s: 9000, retransmits: 0, lost: 0 };
-  last.push(record("192.0.2.1:1", { sid: "a", bl_ms: 4000, mtp_kbps: 3000 }, { tcp, bytes: 5000 }), 0);
-  last.push(record("192.0.2.1:2", { sid: "a", bs: true, bl_ms: 0, mtp_kbps: 500 }, { ttfb_us: 9000, duration_us: 13_000 }), 0);
-  for (const port of [1, 2]) last.push(record(`192.0.2.2:${port}`, { st: "l" }, { bytes: 0 }), 0);
+  last.push(record("192.0.2.1:1", { sid: "a", bl_ms: 4000, mtp_kbps: 3000 }, { tcp, delivery: delivery(5000, 1000) }), 0);
+  last.push(record("192.0.2.1:2", { sid: "a", bs: true, bl_ms: 0, mtp_kbps: 500 }, { ttfb_us: 9000, delivery: delivery(1000, 4000) }), 0);
+  for (const port of [1, 2]) last.push(record(`192.0.2.2:${port}`, { st: "l" }, { delivery: delivery(0, 0) }), 0);
   last.push(record("192.0.2.3:1"), 0);
-  const { ttfb_us: _, ...unsent } = record("192.0.2.3:1", undefined, { bytes: 0 });
+  const { ttfb_us: _, delivery: __, ...unsent } = record("192.0.2.3:1");
   last.push(unsent, 0);
   expect(last.networks(0).networks).toEqual([
     {
@@ -82,7 +86,7 @@ it("sums up player reports and edge measurements", () => {
 it("leaves unreported and unmeasured figures null", () => {
   const last = new LastResponses();
   expect(last.networks(0)).toEqual({ networks: [], since_ms: 0 });
-  last.push(record("192.0.2.3:1", undefined, { bytes: 0 }), 0);
+  last.push(record("192.0.2.3:1", undefined, { delivery: delivery(0, 0) }), 0);
   expect(last.networks(0).networks[0]).toMatchObject({
     sessions: 0,
     starvation: null,

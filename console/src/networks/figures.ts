@@ -14,9 +14,9 @@ export const RESPONSES_MAX = 20_000;
 interface Response {
   at_ms: number;
   network: string;
-  bytes: number;
-  /** Time from the response's first byte to its last. */
-  send_us: number;
+  /** Acknowledged bytes, and the time during which some were not; 0 if not measured. */
+  acked_bytes: number;
+  busy_us: number;
   ttfb_us: number | null;
   rtt_us: number | null;
   delivery_bytes_per_s: number | null;
@@ -38,7 +38,7 @@ export interface Network {
   /** Medians of the buffer length and throughput reported by players. */
   buffer_ms: number | null;
   throughput_kbps: number | null;
-  /** Total content bytes divided by the total time to send them. */
+  /** Acknowledged bytes per second of busy time, over all measured responses. */
   goodput_bytes_per_s: number | null;
   /** Median of the kernel's delivery rate samples, including those limited by the application. */
   delivery_bytes_per_s: number | null;
@@ -52,14 +52,14 @@ export class LastResponses {
   #responses: Response[] = [];
 
   push(record: ResponseRecord, now_ms: number): void {
-    const { client, bytes, duration_us, ttfb_us, tcp, cmcd } = record;
+    const { client, delivery, ttfb_us, tcp, cmcd } = record;
     const network = networkOf(client);
     if (network === null) return;
     this.#responses.push({
       at_ms: now_ms,
       network,
-      bytes,
-      send_us: duration_us - (ttfb_us ?? duration_us),
+      acked_bytes: delivery?.acked_bytes ?? 0,
+      busy_us: delivery?.busy_us ?? 0,
       ttfb_us: ttfb_us ?? null,
       rtt_us: tcp?.rtt_us ?? null,
       delivery_bytes_per_s: tcp?.delivery_rate_bytes_per_s ?? null,
@@ -90,8 +90,8 @@ function figures(name: string, responses: readonly Response[]): Network {
   const reported = responses.filter(({ cmcd }) => cmcd !== undefined);
   const starved = reported.filter(({ cmcd }) => cmcd?.bs === true);
   const count = (those: readonly Response[]) => new Set(those.map(({ session }) => session)).size;
-  const sent = responses.filter(({ bytes, send_us }) => bytes > 0 && send_us > 0);
-  const sum = (of: (response: Response) => number) => sent.reduce((total, response) => total + of(response), 0);
+  const measured = responses.filter(({ acked_bytes, busy_us }) => acked_bytes > 0 && busy_us > 0);
+  const sum = (of: (response: Response) => number) => measured.reduce((total, response) => total + of(response), 0);
   const ttfb_us = sorted(responses, ({ ttfb_us }) => ttfb_us);
   return {
     name,
@@ -101,7 +101,8 @@ function figures(name: string, responses: readonly Response[]): Network {
     starvation: reported.length > 0 ? starved.length / reported.length : null,
     buffer_ms: percentile(sorted(reported, ({ cmcd }) => cmcd?.bl_ms), 0.5),
     throughput_kbps: percentile(sorted(reported, ({ cmcd }) => cmcd?.mtp_kbps), 0.5),
-    goodput_bytes_per_s: sent.length > 0 ? sum(({ bytes }) => bytes) / (sum(({ send_us }) => send_us) / 1e6) : null,
+    goodput_bytes_per_s:
+      measured.length > 0 ? sum(({ acked_bytes }) => acked_bytes) / (sum(({ busy_us }) => busy_us) / 1e6) : null,
     delivery_bytes_per_s: percentile(sorted(responses, ({ delivery_bytes_per_s }) => delivery_bytes_per_s), 0.5),
     ttfb_us_p50: percentile(ttfb_us, 0.5),
     ttfb_us_p95: percentile(ttfb_us, 0.95),

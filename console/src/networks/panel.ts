@@ -19,7 +19,7 @@ const COLUMNS = [
   ["sessions", "sessions", "sessions with an empty buffer, of all that report CMCD"],
   ["buffer", "buffer", "reported by players, median"],
   ["throughput", "throughput", "measured by players, median"],
-  ["goodput", "goodput", "content bytes divided by the time to write them to the kernel"],
+  ["goodput", "goodput", "acknowledged bytes divided by the time during which bytes were unacknowledged"],
   ["goodput", "delivery", "delivery rate sampled by the kernel, median"],
   ["ttfb", "TTFB p50", "time to the first byte, median"],
   ["ttfb", "p95", "time to the first byte, 95th percentile"],

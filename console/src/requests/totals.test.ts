@@ -14,7 +14,7 @@ function record(path: string, cache: CacheResult, ttfb_us?: number): ResponseRec
     status: 200,
     bytes: 10,
     ...(ttfb_us === undefined ? {} : { ttfb_us }),
-    duration_us: 1900,
+    written_us: 1900,
     goodput_bytes_per_s: 5263,
     cache,
     protocol: "HTTP/1.1",

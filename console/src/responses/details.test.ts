@@ -15,8 +15,14 @@ const SEGMENT = {
   status: 200,
   bytes: 1_258_291,
   ttfb_us: 1903,
-  duration_us: 850,
+  written_us: 850,
+  acked_bytes: 1_258_600,
+  acked_us: 1_009_000,
+  busy_us: 1_006_880,
   goodput_bytes_per_s: 1_250_000,
+  testable_bytes_per_s: 5_000_000,
+  reached_hd: true,
+  is_source_limited: false,
   cache: "hit",
   detail: "memory",
   backend: "origin1",
@@ -70,8 +76,14 @@ it("shows every field once, with its unit and full precision", () => {
       status: 200
       content: 1.20 MiB (1258291 B)
       TTFB: 1.90 ms (1903 µs)
-      duration: 850 µs
+      written after: 850 µs
+      acknowledged after: 1.01 s (1009000 µs)
+      acknowledged: 1.20 MiB (1258600 B)
+      busy time: 1.01 s (1006880 µs)
       goodput: 10.0 Mbit/s (1250000 B/s)
+      highest testable rate: 40.0 Mbit/s (5000000 B/s)
+      reached 2.5 Mbit/s: yes
+      waited for content: no
       cut: client closed
       cache: hit
       why: memory

@@ -20,7 +20,13 @@ const FIELDS: Partial<Record<Key, Field>> = {
   status: ["status", ({ status }) => String(status)],
   bytes: ["content", ({ bytes }) => exact(format.bytes(bytes), bytes, "B")],
   ttfb_us: ["TTFB", ({ ttfb_us }) => time(ttfb_us)],
-  duration_us: ["duration", ({ duration_us }) => time(duration_us)],
+  written_us: ["written after", ({ written_us }) => time(written_us)],
+  acked_us: ["acknowledged after", ({ acked_us }) => time(acked_us)],
+  acked_bytes: ["acknowledged", ({ acked_bytes }) => (acked_bytes === null ? null : exact(format.bytes(acked_bytes), acked_bytes, "B"))],
+  busy_us: ["busy time", ({ busy_us }) => time(busy_us)],
+  testable_bytes_per_s: ["highest testable rate", (response) => rate(response.testable_bytes_per_s)],
+  reached_hd: ["reached 2.5 Mbit/s", ({ reached_hd }) => yesNo(reached_hd)],
+  is_source_limited: ["waited for content", ({ is_source_limited }) => yesNo(is_source_limited)],
   goodput_bytes_per_s: ["goodput", (response) => rate(response.goodput_bytes_per_s)],
   cut: ["cut", ({ cut }) => cut?.replaceAll("_", " ") ?? null],
   cache: ["cache", ({ cache }) => cache],
@@ -59,7 +65,7 @@ const FIELDS: Partial<Record<Key, Field>> = {
 /** Fields by group, in display order. */
 const GROUPS: readonly (readonly [string, readonly Key[]])[] = [
   ["Request", ["time_us", "method", "request_host", "path", "client", "prefix", "asn", "region"]],
-  ["Response", ["protocol", "status", "bytes", "ttfb_us", "duration_us", "goodput_bytes_per_s", "cut", "cache", "detail", "backend"]],
+  ["Response", ["protocol", "status", "bytes", "ttfb_us", "written_us", "acked_us", "acked_bytes", "busy_us", "goodput_bytes_per_s", "testable_bytes_per_s", "reached_hd", "is_source_limited", "cut", "cache", "detail", "backend"]],
   [
     "Connection at the end",
     ["congestion_control", "congestion_control_start", "decider", "rtt_us", "min_rtt_us", "snd_cwnd", "delivery_rate_bytes_per_s", "pacing_rate_bytes_per_s", "retransmits", "lost"],

@@ -131,11 +131,11 @@ impl<T> Policy<T> {
         let is_proven = self.ghost.take(digest) || frequency.is_proven.load(Relaxed);
         frequency.is_proven.store(is_proven, Relaxed);
         let place = if is_proven { Place::Main } else { Place::Small };
-        self.keep(Candidate { item, bytes, digest, place });
+        self.readmit(Candidate { item, bytes, digest, place });
     }
 
     /// Removes and returns the next candidate for eviction.
-    pub fn take(&mut self) -> Option<Candidate<T>> {
+    pub fn pop_candidate(&mut self) -> Option<Candidate<T>> {
         // Every item that leaves a queue passes through here.
         self.ghost.trim(self.len() * GHOSTS_PER_ITEM, GHOST_STEPS_MAX);
         let small_is_over = self.small.bytes.saturating_mul(SMALL_SHARE) >= self.bytes();
@@ -147,7 +147,7 @@ impl<T> Policy<T> {
     }
 
     /// Puts back a candidate that stays.
-    pub fn keep(&mut self, candidate: Candidate<T>) {
+    pub fn readmit(&mut self, candidate: Candidate<T>) {
         match candidate.place {
             Place::Small => self.small.push(candidate),
             Place::Main => self.main.push(candidate),
@@ -161,7 +161,7 @@ impl<T> Policy<T> {
             Place::Small => Place::Main,
             Place::Main => Place::Small,
         });
-        self.keep(candidate);
+        self.readmit(candidate);
     }
 
     /// Drops a candidate that was evicted, and keeps its hash in the ghost queue.
@@ -283,9 +283,9 @@ mod tests {
     fn shrink(policy: &mut Policy<usize>, uses: &[Frequency], bytes_max: u64) -> Vec<usize> {
         let mut evicted = Vec::new();
         while policy.bytes() > bytes_max {
-            let mut candidate = policy.take().expect("a queue with bytes has items");
+            let mut candidate = policy.pop_candidate().expect("a queue with bytes has items");
             if candidate.stays(&uses[candidate.item]) {
-                policy.keep(candidate);
+                policy.readmit(candidate);
             } else {
                 evicted.push(candidate.item);
                 policy.evicted(candidate);
@@ -347,13 +347,13 @@ mod tests {
         old.used();
         let mut policy = Policy::default();
         policy.insert(0, 0, 1, &old);
-        let mut candidate = policy.take().unwrap();
+        let mut candidate = policy.pop_candidate().unwrap();
         assert!(candidate.stays(&old));
         let new = Frequency::default();
         new.succeed(&old);
         policy.insert(1, 0, 1, &new);
         assert_eq!((policy.small.items.len(), policy.main.items.len()), (0, 1));
-        let mut candidate = policy.take().unwrap();
+        let mut candidate = policy.pop_candidate().unwrap();
         assert!(candidate.stays(&new) && !candidate.stays(&new));
     }
 
@@ -370,16 +370,16 @@ mod tests {
             uses[item].used();
         }
         for _ in 0..20 {
-            let mut candidate = policy.take().unwrap();
+            let mut candidate = policy.pop_candidate().unwrap();
             if candidate.stays(&uses[candidate.item]) {
-                policy.keep(candidate);
+                policy.readmit(candidate);
             } else {
                 policy.defer(candidate);
             }
         }
         let in_two: Vec<usize> = (0..2)
             .map(|_| {
-                let candidate = policy.take().unwrap();
+                let candidate = policy.pop_candidate().unwrap();
                 let item = candidate.item;
                 policy.defer(candidate);
                 item % 2
@@ -424,7 +424,7 @@ mod tests {
                     Step::Use(item) if !uses.is_empty() => uses[item % uses.len()].used(),
                     Step::Use(_) => {}
                     Step::Examine { gone, busy, grows } => {
-                        let Some(mut candidate) = policy.take() else { continue };
+                        let Some(mut candidate) = policy.pop_candidate() else { continue };
                         let item = candidate.item;
                         prop_assert_eq!(held.get(&item), Some(&candidate.bytes));
                         candidate.bytes += grows;
@@ -434,7 +434,7 @@ mod tests {
                         } else if busy {
                             policy.defer(candidate);
                         } else if candidate.stays(&uses[item]) {
-                            policy.keep(candidate);
+                            policy.readmit(candidate);
                         } else {
                             held.remove(&item);
                             policy.evicted(candidate);

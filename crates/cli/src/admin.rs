@@ -40,6 +40,7 @@ const EDGE: Interface = Interface { what: "edge", flag: "--admin" };
 /// Sends a request to the edge at `addr` and returns the response, a JSON object.
 ///
 /// # Errors
+///
 /// Returns an error if no edge responds, or the edge refuses the request.
 pub fn request_edge(addr: SocketAddr, request: request::Builder, content: String) -> anyhow::Result<Value> {
     request_json(EDGE, addr, request, content)
@@ -48,6 +49,7 @@ pub fn request_edge(addr: SocketAddr, request: request::Builder, content: String
 /// Sends a request to the server at `addr` and returns the response, a JSON object.
 ///
 /// # Errors
+///
 /// Returns an error if no server responds, or the server refuses the request.
 pub fn request_json(
     interface: Interface,

@@ -46,6 +46,7 @@ enum Health {
 /// Lists the backends, or sets the health of the named one.
 ///
 /// # Errors
+///
 /// Returns an error if no edge responds, or the edge has no such backend.
 pub fn run(args: &BackendsArgs) -> anyhow::Result<()> {
     match (&args.name, args.health) {

@@ -57,6 +57,7 @@ fn read_document(file: &Path) -> io::Result<Vec<u8>> {
 /// Decodes the bundle in `document`, which was read from `file`.
 ///
 /// # Errors
+///
 /// Returns [`Refused`] with all faults if the bundle is invalid.
 pub fn decode(file: &Path, document: &[u8]) -> Result<Bundle, Refused> {
     Bundle::decode(document).map_err(|faults| Refused { file: file.display().to_string(), faults })
@@ -65,6 +66,7 @@ pub fn decode(file: &Path, document: &[u8]) -> Result<Bundle, Refused> {
 /// Reads the bundle in a file.
 ///
 /// # Errors
+///
 /// Returns [`Refused`] if the bundle is invalid, or another error if the file cannot be read.
 pub fn read(file: &Path) -> anyhow::Result<Bundle> {
     let document = read_document(file).with_context(|| format!("cannot read {}", file.display()))?;
@@ -74,6 +76,7 @@ pub fn read(file: &Path) -> anyhow::Result<Bundle> {
 /// Runs `thalweg bundle nginx` or `thalweg bundle varnish`.
 ///
 /// # Errors
+///
 /// Returns an error if [`read`] fails, if the other server's language cannot express the bundle, or
 /// if the output file cannot be written.
 pub fn run(command: &BundleCommand) -> anyhow::Result<()> {
@@ -101,6 +104,7 @@ fn escaped(hosts: &[String]) -> impl Iterator<Item = String> {
 /// path is a symbolic link, replaces or creates its target.
 ///
 /// # Errors
+///
 /// Returns an error if the path exists and is not a regular file, or if the file cannot be written.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let path = resolve_links(path)?;
@@ -124,6 +128,7 @@ fn resolve_links(path: &Path) -> io::Result<PathBuf> {
 /// about algorithms that this machine lacks.
 ///
 /// # Errors
+///
 /// Returns [`Refused`] with all faults if the bundle is invalid.
 pub fn check(file: &Path, document: &[u8]) -> anyhow::Result<(String, String)> {
     let bundle = decode(file, document)?;

@@ -51,6 +51,7 @@ const CONTROLLER: Interface = Interface { what: "controller", flag: "--controlle
 /// Prints the controller's explanation of a prefix.
 ///
 /// # Errors
+///
 /// Returns an error if no controller responds, or the controller has no data on the PoP.
 pub fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
     let ControllerArgs { controller, json } = args.controller;
@@ -90,6 +91,7 @@ fn only_pop(addr: SocketAddr) -> anyhow::Result<String> {
 /// Prints the PoPs and their edges.
 ///
 /// # Errors
+///
 /// Returns an error if no controller responds.
 pub fn status(&ControllerArgs { controller, json }: &ControllerArgs) -> anyhow::Result<()> {
     let mut answer = get(controller, "/scopes")?;

@@ -78,6 +78,7 @@ pub enum PolicyCommand {
 /// Runs the subcommand.
 ///
 /// # Errors
+///
 /// Returns an error if no edge responds, or the edge refuses the request.
 pub fn run(command: PolicyCommand) -> anyhow::Result<()> {
     match command {

@@ -68,6 +68,7 @@ fn expression(text: &str) -> Result<String, String> {
 /// Purges URLs and tags.
 ///
 /// # Errors
+///
 /// Returns an error if no edge responds, or the edge refuses the request.
 pub fn purge(args: &PurgeArgs) -> anyhow::Result<()> {
     let PurgeArgs { urls, tags, soft, edge } = args;
@@ -89,6 +90,7 @@ pub fn purge(args: &PurgeArgs) -> anyhow::Result<()> {
 /// Adds a ban.
 ///
 /// # Errors
+///
 /// Returns an error if no edge responds, or the edge refuses the request.
 pub fn ban(args: BanArgs) -> anyhow::Result<()> {
     admin::request_edge(args.edge.admin, Request::post("/bans"), args.expression)?;
@@ -99,6 +101,7 @@ pub fn ban(args: BanArgs) -> anyhow::Result<()> {
 /// Prints the active bans, oldest first.
 ///
 /// # Errors
+///
 /// Returns an error if no edge responds.
 pub fn bans(edge: &EdgeAdmin) -> anyhow::Result<()> {
     let answer = admin::request_edge(edge.admin, Request::get("/bans"), String::new())?;

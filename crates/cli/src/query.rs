@@ -106,6 +106,7 @@ fn list() {
 /// Prints the result of a query, or the list of queries.
 ///
 /// # Errors
+///
 /// Returns an error if the file or the server cannot be queried.
 pub fn run(args: &QueryArgs) -> anyhow::Result<()> {
     let Some(name) = &args.name else {

@@ -49,6 +49,7 @@ impl std::error::Error for Differs {}
 /// Runs the subcommand.
 ///
 /// # Errors
+///
 /// Returns an error if the server cannot be reached or refuses a statement, or [`Differs`] if
 /// `diff` finds differences.
 pub fn run(command: SchemaCommand) -> anyhow::Result<()> {

@@ -12,6 +12,7 @@ const SECRET_BYTES_MAX: u64 = 64 << 10;
 /// messages never contain the secret.
 ///
 /// # Errors
+///
 /// Returns an error if the file cannot be read, or is empty or too long.
 pub fn reveal(text: &str, base: &Path) -> Result<String, String> {
     let Some(name) = text.strip_prefix('@') else { return Ok(text.to_owned()) };
@@ -42,6 +43,7 @@ impl std::fmt::Debug for ClickHouseUrl {
 /// Parses a ClickHouse URL, or reads it from `@FILE`.
 ///
 /// # Errors
+///
 /// Returns an error if the URL is invalid, or the file cannot be read.
 pub fn clickhouse_url(text: &str) -> Result<ClickHouseUrl, String> {
     let url = reveal(text, Path::new(""))?;

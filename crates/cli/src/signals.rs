@@ -19,6 +19,7 @@ impl Signals {
     /// Starts catching the signals.
     ///
     /// # Errors
+    ///
     /// Returns an error if the process cannot listen for signals.
     pub fn catch() -> io::Result<Self> {
         let ignored = [SignalKind::hangup(), SignalKind::user_defined1(), SignalKind::user_defined2()];

@@ -77,6 +77,7 @@ fn share(text: &str) -> Result<f64, String> {
 /// Simulates one PoP per core at a time, and prints the result.
 ///
 /// # Errors
+///
 /// Returns an error if a setting is out of bounds.
 pub fn run(flags: &SimulateFlags) -> anyhow::Result<()> {
     let plan = Plan {
@@ -180,9 +181,10 @@ fn human(report: &Report, took: Duration) -> String {
 
 /// Formats a line about prefixes whose effect turned from a gain to a loss.
 fn reversals(tally: &Tally) -> String {
-    let Tally { told, false_discoveries, reversals, .. } = tally;
-    let mut text =
-        format!("\nWith proof, {told} prefixes were declared helped, {false_discoveries} of them falsely. ");
+    let Tally { declared, false_discoveries, reversals, .. } = tally;
+    let mut text = format!(
+        "\nWith proof, {declared} prefixes were declared helped, {false_discoveries} of them falsely. "
+    );
     let withdrawn = reversals.withdrawn.len();
     text.push_str(&format!("Of those later harmed, {withdrawn} were withdrawn"));
     let within = [0.5, 0.9, 1.0].map(|share| reversals.windows(share));

@@ -4,8 +4,8 @@
 //! - `congestion_control` discards rules, evidence and failures, because they concern another
 //!   algorithm. All steered prefixes are withdrawn and may re-enter as usual. Cool-offs lengthened
 //!   by failures are shortened to the base length.
-//! - Settings that define the outcome (`goodput_bytes_min`, `counts_relayed`, `hosts_left_alone`
-//!   and the tenants' hosts) or the arms (`holdout_trial`, `holdout`) discard evidence. Trials
+//! - Settings that define the outcome (`goodput_bytes_min`, `hosts_left_alone` and the
+//!   tenants' hosts) or the arms (`holdout_trial`, `holdout`) discard evidence. Trials
 //!   restart, and proved prefixes go back on trial.
 //! - `measure` discards histories.
 //! - `window_s` discards histories and evidence, because an outcome covers a connection's first
@@ -18,6 +18,10 @@ use twox_hash::XxHash3_64;
 
 use crate::settings::{Measure, Settings, normalized_hosts};
 
+/// Version of the outcome that evidence is about. Version 1 was content bytes divided by the time
+/// until the kernel took the last one; version 2 is acknowledged bytes per second of busy time.
+const OUTCOME_VERSION: u32 = 2;
+
 /// The settings on which a state is based.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -26,11 +30,16 @@ pub(crate) struct Basis {
     measure: Measure,
     congestion_control: String,
     goodput_bytes_min: u64,
-    counts_relayed: bool,
     /// Digest of hosts left alone and tenants' hosts: see [`digest_of`].
     hosts_left_alone_digest: u64,
     holdout_trial_millionths: u32,
     holdout_millionths: u32,
+    /// [`OUTCOME_VERSION`]; 0 in states of version 1.
+    #[serde(default)]
+    outcome: u32,
+    /// A setting of version 1.
+    #[serde(default, skip_serializing)]
+    counts_relayed: Option<bool>,
 }
 
 /// Differences between two bases, and what they discard.
@@ -50,10 +59,11 @@ impl Basis {
             measure: settings.measure,
             congestion_control: settings.congestion_control.clone(),
             goodput_bytes_min: settings.goodput_bytes_min,
-            counts_relayed: settings.counts_relayed,
             hosts_left_alone_digest: digest_of(settings),
             holdout_trial_millionths: settings.holdout_trial.millionths(),
             holdout_millionths: settings.holdout.millionths(),
+            outcome: OUTCOME_VERSION,
+            counts_relayed: None,
         }
     }
 
@@ -67,9 +77,9 @@ impl Basis {
             (self.measure != before.measure, "measure", histories),
             (self.congestion_control != before.congestion_control, "congestion_control", rules),
             (self.goodput_bytes_min != before.goodput_bytes_min, "goodput_bytes_min", evidence),
-            (self.counts_relayed != before.counts_relayed, "counts_relayed", evidence),
             (self.hosts_left_alone_digest != before.hosts_left_alone_digest, "hosts", evidence),
             (self.holdout_trial_millionths != before.holdout_trial_millionths, "holdout_trial", evidence),
+            (self.outcome != before.outcome, "outcome", evidence),
             (self.holdout_millionths != before.holdout_millionths, "holdout", evidence),
         ] {
             if is_changed {

@@ -26,7 +26,7 @@ use crate::settings::Settings;
 use crate::tenant::Tenant;
 use crate::tenants::UNNAMED_MAX;
 use crate::window::{Arm, Window, follows};
-use connection::{Connection, Rule, has_failed, measures_goodput, rule_of};
+use connection::{Connection, Rule, has_failed, measured_goodput, rule_of};
 pub use samples::SAMPLES_MAX;
 
 /// Maximum number of PoPs, and of tenants per PoP.
@@ -113,7 +113,10 @@ impl Collector {
             // A response belongs to the window in which it ends. If it belonged to the window of
             // its start, slow responses would be dropped as late, and more of them in the slower
             // arm.
-            Record::Response(response) => response.time_unix_us.saturating_add(response.duration_us),
+            Record::Response(response) => {
+                let acked_us = response.delivery.as_ref().and_then(|it| it.acked_us);
+                response.time_unix_us.saturating_add(acked_us.unwrap_or(response.written_us))
+            }
             Record::Loss(loss) => loss.time_unix_us,
         };
         let number = time_unix_us / 1_000_000 / self.settings.window_s;
@@ -230,8 +233,8 @@ impl OpenWindow {
         if let Some(min_rtt_us) = response.tcp.as_ref().and_then(|tcp| tcp.min_rtt_us) {
             connection.min_rtt_us = min_rtt_us;
         }
-        if measures_goodput(named.map_or(settings, |tenant| &tenant.settings), response) {
-            connection.add_goodput(response.goodput_bytes_per_s().max(1));
+        if let Some(goodput) = measured_goodput(named.map_or(settings, |tenant| &tenant.settings), response) {
+            connection.add_goodput(goodput);
         }
         true
     }

@@ -14,7 +14,7 @@ pub const EDGES_MAX: usize = 1_000;
 /// An edge's figures.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Figures {
+pub struct EdgeFigures {
     /// Number of responses.
     pub responses: u64,
     /// Share of failed responses (cut short, or status 500 and above), one value per connection.
@@ -26,7 +26,7 @@ pub struct Figures {
     pub ln_goodput: Mean,
 }
 
-impl Figures {
+impl EdgeFigures {
     /// Merges the figures of another edge or time span.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.responses = self.responses.saturating_add(other.responses);

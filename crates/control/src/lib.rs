@@ -52,7 +52,7 @@ pub use detector::Detector;
 pub use entry::{CoolingOff, Entry, Phase, Proof, Steered};
 pub use evidence::Evidence;
 pub use explain::explain;
-pub use figures::{EDGES_MAX, Figures};
+pub use figures::{EDGES_MAX, EdgeFigures};
 pub use history::History;
 pub use online::Trials;
 pub use pool::{Estimate, Pool};

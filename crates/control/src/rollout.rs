@@ -42,7 +42,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use thalweg_bundle::Bundle;
 
-use crate::figures::Figures;
+use crate::figures::EdgeFigures;
 use crate::settings::Settings;
 pub use edges::{EDGE_NAME_BYTES_MAX, Poll};
 pub(crate) use rules::steers_alike;
@@ -118,9 +118,9 @@ pub enum Stage {
         #[serde(default)]
         unseen: u32,
         /// Figures of the canaries in these windows.
-        own: Figures,
+        own: EdgeFigures,
         /// Figures of the other edges in these windows.
-        others: Figures,
+        others: EdgeFigures,
     },
 }
 
@@ -161,7 +161,7 @@ pub struct Edge {
     /// Whether the edge has already been reported silent.
     pub is_silent: bool,
     /// The edge's figures in windows without a candidate.
-    before: Option<Figures>,
+    before: Option<EdgeFigures>,
 }
 
 /// A bundle refused by an edge.

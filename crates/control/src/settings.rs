@@ -40,9 +40,6 @@ pub struct Settings {
     pub measure: Measure,
     /// Minimum content bytes of a response for it to measure goodput and for rules to apply to it.
     pub goodput_bytes_min: u64,
-    /// Whether to count responses relayed while the backend was still sending them. Their goodput
-    /// also reflects the backend.
-    pub counts_relayed: bool,
     /// Host names, without ports, whose connections are not used as evidence.
     pub hosts_left_alone: Vec<String>,
     /// Whether each host outside [`Settings::tenants`] is its own tenant.
@@ -130,7 +127,6 @@ impl Default for Settings {
             late_s: 60,
             measure: Measure::DeliveryRate,
             goodput_bytes_min: 100_000,
-            counts_relayed: false,
             hosts_left_alone: Vec::new(),
             by_tenant: false,
             tenants: Vec::new(),

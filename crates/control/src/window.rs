@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use thalweg_record::{Prefix, Sketch};
 
-use crate::figures::Figures;
+use crate::figures::EdgeFigures;
 use crate::sequential::Mean;
 
 /// The arm of a connection under a rule.
@@ -107,7 +107,7 @@ pub struct Window {
     /// Sample of each prefix, sorted by prefix.
     pub prefixes: Vec<(Prefix, Sample)>,
     /// Figures of each edge of the PoP, by host name, across all tenants.
-    pub edges: Arc<BTreeMap<String, Figures>>,
+    pub edges: Arc<BTreeMap<String, EdgeFigures>>,
 }
 
 impl Window {

@@ -90,7 +90,7 @@ impl Pop {
         let decisions = self.tenants.decide(settings, &windows, moment);
         let forgotten = known.into_iter().filter(|tenant| !self.tenants.states().contains_key(tenant));
         self.unwritten.forgotten.extend(forgotten);
-        self.unwritten.add(self.rollout.decided(settings, &mut self.tenants, now_unix_s));
+        self.unwritten.add(self.rollout.apply_decisions(settings, &mut self.tenants, now_unix_s));
         let bundle = Some(self.rollout.newest()).filter(|newest| *newest > 0);
         for (at, decision) in decisions {
             let (tenant, window) = std::mem::take(&mut windows[at]);

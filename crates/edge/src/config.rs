@@ -39,6 +39,8 @@ pub struct Config {
     /// Limit on unsent bytes in the kernel per client connection, at least 1; `None` for the
     /// system's default.
     pub tcp_notsent_lowat_bytes: Option<u32>,
+    /// Minimum size, in bytes, of a response whose delivery to the client is measured.
+    pub delivery_bytes_min: u64,
     /// Whether to turn off the kernel's slow start after idle.
     pub tcp_slow_start_after_idle: SlowStartAfterIdle,
     /// Whether publish requests (unsafe methods below `/ingest/`) are forwarded.
@@ -162,6 +164,7 @@ impl Default for Config {
             congestion_control: None,
             steering_size_bytes_min: 100_000,
             tcp_notsent_lowat_bytes: None,
+            delivery_bytes_min: 10_000,
             tcp_slow_start_after_idle: SlowStartAfterIdle::default(),
             forwards_ingest: false,
             purge_from: Prefix::LOOPBACK.into(),

@@ -36,6 +36,7 @@ mod ban;
 mod bundle;
 mod clock;
 mod config;
+mod delivery;
 mod fetch;
 mod hops;
 mod key;

@@ -38,7 +38,7 @@ use tokio::sync::broadcast;
 
 pub(crate) use compact::Entry;
 pub use recent::Follower;
-pub(crate) use ring::Ring;
+pub(crate) use ring::{Deferred, Ring};
 pub(crate) use writer::LogWriter;
 
 use crate::config::LogDestination;
@@ -251,6 +251,11 @@ impl Log {
         } else {
             Ring::count_without_record(entry.sent);
         }
+    }
+
+    /// Counts an ended response whose record waits for its delivery.
+    pub(crate) fn defer(&self, started: StartedResponse, entry: Entry<'_>) -> Deferred {
+        Ring::defer(started.at, entry)
     }
 
     pub(crate) fn records(&self) -> &Records {

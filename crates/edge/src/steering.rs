@@ -28,7 +28,7 @@ pub(crate) use tcp::Tcp;
 /// Maximum number of refused algorithm names to log, once each. All refusals are counted.
 const LOGGED_NAMES_MAX: usize = 16;
 
-/// Congestion control state of a connection. RequestState small, because every idle connection has it.
+/// Congestion control state of a connection. Kept small, because every idle connection has it.
 #[derive(Debug, Default)]
 pub(crate) struct Steering {
     /// Algorithm in the kernel when the connection was accepted.

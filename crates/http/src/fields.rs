@@ -97,6 +97,7 @@ impl Fields {
     /// Appends a line with a number as its value.
     ///
     /// # Panics
+    ///
     /// See [`push`](Self::push).
     pub fn push_number(&mut self, name: &str, value: u64) {
         self.push(name, number::format(value, &mut [0; number::DECIMAL_BYTES_MAX]));
@@ -126,6 +127,7 @@ impl Fields {
     /// Replaces all lines called `name` with one at the end of the section.
     ///
     /// # Panics
+    ///
     /// See [`push`](Self::push).
     pub fn set(&mut self, name: &str, value: impl AsRef<[u8]>) {
         self.remove(name);
@@ -148,6 +150,7 @@ impl Fields {
     /// Appends `member` to the list field `name` (RFC 9110 §5.3), on its last line if there is one.
     ///
     /// # Panics
+    ///
     /// See [`push`](Self::push).
     pub fn append(&mut self, name: &str, member: impl AsRef<[u8]>) {
         let key = NameKey::of(name.as_bytes());
@@ -355,6 +358,7 @@ impl Clone for Fields {
 
 impl<N: AsRef<str>, V: AsRef<[u8]>> FromIterator<(N, V)> for Fields {
     /// # Panics
+    ///
     /// See [`Fields::push`].
     fn from_iter<I: IntoIterator<Item = (N, V)>>(lines: I) -> Fields {
         let mut fields = Fields::new();

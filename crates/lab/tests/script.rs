@@ -152,8 +152,10 @@ fn requests_are_the_same_as_from_wrk() {
             ["--script", script.path(), "-n", "20", "-c", "1", "-H", "X-Given: 1", "--json", "-", &url];
         let (figures, status) = program::done(lab(&requests).spawn().unwrap());
         assert_eq!((status, figures.requests, figures.content_bytes), (0, 20, 80));
-        let by_us = witness.requests();
-        assert_eq!((by_us.len(), &by_us[..]), (20, &by_wrk[..20]), "{name}");
+        let seen = witness.requests();
+        // A last request of wrk may have arrived after the list above was taken.
+        let by_us = &seen[seen.len() - 20..];
+        assert_eq!(by_us, &by_wrk[..20], "{name}");
     }
 }
 

@@ -117,7 +117,7 @@ name        digest.base64url              use blob.transcode(encoding = BASE64UR
 name        digest.base64url_decode       use blob.transcode(decoding = BASE64URL, encoded = TEXT)
 name        digest.*                      there are no digests or signatures; verify them in front of the edge
 name        crypto.*                      there are no ciphers
-name        time.elapsed.*                use now - req.time; the record has ttfb_us and duration_us
+name        time.elapsed.*                use now - req.time; the record has ttfb_us and written_us
 name        time.start.*                  use req.time
 name        time.*                        use operators: now + 5s, now - req.time; std.time parses a time
 name        std.atoi                      use std.integer(TEXT, FALLBACK)

@@ -86,7 +86,7 @@ sub vcl_log { }
             main.vcl:26:66 unknown module or object digest (use blob.transcode(encoding = BASE64, encoded = TEXT))
             main.vcl:27:23 unknown module or object crypto (there are no ciphers)
             main.vcl:27:66 unknown module or object time (use operators: now + 5s, now - req.time; std.time parses a time)
-            main.vcl:27:103 unknown variable time.elapsed.msec (use now - req.time; the record has ttfb_us and duration_us)
+            main.vcl:27:103 unknown variable time.elapsed.msec (use now - req.time; the record has ttfb_us and written_us)
             main.vcl:28:23 unknown module or object table (there are no tables; use if and elseif)
             main.vcl:28:67 module std is not imported (add import std; at the top)
             main.vcl:29:5 switch is not a statement (there is no switch; use if and elseif)

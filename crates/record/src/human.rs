@@ -34,7 +34,7 @@ pub fn human_header() -> String {
         "CACHE",
         "CONTENT",
         "TTFB",
-        "TOTAL",
+        "WRITTEN",
         "GOODPUT",
         "CC",
         "RTT",
@@ -62,8 +62,9 @@ impl ResponseRecord {
         line.push(' ');
         paint(&mut line, colour, cache_colour(self.cache), format_args!("{:<9}", self.cache));
         let ttfb = or_dash(self.ttfb_us, micros);
-        let (total, goodput) = (micros(self.duration_us), bit_rate_of_bytes(self.goodput_bytes_per_s()));
-        append(&mut line, format_args!(" {:>8} {ttfb:>7} {total:>7} {goodput:>11}", size(self.bytes)));
+        let (written, goodput) =
+            (micros(self.written_us), or_dash(self.goodput_bytes_per_s(), bit_rate_of_bytes));
+        append(&mut line, format_args!(" {:>8} {ttfb:>7} {written:>7} {goodput:>11}", size(self.bytes)));
         tcp_columns(&mut line, self.tcp.as_ref());
         append(&mut line, format_args!(" {:<21} ", self.client.to_string()));
         append(

@@ -3,8 +3,8 @@
 //!
 //! To add a field, see `field.rs`.
 //!
-//! **Invariant:** derived values are not stored. Goodput is computed from bytes and duration when a
-//! record is encoded, so that readers need not compute it.
+//! **Invariant:** derived values are not stored. Goodput is computed from acknowledged bytes and
+//! busy time when a record is encoded, so that readers need not compute it.
 //! **Invariant:** [`TcpState`] is never estimated: it is the kernel's data at the end of the
 //! response, or absent.
 
@@ -16,7 +16,7 @@ use crate::Lines;
 /// Version of the response records written and read by this crate: field `v` of the JSON line. The
 /// version changes if a field is removed or changes its meaning. A new field does not change it,
 /// because readers ignore unknown fields.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
 message! {
     /// A response sent by the edge.
@@ -40,10 +40,10 @@ message! {
         /// Time from the last byte of the request to the first byte of the response; absent if no
         /// byte was sent.
         pub ttfb_us: Option<u64> = 10;
-        /// Time from the last byte of the request to the last byte of the response, or until the
-        /// response was cut.
-        pub duration_us: u64 = 11;
-        let goodput_bytes_per_s: u64 = Self::goodput_bytes_per_s, " Content bytes per second over the whole response.";
+        /// Time from the last byte of the request until the kernel took the last byte of the
+        /// response, or until the cut. The client receives that byte later: see `delivery`.
+        pub written_us: u64 = 11;
+        let goodput_bytes_per_s: Option<u64> = Self::goodput_bytes_per_s, " Acknowledged bytes per second of busy time; absent if the delivery was not measured.";
         /// Cache result.
         pub cache: CacheResult = 12;
         /// Short reason for the cache result; absent if the result needs none.
@@ -68,6 +68,9 @@ message! {
         pub restarts: u32 = 21, sparse;
         /// Lines logged by the policy.
         pub lines: Lines = 22;
+        /// What the client's kernel acknowledged of the response; absent if the response was too
+        /// small to be measured.
+        pub delivery: Option<Delivery> = 24, column("");
     }
 }
 
@@ -97,6 +100,29 @@ message! {
         pub lost: u32 = 9;
         /// `tcpi_pacing_rate`: pacing rate; absent if unlimited.
         pub pacing_rate_bytes_per_s: Option<u64> = 10;
+    }
+}
+
+message! {
+    /// What the client's kernel acknowledged of a response, and when.
+    #[derive(Default)]
+    pub struct Delivery as "Delivery" {
+        /// Response bytes that the client's kernel acknowledged, including the head and framing.
+        pub acked_bytes: u64 = 1;
+        /// Time from the last byte of the request to the acknowledgement of the last byte of the
+        /// response; absent if the response is censored: cut, or not acknowledged to its end
+        /// before the connection closed.
+        pub acked_us: Option<u64> = 2;
+        /// Time during which the response had unacknowledged bytes. For a response that waited for
+        /// content, the kernel's busy time of the connection.
+        pub busy_us: Option<u64> = 3;
+        /// The highest rate that the response could have shown, given its size, the congestion
+        /// window at its start, and the minimum round-trip time; absent if one is unknown.
+        pub testable_bytes_per_s: Option<u64> = 4;
+        /// Whether the response reached 2.5 Mbit/s; absent if that rate was not testable.
+        pub reached_hd: Option<bool> = 5;
+        /// Whether the response waited for content, from a backend or a live source.
+        pub is_source_limited: bool = 6, json("source_limited"), sparse;
     }
 }
 
@@ -139,7 +165,7 @@ message! {
     }
 }
 
-parts! { ResponseRecord TcpState Steered Cmcd }
+parts! { ResponseRecord TcpState Delivery Steered Cmcd }
 
 impl ResponseRecord {
     /// Creates the record of an empty 200 response to a GET request, served from the cache. All
@@ -154,7 +180,7 @@ impl ResponseRecord {
             status: 200,
             bytes: 0,
             ttfb_us: None,
-            duration_us: 0,
+            written_us: 0,
             cache: CacheResult::Hit,
             detail: None,
             backend: None,
@@ -166,19 +192,36 @@ impl ResponseRecord {
             xid: None,
             restarts: 0,
             lines: Lines::default(),
+            delivery: None,
         }
     }
 
-    /// Returns content bytes per second over the whole response; a zero duration counts as one
-    /// microsecond.
-    pub fn goodput_bytes_per_s(&self) -> u64 {
-        let per_s = u128::from(self.bytes) * 1_000_000 / u128::from(self.duration_us.max(1));
-        u64::try_from(per_s).unwrap_or(u64::MAX)
+    /// Returns the acknowledged bytes per second of busy time; `None` if the delivery was not
+    /// measured, or too short for the clock that measured it.
+    pub fn goodput_bytes_per_s(&self) -> Option<u64> {
+        let delivery = self.delivery.as_ref()?;
+        let busy_us = delivery.busy_us.filter(|&us| us >= delivery.busy_us_min())?;
+        let per_s = u128::from(delivery.acked_bytes) * 1_000_000 / u128::from(busy_us);
+        Some(u64::try_from(per_s).unwrap_or(u64::MAX))
     }
 
     /// Returns whether the whole response was sent.
     pub fn is_complete(&self) -> bool {
         self.cut.is_none()
+    }
+}
+
+impl Delivery {
+    /// Creates the delivery of a response that was acknowledged completely, `busy_us` after its
+    /// request.
+    pub fn complete(acked_bytes: u64, busy_us: u64) -> Self {
+        Self { acked_bytes, acked_us: Some(busy_us), busy_us: Some(busy_us), ..Self::default() }
+    }
+
+    /// Minimum busy time that yields a rate, in microseconds. The kernel counts its busy time in
+    /// ticks of up to 10 ms.
+    fn busy_us_min(&self) -> u64 {
+        if self.is_source_limited { 40_000 } else { 1 }
     }
 }
 

@@ -22,7 +22,7 @@ fn sample() -> ResponseRecord {
         path: "/vod/sample/v0/1.m4s?a=%20".to_owned(),
         bytes: 1_258_291,
         ttfb_us: Some(850),
-        duration_us: 1900,
+        written_us: 1900,
         tcp: Some(TcpState {
             congestion_control: "bbr".to_owned(),
             congestion_control_start: Some("cubic".to_owned()),
@@ -35,6 +35,14 @@ fn sample() -> ResponseRecord {
             lost: 1,
             pacing_rate_bytes_per_s: Some(99_000_000),
             ..TcpState::default()
+        }),
+        delivery: Some(Delivery {
+            acked_bytes: 1_258_600,
+            acked_us: Some(20_850),
+            busy_us: Some(20_000),
+            testable_bytes_per_s: Some(120_000_000),
+            reached_hd: Some(true),
+            is_source_limited: false,
         }),
         ..ResponseRecord::new(1_795_215_600_123_456, "127.0.0.1:50000".parse().unwrap())
     }
@@ -99,11 +107,12 @@ fn bare() -> ResponseRecord {
         status: 504,
         bytes: 0,
         ttfb_us: None,
-        duration_us: 0,
+        written_us: 0,
         cache: CacheResult::Error,
         protocol: Protocol::Http10,
         cut: Some(Cut::ClientClosed),
         tcp: None,
+        delivery: None,
         ..sample()
     }
 }
@@ -114,37 +123,37 @@ fn json_line() {
     check(
         sample(),
         expect![[
-            r#"{"v":1,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"127.0.0.1:8080","path":"/vod/sample/v0/1.m4s?a=%20","status":200,"bytes":1258291,"ttfb_us":850,"duration_us":1900,"goodput_bytes_per_s":662258421,"cache":"hit","protocol":"HTTP/1.1","complete":true,"tcp":{"congestion_control":"bbr","congestion_control_start":"cubic","decider":"default","rtt_us":120,"min_rtt_us":80,"snd_cwnd":10,"delivery_rate_bytes_per_s":12345678,"retransmits":2,"lost":1,"pacing_rate_bytes_per_s":99000000}}"#
+            r#"{"v":2,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"127.0.0.1:8080","path":"/vod/sample/v0/1.m4s?a=%20","status":200,"bytes":1258291,"ttfb_us":850,"written_us":1900,"goodput_bytes_per_s":62930000,"cache":"hit","protocol":"HTTP/1.1","complete":true,"tcp":{"congestion_control":"bbr","congestion_control_start":"cubic","decider":"default","rtt_us":120,"min_rtt_us":80,"snd_cwnd":10,"delivery_rate_bytes_per_s":12345678,"retransmits":2,"lost":1,"pacing_rate_bytes_per_s":99000000},"delivery":{"acked_bytes":1258600,"acked_us":20850,"busy_us":20000,"testable_bytes_per_s":120000000,"reached_hd":true}}"#
         ]],
     );
     check(
         steered(),
         expect![[
-            r#"{"v":1,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"127.0.0.1:8080","path":"/vod/sample/v0/1.m4s?a=%20","status":200,"bytes":1258291,"ttfb_us":850,"duration_us":1900,"goodput_bytes_per_s":662258421,"cache":"hit","protocol":"HTTP/1.1","complete":true,"tcp":{"congestion_control":"bbr","congestion_control_start":"cubic","decider":"policy","rtt_us":120,"min_rtt_us":80,"snd_cwnd":10,"delivery_rate_bytes_per_s":12345678,"retransmits":2,"lost":1,"pacing_rate_bytes_per_s":99000000},"lines":[{"tag":"VCL_Log","text":"tcpi: snd_mss=1448 rcv_mss=536 lost=0 retrans=0"},{"tag":"VCL_Error","text":"a\u001b[31m\nb"}]}"#
+            r#"{"v":2,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"127.0.0.1:8080","path":"/vod/sample/v0/1.m4s?a=%20","status":200,"bytes":1258291,"ttfb_us":850,"written_us":1900,"goodput_bytes_per_s":62930000,"cache":"hit","protocol":"HTTP/1.1","complete":true,"tcp":{"congestion_control":"bbr","congestion_control_start":"cubic","decider":"policy","rtt_us":120,"min_rtt_us":80,"snd_cwnd":10,"delivery_rate_bytes_per_s":12345678,"retransmits":2,"lost":1,"pacing_rate_bytes_per_s":99000000},"lines":[{"tag":"VCL_Log","text":"tcpi: snd_mss=1448 rcv_mss=536 lost=0 retrans=0"},{"tag":"VCL_Error","text":"a\u001b[31m\nb"}],"delivery":{"acked_bytes":1258600,"acked_us":20850,"busy_us":20000,"testable_bytes_per_s":120000000,"reached_hd":true}}"#
         ]],
     );
     check(
         held_out(),
         expect![[
-            r#"{"v":1,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"127.0.0.1:8080","path":"/vod/sample/v0/1.m4s?a=%20","status":200,"bytes":1258291,"ttfb_us":850,"duration_us":1900,"goodput_bytes_per_s":662258421,"cache":"hit","protocol":"HTTP/1.1","complete":true,"tcp":{"congestion_control":"bbr","congestion_control_start":"cubic","decider":"default","rtt_us":120,"min_rtt_us":80,"snd_cwnd":10,"delivery_rate_bytes_per_s":12345678,"retransmits":2,"lost":1,"pacing_rate_bytes_per_s":99000000},"steered":{"bundle":42,"rule":"203.0.113.0/24","holdout":true,"experiment":"live-bbr","arm":"as-is","refused":"bbr3 is not there"}}"#
+            r#"{"v":2,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"127.0.0.1:8080","path":"/vod/sample/v0/1.m4s?a=%20","status":200,"bytes":1258291,"ttfb_us":850,"written_us":1900,"goodput_bytes_per_s":62930000,"cache":"hit","protocol":"HTTP/1.1","complete":true,"tcp":{"congestion_control":"bbr","congestion_control_start":"cubic","decider":"default","rtt_us":120,"min_rtt_us":80,"snd_cwnd":10,"delivery_rate_bytes_per_s":12345678,"retransmits":2,"lost":1,"pacing_rate_bytes_per_s":99000000},"steered":{"bundle":42,"rule":"203.0.113.0/24","holdout":true,"experiment":"live-bbr","arm":"as-is","refused":"bbr3 is not there"},"delivery":{"acked_bytes":1258600,"acked_us":20850,"busy_us":20000,"testable_bytes_per_s":120000000,"reached_hd":true}}"#
         ]],
     );
     check(
         starved(),
         expect![[
-            r#"{"v":1,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"127.0.0.1:8080","path":"/vod/sample/v0/1.m4s?a=%20","status":200,"bytes":1258291,"ttfb_us":850,"duration_us":1900,"goodput_bytes_per_s":662258421,"cache":"hit","protocol":"HTTP/1.1","complete":true,"cmcd":{"sid":"6e2fb550-c457","st":"l","br_kbps":3200,"bl_ms":0,"mtp_kbps":1400,"bs":true}}"#
+            r#"{"v":2,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"127.0.0.1:8080","path":"/vod/sample/v0/1.m4s?a=%20","status":200,"bytes":1258291,"ttfb_us":850,"written_us":1900,"goodput_bytes_per_s":62930000,"cache":"hit","protocol":"HTTP/1.1","complete":true,"cmcd":{"sid":"6e2fb550-c457","st":"l","br_kbps":3200,"bl_ms":0,"mtp_kbps":1400,"bs":true},"delivery":{"acked_bytes":1258600,"acked_us":20850,"busy_us":20000,"testable_bytes_per_s":120000000,"reached_hd":true}}"#
         ]],
     );
     check(
         passed(),
         expect![[
-            r#"{"v":1,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"127.0.0.1:8080","path":"/vod/sample/v0/1.m4s?a=%20","status":200,"bytes":1258291,"ttfb_us":850,"duration_us":1900,"goodput_bytes_per_s":662258421,"cache":"pass","detail":"hit-for-miss","backend":"east","protocol":"HTTP/1.1","complete":true,"tcp":{"congestion_control":"bbr","congestion_control_start":"bbr","decider":"policy","rtt_us":120,"min_rtt_us":80,"snd_cwnd":10,"delivery_rate_bytes_per_s":12345678,"retransmits":2,"lost":1,"pacing_rate_bytes_per_s":99000000},"xid":7,"restarts":1}"#
+            r#"{"v":2,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"127.0.0.1:8080","path":"/vod/sample/v0/1.m4s?a=%20","status":200,"bytes":1258291,"ttfb_us":850,"written_us":1900,"goodput_bytes_per_s":62930000,"cache":"pass","detail":"hit-for-miss","backend":"east","protocol":"HTTP/1.1","complete":true,"tcp":{"congestion_control":"bbr","congestion_control_start":"bbr","decider":"policy","rtt_us":120,"min_rtt_us":80,"snd_cwnd":10,"delivery_rate_bytes_per_s":12345678,"retransmits":2,"lost":1,"pacing_rate_bytes_per_s":99000000},"xid":7,"restarts":1,"delivery":{"acked_bytes":1258600,"acked_us":20850,"busy_us":20000,"testable_bytes_per_s":120000000,"reached_hd":true}}"#
         ]],
     );
     check(
         bare(),
         expect![[
-            r#"{"v":1,"time":"2026-11-20T23:00:00.123Z","client":"[2001:db8::1]:443","method":"HEAD","host":"","path":"/live/a\u001b[31m\"","status":504,"bytes":0,"duration_us":0,"goodput_bytes_per_s":0,"cache":"error","protocol":"HTTP/1.0","complete":false,"cut":"client_closed"}"#
+            r#"{"v":2,"time":"2026-11-20T23:00:00.123Z","client":"[2001:db8::1]:443","method":"HEAD","host":"","path":"/live/a\u001b[31m\"","status":504,"bytes":0,"written_us":0,"cache":"error","protocol":"HTTP/1.0","complete":false,"cut":"client_closed"}"#
         ]],
     );
 }
@@ -191,15 +200,15 @@ fn invalid_lines_are_reported() {
     }
     let line = bare().to_json();
     check("", expect!["not a response record: EOF while parsing a value at line 1 column 0"]);
-    check(r#"{"v":2,"when":0}"#, expect!["record has schema version 2, but this program reads version 1: "]);
+    check(r#"{"v":2,"when":0}"#, expect!["not a response record: missing field `time` at line 1 column 16"]);
     check(
-        &line.replace("\"v\":1", "\"v\":2"),
-        expect!["record has schema version 2, but this program reads version 1: "],
+        &line.replace("\"v\":2", "\"v\":1"),
+        expect!["record has schema version 1, but this program reads version 2: "],
     );
     check(
         &line.replace("\"error\"", "\"warm\""),
         expect![[
-            r#"not a response record: "warm" is not one of hit, join, miss, validated, stale, pass, purge, synth, pipe, error at line 1 column 203"#
+            r#"not a response record: "warm" is not one of hit, join, miss, validated, stale, pass, purge, synth, pipe, error at line 1 column 178"#
         ]],
     );
     check(
@@ -216,7 +225,7 @@ fn invalid_lines_are_reported() {
     );
     check(
         &line.replace("\"complete\":false", "\"complete\":true"),
-        expect!["not a response record: `complete` contradicts the other fields at line 1 column 265"],
+        expect!["not a response record: `complete` contradicts the other fields at line 1 column 240"],
     );
 }
 
@@ -224,7 +233,7 @@ fn invalid_lines_are_reported() {
 fn human_lines() {
     let slow = ResponseRecord {
         bytes: 123,
-        duration_us: 12_000_000,
+        written_us: 12_000_000,
         ttfb_us: Some(999_999),
         status: 404,
         cut: Some(Cut::BackendFailed),
@@ -240,22 +249,22 @@ fn human_lines() {
         bare().human(Colour::Never),
     ];
     expect![[r#"
-        TIME (UTC)   ST  CACHE      CONTENT    TTFB   TOTAL     GOODPUT CC        RTT     MIN  CWND    DELIVERY  RETR LOST CLIENT                REQUEST
-        23:00:00.123 200 hit        1.20MiB   850us  1.90ms  5.30Gbit/s bbr     120us    80us    10  98.8Mbit/s     2    1 127.0.0.1:50000       GET 127.0.0.1:8080/vod/sample/v0/1.m4s?a=%20
-        23:00:00.123 404 hit           123B  1000ms   12.0s     80bit/s bbr     120us    80us    10  98.8Mbit/s     2    1 127.0.0.1:50000       GET 127.0.0.1:8080/vod/sample/v0/1.m4s?a=%20 [cut: backend failed]
-        23:00:00.123 200 hit        1.20MiB   850us  1.90ms  5.30Gbit/s bbr     120us    80us    10  98.8Mbit/s     2    1 127.0.0.1:50000       GET 127.0.0.1:8080/vod/sample/v0/1.m4s?a=%20 [cubic to bbr by policy]
+        TIME (UTC)   ST  CACHE      CONTENT    TTFB WRITTEN     GOODPUT CC        RTT     MIN  CWND    DELIVERY  RETR LOST CLIENT                REQUEST
+        23:00:00.123 200 hit        1.20MiB   850us  1.90ms   503Mbit/s bbr     120us    80us    10  98.8Mbit/s     2    1 127.0.0.1:50000       GET 127.0.0.1:8080/vod/sample/v0/1.m4s?a=%20
+        23:00:00.123 404 hit           123B  1000ms   12.0s   503Mbit/s bbr     120us    80us    10  98.8Mbit/s     2    1 127.0.0.1:50000       GET 127.0.0.1:8080/vod/sample/v0/1.m4s?a=%20 [cut: backend failed]
+        23:00:00.123 200 hit        1.20MiB   850us  1.90ms   503Mbit/s bbr     120us    80us    10  98.8Mbit/s     2    1 127.0.0.1:50000       GET 127.0.0.1:8080/vod/sample/v0/1.m4s?a=%20 [cubic to bbr by policy]
             VCL_Log   tcpi: snd_mss=1448 rcv_mss=536 lost=0 retrans=0
             VCL_Error a\u{1b}[31m\nb
-        23:00:00.123 200 pass       1.20MiB   850us  1.90ms  5.30Gbit/s bbr     120us    80us    10  98.8Mbit/s     2    1 127.0.0.1:50000       GET 127.0.0.1:8080/vod/sample/v0/1.m4s?a=%20 [hit-for-miss, backend east, xid 7, restarts 1] [bbr by policy]
-        23:00:00.123 200 hit        1.20MiB   850us  1.90ms  5.30Gbit/s bbr     120us    80us    10  98.8Mbit/s     2    1 127.0.0.1:50000       GET 127.0.0.1:8080/vod/sample/v0/1.m4s?a=%20 [bundle 42: held out from 203.0.113.0/24, live-bbr/as-is, refused: bbr3 is not there]
-        23:00:00.123 504 error           0B       -     0us      0bit/s -           -       -     -           -     -    - [2001:db8::1]:443     HEAD /live/a\u{1b}[31m"\u{7f} [cut: client closed]
+        23:00:00.123 200 pass       1.20MiB   850us  1.90ms   503Mbit/s bbr     120us    80us    10  98.8Mbit/s     2    1 127.0.0.1:50000       GET 127.0.0.1:8080/vod/sample/v0/1.m4s?a=%20 [hit-for-miss, backend east, xid 7, restarts 1] [bbr by policy]
+        23:00:00.123 200 hit        1.20MiB   850us  1.90ms   503Mbit/s bbr     120us    80us    10  98.8Mbit/s     2    1 127.0.0.1:50000       GET 127.0.0.1:8080/vod/sample/v0/1.m4s?a=%20 [bundle 42: held out from 203.0.113.0/24, live-bbr/as-is, refused: bbr3 is not there]
+        23:00:00.123 504 error           0B       -     0us           - -           -       -     -           -     -    - [2001:db8::1]:443     HEAD /live/a\u{1b}[31m"\u{7f} [cut: client closed]
     "#]].assert_eq(&(lines.join("\n") + "\n"));
-    expect![[r#""23:00:00.123 \u{1b}[31m504\u{1b}[0m \u{1b}[31merror    \u{1b}[0m       0B       -     0us      0bit/s -           -       -     -           -     -    - [2001:db8::1]:443     HEAD /live/a\\u{1b}[31m\"\\u{7f} \u{1b}[31m[cut: client closed]\u{1b}[0m""#]].assert_eq(&format!("{:?}", bare().human(Colour::Always)));
+    expect![[r#""23:00:00.123 \u{1b}[31m504\u{1b}[0m \u{1b}[31merror    \u{1b}[0m       0B       -     0us           - -           -       -     -           -     -    - [2001:db8::1]:443     HEAD /live/a\\u{1b}[31m\"\\u{7f} \u{1b}[31m[cut: client closed]\u{1b}[0m""#]].assert_eq(&format!("{:?}", bare().human(Colour::Always)));
 }
 
 #[test]
 fn record_without_steering_fields_is_read() {
-    let line = r#"{"v":1,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"a","path":"/b","status":200,"bytes":1000,"duration_us":1900,"cache":"hit","protocol":"HTTP/1.1","complete":true,"tcp":{"congestion_control":"bbr","rtt_us":120,"snd_cwnd":10,"retransmits":2,"lost":1}}"#;
+    let line = r#"{"v":2,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"a","path":"/b","status":200,"bytes":1000,"written_us":1900,"cache":"hit","protocol":"HTTP/1.1","complete":true,"tcp":{"congestion_control":"bbr","rtt_us":120,"snd_cwnd":10,"retransmits":2,"lost":1}}"#;
     let record = ResponseRecord::from_json(line).unwrap();
     let tcp = record.tcp.unwrap();
     assert_eq!((tcp.congestion_control_start, tcp.decider), (None, None));
@@ -280,11 +289,19 @@ fn logged_lines_are_bounded() {
 }
 
 #[test]
-fn goodput_is_bytes_per_second() {
-    assert_eq!(sample().goodput_bytes_per_s(), 662_258_421);
-    assert_eq!(bare().goodput_bytes_per_s(), 0);
-    let most = ResponseRecord { bytes: u64::MAX, duration_us: 0, ..sample() };
-    assert_eq!(most.goodput_bytes_per_s(), u64::MAX);
+fn goodput_is_acknowledged_bytes_per_second_of_busy_time() {
+    let goodput = |delivery| ResponseRecord { delivery, ..sample() }.goodput_bytes_per_s();
+    let delivery = sample().delivery.unwrap();
+    assert_eq!(goodput(Some(delivery.clone())), Some(62_930_000));
+    assert_eq!(goodput(None), None);
+    assert_eq!(goodput(Some(Delivery { busy_us: None, ..delivery.clone() })), None);
+    assert_eq!(goodput(Some(Delivery { busy_us: Some(0), ..delivery.clone() })), None);
+    let most = Delivery { acked_bytes: u64::MAX, busy_us: Some(1), ..delivery.clone() };
+    assert_eq!(goodput(Some(most)), Some(u64::MAX));
+    // The kernel's own busy time has ticks of milliseconds.
+    let live = |busy_us| Delivery { is_source_limited: true, busy_us: Some(busy_us), ..delivery.clone() };
+    assert_eq!(goodput(Some(live(39_999))), None);
+    assert_eq!(goodput(Some(live(40_000))), Some(31_465_000));
 }
 
 #[test]

@@ -55,6 +55,12 @@ impl From<u64> for Datum<'_> {
     }
 }
 
+impl From<Option<u64>> for Datum<'_> {
+    fn from(value: Option<u64>) -> Self {
+        value.map_or(Datum::Null, Datum::Number)
+    }
+}
+
 /// An invalid value for the named field, such as `Socket.cause`.
 #[derive(Debug)]
 pub(crate) struct Invalid(pub(crate) String);

@@ -97,13 +97,13 @@ pub fn set(fd: BorrowedFd<'_>, name: CongestionControl) -> Result<(), Error> {
 ///
 /// # Errors
 ///
-/// Returns the errors of [`set`], or [`Error::Kept`] if something else on the system, such as a BPF
-/// program, overrode the choice.
+/// Returns the errors of [`set`], or [`Error::NotApplied`] if something else on the system, such as
+/// a BPF program, overrode the choice.
 pub fn choose(fd: BorrowedFd<'_>, name: CongestionControl) -> Result<(), Error> {
     set(fd, name)?;
     match get(fd)? {
         now if now == name => Ok(()),
-        now => Err(Error::Kept { name, now }),
+        now => Err(Error::NotApplied { name, now }),
     }
 }
 
@@ -206,7 +206,7 @@ mod tests {
         expect![[r#""" is not the name of a congestion control"#]]
             .assert_eq(&text("".parse::<CongestionControl>().unwrap_err()));
         expect![[r#"requested congestion control "bbr", but the kernel uses "reno""#]]
-            .assert_eq(&text(Error::Kept { name: name("bbr"), now: name("reno") }));
+            .assert_eq(&text(Error::NotApplied { name: name("bbr"), now: name("reno") }));
         expect!["Linux has no socket option for the congestion window: set a pace, or `initcwnd` on the client's route"]
             .assert_eq(&text(Error::NoCongestionWindow));
     }

@@ -9,6 +9,7 @@
 //! `TCP_NOTSENT_LOWAT`, and they allocate a string for `TCP_CONGESTION`, which is read for every
 //! response.
 
+pub mod acks;
 pub mod congestion;
 pub mod diag;
 pub mod info;
@@ -47,7 +48,7 @@ pub enum Error {
         allowed: Vec<CongestionControl>,
     },
     /// The kernel accepted the algorithm but reports a different one in use.
-    Kept {
+    NotApplied {
         /// The requested algorithm.
         name: CongestionControl,
         /// The algorithm in use.
@@ -72,7 +73,7 @@ impl fmt::Display for Error {
                  net.ipv4.tcp_allowed_congestion_control, which has {}",
                 List(allowed)
             ),
-            Error::Kept { name, now } => {
+            Error::NotApplied { name, now } => {
                 write!(f, "requested congestion control {name:?}, but the kernel uses {now:?}")
             }
             Error::NoCongestionWindow => f.write_str(
@@ -90,7 +91,7 @@ impl std::error::Error for Error {
             Error::BadName { .. }
             | Error::Unknown { .. }
             | Error::NotAllowed { .. }
-            | Error::Kept { .. }
+            | Error::NotApplied { .. }
             | Error::NoCongestionWindow => None,
         }
     }

@@ -79,7 +79,8 @@ pub struct ResponseFilter {
     pub ttfb_us_max: Option<i64>,
 }
 
-/// A query on a file. It is interrupted when it is abandoned, or [`QUERY_TIME_MAX`] after its creation.
+/// A query on a file. It is interrupted when it is abandoned, or [`QUERY_TIME_MAX`] after its
+/// creation.
 #[derive(Debug, Clone)]
 pub struct QueryHandle {
     path: PathBuf,

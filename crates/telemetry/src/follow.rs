@@ -232,8 +232,8 @@ mod tests {
     }
 
     fn record() -> StreamItem {
-        let line = r#"{"v":1,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"a",
-            "path":"/","status":200,"bytes":1,"duration_us":1,"cache":"hit","protocol":"HTTP/1.1","complete":true}"#;
+        let line = r#"{"v":2,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"a",
+            "path":"/","status":200,"bytes":1,"written_us":1,"cache":"hit","protocol":"HTTP/1.1","complete":true}"#;
         StreamItem::Record(Arc::new(ResponseRecord::from_json(line).unwrap()))
     }
 

@@ -131,7 +131,7 @@ impl SinkState {
     }
 
     /// Returns the number of records stored since the process started.
-    pub fn kept(&self) -> u64 {
+    pub fn stored(&self) -> u64 {
         self.kept.load(Relaxed)
     }
 

@@ -37,8 +37,8 @@ pub trait Sink: Send {
     fn store(&mut self, batch: &Batch) -> Result<(), SinkError>;
 
     /// Returns the number after the last durably stored record. `given` is the number after the
-    /// last record passed to [`store`](Self::store). The result is lower than `given` for a sink that
-    /// gathers several batches before it writes them; after a crash, the gathered batches are
+    /// last record passed to [`store`](Self::store). The result is lower than `given` for a sink
+    /// that gathers several batches before it writes them; after a crash, the gathered batches are
     /// passed again.
     fn stored(&self, given: u64) -> u64 {
         given

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use thalweg_record::{
-    Batch, CacheResult, Cause, Counters, Cut, Entry, Gauges, LossRecord, Network, Record, ResponseRecord,
-    SocketRecord, Source, Stage, TcpState,
+    Batch, CacheResult, Cause, Counters, Cut, Delivery, Entry, Gauges, LossRecord, Network, Record,
+    ResponseRecord, SocketRecord, Source, Stage, TcpState,
 };
 
 use crate::spool::{Limits, Spool};
@@ -168,7 +168,9 @@ fn response(random: &mut Random, time_unix_us: u64, client: SocketAddr) -> Respo
         status: [200, 206, 404, 503][random.below(4) as usize],
         bytes: random.below(4_000_000),
         ttfb_us: (random.below(10) > 0).then(|| random.magnitude(22)),
-        duration_us: random.below(3_000_000),
+        written_us: random.below(3_000_000),
+        delivery: (random.below(4) > 0)
+            .then(|| Delivery::complete(random.below(4_000_000), 1 + random.below(3_000_000))),
         cache: CacheResult::ALL[random.below(4) as usize],
         cut: (random.below(8) == 0).then_some(Cut::ClientClosed),
         tcp: (random.below(8) > 0).then(|| TcpState {

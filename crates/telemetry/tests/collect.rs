@@ -17,7 +17,7 @@ use thalweg_tcp::diag::Filter;
 use thalweg_telemetry::collect::{Collector, Intake, Namespace, Saved, SocketsConfig, Stop, intake};
 use thalweg_telemetry::enrich::Networks;
 
-use namespace::Namespace;
+use namespace::Namespace as TestNamespace;
 
 #[path = "../../tcp/tests/sockets/namespace.rs"]
 mod namespace;
@@ -222,7 +222,7 @@ fn connection_that_outlives_its_collector_is_counted_exactly_once() {
 #[test]
 fn records_name_their_namespace() {
     let hour = Duration::from_secs(3600);
-    let other = Namespace::with_loopback();
+    let other = TestNamespace::with_loopback();
     // A connection's local address identifies its namespace.
     let here = TcpListener::bind("127.0.0.1:0").unwrap();
     let there = other.on_thread(|| TcpListener::bind("127.0.0.2:0").unwrap());

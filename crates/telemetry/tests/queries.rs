@@ -82,8 +82,25 @@ fn comment(name: &str) -> String {
     let lines = text.lines().map_while(|line| line.strip_prefix("-- "));
     let comment = lines.collect::<Vec<_>>().join(" ").replace("$by", "the `--by` column");
     let sentences = comment.trim_end_matches('.').split(". ");
-    let kept = sentences.filter(|sentence| !sentence.contains("$since"));
-    kept.map(|sentence| format!("{sentence}.\n")).collect()
+    let kept: Vec<_> = sentences.filter(|sentence| !sentence.contains("$since")).collect();
+    wrapped(&format!("{}.", kept.join(". ")))
+}
+
+/// Breaks a paragraph into lines of at most 120 characters.
+fn wrapped(text: &str) -> String {
+    let mut page = String::new();
+    let mut line = String::new();
+    for word in text.split(' ') {
+        if !line.is_empty() && line.len() + 1 + word.len() > 120 {
+            page += &format!("{line}\n");
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line += word;
+    }
+    page + &line + "\n"
 }
 
 #[test]

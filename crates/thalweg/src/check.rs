@@ -28,6 +28,7 @@ impl std::error::Error for Failed {}
 /// Checks all `files` and reports their faults.
 ///
 /// # Errors
+///
 /// Returns [`Failed`] if any file has a fault.
 pub(crate) fn check(files: &[PathBuf]) -> Result<(), Failed> {
     let mut has_failed = false;

@@ -33,6 +33,7 @@ const STOP_MAX: Duration = Duration::from_millis(2800);
 /// standard output, unless the request log is written there.
 ///
 /// # Errors
+///
 /// Returns [`Faults`] if the config is unusable, before any role starts. Returns an error if a role
 /// fails later.
 pub(crate) fn run(config: &Config, advise: bool) -> anyhow::Result<()> {
@@ -61,6 +62,7 @@ pub(crate) fn run(config: &Config, advise: bool) -> anyhow::Result<()> {
 /// built.
 ///
 /// # Errors
+///
 /// Returns [`Faults`] if a source is unusable.
 pub(crate) fn check(config: &Config) -> Result<(), Faults> {
     load_sources(config).map(drop)
@@ -409,6 +411,7 @@ fn edge_config(
         threads: edge.threads.as_ref().and_then(|threads| NonZeroUsize::new(threads.value)),
         congestion_control: edge.congestion_control.value,
         steering_size_bytes_min: edge.steering_size_min.value.bytes,
+        delivery_bytes_min: edge.delivery_min.value.bytes,
         tcp_notsent_lowat_bytes: edge
             .tcp_notsent_lowat
             .as_ref()

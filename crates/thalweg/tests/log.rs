@@ -24,7 +24,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Returns a record as the edge writes it, identified by its status.
 fn record(status: u16) -> String {
     format!(
-        r#"{{"v":1,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"a","path":"/b","status":{status},"bytes":1000,"ttfb_us":850,"duration_us":1900,"cache":"hit","protocol":"HTTP/1.1","complete":true}}"#
+        r#"{{"v":2,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"a","path":"/b","status":{status},"bytes":1000,"ttfb_us":850,"written_us":1900,"cache":"hit","protocol":"HTTP/1.1","complete":true}}"#
     ) + "\n"
 }
 
@@ -105,11 +105,12 @@ fn standard_input_is_read_to_its_end() {
     };
     let (out, err) = run(&["log", "-"], &format!("{}oops\n{}", record(200), record(404)));
     expect![[r#"
-        TIME (UTC)   ST  CACHE      CONTENT    TTFB   TOTAL     GOODPUT CC        RTT     MIN  CWND    DELIVERY  RETR LOST CLIENT                REQUEST
-        23:00:00.123 200 hit          1000B   850us  1.90ms  4.21Mbit/s -           -       -     -           -     -    - 127.0.0.1:50000       GET a/b
-        23:00:00.123 404 hit          1000B   850us  1.90ms  4.21Mbit/s -           -       -     -           -     -    - 127.0.0.1:50000       GET a/b
+        TIME (UTC)   ST  CACHE      CONTENT    TTFB WRITTEN     GOODPUT CC        RTT     MIN  CWND    DELIVERY  RETR LOST CLIENT                REQUEST
+        23:00:00.123 200 hit          1000B   850us  1.90ms           - -           -       -     -           -     -    - 127.0.0.1:50000       GET a/b
+        23:00:00.123 404 hit          1000B   850us  1.90ms           - -           -       -     -           -     -    - 127.0.0.1:50000       GET a/b
         thalweg: not a response record: expected value at line 1 column 1
-    "#]].assert_eq(&(out + &err));
+    "#]]
+    .assert_eq(&(out + &err));
     let (out, err) = run(&["log", "--json", "-"], &record(200));
     assert_eq!((out, err), (record(200), String::new()));
     let (out, _) = run(&["log", "--json", "-n", "1", "-"], &(record(200) + &record(404)));
@@ -138,11 +139,12 @@ fn query_selects_the_records_shown() {
     let (code, report) = run(&["log", "-", "-q", "tcpi.rtt > 100ms and path ~ \"^/b$\""]);
     assert_eq!(code, Some(0));
     expect![[r#"
-        TIME (UTC)   ST  CACHE      CONTENT    TTFB   TOTAL     GOODPUT CC        RTT     MIN  CWND    DELIVERY  RETR LOST CLIENT                REQUEST
-        23:00:00.123 200 hit          1000B   850us  1.90ms  4.21Mbit/s bbr     120ms       -    10           -     0    0 127.0.0.1:50000       GET a/b [cubic to bbr by policy]
+        TIME (UTC)   ST  CACHE      CONTENT    TTFB WRITTEN     GOODPUT CC        RTT     MIN  CWND    DELIVERY  RETR LOST CLIENT                REQUEST
+        23:00:00.123 200 hit          1000B   850us  1.90ms           - bbr     120ms       -    10           -     0    0 127.0.0.1:50000       GET a/b [cubic to bbr by policy]
             VCL_Log   getsockopt() returned: bbr
         thalweg: not a response record: expected value at line 1 column 1
-    "#]].assert_eq(&report);
+    "#]]
+    .assert_eq(&report);
     let (code, report) = run(&["log", "-", "--json", "--query", "vcl_log ~ \"returned: bbr\""]);
     assert_eq!(code, Some(0));
     assert_eq!(report, steered + "thalweg: not a response record: expected value at line 1 column 1\n");
@@ -192,12 +194,13 @@ fn log_help_explains_expressions() {
         A field alone matches if the record has it. Units: us ms s min h, B KiB MiB kB MB,
         kbit/s Mbit/s MB/s. Fields are named as in the JSON record. Their units may be omitted, and tcpi. is
         an alias of tcp.:
-          time client method host path status bytes ttfb duration goodput cache detail backend protocol
+          time client method host path status bytes ttfb written goodput cache detail backend protocol
           complete cut tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt
           tcp.min_rtt tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered
           steered.bundle steered.rule steered.holdout steered.experiment steered.arm steered.refused
           cmcd cmcd.sid cmcd.st cmcd.br_kbps cmcd.bl_ms cmcd.mtp_kbps cmcd.bs xid restarts lines vcl_log
-          vcl_error vcl_acl timestamp fetcherror lines_lost v
+          vcl_error vcl_acl timestamp fetcherror lines_lost delivery delivery.acked_bytes delivery.acked
+          delivery.busy delivery.testable delivery.reached_hd delivery.source_limited v
         lines are those logged by the policy and its modules; vcl_log, vcl_error, vcl_acl, timestamp and
         fetcherror are the lines with that tag. A test matches if any line matches. Case is ignored, and
         column names work too: CC == bbr.

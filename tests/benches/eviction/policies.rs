@@ -30,10 +30,10 @@ impl Policy for S3Fifo {
             return true;
         }
         while self.policy.bytes() + bytes > self.bytes_max {
-            let Some(mut candidate) = self.policy.take() else { return false };
+            let Some(mut candidate) = self.policy.pop_candidate() else { return false };
             let frequency = &mut self.frequencies[candidate.item as usize];
             if candidate.stays(frequency.as_ref().expect("a queued object is stored")) {
-                self.policy.keep(candidate);
+                self.policy.readmit(candidate);
             } else {
                 *frequency = None;
                 self.policy.evicted(candidate);

@@ -37,6 +37,7 @@ struct Mark {
 /// Prints the agent's cost with each sink.
 ///
 /// # Errors
+///
 /// Returns an error if the agent's memory grows too much or the agent cannot be measured.
 pub(crate) fn measure(sockets: usize) -> Result<()> {
     println!(

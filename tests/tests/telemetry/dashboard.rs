@@ -12,7 +12,7 @@ fn every_dashboard_query_returns_complete_rows() {
     schema::apply(&server).unwrap();
     let time = now_unix_us();
     let mut sink = ClickHouseSink::at(&clickhouse.url()).unwrap();
-    (0..4).for_each(|index| sink.keep(&batch(index, time)).unwrap());
+    (0..4).for_each(|index| sink.store(&batch(index, time)).unwrap());
     let dashboard: Value =
         serde_json::from_str(include_str!("../../../schema/grafana/thalweg.json")).unwrap();
     let since = time / 1_000_000 - 3_600;

@@ -79,14 +79,14 @@ impl Cache {
                     }
                 }
             }
-            let Some(mut candidate) = lock(&self.queue).take() else { return };
+            let Some(mut candidate) = lock(&self.queue).pop_candidate() else { return };
             let Some(stored) = candidate.item.upgrade() else { continue };
             match stored.content.progress() {
                 Progress::Complete(_) => {
                     let bytes = stored.content.kept_bytes();
                     candidate.bytes = bytes + stored.index_bytes() as u64;
                     if candidate.stays(&stored.frequency) {
-                        lock(&self.queue).keep(candidate);
+                        lock(&self.queue).readmit(candidate);
                         continue;
                     }
                     match if is_index_full { Demotion::No } else { stored.content.demote() } {

@@ -22,6 +22,7 @@ const HOSTS_BYTES_MAX: usize = 4096;
 /// Formats the rules of a bundle as VCL.
 ///
 /// # Errors
+///
 /// Returns an error if the name of an algorithm is invalid in VCL.
 pub(super) fn text(bundle: &Bundle) -> anyhow::Result<String> {
     let content = bundle.content();

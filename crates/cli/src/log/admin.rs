@@ -13,6 +13,7 @@ use thalweg_telemetry::follow::stream::{END, EdgeStream, Event, Next, PAUSE_MAX,
 /// Prints records as they arrive and reconnects when the edge restarts.
 ///
 /// # Errors
+///
 /// Returns an error if the first connection fails, if the server is not an edge, or if the output
 /// cannot be written.
 pub(super) fn follow(addr: SocketAddr, printer: &mut Printer<impl io::Write>) -> anyhow::Result<()> {

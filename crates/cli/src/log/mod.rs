@@ -76,6 +76,7 @@ const LINES_DEFAULT: usize = 10;
 /// Prints matching records until the input ends or standard output is closed.
 ///
 /// # Errors
+///
 /// Returns an error if the log cannot be read or the output cannot be written.
 pub fn run(args: LogArgs) -> anyhow::Result<()> {
     // clap's `requires` does not work here: `--admin` has a default, which satisfies it.

@@ -22,6 +22,7 @@ impl Query {
     /// Parses an expression; "ago" is relative to the time of this call.
     ///
     /// # Errors
+    ///
     /// Returns an error that marks the invalid parts, and states what is allowed there, if the
     /// expression is invalid.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
@@ -37,6 +38,7 @@ impl Query {
     /// Returns whether the expression matches a record's JSON.
     ///
     /// # Errors
+    ///
     /// Returns an error if a regular expression exceeds its limits.
     pub(super) fn holds(&self, record: &Value) -> Result<bool, Failure> {
         self.0.holds(&Record(record))
@@ -104,7 +106,7 @@ const TAGS: [(&str, LineTag); 5] = [
 const COLUMNS: [(&str, &str); 10] = [
     ("st", "status"),
     ("content", "bytes"),
-    ("total", "duration_us"),
+    ("written", "written_us"),
     ("cc", "tcp.congestion_control"),
     ("rtt", "tcp.rtt_us"),
     ("min", "tcp.min_rtt_us"),

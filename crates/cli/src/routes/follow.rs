@@ -84,10 +84,11 @@ impl Follower {
     /// Accepts a new bundle, if any, and updates the routes.
     ///
     /// # Errors
+    ///
     /// Returns an error if this process is not permitted to change routes, because retrying would
     /// not help.
     fn poll(&mut self) -> anyhow::Result<()> {
-        match self.file.look() {
+        match self.file.check() {
             FileCheck::Same | FileCheck::StillNone => {}
             FileCheck::Gone => {
                 let path = self.file.path().display();

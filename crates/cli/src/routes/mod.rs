@@ -25,6 +25,7 @@ const NAMES_MAX: usize = 10;
 /// Runs the subcommand.
 ///
 /// # Errors
+///
 /// Returns an error if the bundle is rejected, if the kernel refuses a change, or if routes cannot
 /// be read or changed.
 pub fn run(command: RoutesCommand) -> anyhow::Result<()> {
@@ -79,6 +80,7 @@ fn rules<'a>(bundle: &'a Bundle, tenant: Option<&str>) -> Vec<&'a Rule> {
 /// while it has rules.
 ///
 /// # Errors
+///
 /// Returns an error if the bundle has no such tenant.
 fn check_tenant(bundle: &Bundle, target: &Target) -> anyhow::Result<()> {
     let Some(host) = &target.tenant else { return Ok(()) };
@@ -142,6 +144,7 @@ fn make_changes(kernel: &mut Routes, changes: Vec<Change>, is_dry: bool) -> anyh
 /// Checks that the kernel accepted all changes.
 ///
 /// # Errors
+///
 /// Returns an error if any change was refused.
 fn none_refused(refused: &[Refused]) -> anyhow::Result<()> {
     match refused.len() {

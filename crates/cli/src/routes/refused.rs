@@ -80,7 +80,7 @@ mod tests {
     }
 
     fn refused(change: &Change) -> Refused {
-        Refused { change: change.clone(), cause: io::Error::from_raw_os_error(22), said: None }
+        Refused { change: change.clone(), cause: io::Error::from_raw_os_error(22), explanation: None }
     }
 
     #[test]

@@ -38,6 +38,7 @@ impl std::error::Error for BadFilter {}
 /// Prints the selected sockets. Stops without an error if standard output is closed.
 ///
 /// # Errors
+///
 /// Returns [`BadFilter`] if the filter is invalid, or another error if the kernel or capture cannot
 /// be read or the output cannot be written.
 pub fn run(args: SocketsArgs) -> anyhow::Result<()> {

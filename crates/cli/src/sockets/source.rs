@@ -25,6 +25,7 @@ impl Kernel {
     /// Opens the namespaces with these names or paths; without any, opens the process's own.
     ///
     /// # Errors
+    ///
     /// Returns an error if a namespace cannot be entered.
     pub(super) fn open(namespaces: &[String]) -> anyhow::Result<Self> {
         if namespaces.is_empty() {
@@ -43,6 +44,7 @@ impl Kernel {
     /// and its message. Returns false if the kernel reports that sockets may be missing.
     ///
     /// # Errors
+    ///
     /// Returns an error if the kernel does not respond.
     pub(super) fn dump(
         &mut self,
@@ -68,6 +70,7 @@ fn file_of(name: &str) -> PathBuf {
 /// Calls `each` with every matching socket of a capture.
 ///
 /// # Errors
+///
 /// Returns an error if the file cannot be read or is not a capture. Sockets before the fault have
 /// already been passed to `each`.
 pub(super) fn decode(path: &Path, filter: &Filter, mut each: impl FnMut(&Socket)) -> anyhow::Result<()> {

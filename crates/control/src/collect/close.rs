@@ -6,7 +6,7 @@ use std::sync::Arc;
 use thalweg_record::Prefix;
 
 use super::{Counts, OpenWindow, Pop, REPORTED_WINDOWS};
-use crate::figures::Figures;
+use crate::figures::EdgeFigures;
 use crate::settings::{PREFIXES_MAX, Settings};
 use crate::window::{Sample, Window};
 
@@ -23,7 +23,7 @@ impl Pop {
         self.reported
             .retain(|_, window| number.saturating_sub(*window) <= REPORTED_WINDOWS && *window <= number);
         let mut prefixes: BTreeMap<(usize, Prefix), Sample> = BTreeMap::new();
-        let mut edges = vec![Figures::default(); open.edges.len()];
+        let mut edges = vec![EdgeFigures::default(); open.edges.len()];
         for (key, connection) in open.connections {
             match connection.edge {
                 Some(edge) => connection.add_to_edge(&mut edges[edge]),

@@ -1,10 +1,10 @@
 //! One connection's measurements in a window, and their contribution to its prefix and edge when
 //! the window closes.
 
-use thalweg_record::{CacheResult, Decider, Prefix, ResponseRecord};
+use thalweg_record::{Decider, Prefix, ResponseRecord};
 
 use super::samples::Samples;
-use crate::figures::Figures;
+use crate::figures::EdgeFigures;
 use crate::sequential::Mean;
 use crate::settings::Settings;
 use crate::window::{Arm, Outcome, Sample};
@@ -105,7 +105,7 @@ impl Connection {
     }
 
     /// Adds the connection to its edge's figures.
-    pub(super) fn add_to_edge(&self, edge: &mut Figures) {
+    pub(super) fn add_to_edge(&self, edge: &mut EdgeFigures) {
         edge.responses = edge.responses.saturating_add(self.responses.into());
         if self.responses > 0 {
             edge.failed.add(f64::from(self.failed) / f64::from(self.responses));
@@ -140,11 +140,11 @@ pub(super) fn has_failed(response: &ResponseRecord) -> bool {
     response.cut.is_some() || response.status >= 500
 }
 
-/// Returns whether a response's goodput measures the path: the response is complete, large enough,
-/// and did not wait for a backend.
-pub(super) fn measures_goodput(settings: &Settings, response: &ResponseRecord) -> bool {
-    let is_stored = matches!(response.cache, CacheResult::Hit | CacheResult::Stale);
-    response.cut.is_none()
-        && response.bytes >= settings.goodput_bytes_min
-        && (is_stored || settings.counts_relayed)
+/// Returns a response's goodput in bytes per second if it measures the path: enough bytes were
+/// acknowledged. A response that waited for content or was cut counts as well, because only time
+/// with unacknowledged bytes counts.
+pub(super) fn measured_goodput(settings: &Settings, response: &ResponseRecord) -> Option<u64> {
+    let delivery = response.delivery.as_ref()?;
+    let goodput = response.goodput_bytes_per_s()?;
+    (delivery.acked_bytes >= settings.goodput_bytes_min && goodput > 0).then_some(goodput)
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use thalweg_record::{
-    CacheResult, Counters, Cut, Decider, Gauges, LossRecord, Network, SocketRecord, Stage, Steered,
+    CacheResult, Counters, Cut, Decider, Delivery, Gauges, LossRecord, Network, SocketRecord, Stage, Steered,
 };
 
 use super::*;
@@ -30,6 +30,11 @@ fn response(port: u16, arm: Option<bool>) -> ResponseRecord {
         ..Steered::default()
     });
     records::response(NOW_UNIX_S, ([203, 0, 113, 7], port).into(), steered)
+}
+
+/// Makes a response of a steered connection, with this busy time.
+fn with_busy(busy_us: u64) -> ResponseRecord {
+    ResponseRecord { delivery: Some(Delivery::complete(1_000_000, busy_us)), ..response(1, Some(false)) }
 }
 
 fn socket(port: u16, rate: u64, is_app_limited: bool) -> SocketRecord {
@@ -87,10 +92,10 @@ impl TestCollector {
 fn only_measurable_responses_and_samples_count() {
     let mut it = TestCollector::new(|_| {});
     it.respond(response(1, None));
-    it.respond(ResponseRecord { bytes: 99_999, ..response(1, None) });
-    it.respond(ResponseRecord { cut: Some(Cut::ClientClosed), ..response(1, None) });
-    it.respond(ResponseRecord { cache: CacheResult::Join, ..response(1, None) });
-    it.respond(ResponseRecord { cache: CacheResult::Miss, ..response(1, None) });
+    it.respond(ResponseRecord { delivery: Some(Delivery::complete(99_999, 10)), ..response(1, None) });
+    it.respond(ResponseRecord { delivery: None, ..response(1, None) });
+    let unknown = Delivery { busy_us: None, ..Delivery::complete(1_000_000, 10) };
+    it.respond(ResponseRecord { delivery: Some(unknown), ..response(1, None) });
     it.dump(socket(1, 500_000, false));
     it.dump(socket(1, 900_000, true));
     it.dump(SocketRecord { gauges: None, counters: None, ..socket(2, 0, false) });
@@ -101,10 +106,24 @@ fn only_measurable_responses_and_samples_count() {
     assert_eq!(sample.min_rtt_us.count(), 1);
     assert_eq!(sample.ln_goodput.mean, 1e6_f64.ln());
     assert_eq!(sample.outcomes, []);
+}
 
-    let mut it = TestCollector::new(|settings| settings.counts_relayed = true);
-    it.respond(ResponseRecord { cache: CacheResult::Join, ..response(1, None) });
-    assert_eq!(it.sample().other.goodput.count(), 1);
+/// The pace of a source and an early end are not the network's: only busy time counts.
+#[test]
+fn live_and_cut_responses_count_by_acknowledged_bytes() {
+    let mut it = TestCollector::new(|_| {});
+    let live = Delivery { is_source_limited: true, ..Delivery::complete(1_000_000, 500_000) };
+    it.respond(ResponseRecord {
+        cache: CacheResult::Join,
+        written_us: 60_000_000,
+        delivery: Some(live),
+        ..response(1, None)
+    });
+    assert_eq!(it.sample().ln_goodput.mean, 2e6_f64.ln());
+    let mut it = TestCollector::new(|_| {});
+    let cut = Delivery { acked_us: None, ..Delivery::complete(250_000, 500_000) };
+    it.respond(ResponseRecord { cut: Some(Cut::ClientClosed), delivery: Some(cut), ..response(1, None) });
+    assert_eq!(it.sample().ln_goodput.mean, 5e5_f64.ln());
 }
 
 #[test]
@@ -112,8 +131,8 @@ fn responses_assign_a_connection_to_its_arm() {
     let mut it = TestCollector::new(|_| {});
     // The socket record arrives before the response that names the rule.
     it.dump(socket(1, 500_000, false));
-    it.respond(ResponseRecord { duration_us: 500_000, ..response(1, Some(false)) });
-    it.respond(ResponseRecord { duration_us: 2_000_000, ..response(1, Some(false)) });
+    it.respond(with_busy(500_000));
+    it.respond(with_busy(2_000_000));
     it.respond(response(2, Some(true)));
     let mut by_policy = response(3, Some(true));
     by_policy.tcp.as_mut().unwrap().decider = Some(Decider::Policy);
@@ -204,7 +223,8 @@ fn window_held_open_keeps_accepting_records() {
 #[test]
 fn long_response_counts_in_the_window_of_its_end() {
     let mut it = Collector::new(Settings::default());
-    let slow = ResponseRecord { duration_us: 1_000_000_000, ..response(1, None) };
+    let late = Delivery { acked_us: Some(1_000_000_000), ..Delivery::complete(1_000_000, 1_000_000) };
+    let slow = ResponseRecord { delivery: Some(late), ..response(1, None) };
     it.add(&source(), &entry(Record::Response(Arc::new(slow))), NOW_UNIX_S + 1_000);
     let closed = it.close(NOW_UNIX_S + 1_500);
     assert_eq!(it.counts(), Counts::default());
@@ -287,7 +307,11 @@ fn tenant_merges_its_hosts_and_applies_its_own_threshold() {
     let hosts = ["News.example".into(), "media.example".into()];
     let mut it = TestCollector::new(|all| all.tenants = vec![Tenant::new(hosts, settings)]);
     it.respond(response(1, None));
-    it.respond(ResponseRecord { host: "NEWS.example:80".into(), bytes: 2_000_000, ..response(1, None) });
+    it.respond(ResponseRecord {
+        host: "NEWS.example:80".into(),
+        delivery: Some(Delivery::complete(2_000_000, 1_000_000)),
+        ..response(1, None)
+    });
     it.respond(ResponseRecord { host: "other.example".into(), ..response(2, None) });
     it.dump(socket(3, 500_000, false));
     let found: Vec<_> = it
@@ -337,8 +361,8 @@ fn records_over_limits_are_dropped_and_counted() {
 fn each_edge_has_its_own_figures() {
     let mut it = TestCollector::new(|settings| settings.hosts_left_alone = vec!["status.example".into()]);
     it.respond(response(1, None));
-    it.respond(ResponseRecord { status: 503, bytes: 0, ..response(1, None) });
-    it.respond(ResponseRecord { cut: Some(Cut::ClientClosed), ..response(2, None) });
+    it.respond(ResponseRecord { status: 503, delivery: None, ..response(1, None) });
+    it.respond(ResponseRecord { cut: Some(Cut::ClientClosed), delivery: None, ..response(2, None) });
     it.dump(socket(2, 500_000, false));
     // Connections excluded from decisions still count for their edge.
     it.respond(ResponseRecord { host: "status.example".into(), ..response(3, None) });

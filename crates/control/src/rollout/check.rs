@@ -3,7 +3,7 @@
 use super::edges::CHECKSUM_BYTES_MAX;
 use super::{Candidate, EDGE_NAME_BYTES_MAX, Edge, Rollout, Stage};
 use crate::check::{Checked, ensure, mean, within};
-use crate::figures::{EDGES_MAX, Figures};
+use crate::figures::{EDGES_MAX, EdgeFigures};
 use crate::sequential::Mean;
 use crate::state::BUNDLES_MAX;
 use thalweg_bundle::REASON_BYTES_MAX;
@@ -58,7 +58,7 @@ fn edge(edge: &Edge) -> Checked {
     edge.before.as_ref().map_or(Ok(()), |it| within("before", figures(it)))
 }
 
-fn figures(figures: &Figures) -> Checked {
+fn figures(figures: &EdgeFigures) -> Checked {
     let is_share = |mean: &Mean| (0.0..=1.0).contains(&mean.mean);
     within("failed", mean(&figures.failed))?;
     ensure(is_share(&figures.failed), "failed.mean", "from 0 to 1")?;

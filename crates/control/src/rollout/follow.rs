@@ -52,7 +52,7 @@ impl Rollout {
     ///
     /// The states adopt the new bundle numbers. Rules that cannot become a bundle are withdrawn
     /// from the states.
-    pub fn decided(
+    pub fn apply_decisions(
         &mut self,
         settings: &Settings,
         tenants: &mut Tenants,

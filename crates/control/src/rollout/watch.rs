@@ -8,7 +8,7 @@
 
 use super::transition::Figure;
 use super::{Candidate, Edge, RollbackReason, Rollout, Stage, Transition};
-use crate::figures::Figures;
+use crate::figures::EdgeFigures;
 use crate::sequential::Mean;
 use crate::settings::Settings;
 use crate::tenants::Tenants;
@@ -64,7 +64,7 @@ impl Rollout {
     }
 
     fn update_past_figures(&mut self, window: &Window) {
-        let nothing = Figures::default();
+        let nothing = EdgeFigures::default();
         for (name, edge) in &mut self.edges {
             let seen = window.edges.get(name);
             edge.before = match (&edge.before, seen) {
@@ -80,7 +80,7 @@ impl Rollout {
         let Candidate { canaries, stage, .. } = self.candidate.as_mut()?;
         let Stage::Watched { windows, unseen, own, others, .. } = stage else { return None };
         let is_active_canary =
-            |(name, it): (&String, &Figures)| it.responses > 0 && canaries.get(name) == Some(&true);
+            |(name, it): (&String, &EdgeFigures)| it.responses > 0 && canaries.get(name) == Some(&true);
         if !window.edges.iter().any(is_active_canary) {
             *unseen = unseen.saturating_add(1);
             return None;
@@ -110,14 +110,14 @@ impl Rollout {
     fn judge(&self, settings: &Settings) -> Verdict {
         let Some(candidate) = &self.candidate else { return Verdict::TooFew };
         let Stage::Watched { own, others, .. } = &candidate.stage else { return Verdict::TooFew };
-        let mut before = Figures::default();
+        let mut before = EdgeFigures::default();
         let canaries = candidate.canaries.iter().filter(|(_, uses_it)| **uses_it);
         let known = canaries.filter_map(|(name, _)| self.edges.get(name)?.before.as_ref());
         known.for_each(|figures| before.merge(figures));
         let limits = &settings.canary;
         let least = u64::from(settings.evidence_connections_min);
         for (figure, of, rise_max) in [
-            (Figure::Failed, (|it| &it.failed) as fn(&Figures) -> &Mean, limits.failed_rise_max),
+            (Figure::Failed, (|it| &it.failed) as fn(&EdgeFigures) -> &Mean, limits.failed_rise_max),
             (Figure::Retransmitted, |it| &it.retransmitted, limits.retransmitted_rise_max),
             (Figure::Goodput, |it| &it.ln_goodput, limits.goodput_drop_max),
         ] {
@@ -130,7 +130,7 @@ impl Rollout {
                 return Verdict::Worse(RollbackReason::Worse { figure, now: now.mean, before, others });
             }
         }
-        let is_known = |figures: &Figures| figures.failed.count >= least;
+        let is_known = |figures: &EdgeFigures| figures.failed.count >= least;
         let is_enough = is_known(own) && (is_known(&before) || is_known(others));
         if is_enough { Verdict::Good } else { Verdict::TooFew }
     }

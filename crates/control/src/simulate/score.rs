@@ -65,7 +65,7 @@ pub struct Tally {
     /// Number of rounds stopped by the guardrail.
     pub stopped: u64,
     /// Number of prefixes declared helped, over all windows.
-    pub told: u64,
+    pub declared: u64,
     /// Number of prefixes declared helped although they had no gain at the time.
     pub false_discoveries: u64,
     /// Reversals of proved prefixes.
@@ -141,7 +141,7 @@ impl Tally {
     pub(super) fn add_decision(&mut self, plan: &Plan, world: &World, decision: &Decision, number: u64) {
         let entered = decision.entered.len() as u64;
         self.rounds += 1;
-        self.told += decision.proved.len() as u64;
+        self.declared += decision.proved.len() as u64;
         let gains = |prefix: &Prefix| world.find(*prefix).is_some_and(|at| world.places[at].gain > 0.0);
         self.false_discoveries += decision.proved.iter().filter(|prefix| !gains(prefix)).count() as u64;
         self.entered_max = self.entered_max.max(entered);
@@ -186,7 +186,7 @@ impl Tally {
         self.late_left += other.late_left;
         self.entered_max = self.entered_max.max(other.entered_max);
         self.stopped += other.stopped;
-        self.told += other.told;
+        self.declared += other.declared;
         self.false_discoveries += other.false_discoveries;
         self.reversals.add(&other.reversals);
     }
@@ -292,7 +292,7 @@ fn decided(name: &'static str, tally: &Tally) -> Row {
     let part = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole);
     Row {
         precision: part(tally.late_steered_helped, tally.late_steered),
-        false_discoveries: part(tally.false_discoveries as f64, tally.told as f64),
+        false_discoveries: part(tally.false_discoveries as f64, tally.declared as f64),
         recall: part(tally.late_steered_helped, tally.late_helped),
         recall_connections: part(tally.late_helped_steered_connections, tally.late_helped_connections),
         harmed_connections: part(tally.late_harmed_steered_connections, tally.late_connections),

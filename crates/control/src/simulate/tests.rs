@@ -41,7 +41,7 @@ fn reversals_are_withdrawn_within_the_documented_time() {
     assert!(reversals.windows(1.0).unwrap() <= most, "{reversals:?}");
     assert!(reversals.windows(0.5).unwrap() < 72, "{reversals:?}");
     assert!(
-        tally.false_discoveries as f64 <= settings.false_discovery_share * tally.told as f64,
+        tally.false_discoveries as f64 <= settings.false_discovery_share * tally.declared as f64,
         "{tally:?}"
     );
 }

@@ -51,7 +51,7 @@ pub enum Effect {
 
 /// A prefix and its true properties.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct SimulatedPrefix {
     pub(super) prefix: Prefix,
     pub(super) effect: Effect,
     /// Effect on log goodput.
@@ -95,7 +95,7 @@ pub(super) struct World {
     random: Xoshiro256PlusPlus,
     /// Random numbers for truths and churn alone, so that decisions do not influence them.
     truths: Xoshiro256PlusPlus,
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<SimulatedPrefix>,
     /// Cumulative traffic of the places, in order.
     traffic: Vec<f64>,
     at: HashMap<Prefix, usize>,
@@ -148,14 +148,14 @@ impl World {
     }
 
     /// Draws a new prefix and its truth.
-    fn place(&mut self) -> Place {
+    fn place(&mut self) -> SimulatedPrefix {
         let prefix = Prefix::of_client(Ipv4Addr::from_bits(self.next_prefix << 8).into());
         self.next_prefix += 1;
         let random = &mut self.truths;
         let speed = normal(random);
         let (effect, gain) = effect(random, speed, self.plan.slowness);
         let is_policed = effect == Effect::Harms && random.random_bool(0.3);
-        Place {
+        SimulatedPrefix {
             prefix,
             effect,
             gain,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use thalweg_record::{Entry as NumberedRecord, Network, Record, ResponseRecord, Source, Steered};
+use thalweg_record::{Delivery, Entry as NumberedRecord, Network, Record, ResponseRecord, Source, Steered};
 
 use super::lab::prefix;
 use super::records;
@@ -84,8 +84,9 @@ impl Pop {
             ..Steered::default()
         });
         let client = ([203, 0, at, 7], self.port).into();
+        let bytes = if at < 2 { 200_000 } else { 2_000_000 } + u64::from(self.port % 7) * 10_000;
         let response = ResponseRecord {
-            bytes: if at < 2 { 200_000 } else { 2_000_000 } + u64::from(self.port % 7) * 10_000,
+            delivery: Some(Delivery::complete(bytes, 1_000_000)),
             ..records::response(self.now_unix_s - 1, client, steered)
         };
         let source = Source { host: "edge-1".into(), pop: "fra1".into(), epoch: 1 };
@@ -99,7 +100,7 @@ impl Pop {
         self.transitions.extend(self.rollout.observe(settings, &mut self.tenants, window, now_unix_s));
         let moment = Moment { now_unix_s, seed: 1, acknowledged_bundle: self.rollout.newest() };
         self.tenants.decide(settings, &[(String::new(), window.clone())], moment);
-        self.transitions.extend(self.rollout.decided(settings, &mut self.tenants, now_unix_s));
+        self.transitions.extend(self.rollout.apply_decisions(settings, &mut self.tenants, now_unix_s));
         self.decided.push(window.number);
     }
 

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use thalweg_record::{Decider, ResponseRecord, Steered, TcpState};
+use thalweg_record::{Decider, Delivery, ResponseRecord, Steered, TcpState};
 
 /// Builds the record of a complete cache hit of 1 MB in one second, with the given steering of its
 /// connection.
@@ -13,7 +13,7 @@ pub(crate) fn response(time_unix_s: u64, client: SocketAddr, steered: Option<Ste
         path: "/a.m4s".into(),
         bytes: 1_000_000,
         ttfb_us: Some(1_000),
-        duration_us: 1_000_000,
+        written_us: 1_000_000,
         tcp: Some(TcpState {
             congestion_control: "cubic".into(),
             decider: Some(if is_steered { Decider::Rule } else { Decider::Default }),
@@ -23,6 +23,7 @@ pub(crate) fn response(time_unix_s: u64, client: SocketAddr, steered: Option<Ste
             ..TcpState::default()
         }),
         steered,
+        delivery: Some(Delivery::complete(1_000_000, 1_000_000)),
         ..ResponseRecord::new(time_unix_s * 1_000_000, client)
     }
 }

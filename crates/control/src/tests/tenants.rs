@@ -71,7 +71,7 @@ impl Shared {
         let reporting = windows.into_iter().take(if self.is_quiet { 1 } else { 2 });
         let windows = self.tenants.with_empty_windows(reporting.collect());
         let decisions = self.tenants.decide(&self.settings, &windows, moment);
-        self.rollout.decided(&self.settings, &mut self.tenants, now_unix_s);
+        self.rollout.apply_decisions(&self.settings, &mut self.tenants, now_unix_s);
         assert!(self.tenants.states().values().all(|state| state.bundle >= self.rollout.newest()));
         decisions.into_iter().map(|(_, decision)| decision).collect()
     }
@@ -82,8 +82,8 @@ impl Shared {
 }
 
 /// Returns the figures of a healthy edge.
-fn figures() -> Figures {
-    let mut figures = Figures { responses: 400, ..Figures::default() };
+fn figures() -> EdgeFigures {
+    let mut figures = EdgeFigures { responses: 400, ..EdgeFigures::default() };
     for at in 0..400 {
         figures.failed.add(f64::from(u8::from(at % 100 == 0)));
         figures.ln_goodput.add(13.0 + f64::from(at % 2));
@@ -190,7 +190,7 @@ fn removed_tenant_loses_its_rules() {
     let moment = Moment { now_unix_s, seed: 1, acknowledged_bundle: shared.rollout.newest() };
     let mut before = shared.tenants.clone();
     shared.tenants.decide(&shared.settings, &[(String::new(), window)], moment);
-    shared.rollout.decided(&shared.settings, &mut shared.tenants, now_unix_s);
+    shared.rollout.apply_decisions(&shared.settings, &mut shared.tenants, now_unix_s);
     assert_eq!(has_rules(&shared), (false, 0));
     assert!(!shared.tenants.states().contains_key(NEWS));
     // If it becomes a tenant again, its prefixes enter as usual.
@@ -215,7 +215,7 @@ fn each_host_can_be_its_own_tenant() {
         lab.number += 1;
         let moment = lab.moment(&window);
         tenants.decide(&settings, &[("a.example".into(), window)], moment);
-        rollout.decided(&settings, &mut tenants, moment.now_unix_s);
+        rollout.apply_decisions(&settings, &mut tenants, moment.now_unix_s);
     }
     let tried = &rollout.candidate().unwrap().bundle;
     let control = |host| tried.rule(prefix(0).first(), host).map(|rule| rule.congestion_control.as_str());
@@ -267,7 +267,7 @@ fn tenant_removed_from_settings_is_in_no_bundle_whichever_event_is_first() {
             let moment = lab.moment(&window);
             now_unix_s = moment.now_unix_s;
             tenants.decide(&settings, &[("a.example".into(), window)], moment);
-            rollout.decided(&settings, &mut tenants, now_unix_s);
+            rollout.apply_decisions(&settings, &mut tenants, now_unix_s);
         }
         let poll = |rollout: &mut Rollout, tenants: &mut Tenants, settings: &Settings, refuses: bool| {
             let refusal = rollout.document("edge-1").map(|bundle| Refusal {
@@ -286,7 +286,7 @@ fn tenant_removed_from_settings_is_in_no_bundle_whichever_event_is_first() {
         settings = by_tenant(change);
         let transitions = poll(&mut rollout, &mut tenants, &settings, true);
         assert!(matches!(transitions[..], [Transition::RolledBack { .. }]), "{transitions:?}");
-        rollout.decided(&settings, &mut tenants, now_unix_s);
+        rollout.apply_decisions(&settings, &mut tenants, now_unix_s);
         assert_eq!(rollout.stable().unwrap().content().rules, []);
         tenants.retain_configured(&settings);
         assert!(tenants.states().is_empty());

@@ -3,14 +3,15 @@
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use thalweg_http::{Fields, Method, RequestHead, Version};
 use thalweg_policy::modules::cmcd::{self, ARGUMENT, FIELDS};
 use thalweg_policy::task::LogSource;
-use thalweg_record::{Cmcd, LineTag, Lines, Protocol, ResponseRecord, Steered, StreamType};
+use thalweg_record::{
+    CacheResult, Cmcd, Cut, Delivery, LineTag, Lines, Protocol, ResponseRecord, Steered, StreamType,
+};
 
 use crate::sent::{MalformedLine, PolicyNotes, Sent};
 use crate::steering::{Steering, Tcp};
@@ -21,7 +22,8 @@ pub(crate) struct Entry<'a> {
     /// The readable parts of a malformed request.
     pub(crate) malformed: Option<&'a MalformedLine>,
     pub(crate) client: SocketAddr,
-    pub(crate) connection: BorrowedFd<'a>,
+    /// State of the connection; `None` if unknown, or read later.
+    pub(crate) tcp: Option<Tcp>,
     pub(crate) steering: &'a Steering,
     pub(crate) sent: &'a Sent,
     /// The policy's contribution to the record, if a policy ran.
@@ -37,8 +39,14 @@ pub(super) struct CompactEntry {
     method: Method,
     version: Version,
     texts: TextBytes,
-    sent: Sent,
+    status: u16,
+    cache: CacheResult,
+    detail: Option<&'static str>,
+    bytes: u64,
+    first_byte: Option<Instant>,
+    cut: Option<Cut>,
     tcp: Option<Tcp>,
+    delivery: Option<Delivery>,
     steered: Option<Arc<Steered>>,
     noted: Option<Box<PolicyNotes>>,
 }
@@ -82,8 +90,14 @@ impl Entry<'_> {
             method,
             version: request.version,
             texts: TextBytes { method: method_bytes, host, path, cmcd: append_cmcd(&request.fields, texts) },
-            sent: *self.sent,
-            tcp: Tcp::read(self.connection, self.steering),
+            status: self.sent.status,
+            cache: self.sent.cache,
+            detail: self.sent.detail,
+            bytes: self.sent.bytes,
+            first_byte: self.sent.first_byte,
+            cut: self.sent.cut,
+            tcp: self.tcp,
+            delivery: None,
             steered: self.steering.steered().cloned(),
             noted: self.noted,
         }
@@ -112,13 +126,19 @@ impl CompactEntry {
         (method + host + path + cmcd) as usize
     }
 
+    /// Adds what is known once the response's delivery has ended.
+    pub(super) fn delivered(&mut self, tcp: Option<Tcp>, acked: Option<Instant>, delivery: Option<Delivery>) {
+        self.tcp = tcp;
+        let acked_us = acked.map(|at| micros(at.saturating_duration_since(self.began)));
+        self.delivery = delivery.map(|delivery| Delivery { acked_us, ..delivery });
+    }
+
     /// Builds the record from this entry and its strings, `texts`.
     pub(super) fn record(self, texts: &[u8], clock: &Clock) -> ResponseRecord {
         let (method, rest) = texts.split_at(self.texts.method as usize);
         let (host, rest) = rest.split_at(self.texts.host as usize);
         let (path, cmcd_fields) = rest.split_at(self.texts.path as usize);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let Sent { status, cache, detail, bytes, first_byte, cut } = self.sent;
         let mut record = ResponseRecord {
             method: match self.method {
                 Method::Other => text(method).into(),
@@ -126,18 +146,19 @@ impl CompactEntry {
             },
             host: text(host),
             path: text(path),
-            status,
-            bytes,
-            ttfb_us: first_byte.map(|at| micros(at.saturating_duration_since(self.began))),
-            duration_us: micros(self.ended - self.began),
-            cache,
-            detail: detail.map(Cow::Borrowed),
+            status: self.status,
+            bytes: self.bytes,
+            ttfb_us: self.first_byte.map(|at| micros(at.saturating_duration_since(self.began))),
+            written_us: micros(self.ended - self.began),
+            cache: self.cache,
+            detail: self.detail.map(Cow::Borrowed),
             protocol: match self.version {
                 Version::Http10 => Protocol::Http10,
                 Version::Http11 => Protocol::Http11,
             },
-            cut,
+            cut: self.cut,
             tcp: self.tcp.map(Into::into),
+            delivery: self.delivery,
             steered: self.steered.map(Arc::unwrap_or_clone),
             cmcd: cmcd(path, cmcd_fields),
             ..ResponseRecord::new(clock.unix_us(self.began), self.client)
@@ -160,7 +181,7 @@ impl CompactEntry {
 fn tag(tag: LogSource) -> LineTag {
     match tag {
         LogSource::Log => LineTag::Log,
-        LogSource::Error => LineLogSource::Error,
+        LogSource::Error => LineTag::Error,
         LogSource::Timestamp => LineTag::Timestamp,
         LogSource::Acl => LineTag::Acl,
         LogSource::FetchError => LineTag::FetchError,

@@ -19,10 +19,11 @@ use std::time::{Duration, Instant};
 
 use rtrb::{Consumer, Producer, RingBuffer};
 use thalweg_http::head::HEAD_BYTES_MAX;
-use thalweg_record::CacheResult;
+use thalweg_record::{CacheResult, Delivery};
 
 use super::compact::{CompactEntry, Entry};
 use crate::sent::Sent;
+use crate::steering::Tcp;
 
 /// Maximum entries in a ring: 160 ms at 50,000 responses per second.
 pub(super) const ENTRIES_MAX: usize = 8 * 1024;
@@ -131,7 +132,22 @@ impl Ring {
 
     /// Appends an entry to this thread's ring, or counts it as lost.
     pub(super) fn append(began: Instant, entry: Entry<'_>) {
-        Self::with(|ring| ring.push(began, entry));
+        Self::with(|ring| {
+            ring.counts.ended(entry.sent);
+            let mut texts = std::mem::take(&mut ring.gathered);
+            texts.clear();
+            let compact = entry.compact(began, &mut texts);
+            ring.push(compact, &texts);
+            ring.gathered = texts;
+        });
+    }
+
+    /// Counts an ended response whose entry is appended later, by [`Deferred::write`].
+    pub(super) fn defer(began: Instant, entry: Entry<'_>) -> Deferred {
+        Self::with(|ring| ring.counts.ended(entry.sent));
+        let mut texts = Vec::new();
+        let compact = entry.compact(began, &mut texts);
+        Deferred(Box::new((compact, texts)))
     }
 
     /// Counts a response of this worker without creating a record.
@@ -142,18 +158,29 @@ impl Ring {
         });
     }
 
-    fn push(&mut self, began: Instant, entry: Entry<'_>) {
-        self.counts.ended(entry.sent);
-        self.gathered.clear();
-        let compact = entry.compact(began, &mut self.gathered);
-        if self.entries.is_full() || self.texts.push_entire_slice(&self.gathered).is_err() {
+    fn push(&mut self, entry: CompactEntry, texts: &[u8]) {
+        if self.entries.is_full() || self.texts.push_entire_slice(texts).is_err() {
             self.counts.lost.add_one();
         } else {
-            self.entries.push(compact).expect("the ring has room and no other producer");
+            self.entries.push(entry).expect("the ring has room and no other producer");
             self.counts.appended.add_one();
         }
         let is_urgent = self.entries.slots() < ENTRIES_MAX / 2 || self.texts.slots() < TEXTS_BYTES_MAX / 2;
         self.bell.0.ring(is_urgent);
+    }
+}
+
+/// The entry of an ended response that waits for its delivery.
+#[derive(Debug)]
+pub(crate) struct Deferred(Box<(CompactEntry, Vec<u8>)>);
+
+impl Deferred {
+    /// Appends the entry to this thread's ring, or counts it as lost. `acked` is when the last byte
+    /// was acknowledged.
+    pub(crate) fn write(self, tcp: Option<Tcp>, acked: Option<Instant>, delivery: Option<Delivery>) {
+        let (mut entry, texts) = *self.0;
+        entry.delivered(tcp, acked, delivery);
+        Ring::with(|ring| ring.push(entry, &texts));
     }
 }
 

@@ -394,7 +394,8 @@ impl Policies {
         if self.active().is_some_and(|active| active.name == name) {
             return Err(LoadError::Active(name.into()));
         }
-        let names_it = |(by, other): &(&String, &Arc<Loaded>)| *by != name && other.program.names(name);
+        let names_it =
+            |(by, other): &(&String, &Arc<Loaded>)| *by != name && other.program.may_switch_to(name);
         if let Some((by, _)) = all.iter().find(names_it).filter(|_| all.contains_key(name)) {
             return Err(LoadError::Named(name.into(), by.clone()));
         }

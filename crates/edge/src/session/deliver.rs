@@ -2,7 +2,7 @@
 //! congestion control before the first byte.
 
 use std::ops::Range;
-use std::os::fd::AsFd;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use thalweg_cache::{Failure, Head};
@@ -148,8 +148,13 @@ impl<O: Outgoing> Session<'_, O> {
                 host: self.received.authority.name(),
                 bytes: self.content_bytes(found, part),
             };
-            let socket = self.out.socket().as_fd();
-            self.client.steering().follow(socket, &active.bundle, response, self.worker.steering());
+            let mut steering = self.client.steering();
+            let follow = |fd: BorrowedFd<'_>| {
+                steering.follow(fd, &active.bundle, response, self.worker.steering());
+                Ok(())
+            };
+            // A lost socket fails at the next write.
+            let _ = self.out.socket().with_fd(follow);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Client side of a policy: per-request state read and set by VCL.
 
 use std::fmt;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -11,7 +12,6 @@ use thalweg_policy::step::Action;
 use thalweg_policy::task::{Client, Fetch, LogLine, LogSource, Object, RequestState, Session, Workspace};
 use thalweg_policy::value::Backend;
 use thalweg_policy::{Sub, Task};
-use tokio::net::TcpStream;
 
 use crate::backend::{self, Route};
 use crate::clock::{coarse_now_s, now_ms, now_s};
@@ -51,7 +51,7 @@ pub(super) struct Heads<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct RequestContext<'a> {
     pub(super) client: &'a Connection,
-    pub(super) socket: &'a TcpStream,
+    pub(super) socket: &'a crate::transport::socket::Socket,
     pub(super) worker: &'a Worker,
 }
 
@@ -138,33 +138,37 @@ impl ClientSide {
         let RequestContext { client: connection, socket, worker } = context;
         let Self { loaded, received, req, client, fetch, object, session, notes, kept, workspace, random } =
             self;
-        loaded.run(
-            sub,
-            &mut Task {
-                // The coarse clock may lag behind the request's start time, which is more precise.
-                now_s: coarse_now_s().max(client.time_s),
-                original: heads.bereq.is_none().then_some(received),
-                req: Some(req),
-                bereq: heads.bereq,
-                beresp: None,
-                obj: heads.obj,
-                resp: heads.resp,
-                client,
-                fetch,
-                object,
-                session,
-                connection: &mut Socket {
-                    stream: socket,
-                    steering: &mut connection.steering(),
-                    common: worker.steering(),
+        let run = |fd: BorrowedFd<'_>| {
+            Ok(loaded.run(
+                sub,
+                &mut Task {
+                    // The coarse clock may lag behind the request's start time, which is more
+                    // precise.
+                    now_s: coarse_now_s().max(client.time_s),
+                    original: heads.bereq.is_none().then_some(received),
+                    req: Some(req),
+                    bereq: heads.bereq,
+                    beresp: None,
+                    obj: heads.obj,
+                    resp: heads.resp,
+                    client,
+                    fetch,
+                    object,
+                    session,
+                    connection: &mut Socket {
+                        fd,
+                        steering: &mut connection.steering(),
+                        common: worker.steering(),
+                    },
+                    host: &Process { cache: worker.cache(), loaded, bundles: Some(worker.bundles()) },
+                    log: &mut lock(notes).lines,
+                    kept,
+                    workspace,
+                    random,
                 },
-                host: &Process { cache: worker.cache(), loaded, bundles: Some(worker.bundles()) },
-                log: &mut lock(notes).lines,
-                kept,
-                workspace,
-                random,
-            },
-        )
+            ))
+        };
+        socket.with_fd(run).unwrap_or(Action::Fail { reason: None })
     }
 
     /// Runs `vcl_hit` for a stored response.

@@ -1,15 +1,16 @@
-//! Record: writes each response's entry to the request log.
-
-use std::os::fd::AsFd;
+//! Record: writes each response's entry to the request log, or defers it until the client has
+//! acknowledged the response.
 
 use thalweg_http::RequestHead;
-use tokio::net::TcpStream;
+use thalweg_tcp::TcpInfo;
 
 use super::Session;
 use crate::log::{Entry, StartedResponse};
 use crate::sent::{MalformedLine, PolicyNotes, Sent};
+use crate::steering::Tcp;
 use crate::transport::Outgoing;
 use crate::transport::client::Client;
+use crate::transport::socket::{Socket, Span};
 use crate::worker::Worker;
 
 /// Parts of a record that few responses have.
@@ -17,12 +18,14 @@ use crate::worker::Worker;
 pub(super) struct Extras<'a> {
     noted: Option<Box<PolicyNotes>>,
     malformed: Option<&'a MalformedLine>,
+    /// The bytes on the wire whose delivery is measured.
+    span: Option<Span>,
 }
 
 impl<'a> Extras<'a> {
     /// Describes a request that could not be parsed.
     pub(super) fn malformed(line: &'a MalformedLine) -> Self {
-        Self { malformed: Some(line), noted: None }
+        Self { malformed: Some(line), ..Self::default() }
     }
 }
 
@@ -31,7 +34,7 @@ impl<O: Outgoing> Session<'_, O> {
     pub(super) fn record(&mut self, started: StartedResponse, sent: &Sent) {
         let policy = self.policy.take();
         let noted = policy.and_then(|policy| policy.end(self.client, self.worker.log().is_recording()));
-        let extras = Extras { noted, malformed: None };
+        let extras = Extras { noted, malformed: None, span: self.out.span() };
         write(self.worker, self.client, self.out.socket(), started, self.received, sent, extras);
     }
 }
@@ -40,20 +43,34 @@ impl<O: Outgoing> Session<'_, O> {
 pub(super) fn write(
     worker: &Worker,
     client: &Client,
-    socket: &TcpStream,
+    socket: &Socket,
     started: StartedResponse,
     request: &RequestHead,
     sent: &Sent,
     extras: Extras<'_>,
 ) {
+    let steering = client.steering();
+    let is_recording = worker.log().is_recording();
+    let span = extras.span.filter(|_| is_recording);
+    let tcp = if is_recording && span.is_none() {
+        socket.with_fd(TcpInfo::read).ok().and_then(|info| Tcp::of(&info, &steering))
+    } else {
+        None
+    };
     let entry = Entry {
         request,
         malformed: extras.malformed,
         client: client.address,
-        connection: socket.as_fd(),
-        steering: &client.steering(),
+        tcp,
+        steering: &steering,
         sent,
         noted: extras.noted,
     };
-    worker.log().append(started, entry);
+    match span {
+        Some(span) => {
+            let record = worker.log().defer(started, entry);
+            client.await_ack(span, record, socket, &steering);
+        }
+        None => worker.log().append(started, entry),
+    }
 }

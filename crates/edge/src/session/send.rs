@@ -27,6 +27,16 @@ struct Selected {
     parts: Option<Multipart>,
 }
 
+/// A run of content to send.
+#[derive(Clone, Copy)]
+struct Pieces {
+    /// Length in bytes; `None` for all content.
+    length: Option<u64>,
+    takes_trailer: bool,
+    /// Whether the response ends with this run.
+    ends: bool,
+}
+
 impl Selected {
     fn of(found: &Found, part: Part) -> Self {
         let (length, stored) = (found.length(), &found.head.fields);
@@ -132,7 +142,8 @@ impl<O: Outgoing> Session<'_, O> {
         for (part_head, range) in &multipart.parts {
             self.out.buffer(part_head);
             found.content.seek(range);
-            self.send_pieces(found, Some(range.end - range.start), false, sent_bytes).await?;
+            let pieces = Pieces { length: Some(range.end - range.start), takes_trailer: false, ends: false };
+            self.send_pieces(found, pieces, sent_bytes).await?;
         }
         self.out.buffer(&multipart.end());
         self.out.finish(None).await
@@ -145,7 +156,8 @@ impl<O: Outgoing> Session<'_, O> {
         takes_trailer: bool,
         sent_bytes: &mut u64,
     ) -> Result<(), Cut> {
-        self.send_pieces(found, length, takes_trailer, sent_bytes).await?;
+        let pieces = Pieces { length, takes_trailer, ends: true };
+        self.send_pieces(found, pieces, sent_bytes).await?;
         let trailer = found.content.trailer().filter(|_| takes_trailer);
         self.out.finish(trailer.as_deref()).await
     }
@@ -154,8 +166,7 @@ impl<O: Outgoing> Session<'_, O> {
     async fn send_pieces(
         &mut self,
         found: &mut Found,
-        length: Option<u64>,
-        takes_trailer: bool,
+        Pieces { length, takes_trailer, ends }: Pieces,
         sent_bytes: &mut u64,
     ) -> Result<(), Cut> {
         let mut left = length;
@@ -175,7 +186,8 @@ impl<O: Outgoing> Session<'_, O> {
                 Err(Failure::Unreadable) => return Err(Cut::StorageFailed),
                 Err(_) => return Err(Cut::BackendFailed),
             };
-            let is_last = !takes_trailer && found.content.is_at_end();
+            let is_end = found.content.is_at_end() || ends && left == Some(piece.len() as u64);
+            let is_last = is_end && !takes_trailer;
             self.out.piece(&piece, is_last).await?;
             *sent_bytes += piece.len() as u64;
             left = left.map(|left| left - piece.len() as u64);

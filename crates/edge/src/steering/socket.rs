@@ -2,34 +2,27 @@
 //! only on demand.
 
 use std::num::NonZeroU64;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering::Relaxed;
 
 use thalweg_policy::Connection;
 use thalweg_policy::task::TcpInfo;
 use thalweg_record::Decider;
 use thalweg_tcp::{congestion, info, sending};
-use tokio::net::TcpStream;
 
 use super::{SharedSteering, Steering, SteeringRequest, chain};
 
 /// The client connection of a policy's current request.
 #[derive(Debug)]
 pub(crate) struct Socket<'a> {
-    pub(crate) stream: &'a TcpStream,
+    pub(crate) fd: BorrowedFd<'a>,
     pub(crate) steering: &'a mut Steering,
     pub(crate) common: &'a SharedSteering,
 }
 
-impl Socket<'_> {
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
-    }
-}
-
 impl Connection for Socket<'_> {
     fn congestion_algorithm(&self) -> Option<String> {
-        congestion::get(self.fd()).ok().map(|name| name.to_string())
+        congestion::get(self.fd).ok().map(|name| name.to_string())
     }
 
     fn set_congestion_algorithm(&mut self, name: &str) -> Result<(), String> {
@@ -38,7 +31,7 @@ impl Connection for Socket<'_> {
             chain(&error)
         })?;
         match self.steering.apply(
-            self.stream.as_fd(),
+            self.fd,
             SteeringRequest::immediate(Decider::Policy, algorithm),
             self.common,
         ) {
@@ -48,11 +41,11 @@ impl Connection for Socket<'_> {
     }
 
     fn pace_bytes_per_s(&self) -> Option<u64> {
-        sending::max_pacing_rate(self.fd()).ok().flatten()
+        sending::max_pacing_rate(self.fd).ok().flatten()
     }
 
     fn set_pace_bytes_per_s(&mut self, pace: u64) -> Result<(), String> {
-        sending::set_max_pacing_rate(self.fd(), NonZeroU64::new(pace))
+        sending::set_max_pacing_rate(self.fd, NonZeroU64::new(pace))
             .map_err(|error| format!("pace not set: {error}"))
     }
 
@@ -61,7 +54,7 @@ impl Connection for Socket<'_> {
     }
 
     fn tcp_info(&self) -> Option<TcpInfo> {
-        let info = info::TcpInfo::read(self.fd()).ok()?;
+        let info = info::TcpInfo::read(self.fd).ok()?;
         self.steering.retrans_seen.store(info.total_retrans, Relaxed);
         let delta_retrans = info.total_retrans.wrapping_sub(self.steering.retrans_before);
         Some(policy_tcp_info(&info, delta_retrans))
@@ -72,7 +65,7 @@ impl Connection for Socket<'_> {
     }
 
     fn set_type_of_service(&mut self, value: u8) -> Result<(), String> {
-        sending::set_type_of_service(self.fd(), value)
+        sending::set_type_of_service(self.fd, value)
             .map_err(|error| format!("type of service not set: {error}"))
     }
 }

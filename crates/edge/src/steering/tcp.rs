@@ -1,7 +1,5 @@
 //! TCP state of a client's connection at the end of a response.
 
-use std::os::fd::BorrowedFd;
-
 use thalweg_record::{Decider, TcpState};
 use thalweg_tcp::congestion::CongestionControl;
 use thalweg_tcp::info::TcpInfo;
@@ -24,9 +22,9 @@ pub(crate) struct Tcp {
 }
 
 impl Tcp {
-    /// Reads the state with one `getsockopt`; the congestion control is taken from `steering`.
-    pub(crate) fn read(connection: BorrowedFd<'_>, steering: &Steering) -> Option<Self> {
-        let info = TcpInfo::read(connection).ok()?;
+    /// Returns the state that the kernel reported in `info`. The congestion control is known from
+    /// when it was set.
+    pub(crate) fn of(info: &TcpInfo, steering: &Steering) -> Option<Self> {
         Some(Self {
             congestion_control: steering.congestion_control()?,
             congestion_control_start: steering.start(),

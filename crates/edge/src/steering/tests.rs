@@ -42,7 +42,7 @@ impl Accepted {
     }
 
     fn socket(&mut self) -> Socket<'_> {
-        Socket { stream: &self.stream, steering: &mut self.steering, common: &self.common }
+        Socket { fd: self.stream.as_fd(), steering: &mut self.steering, common: &self.common }
     }
 
     fn apply(
@@ -63,7 +63,8 @@ impl Accepted {
 
     /// Reads the TCP state as it appears in a record.
     fn tcp(&self) -> TcpState {
-        Tcp::read(self.stream.as_fd(), &self.steering).unwrap().into()
+        let info = TcpInfo::read(self.stream.as_fd()).unwrap();
+        Tcp::of(&info, &self.steering).unwrap().into()
     }
 
     /// Runs `vcl_recv` for a request with these fields. Returns the request and the log lines.

@@ -5,6 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use thalweg_policy::task;
 
+use super::socket::{Socket, Span};
+use crate::delivery::Deliveries;
+use crate::log::Deferred;
 use crate::steering::Steering;
 
 /// State shared by the requests of one connection.
@@ -18,17 +21,58 @@ pub(crate) struct Client {
     /// The connection's policy variables (`client.*`, `server.*`, `sess.*`); `None` until a policy
     /// has run.
     session: Mutex<Option<Box<task::Session>>>,
+    /// Responses that wait for acknowledgement; `None` until a response is measured.
+    deliveries: Mutex<Option<Box<Deliveries>>>,
 }
 
 impl Client {
     pub(crate) fn new(address: SocketAddr, steering: Steering) -> Self {
         let address = SocketAddr::new(address.ip().to_canonical(), address.port());
-        Self { address, steering: Mutex::new(steering), session: Mutex::default() }
+        Self {
+            address,
+            steering: Mutex::new(steering),
+            session: Mutex::default(),
+            deliveries: Mutex::default(),
+        }
     }
 
     /// Locks the connection's congestion control state.
     pub(crate) fn steering(&self) -> MutexGuard<'_, Steering> {
         self.steering.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks the responses that wait for acknowledgement.
+    fn deliveries(&self) -> MutexGuard<'_, Option<Box<Deliveries>>> {
+        self.deliveries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a response waits for its acknowledgement.
+    pub(crate) fn awaits_acks(&self) -> bool {
+        self.deliveries().as_ref().is_some_and(|deliveries| deliveries.are_waiting())
+    }
+
+    /// Whether the congestion window must be read at the start of the next response.
+    pub(crate) fn needs_window(&self) -> bool {
+        self.deliveries().as_ref().is_none_or(|deliveries| deliveries.needs_window())
+    }
+
+    /// Adds a response whose record waits for its acknowledgement.
+    pub(crate) fn await_ack(&self, span: Span, record: Deferred, socket: &Socket, steering: &Steering) {
+        self.deliveries().get_or_insert_default().push(span, record, socket, steering);
+    }
+
+    /// Writes the records of responses that have been acknowledged.
+    pub(crate) fn collect_acks(&self, socket: &Socket) {
+        if let Some(deliveries) = &mut *self.deliveries() {
+            deliveries.collect(socket, &self.steering());
+        }
+    }
+
+    /// Writes the records of all waiting responses, with what has been acknowledged of each.
+    pub(crate) fn settle_deliveries(&self, socket: &Socket) {
+        if let Some(deliveries) = &mut *self.deliveries() {
+            deliveries.settle(socket, &self.steering());
+        }
     }
 
     /// Takes the connection's policy variables for the duration of one request.

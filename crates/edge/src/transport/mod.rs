@@ -6,6 +6,7 @@
 //! control and socket writes. A transport never decides what to send.
 //!
 //! - [`client`]: the client connection; common to all transports.
+//! - [`socket`]: a client's TCP socket, and what the client acknowledged.
 //! - [`http1`]: HTTP/1 in clear text (RFC 9112). Content is sent by `sendfile` or a joined write.
 //!
 //! Content is passed as [`Piece`]s, which are in memory or in a file. A transport that cannot use
@@ -24,9 +25,11 @@ use tokio::net::TcpStream;
 
 use crate::fetch::upload::{NotWanted, Source};
 use crate::refusal::Refusal;
+use socket::{Socket, Span};
 
 pub(crate) mod client;
 pub(crate) mod http1;
+pub(crate) mod socket;
 
 /// A response head, independent of its wire format.
 #[derive(Debug)]
@@ -60,7 +63,7 @@ pub(crate) struct ReplyHead<'a> {
 /// dropped before [`finish`](Self::finish) is cut in a way that the client can detect.
 pub(crate) trait Outgoing: Send {
     /// Returns the connection's socket.
-    fn socket(&self) -> &TcpStream;
+    fn socket(&self) -> &Socket;
 
     /// Returns whether a trailer section can follow the content.
     fn carries_trailers(&self) -> bool;
@@ -92,6 +95,9 @@ pub(crate) trait Outgoing: Send {
 
     /// Returns when the kernel accepted the first byte of the response.
     fn first_byte(&self) -> Option<Instant>;
+
+    /// Returns the response's bytes on the wire, if their delivery is measured.
+    fn span(&self) -> Option<Span>;
 }
 
 /// The request side of one exchange.

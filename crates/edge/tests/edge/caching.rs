@@ -43,9 +43,7 @@ async fn rfc9111_4_3_stale_response_is_validated() {
     let edge = TestEdge::before(&backend);
     let first = get(&edge, "/a", "");
     let mut fetch = backend.fetch().await;
-    fetch
-        .respond("200 OK", "Cache-Control: no-cache\r\nETag: \"v1\"\r\nX-RequestState: yes\r\n", b"content")
-        .await;
+    fetch.respond("200 OK", "Cache-Control: no-cache\r\nETag: \"v1\"\r\nX-Kept: yes\r\n", b"content").await;
     assert_eq!(first.await.unwrap().content, b"content");
 
     let second = get(&edge, "/a", "");

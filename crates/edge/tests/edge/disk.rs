@@ -94,7 +94,7 @@ async fn fetch(edge: &TestEdge, backend: &Backend, path: &str, fields: &str, con
     asked.await.unwrap()
 }
 
-const FRESH: &str = "Cache-Control: max-age=600\r\nX-RequestState: yes\r\n";
+const FRESH: &str = "Cache-Control: max-age=600\r\nX-Kept: yes\r\n";
 const LARGE: usize = 3_000_001;
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use crate::support::{Backend, TestEdge, config, field};
 #[tokio::test]
 async fn rfc9110_7_6_1_hop_by_hop_fields_are_not_forwarded() {
     const HOP: &str = "Connection: close, X-Private, via\r\nX-Private: 1\r\nProxy-Connection: keep-alive\r\n\
-                       Keep-Alive: timeout=5\r\nUpgrade: h2c\r\nX-RequestState: 1\r\n";
+                       Keep-Alive: timeout=5\r\nUpgrade: h2c\r\nX-Kept: 1\r\n";
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let mut client = edge.client().await;

@@ -8,6 +8,7 @@ mod cache_status;
 mod caching;
 mod conditions;
 mod connection;
+mod delivery;
 mod disk;
 mod faults;
 mod geo;

@@ -4,7 +4,7 @@
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
-use thalweg_edge::{Config, Ended};
+use thalweg_edge::{Config, EndedRun};
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::support::{Backend, TestEdge, config};
@@ -124,7 +124,7 @@ async fn reconnecting_follower_learns_counts_of_earlier_runs() {
         assert_eq!([client.response().await.status, client.response().await.status], [405; 2]);
         let records = edge.records.clone();
         edge.stop().await;
-        ended.push(Ended { epoch: records.epoch(), total: 2 });
+        ended.push(EndedRun { epoch: records.epoch(), total: 2 });
     }
     let edge = start();
     let epoch = edge.records.epoch();
@@ -133,8 +133,8 @@ async fn reconnecting_follower_learns_counts_of_earlier_runs() {
     client.request("TRACE", "/", "").await;
     assert_eq!(client.response().await.status, 405);
 
-    let expected_events = |ended: &[Ended]| {
-        let event = |Ended { epoch, total }: &Ended| format!("event: ended\ndata: {epoch}-{total}\n\n");
+    let expected_events = |ended: &[EndedRun]| {
+        let event = |EndedRun { epoch, total }: &EndedRun| format!("event: ended\ndata: {epoch}-{total}\n\n");
         ended.iter().map(event).chain([format!("id: {epoch}-0\n")]).collect::<String>()
     };
     for (last, expected) in [

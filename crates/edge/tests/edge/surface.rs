@@ -66,7 +66,9 @@ async fn metrics_count_responses_by_cache_result() {
     let metrics = tokio::time::timeout(PATIENCE, all).await.expect("the expected metrics");
     let healthy = format!(r#"backend="http://{0}",address="{0}"}} 1"#, backend.address);
     assert!(metrics.contains(&format!("thalweg_edge_backend_healthy{{{healthy}\n")), "{metrics}");
-    assert!(metrics.ends_with("# EOF\n") && !metrics.contains("disk") && !metrics.contains("bundle_number"));
+    assert!(
+        metrics.ends_with("# EOF\n") && !metrics.contains("_disk_") && !metrics.contains("bundle_number")
+    );
     edge.stop().await;
 }
 

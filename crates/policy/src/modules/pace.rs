@@ -57,9 +57,9 @@ pub fn to_kb_per_s(bytes_per_s: u64) -> i64 {
 /// - Unpaced if the buffer ran dry (`bs`), at startup or after a seek (`su`), and for anything but
 ///   media, because pacing would only add delay.
 /// - If the player requests a maximum rate (`rtp`): that rate plus packet overhead.
-/// - Otherwise, if the buffer (`bl`, or without it the deadline, `dl`) is at least 10 s: three times
-///   the bitrate, times the playback rate (`pr`), plus packet overhead. The bitrate is the larger of
-///   the highest available bitrate (`tb`) and this object's bitrate (`br`).
+/// - Otherwise, if the buffer (`bl`, or without it the deadline, `dl`) is at least 10 s: three
+///   times the bitrate, times the playback rate (`pr`), plus packet overhead. The bitrate is the
+///   larger of the highest available bitrate (`tb`) and this object's bitrate (`br`).
 pub fn from_cmcd(cmcd: &Cmcd) -> Option<u64> {
     let is_media = match cmcd.ot {
         None | Some(ObjectType::Audio | ObjectType::Video | ObjectType::Muxed) => true,

@@ -107,8 +107,8 @@ pub trait Host {
     fn storage(&self, _name: &str) -> Storage {
         Storage::default()
     }
-    /// Returns the location of an address. Called at most once per [`RequestState`](super::RequestState), and only
-    /// if the policy needs it.
+    /// Returns the location of an address. Called at most once per
+    /// [`RequestState`](super::RequestState), and only if the policy needs it.
     fn geo(&self, _address: IpAddr) -> Option<Geo> {
         None
     }

@@ -42,6 +42,7 @@ fn telemetry_proto() {
         Bbr::DECLARED,
         ResponseRecord::DECLARED,
         TcpState::DECLARED,
+        Delivery::DECLARED,
         Steered::DECLARED,
         Cmcd::DECLARED,
         Line::DECLARED,
@@ -87,7 +88,7 @@ fn telemetry_proto() {
 
 #[test]
 fn console_types() {
-    let parts = [Line::DECLARED, TcpState::DECLARED, Steered::DECLARED, Cmcd::DECLARED];
+    let parts = [Line::DECLARED, TcpState::DECLARED, Delivery::DECLARED, Steered::DECLARED, Cmcd::DECLARED];
     let mut text = TYPES_HEAD.to_owned();
     let fields = || [ResponseRecord::DECLARED].into_iter().chain(parts).flat_map(Declared::fields);
     for field in fields() {

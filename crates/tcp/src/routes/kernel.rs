@@ -67,12 +67,12 @@ pub struct Refused {
     /// The kernel's error.
     pub cause: io::Error,
     /// The kernel's explanation, if any.
-    pub said: Option<String>,
+    pub explanation: Option<String>,
 }
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.said.as_ref().map_or(Ok(()), |said| write!(f, "{said}: "))?;
+        self.explanation.as_ref().map_or(Ok(()), |explanation| write!(f, "{explanation}: "))?;
         write!(f, "{}", self.cause)
     }
 }
@@ -146,14 +146,14 @@ impl Routes {
         let (mut changed, mut rest) = (Changed::default(), changes);
         rest.reverse();
         while let Some(change) = rest.pop() {
-            let Err(Refusal { cause, said }) = self.apply(&change)? else {
+            let Err(Refusal { cause, explanation }) = self.apply(&change)? else {
                 changed.made.push(change);
                 continue;
             };
             if let Change::Replace { old, .. } = &change {
                 rest.push(Change::Remove(old.clone()));
             }
-            changed.refused.push(Refused { change, cause, said });
+            changed.refused.push(Refused { change, cause, explanation });
         }
         Ok(changed)
     }
@@ -161,9 +161,9 @@ impl Routes {
     fn apply(&mut self, change: &Change) -> Result<Result<(), Refusal>, Error> {
         let sequence = self.next_sequence();
         let request = match change {
-            Change::Add(new) => new.to_be_set(REQUEST | ACK | CREATE | EXCLUSIVE, sequence),
-            Change::Replace { new, .. } => new.to_be_set(REQUEST | ACK | CREATE | REPLACE, sequence),
-            Change::Remove(old) => old.to_be_removed(REQUEST | ACK, sequence),
+            Change::Add(new) => new.set_message(REQUEST | ACK | CREATE | EXCLUSIVE, sequence),
+            Change::Replace { new, .. } => new.set_message(REQUEST | ACK | CREATE | REPLACE, sequence),
+            Change::Remove(old) => old.remove_message(REQUEST | ACK, sequence),
         };
         let Err(refusal) = self.request(&request, |_| Ok(()))? else { return Ok(Ok(())) };
         match Errno::from_io_error(&refusal.cause) {
@@ -221,21 +221,21 @@ impl Routes {
 /// The kernel's reason for refusing a request.
 struct Refusal {
     cause: io::Error,
-    said: Option<String>,
+    explanation: Option<String>,
 }
 
 impl Refusal {
     /// Decodes `struct nlmsgerr`: the error number, the request's header, then attributes.
     fn of(number: i32, message: &[u8]) -> Self {
         let mut rest = message.get(HEADER_BYTES + 4 + HEADER_BYTES..).unwrap_or_default();
-        let mut said = None;
+        let mut explanation = None;
         while let Ok((kind, value, after)) = split_attribute(rest) {
             if kind == ATTRIBUTE_MESSAGE {
                 let text = String::from_utf8_lossy(value.strip_suffix(&[0]).unwrap_or(value));
-                said = Some(text.trim_end_matches('.').to_owned());
+                explanation = Some(text.trim_end_matches('.').to_owned());
             }
             rest = after;
         }
-        Self { cause: io::Error::from_raw_os_error(number), said }
+        Self { cause: io::Error::from_raw_os_error(number), explanation }
     }
 }

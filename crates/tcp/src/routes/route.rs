@@ -243,7 +243,7 @@ impl Route {
 
     /// Encodes the request that sets this route. `flags` decide what happens if the route already
     /// exists.
-    pub fn to_be_set(&self, flags: u16, sequence: u32) -> Vec<u8> {
+    pub fn set_message(&self, flags: u16, sequence: u32) -> Vec<u8> {
         let path = &self.path;
         let mut message = self.message(RTM_NEWROUTE, flags, sequence, (path.scope, path.kind, path.flags));
         for (kind, value) in &path.attributes {
@@ -262,7 +262,7 @@ impl Route {
 
     /// Encodes the request that removes exactly this route. The kernel matches it by table, prefix,
     /// priority and protocol, regardless of its path.
-    pub(super) fn to_be_removed(&self, flags: u16, sequence: u32) -> Vec<u8> {
+    pub(super) fn remove_message(&self, flags: u16, sequence: u32) -> Vec<u8> {
         with_length(self.message(RTM_DELROUTE, flags, sequence, (SCOPE_NOWHERE, 0, 0)))
     }
 

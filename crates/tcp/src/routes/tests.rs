@@ -283,7 +283,7 @@ fn encoded_route_decodes_to_an_equal_route() {
         attribute(8, &metrics.concat()),
     ]);
     let ours = base.along(prefix("203.0.113.0/24"), 300, "bbr".parse().unwrap());
-    let decoded = Route::decode(&ours.to_be_set(0, 1)[HEADER_BYTES..]).unwrap().unwrap();
+    let decoded = Route::decode(&ours.set_message(0, 1)[HEADER_BYTES..]).unwrap().unwrap();
     assert_eq!(decoded, ours);
     assert_eq!((decoded.protocol, decoded.priority, decoded.table), (PROTOCOL, PRIORITY, 300));
     assert_eq!((decoded.source(), decoded.congestion_control), ("10.0.0.5".parse().ok(), "bbr".parse().ok()));
@@ -316,7 +316,7 @@ fn messages_without_a_route_for_connections_are_skipped() {
 
 #[test]
 fn truncated_message_is_an_error() {
-    let whole = DEFAULT.via("10.0.0.1").to_be_set(0, 1).split_off(HEADER_BYTES);
+    let whole = DEFAULT.via("10.0.0.1").set_message(0, 1).split_off(HEADER_BYTES);
     let mut read = 0;
     for end in 0..whole.len() {
         read += usize::from(Route::decode(&whole[..end]).is_ok());

@@ -28,7 +28,7 @@ pub struct Figures {
 type OfSink = (&'static str, &'static str, MetricType, fn(&SinkState) -> u64);
 
 const OF_SINKS: [OfSink; 7] = [
-    ("records", "Records stored by the sink", MetricType::Counter, SinkState::kept),
+    ("records", "Records stored by the sink", MetricType::Counter, SinkState::stored),
     (
         "records_lost",
         "Records deleted from the spool before the sink read them",

@@ -251,8 +251,8 @@ impl Consumer {
         })
     }
 
-    /// Retries a ClickHouse operation until it succeeds, the partitions are reassigned, or `stop` is
-    /// set.
+    /// Retries a ClickHouse operation until it succeeds, the partitions are reassigned, or `stop`
+    /// is set.
     fn until_done<T>(
         &self,
         stop: &AtomicBool,

@@ -51,6 +51,7 @@ impl Agent {
     /// `controller`, the address of the one in this process.
     ///
     /// # Errors
+    ///
     /// Returns a fault located at the setting if its value is unusable.
     pub(crate) fn bind(settings: &config::Agent, controller: Option<SocketAddr>) -> Result<Self, Fault> {
         let config = agent_config(settings);
@@ -77,6 +78,7 @@ impl Agent {
     /// created before that edge starts, or its first responses are missed.
     ///
     /// # Errors
+    ///
     /// Returns an error if a thread cannot be started, or if a thread or task exits early.
     pub(crate) async fn run(
         self,

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use thalweg_edge::{Ended, Follower, KEEP_ALIVE, Records};
+use thalweg_edge::{EndedRun, Follower, KEEP_ALIVE, Records};
 use thalweg_record::EdgePosition;
 use thalweg_telemetry::collect::Intake;
 use thalweg_telemetry::follow::stream::SILENCE_MAX;
@@ -30,7 +30,7 @@ pub(super) async fn follow(
     let position = position.unwrap_or_else(|| EdgePosition { edge: edge.clone(), epoch, next: 0 });
     let ended = records.ended_from(position.epoch);
     let mut follower = EdgeFollower::new(edge, intake, Some(position));
-    for Ended { epoch, total } in ended {
+    for EndedRun { epoch, total } in ended {
         follower.forward_end(*epoch, *total, StreamItem::EarlierEnd, 0).await;
     }
     loop {

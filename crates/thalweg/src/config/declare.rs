@@ -46,6 +46,7 @@ impl Set<SocketAddr> {
     /// Binds a listener to this address and makes it non-blocking, as async runtimes require.
     ///
     /// # Errors
+    ///
     /// Returns an error if the address cannot be bound.
     pub(crate) fn bind(&self) -> Result<TcpListener, Fault> {
         let bound = TcpListener::bind(self.value);

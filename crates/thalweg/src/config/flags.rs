@@ -66,6 +66,7 @@ impl<S: Section> FromArgMatches for Flags<S> {
 /// Parses the value of a flag that is declared by a command rather than a section.
 ///
 /// # Errors
+///
 /// Returns an error that states the expected form if `text` is invalid.
 pub(crate) fn from_flag<T: Value>(text: &str) -> Result<T, String> {
     T::from_text(text, Path::new(""))

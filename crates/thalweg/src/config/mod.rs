@@ -54,6 +54,7 @@ impl Config {
     /// Reads and checks a file.
     ///
     /// # Errors
+    ///
     /// Returns [`Faults`] if there are any faults.
     pub(crate) fn from_file(path: &Path) -> Result<Self, Faults> {
         let text = fs::read_to_string(path);
@@ -66,6 +67,7 @@ impl Config {
     /// against the file's directory.
     ///
     /// # Errors
+    ///
     /// Returns [`Faults`] if there are any faults.
     pub(crate) fn from_text(path: &Path, text: &str) -> Result<Self, Faults> {
         let mut faults = Vec::new();
@@ -80,6 +82,7 @@ impl Config {
     /// config.
     ///
     /// # Errors
+    ///
     /// Returns [`Faults`] if there are any faults.
     pub(crate) fn from_flags<S: Section>(
         flags: &Flags<S>,
@@ -222,6 +225,7 @@ impl Origin {
     /// Returns the address that sources push to and the token that they must present.
     ///
     /// # Errors
+    ///
     /// Returns an error if the address is not on loopback and no token is set. A checked config
     /// never has such an address.
     pub(crate) fn ingest(&self) -> Result<Ingest, UnprotectedIngest> {

@@ -98,6 +98,10 @@ section! {
         /// most player connections fetch one playlist and close. A policy can change the congestion
         /// control at any size.
         steering_size_min: Size = default("100kB"), within("0B", "1GiB");
+        /// Minimum size of a response whose delivery is measured: how much of it the client's
+        /// kernel acknowledged, and when. The record of such a response is written once its last
+        /// byte is acknowledged. Requires Linux 6.2 or later.
+        delivery_min: Size = default("10kB"), within("0B", "1GiB");
         /// Bundle of steering rules and experiments. A JSON file is checked every second, and may
         /// be created or replaced at any time. A URL is polled, with the machine's name added as
         /// edge=NAME unless the query already has an edge. The last good bundle is kept in the
@@ -105,8 +109,7 @@ section! {
         bundle: BundleSource = unset("the controller in the same file; without a controller, no rules or experiments");
         /// Maximum unsent bytes per client in the kernel. With a low value, a new pace or
         /// congestion control takes effect sooner and a seek wastes fewer bytes, but threads wake
-        /// more often; 128KiB is a good first choice. If set, duration and goodput in the log are
-        /// close to those on the wire; otherwise, they measure writes to the kernel.
+        /// more often; 128KiB is a good first choice.
         tcp_notsent_lowat: Size = unset("the kernel's net.ipv4.tcp_notsent_lowat"), within("4KiB", "1GiB");
         /// Slow start after an idle period, such as between segments. "keep" leaves the kernel's
         /// setting unchanged; by default, the congestion window then returns to its initial size,
@@ -207,7 +210,7 @@ section! {
         /// Record one in this many sockets, each for its whole life.
         sample: usize = default("1"), within("1", "1000000");
         /// Network namespaces to sample, by `ip netns` name or by path.
-        namespaces: Vec<collect::Place> = unset("the process's own");
+        namespaces: Vec<collect::Namespace> = unset("the process's own");
         /// Admin addresses of the edges whose responses are recorded.
         edges: Vec<SocketAddr> = unset("the edge in the same file");
         /// MaxMind databases (City or Country, ASN) for the region and autonomous system of
@@ -312,8 +315,6 @@ section! {
         measure: Measure = default("delivery_rate");
         /// Minimum size of responses that count for goodput and to which steering rules apply.
         goodput_min: Size = default("100kB"), within("0B", "1GiB");
-        /// Whether responses relayed while they still arrive from the backend count for goodput.
-        counts_relayed: bool = default("off");
         /// Hosts that opt out: their connections are not counted, and no rule applies to their
         /// responses.
         hosts_left_alone: Vec<HostName> = unset("none");
@@ -407,8 +408,6 @@ section! {
         measure: Measure = unset("as in [controller]");
         /// Minimum size of responses that count for goodput and to which steering rules apply.
         goodput_min: Size = unset("as in [controller]"), within("0B", "1GiB");
-        /// Whether responses relayed while they still arrive from the backend count for goodput.
-        counts_relayed: bool = unset("as in [controller]");
         /// Minimum measured connections in a window for a network to be ranked.
         connections_min: usize = unset("as in [controller]"), within("1", "1000000");
         /// Share of ranked networks that forms the bottom group.

@@ -430,6 +430,10 @@ fn reference_lists_every_setting() {
               rule or an experiment to change the congestion control. This exempts short connections:
               most player connections fetch one playlist and close. A policy can change the congestion
               control at any size.
+          delivery_min           SIZE, default 10kB, 0B to 1GiB
+              Minimum size of a response whose delivery is measured: how much of it the client's
+              kernel acknowledged, and when. The record of such a response is written once its last
+              byte is acknowledged. Requires Linux 6.2 or later.
           bundle                 FILE|URL, if absent: the controller in the same file; without a controller, no rules or experiments
               Bundle of steering rules and experiments. A JSON file is checked every second, and may
               be created or replaced at any time. A URL is polled, with the machine's name added as
@@ -438,8 +442,7 @@ fn reference_lists_every_setting() {
           tcp_notsent_lowat      SIZE, if absent: the kernel's net.ipv4.tcp_notsent_lowat, 4KiB to 1GiB
               Maximum unsent bytes per client in the kernel. With a low value, a new pace or
               congestion control takes effect sooner and a seek wastes fewer bytes, but threads wake
-              more often; 128KiB is a good first choice. If set, duration and goodput in the log are
-              close to those on the wire; otherwise, they measure writes to the kernel.
+              more often; 128KiB is a good first choice.
           tcp_slow_start_after_idle keep|off, default keep
               Slow start after an idle period, such as between segments. "keep" leaves the kernel's
               setting unchanged; by default, the congestion window then returns to its initial size,
@@ -634,8 +637,6 @@ fn reference_lists_every_setting() {
               responses.
           goodput_min            SIZE, default 100kB, 0B to 1GiB
               Minimum size of responses that count for goodput and to which steering rules apply.
-          counts_relayed         on|off, default off
-              Whether responses relayed while they still arrive from the backend count for goodput.
           hosts_left_alone       [HOST, …], if absent: none
               Hosts that opt out: their connections are not counted, and no rule applies to their
               responses.
@@ -727,8 +728,6 @@ fn reference_lists_every_setting() {
               responses.
           goodput_min            SIZE, if absent: as in [controller], 0B to 1GiB
               Minimum size of responses that count for goodput and to which steering rules apply.
-          counts_relayed         on|off, if absent: as in [controller]
-              Whether responses relayed while they still arrive from the backend count for goodput.
           connections_min        N, if absent: as in [controller], 1 to 1000000
               Minimum measured connections in a window for a network to be ranked.
           bottom_share           SHARE, if absent: as in [controller]

@@ -63,12 +63,14 @@ pub(crate) trait Value: Sized {
     /// Parses a value from text. Relative paths are resolved against `base`.
     ///
     /// # Errors
+    ///
     /// Returns an error that states the expected form if `text` is invalid.
     fn from_text(text: &str, base: &Path) -> Result<Self, String>;
 
     /// Parses a raw value.
     ///
     /// # Errors
+    ///
     /// Returns an error with its location if the value is invalid; for a list, one per invalid
     /// item.
     fn read(raw: &Raw, base: &Path) -> Result<Self, Vec<Refused>> {

@@ -50,6 +50,7 @@ pub(crate) struct Sources {
 /// because record streams never end.
 ///
 /// # Errors
+///
 /// Returns an error if the listener fails.
 pub(crate) async fn serve(
     listener: TcpListener,

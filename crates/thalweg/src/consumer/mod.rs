@@ -35,6 +35,7 @@ impl Consumer {
     /// Opens the configured resources.
     ///
     /// # Errors
+    ///
     /// Returns a fault located at the setting if its value is unusable.
     pub(crate) fn bind(settings: &config::Consumer) -> Result<Self, Fault> {
         let url = &settings.clickhouse;
@@ -64,6 +65,7 @@ impl Consumer {
     /// read again by another member of the consumer group.
     ///
     /// # Errors
+    ///
     /// Returns an error if the topic stays missing, or if the consumer thread cannot be started or
     /// exits early.
     pub(crate) async fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {

@@ -52,6 +52,7 @@ Assumptions and results: docs/explanation/control.md")]
 /// Opens the configured resources.
 ///
 /// # Errors
+///
 /// Returns a fault located at the setting if its value is unusable.
 pub(crate) fn bind(settings: &config::Controller, tenants: &[config::Tenant]) -> Result<Controller, Fault> {
     let kafka = settings

@@ -22,7 +22,6 @@ impl Controller {
             late_s: self.late.value.duration.as_secs(),
             measure: self.measure.value,
             goodput_bytes_min: self.goodput_min.value.bytes,
-            counts_relayed: self.counts_relayed.value,
             hosts_left_alone: hosts.map(|host| host.0.clone()).collect(),
             by_tenant: self.by_tenant.value,
             tenants: Vec::new(),
@@ -78,7 +77,6 @@ impl Tenant {
         let settings = Settings {
             measure: self.measure.as_ref().map_or(all.measure, |it| it.value),
             goodput_bytes_min: self.goodput_min.as_ref().map_or(all.goodput_bytes_min, |it| it.value.bytes),
-            counts_relayed: self.counts_relayed.as_ref().map_or(all.counts_relayed, |it| it.value),
             connections_min: short(&self.connections_min, all.connections_min),
             bottom_share: part(&self.bottom_share, all.bottom_share),
             duty_enter: part(&self.duty_enter, all.duty_enter),

@@ -2,7 +2,9 @@
 
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
-use thalweg_record::{Cmcd, Cut, Decider, LineTag, Lines, ResponseRecord, Steered, StreamType, TcpState};
+use thalweg_record::{
+    Cmcd, Cut, Decider, Delivery, LineTag, Lines, ResponseRecord, Steered, StreamType, TcpState,
+};
 
 use super::*;
 
@@ -17,7 +19,13 @@ fn record() -> Value {
         path: "/vod/a/1.m4s".to_owned(),
         bytes: 1_258_291,
         ttfb_us: Some(850),
-        duration_us: 2_000_000,
+        written_us: 2_000_000,
+        delivery: Some(Delivery {
+            testable_bytes_per_s: Some(9_000_000),
+            reached_hd: Some(true),
+            is_source_limited: true,
+            ..Delivery::complete(1_258_291, 2_000_000)
+        }),
         detail: Some("pass".into()),
         backend: Some("east".to_owned()),
         cut: Some(Cut::ClientStalled),
@@ -61,7 +69,19 @@ fn record() -> Value {
 fn bare() -> Value {
     let mut bare = record();
     let fields = bare.as_object_mut().unwrap();
-    for name in ["ttfb_us", "cut", "tcp", "steered", "lines", "detail", "backend", "xid", "restarts"] {
+    for name in [
+        "ttfb_us",
+        "cut",
+        "tcp",
+        "delivery",
+        "goodput_bytes_per_s",
+        "steered",
+        "lines",
+        "detail",
+        "backend",
+        "xid",
+        "restarts",
+    ] {
         fields.remove(name);
     }
     fields.insert("complete".to_owned(), true.into());
@@ -118,7 +138,7 @@ fn expressions_match() {
             "path ~ ^/(vod|live)/ && bytes > 1 MiB && time > 22:59",
             "tcp and tcpi and steered and FetchError and VCL_Log ~ bbr and FetchError == \"no route\"",
             "CC == bbr and RTT == 120ms and MIN == 80ms and CWND == 10 and DELIVERY == 8Mbit/s and RETR == 2 and ST == 200",
-            "CONTENT == 1258291 and TOTAL == 2s and GOODPUT < 8Mbit/s and LOST == 0 and CACHE == hit",
+            "CONTENT == 1258291 and WRITTEN == 2s and GOODPUT < 8Mbit/s and LOST == 0 and CACHE == hit",
             "steered.holdout and steered.bundle == 42 and steered.arm == as-is and steered.rule ~ /24",
         ],
     );

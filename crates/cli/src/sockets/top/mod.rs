@@ -39,6 +39,7 @@ enum Mode {
 /// Updates the display until the user quits or the last update is done.
 ///
 /// # Errors
+///
 /// Returns an error if the filter is invalid, the kernel does not respond, or the output cannot be
 /// written.
 pub(super) fn run(args: &TopArgs) -> anyhow::Result<()> {

@@ -22,6 +22,7 @@ impl Terminal {
     /// Switches the terminal to an alternate screen and raw mode, and starts reading events.
     ///
     /// # Errors
+    ///
     /// Returns an error if the terminal cannot be set up.
     pub(super) fn take() -> io::Result<Self> {
         let (send, events) = channel(EVENTS_MAX);
@@ -36,6 +37,7 @@ impl Terminal {
     /// Redraws the screen with what `draw` renders.
     ///
     /// # Errors
+    ///
     /// Returns an error if the terminal cannot be written.
     pub(super) fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         self.screen.draw(draw).map(drop)
@@ -44,6 +46,7 @@ impl Terminal {
     /// Waits for the next event.
     ///
     /// # Errors
+    ///
     /// Returns an error if the terminal is closed.
     pub(super) async fn event(&mut self) -> io::Result<Event> {
         self.events.recv().await.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())

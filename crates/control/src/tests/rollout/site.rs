@@ -111,7 +111,7 @@ impl Site {
     /// Updates the rollout after a decision of `state`.
     pub(super) fn decided(&mut self, state: &mut State) -> Vec<Transition> {
         let (settings, now_unix_s) = (&self.lab.settings, self.now_unix_s);
-        with_tenants(state, |tenants| self.rollout.decided(settings, tenants, now_unix_s))
+        with_tenants(state, |tenants| self.rollout.apply_decisions(settings, tenants, now_unix_s))
     }
 
     /// Closes and decides a window.
@@ -137,7 +137,7 @@ impl Site {
             let mut transitions = rollout.observe(settings, tenants, window, now_unix_s);
             let moment = Moment { now_unix_s, seed: 1, acknowledged_bundle: rollout.newest() };
             tenants.decide(settings, &[(String::new(), window.clone())], moment);
-            transitions.extend(rollout.decided(settings, tenants, now_unix_s));
+            transitions.extend(rollout.apply_decisions(settings, tenants, now_unix_s));
             transitions
         })
     }
@@ -202,9 +202,9 @@ fn with_tenants<T>(state: &mut State, call: impl FnOnce(&mut Tenants) -> T) -> T
 }
 
 impl Behaviour {
-    fn figures(self) -> Figures {
+    fn figures(self) -> EdgeFigures {
         let Self { connections, failed, retransmitted, ln_goodput } = self;
-        let mut figures = Figures { responses: connections, ..Figures::default() };
+        let mut figures = EdgeFigures { responses: connections, ..EdgeFigures::default() };
         for at in 0..connections {
             // Fail the given share of responses; scatter the other values around their mean.
             figures.failed.add(f64::from(u8::from((at as f64 + 0.5) % (1.0 / failed) < 1.0)));

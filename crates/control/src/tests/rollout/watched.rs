@@ -56,7 +56,7 @@ fn connections_without_responses_do_not_count_as_canary_traffic() {
     site.until_watched();
     for _ in 0..10 {
         let mut window = site.window();
-        let idle = window.edges.keys().map(|name| (name.clone(), Figures::default())).collect();
+        let idle = window.edges.keys().map(|name| (name.clone(), EdgeFigures::default())).collect();
         window.edges = std::sync::Arc::new(idle);
         site.close(&window);
         site.poll_all();

@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
-use std::pin::pin;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 use std::{io, mem};
 
@@ -14,14 +14,15 @@ use thalweg_http::chunked::{ChunkedError, Decoder, Step};
 use thalweg_http::head::METHOD_BYTES_MAX;
 use thalweg_http::token::is_token;
 use thalweg_http::{Framing, Limits, RequestHead, head};
-use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
+use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::pipe;
 use crate::fetch::upload::Source;
 use crate::refusal::Refusal;
 use crate::sent::MalformedLine;
+use crate::transport::socket::Socket;
 use crate::transport::{Incoming, Piped, UploadError};
 
 /// Maximum bytes per read from a client.
@@ -85,13 +86,13 @@ pub(super) struct Requests {
 impl Requests {
     /// Reads available bytes. A waiting connection holds no buffer, so that idle connections use
     /// little memory.
-    async fn fill(&mut self, stream: &mut TcpStream) -> io::Result<usize> {
+    async fn fill(&mut self, socket: &Socket) -> io::Result<usize> {
         poll_fn(|context| {
             if self.input.capacity() == 0 {
                 self.input = SPARE.take();
             }
             self.input.reserve(READ_BYTES);
-            let read = pin!(stream.read_buf(&mut self.input)).poll(context);
+            let read = socket.poll_read(context, &mut self.input);
             if self.input.is_empty() {
                 SPARE.set(mem::take(&mut self.input));
             }
@@ -100,22 +101,24 @@ impl Requests {
         .await
     }
 
-    /// Waits for the first byte of the next request. Returns `false` if none arrives within `idle`
-    /// or if the client closes the connection.
-    pub(super) async fn begin(&mut self, stream: &mut TcpStream, idle: Duration) -> bool {
-        let deadline = Instant::now() + idle;
+    /// Waits for the first byte of the next request; returns `false` if the client closes.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if no byte arrives before the deadline.
+    pub(super) async fn begin(&mut self, socket: &Socket, deadline: Instant) -> Result<bool, Elapsed> {
         loop {
-            // Skip the empty line that some clients send after a POST (RFC 9112 §2.2).
+            // Some clients send an empty line after a POST (RFC 9112 §2.2); it starts no request.
             match &*self.input {
                 b"" | b"\r" | b"\r\n" => {
                     if self.input.ends_with(b"\n") {
                         self.input.clear();
                     }
-                    if !matches!(timeout_at(deadline, self.fill(stream)).await, Ok(Ok(1..))) {
-                        return false;
+                    if !matches!(timeout_at(deadline, self.fill(socket)).await?, Ok(1..)) {
+                        return Ok(false);
                     }
                 }
-                _ => return true,
+                _ => return Ok(true),
             }
         }
     }
@@ -123,7 +126,7 @@ impl Requests {
     /// Reads the rest of the head into `request`, within the time `limit`.
     pub(super) async fn read(
         &mut self,
-        stream: &mut TcpStream,
+        socket: &Socket,
         request: &mut RequestHead,
         limits: &Limits,
         limit: Duration,
@@ -146,7 +149,7 @@ impl Requests {
                 }
             }
             seen = self.input.len();
-            match timeout_at(deadline, self.fill(stream)).await {
+            match timeout_at(deadline, self.fill(socket)).await {
                 Ok(Ok(0)) => return Ok(Read::End),
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) => return Err(error),
@@ -156,15 +159,16 @@ impl Requests {
     }
 
     /// Closes the connection after giving the client time to read the refusal (lingering close).
-    pub(super) async fn linger(&mut self, stream: &mut TcpStream) {
-        if socket2::SockRef::from(&*stream).shutdown(std::net::Shutdown::Write).is_err() {
+    pub(super) async fn linger(&mut self, socket: &Socket) {
+        let shut_down = |fd: BorrowedFd<'_>| socket2::SockRef::from(&fd).shutdown(std::net::Shutdown::Write);
+        if socket.with_fd(shut_down).is_err() {
             return;
         }
         let drain = async {
             let mut left = LINGER_BYTES_MAX;
             while left > 0 {
                 self.input.clear();
-                match self.fill(stream).await {
+                match self.fill(socket).await {
                     Ok(n) if n > 0 => left = left.saturating_sub(n),
                     _ => return,
                 }
@@ -176,7 +180,7 @@ impl Requests {
 
 /// Content of one request.
 pub(super) struct RequestContent<'c> {
-    stream: &'c TcpStream,
+    socket: &'c Socket,
     requests: &'c mut Requests,
     framing: Framing,
     /// Whether the content was read to its end, so that the next byte starts a new request.
@@ -185,9 +189,9 @@ pub(super) struct RequestContent<'c> {
 
 impl<'c> RequestContent<'c> {
     /// Creates the content, delimited by `framing`, of the request whose head was just read.
-    pub(super) fn new(stream: &'c TcpStream, requests: &'c mut Requests, framing: Framing) -> Self {
+    pub(super) fn new(socket: &'c Socket, requests: &'c mut Requests, framing: Framing) -> Self {
         let is_read = matches!(framing, Framing::None | Framing::Length(0));
-        Self { stream, requests, framing, is_read }
+        Self { socket, requests, framing, is_read }
     }
 
     /// Returns whether the content was read to its end.
@@ -197,14 +201,9 @@ impl<'c> RequestContent<'c> {
 
     /// Reads once. The response may be written concurrently.
     async fn read(&mut self) -> io::Result<usize> {
-        self.requests.input.reserve(CONTENT_READ_BYTES);
-        loop {
-            self.stream.readable().await?;
-            match self.stream.try_read_buf(&mut self.requests.input) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                read => return read,
-            }
-        }
+        let Requests { input } = &mut *self.requests;
+        input.reserve(CONTENT_READ_BYTES);
+        poll_fn(|context| self.socket.poll_read(context, input)).await
     }
 
     /// Marks the content as read, and releases the buffer, which is too large to keep while the
@@ -278,7 +277,7 @@ impl Incoming for RequestContent<'_> {
         // No further request can follow on this connection.
         self.is_read = false;
         head.extend_from_slice(&mem::take(&mut self.requests.input));
-        pipe::run(self.stream, backend, &head).await
+        pipe::run(self.socket, backend, &head).await
     }
 }
 

@@ -12,17 +12,20 @@ use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use thalweg_http::{Framing, Method, RequestHead, Version, framing};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 
 use crate::session::{self, Buffers};
 use crate::steering::Steering;
 use crate::transport::Outgoing;
 use crate::transport::client::Client;
+use crate::transport::socket::Socket;
 use crate::worker::Worker;
 use incoming::{Read, RequestContent, Requests};
-use outgoing::{RequestForm, Response};
+use outgoing::{Measure, RequestForm, Response};
 
 mod incoming;
 mod outgoing;
@@ -31,6 +34,9 @@ mod send;
 
 /// Form of the response to a request that could not be parsed.
 const MALFORMED: RequestForm = RequestForm { version: Version::Http11, is_head: false, keeps_alive: false };
+
+/// Time until the acknowledgement of a response is first looked for, if no request comes before.
+const ACK_WAIT: Duration = Duration::from_millis(200);
 
 /// Maximum scratch buffers kept by a worker for later requests.
 const SPARE_MAX: usize = 64;
@@ -67,23 +73,33 @@ impl Scratch {
 }
 
 /// Serves one client until either side ends the connection.
-pub(crate) async fn serve(worker: Arc<Worker>, mut stream: TcpStream, address: SocketAddr) {
+pub(crate) async fn serve(worker: Arc<Worker>, stream: TcpStream, address: SocketAddr) {
     let _ = stream.set_nodelay(true);
     let steering = Steering::begin(stream.as_fd(), worker.config().congestion_control, worker.steering());
     let client = Client::new(address, steering);
+    let socket = Socket::new(stream);
+    run(&worker, &client, &socket).await;
+    client.settle_deliveries(&socket);
+}
+
+async fn run(worker: &Arc<Worker>, client: &Client, socket: &Socket) {
     let mut requests = Requests::default();
     loop {
         let (limits, timeouts) = (&worker.config().head, worker.timeouts());
-        if !requests.begin(&mut stream, timeouts.idle).await {
+        if !next_request(&mut requests, client, socket, timeouts.idle).await {
             return;
         }
         let mut scratch = Scratch::take();
         let Scratch { buffers, pending } = &mut *scratch;
-        let Ok(read) = requests.read(&mut stream, &mut buffers.request, limits, timeouts.head).await else {
+        let Ok(read) = requests.read(socket, &mut buffers.request, limits, timeouts.head).await else {
             return;
         };
         // Hold the guard until the client has had time to read the response.
         let _busy = worker.busy();
+        let measure = Measure {
+            bytes_min: worker.log().is_recording().then_some(worker.config().delivery_bytes_min),
+            needs_window: client.needs_window(),
+        };
         let is_over = match read {
             Read::End => return,
             Read::Request => {
@@ -92,9 +108,9 @@ pub(crate) async fn serve(worker: Arc<Worker>, mut stream: TcpStream, address: S
                 // The session refuses content that cannot be delimited; the connection then closes.
                 let framing = framing::request_framing(&buffers.request);
                 let mut content =
-                    RequestContent::new(&stream, &mut requests, framing.unwrap_or(Framing::UntilClose));
-                let mut response = Response::new(&stream, timeouts.send_stall, pending, form);
-                let sent = session::run(&worker, &client, buffers, framing, &mut content, &mut response);
+                    RequestContent::new(socket, &mut requests, framing.unwrap_or(Framing::UntilClose));
+                let mut response = Response::new(socket, timeouts.send_stall, pending, form, measure);
+                let sent = session::run(worker, client, buffers, framing, &mut content, &mut response);
                 let was_cut = sent.await.cut.is_some();
                 // Return without a shutdown, which would turn the reset of a cut response into a
                 // clean end.
@@ -104,15 +120,34 @@ pub(crate) async fn serve(worker: Arc<Worker>, mut stream: TcpStream, address: S
                 response.closes() || !content.is_read()
             }
             Read::Malformed(refusal, line) => {
-                let mut response = Response::new(&stream, timeouts.send_stall, pending, MALFORMED);
-                session::refuse(&worker, &client, buffers, &refusal, line, &mut response).await;
+                let mut response = Response::new(socket, timeouts.send_stall, pending, MALFORMED, measure);
+                session::refuse(worker, client, buffers, &refusal, line, &mut response).await;
                 true
             }
         };
         scratch.give_back();
         if is_over {
-            requests.linger(&mut stream).await;
+            requests.linger(socket).await;
             return;
+        }
+    }
+}
+
+/// Waits for the first byte of the next request; returns `false` if none arrives within `idle` or
+/// the client closes. Collects acknowledgements of earlier responses, first after [`ACK_WAIT`] and
+/// then ever less often, because most clients send their next request before.
+async fn next_request(requests: &mut Requests, client: &Client, socket: &Socket, idle: Duration) -> bool {
+    let deadline = Instant::now() + idle;
+    let mut wait = ACK_WAIT;
+    loop {
+        let is_waiting = client.awaits_acks();
+        let until = if is_waiting { deadline.min(Instant::now() + wait) } else { deadline };
+        let arrived = requests.begin(socket, until).await;
+        client.collect_acks(socket);
+        match arrived {
+            Ok(is_request) => return is_request,
+            Err(_) if until == deadline => return false,
+            Err(_) => wait *= 2,
         }
     }
 }
@@ -137,6 +172,6 @@ mod tests {
     #[test]
     fn idle_connection_is_small() {
         let bytes = future_bytes(serve);
-        assert!(bytes <= 2_496, "{bytes} bytes: box rare parts (nightly's -Zprint-type-sizes lists sizes)");
+        assert!(bytes <= 2_560, "{bytes} bytes: box rare parts (nightly's -Zprint-type-sizes lists sizes)");
     }
 }

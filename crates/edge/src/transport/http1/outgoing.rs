@@ -12,10 +12,10 @@ use thalweg_cache::fill::Trailer;
 use thalweg_http::chunked::LAST_CHUNK;
 use thalweg_http::{Fields, ResponseHead, Version, number, status, write};
 use thalweg_record::Cut;
-use tokio::net::TcpStream;
 
 use super::send::Sender;
 use crate::CACHE_NAME;
+use crate::transport::socket::{Socket, Span};
 use crate::transport::{Outgoing, ReplyHead};
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -45,7 +45,7 @@ pub(super) struct RequestForm {
 /// The response of one exchange.
 #[derive(Debug)]
 pub(super) struct Response<'c> {
-    stream: &'c TcpStream,
+    socket: &'c Socket,
     stall: Duration,
     sender: Sender<'c>,
     /// Bytes to be sent together with the next ones.
@@ -56,28 +56,40 @@ pub(super) struct Response<'c> {
     /// Whether the last chunk was sent with the last piece.
     has_ended: bool,
     is_finished: bool,
+    measure: Measure,
+}
+
+/// Whether and how a response's delivery is measured.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Measure {
+    /// Minimum size of measured responses, in bytes; `None` measures none.
+    pub(super) bytes_min: Option<u64>,
+    /// Whether the congestion window at the start must be read.
+    pub(super) needs_window: bool,
 }
 
 impl<'c> Response<'c> {
     /// Creates a response to be written to `stream`. The response is cut if the client accepts no
     /// byte for `stall`. `pending` is a scratch buffer.
     pub(super) fn new(
-        stream: &'c TcpStream,
+        socket: &'c Socket,
         stall: Duration,
         pending: &'c mut Vec<u8>,
         request: RequestForm,
+        measure: Measure,
     ) -> Self {
         pending.clear();
         Self {
-            stream,
+            socket,
             stall,
-            sender: Sender::new(stream, stall),
+            sender: Sender::new(socket, stall),
             pending,
             request,
             delimited: Delimited::None,
             closes: !request.keeps_alive,
             has_ended: false,
             is_finished: false,
+            measure,
         }
     }
 
@@ -97,22 +109,23 @@ impl<'c> Response<'c> {
     /// partial response look complete. Must be set before the first byte, to also cover a stopped
     /// process or a dropped task.
     fn set_reset_on_close(&self, reset: bool) {
-        let _ = socket2::SockRef::from(self.stream).set_linger(reset.then_some(Duration::ZERO));
+        let _ =
+            self.socket.with_fd(|fd| socket2::SockRef::from(&fd).set_linger(reset.then_some(Duration::ZERO)));
     }
 
-    async fn send_pending(&mut self) -> Result<(), Cut> {
+    async fn send_pending(&mut self, is_last: bool) -> Result<(), Cut> {
         if self.pending.is_empty() {
             return Ok(());
         }
-        let sent = self.sender.bytes(self.pending, false).await;
+        let sent = self.sender.bytes(self.pending, false, is_last).await;
         self.pending.clear();
         sent.map_err(|error| cut_of(&error))
     }
 }
 
 impl Outgoing for Response<'_> {
-    fn socket(&self) -> &TcpStream {
-        self.stream
+    fn socket(&self) -> &Socket {
+        self.socket
     }
 
     fn carries_trailers(&self) -> bool {
@@ -120,14 +133,14 @@ impl Outgoing for Response<'_> {
     }
 
     async fn proceed(&mut self) {
-        send_interim(self.stream, self.stall, CONTINUE).await;
+        send_interim(self.socket, self.stall, CONTINUE).await;
     }
 
     async fn interim(&mut self, head: &ResponseHead) {
         if self.request.version == Version::Http11 {
             let mut out = Vec::new();
             write::write_response_head(&mut out, head.status, &head.fields);
-            send_interim(self.stream, self.stall, &out).await;
+            send_interim(self.socket, self.stall, &out).await;
         }
     }
 
@@ -137,6 +150,15 @@ impl Outgoing for Response<'_> {
         write_head(self.pending, head, self.delimited, self.request.version, self.closes);
         if self.delimited == Delimited::Close {
             self.set_reset_on_close(true);
+        }
+        let is_large = |bytes_min| match self.delimited {
+            Delimited::Length(length) => length >= bytes_min,
+            Delimited::Chunked => true,
+            // The last byte is not known until the connection ends.
+            Delimited::None | Delimited::Close => false,
+        };
+        if !self.request.is_head && self.measure.bytes_min.is_some_and(is_large) {
+            self.sender.measure(self.measure.needs_window);
         }
     }
 
@@ -150,16 +172,17 @@ impl Outgoing for Response<'_> {
                 self.has_ended = is_last;
                 self.sender.chunk(self.pending, piece, is_last).await
             }
-            _ if self.pending.is_empty() => self.sender.piece(piece).await,
-            _ => self.sender.head_and_piece(self.pending, piece).await,
+            _ if self.pending.is_empty() => self.sender.piece(piece, is_last).await,
+            _ => self.sender.head_and_piece(self.pending, piece, is_last).await,
         };
         self.pending.clear();
         sent.map_err(|error| cut_of(&error))
     }
 
     async fn flush(&mut self) -> Result<(), Cut> {
-        self.send_pending().await?;
+        self.send_pending(false).await?;
         self.sender.flush();
+        self.sender.wait_for_content();
         Ok(())
     }
 
@@ -167,13 +190,14 @@ impl Outgoing for Response<'_> {
         let is_open = self.delimited == Delimited::Chunked && !self.has_ended && !self.request.is_head;
         match trailer.filter(|_| is_open) {
             Some(trailer) => {
-                self.send_pending().await?;
+                self.send_pending(false).await?;
                 self.sender.trailer(trailer.fields()).await.map_err(|error| cut_of(&error))?;
             }
             None if is_open => self.pending.extend_from_slice(LAST_CHUNK),
             None => {}
         }
-        self.flush().await?;
+        self.send_pending(true).await?;
+        self.sender.flush();
         if self.delimited == Delimited::Close {
             self.set_reset_on_close(false);
         }
@@ -188,13 +212,22 @@ impl Outgoing for Response<'_> {
     fn first_byte(&self) -> Option<Instant> {
         self.sender.first_byte()
     }
+
+    fn span(&self) -> Option<Span> {
+        let bytes_min = self.measure.bytes_min?;
+        // Without a timestamp, only the end of the connection tells what was acknowledged.
+        if self.is_finished && !self.sender.has_stamped() {
+            return None;
+        }
+        self.sender.span().filter(|span| span.end - span.start >= bytes_min)
+    }
 }
 
 /// Sends an interim response with a separate sender, so that its time is not taken for the first
 /// byte of the final response.
-async fn send_interim(stream: &TcpStream, stall: Duration, interim: &[u8]) {
-    if Sender::new(stream, stall).bytes(interim, false).await.is_err() {
-        let _ = socket2::SockRef::from(stream).shutdown(std::net::Shutdown::Both);
+async fn send_interim(socket: &Socket, stall: Duration, interim: &[u8]) {
+    if Sender::new(socket, stall).bytes(interim, false, false).await.is_err() {
+        let _ = socket.with_fd(|fd| socket2::SockRef::from(&fd).shutdown(std::net::Shutdown::Both));
     }
 }
 

@@ -16,6 +16,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until};
 
 use crate::transport::Piped;
+use crate::transport::socket::Socket;
 
 /// Maximum time without a byte in either direction (Varnish's `pipe_timeout`).
 const IDLE_TIME_MAX: Duration = Duration::from_secs(60);
@@ -23,40 +24,33 @@ const IDLE_TIME_MAX: Duration = Duration::from_secs(60);
 const BUFFER_BYTES: usize = 16 * 1024;
 
 /// Sends `first` to `backend`, then copies bytes both ways until the pipe ends.
-pub(super) async fn run(client: &TcpStream, backend: &mut TcpStream, first: &[u8]) -> Piped {
+pub(super) async fn run(client: &Socket, backend: &mut TcpStream, first: &[u8]) -> Piped {
     let progress = Progress::new();
     let ended = progress.copy_both_ways((Half(client), Half(client)), backend.split(), first).await;
     let cut = ended.err();
     if cut.is_some() {
         // A cut stream must not look complete.
-        let _ = socket2::SockRef::from(client).set_linger(Some(Duration::ZERO));
+        let _ = client.with_fd(|fd| socket2::SockRef::from(&fd).set_linger(Some(Duration::ZERO)));
     }
     Piped { bytes: progress.from_backend.load(Relaxed), cut }
 }
 
 /// One half of a shared connection, as from `TcpStream::split` but without a mutable borrow.
-struct Half<'a>(&'a TcpStream);
+struct Half<'a>(&'a Socket);
 
 impl AsyncRead for Half<'_> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        loop {
-            ready!(self.0.poll_read_ready(cx))?;
-            match self.0.try_read(buf.initialize_unfilled()) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                read => return Poll::Ready(read.map(|bytes| buf.advance(bytes))),
-            }
-        }
+        self.0.poll_read(cx, buf).map_ok(|_| ())
     }
 }
 
 impl AsyncWrite for Half<'_> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         loop {
-            ready!(self.0.poll_write_ready(cx))?;
-            match self.0.try_write(bytes) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                written => return Poll::Ready(written),
+            if let Some(written) = self.0.try_write(|stream| stream.try_write(bytes))? {
+                return Poll::Ready(Ok(written));
             }
+            ready!(self.0.poll_writable(cx))?;
         }
     }
 
@@ -65,7 +59,7 @@ impl AsyncWrite for Half<'_> {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(socket2::SockRef::from(self.0).shutdown(Shutdown::Write))
+        Poll::Ready(self.0.with_fd(|fd| socket2::SockRef::from(&fd).shutdown(Shutdown::Write)))
     }
 }
 

@@ -5,6 +5,7 @@
 //! client ties up a connection but never a thread.
 
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::time::{Duration, Instant};
 
@@ -13,8 +14,11 @@ use rustix::net::SendFlags;
 use thalweg_cache::Piece;
 use thalweg_http::Fields;
 use thalweg_http::chunked::{CHUNK_END, CONTENT_END, SIZE_LINE_BYTES, encode_size};
-use tokio::io::Interest;
+use thalweg_tcp::TcpInfo;
 use tokio::net::TcpStream;
+
+use crate::delivery::window_bytes;
+use crate::transport::socket::{Socket, Span};
 
 /// Minimum content size for `sendfile`, in bytes. For smaller content, one `writev` together with
 /// the head costs less than a second system call.
@@ -26,6 +30,10 @@ const CORK_BYTES_MIN: usize = 64 * 1024;
 /// Maximum total size, in bytes, of head and content joined in a buffer. Compared with `writev`, a
 /// single `send` saves 4 % of the cost of a 1 KB request.
 const JOINED_BYTES_MAX: usize = 4096;
+
+/// Maximum size, in bytes, of the part of a response whose writes are stamped. The kernel splits
+/// `sendfile` into writes of this size, and each has its own timestamp.
+const STAMPED_BYTES_MAX: usize = 64 * 1024;
 
 thread_local! {
     /// Buffer for joining a head and small content.
@@ -51,18 +59,93 @@ fn source_of(piece: &Piece) -> SendFrom<'_> {
 /// Sending half of a client connection.
 #[derive(Debug)]
 pub(super) struct Sender<'a> {
-    stream: &'a TcpStream,
+    socket: &'a Socket,
     stall: Duration,
     first_byte: Option<Instant>,
     /// Whether the socket is corked, so that the kernel sends full packets only.
     corked: bool,
     /// Whether the connection has waited for the client since the piece was last verified.
     has_waited: bool,
+    /// Set if the response's delivery is measured. Boxed, because an idle connection's future has
+    /// room for it.
+    measuring: Option<Box<Measuring>>,
+}
+
+/// State of a response whose delivery is measured.
+#[derive(Debug)]
+struct Measuring {
+    /// Bytes written to the socket before the response.
+    start: u64,
+    /// Whether the congestion window is to be read once the first byte is written, because it is
+    /// unknown or the kernel may have reduced it after an idle period.
+    needs_window: bool,
+    window_bytes: Option<u64>,
+    /// The connection's busy time at the first byte, once the response has waited for content.
+    busy_before: Option<Duration>,
+    /// Whether the kernel currently stamps each write.
+    is_stamping: bool,
+    /// Whether it has stamped any.
+    has_stamped: bool,
 }
 
 impl<'a> Sender<'a> {
-    pub(super) fn new(stream: &'a TcpStream, stall: Duration) -> Self {
-        Self { stream, stall, first_byte: None, corked: false, has_waited: false }
+    pub(super) fn new(socket: &'a Socket, stall: Duration) -> Self {
+        Self { socket, stall, first_byte: None, corked: false, has_waited: false, measuring: None }
+    }
+
+    /// Measures the delivery of everything sent from now on. `needs_window` reads the congestion
+    /// window at the first byte.
+    pub(super) fn measure(&mut self, needs_window: bool) {
+        self.measuring = Some(Box::new(Measuring {
+            start: self.socket.written(),
+            needs_window,
+            window_bytes: None,
+            busy_before: None,
+            is_stamping: false,
+            has_stamped: false,
+        }));
+    }
+
+    /// Returns the bytes written since [`measure`](Self::measure); `None` if nothing is measured.
+    pub(super) fn span(&self) -> Option<Span> {
+        let measuring = self.measuring.as_ref()?;
+        Some(Span {
+            start: measuring.start,
+            end: self.socket.written(),
+            first_byte: self.first_byte?,
+            window_bytes: measuring.window_bytes,
+            busy_before: measuring.busy_before,
+        })
+    }
+
+    /// Whether an acknowledgement timestamp was requested.
+    pub(super) fn has_stamped(&self) -> bool {
+        self.measuring.as_ref().is_some_and(|measuring| measuring.has_stamped)
+    }
+
+    /// Notes that the response waits for content, so that time until more arrives is not the
+    /// network's.
+    pub(super) fn wait_for_content(&mut self) {
+        if let Some(measuring) = &mut self.measuring
+            && measuring.busy_before.is_none()
+        {
+            // Until now, the connection was busy since the first byte.
+            let since = self.first_byte.map_or(Duration::ZERO, |at| at.elapsed());
+            let busy = self.socket.with_fd(TcpInfo::read).ok().and_then(|info| info.busy_time_us);
+            measuring.busy_before = busy.map(|us| Duration::from_micros(us).saturating_sub(since));
+        }
+    }
+
+    /// Requests acknowledgement timestamps for the writes that follow, or stops requesting them.
+    fn stamp(&mut self, on: bool) {
+        // The kernel refuses on a connection that has been reset, and before Linux 6.2.
+        if let Some(measuring) = &mut self.measuring
+            && measuring.is_stamping != on
+            && self.socket.request_acks(on).is_ok()
+        {
+            measuring.is_stamping = on;
+            measuring.has_stamped |= on;
+        }
     }
 
     /// Returns when the kernel accepted the first byte.
@@ -71,16 +154,21 @@ impl<'a> Sender<'a> {
     }
 
     /// Sends a head together with the first piece of content of known length.
-    pub(super) async fn head_and_piece(&mut self, head: &[u8], piece: &Piece) -> io::Result<()> {
+    pub(super) async fn head_and_piece(
+        &mut self,
+        head: &[u8],
+        piece: &Piece,
+        is_last: bool,
+    ) -> io::Result<()> {
         if let SendFrom::Bytes(bytes) = source_of(piece) {
             let sent = self.try_joined(head, bytes)?;
             let of_head = sent.min(head.len());
-            return self.parts([&head[of_head..], &bytes[sent - of_head..]]).await;
+            return self.parts([&head[of_head..], &bytes[sent - of_head..]], is_last).await;
         }
         self.cork_for(piece);
         // The kernel holds the head back until the content follows.
-        self.bytes(head, true).await?;
-        self.piece(piece).await
+        self.bytes(head, true, false).await?;
+        self.piece(piece, is_last).await
     }
 
     /// Removes the cork. Must be called before waiting for content and at the end of the response.
@@ -101,15 +189,15 @@ impl<'a> Sender<'a> {
     /// Sets or clears the cork. Corking only saves packets, so failures are ignored; a broken
     /// socket fails at the next write.
     fn set_cork(&self, on: bool) {
-        let _ = rustix::net::sockopt::set_tcp_cork(self.stream, on);
+        let _ = self.socket.with_fd(|fd| Ok(rustix::net::sockopt::set_tcp_cork(fd, on)?));
     }
 
-    /// Sends content of known length.
-    pub(super) async fn piece(&mut self, piece: &Piece) -> io::Result<()> {
+    /// Sends content of known length. `is_last` promises that nothing follows.
+    pub(super) async fn piece(&mut self, piece: &Piece, is_last: bool) -> io::Result<()> {
         self.cork_for(piece);
         match source_of(piece) {
-            SendFrom::File(file, offset) => self.file(piece, file, offset).await,
-            SendFrom::Bytes(bytes) => self.bytes(bytes, false).await,
+            SendFrom::File(file, offset) => self.file(piece, file, offset, is_last).await,
+            SendFrom::Bytes(bytes) => self.bytes(bytes, false, is_last).await,
         }
     }
 
@@ -122,26 +210,30 @@ impl<'a> Sender<'a> {
         self.cork_for(piece);
         match source_of(piece) {
             SendFrom::File(file, offset) => {
-                self.bytes(head, true).await?;
-                self.bytes(size, true).await?;
-                self.file(piece, file, offset).await?;
-                self.bytes(end, false).await
+                self.bytes(head, true, false).await?;
+                self.bytes(size, true, false).await?;
+                self.file(piece, file, offset, false).await?;
+                self.bytes(end, false, last).await
             }
-            SendFrom::Bytes(bytes) => self.parts([head, size, bytes, end]).await,
+            SendFrom::Bytes(bytes) => self.parts([head, size, bytes, end], last).await,
         }
     }
 
     /// Sends the last chunk and the trailer section.
     pub(super) async fn trailer(&mut self, trailer: &Fields) -> io::Result<()> {
-        self.parts([b"0\r\n", trailer.text(), CHUNK_END]).await
+        self.parts([b"0\r\n", trailer.text(), CHUNK_END], true).await
     }
 
-    pub(super) async fn bytes(&mut self, mut bytes: &[u8], more: bool) -> io::Result<()> {
+    /// Sends bytes. `more` tells the kernel that others follow immediately; `is_last` promises that
+    /// the response ends with these.
+    pub(super) async fn bytes(&mut self, mut bytes: &[u8], more: bool, is_last: bool) -> io::Result<()> {
         let flags = SendFlags::NOSIGNAL | if more { SendFlags::MORE } else { SendFlags::empty() };
+        self.stamp(is_last);
         while !bytes.is_empty() {
             let sent = self.io(|stream| Ok(rustix::net::send(stream, bytes, flags)?)).await?;
             bytes = &bytes[sent..];
         }
+        self.stamp(false);
         Ok(())
     }
 
@@ -160,31 +252,43 @@ impl<'a> Sender<'a> {
         Ok(sent.unwrap_or(0))
     }
 
-    async fn parts<const N: usize>(&mut self, parts: [&[u8]; N]) -> io::Result<()> {
+    async fn parts<const N: usize>(&mut self, parts: [&[u8]; N], is_last: bool) -> io::Result<()> {
         let mut slices = parts.map(IoSlice::new);
         let mut left = &mut slices[..];
         IoSlice::advance_slices(&mut left, 0);
+        self.stamp(is_last);
         while !left.is_empty() {
-            let sent = self.io(|stream| stream.try_write_vectored(left)).await?;
+            let sent = self.io(|stream| Ok(rustix::io::writev(stream, left)?)).await?;
             if sent == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
             IoSlice::advance_slices(&mut left, sent);
         }
+        self.stamp(false);
         Ok(())
     }
 
-    async fn file(&mut self, piece: &Piece, file: BorrowedFd<'_>, mut offset: u64) -> io::Result<()> {
+    async fn file(
+        &mut self,
+        piece: &Piece,
+        file: BorrowedFd<'_>,
+        mut offset: u64,
+        is_last: bool,
+    ) -> io::Result<()> {
         let unreadable = || io::Error::from(io::ErrorKind::UnexpectedEof);
         let (mut sent, mut ready) = (0, piece.len());
+        let stamped_from = if is_last { piece.len().saturating_sub(STAMPED_BYTES_MAX) } else { piece.len() };
         while sent < piece.len() {
             // Pages may have left the page cache during a wait, and this thread must not block on
             // the disk.
             if std::mem::take(&mut self.has_waited) || sent == ready {
                 ready = sent + piece.ready(sent).await.map_err(|_| unreadable())?;
             }
+            let is_stamped = sent >= stamped_from;
+            self.stamp(is_stamped);
+            let most = if is_stamped || self.measuring.is_none() { ready } else { ready.min(stamped_from) };
             let attempt =
-                |stream: &TcpStream| Ok(rustix::fs::sendfile(stream, file, Some(&mut offset), ready - sent)?);
+                |stream: &TcpStream| Ok(rustix::fs::sendfile(stream, file, Some(&mut offset), most - sent)?);
             match self.attempt(attempt) {
                 Ok(None) => self.writable().await?,
                 // Disk fault: the file is truncated or cannot be read.
@@ -200,6 +304,7 @@ impl<'a> Sender<'a> {
                 Err(error) => return Err(error),
             }
         }
+        self.stamp(false);
         Ok(())
     }
 
@@ -221,15 +326,20 @@ impl<'a> Sender<'a> {
         // Take the time before the attempt, because the client may receive the byte before this
         // thread runs again.
         let begun = self.first_byte.is_none().then(Instant::now);
-        match self.stream.try_io(Interest::WRITABLE, || attempt(self.stream)) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Ok(sent) => {
-                if sent > 0 {
-                    self.first_byte = self.first_byte.or(begun);
-                }
-                Ok(Some(sent))
-            }
-            Err(error) => Err(error),
+        let sent = self.socket.try_write(attempt)?;
+        if sent.is_some_and(|sent| sent > 0) && self.first_byte.is_none() {
+            self.first_byte = begun;
+            self.read_window();
+        }
+        Ok(sent)
+    }
+
+    /// Reads the congestion window that the response starts with, if it must be read.
+    fn read_window(&mut self) {
+        if let Some(measuring) = &mut self.measuring
+            && measuring.needs_window
+        {
+            measuring.window_bytes = self.socket.with_fd(TcpInfo::read).ok().map(|info| window_bytes(&info));
         }
     }
 
@@ -237,7 +347,8 @@ impl<'a> Sender<'a> {
     async fn writable(&mut self) -> io::Result<()> {
         self.has_waited = true;
         let stalled = |_| io::Error::from(io::ErrorKind::TimedOut);
-        tokio::time::timeout(self.stall, self.stream.writable()).await.map_err(stalled)?
+        let writable = poll_fn(|context| self.socket.poll_writable(context));
+        tokio::time::timeout(self.stall, writable).await.map_err(stalled)?
     }
 }
 

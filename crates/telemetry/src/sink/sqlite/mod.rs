@@ -31,7 +31,7 @@ use raw::stored;
 use rollups::Rollups;
 
 /// Schema version, stored as the file's `user_version`.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
 /// SQL statements that create the tables in a new file.
 pub const SCHEMA: [&str; 3] = [
@@ -160,7 +160,14 @@ fn prepare(connection: &mut Connection, path: &Path) -> Result<(), SinkError> {
     // SQLite reads a negative value as KiB.
     connection.pragma_update(None, "cache_size", -CACHE_BYTES / 1024).map_err(failed())?;
     connection.pragma_update(None, "journal_size_limit", WAL_BYTES_MAX).map_err(failed())?;
-    if is_empty { create(connection) } else { raw::complete(connection) }.map_err(failed())
+    if is_empty {
+        create(connection)
+    } else {
+        raw::upgrade(connection)
+            .and_then(|()| raw::complete(connection))
+            .and_then(|()| connection.pragma_update(None, "user_version", SCHEMA_VERSION))
+    }
+    .map_err(failed())
 }
 
 fn create(connection: &mut Connection) -> rusqlite::Result<()> {

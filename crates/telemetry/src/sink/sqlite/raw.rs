@@ -21,6 +21,21 @@ pub(super) fn insert(connection: &Connection, source: &Source, entries: &[Entry]
     Ok(())
 }
 
+/// Converts the responses of a file of version 1, which measured goodput until the kernel took the
+/// last byte: renames that time, and drops the rates.
+pub(super) fn upgrade(connection: &mut Connection) -> rusqlite::Result<()> {
+    if !connection.column_exists(None, "responses", "duration_us")? {
+        return Ok(());
+    }
+    let transaction = connection.transaction()?;
+    transaction.execute_batch(
+        "ALTER TABLE responses RENAME COLUMN duration_us TO written_us;
+         ALTER TABLE responses DROP COLUMN goodput_bytes_per_s;
+         UPDATE responses_5m SET goodput = '{}';",
+    )?;
+    transaction.commit()
+}
+
 /// Adds columns missing from tables that were created by an earlier release. Existing rows get
 /// NULL. All columns added after the first release are nullable, so that these rows remain
 /// recognisable.

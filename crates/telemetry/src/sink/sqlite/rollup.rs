@@ -8,9 +8,9 @@ use thalweg_record::{Entry, Prefix, Record, ResponseRecord, Sketch, SocketRecord
 
 /// Length of a window in seconds.
 pub(super) const WINDOW_S: u64 = 300;
-/// Minimum content length, in bytes, for a goodput sample. Smaller responses measure latency rather
-/// than goodput.
-const GOODPUT_CONTENT_BYTES_MIN: u64 = 100_000;
+/// Minimum acknowledged bytes for a goodput sample. Smaller responses measure latency rather than
+/// goodput.
+const GOODPUT_BYTES_MIN: u64 = 100_000;
 /// Maximum number of sums and of sketches per aggregate.
 const SUMS_MAX: usize = 8;
 const SKETCHES_MAX: usize = 3;
@@ -162,8 +162,8 @@ impl Aggregate {
         self.add_sums([1, (record.status >= 500).into(), (!is_whole).into(), record.bytes, 0, 0, 0, 0]);
         let [ttfb, goodput, _] = &mut self.sketches;
         ttfb.add(record.ttfb_us.unwrap_or(0));
-        if is_whole && record.bytes >= GOODPUT_CONTENT_BYTES_MIN {
-            goodput.add(record.goodput_bytes_per_s());
+        if record.delivery.as_ref().is_some_and(|it| it.acked_bytes >= GOODPUT_BYTES_MIN) {
+            record.goodput_bytes_per_s().into_iter().for_each(|rate| goodput.add(rate));
         }
     }
 

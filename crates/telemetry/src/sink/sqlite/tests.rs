@@ -88,6 +88,28 @@ fn newer_columns_are_added_to_a_file_of_an_earlier_release() {
 }
 
 #[test]
+fn file_of_version_1_is_upgraded_without_its_rates() {
+    let dir = Dir::new("sqlite-upgrade");
+    let mut sink = open(&dir);
+    sink.store(&batch(0, records(0..20))).unwrap();
+    let before = count(&sink.connection, "count(*) FROM responses");
+    sink.connection
+        .execute_batch(
+            "ALTER TABLE responses RENAME COLUMN written_us TO duration_us;
+             ALTER TABLE responses DROP COLUMN goodput_bytes_per_s;
+             ALTER TABLE responses ADD COLUMN goodput_bytes_per_s INTEGER NOT NULL DEFAULT 7;
+             PRAGMA user_version = 1;",
+        )
+        .unwrap();
+    drop(sink);
+    let mut sink = open(&dir);
+    assert_eq!(count(&sink.connection, "count(*) FROM responses WHERE goodput_bytes_per_s IS NULL"), before);
+    assert_eq!(count(&sink.connection, "count(*) FROM responses_5m WHERE goodput <> '{}'"), 0);
+    sink.store(&batch(20, records(20..40))).unwrap();
+    assert!(count(&sink.connection, "count(*) FROM responses") > before);
+}
+
+#[test]
 fn table_columns_match_row_columns() {
     let dir = Dir::new("columns");
     let sink = open(&dir);
@@ -212,9 +234,9 @@ fn files_of_newer_releases_and_other_programs_are_refused() {
     let dir = Dir::new("refused");
     let newer = dir.file("newer.sqlite");
     drop(SqliteSink::open(&newer, FOR_EVER).unwrap());
-    Connection::open(&newer).unwrap().pragma_update(None, "user_version", 2).unwrap();
+    Connection::open(&newer).unwrap().pragma_update(None, "user_version", 3).unwrap();
     let error = SqliteSink::open(&newer, FOR_EVER).unwrap_err();
-    assert_eq!(error.cause.to_string(), "schema version must be at most 1, got 2: use a newer release");
+    assert_eq!(error.cause.to_string(), "schema version must be at most 2, got 3: use a newer release");
     let foreign = dir.file("foreign.sqlite");
     Connection::open(&foreign).unwrap().execute_batch("CREATE TABLE a (b)").unwrap();
     let error = SqliteSink::open(&foreign, FOR_EVER).unwrap_err();

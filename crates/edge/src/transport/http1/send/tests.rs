@@ -81,14 +81,14 @@ fn stored(directory: &Path) -> (Arc<Cache>, Arc<Stored>) {
 }
 
 /// Connects two sockets with small buffers.
-async fn connection() -> (TcpStream, TcpStream) {
+async fn connection() -> (Socket, TcpStream) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let client = tokio::net::TcpSocket::new_v4().unwrap();
     client.set_recv_buffer_size(BUFFER_BYTES as u32).unwrap();
     let client = client.connect(listener.local_addr().unwrap()).await.unwrap();
     let server = listener.accept().await.unwrap().0;
     socket2::SockRef::from(&server).set_send_buffer_size(BUFFER_BYTES).unwrap();
-    (server, client)
+    (Socket::new(server), client)
 }
 
 /// Drops a file from the page cache, except for pages in a socket's queue. Does not check the
@@ -113,7 +113,7 @@ async fn pages_that_leave_the_cache_while_sending_are_read_and_verified_again() 
         assert_eq!(piece.len(), LENGTH);
         let (server, mut client) = connection().await;
         let mut sender = Sender::new(&server, PATIENCE);
-        let mut sending = pin!(sender.piece(&piece));
+        let mut sending = pin!(sender.piece(&piece, true));
         let is_waiting = poll_fn(|cx| Poll::Ready(sending.as_mut().poll(cx).is_pending())).await;
         assert!(is_waiting, "the socket buffers hold all of the content");
 
@@ -127,7 +127,7 @@ async fn pages_that_leave_the_cache_while_sending_are_read_and_verified_again() 
         let mut got = Vec::new();
         let sending = async {
             let sent = sending.await;
-            socket2::SockRef::from(&server).shutdown(std::net::Shutdown::Write).unwrap();
+            server.with_fd(|fd| socket2::SockRef::from(&fd).shutdown(std::net::Shutdown::Write)).unwrap();
             sent
         };
         let (sent, received) = tokio::join!(sending, client.read_to_end(&mut got));

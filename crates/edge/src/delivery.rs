@@ -1,0 +1,179 @@
+//! Delivery: how much of each response the client's kernel acknowledged, and when.
+//!
+//! The kernel takes a response long before the client has it: up to the size of the send buffer,
+//! which differs by congestion control. So the record of a response of at least
+//! [`Config::delivery_bytes_min`](crate::Config) waits here for the acknowledgement of its last
+//! byte.
+//!
+//! - **Busy time** is how long the response had unacknowledged bytes. If all content was available,
+//!   that is from the first byte written to the last byte acknowledged, without the time in which
+//!   an earlier response on the connection was still being acknowledged. If the response waited for
+//!   content (a fill, a live stream), it is the kernel's own busy time, so that the source's pace
+//!   is not mistaken for the network's.
+//! - **Testable rate** is the highest rate that the response could have shown, given its size, the
+//!   congestion window at its start and the minimum round-trip time; [`Ideal`] computes it.
+//!
+//! A response that is cut, or not acknowledged when its connection closes, is censored: its record
+//! has the bytes acknowledged so far, and no time of acknowledgement.
+//!
+//! Source: Schlinker et al., "Internet Performance from Facebook's Edge" (IMC 2019), section 3.2.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant, SystemTime};
+
+use thalweg_record::Delivery;
+use thalweg_tcp::TcpInfo;
+
+use crate::log::Deferred;
+use crate::steering::{Steering, Tcp};
+use crate::transport::socket::{Acked, Socket, Span};
+use ideal::Ideal;
+
+mod ideal;
+
+/// Maximum responses of a connection that wait for acknowledgement; only pipelining clients have
+/// more than one.
+const WAITING_MAX: usize = 16;
+/// Idle time after which the kernel may reduce the congestion window: its minimum retransmission
+/// timeout.
+const IDLE_MIN: Duration = Duration::from_millis(200);
+/// Rate for which a response is judged, as in the publication: enough for HD video.
+const HD_BYTES_PER_S: u64 = 2_500_000 / 8;
+
+/// Responses of a connection that were written and not yet acknowledged, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Deliveries {
+    waiting: VecDeque<(Span, Deferred)>,
+    /// When the last byte of the previous response was acknowledged.
+    last_acked: Option<Instant>,
+    /// Congestion window when the last acknowledgement was collected, in bytes.
+    window_bytes: Option<u64>,
+}
+
+impl Deliveries {
+    /// Whether a response waits for its acknowledgement.
+    pub(crate) fn are_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Whether the congestion window must be read again at the start of the next response: it is
+    /// not known, or the kernel may reduce it because the connection was idle.
+    pub(crate) fn needs_window(&self) -> bool {
+        self.waiting.is_empty()
+            && (self.window_bytes.is_none() || self.last_acked.is_none_or(|at| at.elapsed() >= IDLE_MIN))
+    }
+
+    /// Adds a response whose record waits.
+    pub(crate) fn push(&mut self, span: Span, record: Deferred, socket: &Socket, steering: &Steering) {
+        if self.waiting.len() == WAITING_MAX {
+            self.collect(socket, steering);
+        }
+        if self.waiting.len() == WAITING_MAX {
+            self.settle(socket, steering);
+        }
+        self.waiting.push_back((span, record));
+    }
+
+    /// Writes the records of the responses that have been acknowledged.
+    pub(crate) fn collect(&mut self, socket: &Socket, steering: &Steering) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let clocks = (Instant::now(), SystemTime::now());
+        let mut info = None;
+        while let Some(acked) = socket.next_ack() {
+            let at = instant(acked, clocks);
+            while let Some((span, record)) = self.waiting.pop_front_if(|(span, _)| span.end <= acked.position)
+            {
+                let info = info.get_or_insert_with(|| socket.with_fd(TcpInfo::read).ok());
+                self.finish(span, record, Some(at), info.as_ref(), steering);
+            }
+        }
+    }
+
+    /// Writes the records of all waiting responses, with what has been acknowledged of each.
+    pub(crate) fn settle(&mut self, socket: &Socket, steering: &Steering) {
+        self.collect(socket, steering);
+        if self.waiting.is_empty() {
+            return;
+        }
+        let info = socket.with_fd(TcpInfo::read).ok();
+        while let Some((span, record)) = self.waiting.pop_front() {
+            self.finish(span, record, None, info.as_ref(), steering);
+        }
+    }
+
+    /// Writes the record of a response whose last byte was acknowledged at `acked`, or that is
+    /// censored now.
+    fn finish(
+        &mut self,
+        span: Span,
+        record: Deferred,
+        acked: Option<Instant>,
+        info: Option<&TcpInfo>,
+        steering: &Steering,
+    ) {
+        let written = span.end - span.start;
+        let acked_bytes = match (acked, info.and_then(|info| info.bytes_acked)) {
+            (Some(_), _) => written,
+            (None, Some(acked)) => acked.saturating_sub(span.start).min(written),
+            (None, None) => 0,
+        };
+        let end = acked.unwrap_or_else(Instant::now);
+        let start = self.last_acked.map_or(span.first_byte, |last| last.max(span.first_byte));
+        let busy = match span.busy_before {
+            None => Some(end.saturating_duration_since(start)),
+            Some(before) => info
+                .and_then(|info| info.busy_time_us)
+                .map(|now| Duration::from_micros(now).saturating_sub(before)),
+        };
+        let ideal = Ideal {
+            bytes: acked_bytes,
+            window_bytes: span.window_bytes.or(self.window_bytes).unwrap_or(0),
+            min_rtt: Duration::from_micros(info.and_then(|info| info.min_rtt_us).unwrap_or(0).into()),
+        };
+        let testable = ideal.testable_bytes_per_s();
+        let reached_hd = testable
+            .filter(|&testable| testable >= HD_BYTES_PER_S)
+            .and(busy)
+            .map(|busy| busy <= ideal.time_at(HD_BYTES_PER_S));
+        self.last_acked = acked.or(self.last_acked);
+        self.window_bytes = info.map(window_bytes);
+        record.write(
+            info.and_then(|info| Tcp::of(info, steering)),
+            acked,
+            Some(Delivery {
+                acked_bytes,
+                acked_us: None,
+                busy_us: busy.map(micros),
+                testable_bytes_per_s: testable,
+                reached_hd,
+                is_source_limited: span.busy_before.is_some(),
+            }),
+        );
+    }
+}
+
+impl Drop for Deliveries {
+    /// Writes the records of a connection whose worker stops.
+    fn drop(&mut self) {
+        for (_, record) in self.waiting.drain(..) {
+            record.write(None, None, None);
+        }
+    }
+}
+
+/// Returns the congestion window in bytes.
+pub(crate) fn window_bytes(info: &TcpInfo) -> u64 {
+    u64::from(info.snd_cwnd) * u64::from(info.snd_mss_bytes)
+}
+
+/// Converts the time of an acknowledgement from the system's clock, given both clocks' present.
+fn instant(acked: Acked, (now, system_now): (Instant, SystemTime)) -> Instant {
+    let ago = system_now.duration_since(acked.at).unwrap_or_default();
+    now.checked_sub(ago).unwrap_or(now)
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

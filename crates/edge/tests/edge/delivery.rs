@@ -1,0 +1,158 @@
+//! Delivery tests: what a record says that the client's kernel acknowledged, compared with what the
+//! client read and when.
+
+#![allow(clippy::unwrap_used)]
+
+use std::time::{Duration, Instant};
+
+use thalweg_edge::Follower;
+use thalweg_record::{Cut, Delivery, ResponseRecord};
+use tokio::net::TcpSocket;
+
+use crate::support::{Backend, Client, PATIENCE, TestEdge, content};
+
+/// Content length that the kernel takes at once, although the client does not read.
+const LENGTH: usize = 600_000;
+/// Time for which a client does not read.
+const PAUSE: Duration = Duration::from_millis(150);
+
+/// Stores `/a`; follows the records of later responses.
+async fn warm(backend: &Backend, edge: &TestEdge, size: usize) -> Follower {
+    let mut records = edge.records.follow();
+    let mut client = edge.client().await;
+    client.request("GET", "/a", "").await;
+    let mut fetch = backend.fetch().await;
+    fetch.respond("200 OK", "Cache-Control: max-age=60\r\nConnection: close\r\n", &content(0, size)).await;
+    assert!(client.response().await.content == content(0, size), "wrong content");
+    drop(client);
+    records.recv().await.unwrap();
+    records
+}
+
+/// Connects a client with a small receive buffer.
+async fn slow_client(edge: &TestEdge) -> Client {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    Client::new(socket.connect(edge.address).await.unwrap())
+}
+
+fn delivery(record: &ResponseRecord) -> &Delivery {
+    record.delivery.as_ref().unwrap_or_else(|| panic!("no delivery: {record:?}"))
+}
+
+#[tokio::test]
+async fn acknowledgement_is_timed_by_the_client_and_not_by_the_write() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::before(&backend);
+    let mut records = warm(&backend, &edge, LENGTH).await;
+    let mut client = slow_client(&edge).await;
+    for _ in 0..3 {
+        let requested = Instant::now();
+        client.request("GET", "/a", "").await;
+        tokio::time::sleep(PAUSE).await;
+        assert!(client.response().await.content == content(0, LENGTH), "wrong content");
+        let read_us = requested.elapsed().as_micros() as u64;
+        let record = records.recv().await.unwrap();
+        let delivery = delivery(&record);
+        let acked_us = delivery.acked_us.unwrap();
+        assert!(u64::try_from(PAUSE.as_micros()).unwrap() <= acked_us, "{record:?}");
+        // A delayed acknowledgement adds up to 40 ms.
+        assert!(acked_us <= read_us + 45_000, "{read_us} us, {record:?}");
+        assert!(delivery.acked_bytes >= LENGTH as u64 && delivery.acked_bytes < LENGTH as u64 + 1_000);
+        assert!(delivery.busy_us.unwrap() <= acked_us && delivery.busy_us.unwrap() >= 150_000);
+        assert!(record.goodput_bytes_per_s().unwrap() <= 4_000_000, "{record:?}");
+        assert!(!delivery.is_source_limited && delivery.testable_bytes_per_s.is_some());
+    }
+    edge.stop().await;
+}
+
+/// A range, and several, end before the stored content does.
+#[tokio::test]
+async fn ranges_are_acknowledged_to_their_end() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::before(&backend);
+    let mut records = warm(&backend, &edge, LENGTH).await;
+    let mut client = edge.client().await;
+    for range in ["bytes=0-99999", "bytes=1000-150999", "bytes=0-29999,100000-139999"] {
+        client.request("GET", "/a", &format!("Range: {range}\r\n")).await;
+        assert_eq!(client.response().await.status, 206);
+        let record = tokio::time::timeout(PATIENCE, records.recv()).await.unwrap().unwrap();
+        assert!(delivery(&record).acked_us.is_some(), "{range}: {record:?}");
+    }
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn small_response_is_not_measured() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::before(&backend);
+    let mut records = warm(&backend, &edge, 9_999).await;
+    assert_eq!(edge.get("/a", "").await.status, 200);
+    assert_eq!(records.recv().await.unwrap().delivery, None);
+    edge.stop().await;
+}
+
+/// The pace of a source is not the network's: the response took longer than it was busy.
+#[tokio::test]
+async fn response_that_waits_for_content_is_source_limited() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::before(&backend);
+    let mut records = edge.records.follow();
+    let mut client = edge.client().await;
+    client.request("GET", "/live", "").await;
+    let mut fetch = backend.fetch().await;
+    fetch.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nCache-Control: max-age=60\r\n\r\n").await;
+    client.head().await;
+    for _ in 0..3 {
+        fetch.chunk(&content(0, 20_000)).await;
+        tokio::time::sleep(PAUSE).await;
+    }
+    fetch.send("0\r\n\r\n").await;
+    let record = records.recv().await.unwrap();
+    let delivery = delivery(&record);
+    assert!(delivery.is_source_limited, "{record:?}");
+    assert!(delivery.busy_us.unwrap() < record.written_us, "{record:?}");
+    drop(client);
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn bytes_that_a_leaving_client_acknowledged_are_counted() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::before(&backend);
+    let mut records = warm(&backend, &edge, LENGTH).await;
+    let mut client = slow_client(&edge).await;
+    client.request("GET", "/a", "").await;
+    client.head().await;
+    client.exactly(100_000).await;
+    drop(client);
+    let record = records.recv().await.unwrap();
+    let delivery = delivery(&record);
+    assert_eq!(delivery.acked_us, None, "{record:?}");
+    assert!(record.cut.is_none_or(|cut| cut == Cut::ClientClosed));
+    assert!((100_000..LENGTH as u64).contains(&delivery.acked_bytes), "{record:?}");
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn pipelined_responses_share_the_time_of_their_delivery() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::before(&backend);
+    let mut records = warm(&backend, &edge, 100_000).await;
+    let mut client = slow_client(&edge).await;
+    client.send("GET /a HTTP/1.1\r\nHost: media.example\r\n\r\n".repeat(3).as_bytes()).await;
+    let sent = Instant::now();
+    tokio::time::sleep(PAUSE).await;
+    for _ in 0..3 {
+        assert!(client.response().await.content == content(0, 100_000), "wrong content");
+    }
+    let read_us = sent.elapsed().as_micros() as u64;
+    drop(client);
+    let mut busy_us = 0;
+    for _ in 0..3 {
+        let record = records.recv().await.unwrap();
+        busy_us += delivery(&record).busy_us.unwrap();
+    }
+    assert!(busy_us <= read_us + 60_000, "{busy_us} us of {read_us} us");
+    edge.stop().await;
+}
