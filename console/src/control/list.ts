@@ -22,7 +22,7 @@ const COLUMNS: readonly Column<SortKey>[] = [
 
 export interface ListListener {
   opened(prefix: string): void;
-  /** Called with the prefix under the pointer or focus; null when there is none. */
+  /** Called with the prefix that is hovered or focused, or with null. */
   pointed(prefix: string | null): void;
 }
 

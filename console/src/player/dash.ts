@@ -31,8 +31,7 @@ function start(dashjs: Library, task: Task): Engine {
   player.clearDefaultUTCTimingSources();
   player.on(dashjs.MediaPlayer.events.ERROR, (event) => {
     const { code, message } = (event as MediaPlayerErrorEvent).error;
-    // Before dash.js is ready, any error is fatal; later it retries by itself, except after these
-    // two errors.
+    // Before dash.js is ready, any error is fatal. Afterwards, it retries all errors but these two.
     const { APPEND_ERROR_CODE, CAPABILITY_MEDIASOURCE_ERROR_CODE } = dashjs.MediaPlayer.errors;
     const fatal = !player.isReady() || code === APPEND_ERROR_CODE || code === CAPABILITY_MEDIASOURCE_ERROR_CODE;
     if (fatal) task.failed(inWords(message));

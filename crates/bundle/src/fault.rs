@@ -26,7 +26,7 @@ pub enum Place {
 pub struct Fault {
     /// Location of the fault.
     pub place: Place,
-    /// What is wrong and what would be valid instead.
+    /// Description of the fault and of valid values.
     pub message: String,
 }
 

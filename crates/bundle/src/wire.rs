@@ -178,7 +178,7 @@ pub(crate) fn time(unix_s: u64) -> String {
     format!("{:.0}", thalweg_record::time(unix_s.saturating_mul(1_000_000)))
 }
 
-/// Returns a copy of `names`, or `None` if there are none, so that the member is omitted.
+/// Returns a copy of `names`, or `None` if it is empty, so that the member is omitted.
 fn non_empty(names: &[String]) -> Option<Vec<String>> {
     (!names.is_empty()).then(|| names.to_vec())
 }

@@ -259,8 +259,8 @@ impl Purges {
     }
 
     /// Returns whether a response whose fetch started after purge `number` has since been purged,
-    /// hard or soft. Also returns true if the list can no longer tell, because later purges were
-    /// dropped once the response's head had arrived.
+    /// hard or soft. Also returns true if this is unknown, because purges that arrived after the
+    /// response's head have been dropped from the list.
     pub(crate) fn has_purged(&self, key: &str, head: &Head, number: u64) -> bool {
         if number >= self.latest() {
             return false;

@@ -76,7 +76,7 @@ fn pops(scopes: &Value) -> BTreeSet<String> {
     scopes.map(|scope| scope["pop"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
-/// Returns the only PoP, or an error if there are none or several.
+/// Returns the only PoP, or an error unless there is exactly one.
 fn only_pop(addr: SocketAddr) -> anyhow::Result<String> {
     match Vec::from_iter(pops(&get(addr, "/scopes")?)).as_slice() {
         [one] => Ok(one.clone()),

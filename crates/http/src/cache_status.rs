@@ -18,7 +18,7 @@ pub enum Forward {
     UriMiss,
     /// Responses are stored under the URI, but the request selects none of them.
     VaryMiss,
-    /// No suitable response is stored, and the cache cannot tell `UriMiss` from `VaryMiss`.
+    /// No suitable response is stored, and the cache cannot distinguish `UriMiss` from `VaryMiss`.
     Miss,
     /// A fresh response was selected, but the request's directives did not allow it.
     Request,

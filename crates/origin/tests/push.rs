@@ -34,7 +34,7 @@ impl Pushing {
         Pushing(command.stdin(Stdio::null()).spawn().expect("ffmpeg is installed"))
     }
 
-    /// Waits until the process exits by itself.
+    /// Waits until the process exits, without killing it.
     async fn ended(mut self) {
         let status = tokio::task::spawn_blocking(move || self.0.wait()).await.unwrap().unwrap();
         assert!(status.success(), "ffmpeg: {status}");

@@ -30,7 +30,7 @@ pub struct Limits {
     /// equal share of this time. IPv4 and IPv6 addresses are tried in parallel.
     pub connect: Duration,
     /// Maximum time from sending the request to the end of the response head. Includes the time to
-    /// establish a connection if there is none.
+    /// connect, unless an open connection is reused.
     pub head: Duration,
     /// Maximum time between two pieces of response content.
     pub silence: Duration,

@@ -158,7 +158,7 @@ impl Tier {
         }
     }
 
-    /// Returns whether the journal is so long that a sweep is needed to shorten it.
+    /// Returns whether the journal exceeds the length at which a sweep must shorten it.
     pub(crate) fn is_journal_long(&self) -> bool {
         self.journal.bytes.load(Relaxed) >= SHORTEN_BYTES_MIN
     }

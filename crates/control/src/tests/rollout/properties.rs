@@ -16,7 +16,7 @@ const EDGES: usize = 4;
 #[derive(Debug, Clone)]
 enum Event {
     /// A window closes. `bad` selects edges that perform badly, `effect` is the effect of BBR, and
-    /// `reports` tells whether the PoP has traffic.
+    /// `reports`: whether the PoP has traffic.
     Round { bad: u8, effect: f64, reports: bool },
     /// An edge polls and applies its bundle.
     Apply(usize),

@@ -143,7 +143,9 @@ async fn next_request(requests: &mut Requests, client: &Client, socket: &Socket,
         let is_waiting = client.awaits_acks();
         let until = if is_waiting { deadline.min(Instant::now() + wait) } else { deadline };
         let arrived = requests.begin(socket, until).await;
-        client.collect_acks(socket);
+        if is_waiting {
+            client.collect_acks(socket);
+        }
         match arrived {
             Ok(is_request) => return is_request,
             Err(_) if until == deadline => return false,

@@ -215,7 +215,7 @@ impl Outgoing for Response<'_> {
 
     fn span(&self) -> Option<Span> {
         let bytes_min = self.measure.bytes_min?;
-        // Without a timestamp, only the end of the connection tells what was acknowledged.
+        // No timestamp was requested, so the delivery of a complete response is unknown.
         if self.is_finished && !self.sender.has_stamped() {
             return None;
         }

@@ -224,8 +224,8 @@ impl<'a> Sender<'a> {
         self.parts([b"0\r\n", trailer.text(), CHUNK_END], true).await
     }
 
-    /// Sends bytes. `more` tells the kernel that others follow immediately; `is_last` promises that
-    /// the response ends with these.
+    /// Sends bytes. With `more`, the kernel holds them back for bytes that follow immediately.
+    /// `is_last` promises that the response ends with these bytes.
     pub(super) async fn bytes(&mut self, mut bytes: &[u8], more: bool, is_last: bool) -> io::Result<()> {
         let flags = SendFlags::NOSIGNAL | if more { SendFlags::MORE } else { SendFlags::empty() };
         self.stamp(is_last);

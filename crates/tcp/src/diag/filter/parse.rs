@@ -117,7 +117,7 @@ impl<'a> Input<'a> {
             return None;
         }
         let is_end = |c: char| c.is_whitespace() || c == ',' || c == '=';
-        // A comma or equals sign at the start is a word by itself.
+        // A leading comma or equals sign is a word of its own.
         let length = rest.find(is_end).unwrap_or(rest.len()).max(1);
         let span = self.at..self.at + length;
         self.at = span.end;
