@@ -21,6 +21,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant, SystemTime};
 
+use thalweg_policy::task::Delivered;
 use thalweg_record::Delivery;
 use thalweg_tcp::TcpInfo;
 
@@ -48,6 +49,8 @@ pub(crate) struct Deliveries {
     last_acked: Option<Instant>,
     /// Congestion window when the last acknowledgement was collected, in bytes.
     window_bytes: Option<u64>,
+    /// The newest response with a goodput.
+    last: Option<Delivered>,
 }
 
 impl Deliveries {
@@ -61,6 +64,11 @@ impl Deliveries {
     pub(crate) fn needs_window(&self) -> bool {
         self.waiting.is_empty()
             && (self.window_bytes.is_none() || self.last_acked.is_none_or(|at| at.elapsed() >= IDLE_MIN))
+    }
+
+    /// Returns the rates of the newest response with a goodput.
+    pub(crate) fn last(&self) -> Option<Delivered> {
+        self.last
     }
 
     /// Adds a response whose record waits.
@@ -114,6 +122,7 @@ impl Deliveries {
         steering: &Steering,
     ) {
         let written = span.end - span.start;
+        let framing = written.saturating_sub(record.content_bytes());
         let acked_bytes = match (acked, info.and_then(|info| info.bytes_acked)) {
             (Some(_), _) => written,
             (None, Some(acked)) => acked.saturating_sub(span.start).min(written),
@@ -137,20 +146,21 @@ impl Deliveries {
             .filter(|&testable| testable >= HD_BYTES_PER_S)
             .and(busy)
             .map(|busy| busy <= ideal.time_at(HD_BYTES_PER_S));
+        let delivery = Delivery {
+            // The head is sent first. Where the chunk framing of a cut response lies is not known.
+            acked_bytes: acked_bytes.saturating_sub(framing),
+            acked_us: None,
+            busy_us: busy.map(micros),
+            testable_bytes_per_s: testable,
+            reached_hd,
+            is_source_limited: span.busy_before.is_some(),
+        };
         self.last_acked = acked.or(self.last_acked);
         self.window_bytes = info.map(window_bytes);
-        record.write(
-            info.and_then(|info| Tcp::of(info, steering)),
-            acked,
-            Some(Delivery {
-                acked_bytes,
-                acked_us: None,
-                busy_us: busy.map(micros),
-                testable_bytes_per_s: testable,
-                reached_hd,
-                is_source_limited: span.busy_before.is_some(),
-            }),
-        );
+        if let Some(goodput_bytes_per_s) = delivery.goodput_bytes_per_s() {
+            self.last = Some(Delivered { goodput_bytes_per_s, testable_bytes_per_s: testable.unwrap_or(0) });
+        }
+        record.write(info.and_then(|info| Tcp::of(info, steering)), acked, Some(delivery));
     }
 }
 

@@ -4,6 +4,7 @@
 //! - [`varnish`]: congestion control algorithms behind a cache.
 //! - [`lumen`]: live segments delivered through a content network while being produced.
 //! - [`edgio`]: congestion control tuned by client network.
+//! - [`outcomes`]: what clients received, measured at the server.
 //!
 //! **Invariant:** each reproduction follows the published method as far as it is described.
 //! Parameters that the publication leaves open are printed with the figures, along with our
@@ -11,6 +12,7 @@
 
 pub mod edgio;
 pub mod lumen;
+pub mod outcomes;
 pub mod varnish;
 
 use thalweg_units::table::{Column, Table};
@@ -27,7 +29,7 @@ pub struct Published {
 }
 
 /// All published results.
-pub const ALL: [Published; 5] = [
+pub const ALL: [Published; 6] = [
     Published { name: "varnish", title: varnish::TITLE, missing: None },
     Published { name: "lumen", title: lumen::TITLE, missing: None },
     Published {
@@ -41,6 +43,7 @@ pub const ALL: [Published; 5] = [
         missing: Some("the experiment engine, and playback of many viewers over paths"),
     },
     Published { name: "edgio", title: edgio::TITLE, missing: None },
+    Published { name: "outcomes", title: outcomes::TITLE, missing: None },
 ];
 
 /// Reason why a measurement ended early.

@@ -11,7 +11,7 @@ use clap::Args;
 use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 use thalweg_lab::cc;
 use thalweg_lab::report;
-use thalweg_lab::reproduce::{ALL, Published, edgio, lumen, table, varnish};
+use thalweg_lab::reproduce::{ALL, Headline, Published, edgio, lumen, outcomes, table, varnish};
 use thalweg_netem::signals::Signals;
 
 use crate::WRONG_USE;
@@ -34,13 +34,14 @@ Examples:
   thalweg-lab reproduce lumen --out report       in full, up to 50,000 viewers: ten minutes
   thalweg-lab reproduce edgio --quick            16 networks, an edge, an agent and a controller: three minutes
   thalweg-lab reproduce edgio --out report       in full: five minutes
+  thalweg-lab reproduce outcomes --quick         the edge's goodput beside the client's: a minute
   thalweg-lab reproduce all --out reports        one after another, each in its own directory
 
-Prints each headline figure as published, as measured here, and their ratio. varnish and edgio need root; lumen requires nginx, and
+Prints each headline figure as published, as measured here, and their ratio. varnish, edgio and outcomes need root; lumen requires nginx, and
 18,000 open files per process. --out writes report.html, samples.csv and summary.json.
 
 Exit status: 0 if everything was measured, whatever the figures; 1 if samples or a program failed, the machine was too busy to
-trust the figures of varnish or edgio, or a check of edgio failed; 2 for wrong usage or a machine that lacks a requirement; 128
+trust the figures of varnish, edgio or outcomes, or a check of edgio or outcomes failed; 2 for wrong usage or a machine that lacks a requirement; 128
 plus the signal number after SIGINT or SIGTERM (SIGHUP counts as SIGTERM), with the results so far printed and written. For all,
 the highest of these.")]
 pub(crate) struct Reproduce {
@@ -78,25 +79,48 @@ pub(crate) fn reproduce(arguments: Reproduce) -> anyhow::Result<ExitCode> {
     let results = match published.name {
         "lumen" => run_lumen(&arguments, thalweg)?,
         "edgio" => run_edgio(&arguments, &thalweg)?,
+        "outcomes" => run_outcomes(&arguments, &thalweg)?,
         _ => run_varnish(&arguments, &thalweg)?,
     };
     results.write(arguments.out.as_deref())
 }
 
 fn run_varnish(arguments: &Reproduce, thalweg: &Path) -> anyhow::Result<Results> {
-    use report::cc::{csv, json, page_of};
-    let report = {
-        let progress = Progress::start();
-        cc::run(&varnish::plan(arguments.quick), thalweg, &|done, all| progress.show(done, all))?
-    };
+    let report = compare(&varnish::plan(arguments.quick), thalweg)?;
     let headlines = varnish::headlines(&report);
-    Ok(Results {
-        table: format!("{}\n{}\n{}\n", report::cc::table(&report), table(&headlines), varnish::OPEN),
-        page: page_of(&report, varnish::TITLE, varnish::OPEN, &headlines),
-        samples: csv(&report),
-        summary: json(&report, &headlines),
-        exit_status: report.exit_status(),
-    })
+    let exit_status = report.exit_status();
+    Ok(compared(&report, varnish::TITLE, varnish::OPEN, &headlines, exit_status))
+}
+
+fn run_outcomes(arguments: &Reproduce, thalweg: &Path) -> anyhow::Result<Results> {
+    let report = compare(&outcomes::plan(arguments.quick), thalweg)?;
+    let headlines = outcomes::headlines(&report);
+    let exit_status = outcomes::exit_status(&report);
+    Ok(compared(&report, outcomes::TITLE, outcomes::OPEN, &headlines, exit_status))
+}
+
+/// Compares algorithms, showing the progress.
+fn compare(plan: &cc::Plan, thalweg: &Path) -> anyhow::Result<cc::Report> {
+    let progress = Progress::start();
+    cc::run(plan, thalweg, &|done, all| progress.show(done, all))
+}
+
+/// Renders a publication that compares algorithms.
+fn compared(
+    report: &cc::Report,
+    title: &str,
+    open: &str,
+    headlines: &[Headline],
+    exit_status: u8,
+) -> Results {
+    use report::cc::{csv, json, page_of};
+    Results {
+        table: format!("{}\n{}\n{open}\n", report::cc::table(report), table(headlines)),
+        page: page_of(report, title, open, headlines),
+        samples: csv(report),
+        summary: json(report, headlines),
+        exit_status,
+    }
 }
 
 fn run_lumen(arguments: &Reproduce, thalweg: PathBuf) -> anyhow::Result<Results> {

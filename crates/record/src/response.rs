@@ -107,7 +107,7 @@ message! {
     /// What the client's kernel acknowledged of a response, and when.
     #[derive(Default)]
     pub struct Delivery as "Delivery" {
-        /// Response bytes that the client's kernel acknowledged, including the head and framing.
+        /// Content bytes that the client's kernel acknowledged.
         pub acked_bytes: u64 = 1;
         /// Time from the last byte of the request to the acknowledgement of the last byte of the
         /// response; absent if the response is censored: cut, or not acknowledged to its end
@@ -199,10 +199,7 @@ impl ResponseRecord {
     /// Returns the acknowledged bytes per second of busy time; `None` if the delivery was not
     /// measured, or too short for the clock that measured it.
     pub fn goodput_bytes_per_s(&self) -> Option<u64> {
-        let delivery = self.delivery.as_ref()?;
-        let busy_us = delivery.busy_us.filter(|&us| us >= delivery.busy_us_min())?;
-        let per_s = u128::from(delivery.acked_bytes) * 1_000_000 / u128::from(busy_us);
-        Some(u64::try_from(per_s).unwrap_or(u64::MAX))
+        self.delivery.as_ref()?.goodput_bytes_per_s()
     }
 
     /// Returns whether the whole response was sent.
@@ -216,6 +213,14 @@ impl Delivery {
     /// request.
     pub fn complete(acked_bytes: u64, busy_us: u64) -> Self {
         Self { acked_bytes, acked_us: Some(busy_us), busy_us: Some(busy_us), ..Self::default() }
+    }
+
+    /// Returns the acknowledged bytes per second of busy time; `None` if the busy time is unknown,
+    /// or too short for the clock that measured it.
+    pub fn goodput_bytes_per_s(&self) -> Option<u64> {
+        let busy_us = self.busy_us.filter(|&us| us >= self.busy_us_min())?;
+        let per_s = u128::from(self.acked_bytes) * 1_000_000 / u128::from(busy_us);
+        Some(u64::try_from(per_s).unwrap_or(u64::MAX))
     }
 
     /// Minimum busy time that yields a rate, in microseconds. The kernel counts its busy time in

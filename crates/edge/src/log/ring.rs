@@ -175,6 +175,11 @@ impl Ring {
 pub(crate) struct Deferred(Box<(CompactEntry, Vec<u8>)>);
 
 impl Deferred {
+    /// Returns the content bytes handed to the kernel.
+    pub(crate) fn content_bytes(&self) -> u64 {
+        self.0.0.bytes
+    }
+
     /// Appends the entry to this thread's ring, or counts it as lost. `acked` is when the last byte
     /// was acknowledged.
     pub(crate) fn write(self, tcp: Option<Tcp>, acked: Option<Instant>, delivery: Option<Delivery>) {

@@ -1,7 +1,7 @@
 //! Placeholder for a missing client connection.
 
 use thalweg_policy::Connection;
-use thalweg_policy::task::TcpInfo;
+use thalweg_policy::task::{Delivered, TcpInfo};
 
 /// The missing client connection of the backend side, and of subroutines run outside any request.
 pub(crate) struct NoConnection;
@@ -30,6 +30,10 @@ impl Connection for NoConnection {
     }
 
     fn tcp_info(&self) -> Option<TcpInfo> {
+        None
+    }
+
+    fn delivered(&self) -> Option<Delivered> {
         None
     }
 

@@ -159,6 +159,7 @@ impl ClientSide {
                         fd,
                         steering: &mut connection.steering(),
                         common: worker.steering(),
+                        delivered: connection.last_delivery(),
                     },
                     host: &Process { cache: worker.cache(), loaded, bundles: Some(worker.bundles()) },
                     log: &mut lock(notes).lines,

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering::Relaxed;
 
 use thalweg_policy::Connection;
-use thalweg_policy::task::TcpInfo;
+use thalweg_policy::task::{Delivered, TcpInfo};
 use thalweg_record::Decider;
 use thalweg_tcp::{congestion, info, sending};
 
@@ -18,6 +18,7 @@ pub(crate) struct Socket<'a> {
     pub(crate) fd: BorrowedFd<'a>,
     pub(crate) steering: &'a mut Steering,
     pub(crate) common: &'a SharedSteering,
+    pub(crate) delivered: Option<Delivered>,
 }
 
 impl Connection for Socket<'_> {
@@ -58,6 +59,10 @@ impl Connection for Socket<'_> {
         self.steering.retrans_seen.store(info.total_retrans, Relaxed);
         let delta_retrans = info.total_retrans.wrapping_sub(self.steering.retrans_before);
         Some(policy_tcp_info(&info, delta_retrans))
+    }
+
+    fn delivered(&self) -> Option<Delivered> {
+        self.delivered
     }
 
     fn requests(&self) -> u64 {

@@ -42,7 +42,12 @@ impl Accepted {
     }
 
     fn socket(&mut self) -> Socket<'_> {
-        Socket { fd: self.stream.as_fd(), steering: &mut self.steering, common: &self.common }
+        Socket {
+            fd: self.stream.as_fd(),
+            steering: &mut self.steering,
+            common: &self.common,
+            delivered: None,
+        }
     }
 
     fn apply(

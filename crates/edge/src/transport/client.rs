@@ -56,6 +56,11 @@ impl Client {
         self.deliveries().as_ref().is_none_or(|deliveries| deliveries.needs_window())
     }
 
+    /// Returns the rates of the newest response whose delivery was measured.
+    pub(crate) fn last_delivery(&self) -> Option<task::Delivered> {
+        self.deliveries().as_ref().and_then(|deliveries| deliveries.last())
+    }
+
     /// Adds a response whose record waits for its acknowledgement.
     pub(crate) fn await_ack(&self, span: Span, record: Deferred, socket: &Socket, steering: &Steering) {
         self.deliveries().get_or_insert_default().push(span, record, socket, steering);

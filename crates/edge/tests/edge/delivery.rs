@@ -9,7 +9,8 @@ use thalweg_edge::Follower;
 use thalweg_record::{Cut, Delivery, ResponseRecord};
 use tokio::net::TcpSocket;
 
-use crate::support::{Backend, Client, PATIENCE, TestEdge, content};
+use crate::policy;
+use crate::support::{Backend, Client, PATIENCE, Response, TestEdge, content};
 
 /// Content length that the kernel takes at once, although the client does not read.
 const LENGTH: usize = 600_000;
@@ -58,11 +59,37 @@ async fn acknowledgement_is_timed_by_the_client_and_not_by_the_write() {
         assert!(u64::try_from(PAUSE.as_micros()).unwrap() <= acked_us, "{record:?}");
         // A delayed acknowledgement adds up to 40 ms.
         assert!(acked_us <= read_us + 45_000, "{read_us} us, {record:?}");
-        assert!(delivery.acked_bytes >= LENGTH as u64 && delivery.acked_bytes < LENGTH as u64 + 1_000);
+        assert_eq!(delivery.acked_bytes, LENGTH as u64);
         assert!(delivery.busy_us.unwrap() <= acked_us && delivery.busy_us.unwrap() >= 150_000);
         assert!(record.goodput_bytes_per_s().unwrap() <= 4_000_000, "{record:?}");
         assert!(!delivery.is_source_limited && delivery.testable_bytes_per_s.is_some());
     }
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn policy_reads_the_rates_of_the_response_before() {
+    let backend = Backend::new().await;
+    let edge = policy::edge(
+        &backend,
+        "sub vcl_deliver {
+            set resp.http.Goodput = client.socket.goodput;
+            set resp.http.Testable = client.socket.testable_rate;
+        }",
+    );
+    let mut records = warm(&backend, &edge, LENGTH).await;
+    let mut client = slow_client(&edge).await;
+    let rates = |response: &Response| {
+        ["goodput", "testable"].map(|name| response.field(name).unwrap().parse::<u64>().unwrap())
+    };
+    client.request("GET", "/a", "").await;
+    tokio::time::sleep(PAUSE).await;
+    assert_eq!(rates(&client.response().await), [0, 0]);
+    client.request("GET", "/a", "Range: bytes=0-9\r\n").await;
+    let [goodput, testable] = rates(&client.response().await);
+    let record = records.recv().await.unwrap();
+    assert_eq!(Some(goodput), record.goodput_bytes_per_s(), "{record:?}");
+    assert_eq!(Some(testable), delivery(&record).testable_bytes_per_s);
     edge.stop().await;
 }
 

@@ -8,18 +8,24 @@ use thalweg_http::ResponseHead;
 use thalweg_load::connection::{Connection, Timeouts};
 use thalweg_load::response::Sink;
 use thalweg_load::{ErrorKind, Failure};
+use tokio::time::sleep;
 
 use super::{Request, SLICE, Sample};
 
 /// Time limit for connecting, and for each wait for bytes.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Wait before the next request on a connection: more than Linux delays an acknowledgement.
+const DELAYED_ACK_MAX: Duration = Duration::from_millis(60);
 const TIMEOUTS: Timeouts = Timeouts::each(PATIENCE);
 
 /// Field that selects the algorithm in a request and names the socket's algorithm in a response.
 pub const ALGORITHM_FIELD: &str = "Lab-Congestion-Control";
 /// Response field with the number of TCP segments retransmitted by the server's kernel.
 pub const RETRANSMITS_FIELD: &str = "Lab-Retransmits";
-/// Path of the resource that reports both fields.
+/// Response field with the goodput of the previous response, as measured by the edge, in bytes per
+/// second; 0 if it was not measured.
+pub const GOODPUT_FIELD: &str = "Lab-Goodput";
+/// Path of the resource that reports these fields.
 pub const COUNTERS_PATH: &str = "/lab/tcp";
 
 /// The endpoints of a sample.
@@ -61,11 +67,15 @@ pub async fn take_sample(
         let detail = format!("{target}: status {status} with {bytes} bytes of content");
         return Err(Failure::new(ErrorKind::Content, detail));
     }
+    // Otherwise the next request would carry the acknowledgement of the last byte.
+    sleep(DELAYED_ACK_MAX).await;
+    let counters = counters(&mut connection, algorithm).await?;
     Ok(Sample {
         total: response.last_byte - started,
         connect: connected - started,
         ttfb: response.first_byte - connected,
-        retransmits: retransmits(&mut connection, algorithm).await?,
+        retransmits: counters.retransmits,
+        edge_bytes_per_s: counters.goodput_bytes_per_s,
         progress: sink.into_progress(),
     })
 }
@@ -76,21 +86,28 @@ pub fn target(request: Request) -> String {
     format!("/lab/content?bytes={bytes}")
 }
 
-/// Reads the number of TCP segments retransmitted by the server's kernel on this connection.
-/// Returns an error if the connection uses a different algorithm.
-async fn retransmits(connection: &mut Connection, algorithm: &str) -> Result<u64, Failure> {
-    let mut counters = ResponseSink::since(Instant::now());
-    connection.get("lab", COUNTERS_PATH, "", &mut counters).await?;
-    if counters.algorithm != algorithm {
+/// What the server reports about a response after its end.
+struct Counters {
+    retransmits: u64,
+    goodput_bytes_per_s: Option<u64>,
+}
+
+/// Reads what the server knows about this connection. Returns an error if the connection uses a
+/// different algorithm.
+async fn counters(connection: &mut Connection, algorithm: &str) -> Result<Counters, Failure> {
+    let mut sink = ResponseSink::since(Instant::now());
+    connection.get("lab", COUNTERS_PATH, "", &mut sink).await?;
+    if sink.algorithm != algorithm {
         let detail = format!(
             "requested {algorithm}, but the socket has {:?}: does the kernel support it?",
-            counters.algorithm
+            sink.algorithm
         );
         return Err(Failure::new(ErrorKind::Content, detail));
     }
-    counters.retransmits.ok_or_else(|| {
+    let retransmits = sink.retransmits.ok_or_else(|| {
         Failure::new(ErrorKind::Content, format!("{COUNTERS_PATH}: no {RETRANSMITS_FIELD} field"))
-    })
+    })?;
+    Ok(Counters { retransmits, goodput_bytes_per_s: sink.goodput_bytes_per_s.filter(|rate| *rate > 0) })
 }
 
 /// Records a response's fields and progress.
@@ -99,6 +116,7 @@ struct ResponseSink {
     since: Instant,
     algorithm: String,
     retransmits: Option<u64>,
+    goodput_bytes_per_s: Option<u64>,
     received_bytes: u64,
     /// Content bytes received by the end of each completed slice.
     progress: Vec<u64>,
@@ -106,7 +124,14 @@ struct ResponseSink {
 
 impl ResponseSink {
     fn since(since: Instant) -> Self {
-        Self { since, algorithm: String::new(), retransmits: None, received_bytes: 0, progress: Vec::new() }
+        Self {
+            since,
+            algorithm: String::new(),
+            retransmits: None,
+            goodput_bytes_per_s: None,
+            received_bytes: 0,
+            progress: Vec::new(),
+        }
     }
 
     /// Returns the progress, including the slice in which the last byte arrived.
@@ -120,7 +145,9 @@ impl Sink for ResponseSink {
     fn head(&mut self, head: &ResponseHead) -> Result<(), Failure> {
         let field = |name| head.fields.get_str(name);
         self.algorithm = field(ALGORITHM_FIELD).unwrap_or_default().to_owned();
-        self.retransmits = field(RETRANSMITS_FIELD).and_then(|text| text.parse().ok());
+        let number = |name| field(name).and_then(|text| text.parse().ok());
+        self.retransmits = number(RETRANSMITS_FIELD);
+        self.goodput_bytes_per_s = number(GOODPUT_FIELD);
         Ok(())
     }
 

@@ -16,7 +16,9 @@ use thalweg_load::Failure;
 use thalweg_netem::emulation::{Emulation, Lateness, Side, SignalSetup};
 use tokio::sync::oneshot;
 
-use super::client::{ALGORITHM_FIELD, COUNTERS_PATH, Endpoints, RETRANSMITS_FIELD, take_sample, target};
+use super::client::{
+    ALGORITHM_FIELD, COUNTERS_PATH, Endpoints, GOODPUT_FIELD, RETRANSMITS_FIELD, take_sample, target,
+};
 use super::plan::RANGED_BYTES;
 use super::{Cell, Plan, Report, Request};
 use crate::process::ChildProcess;
@@ -179,6 +181,7 @@ sub vcl_backend_response {{ set beresp.ttl = 1d; }}
 sub vcl_synth {{
     set resp.http.{ALGORITHM_FIELD} = client.socket.congestion_algorithm;
     set resp.http.{RETRANSMITS_FIELD} = client.socket.tcpi_total_retrans;
+    set resp.http.{GOODPUT_FIELD} = client.socket.goodput;
     return (deliver);
 }}
 "#,

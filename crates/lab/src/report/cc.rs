@@ -11,6 +11,7 @@ pub use table::table;
 
 use super::chart::{Axes, Line, Point, cumulative, lines, medians};
 use super::{Page, published};
+use crate::cc::agreement::{Agreement, agreement};
 use crate::cc::statistics::{Summary, is_below, summarise};
 use crate::cc::{Cell, Report, Request, SLICE, Sample};
 use crate::reproduce::Headline;
@@ -26,6 +27,8 @@ pub struct Row {
     pub time_s: Option<Summary>,
     /// Mean number of retransmitted TCP segments.
     pub retransmits: Option<f64>,
+    /// The edge's goodput beside the client's; `None` if the edge measured no sample.
+    pub agreement: Option<Agreement>,
     /// Number of failed samples.
     pub failed: usize,
     /// Reason for the first failure.
@@ -57,6 +60,7 @@ fn row(report: &Report, cell: Cell) -> Row {
     let retransmits = report.samples_of(&cell).iter().map(|sample| sample.retransmits as f64).sum::<f64>();
     Row {
         retransmits: time_s.as_ref().map(|time| retransmits / time.samples as f64),
+        agreement: agreement(report, &cell),
         failed: failures.len(),
         first_failure: failures.first().cloned(),
         times_best,

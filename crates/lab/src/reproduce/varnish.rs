@@ -115,6 +115,7 @@ mod tests {
                 connect: Duration::ZERO,
                 ttfb: Duration::ZERO,
                 retransmits: 0,
+                edge_bytes_per_s: None,
                 progress: Vec::new(),
             };
             samples.insert(cell, vec![sample(seconds - 0.1), sample(seconds + 0.1)]);

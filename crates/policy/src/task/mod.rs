@@ -16,7 +16,7 @@ use crate::modules::cookie::Cookies;
 use crate::modules::directors::parameters::{ChangedSet, LazyCall};
 use crate::value::Failure;
 
-pub use outside::{Connection, Geo, Host, NoHost, Storage, TcpInfo};
+pub use outside::{Connection, Delivered, Geo, Host, NoHost, Storage, TcpInfo};
 pub use settings::{Client, Fetch, Object, Session};
 
 /// Maximum lines that a policy may log per request.

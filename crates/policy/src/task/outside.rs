@@ -38,6 +38,16 @@ pub struct TcpInfo {
     pub delta_retrans: u64,
 }
 
+/// Rates of a response that the client's kernel acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delivered {
+    /// Content bytes acknowledged per second of busy time.
+    pub goodput_bytes_per_s: u64,
+    /// The highest rate that the response could have shown, given its size, the congestion window
+    /// and the minimum round-trip time; 0 if one is unknown.
+    pub testable_bytes_per_s: u64,
+}
+
 /// The client's connection. Each call reads or sets the socket directly.
 pub trait Connection {
     /// Returns the congestion control algorithm in use, as reported by the kernel.
@@ -53,6 +63,8 @@ pub trait Connection {
     fn set_cwnd(&mut self, packets: u64) -> Result<(), String>;
     /// Returns the current kernel statistics.
     fn tcp_info(&self) -> Option<TcpInfo>;
+    /// Returns the rates of the newest response on this connection whose delivery was measured.
+    fn delivered(&self) -> Option<Delivered>;
     /// Returns the number of requests on this connection so far, including the current one.
     fn requests(&self) -> u64;
     /// Sets the IP type of service for outgoing packets.

@@ -23,7 +23,7 @@ macro_rules! geo {
     };
 }
 
-pub(super) static TABLE: [Variable; 60] = [
+pub(super) static TABLE: [Variable; 62] = [
     Variable::new("client.identity", Type::String, Subs::REQUEST, |task| {
         Ok(match &task.client.identity {
             Some(identity) => Value::text(identity),
@@ -74,6 +74,11 @@ pub(super) static TABLE: [Variable; 60] = [
             set_or_log(task, |task| task.connection.set_cwnd(u64::try_from(packets).unwrap_or(0)))
         })
         .ours(),
+    // In bytes per second, as `tcpi_delivery_rate`; 0 before the first measured response.
+    Variable::new("client.socket.goodput", Type::Int, Subs::CLIENT, |task| {
+        Ok(count(task.connection.delivered().map_or(0, |delivered| delivered.goodput_bytes_per_s)))
+    })
+    .ours(),
     // In KiB per second for reading and setting; 0 means unlimited. Setting enforces Fastly's
     // minimum.
     Variable::new("client.socket.pace", Type::Int, Subs::CLIENT, |task| {
@@ -137,6 +142,10 @@ pub(super) static TABLE: [Variable; 60] = [
     tcpi!("client.socket.tcpi_snd_mss", snd_mss),
     tcpi!("client.socket.tcpi_snd_ssthresh", snd_ssthresh),
     tcpi!("client.socket.tcpi_total_retrans", total_retrans),
+    Variable::new("client.socket.testable_rate", Type::Int, Subs::CLIENT, |task| {
+        Ok(count(task.connection.delivered().map_or(0, |delivered| delivered.testable_bytes_per_s)))
+    })
+    .ours(),
     geo!("client.as.name", as_name),
     Variable::new("client.as.number", Type::Int, Subs::CLIENT, |task| {
         Ok(count(geo(task).as_number.unwrap_or(0)))

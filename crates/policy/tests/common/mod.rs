@@ -8,7 +8,7 @@ use thalweg_http::head::{parse_request, parse_response};
 use thalweg_http::{Limits, RequestHead, ResponseHead};
 use thalweg_policy::source::File;
 use thalweg_policy::task::{
-    Client, Fetch, Geo, LogLine, Object, RequestState, Session, Storage, TcpInfo, Workspace,
+    Client, Delivered, Fetch, Geo, LogLine, Object, RequestState, Session, Storage, TcpInfo, Workspace,
 };
 use thalweg_policy::{
     Action, Connection, Failure, Host, Known, Program, Report, Severity, Sub, Task, compile,
@@ -44,6 +44,9 @@ impl Connection for TestConnection {
     fn set_cwnd(&mut self, packets: u64) -> Result<(), String> {
         self.cwnd = packets;
         Err("no socket option sets cwnd".to_owned())
+    }
+    fn delivered(&self) -> Option<Delivered> {
+        Some(Delivered { goodput_bytes_per_s: 1_250_000, testable_bytes_per_s: 2_500_000 })
     }
     fn tcp_info(&self) -> Option<TcpInfo> {
         Some(TcpInfo {

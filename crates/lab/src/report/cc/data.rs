@@ -12,13 +12,14 @@ use crate::report::{DocumentHeadline, document_headlines};
 use crate::reproduce::Headline;
 
 /// Version of the JSON format.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// Renders the samples as CSV, one per line. Failed samples follow, with a reason instead of
 /// figures.
 pub fn csv(report: &Report) -> String {
     let mut text =
-        "path,size_bytes,range,algorithm,total_us,connect_us,ttfb_us,retransmits,failure\n".to_owned();
+        "path,size_bytes,range,algorithm,total_us,connect_us,ttfb_us,retransmits,edge_bytes_per_s,failure\n"
+            .to_owned();
     let cell_fields = |cell: &Cell| {
         let path = field(path_name(report, cell));
         format!("{path},{},{},{}", cell.request.bytes, cell.request.is_range, field(&cell.algorithm))
@@ -28,13 +29,14 @@ pub fn csv(report: &Report) -> String {
         for sample in samples {
             let [total, connect, ttfb] =
                 [sample.total, sample.connect, sample.ttfb].map(|time| time.as_micros());
-            let _ = writeln!(text, "{cell},{total},{connect},{ttfb},{},", sample.retransmits);
+            let edge = sample.edge_bytes_per_s.map(|rate| rate.to_string()).unwrap_or_default();
+            let _ = writeln!(text, "{cell},{total},{connect},{ttfb},{},{edge},", sample.retransmits);
         }
     }
     for (cell, failures) in &report.failures {
         let cell = cell_fields(cell);
         for failure in failures {
-            let _ = writeln!(text, "{cell},,,,,{}", field(failure));
+            let _ = writeln!(text, "{cell},,,,,,{}", field(failure));
         }
     }
     text
@@ -93,6 +95,9 @@ struct DocumentRow<'a> {
     p99_s: Option<f64>,
     times_best: Option<f64>,
     retransmits_mean: Option<f64>,
+    edge_samples: usize,
+    edge_agreeing: usize,
+    edge_bias_ln: Option<f64>,
     wins: bool,
 }
 
@@ -149,6 +154,9 @@ fn document_row<'a>(report: &'a Report, row: &'a Row) -> DocumentRow<'a> {
         p99_s: time.and_then(|time| time.p99),
         times_best: row.times_best,
         retransmits_mean: row.retransmits,
+        edge_samples: row.agreement.map_or(0, |it| it.measured),
+        edge_agreeing: row.agreement.map_or(0, |it| it.agreeing),
+        edge_bias_ln: row.agreement.map(|it| it.bias_ln),
         wins: row.wins,
     }
 }

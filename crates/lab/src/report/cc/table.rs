@@ -10,7 +10,7 @@ use super::{Row, path_name, rows};
 use crate::cc::Report;
 
 /// Column names.
-pub(super) const COLUMNS: [&str; 11] = [
+pub(super) const COLUMNS: [&str; 13] = [
     "path",
     "size",
     "algorithm",
@@ -22,6 +22,8 @@ pub(super) const COLUMNS: [&str; 11] = [
     "p90 s",
     "p99 s",
     "retransmits",
+    "agreeing",
+    "edge/client",
 ];
 /// Number of leading text columns, which are aligned left.
 const TEXTS: usize = 3;
@@ -48,6 +50,8 @@ pub(super) fn words(report: &Report, row: &Row) -> [String; COLUMNS.len()] {
         number(time.and_then(|time| time.p90), 3),
         number(time.and_then(|time| time.p99), 3),
         number(row.retransmits, 1),
+        row.agreement.map_or_else(|| NONE.to_owned(), |it| format!("{} of {}", it.agreeing, it.measured)),
+        number(row.agreement.map(|it| it.bias_ln.exp()), 3),
     ]
 }
 
@@ -110,6 +114,12 @@ pub(super) fn footnotes(rows: &[Row]) -> Vec<&'static str> {
     let mut notes = vec![
         "Seconds from the first SYN to the last byte. ±: the mean's 95 % interval (Student's t), which contains the true mean 19 times in 20.",
     ];
+    if rows.iter().any(|row| row.agreement.is_some()) {
+        notes.push(
+            "agreeing: samples whose transfer times by the edge and by the client differ by at most 5 % or one round trip. edge/client: the geometric mean \
+of the edge's goodput, by acknowledgements, divided by the client's.",
+        );
+    }
     if rows.iter().any(|row| row.wins) {
         notes.push(
             "wins: the lowest mean, and significantly so (Welch's 95 % interval of the difference to each other excludes zero).",

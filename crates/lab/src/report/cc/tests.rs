@@ -19,6 +19,7 @@ fn report(times_ms: impl Fn(usize, &str) -> Vec<u64>) -> Report {
             connect: Duration::from_millis(200),
             ttfb: Duration::from_millis(200),
             retransmits: total_ms / 1000,
+            edge_bytes_per_s: None,
             progress: vec![0, 0, 600_000, 1_200_000],
         };
         let samples: Vec<_> = times_ms(cell.path, &cell.algorithm).into_iter().map(sample).collect();
