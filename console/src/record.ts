@@ -132,7 +132,7 @@ export interface TcpState {
 
 /** What the client's kernel acknowledged of a response, and when. */
 export interface Delivery {
-  /** Response bytes that the client's kernel acknowledged, including the head and framing. */
+  /** Content bytes that the client's kernel acknowledged. */
   acked_bytes: number;
   /**
    * Time from the last byte of the request to the acknowledgement of the last byte of the
@@ -448,7 +448,7 @@ export interface ResponseRow {
   xid: number | null;
   /** Number of times the policy restarted the request, keeping its `xid`. */
   restarts: number;
-  /** Response bytes that the client's kernel acknowledged, including the head and framing. */
+  /** Content bytes that the client's kernel acknowledged. */
   acked_bytes: number | null;
   /**
    * Time from the last byte of the request to the acknowledgement of the last byte of the

@@ -113,7 +113,7 @@ CREATE TABLE responses (
     cmcd_bs INTEGER,                             -- `bs`: whether the buffer ran empty since the previous request
     xid INTEGER,                                 -- Request number assigned by the policy; absent without a policy
     restarts INTEGER NOT NULL,                   -- Number of times the policy restarted the request, keeping its `xid`
-    acked_bytes INTEGER,                         -- Response bytes that the client's kernel acknowledged, including the head and framing
+    acked_bytes INTEGER,                         -- Content bytes that the client's kernel acknowledged
     acked_us INTEGER,                            -- Time from the last byte of the request to the acknowledgement of the last byte of the response; absent if the response is censored: cut, or not acknowledged to its end before the connection closed
     busy_us INTEGER,                             -- Time during which the response had unacknowledged bytes. For a response that waited for content, the kernel's busy time of the connection
     testable_bytes_per_s INTEGER,                -- The highest rate that the response could have shown, given its size, the congestion window at its start, and the minimum round-trip time; absent if one is unknown

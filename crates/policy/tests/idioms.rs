@@ -184,3 +184,13 @@ sub vcl_synth { synthetic(blob.transcode(decoding = BASE64, encoded = "YQ==")); 
         expect![[r#""#]],
     );
 }
+
+/// Guides run their policies; policies on pages that explain are compiled here.
+#[test]
+fn policies_in_explanations_compile() {
+    let pages = [include_str!("../../../docs/explanation/congestion-control.md")];
+    for example in pages.iter().flat_map(|page| page.split("```vcl\n").skip(1)) {
+        let body = example.split("```").next().unwrap();
+        common::program(&format!("vcl 4.1; backend b {{ .host = \"::1\"; }}\n{body}"));
+    }
+}

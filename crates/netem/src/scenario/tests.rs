@@ -26,6 +26,14 @@ fn named_paths_are_valid() {
 }
 
 #[test]
+fn documentation_example_is_a_valid_scenario() {
+    let page = include_str!("../../../../docs/reference/scenario.md");
+    let example = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let scenario = read(example, &no_file).unwrap();
+    assert_eq!((scenario.paths[0].name.as_str(), scenario.paths[0].changes.len()), ("home", 1));
+}
+
+#[test]
 fn settings_override_the_named_path() {
     let text = "
         [[path]]
