@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A generator's rate per core is its number of requests divided by its own CPU time, user and
-//! system. With wall clock time, the server would be measured instead.
+//! system. Dividing by wall-clock time would measure the server instead.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a panic ends the benchmark")]
 
 #[path = "support/mod.rs"]
@@ -19,7 +19,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use support::{CLIENT_CORE, Scratch, free_address, start_edge, start_other, target_directory};
 
-/// Number of turns of each generator, and the length of a turn.
+/// Number of turns per generator, and the duration of a turn.
 const ROUNDS: usize = 5;
 const TURN: &str = "3s";
 /// Cases: name, content bytes, connections, and target rate as a multiple of wrk's.
@@ -80,19 +80,22 @@ fn timed(command: &str) -> Result<(String, f64)> {
     let output = Command::new("bash").args(["-c", &script]).output()?;
     let (out, err) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
     if !output.status.success() {
-        bail!("{command}: {err}{out}: is it installed? tools/setup bench");
+        bail!("{command}: {err}{out}; if a program is missing, run tools/setup bench");
     }
-    let cpu = err.lines().find_map(|line| line.strip_prefix("cpu ")).context("bash prints the time")?;
+    let cpu = err.lines().find_map(|line| line.strip_prefix("cpu ")).context("bash printed no time")?;
     let spent_s = cpu.split(' ').map(str::parse::<f64>).sum::<Result<f64, _>>()?;
     Ok((out, spent_s))
 }
 
 /// Returns the CPU time per request, in microseconds. Both generators print the number of requests
-/// before the same words.
+/// before the words "requests in".
 fn per_request((report, spent_s): &(String, f64)) -> Result<f64> {
-    let requests = report.split_once(" requests in ").context("no requests")?.0;
-    let requests: f64 =
-        requests.rsplit(['\n', ' ']).find(|word| !word.is_empty()).context("no number")?.parse()?;
+    let requests = report.split_once(" requests in ").context("no \"requests in\"")?.0;
+    let requests: f64 = requests
+        .rsplit(['\n', ' '])
+        .find(|word| !word.is_empty())
+        .context("no number of requests")?
+        .parse()?;
     Ok(spent_s * 1e6 / requests)
 }
 

@@ -81,7 +81,7 @@ async fn run(ingest: SocketAddr, edge: &Server) -> Result<()> {
             late.push(clients);
         }
     }
-    ensure!(late.is_empty(), "p50 over {P50_MAX:?} or p99 over {P99_MAX:?} with {late:?} clients");
+    ensure!(late.is_empty(), "p50 exceeds {P50_MAX:?} or p99 exceeds {P99_MAX:?} with {late:?} clients");
     Ok(())
 }
 
@@ -168,7 +168,7 @@ impl Client {
 
     async fn receive(&mut self) -> Result<()> {
         self.input.reserve(64 * 1024);
-        ensure!(self.stream.read_buf(&mut self.input).await? > 0, "the connection was closed");
+        ensure!(self.stream.read_buf(&mut self.input).await? > 0, "the edge closed the connection");
         Ok(())
     }
 }
@@ -176,7 +176,8 @@ impl Client {
 /// Returns the path of the segment after the last one in the playlist.
 async fn next_segment(edge: &Server) -> Result<String> {
     let playlist = get(edge, "/live/bench/video/media.m3u8").await?;
-    let last = playlist.lines().rev().find(|line| line.ends_with(".m4s")).context("no segment is listed")?;
+    let last =
+        playlist.lines().rev().find(|line| line.ends_with(".m4s")).context("no segment in playlist")?;
     let number: u64 = last.trim_end_matches(".m4s").parse()?;
     Ok(format!("/live/bench/video/{}.m4s", number + 1))
 }
@@ -217,7 +218,7 @@ impl Source {
             }
         }
         found.truncate(found.len() / CHUNKS_IN_SEGMENT * CHUNKS_IN_SEGMENT);
-        let header = header.context("the sample has a header")?;
+        let header = header.context("the sample has no CMAF header")?;
         let duration = found.iter().map(|chunk| chunk.fragment.duration).sum();
         let chunks = found.into_iter().map(|chunk| chunk.bytes).collect();
         let mut stream = TcpStream::connect(ingest).await?;
@@ -238,7 +239,7 @@ impl Source {
         let (round, at) = (self.next / self.chunks.len(), self.next % self.chunks.len());
         let later = i64::try_from(self.duration * round as u64)?;
         let chunk = retime::shifted(&self.chunks[at], later, self.timescale)?;
-        let chunk = chunk.context("the sample's chunks can be moved")?;
+        let chunk = chunk.context("cannot shift the timestamps of the sample's chunks")?;
         self.next += 1;
         let sent = Instant::now();
         self.send(&chunk).await?;

@@ -29,14 +29,14 @@ use thalweg_tcp::diag::{Diag, Extensions, Filter};
 /// Numbers of sockets, and rounds for each number.
 const SIZES: [usize; 4] = [1_000, 10_000, 18_000, 50_000];
 const ROUNDS: usize = 9;
-/// Runs of a program per measurement, because bash measures milliseconds.
+/// Runs of a program per measurement: several, because bash measures only whole milliseconds.
 const RUNS: u32 = 5;
 /// Maximum sockets per process, and allowance for its other files: many systems limit a process to
 /// 20,000 open files.
 const HELD_MAX: usize = 18_000;
 const OTHER_FILES: usize = 100;
 /// Maximum CPU time per socket of the library's dump. Excludes the walk over the kernel's hash
-/// table, which takes as long if the table is empty.
+/// table, which takes just as long when the table is empty.
 const CPU_US_MAX: f64 = 1.5;
 /// Maximum wall time of the library's dump of the largest number of sockets.
 const WALL_MAX: Duration = Duration::from_millis(100);
@@ -115,9 +115,14 @@ impl Holder {
         let mut command = Command::new(std::env::current_exe()?);
         let command = command.args([HOLD, &sockets.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn()?;
-        let stdin = child.stdin.take().context("it was piped")?;
+        let stdin = child.stdin.take().context("stdin is not piped")?;
         let mut ready = [0; 2];
-        child.stdout.take().context("it was piped")?.read_exact(&mut ready).context("sockets not opened")?;
+        child
+            .stdout
+            .take()
+            .context("stdout is not piped")?
+            .read_exact(&mut ready)
+            .context("cannot open sockets")?;
         Ok(Self { child, _stdin: stdin })
     }
 }
@@ -186,7 +191,7 @@ fn timed(command: &str) -> Result<Cost> {
     let output = Command::new("bash").args(["-c", &script]).output()?;
     let text = String::from_utf8(output.stderr)?;
     ensure!(output.status.success(), "{command}: {text}");
-    let times = text.lines().find_map(|line| line.strip_prefix("cpu ")).context("bash prints the time")?;
+    let times = text.lines().find_map(|line| line.strip_prefix("cpu ")).context("bash printed no time")?;
     let times: Vec<f64> = times.split(' ').map(str::parse).collect::<Result<_, _>>()?;
     let [wall, user, system] = times[..] else { bail!("{text}") };
     let each = |seconds: f64| Duration::from_secs_f64(seconds / f64::from(RUNS));

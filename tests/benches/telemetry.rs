@@ -34,8 +34,8 @@ const RECORDS: u64 = 400_000;
 const STEP_US: u64 = 1_800_000_000 / RECORDS;
 /// Records per append, as in a dump of a busy server.
 const APPEND_RECORDS: u64 = 10_000;
-/// Numbers of client networks: as many as a site serves at a time, and more than the SQLite sink
-/// can keep aggregates for in memory.
+/// Numbers of client networks: one as large as a site serves at a time, the other too large for the
+/// SQLite sink to keep all aggregates in memory.
 const FEW: u64 = 1_000;
 const MANY: u64 = 50_000;
 /// Maximum time for a service to store the records of a case.
@@ -148,7 +148,7 @@ fn through_spool(prefixes: u64, open: Option<Open<'_>>) -> anyhow::Result<Took> 
         let state = Arc::clone(runner.state());
         runner.join();
         let (kept, error) = (state.stored(), state.error());
-        ensure!(kept == RECORDS, "{} kept {kept} of {RECORDS}: {error:?}", state.name());
+        ensure!(kept == RECORDS, "{} stored {kept} of {RECORDS} records: {error:?}", state.name());
         Ok(())
     })?;
     took.spool_bytes = spool_bytes;

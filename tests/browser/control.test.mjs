@@ -8,7 +8,7 @@ import { after, before, it } from "node:test";
 import { launch, openConsole, picture } from "./page.mjs";
 import { startThalweg } from "./thalweg.mjs";
 
-/** Clients of different networks: one more than a bottom group needs. */
+/** Clients in different networks, one more than a bottom group needs. */
 const CLIENTS = [1, 2, 3, 4, 5, 6].map((network) => `127.0.${network}.1`);
 /** Pause between two connections of a client. */
 const PAUSE_MS = 20;

@@ -56,7 +56,7 @@ it("shows the worst networks first", async () => {
   assert.deepEqual(complaints, []);
 });
 
-it("explains what it waits for without requests", async () => {
+it("explains that it is waiting for requests", async () => {
   const page = await browser.newPage();
   // Without its configuration, the page requests nothing from the edge.
   await page.route("**/api/config", (route) => route.abort());

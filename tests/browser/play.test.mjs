@@ -17,8 +17,8 @@ const DASH_LATENCY_S_MAX = 3;
 const LATENCY_HELD_S = 15;
 
 /**
- * Time for the latency to settle. A busy machine slows a player's clock at times, and the player
- * then catches up by at most 40 ms per second (PlaybackRate of the MPD).
+ * Time for the latency to settle. On a busy machine, a player's clock may fall behind; the player
+ * then catches up by at most 40 ms per second (PlaybackRate in the MPD).
  */
 const LATENCY_SETTLED_S_MAX = 90;
 
@@ -34,7 +34,7 @@ const HLS_LATENCY_S_MAX = 10;
  */
 const RESUMED_MS_MAX = 8000;
 
-/** The MPD's limit for a player that cannot hold its target. */
+/** Maximum latency that the MPD allows if a player cannot reach its target. */
 const DASH_LATENCY_LIMIT_S = 4.5;
 
 /** Seconds of media to play: more than an HLS player has buffered when the source returns. */
@@ -81,7 +81,7 @@ function assertPlayed(looks) {
 function isLatencyHeld(looks, latency_s_max) {
   const end_ms = looks.at(-1).at_ms;
   const held = looks.filter(({ at_ms }) => end_ms - at_ms <= LATENCY_HELD_S * 1000);
-  assert.ok(held.length > LATENCY_HELD_S, `only ${held.length} looks`);
+  assert.ok(held.length > LATENCY_HELD_S, `only ${held.length} samples`);
   return held.every(({ latency_s }) => latency_s !== null && latency_s > 0 && latency_s < latency_s_max);
 }
 
@@ -258,7 +258,7 @@ describe("the console", () => {
     assert.equal(await rows.count(), paused);
   });
 
-  it("lists faulty presentations, and switches between presentations", async () => {
+  it("lists broken presentations, and switches between presentations", async () => {
     const page = await openPage("?only=hls");
     await page.getByTestId("faults").click();
     assert.match(await page.getByTestId("faults").locator("li").textContent(), new RegExp(`^${BROKEN} .*video\\.mp4`));

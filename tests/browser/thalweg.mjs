@@ -94,12 +94,12 @@ ${more}`;
 }
 
 /**
- * The edge's congestion control when it runs with an agent. It is no system's default, so the
- * browser's end of a connection differs.
+ * The edge's congestion control when it runs with an agent. No system uses it by default, so the
+ * browser's end of a connection uses another one.
  */
 export const CONGESTION_CONTROL = "reno";
 
-/** Returns the config section of an agent that samples often enough to be watched. */
+/** Returns the config section of an agent that samples often enough for a test. */
 function agentText(directory) {
   return `
 [agent]

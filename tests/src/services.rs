@@ -26,7 +26,7 @@ impl Process {
     /// Starts a program and appends its standard error to a file.
     fn start(command: &mut Command, errors: &Path) -> Self {
         let errors =
-            fs::OpenOptions::new().create(true).append(true).open(errors).expect("a log can be opened");
+            fs::OpenOptions::new().create(true).append(true).open(errors).expect("log file must open");
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors).spawn();
         Self(child.unwrap_or_else(|error| panic!("{command:?}: {error}; run make setup-services")))
     }
@@ -67,7 +67,7 @@ struct Dir(PathBuf);
 impl Dir {
     fn make(name: &str, port: u16) -> Self {
         let path = std::env::temp_dir().join(format!("thalweg-{name}-{}-{port}", std::process::id()));
-        fs::create_dir_all(&path).expect("the directory for temporary files can be written");
+        fs::create_dir_all(&path).expect("temporary directory must be writable");
         Self(path)
     }
 }
@@ -91,24 +91,25 @@ impl Kafka {
     ///
     /// # Panics
     ///
-    /// If the service does not start.
+    /// Panics if the service does not start.
     pub fn start() -> Self {
         let (port, controller_port) = (free_port(), free_port());
         let dir = Dir::make("kafka", port);
         let common = fs::read_to_string(root().join("tests/services/kafka/server.properties"))
-            .expect("the properties are in the tree");
+            .expect("server.properties must be readable");
         let own = format!(
             "listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}\n\
              advertised.listeners=PLAINTEXT://127.0.0.1:{port}\n\
              controller.quorum.voters=1@127.0.0.1:{controller_port}\nlog.dirs={}\n",
             dir.0.join("data").display()
         );
-        fs::write(dir.0.join("server.properties"), common + &own).expect("a file can be written");
+        fs::write(dir.0.join("server.properties"), common + &own)
+            .expect("storage directory must be writable");
         let formatted = java()
             .args(["kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAA", "-c"])
             .arg(dir.0.join("server.properties"))
             .output()
-            .expect("java runs; run make setup-services");
+            .expect("java must run; make setup-services installs it");
         assert!(formatted.status.success(), "{}", String::from_utf8_lossy(&formatted.stderr));
         let process = Self::launch(&dir, port);
         Self { process, dir, port }
@@ -128,7 +129,7 @@ impl Kafka {
     ///
     /// # Panics
     ///
-    /// If the service does not start.
+    /// Panics if the service does not start.
     pub fn restart(&mut self) {
         self.process = Self::launch(&self.dir, self.port);
     }
@@ -176,7 +177,7 @@ impl ClickHouse {
     ///
     /// # Panics
     ///
-    /// If the service does not start.
+    /// Panics if the service does not start.
     pub fn start() -> Self {
         let port = free_port();
         let dir = Dir::make("clickhouse", port);
@@ -198,7 +199,7 @@ impl ClickHouse {
     ///
     /// # Panics
     ///
-    /// If the service does not start.
+    /// Panics if the service does not start.
     pub fn restart(&mut self) {
         self.process = Self::launch(&self.dir, self.port);
     }
@@ -222,6 +223,6 @@ fn root() -> PathBuf {
 
 /// Returns an unused port.
 fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has free ports");
-    listener.local_addr().expect("listener is bound").port()
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback must have a free port");
+    listener.local_addr().expect("a bound listener has an address").port()
 }

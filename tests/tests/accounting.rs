@@ -259,7 +259,7 @@ fn full_spool_drops_and_counts_the_oldest_records() {
     for _ in 0..ROUNDS_TO_SPOOL {
         send_requests(address, REQUESTS_TO_SPOOL, QUERY_BYTES, &answered);
         let wait_for_all = || figure("spool_records_total") >= answered.load(SeqCst) as f64;
-        until("the files have everything", || wait_for_all() && of("file", "lag_records") == 0.0);
+        until("the files contain all records", || wait_for_all() && of("file", "lag_records") == 0.0);
         assert!(figure("spool_bytes") <= SPOOL_BYTES_MAX);
     }
     let appended = figure("spool_records_total");
@@ -319,7 +319,7 @@ fn connection_is_counted_once_across_agent_restarts() {
     following.stop();
     // A second agent stores the records that the first one had no time to store before it stopped.
     (following, metrics) = start();
-    until("the files have everything", || {
+    until("the files contain all records", || {
         metric_values(metrics)["thalweg_agent_sink_lag_records{sink=\"file\"}"] == 0.0
     });
     following.stop();

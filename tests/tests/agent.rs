@@ -19,7 +19,7 @@ use program::{Directory, Port, Process, drain, edge, metric_values, number, quer
 use serde_json::Value;
 
 const CONTENT_BYTES: usize = 200_000;
-/// Clients of nginx, sequential connections per client, and requests per connection.
+/// Load on nginx: concurrent clients, sequential connections per client, requests per connection.
 const CLIENTS: usize = 4;
 const CONNECTIONS: usize = 10;
 const REQUESTS: usize = 5;
@@ -75,7 +75,7 @@ fn load(server: SocketAddr) -> Vec<SocketAddr> {
 }
 
 #[test]
-fn sample_covers_a_marked_part_of_the_connections() {
+fn sample_has_some_connections_and_states_its_ratio() {
     let directory = Directory::new();
     let port = Port::new();
     let (nginx, server) = (nginx(&directory.0, &port), port.address());
@@ -99,7 +99,8 @@ fn sample_covers_a_marked_part_of_the_connections() {
     let is_recorded = |client: &&SocketAddr| {
         records.iter().any(|record| record["client_port"].as_u64() == Some(client.port().into()))
     };
-    // The chance that all or none of this many connections are sampled is one in 2^39.
+    // Each of the 40 connections is sampled with probability 1/2, so the chance that all or none of
+    // them are sampled is 2^-39.
     let recorded = clients.iter().filter(is_recorded).count();
     assert!((1..CLIENTS * CONNECTIONS).contains(&recorded), "{recorded}");
 }
@@ -177,7 +178,7 @@ fn server_activity_is_recorded_once() {
         let least = (REQUESTS * CONTENT_BYTES) as u64;
         assert!(
             (least..least + REQUESTS as u64 * 1000).contains(&sent),
-            "{client}: {sent} of {least} and heads"
+            "{client}: sent {sent} bytes, expected {least} and response heads"
         );
     }
 

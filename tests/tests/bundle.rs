@@ -48,7 +48,7 @@ fn head(stream: &TcpStream) -> Option<String> {
     Some(head)
 }
 
-/// Returns whether the peer has not closed the connection.
+/// Returns whether the peer has kept the connection open.
 fn is_open(stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     let is_open = matches!(stream.peek(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock);

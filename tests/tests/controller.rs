@@ -221,7 +221,7 @@ fn tenant_is_steered_by_its_own_responses_only() {
 }
 
 const KAFKA_WINDOW_S: u64 = 4;
-/// How late records may arrive: longer than sending takes on a busy machine.
+/// Maximum lateness of records. It is longer than sending them takes on a busy machine.
 const KAFKA_LATE_S: u64 = 16;
 const BATCHES: u64 = 60;
 const BATCH_RECORDS: u64 = 200;

@@ -17,8 +17,8 @@ const ROUNDS: usize = 40;
 /// Maximum time from start to kill.
 const LIFE_MS_MAX: u64 = 250;
 const CLIENTS: usize = 4;
-/// Number of paths requested per edge process, as many as fit on the disk, and number of new paths
-/// in each process.
+/// Number of paths requested per edge process (as many as fit on the disk), and how many of them no
+/// previous process has requested.
 const PATHS: u64 = 60;
 const NEW_PATHS: u64 = 7;
 /// Number of paths that must survive the last kills (a third of the disk), and maximum number of
@@ -207,7 +207,7 @@ fn lives_until_all_is_kept(backend: &str, directory: &str) -> usize {
     let fresh = (first..first + KEPT_PATHS).filter(|path| !path.is_multiple_of(3)).count();
     let mut found = Vec::new();
     while found.last() != Some(&fresh) {
-        assert!(found.len() < KEPT_LIVES_MAX, "{found:?} hits of {fresh} in successive lives");
+        assert!(found.len() < KEPT_LIVES_MAX, "{found:?} hits on {fresh} paths in successive edge processes");
         let mut edge = Edge::start(backend, directory);
         let mut input = BufReader::new(TcpStream::connect(&edge.address).unwrap());
         let hits = (first..first + KEPT_PATHS).filter(|path| ask(&mut input, *path) == Answer::Hit).count();
@@ -251,7 +251,7 @@ fn killed_edge_serves_no_wrong_byte_and_keeps_its_store() {
     let answers = answers.load(SeqCst);
     assert!(answers > 10 * ROUNDS, "{answers}");
     println!(
-        "{answers} answers in {ROUNDS} lives, then {} to have all",
+        "{answers} responses from {ROUNDS} edge processes; {} more until all paths were hits",
         lives_until_all_is_kept(&backend, place)
     );
     let _ = std::fs::remove_dir_all(&directory);

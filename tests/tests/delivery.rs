@@ -17,8 +17,8 @@ const TRACKS: [(&str, &str, u64, u64); 4] = [
     ("audio", "a", 48_000, 1_024),
 ];
 
-/// Duration of the looped presentation in seconds: a whole number of packets of every track, 375 of
-/// them AAC.
+/// Duration of the looped presentation in seconds. Every track has a whole number of packets in
+/// this time; the AAC track has 375.
 const LOOP_S: u32 = 8;
 /// Duration of the channel to check, in seconds: longer than the loop, so that the loop's end is
 /// included.
@@ -66,7 +66,7 @@ impl Program {
         format!("http://{}{path}", self.edge)
     }
 
-    /// Requests `path` until the status is 200, with the pauses requested by `Retry-After`.
+    /// Requests `path` every 100 ms until the status is 200.
     fn wait_for(&self, path: &str) {
         let begun = Instant::now();
         loop {

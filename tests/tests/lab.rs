@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Maximum lateness of 99.9 % of packets: a quarter of the round-trip time.
+/// Maximum lateness of 99.9 % of packets: a quarter of the round-trip time of 200 ms.
 const LATE_US_MAX: u64 = 50_000;
 /// Maximum packets that a sender may retransmit per packet lost by the emulator itself.
 const SENT_AGAIN_MAX: f64 = 10.0;
@@ -64,7 +64,8 @@ fn varnish_result_is_reproduced_on_lossy_paths() {
     let mean_s = |path, algorithm| row(path, algorithm)["mean_s"].as_f64().unwrap();
     assert!(2.0 * mean_s("long-haul 1%", "bbr") < mean_s("long-haul 1%", "reno"), "{summary}");
     for algorithm in ["bbr", "cubic", "reno"] {
-        // At this size, slow start alone takes seven round trips, and connecting takes one more.
+        // Connecting takes one round trip of 200 ms, and slow start at least seven for this size:
+        // 1.6 s.
         let clean_s = mean_s("long-haul 0%", algorithm);
         assert!((1.6..2.2).contains(&clean_s), "{algorithm}: {clean_s} s");
         let clean = row("long-haul 0%", algorithm);
@@ -128,10 +129,10 @@ fn lumen_result_is_reproduced_for_joiners() {
         rows.iter().find(|row| row["of"] == of).unwrap_or_else(|| panic!("{table}, {of}: {summary}"))
     };
     assert!(summary["failed"].is_null() && summary["interrupted_by_signal"].is_null(), "{summary}");
-    // Clients that must wait for the end of the segment wait for seconds, and half of them for at
-    // least half of the segment's duration. Joining clients do not wait, but their time depends on
-    // the load of the machine, so up to half of that is accepted. The short fill is not compared,
-    // because on a busy machine it may complete before any client joins.
+    // nginx's clients wait for the end of the segment, half of them for at least half of its
+    // duration. Thalweg's clients join the fill and do not wait; how long they take depends on the
+    // load of the machine, so up to half of nginx's median is accepted. The short fill is not
+    // compared, because on a busy machine it may complete before any client joins.
     let p50_ms = |row: &serde_json::Value| row["p50_ms"].as_f64().unwrap();
     let [ours, nginxs] =
         ["thalweg", "nginx"].map(|cache| row("joiners", &format!("{cache}, segment, 3.5 s")));
@@ -149,7 +150,8 @@ fn lumen_result_is_reproduced_for_joiners() {
     );
     assert!(summary["throughput"]["gbit_per_s"].as_f64() > Some(0.0));
     assert_eq!(summary["headlines"].as_array().map(Vec::len), Some(7), "{summary}");
-    // Joiners of both fills at both caches, and eight chunks to twenty clients at each cache.
+    // A header line; 80 joiners for each of two fills at two caches; and eight chunks to twenty
+    // clients at each cache.
     assert_eq!(samples.lines().count(), 1 + 4 * 80 + 2 * 8 * 20);
     assert_eq!(report.matches("<svg").count(), 2 + 2, "two histograms, and a delay chart for each cache");
 }

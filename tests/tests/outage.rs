@@ -80,7 +80,7 @@ impl Machine {
         segments.filter_map(|segment| Some(segment.metadata().ok()?.len())).sum()
     }
 
-    /// Returns whether the sink has given up on an attempt and reports the reason.
+    /// Returns whether the sink has given up an attempt because it cannot reach Kafka.
     fn is_without_kafka(&self) -> bool {
         let state = self.runner.state();
         state.retries() > 0 && state.error().is_some_and(|error| error.contains("cannot write to topic"))

@@ -279,7 +279,7 @@ fn records_through_kafka_reach_clickhouse_once_despite_kills() {
     drop(consumers);
     check_once(&server, sent);
     let by_key = topic::partitions_by_key(&services.kafka.brokers(), TOPIC);
-    // One key per network, and one for the host, which losses use.
+    // The key of a loss is its host; that of any other record is its network.
     assert_eq!(by_key.len() as u64, PREFIXES + 1);
     assert!(by_key.values().all(|partitions| partitions.len() == 1), "{by_key:?}");
     assert!(by_key.values().flatten().any(|partition| *partition > 0), "{by_key:?}");

@@ -112,7 +112,7 @@ fn shown(path: &Path) -> String {
     path.strip_prefix(top()).unwrap_or(path).display().to_string()
 }
 
-/// Collects the files below a folder, except installed dependencies and build results.
+/// Collects the files under `folder`, except installed dependencies and build output.
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

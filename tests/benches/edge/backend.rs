@@ -18,7 +18,7 @@ use tokio::sync::broadcast;
 
 /// Maximum content length.
 pub(crate) const CONTENT_BYTES_MAX: usize = 5_000_000;
-/// Duration of a `/fill/` response, number of its chunks, and their size.
+/// Duration of a `/fill/` response, and the number and size of its chunks.
 pub(crate) const FILL_TIME: Duration = Duration::from_secs(2);
 const FILL_CHUNKS: u32 = 40;
 const FILL_CHUNK_BYTES: usize = 25_000;
@@ -69,7 +69,7 @@ impl Backend {
         self.shared
             .pushed
             .send(self.shared.content.slice(..length))
-            .context("no request receives the push")?;
+            .context("no /relay/ response is in progress")?;
         Ok(())
     }
 }
@@ -87,7 +87,7 @@ async fn serve(shared: Arc<Shared>, mut stream: TcpStream) -> Result<()> {
             }
         };
         let head = input.split_to(end);
-        let path = head[..].split(|byte| *byte == b' ').nth(1).context("a request has a target")?;
+        let path = head[..].split(|byte| *byte == b' ').nth(1).context("request line has no target")?;
         shared.requests.fetch_add(1, Relaxed);
         answer(&shared, &mut stream, std::str::from_utf8(path)?).await?;
     }
@@ -122,7 +122,7 @@ async fn answer(shared: &Shared, stream: &mut TcpStream, path: &str) -> Result<(
                 }
             }
         }
-        _ => bail!("no such path: {path}"),
+        _ => bail!("unknown path {path}"),
     }
     Ok(())
 }

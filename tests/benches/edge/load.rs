@@ -72,7 +72,7 @@ impl Client {
             if let Some(end) = self.head.windows(4).position(|four| four == b"\r\n\r\n") {
                 break end + 4;
             }
-            ensure!(self.head.len() < HEAD_BYTES_MAX, "the head is too long");
+            ensure!(self.head.len() < HEAD_BYTES_MAX, "response head exceeds {HEAD_BYTES_MAX} bytes");
         };
         let content = self.head.split_off(end);
         let head = String::from_utf8_lossy(&self.head);
@@ -89,7 +89,7 @@ impl Client {
         mut received: u64,
         mut on_progress: impl FnMut(u64),
     ) -> Result<u64> {
-        ensure!(received <= length, "more content than Content-Length");
+        ensure!(received <= length, "received more content than Content-Length: {length}");
         while received < length {
             on_progress(received);
             let most = usize::try_from(length - received)?.min(READ_BYTES);
@@ -121,7 +121,7 @@ impl Client {
                 })
             });
             match received {
-                Ok(0) => bail!("the connection closed early"),
+                Ok(0) => bail!("the server closed the connection before the end of the response"),
                 Ok(received) => return Ok(received),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error.into()),
@@ -153,7 +153,7 @@ fn decode_all(decoder: &mut Decoder, mut input: &[u8], received: &mut u64) -> Re
     }
 }
 
-/// The result of many requests.
+/// The results of a run.
 pub(crate) struct Outcome {
     pub(crate) requests: usize,
     pub(crate) content_bytes: u64,
@@ -191,7 +191,7 @@ pub(crate) async fn run(
                 let (client, sent_at) = (&mut share[at], Instant::now());
                 client.send_request(&paths(number)).await?;
                 let received = client.response(|_| ()).await?;
-                ensure!(received == length, "{received} bytes of {length}");
+                ensure!(received == length, "received {received} of {length} content bytes");
                 latency_ns.record(u64::try_from(sent_at.elapsed().as_nanos())?)?;
                 turn += 1;
             }

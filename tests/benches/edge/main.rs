@@ -65,7 +65,9 @@ fn raise_open_files() -> Result<()> {
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })?;
     let files = limit.maximum.unwrap_or(u64::MAX);
     if files < OPEN_FILES_MIN {
-        bail!("the limit of {files} open files is too low: {OPEN_FILES_MIN} are needed");
+        bail!(
+            "the limit on open files is {files}, but at least {OPEN_FILES_MIN} are needed: raise it (ulimit -n)"
+        );
     }
     Ok(())
 }
@@ -111,7 +113,7 @@ fn conditions() -> Result<[(&'static str, String); 4]> {
         ("congestion control of all", congestion_control.trim().to_owned()),
         ("kernel", kernel.trim().to_owned()),
         ("cores", cores),
-        ("peers", servers::versions().context("the versions of the peers")?),
+        ("peers", servers::versions().context("cannot read the versions of the peers")?),
     ])
 }
 

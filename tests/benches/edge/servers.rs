@@ -27,7 +27,7 @@ const TRAFFIC_SERVER: &str = "/usr/bin/traffic_server";
 /// Store sizes, in memory and on disk.
 const MEMORY_MIB: u64 = 512;
 const DISK_MIB: u64 = 2048;
-/// Size of Thalweg's memory store in front of a disk: far less than the content of the case, so
+/// Size of Thalweg's memory store in the disk case. It is far smaller than the case's content, so
 /// that the disk is measured, and at least four times the longest response, because a response may
 /// use at most a quarter of the memory.
 const MEMORY_BEFORE_DISK_MIB: u64 = 24;
@@ -50,8 +50,8 @@ const IDLE_S: u64 = 600;
 pub(crate) enum Kind {
     Thalweg,
     Nginx,
-    /// nginx serving plain files, without proxy or cache. Its cost is that of sending alone, a
-    /// lower bound for the peers.
+    /// nginx serving plain files, without proxy or cache. All of its cost is the cost of sending, a
+    /// lower bound for the other servers.
     NginxFiles,
     Varnish,
     TrafficServer,
@@ -142,8 +142,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Returns an error if the log has stayed empty, because the cost of logging was then not
-    /// measured.
+    /// Returns an error if the log is empty, because then the cost of logging was not measured.
     pub(crate) fn check_log(&self) -> Result<()> {
         let deadline = Instant::now() + LOG_TIME_MAX;
         while self.log.is_some() && self.logged_bytes.get() == 0 {
@@ -214,7 +213,7 @@ pub(crate) struct Peers(pub(crate) Vec<Peer>);
 
 impl Peers {
     pub(crate) fn get(&self, kind: Kind) -> &Peer {
-        self.0.iter().find(|peer| peer.kind == kind).expect("a server that was started")
+        self.0.iter().find(|peer| peer.kind == kind).expect("every compared server is started")
     }
 }
 
@@ -323,7 +322,7 @@ fn varnish(
         "thread_pool_max=5000",
         "thread_pool_add_delay=0",
         "listen_depth=4096",
-        // One large response may replace many small ones.
+        // One large response may evict many small ones.
         "nuke_limit=10000",
         "http_gzip_support=off",
         &idle,

@@ -88,7 +88,7 @@ impl Table {
     /// Adds a server's values in one round: one per metric, in order.
     pub(crate) fn add(&mut self, kind: Kind, figures: Vec<f64>) {
         assert_eq!(figures.len(), self.metrics.len(), "a round must have one value per metric");
-        let row = self.rows.iter_mut().find(|row| row.kind == kind).expect("a server of this table");
+        let row = self.rows.iter_mut().find(|row| row.kind == kind).expect("every server has a row");
         row.rounds.push(figures);
     }
 

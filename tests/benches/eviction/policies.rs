@@ -32,7 +32,7 @@ impl Policy for S3Fifo {
         while self.policy.bytes() + bytes > self.bytes_max {
             let Some(mut candidate) = self.policy.pop_candidate() else { return false };
             let frequency = &mut self.frequencies[candidate.item as usize];
-            if candidate.stays(frequency.as_ref().expect("a queued object is stored")) {
+            if candidate.stays(frequency.as_ref().expect("every queued object is stored")) {
                 self.policy.readmit(candidate);
             } else {
                 *frequency = None;
@@ -130,8 +130,8 @@ impl Policy for Lru {
     }
 }
 
-/// CLOCK (second chance): evicts the oldest object that has not been used. Used objects encountered
-/// on the way become the newest.
+/// CLOCK (second chance): evicts the oldest object that has not been used. Each used object that it
+/// passes over becomes the newest.
 pub(crate) struct Clock(Ring);
 
 impl Clock {

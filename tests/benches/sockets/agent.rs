@@ -74,7 +74,7 @@ pub(crate) fn measure(sockets: usize) -> Result<()> {
     );
     ensure!(
         grown.is_empty(),
-        "the agent must grow by at most {RSS_GROWTH_MAX} bytes, but grew more with {grown:?}"
+        "the agent's memory must grow by at most {RSS_GROWTH_MAX} bytes, but grew more with {grown:?}"
     );
     Ok(())
 }
@@ -84,7 +84,7 @@ fn mark(agent: &Server, dumps: u64, sockets: usize) -> Result<Mark> {
     let start = Instant::now();
     loop {
         let figures = figures(agent)?;
-        let figure = |name: &str| figures.get(name).copied().with_context(|| format!("{name} is missing"));
+        let figure = |name: &str| figures.get(name).copied().with_context(|| format!("no metric {name}"));
         let made = figure("thalweg_agent_dumps_total")?;
         let is_spooled = figure("thalweg_agent_spool_records_total")? >= made * sockets as f64;
         let lag = figure("thalweg_agent_sink_lag_records")?;
@@ -93,7 +93,7 @@ fn mark(agent: &Server, dumps: u64, sockets: usize) -> Result<Mark> {
             let [cpu_ns, sink_cpu_ns] = [agent.cpu_ns(), agent.threads_cpu_ns("sink-")];
             return Ok(Mark { dumps: made, dump_cpu_s, cpu_ns, sink_cpu_ns, rss_bytes: agent.rss_bytes() });
         }
-        ensure!(start.elapsed() < TIME_MAX, "{made} dumps, {lag} records not stored");
+        ensure!(start.elapsed() < TIME_MAX, "after {TIME_MAX:?}: {made} dumps, {lag} records not stored");
         thread::sleep(LOOK_EVERY);
     }
 }
@@ -106,7 +106,7 @@ fn figures(agent: &Server) -> Result<HashMap<String, f64>> {
     stream.read_to_string(&mut text)?;
     let lines = text.lines().filter(|line| line.starts_with("thalweg_agent_"));
     let figures = lines.map(|line| {
-        let (name, value) = line.rsplit_once(' ').context("a figure has a value")?;
+        let (name, value) = line.rsplit_once(' ').with_context(|| format!("no value in {line:?}"))?;
         Ok((name.split('{').next().unwrap_or(name).to_owned(), value.parse()?))
     });
     figures.collect()

@@ -48,7 +48,7 @@ impl Drop for Server {
 /// Returns the directory in which this benchmark was built: `target`.
 pub fn target_directory() -> Result<PathBuf> {
     let bench = std::env::current_exe()?;
-    Ok(bench.ancestors().nth(3).context("a benchmark lies in the target directory")?.to_owned())
+    Ok(bench.ancestors().nth(3).context("the benchmark is not in the target directory")?.to_owned())
 }
 
 /// Returns the path of `thalweg`'s release build.
@@ -68,14 +68,14 @@ pub fn start_thalweg(arguments: &[&str]) -> Result<Server> {
         .stdin(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
-        .context("thalweg does not start")?;
-    let mut lines = BufReader::new(child.stderr.take().context("stderr is piped")?).lines();
+        .context("cannot start thalweg")?;
+    let mut lines = BufReader::new(child.stderr.take().context("stderr is not piped")?).lines();
     let mut output = String::new();
     for line in lines.by_ref() {
         let line = line?;
         if let Some((_, address)) = line.split_once("listening ") {
             let address = address.trim().parse()?;
-            // Further output must not fill the pipe.
+            // Keep reading: if the pipe were full, the program would block.
             let lines = lines.map_while(Result::ok).filter(|line| !line.contains(" listening "));
             thread::spawn(move || lines.for_each(|line| eprintln!("{line}")));
             return Ok(Server { child, address, admin: None });
@@ -112,13 +112,13 @@ pub fn start_other(
         .stdout(out.try_clone()?)
         .stderr(out)
         .spawn()
-        .with_context(|| format!("{program} does not start: tools/setup bench installs it"))?;
+        .with_context(|| format!("cannot start {program}: tools/setup bench installs it"))?;
     let mut server = Server { child, address, admin: None };
     let deadline = Instant::now() + START_TIME_MAX;
     while std::net::TcpStream::connect(address).is_err() {
         let ended = server.child.try_wait()?.is_some();
         if ended || Instant::now() > deadline {
-            bail!("{program} does not accept on {address}: {}", std::fs::read_to_string(output)?);
+            bail!("{program} does not accept connections on {address}: {}", std::fs::read_to_string(output)?);
         }
         thread::sleep(POLL_TIME);
     }
@@ -135,7 +135,7 @@ fn on_server_core(program: &Path) -> Command {
 pub fn leave_server_core() -> Result<()> {
     let mut cores = rustix::thread::CpuSet::new();
     cores.set(CLIENT_CORE);
-    rustix::thread::sched_setaffinity(None, &cores).context("two cores are needed")
+    rustix::thread::sched_setaffinity(None, &cores).context("this benchmark requires two cores")
 }
 
 impl Server {
@@ -191,9 +191,9 @@ fn process_rss_bytes(pid: u32) -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-/// Keeps the runtime polling, so that clients never sleep. On a single machine, waking a sleeping
-/// client takes CPU time of the server: several microseconds per wake-up in a virtual machine, and
-/// how often depends on chance. Over a network, servers have no such cost.
+/// Keeps the runtime polling, so that clients never sleep. On a single machine, the server's CPU
+/// time would include waking its clients: several microseconds per wake-up in a virtual machine,
+/// with a random number of wake-ups. Over a network, servers have no such cost.
 pub async fn never_sleep() {
     loop {
         tokio::task::yield_now().await;

@@ -79,7 +79,7 @@ impl Consuming {
             stop.store(true, Relaxed);
         });
         let (kept, failures) = (figures.records.get(), figures.failures.get());
-        ensure!(kept == records, "the consumer kept {kept} of {records}, with {failures} failures");
+        ensure!(kept == records, "the consumer stored {kept} of {records} records, with {failures} failures");
         Ok(())
     }
 }

@@ -26,7 +26,7 @@ const SLOTS: usize = 3;
 const SLOWEST: usize = 20;
 /// Number of lines of a failed program repeated at the end.
 const LAST_LINES: usize = 20;
-/// Programs that measure, or that need both cores: `crate::target`.
+/// Programs that measure time or need both cores, as `crate::target`.
 const ALONE: &[&str] = &[
     "thalweg-lab::audience",
     "thalweg-lab::cc",
@@ -70,12 +70,12 @@ fn main() -> Result<ExitCode> {
     if filter.is_empty()
         && let Some(unknown) = ALONE.iter().find(|name| programs.iter().all(|program| program.name != **name))
     {
-        bail!("{unknown} is listed in ALONE, but there is no such program");
+        bail!("ALONE lists {unknown}, but there is no such program");
     }
     let notes = env::current_exe()?.with_file_name("suite.json");
     let mut took: BTreeMap<String, f64> =
         fs::read(&notes).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
-    // Programs without a known time may take long.
+    // Start programs without a known duration first, because they may take long.
     let last = |program: &Program| took.get(&program.name).copied().unwrap_or(f64::MAX);
     programs.sort_by(|a, b| last(b).total_cmp(&last(a)));
     let (alone, shared): (Vec<_>, Vec<_>) =
@@ -140,11 +140,12 @@ fn run_all(programs: Vec<Program>, slots: usize, before: usize, total: usize) ->
     let ended = Mutex::new(Vec::new());
     let work = || -> Result<()> {
         loop {
-            let Some(program) = waiting.lock().expect("no thread panics with it").pop_front() else {
+            let Some(program) = waiting.lock().expect("no thread panics while holding the lock").pop_front()
+            else {
                 return Ok(());
             };
             let program = run(program)?;
-            let mut ended = ended.lock().expect("no thread panics with it");
+            let mut ended = ended.lock().expect("no thread panics while holding the lock");
             show(&program, before + ended.len() + 1, total);
             ended.push(program);
         }
@@ -153,7 +154,7 @@ fn run_all(programs: Vec<Program>, slots: usize, before: usize, total: usize) ->
         let threads: Vec<_> = (0..slots).map(|_| scope.spawn(work)).collect();
         threads.into_iter().try_for_each(|thread| thread.join().expect("workers do not panic"))
     })?;
-    Ok(ended.into_inner().expect("no thread panics with it"))
+    Ok(ended.into_inner().expect("no thread panics while holding the lock"))
 }
 
 fn run(program: Program) -> Result<Ended> {

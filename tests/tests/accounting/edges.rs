@@ -53,7 +53,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Sends requests on several connections until these are cut. Runs `does` in the meantime.
+    /// Sends requests on several connections until the edge cuts them. Runs `does` in the meantime.
     pub(super) fn under_load(&self, edge: SocketAddr, life: u64, does: impl FnOnce()) {
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {

@@ -228,7 +228,11 @@ impl Seen {
     /// and stored before it is acknowledged to the controller.
     fn edge_is_killed(&mut self, all: &Loop) {
         let kept = all.kept_number();
-        assert!(kept >= self.acknowledged, "edge has {kept} after acknowledging {}", self.acknowledged);
+        assert!(
+            kept >= self.acknowledged,
+            "the edge stored bundle {kept} but acknowledged {}",
+            self.acknowledged
+        );
         self.number = self.number.min(kept);
     }
 }

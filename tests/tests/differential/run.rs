@@ -84,7 +84,7 @@ fn run_step(server: &Server, sequence: &Sequence, step: &Step) -> String {
             server.backend.hold(name, false);
             assert!(
                 server.backend.wait_answered(name, before + 1, BACKGROUND_MAX),
-                "{name}: the backend waits"
+                "{name}: the backend is waiting"
             );
             "left".into()
         }

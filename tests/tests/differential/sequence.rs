@@ -34,7 +34,7 @@ pub(crate) enum Form {
     /// No response: the connection is closed.
     Closed,
     /// The connection is closed after this many bytes of content, once the test releases the
-    /// response. A request for the rest gets all of it.
+    /// response. A range request for the remaining bytes gets all of them.
     Broken(usize),
     /// Held after this many bytes of content until the test releases it.
     Halting(usize),
@@ -58,8 +58,8 @@ pub(crate) enum Step {
     /// Sends a request. The backend continues once the client has received the start of the
     /// response.
     Begin(Request),
-    /// Sends a request. The client disconnects after the first content, then the backend sends the
-    /// rest.
+    /// Sends a request. The client disconnects after the first bytes of content; the backend then
+    /// sends the rest.
     Leave(Request),
     /// Sends this many parallel requests while the backend holds the response.
     Together(Request, usize),
@@ -115,7 +115,7 @@ impl Sequence {
     }
 
     fn last(&mut self) -> &mut Answer {
-        self.answers.last_mut().expect("answers precede their modifiers")
+        self.answers.last_mut().expect("modifiers follow the response that they modify")
     }
 
     pub(crate) fn step(mut self, step: Step) -> Self {

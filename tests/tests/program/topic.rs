@@ -43,7 +43,7 @@ pub fn partitions_by_key(brokers: &str, topic: &str) -> BTreeMap<String, BTreeSe
     client.assign(&list).unwrap();
     let (mut by_key, mut open) = (BTreeMap::<_, BTreeSet<_>>::new(), list.count());
     while open > 0 {
-        match client.poll(DELIVERY_MAX).expect("a partition has an end") {
+        match client.poll(DELIVERY_MAX).expect("reading to the end of a partition must not time out") {
             Ok(message) => {
                 let key = message.key_view::<str>().map(|key| key.unwrap().to_owned());
                 key.map(|key| by_key.entry(key).or_default().insert(message.partition()));

@@ -13,14 +13,14 @@ fn kinds(sent: u64) -> [(&'static str, u64); 3] {
     [("losses", losses), ("responses", responses), ("sockets", sent - responses - losses)]
 }
 
-/// A rollup, the statement that contains its view, and its keys and values.
+/// A rollup table, the DDL statement that also creates its view, and its key and value columns.
 struct Rollup {
     table: &'static str,
     statement: &'static str,
     key: &'static str,
     sums: &'static str,
     percentiles_of: [&'static str; 2],
-    /// The column that counts records.
+    /// Name of the column that counts records.
     count: &'static str,
 }
 

@@ -70,8 +70,10 @@ async fn round_of(bench: &Bench, peer: &Peer) -> Result<Vec<f64>> {
     let cpu = peer.cpu_ns();
     let outcome = load::run(&mut clients, CONNECTIONS, TURNS * IDLE, LENGTH as u64, &paths).await?;
     let active = figures(peer, peer.cpu_ns() - cpu, &outcome);
-    ensure!(bench.backend.requests() == before, "not all were hits");
-    let [cpu_us, per_s, _, p50, p99, rss] = active[..] else { unreachable!("one for each metric") };
+    ensure!(bench.backend.requests() == before, "some requests were not hits");
+    let [cpu_us, per_s, _, p50, p99, rss] = active[..] else {
+        unreachable!("figures returns one value per metric")
+    };
     Ok(vec![idle_bytes as f64 / 1024.0 / IDLE as f64, cpu_us, per_s, p50, p99, rss])
 }
 

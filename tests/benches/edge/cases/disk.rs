@@ -1,6 +1,6 @@
-//! Hits from disk: more content than thalweg's memory can hold.
+//! Hits from disk: more content than Thalweg's memory can hold.
 //!
-//! The kernel's page cache holds all content for every server, so the comparison is of the cost of
+//! The kernel's page cache holds all content for every server, so the case compares the cost of
 //! sending a file. After a start, Thalweg reads and verifies each block on first use, and moves
 //! small responses back to memory. First uses (with Thalweg restarted before each round) and later
 //! uses are measured separately.

@@ -24,7 +24,8 @@ const REQUESTS_IN_ROUND: [usize; 4] = [16_000, 8_000, 1_600, 480];
 /// Number of sizes requested by wrk, and wrk's run time per round.
 const WRK_SIZES: usize = 2;
 const WRK_TIME: Duration = Duration::from_secs(1);
-/// Time for a server to write a round's records: nginx and varnishncsa buffer for a second.
+/// Time after a round for a server to write its last records. nginx and varnishncsa buffer records
+/// for at most a second, so they write most of them during the round.
 const LOG_TIME: Duration = Duration::from_millis(50);
 /// Time for which an unfollowed edge keeps producing records, plus a margin.
 const UNFOLLOWED_TIME: Duration = Duration::from_secs(62);
@@ -33,7 +34,7 @@ const WORKER: &str = "edge-0";
 /// Maximum CPU time of a record, in microseconds per response.
 const RECORD_US_MAX: f64 = 2.0;
 
-/// Metrics that targets refer to, in addition to [`CPU`].
+/// Indices of the metrics that have targets, in addition to [`CPU`].
 const CPU_WITHOUT: usize = 1;
 const RECORD: usize = 2;
 
@@ -131,7 +132,7 @@ async fn by_wrk(bench: &Bench, with: &Peers, without: &Peers, name: &str, length
             figures.push(((peer.cpu_ns() - cpu) as f64 / 1e3 / requests, per_s));
             peer.empty_log()?;
         }
-        let [(on, per_s), (off, _)] = figures[..] else { unreachable!("one with, one without") };
+        let [(on, per_s), (off, _)] = figures[..] else { unreachable!("one with records, one without") };
         Ok(vec![on, off, on - off, per_s])
     })
     .await?;
@@ -153,7 +154,7 @@ fn wrk(url: &str) -> Result<f64> {
     let text = String::from_utf8_lossy(&output.stdout);
     ensure!(output.status.success() && !text.contains("Non-2xx"), "{text}");
     let requests =
-        text.lines().find_map(|line| line.split_once(" requests in ")).context("wrk counts requests")?;
+        text.lines().find_map(|line| line.split_once(" requests in ")).context("wrk counted no requests")?;
     Ok(requests.0.trim().parse()?)
 }
 
@@ -172,7 +173,7 @@ async fn followed(bench: &Bench) -> Result<Table> {
         hits_of(bench, &peer, requests, length, &paths, 0).await?;
         anyhow::Ok((peer.threads_cpu_ns(WORKER) - cpu) as f64 / 1e3 / requests as f64)
     };
-    let admin = peer.admin().context("an edge has an admin address")?;
+    let admin = peer.admin().context("edge has no admin address")?;
     let follower = TcpStream::connect(admin).await?;
     let following = tokio::spawn(follow(follower));
     let mut with = Vec::new();

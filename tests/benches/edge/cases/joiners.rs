@@ -1,4 +1,4 @@
-//! Clients that join a fill in progress at random moments: time to first byte.
+//! Time to first byte of clients that join a fill in progress at random moments.
 
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ pub(crate) async fn run(bench: &Bench) -> Result<Vec<Table>> {
         let peer = peers.get(kind);
         let before = bench.backend.requests();
         let figures = round_of(peer, round).await?;
-        ensure!(bench.backend.requests() - before <= CLIENTS, "no request joined");
+        ensure!(bench.backend.requests() - before <= CLIENTS, "every request was fetched separately");
         Ok(figures)
     })
     .await?;

@@ -1,4 +1,4 @@
-//! The cases, and the code they share: rounds in which the servers take turns, and metrics over
+//! The cases and the code that they share: rounds in which the servers take turns, and metrics over
 //! many requests.
 
 pub(crate) mod connections;
@@ -98,6 +98,6 @@ pub(crate) async fn hits_of(
     let figures = figures(peer, peer.cpu_ns() - cpu, &outcome);
     peer.empty_log()?;
     let missed = bench.backend.requests() - before;
-    ensure!(missed * 100 <= requests * missed_percent_max, "{missed} of {requests} were not hits");
+    ensure!(missed * 100 <= requests * missed_percent_max, "{missed} of {requests} requests were not hits");
     Ok(figures)
 }
