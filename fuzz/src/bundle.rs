@@ -17,7 +17,8 @@ pub(crate) fn run(input: &[u8]) {
             assert!((1..=FAULTS_MAX).contains(&faults.all().len()));
             let value: Option<serde_json::Value> = serde_json::from_slice(input).ok();
             for fault in faults.all() {
-                // A checksum may be missing; every other faulty value must exist in the document.
+                // The checksum may be missing; every other reported value must exist in the
+                // document.
                 if let Place::Value(pointer) = &fault.place
                     && pointer != "/checksum"
                 {

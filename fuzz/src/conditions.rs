@@ -38,7 +38,8 @@ pub(crate) fn run(input: &[u8]) {
     as_fields([("If-Match", if_match), ("If-None-Match", if_none_match)], value(etag), modified_s);
 }
 
-/// Returns whether a PUT must fail because a GET is answered with 304 for its entity tag.
+/// Returns whether a PUT must fail with 412: its `If-None-Match` matches the entity tag, for which
+/// a GET gets 304.
 fn is_put_refused(if_none_match: &[u8], etag: &[u8], of_get: Outcome) -> bool {
     let tag = EntityTag::parse(etag);
     let is_any = thalweg_http::token::trim_ows(if_none_match) == b"*";

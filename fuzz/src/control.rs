@@ -7,7 +7,8 @@ const ROUNDS: u64 = 3;
 /// Connections of each prefix per window.
 const CONNECTIONS: u64 = 8;
 
-/// Decodes `input` as a state in JSON. A trailing line feed means that edges have a newer bundle.
+/// Decodes `input` as a state in JSON. If it ends with a line feed, edges have a newer bundle than
+/// the state.
 pub(crate) fn run(input: &[u8]) {
     let Ok(mut state) = State::decode(input) else { return };
     assert_eq!(State::decode(state.encode().as_bytes()).expect("an encoded state must decode"), state);

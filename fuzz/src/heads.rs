@@ -73,7 +73,7 @@ fn arriving<H: Default + Debug + PartialEq>(input: &[u8], parse: Parse<H>) -> Op
                 return Some((head, taken));
             }
             Err(_) => {
-                assert!(whole.is_err(), "only a faulty head may fail early: {whole:?}");
+                assert!(whole.is_err(), "only an invalid head may fail early: {whole:?}");
                 return None;
             }
         }

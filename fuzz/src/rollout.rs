@@ -9,7 +9,7 @@ const TICKS: u64 = 40;
 const STEP_S: u64 = 60;
 const RESPONSES: u64 = 40;
 
-/// Decodes `input` as a rollout in JSON. A trailing line feed means that responses of the edges
+/// Decodes `input` as a rollout in JSON. If it ends with a line feed, the responses sent by edges
 /// fail.
 pub(crate) fn run(input: &[u8]) {
     let read = Rollout::decode(input).or_else(|_| Rollout::decode_without_bundles(input));

@@ -12,7 +12,7 @@ pub(crate) fn run(input: &[u8]) {
     let encode = |route: &Route| route.set_message(0, 1);
     let again = Route::decode(&encode(&route)[HEADER_BYTES..])
         .expect("an encoded route must decode")
-        .expect("its family must be IPv4 or IPv6");
+        .expect("a route's family must be IPv4 or IPv6");
     assert_eq!(encode(&again), encode(&route));
     assert_eq!((again.prefix, again.table, again.nexthops()), (route.prefix, route.table, route.nexthops()));
 }
