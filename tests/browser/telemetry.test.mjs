@@ -150,7 +150,7 @@ it("reports a missing agent", async () => {
   const without = (route) => route.fulfill({ json: { edge: { url: thalweg.edge }, version: "", telemetry: false } });
   await page.route("**/api/config", without);
   await page.goto(`${thalweg.console}?play=vod:none&show=sockets`);
-  const words = /^no agent: write \[agent\] into the config file$/;
+  const words = /^no agent: add an \[agent\] section to the config file$/;
   await page.getByTestId("sockets-state").filter({ hasText: words }).waitFor();
   await page.getByRole("button", { name: "Responses" }).click();
   await page.getByTestId("responses-state").filter({ hasText: words }).waitFor();

@@ -9,7 +9,7 @@ function prefix(name: string, more: Partial<Prefix> = {}): Prefix {
   return { prefix: name, duty: 0.5, flap: 0.2, observed: 72, connections: 10, steered: false, reason: "not_slow", stage: null, effect: null, ...more };
 }
 
-it("groups prefixes of one position in one cell, steered first, then by connections", () => {
+it("groups prefixes with the same position in one cell, steered first, then by connections", () => {
   const { cells } = cellsOf(
     [
       prefix("a", { duty: 36 / 72, connections: 1 }),
@@ -43,7 +43,7 @@ it("leaves out and counts unsteered prefixes with too few windows", () => {
   expect([cells.flatMap(({ prefixes }) => prefixes.map(({ prefix }) => prefix)), too_few]).toEqual([["b", "c"], 1]);
 });
 
-it("shows the greatest flap rate and more than the entry limit, but at most one", () => {
+it("ends the flap axis above the greatest flap rate and the entry limit, but at most at one", () => {
   expect(cellsOf([], LIMITS).flap_to).toBe(0.4);
   expect(cellsOf([prefix("a", { flap: 0.55 })], LIMITS).flap_to).toBeCloseTo(0.6);
   expect(cellsOf([prefix("a", { flap: 1 })], { ...LIMITS, flap_max: 0.9 }).flap_to).toBe(1);

@@ -64,7 +64,7 @@ function rows(edge: EdgeStatus): HTMLElement[] {
   const { name, bundle, heard_unix_s, is_canary, refused, has, is_late } = edge;
   const canary = is_canary ? [el("i", { title: "receives bundles first" }, "canary"), " "] : [];
   const heard = heard_unix_s === null ? format.NONE : format.clock(new Date(heard_unix_s * 1000).toISOString()).slice(0, 8);
-  const heard_title = heard_unix_s === null ? "never" : dateTime(heard_unix_s) + (is_late ? `, at least ${LATE_S} s before the newest` : "");
+  const heard_title = heard_unix_s === null ? "never" : dateTime(heard_unix_s) + (is_late ? `, at least ${LATE_S} s before the newest poll` : "");
   const line = el(
     "tr",
     { "data-edge": name, "data-has": has },

@@ -15,7 +15,7 @@ export function figures(scope: Scope): Figure[] {
   const paused: Figure = {
     label: "paused for",
     value: `${paused_windows} ${paused_windows === 1 ? "window" : "windows"}`,
-    title: "by the guardrail: retransmissions over all trials exceeded the limit; no prefix enters meanwhile",
+    title: "paused by the guardrail: retransmissions over all trials exceeded the limit, so no prefix may enter",
     is_alert: true,
   };
   return [

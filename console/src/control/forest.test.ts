@@ -8,13 +8,13 @@ it("places doubling and halving equally far from no effect", () => {
   expect(to).toBeGreaterThan(high);
 });
 
-it("says more or less only for a whole interval", () => {
+it("states a direction only if the whole interval is on one side", () => {
   const says = (low: number, high: number) => ofPercent({ percent: (low + high) / 2, low, high }).says;
   expect([says(3, 22), says(-22, -3), says(-3, 22), says(0, 22)]).toEqual(["more", "less", "nothing", "nothing"]);
   expect(ofPoints({ points: 1.05, low: 0.45, high: 2.56 }).says).toBe("more");
 });
 
-it("cuts absurd intervals, even below -100 %, and keeps the mark on the axis", () => {
+it("cuts extreme intervals, even below -100 %, and keeps the mark on the axis", () => {
   const wild = ofPercent({ percent: 20_000, low: -140, high: 1e9 });
   expect(wild.is_cut).toEqual([true, true]);
   expect([wild.low, wild.high, wild.mark]).toEqual([-wild.to, wild.to, wild.to]);

@@ -31,7 +31,7 @@ it("finds late edges by the others' polls, not by the viewer's clock", () => {
   expect(late({ ...ANSWER, edges: [edge("e1", 41, { heard_unix_s: 5 })] })).toEqual([]);
 });
 
-it("tells an edge without a bundle from one on the stable bundle when there is none", () => {
+it("does not count an edge without a bundle as stable while there is no stable bundle", () => {
   expect(edgeStatuses({ stable: null, candidate: null, edges: [edge("e1", null)] })[0]?.has).toBe("none");
 });
 

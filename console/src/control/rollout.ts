@@ -17,7 +17,9 @@ export interface EdgeStatus extends Edge {
   is_late: boolean;
 }
 
-/** Lists the edges: those that refused a bundle first, then canaries, then by name. */
+/**
+ * Returns the edges: first those that refused a bundle, then canaries; otherwise sorted by name.
+ */
 export function edgeStatuses({ stable, candidate, edges }: EdgesAnswer): EdgeStatus[] {
   // Compare with the newest poll of any edge: the viewer's clock may differ.
   const newest_s = edges.reduce((newest, { heard_unix_s }) => Math.max(newest, heard_unix_s ?? 0), 0);

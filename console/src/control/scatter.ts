@@ -95,7 +95,7 @@ export class Scatter {
     const y: Scale = { from: 0, to: cells?.flap_to ?? 1, from_px: height - MARGIN.bottom, to_px: MARGIN.top };
     this.#scales = { x, y };
     setAttribute(this.#picture, "viewBox", `0 0 ${width} ${height}`);
-    setAttribute(this.#picture, "aria-label", "prefixes by duty cycle and flap rate; the table lists each");
+    setAttribute(this.#picture, "aria-label", "prefixes by duty cycle and flap rate; the table lists each prefix");
     this.#picture.replaceChildren(...axes(x, y), ...(cells && limits ? parts(x, y, cells, limits) : []), this.#rings);
     this.#drawRings();
   }

@@ -35,7 +35,7 @@ it("requests each version once, and again after a failure", async () => {
   expect(events).toEqual(["asked a", "failed: 500", "first", "second"]);
 });
 
-it("waits for an answer slower than new versions, then requests the newest", async () => {
+it("waits for a pending reply while newer versions appear, then requests the newest", async () => {
   const { requests, events, source, settle } = rig();
   source.follow("a", "1");
   source.follow("a", "2");
@@ -48,7 +48,7 @@ it("waits for an answer slower than new versions, then requests the newest", asy
   expect(events).toEqual(["asked a", "of the first"]);
 });
 
-it("abandons a URL for another one, even with the same version, and discards its answer", async () => {
+it("switches to another URL, even with the same version, and discards the old reply", async () => {
   const { requests, events, source, settle } = rig();
   source.follow("a", "1");
   source.follow("b", "1");
@@ -62,7 +62,7 @@ it("abandons a URL for another one, even with the same version, and discards its
   expect(events).toEqual(["asked a", "asked b", "of b"]);
 });
 
-it("continues after a stop without forgetting the answer, and starts over once cleared", async () => {
+it("continues after a stop without repeating the request, and starts over once cleared", async () => {
   const { requests, events, source, settle } = rig();
   source.follow("a", "1");
   source.stop();

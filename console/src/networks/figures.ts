@@ -14,7 +14,10 @@ export const RESPONSES_MAX = 20_000;
 interface Response {
   at_ms: number;
   network: string;
-  /** Acknowledged bytes, and the time during which some were not; 0 if not measured. */
+  /**
+   * Acknowledged bytes, and the time during which bytes were unacknowledged; both 0 if not
+   * measured.
+   */
   acked_bytes: number;
   busy_us: number;
   ttfb_us: number | null;

@@ -24,7 +24,7 @@ const COLUMNS = [
   ["ttfb", "TTFB p50", "time to the first byte, median"],
   ["ttfb", "p95", "time to the first byte, 95th percentile"],
   ["asked", "requests", "answered requests"],
-  ["rtt", "RTT p50", "smoothed round trip time of the kernel, median"],
+  ["rtt", "RTT p50", "median of the kernel's smoothed round-trip time"],
 ] as const;
 
 const NOTHING = "No request since this page was opened: networks are computed from the edge's live responses.";

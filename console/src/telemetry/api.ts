@@ -107,7 +107,7 @@ export const RESPONSES_MAX = 200;
 export const GROUPS_MAX = 50;
 
 /** Message shown instead of data if there is no agent. */
-export const NO_AGENT = "no agent: write [agent] into the config file";
+export const NO_AGENT = "no agent: add an [agent] section to the config file";
 
 export function fetchSockets(window_s: number, signal: AbortSignal): Promise<SocketsAnswer> {
   return getJson(`api/telemetry/sockets?window_s=${window_s}&limit=${SOCKETS_MAX}`, signal);

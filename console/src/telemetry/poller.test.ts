@@ -17,7 +17,7 @@ function rig() {
   return { requests, events, poller };
 }
 
-it("polls again only after an answer, and reports failures and continues", async () => {
+it("polls again only after a reply, and continues after a failure", async () => {
   const { requests, events, poller } = rig();
   poller.start(2000);
   await vi.advanceTimersByTimeAsync(10_000);
@@ -33,7 +33,7 @@ it("polls again only after an answer, and reports failures and continues", async
   expect(requests).toHaveLength(3);
 });
 
-it("cancels a pending request for a new one, and discards its answer", async () => {
+it("cancels a pending request when a new one starts, and discards its reply", async () => {
   const { requests, events, poller } = rig();
   poller.start(2000);
   poller.start(null);
@@ -45,7 +45,7 @@ it("cancels a pending request for a new one, and discards its answer", async () 
   expect(requests).toHaveLength(2);
 });
 
-it("requests nothing once stopped, even from within an answer", async () => {
+it("requests nothing once stopped, even while handling a reply", async () => {
   const { requests, events, poller } = rig();
   poller.start(2000);
   requests[0]?.answer("first");
