@@ -5,7 +5,7 @@ use std::path::Path;
 
 use thalweg_fuzz::{TARGETS, Target};
 
-/// Mutations per corpus. Each takes a target a few thousand instructions.
+/// Mutations per corpus. A target needs a few thousand instructions for each.
 const MUTATIONS: u64 = 20_000;
 /// Maximum mutation steps applied to a corpus input.
 const STEPS_MAX: usize = 4;

@@ -43,7 +43,7 @@ fn main() {
     assert!(below.is_empty(), "fewer hits than LRU: {}", below.join(", "));
 }
 
-/// Returns the fractions of requests and of bytes that are hits.
+/// Returns the hit ratios by requests and by bytes.
 fn measure(policy: &mut impl Policy, trace: &Trace) -> (f64, f64) {
     let warm = trace.requests.len() / 5;
     let (mut hits, mut hit_bytes, mut bytes) = (0u64, 0u64, 0u64);

@@ -90,8 +90,8 @@ fn into_windows() -> f64 {
     per_s
 }
 
-/// Sends the records to a controller and returns the number of records per second of the
-/// controller's CPU time.
+/// Sends the records to a controller and returns the number of records per second of controller CPU
+/// time.
 fn into_controller() -> anyhow::Result<f64> {
     let directory = Scratch::new(&std::env::temp_dir(), "intake")?;
     let database = directory.0.join("control.sqlite");

@@ -38,7 +38,7 @@ const OTHER_FILES: usize = 100;
 /// Maximum CPU time per socket of the library's dump. Excludes the walk over the kernel's hash
 /// table, which takes just as long when the table is empty.
 const CPU_US_MAX: f64 = 1.5;
-/// Maximum wall time of the library's dump of the largest number of sockets.
+/// Maximum wall time in which the library dumps the largest number of sockets.
 const WALL_MAX: Duration = Duration::from_millis(100);
 /// The argument that makes this program hold sockets.
 const HOLD: &str = "hold";

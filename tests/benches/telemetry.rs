@@ -125,7 +125,7 @@ impl Report {
     }
 }
 
-/// Function that opens the sink of a case, with its files in the given directory.
+/// A function that opens a case's sink, with its files in the given directory.
 type Open<'a> = &'a dyn Fn(&Path) -> anyhow::Result<Box<dyn Sink>>;
 
 /// Appends the records to a spool while a sink, if any, stores them.

@@ -28,8 +28,8 @@ async function openPlaying(show) {
 }
 
 /**
- * Returns the browser's address of each connection on which the edge has responded, from the
- * edge's records.
+ * Returns the browser's addresses from which the edge has received requests, according to its
+ * records.
  */
 async function clients(page) {
   await page.getByRole("button", { name: "Requests" }).click();

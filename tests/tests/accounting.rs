@@ -172,7 +172,8 @@ fn every_response_is_kept_once_or_counted_as_lost() {
     let (running, mut address) = edge(admin, &directory.0);
     let mut following = start().0;
     following.wait_for_log(FOLLOWING);
-    // Responses are accounted for from the first one in the agent's spool, so wait for that one.
+    // Responses before the first one in the agent's spool are not accounted for, so wait until the
+    // spool has one.
     send_requests(address, REQUESTS, 0, &answered);
     wait_for_all();
 
@@ -207,7 +208,8 @@ fn every_response_is_kept_once_or_counted_as_lost() {
     wait_for_all();
     assert_eq!(count(&database, "count(*) FROM losses"), 0);
 
-    // While no agent is connected, send more requests than the edge keeps records of.
+    // While no agent is connected, send more requests than the number of records that the edge
+    // keeps.
     following.kill();
     send_requests(address, REQUESTS_UNHEARD, 0, &answered);
     let metrics;

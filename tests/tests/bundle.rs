@@ -140,7 +140,7 @@ impl Edge {
         content.to_owned()
     }
 
-    /// Returns the record of the first response since the start, to a request for `path`.
+    /// Returns the record of the first response since the edge started, to a request for `path`.
     fn first_record(&self, directory: &Path, path: &str) -> Value {
         Self::get(self.address, path);
         let of_path = || {

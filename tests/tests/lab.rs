@@ -19,7 +19,7 @@ const SENT_AGAIN_MAX: f64 = 10.0;
 /// Lock that makes measurements run one at a time, because each loads the machine.
 static MACHINE: Mutex<()> = Mutex::new(());
 
-/// Returns the path of a program of this build.
+/// Returns the path of a program built together with this test.
 fn program(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.parent().and_then(|deps| deps.parent()).unwrap().join(name)

@@ -83,7 +83,7 @@ struct Tables {
     midnight: u64,
     /// Rollup parts written by the other batches, by their first block.
     others: BTreeSet<String>,
-    /// Content of the tables with every batch.
+    /// The tables' content when every batch is present.
     whole: String,
 }
 
@@ -265,7 +265,8 @@ fn unverifiable_block_is_counted_and_passes() {
     }
     tables.passes_unverified(1);
 
-    // Replace a table with one that only forwards to another table. A copy of it would do the same.
+    // Replace a table with one that only forwards rows to another table. A staging table copied
+    // from it would forward rows too, so the block cannot be verified.
     for statement in [
         "DROP VIEW responses_5m_view",
         "RENAME TABLE responses TO kept",

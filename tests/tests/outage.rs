@@ -27,7 +27,8 @@ use thalweg_tests::{records, services};
 const OUTAGE_S: u64 = 600;
 const LOAD_RECORDS_PER_S: u64 = 200;
 const OUTAGE_RECORDS: u64 = OUTAGE_S * LOAD_RECORDS_PER_S;
-/// Records before the outage: all parts are then running, with records in flight when it starts.
+/// Records sent before the outage, so that all parts are running and records are in flight when it
+/// starts.
 const RECORDS_BEFORE: u64 = 20_000;
 /// Records per append, as in a dump of a busy server.
 const APPEND_RECORDS: u64 = 4_000;

@@ -33,7 +33,7 @@ export interface Cell {
 
 export interface Cells {
   cells: Cell[];
-  /** The size of a cell. */
+  /** Width and height of a cell, in units of the two rates. */
   duty_step: number;
   flap_step: number;
   /** Maximum flap rate on the axis. */

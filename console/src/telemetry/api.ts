@@ -75,7 +75,7 @@ export interface TtfbAnswer {
 /** One response with all stored fields. */
 export interface SingleResponse extends Omit<ResponseRow, Replaced | "number"> {
   time_us: number;
-  /** Address and port of the client. */
+  /** Client address and port. */
   client: string;
   number: string;
 }

@@ -58,7 +58,7 @@ impl Backend {
         Ok(backend)
     }
 
-    /// Returns the number of requests so far.
+    /// Returns the number of requests received so far.
     pub(crate) fn requests(&self) -> usize {
         self.shared.requests.load(Relaxed)
     }

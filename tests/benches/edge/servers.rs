@@ -163,7 +163,7 @@ impl Site {
         })
     }
 
-    /// Starts a server with records on. Its disk store is kept when the server stops.
+    /// Starts a server that logs records. Its disk store survives when the server stops.
     pub(crate) fn start(&self, kind: Kind, store: Store) -> Result<Peer> {
         self.start_with(kind, store, Records::On)
     }

@@ -40,7 +40,7 @@ impl Policy for S3Fifo {
             }
         }
         let frequency = self.frequencies[object as usize].insert(eviction::Frequency::default());
-        // The shards of a hash table also use the upper bits.
+        // Spread the number over all bits, because a sharded hash table also uses the upper ones.
         let digest = u64::from(object).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.policy.insert(object, digest, bytes, frequency);
         false

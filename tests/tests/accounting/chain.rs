@@ -134,7 +134,8 @@ fn started_responses_reach_clickhouse_once_or_are_counted() {
     let mut random = Random(seed);
     let (mut chain, seen) = (Chain::start(), Seen::default());
     chain.agent.wait_for_log(FOLLOWING);
-    // Responses are accounted for from the first one in the agent's spool, so wait for that one.
+    // Responses before the first one in the agent's spool are not accounted for, so wait until the
+    // spool has one.
     seen.send_quiet_requests(chain.address);
     chain.wait_for_all();
 

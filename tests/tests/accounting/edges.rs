@@ -11,8 +11,8 @@ use super::*;
 pub(super) const REQUESTS_IN_QUIET: u64 = 200;
 /// Maximum requests between two events under load.
 const REQUESTS_BETWEEN: u64 = 1_500;
-/// Content length of a response: more than the socket buffers can take, so that a kill interrupts
-/// it.
+/// Content length of a response: more than the socket buffers hold, so that a kill interrupts the
+/// response.
 const CONTENT_BYTES: usize = 1 << 20;
 /// Number of kills of a program with all roles.
 const UP_KILLS: u64 = 3;
@@ -73,8 +73,8 @@ impl Seen {
         });
     }
 
-    /// Sends requests on one connection. Depending on the client, the edge or its backend responds
-    /// on a persistent connection, or the edge closes the connection after each response.
+    /// Sends requests on one connection. Clients differ in turn: the edge responds itself, its
+    /// backend responds, or the edge responds once and closes the connection.
     fn use_connection(&self, edge: SocketAddr, client: u64, path: &str) -> io::Result<()> {
         let (method, is_kept) = [("TRACE", true), ("GET", true), ("TRACE", false)][client as usize % 3];
         let mut stream = BufReader::new(site::connect(edge, network_of(client))?);
@@ -97,7 +97,7 @@ impl Seen {
         Ok(())
     }
 
-    /// Sends requests that no kill interrupts, like [`send_requests`].
+    /// Sends requests with [`send_requests`] while nothing is killed.
     pub(super) fn send_quiet_requests(&self, edge: SocketAddr) {
         send_requests(edge, REQUESTS_IN_QUIET, 0, &self.complete);
     }
@@ -181,7 +181,8 @@ fn responses_started_by_a_killed_edge_are_stored_or_counted() {
     let (mut running, mut address) = edge_before(&backend, admin, &directory.0);
     let mut following = Some(start().0);
     following.as_ref().unwrap().wait_for_log(FOLLOWING);
-    // Responses are accounted for from the first one in the agent's spool, so wait for that one.
+    // Responses before the first one in the agent's spool are not accounted for, so wait until the
+    // spool has one.
     seen.send_quiet_requests(address);
     wait_for_all();
 

@@ -1,5 +1,5 @@
-# The policy of the policy sequences, run on both the edge and Varnish: one section per sequence, selected by the first
-# path segment. The test prepends the version and the backends "scripted" and "twin".
+# The policy for the sequences that test policies, run on both the edge and Varnish: one section per sequence,
+# selected by the first path segment. The test prepends the version and the backends "scripted" and "twin".
 
 import std;
 import blob;

@@ -1,5 +1,5 @@
-//! The three caches as processes on loopback, each with its own backend. They are configured as a
-//! careful operator would, and identically where possible:
+//! The three caches as processes on loopback, each with its own backend. Each is configured as a
+//! careful operator would configure it, and identically where possible:
 //!
 //! - None serves a stale response unless the response allows it. nginx's `proxy_cache_use_stale` is
 //!   not set, so that the response's fields decide; with `updating`, nginx would serve any stale

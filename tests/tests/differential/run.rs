@@ -173,7 +173,7 @@ fn normalised_value(name: &str, value: &str, response: &Response) -> String {
     }
 }
 
-/// Returns whether `value` is a date during this test.
+/// Returns whether `value` is a date within this test's run time.
 fn is_now(value: &str) -> bool {
     let now_s = UNIX_EPOCH.elapsed().map_or(0, |elapsed| elapsed.as_secs());
     date::parse(value.as_bytes()).is_some_and(|date_s| date_s.abs_diff(now_s) < 60)

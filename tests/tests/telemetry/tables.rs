@@ -88,7 +88,7 @@ fn missing(server: &Server, sent: u64) -> String {
     String::from_utf8_lossy(&server.query(&query, "TabSeparated").unwrap()).into_owned()
 }
 
-/// Waits until all records have arrived, including in the rollups.
+/// Waits until all records have arrived, in the tables and in the rollups.
 pub(super) fn delivered(server: &Server, sent: u64) {
     let rolled_up = sent - sent / LOSS_EVERY;
     let until = Instant::now() + DELIVERY_MAX;

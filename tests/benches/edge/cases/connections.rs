@@ -51,7 +51,8 @@ pub(crate) async fn run(bench: &Bench) -> Result<Vec<Table>> {
 
 async fn round_of(bench: &Bench, peer: &Peer) -> Result<Vec<f64>> {
     let paths: Paths = Arc::new(|_| PATH.to_owned());
-    // Serve some requests first, so that memory used regardless of idle connections is not counted.
+    // Serve some requests first, so that memory that the server also needs without idle connections
+    // is not counted.
     load::once(peer.address(), PATH).await?;
     let mut few = Client::connect_all(peer.address(), CONNECTIONS).await?;
     load::run(&mut few, CONNECTIONS, 10 * CONNECTIONS, LENGTH as u64, &paths).await?;

@@ -14,8 +14,8 @@ fn changed(name: &'static str, method: &'static str, status: u16) -> Sequence {
         .get("")
 }
 
-/// Builds a sequence with an unsafe request whose response names another URL, for which a response
-/// is stored.
+/// Builds a sequence: a response is stored, the response to an unsafe request for another URL names
+/// the stored URL in `fields`, and the stored response is looked up again.
 fn named(name: &'static str, fields: &'static str) -> Sequence {
     sequence(name, "RFC 9111 §4.4")
         .ok("Cache-Control: max-age=60", "one")
