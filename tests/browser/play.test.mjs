@@ -23,8 +23,8 @@ const LATENCY_HELD_S = 15;
 const LATENCY_SETTLED_S_MAX = 90;
 
 /**
- * Maximum latency of HLS with whole segments: three 2 s segments behind the live edge, plus the one
- * being produced.
+ * Maximum latency of HLS with whole segments: three 2 s segments behind the live edge, the segment
+ * being produced, and 2 s of margin.
  */
 const HLS_LATENCY_S_MAX = 10;
 
@@ -242,7 +242,7 @@ describe("the console", () => {
     const rows = page.getByTestId("records").locator("tr");
     const playlist = rows.filter({ hasText: "/vod/sample/master.m3u8" }).first();
     await playlist.waitFor();
-    // The congestion control has the kernel's name, which was read from the socket.
+    // The congestion control is shown under the kernel's name for it, as read from the socket.
     assert.match(await playlist.locator(".cc").textContent(), /^[a-z][a-z0-9_]*$/);
     assert.match(await playlist.locator(".cache").textContent(), /^(hit|join|miss|validated)$/);
     assert.equal(await playlist.locator(".status").textContent(), "200");

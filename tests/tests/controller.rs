@@ -119,7 +119,7 @@ fn client_traffic_becomes_rules_that_the_edge_applies() {
     let (status, ..) = http_get(control, "/bundle?pop=here", &format!("If-None-Match: {etag}\r\n"));
     assert!(status == 304 || status == 200, "{status}: must be 304, or 200 if the bundle has changed");
     until("counts continue from the restored state", || {
-        // Some networks may leave in the meantime, because they are not slow any more.
+        // Some networks may leave in the meantime, because they are no longer slow.
         (1..=NETWORKS).zip(&before).any(|(network, before)| {
             let now = arms(control, network);
             now.0 > before.0 && now.1 > before.1

@@ -17,8 +17,8 @@ const ROUNDS: usize = 40;
 /// Maximum time from start to kill.
 const LIFE_MS_MAX: u64 = 250;
 const CLIENTS: usize = 4;
-/// Number of paths requested per edge process (as many as fit on the disk), and how many of them no
-/// previous process has requested.
+/// Number of paths requested per edge process (as many as fit on the disk), and number of those
+/// that are new in each process.
 const PATHS: u64 = 60;
 const NEW_PATHS: u64 = 7;
 /// Number of paths that must survive the last kills (a third of the disk), and maximum number of

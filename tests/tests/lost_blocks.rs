@@ -200,7 +200,7 @@ impl Tables {
     }
 
     /// Checks that the lost batch is accepted after a bounded number of attempts, although
-    /// `unverified` of its tables, `sockets` among them, could not be verified.
+    /// `unverified` of its tables, including `sockets`, could not be verified.
     fn passes_unverified(&self, unverified: u64) {
         let (mut sink, batch) = (self.sink(), self.lost_batch());
         let failures = (0..100).take_while(|_| sink.store(&batch).is_err()).count();
@@ -259,7 +259,7 @@ fn unverifiable_block_is_counted_and_passes() {
     tables.passes_unverified(1);
     assert!(tables.content() == content, "nothing may be added in case of doubt");
 
-    // Make queries that verification needs fail.
+    // Break the queries on which verification depends.
     for statement in ["DROP VIEW sockets_5m_view", "DROP TABLE sockets_5m"] {
         tables.server.execute(statement).unwrap();
     }

@@ -19,7 +19,8 @@ use thalweg_tests::services;
 
 const SEED: u64 = 0x7468_616c_7765_6721;
 const RECORDS: u64 = 20_000;
-/// Maximum relative difference between two percentiles, each from a sketch that is accurate to 1 %.
+/// Maximum relative difference between two percentiles. Each comes from a sketch that may be off by
+/// 1 % in either direction.
 const DIFFERENCE_MAX: f64 = 0.025;
 
 /// A deterministic random number generator (xorshift64).

@@ -95,8 +95,8 @@ enum Part {
     Edge,
 }
 
-/// Returns the times at which parts are killed and restarted. Times are independent per part, so
-/// that any combination may be down.
+/// Returns the times at which parts are killed and restarted. Each part has its own random times,
+/// so any combination of parts may be down.
 fn turns(random: &mut Random) -> Vec<(Duration, Part)> {
     let mut turns = Vec::new();
     for part in [Part::Agent, Part::Controller, Part::Edge] {

@@ -124,8 +124,8 @@ impl Drop for Clients {
     }
 }
 
-/// Returns the command for a controller with windows of seconds. It starts all trials at once and
-/// never concludes one, because loopback behaves like no real network.
+/// Returns the command for a controller with windows of a few seconds. It starts all trials at once
+/// and never concludes one, because loopback behaves like no real network.
 pub fn controller(directory: &Directory, listen: SocketAddr) -> Command {
     let mut command = thalweg();
     command.args(["controller", "run", "--window", "2s", "--late", "1s", "--min-rtt-min", "0ms"]);
