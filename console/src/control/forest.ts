@@ -10,7 +10,7 @@ export interface Forest {
   mark: number;
   low: number;
   high: number;
-  /** Whether the interval extends beyond the axis, on the left and on the right. */
+  /** Whether the interval extends beyond the left and the right end of the axis. */
   is_cut: [low: boolean, high: boolean];
   ticks: { at: number; label: string }[];
   /**

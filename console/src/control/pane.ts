@@ -45,8 +45,8 @@ export class Pane {
   }
 
   /**
-   * Shows the pane's request as commands: the equivalent `commands`, then curl. Shows none if `url`
-   * is null.
+   * Shows the pane's request: first the equivalent `commands`, then a curl command. Shows nothing
+   * if `url` is null.
    */
   showRequest(url: string | null, ...commands: string[]): void {
     this.#query.show(url === null ? null : [...commands, curlCommand(url)].join("\n"));
