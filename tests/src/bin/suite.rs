@@ -134,7 +134,7 @@ fn build() -> Result<Vec<Program>> {
     Ok(programs)
 }
 
-/// Runs `programs`, `slots` at a time; `before` of `total` have already ended.
+/// Runs `programs`, `slots` at a time. `before` of the `total` programs have already run.
 fn run_all(programs: Vec<Program>, slots: usize, before: usize, total: usize) -> Result<Vec<Ended>> {
     let waiting = Mutex::new(VecDeque::from(programs));
     let ended = Mutex::new(Vec::new());
