@@ -16,7 +16,7 @@ use crate::storage::{ObjectReader, StorageError};
 
 /// Size of one file read, in bytes.
 const FILE_PIECE_BYTES: u64 = 256 << 10;
-/// Maximum bytes of an in-memory segment sent as one body frame. They are not copied.
+/// Maximum bytes of an in-memory segment sent as one body frame. The bytes are not copied.
 const FILL_PIECE_BYTES: usize = 1 << 20;
 
 /// Content of a response.
@@ -75,7 +75,7 @@ pub(crate) fn fill(reader: Reader<()>, limit: Option<u64>) -> Body {
     StreamBody::new(pieces).boxed_unsync()
 }
 
-/// Bytes sent instead of the file's own.
+/// Bytes that replace part of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Patch {
     /// Offset from the start of the file.
@@ -124,7 +124,7 @@ fn patched(bytes: Bytes, offset: u64, patches: &[Patch]) -> Bytes {
         let range = patch.range();
         let (from, to) = (range.start.max(offset), range.end.min(end));
         let within = |start: u64| {
-            let at = |n: u64| usize::try_from(n - start).expect("offset within an in-memory piece");
+            let at = |n: u64| usize::try_from(n - start).expect("offsets in an in-memory piece fit in usize");
             at(from)..at(to)
         };
         bytes[within(offset)].copy_from_slice(&patch.bytes[within(range.start)]);

@@ -1,4 +1,4 @@
-//! `/catalog.json`: the playable presentations and channels, and the fault of each presentation
+//! `/catalog.json`: the playable presentations and channels, and an error for each presentation
 //! that cannot be served.
 
 use serde::Serialize;

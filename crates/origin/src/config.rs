@@ -43,8 +43,8 @@ pub struct UploadLimits {
     pub idle_max: Duration,
     /// Maximum time that media waits for its track's header if the header arrives later.
     pub header_wait: Duration,
-    /// Memory limit for the incomplete chunks of all uploads, in bytes. No upload may use more than
-    /// it leaves for the others. Must be several times the longest chunk
+    /// Memory limit for the incomplete chunks of all uploads, in bytes. No upload may use more
+    /// memory than it leaves free for the others. Must be several times the maximum chunk size
     /// ([`CHUNK_BYTES_MAX`](thalweg_media::chunk::CHUNK_BYTES_MAX)).
     pub held_back_bytes_max: u64,
 }

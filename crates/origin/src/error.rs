@@ -16,7 +16,7 @@ pub enum BindError {
     Admin(SocketAddr, io::Error),
     /// The directory of presentations.
     Media(PathBuf, io::Error),
-    /// Memory for live channels, of this many bytes.
+    /// Memory for live channels, with its size in bytes.
     Memory(u64, io::Error),
 }
 

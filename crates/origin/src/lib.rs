@@ -8,7 +8,7 @@
 //! same segments. [`source`] pushes a presentation to an origin as a live channel, for
 //! demonstrations and tests.
 //!
-//! **Invariant:** a faulty presentation or channel does not affect any other.
+//! **Invariant:** a broken presentation or channel does not affect any other.
 //! **Invariant:** request data never becomes part of a file system path; names are looked up in
 //! listings.
 //! **Invariant:** channels are published only on the ingest listener, by sources that connect to

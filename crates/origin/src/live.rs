@@ -176,7 +176,7 @@ impl Live {
             Item::MediaPlaylist { track } => self.media_playlist(request, &cell, &track).await,
             Item::Header { track, number: Some(number) } => self.header(request, &cell, &track, number).await,
             Item::Segment { track, name } => self.segment(request, &cell, &track, name).await,
-            Item::Header { number: None, .. } => not_found("a live header is named init-NUMBER.mp4"),
+            Item::Header { number: None, .. } => not_found("live headers are named init-NUMBER.mp4"),
         }
     }
 
@@ -287,7 +287,8 @@ impl Live {
     }
 }
 
-/// Returns the maximum time a request waits for an item about to appear: one and a half segments.
+/// Returns the maximum time a request waits for an item about to appear: one and a half segment
+/// durations.
 fn wait_limit(cell: &Cell) -> Duration {
     Duration::from_millis(cell.segment_ms() * 3 / 2)
 }

@@ -132,12 +132,13 @@ pub(crate) fn cacheable_text(
 
 /// Responds with 405 on a path that supports only the methods in `allow`.
 pub(crate) fn method_not_allowed(allow: &'static str) -> Response<Body> {
-    let mut response = text(StatusCode::METHOD_NOT_ALLOWED, format_args!("this path supports {allow}"));
+    let message = format_args!("method not allowed: this path supports {allow}");
+    let mut response = text(StatusCode::METHOD_NOT_ALLOWED, message);
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
     response
 }
 
-/// Responds to OPTIONS, a CORS preflight request.
+/// Responds to an OPTIONS request, such as a CORS preflight.
 pub(crate) fn preflight(allow: &'static str) -> Response<Body> {
     let builder = open_to_all(Response::builder().status(StatusCode::NO_CONTENT))
         .header(header::ALLOW, allow)

@@ -1,4 +1,4 @@
-//! Request routing: parses request targets into routes. Pure.
+//! Request routing: parses request targets into routes, without I/O.
 //!
 //! Names in a route are percent-decoded, checked for path traversal, and used only for lookups.
 

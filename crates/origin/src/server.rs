@@ -1,6 +1,6 @@
 //! HTTP/1.1 server: listeners, connections, and dispatch to the modules that respond.
 //!
-//! **Invariant:** connections, request heads, waits and queues all have named limits. A fault on
+//! **Invariant:** connections, request heads, waits and queues all have named limits. An error on
 //! one connection closes only that connection.
 
 use std::convert::Infallible;
@@ -233,7 +233,7 @@ async fn serve_listener(
 /// Waits until the connection limit allows another connection, then accepts one.
 async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> (TcpStream, impl Drop + use<>) {
     loop {
-        let Ok(slot) = slots.clone().acquire_owned().await else { unreachable!("never closed") };
+        let Ok(slot) = slots.clone().acquire_owned().await else { unreachable!("the semaphore stays open") };
         match listener.accept().await {
             Ok((stream, _)) => return (stream, slot),
             Err(error) => {
@@ -318,7 +318,7 @@ async fn respond(shared: &Shared, request: Request<Incoming>) -> Response<Body> 
             None => response::text(StatusCode::NOT_FOUND, "this origin serves live channels only"),
         },
         Route::Live { channel, what } => shared.live.respond(&head, &channel, what).await,
-        Route::Ingest { .. } => unreachable!("handled above"),
+        Route::Ingest { .. } => unreachable!("ingest routes are handled above"),
     }
 }
 
@@ -350,7 +350,7 @@ fn time(head: &RequestHead<'_>) -> Response<Body> {
 
 async fn list(shared: &Shared, head: &RequestHead<'_>) -> Response<Body> {
     let catalog = catalog(shared.library.as_ref(), &shared.live).await;
-    let content = Bytes::from(serde_json::to_vec(&catalog).expect("a catalogue is plain data"));
+    let content = Bytes::from(serde_json::to_vec(&catalog).expect("serializing a catalogue cannot fail"));
     let resource = Resource {
         content_type: "application/json",
         cache_control: String::from("public, max-age=1"),

@@ -23,7 +23,7 @@ pub(crate) struct Object {
     pub(crate) key: String,
     /// Size in bytes.
     pub(crate) size: u64,
-    /// Time of the last modification.
+    /// Last modification time.
     pub(crate) modified: SystemTime,
     /// Part of entity tags; differs whenever the content differs.
     pub(crate) validator: String,

@@ -88,7 +88,7 @@ pub(crate) async fn respond(
             },
             None => no_track(name, &track),
         },
-        Item::Header { number: Some(_), .. } => not_found("an on-demand header is named init.mp4"),
+        Item::Header { number: Some(_), .. } => not_found("on-demand headers are named init.mp4"),
     }
 }
 

@@ -82,7 +82,7 @@ async fn forwarded_and_browser_requests_do_not_publish() {
         403 publishing through a proxy is refused: push to the origin's ingest listener directly
         403 publishing through a proxy is refused: push to the origin's ingest listener directly
         403 publishing through a proxy is refused: push to the origin's ingest listener directly
-        403 a web page may not publish
+        403 publishing from a web page is refused
     "#]]
     .assert_eq(&out);
     origin.stop().await;

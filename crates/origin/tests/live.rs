@@ -90,7 +90,7 @@ impl Content {
     /// Reads `expected.len()` bytes and compares them with `expected`.
     async fn expect(&mut self, expected: &Bytes) {
         while self.read.len() < expected.len() {
-            let frame = self.incoming.frame().await.expect("more content").unwrap();
+            let frame = self.incoming.frame().await.expect("the response must have more content").unwrap();
             self.read.extend_from_slice(&frame.into_data().unwrap());
         }
         assert!(self.read.split_to(expected.len()) == expected, "unexpected bytes");
@@ -99,7 +99,7 @@ impl Content {
     /// Expects a clean end without further content.
     async fn expect_end(&mut self) {
         assert!(self.read.is_empty());
-        assert!(self.incoming.frame().await.is_none(), "more content");
+        assert!(self.incoming.frame().await.is_none(), "the response must end here");
     }
 }
 
@@ -240,7 +240,8 @@ async fn manifests_wait_for_the_first_complete_segment() {
     let template = parsed.periods[0].adaptations[0].SegmentTemplate.as_ref().unwrap();
     assert_eq!((template.duration, template.timescale), (Some(25_600.0), Some(12_800)));
     assert_eq!(template.availabilityTimeComplete, Some(false));
-    // The longest chunk is an audio chunk: 24 or 23 frames of 1024 samples.
+    // The offset is the segment duration of 2 s minus the longest chunk: an audio chunk of 24
+    // frames (0.512 s) or a video chunk (0.5 s).
     let offset = template.availabilityTimeOffset.unwrap();
     assert!((1.48..=1.5).contains(&offset), "{offset}");
     let again = [("if-none-match", master.field("etag"))];
@@ -253,7 +254,8 @@ async fn manifests_wait_for_the_first_complete_segment() {
 async fn media_before_its_header_waits_for_it() {
     let patient = UploadLimits { header_wait: Duration::from_secs(3600), ..UploadLimits::default() };
     let (origin, track) = (start_with(patient), video(4.0));
-    // Upload with and without a track in the name. Meanwhile another channel receives a header.
+    // Try uploads with and without a track name in the path. Meanwhile another channel receives a
+    // header.
     for (header, media, name) in [("v_init.mp4", "v_", "v"), ("init.mp4", "", "track1")] {
         let path = |file: &str| format!("/ingest/c{name}/{file}");
         let mut first = origin.begun_upload(&path(&format!("{media}1.m4s"))).await;
@@ -351,9 +353,9 @@ async fn memory_of_incomplete_chunks_is_bounded() {
     let (origin, track) = (start_with(tight), video(3.0));
     let large = padded(&track.chunks[0], 3 << 20);
     let other = [&track.header[..], &large].concat();
-    // One upload holds most of a 3 MiB chunk. Another of the same size would leave less than its
-    // own share for the others, so it is refused but read to its end. The test cannot control which
-    // of the two is read first.
+    // The limit is 8 MiB, and one upload holds most of a 3 MiB chunk. A second 3 MiB chunk would
+    // leave less than its own size free for other uploads, so its upload is refused but read to its
+    // end. The test cannot control which of the two is read first.
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         assert!(Instant::now() < deadline, "both uploads are always accepted");
@@ -410,7 +412,7 @@ async fn second_source_of_a_track_adds_no_duplicates() {
         source.send_data(chunk.clone()).await.unwrap();
     }
     let first = first_number(&origin).await;
-    // A second source of the same track, slightly behind the first.
+    // A second source pushes the same track, slightly behind the first.
     let (mut other, other_answer) = origin.upload("/ingest/c/Streams(v.cmfv)");
     other.send_data(track.header.clone()).await.unwrap();
     for chunk in &track.chunks[4..8] {
@@ -570,7 +572,7 @@ async fn refused_upload_is_read_to_its_end_before_the_response() {
         /ingest/c/v_1.m4s
           412 offset 0: box 'moof': fragment before any CMAF header (ftyp and moov)
         /ingest/c/live.mpd
-          400 content is not the manifest that the file name announces
+          400 content is not a manifest, but the file name is
         /ingest/c/live.mpd
           200 accepted
         /ingest/c/media.m3u8
@@ -578,7 +580,7 @@ async fn refused_upload_is_read_to_its_end_before_the_response() {
         /ingest/c/v.ts
           415 .ts is not accepted: send CMAF
         /ingest/a%20b/v.mp4
-          404 channel name must be 1 to 64 letters, digits, '.', '_', '~' or '-'
+          404 invalid channel name: expected 1 to 64 letters, digits, '.', '_', '~' or '-'
         /ingest/c/v_init.mp4
           200 accepted
         /ingest/c/v_init.mp4
@@ -592,11 +594,11 @@ async fn refused_upload_is_read_to_its_end_before_the_response() {
         video/mp2t
           415 media type video/mp2t is not accepted: send CMAF as video/mp4 or audio/mp4
         DELETE
-          200  ignored: segments stay for the channel's window
+          200  ignored: segments remain until they leave the window
         OPTIONS
           204 PUT, POST, DELETE, OPTIONS 
         GET
-          405 PUT, POST, DELETE, OPTIONS this path supports PUT, POST, DELETE, OPTIONS
+          405 PUT, POST, DELETE, OPTIONS method not allowed: this path supports PUT, POST, DELETE, OPTIONS
     "#]]
     .assert_eq(&out);
     origin.stop().await;

@@ -151,7 +151,8 @@ async fn edit_lists_keep_audio_and_video_in_sync() {
     let mpd = origin.text("/vod/a/manifest.mpd").await;
     let timelines: Vec<&str> = mpd.lines().map(str::trim).filter(|l| l.starts_with("<S ")).collect();
     let video = [r#"<S t="0" d="25600" r="1"/>"#, r#"<S d="12800"/>"#];
-    // 97,280 is two seconds of whole chunks minus the 1024 samples that are not presented.
+    // A segment is the fewest chunks of 24,576 samples that reach 2 s: four chunks, or 98,304
+    // samples. The edit list removes 1024 priming samples from the first, which leaves 97,280.
     let audio = [r#"<S t="0" d="97280"/>"#, r#"<S d="98304"/>"#, r#"<S d="44416"/>"#];
     assert_eq!(timelines, [&video[..], &audio[..]].concat());
     assert!(!mpd.contains("presentationTimeOffset"), "the edit list already provides it");
@@ -256,7 +257,7 @@ async fn missing_and_malformed_targets_are_refused() {
     origin.stop().await;
 }
 
-/// Serves a valid presentation and a faulty one; `prepare` creates the faulty one and returns the
+/// Serves a valid presentation and a broken one; `prepare` creates the broken one and returns the
 /// expected message.
 async fn check_fault(prepare: impl FnOnce(&Path) -> String) {
     let media = make_media(3.0);

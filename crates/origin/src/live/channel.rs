@@ -45,10 +45,10 @@ pub(crate) use outcome::{Cause, Effect, Note, Outcome, Refusal, TRACKS_MAX};
 pub(crate) use snapshot::{HeaderLookup, SegmentLookup};
 use track::Track;
 
-/// How long a track may receive nothing, beyond a chunk's duration, before its open segment is
+/// How long a track may receive nothing, beyond a chunk's duration. Its open segment is then
 /// completed as is, so that readers do not wait forever.
 pub(crate) const SEGMENT_IDLE_US: i64 = 3_000_000;
-/// How long the publication of an epoch waits for other tracks once the video's grid is known.
+/// How long an epoch's publication waits for other tracks once the video's grid is known.
 const GATHER_GRACE_US: i64 = 1_000_000;
 
 /// Channel settings.
@@ -65,7 +65,7 @@ pub(crate) struct Settings {
 pub(crate) struct Channel {
     settings: Settings,
     tracks: Vec<Track>,
-    /// Oldest first; only the last may be unpublished.
+    /// Epochs, oldest first; only the newest may be unpublished.
     epochs: VecDeque<Epoch>,
     next_epoch: u64,
     /// Start of the first epoch, once it is published.
@@ -94,8 +94,8 @@ impl Channel {
     }
 
     /// Accepts a CMAF header for the track `name`; returns the track index used in effects and for
-    /// chunks. `again` is whether the same upload already sent a header for the track. If it did
-    /// not, the caller must call [`upload_ended`](Channel::upload_ended) when the upload ends.
+    /// chunks. `again` states whether the same upload already sent a header for the track. If it
+    /// did not, the caller must call [`upload_ended`](Channel::upload_ended) when the upload ends.
     pub(crate) fn header(
         &mut self,
         name: &str,
@@ -238,7 +238,8 @@ impl Channel {
         }
     }
 
-    /// Returns the duration of the longest chunk in the epoch of `track`; 0 before publication.
+    /// Returns the duration of the longest chunk in the epoch of `track`; 0 before the epoch is
+    /// published.
     fn chunk_us(&self, track: &Track) -> i64 {
         let timeline = track.epoch.and_then(|id| self.epoch(id)).and_then(|e| e.timeline.as_ref());
         timeline.map_or(0, timeline::Timeline::chunk_us)

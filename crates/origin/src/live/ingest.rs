@@ -1,7 +1,7 @@
 //! Live uploads by POST or PUT: DASH-IF Live Media Ingest interface 1 (one long upload per track)
 //! and interface 2 (one upload per object).
 //!
-//! **Invariant:** an authorised upload is read to its end, even if faulty, before the response is
+//! **Invariant:** an authorised upload is read to its end, even if invalid, before the response is
 //! sent. ffmpeg treats a reset as the end of the channel: it exits, or never sends the track again.
 //! **Invariant:** only the received CMAF determines a channel; HTTP chunk boundaries, numbers in
 //! names and the source's own manifest are ignored.
@@ -62,7 +62,7 @@ pub(crate) async fn respond(
         // Sources using interface 2 delete objects that have left their window, but the channel
         // keeps its own window.
         Method::DELETE => {
-            return response::text(StatusCode::OK, "ignored: segments stay for the channel's window");
+            return response::text(StatusCode::OK, "ignored: segments remain until they leave the window");
         }
         Method::OPTIONS => return response::preflight(ALLOW),
         _ => return response::method_not_allowed(ALLOW),

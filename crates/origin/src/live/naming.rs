@@ -1,4 +1,4 @@
-//! Upload naming: maps an upload's path to its track. Pure.
+//! Upload naming: maps an upload's path to its track, without I/O.
 //!
 //! Sources name uploads as they like, but a track's header and segments must map to the same name.
 //! The path below the channel is split into words at `/`, `-`, `_`, `.` and other punctuation:

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-/// All waiting uploads, of all channels.
+/// Waiting uploads of all channels.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     state: Mutex<State>,
@@ -18,7 +18,7 @@ pub(super) struct Queue {
 #[derive(Debug, Default)]
 struct State {
     next_id: u64,
-    /// In arrival order; at most one per connection.
+    /// Places in arrival order, at most one per connection.
     places: Vec<Entry>,
 }
 

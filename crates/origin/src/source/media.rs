@@ -1,4 +1,4 @@
-//! Tracks of a presentation: location and decode time of each chunk.
+//! Tracks of a presentation, with each chunk's location and decode time.
 //!
 //! **Invariant:** a loaded track has at least one chunk, its first chunk begins with a sync sample,
 //! and its chunks do not overlap in decode time.
@@ -34,14 +34,14 @@ pub enum SourceError {
     Media {
         /// Path of the file.
         path: PathBuf,
-        /// The fault and its location.
+        /// The error and its location in the file.
         cause: thalweg_media::error::Error,
     },
     /// A file is CMAF, but cannot be pushed.
     Unfit {
         /// Path of the file.
         path: PathBuf,
-        /// What makes the file unfit.
+        /// Why the file cannot be pushed.
         reason: &'static str,
     },
     /// No file in the directory is a track.
@@ -181,7 +181,7 @@ fn read_chunk(file: &File, info: &TrackInfo, location: ChunkLocation) -> io::Res
     scanner.push(&bytes);
     match scanner.next_event().map_err(io::Error::other)? {
         Some(Event::Chunk(chunk)) if chunk.fragment.decode_time == location.decode_time => Ok(chunk),
-        _ => Err(io::Error::other(format!("another chunk lies at offset {}", location.offset))),
+        _ => Err(io::Error::other(format!("offset {} holds a different chunk", location.offset))),
     }
 }
 
@@ -201,7 +201,7 @@ impl Scan {
                     self.header = Some((header.bytes, header.info));
                 }
                 Event::Header(_) => {
-                    self.unfit = Some("has a second CMAF header; a file must be one track with one header");
+                    self.unfit = Some("has a second CMAF header: split it into one file per track");
                 }
                 Event::Chunk(chunk) => self.chunk(&chunk),
             }
@@ -212,16 +212,16 @@ impl Scan {
     fn chunk(&mut self, chunk: &Chunk) {
         let fragment = &chunk.fragment;
         if fragment.has_base_data_offset {
-            self.unfit = Some("fragments must not have a base_data_offset (CMAF)");
+            self.unfit = Some("has a fragment with base_data_offset, which CMAF does not allow");
         }
         match self.chunks.last_mut() {
             Some(before) => {
-                before.len = usize::try_from(chunk.offset - before.offset).expect("a chunk was in memory");
+                before.len = usize::try_from(chunk.offset - before.offset).expect("the chunk fits in memory");
                 if fragment.decode_time < before.decode_end() {
-                    self.unfit = Some("decode times of chunks must not overlap");
+                    self.unfit = Some("has chunks with overlapping decode times");
                 }
             }
-            None if !fragment.starts_with_sync => self.unfit = Some("must begin with a sync sample"),
+            None if !fragment.starts_with_sync => self.unfit = Some("does not begin with a sync sample"),
             None => {}
         }
         self.chunks.push(ChunkLocation {
@@ -240,7 +240,7 @@ impl Scan {
         let (Some((header, info)), Some(last)) = (self.header, self.chunks.last_mut()) else {
             return Err("has no chunk after the CMAF header");
         };
-        last.len = usize::try_from(size - last.offset).map_err(|_| "too large")?;
+        last.len = usize::try_from(size - last.offset).map_err(|_| "last chunk is too large")?;
         Ok((header, info, self.chunks))
     }
 }
@@ -253,7 +253,7 @@ fn make_names_unique(tracks: &mut [Track]) {
         let (stem, extension) = track.name.rsplit_once('.').expect("every ingest name has an extension");
         let mut candidates =
             std::iter::once(stem.to_owned()).chain((2..).map(|number| format!("{stem}-{number}")));
-        let free = candidates.find(|name| !taken.contains(name)).expect("there is always a next number");
+        let free = candidates.find(|name| !taken.contains(name)).expect("the candidates are unlimited");
         track.name = format!("{free}.{extension}");
         taken.insert(free);
     }

@@ -45,7 +45,7 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// Returns an error that names the faulty file, with offset and box if known.
+    /// Returns an error that names the invalid file, with offset and box if known.
     pub fn load(directory: &Path) -> Result<Self, SourceError> {
         let tracks = media::load(directory)?;
         let timeline = Timeline::of(tracks.iter().map(Track::table));

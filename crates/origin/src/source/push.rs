@@ -31,13 +31,13 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 const STALL_MAX: Duration = Duration::from_secs(5);
 
 /// How long to wait for the response after an upload has ended.
-const ANSWER_MAX: Duration = Duration::from_secs(1);
+const RESPONSE_MAX: Duration = Duration::from_secs(1);
 
 /// Maximum body frames queued for the connection.
 const FRAMES_QUEUED: usize = 4;
 
 /// Maximum bytes read from an error response.
-const ANSWER_BYTES_MAX: usize = 4 << 10;
+const RESPONSE_BYTES_MAX: usize = 4 << 10;
 
 /// Reasons for an upload to fail.
 #[derive(Debug)]
@@ -109,7 +109,7 @@ async fn upload(track: &Track, clock: &Clock, to: &PublishingPoint, stop: Stop) 
     if let Some(token) = &to.token {
         request = request.header(AUTHORIZATION, format!("Bearer {}", token.text()));
     }
-    let request = request.body(channel).expect("a publishing point's URI can be extended");
+    let request = request.body(channel).expect("a valid URI and token make a valid request");
     let response = client.request(request);
     tokio::pin!(response);
     tracing::info!(track = track.name, to = %to.uri, "upload begins");
@@ -123,7 +123,7 @@ async fn upload(track: &Track, clock: &Clock, to: &PublishingPoint, stop: Stop) 
     };
     // An origin that refuses an upload often responds and closes the connection at once; only the
     // response states the reason.
-    match timeout(ANSWER_MAX, response).await {
+    match timeout(RESPONSE_MAX, response).await {
         Ok(Ok(answered)) => check_response(answered).await.and(sent),
         Ok(Err(_)) | Err(_) => sent,
     }
@@ -180,7 +180,7 @@ async fn check_response(response: Response<Incoming>) -> Result<(), Failure> {
         return Ok(());
     }
     let reason =
-        match timeout(ANSWER_MAX, Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect()).await {
+        match timeout(RESPONSE_MAX, Limited::new(response.into_body(), RESPONSE_BYTES_MAX).collect()).await {
             Ok(Ok(body)) => String::from_utf8_lossy(&body.to_bytes()).trim().to_owned(),
             Ok(Err(_)) | Err(_) => String::new(),
         };

@@ -15,7 +15,7 @@ pub(super) struct LiveTime {
     pub(super) sequence_number: u32,
     /// Decode time of the first sample, in the track's timescale.
     pub(super) decode_time: u64,
-    /// Wall clock at which the first sample was captured.
+    /// Wall-clock time at which the first sample was captured.
     pub(super) captured: SystemTime,
 }
 

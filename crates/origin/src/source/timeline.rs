@@ -1,10 +1,10 @@
 //! Chunk schedule of the looped presentation. Pure except for [`Clock::start`].
 //!
-//! One pass lasts from the earliest track start to the latest track end. Each pass begins at the
-//! same instant for all tracks, computed exactly from the pass number in each track's timescale, so
-//! tracks never drift apart. If all tracks are equally long, times continue from pass to pass
-//! without a gap. A track that ends before the longest one (6 s of video with 6.016 s of AAC) has a
-//! gap at the end of each pass, because chunks are sent whole.
+//! One pass over the presentation lasts from the earliest track start to the latest track end. Each
+//! pass begins at the same instant for all tracks, computed exactly from the pass number in each
+//! track's timescale, so tracks never drift apart. If all tracks are equally long, times continue
+//! from pass to pass without a gap. A track that ends before the longest one (6 s of video with
+//! 6.016 s of AAC) has a gap at the end of each pass, because chunks are sent whole.
 //!
 //! *Live time* starts at 0 with the first pass, in units of a track's timescale.
 
@@ -25,7 +25,7 @@ impl Seconds {
     /// Returns this duration multiplied by `times`, in units of 1 / `per_s` seconds, rounded down.
     fn ticks(self, times: u64, per_s: u32) -> u64 {
         let ticks = self.count * u128::from(times) * u128::from(per_s) / self.per_s;
-        u64::try_from(ticks).expect("no process runs for 2^64 units of a timescale")
+        u64::try_from(ticks).expect("no process runs for 2^64 timescale units")
     }
 
     fn is_after(self, other: Self) -> bool {
@@ -69,7 +69,7 @@ impl Timeline {
         let last = |table: Table<'_>| at(table.chunks[table.chunks.len() - 1].decode_end(), table);
         let origin = tables.clone().map(first).reduce(|a, b| if a.is_after(b) { b } else { a });
         let end = tables.map(last).reduce(|a, b| if b.is_after(a) { b } else { a });
-        let (Some(origin), Some(end)) = (origin, end) else { unreachable!("a presentation has a track") };
+        let (Some(origin), Some(end)) = (origin, end) else { unreachable!("there is at least one track") };
         Self { origin, period: end.minus(origin) }
     }
 
@@ -84,7 +84,7 @@ impl Timeline {
     pub(super) fn next_start(self, table: Table<'_>, elapsed: Duration) -> Position {
         let period = duration(self.period.ticks(1, NANOS), NANOS).max(Duration::from_nanos(1));
         let pass =
-            u64::try_from(elapsed.as_nanos() / period.as_nanos()).expect("a process does not run that long");
+            u64::try_from(elapsed.as_nanos() / period.as_nanos()).expect("no process runs for 2^64 passes");
         let starts_late_enough =
             |position: &Position| duration(self.begin(table, *position), table.per_s) >= elapsed;
         // The track's first chunk starts with a sync sample. In the pass after the current one, it
@@ -138,7 +138,7 @@ impl Clock {
         self.began + duration(ticks, per_s)
     }
 
-    /// Returns the wall clock at live time `ticks`.
+    /// Returns the wall-clock time at live time `ticks`.
     pub(super) fn utc(&self, ticks: u64, per_s: u32) -> SystemTime {
         self.began_utc + duration(ticks, per_s)
     }
@@ -150,7 +150,7 @@ const NANOS: u32 = 1_000_000_000;
 fn duration(ticks: u64, per_s: u32) -> Duration {
     let (whole, part) = (ticks / u64::from(per_s), ticks % u64::from(per_s));
     let nanos = part * u64::from(NANOS) / u64::from(per_s);
-    Duration::new(whole, u32::try_from(nanos).expect("less than a second"))
+    Duration::new(whole, u32::try_from(nanos).expect("less than 10^9 nanoseconds fit in u32"))
 }
 
 #[cfg(test)]

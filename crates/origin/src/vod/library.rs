@@ -16,7 +16,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use super::load::{Fault, Presentation, fingerprint, load};
 use crate::storage::{Storage, StorageError};
 
-/// Maximum presentations with a cached index or fault.
+/// Maximum presentations with a cached index or error.
 const SLOTS_MAX: usize = 1024;
 /// Maximum segments in all cached indices: 64 MiB at 32 bytes each.
 const SEGMENTS_MAX: usize = 2 << 20;

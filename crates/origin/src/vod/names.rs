@@ -1,4 +1,4 @@
-//! Track names in URLs, derived from file names. Pure.
+//! Derivation of the track names in URLs from file names, without I/O.
 
 /// Derives a track name for each key from the key's path below the presentation's directory `name`.
 /// Names are unique and contain only unreserved characters (RFC 3986): `sample/hd/video.mp4`

@@ -86,7 +86,7 @@ impl Ahead<'_> {
             self.bytes = self.reader.read(pos, len).await.map_err(Fault::Storage)?;
             self.offset = pos;
         }
-        let start = usize::try_from(pos - self.offset).expect("offset in memory");
-        Ok(self.bytes.slice(start..start + usize::try_from(len).expect("length in memory")))
+        let start = usize::try_from(pos - self.offset).expect("buffered offsets fit in usize");
+        Ok(self.bytes.slice(start..start + usize::try_from(len).expect("buffered lengths fit in usize")))
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! A segment is complete as soon as its last chunk reaches the next grid point, without waiting for
 //! the next chunk. If later sync samples turn out to be off the grid, segments are cut at those
-//! samples instead, and always before they exceed the playlists' target duration.
+//! samples instead, and always before a segment exceeds the playlists' target duration.
 //!
 //! In every track, the first segment of an epoch begins at most half a chunk early; earlier media
 //! belongs to the previous epoch.
@@ -51,7 +51,7 @@ impl Channel {
         }
         self.describe_member(index, &chunk);
         let track = &mut self.tracks[index];
-        let Some(current) = &mut track.current else { unreachable!("a segment is open") };
+        let Some(current) = &mut track.current else { unreachable!("the chunk's segment is open") };
         let number = current.number;
         current.end = chunk.end();
         current.touched_us = now;
@@ -112,7 +112,7 @@ impl Channel {
     pub(super) fn complete_current(&mut self, index: usize) {
         let track = &mut self.tracks[index];
         let Some(current) = track.current.take() else { return };
-        let Some(epoch) = track.epoch else { unreachable!("a segment is in an epoch") };
+        let Some(epoch) = track.epoch else { unreachable!("every open segment belongs to an epoch") };
         let timeline = self.epochs.iter().find(|e| e.id == epoch).and_then(|e| e.timeline.as_ref());
         let timescale = track.info.timescale;
         let sequence = track.next_sequence.unwrap_or(current.number);
@@ -140,8 +140,8 @@ impl Channel {
         self.effects.push(Effect::Evict { track: index, number });
     }
 
-    /// Returns whether the source has permanently fallen behind its epoch's clock: all of its last
-    /// segment arrived more than a segment late, and the lag was not shrinking.
+    /// Returns whether the source has permanently fallen behind its epoch's clock: every chunk of
+    /// its last segment arrived more than a segment duration late, and the lag was not shrinking.
     pub(super) fn is_late(&self, index: usize, chunk: &IncomingChunk) -> bool {
         let track = &self.tracks[index];
         let timeline = track.epoch.and_then(|id| self.epoch(id)).and_then(|e| e.timeline.as_ref());

@@ -59,7 +59,7 @@ impl Channel {
         }
     }
 
-    /// Decides for a chunk whose track is already in the newest epoch.
+    /// Makes the decision for a chunk whose track is already in the newest epoch.
     fn decide_in_newest(
         &self,
         index: usize,

@@ -21,9 +21,9 @@ pub(super) struct Epoch {
     pub(super) begun_us: i64,
     /// When the epoch became ready to publish, apart from tracks still expected.
     pub(super) ready_us: Option<i64>,
-    /// `None` until the epoch is published.
+    /// The epoch's grid; `None` until the epoch is published.
     pub(super) timeline: Option<Timeline>,
-    /// Wall clock at the epoch's end, once the next epoch is published.
+    /// Wall-clock time of the epoch's end, once the next epoch is published.
     pub(super) end_us: Option<i64>,
     /// Tracks in the epoch.
     pub(super) members: Vec<Member>,
@@ -47,9 +47,9 @@ pub(super) struct Member {
     pub(super) header: Bytes,
     pub(super) info: TrackInfo,
     pub(super) frame_rate: Option<(u32, u32)>,
-    /// Measured when the epoch was published or the track entered it.
+    /// Bitrate, measured when the epoch was published or the track entered it.
     pub(super) bitrate: Bitrate,
-    /// First prft of the track in this epoch.
+    /// The track's first prft in this epoch.
     pub(super) prft: Option<Prft>,
 }
 

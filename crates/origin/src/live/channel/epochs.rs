@@ -7,7 +7,7 @@ use super::track::Track;
 use super::{Cause, Channel, Effect, Note};
 use thalweg_media::presentation::{Bitrate, Kind};
 
-/// Minimum gap between the media of two epochs that counts as a hole, left by an absent source.
+/// Minimum gap between two epochs' media that counts as a hole left by an absent source.
 const HOLE_US_MIN: i64 = 100_000;
 /// How long before its last frames an epoch's Period ends if a hole follows. A player stops a few
 /// frames before its media runs out. If the end of the Period is still ahead at that point, dash.js
@@ -132,10 +132,10 @@ impl Channel {
         no_segments && epoch.end_us.is_none_or(|end| now - end > window_us)
     }
 
-    /// Returns the wall clock at the end of an epoch followed by `next`. Without a hole, the epoch
-    /// ends where `next` starts; with a hole, it ends slightly before its first track runs out.
-    /// Tracks that ended long before others of the same media kind are ignored, because players use
-    /// one of the others.
+    /// Returns the wall-clock time at the end of an epoch followed by `next`. Without a hole, the
+    /// epoch ends where `next` starts; with a hole, it ends slightly before its first track runs
+    /// out. Tracks that ended long before others of the same media kind are ignored, because
+    /// players use one of the others.
     pub(super) fn period_end_us(&self, epoch: &Epoch, next: &Timeline, now: i64) -> i64 {
         let Some(timeline) = &epoch.timeline else { return next.start_us };
         let tracks = epoch.members.iter().map(|m| (m.track, Kind::of(&m.info))).filter(|t| t.1 != Kind::Text);
@@ -167,7 +167,7 @@ impl Channel {
         found.is_some_and(|(first, _)| wall_us(first.time) - end_us <= HOLE_US_MIN)
     }
 
-    /// Returns the wall clock at the end of a track's segments in an epoch.
+    /// Returns the wall-clock time at the end of a track's segments in an epoch.
     fn track_end_us(&self, track: usize, epoch: &Epoch) -> Option<i64> {
         let (timeline, track) = (epoch.timeline.as_ref()?, &self.tracks[track]);
         let whole = track.segments.iter().rev().find(|s| s.epoch == epoch.id).map(|s| s.end_wall_us);
@@ -175,7 +175,7 @@ impl Channel {
         whole.max(current.map(|c| timeline.wall_us(c.end, track.info.timescale)))
     }
 
-    /// Returns the wall clock at the end of an epoch's segments.
+    /// Returns the wall-clock time at the end of an epoch's segments.
     pub(super) fn content_end_us(&self, epoch: u64) -> Option<i64> {
         let epoch = self.epoch(epoch)?;
         (0..self.tracks.len()).filter_map(|track| self.track_end_us(track, epoch)).max()

@@ -1,4 +1,4 @@
-//! Tracks that continue while another track of the channel restarts.
+//! Handling of tracks that continue while another track of the channel restarts.
 //!
 //! All tracks of an epoch need one media timeline, so a continuing track is shifted to match the
 //! chunks now arriving on the restarted ones. The tracks are in sync to the extent that their
@@ -10,7 +10,7 @@ use super::timeline::signed;
 use super::{Cause, Channel, Continuity, IncomingChunk, Outcome, Refusal, epoch::Follow};
 use thalweg_media::presentation::{micros, rescale};
 
-/// How long after another track's restart chunks from before the restart may still arrive.
+/// Time after another track's restart within which chunks from before the restart may still arrive.
 pub(super) const STRAGGLERS_US: i64 = 300_000;
 
 impl Channel {

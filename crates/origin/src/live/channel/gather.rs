@@ -234,8 +234,8 @@ impl Channel {
         let pending = || members().flat_map(|t| t.pending.iter().map(|(c, at)| (c, *at, t.info.timescale)));
         let chunk_us_max = pending().map(|(c, _, timescale)| chunk_us(c, timescale)).max()?;
         let media_start_us = signed(micros(media_start, timescale));
-        // Wall clock at which `media_start` was live, according to the chunk that arrived soonest
-        // after its end.
+        // Wall-clock time at which `media_start` was live, according to the chunk that arrived
+        // soonest after its end.
         let arrived =
             pending().map(|(c, at, timescale)| at - signed(micros(c.end(), timescale)) + media_start_us);
         let mut start_us = arrived.min()?;

@@ -8,7 +8,7 @@ use thalweg_media::presentation::utc::Utc;
 use thalweg_media::prft::Prft;
 use thalweg_media::track::{Media, SampleDefaults};
 
-/// Wall clock at the start of every script: 2026-11-20T23:33:20Z.
+/// Wall-clock time at the start of every script: 2026-11-20T23:33:20Z.
 const START_US: i64 = 1_795_217_600_000_000;
 const VIDEO_TIMESCALE: u32 = 12_800;
 const AUDIO_TIMESCALE: u32 = 48_000;
@@ -17,7 +17,7 @@ const AUDIO_TIMESCALE: u32 = 48_000;
 struct Script {
     channel: Channel,
     log: String,
-    /// Number of the first segment, from which the log counts.
+    /// Number of the first segment; the log counts segments from it.
     base: Option<u64>,
     /// Capture time reported by the chunks.
     prft: Option<Prft>,
@@ -1041,6 +1041,7 @@ fn ntp(unix_us: i64) -> u64 {
 #[test]
 fn only_plausible_capture_times_are_used() {
     // A chunk of media time 0 to 0.5 s that arrived at 0.5 s was captured at 0 s at the latest.
+    // Capture times more than 10 s before arrival are implausible.
     for (captured_s, plausible) in [(-0.3, true), (0.0, true), (0.2, false), (-11.0, false)] {
         let mut script = Script::new().video();
         let captured_us = START_US + (captured_s * 1e6) as i64;
@@ -1069,7 +1070,7 @@ fn first_capture_time_of_an_epoch_stays() {
     assert_eq!(produced(&script), first);
 }
 
-/// RFC 8216bis §4.4.3.1: a 2.5 s segment counts as 3 s.
+/// A 2.5 s segment counts as 3 s (RFC 8216bis §4.4.3.1).
 #[test]
 fn target_duration_is_rounded_to_the_nearest_second() {
     let mut script = Script::new().video();
@@ -1120,7 +1121,8 @@ fn epoch_without_holes_ends_where_the_next_begins() {
 fn very_short_epoch_keeps_its_length() {
     let mut script = Script::new().video();
     script.run(0.0..4.5, 0.0);
-    // The source's second run ends after a tenth of a second and is followed by a third.
+    // The source's second run lasts 0.1 s, less than twice EPOCH_TAIL_US, and is followed by a
+    // third run.
     script.chunk("video", 100.0, 0.1, true, 10.1);
     script.chunk("video", 0.0, 0.5, true, 12.5);
     let live = script.channel.live().unwrap();

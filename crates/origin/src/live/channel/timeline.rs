@@ -5,7 +5,7 @@ use thalweg_media::presentation::{micros, rescale};
 /// Immutable grid of a published epoch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Timeline {
-    /// Units per second of the times below: the reference track's timescale.
+    /// The reference track's timescale, used by the media times below.
     pub(super) timescale: u32,
     /// Media time at the start of segment `start_number`.
     pub(super) media_start: u64,
@@ -13,8 +13,8 @@ pub(super) struct Timeline {
     pub(super) segment: u64,
     /// Duration of the longest chunk seen before publication.
     pub(super) chunk: u64,
-    /// Wall clock of `media_start`. A chunk that ends at media time *t* is expected to arrive at
-    /// the wall clock of *t*.
+    /// Wall-clock time of `media_start`. A chunk that ends at media time *t* is expected to arrive
+    /// at the wall-clock time of *t*.
     pub(super) start_us: i64,
     /// Number of the first segment.
     pub(super) start_number: u64,
@@ -42,8 +42,8 @@ impl Timeline {
         time.saturating_add_signed(self.shift(timescale))
     }
 
-    /// Returns the served media time at wall clock `wall_us`, in units of `timescale`; before the
-    /// epoch's start, the media time at that start.
+    /// Returns the served media time at wall-clock time `wall_us`, in units of `timescale`; before
+    /// the epoch's start, the media time at that start.
     pub(super) fn served_time_at(&self, wall_us: i64, timescale: u32) -> i64 {
         let start = rescale(self.served(self.media_start, self.timescale), self.timescale, timescale);
         let since = rescale((wall_us - self.start_us).max(0).cast_unsigned(), 1_000_000, timescale);
@@ -68,20 +68,20 @@ impl Timeline {
         self.start_number.saturating_add(u64::try_from(steps).unwrap_or(u64::MAX))
     }
 
-    /// Returns the number of the first segment that starts at or after wall clock `wall_us`, with a
-    /// tolerance of a hundredth of a segment.
+    /// Returns the number of the first segment that starts at or after wall-clock time `wall_us`,
+    /// with a tolerance of a hundredth of a segment.
     pub(super) fn number_from(&self, wall_us: i64) -> u64 {
         let segment_us = self.segment_us().max(1);
         let steps = (wall_us - self.start_us - segment_us / 100).max(0) / segment_us + 1;
         self.start_number.saturating_add(steps.cast_unsigned())
     }
 
-    /// Returns the wall clock of a media time.
+    /// Returns the wall-clock time of a media time.
     pub(super) fn wall_us(&self, time: u64, timescale: u32) -> i64 {
         self.start_us + signed(micros(time, timescale)) - signed(micros(self.media_start, self.timescale))
     }
 
-    /// Returns the wall clock at the start of segment `number`.
+    /// Returns the wall-clock time of the start of segment `number`.
     pub(super) fn segment_wall_us(&self, number: u64) -> i64 {
         self.wall_us(self.grid(number, self.timescale), self.timescale)
     }
@@ -99,7 +99,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn timeline() -> Timeline {
-        // 60 frames of 1001/30000 s.
+        // Segments of 60 frames, each lasting 1001/30,000 s.
         Timeline {
             timescale: 30_000,
             media_start: 3003,
@@ -120,7 +120,8 @@ mod tests {
     #[test]
     fn grid_does_not_drift_in_another_timescale() {
         let t = timeline();
-        // After 1,000,000 segments of 2.002 s: 2,002,000.1001 s.
+        // The media starts at 0.1001 s, so after 1,000,000 segments of 2.002 s the grid is at
+        // 2,002,000.1001 s.
         assert_eq!(t.grid(1_000_007, 44_100), 88_288_204_414);
         assert_eq!(t.segment_wall_us(1_000_007), 2_002_000_000_000);
     }

@@ -35,7 +35,7 @@ pub(super) struct Track {
     /// has arrived since.
     pub(super) fresh: bool,
     pub(super) current: Option<OpenSegment>,
-    /// Oldest first.
+    /// Complete segments, oldest first.
     pub(super) segments: VecDeque<CompleteSegment>,
     /// Lowest number that the next segment may have.
     pub(super) next_number: u64,
@@ -46,7 +46,7 @@ pub(super) struct Track {
     pub(super) pending: Vec<(IncomingChunk, i64)>,
     /// Whether the track has started a segment in this epoch.
     pub(super) begun: bool,
-    /// How late the first and the last chunk of the latest segment arrived, in microseconds.
+    /// How late the latest segment's first and last chunks arrived, in microseconds.
     pub(super) lag_us: Option<(i64, i64)>,
     /// Whether the last segment was completed at the grid point, before the next sync sample
     /// arrived.
@@ -79,7 +79,7 @@ pub(super) struct CompleteSegment {
     pub(super) duration_us: i64,
     /// Whether the segment begins with a sync sample.
     pub(super) sync: bool,
-    /// Wall clock at the segment's end, according to the epoch's clock.
+    /// Wall-clock time of the segment's end, according to the epoch's clock.
     pub(super) end_wall_us: i64,
 }
 

@@ -32,7 +32,7 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Fault::Channel(ChannelError::Name) => {
-                f.write_str("channel name must be 1 to 64 letters, digits, '.', '_', '~' or '-'")
+                f.write_str("invalid channel name: expected 1 to 64 letters, digits, '.', '_', '~' or '-'")
             }
             Fault::Channel(ChannelError::TooMany) => {
                 f.write_str("too many live channels: raise channels_max")
@@ -46,7 +46,7 @@ impl fmt::Display for Fault {
             Fault::WhichTrack => {
                 f.write_str("the path does not identify the track: name uploads TRACK-NUMBER.m4s")
             }
-            Fault::NotAManifest => f.write_str("content is not the manifest that the file name announces"),
+            Fault::NotAManifest => f.write_str("content is not a manifest, but the file name is"),
             Fault::Idle(limit) => write!(f, "no byte of the upload arrived for {limit:?}"),
             Fault::NoRoom => f.write_str("no memory left for incomplete chunks"),
             Fault::Transport(error) => write!(f, "upload interrupted: {error}"),
@@ -56,7 +56,7 @@ impl fmt::Display for Fault {
 
 impl Fault {
     /// Returns the response status. DASH-IF Live Media Ingest specifies 415 for an unsupported
-    /// media type, 412 for a missing header, and 400 for other faulty uploads.
+    /// media type, 412 for a missing header, and 400 for any other invalid upload.
     pub(super) fn status(&self) -> StatusCode {
         match self {
             Fault::Channel(ChannelError::Name) => StatusCode::NOT_FOUND,

@@ -1,5 +1,5 @@
 //! Publishing permission: a source must connect to the ingest listener directly and present the
-//! token if one is configured. Pure.
+//! token if one is configured. The check performs no I/O.
 //!
 //! The token arrives as `Authorization: Bearer TOKEN` (RFC 6750 §2.1). Sources that support only a
 //! user name and password send it as the `Basic` password (RFC 7617) with any user name, as in
@@ -26,7 +26,7 @@ const PROXY_FIELDS: [HeaderName; 4] =
 pub struct IngestToken(String);
 
 impl IngestToken {
-    /// Minimum length in characters: that of 64 bits in hexadecimal.
+    /// Minimum length in characters: 64 bits in hexadecimal.
     pub const CHARACTERS_MIN: usize = 16;
 
     /// Creates a token. Returns `None` if `text` is shorter than [`Self::CHARACTERS_MIN`] or
@@ -42,7 +42,7 @@ impl IngestToken {
         &self.0
     }
 
-    /// Compares in time that depends only on the lengths.
+    /// Compares the tokens in time that depends only on their lengths.
     fn matches(&self, presented: &[u8]) -> bool {
         self.0.as_bytes().ct_eq(presented).into()
     }
@@ -85,7 +85,7 @@ impl Ingest {
     }
 }
 
-/// The address of an ingest listener on which anyone could publish.
+/// Error: an ingest listener's address on which anyone could publish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnprotectedIngest(SocketAddr);
 
@@ -137,7 +137,7 @@ impl fmt::Display for Denied {
         f.write_str(match self {
             Denied::Listener => "this listener does not accept ingest: push to the origin's ingest listener",
             Denied::Forwarded => "publishing through a proxy is refused: push to the origin's ingest listener directly",
-            Denied::WebPage => "a web page may not publish",
+            Denied::WebPage => "publishing from a web page is refused",
             Denied::Token => {
                 "missing or wrong ingest token: send Authorization: Bearer TOKEN, or push to http://source:TOKEN@HOST/…"
             }
