@@ -246,7 +246,7 @@ impl Slabs {
             return Ok(cut);
         }
         let mut open = self.open_next(ALIGN_SMALL)?;
-        let cut = open.cut(want).expect("small content fits an empty slab");
+        let cut = open.cut(want).expect("small content fits in an empty slab");
         self.close(self.small, arena);
         self.small = Some(open);
         Ok(cut)
@@ -262,7 +262,7 @@ impl Slabs {
             }
         }
         let mut open = self.open_next(ALIGN_LARGE)?;
-        let cut = open.cut(want).expect("less than a slab fits an empty slab");
+        let cut = open.cut(want).expect("a run shorter than a slab fits in an empty slab");
         self.close(self.large, arena);
         self.large = Some(open);
         Ok(cut)
@@ -342,7 +342,7 @@ impl Run {
         unsafe { self.arena.memory.write(self.file_offset(at), bytes) };
     }
 
-    /// Fills this run with published bytes of `other`, starting at its byte `at`.
+    /// Fills this run with published bytes of `other`, starting at byte `at` of `other`.
     pub(crate) fn copy_from(&self, other: &Run, at: usize) {
         #[cfg(not(loom))]
         self.write(0, other.read(at, self.len));
@@ -370,7 +370,7 @@ impl Run {
     /// allocated after this one.
     pub(crate) fn shrink_to(&self, used: usize) {
         let slab = self.slab();
-        let end = usize::try_from(self.at).expect("offsets lie in the mapping") % SLAB_BYTES + self.len;
+        let end = usize::try_from(self.at).expect("mapping offsets fit in usize") % SLAB_BYTES + self.len;
         let mut slabs = lock(&self.arena.slabs);
         let slabs = &mut *slabs;
         slabs.subtract_live(slab, self.used.swap(used, Relaxed) - used);
@@ -383,7 +383,7 @@ impl Run {
 
     /// Returns the slab that contains this run.
     pub(crate) fn slab(&self) -> usize {
-        usize::try_from(self.at).expect("offsets lie in the mapping") / SLAB_BYTES
+        usize::try_from(self.at).expect("mapping offsets fit in usize") / SLAB_BYTES
     }
 }
 

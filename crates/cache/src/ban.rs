@@ -1,8 +1,8 @@
 //! Ban predicates: select the stored responses to remove by their properties rather than by name.
 //!
 //! The caller defines the ban language. The cache stores a [`Predicate`] with its source text and
-//! evaluates it against a [`Subject`]. Texts stored by an earlier process are recompiled with a
-//! [`Compile`] function.
+//! evaluates it against a [`Subject`]. Source texts stored by an earlier process are recompiled
+//! with a [`Compile`] function.
 
 use std::fmt;
 use std::sync::Arc;
@@ -88,6 +88,6 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn ban(text: &str, made_ms: u64) -> crate::Ban {
-        crate::Ban::new(text, compile(text).expect("an expression"), made_ms)
+        crate::Ban::new(text, compile(text).expect("the expression is valid"), made_ms)
     }
 }

@@ -1,6 +1,6 @@
 //! Key and head of a stored response: all the metadata that the cache keeps.
 //!
-//! A leaf module, on which fills, disk copies, purges and the index build.
+//! Fills, disk copies, purges and the index build on this module, which depends on none of them.
 
 use std::sync::Arc;
 

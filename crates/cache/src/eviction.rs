@@ -76,7 +76,7 @@ pub struct Policy<T> {
     small: Queue<T>,
     main: Queue<T>,
     ghost: Ghost,
-    /// The queue to take from next, out of turn, because the front item of the other could not be
+    /// The queue to take from next, out of turn, because the other queue's front item could not be
     /// evicted.
     turn: Option<Place>,
 }

@@ -96,7 +96,7 @@ mod memfd {
         /// The range `at..at + bytes.len()` must belong to the caller's run and must not have been
         /// published.
         pub(crate) unsafe fn write(&self, at: u64, bytes: &[u8]) {
-            let at = usize::try_from(at).expect("offsets lie in the mapping");
+            let at = usize::try_from(at).expect("mapping offsets fit in usize");
             assert!(at <= self.len && bytes.len() <= self.len - at, "write past the end of the arena");
             // SAFETY: in bounds by the assertion; exclusive by this function's contract.
             unsafe { self.base.add(at).copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
@@ -107,7 +107,7 @@ mod memfd {
         /// The bytes must have been published, and their run must be kept alive as long as the
         /// slice is used.
         pub(crate) unsafe fn read(&self, at: u64, len: usize) -> &[u8] {
-            let at = usize::try_from(at).expect("offsets lie in the mapping");
+            let at = usize::try_from(at).expect("mapping offsets fit in usize");
             assert!(at <= self.len && len <= self.len - at, "read past the end of the arena");
             // SAFETY: in bounds by the assertion; published bytes do not change while their run is
             // held.

@@ -343,8 +343,8 @@ impl List {
     }
 
     /// Returns the purge number up to which a response, already tested up to `checked`, can be
-    /// tested now. Without a request, request-dependent bans cannot be tested. They do not apply to
-    /// a derived response, which has no request of its own.
+    /// tested now. Request-dependent bans cannot be tested without a request, and do not apply to a
+    /// derived response, which has no request of its own.
     fn testable(&self, key: &str, checked: u64, request: Option<&Fields>) -> u64 {
         if request.is_some() || is_derived(key) {
             return u64::MAX;

@@ -44,7 +44,7 @@ impl Window {
         while let Some(first) = self.pieces.front_mut() {
             let skip = offset.saturating_sub(self.start);
             if skip < first.len() as u64 {
-                let mut rest = first.split_off(usize::try_from(skip).expect("less than a piece's length"));
+                let mut rest = first.split_off(usize::try_from(skip).expect("piece offsets fit in usize"));
                 let taken = rest.split_to(max.min(rest.len()));
                 self.start += skip + taken.len() as u64;
                 if rest.is_empty() {

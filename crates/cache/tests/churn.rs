@@ -105,7 +105,7 @@ fn memory_stays_in_use_in_a_long_churn() {
 /// Creates a cache of `slabs` slabs that has stored `count` objects of `length` bytes and then kept
 /// every `kept`th.
 fn sparse(slabs: usize, length: usize, count: usize, kept: usize) -> Arc<Cache> {
-    let cache: Arc<Cache> = Cache::new((slabs * SLAB_BYTES) as u64).expect("a memfd");
+    let cache: Arc<Cache> = Cache::new((slabs * SLAB_BYTES) as u64).expect("memfd_create is supported");
     for object in 0..count {
         let looked_up =
             cache.look_up(&object.to_string(), &Fields::new(), &RequestCacheControl::default(), 0);
@@ -116,14 +116,15 @@ fn sparse(slabs: usize, length: usize, count: usize, kept: usize) -> Arc<Cache> 
     }
     assert_eq!(cache.stored(), count);
     for object in (0..count).filter(|object| object % kept > 0) {
-        cache.purge(PurgeScope::Url(object.to_string().into()), None).expect("a url");
+        cache.purge(PurgeScope::Url(object.to_string().into()), None).expect("a URL purge always has room");
     }
     cache
 }
 
 #[test]
 fn nothing_is_evicted_while_a_slab_is_emptied_gradually() {
-    // A slab holds about a thousand objects; all of them fill six slabs.
+    // A slab holds about a thousand objects of 2000 bytes, so all 6400 objects fill six slabs and
+    // open another.
     let cache = sparse(16, 2000, 6400, 2);
     // One slab is left free, fewer than the number to keep free.
     let (_held, mut writer) = FillBuffer::stored(cache.arena(), ());
@@ -148,7 +149,8 @@ fn slab_of_very_many_objects_is_emptied_gradually() {
     let cache = sparse(SLABS, LENGTH, count, 3);
     let before = live_fraction(&cache);
     let calls = (0..20).take_while(|_| cache.arena().compact() != Compaction::Nothing).count();
-    // Some two thousand objects are left in the first slab, besides stale resident references.
+    // About two thousand objects are left in the first slab, besides stale resident references.
+    // Each call moves at most 512 objects.
     assert!((2..10).contains(&calls), "{calls} calls");
     assert!(live_fraction(&cache) > 1.9 * before, "{:.2} live, {before:.2} before", live_fraction(&cache));
     for object in (0..count).step_by(3) {

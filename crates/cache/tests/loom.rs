@@ -11,7 +11,7 @@ use thalweg_cache::arena::Compaction;
 use thalweg_cache::fill::{Destination, Room};
 use thalweg_cache::{Arena, Failure, FillBuffer, Reader};
 
-/// Maximum preemptions per explored interleaving: enough to find typical published bugs, within
+/// Maximum preemptions per explored interleaving: enough to find typical concurrency bugs within
 /// seconds.
 const PREEMPTIONS_MAX: usize = 2;
 

@@ -65,8 +65,8 @@ impl Tier {
     }
 
     pub(super) fn leave_to_sweep(&self, copy: &DiskCopy) {
-        // Done before the head is counted, so that any sweep that starts after the count queues it
-        // again.
+        // Reset the position before counting the head, so that any sweep that starts after the
+        // count queues the head again.
         copy.set_position(Position::default());
         lock(&self.cleanup).heads_left += 1;
     }
@@ -76,8 +76,8 @@ impl Tier {
         lock(&self.cleanup).heads_left
     }
 
-    /// Retries all queued work. Returns true if none is left over, and no further head was left to
-    /// a sweep since `heads_left` was read.
+    /// Retries all queued work. Returns true if no work remains and no further head was left to a
+    /// sweep since `heads_left` was read.
     pub(super) fn retry_cleanup(self: &Arc<Self>, heads_left: u64) -> bool {
         let (files, heads) = {
             let mut cleanup = lock(&self.cleanup);
@@ -91,7 +91,8 @@ impl Tier {
             }
             let Some(stored) = self.index.upgrade().and_then(|index| index.stored_of(&copy)) else {
                 // The copy has since left the index, and the removal of its file is queued. Remove
-                // the file now, because the journal may be shortened before that.
+                // the file now, because the journal may be shortened before the queued removal
+                // runs.
                 self.remove(copy.name());
                 continue;
             };

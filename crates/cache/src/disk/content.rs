@@ -187,12 +187,12 @@ impl DiskCopy {
         })
     }
 
-    /// Sets the content of which this is a copy. Only the first call has an effect.
+    /// Sets the content that this copy backs. Only the first call has an effect.
     pub(crate) fn bind(&self, content: &Arc<FillBuffer<Arc<Head>>>) {
         let _ = self.content.set(Arc::downgrade(content));
     }
 
-    /// Returns the content of which this is a copy, if it still exists.
+    /// Returns the content that this copy backs, if it still exists.
     pub(crate) fn content(&self) -> Option<Arc<FillBuffer<Arc<Head>>>> {
         self.content.get()?.upgrade()
     }
@@ -235,8 +235,8 @@ impl DiskCopy {
         self.gone.load(Relaxed)
     }
 
-    /// Marks the copy as gone. Returns the number of bytes to uncount, but only to the first
-    /// caller.
+    /// Marks the copy as gone. Returns the number of bytes to subtract from the tier's total, but
+    /// only to the first caller.
     pub(super) fn leave(&self) -> Option<u64> {
         let state = lock(&self.state);
         (!self.gone.swap(true, Relaxed)).then_some(self.size_bytes + state.head_bytes)
@@ -376,12 +376,12 @@ impl DiskCopy {
     pub(super) fn verify<'a>(&self, block: u64, buffer: &'a mut [u8]) -> Result<&'a [u8], Unreadable> {
         let open = self.open()?;
         let (start, end) = ends(block, self.length);
-        let bytes = &mut buffer[..usize::try_from(end - start).expect("a block is BLOCK_BYTES long at most")];
+        let bytes = &mut buffer[..usize::try_from(end - start).expect("a block is at most BLOCK_BYTES long")];
         read_at(&open.file, open.file_offset(start), bytes)?;
         if end < self.length {
             self.read_ahead(&open, block + 1);
         }
-        if open.sums[usize::try_from(block).expect("a sum for each block")] != sum(bytes) {
+        if open.sums[usize::try_from(block).expect("block numbers fit in usize")] != sum(bytes) {
             return Err(Unreadable::Sum);
         }
         Ok(bytes)
@@ -426,7 +426,7 @@ impl DiskCopy {
     }
 }
 
-/// Returns the number of bytes on disk of a file with this much content and header.
+/// Returns the size on disk of a file with `length` bytes of content and `header_bytes` of header.
 pub(super) fn size_bytes(length: u64, header_bytes: usize) -> u64 {
     header_bytes as u64 + length.next_multiple_of(HEADER_ALIGN as u64)
 }

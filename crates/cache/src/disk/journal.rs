@@ -1,4 +1,5 @@
-//! Encoding of the purge journal, which lists purges whose responses may still be on disk. Pure.
+//! Encoding of the purge journal, which lists purges whose responses may still be on disk. This
+//! module performs no I/O.
 //!
 //! The journal is a sequence of entries, each
 //!
@@ -76,7 +77,7 @@ impl Entry {
         out.resize(start + START_BYTES, 0);
         self.payload(out);
         let payload = &out[start + START_BYTES..];
-        let (bytes, sum) = (u32::try_from(payload.len()).expect("a purge is below 4 GiB"), sum(payload));
+        let (bytes, sum) = (u32::try_from(payload.len()).expect("purges are below 4 GiB"), sum(payload));
         out[start..start + 4].copy_from_slice(&bytes.to_le_bytes());
         out[start + 4..start + START_BYTES].copy_from_slice(&sum.to_le_bytes());
     }

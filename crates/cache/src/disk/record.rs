@@ -1,4 +1,4 @@
-//! Encoding of a stored response's file header. Pure.
+//! Encoding of a stored response's file header, without I/O.
 //!
 //! ```text
 //! 0   "thalweg\0"                        24  sections, in the order of their tags, each once:
@@ -298,7 +298,7 @@ impl<'a> Parts<'a> {
             }
             _ => return Err(Fault::Malformed("unknown section")),
         }
-        if cursor.0.is_empty() { Ok(()) } else { Err(Fault::Malformed("length of a section")) }
+        if cursor.0.is_empty() { Ok(()) } else { Err(Fault::Malformed("section length")) }
     }
 
     fn into_record(self) -> Result<Record, Fault> {
@@ -440,7 +440,7 @@ fn line(out: &mut Vec<u8>, name: &str, value: Option<&[u8]>) {
     out.extend_from_slice(&name_bytes.to_le_bytes());
     out.extend_from_slice(name.as_bytes());
     let value_bytes =
-        value.map_or(ABSENT, |value| u32::try_from(value.len()).expect("a field value is below 4 GiB"));
+        value.map_or(ABSENT, |value| u32::try_from(value.len()).expect("field values are below 4 GiB"));
     out.extend_from_slice(&value_bytes.to_le_bytes());
     out.extend_from_slice(value.unwrap_or_default());
 }

@@ -88,7 +88,7 @@ fn stats(cache: &Cache) -> Stats {
 fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is_so() {
-        assert!(started.elapsed() < PATIENCE, "{what}");
+        assert!(started.elapsed() < PATIENCE, "timed out waiting until {what}");
         thread::yield_now();
     }
 }
@@ -278,7 +278,7 @@ fn budget_holds_and_used_responses_stay() {
     for number in 0..60 {
         assert!(read(&hit(&cache, "used")).unwrap() == content(0, 100_000));
         fill(&cache, &number.to_string(), &content(number, 100_000));
-        wait("written", || hit(&cache, &number.to_string()).content.copy().is_some());
+        wait("the response is written", || hit(&cache, &number.to_string()).content.copy().is_some());
         assert!(stats(&cache).bytes <= 10 * SIZE);
     }
     assert!(hit(&cache, "used").content.is_on_disk());
@@ -286,7 +286,7 @@ fn budget_holds_and_used_responses_stay() {
     cache.stop_disk();
 
     let lowered = place.open(5 * SIZE);
-    wait("lowered", || stats(&lowered).bytes <= 5 * SIZE && place.files().len() == 5);
+    wait("the files fit the budget", || stats(&lowered).bytes <= 5 * SIZE && place.files().len() == 5);
     lowered.stop_disk();
 }
 
@@ -306,7 +306,8 @@ fn index_eviction_examines_a_bounded_number_of_copies() {
     let mut steps = 4;
     assert!(!tier.evict_for_index(&mut steps) && steps == 0, "{steps} left");
     assert!(!tier.evict_for_index(&mut steps), "no steps were left");
-    // The other six copies use up their second chance; the four examined before have none left.
+    // The other six copies each use up their second chance. The seventh examined is one of the
+    // first four, which have none left, and is evicted.
     let mut steps = 100;
     assert!(tier.evict_for_index(&mut steps) && steps == 93, "{steps} left");
     assert_eq!(cache.stored(), 9);
@@ -326,7 +327,7 @@ fn reader_of_an_evicted_copy_reads_to_the_end() {
     let (tier, copy) = (cache.disk.as_ref().unwrap(), hit(&cache, "a").content.copy().unwrap());
     copy.take_hit();
     assert!(tier.evict_for_index(&mut 1));
-    wait("removed", || place.files().is_empty());
+    wait("the files are removed", || place.files().is_empty());
     assert!(matches!(look_up(&cache, "a"), Lookup::Miss(..)));
     let mut at = 1;
     while let Some(piece) = block_on(reader.next(usize::MAX)).unwrap() {
@@ -366,11 +367,11 @@ fn unwritable_directory_leaves_memory_working() {
     fs::write(place.0.join("v1/tmp"), b"in the way").unwrap();
     for number in 1..=3 {
         fill(&cache, &number.to_string(), b"content");
-        wait("failed", || stats(&cache).errors == number);
+        wait("the write fails", || stats(&cache).errors == number);
     }
     // After some consecutive failures, writing pauses.
     fill(&cache, "4", b"content");
-    wait("skipped", || stats(&cache).skipped == 1);
+    wait("the response is skipped", || stats(&cache).skipped == 1);
     for number in 1..=4 {
         assert_eq!(read(&hit(&cache, &number.to_string())).unwrap(), b"content");
     }
@@ -407,7 +408,7 @@ fn full_disk_rejects_only_what_does_not_fit() {
         let key = number.to_string();
         let before = stats(&cache);
         fill(&cache, &key, &content(number, 100_000));
-        wait("written or not", || {
+        wait("every response is written or rejected", || {
             let Stats { errors, skipped, .. } = stats(&cache);
             let failed = (errors, skipped) != (before.errors, before.skipped);
             failed || hit(&cache, &key).content.copy().is_some()
@@ -451,10 +452,10 @@ fn write_queue_is_bounded() {
     let most = COUNT - stats(&cache).skipped;
     assert!((2 * SLAB_BYTES as u64 - 200_000..=2 * SLAB_BYTES as u64).contains(&(most * 100_000)), "{most}");
     cache.start_disk(PATIENCE).unwrap();
-    wait("written", || stats(&cache).responses as u64 == most);
+    wait("the queue is written", || stats(&cache).responses as u64 == most);
     // A refused response is written when it is requested again.
     let written = |number: &u64| hit(&cache, &number.to_string()).content.copy().is_some();
-    wait("all of them", || (0..COUNT).filter(written).count() == COUNT as usize);
+    wait("all responses are written", || (0..COUNT).filter(written).count() == COUNT as usize);
     assert_eq!(stats(&cache).skipped, COUNT - most, "a refused response is counted once");
     cache.stop_disk();
 }

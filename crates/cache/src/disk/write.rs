@@ -61,7 +61,7 @@ impl Tier {
             return false;
         }
         let number = self.next_number();
-        let sums = vec![0; usize::try_from(blocks(length)).expect("content of that length is in memory")];
+        let sums = vec![0; usize::try_from(blocks(length)).expect("the content fits in memory")];
         let key = stored.key().text().clone();
         let (head, position) = (stored.head.clone(), stored.position());
         let mut record = Record { number, key, head, position, content_bytes: length, sums };

@@ -65,14 +65,14 @@ pub(super) struct Stored {
 #[cfg(not(loom))]
 #[derive(Debug, Clone, Default)]
 pub(crate) enum Backing {
-    /// There is no copy.
+    /// The disk has no copy.
     #[default]
     None,
-    /// There is no copy, because the write queue was full.
+    /// The disk has no copy, because the write queue was full.
     Refused,
-    /// There is no copy yet; its write is queued.
+    /// The disk has no copy yet; its write is queued.
     Awaited,
-    /// There is a complete copy.
+    /// The disk has a complete copy.
     Copy(Arc<DiskCopy>),
 }
 
@@ -183,13 +183,13 @@ impl Content {
 impl Stored {
     /// Returns the run that contains published byte `offset`, and the byte's offset within the run.
     pub(super) fn find(&self, offset: u64) -> (&sync::Arc<Run>, usize) {
-        let mut at = usize::try_from(offset).expect("stored content fits the memory");
+        let mut at = usize::try_from(offset).expect("stored content fits in memory");
         for run in &self.runs {
             if at < run.len() {
                 return (run, at);
             }
             at -= run.len();
         }
-        unreachable!("a published byte lies in a run")
+        unreachable!("every published byte is in a run")
     }
 }

@@ -67,7 +67,7 @@ where
 impl Stored {
     /// Returns a run in `slab` and the number of its published bytes.
     fn run_in(&self, slab: usize) -> Option<(sync::Arc<Run>, usize)> {
-        let mut left = usize::try_from(self.len).expect("stored content fits the memory");
+        let mut left = usize::try_from(self.len).expect("stored content fits in memory");
         for run in &self.runs {
             let used = run.len().min(left);
             if run.slab() == slab {

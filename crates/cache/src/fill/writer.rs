@@ -139,7 +139,7 @@ impl<H> Writer<H> {
             Destination::Pass { window_bytes } => Content::Passed(Window::new(window_bytes)),
         };
         self.change(|inner| {
-            assert!(matches!(inner.phase, Phase::AwaitingHead), "a fill has one head");
+            assert!(matches!(inner.phase, Phase::AwaitingHead), "the head of a fill is set only once");
             inner.phase = Phase::Filling(head, content);
         });
     }

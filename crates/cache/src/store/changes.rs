@@ -77,9 +77,9 @@ impl Cache {
         self.index_bytes.fetch_add(stored.index_bytes(), Relaxed);
     }
 
-    /// Uncounts responses removed from the index, and queues the removal of their disk copies. Call
-    /// this with the shard locked: a sweep that no longer finds the responses relies on the removal
-    /// of their files being queued.
+    /// Subtracts removed responses from the index's totals, and queues the removal of their disk
+    /// copies. Call this with the shard locked: a sweep that no longer finds the responses relies
+    /// on the removal of their files being queued.
     pub(super) fn uncount(&self, gone: &[Arc<Stored>]) {
         self.uncount_index(gone);
         gone.iter().for_each(|stored| stored.discard_copy());

@@ -1,4 +1,4 @@
-//! A fill and its place in the index: the right and the duty to fetch a response.
+//! A fill in progress and its place in the index.
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering::Acquire, fence};

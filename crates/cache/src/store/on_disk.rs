@@ -67,7 +67,7 @@ impl Cache {
         if content.copy().is_some_and(|known| Arc::ptr_eq(&known, copy)) {
             content.set_backing(Backing::None);
         }
-        // The content may have been demoted in the meantime; then neither tier has it.
+        // If the content was demoted in the meantime, neither tier has it now.
         if content.is_on_disk() {
             self.remove_content(copy.key(), content);
         }

@@ -85,7 +85,7 @@ impl Cache {
         let mut shard = lock(self.shard(digest));
         // Numbered with the shard locked, so that no fetch can start between numbering and removal.
         let purge = self.purges.enter(PurgeScope::Url(key), soft_ms)?;
-        let PurgeScope::Url(key) = &purge.what else { unreachable!("created as PurgeScope::Url") };
+        let PurgeScope::Url(key) = &purge.what else { unreachable!("the scope was set above") };
         shard.unmark(digest, None);
         let Some(slot) = shard.slots.find_mut(digest, |slot| slot.key.is(digest, key)) else {
             return Ok((purge, 0));

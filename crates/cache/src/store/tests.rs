@@ -218,7 +218,8 @@ fn eviction_stops_at_the_target_while_readers_hold_the_memory() {
         })
         .collect();
     assert_eq!((cache.stored(), cache.arena().free_slabs()), (12, 4));
-    // Six free slabs are wanted, including those kept free, but none becomes free.
+    // Room for four slabs of content and the two kept free requires six free slabs. Six responses
+    // are evicted, but their readers still hold the slabs.
     cache.make_room(4 * SLAB);
     assert_eq!((cache.stored(), cache.arena().free_slabs()), (6, 4));
     drop(held);
@@ -416,7 +417,7 @@ fn response_that_no_longer_varies_is_awaited_by_all() {
 fn fresh_response_is_found_behind_a_later_stale_one() {
     let cache = Cache::new(8 * SLAB).unwrap();
     respond(&cache, "1", varying(Some("1"), head(3600, None)));
-    // An error without Vary, which applies to all requests.
+    // Store an error without Vary, which applies to all requests.
     respond(&cache, "2", varying(None, head(1, None)));
     assert!(
         matches!(look_up_of(&cache, "1", 2_000), Lookup::Hit(stored) if stored.freshness().is_fresh(2_000))

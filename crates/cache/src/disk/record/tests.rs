@@ -51,7 +51,7 @@ fn purged() -> Record {
     Record { head, position: Position { number: 9, stale_ms: Some(u64::MAX - 1) }, ..record() }
 }
 
-/// Returns a record's contents in comparable form, because heads do not implement equality.
+/// Returns a record's contents in a comparable form, because heads do not implement equality.
 fn comparable(record: &Record) -> impl PartialEq + std::fmt::Debug + use<> {
     let Head { status, reason, fields, surrogate, length, freshness, selection, sliced, .. } =
         (*record.head).clone();

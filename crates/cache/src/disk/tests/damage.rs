@@ -31,7 +31,7 @@ fn damage(place: &Place, all: &[u8], damage: impl FnOnce(&Path)) -> bool {
     };
     if !is_served {
         assert_eq!(stats(&cache).errors, 1);
-        wait("removed", || place.files().is_empty());
+        wait("the files are removed", || place.files().is_empty());
         assert_eq!((stats(&cache).responses, stats(&cache).bytes), (0, 0));
     }
     cache.stop_disk();
@@ -101,7 +101,7 @@ fn unknown_files_are_removed_only_inside_the_directory() {
     fs::create_dir(place.0.join("v0")).unwrap();
     let cache = place.open(GIB);
     assert_eq!(read(&hit(&cache, "a")).unwrap(), b"content");
-    wait("removed", || place.files().len() == 2);
+    wait("the files are removed", || place.files().len() == 2);
     assert!(inside.join("directory").is_dir() && fs::exists("/etc/passwd").unwrap());
     assert!(place.0.join("theirs").exists() && place.0.join("v0").is_dir());
     cache.stop_disk();
@@ -114,14 +114,14 @@ fn later_of_two_files_of_one_response_wins() {
     store(&cache, "a", b"first");
     let older = (place.file(), fs::read(place.file()).unwrap());
     cache.remove_stored(&hit(&cache, "a"));
-    wait("removed", || place.files().is_empty());
+    wait("the files are removed", || place.files().is_empty());
     store(&cache, "a", b"second");
     cache.stop_disk();
     // Restore the older file, as if the process had been killed before it removed that file.
     fs::write(&older.0, &older.1).unwrap();
     let cache = place.open(GIB);
     assert_eq!(read(&hit(&cache, "a")).unwrap(), b"second");
-    wait("removed", || place.files().len() == 1);
+    wait("the files are removed", || place.files().len() == 1);
     assert_eq!(stats(&cache).responses, 1);
     cache.stop_disk();
 }
@@ -147,10 +147,10 @@ fn reader_waiting_for_a_block_doubted_again_is_woken() {
             break waiting;
         }
     };
-    wait("read again", || is_usable(BLOCK_BYTES));
+    wait("the block is read again", || is_usable(BLOCK_BYTES));
     // This queues only the first block.
     all.doubt();
-    wait("the first is read again", || is_usable(0));
+    wait("the first block is read again", || is_usable(0));
     assert_eq!(block_on(waiting.as_mut()), Ok(1));
     cache.stop_disk();
 }
@@ -166,9 +166,9 @@ fn torn_head_falls_back_to_the_previous_one() {
         first.append(Bytes::from_static(b"content"), 0).unwrap();
         first.complete();
         let Lookup::Stale(fill, _reader, stored) = look_up(&cache, "a") else { panic!("not stale") };
-        wait("written", || stored.content.copy().is_some());
+        wait("the response is written", || stored.content.copy().is_some());
         fill.validated(&stored, head(7, &[("ETag", "\"a\""), ("X-New", "yes")]), drop);
-        wait("head written", || place.files().len() == 2);
+        wait("the head is written", || place.files().len() == 2);
         cache.stop_disk();
         if torn {
             let head = place.files().into_iter().find(|path| path.extension().is_some()).unwrap();

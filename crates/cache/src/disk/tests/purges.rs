@@ -95,7 +95,7 @@ fn purge_holds_after_a_crash_before_files_are_unlinked() {
         }
         assert!(is_hit(&cache, "h/tag") && is_hit(&cache, "h/kept"));
         cache.sweep();
-        wait("unlinked", || left.files().len() == 2);
+        wait("the files are unlinked", || left.files().len() == 2);
         assert_eq!(cache.purges_in_force(), 0);
         assert!(is_hit(&cache, "h/tag") && is_hit(&cache, "h/kept"));
         cache.stop_disk();
@@ -132,9 +132,10 @@ fn soft_purge_holds_with_and_without_its_journal() {
             assert!(matches!(look_up(&cache, key), Lookup::Refresh(..)), "{key}, {is_recorded_in_files}");
         }
         cache.sweep();
-        wait("written", || left.files().len() == 4);
+        wait("the heads are written", || left.files().len() == 4);
         cache.stop_disk();
-        // Only the sequence is left in the journal, and must continue.
+        // Only the entry with the latest purge number is left in the journal; numbering must
+        // continue from it.
         let mut bytes = Vec::new();
         super::super::journal::Entry::Sequence(2).encode(&mut bytes);
         fs::write(left.0.join("v1/journal"), bytes).unwrap();
@@ -176,9 +177,9 @@ fn journal_is_shortened_once_purged_files_are_removed() {
     cache.purge(url("h/a"), None).unwrap();
     lengthen_journal(&cache, &place);
     cache.sweep();
-    wait("shortened", || journal_bytes(&place) < 100);
+    wait("the journal is shortened", || journal_bytes(&place) < 100);
     assert_eq!(place.files().len(), 1, "the purged file is unlinked");
-    // The sequence continues, though nothing else is left in the journal.
+    // Purge numbering continues, although the journal has no other entry left.
     store_tagged(&cache, "h/later", "z");
     cache.stop_disk();
     let cache = place.open(GIB);
@@ -231,7 +232,7 @@ fn purge_does_not_wait_for_the_sync_before_shortening() {
         assert_eq!(stats(&cache).errors, 0, "the purge was not journalled");
         assert!(journal_bytes(&place) > SHORTEN_BYTES_MIN);
         scope.spawn(|| tier.run_syncs());
-        wait("shortened", || journal_bytes(&place) < 100);
+        wait("the journal is shortened", || journal_bytes(&place) < 100);
     });
     cache.stop_disk();
 }
@@ -307,17 +308,17 @@ fn failed_removal_is_retried_and_stays_in_the_journal() {
     fs::remove_file(&file).unwrap();
     fs::create_dir(&file).unwrap();
     cache.purge(url("h/a"), None).unwrap();
-    wait("failed", || has_cleanup(&cache));
+    wait("the removal fails", || has_cleanup(&cache));
     lengthen_journal(&cache, &place);
     // Read only now, because on a slow disk the work above may add errors.
     let errors = stats(&cache).errors;
     cache.sweep();
-    wait("tried again", || stats(&cache).errors > errors);
+    wait("the removal is retried", || stats(&cache).errors > errors);
     fs::remove_dir(&file).unwrap();
-    // No sweep has run since the file can be removed.
+    // No sweep has run since the file became removable.
     assert!(journal_bytes(&place) > SHORTEN_BYTES_MIN);
     cache.sweep();
-    wait("shortened", || journal_bytes(&place) < 100);
+    wait("the journal is shortened", || journal_bytes(&place) < 100);
     cache.stop_disk();
 }
 
@@ -339,12 +340,13 @@ fn failed_soft_purge_write_is_retried() {
     lengthen_journal(&cache, &place);
     let errors = stats(&cache).errors;
     cache.sweep();
-    // One error for the head, and one for its retry before the journal would be shortened.
-    wait("failed", || stats(&cache).errors >= errors + 2);
+    // Writing the head causes one error, and its retry, which precedes the shortening of the
+    // journal, another.
+    wait("the writes fail", || stats(&cache).errors >= errors + 2);
     assert!(journal_bytes(&place) > SHORTEN_BYTES_MIN);
     fs::remove_file(&unfinished).unwrap();
     cache.sweep();
-    wait("shortened", || journal_bytes(&place) < 100);
+    wait("the journal is shortened", || journal_bytes(&place) < 100);
     cache.stop_disk();
     let cache = place.open(GIB);
     assert!(matches!(look_up(&cache, "h/a"), Lookup::Refresh(..)), "the file records the soft purge");
@@ -372,7 +374,7 @@ fn only_soft_purge_heads_are_retried_and_overflow_waits_for_the_next_sweep() {
     assert!(!tier.retry_cleanup(heads_left), "an earlier sweep has not queued the head");
     lengthen_journal(&cache, &place);
     cache.sweep();
-    wait("shortened", || journal_bytes(&place) < 100);
+    wait("the journal is shortened", || journal_bytes(&place) < 100);
     assert_eq!(place.files().len(), 2, "a head records the soft purge");
     cache.stop_disk();
 }

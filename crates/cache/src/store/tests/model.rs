@@ -129,7 +129,7 @@ proptest! {
                     if let Some(driven) = driven(fill).map(|at| &mut fills[at]).filter(|f| f.left.is_none()) {
                         let private = is_private.then_some(Unshareable { reason: "private", mark: PassMark::No });
                         let mut head = Head { private, ..head_for(driven.key, max_age, Some(length)) };
-                        // Half of the responses may be served stale for a while.
+                        // Half of the responses may be served stale for 3 s.
                         head.freshness.while_revalidate_ms = u64::from(max_age % 2) * 3000;
                         driven.fill.begin(head, 0);
                         driven.left = Some(length);

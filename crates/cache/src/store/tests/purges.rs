@@ -115,7 +115,7 @@ fn pending_validation_restores_no_purged_response() {
         cache.purge(what.clone(), None).unwrap();
         let mut notified = false;
         fill.validated(&stored, tagged("y"), |_| notified = true);
-        assert!(notified, "the client that asked earlier gets it");
+        assert!(notified, "the client that asked earlier must be notified");
         assert!(matches!(look_up(&cache, "a", 0), Lookup::Miss(..)), "{what:?}");
     }
 }
