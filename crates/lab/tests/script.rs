@@ -343,7 +343,7 @@ fn each_startup_error_is_one_line() {
     );
     assert_eq!(
         error_of("nothing.lua", "function request() end"),
-        "nothing.lua: request() returned a nil: it must return a string"
+        "nothing.lua: request() returned a nil instead of a string"
     );
     assert_eq!(error_of("late.lua", "\n\nwhile true do end"), "late.lua:3: takes longer than 5s");
     let lookup = error_of("lookup.lua", "function setup(thread)\n   wrk.lookup('127.0.0.1', 'gopher')\nend");

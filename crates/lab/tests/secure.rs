@@ -93,15 +93,12 @@ fn each_tls_error_is_one_line() {
     let secure = format!("https://{tls}/a");
     assert_eq!(
         refused(&[&secure]),
-        "thalweg-lab: no TLS with 127.0.0.1: its certificate is signed by an unknown authority: trust it with --ca FILE, \
+        "thalweg-lab: TLS with 127.0.0.1 failed: certificate signed by an unknown authority: trust it with --ca FILE, \
          or accept any with --insecure\n"
     );
     let named = format!("https://localhost:{}/a", tls.port());
     let error = refused(&["--ca", &ca, &named]);
-    assert!(
-        error.starts_with("thalweg-lab: no TLS with localhost: its certificate is not valid: "),
-        "{error}"
-    );
+    assert!(error.starts_with("thalweg-lab: TLS with localhost failed: invalid certificate: "), "{error}");
     assert_eq!(error.lines().count(), 1);
     for url in [&secure, &named] {
         let (figures, status) = measured("-n 3 -c 1 --insecure", std::slice::from_ref(url));
@@ -109,11 +106,11 @@ fn each_tls_error_is_one_line() {
     }
     assert_eq!(
         refused(&["--http2", "--ca", &ca, &secure]),
-        "thalweg-lab: no TLS with 127.0.0.1: the server does not support HTTP/2: omit --http2\n"
+        "thalweg-lab: TLS with 127.0.0.1 failed: the server does not support HTTP/2: omit --http2\n"
     );
     assert_eq!(
         refused(&["--insecure", &format!("https://{}/", server.address())]),
-        "thalweg-lab: no TLS with 127.0.0.1: the response is not TLS\n"
+        "thalweg-lab: TLS with 127.0.0.1 failed: the response is not TLS\n"
     );
     let error = refused(&["--ca", "/nowhere", &secure]);
     assert!(error.starts_with(&format!("thalweg-lab: {secure}: --ca /nowhere: ")), "{error}");

@@ -39,7 +39,7 @@ pub struct Plan {
     pub is_fresh: bool,
     /// Whether to compare every byte with [`Content`].
     pub verify: bool,
-    /// `None` to send no CMCD; otherwise the encoded bitrate to report, in kbit/s, if known.
+    /// Encoded bitrate to report with CMCD, in kbit/s, if known. The outer `None` sends no CMCD.
     pub cmcd: Option<Option<u64>>,
     /// Time limits.
     pub timeouts: Timeouts,

@@ -143,7 +143,7 @@ static EMPTY: LazyLock<Histogram<u64>> = LazyLock::new(|| histogram(TIME_US_MAX)
 static EMPTY_GOODPUT: LazyLock<Histogram<u64>> = LazyLock::new(|| histogram(GOODPUT_KBIT_PER_S_MAX));
 
 fn histogram(most: u64) -> Histogram<u64> {
-    Histogram::new_with_bounds(1, most, SIGNIFICANT_DIGITS).expect("valid histogram bounds")
+    Histogram::new_with_bounds(1, most, SIGNIFICANT_DIGITS).expect("the histogram bounds are valid")
 }
 
 impl fmt::Display for Model {
@@ -216,12 +216,12 @@ impl Figures {
     /// load models differ, so that their times are not comparable.
     pub fn check_merge(&self, other: &Figures) -> Result<(), String> {
         if let Some(run) = other.runs.keys().find(|run| self.runs.contains_key(run)) {
-            return Err(format!("run {run:016x} is already merged"));
+            return Err(format!("run {run:016x} has already been merged"));
         }
         if let (Some(one), Some(two)) = (self.period, other.period)
             && (one.end_us < two.begin_us || two.end_us < one.begin_us)
         {
-            return Err("runs must overlap in time".to_owned());
+            return Err("the runs do not overlap in time".to_owned());
         }
         let model = |figures: &Figures| figures.runs.values().next().map(|run| run.model);
         match (model(self), model(other)) {

@@ -123,7 +123,7 @@ pub fn to_json(figures: &Figures) -> String {
             .map(|(unix_s, counts)| WireSecond { unix_s: *unix_s, counts: *counts })
             .collect(),
     };
-    let mut text = serde_json::to_string_pretty(&wire).expect("all keys are texts and all numbers finite");
+    let mut text = serde_json::to_string_pretty(&wire).expect("all keys are strings and numbers are finite");
     text.push('\n');
     text
 }
@@ -174,9 +174,9 @@ pub fn from_json(text: &str) -> anyhow::Result<Figures> {
     struct Version {
         thalweg_lab_load: u32,
     }
-    let version: Version = serde_json::from_str(text).context("not figures of thalweg-lab load")?;
+    let version: Version = serde_json::from_str(text).context("not a report of thalweg-lab load")?;
     if version.thalweg_lab_load != VERSION {
-        bail!("figures have version {}, but this program reads version {VERSION}", version.thalweg_lab_load);
+        bail!("report has version {}, but this program reads version {VERSION}", version.thalweg_lab_load);
     }
     let wire: Wire = serde_json::from_str(text)?;
     let mut figures = Figures {
@@ -197,7 +197,7 @@ pub fn from_json(text: &str) -> anyhow::Result<Figures> {
         let read = u64::from_str_radix(&number, 16);
         figures
             .runs
-            .insert(read.with_context(|| format!("runs: {number:?} must be a hexadecimal number"))?, run);
+            .insert(read.with_context(|| format!("runs: {number:?} is not a hexadecimal number"))?, run);
     }
     for (kind, error) in wire.errors {
         figures.errors.insert(kind, error.count);
@@ -215,12 +215,12 @@ pub fn from_json(text: &str) -> anyhow::Result<Figures> {
 }
 
 fn read_histogram(text: &str, most: u64) -> anyhow::Result<Histogram<u64>> {
-    let bytes = STANDARD.decode(text).context("histogram must be base64")?;
+    let bytes = STANDARD.decode(text).context("histogram is not base64")?;
     let histogram: Histogram<u64> = Deserializer::new()
         .deserialize(&mut Cursor::new(bytes))
-        .map_err(|error| anyhow::anyhow!("histogram must be in the V2 encoding: {error}"))?;
+        .map_err(|error| anyhow::anyhow!("histogram is not in the V2 encoding: {error}"))?;
     if (histogram.low(), histogram.high(), histogram.sigfig()) != (1, most, SIGNIFICANT_DIGITS) {
-        bail!("histogram bounds must be 1 to {most} with {SIGNIFICANT_DIGITS} digits");
+        bail!("histogram bounds differ from 1 to {most} with {SIGNIFICANT_DIGITS} digits");
     }
     Ok(histogram)
 }
@@ -284,7 +284,7 @@ fn totals(figures: &Figures) -> String {
     if late_us > LATENESS_US_MAX {
         let _ = writeln!(
             text,
-            "1 % of the requests started {} or more after they were due: no client was free, or this machine is too slow",
+            "1 % of the requests started {} or more after they were due: no client was free or this machine is too slow",
             micros(late_us)
         );
     }

@@ -62,7 +62,7 @@ impl Population {
         batches.extend(storms.iter().map(|storm| storm.0));
         let total = batches.iter().fold(clients, |sum, batch| sum.saturating_add(batch.clients));
         match total {
-            0 => return Err("no clients".to_owned()),
+            0 => return Err("no clients: set a number of clients, a ramp or a storm".to_owned()),
             total if total > CLIENTS_MAX => {
                 return Err(format!("{total} clients: at most {CLIENTS_MAX} allowed"));
             }
@@ -190,7 +190,8 @@ mod tests {
 
     #[test]
     fn invalid_values_are_rejected() {
-        expect!["no clients"].assert_eq(&Population::new(0, Duration::ZERO, None, &[]).unwrap_err());
+        expect!["no clients: set a number of clients, a ramp or a storm"]
+            .assert_eq(&Population::new(0, Duration::ZERO, None, &[]).unwrap_err());
         expect![[r#""20" is not a ramp: write 20/5s..600 for 20 more clients every 5 s, up to 600
 "5" has no unit: write 5ms, 5s or 5min
 "0/5s..600" is not a ramp: write 20/5s..600 for 20 more clients every 5 s, up to 600

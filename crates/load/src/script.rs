@@ -40,7 +40,7 @@ const RATE_EVERY: Duration = Duration::from_millis(100);
 /// Maximum recorded rate; higher rates count as this value.
 const RATE_PER_S_MAX: u64 = 10_000_000;
 
-/// A script, and the parameters of the load it needs.
+/// A script, and the load parameters it requires.
 #[derive(Debug)]
 pub struct ScriptFile {
     name: Arc<str>,
@@ -161,7 +161,7 @@ impl Script {
 
 /// Creates an empty histogram of rates.
 fn empty() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, RATE_PER_S_MAX, 3).expect("valid histogram bounds")
+    Histogram::new_with_bounds(1, RATE_PER_S_MAX, 3).expect("the histogram bounds are valid")
 }
 
 /// One thread's Lua state, and the functions defined in it by the script.
@@ -235,7 +235,7 @@ impl ScriptThread {
             |what: String| self.state.explain(&mlua::Error::runtime(format!("request() returned {what}")));
         match self.state.call(function, ())? {
             Value::String(requests) => into.fill(&requests.as_bytes()).map_err(wrong),
-            value => Err(wrong(format!("a {}: it must return a string", value.type_name()))),
+            value => Err(wrong(format!("a {} instead of a string", value.type_name()))),
         }
     }
 

@@ -86,8 +86,8 @@ impl FromStr for Source {
 }
 
 /// Returns the host addresses of a prefix. IPv4 excludes the first and last address; IPv6 excludes
-/// the first, the routers' anycast address (RFC 4291 In prefixes of one or two addresses, all
-/// addresses are used.2.6.1). In prefixes of one or two addresses, all addresses are used.
+/// the first, the routers' anycast address (RFC 4291 §2.6.1). In prefixes of one or two addresses,
+/// all addresses are used.
 fn prefix_of(address: IpAddr, length: u32) -> Option<Source> {
     let bits: u32 = if address.is_ipv4() { 32 } else { 128 };
     let host_bits = bits.checked_sub(length)?;

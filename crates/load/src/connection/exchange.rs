@@ -6,7 +6,7 @@ use thalweg_http::Method;
 
 use crate::Failure;
 
-/// Time limits.
+/// Time limits of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
     /// Time limit for connecting and, separately, for the TLS handshake.

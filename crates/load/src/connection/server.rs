@@ -33,7 +33,7 @@ impl Protocols {
     pub fn server(&self, address: SocketAddr, host: &str, is_tls: bool) -> Result<Server, String> {
         let tls = if is_tls {
             let name = ServerName::try_from(host.to_owned())
-                .map_err(|_| format!("{host:?} must be a valid name for a certificate"))?;
+                .map_err(|_| format!("invalid server name {host:?}: expected a DNS name or an IP address"))?;
             let config = self.config.get_or_init(|| tls::config(&self.trust, self.is_http2)).clone()?;
             Some(Arc::new(TlsSettings { name, config }))
         } else {

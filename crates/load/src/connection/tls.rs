@@ -73,7 +73,7 @@ fn authorities(more: Option<&Path>) -> Result<RootCertStore, String> {
             count += 1;
         }
         if count == 0 {
-            return Err(wrong(&"no certificate found: must be a PEM file"));
+            return Err(wrong(&"no certificate found: expected a PEM file"));
         }
     }
     if roots.is_empty() {
@@ -92,11 +92,11 @@ pub(super) async fn handshake(
     within: Duration,
 ) -> Result<TlsStream<TcpStream>, Failure> {
     let fail =
-        |detail: String| Failure::new(ErrorKind::Tls, format!("no TLS with {}: {detail}", name.to_str()));
+        |detail: String| Failure::new(ErrorKind::Tls, format!("TLS with {} failed: {detail}", name.to_str()));
     let handshake = TlsConnector::from(Arc::clone(config)).connect(name.clone(), stream);
     let stream = tokio::time::timeout(within, handshake)
         .await
-        .map_err(|_| fail(format!("no handshake within {within:?}")))?
+        .map_err(|_| fail(format!("handshake not complete within {within:?}")))?
         .map_err(|error| fail(words(&error)))?;
     // A server without ALPN support ignores the extension and uses HTTP/1.1.
     let is_http2 = config.alpn_protocols.iter().any(|protocol| protocol == ALPN_HTTP2);
@@ -122,17 +122,17 @@ fn cause(error: &io::Error) -> Option<&Error> {
 fn words(error: &io::Error) -> String {
     match cause(error) {
         Some(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
-            "its certificate is signed by an unknown authority: trust it with --ca FILE, or accept any with --insecure"
+            "certificate signed by an unknown authority: trust it with --ca FILE, or accept any with --insecure"
                 .to_owned()
         }
         Some(Error::InvalidCertificate(error)) => {
-            format!("its certificate is not valid: {error}; accept any with --insecure")
+            format!("invalid certificate: {error}; accept any with --insecure")
         }
         Some(Error::AlertReceived(AlertDescription::NoApplicationProtocol)) => NO_HTTP2.to_owned(),
         Some(Error::InvalidMessage(_)) => "the response is not TLS".to_owned(),
         // Replace rustls's longer message, which contains a link.
         None if error.kind() == io::ErrorKind::UnexpectedEof => {
-            "the server closed without a close_notify".to_owned()
+            "the server closed the connection without a close_notify".to_owned()
         }
         _ => error.to_string(),
     }

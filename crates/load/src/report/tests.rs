@@ -133,16 +133,16 @@ fn table_and_csv_have_counts_and_percentiles() {
 #[test]
 fn foreign_json_is_rejected() {
     let error = |text: &str| format!("{:#}", from_json(text).unwrap_err());
-    expect!["not figures of thalweg-lab load: missing field `thalweg_lab_load` at line 1 column 2"]
+    expect!["not a report of thalweg-lab load: missing field `thalweg_lab_load` at line 1 column 2"]
         .assert_eq(&error("{}"));
     let json = to_json(&sample());
-    expect!["figures have version 3, but this program reads version 2"]
+    expect!["report has version 3, but this program reads version 2"]
         .assert_eq(&error(&json.replacen(": 2,", ": 3,", 1)));
     let histogram = wire_times(sample().time(Time::Connect).unwrap()).histogram;
-    expect!["times.connect: histogram must be base64: Invalid symbol 33, offset 0."]
+    expect!["times.connect: histogram is not base64: Invalid symbol 33, offset 0."]
         .assert_eq(&error(&json.replace(&histogram, "!")));
     let foreign = wire_times(&Histogram::new(2).unwrap()).histogram;
-    expect!["times.connect: histogram bounds must be 1 to 3600000000 with 3 digits"]
+    expect!["times.connect: histogram bounds differ from 1 to 3600000000 with 3 digits"]
         .assert_eq(&error(&json.replace(&histogram, &foreign)));
 }
 
@@ -150,7 +150,7 @@ fn foreign_json_is_rejected() {
 fn incompatible_figures_are_not_merged() {
     let one = sample();
     assert!(one.check_merge(&Figures::default()).is_ok());
-    expect!["run 0000000000000007 is already merged"].assert_eq(&one.check_merge(&one).unwrap_err());
+    expect!["run 0000000000000007 has already been merged"].assert_eq(&one.check_merge(&one).unwrap_err());
     let mut open = sample();
     open.runs = [(8, Run { model: Model::Open, ..run() })].into();
     expect!["times of the closed model and the open model are not comparable"]

@@ -131,7 +131,7 @@ impl Chunks {
     fn wanted(&self) -> usize {
         match BoxHeader::parse(&self.partial, 0) {
             Ok(Some(BoxHeader { kind: FourCc::MOOF, size: Some(size), .. })) if size <= MOOF_BYTES_MAX => {
-                usize::try_from(size).expect("at most MOOF_BYTES_MAX")
+                usize::try_from(size).expect("MOOF_BYTES_MAX fits in usize")
             }
             // Read the shortest header, then one byte at a time, to avoid reading past the header.
             _ if self.partial.len() < 8 => 8,

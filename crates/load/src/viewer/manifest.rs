@@ -61,7 +61,7 @@ impl Base {
     /// connection.
     fn resolve(&self, reference: &str) -> Result<Target, Error> {
         reference::resolve(&self.authority, &self.target, reference).ok_or_else(|| {
-            Error::new(format!("{reference:?} must be on the server {}", self.authority.as_str()))
+            Error::new(format!("{reference:?} is not on the server {}", self.authority.as_str()))
         })
     }
 
@@ -297,7 +297,7 @@ impl Numbered {
 pub fn units(count: u64, timescale: u64) -> Duration {
     let timescale = timescale.max(1);
     let rest = u128::from(count % timescale) * 1_000_000_000 / u128::from(timescale);
-    Duration::new(count / timescale, u32::try_from(rest).expect("less than a second"))
+    Duration::new(count / timescale, u32::try_from(rest).expect("less than 10^9 nanoseconds fit in u32"))
 }
 
 /// Sorts tracks by bitrate, as track selection requires.

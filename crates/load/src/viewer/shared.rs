@@ -160,8 +160,7 @@ impl Shared {
         if let Some(known) = self.parsed.borrow().get(target).filter(|known| known.hash == hash) {
             return Ok(Rc::clone(&known.presentation));
         }
-        let text =
-            str::from_utf8(content).map_err(|_| Error { what: "manifest: must be UTF-8".to_owned() })?;
+        let text = str::from_utf8(content).map_err(|_| Error { what: "manifest: not UTF-8".to_owned() })?;
         let (presentation, media) = if text.trim_start_matches('\u{feff}').trim_start().starts_with('<') {
             (dash::read(text, base)?, None)
         } else {

@@ -45,7 +45,7 @@ fn permuted(index: u64, count: u64) -> u64 {
     };
     let golden = (count as f64 * 0.618_033_988_75) as u64;
     let step = (golden.max(1)..=count.max(1)).find(|step| gcd(*step, count) == 1).unwrap_or(1);
-    u64::try_from(u128::from(index) * u128::from(step) % u128::from(count)).expect("below count")
+    u64::try_from(u128::from(index) * u128::from(step) % u128::from(count)).expect("it is less than `count`")
 }
 
 impl FromStr for Offsets {
@@ -60,7 +60,7 @@ impl FromStr for Offsets {
         let (from, to) = text.split_once("..").unwrap_or((text, text));
         let (from, to) = (span(from)?, span(to)?);
         if from > to {
-            return Err("the first offset must be the lower, as in 0s..60s".to_owned());
+            return Err("first offset exceeds the second: write the lower first, as in 0s..60s".to_owned());
         }
         Ok(Offsets::Even(from, to))
     }

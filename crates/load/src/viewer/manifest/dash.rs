@@ -49,7 +49,7 @@ pub fn read(text: &str, base: &Base) -> Result<Presentation, Error> {
         periods.push(Period { start, end, tracks: tracks(set, &inherited, &scope)? });
     }
     if periods.is_empty() {
-        return Err(Error::new("MPD: must have a Period with an AdaptationSet of video or audio"));
+        return Err(Error::new("MPD: no Period has an AdaptationSet of video or audio"));
     }
     periods.sort_by_key(|period| period.start);
     Ok(Presentation { live, buffer, periods })
@@ -59,7 +59,7 @@ fn live(mpd: &MPD, base: &Base, buffer: Duration) -> Result<Live, Error> {
     let began = mpd
         .availabilityStartTime
         .and_then(|began| u64::try_from(began.timestamp_micros()).ok())
-        .ok_or_else(|| Error::new("MPD: if live, must have an availabilityStartTime after 1970"))?;
+        .ok_or_else(|| Error::new("MPD: live, but without an availabilityStartTime after 1970"))?;
     let target = mpd
         .ServiceDescription
         .iter()
@@ -165,14 +165,14 @@ fn tracks(set: &AdaptationSet, inherited: &Inherited<'_>, scope: &Scope<'_>) -> 
             listed(list, &base, scope)?
         } else {
             return Err(Error::new(
-                "MPD: each Representation must have a SegmentTemplate or SegmentList (SegmentBase is not supported)",
+                "MPD: Representation has neither SegmentTemplate nor SegmentList (SegmentBase is not supported)",
             ));
         };
         let name = representation.id.clone().unwrap_or_default();
         tracks.push(Track { name, bitrate: representation.bandwidth.unwrap_or(0), segments });
     }
     if tracks.is_empty() {
-        return Err(Error::new("MPD: AdaptationSet must have a Representation"));
+        return Err(Error::new("MPD: AdaptationSet has no Representation"));
     }
     Ok(by_bitrate(tracks))
 }
@@ -200,8 +200,7 @@ fn templated(
     scope: &Scope<'_>,
 ) -> Result<Segments, Error> {
     let timescale = template.timescale.unwrap_or(1).max(1);
-    let media =
-        template.media.as_deref().ok_or_else(|| Error::new("MPD: SegmentTemplate must have @media"))?;
+    let media = template.media.as_deref().ok_or_else(|| Error::new("MPD: SegmentTemplate has no @media"))?;
     let header =
         template.initialization.as_deref().map(|text| header(&fill_in(text, of), None, base)).transpose()?;
     let media = fill_in(media, of);
@@ -216,9 +215,9 @@ fn templated(
     }
     let length = template.duration.filter(|units| *units >= 1.0).map(|units| units as u64);
     let length =
-        length.ok_or_else(|| Error::new("MPD: SegmentTemplate must have @duration or a SegmentTimeline"))?;
+        length.ok_or_else(|| Error::new("MPD: SegmentTemplate has no @duration or SegmentTimeline"))?;
     if scope.end.is_none() && !scope.is_live {
-        return Err(Error::new("MPD: must have Period@duration or @mediaPresentationDuration"));
+        return Err(Error::new("MPD: no Period@duration or @mediaPresentationDuration"));
     }
     let early = template.availabilityTimeOffset.or(early).unwrap_or(0.0).max(0.0);
     Ok(Segments::Numbered(Box::new(Numbered {
@@ -284,7 +283,7 @@ fn listed(list: &SegmentList, base: &Base, scope: &Scope<'_>) -> Result<Segments
     let header = header.transpose()?;
     let mapping = TimeMapping { start: scope.start, offset: Duration::ZERO };
     let shape = Shape { base, header, timescale, mapping, first: 1 };
-    let length = list.duration.ok_or_else(|| Error::new("MPD: SegmentList must have @duration"))?;
+    let length = list.duration.ok_or_else(|| Error::new("MPD: SegmentList has no @duration"))?;
     let mut segments = Vec::new();
     for (i, url) in list.segment_urls.iter().enumerate() {
         scope.count_segment()?;

@@ -53,7 +53,7 @@ pub fn read(text: &str, base: &Base) -> Result<Playlist, Error> {
         let line = reader.read_line().map_err(|error| Error::new(format!("playlist: {}", error.error)))?;
         let Some(line) = line else { break };
         if is_first && !matches!(line, HlsLine::KnownTag(KnownTag::Hls(Tag::M3u(_)))) {
-            return Err(Error::new("playlist: must begin with #EXTM3U"));
+            return Err(Error::new("playlist: first line is not #EXTM3U"));
         }
         is_first = false;
         match line {
@@ -92,7 +92,7 @@ impl Reading {
             Tag::Inf(inf) => {
                 let duration = Duration::try_from_secs_f64(inf.duration());
                 self.duration =
-                    Some(duration.map_err(|_| Error::new("playlist: EXTINF must be a duration"))?);
+                    Some(duration.map_err(|_| Error::new("playlist: EXTINF is not a valid duration"))?);
             }
             Tag::Byterange(range) => self.range = Some((range.length(), range.offset())),
             Tag::Targetduration(target) => self.target = Some(Duration::from_secs(target.target_duration())),
@@ -136,7 +136,7 @@ impl Reading {
         let duration = self
             .duration
             .take()
-            .ok_or_else(|| Error::new(format!("playlist: {uri:?} must follow an EXTINF")))?;
+            .ok_or_else(|| Error::new(format!("playlist: {uri:?} has no EXTINF")))?;
         if self.segments.len() >= SEGMENTS_MAX {
             return Err(Error::new(format!("playlist: more than {SEGMENTS_MAX} segments")));
         }
@@ -154,14 +154,14 @@ impl Reading {
             return Ok(Playlist::Multivariant(by_bitrate(self.tracks)));
         }
         let target =
-            self.target.ok_or_else(|| Error::new("playlist: must have variants or EXT-X-TARGETDURATION"))?;
+            self.target.ok_or_else(|| Error::new("playlist: has no variants or EXT-X-TARGETDURATION"))?;
         if self.segments.is_empty() && self.is_complete {
-            return Err(Error::new("playlist: must have segments if it has ended"));
+            return Err(Error::new("playlist: has ended without any segments"));
         }
         let Self { segments, sequence, is_complete, is_dated, .. } = self;
         // Segments would overlap if a date were earlier than the end of the previous segment.
         if !segments.is_sorted_by_key(|segment| segment.start) {
-            return Err(Error::new("playlist: EXT-X-PROGRAM-DATE-TIME must not go back"));
+            return Err(Error::new("playlist: EXT-X-PROGRAM-DATE-TIME goes back"));
         }
         Ok(Playlist::Media(Media { segments, sequence, target, is_complete, is_dated }))
     }

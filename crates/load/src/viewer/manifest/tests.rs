@@ -203,7 +203,7 @@ fn undated_segments_keep_their_media_times() {
     let mut first = media(FFMPEG_LIVE_PLAYLIST);
     first.place(None, edge);
     assert_eq!(first.segments.last().unwrap().end(), edge);
-    // The next version of the playlist, which may be read at any time.
+    // Read the next version of the playlist. The time at which it is read does not matter.
     let mut text = FFMPEG_LIVE_PLAYLIST.replace(
         &format!("#EXT-X-MEDIA-SEQUENCE:{}", first.sequence),
         &format!("#EXT-X-MEDIA-SEQUENCE:{}", first.sequence + 1),
@@ -262,13 +262,13 @@ fn invalid_manifests_are_rejected() {
         "#EXTM3U\n#EXT-X-TARGETDURATION:2\na.ts\n",
     ];
     expect![[r#"
-        MPD: if live, must have an availabilityStartTime after 1970
-        MPD: must have a Period with an AdaptationSet of video or audio
-        MPD: each Representation must have a SegmentTemplate or SegmentList (SegmentBase is not supported)
-        "http://elsewhere/" must be on the server lab
-        playlist: must begin with #EXTM3U
-        playlist: must have variants or EXT-X-TARGETDURATION
-        playlist: "a.ts" must follow an EXTINF"#]]
+        MPD: live, but without an availabilityStartTime after 1970
+        MPD: no Period has an AdaptationSet of video or audio
+        MPD: Representation has neither SegmentTemplate nor SegmentList (SegmentBase is not supported)
+        "http://elsewhere/" is not on the server lab
+        playlist: first line is not #EXTM3U
+        playlist: has no variants or EXT-X-TARGETDURATION
+        playlist: "a.ts" has no EXTINF"#]]
     .assert_eq(&cases.map(why).join("\n"));
 }
 

@@ -49,12 +49,12 @@ fn short_presentation_plays_below_the_threshold() {
 #[test]
 fn live_startup_keeps_the_latency() {
     // The viewer joins 2 s behind media time 10 s at wall time 0; media from 6 s to 9.5 s arrives
-    // 300 ms later.
+    // 300 ms later. Playback starts 300 ms further on, so the latency stays 2 s.
     let mut playhead = Playhead::live(STEADY, Duration::ZERO, ms(8000));
     assert_eq!(playhead.arrive(ms(300), piece(6000, 3500)), Some(Change::Started(ms(300))));
     assert_eq!(playhead.position(), ms(8300));
-    // If startup takes longer than the available media lasts, the playhead keeps the threshold
-    // buffered.
+    // If startup takes longer than the available media lasts, playback starts with only the
+    // threshold buffered: 500 ms before the end at 9.5 s.
     let mut playhead = Playhead::live(STEADY, Duration::ZERO, ms(8000));
     playhead.arrive(ms(3000), piece(6000, 3500));
     assert_eq!(playhead.position(), ms(9000));

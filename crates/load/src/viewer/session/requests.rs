@@ -183,7 +183,7 @@ impl Viewer {
         before: &Rc<Presentation>,
     ) -> Result<Rc<Presentation>, String> {
         if content.len() > MANIFEST_BYTES_MAX {
-            return Err(format!("must be at most {MANIFEST_BYTES_MAX} bytes"));
+            return Err(format!("larger than {MANIFEST_BYTES_MAX} bytes"));
         }
         let authority = self.plan.target.authority.clone();
         let target = Target::new(target).map_err(|error| error.to_string())?;
