@@ -33,12 +33,12 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 struct Host {
     server: Child,
     directory: PathBuf,
-    _alone: MutexGuard<'static, ()>,
+    _exclusive: MutexGuard<'static, ()>,
 }
 
 impl Host {
     fn start() -> Self {
-        let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let exclusive = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let program = Path::new(PROGRAM).with_file_name("thalweg");
         assert!(program.exists(), "build it first: cargo build -p thalweg");
         let directory = std::env::temp_dir().join(format!("thalweg-audience-{}", std::process::id()));
@@ -63,7 +63,7 @@ impl Host {
             .unwrap();
         let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
         let is_on_air = lines.by_ref().any(|line| line.unwrap().contains("epoch published"));
-        let host = Self { server, directory, _alone: alone };
+        let host = Self { server, directory, _exclusive: exclusive };
         assert!(is_on_air, "the server exited");
         // Keep draining the pipe, so that the server never blocks on it.
         thread::spawn(move || lines.for_each(drop));

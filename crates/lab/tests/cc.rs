@@ -15,7 +15,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_thalweg-lab");
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-fn alone() -> MutexGuard<'static, ()> {
+fn exclusive() -> MutexGuard<'static, ()> {
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -80,7 +80,7 @@ fn edge_of(parent: u32) -> Pid {
 
 #[test]
 fn interrupted_comparison_writes_partial_results() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     for (signal, number) in [(Signal::INT, 2), (Signal::TERM, 15), (Signal::HUP, 15)] {
         let comparison = Comparison::started("interrupted", "5000");
         kill_process(Pid::from_child(&comparison.child), signal).unwrap();
@@ -98,7 +98,7 @@ fn interrupted_comparison_writes_partial_results() {
 
 #[test]
 fn failed_samples_are_counted_and_do_not_end_the_run() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let comparison = Comparison::started("failed", "200");
     kill_process(edge_of(comparison.child.id()), Signal::KILL).unwrap();
     let (status, table, [page, samples, summary]) = comparison.end();
@@ -139,7 +139,7 @@ fn edge_measures_the_goodput_that_clients_see() {
 
 #[test]
 fn edge_that_does_not_start_is_exit_status_2() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let output = Command::new(PROGRAM).args(["cc", "fibre", "--thalweg", "/bin/false"]).output().unwrap();
     let err = String::from_utf8(output.stderr).unwrap();
     assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{err}");

@@ -29,7 +29,7 @@ const MISSED_PERCENT_MAX: f64 = 1.0;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-fn alone() -> MutexGuard<'static, ()> {
+fn exclusive() -> MutexGuard<'static, ()> {
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -72,7 +72,7 @@ fn started(command: &mut Command) -> (Child, u32) {
 /// delays the slowest packets.
 #[test]
 fn named_paths_match_their_description() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let (status, out, err) = done(&mut lab(&["paths", "check", "--json"]));
     let document: serde_json::Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{err}"));
     let rows = document["rows"].as_array().unwrap();
@@ -91,7 +91,7 @@ fn named_paths_match_their_description() {
 
 #[test]
 fn run_exits_with_the_commands_status_and_leaves_nothing() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let status = |script: &str| done(&mut lab(&["paths", "run", "fibre", "--", "sh", "-c", script])).0;
     assert_eq!(status("exit 0"), 0);
     assert_eq!(status("exit 7"), 7);
@@ -103,7 +103,7 @@ fn run_exits_with_the_commands_status_and_leaves_nothing() {
 
 #[test]
 fn server_ends_with_the_command() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let server = "trap '' TERM; echo there >&3; sleep 1000";
     // The command waits for the server's message on the FIFO.
     let script = "exec 3<>$LAB_FIFO; read line <&3; echo $line; echo $LAB_CLIENTS; exit 5";
@@ -121,7 +121,7 @@ fn server_ends_with_the_command() {
 
 #[test]
 fn signals_are_forwarded_and_end_everything() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     for (signal, forwarded) in
         [(Signal::TERM, Signal::TERM), (Signal::INT, Signal::INT), (Signal::HUP, Signal::TERM)]
     {
@@ -143,7 +143,7 @@ fn signals_are_forwarded_and_end_everything() {
 
 #[test]
 fn next_run_ends_processes_of_a_killed_run() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let script = "echo $$; exec sleep 1000";
     let (mut child, command) = started(&mut lab(&["paths", "run", "fibre", "--", "sh", "-c", script]));
     let namespace = namespace_of(command);
@@ -160,7 +160,7 @@ fn next_run_ends_processes_of_a_killed_run() {
 
 #[test]
 fn next_run_removes_directories_of_a_killed_run() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     // Mount an empty `/run` and `/tmp`, so that nothing else can have created these directories.
     let script = r#"
         set -e
@@ -182,7 +182,7 @@ fn next_run_removes_directories_of_a_killed_run() {
 
 #[test]
 fn directories_stay_while_another_run_is_active() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let script = r#"
         set -e
         mount -t tmpfs tmpfs /run
@@ -202,7 +202,7 @@ fn directories_stay_while_another_run_is_active() {
 
 #[test]
 fn check_prints_json() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let (status, out, err) = done(&mut lab(&["paths", "check", "fibre", "--json"]));
     let document: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!((document["version"].as_u64(), document["is_met"].as_bool()), (Some(1), Some(status == 0)));
@@ -217,7 +217,7 @@ fn check_prints_json() {
 
 #[test]
 fn each_error_is_one_line() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let directory = std::env::temp_dir().join(format!("thalweg-lab-{}", std::process::id()));
     fs::create_dir_all(&directory).unwrap();
     let file = directory.join("bad.toml");

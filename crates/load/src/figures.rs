@@ -143,7 +143,7 @@ static EMPTY: LazyLock<Histogram<u64>> = LazyLock::new(|| histogram(TIME_US_MAX)
 static EMPTY_GOODPUT: LazyLock<Histogram<u64>> = LazyLock::new(|| histogram(GOODPUT_KBIT_PER_S_MAX));
 
 fn histogram(most: u64) -> Histogram<u64> {
-    Histogram::new_with_bounds(1, most, SIGNIFICANT_DIGITS).expect("the histogram bounds are valid")
+    Histogram::new_with_bounds(1, most, SIGNIFICANT_DIGITS).expect("histogram bounds are valid")
 }
 
 impl fmt::Display for Model {

@@ -161,7 +161,7 @@ impl Script {
 
 /// Creates an empty histogram of rates.
 fn empty() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, RATE_PER_S_MAX, 3).expect("the histogram bounds are valid")
+    Histogram::new_with_bounds(1, RATE_PER_S_MAX, 3).expect("histogram bounds are valid")
 }
 
 /// One thread's Lua state, and the functions defined in it by the script.

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-fn alone() -> MutexGuard<'static, ()> {
+fn exclusive() -> MutexGuard<'static, ()> {
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -38,7 +38,7 @@ fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
 
 #[test]
 fn every_address_of_a_prefix_uses_its_path() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let text = "[[path]]\nname = 'a'\ndown.delay = '10ms'\n[[path]]\nname = 'b'\nup.delay = '30ms'\n";
     let emulation = emulation(text);
     let scenario = emulation.scenario().clone();
@@ -92,7 +92,7 @@ fn echo(server: &UdpSocket, is_over: &AtomicBool) {
 
 #[test]
 fn waiting_packets_are_not_counted_as_dropped() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let text = "[[path]]\nname = 'deep'\nup = { rate = '8kbit/s', queue = '1MB' }\n\
                 [[path]]\nname = 'shallow'\nup = { rate = '8kbit/s', queue = '3kB' }\n";
     let emulation = emulation(text);
@@ -117,7 +117,7 @@ fn waiting_packets_are_not_counted_as_dropped() {
 #[test]
 fn each_packet_is_counted_as_passed_or_missed() {
     const PACKETS: u64 = 50_000;
-    let _alone = alone();
+    let _exclusive = exclusive();
     let emulation = emulation("[[path]]\n");
     let server = emulation.scenario().server4;
     let client = emulation.on(Side::Clients, || UdpSocket::bind("198.18.1.1:0")).unwrap();

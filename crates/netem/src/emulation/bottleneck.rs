@@ -39,7 +39,7 @@ impl Bottleneck {
         queue: Queue,
     ) -> Result<Option<Self>, Error> {
         let Some(trace) = trace(capacity) else { return Ok(None) };
-        let bytes = usize::try_from(queue.bytes).expect("at most QUEUE_BYTES_MAX");
+        let bytes = usize::try_from(queue.bytes).expect("QUEUE_BYTES_MAX fits in usize");
         let built = match queue.discipline {
             Discipline::DropTail => {
                 let config = DropTailQueueConfig::new(None, bytes, BwType::NetworkLayer);
@@ -219,7 +219,8 @@ mod tests {
     fn drops_by_a_full_queue_are_counted() {
         let config = DropTailQueueConfig::new(None, 3 * 86, BwType::NetworkLayer);
         let mut queue = counting(DropTailQueue::new(config));
-        // Each packet is 86 bytes long, plus a 14-byte link header.
+        // The queue counts 86 bytes for each packet of 100 bytes, because it excludes the 14-byte
+        // link header. Three packets fit.
         (0..5).for_each(|_| queue.enqueue(StdPacket::from_raw_buffer(&[0; 100])));
         assert_eq!((queue.length(), queue.dropped.load(Relaxed)), (3, 2));
         while queue.dequeue().is_some() {}

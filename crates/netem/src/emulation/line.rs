@@ -78,7 +78,7 @@ struct Wander {
 impl Line {
     /// Creates a line with the properties of `direction`, seeded with `seed`.
     pub(super) fn new(direction: &Direction, seed: u64) -> Arc<Self> {
-        let lateness_us = Histogram::new_with_max(LATENESS_MAX_US, 2).expect("valid histogram bounds");
+        let lateness_us = Histogram::new_with_max(LATENESS_MAX_US, 2).expect("histogram bounds are valid");
         let state = State {
             delay: direction.delay,
             jitter: direction.jitter,

@@ -9,8 +9,9 @@ use super::addresses::Commands;
 use super::namespace::Namespace;
 use super::{Error, Family};
 
-/// Settings of both sides' network stacks. Buffers are large enough to fill any named path.
-/// Connections depend neither on metrics cached from earlier ones nor on slow start after idle.
+/// Settings of both sides' network stacks. Buffers are large enough to fill any named path. A
+/// connection uses no metrics cached from earlier connections, and does not return to slow start
+/// after an idle period.
 const SYSCTLS: &[(&str, &str)] = &[
     ("ipv4/tcp_rmem", "4096 131072 67108864"),
     ("ipv4/tcp_wmem", "4096 65536 67108864"),

@@ -121,7 +121,7 @@ fn traces_come_from_files_or_steps() {
 
 #[test]
 fn errors_name_the_location_and_the_remedy() {
-    fault("", expect![[r#"scenario must have at least one [[path]]"#]]);
+    fault("", expect![[r#"scenario has no [[path]]: add at least one"#]]);
     fault(
         "[[path]]\nuse = 'fiber'",
         expect![[
@@ -168,7 +168,7 @@ fn errors_name_the_location_and_the_remedy() {
     );
     fault(
         "[[path]]\ndown = { rate = '1Mbit/s', mahimahi = 'x' }",
-        expect!["path-1: only one of `rate`, `steps` and `mahimahi` is allowed"],
+        expect!["path-1: more than one of `rate`, `steps` and `mahimahi` is set: keep one"],
     );
     fault("[[path]]\ndown.mahimahi = 'x'", expect!["path-1: x: entity not found"]);
     fault("[[path]]\ndown.delay = '1h'", expect!["path-1: delay must be at most 10s, got 3600s"]);
@@ -178,7 +178,7 @@ fn errors_name_the_location_and_the_remedy() {
     );
     fault(
         "[[path]]\ndown.bursts = { enter = '0%', leave = '1%' }",
-        expect!["path-1: bursts: `enter` and `leave` must be above 0%"],
+        expect!["path-1: bursts: `enter` or `leave` is 0%: set both above 0%"],
     );
     fault(
         "[[path]]\nname = 'a'\n[[path]]\nname = 'a'",
@@ -186,7 +186,7 @@ fn errors_name_the_location_and_the_remedy() {
     );
     fault(
         "[[path]]\n[[path]]\nprefix4 = '198.18.1.0/24'",
-        expect!["path-1 and path-2 must have different prefixes"],
+        expect!["path-1 and path-2 have the same prefix: change one"],
     );
     fault(
         "[[path]]\nprefix4 = '198.18.1.0/16'",
@@ -200,7 +200,7 @@ fn errors_name_the_location_and_the_remedy() {
     );
     fault(
         "[[path]]\nprefix4 = '203.0.113.0/24'",
-        expect!["path-1: prefix must not contain the server's address"],
+        expect!["path-1: prefix contains the server's address: change either"],
     );
     fault(
         "[[path]]\n[[path.change]]\nat = '1s'\ndown.rate = '1Mbit/s'",

@@ -79,7 +79,7 @@ fn fail<T>(message: impl Into<String>) -> Result<T, Error> {
 pub fn read(text: &str, read_file: &dyn Fn(&str) -> std::io::Result<String>) -> Result<Scenario, Error> {
     let raw: RawScenario = toml::from_str(text).map_err(|error| Error(error.to_string()))?;
     if raw.path.is_empty() {
-        return fail("scenario must have at least one [[path]]");
+        return fail("scenario has no [[path]]: add at least one");
     }
     if raw.path.len() > PATHS_MAX {
         return fail(format!("{} paths: at most {PATHS_MAX} allowed", raw.path.len()));
@@ -94,7 +94,7 @@ pub fn read(text: &str, read_file: &dyn Fn(&str) -> std::io::Result<String>) -> 
                 return fail(format!("two paths are named {:?}: give one a different `name`", path.name));
             }
             if other.prefix4 == path.prefix4 || other.prefix6 == path.prefix6 {
-                return fail(format!("{} and {} must have different prefixes", other.name, path.name));
+                return fail(format!("{} and {} have the same prefix: change one", other.name, path.name));
             }
         }
         paths.push(path);
@@ -102,7 +102,7 @@ pub fn read(text: &str, read_file: &dyn Fn(&str) -> std::io::Result<String>) -> 
     let (server4, server6) = (raw.server4.unwrap_or(SERVER4), raw.server6.unwrap_or(SERVER6));
     for path in &paths {
         if same_prefix4(path.prefix4, server4) || same_prefix6(path.prefix6, server6) {
-            return fail(format!("{}: prefix must not contain the server's address", path.name));
+            return fail(format!("{}: prefix contains the server's address: change either", path.name));
         }
     }
     Ok(Scenario { server4, server6, seed: raw.seed.unwrap_or(SEED), paths })
@@ -323,7 +323,7 @@ impl RawPath {
             None => RawPath::default(),
             Some(name) => base(name)?,
         };
-        let number = u8::try_from(index + 1).expect("at most PATHS_MAX paths");
+        let number = u8::try_from(index + 1).expect("PATHS_MAX fits in u8");
         let (down, up) = (self.down.or(base.down), self.up.or(base.up));
         let round_trip = down.delay()? + up.delay()?;
         if self.change.len() > CHANGES_MAX {
@@ -444,7 +444,7 @@ impl RawDirection {
                 let trace = Trace::from_mahimahi(&text);
                 trace.map(Capacity::Trace).map_err(|error| Error(format!("{name}: {error}")))
             }
-            _ => fail("only one of `rate`, `steps` and `mahimahi` is allowed"),
+            _ => fail("more than one of `rate`, `steps` and `mahimahi` is set: keep one"),
         }
     }
 }
@@ -492,7 +492,7 @@ fn loss(base: Loss, loss: Option<Text<Share>>, bursts: Option<RawBursts>) -> Res
     };
     let (enter, leave) = (bursts.enter.0.0, bursts.leave.0.0);
     if enter == 0.0 || leave == 0.0 {
-        return fail("bursts: `enter` and `leave` must be above 0%");
+        return fail("bursts: `enter` or `leave` is 0%: set both above 0%");
     }
     let bad = bursts.loss.map_or(1.0, |Text(share)| share.0);
     Ok(Loss { good, bad, enter, leave })

@@ -57,13 +57,13 @@ impl Trace {
     pub fn new(steps: Vec<Step>) -> Result<Self, Error> {
         let fail = |message: &str| Err(Error { line: None, message: message.to_owned() });
         if steps.iter().any(|step| step.duration.is_zero()) {
-            return fail("each step must have a duration");
+            return fail("a step has no duration");
         }
         if steps.iter().all(|step| step.bits_per_s == 0) {
-            return fail("at least one step must have a rate above zero");
+            return fail("no step has a rate above zero");
         }
         if steps.iter().map(|step| step.duration).sum::<Duration>() > LENGTH_MAX {
-            return fail("trace must be at most a day long");
+            return fail("trace is longer than a day");
         }
         Ok(Self { steps })
     }
@@ -84,16 +84,16 @@ impl Trace {
         for (index, line) in text.lines().enumerate() {
             let number = index + 1;
             if number > LINES_MAX {
-                return fail(number, format!("trace must have at most {LINES_MAX} lines"));
+                return fail(number, format!("trace has more than {LINES_MAX} lines"));
             }
             let Ok(ms) = line.trim().parse::<u32>() else {
                 return fail(number, format!("expected a number of milliseconds, got {line:?}"));
             };
             if ms < last_ms {
-                return fail(number, format!("must not be below the previous line's {last_ms}, got {ms}"));
+                return fail(number, format!("{ms} ms is earlier than the previous line's {last_ms} ms"));
             }
             if u128::from(ms) > LENGTH_MAX.as_millis() {
-                return fail(number, "trace must be at most a day long".to_owned());
+                return fail(number, "trace is longer than a day".to_owned());
             }
             last_ms = ms;
             // An opportunity at time t belongs to the millisecond that ends at t; an opportunity at
@@ -108,7 +108,7 @@ impl Trace {
             };
             open = Some((at, count + 1));
             if steps.0.len() > STEPS_MAX {
-                return fail(number, format!("rate must change at most {STEPS_MAX} times"));
+                return fail(number, format!("rate changes more than {STEPS_MAX} times"));
             }
         }
         steps.close(open, last_ms);
@@ -202,16 +202,13 @@ mod tests {
     #[test]
     fn invalid_traces_are_rejected() {
         let error = |text| Trace::from_mahimahi(text).unwrap_err().to_string();
-        assert_eq!(error(""), "at least one step must have a rate above zero");
+        assert_eq!(error(""), "no step has a rate above zero");
         assert_eq!(error("1\nx\n"), "line 2: expected a number of milliseconds, got \"x\"");
-        assert_eq!(error("2\n1\n"), "line 2: must not be below the previous line's 2, got 1");
-        assert_eq!(error("90000000\n"), "line 1: trace must be at most a day long");
+        assert_eq!(error("2\n1\n"), "line 2: 1 ms is earlier than the previous line's 2 ms");
+        assert_eq!(error("90000000\n"), "line 1: trace is longer than a day");
         let step = |bits_per_s, length_ms| Step { duration: ms(length_ms), bits_per_s };
-        assert_eq!(Trace::new(vec![step(1, 0)]).unwrap_err().to_string(), "each step must have a duration");
-        assert_eq!(
-            Trace::new(vec![step(0, 1)]).unwrap_err().to_string(),
-            "at least one step must have a rate above zero"
-        );
+        assert_eq!(Trace::new(vec![step(1, 0)]).unwrap_err().to_string(), "a step has no duration");
+        assert_eq!(Trace::new(vec![step(0, 1)]).unwrap_err().to_string(), "no step has a rate above zero");
     }
 
     #[test]
@@ -225,7 +222,7 @@ mod tests {
         // A packet passes only in every other millisecond.
         let text: String = (1..=1_000_001).map(|line: u64| format!("{}\n", 2 * line)).collect();
         let error = Trace::from_mahimahi(&text).unwrap_err().to_string();
-        assert_eq!(error, "line 1000001: rate must change at most 2000000 times");
+        assert_eq!(error, "line 1000001: rate changes more than 2000000 times");
     }
 
     proptest! {
