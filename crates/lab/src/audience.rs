@@ -131,10 +131,10 @@ async fn attend(
         shares(arguments.viewers, emulation.scenario()).enumerate().filter(|(_, viewers)| *viewers > 0);
     for (path, viewers) in shares {
         let crowd =
-            PathCrowd::start(emulation, path, (&targets, family), viewers).context("starting viewers")?;
+            PathCrowd::start(emulation, path, (&targets, family), viewers).context("cannot start viewers")?;
         crowds.push(crowd);
     }
-    eprintln!("{} viewers behind {} paths; Ctrl-C ends them", arguments.viewers, crowds.len());
+    eprintln!("{} viewers behind {} paths; press Ctrl-C to stop", arguments.viewers, crowds.len());
     let began = Instant::now();
     let end = arguments.duration.map(|span| began + span.duration);
     let mut changes = emulation.scenario().changes().into_iter().peekable();
@@ -155,7 +155,7 @@ async fn attend(
                 tick += 1;
             }
             () = sleep_until(next.unwrap_or(began)), if next.is_some() => {
-                let (path, change) = changes.next().expect("peeked above");
+                let (path, change) = changes.next().expect("the change was peeked above");
                 emulation.change(path, &change)?;
             }
             () = sleep_until(end.unwrap_or(began)), if end.is_some() => break,

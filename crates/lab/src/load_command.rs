@@ -110,7 +110,7 @@ fn merge(files: &[PathBuf], output: &Output) -> anyhow::Result<ExitCode> {
 }
 
 fn serve(listen: SocketAddr, threads: usize) -> anyhow::Result<ExitCode> {
-    let server = Server::start(listen, threads).with_context(|| format!("cannot listen at {listen}"))?;
+    let server = Server::start(listen, threads).with_context(|| format!("cannot listen on {listen}"))?;
     eprintln!("listening {}", server.address());
     let (runtime, mut signals) = Signals::install()?;
     runtime.block_on(signals.next());

@@ -90,7 +90,7 @@ impl Host {
         let mut child = self.audience(&["--viewers", "3", LIVE]).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line, "3 viewers behind 2 paths; Ctrl-C ends them\n");
+        assert_eq!(line, "3 viewers behind 2 paths; press Ctrl-C to stop\n");
         assert!(self.addresses().contains("203.0.113.1") && note_file(&child).exists());
         child
     }

@@ -153,7 +153,7 @@ fn requests_are_the_same_as_from_wrk() {
         let (figures, status) = program::done(lab(&requests).spawn().unwrap());
         assert_eq!((status, figures.requests, figures.content_bytes), (0, 20, 80));
         let seen = witness.requests();
-        // A last request of wrk may have arrived after the list above was taken.
+        // A last request from wrk may have arrived after the list above was taken.
         let by_us = &seen[seen.len() - 20..];
         assert_eq!(by_us, &by_wrk[..20], "{name}");
     }

@@ -45,8 +45,8 @@ fn quantile(figures: &Figures, time: Time, quantile: f64) -> Duration {
 
 #[test]
 fn gap_stalls_only_viewers_near_the_live_edge() {
-    // Nothing arrives from 3 s to 6 s. The viewer 1 s behind the live edge stalls for 2 s, the one
-    // 2.5 s behind for 0.5 s, and the one 4 s behind not at all.
+    // Nothing arrives from 3 s to 6 s, so a viewer stalls for 3 s minus its distance behind the
+    // live edge: for 2 s if it is 1 s behind, for 0.5 s if 2.5 s, and not at all if 4 s.
     let script = Script { hole: Some((Duration::from_secs(3), Duration::from_secs(6))), ..Script::default() };
     let address = script.start();
     let (figures, viewers) = watched(&address, "/live.mpd", "-c 3 --offsets 0s..3s -d 9s");
@@ -55,7 +55,7 @@ fn gap_stalls_only_viewers_near_the_live_edge() {
     near(Duration::from_micros(viewers.totals.stalled_us), Duration::from_millis(2500));
     assert_eq!(figures.time(Time::Stall).unwrap().len(), 2);
     near(quantile(&figures, Time::Stall, 1.0), Duration::from_secs(2));
-    // Viewers do not catch up after a stall.
+    // Viewers do not catch up after a stall: the first two are now 3 s behind, the third still 4 s.
     near(quantile(&figures, Time::LiveLatency, 1.0), Duration::from_secs(4));
 }
 
@@ -68,8 +68,8 @@ fn endless_gap_is_a_stall_until_the_end() {
     let (figures, viewers) = watched(&address, "/live.mpd", "-c 1 -d 6s");
     let lasted = began.elapsed();
     assert_eq!((viewers.now.stalled, viewers.totals.stalls), (1, 1));
-    // The stall lasts from the script's third second to the end of the run: 3 s, or longer if the
-    // program starts slowly on a busy machine.
+    // Nothing arrives after 2 s, and a viewer 1 s behind stalls at 3 s. The stall lasts to the end
+    // of the run: 3 s, or longer if the program starts slowly on a busy machine.
     let (stall, stands_still) = (quantile(&figures, Time::Stall, 1.0), Duration::from_secs(3));
     let range = stands_still.saturating_sub(TOLERANCE)..lasted.saturating_sub(stands_still) + TOLERANCE;
     assert!(range.contains(&stall), "{stall:?} is not in {range:?}");

@@ -86,7 +86,7 @@ impl<'a> PathCrowd<'a> {
         self.load.population.clients()
     }
 
-    /// Returns the figures of the current crowd, and those of all crowds so far.
+    /// Returns the figures of the current crowd, and the merged figures of all crowds so far.
     pub(super) fn figures(&self) -> (Figures, Figures) {
         let present = self.crowd.figures();
         let mut all = self.left.clone();

@@ -49,7 +49,7 @@ Examples:
     thalweg-lab load --viewers --ramp 500/1s..10000 --storm 2000@40s --offsets 0s..60s --source 127.0.1.0/24 \\
         --duration 60s http://127.0.0.1:8080/live/demo/manifest.mpd
 
-A viewer reads the manifest, joins behind the live edge by the latency the manifest asks for plus its own offset, fetches chunk by
+A viewer reads the manifest, joins behind the live edge by the manifest's target latency plus its own offset, fetches chunk by
 chunk, and keeps a playhead that stalls when its buffer is empty. Nothing is decoded.
 
 Times: connect, the TCP handshake; tls, the TLS handshake; ttfb, from the last byte of the request to the first of the response;

@@ -70,7 +70,7 @@ async fn attend(emulation: &Emulation, child: Child, mut signals: Signals) -> an
         tokio::select! {
             status = &mut ended => return Ok(status.expect("the waiting thread sends the status")?),
             () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
-                let (path, change) = changes.next().expect("peeked above");
+                let (path, change) = changes.next().expect("the change was peeked above");
                 emulation.change(path, &change)?;
             }
             // A terminal also sends SIGINT to the command, so do not forward it. A SIGINT sent only

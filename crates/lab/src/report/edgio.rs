@@ -34,8 +34,8 @@ const COLUMNS: [&str; 9] = [
     "after",
 ];
 const OF_NETWORKS: &str = "\
-Truth follows from the path's properties, unknown to the controller. Connections (steered and held out) and effects are from the \
-trial, as the controller last reported them, with 95 % intervals that are valid at every look. Viewers: the median of their own \
+The truth follows from the path's properties, which the controller does not know. Connections (steered and held out) and effects \
+are from the trial, as last reported by the controller, with 95 % intervals that are valid at any look. Viewers: their own median \
 goodput, Mbit/s, in the rounds before and after.";
 
 /// Returns the rows of the network table, in the order of [`COLUMNS`].

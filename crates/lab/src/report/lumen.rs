@@ -120,14 +120,17 @@ const VIEWERS: &str = "Live viewers at offsets, over three edges";
 
 /// Notes below the tables.
 const OF_JOINERS: &str = "\
-From the last byte of the request to the first byte of the response. thalweg fills from memory, nginx uses its cache lock: the \
-publication's after and before. Clients that asked after the end of the fill (the first client's last byte) are excluded.";
+Time from the last byte of the request to the first byte of the response. thalweg fills from memory, as the publication does after \
+its change; nginx uses its cache lock, as the publication did before. Clients that sent their request after the end of the fill \
+(the first client's last byte) are excluded.";
 const OF_CHUNKS: &str = "\
-From the backend sending a chunk (or the client's request, if later) to its last byte at the client; all clients ask as the segment \
-starts. At nginx all but the first wait for the whole segment, and at each tier a partly filled buffer waits for the next bytes.";
+Time from the backend sending a chunk (or the client's request, if later) to its last byte at the client. All clients send their \
+requests as the segment starts. At nginx, all but the first wait for the whole segment, and at each tier a partly filled buffer \
+waits for the next bytes.";
 const OF_VIEWERS: &str = "\
-Startup and stalls cover all viewers; live latency, only those at no offset; errors are failed requests of both. Playing, stalled \
-and lost are counts at the end. Gbit/s, and cores and memory of all edges and all viewer processes, are measured once all had joined.";
+Startup and stalls cover all viewers, and live latency only those at no offset; errors are the failed requests of both groups. \
+Playing, stalled and lost are counts at the end. Gbit/s, and the cores and memory of all edges and viewer processes, are measured \
+once all viewers have joined.";
 
 /// Renders the tables for a terminal.
 pub fn table(outcome: &Outcome) -> String {

@@ -38,17 +38,18 @@ pub use usage::Usage;
 pub const TITLE: &str = "Lumen, 2021: low-latency DASH through a content network";
 /// Parameters that the publication leaves open, and our choices.
 pub const OPEN: &str = "\
-Published: with nginx's cache lock the time to first byte had a bump at 500 ms; with fills served from memory its p95 is under 70 ms. \
-4 s segments go chunk by chunk, each of 500 ms, over edge, mid tier and origin, in under 5 s glass to glass. Load by wrk with Lua: \
-over 50,000 clients at various offsets into a live stream, over 100 Gbit/s. Left open: bit rates, how joiners are spread, how long \
-fills take, which machines and networks were used, how far apart offsets are. Chosen: all on loopback of one machine, so no figure \
-includes network delay, and clients share the processors with servers; 1 Mbit/s in chunks of 64 kB; joiners spread evenly over fills \
-of 200 ms and of a segment, excluding those that ask after its end; Debian's nginx with proxy_cache_lock on and, unlike Debian's \
-nginx.conf, one worker, 19,000 connections, no access log, no gzip, and HTTP/1.1 to the backend; live viewers evenly at offsets up \
-to 60 s (15 s in the quick version) over three edges, from three processes, each choosing the best track that arrives in time; \
-Gbit/s also by 32 clients that request 5 MB from one edge again and again. Live latency is from the live source to the playhead of \
-viewers at no offset: no camera, encoder, decoder or screen. Waits of the joiners of one fill depend on each other, so there are \
-no intervals.";
+Published: with nginx's cache lock, the time to first byte had a bump at 500 ms; with fills served from memory, its p95 is under \
+70 ms. Segments of 4 s are delivered in chunks of 500 ms through an edge, a mid tier and an origin, in under 5 s from glass to \
+glass. wrk with Lua generated the load: over 50,000 clients at various offsets into a live stream, over 100 Gbit/s. Left open: bit \
+rates, the distribution of joiners, the duration of fills, the machines and networks, and the spread of offsets. Chosen: \
+everything runs on loopback on one machine, so no figure includes network delay, and clients share the processors with the \
+servers. Segments are produced at 1 Mbit/s in chunks of 64 kB. Joiners are spread evenly over fills that last 200 ms or a whole \
+segment; those that send their request after the end of the fill are excluded. nginx is Debian's, with proxy_cache_lock on and, \
+unlike in Debian's nginx.conf, one worker, 19,000 connections, no access log, no gzip, and HTTP/1.1 to the backend. Live viewers \
+are spread evenly over offsets up to 60 s (15 s in the quick version), on three edges and from three processes; each chooses the \
+best track that arrives in time. Throughput is also measured with 32 clients that repeatedly request 5 MB from one edge. Live \
+latency is measured from the live source to the playhead of viewers at no offset, without camera, encoder, decoder or screen. The \
+waits of one fill's joiners depend on each other, so no intervals are given.";
 /// The caches compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cache {

@@ -12,9 +12,10 @@ use super::{Headline, PublishedValue, left_out};
 pub const TITLE: &str = "Varnish Software, 2019: BBR chosen in VCL for video chunks";
 /// Parameters that the publication leaves open, and our choices.
 pub const OPEN: &str = "\
-Left open by the publication: the loss, and the bottleneck's rate and buffer. Chosen: losses of 0, 0.1, 0.5 and 1 %, 40 Mbit/s, 2 MB \
-with drop-tail. The publication has 200 ms of added latency on Wi-Fi, chunks of 1.2 and 5 MB, 100 samples each, fair queueing; here 200 ms is \
-the whole round trip, and BBR paces itself, as in Linux since 4.13. Intervals of the ratios of means are Fieller's, at 95 %.";
+Left open by the publication: the loss, and the bottleneck's rate and buffer. Chosen: losses of 0, 0.1, 0.5 and 1 %, 40 Mbit/s, \
+and 2 MB with drop-tail. The publication added 200 ms of latency on Wi-Fi and used chunks of 1.2 and 5 MB, 100 samples each, and \
+fair queueing; here, 200 ms is the whole round trip, and BBR paces itself, as in Linux since 4.13. The 95 % intervals of the \
+ratios of means are Fieller's.";
 /// Published ratio: requests take two to three times as long with the other algorithms as with BBR.
 const TIMES: PublishedValue = PublishedValue::Between(2.0, 3.0);
 /// Loss rates to measure; the publication gives none.

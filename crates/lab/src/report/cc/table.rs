@@ -122,7 +122,7 @@ of the edge's goodput, by acknowledgements, divided by the client's.",
     }
     if rows.iter().any(|row| row.wins) {
         notes.push(
-            "wins: the lowest mean, and significantly so (Welch's 95 % interval of the difference to each other excludes zero).",
+            "wins: the lowest mean, and significantly so (Welch's 95 % interval of the difference from each other algorithm excludes zero).",
         );
     }
     if rows.iter().any(|row| row.is_best && !row.wins) {

@@ -77,7 +77,7 @@ fn table_shows_and_explains_the_winners() {
         long-haul 1%  1200kB  reno             8  11.909 ± 0.007        5.65    11.910         11.0
 
         Seconds from the first SYN to the last byte. ±: the mean's 95 % interval (Student's t), which contains the true mean 19 times in 20.
-        wins: the lowest mean, and significantly so (Welch's 95 % interval of the difference to each other excludes zero).
+        wins: the lowest mean, and significantly so (Welch's 95 % interval of the difference from each other algorithm excludes zero).
         best: the lowest mean, but no win: the difference may be chance, or samples failed or were cut off. More samples may tell.
     "#]].assert_eq(&table(&whole()));
 }

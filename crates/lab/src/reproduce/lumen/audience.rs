@@ -26,7 +26,7 @@ pub const EDGES: usize = 3;
 const CHANNEL: &str = "live";
 /// Published segment duration.
 const SEGMENT: &str = "4s";
-/// Text logged by a live source once the origin accepts its media.
+/// Message logged by a live source when it starts to upload a track.
 const SOURCE_READY: &str = "upload begins";
 /// DVR window of the channel: the maximum offset, plus room to fall behind.
 const WINDOW: &str = "90s";
