@@ -309,7 +309,8 @@ pub(crate) struct Run {
     arena: Arc<Arena>,
     at: u64,
     len: usize,
-    /// Bytes of `len` in use; the writer returns the rest once the content is complete.
+    /// Number of the `len` bytes in use; the writer returns the rest to the arena once the content
+    /// is complete.
     used: AtomicUsize,
 }
 

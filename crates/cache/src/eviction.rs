@@ -242,7 +242,7 @@ impl Ghost {
     fn trim(&mut self, len_max: usize, steps_max: usize) {
         let excess = self.order.len().saturating_sub(len_max);
         for (digest, number) in self.order.drain(..excess.min(steps_max)) {
-            // The item may have been evicted again since.
+            // A later number means that the item was evicted again.
             if self.latest.get(&digest) == Some(&number) {
                 self.latest.remove(&digest);
             }

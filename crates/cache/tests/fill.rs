@@ -44,7 +44,7 @@ fn content(from: u64, len: usize) -> Vec<u8> {
 fn poll(reader: &mut Reader<u8>, max: usize) -> Poll<Result<Option<Vec<u8>>, Failure>> {
     let mut next = pin!(reader.next(max));
     let polled = next.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-    polled.map(|next| next.map(|piece| piece.map(|piece| piece.as_slice().expect("never on disk").to_vec())))
+    polled.map(|next| next.map(|piece| piece.map(|piece| piece.as_slice().expect("disk is unused").to_vec())))
 }
 
 /// Reads all available content. Returns whether the reader then waits, is at the end, or has

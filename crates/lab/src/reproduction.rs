@@ -181,7 +181,7 @@ fn run_all(arguments: &Reproduce) -> anyhow::Result<ExitCode> {
 /// Starts the process for one publication in its own process group, so that it receives a
 /// terminal's signals only once, when they are forwarded.
 fn spawn_one(arguments: &Reproduce, name: &str) -> anyhow::Result<Child> {
-    let own = std::env::current_exe().context("cannot locate this program's own file")?;
+    let own = std::env::current_exe().context("cannot locate this program's executable")?;
     let mut command = Command::new(&own);
     command.args(["reproduce", name]).args(arguments.quick.then_some("--quick"));
     command.arg("--media").arg(&arguments.media);

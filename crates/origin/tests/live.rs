@@ -93,7 +93,7 @@ impl Content {
             let frame = self.incoming.frame().await.expect("the response must have more content").unwrap();
             self.read.extend_from_slice(&frame.into_data().unwrap());
         }
-        assert!(self.read.split_to(expected.len()) == expected, "unexpected bytes");
+        assert!(self.read.split_to(expected.len()) == expected, "content differs from the expected bytes");
     }
 
     /// Expects a clean end without further content.

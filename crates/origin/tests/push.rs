@@ -182,7 +182,7 @@ async fn push_and_follow(form: Form) {
         }
     );
     let pictures = assert_continuous(&pictures, 0.04).await;
-    assert_eq!(pictures.len(), 25 * SECONDS as usize, "every frame");
+    assert_eq!(pictures.len(), 25 * SECONDS as usize, "every frame must arrive");
     let sound = assert_continuous(&sound, 1024.0 / 48_000.0).await;
     let length = sound.last().unwrap() - sound[0] + 1024.0 / 48_000.0;
     assert!((length - f64::from(SECONDS)).abs() < 0.05, "{length} s of audio");
@@ -193,7 +193,7 @@ async fn push_and_follow(form: Form) {
         let lengths: Vec<f64> = lengths.map(|l| l.parse().unwrap()).collect();
         assert!(playlist.contains("#EXT-X-TARGETDURATION:2\n") && lengths.iter().all(|l| l.round() <= 2.0));
         let sum: f64 = lengths.iter().sum();
-        assert!((sum - expected).abs() < 0.01, "{track}: {sum} s listed of {expected}");
+        assert!((sum - expected).abs() < 0.01, "{track}: {sum} s listed, {expected} s expected");
         assert!(!playlist.contains("#EXT-X-DISCONTINUITY\n"), "{playlist}");
     }
     // An HLS player must find every packet. ffprobe would follow a live playlist forever, so it
@@ -245,7 +245,7 @@ async fn restarted_source_continues_after_a_discontinuity() {
     let mpd = mpd(&origin).await;
     let [one, two] = &mpd.periods[..] else { panic!("{:?}", mpd.periods.len()) };
     let ended = one.start.unwrap() + one.duration.unwrap();
-    assert!((4.7..5.0).contains(&ended.as_secs_f64()), "slightly before the last frame: {ended:?}");
+    assert!((4.7..5.0).contains(&ended.as_secs_f64()), "must be slightly before the last frame: {ended:?}");
     assert!(two.start.unwrap() >= ended && two.start.unwrap() < ended + AWAY + PATIENCE);
     for (period, tracks) in [(one, ["video", "audio"]), (two, ["video", "audio"])] {
         for (set, track) in period.adaptations.iter().zip(tracks) {

@@ -260,7 +260,8 @@ impl DiskCopy {
         lock(&self.head).replace((head.clone(), position)).is_none()
     }
 
-    /// Queues a write that records a soft purge in the head file, unless it is already recorded.
+    /// Queues a write that records a soft purge in the head file, unless the purge is already
+    /// recorded.
     pub(crate) fn update_position(self: &Arc<Self>, head: &Arc<Head>, position: Position) {
         if lock(&self.state).position != position {
             self.update_head(head, position);
@@ -285,7 +286,8 @@ impl DiskCopy {
         self.content().is_none_or(|content| content.is_on_disk())
     }
 
-    /// Records a use: the copy was read, or was found while its content is in memory or in slices.
+    /// Records a use: the copy was read, or a look-up found its response while the content was in
+    /// memory or in slices.
     pub(crate) fn used(&self) {
         if !self.hit.load(Relaxed) {
             self.hit.store(true, Relaxed);
@@ -297,9 +299,9 @@ impl DiskCopy {
         self.hit.swap(false, Relaxed)
     }
 
-    /// Returns the open file, and the number of bytes (at most `max`) that can be sent at once from
-    /// `offset`, which must be within the content. If the result is `None`, call
-    /// [`ask`](Self::ask).
+    /// Returns the open file, and the number of bytes (at most `max`) that can be sent from
+    /// `offset` without waiting for the disk. `offset` must be within the content. If the result is
+    /// `None`, call [`ask`](Self::ask).
     pub(crate) fn piece(&self, offset: u64, max: usize, reading: &mut Reading) -> Option<(Arc<Open>, usize)> {
         let first = offset / BLOCK_BYTES as u64;
         let end = self.length.min(offset.saturating_add(PIECE_BYTES_MAX.min(max as u64)));
@@ -338,7 +340,7 @@ impl DiskCopy {
     }
 
     /// Returns whether byte `offset`, part of an earlier piece, and the rest of its block can still
-    /// be sent at once.
+    /// be sent without waiting for the disk.
     pub(crate) fn is_ready(&self, open: &Open, offset: u64) -> bool {
         let block = offset / BLOCK_BYTES as u64;
         let is_usable = lock(&self.state).is_usable(block);

@@ -182,8 +182,8 @@ impl Directory {
     ///
     /// Returns an error if one of the two files could not be removed.
     pub(super) fn remove(&self, name: Name) -> io::Result<()> {
-        // Remove the head file last: without it, the other file would be valid under its older
-        // head. The next start removes a head file without the other file.
+        // Remove the head file last: without it, the content file would be valid under its older
+        // head. The next start removes a head file whose content file is missing.
         for path in [name.path(), name.path() + HEAD] {
             match unlinkat(&self.0, path.as_str(), AtFlags::empty()) {
                 Ok(()) | Err(rustix::io::Errno::NOENT) => {}

@@ -255,7 +255,7 @@ impl File {
         entries.retain(|entry| entry.number() > number || kept.contains(&entry.number()));
         entries.insert(0, Entry::Sequence(self.highest));
         self.rewrite(directory, &entries)?;
-        // Reset only after the sync: until then, removed files might have reappeared after a power
+        // Reset this only after the sync: before it, removed files could reappear after a power
         // loss.
         if self.failed <= number {
             self.failed = 0;

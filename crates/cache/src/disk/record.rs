@@ -53,9 +53,9 @@ const MAGIC: [u8; 8] = *b"thalweg\0";
 pub const VERSION: u16 = 3;
 const SECTIONS_AT: usize = 24;
 const SUM: std::ops::Range<usize> = 16..24;
-/// The value length of a selecting field that was absent from the request.
+/// Encoded value length of a selecting field absent from the request.
 const ABSENT: u32 = u32::MAX;
-/// The stale time of a response that was not soft-purged.
+/// Encoded stale time of a response that was not soft-purged.
 const NEVER: u64 = u64::MAX;
 
 const _: () = assert!(CONTENT_BYTES_MAX / BLOCK_BYTES as u64 * 8 <= HEADER_BYTES_MAX as u64 / 2);

@@ -39,7 +39,7 @@ impl Tier {
         };
         thread::scope(|scope| {
             for number in 1..SCAN_THREADS {
-                // If a thread cannot be started, the others do its work.
+                // If a thread cannot be started, the other threads do its work.
                 let _ = thread::Builder::new().name(format!("disk-scan-{number}")).spawn_scoped(scope, work);
             }
             work();

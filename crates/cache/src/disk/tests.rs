@@ -258,7 +258,7 @@ fn small_content_is_promoted_to_memory() {
     cache.stop_disk();
     let cache = place.open(GIB);
     let stored = hit(&cache, "a");
-    assert!(stored.content.reader(0).try_next(1).is_none(), "already in memory");
+    assert!(stored.content.reader(0).try_next(1).is_none(), "the content is only on disk");
     assert_eq!(read(&stored).unwrap(), b"content");
     assert_eq!(
         stored.content.reader(0).try_next(100).unwrap().unwrap().unwrap().as_slice(),

@@ -40,7 +40,7 @@ const LIFETIME_MIN_MS: u64 = 10_000;
 const FAILURES_MAX: u32 = 3;
 /// Duration of the pause after failed writes.
 const FAILURES_PAUSE: Duration = Duration::from_secs(10);
-/// When the disk is full, the bytes in use at that moment become the budget for this long.
+/// How long the budget is limited to the bytes in use when the disk was full.
 const FULL_TIME: Duration = Duration::from_secs(60);
 /// Minimum time between two warnings.
 const WARN_PAUSE: Duration = Duration::from_secs(10);

@@ -108,7 +108,8 @@ impl Tier {
         crate::sync::lock(&self.queue).push_new(copy);
         let position = current.position();
         if !Arc::ptr_eq(&current.head, &stored.head) || position != written {
-            // Write the head at once: a sweep that ran in the meantime could not queue it.
+            // Write the head at once, because a sweep that ran before the copy was attached could
+            // not queue it.
             copy.note_head(&current.head, position);
             copy.write_head(|head, position| self.write_head(copy, head, position));
         }

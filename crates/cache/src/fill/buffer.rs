@@ -83,7 +83,7 @@ pub enum Progress {
     AwaitingHead,
     /// This many bytes have arrived, and more will follow.
     Filling(u64),
-    /// All content has arrived: this many bytes.
+    /// All content has arrived; the value is its length in bytes.
     Complete(u64),
     /// The fill failed after this many bytes.
     Failed(u64),

@@ -62,8 +62,7 @@ pub(super) struct Pending {
 }
 
 impl Slot {
-    /// Removes the pending fetch into `content`. Returns false if it was never pending here, or no
-    /// longer is.
+    /// Removes the pending fetch into `content`. Returns false if no such fetch is pending here.
     pub(super) fn take_pending(
         &mut self,
         content: &Arc<Content>,
@@ -73,7 +72,8 @@ impl Slot {
         let is_it = |pending: &Pending| Arc::ptr_eq(&pending.content, content);
         let Some(at) = self.pending.iter().position(is_it) else { return false };
         if self.pending.remove(at).number < purges.latest() {
-            // Purges that arrived during the fetch were kept because of it, and may now be dropped.
+            // Purges that arrived during the fetch had to be kept until it ended, and may now be
+            // dropped.
             sweeper.wake();
         }
         if self.pending.is_empty() {

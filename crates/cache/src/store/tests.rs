@@ -127,7 +127,7 @@ fn rfc9110_6_5_trailer_counts_while_it_is_held() {
     let before = cache.index_bytes();
     let trailer: Fields = [("X-Sum", "1")].into_iter().collect();
     fill.set_trailer(trailer.clone());
-    assert!(reader.trailer().is_none(), "visible before the end");
+    assert!(reader.trailer().is_none(), "the trailer is hidden until the end");
     fill.complete();
     assert_eq!(reader.trailer().unwrap().fields(), &trailer);
     assert_eq!(cache.index_bytes(), before + trailer.text_len());
@@ -147,13 +147,13 @@ fn given_up_fill_is_not_found_but_continues_for_readers_that_joined() {
         pin!(fill.deserted()).poll(&mut context).is_ready()
     };
     assert!(!deserted(&fill) && fill.has_readers());
-    let Lookup::Joined(found) = look_up(&cache, "a", 0) else { panic!("not found") };
+    let Lookup::Joined(found) = look_up(&cache, "a", 0) else { panic!("must be found") };
     drop(reader);
     assert!(deserted(&fill));
-    assert!(!fill.give_up(), "a request holds it and is about to read");
+    assert!(!fill.give_up(), "a request holds the response and is about to read it");
     let reader = found.content.reader(0);
     drop(found);
-    assert!(!fill.give_up(), "there is a reader");
+    assert!(!fill.give_up(), "the fill has a reader");
     assert!(matches!(look_up(&cache, "a", 0), Lookup::Miss(..)));
     drop(reader);
     assert!(fill.give_up());
@@ -177,7 +177,7 @@ fn failed_fill_is_neither_validated_nor_put_back() {
     first.begin(head(1, Some(1000)), 0);
     first.append(Bytes::from_static(b"some"), 0).unwrap();
     // The response is stale while still filling: the next request fetches instead of validating it.
-    let Lookup::Miss(second, _reader) = look_up(&cache, "a", 5000) else { panic!("offered") };
+    let Lookup::Miss(second, _reader) = look_up(&cache, "a", 5000) else { panic!("must be a miss") };
     first.fail(Failure::Backend("reset".into()));
     drop(second);
     assert!(matches!(look_up(&cache, "a", 0), Lookup::Miss(..)));
@@ -295,7 +295,7 @@ fn policy_verdict_lasts_as_set_and_replaces_the_stored_response() {
     for (key, mark) in [("pass", PassMark::Pass { until_ms }), ("miss", PassMark::Miss { until_ms })] {
         store(&cache, key, 60, 1);
         let Lookup::Miss(mut fill, _reader) = cache.start_fetch(key, &Fields::new()) else {
-            panic!("{key}: not started")
+            panic!("{key}: must start a fetch")
         };
         assert!(
             matches!(look_up(&cache, key, 0), Lookup::Hit(_)),
@@ -443,8 +443,8 @@ fn mark_hides_its_variant_until_a_shareable_response_arrives() {
 fn no_request_waits_for_an_unshareable_response() {
     let cache = Cache::new(8 * SLAB).unwrap();
     respond(&cache, "1", varying(Some("1"), private(PassMark::Miss { until_ms: 120_000 })));
-    let Lookup::HitMiss(alone, _reader) = look_up_of(&cache, "1", 0) else { panic!("it is marked") };
-    let Lookup::Miss(shared, _reader) = look_up_of(&cache, "2", 0) else { panic!("it waits") };
+    let Lookup::HitMiss(alone, _reader) = look_up_of(&cache, "1", 0) else { panic!("must be marked") };
+    let Lookup::Miss(shared, _reader) = look_up_of(&cache, "2", 0) else { panic!("must not wait") };
     assert!(matches!(look_up_of(&cache, "2", 0), Lookup::Wait(..)));
     drop((alone, shared));
 }
@@ -496,7 +496,7 @@ fn unshared_fetches_of_a_key_are_found_and_limited() {
         fill.begin(head(60, Some(length)), 0);
         fill.append(Bytes::from(vec![7; length as usize]), 0).unwrap();
         fill.complete();
-        let Lookup::Hit(stored) = look_up(&cache, "a", 0) else { panic!("not found") };
+        let Lookup::Hit(stored) = look_up(&cache, "a", 0) else { panic!("must be found") };
         assert_eq!((stored.head.length, cache.stored()), (Some(length), 1));
     }
 }
@@ -505,7 +505,7 @@ fn unshared_fetches_of_a_key_are_found_and_limited() {
 fn unshareable_response_is_passed_for_a_moment() {
     let cache = Cache::new(4 * SLAB).unwrap();
     let (mut fill, _reader) = miss(&cache, "a");
-    let Lookup::Wait(..) = look_up(&cache, "a", 0) else { panic!("not collapsed") };
+    let Lookup::Wait(..) = look_up(&cache, "a", 0) else { panic!("must be collapsed") };
     fill.begin(private(PassMark::Moment), 0);
     assert!(matches!(look_up(&cache, "a", 0), Lookup::Pass));
     let (mut fill, _reader) = miss(&cache, "b");

@@ -172,7 +172,7 @@ pub struct Outcome {
     pub early: Option<EarlyEnd>,
     /// All joiners.
     pub joiners: Vec<joiners::Joiner>,
-    /// All chunks at all clients.
+    /// Delays of all chunks at all clients.
     pub chunks: Vec<relay::Chunk>,
     /// The throughput of one edge.
     pub throughput: Option<throughput::Throughput>,

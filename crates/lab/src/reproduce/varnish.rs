@@ -138,7 +138,7 @@ mod tests {
         report.samples.remove(&lossy_reno);
         report.failures.insert(lossy_reno, vec!["late".to_owned(); 2]);
         let broken = headlines(&report);
-        assert_eq!(broken.len(), 4, "every headline stays");
+        assert_eq!(broken.len(), 4, "every headline must remain");
         assert_eq!((broken[0].here, broken[0].caveat.as_deref()), (whole[0].here, Some("1 of 3 bbr failed")));
         assert_eq!((broken[3].here, broken[3].caveat.as_deref()), (None, Some("2 of 2 reno failed")));
     }

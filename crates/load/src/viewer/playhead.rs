@@ -105,9 +105,9 @@ pub struct Playhead {
 /// A change of state during a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// Playback started, this long after joining.
+    /// Playback started; the value is the time since joining.
     Started(Duration),
-    /// Playback resumed after a stall of this duration.
+    /// Playback resumed; the value is the duration of the stall.
     Resumed(Duration),
 }
 

@@ -18,8 +18,8 @@ use super::playhead::{Playhead, State};
 use crate::figures::Time;
 use crate::{Clock, Recorder, micros};
 
-/// Maximum parsed manifests and, separately, parsed headers, each one per target. At the limit, all
-/// of them are dropped and parsed again when needed.
+/// Maximum parsed manifests and, separately, parsed headers; each target has at most one. At the
+/// limit, all of them are dropped and parsed again when needed.
 const PARSED_MAX: usize = 10_000;
 
 /// Behaviour of viewers.

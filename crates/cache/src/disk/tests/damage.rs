@@ -142,7 +142,7 @@ fn reader_waiting_for_a_block_doubted_again_is_woken() {
     let mut waiting = loop {
         second.doubt();
         let mut waiting = Box::pin(second.ready(0));
-        // If not pending, the block was already read again.
+        // If the future is not pending, the block has already been read again.
         if waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
             break waiting;
         }

@@ -310,7 +310,7 @@ fn failed_removal_is_retried_and_stays_in_the_journal() {
     cache.purge(url("h/a"), None).unwrap();
     wait("the removal fails", || has_cleanup(&cache));
     lengthen_journal(&cache, &place);
-    // Read only now, because on a slow disk the work above may add errors.
+    // Count the errors only now, because on a slow disk the work above may add some.
     let errors = stats(&cache).errors;
     cache.sweep();
     wait("the removal is retried", || stats(&cache).errors > errors);

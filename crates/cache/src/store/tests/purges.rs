@@ -75,7 +75,7 @@ fn soft_purge_makes_stale_and_validation_makes_fresh_again() {
     assert_eq!(cache.purge(url("b"), Some(10_000)), Ok(Some(1)));
     for key in ["a", "b"] {
         let Lookup::Refresh(stored, Some(fill)) = look_up(&cache, key, 69_999) else {
-            panic!("{key}: not stale")
+            panic!("{key}: must be stale")
         };
         assert_eq!(stored.freshness().lifetime_ms, 10_000);
         drop(fill);
@@ -84,7 +84,7 @@ fn soft_purge_makes_stale_and_validation_makes_fresh_again() {
         };
         let head = Head { freshness: Freshness { born_ms: 70_000, ..tagged("x").freshness }, ..tagged("x") };
         fill.validated(&stored, head, drop);
-        assert!(matches!(look_up(&cache, key, 70_000), Lookup::Hit(_)), "{key}: not fresh again");
+        assert!(matches!(look_up(&cache, key, 70_000), Lookup::Hit(_)), "{key}: must be fresh again");
     }
 }
 
@@ -95,7 +95,7 @@ fn response_in_flight_is_older_than_a_purge_during_its_fetch() {
     cache.purge(tag("x"), None).unwrap();
     cache.sweep();
     assert_eq!(cache.purges_in_force(), 1, "the awaited response may have that tag");
-    let Lookup::Wait(_, number) = look_up(&cache, "a", 0) else { panic!("not awaited") };
+    let Lookup::Wait(_, number) = look_up(&cache, "a", 0) else { panic!("must be awaited") };
     assert!(cache.has_purged("a", &tagged("x"), number) && !cache.has_purged("a", &tagged("y"), number));
     fill_with(&mut fill, tagged("x"));
     assert_eq!(cache.stored(), 0);
@@ -165,12 +165,12 @@ fn url_purge_removes_variants_and_detaches_the_fetch() {
     let requests = ["a", "b"].map(|accept| [("Accept", accept)].into_iter().collect::<Fields>());
     let look_up_for = |request: &Fields| cache.look_up("k", request, &RequestCacheControl::default(), 0);
     for request in &requests {
-        let Lookup::Miss(mut fill, _reader) = look_up_for(request) else { panic!("stored before") };
+        let Lookup::Miss(mut fill, _reader) = look_up_for(request) else { panic!("must be a miss") };
         fill_with(&mut fill, Head { selection: Selection::of(request, &vary), ..tagged("") });
         fill.complete();
     }
     let (mut fill, reader) = miss(&cache, "k");
-    let Lookup::Wait(waiting, _) = look_up(&cache, "k", 0) else { panic!("not awaited") };
+    let Lookup::Wait(waiting, _) = look_up(&cache, "k", 0) else { panic!("must be awaited") };
     assert_eq!(cache.purge(url("k"), None), Ok(Some(2)));
     assert_eq!((cache.stored(), cache.index_bytes()), (0, 0));
     let (mut next, _reader) = miss(&cache, "k");
@@ -183,7 +183,7 @@ fn url_purge_removes_variants_and_detaches_the_fetch() {
     assert!(is_hit(&cache, "k"));
     cache.invalidate("k");
     assert!(matches!(look_up(&cache, "k", 0), Lookup::Miss(..)));
-    assert_eq!(cache.purges_in_force(), 0, "nothing needs testing for it");
+    assert_eq!(cache.purges_in_force(), 0, "a detached fetch needs no purge test");
 }
 
 #[test]
@@ -231,9 +231,9 @@ fn request_dependent_ban_is_decided_by_the_first_look_up() {
     cache.sweep();
     assert_eq!((cache.stored(), cache.bans().len()), (4, 1));
     assert!(!is_found("h/a", "1") && is_found("h/b", "2"));
-    assert!(is_found("h/b", "1"), "an earlier look-up spared it");
+    assert!(is_found("h/b", "1"), "an earlier look-up spared the response");
     assert!(is_found("h/c 0", "1"), "a derived key has no request of its own");
-    let Lookup::Hit(stored) = look_up(&cache, "h/b", 0) else { panic!("not stored") };
+    let Lookup::Hit(stored) = look_up(&cache, "h/b", 0) else { panic!("must be stored") };
     assert!(!cache.has_purged("h/b", &stored.head, 1) && cache.has_purged("h/b", &stored.head, 0));
     cache.sweep();
     assert_eq!((cache.stored(), cache.bans().len()), (3, 1), "h/c was not looked up");
@@ -258,7 +258,7 @@ fn purges_hold_after_a_replay() {
     let next = Cache::new(8 * SLAB).unwrap();
     next.replay(journal.into(), compile);
     store_tagged(&next, "h/d", "x");
-    let Lookup::Hit(stored) = look_up(&next, "h/d", 0) else { panic!("not stored") };
+    let Lookup::Hit(stored) = look_up(&next, "h/d", 0) else { panic!("must be stored") };
     assert_eq!(stored.number(), 3);
     for (key, tags, number, expected) in [
         ("h/a", "x", 0, true),

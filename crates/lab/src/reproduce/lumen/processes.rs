@@ -24,7 +24,7 @@ impl LoadProcess {
     /// Starts this program with `arguments` plus `--json FILE`. File names include `name`, which
     /// must be unique.
     pub(super) fn start(scratch: &Scratch, name: &str, arguments: &str) -> anyhow::Result<Self> {
-        let own = std::env::current_exe().context("cannot locate this program's own file")?;
+        let own = std::env::current_exe().context("cannot locate this program's executable")?;
         let [figures, log] = ["json", "log"].map(|ending| scratch.path().join(format!("{name}.{ending}")));
         let mut command = Command::new(own);
         command.args(arguments.split_whitespace()).arg("--json").arg(&figures);

@@ -158,7 +158,7 @@ fn ffmpegs_segment_list_mpd_is_parsed() {
 #[test]
 fn multivariant_playlist_is_parsed() {
     let hls::Playlist::Multivariant(tracks) = hls::read(MASTER, &base()).unwrap() else {
-        panic!("no variants")
+        panic!("must have variants")
     };
     check(
         &hls::unread(tracks),

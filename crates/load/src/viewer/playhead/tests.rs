@@ -86,7 +86,7 @@ fn rejoin_stalls_and_counts_skipped_media() {
 #[derive(Debug, Clone)]
 enum Event {
     Advance(u64),
-    /// A piece arrives, starting at this distance from the end of the last piece.
+    /// A piece arrives: its distance from the end of the last piece, and its duration.
     Arrive(u64, i64, u64),
     Complete(u64),
     Rejoin(u64, u64),
