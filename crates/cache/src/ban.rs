@@ -41,7 +41,7 @@ pub trait Predicate: fmt::Debug + Send + Sync {
     fn matches(&self, subject: &Subject<'_>) -> bool;
 }
 
-/// Compiles a ban expression; returns `None` if it is invalid.
+/// Function that compiles a ban expression, or returns `None` if it is invalid.
 pub type Compile = fn(&str) -> Option<Arc<dyn Predicate>>;
 
 /// Predicates for tests, compiled from texts such as `obj.status == 404`.

@@ -233,7 +233,9 @@ async fn serve_listener(
 /// Waits until the connection limit allows another connection, then accepts one.
 async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> (TcpStream, impl Drop + use<>) {
     loop {
-        let Ok(slot) = slots.clone().acquire_owned().await else { unreachable!("the semaphore stays open") };
+        let Ok(slot) = slots.clone().acquire_owned().await else {
+            unreachable!("the semaphore is never closed")
+        };
         match listener.accept().await {
             Ok((stream, _)) => return (stream, slot),
             Err(error) => {

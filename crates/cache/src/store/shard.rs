@@ -31,7 +31,7 @@ pub(super) struct Shard {
     marks: HashMap<u64, Mark>,
 }
 
-/// Records that a response under a key was for one client only.
+/// A mark on a key whose last response was for one client only.
 #[derive(Debug)]
 struct Mark {
     until_ms: u64,

@@ -148,7 +148,7 @@ fn reader_waiting_for_a_block_doubted_again_is_woken() {
         }
     };
     wait("the block is read again", || is_usable(BLOCK_BYTES));
-    // This queues only the first block.
+    // `doubt` queues only the first block for reading.
     all.doubt();
     wait("the first block is read again", || is_usable(0));
     assert_eq!(block_on(waiting.as_mut()), Ok(1));

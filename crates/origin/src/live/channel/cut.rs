@@ -19,7 +19,7 @@ use super::{Channel, Effect, IncomingChunk, Note, Outcome, timeline::signed};
 use thalweg_media::presentation::{Bitrate, Kind, micros, rate, rescale};
 use thalweg_media::track::TrackInfo;
 
-/// Rounding error of source timestamps, such as those of protocols with millisecond resolution.
+/// Maximum rounding error of source timestamps. Some protocols have only millisecond resolution.
 const ROUNDING_MS: u64 = 2;
 
 impl Channel {
