@@ -85,7 +85,7 @@ pub struct Policy<T> {
 #[derive(Debug)]
 #[must_use]
 pub struct Candidate<T> {
-    /// The handle.
+    /// The item's handle.
     pub item: T,
     /// The item's size in bytes; the caller updates it if it has changed.
     pub bytes: u64,

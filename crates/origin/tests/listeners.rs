@@ -97,7 +97,7 @@ async fn token_is_required_and_checked() {
         String::new(),
         "Authorization: Bearer wrong-horse-battery\r\n".to_owned(),
         format!("Authorization: Bearer {TOKEN}\r\n"),
-        // source:correct-horse-battery
+        // Base64 of `source:correct-horse-battery`.
         "Authorization: Basic c291cmNlOmNvcnJlY3QtaG9yc2UtYmF0dGVyeQ==\r\n".to_owned(),
     ] {
         out += &format!("{}\n", put(&origin, ingest, "/ingest/c/x.m3u8", &fields).await);

@@ -27,7 +27,7 @@ use crate::purge::{Ban, Purge, PurgeScope};
 /// Maximum bytes of the journal. If a purge would exceed it, one [`Entry::Unlisted`] replaces all
 /// entries.
 pub const JOURNAL_BYTES_MAX: usize = 16 << 20;
-/// Upper limit (exclusive) of purge numbers.
+/// Exclusive upper bound of purge numbers.
 const NUMBER_MAX: u64 = 1 << 62;
 const HARD: u64 = u64::MAX;
 const START_BYTES: usize = 12;

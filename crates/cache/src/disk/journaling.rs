@@ -203,7 +203,7 @@ impl Tier {
 /// The journal file, up to the end of its valid entries.
 #[derive(Debug, Default)]
 struct File {
-    /// Opened when the first entry is written.
+    /// The journal, opened when the first entry is written.
     file: Option<OwnedFd>,
     end: u64,
     /// Highest purge number in the file.

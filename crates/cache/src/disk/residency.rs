@@ -48,7 +48,7 @@ impl Residency {
         let base =
             unsafe { mmap(std::ptr::null_mut(), length, ProtFlags::empty(), MapFlags::SHARED, file, 0)? };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        // SAFETY: reads a constant of the machine.
+        // SAFETY: sysconf only reads a system constant.
         let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
         let page_bytes = usize::try_from(page_bytes).unwrap_or(PAGE_BYTES_MIN).max(PAGE_BYTES_MIN);
         Ok(Self { base, length, page_bytes })

@@ -29,7 +29,7 @@ pub(super) enum Upload {
     Media { track: String, long: String },
     /// The source's own manifest.
     Manifest,
-    /// A file refused because of this extension.
+    /// A file whose extension, given here, is not accepted.
     Other(String),
 }
 

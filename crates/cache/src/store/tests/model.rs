@@ -58,7 +58,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct Driven {
     key: usize,
     fill: Fill,
-    /// `None` for a revalidation in the background.
+    /// The fill's reader; `None` for a background revalidation.
     reader: Option<Reader<Arc<Head>>>,
     stale: Option<Arc<Stored>>,
     left: Option<u64>,

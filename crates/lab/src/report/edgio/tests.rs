@@ -1,4 +1,4 @@
-//! Tests of the table, page, CSV and JSON.
+//! Tests of the Edgio report's table, page, CSV and JSON.
 
 use std::time::Duration;
 

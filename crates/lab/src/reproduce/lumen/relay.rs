@@ -13,7 +13,7 @@ use super::servers;
 use super::stamps::Stamps;
 use super::{Bench, Cache, SEGMENT};
 
-/// One chunk at one client.
+/// A chunk as received by one client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chunk {
     /// The cache used in both tiers.

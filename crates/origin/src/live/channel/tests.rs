@@ -21,7 +21,7 @@ struct Script {
     base: Option<u64>,
     /// Capture time reported by the chunks.
     prft: Option<Prft>,
-    /// Makes each chunk's content unique.
+    /// Counter that makes each chunk's content unique.
     serial: u32,
 }
 
@@ -210,7 +210,7 @@ fn first_complete_segment_sets_the_duration() {
 fn audio_is_cut_on_the_video_grid() {
     let mut script = Script::both();
     for i in 0..20 {
-        // Chunks of 24 AAC frames: 0.512 s.
+        // Each chunk has 24 AAC frames of 1024 samples, which last 0.512 s at 48 kHz.
         let time = f64::from(i) * 0.512;
         script.chunk("audio", time, 0.512, true, time + 0.512);
         let time = f64::from(i) * 0.5;

@@ -22,7 +22,7 @@ pub(super) struct Track {
     pub(super) epoch: Option<u64>,
     /// Decode time at which the next chunk should begin.
     pub(super) edge: u64,
-    /// When the last chunk arrived.
+    /// Arrival time of the last chunk.
     pub(super) arrived_us: i64,
     /// Offset added to the decode times of the track's chunks.
     pub(super) shift: i64,
@@ -62,7 +62,7 @@ pub(super) struct OpenSegment {
     /// Decode time of the segment's first chunk, and decode time at the end of its last.
     pub(super) time: u64,
     pub(super) end: u64,
-    /// When the last chunk arrived.
+    /// Arrival time of the last chunk.
     pub(super) touched_us: i64,
     /// Whether the segment begins with a sync sample.
     pub(super) sync: bool,
