@@ -55,7 +55,7 @@ Examples:
 
 Needs root. Exit status: 0 success, whatever the playback quality; 2 wrong usage, or an unsuitable machine or server.")]
 pub(crate) struct Audience {
-    /// URLs of MPDs or playlists on a server on this machine; viewers take turns
+    /// URLs of MPDs or playlists on a server on this machine, assigned to viewers in turn
     #[arg(value_name = "URL", required = true)]
     urls: Vec<String>,
     /// Scenario file or named path [default: all named paths and one more]
