@@ -116,7 +116,7 @@ fn failed_samples_are_counted_and_do_not_end_the_run() {
 /// not checked.
 #[test]
 fn edge_measures_the_goodput_that_clients_see() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let directory = std::env::temp_dir().join(format!("thalweg-lab-outcomes-{}", std::process::id()));
     let mut command = Command::new(PROGRAM);
     let output =

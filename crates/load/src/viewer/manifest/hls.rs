@@ -133,10 +133,8 @@ impl Reading {
             }
             return Ok(());
         }
-        let duration = self
-            .duration
-            .take()
-            .ok_or_else(|| Error::new(format!("playlist: {uri:?} has no EXTINF")))?;
+        let duration =
+            self.duration.take().ok_or_else(|| Error::new(format!("playlist: {uri:?} has no EXTINF")))?;
         if self.segments.len() >= SEGMENTS_MAX {
             return Err(Error::new(format!("playlist: more than {SEGMENTS_MAX} segments")));
         }
