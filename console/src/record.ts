@@ -142,7 +142,7 @@ export interface Delivery {
   acked_us?: number;
   /**
    * Time during which the response had unacknowledged bytes. For a response that waited for
-   * content, the kernel's busy time of the connection.
+   * content, the connection's busy time as counted by the kernel.
    */
   busy_us?: number;
   /**
@@ -458,7 +458,7 @@ export interface ResponseRow {
   acked_us: number | null;
   /**
    * Time during which the response had unacknowledged bytes. For a response that waited for
-   * content, the kernel's busy time of the connection.
+   * content, the connection's busy time as counted by the kernel.
    */
   busy_us: number | null;
   /**

@@ -157,10 +157,10 @@ fn every_fault_is_reported_with_its_location() {
             /rules/2/congestion_control: must be a congestion control name such as bbr
             /rules/2/size_bytes_min: must be at most 1073741824
             /rules/2/holdout: must be from 0 to 1 with at most six decimals
-            /rules/3/prefix: not an address, a slash and a number of bits such as 203.0.113.0/24
+            /rules/3/prefix: must be an address prefix such as 203.0.113.0/24
             /rules/3/holdout: must be from 0 to 1 with at most six decimals
-            /rules/4/prefix: an IPv4 address in IPv6 form: write it as IPv4
-            /rules/5/prefix: more than 128 bits
+            /rules/4/prefix: IPv4-mapped IPv6 address: write it as IPv4
+            /rules/5/prefix: prefix length must be at most 128
             /rules/0/prefix: 203.0.113.0/24 overlaps 0.0.0.0/0 of /rules/6
             /rules/1/prefix: 203.0.113.128/25 overlaps 0.0.0.0/0 of /rules/6
             /experiments/0/hosts: must not be empty; omit it to match any host

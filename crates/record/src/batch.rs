@@ -73,7 +73,7 @@ message! {
 }
 
 message! {
-    /// Data appended to a batch in the spool only.
+    /// Data appended to a batch, in the spool only.
     pub(crate) struct Spooled as "Batch" {
         /// In the spool only: position of each edge after these entries.
         pub(crate) heard: Vec<EdgePosition> = 5;

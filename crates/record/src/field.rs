@@ -101,7 +101,7 @@ impl Declared {
 
     /// Returns the field called `name`, which must exist.
     pub(crate) fn field(&self, name: &str) -> &'static Field {
-        self.fields().iter().find(|field| field.name == name).expect("the message has the field")
+        self.fields().iter().find(|field| field.name == name).expect("callers name declared fields only")
     }
 }
 

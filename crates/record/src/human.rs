@@ -1,5 +1,5 @@
-//! Human-readable form of records: aligned columns with scaled units, then parts of unbounded
-//! length, then logged lines below.
+//! Human-readable form of records: aligned columns with scaled units, then values of any length.
+//! Logged lines follow on lines of their own.
 //!
 //! **Invariant:** no client-supplied text reaches a terminal unescaped: control characters appear
 //! as escapes.
@@ -155,7 +155,7 @@ fn tcp_columns(line: &mut String, tcp: Option<&TcpState>) {
 }
 
 fn append(line: &mut String, text: fmt::Arguments<'_>) {
-    line.write_fmt(text).expect("writing to a String never fails");
+    line.write_fmt(text).expect("writing to a String cannot fail");
 }
 
 fn paint(line: &mut String, colour: Colour, code: &str, text: fmt::Arguments<'_>) {

@@ -80,7 +80,7 @@ fn write_value(kind: Kind, datum: &Datum<'_>, out: &mut Vec<u8>) {
     match datum {
         Datum::Bool(value) => put(value, out),
         Datum::Number(unix_us) if matches!(kind, Kind::Time) => {
-            write!(out, "\"{:.3}\"", time(*unix_us)).expect("writing to a Vec never fails");
+            write!(out, "\"{:.3}\"", time(*unix_us)).expect("writing to a Vec cannot fail");
         }
         Datum::Number(number) => put(number, out),
         Datum::Text(text) => put(text, out),
@@ -100,7 +100,7 @@ fn write_value(kind: Kind, datum: &Datum<'_>, out: &mut Vec<u8>) {
 }
 
 fn put(value: &(impl Serialize + ?Sized), out: &mut Vec<u8>) {
-    serde_json::to_writer(out, value).expect("no value is a map, and writing to a Vec never fails");
+    serde_json::to_writer(out, value).expect("no value is a map, and writing to a Vec cannot fail");
 }
 
 impl<'de> Deserialize<'de> for ResponseRecord {
@@ -187,8 +187,8 @@ impl<'de> Visitor<'de> for Object<'_> {
     }
 }
 
-/// Checks a message's computed flags against those in its JSON line; `is_true` has one bit for each
-/// that is true.
+/// Checks a message's computed flags against those in its JSON line. `is_true` has the bit of each
+/// flag set that is true in the line.
 fn check_computed(message: &dyn Message, is_true: u64) -> Result<(), String> {
     let (mut at, mut fault) = (0, None);
     message.each(&mut |field, datum| {
@@ -249,7 +249,7 @@ impl<'de> Visitor<'de> for Read<'_> {
                 let Text(text) = Text::deserialize(deserializer)?;
                 let unix_us = parse_time(&text).ok_or_else(|| {
                     D::Error::custom(format!(
-                        "time {text:?} is not RFC 3339, from 1970 on: 2026-11-20T23:00:00Z"
+                        "invalid time {text:?}: expected RFC 3339 from 1970 on, such as 2026-11-20T23:00:00Z"
                     ))
                 })?;
                 Datum::Number(unix_us)

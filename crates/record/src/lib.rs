@@ -51,8 +51,8 @@ use std::fmt;
 /// Reason why a line is not a record of this version.
 #[derive(Debug)]
 pub enum Error {
-    /// The line is not JSON, or a field is missing, has the wrong type, or is outside its closed
-    /// set.
+    /// The line is not JSON, or a field is missing, has the wrong type, or has a word outside its
+    /// closed set.
     Json(serde_json::Error),
     /// The line is a record with another schema version.
     Version {

@@ -39,10 +39,10 @@ pub enum PrefixError {
 impl fmt::Display for PrefixError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Form => f.write_str("not an address, a slash and a number of bits such as 203.0.113.0/24"),
-            Self::Bits { bits_max } => write!(f, "more than {bits_max} bits"),
+            Self::Form => f.write_str("must be an address prefix such as 203.0.113.0/24"),
+            Self::Bits { bits_max } => write!(f, "prefix length must be at most {bits_max}"),
             Self::Host { prefix } => write!(f, "bits after the prefix are set: write {prefix}"),
-            Self::Mapped => f.write_str("an IPv4 address in IPv6 form: write it as IPv4"),
+            Self::Mapped => f.write_str("IPv4-mapped IPv6 address: write it as IPv4"),
         }
     }
 }
@@ -77,7 +77,7 @@ impl Prefix {
     pub fn cut(address: IpAddr, bits: u8) -> Self {
         let whole = IpNet::from(address.to_canonical());
         let bits = bits.min(whole.max_prefix_len());
-        Self(IpNet::new(whole.addr(), bits).expect("no more bits than the address has").trunc())
+        Self(IpNet::new(whole.addr(), bits).expect("`bits` is at most the address length").trunc())
     }
 
     /// Returns the prefix by which telemetry and control group clients: /24 for IPv4, /56 for IPv6.

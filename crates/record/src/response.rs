@@ -114,7 +114,7 @@ message! {
         /// before the connection closed.
         pub acked_us: Option<u64> = 2;
         /// Time during which the response had unacknowledged bytes. For a response that waited for
-        /// content, the kernel's busy time of the connection.
+        /// content, the connection's busy time as counted by the kernel.
         pub busy_us: Option<u64> = 3;
         /// The highest rate that the response could have shown, given its size, the congestion
         /// window at its start, and the minimum round-trip time; absent if one is unknown.
@@ -197,7 +197,7 @@ impl ResponseRecord {
     }
 
     /// Returns the acknowledged bytes per second of busy time; `None` if the delivery was not
-    /// measured, or too short for the clock that measured it.
+    /// measured, or was too short for the precision of the clock.
     pub fn goodput_bytes_per_s(&self) -> Option<u64> {
         self.delivery.as_ref()?.goodput_bytes_per_s()
     }
@@ -209,8 +209,8 @@ impl ResponseRecord {
 }
 
 impl Delivery {
-    /// Creates the delivery of a response that was acknowledged completely, `busy_us` after its
-    /// request.
+    /// Creates the delivery of a completely acknowledged response, whose last byte was acknowledged
+    /// `busy_us` after the request.
     pub fn complete(acked_bytes: u64, busy_us: u64) -> Self {
         Self { acked_bytes, acked_us: Some(busy_us), busy_us: Some(busy_us), ..Self::default() }
     }

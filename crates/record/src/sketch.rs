@@ -59,7 +59,7 @@ impl Sketch {
         text.push('{');
         for (at, (bucket, count)) in self.0.iter().enumerate() {
             let comma = if at > 0 { "," } else { "" };
-            write!(text, "{comma}\"{bucket}\":{count}").expect("writing to a String never fails");
+            write!(text, "{comma}\"{bucket}\":{count}").expect("writing to a String cannot fail");
         }
         text.push('}');
         text

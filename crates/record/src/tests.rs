@@ -214,13 +214,13 @@ fn invalid_lines_are_reported() {
     check(
         &line.replace("2026-", "1926-"),
         expect![[
-            r#"not a response record: time "1926-11-20T23:00:00.123Z" is not RFC 3339, from 1970 on: 2026-11-20T23:00:00Z at line 1 column 40"#
+            r#"not a response record: invalid time "1926-11-20T23:00:00.123Z": expected RFC 3339 from 1970 on, such as 2026-11-20T23:00:00Z at line 1 column 40"#
         ]],
     );
     check(
         &line.replace("2026-11-20T", "yesterday, "),
         expect![[
-            r#"not a response record: time "yesterday, 23:00:00.123Z" is not RFC 3339, from 1970 on: 2026-11-20T23:00:00Z at line 1 column 40"#
+            r#"not a response record: invalid time "yesterday, 23:00:00.123Z": expected RFC 3339 from 1970 on, such as 2026-11-20T23:00:00Z at line 1 column 40"#
         ]],
     );
     check(

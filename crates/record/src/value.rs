@@ -89,8 +89,8 @@ pub(crate) trait Message: fmt::Debug {
     /// computed.
     fn slot(&mut self, index: usize) -> Option<&mut dyn Slot>;
 
-    /// Returns whether the message is valid with exactly the fields that were read; `seen` has one
-    /// bit for each.
+    /// Returns whether the fields that were read form a valid message; `seen` has one bit set for
+    /// each of these fields.
     fn is_whole(&self, seen: u64) -> bool;
 }
 
@@ -130,7 +130,7 @@ pub(crate) struct Put<'p, 'a> {
 
 impl<'a> Put<'_, 'a> {
     pub(crate) fn put(&mut self, datum: Datum<'a>) {
-        let field = self.fields.next().expect("a message has a field for each value");
+        let field = self.fields.next().expect("every value has a declared field");
         (self.put)(field, datum);
     }
 }
@@ -155,7 +155,7 @@ pub(crate) trait Slot {
 pub(crate) trait Type: Slot + Blank + 'static {
     const KIND: Kind;
     const IS_OPTIONAL: bool = false;
-    /// Number of fields that the type declares.
+    /// Number of fields declared by the type.
     const WIDTH: usize = 1;
 
     fn datum(&self) -> Datum<'_>;

@@ -128,7 +128,7 @@ fn version_1_is_read_and_its_fields_are_written() {
     let changed = written.iter().zip(GOLDEN).filter(|(now, before)| now != before);
     assert!(
         changed.eq([(&2, &1); 2].iter().map(|(now, before)| (*now, *before))),
-        "only the versions of responses"
+        "only the version numbers of the two responses may differ"
     );
 }
 
