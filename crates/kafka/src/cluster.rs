@@ -63,7 +63,7 @@ impl Cluster {
     ///
     /// Returns an error if a property is invalid, no broker responds in time, or access is denied.
     pub fn has_topic(&self) -> Result<bool, Error> {
-        let failed = |cause| Error::new(format!("cannot list topics of Kafka at {}", self.brokers), cause);
+        let failed = |cause| Error::new(format!("cannot list Kafka topics at {}", self.brokers), cause);
         let client: BaseConsumer = self.config(&[]).create().map_err(failed)?;
         let metadata = client.fetch_metadata(Some(&self.topic), LIST_TIMEOUT).map_err(failed)?;
         let topic = metadata.topics().iter().find(|topic| topic.name() == self.topic);

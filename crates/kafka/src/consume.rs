@@ -111,7 +111,7 @@ impl Member {
             ("session.timeout.ms", "10000"),
             ("statistics.interval.ms", "5000"),
         ];
-        let failed = |cause| Error::new(format!("cannot read Kafka at {}", cluster.brokers), cause);
+        let failed = |cause| Error::new(format!("cannot read from Kafka at {}", cluster.brokers), cause);
         let client: BaseConsumer<Watch> = cluster.config(&ours).create_with_context(watch).map_err(failed)?;
         client.subscribe(&[&cluster.topic]).map_err(failed)?;
         Ok(Self { client, topic: cluster.topic.clone(), rebalances_seen: 0 })
@@ -127,8 +127,7 @@ impl Member {
     ///
     /// # Errors
     ///
-    /// Returns an error if reading from the brokers fails for now. The client library retries by
-    /// itself.
+    /// Returns an error if a read from the brokers fails. The client library retries the read.
     pub fn poll(&self, wait: Duration) -> Result<Option<Message>, Error> {
         let Some(message) = self.client.poll(wait) else { return Ok(None) };
         let message = message.map_err(|cause| self.failed("read", cause))?;

@@ -34,8 +34,8 @@ const END_TIMEOUT: Duration = Duration::from_secs(2);
 const ENDS_PAUSE: Duration = Duration::from_secs(10);
 /// Interval between checks for partitions while the topic does not exist.
 const TOPIC_PERIOD: Duration = Duration::from_secs(1);
-/// Maximum number of last places kept: one per source (host and epoch) and partition. Beyond it,
-/// all are dropped.
+/// Maximum number of places remembered: the last one of each source (host and epoch) in each
+/// partition. At this limit, all places are dropped.
 const PLACES_MAX: usize = 1_000_000;
 
 /// The result of one read.
@@ -91,7 +91,7 @@ impl Follower {
             ("enable.auto.offset.store", "false"),
             ("queued.max.messages.kbytes", "32768"),
         ];
-        let failed = |cause| Error::new(format!("cannot read Kafka at {}", cluster.brokers), cause);
+        let failed = |cause| Error::new(format!("cannot read from Kafka at {}", cluster.brokers), cause);
         let kafka = cluster.config(&ours).create().map_err(failed)?;
         let ends = cluster.config(&ours).create().map_err(failed)?;
         let topic = cluster.topic.clone();
@@ -170,7 +170,7 @@ impl Follower {
                 Ok(offset) => drop(self.partitions.insert(partition, Progress::from(offset))),
                 Err(cause) => {
                     self.has_all = false;
-                    tracing::warn!(topic = self.topic, partition, %cause, "cannot assign partition yet");
+                    tracing::warn!(topic = self.topic, partition, %cause, "partition not assigned, retrying");
                 }
             }
         }

@@ -55,7 +55,8 @@ const PROPERTIES: [(&str, &str); 10] = [
 /// Sends batches to a topic.
 pub struct Producer {
     cluster: Cluster,
-    /// Number of partitions if the topic may have to be created; `None` once that is done.
+    /// Number of partitions to create if the topic is missing; `None` if the topic must not be
+    /// created or is known to exist.
     create_partitions: Option<u16>,
     /// Delivery reports arrive on a separate thread, because flushing a `BaseProducer` would take
     /// up to 100 ms longer.
@@ -86,7 +87,7 @@ impl Producer {
         self.try_produce(batch, last.number + 1).map_err(|cause| {
             self.client = None;
             let Cluster { topic, brokers, .. } = &self.cluster;
-            Error::new(format!("cannot write to topic {topic} of Kafka at {brokers}"), cause)
+            Error::new(format!("cannot write to topic {topic} in Kafka at {brokers}"), cause)
         })
     }
 

@@ -31,7 +31,7 @@ fn unknown_or_reserved_kafka_property_is_rejected() {
         &[&consumer[..], &["foo=bar"]].concat(),
         expect![[r#"
         status 2
-        --kafka-set: cannot read Kafka at 127.0.0.1:1: Client config error: No such configuration property: "foo" foo bar
+        --kafka-set: cannot read from Kafka at 127.0.0.1:1: Client config error: No such configuration property: "foo" foo bar
     "#]],
     );
     check(
