@@ -19,7 +19,7 @@ const HEAD_TIME_MAX: Duration = Duration::from_secs(300);
 const ANSWER_BYTES_MAX: usize = 32 << 20;
 /// Maximum length of a path in bytes: `PATH_MAX` in `limits.h`.
 const PATH_BYTES_MAX: usize = 4096;
-/// Maximum bytes that one byte takes in a JSON string, where it may be written as `\u0001`.
+/// Maximum length of one byte in a JSON string, where it may be escaped as `\u0001`.
 const ESCAPED_BYTES_MAX: usize = 6;
 const _: () = assert!(
     ESCAPED_BYTES_MAX * (SHOWN_BYTES_MAX + FILES_MAX * PATH_BYTES_MAX) + (1 << 20) <= ANSWER_BYTES_MAX
@@ -75,7 +75,7 @@ pub fn request_json(
         let why = answer["error"].as_str();
         bail!(
             "{}",
-            why.map_or_else(|| format!("the {what} refused the request without a reason"), str::to_owned)
+            why.map_or_else(|| format!("the {what} refused the request without stating why"), str::to_owned)
         );
     }
     Ok(answer)

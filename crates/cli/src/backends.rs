@@ -65,7 +65,7 @@ fn list(addr: SocketAddr) -> anyhow::Result<()> {
 }
 
 fn set(addr: SocketAddr, name: &str, health: Health) -> anyhow::Result<()> {
-    let health = health.to_possible_value().expect("no value is skipped");
+    let health = health.to_possible_value().expect("clap skips no variant of `Health`");
     let health = health.get_name();
     let order = json!({"name": name, "health": health});
     admin::request_edge(addr, Request::post("/backends"), order.to_string())?;

@@ -135,7 +135,7 @@ pub fn check(file: &Path, document: &[u8]) -> anyhow::Result<(String, String)> {
     let content = bundle.content();
     let (rules, experiments) = (content.rules.len(), content.experiments.len());
     let number = content.number;
-    let summary = format!("no fault found: bundle {number}, rules: {rules}, experiments: {experiments}");
+    let summary = format!("no errors found: bundle {number}, rules: {rules}, experiments: {experiments}");
     Ok((summary, warnings(&file.display().to_string(), content)))
 }
 

@@ -36,7 +36,7 @@ pub struct ExplainArgs {
     /// Client network (/24 or /56), or an address in it
     #[arg(value_name = "PREFIX|ADDRESS")]
     prefix: String,
-    /// PoP of the decisions; optional if there is only one
+    /// PoP whose decisions to explain; optional if there is only one
     #[arg(long, value_name = "NAME")]
     pop: Option<String>,
     /// Tenant, by any of its hosts; if omitted, hosts without a tenant

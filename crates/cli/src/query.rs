@@ -80,7 +80,7 @@ impl FromStr for When {
             return Ok(Self::At(time.into()));
         }
         let span = Span::from_str(text)
-            .map_err(|error| format!("{error}; or a time such as 2026-11-21T18:00:00Z"))?;
+            .map_err(|error| format!("{error}, or a time such as 2026-11-21T18:00:00Z"))?;
         Ok(Self::Ago(span.duration))
     }
 }
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(unix_s("1h"), Ok(1_799_996_400));
         assert_eq!(unix_s("2027-01-15T08:00:00Z"), Ok(1_800_000_000));
         assert_eq!(unix_s("999999999h"), Ok(0));
-        expect![[r#""soon" is not a duration: write a number and a unit, as in 10ms, 10s or 10min; or a time such as 2026-11-21T18:00:00Z"#]].assert_eq(&unix_s("soon").unwrap_err());
+        expect![[r#""soon" is not a duration: write a number and a unit, as in 10ms, 10s or 10min, or a time such as 2026-11-21T18:00:00Z"#]].assert_eq(&unix_s("soon").unwrap_err());
     }
 
     #[test]

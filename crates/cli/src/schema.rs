@@ -20,13 +20,13 @@ Examples:
 pub enum SchemaCommand {
     /// Create missing tables, views and columns; existing ones are neither changed nor dropped
     Apply(Where),
-    /// Print the differences: what is missing on the server, different or additional
+    /// Print what is missing, different or additional on the server
     Diff(Where),
     /// Print the SQL statements
     Print,
 }
 
-/// Server that has the tables.
+/// Server with the tables.
 #[derive(Debug, clap::Args)]
 pub struct Where {
     /// Server and database, http://USER:PASSWORD@HOST:PORT/DATABASE, or @FILE that contains it
@@ -34,13 +34,13 @@ pub struct Where {
     clickhouse: ClickHouseUrl,
 }
 
-/// Error if the server differs from the schema; the differences are already printed.
+/// Error for a server that differs from the schema; the differences are already printed.
 #[derive(Debug)]
 pub struct Differs;
 
 impl std::fmt::Display for Differs {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the server differs from the schema")
+        f.write_str("the tables on the server differ from the schema")
     }
 }
 

@@ -21,10 +21,10 @@ pub fn reveal(text: &str, base: &Path) -> Result<String, String> {
     let read = File::open(&file).and_then(|file| file.take(SECRET_BYTES_MAX + 1).read_to_string(&mut secret));
     let path = file.display();
     match read {
-        Err(error) => Err(format!("cannot read {path}, which follows the @: {error}")),
-        Ok(bytes) if bytes as u64 > SECRET_BYTES_MAX => Err(format!("{path} is too long for a secret")),
+        Err(error) => Err(format!("cannot read secret file {path}: {error}")),
+        Ok(bytes) if bytes as u64 > SECRET_BYTES_MAX => Err(format!("secret file {path} exceeds 64 KiB")),
         Ok(_) => match secret.trim_end_matches(['\r', '\n']) {
-            "" => Err(format!("{path} is empty")),
+            "" => Err(format!("secret file {path} is empty")),
             secret => Ok(secret.to_owned()),
         },
     }

@@ -144,7 +144,7 @@ fn simulate_all(plan: &Plan, settings: &Settings, threads: usize) -> anyhow::Res
         }
     });
     let mut reports = reports.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    // Floating-point sums depend on their order, so fix it.
+    // A floating-point sum depends on the order of its terms, so sort the reports.
     reports.sort_by_key(|(pop, _)| *pop);
     let mut reports = reports.into_iter().map(|(_, report)| report);
     let mut sum = reports.next().context("no PoP was simulated")?;

@@ -44,9 +44,9 @@ fn section(text: &mut String, title: &str, lines: &[String]) {
     if lines.is_empty() {
         return;
     }
-    writeln!(text, "\n{title}").expect("writing to a String never fails");
+    writeln!(text, "\n{title}").expect("writing to a String cannot fail");
     for line in lines {
-        writeln!(text, "  {line}").expect("writing to a String never fails");
+        writeln!(text, "  {line}").expect("writing to a String cannot fail");
     }
 }
 

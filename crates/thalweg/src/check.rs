@@ -1,8 +1,8 @@
 //! `thalweg check FILE…`: detects the kind of each file, checks it and reports all faults.
 //!
 //! A file is a policy if its name ends in `.vcl` or its content starts like VCL. It is a bundle if
-//! its name ends in `.json` or its content starts with `{`, which is never the start of a config.
-//! Any other file is a config.
+//! its name ends in `.json` or its content starts with `{`, as no config does. Any other file is a
+//! config.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,13 +13,13 @@ use thalweg_cli::{bundle, print_stdout};
 use crate::config::Config;
 use crate::{policy, report_failure, roles};
 
-/// Error for faulty files whose faults are already reported.
+/// Error for invalid files; their faults are already reported.
 #[derive(Debug)]
 pub(crate) struct Failed;
 
 impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("some files have faults")
+        f.write_str("some files have errors")
     }
 }
 
@@ -53,7 +53,7 @@ fn check_file(file: &Path) -> anyhow::Result<String> {
     if is_named("vcl") || !is_named("toml") && !is_named("json") && begins_policy(&text) {
         let (_, warnings) = policy::check(file)?;
         eprint!("{warnings}");
-        return Ok("no error found".to_owned());
+        return Ok("no errors found".to_owned());
     }
     if is_named("json") || text.trim_ascii_start().starts_with(b"{") {
         let (summary, warnings) = bundle::check(file, &text)?;
@@ -62,7 +62,7 @@ fn check_file(file: &Path) -> anyhow::Result<String> {
     }
     let text = String::from_utf8(text).ok().with_context(|| format!("{name}: not UTF-8"))?;
     roles::check(&Config::from_text(file, &text)?)?;
-    Ok("no fault found".to_owned())
+    Ok("no errors found".to_owned())
 }
 
 /// Returns whether `text` starts like VCL, which a bundle or config never does.

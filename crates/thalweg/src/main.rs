@@ -1,8 +1,8 @@
 //! The `thalweg` program: command line, config, and the roles in one process.
 //!
-//! Exit status: 0 success, 1 failure, 2 usage error. Usage errors, including a faulty config, are
-//! reported before any role starts. For `thalweg check`, a fault in a checked file is a result
-//! rather than a usage error, so the status is 1.
+//! Exit status: 0 success, 1 failure, 2 usage error. Usage errors, including an invalid config, are
+//! reported before any role starts. `thalweg check` exits with 1 if a checked file is invalid,
+//! because that is a result of the check and not a usage error.
 
 mod advice;
 mod agent;

@@ -37,8 +37,8 @@ fn read(path: &Path) -> Result<File, String> {
     Ok(File { name, text })
 }
 
-/// Returns the compiler's knowledge of this machine. Whether there are geo databases and labels is
-/// left open, because that depends on the settings of an edge.
+/// Returns what the compiler may assume about this machine. Geo databases and labels are left
+/// unspecified, because they depend on an edge's settings.
 fn known() -> Known {
     let algorithms = congestion::available().ok();
     Known {
@@ -78,19 +78,19 @@ mod tests {
 
     fn file(name: &str, text: &str) -> std::path::PathBuf {
         let path = std::env::temp_dir().join(format!("thalweg-policy-{}-{name}", std::process::id()));
-        std::fs::write(&path, text).expect("a file can be written");
+        std::fs::write(&path, text).expect("the temporary directory is writable");
         path
     }
 
     #[test]
     fn includes_resolve_beside_the_including_file() {
         let included = file("part.vcl", "sub part { set req.http.a = \"1\"; }");
-        let name = included.file_name().expect("a name").to_str().expect("ascii");
+        let name = included.file_name().expect("the path names a file").to_str().expect("the name is ASCII");
         let text = format!(
             "vcl 4.1; backend b {{ .host = \"::1\"; }} include \"{name}\"; sub vcl_recv {{ call part; }}"
         );
         let main = file("main.vcl", &text);
-        let (program, report) = check(&main).expect("a valid policy");
+        let (program, report) = check(&main).expect("the policy is valid");
         assert_eq!(report.faults.len(), 0, "{report}");
         assert_eq!(program.backends().len(), 1);
     }
@@ -99,16 +99,16 @@ mod tests {
     fn unresolvable_backend_causes_a_warning() {
         // RFC 6761 §6.4: this name never resolves.
         let main = file("host.vcl", "vcl 4.1; backend b { .host = \"nosuch.invalid\"; }");
-        let (_, report) = check(&main).expect("a valid policy");
+        let (_, report) = check(&main).expect("the policy is valid");
         assert!(report.to_string().contains("nosuch.invalid does not resolve here now"), "{report}");
         let main = file("known.vcl", "vcl 4.1; backend b { .host = \"localhost\"; }");
-        assert_eq!(check(&main).expect("a valid policy").1.to_string(), "");
+        assert_eq!(check(&main).expect("the policy is valid").1.to_string(), "");
     }
 
     #[test]
     fn every_fault_is_reported() {
         let main = file("wrong.vcl", "vcl 4.1;\nsub vcl_recv { set req.urll = 1; call nosuch; }\n");
-        let error = check(&main).expect_err("an invalid policy").to_string();
+        let error = check(&main).expect_err("the policy is invalid").to_string();
         assert!(error.contains("wrong.vcl:2:20"), "{error}");
         assert!(error.contains("did you mean req.url?"), "{error}");
         assert!(error.contains("unknown subroutine nosuch"), "{error}");

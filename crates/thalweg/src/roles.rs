@@ -1,7 +1,7 @@
 //! All roles of the process: loaded and bound first, then started, and stopped together.
 //!
-//! **Invariant:** a faulty setting, an unusable source or a port in use ends the process before any
-//! role starts, with a message that locates the setting.
+//! **Invariant:** an invalid setting, an unusable source or a port in use ends the process before
+//! any role starts, with a message that locates the setting.
 
 use std::io::{Write, stdout};
 use std::net::{SocketAddr, TcpListener};
@@ -213,7 +213,7 @@ impl Roles {
         let all_ended = async { while running.join_next().await.is_some() {} };
         tokio::select! {
             () = all_ended => {}
-            () = tokio::time::sleep(STOP_MAX) => tracing::warn!(limit = ?STOP_MAX, "stopped before all roles had finished"),
+            () = tokio::time::sleep(STOP_MAX) => tracing::warn!(limit = ?STOP_MAX, "shutdown time limit reached, aborting roles"),
             () = signals.next() => {} // a second signal stops at once
         }
         failure.map_or(Ok(()), Err)
@@ -278,7 +278,7 @@ fn publishing_point(
         (None, Some(channel), Some((ingest, token))) => PublishingPoint {
             uri: format!("http://{ingest}/ingest/{}", channel.value.0)
                 .parse()
-                .expect("channel names need no escaping"),
+                .expect("channel names need no escaping in a URL"),
             token: token.clone(),
         },
         _ => unreachable!("the config check rejects a source without a destination"),
@@ -321,7 +321,7 @@ fn bind_origin(origin: &config::Origin, needs_ingest: bool) -> Result<Origin, Fa
 fn origin_config(origin: &config::Origin) -> thalweg_origin::Config {
     thalweg_origin::Config {
         listen: origin.listen.value,
-        ingest: Some(origin.ingest().expect("checked with the config")),
+        ingest: Some(origin.ingest().expect("the config check accepted the address")),
         admin: Some(origin.admin.value),
         media: origin.media.as_ref().map(|media| media.value.clone()),
         window: origin.window.value.duration,
@@ -337,7 +337,7 @@ fn origin_config(origin: &config::Origin) -> thalweg_origin::Config {
 
 /// Returns a size in bytes. Its declared bounds guarantee that it fits in a `usize`.
 fn bytes(size: &Set<Size>) -> usize {
-    usize::try_from(size.value.bytes).expect("bounded by its declaration")
+    usize::try_from(size.value.bytes).expect("the declared bounds fit in a usize")
 }
 
 /// Returns the URL at which this process's controller serves the bundle for the agent's PoP and
@@ -351,7 +351,7 @@ fn own_bundle(
     let host = agent.and_then(|agent| agent.host.as_ref());
     let edge = host.map_or_else(String::new, |host| format!("&edge={}", host.value.0));
     let source = format!("http://{addr}/bundle?pop={pop}{edge}").parse::<BundleSource>();
-    let source = source.expect("names need no escaping").of_this_machine();
+    let source = source.expect("names need no escaping in a URL").of_this_machine();
     source.map_err(|fault| controller.listen.fault(fault.to_string()))
 }
 
@@ -377,9 +377,9 @@ fn bind_edge(
             BindError::Admin(addr, cause) => edge.admin.fault(cannot_listen(addr, &cause)),
             BindError::Log(..) => edge.log.fault(message),
             BindError::Memory(..) => edge.memory.fault(message),
-            BindError::Disk(..) => edge.disk.as_ref().expect("the disk was opened").fault(message),
-            BindError::Geo(_) => edge.geoip.as_ref().expect("the database was read").fault(message),
-            BindError::Policy(_) => edge.policy.as_ref().expect("the policy was loaded").fault(message),
+            BindError::Disk(..) => edge.disk.as_ref().expect("a disk is configured").fault(message),
+            BindError::Geo(_) => edge.geoip.as_ref().expect("a database is configured").fault(message),
+            BindError::Policy(_) => edge.policy.as_ref().expect("a policy is configured").fault(message),
             BindError::CongestionControl(_) => edge.congestion_control.fault(message),
         }
     })
@@ -415,7 +415,7 @@ fn edge_config(
         tcp_notsent_lowat_bytes: edge
             .tcp_notsent_lowat
             .as_ref()
-            .map(|lowat| u32::try_from(lowat.value.bytes).expect("bounded by its declaration")),
+            .map(|lowat| u32::try_from(lowat.value.bytes).expect("the declared bounds fit in a u32")),
         tcp_slow_start_after_idle: edge.tcp_slow_start_after_idle.value,
         forwards_ingest: edge.forward_ingest.value,
         purge_from: match &edge.purge_from {

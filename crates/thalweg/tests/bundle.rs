@@ -41,7 +41,7 @@ fn many_hosts() -> Vec<String> {
     (0..254).map(long).chain(["audio.example".to_owned(), "default".to_owned()]).collect()
 }
 
-/// Returns `Host` values for requests, each with whether [`many_hosts`] contains the host.
+/// Returns `Host` values to send, and for each whether [`many_hosts`] contains its host.
 fn named(hosts: &[String]) -> [(String, bool); 10] {
     [
         ("audio.example".to_owned(), true),
@@ -257,7 +257,10 @@ fn unwritable_rules_and_files_are_reported() {
         String::from_utf8(output.stderr).unwrap().replace(&directory.path().display().to_string(), "DIR")
     };
     let out = out.to_str().unwrap();
-    assert_eq!(refused(&["varnish", bundle, "-o", out]), "thalweg: \"b.b\": a name in VCL has no dot\n");
+    assert_eq!(
+        refused(&["varnish", bundle, "-o", out]),
+        "thalweg: \"b.b\": names with a dot are invalid in VCL\n"
+    );
     assert_eq!(
         refused(&["nginx", "/there-is-none", "-o", out]),
         "thalweg: cannot read /there-is-none: No such file or directory (os error 2)\n"
@@ -296,7 +299,7 @@ fn only_the_named_file_is_written() {
     assert!(link.is_symlink() && std::fs::read_to_string(&map).unwrap().contains("203.0.113.0/24"));
     assert_eq!(std::fs::read_to_string(&other).unwrap(), "as it was");
     let mode = |file| std::fs::metadata(file).unwrap().permissions().mode();
-    assert_eq!(mode(&map), mode(&other), "mode must let other servers read it");
+    assert_eq!(mode(&map), mode(&other), "the mode must let other servers read the file");
     // The links form a cycle.
     std::fs::remove_file(&map).unwrap();
     std::os::unix::fs::symlink("link", &map).unwrap();
@@ -372,7 +375,7 @@ fn at_the_server(connection: &TcpStream) -> String {
     let mut found = None;
     let each = |socket: &thalweg_tcp::diag::Socket| found = socket.congestion_control;
     Diag::open().unwrap().dump(&filter, Extensions::CONGESTION_CONTROL, each).unwrap();
-    found.expect("the socket is open").to_string()
+    found.expect("the kernel lists the open socket").to_string()
 }
 
 /// Returns the kernel's default algorithm and another one.

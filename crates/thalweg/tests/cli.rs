@@ -81,7 +81,7 @@ fn wrong_flag_or_value_is_reported() {
         &["edge", "--listen", "127.0.0.1:0"],
         expect![[r#"
             status 2
-            the edge has no backend: give --backend http://HOST:PORT, or a --policy that has one
+            the edge has no backend: give --backend http://HOST:PORT, or a --policy that declares one
         "#]],
     );
     check(
@@ -212,7 +212,7 @@ fn valid_file_passes_the_check() {
         &["check", "thalweg.toml"],
         expect![[r#"
         status 0
-        thalweg.toml: no fault found
+        thalweg.toml: no errors found
     "#]],
     );
 }
@@ -328,10 +328,10 @@ fn completions_are_printed_for_each_shell() {
     }
 }
 
-/// Bash must complete files as files and words as words, in a directory with a file and a
-/// subdirectory.
+/// Where an argument is a path, Bash must complete the files and directories here; elsewhere, only
+/// the listed words.
 #[test]
-fn bash_completes_files_as_files_and_words_as_words() {
+fn bash_completes_paths_only_where_a_path_is_expected() {
     let directory = Directory::new();
     directory.write("live.vcl", "");
     std::fs::create_dir(directory.path().join("lib")).unwrap();
@@ -383,8 +383,8 @@ fn several_files_are_checked() {
     let (out, err) = (text(output.stdout), text(output.stderr));
     expect![[r#"
         status 1
-        right.vcl: no error found
-        policy.txt: no error found
+        right.vcl: no errors found
+        policy.txt: no errors found
         error: unknown subroutine vcl_fetch
          --> wrong.vcl:1:30
           |
@@ -403,7 +403,7 @@ fn several_files_are_checked() {
 #[test]
 fn piped_input_is_checked() {
     for (text, expected) in [
-        ("[edge]\nbackends = 'http://127.0.0.1:1'\n", "/dev/stdin: no fault found\n"),
+        ("[edge]\nbackends = 'http://127.0.0.1:1'\n", "/dev/stdin: no errors found\n"),
         (
             "[edge]\nlistn = ''\n",
             "/dev/stdin:2:1: unknown key \"listn\" in [edge]; did you mean \"listen\"?\n",
@@ -469,7 +469,7 @@ fn bundle_is_checked() {
         &document("sha256:86ef2ccc3fa308e9aca3a7fa9c6e3e89eccabeb76306efffe34819defb4bade7"),
         expect![[r#"
             status 0
-            right.json: no fault found: bundle 1, rules: 1, experiments: 0
+            right.json: no errors found: bundle 1, rules: 1, experiments: 0
         "#]],
     );
 }
@@ -493,7 +493,7 @@ fn algorithm_missing_in_the_kernel_is_a_warning() {
     let (status, out, error) = check(error.trim_end().rsplit_once(' ').unwrap().1);
     assert_eq!(
         (status, &*out),
-        (Some(0), "a.json: no fault found: bundle 1, rules: 1, experiments: 1\n"),
+        (Some(0), "a.json: no errors found: bundle 1, rules: 1, experiments: 1\n"),
         "{error}"
     );
     let warning = "a.json: warning: arm live/new: this kernel has no congestion control \"nosuch\"; it has ";

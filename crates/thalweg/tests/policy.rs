@@ -32,7 +32,7 @@ fn valid_policy_passes() {
         &[("right.vcl", right)],
         expect![[r#"
         status 0
-        right.vcl: no error found
+        right.vcl: no errors found
     "#]],
     );
 }
@@ -44,7 +44,7 @@ fn warning_does_not_change_the_exit_status() {
         &[("unused.vcl", unused)],
         expect![[r#"
         status 0
-        unused.vcl: no error found
+        unused.vcl: no errors found
         warning: acl nobody is not used
          --> unused.vcl:3:5
           |

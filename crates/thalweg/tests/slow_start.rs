@@ -44,7 +44,7 @@ fn slow_start_is_disabled_or_kept() {
 }
 
 #[test]
-fn read_only_sysctl_causes_a_warning_only() {
+fn read_only_sysctl_causes_only_a_warning() {
     let read_only = "mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys &&";
     let (seen, report) = edge("off", read_only);
     assert_eq!(seen, "1");

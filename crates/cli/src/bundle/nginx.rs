@@ -2,7 +2,7 @@
 //! selects one by host.
 //!
 //! Hosts are matched by regular expressions, because `map_hash_bucket_size`, a server-wide setting,
-//! limits the length of exact names. nginx provides `$host` in lower case, without port and
+//! limits the length of exact names. nginx provides `$host` in lower case, without a port or
 //! trailing dot.
 //!
 //! **Invariant:** no text from a bundle can end a comment or a word: a reason is one line, and

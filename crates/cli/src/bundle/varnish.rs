@@ -15,8 +15,8 @@ use thalweg_bundle::{Bundle, Rule};
 
 use super::escaped;
 
-/// Length in bytes at which a regular expression for hosts is complete; further hosts start another
-/// one. PCRE2 compiles an expression to slightly more bytes, and allows 64 KiB.
+/// Length in bytes from which a regular expression takes no further host; the next host starts
+/// another expression. The compiled form is slightly longer, and PCRE2 limits it to 64 KiB.
 const HOSTS_BYTES_MAX: usize = 4096;
 
 /// Formats the rules of a bundle as VCL.
@@ -55,7 +55,7 @@ vcl 4.0;
     let mut deliver = String::new();
     for ((tenant, algorithm, size_bytes_min), rules) in lists {
         if algorithm.contains('.') {
-            bail!("{algorithm:?}: a name in VCL has no dot");
+            bail!("{algorithm:?}: names with a dot are invalid in VCL");
         }
         let (of_tenant, hosts) = match tenant {
             None => (String::new(), none_of_others.clone()),

@@ -44,7 +44,7 @@ pub(super) fn follow(
     lines: Option<usize>,
     printer: &mut Printer<impl io::Write>,
 ) -> anyhow::Result<()> {
-    let name = path.file_name().with_context(|| format!("{} must be a file", path.display()))?;
+    let name = path.file_name().with_context(|| format!("{} does not name a file", path.display()))?;
     let directory = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -78,7 +78,7 @@ pub(super) fn follow(
 /// Open log file, read up to its current position.
 struct Tail {
     file: File,
-    /// Start of the last line, if the rest of it is not yet written.
+    /// Bytes of a last line that is not yet complete.
     partial: Vec<u8>,
 }
 
@@ -158,7 +158,7 @@ mod tests {
         check("a\nb\nc\n", 2, "b\nc\n");
         check("a\nb\nc\n", 9, "a\nb\nc\n");
         check("a\nb\nc\n", 0, "");
-        check("a\nb\nc", 1, "b\nc"); // an incomplete last line is extra
+        check("a\nb\nc", 1, "b\nc"); // an incomplete last line does not count
         let long = format!("{}\nlast\n", "x".repeat(3 * READ_BYTES));
         check(&long, 1, "last\n");
         check(&long, 2, &long);

@@ -251,11 +251,11 @@ const WIDTH: usize = 96;
 pub(super) fn reference(indent: &str) -> String {
     let mut lines = vec![String::new()];
     for field in FIELDS.iter() {
-        let line = lines.last_mut().expect("lines are never empty");
+        let line = lines.last_mut().expect("`lines` has at least one line");
         if indent.len() + line.len() + field.short().len() > WIDTH {
             lines.push(String::new());
         }
-        let line = lines.last_mut().expect("lines are never empty");
+        let line = lines.last_mut().expect("`lines` has at least one line");
         line.push_str(field.short());
         line.push(' ');
     }

@@ -134,7 +134,7 @@ fn agent_config(settings: &config::Agent) -> agent::Config {
         one_in: u32::try_from(settings.sample.value)
             .ok()
             .and_then(NonZeroU32::new)
-            .expect("bounded by its declaration"),
+            .expect("the declared bounds are positive and fit in a u32"),
         namespaces: places.cloned().collect(),
         geoip: settings.geoip.as_ref().map(|geoip| geoip.value.clone()).unwrap_or_default(),
         networks: settings.networks.as_ref().map(|networks| networks.value.clone()),
@@ -164,7 +164,8 @@ fn sinks(settings: &config::Agent, database: Option<&Path>) -> Result<Vec<Box<dy
         sinks.push(Box::new(sink.map_err(|error| directory.unusable(error))?));
     }
     if let Some(brokers) = &settings.kafka {
-        let partitions = u16::try_from(settings.kafka_partitions.value).expect("bounded by its declaration");
+        let partitions =
+            u16::try_from(settings.kafka_partitions.value).expect("the declared bounds fit in a u16");
         let cluster = cluster(&brokers.value, &settings.kafka_topic.value, settings.kafka_set.as_ref());
         let sink = KafkaSink::new(cluster, (partitions > 0).then_some(partitions));
         sinks.push(Box::new(sink));

@@ -153,7 +153,7 @@ impl Reader<'_> {
 
     /// Reads a setting with a default.
     pub(crate) fn default<T: Value>(&mut self, setting: &'static Setting) -> Option<Set<T>> {
-        let Absent::Default(text) = setting.absent else { unreachable!("declared with a default") };
+        let Absent::Default(text) = setting.absent else { unreachable!("the setting has a default") };
         let raw = (self.lookup)(setting)
             .unwrap_or_else(|| Raw { written: Written::Text(text.to_owned()), place: Place::Default });
         self.typed(setting, &raw)
@@ -232,7 +232,7 @@ macro_rules! section {
             fn read(reader: &mut $crate::config::declare::Reader<'_>) -> Option<Self> {
                 let mut settings = Self::SETTINGS.iter();
                 // Read every setting before returning, so that every fault is reported.
-                $(let $field = reader.$how(settings.next().expect("one per field"));)*
+                $(let $field = reader.$how(settings.next().expect("each field has a setting"));)*
                 Some(Self { place: reader.place, $($field: $field?,)* })
             }
 

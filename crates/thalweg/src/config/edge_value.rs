@@ -121,7 +121,7 @@ impl Value for BundleSource {
 pub(crate) struct HostName(pub(crate) String);
 
 impl Value for HostName {
-    const FORM: &'static str = "a host's name such as \"edge.example.com\"";
+    const FORM: &'static str = "a host name such as \"edge.example.com\"";
     const PLACEHOLDER: &'static str = "HOST";
 
     fn from_text(text: &str, _: &Path) -> Result<Self, String> {

@@ -13,7 +13,7 @@ use super::place::{Fault, Place};
 use super::sections::{Agent, Console, Consumer, Controller, Edge, Origin, SECTIONS, Source, Tenant};
 use super::value::{Raw, Written};
 
-/// Parses the text of a config file, skipping faulty sections. Relative paths are resolved against
+/// Parses the text of a config file, skipping invalid sections. Relative paths are resolved against
 /// `base`.
 pub(super) fn read(text: &str, base: &Path, faults: &mut Vec<Fault>) -> Config {
     let (table, syntax) = DeTable::parse_recoverable(text);
@@ -83,7 +83,7 @@ impl Walk<'_> {
         });
         let Some(tables) = tables else {
             let name = S::NAME;
-            self.fault(key.span(), format!("{name} may be repeated: write [[{name}]]"));
+            self.fault(key.span(), format!("{name} is a repeatable section: write [[{name}]]"));
             return Vec::new();
         };
         tables.into_iter().filter_map(|(span, table)| self.settings(self.place(span), table)).collect()
@@ -125,7 +125,7 @@ fn unknown_key(name: &str, section: &str, settings: &[Setting]) -> String {
     let hint = match (nearest(name, known.clone()), elsewhere) {
         (_, Some(other)) => format!("it belongs to [{}]", other.name),
         (Some(near), None) => format!("did you mean {near:?}?"),
-        (None, None) => format!("known are {}", known.collect::<Vec<_>>().join(", ")),
+        (None, None) => format!("known keys: {}", known.collect::<Vec<_>>().join(", ")),
     };
     format!("unknown key {name:?} in [{section}]; {hint}")
 }
@@ -134,7 +134,7 @@ fn unknown_section(name: &str) -> String {
     let known = SECTIONS.iter().map(|section| section.name);
     let hint = match nearest(name, known.clone()) {
         Some(near) => format!("did you mean [{near}]?"),
-        None => format!("known are {}", known.collect::<Vec<_>>().join(", ")),
+        None => format!("known sections: {}", known.collect::<Vec<_>>().join(", ")),
     };
     format!("unknown section {name:?}; {hint}")
 }

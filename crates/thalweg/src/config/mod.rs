@@ -215,7 +215,7 @@ fn check_edge(edge: &Edge, has_origin: bool, faults: &mut Vec<Fault>) {
     if edge.backends.is_none() && !has_origin && edge.policy.is_none() {
         let message = match edge.place {
             Place::File { .. } => "the edge has no backend: set backends or policy, or write [origin]",
-            _ => "the edge has no backend: give --backend http://HOST:PORT, or a --policy that has one",
+            _ => "the edge has no backend: give --backend http://HOST:PORT, or a --policy that declares one",
         };
         faults.push(edge.fault(message));
     }
@@ -251,7 +251,7 @@ fn check_sources(config: &Config, faults: &mut Vec<Fault>) {
     for source in &config.sources {
         check_directory(&source.media, faults);
         let message = match (&source.channel, &source.to) {
-            (Some(_), Some(_)) => "channel and to exclude each other: set only one of them".to_owned(),
+            (Some(_), Some(_)) => "channel and to are both set: set only one of them".to_owned(),
             (None, None) => "source has no destination: set channel or to".to_owned(),
             (Some(_), None) if config.origin.is_none() => {
                 "channel needs an origin in the same file: write [origin], or set to instead".to_owned()
@@ -260,7 +260,7 @@ fn check_sources(config: &Config, faults: &mut Vec<Fault>) {
                 format!("channel {:?} already has a source", channel.value.0)
             }
             (Some(_), None) if source.token.is_some() => {
-                "token requires to: channel uses the token of [origin]".to_owned()
+                "token is set without to: channel uses the token of [origin]".to_owned()
             }
             (Some(_), None) | (None, Some(_)) => continue,
         };

@@ -8,7 +8,7 @@ use super::declare::Setting;
 /// Where a value is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// In the file. Lines and columns are counted from 1; a column is a character.
+    /// A position in the config file. Lines and columns start at 1; columns count characters.
     File { line: usize, column: usize },
     /// On the command line: the setting's flag, or the command itself if a flag is missing.
     Command,
@@ -40,7 +40,7 @@ impl Place {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) place: Place,
-    /// The faulty setting, if the fault concerns a single setting.
+    /// The invalid or missing setting, if the fault concerns a single setting.
     pub(crate) setting: Option<&'static Setting>,
     pub(crate) message: String,
 }

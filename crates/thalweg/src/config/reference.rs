@@ -44,5 +44,5 @@ fn absent(setting: &Setting) -> String {
 }
 
 fn line(text: &mut String, indent: usize, content: &str) {
-    writeln!(text, "{:indent$}{content}", "").expect("writing to a String never fails");
+    writeln!(text, "{:indent$}{content}", "").expect("writing to a String cannot fail");
 }

@@ -29,7 +29,7 @@ fn unknown_key_suggests_the_nearest_known() {
     );
     check(
         "[console]\ncolour = 'red'",
-        expect![[r#"thalweg.toml:2:1: unknown key "colour" in [console]; known are listen, edge"#]],
+        expect![[r#"thalweg.toml:2:1: unknown key "colour" in [console]; known keys: listen, edge"#]],
     );
 }
 
@@ -42,18 +42,18 @@ fn unknown_section_is_reported() {
     check(
         "[kafka]",
         expect![[
-            r#"thalweg.toml:1:2: unknown section "kafka"; known are edge, origin, console, agent, consumer, controller, tenant, source"#
+            r#"thalweg.toml:1:2: unknown section "kafka"; known sections: edge, origin, console, agent, consumer, controller, tenant, source"#
         ]],
     );
     check(
         "edge = 1\nsource = 2\n[origin]",
         expect![[r#"
         thalweg.toml:1:1: edge is a section: write [edge] on its own line
-        thalweg.toml:2:1: source may be repeated: write [[source]]"#]],
+        thalweg.toml:2:1: source is a repeatable section: write [[source]]"#]],
     );
     check(
         "[source]\nchannel = 'a'\nmedia = '.'\n[origin]",
-        expect!["thalweg.toml:1:2: source may be repeated: write [[source]]"],
+        expect!["thalweg.toml:1:2: source is a repeatable section: write [[source]]"],
     );
 }
 
@@ -77,7 +77,7 @@ fn ingest_beyond_loopback_needs_a_token() {
     origin(
         "ingest_token = '@not-there'",
         expect![[
-            "thalweg.toml:2:16: ingest_token: cannot read not-there, which follows the @: No such file or directory (os error 2)"
+            "thalweg.toml:2:16: ingest_token: cannot read secret file not-there: No such file or directory (os error 2)"
         ]],
     );
 }
@@ -127,8 +127,8 @@ fn wrong_value_is_reported_with_the_expected_form() {
         "disk = '/tmp=1KiB'",
         expect![[r#"thalweg.toml:3:8: disk: "/tmp=1KiB": size must be at least 16MiB"#]],
     );
-    edge("disk = '=1GiB'", expect!["thalweg.toml:3:8: disk: a path cannot be empty"]);
-    edge("log = ''", expect!["thalweg.toml:3:7: log: a path cannot be empty"]);
+    edge("disk = '=1GiB'", expect!["thalweg.toml:3:8: disk: the path is empty"]);
+    edge("log = ''", expect!["thalweg.toml:3:7: log: the path is empty"]);
     edge(
         "backends = []",
         expect![[
@@ -198,7 +198,7 @@ fn all_faults_are_reported_at_once_in_file_order() {
             thalweg.toml:2:10: memory: "1" has no unit: write 1B, 1KiB or 1MiB
             thalweg.toml:3:1: unknown key "listn" in [edge]; did you mean "listen"?
             thalweg.toml:5:10: window: expected a duration such as "250ms", got the number 60
-            thalweg.toml:6:2: unknown section "oops"; known are edge, origin, console, agent, consumer, controller, tenant, source"#]],
+            thalweg.toml:6:2: unknown section "oops"; known sections: edge, origin, console, agent, consumer, controller, tenant, source"#]],
     );
 }
 
@@ -213,7 +213,7 @@ fn syntax_error_is_reported_with_its_place() {
 }
 
 #[test]
-fn sections_must_fit_together() {
+fn incompatible_sections_are_reported() {
     check(
         "",
         expect![
@@ -260,7 +260,7 @@ fn sections_must_fit_together() {
          [[source]]\nmedia = 'src'\nchannel = 'b'\nto = 'http://127.0.0.1:1/ingest/b'",
         expect![[r#"
             thalweg.toml:5:1: channel "a" already has a source
-            thalweg.toml:8:1: channel and to exclude each other: set only one of them"#]],
+            thalweg.toml:8:1: channel and to are both set: set only one of them"#]],
     );
     check(
         "[edge]\nlisten = '0.0.0.0:9000'\n[origin]\nlisten = '127.0.0.1:9000'",
@@ -288,7 +288,7 @@ fn file_sets_values_and_defaults_fill_the_rest() {
 }
 
 #[test]
-fn relative_paths_start_at_the_file() {
+fn relative_paths_are_resolved_against_the_files_directory() {
     let text = "[origin]\nmedia = 'src'\n[edge]\nlog = 'log.json'\ndisk = 'a=b=1GiB'\nbundle = 'b.json'";
     let base = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = Config::from_text(&base.join("thalweg.toml"), text).unwrap();
@@ -321,9 +321,9 @@ fn secret_can_be_read_from_a_file() {
     fs::remove_dir_all(&base).unwrap();
     expect![[r#"
         t.toml:2:14: clickhouse: expected a URL such as "http://user:password@clickhouse:8123/thalweg", or @FILE
-        t.toml:3:14: kafka_set: a: empty is empty
-        t.toml:3:26: kafka_set: b: cannot read absent, which follows the @: No such file or directory (os error 2)
-        t.toml:3:39: kafka_set: c: long is too long for a secret"#]]
+        t.toml:3:14: kafka_set: a: secret file empty is empty
+        t.toml:3:26: kafka_set: b: cannot read secret file absent: No such file or directory (os error 2)
+        t.toml:3:39: kafka_set: c: secret file long exceeds 64 KiB"#]]
     .assert_eq(&faults);
 }
 
@@ -340,10 +340,9 @@ fn congestion_control_must_exist_in_the_kernel() {
     assert_eq!(faults, expected);
 }
 
-/// Every default must parse and lie within its bounds. Reading an empty section parses all
-/// defaults.
+/// Reading an empty section parses all defaults and compares them with their bounds.
 #[test]
-fn defaults_are_well_declared() {
+fn defaults_parse_and_lie_within_their_bounds() {
     fn check<S: Section>() {
         let required = |setting: &Setting| setting.absent == Absent::Fault;
         let mut faults = Vec::new();
@@ -835,7 +834,7 @@ fn prose(lines: &[&str]) -> String {
 fn wrapped(text: &str) -> String {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
-        let last = lines.last_mut().expect("it is never empty");
+        let last = lines.last_mut().expect("`lines` has at least one line");
         if last.is_empty() {
             last.push_str(word);
         } else if last.len() + 1 + word.len() <= 120 {

@@ -173,7 +173,7 @@ impl Value for PathBuf {
     const PLACEHOLDER: &'static str = "PATH";
 
     fn from_text(text: &str, base: &Path) -> Result<Self, String> {
-        if text.is_empty() { Err("a path cannot be empty".to_owned()) } else { Ok(base.join(text)) }
+        if text.is_empty() { Err("the path is empty".to_owned()) } else { Ok(base.join(text)) }
     }
 }
 

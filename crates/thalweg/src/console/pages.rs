@@ -76,7 +76,7 @@ fn etag(file: &EmbeddedFile) -> String {
 
 /// Returns whether `If-None-Match` names this validator, by weak comparison (RFC 9110 §13.1.2).
 fn names(request: &HeaderMap, etag: &str) -> bool {
-    let ours = EntityTag::parse(etag.as_bytes()).expect("quoted hexadecimal digits");
+    let ours = EntityTag::parse(etag.as_bytes()).expect("a quoted hexadecimal string is an entity tag");
     let mut lines = request.get_all(IF_NONE_MATCH).iter().map(HeaderValue::as_bytes);
     lines.any(|line| line == b"*" || entity_tags(line).any(|tag| tag.weak_eq(&ours)))
 }

@@ -112,11 +112,11 @@ impl Tenant {
 }
 
 fn micros(span: &Set<Span>) -> u64 {
-    u64::try_from(span.value.duration.as_micros()).expect("bounded by its declaration")
+    u64::try_from(span.value.duration.as_micros()).expect("the declared bounds fit in a u64")
 }
 
 fn narrow(count: &Set<usize>) -> u32 {
-    u32::try_from(count.value).expect("bounded by its declaration")
+    u32::try_from(count.value).expect("the declared bounds fit in a u32")
 }
 
 #[cfg(test)]

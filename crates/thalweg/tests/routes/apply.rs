@@ -103,7 +103,7 @@ fn foreign_routes_are_left_alone() {
 }
 
 #[test]
-fn faulty_bundle_changes_nothing() {
+fn invalid_bundle_changes_nothing() {
     let (network, directory, (default, other)) = (Network::new(), Directory::new(), algorithms());
     let server = &network.server;
     let good = directory.write("good.json", &of_rules(1, &[("203.0.113.0/24", &other)]));
@@ -111,10 +111,10 @@ fn faulty_bundle_changes_nothing() {
     let before = server.routes();
     let unchanged = |why: &str| assert_eq!(server.routes(), before, "{why}");
 
-    let faulty = of_rules(2, &[("192.0.2.0/24", &other)]).replace("192.0.2.0", "192.0.3.0");
-    let faulty = directory.write("faulty.json", &faulty);
-    let report = failed(server, &["apply", faulty.to_str().unwrap()]);
-    assert!(report.contains("faulty.json: /checksum: does not match the content"), "{report}");
+    let invalid = of_rules(2, &[("192.0.2.0/24", &other)]).replace("192.0.2.0", "192.0.3.0");
+    let invalid = directory.write("invalid.json", &invalid);
+    let report = failed(server, &["apply", invalid.to_str().unwrap()]);
+    assert!(report.contains("invalid.json: /checksum: does not match the content"), "{report}");
     unchanged(&report);
 
     let next =
