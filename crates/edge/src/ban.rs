@@ -13,7 +13,7 @@ use thalweg_policy::value::Value;
 
 use crate::clock::now_ms;
 
-const NAMES: &str = "names are req.url, req.http.NAME, obj.status, obj.age, obj.http.NAME";
+const NAMES: &str = "known fields: req.url, req.http.NAME, obj.status, obj.age, obj.http.NAME";
 
 /// Compiles `text` into a ban on all matching responses stored before now.
 ///

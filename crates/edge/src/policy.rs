@@ -10,8 +10,8 @@
 //!
 //! **Invariant:** a request and its fetches use the program that was active when the request
 //! arrived.
-//! **Invariant:** a faulty program affects only the request that runs it. That request gets a 503,
-//! and the failure is logged.
+//! **Invariant:** a program that fails affects only the request that runs it. That request gets a
+//! 503, and the failure is logged.
 
 mod geo;
 pub(crate) mod host;

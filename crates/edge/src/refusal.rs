@@ -30,7 +30,7 @@ impl Refusal {
             Failure::Busy(_) => (503, "too many fetches in progress"),
             Failure::Policy(reason) => (503, *reason),
             Failure::NoRoom => (503, "no room for the response"),
-            _ => (502, "no valid answer came from the backend"),
+            _ => (502, "no valid response from the backend"),
         };
         let (forward, forward_status) = (forward.into(), failure.status());
         Self { status, reason, forward, forward_status, collapsed: false }

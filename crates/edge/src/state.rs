@@ -108,7 +108,7 @@ impl State {
         if of.uid() != geteuid().as_raw() || of.mode() & WRITABLE_BY_OTHERS != 0 {
             return Err(io::Error::new(
                 ErrorKind::PermissionDenied,
-                "must belong to this user and be writable by no one else",
+                "owned by another user, or writable by others",
             ));
         }
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
@@ -262,7 +262,7 @@ fn ended(directory: &Path, epoch: u64) -> Option<EndedRun> {
         Ok(total) => return Some(EndedRun { epoch, total }),
         Err(error) => {
             let file = path.display();
-            tracing::warn!(%file, %error, "response count of an earlier start is unknown");
+            tracing::warn!(%file, %error, "cannot read the response count of an earlier run");
             if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidData | ErrorKind::UnexpectedEof)
             {
                 remove(&path);
@@ -275,7 +275,7 @@ fn ended(directory: &Path, epoch: u64) -> Option<EndedRun> {
 /// Reads the count in a counter file, which this user must own: anyone can create files in
 /// `SHARED_MEMORY`, and after a reboot even under a name that this edge has used.
 fn total(path: &Path, epoch: u64) -> io::Result<u64> {
-    let foreign = || io::Error::new(ErrorKind::InvalidData, "must be a counter file of this version");
+    let foreign = || io::Error::new(ErrorKind::InvalidData, "not a counter file of this version");
     // Without this flag, opening a named pipe would block until the other end is opened.
     let without_waiting = OFlags::NONBLOCK.bits().cast_signed();
     let mut file = OpenOptions::new().read(true).custom_flags(without_waiting).open(path)?;

@@ -27,7 +27,7 @@ impl WarningLimit {
         Self { next_ms: AtomicU64::new(0), repeated: AtomicU64::new(0) }
     }
 
-    /// Returns permission to log a warning at `now_ms`; without permission, counts the warning as
+    /// Returns `Some` if a warning may be logged at `now_ms`; otherwise, counts the warning as
     /// suppressed.
     pub(crate) fn admit(&self, now_ms: u64) -> Option<Admitted> {
         let next_ms = self.next_ms.load(Relaxed);

@@ -89,7 +89,7 @@ fn wrong_flag_or_value_is_reported() {
         &["edge", "--backend", "http://127.0.0.1:1", "--backend", "ftp://b"],
         expect![[r#"
         status 2
-        --backend: "ftp://b": a backend is http://HOST[:PORT]
+        --backend: "ftp://b": invalid backend URL (expected http://HOST[:PORT])
     "#]],
     );
     check(

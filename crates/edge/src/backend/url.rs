@@ -28,9 +28,11 @@ pub enum BackendUrlError {
 impl fmt::Display for BackendUrlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Scheme => f.write_str("a backend is http://HOST[:PORT]"),
-            Self::Path => f.write_str("a backend has no path: requests keep their own"),
-            Self::Authority(reason) => write!(f, "a backend is http://HOST[:PORT]: {reason}"),
+            Self::Scheme => f.write_str("invalid backend URL (expected http://HOST[:PORT])"),
+            Self::Path => f.write_str("backend URL must not have a path, because requests keep theirs"),
+            Self::Authority(reason) => {
+                write!(f, "invalid backend URL (expected http://HOST[:PORT]): {reason}")
+            }
         }
     }
 }
@@ -106,7 +108,7 @@ mod tests {
         check("http://127.0.0.1:8081", expect!["http://127.0.0.1:8081"]);
         check("http://origin.example/", expect!["http://origin.example:80"]);
         check("http://[::1]:9", expect!["http://[::1]:9"]);
-        check("https://a", expect!["error: a backend is http://HOST[:PORT]"]);
-        check("http://a/b", expect!["error: a backend has no path: requests keep their own"]);
+        check("https://a", expect!["error: invalid backend URL (expected http://HOST[:PORT])"]);
+        check("http://a/b", expect!["error: backend URL must not have a path, because requests keep theirs"]);
     }
 }

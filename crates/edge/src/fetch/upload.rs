@@ -59,7 +59,7 @@ pub(crate) enum AbortedBy {
     Backend,
 }
 
-/// Error that the content has lost its receiver.
+/// Error returned once the content's receiver is gone.
 #[derive(Debug)]
 pub(crate) struct NotWanted;
 

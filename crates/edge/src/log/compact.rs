@@ -126,7 +126,8 @@ impl CompactEntry {
         (method + host + path + cmcd) as usize
     }
 
-    /// Adds what is known once the response's delivery has ended.
+    /// Adds the connection state and the delivery measurement, once the delivery has ended. `acked`
+    /// is when the last byte was acknowledged.
     pub(super) fn delivered(&mut self, tcp: Option<Tcp>, acked: Option<Instant>, delivery: Option<Delivery>) {
         self.tcp = tcp;
         let acked_us = acked.map(|at| micros(at.saturating_duration_since(self.began)));

@@ -205,11 +205,11 @@ impl Outlet {
         self.entries.peek().ok().map(|entry| entry.ended)
     }
 
-    /// Removes the oldest entry and writes its strings to `texts`, replacing the content.
+    /// Removes and returns the oldest entry. Its strings overwrite the contents of `texts`.
     pub(super) fn pop(&mut self, texts: &mut Vec<u8>) -> Option<CompactEntry> {
         let entry = self.entries.pop().ok()?;
         texts.resize(entry.texts_bytes(), 0);
-        self.texts.pop_entire_slice(texts).expect("an entry's texts are appended first");
+        self.texts.pop_entire_slice(texts).expect("an entry's strings precede it");
         Some(entry)
     }
 

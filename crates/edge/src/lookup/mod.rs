@@ -147,7 +147,7 @@ pub(crate) async fn find(
                 return Outcome::Miss(Miss { is_hit_for_miss: true, ..miss(fill, content) });
             }
             Lookup::Stale(fill, content, stored) => {
-                // Do not validate a response that is too old for the policy only.
+                // Do not validate a fresh response that only exceeds the policy's limits.
                 let is_fresh = options.under_policy && stored.freshness().is_fresh(now_ms());
                 let stale = (!is_fresh).then_some(stored);
                 return Outcome::Miss(Miss { stale, ..miss(fill, content) });
@@ -213,7 +213,7 @@ async fn join(
         // The policy stored the response with a grace period only.
         Ok(_) if options.under_policy => None,
         Ok(_) | Err(Failure::NotShared) => Some(Outcome::NotShared),
-        // The request that started the fetch has abandoned it.
+        // There is nothing to join: the response is not sliced, or its fetch was abandoned.
         Err(Failure::NotSliced(_) | Failure::Abandoned) => None,
         Err(Failure::Superseded) => match peek().filter(|stored| stored.freshness().is_fresh(now_ms())) {
             Some(stored) => {

@@ -19,8 +19,8 @@ use crate::fetch::{self, BackendSide};
 use crate::slices::{Representation, SliceRequest, serves_ranges, slice_bytes};
 use crate::worker::Worker;
 
-/// Maximum attempts to reopen a slice per piece, if the slice is unreadable or fetched for another
-/// reader only.
+/// Maximum attempts per piece to reopen a slice that is unreadable or was fetched only for another
+/// reader.
 const OPENS_MAX: usize = 3;
 
 /// The content of a sliced response, readable from any offset.

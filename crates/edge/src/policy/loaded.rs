@@ -41,7 +41,7 @@ pub(crate) struct Loaded {
     pub(crate) program: Program,
     pub(crate) backends: PolicyBackends,
     pub(crate) geo: Option<Arc<Databases>>,
-    /// Rate limit for failure warnings, because a faulty policy may fail on every request.
+    /// Rate limit for failure warnings, because a broken policy may fail on every request.
     failures: WarningLimit,
 }
 
@@ -370,7 +370,7 @@ impl Policies {
     pub fn activate(&self, name: &str) -> Result<(), LoadError> {
         if name == NO_POLICY {
             if !self.backends.has_configured() {
-                let reason = "only policies declare backends: give the edge --backend URL";
+                let reason = "without a policy, the edge has no backend: give the edge --backend URL";
                 return Err(LoadError::Backends(reason.into()));
             }
             self.active.store(None);

@@ -135,8 +135,8 @@ impl<O: Outgoing> Session<'_, O> {
     }
 
     /// Lets the active bundle select the congestion control before content is sent, unless a
-    /// decider with precedence has done so. Only responses to GET and HEAD are steered, but the
-    /// bytes of all responses count towards the minimum size.
+    /// decider with higher precedence has already done so. Only responses to GET and HEAD are
+    /// steered, but the bytes of all responses count towards the minimum size.
     fn follow_bundle(&self, found: &Found, part: &Part) {
         if !self.is_read() {
             return;
@@ -153,7 +153,7 @@ impl<O: Outgoing> Session<'_, O> {
                 steering.follow(fd, &active.bundle, response, self.worker.steering());
                 Ok(())
             };
-            // A lost socket fails at the next write.
+            // If the connection is lost, the next write fails.
             let _ = self.out.socket().with_fd(follow);
         }
     }

@@ -60,7 +60,7 @@ impl Drop for Scratch {
 }
 
 #[test]
-fn start_knows_counts_of_earlier_starts() {
+fn run_knows_counts_of_earlier_runs() {
     let scratch = Scratch::new();
     let epochs = [7, 2, 1000].map(|started| scratch.start(started));
     let state = State::open(&scratch.0).unwrap();
@@ -75,7 +75,7 @@ fn start_knows_counts_of_earlier_starts() {
 }
 
 #[test]
-fn on_disk_page_stays_in_shared_memory_until_start_ends() {
+fn page_on_disk_stays_in_shared_memory_until_run_ends() {
     let scratch = Scratch::on_disk();
     if is_in_memory(scratch.0.parent().unwrap()).unwrap() {
         return; // the whole build is in a tmpfs

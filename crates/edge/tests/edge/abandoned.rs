@@ -152,7 +152,7 @@ async fn rfc5861_3_background_revalidation_is_finished() {
     assert_eq!(send_on(&mut fetch, 0, SIZE).await, Ok(()));
     // A look-up finds the new response once its head is stored.
     let refreshed = async { while !is_stored(&edge, SIZE).await {} };
-    tokio::time::timeout(PATIENCE, refreshed).await.expect("not stored");
+    tokio::time::timeout(PATIENCE, refreshed).await.expect("the response is stored in time");
     edge.stop().await;
 }
 

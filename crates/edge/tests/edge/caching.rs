@@ -388,7 +388,7 @@ async fn unreachable_backend_is_502_immediately_until_it_returns() {
     assert_eq!((down.status, down.field("cache-control")), (502, Some("no-store")));
     assert_eq!(
         down.cache_status(),
-        "thalweg; fwd=uri-miss; detail=\"no valid answer came from the backend\""
+        "thalweg; fwd=uri-miss; detail=\"no valid response from the backend\""
     );
     let backend = Backend::at(address).await;
     let up = get(&edge, "/a", "");

@@ -1,5 +1,5 @@
-//! Delivery tests: what a record says that the client's kernel acknowledged, compared with what the
-//! client read and when.
+//! Delivery tests: the bytes and times that a record reports as acknowledged, compared with what
+//! the client read and when.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,7 +12,7 @@ use tokio::net::TcpSocket;
 use crate::policy;
 use crate::support::{Backend, Client, PATIENCE, Response, TestEdge, content};
 
-/// Content length that the kernel takes at once, although the client does not read.
+/// Content length that the kernel accepts at once even if the client does not read.
 const LENGTH: usize = 600_000;
 /// Time for which a client does not read.
 const PAUSE: Duration = Duration::from_millis(150);
@@ -57,7 +57,8 @@ async fn acknowledgement_is_timed_by_the_client_and_not_by_the_write() {
         let delivery = delivery(&record);
         let acked_us = delivery.acked_us.unwrap();
         assert!(u64::try_from(PAUSE.as_micros()).unwrap() <= acked_us, "{record:?}");
-        // A delayed acknowledgement adds up to 40 ms.
+        // The client may delay its acknowledgement by up to 40 ms; 5 ms more are allowed for
+        // scheduling.
         assert!(acked_us <= read_us + 45_000, "{read_us} us, {record:?}");
         assert_eq!(delivery.acked_bytes, LENGTH as u64);
         assert!(delivery.busy_us.unwrap() <= acked_us && delivery.busy_us.unwrap() >= 150_000);
@@ -93,7 +94,7 @@ async fn policy_reads_the_rates_of_the_response_before() {
     edge.stop().await;
 }
 
-/// A range, and several, end before the stored content does.
+/// A single range and multiple ranges end before the stored content does.
 #[tokio::test]
 async fn ranges_are_acknowledged_to_their_end() {
     let backend = Backend::new().await;
@@ -119,7 +120,7 @@ async fn small_response_is_not_measured() {
     edge.stop().await;
 }
 
-/// The pace of a source is not the network's: the response took longer than it was busy.
+/// A slow source must not count as a slow network: the response takes longer than its busy time.
 #[tokio::test]
 async fn response_that_waits_for_content_is_source_limited() {
     let backend = Backend::new().await;

@@ -166,7 +166,7 @@ async fn check(edge: SocketAddr, path: &str, length: usize, range: Option<Range<
     let expected = content(path, wanted.start..wanted.start + content_bytes.len());
     assert!(content_bytes == expected, "{path}: wrong bytes in {wanted:?}");
     if is_whole {
-        assert_eq!(content_bytes.len(), wanted.len(), "{path}: a part that looks whole");
+        assert_eq!(content_bytes.len(), wanted.len(), "{path}: a partial response looks complete");
         return Got::Whole;
     }
     Got::Part

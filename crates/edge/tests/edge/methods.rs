@@ -276,7 +276,7 @@ async fn client_that_sends_everything_before_reading_is_not_blocked() {
         reader.read_exact(&mut taken).await.unwrap();
         assert!(taken == content(0, TOTAL));
     });
-    tokio::time::timeout(PATIENCE, client.send(&content(0, TOTAL))).await.expect("deadlock");
+    tokio::time::timeout(PATIENCE, client.send(&content(0, TOTAL))).await.expect("sending does not deadlock");
     taking.await.unwrap();
     client.head().await;
     assert!(client.exactly(TOTAL).await == content(0, TOTAL));

@@ -189,7 +189,7 @@ async fn always_miss_request_does_not_wait_and_replaces_stored_response() {
         assert_eq!(text(&answered(slow, &mut first, FRESH, "slow").await), "slow");
     }
 
-    // A response that is too old for the policy only is not validated.
+    // A fresh response that only exceeds the policy's own age limit is not validated.
     let fetch = loop {
         first.request("GET", "/a", "Young: 1\r\n").await;
         tokio::select! {

@@ -39,7 +39,7 @@ async fn failed_fetch_is_error_with_and_without_policy() {
     );
     let plain = TestEdge::before(&gone);
     drop(gone);
-    for (edge, detail) in [(&plain, "no valid answer came from the backend"), (&policed, "backend-error")] {
+    for (edge, detail) in [(&plain, "no valid response from the backend"), (&policed, "backend-error")] {
         let mut records = edge.records.follow();
         let mut client = edge.client().await;
         for path in ["/a", "/pass"] {

@@ -317,7 +317,7 @@ async fn include_is_relative_to_the_including_file() {
 }
 
 #[tokio::test]
-async fn faulty_policy_is_refused_at_startup() {
+async fn invalid_policy_is_refused_at_startup() {
     let backend = Backend::new().await;
     let file = File::new("vcl 4.1;\nsub vcl_recv { set req.http.a = beresp.ttl; }\n");
     let config = Config { policy: Some(file.0.clone()), ..config(backend.address) };

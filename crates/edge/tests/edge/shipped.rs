@@ -226,11 +226,11 @@ async fn purges_are_authorised_and_executed() {
     client.request("PURGE", "/", "xkey-softpurge: two three\r\n").await;
     assert_eq!(client.response().await.content, b"Tags purged softly: 2\n");
     let until_stale = async { while is_fresh(&get(&mut client, "/a", "").await) {} };
-    tokio::time::timeout(PATIENCE, until_stale).await.expect("the response was not soft-purged");
+    tokio::time::timeout(PATIENCE, until_stale).await.expect("the response becomes stale in time");
     let mut refresh = backend.fetch().await;
     refresh.respond("200 OK", &format!("{}Connection: close\r\n", sent.0), b"a").await;
     let until_fresh = async { while !is_fresh(&get(&mut client, "/a", "").await) {} };
-    tokio::time::timeout(PATIENCE, until_fresh).await.expect("the response was not revalidated");
+    tokio::time::timeout(PATIENCE, until_fresh).await.expect("the response becomes fresh in time");
 
     client.request("PURGE", "/", "xkey: two three\r\n").await;
     assert_eq!(client.response().await.content, b"Tags purged: 2\n");

@@ -28,7 +28,7 @@ pub(crate) fn accepted(client: &Client) -> OwnedFd {
             (peer == wanted).then_some(fd)
         })
         .next()
-        .expect("the edge's end of the connection")
+        .expect("the edge's end is open in this process")
 }
 
 #[tokio::test]

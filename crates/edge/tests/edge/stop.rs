@@ -31,11 +31,11 @@ async fn record_follower_does_not_delay_stop_and_gets_the_last_record() {
     client.request("TRACE", "/a", "").await;
     assert_eq!(client.response().await.status, 405);
     stop.send(()).unwrap();
-    tokio::time::timeout(PATIENCE, running).await.expect("the edge does not stop").unwrap().unwrap();
+    tokio::time::timeout(PATIENCE, running).await.expect("the edge stops in time").unwrap().unwrap();
 
     let record = follower.chunk().await.unwrap().expect("the record is sent before the end");
     assert!(String::from_utf8(record).unwrap().contains("\"status\":405"));
-    let end = follower.chunk().await.unwrap().expect("an end event");
+    let end = follower.chunk().await.unwrap().expect("an end event follows the record");
     assert_eq!(String::from_utf8(end).unwrap(), format!("event: end\ndata: {}-1\n\n", records.epoch()));
     assert_eq!(follower.chunk().await, Ok(None), "the stream ends cleanly");
     assert!(follower.is_closed().await && idle.is_closed().await);

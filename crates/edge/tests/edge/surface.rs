@@ -63,7 +63,7 @@ async fn metrics_count_responses_by_cache_result() {
             }
         }
     };
-    let metrics = tokio::time::timeout(PATIENCE, all).await.expect("the expected metrics");
+    let metrics = tokio::time::timeout(PATIENCE, all).await.expect("the expected metrics appear in time");
     let healthy = format!(r#"backend="http://{0}",address="{0}"}} 1"#, backend.address);
     assert!(metrics.contains(&format!("thalweg_edge_backend_healthy{{{healthy}\n")), "{metrics}");
     assert!(

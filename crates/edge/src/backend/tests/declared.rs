@@ -231,7 +231,7 @@ async fn unused_connections_close_without_other_traffic() {
     let mut byte = [0];
     tokio::select! {
         read = timeout(3 * IDLE_TIME_MAX, idle.read(&mut byte)) => {
-            assert_eq!(read.expect("still open").unwrap(), 0);
+            assert_eq!(read.expect("the connection closes in time").unwrap(), 0);
         }
         () = closing => {}
     }

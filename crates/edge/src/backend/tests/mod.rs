@@ -32,20 +32,20 @@ async fn listener() -> (TcpListener, SocketAddr) {
 }
 
 async fn accept(listener: &TcpListener) -> TcpStream {
-    timeout(PATIENCE, listener.accept()).await.expect("no connection").unwrap().0
+    timeout(PATIENCE, listener.accept()).await.expect("the edge connects in time").unwrap().0
 }
 
 /// Reads up to and including the empty line that ends a head.
 async fn head(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
-        head.push(timeout(PATIENCE, stream.read_u8()).await.expect("no data").unwrap());
+        head.push(timeout(PATIENCE, stream.read_u8()).await.expect("the edge sends data in time").unwrap());
     }
     String::from_utf8(head).unwrap()
 }
 
 async fn is_closed(stream: &mut TcpStream) -> bool {
-    timeout(PATIENCE, stream.read(&mut [0])).await.expect("still open").unwrap() == 0
+    timeout(PATIENCE, stream.read(&mut [0])).await.expect("the connection closes in time").unwrap() == 0
 }
 
 /// Creates the backends of an edge with two workers and no configured backend.

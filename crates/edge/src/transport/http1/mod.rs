@@ -35,7 +35,8 @@ mod send;
 /// Form of the response to a request that could not be parsed.
 const MALFORMED: RequestForm = RequestForm { version: Version::Http11, is_head: false, keeps_alive: false };
 
-/// Time until the acknowledgement of a response is first looked for, if no request comes before.
+/// Delay before the first check for a response's acknowledgement, unless another request arrives
+/// earlier.
 const ACK_WAIT: Duration = Duration::from_millis(200);
 
 /// Maximum scratch buffers kept by a worker for later requests.
@@ -135,7 +136,7 @@ async fn run(worker: &Arc<Worker>, client: &Client, socket: &Socket) {
 
 /// Waits for the first byte of the next request; returns `false` if none arrives within `idle` or
 /// the client closes. Collects acknowledgements of earlier responses, first after [`ACK_WAIT`] and
-/// then ever less often, because most clients send their next request before.
+/// then at increasing intervals, because most clients send their next request before that.
 async fn next_request(requests: &mut Requests, client: &Client, socket: &Socket, idle: Duration) -> bool {
     let deadline = Instant::now() + idle;
     let mut wait = ACK_WAIT;

@@ -66,8 +66,7 @@ pub(super) struct Sender<'a> {
     corked: bool,
     /// Whether the connection has waited for the client since the piece was last verified.
     has_waited: bool,
-    /// Set if the response's delivery is measured. Boxed, because an idle connection's future has
-    /// room for it.
+    /// Set if the response's delivery is measured. Boxed to keep an idle connection's future small.
     measuring: Option<Box<Measuring>>,
 }
 
@@ -84,7 +83,7 @@ struct Measuring {
     busy_before: Option<Duration>,
     /// Whether the kernel currently stamps each write.
     is_stamping: bool,
-    /// Whether it has stamped any.
+    /// Whether the kernel has stamped any write of the response.
     has_stamped: bool,
 }
 
@@ -93,8 +92,8 @@ impl<'a> Sender<'a> {
         Self { socket, stall, first_byte: None, corked: false, has_waited: false, measuring: None }
     }
 
-    /// Measures the delivery of everything sent from now on. `needs_window` reads the congestion
-    /// window at the first byte.
+    /// Measures the delivery of everything sent from now on. If `needs_window`, also reads the
+    /// congestion window at the first byte.
     pub(super) fn measure(&mut self, needs_window: bool) {
         self.measuring = Some(Box::new(Measuring {
             start: self.socket.written(),
@@ -118,18 +117,18 @@ impl<'a> Sender<'a> {
         })
     }
 
-    /// Whether an acknowledgement timestamp was requested.
+    /// Returns whether an acknowledgement timestamp was requested.
     pub(super) fn has_stamped(&self) -> bool {
         self.measuring.as_ref().is_some_and(|measuring| measuring.has_stamped)
     }
 
-    /// Notes that the response waits for content, so that time until more arrives is not the
-    /// network's.
+    /// Records that the response waits for content, so that the wait is not attributed to the
+    /// network.
     pub(super) fn wait_for_content(&mut self) {
         if let Some(measuring) = &mut self.measuring
             && measuring.busy_before.is_none()
         {
-            // Until now, the connection was busy since the first byte.
+            // Up to now, the connection has been busy since the first byte.
             let since = self.first_byte.map_or(Duration::ZERO, |at| at.elapsed());
             let busy = self.socket.with_fd(TcpInfo::read).ok().and_then(|info| info.busy_time_us);
             measuring.busy_before = busy.map(|us| Duration::from_micros(us).saturating_sub(since));
@@ -138,7 +137,7 @@ impl<'a> Sender<'a> {
 
     /// Requests acknowledgement timestamps for the writes that follow, or stops requesting them.
     fn stamp(&mut self, on: bool) {
-        // The kernel refuses on a connection that has been reset, and before Linux 6.2.
+        // The kernel refuses timestamps on a reset connection and before Linux 6.2.
         if let Some(measuring) = &mut self.measuring
             && measuring.is_stamping != on
             && self.socket.request_acks(on).is_ok()

@@ -181,7 +181,7 @@ impl Client {
     /// Reads more input. Returns false at the end of the connection, clean or not.
     async fn more(&mut self) -> bool {
         let read = tokio::time::timeout(PATIENCE, self.stream.read_buf(&mut self.input)).await;
-        matches!(read.expect("no data"), Ok(n) if n > 0)
+        matches!(read.expect("data arrives in time"), Ok(n) if n > 0)
     }
 
     /// Returns the next content of a chunked response, at least one byte. Returns `None` at the
@@ -283,7 +283,7 @@ impl Backend {
     /// Accepts the next connection and reads its request.
     pub async fn fetch(&self) -> Fetch {
         let accepted = tokio::time::timeout(PATIENCE, self.listener.accept()).await;
-        let (stream, _) = accepted.expect("no connection from the edge").unwrap();
+        let (stream, _) = accepted.expect("the edge connects in time").unwrap();
         stream.set_nodelay(true).unwrap();
         let mut client = Client::new(stream);
         let request = client.head().await;
