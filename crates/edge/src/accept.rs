@@ -21,8 +21,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 static ACCEPT_FAILURES: WarningLimit = WarningLimit::new();
 static REFUSALS: WarningLimit = WarningLimit::new();
 
-/// Runs worker `number` until `stop` is true, then waits for its responses to finish, at most for
-/// the shutdown time limit.
+/// Runs worker `number` until `stop` is true, then waits up to the shutdown time limit for its
+/// responses to finish.
 pub(crate) fn run(
     shared: Arc<Shared>,
     number: usize,

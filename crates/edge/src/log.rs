@@ -137,7 +137,7 @@ impl Records {
         follower
     }
 
-    /// Follows the records numbered `number` and above, as far as they are still kept.
+    /// Follows the kept records numbered `number` and above, and all later records.
     pub fn follow_from(&self, number: u64) -> Follower {
         let mut recent = self.shared.recent();
         let next = match self.followers.upgrade() {

@@ -205,7 +205,7 @@ impl Edge {
         let admin = admin.map(tokio::spawn);
         let stopped = tokio::select! {
             () = stop => Ok(()),
-            () = threads.early_end.notified() => Err(io::Error::other("an edge worker ended unexpectedly")),
+            () = threads.early_end.notified() => Err(io::Error::other("an edge worker exited unexpectedly")),
             never = backends.close_old() => match never {},
             never = bundles.clone().watch() => match never {},
         };

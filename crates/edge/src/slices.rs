@@ -34,9 +34,9 @@ pub(crate) struct Representation {
     pub(crate) length: u64,
     /// Size in bytes of each slice except the last.
     pub(crate) slice_bytes: u64,
-    /// Head stored with each slice, apart from its length. It has the response's fields, so that a
-    /// ban or tag purge of the response also removes its slices. It never becomes stale, because
-    /// the key determines the content.
+    /// Head stored with each slice, except for the status and the length. It has the response's
+    /// fields, so that a ban or tag purge of the response also removes its slices. It never becomes
+    /// stale, because the key determines the content.
     head: Arc<Head>,
 }
 

@@ -33,8 +33,8 @@ pub(super) fn respond(
     if !is_confirmed && is_unrequested(request, status) {
         return error::on_failure(worker, fill, request, Failure::Status(status));
     }
-    // Not under a policy, because it, and not RFC 9111, then decides how long a response stays
-    // fresh.
+    // Skip this under a policy, because the policy then decides how long a response stays fresh,
+    // not RFC 9111.
     if let Want::Pass(pass) = &request.want
         && let Some(known) = pass.known.as_ref().filter(|_| status == 200 && request.policy.is_none())
     {

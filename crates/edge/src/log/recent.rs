@@ -23,7 +23,7 @@ const BYTES_MAX: usize = 32 << 20;
 pub(super) struct Recent {
     records: VecDeque<NumberedRecord>,
     bytes: usize,
-    /// When the last follower disconnected; until then, when the edge started.
+    /// When the last follower disconnected or, if none has connected yet, when the edge started.
     pub(super) left: Instant,
     /// Whether records are kept, because the log has a follower or one may reconnect soon.
     pub(super) is_kept: bool,

@@ -226,7 +226,7 @@ const DOZES: u8 = 1;
 /// The writer waits without a time limit; any entry wakes it.
 const SLEEPS: u8 = 2;
 
-/// Wakes the writer from the workers.
+/// Lets workers wake the writer.
 #[derive(Debug, Default)]
 pub(super) struct Bell {
     writer: OnceLock<Thread>,

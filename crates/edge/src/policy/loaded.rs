@@ -132,7 +132,7 @@ impl fmt::Display for LoadError {
             Self::Unknown(name) => write!(f, "there is no policy {name:?}"),
             Self::Active(name) => write!(f, "{name:?} is the active policy: activate another first"),
             Self::Named(name, by) => write!(f, "{by:?} sends requests to {name:?}: discard {by:?} first"),
-            Self::TooMany => write!(f, "at most {LOADED_MAX} policies can be loaded: discard one first"),
+            Self::TooMany => write!(f, "{LOADED_MAX} policies are already loaded: discard one first"),
         }
     }
 }

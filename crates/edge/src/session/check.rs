@@ -20,9 +20,9 @@ static LOOPS: WarningLimit = WarningLimit::new();
 /// request is refused and the connection closes.
 const CONTENT_BYTES_MAX: u64 = 64 * 1024;
 
-const FRAMING: &str = "the length of the request is ambiguous";
+const FRAMING: &str = "the request length is ambiguous";
 const NOT_ALLOWED: Refusal = Refusal::by_edge(405, "the method is not allowed here");
-const TOO_LARGE: Refusal = Refusal::by_edge(413, "the content of the GET or HEAD request is too large");
+const TOO_LARGE: Refusal = Refusal::by_edge(413, "the request content is too large for GET or HEAD");
 const NO_PUBLISHING: Refusal =
     Refusal::by_edge(403, "publishing through an edge is refused: push to the origin's ingest listener");
 const LOOP: Refusal = Refusal::by_edge(508, "the request has already passed through this node");

@@ -88,7 +88,7 @@ impl<O: Outgoing> Session<'_, O> {
         }
     }
 
-    /// Returns the part to send, as far as it can be determined yet.
+    /// Returns the part to send, as far as it can already be determined.
     fn part(&self, found: &Found) -> Part {
         part(self.request(), self.received.method, &found.head, found.content.progress())
     }

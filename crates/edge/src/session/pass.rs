@@ -27,15 +27,15 @@ use crate::lookup::{Forwarded, Found};
 use crate::refusal::Refusal;
 use crate::transport::{Incoming, Outgoing, UploadError};
 
-const SENT_ALREADY: Refusal = Refusal::by_edge(503, "a request whose content was sent cannot restart");
-const ONLY_CONTINUE: Refusal = Refusal::by_edge(417, "only 100-continue can be expected here");
+const SENT_ALREADY: Refusal = Refusal::by_edge(503, "cannot restart: the request content was already sent");
+const ONLY_CONTINUE: Refusal = Refusal::by_edge(417, "the only supported expectation is 100-continue");
 
 impl<O: Outgoing> Session<'_, O> {
     pub(super) async fn pass(&mut self, forward: Forward, incoming: &mut impl Incoming) -> Step {
         let expects = match self.expects_continue() {
             Ok(expects) => expects,
-            // Ignore the expectation: it concerns content, and that of GET and HEAD requests is
-            // already discarded.
+            // Ignore the expectation: it concerns content, which is already discarded for GET and
+            // HEAD requests.
             Err(_) if self.is_read() => false,
             Err(refusal) => return Step::Generated(GeneratedResponse::refused(&refusal)),
         };

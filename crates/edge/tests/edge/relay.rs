@@ -29,7 +29,7 @@ async fn watch(mut client: Client, seen: mpsc::Sender<usize>) -> Result<usize, u
 /// Waits until all clients have received `bytes` bytes.
 async fn all_have(seen: &mut [mpsc::Receiver<usize>], bytes: usize) {
     for client in seen {
-        while tokio::time::timeout(PATIENCE, client.recv()).await.expect("content arrives").unwrap() < bytes {}
+        while tokio::time::timeout(PATIENCE, client.recv()).await.expect("data flows").unwrap() < bytes {}
     }
 }
 

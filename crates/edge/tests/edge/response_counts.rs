@@ -18,7 +18,7 @@ async fn each_accepted_request_produces_one_record() {
     let (mut follower, records) = (edge.records.follow(), edge.records.clone());
     let mut statuses = Vec::new();
 
-    // Keep-alive, then pipelined requests; the connection closes while idle.
+    // Two pairs of pipelined requests on one connection, which the client closes while it is idle.
     let mut client = edge.client().await;
     for _ in 0..2 {
         client.send(TWO).await;

@@ -240,7 +240,8 @@ async fn rfc8246_2_reload_of_immutable_response_is_a_hit_while_fresh() {
     let reload = "Cache-Control: max-age=0\r\n";
     let hit = edge.get("/a", reload).await;
     assert!(hit.cache_status().starts_with("thalweg; hit"), "{}", hit.head);
-    // A forced reload validates the response, which the update makes mutable.
+    // A forced reload validates the response. The 304 lacks `immutable`, so the response becomes
+    // mutable.
     let forced = get(&edge, "Cache-Control: no-cache\r\n");
     fetch.next().await;
     fetch.send(format!("{STILL_GOOD}Cache-Control: max-age=60\r\nAge: 20\r\n\r\n")).await;

@@ -315,7 +315,7 @@ impl Content {
                 Ok(Decoded::Piece(input.split_to(piece).freeze()))
             }
             Self::Chunked(decoder) => match decoder.decode(input).map_err(|error: ChunkedError| {
-                Refusal::by_edge(error.status(), "the content of the request is malformed")
+                Refusal::by_edge(error.status(), "the request content is malformed")
             })? {
                 Step::Data { data, consumed } => {
                     Ok(Decoded::Piece(input.split_to(consumed).freeze().slice(data)))
