@@ -54,8 +54,8 @@ pub enum Followed {
 /// Reads all partitions of a topic.
 pub struct Follower {
     kafka: BaseConsumer,
-    /// Separate client that requests partition ends. On the connection of `kafka`, the response
-    /// would be delayed by a fetch in progress.
+    /// Separate client that requests partition ends. On the connections of the `kafka` client, a
+    /// fetch in progress would delay the response.
     ends: BaseConsumer,
     topic: String,
     /// Progress of the assigned partitions.

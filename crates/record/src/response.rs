@@ -277,7 +277,7 @@ words! {
     LineTag {
         /// Logged by the policy or its modules, such as the tcp module.
         Log = "VCL_Log",
-        /// A failure in the policy, or an operation that the edge refused to the policy.
+        /// A failure in the policy, or an operation that the edge did not let the policy perform.
         Error = "VCL_Error",
         /// A timestamp logged by the policy.
         Timestamp = "Timestamp",

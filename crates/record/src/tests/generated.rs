@@ -29,7 +29,7 @@ const TYPES_HEAD: &str = "// Records as in JSON lines, and table rows as stored 
 ";
 
 #[test]
-fn telemetry_proto() {
+fn telemetry_proto_is_current() {
     let messages = [
         Batch::DECLARED,
         Spooled::DECLARED,
@@ -87,7 +87,7 @@ fn telemetry_proto() {
 }
 
 #[test]
-fn console_types() {
+fn console_types_are_current() {
     let parts = [Line::DECLARED, TcpState::DECLARED, Delivery::DECLARED, Steered::DECLARED, Cmcd::DECLARED];
     let mut text = TYPES_HEAD.to_owned();
     let fields = || [ResponseRecord::DECLARED].into_iter().chain(parts).flat_map(Declared::fields);
@@ -131,9 +131,9 @@ fn console_types() {
     expect_file!["../../../../console/src/record.ts"].assert_eq(&text);
 }
 
-/// The log reference must have exactly one row for each field of the JSON line.
+/// Compares the rows of the log reference with the fields of the JSON line.
 #[test]
-fn log_reference() {
+fn log_reference_has_one_row_per_field() {
     let page = include_str!("../../../../docs/reference/records.md");
     let rows = page.lines().skip_while(|line| *line != "|---|---|").skip(1);
     let named = rows.take_while(|line| line.starts_with('|')).flat_map(|row| {
