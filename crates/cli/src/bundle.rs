@@ -1,5 +1,4 @@
-//! Bundle files: validation by an edge's rules, and conversion for other servers (`thalweg
-//! bundle`).
+//! Bundle files: validated as on an edge, and converted for other servers (`thalweg bundle`).
 
 pub mod args;
 mod nginx;

@@ -65,7 +65,7 @@ fn check_file(file: &Path) -> anyhow::Result<String> {
     Ok("no errors found".to_owned())
 }
 
-/// Returns whether `text` starts like VCL, which a bundle or config never does.
+/// Returns whether `text` starts like VCL, as no bundle or config does.
 fn begins_policy(text: &[u8]) -> bool {
     ["vcl 4", "backend "].iter().any(|first| text.trim_ascii_start().starts_with(first.as_bytes()))
 }

@@ -82,7 +82,7 @@ Root is required to sample other network namespaces, and for an event queue larg
 large numbers of short connections.")]
     Agent(Flags<Agent>),
 
-    /// Push a presentation to an origin as a live channel: in a loop, in real time
+    /// Push a presentation to an origin as a live channel, in a loop and in real time
     #[command(after_help = "\
 Example: the sample as channel `demo` of the origin on this machine
   thalweg source --media assets/sample --to http://127.0.0.1:8084/ingest/demo

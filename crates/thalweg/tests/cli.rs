@@ -282,7 +282,7 @@ fn help_lists_commands_and_flags() {
               edge         Run an edge: an HTTP cache that relays responses while they are still arriving
               origin       Run an origin: HLS and DASH, just in time, from CMAF files and from live ingest
               agent        Record every TCP socket as the kernel sees it, and the responses of edges
-              source       Push a presentation to an origin as a live channel: in a loop, in real time
+              source       Push a presentation to an origin as a live channel, in a loop and in real time
               check        Check config files, policies and bundles, or list all settings
               log          Follow the request log, with the kernel's view of each connection
               sockets      Show every TCP socket of this machine, with the kernel's view of its path

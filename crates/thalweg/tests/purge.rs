@@ -16,7 +16,7 @@ fn run(args: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
 }
 
-/// Requests `path` from the edge and serves the edge's fetch a response with tag `t`.
+/// Requests `path` from the edge and responds to the edge's fetch with a response tagged `t`.
 fn serve(backend: &TcpListener, edge: &str, path: &str) {
     let mut client = TcpStream::connect(edge).unwrap();
     write!(client, "GET {path} HTTP/1.1\r\nHost: media.example\r\nConnection: close\r\n\r\n").unwrap();

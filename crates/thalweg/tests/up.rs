@@ -114,7 +114,7 @@ fn request_appears_in_the_log_and_the_console() {
 fn source_becomes_a_live_channel_at_the_edge() {
     let directory = Directory::new();
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/../../assets/sample");
-    // The source must present the token of the origin in its file.
+    // The source must present the ingest token of the origin in the same file.
     let config = format!(
         "{ORIGIN}ingest_token = 'correct-horse-battery'\n\
          [edge]\nlisten = '127.0.0.1:0'\nadmin = '127.0.0.1:0'\nmemory = '16MiB'\n\

@@ -91,7 +91,7 @@ pub(crate) trait Section: Sized {
     const DOC: &'static [&'static str];
     const SETTINGS: &'static [Setting];
 
-    /// Reads all settings. Adds each fault to the reader, and returns `None` if there is any.
+    /// Reads all settings. Adds each fault to the reader, and returns `None` if there are any.
     fn read(reader: &mut Reader<'_>) -> Option<Self>;
 
     /// Returns where the section starts.

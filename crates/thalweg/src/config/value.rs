@@ -39,7 +39,7 @@ impl fmt::Display for Written {
     }
 }
 
-/// A rejected value: its location, which in a list is that of the item, and the reason.
+/// A rejected value: its location (in a list, the location of the item) and the reason.
 #[derive(Debug)]
 pub(crate) struct Refused {
     pub(crate) place: Place,
@@ -57,7 +57,7 @@ pub(crate) trait Value: Sized {
     /// Whether the type is a list.
     const MANY: bool = false;
 
-    /// Whether a file may write the value as a TOML number; all other values are strings.
+    /// Whether the value may be a TOML number in a file. All other values are strings.
     const IS_NUMBER: bool = false;
 
     /// Parses a value from text. Relative paths are resolved against `base`.

@@ -1,4 +1,4 @@
-//! Tests for routes that the kernel refuses: an unknown algorithm, or a router that is on no link.
+//! Tests for routes that the kernel refuses: an unknown algorithm, or an unreachable router.
 
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
@@ -89,8 +89,8 @@ fn refused_routes_neither_block_nor_flap() {
     };
     until("routes changed: 2 added, 0 replaced, 0 removed, 0 unchanged");
 
-    // 192.0.2.0/24 is withdrawn. Two other routes are refused, one of them because its router is on
-    // no link.
+    // 192.0.2.0/24 is withdrawn. Two other routes are refused, one of them because its router is
+    // unreachable.
     server.shell("ip -6 route delete 2001:db8:9::/64 dev v0");
     let rules = [("198.51.100.0/24", "nosuch"), ("203.0.113.0/24", &other), ("2001:db8:77::/56", &other)];
     replace_bundle(&directory, &of_rules(2, &rules));
