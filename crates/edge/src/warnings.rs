@@ -126,11 +126,11 @@ mod tests {
             let admitted = (from_ms..from_ms + count).filter_map(|now_ms| limit.admit(now_ms));
             admitted.map(|admitted| admitted.repeated).collect::<Vec<_>>()
         };
-        assert_eq!(lines(start_ms, 40), [None], "only the first, immediately");
+        assert_eq!(lines(start_ms, 40), [None], "only the first warning is logged, immediately");
         assert_eq!(lines(start_ms + INTERVAL_MS - 1, 1), []);
         assert_eq!(lines(start_ms + INTERVAL_MS, 2), [Some(40)]);
         assert_eq!(lines(start_ms + 3 * INTERVAL_MS, 1), [Some(1)]);
-        assert_eq!(lines(start_ms + 4 * INTERVAL_MS, 1), [None], "nothing was suppressed");
+        assert_eq!(lines(start_ms + 4 * INTERVAL_MS, 1), [None], "no warning was suppressed in between");
     }
 
     #[test]

@@ -16,7 +16,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn valid_and_invalid_names() {
+    fn valid_names_are_distinguished_from_invalid_ones() {
         let longest = "a".repeat(NAME_BYTES_MAX);
         for name in ["edge-1.fra1.example", "A_b", "0", &longest] {
             assert!(is_name(name), "{name}");

@@ -118,7 +118,7 @@ fn bare() -> ResponseRecord {
 }
 
 #[test]
-fn json_line() {
+fn records_are_formatted_as_json_lines() {
     let check = |record: ResponseRecord, expected: Expect| expected.assert_eq(&record.to_json());
     check(
         sample(),
@@ -230,7 +230,7 @@ fn invalid_lines_are_reported() {
 }
 
 #[test]
-fn human_lines() {
+fn records_are_formatted_as_human_readable_lines() {
     let slow = ResponseRecord {
         bytes: 123,
         written_us: 12_000_000,

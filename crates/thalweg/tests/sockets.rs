@@ -114,7 +114,7 @@ fn saved_capture_is_decoded_by_thalweg_and_ss() {
     let file = directory.path().join("dump.bin");
     let file = file.to_str().unwrap();
     let saved = printed(&[&filter, "--json", "--save", file]);
-    assert_eq!(saved.lines().count(), 2, "the connection and the listener: {saved}");
+    assert_eq!(saved.lines().count(), 2, "the capture must have the connection and the listener: {saved}");
     assert_eq!(printed(&["--json", "--decode", file]), saved);
     let ss = Command::new("ss").args(["-tanH"]).env("TCPDIAG_FILE", file).output().unwrap();
     let text = String::from_utf8(ss.stdout).unwrap();

@@ -70,7 +70,7 @@ fn run_knows_counts_of_earlier_runs() {
         assert_eq!(state.ended_from(epochs[first]), &all[first..]);
     }
     assert_eq!(state.ended_from(state.epoch()), []);
-    assert_eq!(state.ended_from(epochs[0] - 1), [], "a run of another edge");
+    assert_eq!(state.ended_from(epochs[0] - 1), [], "the epoch belongs to another edge");
     assert_eq!(State::open_or_in_memory(None).unwrap().ended_from(0), []);
 }
 

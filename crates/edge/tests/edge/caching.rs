@@ -56,7 +56,7 @@ async fn rfc9111_4_3_stale_response_is_validated() {
     assert_eq!((second.status, &second.content[..]), (200, &b"content"[..]));
     assert_eq!((second.field("x-kept"), second.field("x-new")), (Some("yes"), Some("yes")));
     assert!(second.cache_status().contains("fwd=stale; fwd-status=304"), "{}", second.cache_status());
-    assert!(edge.get("/a", "").await.cache_status().contains("hit"), "fresh again");
+    assert!(edge.get("/a", "").await.cache_status().contains("hit"), "the validated response is fresh");
     edge.stop().await;
 }
 
@@ -90,7 +90,11 @@ async fn key_known_as_uncacheable_is_passed_with_client_fields() {
     let edge = TestEdge::before(&backend);
     let first = get(&edge, "/a", "Range: bytes=2-3\r\n");
     let mut fetch = backend.fetch().await;
-    assert_eq!(field(&fetch.request, "range"), None, "the response might be cacheable");
+    assert_eq!(
+        field(&fetch.request, "range"),
+        None,
+        "the whole response is fetched, because it may be cacheable"
+    );
     fetch.respond("200 OK", "Cache-Control: no-store\r\n", b"content").await;
     let first = first.await.unwrap();
     assert_eq!((first.status, first.content), (206, b"nt".to_vec()));
@@ -475,7 +479,7 @@ async fn backend_lost_before_response_is_retried_once_preferably_elsewhere() {
     let asked = get(&edge, "/a", "");
     drop(backend.fetch().await);
     drop(backend.fetch().await);
-    assert_eq!(asked.await.unwrap().status, 502, "no third attempt");
+    assert_eq!(asked.await.unwrap().status, 502, "there is no third attempt");
 
     let other = Backend::new().await;
     let mut both = config(backend.address);

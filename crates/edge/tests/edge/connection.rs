@@ -187,7 +187,7 @@ async fn connections_beyond_limit_are_closed_immediately() {
     }
     for client in &mut open {
         client.request("TRACE", "/a", "").await;
-        assert_eq!(client.response().await.status, 405, "open connections continue");
+        assert_eq!(client.response().await.status, 405, "open connections are still served");
     }
     drop(open);
     let answered = async {
@@ -420,19 +420,19 @@ async fn truncated_close_delimited_content_ends_with_a_reset() {
 
         let (stalled, fetch) = until_close(&backend, &edge, fields, &content(0, TOO_MUCH)).await;
         assert_eq!(records.recv().await.unwrap().cut, Some(Cut::ClientStalled));
-        assert!(is_reset(stalled).await, "stalled client");
+        assert!(is_reset(stalled).await, "a stalled client's connection is reset");
         drop(fetch);
 
         let (mut failed, fetch) = until_close(&backend, &edge, fields, b"begin").await;
         failed.exactly(5).await;
         drop(fetch);
         assert_eq!(records.recv().await.unwrap().cut, Some(Cut::BackendFailed));
-        assert!(is_reset(failed).await, "failed backend");
+        assert!(is_reset(failed).await, "a response of a failed backend is reset");
 
         let (mut stopped, _fetch) = until_close(&backend, &edge, fields, b"begin").await;
         stopped.exactly(5).await;
         edge.stop().await;
-        assert!(is_reset(stopped).await, "stopped edge");
+        assert!(is_reset(stopped).await, "a response cut by a stop is reset");
     }
 }
 

@@ -249,7 +249,7 @@ async fn damage_found_while_sending_cuts_response_at_the_damage() {
     let mut records = second.records.follow();
     let cut = second.get("/a", "").await;
     assert!(!cut.whole && cut.content.len() < LARGE);
-    assert!(cut.content == content(0, cut.content.len()), "wrong byte");
+    assert!(cut.content == content(0, cut.content.len()), "a wrong byte was sent");
     assert_eq!(records.recv().await.unwrap().cut, Some(thalweg_record::Cut::StorageFailed));
     let fetched = fetch(&second, &backend, "/a", FRESH, b"anew").await;
     assert_eq!(fetched.content, b"anew");
@@ -398,7 +398,7 @@ async fn purged_response_does_not_return_after_restart() {
 
     let third = edge(&backend, &directory.0).await;
     for path in ["/tag", "/url"] {
-        assert_eq!(third.get(path, "").await.content, b"new", "stored after the purge");
+        assert_eq!(third.get(path, "").await.content, b"new", "responses stored after the purge are kept");
     }
     purge(&third, "tag=x").await;
     fetch(&third, &backend, "/tag", FRESH, b"newer").await;

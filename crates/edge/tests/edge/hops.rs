@@ -49,8 +49,12 @@ async fn rfc9110_7_6_3_via_grows_in_both_directions() {
     fetch.next().await;
     assert_eq!(field(&fetch.request, "via"), Some("1.0 thalweg"));
     fetch.send("HTTP/1.0 200 OK\r\nContent-Length: 0\r\nCache-Control: max-age=60\r\n\r\n").await;
-    assert_eq!(client.response().await.field("via"), Some("1.0 thalweg"), "version as received");
-    assert_eq!(edge.get("/b", "").await.field("via"), Some("1.0 thalweg"), "also when stored");
+    assert_eq!(client.response().await.field("via"), Some("1.0 thalweg"), "Via names the received version");
+    assert_eq!(
+        edge.get("/b", "").await.field("via"),
+        Some("1.0 thalweg"),
+        "the stored response keeps its Via"
+    );
     edge.stop().await;
 }
 

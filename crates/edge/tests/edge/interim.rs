@@ -25,7 +25,11 @@ async fn rfc8297_2_hints_are_sent_immediately_to_client_that_caused_fetch() {
     fetch.respond("200 OK", "Cache-Control: max-age=60\r\nETag: \"v1\"\r\n", b"content").await;
     assert_eq!(first.response().await.content, b"content");
     let response = joined.response().await;
-    assert_eq!((response.status, response.content), (200, b"content".to_vec()), "without interim responses");
+    assert_eq!(
+        (response.status, response.content),
+        (200, b"content".to_vec()),
+        "a joining client gets no interim response"
+    );
 
     // Validations and passes also forward interim responses.
     first.request("GET", "/a", "Cache-Control: no-cache\r\n").await;

@@ -93,7 +93,7 @@ async fn rfc9112_7_1_chunked_content_is_rechunked() {
     let of = |name| field(&fetch.request, name);
     assert_eq!((of("transfer-encoding"), of("content-length"), of("trailer")), (Some("chunked"), None, None));
     client.send(b"3;extension=1\r\nabc\r\n").await;
-    assert_eq!(fetch.client.chunk().await.unwrap().unwrap(), b"abc", "without delay");
+    assert_eq!(fetch.client.chunk().await.unwrap().unwrap(), b"abc", "the chunk is forwarded at once");
     client.send(b"02\r\nde\r\n0\r\nX-Sum: 1\r\n\r\n").await;
     assert_eq!(fetch.client.chunk().await.unwrap().unwrap(), b"de");
     assert_eq!(fetch.client.chunk().await, Ok(None));

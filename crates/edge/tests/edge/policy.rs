@@ -455,7 +455,7 @@ async fn policy_purges_and_bans_take_effect_immediately() {
     client.request("BAN", "/", "Ban: nonsense\r\n").await;
     assert_eq!(client.response().await.status, 400);
     client.request("PURGE", "/", &format!("Tags: {}\r\n", "a ".repeat(1025))).await;
-    assert_eq!(client.response().await.status, 503, "more tags than one purge allows");
+    assert_eq!(client.response().await.status, 503, "a purge of too many tags is refused");
     edge.stop().await;
 }
 

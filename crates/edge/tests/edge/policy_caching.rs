@@ -172,7 +172,7 @@ async fn always_miss_request_does_not_wait_and_replaces_stored_response() {
     second.request("GET", "/a", "Anew: 1\r\n").await;
     let anew = backend.fetch().await;
     assert!(!anew.request.contains("If-None-Match"), "{}", anew.request);
-    assert_eq!(text(&get(&mut first, "/a", "").await), "/a", "still served meanwhile");
+    assert_eq!(text(&get(&mut first, "/a", "").await), "/a", "the stored response is still served");
     let response = answered(anew, &mut second, &validated, "second").await;
     assert_eq!((text(&response), response.field("missed")), ("second", Some("yes")));
     assert_eq!(text(&get(&mut first, "/a", "").await), "second");
@@ -240,7 +240,7 @@ async fn policy_handles_backend_errors_and_stale_response_survives_them() {
     drop(backend.fetch().await);
     let failed = client.response().await;
     assert_eq!((failed.status, text(&failed)), (503, "sorry"));
-    assert_eq!(text(&get(&mut client, "/a", "").await), "/a", "still stored");
+    assert_eq!(text(&get(&mut client, "/a", "").await), "/a", "the response is still stored");
     edge.stop().await;
 }
 

@@ -211,7 +211,11 @@ async fn pipe_keeps_framing_fields_and_detects_loops() {
     own.send(b"abc").await;
     let mut fetch = backend.fetch().await;
     let of = |name| field(&fetch.request, name);
-    assert_eq!((of("connection"), of("content-length")), (Some("upgrade"), None), "discarded content");
+    assert_eq!(
+        (of("connection"), of("content-length")),
+        (Some("upgrade"), None),
+        "the content was discarded"
+    );
     own.send(b"x").await;
     assert_eq!(fetch.client.exactly(1).await, b"x");
     edge.stop().await;

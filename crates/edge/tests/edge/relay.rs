@@ -73,7 +73,7 @@ async fn every_client_receives_each_chunk_before_next_is_sent() {
     for client in watching {
         assert_eq!(client.await.unwrap(), Ok(4 * CHUNK));
     }
-    assert!(!backend.is_asked_again().await, "one fetch for all");
+    assert!(!backend.is_asked_again().await, "one fetch serves all clients");
     let hit = edge.get("/segment", "").await;
     assert!(hit.cache_status().contains("hit") && hit.content == content(0, 4 * CHUNK));
     assert_eq!(hit.field("content-length"), Some("160000"));

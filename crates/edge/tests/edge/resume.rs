@@ -89,7 +89,7 @@ async fn interrupted_fill_is_resumed_a_limited_number_of_times() {
         send_rest(&mut fetch, number * 1000, 1000).await;
         assert!(client.exactly(1000).await == content(number * 1000, 1000));
     }
-    assert!(client.is_closed().await, "visible failure");
+    assert!(client.is_closed().await, "the client can see the failure");
     assert!(!backend.is_asked_again().await);
     // The remaining content arrives in two parts, with a failed attempt in between.
     let (mut client, fetch) = start_fill(&backend, &edge, STORED, 1000).await;

@@ -44,7 +44,7 @@ async fn rfc5861_3_stale_response_is_served_during_one_revalidation() {
     }
     fetch.next().await;
     assert_eq!(field(&fetch.request, "if-none-match"), Some("\"v1\""));
-    assert!(!backend.is_asked_again().await, "one revalidation at a time");
+    assert!(!backend.is_asked_again().await, "only one revalidation is in flight");
     fetch.send("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 3\r\n\r\nn").await;
     let mut joined = edge.client().await;
     joined.request("GET", "/a", "").await;
@@ -177,7 +177,7 @@ async fn rfc9213_targeted_field_takes_precedence() {
     let edge = TestEdge::before(&backend);
     let fields = "Cache-Control: no-store\r\nCDN-Cache-Control: max-age=60\r\nExpires: 0\r\n";
     let (_fetch, first) = stored(&backend, &edge, fields).await;
-    assert_eq!(first.field("cache-control"), Some("no-store"), "for downstream caches");
+    assert_eq!(first.field("cache-control"), Some("no-store"), "Cache-Control is left to downstream caches");
     let hit = edge.get("/a", "").await;
     assert!(hit.cache_status().starts_with("thalweg; hit"), "{}", hit.cache_status());
     edge.stop().await;

@@ -91,7 +91,11 @@ async fn requests_from_other_sites_are_refused() {
     }
     let mut admin = edge.admin_client().await;
     assert_eq!(get(&mut admin, "/bans", "Origin: http://evil.example\r\n").await.status, 403);
-    assert_eq!(get(&mut admin, "/bans", "Origin: http://localhost\r\n").await.status, 403, "no web pages");
+    assert_eq!(
+        get(&mut admin, "/bans", "Origin: http://localhost\r\n").await.status,
+        403,
+        "requests from web pages are refused"
+    );
     assert_eq!(get(&mut admin, "/bans", "").await.status, 200);
     edge.stop().await;
 }

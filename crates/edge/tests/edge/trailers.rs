@@ -46,7 +46,11 @@ async fn rfc9110_6_5_trailers_are_forwarded_and_stored() {
     fetch.chunk(b"content").await;
     takes.head().await;
     fetch.send(TRAILER).await;
-    assert_eq!(end(&mut takes).await, "X-Sum: 7\r\n\r\n", "permitted fields, to a client that accepts them");
+    assert_eq!(
+        end(&mut takes).await,
+        "X-Sum: 7\r\n\r\n",
+        "the client accepts trailers, and only permitted fields are sent"
+    );
     let response = plain.response().await;
     assert!(response.whole && response.content == b"content");
 

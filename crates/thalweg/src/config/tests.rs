@@ -788,7 +788,7 @@ fn reference_lists_every_setting() {
 
 const SETTINGS_HEAD: &str = "# Settings
 
-Generated from the declarations in `crates/thalweg/src/config/sections.rs` by the test `settings_page` in
+Generated from the declarations in `crates/thalweg/src/config/sections.rs` by the test `settings_page_is_current` in
 `crates/thalweg`, which fails when this page is stale. `thalweg check --settings` prints the same as text, and
 `thalweg check FILE` checks a file.
 
@@ -848,7 +848,7 @@ fn wrapped(text: &str) -> String {
 
 /// Checks that `docs/reference/settings.md` is current; `UPDATE_EXPECT=1` rewrites it.
 #[test]
-fn settings_page() {
+fn settings_page_is_current() {
     let mut page = SETTINGS_HEAD.to_owned();
     for section in SECTIONS {
         let name = section.name;

@@ -65,7 +65,7 @@ async fn unexpected_late_or_unfinished_responses_fail_the_probe() {
     let probe = ".request = \"HEAD /x HTTP/1.0\" \"X-Probe: yes\"; .expected_response = 418; .timeout = 50ms; \
                  .window = 1; .threshold = 1; .initial = 1;";
     let policy = load(&backends, &policy(address, probe)).await;
-    assert!(policy.is_healthy(0), "initial state");
+    assert!(policy.is_healthy(0), "the probe starts the backend as healthy");
     let mut kept = Vec::new();
     for (sent, ends, is_good) in [
         ("", true, false),
@@ -92,7 +92,7 @@ async fn unexpected_late_or_unfinished_responses_fail_the_probe() {
     drop(listener);
     let deadline = tokio::time::Instant::now() + PATIENCE;
     assert_eq!(backends.set_health("a", HealthOverride::Healthy), 1);
-    assert!(policy.is_healthy(0), "set by the operator");
+    assert!(policy.is_healthy(0), "the operator set the backend to healthy");
     backends.set_health("a", HealthOverride::Auto);
     while policy.is_healthy(0) {
         assert!(tokio::time::Instant::now() < deadline);
@@ -130,7 +130,10 @@ async fn health_survives_reload_and_ends_with_last_policy() {
     drop(first);
     let named = load(&backends, &text.replace("backend a", "backend b")).await;
     let other = load(&backends, &text.replace(".window = 2", ".window = 3")).await;
-    assert!(!named.is_healthy(0) && !other.is_healthy(0), "different backends");
+    assert!(
+        !named.is_healthy(0) && !other.is_healthy(0),
+        "a different name or probe declares another backend"
+    );
     drop((named, other));
     assert_eq!(backends.states().iter().filter(|state| state.is_healthy).count(), 1);
 

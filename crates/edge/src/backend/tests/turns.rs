@@ -33,7 +33,11 @@ async fn backend_failing_before_head_is_avoided_until_it_responds() {
         let error = start(connection).await.unwrap_err();
         assert_eq!((error.timeout, error.before_response), (silent, !silent));
         for _ in 0..4 {
-            assert_eq!(get(&pool, &backends, None).await.backend_id(), other, "regardless of rotation");
+            assert_eq!(
+                get(&pool, &backends, None).await.backend_id(),
+                other,
+                "the failed backend is avoided"
+            );
         }
         drop(kept);
 

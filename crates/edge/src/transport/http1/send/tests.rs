@@ -61,7 +61,7 @@ fn look_up(cache: &Arc<Cache>) -> Lookup {
 /// Creates a cache with one response, stored on disk only.
 fn stored(directory: &Path) -> (Arc<Cache>, Arc<Stored>) {
     let cache = open(directory);
-    let Lookup::Miss(mut fill, _) = look_up(&cache) else { panic!("already stored") };
+    let Lookup::Miss(mut fill, _) = look_up(&cache) else { panic!("the response is already stored") };
     let fields: Fields = [("ETag", "\"a\"")].into_iter().collect();
     let freshness = Freshness { lifetime_ms: 600_000, ..Freshness::default() };
     let length = Some(LENGTH as u64);
@@ -70,13 +70,13 @@ fn stored(directory: &Path) -> (Arc<Cache>, Arc<Stored>) {
     fill.complete();
     let begun = Instant::now();
     while cache.disk_stats().unwrap().responses == 0 {
-        assert!(begun.elapsed() < PATIENCE, "not written");
+        assert!(begun.elapsed() < PATIENCE, "the response was not written to disk");
         std::thread::yield_now();
     }
     cache.stop_disk();
     drop(cache);
     let cache = open(directory);
-    let Lookup::Hit(stored) = look_up(&cache) else { panic!("not found") };
+    let Lookup::Hit(stored) = look_up(&cache) else { panic!("the stored response was not found") };
     (cache, stored)
 }
 
@@ -115,7 +115,7 @@ async fn pages_that_leave_the_cache_while_sending_are_read_and_verified_again() 
         let mut sender = Sender::new(&server, PATIENCE);
         let mut sending = pin!(sender.piece(&piece, true));
         let is_waiting = poll_fn(|cx| Poll::Ready(sending.as_mut().poll(cx).is_pending())).await;
-        assert!(is_waiting, "the socket buffers hold all of the content");
+        assert!(is_waiting, "the socket buffers must not hold all of the content");
 
         let path = directory.file();
         if let Some(at) = damaged {
