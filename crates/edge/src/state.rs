@@ -204,7 +204,7 @@ fn create(directory: &Path, of: &fs::Metadata, epoch: u64) -> io::Result<Counter
     if !is_in_memory(Path::new(SHARED_MEMORY))? {
         return Err(io::Error::new(
             ErrorKind::Unsupported,
-            format!("the directory or {SHARED_MEMORY} must be a tmpfs"),
+            format!("neither the directory nor {SHARED_MEMORY} is a tmpfs"),
         ));
     }
     let shared = format!("{SHARED_MEMORY}/thalweg-{:x}-{:x}-{epoch}.{EXTENSION}", of.dev(), of.ino());

@@ -127,7 +127,7 @@ impl Endpoint {
         };
         let found: Arc<[SocketAddr]> = found.collect();
         if found.is_empty() {
-            return Err(io::Error::other(format!("{host}: no address")));
+            return Err(io::Error::other(format!("{host}: the name has no address")));
         }
         *self.addresses.lock().unwrap_or_else(PoisonError::into_inner) = found;
         Ok(())

@@ -118,7 +118,7 @@ fn begin_cold(
         .filter(|(sent, length)| sent.start == bytes.start && sent.end == bytes.end.min(*length))
         .map(|(_, length)| length);
     let Some(of) = Representation::of(worker, &key, &head) else {
-        fill.fail(Failure::NotSliced("the range differs, or must not be stored"));
+        fill.fail(Failure::NotSliced("the backend sent a different range, or one that must not be stored"));
         return None;
     };
     split(worker, fill, &of, head, bytes.start / of.slice_bytes, partial.status)

@@ -55,7 +55,7 @@ struct Scratch {
 
 thread_local! {
     /// Scratch buffers of finished requests. An idle connection holds none.
-    #[allow(clippy::vec_box, reason = "a connection's future holds the pointer, not the buffers' heads")]
+    #[allow(clippy::vec_box, reason = "a connection's future must hold only a pointer to the buffers")]
     static SPARE: RefCell<Vec<Box<Scratch>>> = const { RefCell::new(Vec::new()) };
 }
 
