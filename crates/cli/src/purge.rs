@@ -19,7 +19,7 @@ Examples:
   thalweg purge --soft --tag channel-7                      mark them stale, to be revalidated
 
 The host and port are those of client requests. Tags are the names in a response's Surrogate-Key
-and xkey. Clients may also send PURGE, if the edge's setting purge_from allows their address.";
+and xkey. Clients may also send PURGE, if the edge's purge_from setting allows their address.";
 
 /// Examples and notes printed after the help of `thalweg ban`.
 pub const BAN_HELP: &str = "\

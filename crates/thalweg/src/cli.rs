@@ -66,7 +66,7 @@ Example: each directory in /srv/media is a presentation of fragmented MP4 files
 
 A live source pushes to http://127.0.0.1:8084/ingest/CHANNEL/, and the channel is
   http://127.0.0.1:8081/live/CHANNEL/manifest.mpd
-Sources of other machines need a token:
+Sources on other machines need a token:
   thalweg origin --ingest 0.0.0.0:8084 --ingest-token @/etc/thalweg/ingest-token")]
     Origin(Flags<Origin>),
 
@@ -109,9 +109,9 @@ Examples:
   thalweg check --settings
 
 A file is a policy if its name ends in .vcl or it starts with vcl 4 or backend; it is a bundle if
-its name ends in .json or it starts with {; otherwise it is a config file. Each fault is reported
-with its file, line and column or, in a bundle, its member. Any fault makes the exit status 1.
-Warnings are printed but do not change the exit status.")]
+its name ends in .json or it starts with {; otherwise it is a config file. Each error is reported
+with its file, line and column or, in a bundle, its member. If there are any errors, the exit status
+is 1. Warnings are printed but do not change the exit status.")]
     Check {
         /// Config files, policies, bundles
         #[arg(value_name = "FILE.toml|FILE.vcl|FILE.json", required_unless_present = "settings")]
@@ -162,8 +162,8 @@ Examples; run at most one consumer per partition of the topic:
 
 To create the tables: thalweg schema apply
 Each block of rows is inserted atomically under its own token. After a crash, unconfirmed blocks are
-resent, and ClickHouse drops those that it already has. Unreadable messages are stored in the table
-refused.
+resent, and ClickHouse drops those that it already has. Unreadable messages are stored in the
+refused table.
 Stops cleanly on SIGINT (Ctrl-C) and SIGTERM.")]
     Consumer(Flags<Consumer>),
 

@@ -226,7 +226,7 @@ fn role_ended(ended: Result<(&'static str, std::io::Result<()>), JoinError>) -> 
     match ended {
         Ok((role, Ok(()))) => anyhow!("{role} exited unexpectedly"),
         Ok((role, Err(failure))) => anyhow::Error::new(failure).context(format!("{role} failed")),
-        Err(panic) => anyhow::Error::new(panic).context("a role failed"),
+        Err(panic) => anyhow::Error::new(panic).context("a role panicked"),
     }
 }
 

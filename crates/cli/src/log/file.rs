@@ -50,7 +50,7 @@ pub(super) fn follow(
         _ => Path::new("."),
     };
     // Set up the watch before the first read, so that no write is missed.
-    let watch = inotify::init(inotify::CreateFlags::CLOEXEC).context("cannot watch files")?;
+    let watch = inotify::init(inotify::CreateFlags::CLOEXEC).context("cannot start inotify")?;
     let wanted = inotify::WatchFlags::MODIFY | inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVED_TO;
     inotify::add_watch(&watch, directory, wanted)
         .with_context(|| format!("cannot watch {}", directory.display()))?;
@@ -61,7 +61,7 @@ pub(super) fn follow(
         tail.print_new(printer)?;
         printer.flush()?;
         let replaced = loop {
-            let event = events.next().context("cannot watch files")?;
+            let event = events.next().context("cannot read inotify events")?;
             let ours = event.file_name().is_some_and(|found| found.to_bytes() == name.as_bytes());
             let overflowed = event.events().contains(inotify::ReadFlags::QUEUE_OVERFLOW);
             if ours || overflowed {

@@ -1,5 +1,5 @@
 //! Test bundles.
-#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(dead_code, reason = "each test program uses only some of these items")]
 
 use thalweg_bundle::{Bundle, Content, Rule, Share, Tenant};
 

@@ -1,5 +1,5 @@
 //! The program under test: run to completion, or read line by line.
-#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(dead_code, reason = "each test program uses only some of these items")]
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
