@@ -47,7 +47,7 @@ pub enum BindError {
     Log(LogDestination, io::Error),
     /// Cannot allocate memory for content.
     Memory(u64, io::Error),
-    /// Cannot use the directory of the disk tier.
+    /// Cannot use the disk tier's directory.
     Disk(PathBuf, io::Error),
     /// Cannot set the congestion control of client connections.
     CongestionControl(thalweg_tcp::Error),

@@ -6,7 +6,7 @@ use thalweg_cache::Failure;
 #[derive(Debug)]
 pub(crate) struct ConnectError {
     pub(crate) timeout: bool,
-    /// Whether the connection limit was reached, so that no backend was contacted.
+    /// Whether no backend was contacted because the connection limit was reached.
     pub(crate) busy: bool,
     pub(crate) reason: String,
 }

@@ -77,7 +77,7 @@ impl Request {
         Self::new(get(head), Want::Whole)
     }
 
-    /// Requests one slice of the response, stored separately.
+    /// Requests one slice of the response; the slice is stored separately.
     pub(crate) fn slice(head: &RequestHead, slice: SliceRequest) -> Self {
         Self::new(get(head), Want::Slice(slice))
     }

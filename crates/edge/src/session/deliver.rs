@@ -93,7 +93,8 @@ impl<O: Outgoing> Session<'_, O> {
         part(self.request(), self.received.method, &found.head, found.content.progress())
     }
 
-    /// Runs `vcl_deliver`, if the policy defines it. Returns the action unless it is to deliver.
+    /// Runs `vcl_deliver`, if the policy defines it. Returns the policy's action, or `None` to
+    /// deliver the response.
     fn hook_deliver(&mut self, found: &mut Found) -> Option<Action> {
         let policy = self.policy.as_mut().filter(|policy| policy.defines(Sub::Deliver))?;
         policy.note_delivered(&found.freshness, found.head.private.is_some());

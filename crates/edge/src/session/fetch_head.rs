@@ -1,6 +1,6 @@
-//! Start of a fetch; the session waits for the response head. Interim responses (RFC 9110 §15.2)
-//! such as 103 Early Hints are sent only to the client that caused the fetch, not to requests that
-//! join it.
+//! Start of a fetch whose response head the session awaits. Interim responses (RFC 9110 §15.2) such
+//! as 103 Early Hints are sent only to the client that caused the fetch, not to requests that join
+//! it.
 
 use std::sync::Arc;
 

@@ -30,7 +30,7 @@ use crate::worker::Worker;
 
 /// Maximum restarts of one request, as in Varnish.
 const RESTARTS_MAX: u32 = 4;
-/// Prefix of keys for which `vcl_hash` hashed anything other than URL and host. No authority and no
+/// Prefix of keys built by a `vcl_hash` that hashes anything besides URL and host. No authority or
 /// path starts with it.
 const OWN_KEY: &str = "?vcl:";
 

@@ -39,7 +39,7 @@ impl<O: Outgoing> Session<'_, O> {
     }
 }
 
-/// Writes the log entry of the response to `request`.
+/// Writes the log entry for `request` and its response.
 pub(super) fn write(
     worker: &Worker,
     client: &Client,

@@ -118,8 +118,8 @@ impl Bundled {
         Client::new(socket.connect(self.edge.address).await.unwrap())
     }
 
-    /// Sends a GET and returns its record, after comparing it with the kernel's state of the edge's
-    /// socket.
+    /// Sends a GET and returns its record, after comparing the record with the kernel's state of
+    /// the edge's socket.
     pub(crate) async fn get(&mut self, client: &mut Client, path: &str) -> thalweg_edge::NumberedRecord {
         client.request("GET", path, "").await;
         assert_eq!(client.response().await.status, 200);

@@ -43,7 +43,7 @@ async fn each_accepted_request_produces_one_record() {
         assert_eq!(client.response().await.status, status);
         statuses.push(status);
     }
-    // A fetched response, and an unsafe method.
+    // A safe and an unsafe request, both answered by the backend.
     for method in ["GET", "PUT"] {
         let mut client = edge.client().await;
         client.request(method, "/a", "Content-Length: 0\r\n").await;
