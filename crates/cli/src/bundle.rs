@@ -154,7 +154,7 @@ fn warnings(file: &str, content: &Content) -> String {
     }
     let mut warnings = String::new();
     for (algorithm, place) in first_places {
-        // Names in a bundle always have the form of kernel names.
+        // Parsing cannot fail, because decoding a bundle validates the names of its algorithms.
         if let Ok(Err(error)) = algorithm.parse().map(congestion::check) {
             writeln!(warnings, "{file}: warning: {place}: {error}").expect("writing to a String cannot fail");
         }

@@ -29,8 +29,8 @@ use crate::place::Place;
 
 /// Time limit for sending a batch.
 const BATCH_TIMEOUT: Duration = Duration::from_secs(20);
-/// Maximum bytes of a message before compression, unless it contains a single record. The brokers'
-/// default limit is 1 MiB.
+/// Maximum size of a message before compression, in bytes; a message with a single record may be
+/// larger. The brokers' default limit is 1 MiB.
 const MESSAGE_BYTES_MAX: usize = 900_000;
 
 /// Client properties. The client's queue is bounded; the rest of a batch waits in the spool.

@@ -40,7 +40,7 @@ message! {
     pub struct Entry as "Entry" {
         /// Record number within the epoch.
         pub number: u64 = 1;
-        /// Attributes of the client's network, as far as the configured databases contain them.
+        /// Attributes of the client's network that the configured databases contain.
         pub network: Network = 2;
         /// The record.
         pub record: Record = 4;

@@ -32,7 +32,7 @@ const JSON_FILE_AGE_MAX: Duration = Duration::from_secs(3600);
 const JSON_FILES_MIN: u64 = 4;
 
 /// Limits on the rows gathered for a Parquet file: their number, memory and age. The file is
-/// written as soon as one is reached.
+/// written as soon as one limit is reached.
 const PARQUET_ROWS_MAX: usize = 50_000;
 const PARQUET_MEMORY_BYTES_MAX: usize = 64 << 20;
 const PARQUET_AGE_MAX: Duration = Duration::from_secs(60);
@@ -48,7 +48,7 @@ pub(crate) struct Agent {
 
 impl Agent {
     /// Opens the configured resources. If the settings name no controller, records are sent to
-    /// `controller`, the address of the one in this process.
+    /// `controller`, the address of this process's controller.
     ///
     /// # Errors
     ///
@@ -184,7 +184,7 @@ fn sinks(settings: &config::Agent, database: Option<&Path>) -> Result<Vec<Box<dy
     Ok(sinks)
 }
 
-/// Creates the sink for the configured controller or, by default, for the one in this process.
+/// Creates the sink for the configured controller or, by default, for this process's controller.
 fn controller_sink(
     settings: &config::Agent,
     own: Option<SocketAddr>,
