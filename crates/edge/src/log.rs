@@ -155,8 +155,8 @@ impl Records {
         self.shared.state.epoch()
     }
 
-    /// Returns this edge's earlier runs from the one identified by `epoch` on, oldest first. Empty
-    /// if `epoch` is unknown, for example because it belongs to another edge.
+    /// Returns this edge's earlier runs, starting with the run identified by `epoch`, oldest first.
+    /// Empty if `epoch` is unknown, for example because it belongs to another edge.
     pub fn ended_from(&self, epoch: u64) -> &[EndedRun] {
         self.shared.state.ended_from(epoch)
     }

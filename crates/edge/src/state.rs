@@ -156,7 +156,8 @@ impl State {
         self.directory.as_ref().map(|directory| directory.path.as_path())
     }
 
-    /// Returns the earlier runs from the one identified by `epoch` on; empty if `epoch` is unknown.
+    /// Returns the earlier runs, starting with the run identified by `epoch`; empty if `epoch` is
+    /// unknown.
     pub(crate) fn ended_from(&self, epoch: u64) -> &[EndedRun] {
         let first = self.ended.iter().position(|ended| ended.epoch == epoch);
         first.map_or(&[], |first| &self.ended[first..])

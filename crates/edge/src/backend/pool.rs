@@ -109,8 +109,8 @@ impl Pool {
         Err(last)
     }
 
-    /// Returns a connection to `backend`, whether the connection was used before, and the backend's
-    /// permit, if it has a limit.
+    /// Returns a connection to `backend`, whether the connection was used before, and a permit if
+    /// the backend has a connection limit.
     async fn open(
         &self,
         backend: &Backend,

@@ -61,8 +61,9 @@ struct Slice {
 }
 
 impl Sliced {
-    /// Returns sliced content to replace the content of `found`, if `found` is stored in slices or,
-    /// with `may_slice`, if the requested range starts far ahead of the content received so far.
+    /// Returns sliced content as a replacement for the content of `found`. Returns `None` unless
+    /// `found` is stored in slices or, with `may_slice`, the requested range starts far ahead of
+    /// the content received so far.
     pub(crate) fn for_found(
         worker: &Arc<Worker>,
         key: &str,

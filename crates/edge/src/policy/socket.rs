@@ -3,7 +3,7 @@
 use thalweg_policy::Connection;
 use thalweg_policy::task::{Delivered, TcpInfo};
 
-/// The missing client connection of the backend side, and of subroutines run outside any request.
+/// Replaces the client connection on the backend side and in subroutines run outside any request.
 pub(crate) struct NoConnection;
 
 const NONE: &str = "no client connection here";

@@ -90,8 +90,8 @@ impl<O: Outgoing> Session<'_, O> {
         let result = if is_alone {
             self.out.finish(None).await
         } else if let Some(parts) = &selected.parts {
-            // Boxed, because few requests have several ranges, and this future would enlarge that
-            // of every connection.
+            // Boxed, because few requests have several ranges, and an unboxed future would enlarge
+            // every connection's future.
             Box::pin(self.send_parts(found, parts, &mut sent.bytes)).await
         } else {
             found.content.seek(&selected.content);

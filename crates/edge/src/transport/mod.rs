@@ -1,4 +1,4 @@
-//! Transports: parsing of requests from the wire, and writing of responses.
+//! Transports: parse requests from the wire and write responses.
 //!
 //! A transport reads a request's head and runs a [session](crate::session) for it. The session
 //! reads the request content through [`Incoming`] and writes the response through [`Outgoing`].

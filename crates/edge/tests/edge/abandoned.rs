@@ -57,7 +57,7 @@ async fn send_on(fetch: &mut Fetch, from: usize, to: usize) -> Result<(), usize>
     Ok(())
 }
 
-/// Waits for the end of the stored content of `/a`, and returns whether it is complete.
+/// Waits until the stored content of `/a` ends, and returns whether it is complete.
 async fn is_stored(edge: &TestEdge, len: usize) -> bool {
     let response = edge.get("/a", "Cache-Control: only-if-cached\r\n").await;
     response.status == 200 && response.whole && response.content == content(0, len)

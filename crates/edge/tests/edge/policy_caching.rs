@@ -384,7 +384,7 @@ async fn response_to_changed_method_is_not_stored() {
     edge.stop().await;
 }
 
-/// A policy that stores responses which are stale immediately but have `stale-if-error`.
+/// A policy whose stored responses are stale immediately but have `stale-if-error`.
 const STALE_AT_ONCE: &str = r#"
     sub vcl_backend_response {
         if (beresp.status == 200) {

@@ -139,7 +139,7 @@ async fn rfc9111_4_3_5_head_response_updates_sliced_responses_too() {
         let edge = start(&backend);
         let mut fetch = sliced(&backend, &edge, &format!("{FRESH}Age: 30\r\n")).await;
         let mut client = edge.client().await;
-        // The key is passed for a while, because a later response was uncacheable.
+        // Requests for the key are passed for a while, because a later response was uncacheable.
         client.request("GET", "/a", "Cache-Control: no-cache\r\n").await;
         fetch.next().await;
         fetch.respond("200 OK", "Cache-Control: private\r\nETag: \"v1\"\r\n", b"private").await;

@@ -48,7 +48,7 @@ pub(super) struct Response<'c> {
     socket: &'c Socket,
     stall: Duration,
     sender: Sender<'c>,
-    /// Bytes to be sent together with the next ones.
+    /// Bytes held back until the next ones are sent.
     pending: &'c mut Vec<u8>,
     request: RequestForm,
     delimited: Delimited,

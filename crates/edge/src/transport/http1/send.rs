@@ -31,8 +31,8 @@ const CORK_BYTES_MIN: usize = 64 * 1024;
 /// single `send` saves 4 % of the cost of a 1 KB request.
 const JOINED_BYTES_MAX: usize = 4096;
 
-/// Maximum size, in bytes, of the part of a response whose writes are stamped. The kernel splits
-/// `sendfile` into writes of this size, and each has its own timestamp.
+/// Maximum length, in bytes, of the tail of a response for which timestamps are requested. The
+/// kernel splits `sendfile` into writes of this size, and each has its own timestamp.
 const STAMPED_BYTES_MAX: usize = 64 * 1024;
 
 thread_local! {
@@ -185,8 +185,8 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Sets or clears the cork. Corking only saves packets, so failures are ignored; a broken
-    /// socket fails at the next write.
+    /// Sets or clears the cork. Corking only saves packets, so failures are ignored; on a broken
+    /// socket, the next write fails.
     fn set_cork(&self, on: bool) {
         let _ = self.socket.with_fd(|fd| Ok(rustix::net::sockopt::set_tcp_cork(fd, on)?));
     }
