@@ -1,4 +1,4 @@
-//! Flag for the admin address of an edge.
+//! Flag for an edge's admin address.
 
 use std::net::SocketAddr;
 

@@ -189,7 +189,7 @@ impl Deliveries {
         self.state().pending += 1;
     }
 
-    /// Uncounts a message that was not queued. Returns the number of pending messages.
+    /// Reverses the count of a message that was not queued. Returns the number of pending messages.
     fn cancel(&self) -> usize {
         let mut state = self.state();
         state.pending -= 1;

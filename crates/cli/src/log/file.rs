@@ -83,7 +83,7 @@ struct Tail {
 }
 
 impl Tail {
-    /// Opens the file at its start, or at the last `lines` lines.
+    /// Opens the file and seeks to its last `lines` lines, if given, or else to its start.
     fn open(path: &Path, lines: Option<usize>) -> anyhow::Result<Self> {
         let mut file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
         if let Some(lines) = lines {

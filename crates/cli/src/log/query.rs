@@ -138,7 +138,7 @@ impl Schema for Fields {
             (None, None) => name.clone(),
         };
         let field = FIELDS.iter().find(|field| field.name == known || field.short() == known)?;
-        // A name that ends in the unit needs no unit in the value.
+        // If the name ends in the unit, the value needs none.
         let needs_unit = field.unit().is_some_and(|unit| !name.ends_with(unit));
         Some((field, field.kind.of_values(needs_unit)))
     }
