@@ -480,7 +480,7 @@ async fn every_cache_control_line_applies_under_policy() {
         for second in seconds {
             let fields = format!("{FRESH}Cache-Control: {second}\r\n");
             for _ in 0..2 {
-                // Each request must reach the backend; otherwise, this times out.
+                // Each request must reach the backend; otherwise, the test times out.
                 let path = format!("/{second}");
                 let (_, response) = fetched(&backend, &mut client, &path, &fields).await;
                 assert_eq!(text(&response), path);

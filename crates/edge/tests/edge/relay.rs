@@ -55,7 +55,7 @@ async fn every_client_receives_each_chunk_before_next_is_sent() {
     }
     all_have(&mut seen, CHUNK).await;
 
-    // A client that joins now immediately gets the content received so far.
+    // A client that joins now gets the content received so far at once.
     let mut late = edge.client().await;
     late.request("GET", "/segment", "").await;
     let head = late.head().await;

@@ -161,7 +161,7 @@ async fn rfc9110_5_3_every_cache_control_line_applies() {
     let mut client = edge.client().await;
     for second in ["private", "no-store", "no-cache", "s-maxage=0"] {
         for _ in 0..2 {
-            // Each request must reach the backend; otherwise, this times out.
+            // Each request must reach the backend; otherwise, the test times out.
             client.request("GET", &format!("/{second}"), "").await;
             let lines = format!("Cache-Control: max-age=60\r\nCache-Control: {second}\r\n");
             backend.fetch().await.respond("200 OK", &format!("{lines}Connection: close\r\n"), b"a").await;
