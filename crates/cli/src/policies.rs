@@ -92,7 +92,8 @@ pub fn run(command: PolicyCommand) -> anyhow::Result<()> {
         }
         PolicyCommand::Load { use_it, name, file, edge } => {
             // Send an absolute path, because the edge's working directory may differ.
-            let file = std::path::absolute(&file).with_context(|| format!("cannot resolve {file:?}"))?;
+            let file =
+                std::path::absolute(&file).with_context(|| format!("cannot resolve {}", file.display()))?;
             let order = json!({"load": name, "path": file, "use": use_it});
             let answer = request_edge(edge.admin, Request::post("/policies"), order.to_string())?;
             print_stdout(answer["warnings"].as_str().unwrap_or_default());
