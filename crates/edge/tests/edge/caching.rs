@@ -390,10 +390,7 @@ async fn unreachable_backend_is_502_immediately_until_it_returns() {
     let edge = TestEdge::start(config(address));
     let down = edge.get("/a", "").await;
     assert_eq!((down.status, down.field("cache-control")), (502, Some("no-store")));
-    assert_eq!(
-        down.cache_status(),
-        "thalweg; fwd=uri-miss; detail=\"no valid response from the backend\""
-    );
+    assert_eq!(down.cache_status(), "thalweg; fwd=uri-miss; detail=\"no valid response from the backend\"");
     let backend = Backend::at(address).await;
     let up = get(&edge, "/a", "");
     backend.fetch().await.respond("200 OK", "", b"content").await;
