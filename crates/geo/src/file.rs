@@ -1,11 +1,12 @@
-//! Reading of complete files, with a stamp (length and modification time) that detects changes.
+//! Files read completely into memory, with a stamp (length and modification time) that detects
+//! changes.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::SystemTime;
 
-/// Maximum file size in bytes. It exceeds the size of MaxMind's largest database.
+/// Maximum file size in bytes, larger than MaxMind's largest database.
 pub const FILE_BYTES_MAX: u64 = 2 << 30;
 
 /// Identifies a version of a file's content by its length and modification time.

@@ -67,7 +67,8 @@ impl Databases {
     ///
     /// # Errors
     ///
-    /// Returns an error for the first file that cannot be read or is not a database.
+    /// Returns an error if a file cannot be read or is not a MaxMind database. The error names the
+    /// first such file.
     pub fn read(paths: &[PathBuf]) -> Result<Self, GeoError> {
         let read =
             |path: &PathBuf| Database::read(path).map_err(|cause| GeoError { path: path.clone(), cause });

@@ -17,8 +17,8 @@ use std::path::Path;
 ///
 /// # Errors
 ///
-/// Returns an error if a file system operation fails. The old file then still exists, unless the
-/// only failure was that of the final directory sync.
+/// Returns an error if a file system operation fails. The old file then still exists, unless only
+/// the final directory sync failed, after the file was replaced.
 pub fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     write_and_rename(path, content, mode, File::sync_all)?;
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());

@@ -126,7 +126,7 @@ fn parse(text: &str, what: &str, units: &[Unit]) -> Result<u64, Error> {
     };
     match number.parse::<u64>().ok().and_then(|number| number.checked_mul(*scale)) {
         Some(total) => Ok(total),
-        None => fail(format!("{text:?} is too large to count")),
+        None => fail(format!("{text:?} is too large")),
     }
 }
 
@@ -187,8 +187,8 @@ mod tests {
             "-1B",
             expect![[r#""-1B" is not a size: write a number and a unit, as in 10B, 10KiB or 10MiB"#]],
         );
-        size("99999999999999999999B", expect![[r#""99999999999999999999B" is too large to count"#]]);
-        size("99999999TiB", expect![[r#""99999999TiB" is too large to count"#]]);
+        size("99999999999999999999B", expect![[r#""99999999999999999999B" is too large"#]]);
+        size("99999999TiB", expect![[r#""99999999TiB" is too large"#]]);
         expect![[r#""250" has no unit: write 250ms, 250s or 250min"#]]
             .assert_eq(&"250".parse::<Span>().unwrap_err().to_string());
         expect![[r#""2sec" has an unknown unit, expected one of ms, s, min, h"#]]

@@ -18,8 +18,8 @@ fn similarity(name: &str, known: &str) -> Option<f64> {
     // In a short name, Jaro-Winkler counts two swapped letters as two errors.
     let is_swapped = name.len() >= 3 && strsim::osa_distance(name, &known) == 1;
     let similarity = strsim::jaro_winkler(name, &known).max(if is_swapped { SIMILARITY_MIN } else { 0.0 });
-    // A shared scope (`req.`, `vcl_`) does not count. Of the remaining characters, at least half
-    // must match, or they must be a prefix of the known name's.
+    // A shared scope (`req.`, `vcl_`) does not count. Without it, the name must be a prefix of the
+    // known name, or at least half of its characters must match.
     let same = name.bytes().zip(known.bytes()).take_while(|(a, b)| a == b).count();
     let is_end = |byte: &u8| matches!(byte, b'.' | b'_');
     let scope = name.as_bytes()[..same].iter().rposition(is_end).map_or(0, |end| end + 1);
