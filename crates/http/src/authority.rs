@@ -38,7 +38,7 @@ impl Authority {
         self.host_bytes = host.len();
         self.port = port;
         if let Some(port) = port {
-            write!(self.text, ":{port}").expect("writing to a string cannot fail");
+            write!(self.text, ":{port}").expect("writing to a String cannot fail");
         }
         Ok(())
     }

@@ -185,7 +185,7 @@ impl Decoder {
     /// Collects lines up to the empty line, then parses them. Returns the number of input bytes
     /// consumed.
     fn take_trailer(&mut self, input: &[u8]) -> Result<usize, ChunkedError> {
-        // Nearly all messages have an empty trailer section: allocate nothing for it.
+        // Nearly all messages have an empty trailer section, for which nothing is allocated.
         if self.trailer_text.is_empty() && input.starts_with(CHUNK_END) {
             self.state = State::Done;
             return Ok(CHUNK_END.len());

@@ -24,7 +24,7 @@ pub fn parse(value: &[u8]) -> Option<u64> {
 }
 
 fn parse_exact(value: &[u8]) -> Option<u64> {
-    // `httpdate` also trims bytes that are not white space in HTTP: reject them first.
+    // `httpdate` also trims bytes that are not white space in HTTP, so reject them first.
     if !value.last()?.is_ascii_alphanumeric() || !value.first()?.is_ascii_alphanumeric() {
         return None;
     }
@@ -33,8 +33,9 @@ fn parse_exact(value: &[u8]) -> Option<u64> {
     Some(since_epoch.as_secs())
 }
 
-/// Returns copies of `value` with corrected letter case, one for each weekday. Returns none if
-/// `value` does not start with a weekday.
+/// Returns seven copies of `value` in the correct letter case, each with a different weekday, so
+/// that one of them has the weekday of the date. Returns no copies if `value` does not start with a
+/// weekday.
 fn corrected(value: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     let weekday_bytes = value.iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
     let (weekday, rest) = value.split_at(weekday_bytes);
@@ -65,7 +66,7 @@ fn in_title_case(text: &[u8]) -> Vec<u8> {
 /// Writes `unix_s`, clamped to [`DATE_S_MAX`], into `buffer`.
 pub fn write(unix_s: u64, buffer: &mut [u8; DATE_BYTES]) {
     let date = HttpDate::from(UNIX_EPOCH + Duration::from_secs(unix_s.min(DATE_S_MAX)));
-    write!(&mut buffer[..], "{date}").expect("an IMF-fixdate has 29 bytes");
+    write!(&mut buffer[..], "{date}").expect("an IMF-fixdate is 29 bytes long");
 }
 
 /// Like [`write`](fn@write), but returns a new array.

@@ -5,9 +5,9 @@
 //! allocation of its own.
 //!
 //! **Invariant:** every name is a token, every value is trimmed and free of CR, LF, NUL and other
-//! controls, and `text` has no byte outside a line. So no value can start a new line (response
-//! splitting). **Invariant:** spans are in the order of `text` and contiguous. **Invariant:** the
-//! bit of each name in the section is set in `present`.
+//! control characters, and `text` has no byte outside a line. So no value can start a new line
+//! (response splitting). **Invariant:** spans are in the order of `text` and contiguous.
+//! **Invariant:** the bit of each name in the section is set in `present`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -85,9 +85,9 @@ impl Fields {
         self.replace_controls(value);
     }
 
-    /// Replaces controls in the last line's value, which is `value`, with spaces.
+    /// Replaces control characters in the last line's value, which is `value`, with spaces.
     fn replace_controls(&mut self, value: &[u8]) {
-        // Check all bytes in one vectorised loop: controls are rare.
+        // Control characters are rare, so check all bytes in one vectorised loop.
         if !value.iter().fold(true, |clean, byte| clean & is_value_byte(*byte)) {
             let value_end = self.text.len() - LINE_END.len();
             replace_controls(&mut self.text[value_end - value.len()..value_end]);
@@ -103,8 +103,8 @@ impl Fields {
         self.push(name, number::format(value, &mut [0; number::DECIMAL_BYTES_MAX]));
     }
 
-    /// Appends a line that a parser has validated: the name is a token, the value trimmed and
-    /// without controls.
+    /// Appends a line that a parser has validated: the name is a token, and the value is trimmed
+    /// and free of control characters.
     pub(crate) fn push_line(&mut self, name: &[u8], value: &[u8]) {
         assert!(name.len() <= NAME_BYTES_MAX, "field name must be at most {NAME_BYTES_MAX} bytes long");
         let start = self.text.len();
@@ -134,7 +134,7 @@ impl Fields {
         self.push(name, value);
     }
 
-    /// Like [`set`](Self::set), for a name that is already checked.
+    /// Like [`set`](Self::set), for a validated name.
     pub fn set_named(&mut self, name: &Name, value: &[u8]) {
         self.remove_named(name);
         let (value, start) = (trim_value(value), self.text.len());
@@ -189,7 +189,7 @@ impl Fields {
         self.remove_called(name, NameKey::of(name.as_bytes()))
     }
 
-    /// Like [`remove`](Self::remove), for a name that is already checked.
+    /// Like [`remove`](Self::remove), for a validated name.
     pub fn remove_named(&mut self, name: &Name) -> usize {
         self.remove_called(name.as_str(), name.key())
     }
@@ -247,7 +247,7 @@ impl Fields {
     }
 
     /// Removes the fields that `Connection` nominates, except those that are always hop-by-hop. A
-    /// field hidden from other recipients must not select their response either.
+    /// nominated field is not forwarded, so it must not affect the choice of a response either.
     pub fn remove_nominated(&mut self) {
         let nominated = self.nominated();
         if !nominated.is_empty() {
@@ -259,7 +259,7 @@ impl Fields {
     }
 
     /// Returns the connection options that may name fields, joined by commas. Omits `close` and
-    /// names that are removed anyway. Usually nothing is left, and then nothing is allocated.
+    /// names that are removed anyway. Usually no option remains, and nothing is allocated.
     fn nominated(&self) -> Vec<u8> {
         let mut nominated = Vec::new();
         for option in self.list("connection") {
@@ -276,7 +276,8 @@ impl Fields {
         self.position(name, NameKey::of(name.as_bytes()), 0).is_some()
     }
 
-    /// Returns the index of the first line called `name`, whose key is `key`, from line `from` on.
+    /// Returns the index of the first line called `name` at or after line `from`. `key` is the key
+    /// of `name`.
     fn position(&self, name: &str, key: NameKey, from: usize) -> Option<usize> {
         if self.present & key.bit() == 0 {
             return None;
@@ -335,7 +336,7 @@ impl Fields {
 }
 
 impl PartialEq for Fields {
-    /// Not derived: `present` may still have bits of removed lines.
+    /// Not derived, because `present` may still have the bits of removed lines.
     fn eq(&self, other: &Fields) -> bool {
         self.text == other.text && self.spans == other.spans
     }
@@ -381,8 +382,8 @@ impl Span {
     /// Creates a span. Panics if the section exceeds 4 GiB, which the head limits rule out.
     fn new(start: usize, key: NameKey, value_bytes: usize) -> Span {
         Span {
-            start: u32::try_from(start).expect("a field section is below 4 GiB"),
-            value_bytes: u32::try_from(value_bytes).expect("a field value is below 4 GiB"),
+            start: u32::try_from(start).expect("head limits keep field sections below 4 GiB"),
+            value_bytes: u32::try_from(value_bytes).expect("head limits keep field values below 4 GiB"),
             key,
         }
     }
@@ -420,7 +421,7 @@ impl Span {
         &text[self.value_start()..self.value_end()]
     }
 
-    /// Returns whether the line is called `name`, whose key is `key`.
+    /// Returns whether the line is called `name`. `key` is the key of `name`.
     #[inline]
     fn is_called(self, text: &[u8], name: &str, key: NameKey) -> bool {
         self.key == key && name::is_same(self.name(text), name.as_bytes())
@@ -473,7 +474,7 @@ pub(crate) fn unquoted_position(text: &[u8], separator: u8) -> Option<usize> {
     None
 }
 
-/// Trims white space and controls around `value` (controls would become spaces).
+/// Trims white space around `value`, and control characters, which would become spaces.
 fn trim_value(mut value: &[u8]) -> &[u8] {
     let blank = |byte: u8| byte == b' ' || byte == b'\t' || !is_value_byte(byte);
     while let [first, rest @ ..] = value

@@ -2,8 +2,8 @@
 //!
 //! **Invariant:** a [`Target`] starts with `/`, is visible ASCII without a fragment, and has valid
 //! percent-encoding in its path. Even when decoded, the path contains no dot segment, backslash or
-//! control. A backend that decodes the path once and maps it to a file therefore never leaves its
-//! root directory, and the cache key contains the same path that the backend receives.
+//! control character. A backend that decodes the path once and maps it to a file therefore never
+//! leaves its root directory, and the cache key contains the same path that the backend receives.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -66,13 +66,13 @@ impl fmt::Display for Target {
 pub enum TargetError {
     /// The target does not start with `/`.
     NotOriginForm,
-    /// The target contains a control, a space or a byte outside ASCII.
+    /// The target contains a control character, a space or a byte outside ASCII.
     Byte,
     /// The target contains `#`, although fragments are never sent (RFC 9110 §7.1).
     Fragment,
     /// The path contains `%` without two hexadecimal digits.
     Escape,
-    /// The decoded path contains a control, including NUL.
+    /// The decoded path contains a control character, such as NUL.
     Control,
     /// The path contains a backslash, plain or encoded, which some servers treat as `/`.
     Backslash,
@@ -105,7 +105,7 @@ pub fn check(text: &str) -> Result<usize, TargetError> {
     if !text.starts_with('/') {
         return Err(TargetError::NotOriginForm);
     }
-    // Check all bytes in one vectorised loop without an early exit: invalid targets are rare.
+    // Invalid targets are rare, so check all bytes in one vectorised loop without an early exit.
     if !text.bytes().fold(true, |visible, byte| visible & byte.is_ascii_graphic()) {
         return Err(TargetError::Byte);
     }
@@ -209,7 +209,7 @@ fn push_normal_escape(text: &str, normal: &mut String) -> usize {
 fn decode_escape(text: &[u8]) -> Option<(u8, &[u8])> {
     let [high, low, rest @ ..] = text else { return None };
     let (high, low) = (char::from(*high).to_digit(16)?, char::from(*low).to_digit(16)?);
-    let byte = u8::try_from(high * 16 + low).expect("two hexadecimal digits make a byte");
+    let byte = u8::try_from(high * 16 + low).expect("two hexadecimal digits fit in a byte");
     Some((byte, rest))
 }
 

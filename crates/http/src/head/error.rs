@@ -12,7 +12,7 @@ pub enum HeadError {
     /// A request follows more than [`EMPTY_LINES_MAX`](super::EMPTY_LINES_MAX) empty lines, or a
     /// response follows at least one.
     EmptyLines,
-    /// The start line is not an HTTP start line.
+    /// The start line is malformed.
     StartLine,
     /// The method is longer than [`METHOD_BYTES_MAX`](super::METHOD_BYTES_MAX).
     MethodTooLong,

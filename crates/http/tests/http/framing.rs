@@ -25,7 +25,7 @@ fn rfc9112_6_3_1_some_responses_have_no_content() {
 }
 
 #[test]
-fn rfc9112_6_3_4_to_8_responses() {
+fn rfc9112_6_3_4_to_8_response_content_is_delimited() {
     check(Method::Get, 200, Version::Http11, &[CHUNKED], expect!["Chunked"]);
     check(Method::Get, 206, Version::Http11, &[FIVE], expect!["Length(5)"]);
     check(Method::Get, 200, Version::Http10, &[FIVE, FIVE], expect!["Length(5)"]);
@@ -75,7 +75,7 @@ fn rfc9112_6_1_coding_in_http10_request_is_refused() {
 }
 
 #[test]
-fn rfc9112_9_3_persistence() {
+fn rfc9112_9_3_version_and_connection_decide_persistence() {
     let keeps = |version, options: &[&str]| {
         let fields: Fields = options.iter().map(|option| ("Connection", *option)).collect();
         keep_alive(version, &fields)

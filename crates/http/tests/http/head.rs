@@ -52,7 +52,7 @@ fn check_response(text: &str, expect: Expect) {
 }
 
 #[test]
-fn rfc9112_3_2_1_origin_form() {
+fn rfc9112_3_2_1_origin_form_is_parsed() {
     check(
         "GET /a/b?c=d HTTP/1.1\r\nHost: Example.com:80\r\nX:\t1 \r\n\r\nGET",
         expect![[
@@ -102,7 +102,7 @@ fn rfc9112_3_2_host_must_be_given_once() {
 }
 
 #[test]
-fn rfc9112_2_2_empty_lines_before_a_request() {
+fn rfc9112_2_2_empty_lines_before_a_request_are_skipped() {
     check("\r\n\r\nGET / HTTP/1.0\r\n\r\n", expect!["22 of 22: GET path=/ query=None authority= HTTP/1.0 "]);
     check("\r\n\r", expect!["incomplete"]);
     check("\r\n\r\n\r\n\r\n\r\n", expect!["400 too many empty lines before the start line"]);
@@ -110,7 +110,7 @@ fn rfc9112_2_2_empty_lines_before_a_request() {
 }
 
 #[test]
-fn rfc9112_2_3_and_3_start_lines() {
+fn rfc9112_2_3_and_3_invalid_start_lines_are_refused() {
     check("GET / HTTP/2.0\r\n\r\n", expect!["505 version is not http/1"]);
     check("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", expect!["505 version is not http/1"]);
     check("GET / HTTP/1.10\r\n\r\n", expect!["400 malformed start line"]);
@@ -204,7 +204,7 @@ fn slowly_arriving_head_is_parsed_once_per_line() {
 }
 
 #[test]
-fn rfc9112_4_status_lines() {
+fn rfc9112_4_status_lines_are_parsed_or_refused() {
     check_response("HTTP/1.1 200 OK\r\nA: b\r\n\r\nx", expect![[r#"25 of 26: HTTP/1.1 200 A: b\r\n"#]]);
     check_response("HTTP/1.0 404\r\n\r\n", expect!["16 of 16: HTTP/1.0 404 "]);
     check_response("HTTP/1.1 100 \r\n\r\n", expect!["17 of 17: HTTP/1.1 100 "]);

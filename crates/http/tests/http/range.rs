@@ -17,7 +17,7 @@ fn check(value: &str, expect: Expect) {
 }
 
 #[test]
-fn rfc9110_14_1_2_byte_ranges() {
+fn rfc9110_14_1_2_byte_ranges_are_parsed() {
     check("bytes=0-499", expect!["[FromTo(0, 499)]"]);
     check("Bytes=5-", expect!["[From(5)]"]);
     check("bytes=-5", expect!["[Suffix(5)]"]);

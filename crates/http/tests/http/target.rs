@@ -75,7 +75,7 @@ fn refused_target_leaves_the_old_one() {
 }
 
 #[test]
-fn rfc3986_6_2_2_normal_form() {
+fn rfc3986_6_2_2_equivalent_targets_have_the_same_normal_form() {
     for (text, normal) in [
         ("/%7euser/%2d%41", "/~user/-A"),
         ("/a%2fb?x=%c3%A9", "/a%2Fb?x=%C3%A9"),
