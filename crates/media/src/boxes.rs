@@ -49,7 +49,7 @@ impl BoxHeader {
             return Ok(None);
         }
         if size.is_some_and(|size| size < u64::from(header_size)) {
-            return Err(Error::invalid(offset, kind, "size must not be below the header's own size"));
+            return Err(Error::invalid(offset, kind, "size is smaller than the header"));
         }
         Ok(Some(Self { kind, header_size, size }))
     }
@@ -97,7 +97,7 @@ impl<'a> Mp4Box<'a> {
             return Err(Error::new(offset, kind, Fault::Truncated { need, left }));
         };
         let size = usize::try_from(header.size_in(offset, offset.saturating_add(left))?)
-            .expect("no larger than its slice");
+            .expect("a box is no longer than its slice");
         let header_size = usize::from(header.header_size);
         Ok(Self { kind: header.kind, offset, header_size, bytes: &bytes[..size] })
     }
@@ -154,8 +154,8 @@ impl<'a> Mp4Box<'a> {
     ///
     /// # Errors
     ///
-    /// Returns [`Fault::Missing`] if the box has no such child, or the fault of an earlier child
-    /// box that is malformed.
+    /// Returns [`Fault::Missing`] if the box has no such child, or another error if an earlier
+    /// child box is malformed.
     pub fn require(&self, kind: FourCc) -> Result<Mp4Box<'a>> {
         self.find(kind)?.ok_or_else(|| self.fault(Fault::Missing(kind)))
     }

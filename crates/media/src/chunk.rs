@@ -271,7 +271,7 @@ impl ChunkScanner {
     /// Returns the size of a box to keep, checked against the limits.
     fn bounded_size(&self, header: &BoxHeader) -> Result<usize> {
         let Some(size) = header.size else {
-            let what = "size must not be 0 (up to the end) in a stream";
+            let what = "size must not be 0 (box extends to the end) in a stream";
             return Err(Error::invalid(self.pos, header.kind, what));
         };
         let (limit, max, found) = match header.kind {
@@ -282,7 +282,7 @@ impl ChunkScanner {
         if found > max {
             return Err(Error::new(self.pos, header.kind, Fault::OverLimit { limit, max, found }));
         }
-        Ok(usize::try_from(size).expect("below a limit of a few MiB"))
+        Ok(usize::try_from(size).expect("box size limits fit in a usize"))
     }
 
     /// Adds a complete box to the group; returns the group's event if the box completes it.

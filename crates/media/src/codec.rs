@@ -17,7 +17,7 @@ use crate::fourcc::FourCc;
 const VISUAL_FIELD_BYTES: usize = 78;
 /// Size of an AudioSampleEntry's fields before its child boxes, in bytes (§12.2.3).
 const AUDIO_FIELD_BYTES: usize = 28;
-/// Additional bytes of a QuickTime sound description, version 1 and version 2.
+/// Sizes of the additional fields in QuickTime sound descriptions of versions 1 and 2, in bytes.
 const QUICKTIME_V1_BYTES: usize = 16;
 const QUICKTIME_V2_BYTES: usize = 36;
 
@@ -186,7 +186,7 @@ fn mpeg4_audio(inside: &Inside<'_, '_>, plain: AudioEntry) -> Result<AudioEntry>
         let what = "esds must have an AudioSpecificConfig";
         return Err(inside.entry.fault(Fault::CodecConfiguration(what.to_owned())));
     }
-    // Channel counts are those of ISO/IEC 14496-3 table 1.19. Configuration 0 defers to a program
+    // Channel counts are from ISO/IEC 14496-3 table 1.19. Configuration 0 defers to a program
     // config element, so the sample entry's count is used.
     let channels = match specific.chan_conf {
         count @ 1..=6 => u32::from(count),
@@ -194,7 +194,7 @@ fn mpeg4_audio(inside: &Inside<'_, '_>, plain: AudioEntry) -> Result<AudioEntry>
         11 => 7,
         _ => plain.channels,
     };
-    // The sample entry's 16-bit field cannot represent 88.2 and 96 kHz and is then 0.
+    // The sample entry's 16-bit field is 0 for 88.2 and 96 kHz, which it cannot represent.
     let sample_rate = match AAC_SAMPLE_RATES.get(usize::from(specific.freq_index)) {
         Some(rate) if plain.sample_rate == 0 => *rate,
         _ => plain.sample_rate,
@@ -250,7 +250,7 @@ impl<'a> Inside<'a, '_> {
         let config = self.find(kind)?.ok_or_else(|| self.entry.fault(Fault::Missing(kind)))?;
         T::decode(&mut &*config.bytes).map_err(|error| match error {
             // ffmpeg writes an empty av1C unless it delays the moov until the first packet.
-            mp4_atom::Error::OverDecode(_) => config.invalid("codec configuration is cut off"),
+            mp4_atom::Error::OverDecode(_) => config.invalid("codec configuration is truncated"),
             other => config.fault(Fault::CodecConfiguration(other.to_string())),
         })
     }

@@ -43,7 +43,7 @@ fn dump_boxes(boxes: Boxes<'_>, depth: usize, text: &mut String) {
 }
 
 fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
-    writeln!(text, "{line}").expect("writing to a string never fails");
+    writeln!(text, "{line}").expect("writing to a String cannot fail");
 }
 
 /// Returns the child boxes of a box type that the dump descends into; `None` for other types.
@@ -137,7 +137,7 @@ struct Fields<'r, 'a> {
 
 impl Fields<'_, '_> {
     fn add(&mut self, name: &str, value: std::fmt::Arguments<'_>) {
-        write!(self.text, " {name}={value}").expect("writing to a string never fails");
+        write!(self.text, " {name}={value}").expect("writing to a String cannot fail");
     }
 
     fn u32(&mut self, name: &str) -> Result<()> {
@@ -177,7 +177,7 @@ fn sidx(found: &Mp4Box<'_>) -> Result<String> {
     for r in &sidx.references {
         let kind = if r.is_index { "index" } else { "media" };
         let sap = if r.starts_with_sap { format!("/sap{}", r.sap_type) } else { String::new() };
-        write!(text, " {kind}:{}/{}{sap}", r.size, r.duration).expect("writing to a string never fails");
+        write!(text, " {kind}:{}/{}{sap}", r.size, r.duration).expect("writing to a String cannot fail");
     }
     Ok(text)
 }

@@ -13,9 +13,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// A fault in a file or stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
-    /// Position of the faulty box, from the start of the file or upload.
+    /// Position of the box with the fault, from the start of the file or upload.
     pub offset: u64,
-    /// The faulty box.
+    /// Type of the box with the fault.
     pub kind: FourCc,
     /// The fault.
     pub fault: Fault,
@@ -82,7 +82,7 @@ impl fmt::Display for Fault {
             Self::Truncated { need, left } => write!(f, "truncated, needs {need} bytes, {left} left"),
             Self::Invalid(what) => f.write_str(what),
             Self::Missing(kind) => write!(f, "has no '{kind}' box"),
-            Self::OverLimit { limit, max, found } => write!(f, "{found} is above {limit} = {max}"),
+            Self::OverLimit { limit, max, found } => write!(f, "{found} exceeds {limit} ({max})"),
             Self::UnsupportedCodec(kind) => write!(f, "codec '{kind}' is not supported"),
             Self::CodecConfiguration(why) => write!(f, "codec configuration: {why}"),
             Self::Progressive => f.write_str(
@@ -92,9 +92,9 @@ impl fmt::Display for Fault {
             ),
             Self::ManyTracks(count) => write!(
                 f,
-                "{count} tracks in one file, CMAF allows one per file: split them with `ffmpeg -i IN.mp4 -map 0:v:0 \
-                 -c copy -movflags +cmaf+frag_keyframe OUT.mp4` (audio: `-map 0:a:0 -c copy -movflags +cmaf \
-                 -frag_duration 500000`)"
+                "the file has {count} tracks, but CMAF allows one per file: split them with `ffmpeg -i IN.mp4 \
+                 -map 0:v:0 -c copy -movflags +cmaf+frag_keyframe OUT.mp4` (audio: `-map 0:a:0 -c copy \
+                 -movflags +cmaf -frag_duration 500000`)"
             ),
             Self::MissingHeader => f.write_str("fragment before any CMAF header (ftyp and moov)"),
             Self::NotIsoBmff => f.write_str("not an MP4 (ISO BMFF) file"),

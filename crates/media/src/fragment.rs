@@ -91,7 +91,7 @@ impl Fragment {
             decode_time,
             presentation_time: decode_time.saturating_add_signed(samples.earliest),
             duration: samples.duration,
-            sample_count: u32::try_from(samples.count).expect("at most FRAGMENT_SAMPLES_MAX"),
+            sample_count: u32::try_from(samples.count).expect("FRAGMENT_SAMPLES_MAX fits in a u32"),
             sample_duration: samples.constant_duration(),
             starts_with_sync: samples.first_is_sync,
             data: start..end,

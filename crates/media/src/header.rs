@@ -181,7 +181,8 @@ fn sample_defaults(mvex: &Mp4Box<'_>, track_id: u32) -> Result<SampleDefaults> {
 }
 
 /// Returns the media time that is presented first. CMAF allows one edit, which may only shift the
-/// track (ISO/IEC 23000-19 §7.5.13). An empty edit before it is subtracted if possible.
+/// track (ISO/IEC 23000-19 §7.5.13). The duration of preceding empty edits is subtracted if
+/// possible.
 fn edit_media_time(elst: &Mp4Box<'_>, timescale: u32, movie_timescale: u32) -> Result<u64> {
     let (version, _, mut r) = elst.full()?;
     let wide = version == 1;

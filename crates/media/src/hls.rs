@@ -145,7 +145,8 @@ fn write_variant(
     text: &[usize],
 ) {
     let main = &renditions[variant];
-    // A variant that belongs to its own group is played alone, or replaced by another member.
+    // A video variant is played with one member of the group. An audio variant is itself a member
+    // and is played alone.
     let others = group.map_or(&[][..], |g| &g.members).iter().filter(|&&m| m != variant);
     let others: Vec<_> = if Kind::of(main.info) == Kind::Video { others.collect() } else { Vec::new() };
     let peak = others.iter().map(|&&m| renditions[m].bitrate.peak).max().unwrap_or(0);

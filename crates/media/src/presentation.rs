@@ -29,9 +29,9 @@ pub struct NamedTrack {
     /// Path segment of URLs and `Representation@id`; contains only unreserved characters (RFC
     /// 3986).
     pub name: String,
-    /// Path segment in the URLs of the track's header and segments that changes with the file's
-    /// content, so that the content at such a URL never changes; contains only unreserved
-    /// characters (RFC 3986).
+    /// Path segment in the URLs of the track's header and segments. It changes with the file's
+    /// content, so the content at a URL never changes. It contains only unreserved characters (RFC
+    /// 3986).
     pub version: String,
     /// File name shown to the operator in messages.
     pub file: String,

@@ -173,13 +173,13 @@ impl Samples {
         })
     }
 
-    /// Adds `count` samples equal to `sample`. Sums cannot overflow, because they have at most 2²⁰
-    /// values of 32 bits.
+    /// Adds `count` samples equal to `sample`. The sums cannot overflow, because each adds at most
+    /// 2²⁰ values of 32 bits.
     fn add(&mut self, sample: Sample, count: u64) {
         if count == 0 {
             return;
         }
-        let decode = i64::try_from(self.duration).expect("2^20 durations of 32 bits");
+        let decode = i64::try_from(self.duration).expect("the sum of 2^20 32-bit durations fits in an i64");
         self.earliest = self.earliest.min(decode + i64::from(sample.composition_offset));
         self.count += count;
         self.duration += u64::from(sample.duration) * count;

@@ -28,7 +28,7 @@ pub fn rebase_on_moof(segment: &mut [u8], offset: u64) -> Result<()> {
     for found in Boxes::new(segment, offset) {
         let found = found?;
         if found.kind == FourCc::MOOF {
-            let start = usize::try_from(found.offset - offset).expect("an offset in a slice");
+            let start = usize::try_from(found.offset - offset).expect("slice offsets fit in a usize");
             moofs.push(start..start + found.bytes.len());
         }
     }
@@ -45,7 +45,7 @@ pub fn rebase_on_moof(segment: &mut [u8], offset: u64) -> Result<()> {
 ///
 /// Returns the same errors as [`rebase_on_moof`]. On error, the moof is unchanged.
 pub fn rebase_moof(moof: &mut [u8], offset: u64) -> Result<()> {
-    let at = |absolute: u64| usize::try_from(absolute - offset).expect("an offset in a slice");
+    let at = |absolute: u64| usize::try_from(absolute - offset).expect("slice offsets fit in a usize");
     let mut tfhds = Vec::new();
     let mut data_offsets = Vec::new();
     for traf in Mp4Box::parse(moof, offset)?.children() {
@@ -107,7 +107,7 @@ fn drop_base_data_offset(tfhd: &mut [u8], header_size: usize, flags: u32) {
     if header_size == 16 {
         tfhd[8..16].copy_from_slice(&(end as u64 - 8).to_be_bytes());
     } else {
-        let size = u32::try_from(end - 8).expect("in a moof of a few MiB");
+        let size = u32::try_from(end - 8).expect("a moof is smaller than 4 GiB");
         tfhd[..4].copy_from_slice(&size.to_be_bytes());
     }
 }

@@ -133,14 +133,14 @@ fn ffmpeg_objects_are_scanned_with_a_known_header() {
         let (events, end) = scan(object, Some(&info), &[]);
         assert_eq!(end, Ok(()));
         let given: Vec<u8> = events.iter().flat_map(|event| event_bytes(event).to_vec()).collect();
-        assert_eq!(given, object, "nothing is dropped");
+        assert_eq!(given, object, "nothing may be dropped");
         let one = |event: &Event| match event {
             Event::Chunk(c) => {
                 let prft = c.prft.unwrap();
                 assert_eq!((prft.track_id, prft.media_time), (1, c.fragment.decode_time));
                 (c.fragment.decode_time, c.fragment.starts_with_sync, c.styp.clone().unwrap_or_default())
             }
-            Event::Header(_) => panic!("no header in a segment"),
+            Event::Header(_) => panic!("a segment must have no header"),
         };
         events.iter().map(one).collect::<Vec<_>>()
     };
@@ -202,10 +202,10 @@ fn boxes_of_whole_files_are_dropped() {
     let stream = [&header_bytes()[..], &pieces.concat(), &fragment(0), &boxed(b"mfra", &[0; 50])].concat();
     let (events, end) = scan(&stream, None, &[]);
     assert_eq!(end, Ok(()));
-    let Event::Chunk(chunk) = &events[1] else { panic!("a chunk") };
+    let Event::Chunk(chunk) = &events[1] else { panic!("the second event must be a chunk") };
     assert_eq!(chunk.bytes, [&styp[..], &prft, &emsg, &fragment(0)].concat());
     assert_eq!((chunk.offset, chunk.prft.unwrap().media_time), (486, 77));
-    // The stream is split inside a dropped box, with boxes gathered before it.
+    // Some of these splits lie inside a dropped box that follows gathered boxes.
     for cut in 486..stream.len() {
         assert_eq!(scan(&stream, None, &[cut]), (events.clone(), end.clone()));
     }
@@ -332,7 +332,7 @@ fn streams_other_than_cmaf_are_refused() {
     refused(
         &[&moof[..], b"\0\0\0\0mdat", &[0; 30]].concat(),
         expect![[r#"
-        offset 104: box 'mdat': size must not be 0 (up to the end) in a stream
+        offset 104: box 'mdat': size must not be 0 (box extends to the end) in a stream
     "#]],
     );
     let ftyp = boxed(b"ftyp", b"cmf2\0\0\0\0");
@@ -386,26 +386,26 @@ fn limits_are_checked_from_the_box_header() {
     refused(
         &[&start[..], &mdat].concat(),
         expect![[r#"
-        offset 112: box 'mdat': 67108976 is above CHUNK_BYTES_MAX = 67108864
+        offset 112: box 'mdat': 67108976 exceeds CHUNK_BYTES_MAX (67108864)
     "#]],
     );
     refused(
         &box_of(b"moof", 1 << 40),
         expect![[r#"
-        offset 0: box 'moof': 1099511627776 is above MOOF_BYTES_MAX = 4194304
+        offset 0: box 'moof': 1099511627776 exceeds MOOF_BYTES_MAX (4194304)
     "#]],
     );
     let ftyp = boxed(b"ftyp", b"cmf2\0\0\0\0");
     refused(
         &[&ftyp[..], &box_of(b"moov", 1 << 40)].concat(),
         expect![[r#"
-        offset 16: box 'moov': 1099511627776 is above MOOV_BYTES_MAX = 16777216
+        offset 16: box 'moov': 1099511627776 exceeds MOOV_BYTES_MAX (16777216)
     "#]],
     );
     refused(
         &[&moof[..], &box_of(b"free", u64::MAX)].concat(),
         expect![[r#"
-        offset 104: box 'free': 18446744073709551615 is above CHUNK_BYTES_MAX = 67108864
+        offset 104: box 'free': 18446744073709551615 exceeds CHUNK_BYTES_MAX (67108864)
     "#]],
     );
 }
@@ -467,9 +467,9 @@ proptest! {
         prop_assert_eq!((events, scanner.finish()), scan(&stream, Some(&info()), &[]));
     }
 
-    /// Nor may the events of streams with faults or dropped boxes depend on the split.
+    /// The events of streams with faults or dropped boxes must not depend on the split either.
     #[test]
-    fn any_split_of_a_faulty_stream_yields_the_same(
+    fn any_split_of_an_invalid_stream_yields_the_same(
         mut cuts in proptest::collection::vec(0usize..1200, 0..60),
         (at, value) in (0usize..1200, any::<u8>()),
     ) {

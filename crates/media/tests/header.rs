@@ -26,7 +26,7 @@ fn check(file: &[u8], expect: Expect) {
 }
 
 #[test]
-fn ffmpeg_video_codecs() {
+fn ffmpeg_video_codecs_are_recognised() {
     let check = |args: &str, expect: Expect| {
         let input = "-f lavfi -i testsrc2=size=128x72:rate=25 -frames:v 2";
         check(&ffmpeg(&format!("{input} -movflags +cmaf {args}")), expect);
@@ -47,7 +47,7 @@ fn ffmpeg_video_codecs() {
     // ffmpeg leaves av1C empty without delay_moov.
     check(
         "-c:v libaom-av1 -cpu-used 8 -pix_fmt yuv420p",
-        expect!["offset 507: box 'av1C': codec configuration is cut off"],
+        expect!["offset 507: box 'av1C': codec configuration is truncated"],
     );
     check(
         "-movflags +cmaf+delay_moov -c:v libaom-av1 -cpu-used 8 -pix_fmt yuv420p",
@@ -66,7 +66,7 @@ fn ffmpeg_video_codecs() {
 }
 
 #[test]
-fn ffmpeg_audio_codecs() {
+fn ffmpeg_audio_codecs_are_recognised() {
     let check = |args: &str, expect: Expect| {
         let input = "-f lavfi -i sine=440:sample_rate=48000 -t 0.1";
         check(&ffmpeg(&format!("{input} {args} -movflags +cmaf+delay_moov")), expect);
@@ -85,7 +85,7 @@ fn ffmpeg_audio_codecs() {
 }
 
 #[test]
-fn text_codecs() {
+fn text_codecs_are_recognised() {
     let text = |handler: &[u8; 4], entry: &[u8; 4]| HeaderParts {
         handler: *handler,
         sample_entry: boxed(entry, &[0; 16]),
@@ -179,7 +179,7 @@ fn missing_box_is_named() {
     check(&entry(visual(b"avc1", (8, 8), &[])), expect!["offset 345: box 'avc1': has no 'avcC' box"]);
     check(
         &entry(visual(b"avc1", (8, 8), &boxed(b"avcC", &[1, 2]))),
-        expect!["offset 431: box 'avcC': codec configuration is cut off"],
+        expect!["offset 431: box 'avcC': codec configuration is truncated"],
     );
     check(
         &entry(visual(b"encv", (8, 8), &[])),
@@ -205,7 +205,7 @@ fn missing_box_is_named() {
     check(
         &[ftyp, boxed(b"moov", &twice)].concat(),
         expect![
-            "offset 16: box 'moov': 2 tracks in one file, CMAF allows one per file: split them with `ffmpeg -i IN.mp4 -map 0:v:0 -c copy -movflags +cmaf+frag_keyframe OUT.mp4` (audio: `-map 0:a:0 -c copy -movflags +cmaf -frag_duration 500000`)"
+            "offset 16: box 'moov': the file has 2 tracks, but CMAF allows one per file: split them with `ffmpeg -i IN.mp4 -map 0:v:0 -c copy -movflags +cmaf+frag_keyframe OUT.mp4` (audio: `-map 0:a:0 -c copy -movflags +cmaf -frag_duration 500000`)"
         ],
     );
 }

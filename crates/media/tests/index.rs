@@ -1,5 +1,5 @@
 //! Index tests on files built box by box: layouts of packagers other than ffmpeg, segment cutting,
-//! and faulty files.
+//! and invalid files.
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -69,7 +69,7 @@ fn files_other_than_cmaf_tracks_are_named() {
     check(
         &both,
         expect![
-            "offset 28: box 'moov': 2 tracks in one file, CMAF allows one per file: split them with `ffmpeg -i IN.mp4 -map 0:v:0 -c copy -movflags +cmaf+frag_keyframe OUT.mp4` (audio: `-map 0:a:0 -c copy -movflags +cmaf -frag_duration 500000`)"
+            "offset 28: box 'moov': the file has 2 tracks, but CMAF allows one per file: split them with `ffmpeg -i IN.mp4 -map 0:v:0 -c copy -movflags +cmaf+frag_keyframe OUT.mp4` (audio: `-map 0:a:0 -c copy -movflags +cmaf -frag_duration 500000`)"
         ],
     );
     check(
@@ -145,8 +145,8 @@ fn large_and_open_ended_media_data_are_indexed() {
     let header = HeaderParts::video(1000).build();
     let fragment = FragmentParts { sample_size: 8, ..FragmentParts::new(0, 2000) };
     let mut large = fragment.moof();
-    // A 64-bit size has 16 bytes of header, so the declared sample range begins 8 bytes before the
-    // body.
+    // An mdat with a 64-bit size has a 16-byte header, so the declared sample range begins 8 bytes
+    // before its body.
     large.extend([&[0, 0, 0, 1][..], b"mdat", &(8u64 + 88).to_be_bytes(), &[0; 80]].concat());
     check(
         &[header.clone(), large].concat(),
@@ -198,8 +198,8 @@ fn negative_composition_offsets_shift_presentation() {
     first.composition_offsets = Some([0, 400, 0, -600, 0, 0, 0, 0, 0, 0].to_vec());
     let mut second = FragmentParts::new(3000, 2000);
     second.composition_offsets = Some([100; 10].to_vec());
-    // The earliest sample is the fourth: 1000 + 3 × 200 − 600. A segment lasts until the next one
-    // is presented.
+    // Samples last 200 ms. The fourth is presented first, at 1000 + 3 × 200 − 600 = 1000 ms. The
+    // first segment lasts until the second is presented, at 3100 ms.
     let file = [header.clone(), first.build(), second.build()].concat();
     check(
         &file,
@@ -243,16 +243,16 @@ fn video_is_cut_at_the_first_sync_sample_after_the_target() {
     // Fragments longer than the target stay whole.
     let long: Vec<_> = (0..3).map(|i| (i * 6000, 6000, true)).collect();
     assert_eq!(cuts(&video, &long), [0, 6000, 12_000]);
-    // A fragment has ten samples, so 1,900 ms plus half of 200 ms reaches 2 s; with one unit less,
-    // the sum does not.
+    // A segment may end up to half a sample before its 2 s target. In these fragments of ten
+    // samples, half a sample is about 100 ms, so 1,900 ms is enough and 1,899 ms is not.
     assert_eq!(cuts(&video, &[(0, 1900, true), (1900, 2000, true)]), [0, 1900]);
     assert_eq!(cuts(&video, &[(0, 1899, true), (1899, 2000, true)]), [0]);
 }
 
 #[test]
 fn audio_is_cut_on_a_grid() {
-    // Fragments of 24 AAC frames last 0.512 s at 48 kHz. The end of the fourth is nearest to 2 s,
-    // and later cuts stay on the grid instead of drifting with 2.048 s segments.
+    // Every cut must be at the fragment end nearest to a multiple of 2 s. A fragment of 24 AAC
+    // frames lasts 0.512 s at 48 kHz, so segments of four fragments each (2.048 s) would drift.
     let audio = HeaderParts::audio(48_000);
     let fragments: Vec<_> = (0..80).map(|i| (i * 24_576, 24_576 / 10 * 10, true)).collect();
     let starts = cuts(&audio, &fragments);
@@ -301,7 +301,7 @@ fn long_references_are_segments() {
             826+142 2.500s+1.200s
         "#]],
     );
-    assert_eq!(index(&file).unwrap().wants.len(), 1, "all of it is in the first read");
+    assert_eq!(index(&file).unwrap().wants.len(), 1, "the first read must contain all needed boxes");
 }
 
 #[test]
@@ -406,16 +406,16 @@ fn limits_are_enforced() {
     let many = FragmentParts { samples: u32::MAX, sample_size: 0, ..FragmentParts::new(0, 0) };
     check(
         &[header.clone(), many.moof()].concat(),
-        expect!["offset 566: box 'trun': 4294967295 is above FRAGMENT_SAMPLES_MAX = 1048576"],
+        expect!["offset 566: box 'trun': 4294967295 exceeds FRAGMENT_SAMPLES_MAX (1048576)"],
     );
     let late = FragmentParts::new(u64::MAX, 1000).build();
     check(
         &[header.clone(), late].concat(),
-        expect!["offset 546: box 'tfdt': 18446744073709551615 is above MEDIA_TIME_MAX = 4611686018427387904"],
+        expect!["offset 546: box 'tfdt': 18446744073709551615 exceeds MEDIA_TIME_MAX (4611686018427387904)"],
     );
     let mut huge_moof = header.clone();
     huge_moof.extend([&(5u32 << 20).to_be_bytes()[..], b"moof", &vec![0; (5 << 20) - 8]].concat());
-    check(&huge_moof, expect!["offset 486: box 'moof': 5242880 is above MOOF_BYTES_MAX = 4194304"]);
+    check(&huge_moof, expect!["offset 486: box 'moof': 5242880 exceeds MOOF_BYTES_MAX (4194304)"]);
     let other_track = FragmentParts { track_id: 2, ..FragmentParts::new(0, 1000) }.build();
     check(
         &[header, other_track].concat(),

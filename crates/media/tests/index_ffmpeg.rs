@@ -30,16 +30,16 @@ fn check_ffmpeg(args: &str, expect: Expect) -> Vec<u8> {
     let mut seen = 0;
     let mut end = 0;
     for (i, segment) in all.iter().enumerate() {
-        assert!(segment.offset >= end, "{args}: segments overlap");
+        assert!(segment.offset >= end, "{args}: segments must not overlap");
         end = segment.offset + segment.size;
         let inside = packets.iter().filter(|p| (segment.offset..end).contains(&p.pos));
         let inside: Vec<_> = inside.copied().collect();
-        assert!(inside[0].key, "{args}: a segment begins with a sync sample");
+        assert!(inside[0].key, "{args}: a segment must begin with a sync sample");
         seen += inside.len();
         let first = inside.iter().map(|p| p.pts).min().unwrap() as u64;
         assert_eq!(segment.time + moved, first, "{args}");
         match all.get(i + 1) {
-            Some(next) => assert_eq!(segment.time + segment.duration, next.time, "{args}: no gap"),
+            Some(next) => assert_eq!(segment.time + segment.duration, next.time, "{args}: must have no gap"),
             None => {
                 // The muxer may have shortened the last sample; ffprobe reports whole frames.
                 let whole = inside.iter().map(|p| p.duration).sum::<i64>() as u64;
@@ -55,7 +55,7 @@ fn check_ffmpeg(args: &str, expect: Expect) -> Vec<u8> {
         let alone = [&file[..indexed.index.header_size as usize], &cut].concat();
         assert_eq!(ffprobe_frames(&alone), inside.len(), "{args}");
     }
-    assert_eq!(seen, packets.len(), "{args}: every sample is in a segment");
+    assert_eq!(seen, packets.len(), "{args}: every sample must be in a segment");
     expect.assert_eq(&times(&indexed.index));
     file
 }
@@ -165,7 +165,7 @@ fn truncation_anywhere_is_a_fault() {
             let known = index_of(&file[..keep], keep as u64, 2000);
             let shrunk = index_of(&file[..keep], file.len() as u64, 2000);
             for indexed in [known, shrunk] {
-                let error = indexed.expect_err("a truncated file is refused");
+                let error = indexed.expect_err("a truncated file must be refused");
                 assert!(!borders.contains(&(keep as u64)), "{error}");
             }
         }

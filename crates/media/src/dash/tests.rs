@@ -341,7 +341,8 @@ fn fractional_frame_rate_keeps_numbers_exact() {
     let mut channel = channel();
     channel.epochs.remove(0);
     let epoch = &mut channel.epochs[0];
-    // 60 frames of 1001/30000 s last 88288.2 samples at 44.1 kHz.
+    // A segment of 60 frames, each 1001/30000 s long, lasts 88,288.2 samples at 44.1 kHz. Rounding
+    // it would make segment numbers drift, so the audio template must use the epoch's timescale.
     (epoch.timescale, epoch.media_start, epoch.segment_duration) = (30_000, 0, 60_060);
     epoch.chunk_duration = 15_015;
     epoch.tracks[1].info.timescale = 44_100;

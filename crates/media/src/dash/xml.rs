@@ -59,7 +59,7 @@ impl Xml {
 
     /// Returns the document. Every element must be closed.
     pub(super) fn finish(self) -> String {
-        debug_assert!(self.open.is_empty(), "unclosed {:?}", self.open);
+        debug_assert!(self.open.is_empty(), "unclosed elements: {:?}", self.open);
         self.out
     }
 

@@ -129,8 +129,8 @@ impl Grouping {
     }
 
     /// Closes a segment. Its duration extends to the presentation of the next segment, so that no
-    /// false gap is reported. At the end of the track, or before a real gap, its duration is that
-    /// of its samples.
+    /// false gap is reported. At the end of the track, or before a real gap, its duration is the
+    /// sum of its samples' durations.
     fn close(&mut self, open: &Open, next: Option<&Unit>) {
         let until_next = next
             .filter(|next| next.decode_time == open.decode_end)
@@ -145,7 +145,7 @@ impl Grouping {
     }
 }
 
-/// Returns `time` plus half of `tolerance`, in 1/2000 of a timescale unit.
+/// Returns `time` plus half of `tolerance`, multiplied by 2000 so that the result is an integer.
 fn milli_halves(time: u64, tolerance: u64) -> u128 {
     (2 * u128::from(time) + u128::from(tolerance)) * 1000
 }

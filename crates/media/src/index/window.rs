@@ -10,7 +10,7 @@ const FIRST_READ_BYTES: u64 = 16 << 10;
 /// Minimum size of further reads, in bytes: covers the styp, prft, moof and mdat header of most
 /// fragments.
 const READ_BYTES_MIN: u64 = 4 << 10;
-/// Maximum size to which reads grow if moofs are longer, in bytes.
+/// Maximum size of further reads, in bytes. Reads grow up to it if the moofs are longer.
 const READ_BYTES_MAX: u64 = 64 << 10;
 
 /// Placeholder type of a box whose header is incomplete.

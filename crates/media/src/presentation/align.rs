@@ -65,9 +65,9 @@ impl fmt::Display for Misaligned {
         match self {
             Misaligned::NoTracks => write!(f, "no CMAF track"),
             Misaligned::TextAlone => {
-                write!(f, "subtitles alone: a presentation needs a video or an audio track")
+                write!(f, "the presentation has only subtitle tracks: add a video or an audio track")
             }
-            Misaligned::NothingShown { file } => write!(f, "{file}: the edit list shows none of the media"),
+            Misaligned::NothingShown { file } => write!(f, "{file}: the edit list excludes all of the media"),
             Misaligned::Boundary { first, second, segment, first_us, second_us } => write!(
                 f,
                 "{first} and {second} do not line up: segment {segment} begins at {:.6} s in the first, \
@@ -77,14 +77,14 @@ impl fmt::Display for Misaligned {
             ),
             Misaligned::Count { first, first_count, second, second_count } => write!(
                 f,
-                "{first} and {second} do not line up: {first_count} segments in the first, \
-                 {second_count} in the second, the first missing one is segment {}",
+                "{first} and {second} do not line up: the number of segments is {first_count} in the first \
+                 and {second_count} in the second; the first missing one is segment {}",
                 first_count.min(second_count) + 1
             ),
             Misaligned::End { first, first_us, second, second_us, allowed_us } => write!(
                 f,
                 "{first} and {second} do not line up: the first ends at {:.6} s, the second at {:.6} s; \
-                 at most {:.6} s apart is allowed",
+                 ends may be at most {:.6} s apart",
                 s(first_us),
                 s(second_us),
                 s(allowed_us)

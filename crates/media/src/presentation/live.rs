@@ -28,13 +28,13 @@ pub struct Live {
 
 impl Live {
     /// Returns the state as of `now`. The window of a young channel reaches back only to the
-    /// channel's start, so it grows every second, and each growth counts as a publication. If a
-    /// window reaches back beyond `availability_start`, ffmpeg's DASH demuxer reads one segment
-    /// repeatedly.
+    /// channel's start. It therefore grows every second, and each increase counts as a publication.
+    /// If a window reached back beyond `availability_start`, ffmpeg's DASH demuxer would read one
+    /// segment repeatedly.
     #[must_use]
     pub fn at(mut self, now: Utc) -> Live {
         let lived_s = (now.0 - self.availability_start.0).max(0) / 1000;
-        // Once the window is full, the last of these publications remains the latest.
+        // Once the window is full, the publication time stays at its last increase.
         self.window_ms = self.window_ms.min(lived_s.cast_unsigned() * 1000);
         let grown = Utc(self.availability_start.0 + self.window_ms.cast_signed());
         self.published = self.published.max(grown);

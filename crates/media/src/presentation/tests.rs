@@ -128,7 +128,7 @@ fn missing_segment_is_named() {
     check(
         vec![video("a", 180, &[25_600, 25_600]), video("b", 360, &[25_600])],
         expect![
-            "a.mp4 and b.mp4 do not line up: 2 segments in the first, 1 in the second, the first missing one is segment 2"
+            "a.mp4 and b.mp4 do not line up: the number of segments is 2 in the first and 1 in the second; the first missing one is segment 2"
         ],
     );
 }
@@ -140,7 +140,7 @@ fn audio_ending_more_than_a_segment_apart_is_refused() {
     check(
         vec![a(), audio("b", None, &[95_999])],
         expect![
-            "a.mp4 and b.mp4 do not line up: the first ends at 4.000000 s, the second at 1.999979 s; at most 2.000000 s apart is allowed"
+            "a.mp4 and b.mp4 do not line up: the first ends at 4.000000 s, the second at 1.999979 s; ends may be at most 2.000000 s apart"
         ],
     );
 }
@@ -157,7 +157,7 @@ fn no_presented_media_is_refused() {
     check(vec![], expect!["no CMAF track"]);
     let mut a = video("a", 180, &[25_600]);
     a.index.info.edit_media_time = 25_600;
-    check(vec![a], expect!["a.mp4: the edit list shows none of the media"]);
+    check(vec![a], expect!["a.mp4: the edit list excludes all of the media"]);
 }
 
 #[test]
@@ -222,13 +222,14 @@ fn young_channel_window_reaches_only_to_its_start() {
         let then = live.clone().at(Utc(live.availability_start.0 + seconds * 1000 + 250));
         (then.window_ms, then.published.0 - live.availability_start.0)
     };
-    // The state itself was published at 72 s, which remains the latest publication.
+    // The state was published at 72 s, later than the window's last increase at 60 s, so the
+    // publication time stays at 72 s.
     assert_eq!([at(-1), at(30), at(59)], [(0, 72_000), (30_000, 72_000), (59_000, 72_000)]);
     assert_eq!([at(60), at(600)], [(60_000, 72_000), (60_000, 72_000)]);
     let young = Live { published: live.availability_start, ..live.clone() };
     let then = young.at(Utc(live.availability_start.0 + 30_999));
     assert_eq!(then.published, Utc(live.availability_start.0 + 30_000));
-    // The publication time does not go back once the window is full.
+    // A state published at the start: the publication time follows the window until it is full.
     let young = Live { published: live.availability_start, ..live.clone() };
     let published = [59_999, 60_000, 600_000].map(|ms| {
         young.clone().at(Utc(live.availability_start.0 + ms)).published.0 - live.availability_start.0

@@ -1,4 +1,4 @@
-//! Builders of files box by box, for layouts that ffmpeg does not produce.
+//! Builders that assemble files box by box, for layouts that ffmpeg does not produce.
 
 /// Builds a box: size, type, body.
 pub(crate) fn boxed(kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
@@ -109,7 +109,8 @@ pub(crate) struct FragmentParts {
 }
 
 impl FragmentParts {
-    /// Returns ten samples of `duration / 10` units and 3 bytes, the first a sync sample.
+    /// Returns a fragment of ten samples, each `duration / 10` units long and 3 bytes in size. The
+    /// first is a sync sample.
     pub(crate) fn new(decode_time: u64, duration: u32) -> Self {
         Self {
             sequence_number: 1,

@@ -40,7 +40,7 @@ pub(crate) fn ffmpeg(args: &str) -> Vec<u8> {
         .args(["-f", "mp4"])
         .arg(&path)
         .output()
-        .expect("ffmpeg is installed");
+        .expect("ffmpeg must be installed");
     assert!(run.status.success(), "ffmpeg {args}: {}", String::from_utf8_lossy(&run.stderr));
     let bytes = std::fs::read(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
@@ -83,7 +83,7 @@ fn probe(file: &[u8], args: &[&str]) -> String {
     let path = temporary("probed.mp4");
     std::fs::write(&path, file).unwrap();
     let run = Command::new("ffprobe").args(["-v", "error"]).args(args).arg(&path).output();
-    let run = run.expect("ffprobe is installed");
+    let run = run.expect("ffprobe must be installed");
     std::fs::remove_file(&path).unwrap();
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     String::from_utf8(run.stdout).unwrap()
@@ -92,7 +92,7 @@ fn probe(file: &[u8], args: &[&str]) -> String {
 fn packet(line: &str) -> Packet {
     let field = |name: &str| {
         let start = line.split('|').find_map(|f| f.strip_prefix(name)?.strip_prefix('='));
-        start.unwrap_or_else(|| panic!("{name} in {line}"))
+        start.unwrap_or_else(|| panic!("no {name} in {line}"))
     };
     Packet {
         pts: field("pts").parse().unwrap(),
@@ -124,11 +124,11 @@ pub(crate) fn index_of(file: &[u8], file_size: u64, segment_target_ms: u32) -> R
             Step::Done(index) => return Ok(Indexed { index, wants }),
             Step::Want(want) => {
                 assert!(want.len > 0 && want.offset + want.len <= file_size, "{want:?} of {file_size}");
-                assert_eq!(indexer.step(), Ok(Step::Want(want)), "a step without bytes changes nothing");
+                assert_eq!(indexer.step(), Ok(Step::Want(want)), "a step without bytes must change nothing");
                 wants.push(want);
-                // Allows two reads per box of the smallest possible size, doubled for a sidx that
-                // is abandoned.
-                assert!(wants.len() as u64 <= 16 + file_size / 2, "the indexer loops");
+                // Allows two reads per 8-byte box, the smallest possible, and twice as many in case
+                // a sidx is abandoned.
+                assert!(wants.len() as u64 <= 16 + file_size / 2, "the indexer must not loop");
                 let start = usize::try_from(want.offset).unwrap().min(file.len());
                 let end = usize::try_from(want.offset + want.len).unwrap().min(file.len());
                 indexer.feed(&file[start..end]);
@@ -155,8 +155,8 @@ pub(crate) fn scan(
                 Ok(Some(event)) => events.push(event),
                 Ok(None) => break,
                 Err(error) => {
-                    assert_eq!(scanner.next_event(), Err(error.clone()), "a fault must stay");
-                    assert_eq!(scanner.finish(), Err(error), "finish must repeat the fault");
+                    assert_eq!(scanner.next_event(), Err(error.clone()), "the scanner must repeat the fault");
+                    assert_eq!(scanner.finish(), Err(error), "`finish` must repeat the fault");
                     break;
                 }
             }
