@@ -72,7 +72,7 @@ fn round(program: &Program, subs: &[Sub], messages: &Messages, bench: &mut Bench
     for _ in 0..REQUESTS {
         messages.reset(bench);
         for sub in subs {
-            std::hint::black_box(program.run(*sub, &mut bench.task())).expect("valid policy");
+            std::hint::black_box(program.run(*sub, &mut bench.task())).expect("the run must succeed");
         }
     }
     (cpu_ns() - start) / f64::from(REQUESTS)
@@ -136,6 +136,6 @@ fn main() {
         ("fetch (backend_fetch, backend_response)", &[Sub::BackendFetch, Sub::BackendResponse]),
     ] {
         let [with, without, more] = compare(&ours, &builtin, subs);
-        println!("{name}: {with:.0}, built-in {without:.0}, more {more:.0}");
+        println!("{name}: {with:.0}, built-in {without:.0}, difference {more:.0}");
     }
 }

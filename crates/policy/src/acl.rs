@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     fn acl(address: &str, prefix_bits: u32) -> Acl {
-        let (is_v4, bits) = bits(address.parse().expect("an address"));
+        let (is_v4, bits) = bits(address.parse().expect("the address is valid"));
         let entry = Entry { is_v4, bits, prefix_bits, is_negated: false, shown: address.to_owned() };
         Acl::new("list".to_owned(), false, vec![entry])
     }
@@ -75,7 +75,7 @@ mod tests {
     /// and 192.0.2.170 have the same first 32 bits.
     #[test]
     fn entry_matches_only_its_own_address_family() {
-        let listed = |acl: &Acl, address: &str| acl.matches(address.parse().expect("an address")).0;
+        let listed = |acl: &Acl, address: &str| acl.matches(address.parse().expect("the address is valid")).0;
         let v4 = acl("192.0.2.0", 24);
         assert!(listed(&v4, "192.0.2.170") && !listed(&v4, "c000:2aa::"));
         let all_v4 = acl("0.0.0.0", 0);

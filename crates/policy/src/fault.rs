@@ -182,5 +182,9 @@ pub(crate) fn suggest<'a>(name: &str, known: impl IntoIterator<Item = &'a str> +
 /// Formats "allowed here: a, b, c".
 pub(crate) fn allowed<'a>(known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
-    if known.is_empty() { "there are none".to_owned() } else { format!("allowed here: {}", known.join(", ")) }
+    if known.is_empty() {
+        "none are defined".to_owned()
+    } else {
+        format!("allowed here: {}", known.join(", "))
+    }
 }

@@ -64,7 +64,7 @@ mod tests {
                 reads.push(path.to_owned());
                 Ok(vec![0; length])
             };
-            assert_eq!(files.get(path, read).expect("read succeeds").len(), length);
+            assert_eq!(files.get(path, read).expect("the read must succeed").len(), length);
         };
         get("/a", BYTES_MAX);
         get("/a", BYTES_MAX);

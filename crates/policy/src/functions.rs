@@ -119,7 +119,7 @@ impl<'p> ObjectRef<'p> {
     ///
     /// Panics if `T` is not the type constructed by the class, which is a bug in the table row.
     pub fn object<T: Any>(&self) -> &'p T {
-        self.object.downcast_ref().expect("an object is of its class")
+        self.object.downcast_ref().expect("the object has the type constructed by its class")
     }
 }
 
@@ -369,7 +369,7 @@ impl<'c, 't> Call<'c, 't> {
             Object::Shared(object) => object.downcast_ref(),
             Object::Own(object) => object.downcast_ref(),
         };
-        object.expect("a method's object is of its class")
+        object.expect("the object has the type constructed by its class")
     }
 
     /// Returns the mutable state of the method's object. Usable only in `vcl_init`, because objects
@@ -384,8 +384,7 @@ impl<'c, 't> Call<'c, 't> {
             Object::Own(object) => object.downcast_mut(),
             Object::None | Object::Shared(_) => None,
         };
-        object
-            .expect("a method that changes its object is called in vcl_init, and the object is of its class")
+        object.expect("the method runs in vcl_init, and the object has the type constructed by its class")
     }
 
     /// Returns the object as a BACKEND, to be resolved when a fetch starts.

@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn no_row_is_shadowed_by_an_earlier_one() {
-        assert_eq!(rows().count() + 1, IDIOMS.lines().count(), "a line is not a row");
+        assert_eq!(rows().count() + 1, IDIOMS.lines().count(), "every line must be a row");
         for (place, name, own) in rows() {
             let one = name.replace(".*", ".one");
             assert_eq!(advice(place, &one), Some(own), "{place:?} {name}");

@@ -257,7 +257,7 @@ impl Lexer<'_> {
 
     fn text_token(&mut self, text: String, start: usize) {
         if text.contains('\0') {
-            self.error(start, "string with a NUL character", "neither headers nor content may contain one");
+            self.error(start, "string contains a NUL character", "NUL is not allowed in headers or content");
         }
         self.push(Kind::Text(text), start);
     }

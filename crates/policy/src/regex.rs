@@ -32,7 +32,7 @@ type Groups = [Option<(usize, usize)>; GROUPS_MAX];
 pub(crate) struct Regex {
     pub(crate) pattern: String,
     pcre: Pcre,
-    /// Capture buffers for reuse. There are as many as the peak number of concurrent substitutions.
+    /// Reusable capture buffers, as many as the peak number of concurrent substitutions.
     spare: Mutex<Vec<CaptureLocations>>,
 }
 
@@ -168,9 +168,9 @@ mod tests {
 
     fn substituted(pattern: &str, text: &str, with: &str, all: bool) -> String {
         let mut into = Vec::new();
-        let regex = Regex::new(pattern).expect("an expression");
-        regex.substitute(text.as_bytes(), with.as_bytes(), all, 10_000, &mut into).expect("it fits");
-        String::from_utf8(into).expect("it is ASCII")
+        let regex = Regex::new(pattern).expect("the pattern is valid");
+        regex.substitute(text.as_bytes(), with.as_bytes(), all, 10_000, &mut into).expect("the result fits");
+        String::from_utf8(into).expect("the result is ASCII")
     }
 
     #[test]
@@ -182,7 +182,7 @@ mod tests {
             ("^a*+b$", "aab", "aac"),
             ("\\Qa.b\\E", "a.b", "axb"),
         ] {
-            let regex = Regex::new(pattern).expect("an expression");
+            let regex = Regex::new(pattern).expect("the pattern is valid");
             assert_eq!(regex.is_match(yes.as_bytes()), Ok(true), "{pattern} on {yes}");
             assert_eq!(regex.is_match(no.as_bytes()), Ok(false), "{pattern} on {no}");
         }
@@ -199,9 +199,9 @@ mod tests {
 
     #[test]
     fn catastrophic_match_is_aborted() {
-        let regex = Regex::new("^(a+)+$").expect("an expression");
+        let regex = Regex::new("^(a+)+$").expect("the pattern is valid");
         let text = format!("{}b", "a".repeat(5_000));
-        let failure = regex.is_match(text.as_bytes()).expect_err("it has limits");
+        let failure = regex.is_match(text.as_bytes()).expect_err("the match must exceed its limits");
         assert!(failure.what().starts_with("regular expression match failed"), "{failure}");
     }
 }

@@ -91,7 +91,7 @@ impl Sources {
     }
 
     pub(crate) fn count(&self) -> u32 {
-        u32::try_from(self.files.len()).expect("at most FILES_MAX files and the built-in one")
+        u32::try_from(self.files.len()).expect("FILES_MAX + 1 fits in a u32")
     }
 
     /// Returns all files: the main file first and the built-in policy last.

@@ -11,10 +11,11 @@ use thalweg_policy::Sub;
 
 fn policies() -> Vec<PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
-    let entries = std::fs::read_dir(directory).expect("a directory can be read");
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry can be read").path()).collect();
+    let entries = std::fs::read_dir(directory).expect("the directory must be readable");
+    let mut paths: Vec<PathBuf> =
+        entries.map(|entry| entry.expect("the entry must be readable").path()).collect();
     paths.sort();
-    assert!(paths.len() >= 8, "the corpus is missing policies");
+    assert!(paths.len() >= 8, "the corpus must have at least 8 policies");
     paths
 }
 
@@ -26,7 +27,7 @@ fn is_ours(text: &str) -> bool {
 #[test]
 fn examples_compile_and_run() {
     for path in policies() {
-        let text = std::fs::read_to_string(&path).expect("a policy can be read");
+        let text = std::fs::read_to_string(&path).expect("the policy file must be readable");
         let (mut program, report) =
             build(&text).unwrap_or_else(|report| panic!("{}\n{report}", path.display()));
         assert!(report.faults.is_empty(), "{}\n{report}", path.display());
@@ -44,13 +45,13 @@ fn examples_compile_and_run() {
 fn varnish_accepts_the_examples() {
     let home = std::env::temp_dir().join(format!("thalweg-policy-varnish-{}", std::process::id()));
     for path in policies() {
-        let text = std::fs::read_to_string(&path).expect("a policy can be read");
+        let text = std::fs::read_to_string(&path).expect("the policy file must be readable");
         if is_ours(&text) {
             continue;
         }
         let output =
             Command::new("/usr/sbin/varnishd").arg("-C").arg("-n").arg(&home).arg("-f").arg(&path).output();
-        let output = output.expect("varnishd is installed, see make setup-test");
+        let output = output.expect("varnishd must be installed (make setup-test)");
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(
             output.status.success(),

@@ -66,7 +66,7 @@ fn client_location_is_looked_up_once_and_on_demand() {
             bench.req.fields.push("Ask", "1");
         }
         for sub in [Sub::Recv, Sub::Deliver] {
-            bench.run(&program, sub).expect("run succeeds");
+            bench.run(&program, sub).expect("the run must succeed");
         }
         assert_eq!(bench.host.geo_calls.load(Relaxed), calls);
     }
@@ -95,17 +95,17 @@ fn parameter_set_applies_to_lazily_resolved_directors() {
                 if (bereq.http.own) { set bereq.backend = d.backend(resolve = LAZY, alt = 0); }
             }"#;
         let mut program = program(text);
-        program.init(&mut Bench::default().task()).expect("init succeeds");
+        program.init(&mut Bench::default().task()).expect("init must succeed");
         program
     };
     let selected = |fields: &str| {
         let req = request(&format!("GET /a HTTP/1.1\nHost: a{fields}"));
         let mut bench = Bench { bereq: req.clone(), req, ..Bench::default() };
-        bench.run(&program, Sub::Recv).expect("run succeeds");
+        bench.run(&program, Sub::Recv).expect("the run must succeed");
         bench.fetch.backend = bench.client.backend_hint;
-        bench.run(&program, Sub::BackendFetch).expect("run succeeds");
+        bench.run(&program, Sub::BackendFetch).expect("the run must succeed");
         let backend = bench.fetch.backend;
-        let index = program.resolve(backend, &mut bench.task()).expect("a backend");
+        let index = program.resolve(backend, &mut bench.task()).expect("the director must select a backend");
         program.backends()[index as usize].name.as_str()
     };
     let (plain, other) = (selected(""), selected("\nAlt: 1"));
@@ -134,13 +134,13 @@ fn directors_can_be_nested() {
             set req.backend_hint = all.backend();
         }"#,
     );
-    program.init(&mut Bench::default().task()).expect("init succeeds");
+    program.init(&mut Bench::default().task()).expect("init must succeed");
     let mut bench = Bench::default();
     for name in ["well", "spare", "well"] {
-        bench.run(&program, Sub::Recv).expect("run succeeds");
+        bench.run(&program, Sub::Recv).expect("the run must succeed");
         assert_eq!(bench.req.fields.get("seen"), Some(&b"false true true true"[..]));
         let backend = bench.client.backend_hint;
-        let index = program.resolve(backend, &mut bench.task()).expect("a backend");
+        let index = program.resolve(backend, &mut bench.task()).expect("the director must select a backend");
         assert_eq!(program.backends()[index as usize].name, name);
     }
 }
@@ -153,7 +153,7 @@ fn director_rejects_backend_none() {
                 "vcl 4.1; import directors; backend a {{ .host = \"::1\"; }} backend nowhere none;
                  sub vcl_init {{ new d = directors.{class}(); d.add_backend(a); d.add_backend({none}); }}"
             );
-            let failure = program(&text).init(&mut Bench::default().task()).expect_err("it fails");
+            let failure = program(&text).init(&mut Bench::default().task()).expect_err("init must fail");
             assert!(failure.to_string().contains("cannot add backend none to a director"), "{failure}");
         }
     }
@@ -172,11 +172,12 @@ fn rollback_restores_requests() {
     let before = bench.req.clone();
     bench.original = Some(before.clone());
     for sub in [Sub::Recv, Sub::BackendFetch, Sub::BackendResponse] {
-        bench.run(&program, sub).expect("run succeeds");
+        bench.run(&program, sub).expect("the run must succeed");
         assert_eq!((&bench.req, &bench.bereq), (&before, &before), "{sub}");
     }
     bench.original = None;
-    let failure = bench.run(&program, Sub::Pipe).expect_err("original unknown").to_string();
+    let failure =
+        bench.run(&program, Sub::Pipe).expect_err("rollback must fail without the original").to_string();
     assert!(failure.contains("req cannot be rolled back here"), "{failure}");
 }
 
@@ -319,7 +320,7 @@ fn failures_are_logged_with_their_position() {
     recv(
         "set req.http.X-Seen = std.fnmatch(\"a\", req.http.nosuch);",
         expect![[
-            r#"failed: main.vcl:6: std.fnmatch needs a header that is set - ["main.vcl:6: std.fnmatch needs a header that is set"]"#
+            r#"failed: main.vcl:6: std.fnmatch was called with an unset header - ["main.vcl:6: std.fnmatch was called with an unset header"]"#
         ]],
     );
     recv(
@@ -339,7 +340,7 @@ fn failures_are_logged_with_their_position() {
         (0..24).map(|at| format!("sub s{at} {{ call s{0}; call s{0}; }}\n", at + 1)).collect();
     let program =
         program(&format!("vcl 4.1; backend b none; {double} sub s24 {{ }} sub vcl_recv {{ call s0; }}"));
-    let failure = Bench::default().run(&program, Sub::Recv).expect_err("too many statements");
+    let failure = Bench::default().run(&program, Sub::Recv).expect_err("the run must exceed STEPS_MAX");
     assert_eq!(failure.what(), "more than 10000 statements");
     assert_eq!(failure.place().map(|place| place.file.as_str()), Some("main.vcl"));
 }
@@ -350,7 +351,7 @@ fn missing_message_is_a_failure() {
     let mut bench = Bench::default();
     let mut task = bench.task();
     task.resp = None;
-    let failure = program.run(Sub::Deliver, &mut task).expect_err("resp is missing");
+    let failure = program.run(Sub::Deliver, &mut task).expect_err("the run must fail without resp");
     assert_eq!(failure.to_string(), "main.vcl:1: resp is not available here");
 }
 
@@ -388,7 +389,8 @@ fn built_in_policy_returns_its_actions() {
     assert_eq!(bench.run(&program, Sub::Fini), Ok(Action::Ok));
     bench.resp.status = 404;
     assert_eq!(bench.run(&program, Sub::Synth), Ok(Action::Deliver));
-    let body = String::from_utf8(bench.client.body.clone().expect("a body")).expect("text");
+    let body = String::from_utf8(bench.client.body.clone().expect("the policy sets a body"))
+        .expect("the body is UTF-8");
     assert!(body.contains("<h1>404 Not Found</h1>"), "{body}");
 }
 
@@ -409,7 +411,7 @@ fn built_in_policy_marks_responses_uncacheable() {
             bench.fetch = Bench::default().fetch;
             bench.beresp.fields.remove("Cache-Control");
             lines.iter().for_each(|line| bench.beresp.fields.push("Cache-Control", line));
-            bench.run(&program, Sub::BackendResponse).expect("run succeeds");
+            bench.run(&program, Sub::BackendResponse).expect("the run must succeed");
             assert!(bench.fetch.uncacheable, "{lines:?}");
             lines.reverse();
         }
@@ -594,7 +596,7 @@ fn repeated_field_reads_as_one_list() {
         let lines = "X: a\nx: b\nX:\nX: c, d\nCookie: e=1\nCookie: f=2\nSet-Cookie: g=3\nSet-Cookie: h=4\nEmpty:\nEmpty:";
         let req = request(&format!("GET / HTTP/1.1\nHost: a\n{lines}"));
         let mut bench = Bench { req, ..Bench::default() };
-        bench.run(&program, Sub::Recv).expect("run succeeds");
+        bench.run(&program, Sub::Recv).expect("the run must succeed");
         let seen = bench.req.fields.get_str("Seen").unwrap_or("-").to_owned();
         (seen, bench.req.fields.get_all("x").count())
     };
@@ -648,7 +650,7 @@ fn varnish_forms_are_accepted() {
         }"#,
     );
     let mut bench = Bench::default();
-    program.init(&mut bench.task()).expect("init succeeds");
+    program.init(&mut bench.task()).expect("init must succeed");
     assert!(bench.log.iter().any(|line| line.text.starts_with("begun: ")), "{:?}", bench.log);
     let addresses: Vec<_> = program.backends().iter().map(|row| format!("{:?}", row.address)).collect();
     let expected =
@@ -658,12 +660,12 @@ fn varnish_forms_are_accepted() {
         if remove {
             bench.req.fields.push("Remove", "1");
         }
-        bench.run(&program, Sub::Recv).expect("run succeeds");
+        bench.run(&program, Sub::Recv).expect("the run must succeed");
         // The test host reports its second backend as unhealthy.
         assert_eq!(bench.req.fields.get_str("Seen"), Some(expected.replace("- ", " ").as_str()));
     }
     bench.client.hash_data = b"/a\0h\0".to_vec();
-    bench.run(&program, Sub::Deliver).expect("run succeeds");
+    bench.run(&program, Sub::Deliver).expect("the run must succeed");
     // SHA-256 of the hashed data, in base64 between colons.
     let hash = ":y3eMX7h7iKKFSj9Du+q0HNypT0NHhN3nHGd9VEa2Xlg=:-";
     assert_eq!(bench.resp.fields.get_str("Hash"), Some(hash));

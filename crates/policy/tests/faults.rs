@@ -28,7 +28,7 @@ fn file(text: &str, expect: Expect) {
 fn fault_shows_its_source_line() {
     let report =
         build("vcl 4.1;\nbackend b { .host = \"::1\"; }\nsub vcl_recv {\n\tset req.urll = \"a\";\n}\n")
-            .expect_err("invalid policy");
+            .expect_err("the policy must be rejected");
     expect![[r#"
         error: unknown variable req.urll
          --> main.vcl:4:6
@@ -89,7 +89,7 @@ fn lexical_faults_are_reported() {
     recv(
         "set req.http.a = \"\0\";",
         expect![[r#"
-        main.vcl:3:18 string with a NUL character (neither headers nor content may contain one)
+        main.vcl:3:18 string contains a NUL character (NUL is not allowed in headers or content)
     "#]],
     );
     recv(
@@ -124,7 +124,7 @@ fn version_and_include_faults_are_reported() {
     expect![[r#"
         main.vcl:1:35 cannot include "nosuch.vcl": not found
         main.vcl:1:57 include takes no flags here (name each file: include "a.vcl";)
-        a.vcl:1:5 a file cannot include one with a later version
+        a.vcl:1:5 cannot include a file with a later version
         a.vcl:1:14 warning: sub x is never called
         a.vcl:1:22 unknown variable req.urll (did you mean req.url?)
         loop.vcl:1:9 includes nested more than 16 deep (a file must not include itself)
@@ -189,7 +189,7 @@ fn declaration_faults_are_reported() {
             main.vcl:2:9 warning: backend c is not used
             main.vcl:2:57 .proxy_header takes a number from 1 to 2
             main.vcl:2:72 .preamble takes a blob, such as :YQ==:
-            main.vcl:2:86 unknown probe p (there are none)
+            main.vcl:2:86 unknown probe p (none are defined)
         "#]],
     );
     file(
@@ -227,7 +227,7 @@ fn declaration_faults_are_reported() {
         "acl a +lgo { \"10.0.0.1\"; ! \"10.0.0.1\"; }",
         expect![[r#"
         main.vcl:2:5 warning: acl a is not used
-        main.vcl:2:8 an acl has no flag lgo (did you mean log?)
+        main.vcl:2:8 unknown acl flag lgo (did you mean log?)
         main.vcl:2:26 "10.0.0.1"/32 is both included and excluded
     "#]],
     );
@@ -245,7 +245,7 @@ fn declaration_faults_are_reported() {
     file(
         "sub vcl_init { new a = tcp.x(); new b = x(); } import tcp;",
         expect![[r#"
-        main.vcl:2:24 tcp has no class x (there are none)
+        main.vcl:2:24 tcp has no class x (none are defined)
         main.vcl:2:41 x is not a class (write the module's name before the class: directors.round_robin)
     "#]],
     );
@@ -272,7 +272,7 @@ fn statement_faults_are_reported() {
         "if (req.http.a) return (pass);\nelse { }",
         expect![[r#"
         main.vcl:3:17 expected {, found return
-        main.vcl:4:1 else without if before it
+        main.vcl:4:1 else without a preceding if
     "#]],
     );
     recv(
@@ -296,7 +296,7 @@ fn statement_faults_are_reported() {
     recv(
         "call nosuch;\ncall vcl_deliver;",
         expect![[r#"
-        main.vcl:3:6 unknown subroutine nosuch (there are none)
+        main.vcl:3:6 unknown subroutine nosuch (none are defined)
         main.vcl:4:6 vcl_deliver cannot be called (the edge calls vcl_deliver; move the shared code to another subroutine)
     "#]],
     );
@@ -449,9 +449,9 @@ fn type_faults_are_reported() {
     recv(
         "if (client.ip > \"::1\") { }\nif (client.ip == \"x\") { }\nif (inside == inside) { }\nif (client.ip) { }\nif (1.5) { }",
         expect![[r#"
-        main.vcl:3:15 > is not possible on IP (allowed here: ==, !=)
+        main.vcl:3:15 IP does not support > (allowed here: ==, !=)
         main.vcl:4:18 "x" is not an address
-        main.vcl:5:12 == is not possible on ACL
+        main.vcl:5:12 ACL does not support ==
         main.vcl:6:5 expected BOOL, found IP (compare the IP with ==, or match it with an acl)
         main.vcl:7:5 expected BOOL, found REAL (use a comparison, such as == or >)
     "#]],
@@ -463,26 +463,26 @@ fn type_faults_are_reported() {
         main.vcl:4:18 invalid regular expression: missing closing parenthesis, at byte 1
         main.vcl:5:17 an IP must be matched with the name of an acl (declare acl NAME { "192.0.2.0"/24; } and match with its name)
         main.vcl:6:17 unknown acl insid (did you mean inside?)
-        main.vcl:7:5 ~ is not possible on INT (STRING matches a regular expression, IP an acl)
+        main.vcl:7:5 INT does not support ~ (STRING matches a regular expression, IP an acl)
         main.vcl:8:18 expected a regular expression in quotes, found ACL (match an address with the ACL: client.ip ~ LIST)
     "#]],
     );
     recv(
         "set req.ttl = 2 * 5s;\nset req.ttl = 5s % 2;\nset req.ttl = now + 5;\nset req.http.a = -true;\nset req.ttl = 5s 6s;",
         expect![[r#"
-        main.vcl:3:17 INT * DURATION is not possible (the left side must be INT, REAL, DURATION or BYTES, the right side a number)
-        main.vcl:4:18 DURATION % INT is not possible (% needs two INTs)
-        main.vcl:5:19 TIME + INT is not possible (both sides must be numbers, DURATION or BYTES alike, or TIME and DURATION)
-        main.vcl:6:18 - is not possible on BOOL (allowed on: INT, REAL, DURATION)
+        main.vcl:3:17 INT * DURATION is not supported (the left side must be INT, REAL, DURATION or BYTES, the right side a number)
+        main.vcl:4:18 DURATION % INT is not supported (% needs two INTs)
+        main.vcl:5:19 TIME + INT is not supported (both sides must be numbers, DURATION or BYTES alike, or TIME and DURATION)
+        main.vcl:6:18 BOOL does not support - (allowed on: INT, REAL, DURATION)
         main.vcl:7:18 expected ;, found 6s
     "#]],
     );
     recv(
         "set req.http.a -= \"b\";\nset req.ttl += 5;\nset req.hash_always_miss += true;",
         expect![[r#"
-        main.vcl:3:5 STRING - STRING is not possible (both sides must be numbers, DURATION or BYTES alike, or TIME and DURATION)
-        main.vcl:4:5 DURATION + INT is not possible (both sides must be numbers, DURATION or BYTES alike, or TIME and DURATION)
-        main.vcl:5:5 BOOL + BOOL is not possible (both sides must be numbers, DURATION or BYTES alike, or TIME and DURATION)
+        main.vcl:3:5 STRING - STRING is not supported (both sides must be numbers, DURATION or BYTES alike, or TIME and DURATION)
+        main.vcl:4:5 DURATION + INT is not supported (both sides must be numbers, DURATION or BYTES alike, or TIME and DURATION)
+        main.vcl:5:5 BOOL + BOOL is not supported (both sides must be numbers, DURATION or BYTES alike, or TIME and DURATION)
     "#]],
     );
     recv(
@@ -560,7 +560,7 @@ fn unused_declarations_are_warned_about() {
 #[test]
 fn too_many_files_are_rejected() {
     let text = format!("vcl 4.1; {} backend b none;", "include \"a\"; ".repeat(300));
-    let report = build_with(&text, &[("a", "# nothing")]).expect_err("invalid policy");
+    let report = build_with(&text, &[("a", "# nothing")]).expect_err("the policy must be rejected");
     assert!(report.to_string().contains("more than 256 files"), "{report}");
 }
 
@@ -588,7 +588,10 @@ fn limits_are_enforced() {
     "#]],
     );
     let many = build(&format!("vcl 4.1; backend b none; sub vcl_recv {{ {} }}", "set x = 1; ".repeat(300)));
-    assert_eq!(many.expect_err("invalid policy").faults.len(), thalweg_policy::fault::FAULTS_MAX);
+    assert_eq!(
+        many.expect_err("the policy must be rejected").faults.len(),
+        thalweg_policy::fault::FAULTS_MAX
+    );
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Runs every variable and function of the tables once. A new row fails the test until it is listed
-//! here.
+//! Table tests, which run every variable and function once. A new row fails until its expected
+//! result is added.
 
 mod common;
 
@@ -165,7 +165,7 @@ const VARIABLES_NOTES: &str = "
 | `client.socket.cwnd` | in packets. Linux does not allow setting it; an attempt logs a `VCL_Error` and changes nothing |
 | `client.socket.tcpi_*` | the kernel's value when the variable is read, or 0 if the kernel does not report it. Times are in µs, except that `tcpi_last_data_sent` is in ms |
 | `client.socket.tcp_info` | the fields `rtt`, `rttvar`, `min_rtt`, `snd_cwnd`, `snd_mss`, `pmtu`, `delivery_rate`, `pacing_rate`, `total_retrans`, `lost` and `notsent_bytes` as one string of `name=value` pairs |
-| `client.geo.*`, `client.as.*` | read from the databases listed in the setting `geoip`. An unknown string is unset, and an unknown number is 0. Names are in English. `client.geo.region` is the code of the country's largest subdivision that contains the address |
+| `client.geo.*`, `client.as.*` | read from the databases listed in the `geoip` setting. An unknown string is unset, and an unknown number is 0. Names are in English. `client.geo.region` is the code of the country's largest subdivision that contains the address |
 ";
 
 /// The reference must list each variable and the subroutines that may use it, as in the table.

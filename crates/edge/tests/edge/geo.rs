@@ -119,7 +119,7 @@ async fn lookup_without_database_is_empty_and_policy_load_warns() {
     let backend = Backend::new().await;
     let edge = Edge::bind(Config { policy: Some(policy.0.clone()), ..config(backend.address) }).unwrap();
     let warnings = edge.policies().load("second", &policy.0, false).await.unwrap().to_string();
-    assert!(warnings.contains("client.as.number is always 0: there is no database"), "{warnings}");
+    assert!(warnings.contains("client.as.number is always 0: no database is configured"), "{warnings}");
     let edge = TestEdge::run(edge);
     assert_eq!(geo_of(&edge, [127, 0, 0, 4]).await, UNKNOWN);
     edge.stop().await;

@@ -78,7 +78,7 @@ const FUNCTIONS: &[Function] = &[
         Subs::ALL,
         |call| {
             let (Some(pattern), Some(subject)) = (call.maybe_text(0), call.maybe_text(1)) else {
-                return Err(Failure::new("std.fnmatch needs a header that is set"));
+                return Err(Failure::new("std.fnmatch was called with an unset header"));
             };
             let flags = glob::Flags { pathname: call.bool(2), noescape: call.bool(3), period: call.bool(4) };
             Ok(Value::Bool(glob::matches(pattern, subject, flags)))

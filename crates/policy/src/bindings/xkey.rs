@@ -15,7 +15,7 @@ const FUNCTIONS: &[Function] = &[
 ];
 
 /// Purges responses by tag and returns the count reported by the host. If the purge fails,
-/// evaluation fails too, so that the client is not told of a success.
+/// evaluation fails too, so that the policy cannot report success to the client.
 fn purge(call: &mut Call<'_, '_>, soft: bool) -> Result<Value<'static>, Failure> {
     let count = call.task.host.purge_tags(&call.str(0), soft).map_err(Failure::new)?;
     Ok(Value::Int(i64::try_from(count).unwrap_or(i64::MAX)))

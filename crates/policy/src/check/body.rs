@@ -125,7 +125,7 @@ impl Checker<'_> {
         if is_geo && self.known.has_geo == Some(false) {
             let help = Some("set geoip to a MaxMind database in the edge's settings".to_owned());
             let always = if variable.kind.is_text() { "unset" } else { "0" };
-            let message = format!("{} is always {always}: there is no database", variable.name);
+            let message = format!("{} is always {always}: no database is configured", variable.name);
             self.faults.warning(span, message, help);
         }
     }

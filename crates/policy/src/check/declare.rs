@@ -207,8 +207,8 @@ impl Checker<'_> {
                     && host.parse::<IpAddr>().is_err()
                     && !is_known(&host)
                 {
-                    let help = "the edge keeps resolving it; until then requests fail".to_owned();
-                    self.faults.warning(span, format!("{host} does not resolve here now"), Some(help));
+                    let help = "the edge retries; requests fail until the name resolves".to_owned();
+                    self.faults.warning(span, format!("{host} does not resolve on this host"), Some(help));
                 }
                 Some(BackendAddress::Host { host, port: number? })
             }
@@ -240,7 +240,7 @@ impl Checker<'_> {
                 "table" => {}
                 other => {
                     let help = suggest(other, ["log", "pedantic", "table"]);
-                    self.faults.error_help(flag.name.span, format!("an acl has no flag {other}"), help);
+                    self.faults.error_help(flag.name.span, format!("unknown acl flag {other}"), help);
                 }
             }
         }

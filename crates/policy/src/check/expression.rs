@@ -308,7 +308,7 @@ impl Checker<'_> {
             _ => {
                 return self.faults.refuse_help(
                     span,
-                    format!("- is not possible on {kind}"),
+                    format!("{kind} does not support -"),
                     "allowed on: INT, REAL, DURATION",
                 );
             }

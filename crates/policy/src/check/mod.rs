@@ -339,5 +339,5 @@ impl Checker<'_> {
 }
 
 fn index(length: usize) -> u32 {
-    u32::try_from(length).expect("the size of a policy limits its declarations")
+    u32::try_from(length).expect("a policy has fewer than 2^32 declarations")
 }

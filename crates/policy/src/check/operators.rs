@@ -71,7 +71,7 @@ impl Checker<'_> {
         }
         if !kind.is_text() {
             let help = "STRING matches a regular expression, IP an acl";
-            return self.faults.refuse_help(left.span, format!("~ is not possible on {kind}"), help);
+            return self.faults.refuse_help(left.span, format!("{kind} does not support ~"), help);
         }
         let regex = self.regex(right)?;
         Some((Expression::Match { text: Box::new(lowered), regex, negated }, Type::Bool))
@@ -88,13 +88,11 @@ impl Checker<'_> {
             Type::Real | Type::Duration | Type::Time => Comparison::Real,
             Type::Bool | Type::Ip | Type::Backend | Type::Stevedore => Comparison::Other,
             _ => {
-                return self
-                    .faults
-                    .refuse(at, format!("{} is not possible on {left_kind}", operator.as_str()));
+                return self.faults.refuse(at, format!("{left_kind} does not support {}", operator.as_str()));
             }
         };
         if how == Comparison::Other && !matches!(operator, Operator::Equal | Operator::NotEqual) {
-            let message = format!("{} is not possible on {left_kind}", operator.as_str());
+            let message = format!("{left_kind} does not support {}", operator.as_str());
             return self.faults.refuse_help(at, message, "allowed here: ==, !=");
         }
         let same = left_kind == right_kind || (left_kind.is_text() && right_kind.is_text());
@@ -176,7 +174,7 @@ impl Checker<'_> {
             _ => (left_kind == Type::Int && right_kind == Type::Int).then_some(Type::Int),
         };
         let Some(kind) = kind else {
-            let message = format!("{left_kind} {} {right_kind} is not possible", operator.as_str());
+            let message = format!("{left_kind} {} {right_kind} is not supported", operator.as_str());
             let help = match operator {
                 Operator::Remainder => "% needs two INTs",
                 Operator::Multiply | Operator::Divide => {

@@ -29,8 +29,8 @@ impl Program {
         None
     }
 
-    /// Returns whether a backend is healthy; a director is if any of its members is. Does not
-    /// change the directors' state.
+    /// Returns whether a backend is healthy. A director is healthy if any of its members is. Does
+    /// not change the directors' state.
     pub(crate) fn is_healthy(&self, backend: Backend, host: &dyn Host) -> bool {
         self.is_healthy_within(backend, host, DIRECTOR_DEPTH_MAX, &mut { DIRECTORS_VISITED_MAX })
     }

@@ -36,7 +36,7 @@ impl Quantity {
         Self { units: Vec::new(), needs_unit: false, example }
     }
 
-    /// Accepts seconds, with or without one of the duration units of policies.
+    /// Accepts a number of seconds, or a number with one of the duration units of policies.
     pub fn seconds(example: &'static str) -> Self {
         let units = crate::units::DURATIONS.iter().map(|(name, seconds)| ((*name).to_owned(), *seconds));
         Self { units: units.collect(), needs_unit: false, example }
@@ -67,7 +67,7 @@ impl Quantity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Moment {
     At(Timestamp),
-    /// A time of day in UTC, on whatever date the record has.
+    /// A time of day in UTC, compared with the time of day of a record regardless of its date.
     OfDay(Time),
 }
 

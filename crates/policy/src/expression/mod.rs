@@ -128,7 +128,7 @@ impl<F> Expression<F> {
         let text = text.trim();
         let (mut sources, mut faults) = (Sources::default(), Faults::default());
         let root = if text.len() > EXPRESSION_BYTES_MAX {
-            let message = format!("an expression is limited to {EXPRESSION_BYTES_MAX} bytes");
+            let message = format!("expression is longer than {EXPRESSION_BYTES_MAX} bytes");
             parse::condition("", &mut sources, &mut Faults::default());
             faults.error(Span::default(), message);
             None

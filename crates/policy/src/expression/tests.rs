@@ -191,7 +191,7 @@ fn faults_show_position_and_help() {
     assert_eq!(first("status == 1 && colour"), "column 16: unknown field colour; there are few");
     assert!(first(&"(".repeat(100)).contains("nested more than 48 deep"));
     let long = format!("path ~ {}", "a".repeat(EXPRESSION_BYTES_MAX));
-    assert_eq!(first(&long), "column 1: an expression is limited to 4096 bytes");
+    assert_eq!(first(&long), "column 1: expression is longer than 4096 bytes");
 }
 
 #[test]

@@ -88,7 +88,7 @@ impl Parser<'_, '_> {
             }
         };
         if version > self.version_max {
-            self.faults.error(span, "a file cannot include one with a later version");
+            self.faults.error(span, "cannot include a file with a later version");
         }
         self.version = version;
         self.symbol(";")

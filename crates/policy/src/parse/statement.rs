@@ -83,7 +83,7 @@ impl Parser<'_, '_> {
             "if" => return self.branch(),
             "new" => self.new_object()?,
             word if ELSES.contains(&word) => {
-                self.faults.error(start, format!("{word} without if before it"));
+                self.faults.error(start, format!("{word} without a preceding if"));
                 return Err(Stopped);
             }
             _ => {

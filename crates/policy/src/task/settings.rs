@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::value::Backend;
 
-/// Settings of a client request; they persist across restarts.
+/// Settings of a client request, kept when the policy restarts the request.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Client {
     /// `client.identity`, if the policy has set it; otherwise the address is used.
@@ -186,7 +186,7 @@ pub struct Object {
     pub uncacheable: bool,
 }
 
-/// Settings of a connection; they persist across requests.
+/// Settings of a connection, which apply to all of its requests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Session {
     /// `client.ip`.

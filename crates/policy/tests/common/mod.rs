@@ -177,8 +177,8 @@ pub fn request(text: &str) -> RequestHead {
     let mut head = RequestHead::default();
     let text = format!("{}\r\n\r\n", text.trim().replace('\n', "\r\n"));
     parse_request(text.as_bytes(), &mut head, &Limits::default())
-        .expect("valid request")
-        .expect("complete request");
+        .expect("the request is valid")
+        .expect("the request is complete");
     head
 }
 
@@ -186,8 +186,8 @@ pub fn response(text: &str) -> ResponseHead {
     let mut head = ResponseHead::default();
     let text = format!("{}\r\n\r\n", text.trim().replace('\n', "\r\n"));
     parse_response(text.as_bytes(), &mut head, &Limits::default())
-        .expect("valid response")
-        .expect("complete response");
+        .expect("the response is valid")
+        .expect("the response is complete");
     head
 }
 
@@ -222,10 +222,10 @@ impl Default for Bench {
                 ..Object::default()
             },
             session: Session {
-                client: "192.0.2.7:4711".parse().expect("an address"),
-                server: "198.51.100.1:80".parse().expect("an address"),
-                local: "198.51.100.1:80".parse().expect("an address"),
-                remote: "192.0.2.7:4711".parse().expect("an address"),
+                client: "192.0.2.7:4711".parse().expect("the address is valid"),
+                server: "198.51.100.1:80".parse().expect("the address is valid"),
+                local: "198.51.100.1:80".parse().expect("the address is valid"),
+                remote: "192.0.2.7:4711".parse().expect("the address is valid"),
                 hostname: "edge-1".into(),
                 identity: "edge".into(),
                 endpoint: ":80".into(),

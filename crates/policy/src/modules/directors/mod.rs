@@ -49,7 +49,11 @@ impl fmt::Display for Error {
             Error::Rampup(rampup) => write!(f, "rampup must be finite and not negative, got {rampup} s"),
             Error::Empty => f.write_str("shard director has no backends"),
             Error::Replicas(replicas) => {
-                write!(f, "{replicas} replicas: the ring must have 1 to {} points", shard::POINTS_MAX)
+                write!(
+                    f,
+                    "invalid number of replicas {replicas}: the ring must have 1 to {} points",
+                    shard::POINTS_MAX
+                )
             }
             Error::Key(key) => write!(f, "key must be between 0 and {}, got {key}", u32::MAX),
         }

@@ -75,13 +75,21 @@ fn few_keys_move_when_a_member_is_added() {
     let first = |shard: &Shard<_>, key| order(shard, key, 1);
     let before: Vec<String> = (0..KEYS).map(|key| first(&shard, key_of_index(key))).collect();
     shard.add("j", Instance::new("j")).unwrap();
-    assert_eq!(first(&shard, key_of_index(0)), before[0], "not before it is reconfigured");
+    assert_eq!(
+        first(&shard, key_of_index(0)),
+        before[0],
+        "the ring must not change before it is reconfigured"
+    );
     shard.reconfigure(REPLICAS_DEFAULT).unwrap();
     let after: Vec<String> = (0..KEYS).map(|key| first(&shard, key_of_index(key))).collect();
     let moved: Vec<&String> =
         before.iter().zip(&after).filter(|(before, after)| before != after).map(|(_, after)| after).collect();
-    assert!(moved.iter().all(|member| *member == "j"), "a key moved between members that stayed");
-    assert!((KEYS / 15..KEYS / 7).contains(&moved.len()), "{} of {KEYS} moved, a tenth is fair", moved.len());
+    assert!(moved.iter().all(|member| *member == "j"), "keys may move only to the new member");
+    assert!(
+        (KEYS / 15..KEYS / 7).contains(&moved.len()),
+        "{} of {KEYS} keys moved, expected a tenth",
+        moved.len()
+    );
     shard.remove(&"j");
     shard.reconfigure(REPLICAS_DEFAULT).unwrap();
     assert!((0..KEYS).all(|key| first(&shard, key_of_index(key)) == before[key]));
@@ -90,7 +98,7 @@ fn few_keys_move_when_a_member_is_added() {
 #[test]
 fn healthy_parameter_controls_the_choice() {
     let shard = shard(&["a", "b", "c"]);
-    let key = key_of(b"k0"); // b c a
+    let key = key_of(b"k0"); // Order of members: b, c, a.
     for (sick, healthy, alternative, expected) in [
         ("", Healthy::Chosen, 0, Some("b")),
         ("b", Healthy::Chosen, 0, Some("c")),
@@ -121,7 +129,7 @@ fn healthy_parameter_controls_the_choice() {
 fn newly_healthy_member_ramps_up() {
     let mut shard = shard(&["a", "b", "c"]);
     shard.set_rampup(100.0).unwrap();
-    let key = key_of(b"k0"); // b c a
+    let key = key_of(b"k0"); // Order of members: b, c, a.
     let since = |member: &str, chosen_s: f64, next_s: f64| {
         let age_s = if member == "b" { chosen_s } else { next_s };
         Health { is_healthy: true, changed_s: NOW_S - age_s }

@@ -1,8 +1,8 @@
 //! String functions of `std` (vmod_std(3), "String functions").
 //!
 //! There are two differences from Varnish. `querysort` compares complete parameters, so `?ab&a` and
-//! `?a&ab` give the same result. Varnish treats a parameter as equal to any parameter that it is a
-//! prefix of, and keeps the order of the two. `collect` moves the joined line to the end.
+//! `?a&ab` give the same result. Varnish treats two parameters as equal if one is a prefix of the
+//! other, and keeps their order. `collect` moves the joined line to the end.
 
 use thalweg_http::Fields;
 
