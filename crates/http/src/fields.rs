@@ -147,7 +147,8 @@ impl Fields {
         self.replace_controls(value);
     }
 
-    /// Appends `member` to the list field `name` (RFC 9110 §5.3), on its last line if there is one.
+    /// Appends `member` to the last line of the list field `name` (RFC 9110 §5.3), or adds a line
+    /// if the field is absent.
     ///
     /// # Panics
     ///

@@ -117,7 +117,7 @@ pub fn select(ranges: &RangeSet, length: u64) -> Selected {
             one.start <= other.end.saturating_add(GAP_BYTES_MAX)
                 && other.start <= one.end.saturating_add(GAP_BYTES_MAX)
         };
-        // A merged range may touch others in turn.
+        // The merged range may touch further ranges.
         while let Some(at) = apart.iter().position(|other| touches(&selected, other)) {
             let other = apart.remove(at);
             selected = selected.start.min(other.start)..selected.end.max(other.end);

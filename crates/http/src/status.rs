@@ -18,8 +18,8 @@ pub fn unusual_reason(status: u16, phrase: &str) -> Option<Arc<str>> {
     Some(stored.replace(|c: char| c.is_ascii_control(), " ").into())
 }
 
-/// Returns the phrase for `status`: `stored`, the result of [`unusual_reason`], or otherwise the
-/// registered phrase. Never returns an empty string.
+/// Returns the reason phrase for `status`: `stored` if present, otherwise the registered phrase.
+/// `stored` is the result of [`unusual_reason`]. Never returns an empty string.
 pub fn phrase(status: u16, stored: Option<&str>) -> &str {
     stored.unwrap_or_else(|| match reason(status) {
         "" => REASON_UNKNOWN,

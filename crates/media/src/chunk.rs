@@ -134,7 +134,7 @@ impl ChunkScanner {
         }
     }
 
-    /// Returns the number of bytes buffered until a chunk or header is complete.
+    /// Returns the number of bytes buffered for an incomplete chunk or header.
     #[must_use]
     pub fn buffered(&self) -> usize {
         self.buffer.len()

@@ -46,7 +46,7 @@ pub enum Fault {
     },
     /// A sample entry whose codec is not supported.
     UnsupportedCodec(FourCc),
-    /// The codec configuration could not be parsed; carries mp4-atom's message.
+    /// The codec configuration could not be parsed; contains mp4-atom's message.
     CodecConfiguration(String),
     /// The file is not fragmented: its samples are described in moov.
     Progressive,

@@ -329,7 +329,7 @@ fn statement_faults_are_reported() {
             main.vcl:3:9 wrong arguments for synth (it takes a status and a reason: synth(404, "Not here"))
             main.vcl:4:15 99 is not the status of a final response (use 200 to 999)
             main.vcl:5:15 expected INT, found STRING (write the number without quotes)
-            main.vcl:6:25 synth takes no more arguments
+            main.vcl:6:25 too many arguments for synth
         "#]],
     );
     recv(

@@ -73,7 +73,7 @@ mod tests {
         }
         let sync = |file: &File| match file.metadata()?.len() {
             5 => Err(io::Error::other("failed before the rename")),
-            bytes => panic!("synced {bytes} bytes"),
+            bytes => panic!("unexpected sync of {bytes} bytes"),
         };
         write_and_rename(&path, b"three", 0o600, sync).unwrap_err();
         assert_eq!((fs::read_to_string(&path).unwrap().as_str(), new.exists()), ("two", false));

@@ -79,9 +79,9 @@ fn listed<'a>(live: &'a Live, track: &str, depth_us: u64) -> Option<Vec<(&'a Epo
     Some(all[from..].iter().map(|&(e, _, s)| (e, s)).collect())
 }
 
-/// Writes the CMAF header of an epoch, preceded by one discontinuity per epoch since the last
-/// listed one. A track that missed an epoch thus keeps the same EXT-X-DISCONTINUITY-SEQUENCE as the
-/// others (§6.2.1).
+/// Writes the CMAF header of an epoch, preceded by one discontinuity for each epoch since `last`,
+/// the last listed one. A track that missed an epoch thus keeps the same
+/// EXT-X-DISCONTINUITY-SEQUENCE as the others (§6.2.1).
 fn write_epoch(out: &mut String, last: Option<u64>, epoch: &Epoch) {
     for _ in last.unwrap_or(epoch.id)..epoch.id {
         out.push_str("#EXT-X-DISCONTINUITY\n");

@@ -28,7 +28,7 @@ impl Kind {
     }
 }
 
-/// A switching set, as indices into the renditions it was built from.
+/// A switching set. Its members are indices into the renditions passed to [`switching_sets`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SwitchingSet {
     /// Media kind of the members.

@@ -271,7 +271,7 @@ const fn number_arguments(kind: Type) -> [Argument; 4] {
     ]
 }
 
-/// Converts the first present argument among those of [`number_arguments`].
+/// Converts the first argument present, in the order of [`number_arguments`].
 fn from_number<T>(
     call: &Call<'_, '_>,
     of_text: fn(&[u8]) -> Result<T, Error>,

@@ -38,7 +38,7 @@ impl Checker<'_> {
         let mut arguments = arguments.iter().map(|argument| &argument.value);
         let (first, second) = (arguments.next(), arguments.next());
         if let Some(more) = arguments.next() {
-            return self.faults.refuse(more.span, format!("{} takes no more arguments", rule.name));
+            return self.faults.refuse(more.span, format!("too many arguments for {}", rule.name));
         }
         self.return_action(rule, action.span, first, second)
     }

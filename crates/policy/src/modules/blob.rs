@@ -35,7 +35,7 @@ words! {
 /// The case of hexadecimal digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Case {
-    /// Lower case for encodings with hexadecimal digits; the only valid choice for the others.
+    /// Lower case. Encodings without hexadecimal digits accept only this choice.
     #[default]
     Default,
     /// `a` to `f`.

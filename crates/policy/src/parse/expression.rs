@@ -141,7 +141,7 @@ impl Parser<'_, '_> {
             Kind::Symbol("+") => Some(Operator::Add),
             Kind::Symbol("-") => Some(Operator::Subtract),
             Kind::Text(_) => Some(Operator::Adjacent),
-            // `and` and `or` are handled along with `&&` and `||`, where they get advice.
+            // `and` and `or` are reported where `&&` and `||` are parsed, together with advice.
             Kind::Name(word) if matches!(word.as_str(), "and" | "or") => None,
             Kind::Name(word) if !Self::begins_statement(word) => Some(Operator::Adjacent),
             _ => None,

@@ -154,8 +154,8 @@ pub trait Host {
     fn bundle_number(&self) -> Option<u64> {
         None
     }
-    /// Returns the congestion control algorithm assigned by the bundle's steering rule to a client
-    /// with this address that requests this host.
+    /// Returns the congestion control algorithm that the bundle's steering rule assigns to requests
+    /// for this host from this client address.
     fn rule_algorithm(&self, _address: IpAddr, _host: &str) -> Option<String> {
         None
     }

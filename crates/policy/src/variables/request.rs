@@ -155,13 +155,13 @@ fn url_text<'t>(task: &'t Task<'_>, message: Message) -> Result<&'t [u8], Failur
 }
 
 fn set_url(task: &mut Task<'_>, message: Message, value: Value<'_>) -> Result<(), Failure> {
-    let Value::Text(Some(url)) = &value else { return Err(Failure::new("a URL must be text")) };
+    let Value::Text(Some(url)) = &value else { return Err(Failure::new("the URL is not a string")) };
     let target = &mut task.request_mut(message)?.target;
     // Skip validation if the URL is unchanged, for example after a substitution without a match.
     if target.as_str().as_bytes() == &url[..] {
         return Ok(());
     }
-    let url = str::from_utf8(url).map_err(|_| Failure::new("a URL must be visible ASCII"))?;
+    let url = str::from_utf8(url).map_err(|_| Failure::new("the URL is not visible ASCII"))?;
     let refused = |error| Failure::new(format!("cannot set {}.url to {url:?}: {error}", message.as_str()));
     target.set(url).map_err(refused)
 }
