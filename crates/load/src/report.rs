@@ -135,7 +135,7 @@ fn wire_error(figures: &Figures, kind: ErrorKind, count: u64) -> WireError {
 
 fn encode(histogram: &Histogram<u64>) -> String {
     let mut bytes = Vec::new();
-    V2Serializer::new().serialize(histogram, &mut bytes).expect("writing to a vector cannot fail");
+    V2Serializer::new().serialize(histogram, &mut bytes).expect("writing to a Vec cannot fail");
     STANDARD.encode(bytes)
 }
 
