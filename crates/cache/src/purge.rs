@@ -1,4 +1,4 @@
-//! Purge list: numbers all purges and tests which responses they remove.
+//! Purge list: numbers all purges and determines which responses they remove.
 //!
 //! Every purge has a number. Every response records the number of the newest purge before its fetch
 //! started, so a response in flight when a purge arrives counts as older. A tag purge or a ban does
@@ -299,7 +299,7 @@ impl Purges {
         list.urls.len() + list.tags.len() + list.bans.len()
     }
 
-    /// Blocks every test of a response while the guard is held.
+    /// Prevents responses from being tested against purges while the guard is held.
     #[cfg(test)]
     pub(crate) fn hold(&self) -> impl Sized {
         self.write()

@@ -11,7 +11,7 @@ use crate::policy::notes::Notes;
 pub(crate) struct Sent {
     pub(crate) status: u16,
     pub(crate) cache: CacheResult,
-    /// Short reason for `cache`, as in `Cache-Status`.
+    /// Short reason for the cache result; the `detail` parameter of `Cache-Status`.
     pub(crate) detail: Option<&'static str>,
     /// Content bytes written to the kernel.
     pub(crate) bytes: u64,

@@ -220,7 +220,7 @@ fn read_histogram(text: &str, most: u64) -> anyhow::Result<Histogram<u64>> {
         .deserialize(&mut Cursor::new(bytes))
         .map_err(|error| anyhow::anyhow!("histogram is not in the V2 encoding: {error}"))?;
     if (histogram.low(), histogram.high(), histogram.sigfig()) != (1, most, SIGNIFICANT_DIGITS) {
-        bail!("histogram bounds differ from 1 to {most} with {SIGNIFICANT_DIGITS} digits");
+        bail!("histogram bounds must be 1 to {most}, with {SIGNIFICANT_DIGITS} significant digits");
     }
     Ok(histogram)
 }

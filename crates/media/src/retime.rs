@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(shifted(&there, -100, 1000).unwrap().unwrap(), here);
         // A 32-bit tfdt becomes 64-bit, and the trun still points to its data.
         assert_eq!(shifted(&chunk(900, 9, &full(b"tfdt", 0, &[900])), 100, 1000).unwrap().unwrap(), there);
-        // The time had wrapped, because it was before zero.
+        // The prft's media time is before zero, so ffmpeg writes it wrapped.
         let early = shifted(&chunk(u64::MAX - 99, 9, &wide(900)), 100, 1000).unwrap().unwrap();
         assert_eq!(early, chunk(0, 10, &wide(1000)));
     }

@@ -53,7 +53,8 @@ fn check(stream: &[u8], info: Option<&TrackInfo>, expect: Expect) {
     expect.assert_eq(&lines(&events, &end));
 }
 
-/// Compares header, chunk times and flags without sizes, which depend on the encoder.
+/// Checks the header, chunk times and flags against `expect`. Sizes are left out, because they
+/// depend on the encoder.
 fn check_ffmpeg(stream: &[u8], expect: Expect) {
     let (events, end) = scan(stream, None, &[]);
     assert_eq!(end, Ok(()));

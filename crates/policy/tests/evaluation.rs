@@ -355,7 +355,7 @@ fn missing_message_is_a_failure() {
     assert_eq!(failure.to_string(), "main.vcl:1: resp is not available here");
 }
 
-/// The built-in policy must work without subroutines in the policy itself.
+/// A policy without subroutines must behave like the built-in policy.
 #[test]
 fn built_in_policy_returns_its_actions() {
     let program = program("vcl 4.1; backend b { .host = \"::1\"; }");

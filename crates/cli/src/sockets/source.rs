@@ -82,7 +82,7 @@ pub(super) fn decode(path: &Path, filter: &Filter, mut each: impl FnMut(&Socket)
     };
     read.with_context(|| format!("cannot read {shown}"))?;
     if capture.len() as u64 > CAPTURE_BYTES_MAX {
-        bail!("{shown} must have at most {CAPTURE_BYTES_MAX} bytes: save fewer sockets at once");
+        bail!("{shown} exceeds {CAPTURE_BYTES_MAX} bytes: save fewer sockets at once");
     }
     let decoded = decode_capture(&capture, |socket| {
         if filter.holds(socket) {

@@ -169,7 +169,7 @@ fn lost_state_resumes_above_the_edges_bundle_and_republishes_its_rules() {
     let window = lab.window();
     let moment = Moment { acknowledged_bundle: 57, ..lab.moment(&window) };
     let (state, decision) = decide(&lab.settings, &State::default(), &window, moment);
-    let content = decision.content.expect("edges may have unknown rules");
+    let content = decision.content.expect("edges may have rules that the state lacks");
     assert_eq!((content.number, content.rules.len()), (58, 0));
     lab.state = state;
     assert_eq!(lab.round().content, None, "the edges' rules are now known");

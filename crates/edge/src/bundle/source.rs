@@ -45,9 +45,9 @@ impl fmt::Display for BundleSourceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => f.write_str("a path cannot be empty"),
-            Self::Tls => f.write_str("TLS towards the bundle's server is not supported"),
-            Self::Scheme => f.write_str("a bundle comes from a file or from http://HOST[:PORT]/PATH"),
-            Self::Url(reason) => write!(f, "the bundle's URL is http://HOST[:PORT]/PATH: {reason}"),
+            Self::Tls => f.write_str("TLS to the bundle server is not supported"),
+            Self::Scheme => f.write_str("invalid bundle source (expected a file or http://HOST[:PORT]/PATH)"),
+            Self::Url(reason) => write!(f, "invalid bundle URL (expected http://HOST[:PORT]/PATH): {reason}"),
             Self::Name(name) => write!(
                 f,
                 "{name:?} is not a valid edge name (letters, digits, '-', '_' and '.', at most {NAME_BYTES_MAX}): \
@@ -161,8 +161,11 @@ mod tests {
         check("http://[::1]:9/b", expect!["http://[::1]:9/b?edge=e-1"]);
         check("http://a/b?edge=own&pop=p", expect!["http://a/b?edge=own&pop=p"]);
         check("http://a/b?hedge=1", expect!["http://a/b?hedge=1&edge=e-1"]);
-        check("https://a/b", expect!["error: TLS towards the bundle's server is not supported"]);
-        check("ftp://a/b", expect!["error: a bundle comes from a file or from http://HOST[:PORT]/PATH"]);
+        check("https://a/b", expect!["error: TLS to the bundle server is not supported"]);
+        check(
+            "ftp://a/b",
+            expect!["error: invalid bundle source (expected a file or http://HOST[:PORT]/PATH)"],
+        );
         for name in ["", "a%20b", "a:b"] {
             let source = format!("http://a/b?pop=p&edge={name}").parse::<BundleSource>();
             assert_eq!(source, Err(BundleSourceError::Name(name.into())));

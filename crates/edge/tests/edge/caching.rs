@@ -333,8 +333,8 @@ async fn uncacheable_response_is_fetched_per_client_in_parallel() {
     let (mut second, mut third) = (edge.client().await, edge.client().await);
     second.request("GET", "/a", "").await;
     third.request("GET", "/a", "").await;
-    // The edge handles requests in order: once it has refused this one, the other two are waiting
-    // for the first head.
+    // The edge handles requests in order: once it has refused this request, the other two are
+    // waiting for the first head.
     let mut barrier = edge.client().await;
     barrier.request("TRACE", "/", "").await;
     assert_eq!(barrier.response().await.status, 405);

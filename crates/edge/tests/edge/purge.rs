@@ -130,7 +130,8 @@ async fn soft_purged_response_is_served_stale_during_revalidation() {
     assert_eq!(edge.get("/a", "").await.content, b"old");
     let mut fresh = edge.client().await;
     fresh.request("GET", "/a", "Cache-Control: no-cache\r\n").await;
-    // The edge handles requests in order: once this one is answered, the other one is waiting.
+    // The edge handles requests in order: once it has answered this purge, the earlier request is
+    // waiting.
     purge(&edge, "/b", "").await;
     fetch.respond("200 OK", fields, b"new").await;
     assert_eq!(fresh.response().await.content, b"new");
@@ -243,7 +244,8 @@ async fn fetch_in_flight_during_purge_serves_only_earlier_requests() {
         let mut before = backend.fetch().await;
         let mut joiner = edge.client().await;
         joiner.request("GET", "/a", "").await;
-        // The edge handles requests in order: once this one is answered, the other one is waiting.
+        // The edge handles requests in order: once it has answered this purge, the earlier request
+        // is waiting.
         purge(&edge, "/b", "").await;
         assert_eq!(purge(&edge, "/a", purging).await, ok(r#"{"purged":0,"status":"ok"}"#));
         let later = get(&edge, "/a", "");
@@ -268,7 +270,8 @@ async fn request_waiting_for_purged_fetch_waits_for_next_fetch() {
     purge(&edge, "/", "Surrogate-Key: a\r\n").await;
     let mut later = edge.client().await;
     later.request("GET", "/a", "").await;
-    // The edge handles requests in order: once this one is answered, the other one is waiting.
+    // The edge handles requests in order: once it has answered this purge, the earlier request is
+    // waiting.
     purge(&edge, "/", "Surrogate-Key: b\r\n").await;
     fetch.respond("200 OK", fields, b"old").await;
     assert_eq!(asker.await.unwrap().content, b"old");

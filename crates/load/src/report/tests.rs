@@ -142,7 +142,7 @@ fn foreign_json_is_rejected() {
     expect!["times.connect: histogram is not base64: Invalid symbol 33, offset 0."]
         .assert_eq(&error(&json.replace(&histogram, "!")));
     let foreign = wire_times(&Histogram::new(2).unwrap()).histogram;
-    expect!["times.connect: histogram bounds differ from 1 to 3600000000 with 3 digits"]
+    expect!["times.connect: histogram bounds must be 1 to 3600000000, with 3 significant digits"]
         .assert_eq(&error(&json.replace(&histogram, &foreign)));
 }
 

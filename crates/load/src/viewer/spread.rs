@@ -45,7 +45,8 @@ fn permuted(index: u64, count: u64) -> u64 {
     };
     let golden = (count as f64 * 0.618_033_988_75) as u64;
     let step = (golden.max(1)..=count.max(1)).find(|step| gcd(*step, count) == 1).unwrap_or(1);
-    u64::try_from(u128::from(index) * u128::from(step) % u128::from(count)).expect("it is less than `count`")
+    u64::try_from(u128::from(index) * u128::from(step) % u128::from(count))
+        .expect("a remainder is less than `count`")
 }
 
 impl FromStr for Offsets {

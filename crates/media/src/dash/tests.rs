@@ -8,7 +8,8 @@ use crate::track::Media;
 use dash_mpd_core::MPD;
 use expect_test::{Expect, expect};
 
-/// Compares the text, and requires a third-party parser to recognise every element and attribute.
+/// Checks the text against `expect`, and requires a third-party parser to recognise every element
+/// and attribute.
 fn check(mpd: &str, expect: Expect) -> MPD {
     expect.assert_eq(mpd);
     let mut unknown = Vec::new();

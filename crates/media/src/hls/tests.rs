@@ -9,8 +9,8 @@ use quick_m3u8::tag::KnownTag;
 use quick_m3u8::tag::hls::Tag;
 use quick_m3u8::{HlsLine, Reader};
 
-/// Compares the text, and parses it with a third-party parser: every line must be a known tag or a
-/// URI.
+/// Checks the text against `expect`, and parses it with a third-party parser: every line must be a
+/// known tag or a URI.
 fn check(playlist: &str, expect: Expect) {
     expect.assert_eq(playlist);
     for line in parse(playlist) {

@@ -215,7 +215,8 @@ impl Probe {
             match self.receive_one(&mut content) {
                 Ok(_) if content[8] != part as u8 => {}
                 Ok(arrived) => {
-                    let sent_ns = u64::from_le_bytes(content[..8].try_into().expect("it has eight bytes"));
+                    let sent_ns =
+                        u64::from_le_bytes(content[..8].try_into().expect("the slice has eight bytes"));
                     arrivals.push(Arrival { sent: Duration::from_nanos(sent_ns), arrived });
                     quiet_since = Instant::now();
                 }

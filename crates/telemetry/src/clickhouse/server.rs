@@ -18,10 +18,10 @@ const SEND_BYTES_MAX: usize = 1 << 20;
 /// errors, out of memory, full disk, and a table or Keeper that is temporarily unavailable.
 const PASSING: [u32; 15] = [159, 160, 164, 202, 203, 209, 210, 236, 241, 242, 243, 252, 319, 425, 999];
 
-/// Codes of errors after which certainly nothing was stored: unknown table, missing privilege,
-/// failed authentication, too many queries or parts.
+/// Codes of errors that guarantee that nothing was stored: unknown table, missing privilege, failed
+/// authentication, too many queries or parts.
 const REFUSING: [u32; 5] = [60, DENIED, 516, 202, 252];
-/// Code of a missing privilege.
+/// ClickHouse's error code for a missing privilege, `ACCESS_DENIED`.
 const DENIED: u32 = 497;
 
 /// Rows for one table, encoded as `RowBinary`.

@@ -94,7 +94,7 @@ impl Value for BackendUrl {
 
     fn from_text(text: &str, _: &Path) -> Result<Self, String> {
         if text.starts_with("https://") {
-            return Err(format!("{text:?}: TLS towards a backend is not supported"));
+            return Err(format!("{text:?}: TLS to a backend is not supported"));
         }
         text.parse().map_err(|fault| format!("{text:?}: {fault}"))
     }

@@ -138,7 +138,7 @@ fn wrong_value_is_reported_with_the_expected_form() {
     edge(
         "backends = ['http://a', 'https://b', 'http://c/d', 'ftp://e', 'http://u@f', 1]",
         expect![[r#"
-            thalweg.toml:3:25: backends: "https://b": TLS towards a backend is not supported
+            thalweg.toml:3:25: backends: "https://b": TLS to a backend is not supported
             thalweg.toml:3:38: backends: "http://c/d": backend URL must not have a path, because requests keep theirs
             thalweg.toml:3:52: backends: "ftp://e": invalid backend URL (expected http://HOST[:PORT])
             thalweg.toml:3:63: backends: "http://u@f": invalid backend URL (expected http://HOST[:PORT]): host contains an invalid character
@@ -148,13 +148,13 @@ fn wrong_value_is_reported_with_the_expected_form() {
     edge(
         "bundle = 'https://a/bundle'",
         expect![[
-            r#"thalweg.toml:3:10: bundle: "https://a/bundle": TLS towards the bundle's server is not supported"#
+            r#"thalweg.toml:3:10: bundle: "https://a/bundle": TLS to the bundle server is not supported"#
         ]],
     );
     edge(
         "bundle = 'http:///bundle'",
         expect![[
-            r#"thalweg.toml:3:10: bundle: "http:///bundle": the bundle's URL is http://HOST[:PORT]/PATH: host is empty"#
+            r#"thalweg.toml:3:10: bundle: "http:///bundle": invalid bundle URL (expected http://HOST[:PORT]/PATH): host is empty"#
         ]],
     );
     edge(

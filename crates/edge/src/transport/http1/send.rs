@@ -23,8 +23,8 @@ use crate::transport::socket::{Socket, Span};
 /// Minimum content size for `sendfile`, in bytes. For smaller content, one `writev` together with
 /// the head costs less than a second system call.
 pub(super) const SENDFILE_BYTES_MIN: usize = 32 * 1024;
-/// Minimum size in bytes of a piece to send corked. Without a cork, an acknowledgement that arrives
-/// while the kernel is still reading the file's pages makes it send a short tail as a separate
+/// Minimum size, in bytes, of a piece to send corked. Without a cork, if an acknowledgement arrives
+/// while the kernel is still reading the file's pages, the kernel sends a short tail as a separate
 /// packet, which increases the number of packets by half.
 const CORK_BYTES_MIN: usize = 64 * 1024;
 /// Maximum total size, in bytes, of head and content joined in a buffer. Compared with `writev`, a

@@ -151,15 +151,16 @@ impl Reading {
         if !self.tracks.is_empty() {
             return Ok(Playlist::Multivariant(by_bitrate(self.tracks)));
         }
-        let target =
-            self.target.ok_or_else(|| Error::new("playlist: has no variants or EXT-X-TARGETDURATION"))?;
+        let target = self
+            .target
+            .ok_or_else(|| Error::new("playlist: has neither variants nor EXT-X-TARGETDURATION"))?;
         if self.segments.is_empty() && self.is_complete {
-            return Err(Error::new("playlist: has ended without any segments"));
+            return Err(Error::new("playlist: ended without segments"));
         }
         let Self { segments, sequence, is_complete, is_dated, .. } = self;
         // Segments would overlap if a date were earlier than the end of the previous segment.
         if !segments.is_sorted_by_key(|segment| segment.start) {
-            return Err(Error::new("playlist: EXT-X-PROGRAM-DATE-TIME goes back"));
+            return Err(Error::new("playlist: EXT-X-PROGRAM-DATE-TIME goes backwards"));
         }
         Ok(Playlist::Media(Media { segments, sequence, target, is_complete, is_dated }))
     }

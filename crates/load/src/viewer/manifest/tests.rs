@@ -47,7 +47,8 @@ fn describe(segment: &Segment, zero: Duration) -> String {
     format!("{}{range} at {:.3} for {duration:.3}{from}{header}\n", segment.target, seconds(segment.start))
 }
 
-/// Compares a presentation, and up to three consecutive segments of its lowest track from `at` on.
+/// Checks a presentation, and up to three consecutive segments of its lowest track from `at` on,
+/// against `expect`.
 fn check(presentation: &Presentation, at: Duration, expect: Expect) {
     let mut out = String::new();
     if let Some(live) = &presentation.live {
@@ -267,7 +268,7 @@ fn invalid_manifests_are_rejected() {
         MPD: Representation has neither SegmentTemplate nor SegmentList (SegmentBase is not supported)
         "http://elsewhere/" is not on the server lab
         playlist: first line is not #EXTM3U
-        playlist: has no variants or EXT-X-TARGETDURATION
+        playlist: has neither variants nor EXT-X-TARGETDURATION
         playlist: "a.ts" has no EXTINF"#]]
     .assert_eq(&cases.map(why).join("\n"));
 }
