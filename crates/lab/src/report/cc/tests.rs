@@ -134,9 +134,9 @@ fn csv_includes_failed_samples() {
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(lines.len(), 1 + 5 * 8 + 6);
     assert!(lines.iter().all(|line| line.starts_with("path,") || line.starts_with("long-haul ")));
-    assert_eq!(lines[1], "long-haul 0%,1200000,false,bbr,1600000,200000,200000,1,");
-    assert_eq!(lines[41], "long-haul 0%,1200000,false,bbr,,,,,\"the server, \"\"x\"\", closed\"");
-    assert_eq!(lines[46], "long-haul 1%,1200000,false,reno,,,,,no content within 60s");
+    assert_eq!(lines[1], "long-haul 0%,1200000,false,bbr,1600000,200000,200000,1,,");
+    assert_eq!(lines[41], "long-haul 0%,1200000,false,bbr,,,,,,\"the server, \"\"x\"\", closed\"");
+    assert_eq!(lines[46], "long-haul 1%,1200000,false,reno,,,,,,no content within 60s");
 }
 
 #[test]
