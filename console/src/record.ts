@@ -128,6 +128,11 @@ export interface TcpState {
   lost: number;
   /** `tcpi_pacing_rate`: pacing rate; absent if unlimited. */
   pacing_rate_bytes_per_s?: number;
+  /**
+   * `tcpi_delivery_rate_app_limited`: whether the delivery rate sample was limited by the
+   * application, not by the network; absent in older records.
+   */
+  delivery_rate_app_limited?: boolean;
 }
 
 /** What the client's kernel acknowledged of a response, and when. */
@@ -240,8 +245,9 @@ export interface SocketRow {
    */
   interval_us: number | null;
   /**
-   * Congestion control algorithm; absent if the kernel did not report it, as for a socket
-   * that was destroyed before its first dump.
+   * Congestion control algorithm. The event of a socket's destruction has none, so its record
+   * has that of the last dump, or else of the connection's last response from a followed
+   * edge. Absent if none of them is known.
    */
   congestion_control: string | null;
   /** Smoothed RTT. */
@@ -269,8 +275,9 @@ export interface SocketRow {
   /** Loss state machine: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss. */
   ca_state: number | null;
   /**
-   * Latest delivery rate sample (since Linux 4.9); absent before the first sample, and after
-   * this side has sent a FIN, because the sample would then be that of the FIN.
+   * Latest delivery rate sample of content (since Linux 4.9); absent before the first one. If
+   * the kernel's latest sample is that of a FIN sent alone, this is the sample of the last
+   * dump or, when the socket was destroyed, of the last response from a followed edge.
    */
   delivery_rate_bytes_per_s: number | null;
   /** Whether the delivery rate sample was limited by the application, not by the network. */
@@ -321,6 +328,12 @@ export interface SocketRow {
   bbr_pacing_gain_256th: number | null;
   /** Congestion window gain, in 1/256. */
   bbr_cwnd_gain_256th: number | null;
+  /**
+   * Acknowledged bytes per second of busy time over the counters' interval, without the time
+   * limited by the client's receive window and without the time of a FIN sent alone. Absent
+   * without counters, and if that time is too short for the kernel's clock.
+   */
+  acked_goodput_bytes_per_s: number | null;
 }
 
 /** A row of the table responses. */
@@ -417,6 +430,11 @@ export interface ResponseRow {
   lost: number | null;
   /** `tcpi_pacing_rate`: pacing rate; absent if unlimited. */
   pacing_rate_bytes_per_s: number | null;
+  /**
+   * `tcpi_delivery_rate_app_limited`: whether the delivery rate sample was limited by the
+   * application, not by the network; absent in older records.
+   */
+  delivery_rate_app_limited: boolean | null;
   /** Bundle number. */
   bundle: number | null;
   /** Prefix of the matching rule; absent if no rule matched. */

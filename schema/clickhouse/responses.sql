@@ -35,6 +35,7 @@ CREATE TABLE IF NOT EXISTS responses
     retransmits Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT '`tcpi_total_retrans`: TCP segments retransmitted over the connection\'s lifetime',
     lost Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT '`tcpi_lost`: TCP segments in flight that are presumed lost',
     pacing_rate_bytes_per_s Nullable(UInt64) CODEC(T64, ZSTD(1)) COMMENT '`tcpi_pacing_rate`: pacing rate; absent if unlimited',
+    delivery_rate_app_limited Nullable(Bool) CODEC(ZSTD(1)) COMMENT '`tcpi_delivery_rate_app_limited`: whether the delivery rate sample was limited by the application, not by the network; absent in older records',
     bundle Nullable(UInt64) CODEC(ZSTD(1)) COMMENT 'Bundle number',
     rule LowCardinality(Nullable(String)) COMMENT 'Prefix of the matching rule; absent if no rule matched',
     is_holdout Nullable(Bool) CODEC(ZSTD(1)) COMMENT 'Whether the connection was held out from the rule, for comparison',

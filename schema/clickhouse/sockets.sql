@@ -22,7 +22,7 @@ CREATE TABLE IF NOT EXISTS sockets
     cause LowCardinality(String) COMMENT 'Event that caused this record',
     sample_one_in Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'Sampling ratio: one in this many matching sockets is sampled, for its whole lifetime, so this socket represents that many. Absent if all sockets are sampled',
     interval_us Nullable(UInt64) CODEC(T64, ZSTD(1)) COMMENT 'Time since the socket\'s previous record, covered by the counters; absent in its first record',
-    congestion_control LowCardinality(Nullable(String)) COMMENT 'Congestion control algorithm; absent if the kernel did not report it, as for a socket that was destroyed before its first dump',
+    congestion_control LowCardinality(Nullable(String)) COMMENT 'Congestion control algorithm. The event of a socket\'s destruction has none, so its record has that of the last dump, or else of the connection\'s last response from a followed edge. Absent if none of them is known',
     rtt_us Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'Smoothed RTT',
     rttvar_us Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'Mean deviation of the RTT',
     min_rtt_us Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'Minimum RTT (since Linux 4.6); absent before the first sample',
@@ -35,7 +35,7 @@ CREATE TABLE IF NOT EXISTS sockets
     lost Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'TCP segments in flight that are presumed lost',
     reordering Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'Reordering tolerated before loss is presumed, in TCP segments',
     ca_state Nullable(UInt8) CODEC(T64, ZSTD(1)) COMMENT 'Loss state machine: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss',
-    delivery_rate_bytes_per_s Nullable(UInt64) CODEC(T64, ZSTD(1)) COMMENT 'Latest delivery rate sample (since Linux 4.9); absent before the first sample, and after this side has sent a FIN, because the sample would then be that of the FIN',
+    delivery_rate_bytes_per_s Nullable(UInt64) CODEC(T64, ZSTD(1)) COMMENT 'Latest delivery rate sample of content (since Linux 4.9); absent before the first one. If the kernel\'s latest sample is that of a FIN sent alone, this is the sample of the last dump or, when the socket was destroyed, of the last response from a followed edge',
     delivery_rate_app_limited Nullable(Bool) CODEC(ZSTD(1)) COMMENT 'Whether the delivery rate sample was limited by the application, not by the network',
     pacing_rate_bytes_per_s Nullable(UInt64) CODEC(T64, ZSTD(1)) COMMENT 'Pacing rate; absent if unlimited',
     notsent_bytes Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'Bytes in the send queue that have not been sent',
@@ -59,7 +59,8 @@ CREATE TABLE IF NOT EXISTS sockets
     bbr_bw_bytes_per_s Nullable(UInt64) CODEC(T64, ZSTD(1)) COMMENT 'Estimated bottleneck rate',
     bbr_min_rtt_us Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'Minimum RTT',
     bbr_pacing_gain_256th Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'Pacing gain, in 1/256',
-    bbr_cwnd_gain_256th Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'Congestion window gain, in 1/256'
+    bbr_cwnd_gain_256th Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'Congestion window gain, in 1/256',
+    acked_goodput_bytes_per_s Nullable(UInt64) CODEC(T64, ZSTD(1)) COMMENT 'Acknowledged bytes per second of busy time over the counters\' interval, without the time limited by the client\'s receive window and without the time of a FIN sent alone. Absent without counters, and if that time is too short for the kernel\'s clock'
 )
 ENGINE = MergeTree
 PARTITION BY toDate(time)

@@ -1,6 +1,6 @@
 -- Returns percentiles of the delivery rate in bytes/s, grouped by $by. The percentiles exclude
--- samples limited by the application, and samples taken after the server has closed its side, when
--- the kernel reports the rate of the FIN. The number of samples includes them.
+-- samples limited by the application, and those of a FIN sent alone. The number of samples includes
+-- them.
 -- Includes windows that start between $since (inclusive) and $until (exclusive), in Unix seconds.
 -- Groups with the most samples come first.
 WITH sums AS (

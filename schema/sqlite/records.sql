@@ -23,7 +23,7 @@ CREATE TABLE sockets (
     cause TEXT NOT NULL,                         -- Event that caused this record
     sample_one_in INTEGER,                       -- Sampling ratio: one in this many matching sockets is sampled, for its whole lifetime, so this socket represents that many. Absent if all sockets are sampled
     interval_us INTEGER,                         -- Time since the socket's previous record, covered by the counters; absent in its first record
-    congestion_control TEXT,                     -- Congestion control algorithm; absent if the kernel did not report it, as for a socket that was destroyed before its first dump
+    congestion_control TEXT,                     -- Congestion control algorithm. The event of a socket's destruction has none, so its record has that of the last dump, or else of the connection's last response from a followed edge. Absent if none of them is known
     rtt_us INTEGER,                              -- Smoothed RTT
     rttvar_us INTEGER,                           -- Mean deviation of the RTT
     min_rtt_us INTEGER,                          -- Minimum RTT (since Linux 4.6); absent before the first sample
@@ -36,7 +36,7 @@ CREATE TABLE sockets (
     lost INTEGER,                                -- TCP segments in flight that are presumed lost
     reordering INTEGER,                          -- Reordering tolerated before loss is presumed, in TCP segments
     ca_state INTEGER,                            -- Loss state machine: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss
-    delivery_rate_bytes_per_s INTEGER,           -- Latest delivery rate sample (since Linux 4.9); absent before the first sample, and after this side has sent a FIN, because the sample would then be that of the FIN
+    delivery_rate_bytes_per_s INTEGER,           -- Latest delivery rate sample of content (since Linux 4.9); absent before the first one. If the kernel's latest sample is that of a FIN sent alone, this is the sample of the last dump or, when the socket was destroyed, of the last response from a followed edge
     delivery_rate_app_limited INTEGER,           -- Whether the delivery rate sample was limited by the application, not by the network
     pacing_rate_bytes_per_s INTEGER,             -- Pacing rate; absent if unlimited
     notsent_bytes INTEGER,                       -- Bytes in the send queue that have not been sent
@@ -60,7 +60,8 @@ CREATE TABLE sockets (
     bbr_bw_bytes_per_s INTEGER,                  -- Estimated bottleneck rate
     bbr_min_rtt_us INTEGER,                      -- Minimum RTT
     bbr_pacing_gain_256th INTEGER,               -- Pacing gain, in 1/256
-    bbr_cwnd_gain_256th INTEGER                  -- Congestion window gain, in 1/256
+    bbr_cwnd_gain_256th INTEGER,                 -- Congestion window gain, in 1/256
+    acked_goodput_bytes_per_s INTEGER            -- Acknowledged bytes per second of busy time over the counters' interval, without the time limited by the client's receive window and without the time of a FIN sent alone. Absent without counters, and if that time is too short for the kernel's clock
 ) STRICT;
 CREATE INDEX sockets_time ON sockets (time);
 
@@ -99,6 +100,7 @@ CREATE TABLE responses (
     retransmits INTEGER,                         -- `tcpi_total_retrans`: TCP segments retransmitted over the connection's lifetime
     lost INTEGER,                                -- `tcpi_lost`: TCP segments in flight that are presumed lost
     pacing_rate_bytes_per_s INTEGER,             -- `tcpi_pacing_rate`: pacing rate; absent if unlimited
+    delivery_rate_app_limited INTEGER,           -- `tcpi_delivery_rate_app_limited`: whether the delivery rate sample was limited by the application, not by the network; absent in older records
     bundle INTEGER,                              -- Bundle number
     rule TEXT,                                   -- Prefix of the matching rule; absent if no rule matched
     is_holdout INTEGER,                          -- Whether the connection was held out from the rule, for comparison

@@ -39,8 +39,8 @@ pub use prefix::{CLIENT_IPV4_BITS, CLIENT_IPV6_BITS, Prefix, PrefixError};
 pub use proto::DecodeError;
 pub use query::{QueryField, query_fields};
 pub use response::{
-    CacheResult, Cmcd, Cut, Decider, Delivery, LineTag, Protocol, ResponseRecord, SCHEMA_VERSION, Steered,
-    StreamType, TcpState,
+    CacheResult, Cmcd, Cut, Decider, Delivery, KERNEL_BUSY_US_MIN, LineTag, Protocol, ResponseRecord,
+    SCHEMA_VERSION, Steered, StreamType, TcpState,
 };
 pub use sketch::Sketch;
 pub use socket::{Bbr, Cause, Counters, Gauges, SOCKET_VERSION, SocketRecord};

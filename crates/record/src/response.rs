@@ -18,6 +18,10 @@ use crate::Lines;
 /// because readers ignore unknown fields.
 pub const SCHEMA_VERSION: u32 = 2;
 
+/// Minimum busy time of a kernel's counter that yields a rate, in microseconds. The kernel counts
+/// busy time in ticks of up to 10 ms.
+pub const KERNEL_BUSY_US_MIN: u64 = 40_000;
+
 message! {
     /// A response sent by the edge.
     pub struct ResponseRecord as "Response" version SCHEMA_VERSION {
@@ -100,6 +104,9 @@ message! {
         pub lost: u32 = 9;
         /// `tcpi_pacing_rate`: pacing rate; absent if unlimited.
         pub pacing_rate_bytes_per_s: Option<u64> = 10;
+        /// `tcpi_delivery_rate_app_limited`: whether the delivery rate sample was limited by the
+        /// application, not by the network; absent in older records.
+        pub delivery_rate_app_limited: Option<bool> = 11;
     }
 }
 
@@ -223,10 +230,9 @@ impl Delivery {
         Some(u64::try_from(per_s).unwrap_or(u64::MAX))
     }
 
-    /// Minimum busy time that yields a rate, in microseconds. The kernel counts its busy time in
-    /// ticks of up to 10 ms.
+    /// Minimum busy time that yields a rate, in microseconds.
     fn busy_us_min(&self) -> u64 {
-        if self.is_source_limited { 40_000 } else { 1 }
+        if self.is_source_limited { KERNEL_BUSY_US_MIN } else { 1 }
     }
 }
 

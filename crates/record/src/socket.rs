@@ -37,8 +37,9 @@ message! {
         /// Time since the socket's previous record, covered by the counters; absent in its first
         /// record.
         pub interval_us: Option<u64> = 11;
-        /// Congestion control algorithm; absent if the kernel did not report it, as for a socket
-        /// that was destroyed before its first dump.
+        /// Congestion control algorithm. The event of a socket's destruction has none, so its record
+        /// has that of the last dump, or else of the connection's last response from a followed
+        /// edge. Absent if none of them is known.
         pub congestion_control: Option<String> = 12;
         /// Current state of the socket; absent if the kernel provided no `tcp_info`.
         pub gauges: Option<Gauges> = 13, column("");
@@ -47,6 +48,10 @@ message! {
         pub counters: Option<Counters> = 14, column("");
         /// BBR state; absent with any other congestion control.
         pub bbr: Option<Bbr> = 15, column("bbr_");
+        /// Acknowledged bytes per second of busy time over the counters' interval, without the time
+        /// limited by the client's receive window and without the time of a FIN sent alone. Absent
+        /// without counters, and if that time is too short for the kernel's clock.
+        pub acked_goodput_bytes_per_s: Option<u64> = 17;
     }
 }
 
@@ -67,6 +72,7 @@ impl SocketRecord {
             gauges: None,
             counters: None,
             bbr: None,
+            acked_goodput_bytes_per_s: None,
         }
     }
 }
@@ -109,8 +115,9 @@ message! {
         pub reordering: u32 = 11;
         /// Loss state machine: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss.
         pub ca_state: u8 = 12;
-        /// Latest delivery rate sample (since Linux 4.9); absent before the first sample, and after
-        /// this side has sent a FIN, because the sample would then be that of the FIN.
+        /// Latest delivery rate sample of content (since Linux 4.9); absent before the first one. If
+        /// the kernel's latest sample is that of a FIN sent alone, this is the sample of the last
+        /// dump or, when the socket was destroyed, of the last response from a followed edge.
         pub delivery_rate_bytes_per_s: Option<u64> = 13;
         /// Whether the delivery rate sample was limited by the application, not by the network.
         pub delivery_rate_app_limited: bool = 14;

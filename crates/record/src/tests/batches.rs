@@ -48,10 +48,13 @@ fn complete() -> Batch {
         unreachable!("the first entry is a socket")
     };
     socket.sample_one_in = NonZeroU32::new(10);
+    socket.acked_goodput_bytes_per_s = Some(1_234_567);
     let Record::Response(response) = &mut batch.entries[2].record else {
         unreachable!("the third entry is a response")
     };
-    Arc::make_mut(response).delivery = sample().delivery;
+    let response = Arc::make_mut(response);
+    response.delivery = sample().delivery;
+    response.tcp.as_mut().expect("the response has TCP state").delivery_rate_app_limited = Some(true);
     batch
 }
 

@@ -1,5 +1,6 @@
 //! Queue between the collectors and the spool, and the batcher that drains the queue. The batcher
-//! looks up each client's network and appends the records in batches.
+//! completes the records of destroyed sockets from responses (see `join`), looks up each client's
+//! network and appends the records in batches.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use thalweg_record::{EdgePosition, LossRecord, Network, Record, ResponseRecord, Stage};
 
+use super::join::{Ended, Join, SocketItem};
 use crate::clock::unix_us;
 use crate::enrich::Networks;
 use crate::spool::Arrival;
@@ -37,13 +39,10 @@ pub struct Intake {
 /// A queued item.
 #[derive(Debug)]
 enum Item {
-    Record(Record),
-    /// Some of the records of one dump.
-    Chunk(Vec<Record>),
+    /// From the socket collector. All counts in a socket state are in records queued before it.
+    Sockets(SocketItem),
     /// An edge's responses and losses, each with the edge's position after it.
     Edge(Vec<(Record, EdgePosition)>),
-    /// Encoded socket state to save. All its counts are in records queued before it.
-    Sockets(Vec<u8>),
     /// End of the queue. Items after it are discarded.
     End,
 }
@@ -70,15 +69,18 @@ pub fn intake(networks: Networks) -> (Intake, Batcher) {
     let (sender, queue) = sync_channel(QUEUE_MAX);
     let (chunks, taken) = sync_channel(CHUNKS_MAX);
     let lost = Arc::<Lost>::default();
-    (Intake { queue: sender, chunks, lost: lost.clone() }, Batcher { queue, chunks: taken, lost, networks })
+    (
+        Intake { queue: sender, chunks, lost: lost.clone() },
+        Batcher { queue, chunks: taken, lost, networks, join: Join::default(), is_ending: false },
+    )
 }
 
 impl Intake {
-    /// Queues a record without blocking. If the queue is full, the record is counted as lost at
-    /// `stage`.
-    pub fn push(&self, record: Record, stage: Stage) {
-        if self.queue.try_send(Item::Record(record)).is_err() {
-            self.lost.add(stage, 1);
+    /// Queues a destroyed socket without blocking. If the queue is full, its record is counted as
+    /// lost.
+    pub(crate) fn push_ended(&self, ended: Ended) {
+        if self.queue.try_send(Item::Sockets(SocketItem::Ended(ended))).is_err() {
+            self.lost.add(Stage::Events, 1);
         }
     }
 
@@ -114,13 +116,13 @@ impl Intake {
     /// the batcher has stopped.
     pub(crate) fn push_dump(&self, records: Vec<Record>) {
         if !records.is_empty() && self.chunks.send(()).is_ok() {
-            let _ = self.queue.send(Item::Chunk(records));
+            let _ = self.queue.send(Item::Sockets(SocketItem::Chunk(records)));
         }
     }
 
     /// Queues encoded socket state, to be saved after the records already queued.
     pub(crate) fn push_socket_state(&self, sockets: Vec<u8>) {
-        let _ = self.queue.send(Item::Sockets(sockets));
+        let _ = self.queue.send(Item::Sockets(SocketItem::State(sockets)));
     }
 
     /// Stops the batcher once it has handled everything queued before this call.
@@ -135,12 +137,32 @@ impl Intake {
 }
 
 /// A gathered batch.
+#[derive(Default)]
 struct Gathered {
     records: Vec<(Record, Option<EdgePosition>)>,
     /// Encoded socket state to save once the records are in the spool.
     sockets: Option<Vec<u8>>,
     /// Whether the end of the queue was reached.
     is_over: bool,
+}
+
+impl Gathered {
+    fn add(&mut self, item: SocketItem) {
+        match item {
+            SocketItem::Ended(ended) => self.records.push((Record::Socket(ended.record), None)),
+            SocketItem::Chunk(chunk) => self.records.extend(chunk.into_iter().map(|record| (record, None))),
+            SocketItem::State(state) => self.sockets = Some(state),
+        }
+    }
+
+    fn add_responses(&mut self, items: Vec<(Record, EdgePosition)>, join: &mut Join) {
+        for (record, heard) in items {
+            if let Record::Response(response) = &record {
+                join.note(response);
+            }
+            self.records.push((record, Some(heard)));
+        }
+    }
 }
 
 /// Drains the queue into batches.
@@ -150,6 +172,9 @@ pub struct Batcher {
     chunks: Receiver<()>,
     lost: Arc<Lost>,
     networks: Networks,
+    join: Join,
+    /// Whether the end of the queue was reached. Items may still be in `join`.
+    is_ending: bool,
 }
 
 impl Batcher {
@@ -177,32 +202,33 @@ impl Batcher {
     }
 
     /// Receives items until the batch is full, reaches its age limit or must be followed by a save.
-    fn gather(&self) -> Gathered {
-        let (mut records, mut sockets, mut is_over) = (Vec::new(), None, false);
+    fn gather(&mut self) -> Gathered {
+        let mut gathered = Gathered::default();
         let started = Instant::now();
-        while records.len() < BATCH_RECORDS_MAX {
+        while gathered.records.len() < BATCH_RECORDS_MAX && gathered.sockets.is_none() {
+            let now = Instant::now();
+            if let Some(item) = self.join.pop(now, self.is_ending) {
+                gathered.add(item);
+                continue;
+            }
+            if self.is_ending {
+                gathered.is_over = true;
+                break;
+            }
             match self.queue.recv_timeout(BATCH_AGE_MAX.saturating_sub(started.elapsed())) {
-                Ok(Item::Record(record)) => records.push((record, None)),
-                Ok(Item::Chunk(chunk)) => {
-                    let _ = self.chunks.try_recv(); // `push_dump` sent one before the chunk
-                    records.extend(chunk.into_iter().map(|record| (record, None)));
+                Ok(Item::Sockets(item)) => {
+                    if matches!(item, SocketItem::Chunk(_)) {
+                        let _ = self.chunks.try_recv(); // `push_dump` sent one before the chunk
+                    }
+                    self.join.push(item, now);
                 }
-                Ok(Item::Edge(items)) => {
-                    records.extend(items.into_iter().map(|(record, heard)| (record, Some(heard))));
-                }
-                Ok(Item::Sockets(saved)) => {
-                    sockets = Some(saved);
-                    break;
-                }
+                Ok(Item::Edge(items)) => gathered.add_responses(items, &mut self.join),
                 Err(RecvTimeoutError::Timeout) => break,
-                Ok(Item::End) | Err(RecvTimeoutError::Disconnected) => {
-                    is_over = true;
-                    break;
-                }
+                Ok(Item::End) | Err(RecvTimeoutError::Disconnected) => self.is_ending = true,
             }
         }
-        records.extend(self.lost.take_records().map(|record| (record, None)));
-        Gathered { records, sockets, is_over }
+        gathered.records.extend(self.lost.take_records().map(|record| (record, None)));
+        gathered
     }
 
     fn network(&mut self, record: &Record) -> Network {

@@ -4,6 +4,8 @@
 //! record is counted as lost. Only socket dumps wait for the queue.
 
 mod intake;
+mod join;
+mod rates;
 pub(crate) mod saved;
 mod sockets;
 mod tracker;

@@ -221,10 +221,10 @@ impl Collector {
             let Watched { name, events, tracker, .. } = watched;
             let mut each = |socket: &Socket| {
                 if self.config.filter.holds_ends(socket)
-                    && let Some(record) = tracker.destroyed(socket, now)
+                    && let Some(ended) = tracker.destroyed(socket, now)
                 {
                     self.figures.destroyed.fetch_add(1, Relaxed);
-                    self.intake.push(Record::Socket(Box::new(record)), Stage::Events);
+                    self.intake.push_ended(ended);
                 }
             };
             match events.read(&mut each) {

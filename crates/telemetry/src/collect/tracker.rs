@@ -13,9 +13,11 @@ use std::time::{Duration, Instant};
 
 use thalweg_record::{Bbr, Cause, Counters, Gauges, SocketRecord};
 use thalweg_tcp::CongestionControl;
-use thalweg_tcp::diag::{Socket, State};
+use thalweg_tcp::diag::Socket;
 use thalweg_tcp::info::{SSTHRESH_INFINITE, TcpInfo};
 
+use super::join::Ended;
+use super::rates::{DeliveryRate, acked_goodput};
 use super::saved::{self, SavedSocket};
 use crate::clock::Moment;
 
@@ -51,6 +53,7 @@ struct Seen {
     /// Number of the last dump that contained the socket.
     dump: u64,
     congestion_control: Option<CongestionControl>,
+    delivery_rate: Option<DeliveryRate>,
     totals: Counters,
 }
 
@@ -79,7 +82,7 @@ impl Tracker {
         let seen = |known: SavedSocket| {
             let ago = Duration::from_micros(now.unix_us.saturating_sub(known.unix_us));
             let at = now.instant.checked_sub(ago).unwrap_or(now.instant);
-            Seen { at, dump: 0, congestion_control: None, totals: known.totals }
+            Seen { at, dump: 0, congestion_control: None, delivery_rate: None, totals: known.totals }
         };
         let sockets = known.into_iter().map(|(cookie, known)| (cookie, seen(known))).collect();
         Self { sockets, dumps: 1, events_lost_at: Some(1), is_resumed: true, ..Self::new(namespace, one_in) }
@@ -105,28 +108,35 @@ impl Tracker {
             }
             return None;
         };
-        let seen = Seen {
-            at: now.instant,
-            dump: self.dumps,
-            congestion_control: socket.congestion_control,
-            totals: totals(info),
-        };
         if self.sockets.len() >= SOCKETS_MAX && !self.sockets.contains_key(&socket.cookie) {
             self.untracked += 1;
             return None;
         }
-        let before = self.sockets.insert(socket.cookie, seen);
-        Some(self.record(socket, Cause::Dump, before.as_ref(), now))
+        let before = self.sockets.remove(&socket.cookie);
+        let known = before.as_ref().and_then(|seen| seen.delivery_rate);
+        let seen = Seen {
+            at: now.instant,
+            dump: self.dumps,
+            congestion_control: socket.congestion_control,
+            delivery_rate: DeliveryRate::of(info, socket.state).or(known),
+            totals: totals(info),
+        };
+        let record = self.record(socket, info, Cause::Dump, before.as_ref(), now);
+        self.sockets.insert(socket.cookie, seen);
+        Some(record)
     }
 
     /// Processes a destroy event. Ignores sockets without a remote port or `tcp_info`, because they
     /// were never connections.
-    pub(crate) fn destroyed(&mut self, socket: &Socket, now: Moment) -> Option<SocketRecord> {
+    pub(crate) fn destroyed(&mut self, socket: &Socket, now: Moment) -> Option<Ended> {
         let before = self.sockets.remove(&socket.cookie);
-        if !self.is_sampled(socket.cookie) || socket.remote.port() == 0 || socket.tcp_info.is_none() {
+        if !self.is_sampled(socket.cookie) || socket.remote.port() == 0 {
             return None;
         }
-        Some(self.record(socket, Cause::Destroy, before.as_ref(), now))
+        let info = socket.tcp_info.as_ref()?;
+        let record = self.record(socket, info, Cause::Destroy, before.as_ref(), now);
+        let has_latest_rate = DeliveryRate::of(info, socket.state).is_some();
+        Some(Ended { record: Box::new(record), has_latest_rate })
     }
 
     /// Records that events were lost before the end of the current dump.
@@ -162,44 +172,49 @@ impl Tracker {
         hash.is_multiple_of(self.one_in.get().into())
     }
 
-    fn record(&self, socket: &Socket, cause: Cause, before: Option<&Seen>, now: Moment) -> SocketRecord {
-        let known = socket.congestion_control.or_else(|| before.and_then(|seen| seen.congestion_control));
+    fn record(
+        &self,
+        socket: &Socket,
+        info: &TcpInfo,
+        cause: Cause,
+        before: Option<&Seen>,
+        now: Moment,
+    ) -> SocketRecord {
+        let congestion_control =
+            socket.congestion_control.or_else(|| before.and_then(|seen| seen.congestion_control));
+        let delivery_rate = DeliveryRate::of(info, socket.state);
+        let delivery_rate = delivery_rate.or_else(|| before.and_then(|seen| seen.delivery_rate));
         let elapsed = before.map(|seen| now.instant.saturating_duration_since(seen.at));
+        let counters = match before {
+            Some(seen) => Some(since(&totals(info), &seen.totals)),
+            None if self.dumps == 0 => None,
+            None => Some(totals(info)),
+        };
         SocketRecord {
-            time_unix_us: now.unix_us,
-            client: socket.remote_unmapped(),
-            local: socket.local_unmapped(),
             cookie: socket.cookie,
             namespace: self.namespace.clone(),
             state: socket.state.as_str().to_owned(),
             cause,
             sample_one_in: (self.one_in > NonZeroU32::MIN).then_some(self.one_in),
             interval_us: elapsed.map(|elapsed| u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX)),
-            congestion_control: known.map(|name| name.to_string()),
-            gauges: socket.tcp_info.as_ref().map(|info| gauges(info, may_send(socket.state))),
-            counters: socket.tcp_info.as_ref().and_then(|info| match before {
-                Some(seen) => Some(since(&totals(info), &seen.totals)),
-                None if self.dumps == 0 => None,
-                None => Some(totals(info)),
-            }),
+            congestion_control: congestion_control.map(|name| name.to_string()),
+            gauges: Some(gauges(info, delivery_rate)),
+            acked_goodput_bytes_per_s: counters
+                .as_ref()
+                .and_then(|counters| acked_goodput(counters, info, socket.state)),
+            counters,
             bbr: socket.bbr.map(|bbr| Bbr {
                 bw_bytes_per_s: bbr.bw_bytes_per_s,
                 min_rtt_us: bbr.min_rtt_us,
                 pacing_gain_256th: bbr.pacing_gain_per_256,
                 cwnd_gain_256th: bbr.cwnd_gain_per_256,
             }),
+            ..SocketRecord::new(now.unix_us, socket.remote_unmapped(), socket.local_unmapped())
         }
     }
 }
 
-/// Returns whether this side may still send content. Once this side has closed, the kernel reports
-/// the delivery rate of the FIN, which is one packet per round trip and not marked as
-/// application-limited (observed on Linux 6.18).
-fn may_send(state: State) -> bool {
-    matches!(state, State::Established | State::CloseWait)
-}
-
-fn gauges(info: &TcpInfo, may_send: bool) -> Gauges {
+fn gauges(info: &TcpInfo, delivery_rate: Option<DeliveryRate>) -> Gauges {
     Gauges {
         rtt_us: info.rtt_us,
         rttvar_us: info.rttvar_us,
@@ -213,8 +228,9 @@ fn gauges(info: &TcpInfo, may_send: bool) -> Gauges {
         lost: info.lost,
         reordering: info.reordering,
         ca_state: info.ca_state,
-        delivery_rate_bytes_per_s: info.delivery_rate_bytes_per_s.filter(|&rate| rate > 0 && may_send),
-        delivery_rate_app_limited: info.delivery_rate_app_limited,
+        delivery_rate_bytes_per_s: delivery_rate.map(|rate| rate.bytes_per_s),
+        delivery_rate_app_limited: delivery_rate
+            .map_or(info.delivery_rate_app_limited, |rate| rate.is_app_limited),
         pacing_rate_bytes_per_s: info.pacing_rate_bytes_per_s,
         notsent_bytes: info.notsent_bytes,
         snd_wnd_bytes: info.snd_wnd_bytes,

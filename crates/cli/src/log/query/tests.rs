@@ -39,6 +39,7 @@ fn record() -> Value {
             delivery_rate_bytes_per_s: Some(1_000_000),
             retransmits: 2,
             pacing_rate_bytes_per_s: Some(1_250_000),
+            delivery_rate_app_limited: Some(true),
             ..TcpState::default()
         }),
         steered: Some(Steered {

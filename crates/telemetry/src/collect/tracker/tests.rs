@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
+use thalweg_tcp::diag::State;
 
 use super::*;
 
@@ -52,18 +53,65 @@ fn acked(record: &SocketRecord) -> Option<u64> {
     record.counters.as_ref().map(|counters| counters.bytes_acked)
 }
 
+/// Returns the delivery rate in a record, and whether it was limited by the application.
+fn rate(record: &SocketRecord) -> (Option<u64>, bool) {
+    let gauges = record.gauges.as_ref().unwrap();
+    (gauges.delivery_rate_bytes_per_s, gauges.delivery_rate_app_limited)
+}
+
+/// Sets a socket's state and delivery rate. Its RTT is 20 ms and its MSS 1448 bytes, so a FIN
+/// sent alone is delivered at up to 72,400 bytes per second.
+fn with_rate(mut socket: Socket, state: State, rate_bytes_per_s: u64, fin_bytes: u64) -> Socket {
+    socket.state = state;
+    let info = socket.tcp_info.as_mut().unwrap();
+    (info.min_rtt_us, info.snd_mss_bytes) = (Some(20_000), 1448);
+    info.delivery_rate_bytes_per_s = Some(rate_bytes_per_s);
+    info.bytes_sent = info.bytes_acked;
+    info.bytes_acked = info.bytes_acked.map(|acked| acked + fin_bytes);
+    socket
+}
+
 #[test]
-fn delivery_rate_is_omitted_once_this_side_has_closed() {
-    let rate = |state: State| {
-        let mut socket = socket(7, 1000, 0);
-        socket.state = state;
-        socket.tcp_info.as_mut().unwrap().delivery_rate_bytes_per_s = Some(24_000);
-        let record = after_first_dump().dumped(&socket, clock().at(0)).unwrap();
-        assert_eq!(acked(&record), Some(1000), "counters must still be reported");
-        record.gauges.unwrap().delivery_rate_bytes_per_s
+fn delivery_rate_of_a_lone_fin_is_replaced_by_the_one_before() {
+    let clock = clock();
+    let end = |state, rate_bytes_per_s, fin_bytes| {
+        let mut tracker = after_first_dump();
+        let open = with_rate(socket(7, 9_000, 0), State::Established, 50_000, 0);
+        assert_eq!(rate(&tracker.dumped(&open, clock.at(0)).unwrap()), (Some(50_000), false));
+        let ended = tracker
+            .destroyed(&with_rate(socket(7, 9_000, 0), state, rate_bytes_per_s, fin_bytes), clock.at(9));
+        let Ended { record, has_latest_rate } = ended.unwrap();
+        (rate(&record).0, has_latest_rate)
     };
-    assert_eq!([State::Established, State::CloseWait].map(rate), [Some(24_000); 2]);
-    assert_eq!([State::FinWait1, State::LastAck, State::Close].map(rate), [None; 3]);
+    assert_eq!(end(State::Close, 72_000, 1), (Some(50_000), false), "the sample of the FIN");
+    assert_eq!(end(State::Close, 500_000, 1), (Some(500_000), true), "the FIN directly behind content");
+    assert_eq!(end(State::Close, 40_000, 0), (Some(40_000), true), "no FIN: the client reset the connection");
+    assert_eq!(end(State::Close, 0, 0), (Some(50_000), false), "no sample");
+
+    let mut unknown = after_first_dump();
+    let closing = with_rate(socket(8, 9_000, 0), State::FinWait2, 72_000, 1);
+    assert_eq!(rate(&unknown.dumped(&closing, clock.at(0)).unwrap()), (None, false));
+    assert_eq!(rate(&unknown.destroyed(&closing, clock.at(1)).unwrap().record).0, None);
+}
+
+#[test]
+fn acked_goodput_is_of_busy_time_without_the_window_and_a_lone_fin() {
+    let busy = |mut socket: Socket, busy_us: u64, rwnd_limited_us: u64| {
+        let info = socket.tcp_info.as_mut().unwrap();
+        (info.busy_time_us, info.rwnd_limited_us) = (Some(busy_us), Some(rwnd_limited_us));
+        socket
+    };
+    let (clock, mut tracker) = (clock(), after_first_dump());
+    let open = |acked| with_rate(socket(7, acked, 0), State::Established, 50_000, 0);
+    let mut dump = |socket: &Socket| tracker.dumped(socket, clock.at(0)).unwrap().acked_goodput_bytes_per_s;
+    assert_eq!(dump(&busy(open(100_000), 250_000, 50_000)), Some(500_000));
+    assert_eq!(dump(&busy(open(300_000), 550_000, 250_000)), Some(2_000_000), "of the interval alone");
+    assert_eq!(dump(&busy(open(330_000), 580_000, 250_000)), None, "too short for the kernel's clock");
+    let closed = with_rate(socket(7, 359_999, 0), State::Close, 72_400, 1);
+    let last = tracker.destroyed(&busy(closed, 680_000, 250_000), clock.at(0)).unwrap().record;
+    assert_eq!(last.acked_goodput_bytes_per_s, Some(30_000 * 1000 / 80), "without 20 ms of the FIN");
+    let first = Tracker::new(None, ALL).dumped(&busy(open(100_000), 250_000, 0), clock.at(0)).unwrap();
+    assert_eq!(first.acked_goodput_bytes_per_s, None, "older than the agent");
 }
 
 #[test]
@@ -77,18 +125,18 @@ fn records_contain_the_difference_from_the_previous_record() {
     let second = tracker.dumped(&socket(7, 1500, 1), clock.at(10_000)).unwrap();
     assert_eq!((acked(&second), second.interval_us), (Some(500), Some(10_000_000)));
     assert_eq!(second.counters.unwrap().retransmits, 2, "a wrapped kernel counter must be handled");
-    let last = tracker.destroyed(&socket(7, 1800, 1), clock.at(12_000)).unwrap();
+    let last = tracker.destroyed(&socket(7, 1800, 1), clock.at(12_000)).unwrap().record;
     assert_eq!((acked(&last), last.interval_us, last.cause), (Some(300), Some(2_000_000), Cause::Destroy));
 }
 
 #[test]
 fn connection_shorter_than_a_period_is_recorded_when_destroyed() {
     let (clock, mut tracker) = (clock(), after_first_dump());
-    let only = tracker.destroyed(&socket(9, 4000, 0), clock.at(0)).unwrap();
+    let only = tracker.destroyed(&socket(9, 4000, 0), clock.at(0)).unwrap().record;
     assert_eq!((acked(&only), only.interval_us), (Some(4000), None));
     let mut never = socket(10, 0, 0);
     never.remote.set_port(0);
-    assert_eq!(tracker.destroyed(&never, clock.at(0)), None);
+    assert!(tracker.destroyed(&never, clock.at(0)).is_none());
 }
 
 #[test]
@@ -112,7 +160,7 @@ fn socket_missing_from_a_dump_is_not_treated_as_new() {
     for _ in 0..10 * MISSED_DUMPS_MAX {
         tracker.end_dump();
     }
-    let last = tracker.destroyed(&socket(7, 1150, 0), clock.at(20)).unwrap();
+    let last = tracker.destroyed(&socket(7, 1150, 0), clock.at(20)).unwrap().record;
     assert_eq!(acked(&last), Some(50), "the socket must still be tracked");
 }
 
@@ -158,7 +206,7 @@ fn placeholder_of_a_closed_socket_yields_no_record() {
     tracker.dumped(&socket(7, 1000, 0), clock.at(0)).unwrap();
     let shadow = Socket { tcp_info: None, ..socket(7, 0, 0) };
     assert_eq!(tracker.dumped(&shadow, clock.at(1)), None);
-    let last = tracker.destroyed(&socket(7, 1200, 0), clock.at(2)).unwrap();
+    let last = tracker.destroyed(&socket(7, 1200, 0), clock.at(2)).unwrap().record;
     assert_eq!(acked(&last), Some(200));
     assert_eq!(tracker.dumped(&shadow, clock.at(3)), None);
 }
@@ -205,7 +253,7 @@ proptest! {
             }
             tracker.end_dump();
         }
-        counted += acked(&tracker.destroyed(&socket(1, total, 0), clock.at(1000)).unwrap()).unwrap();
+        counted += acked(&tracker.destroyed(&socket(1, total, 0), clock.at(1000)).unwrap().record).unwrap();
         prop_assert_eq!(counted, total);
     }
 }
