@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 
 use anyhow::bail;
 use http::Request;
+use http::header::AUTHORIZATION;
 use serde_json::{Value, json};
+use thalweg_surface::TokenFile;
 use thalweg_units::table::Table;
 use url::form_urlencoded;
 
@@ -18,9 +20,16 @@ pub struct ControllerArgs {
     /// The controller's address
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8083")]
     controller: SocketAddr,
+    /// File with an operator's token, if the controller has identities
+    #[arg(long, value_name = "FILE", value_parser = token_file)]
+    token_file: Option<TokenFile>,
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+fn token_file(path: &str) -> Result<TokenFile, String> {
+    TokenFile::new(path.into())
 }
 
 /// Examples and notes printed after the help of `thalweg controller explain`.
@@ -54,7 +63,8 @@ const CONTROLLER: Interface = Interface { what: "controller", flag: "--controlle
 ///
 /// Returns an error if no controller responds, or the controller has no data on the PoP.
 pub fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
-    let ControllerArgs { controller, json } = args.controller;
+    let ControllerArgs { json, .. } = args.controller;
+    let controller = &args.controller;
     let pop = match &args.pop {
         Some(pop) => pop.clone(),
         None => only_pop(controller)?,
@@ -77,8 +87,8 @@ fn pops(scopes: &Value) -> BTreeSet<String> {
 }
 
 /// Returns the only PoP, or an error unless there is exactly one.
-fn only_pop(addr: SocketAddr) -> anyhow::Result<String> {
-    match Vec::from_iter(pops(&get(addr, "/scopes")?)).as_slice() {
+fn only_pop(controller: &ControllerArgs) -> anyhow::Result<String> {
+    match Vec::from_iter(pops(&get(controller, "/scopes")?)).as_slice() {
         [one] => Ok(one.clone()),
         [] => bail!("no decisions yet: the first round follows the first window"),
         several => {
@@ -93,7 +103,8 @@ fn only_pop(addr: SocketAddr) -> anyhow::Result<String> {
 /// # Errors
 ///
 /// Returns an error if no controller responds.
-pub fn status(&ControllerArgs { controller, json }: &ControllerArgs) -> anyhow::Result<()> {
+pub fn status(controller: &ControllerArgs) -> anyhow::Result<()> {
+    let json = controller.json;
     let mut answer = get(controller, "/scopes")?;
     // Query the edges once per PoP, not once per tenant.
     for pop in pops(&answer) {
@@ -161,8 +172,12 @@ fn target(path: &str, query: impl IntoIterator<Item = (&'static str, String)>) -
     format!("{path}?{}", form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish())
 }
 
-fn get(addr: SocketAddr, target: &str) -> anyhow::Result<Value> {
-    request_json(CONTROLLER, addr, Request::get(target), String::new())
+fn get(controller: &ControllerArgs, target: &str) -> anyhow::Result<Value> {
+    let mut request = Request::get(target);
+    if let Some(token) = &controller.token_file {
+        request = request.header(AUTHORIZATION, token.credentials().map_err(anyhow::Error::msg)?);
+    }
+    request_json(CONTROLLER, controller.controller, request, String::new())
 }
 
 #[cfg(test)]

@@ -106,6 +106,11 @@ impl Collector {
         self.counts
     }
 
+    /// Removes a PoP and its open windows.
+    pub fn remove_pop(&mut self, pop: &str) {
+        self.pops.remove(pop);
+    }
+
     /// Adds a record to its window, or drops and counts it.
     pub fn add(&mut self, source: &Source, entry: &Entry, now_unix_s: u64) {
         let time_unix_us = match &entry.record {

@@ -7,7 +7,8 @@
 //! decide → decided: stable, reduced to what the state steers ───────────→ all edges
 //!                   candidate, if it steers more
 //!                     → canaries → acknowledged → watched → promoted ───→ stable
-//!                     └ refused, silent, worse → rolled back ───────────→ last good rules,
+//!                     ├ refused or silent → another edge becomes a canary
+//!                     └ the same at a quorum, or worse → rolled back ───→ last good rules,
 //!                                                                         new number
 //! ```
 //!
@@ -19,7 +20,7 @@
 //! replying to another edge.
 //!
 //! **Invariant:** an edge gets the stable bundle or the candidate, never a bundle that it refuses,
-//! and never a lower number than before.
+//! and never a lower number than the one that it has.
 //! **Invariant:** after a decision, every prefix in a bundle is steered by the state.
 //! **Invariant:** a rolled-back bundle is never distributed again, and its additions are withdrawn
 //! from the state.
@@ -32,6 +33,7 @@ mod check;
 mod document;
 mod edges;
 mod follow;
+mod quorum;
 mod rules;
 mod settings;
 mod transition;
@@ -156,8 +158,11 @@ pub struct Edge {
     pub heard_unix_s: u64,
     /// Time of the last poll, in seconds of the rollout's clock.
     heard_s: u64,
-    /// Newest bundle refused by the edge, if any.
+    /// Newest stable bundle refused by the edge, if any.
     pub refused: Option<Refusal>,
+    /// Newest candidate refused by the edge as a canary, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused_candidate: Option<Refusal>,
     /// Whether the edge has already been reported silent.
     pub is_silent: bool,
     /// The edge's figures in windows without a candidate.
@@ -215,8 +220,7 @@ impl Rollout {
     pub fn document(&self, edge: &str) -> Option<&Bundle> {
         let bundle = self.assigned(edge)?;
         let Some(known) = self.edges.get(edge) else { return Some(bundle) };
-        let is_refused = known.refused.as_ref().is_some_and(|it| it.checksum == bundle.checksum());
-        (!is_refused && known.number <= Some(bundle.content().number)).then_some(bundle)
+        (!known.refuses(bundle.checksum()) && known.number <= Some(bundle.content().number)).then_some(bundle)
     }
 
     /// Returns the bundle for an edge, regardless of refusals.

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use thalweg_control::Settings;
 use thalweg_kafka::Cluster;
 
+use crate::access::Limits;
 use crate::store::StoreError;
 
 /// Controller configuration.
@@ -15,6 +16,11 @@ use crate::store::StoreError;
 pub struct Config {
     /// Listen address for agents, edges and operators.
     pub listen: SocketAddr,
+    /// File of the identities that may use the controller. Without it, `listen` must be a loopback
+    /// address.
+    pub identities: Option<PathBuf>,
+    /// Limits of each agent.
+    pub limits: Limits,
     /// Kafka cluster from which records are read, in addition to those posted by agents.
     pub kafka: Option<Cluster>,
     /// SQLite file that stores the controller's state.
@@ -28,6 +34,10 @@ pub struct Config {
 pub enum BindError {
     /// The address cannot be bound.
     Listen(SocketAddr, io::Error),
+    /// The address is reachable from other machines, but there are no identities.
+    Unprotected(SocketAddr),
+    /// The identities file is unusable.
+    Identities(String),
     /// The database cannot be used.
     Store(StoreError),
     /// Kafka cannot be used as configured.
@@ -38,6 +48,11 @@ impl fmt::Display for BindError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Listen(addr, cause) => write!(f, "cannot listen on {addr}: {cause}"),
+            Self::Unprotected(addr) => write!(
+                f,
+                "{addr} is reachable from other machines, so anyone could steer: set identities, or use a loopback address"
+            ),
+            Self::Identities(fault) => f.write_str(fault),
             Self::Store(error) => error.fmt(f),
             Self::Kafka(error) => error.fmt(f),
         }
@@ -48,7 +63,7 @@ impl std::error::Error for BindError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Kafka(error) => error.source(),
-            Self::Listen(..) | Self::Store(_) => None,
+            Self::Listen(..) | Self::Unprotected(_) | Self::Identities(_) | Self::Store(_) => None,
         }
     }
 }

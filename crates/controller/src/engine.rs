@@ -4,7 +4,7 @@
 //! **Invariant:** only this thread changes the state. Other threads read a [`View`], which is
 //! immutable and replaced after each change.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::future::ready;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -22,6 +22,8 @@ use crate::config::Config;
 use crate::document::{Document, EdgeReport};
 use crate::metrics::Metrics;
 use crate::pop::Pop;
+use crate::positions::Positions;
+use crate::sites::{Admission, Sites};
 use crate::store::{Store, StoreError};
 
 /// Interval at which the engine checks for windows to close.
@@ -32,20 +34,19 @@ const WAITING_MAX: usize = 16;
 const HELD_S_MAX: u64 = 900;
 /// Minimum time, in seconds, for which windows must be held open before rollouts wait for them.
 const BEHIND_S: u64 = 60;
-/// Maximum number of sources (a host and an epoch of its agent) whose positions are kept.
-const SOURCES_MAX: usize = 100_000;
 /// A request to the engine.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// Adds a batch and replies with the source's next record number.
-    Records(Batch, oneshot::Sender<u64>),
+    /// Adds a batch and replies with the source's next record number, which is at least `next`. The
+    /// batch may lack records that were dropped.
+    Records { batch: Batch, next: u64, reply: oneshot::Sender<u64> },
     /// Adds a batch from Kafka, which contains no repeated records.
     KafkaRecords(Batch),
     /// Reports the time up to which Kafka has been read, in seconds since the Unix epoch; `None` if
     /// unknown.
     KafkaReadTo(Option<u64>),
-    /// Requests the next record number of a host and epoch. The reply is `None` if it is unknown.
-    Position { host: String, epoch: u64, reply: oneshot::Sender<Option<u64>> },
+    /// Requests the next record number of a source. The reply is `None` if it is unknown.
+    Position(Source, oneshot::Sender<Option<u64>>),
     /// Requests an edge's bundle, and passes on the status that the edge reports.
     Poll { pop: String, edge: Option<String>, report: EdgeReport, reply: oneshot::Sender<PollReply> },
     /// Requests a PoP's edges. The reply is null if no edge is known or the PoP's state is not
@@ -95,6 +96,10 @@ impl Shared {
         self.view(pop)?.bundle
     }
 
+    fn remove(&self, name: &str) {
+        self.views.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+    }
+
     fn set(&self, name: &str, pop: &Pop) {
         let view = Arc::new(View { tenants: pop.tenants.clone(), bundle: pop.bundle() });
         self.views.write().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), view);
@@ -142,8 +147,8 @@ pub(crate) struct Engine {
     collector: Collector,
     store: Store,
     pops: BTreeMap<String, Pop>,
-    /// Next record number of each source, by host and epoch.
-    positions: HashMap<(String, u64), u64>,
+    sites: Sites,
+    positions: Positions,
     /// Time up to which Kafka has been read, in seconds since the Unix epoch; `None` if unknown.
     read_to_unix_s: Option<u64>,
     reads_kafka: bool,
@@ -191,8 +196,9 @@ impl Engine {
             seed,
             collector: Collector::new(config.settings.clone()),
             store,
+            sites: Sites::of(pops.keys().cloned(), now_unix_s()),
             pops,
-            positions: HashMap::new(),
+            positions: Positions::default(),
             read_to_unix_s: None,
             reads_kafka: config.kafka.is_some(),
             pending: VecDeque::new(),
@@ -233,13 +239,13 @@ impl Engine {
 
     fn answer(&mut self, message: Message) {
         match message {
-            Message::Records(batch, reply) => {
-                let _ = reply.send(self.add_new(&batch)); // a disconnected agent repeats its request
+            Message::Records { batch, next, reply } => {
+                let _ = reply.send(self.add_new(&batch, next)); // a disconnected agent repeats its request
             }
             Message::KafkaRecords(batch) => self.add(&batch, 0),
             Message::KafkaReadTo(unix_s) => self.read_to_unix_s = unix_s,
-            Message::Position { host, epoch, reply } => {
-                let _ = reply.send(self.positions.get(&(host, epoch)).copied());
+            Message::Position(source, reply) => {
+                let _ = reply.send(self.positions.next(&source));
             }
             Message::Poll { pop, edge, report, reply } => {
                 let _ = reply.send(self.poll(&pop, edge.as_deref(), &report));
@@ -267,32 +273,54 @@ impl Engine {
         PollReply::Document(pop.document(edge.unwrap_or_default()), pop.changes.subscribe())
     }
 
-    /// Adds a batch's new records and returns the number after its last one.
-    fn add_new(&mut self, batch: &Batch) -> u64 {
-        let Source { host, epoch, .. } = &batch.source;
-        let key = (host.clone(), *epoch);
-        let known = self.positions.get(&key).copied().unwrap_or(0);
+    /// Adds a batch's new records. Returns the source's next record number.
+    fn add_new(&mut self, batch: &Batch, next: u64) -> u64 {
+        let known = self.positions.next(&batch.source).unwrap_or(0);
         let repeated = batch.entries.partition_point(|entry| entry.number < known);
         self.shared.metrics.repeated.inc_by(repeated as u64);
         self.add(batch, repeated);
-        let next = batch.entries.last().map_or(known, |last| known.max(last.number.saturating_add(1)));
-        if self.positions.len() == SOURCES_MAX {
-            // Records sent again would now count twice. This is acceptable, because reaching the
-            // limit takes years of agent restarts.
-            self.positions.clear();
-        }
-        self.positions.insert(key, next);
+        let next = known.max(next);
+        self.positions.set(&batch.source, next);
         next
     }
 
     /// Adds a batch's records from index `from` on.
     fn add(&mut self, batch: &Batch, from: usize) {
-        let now_unix_s = now_unix_s();
-        for entry in &batch.entries[from..] {
+        let (now_unix_s, new) = (now_unix_s(), &batch.entries[from..]);
+        if new.is_empty() {
+            return;
+        }
+        if !self.admit(&batch.source.pop, now_unix_s) {
+            self.shared.metrics.over_limit.inc_by(new.len() as u64);
+            return;
+        }
+        for entry in new {
             self.collector.add(&batch.source, entry, now_unix_s);
         }
-        self.shared.metrics.records.inc_by((batch.entries.len() - from) as u64);
+        self.shared.metrics.records.inc_by(new.len() as u64);
         self.count();
+    }
+
+    /// Returns whether records of a PoP are accepted. A new PoP may replace an idle one, which is
+    /// then forgotten.
+    fn admit(&mut self, name: &str, now_unix_s: u64) -> bool {
+        let is_steering = |pop: &str| self.pops.get(pop).is_some_and(Pop::is_steering);
+        match self.sites.admit(name, &self.settings, now_unix_s, is_steering) {
+            Admission::Known => true,
+            Admission::Full => false,
+            Admission::Replaces(idle) => {
+                if let Err(error) = self.store.remove_pop(&idle) {
+                    self.shared.metrics.failures.inc();
+                    tracing::error!(pop = idle, %error, "cannot delete an idle PoP's state");
+                }
+                self.collector.remove_pop(&idle);
+                self.pops.remove(&idle);
+                self.shared.remove(&idle);
+                self.shared.metrics.pops_evicted.inc();
+                tracing::warn!(pop = idle, by = name, "idle PoP removed: the limit on PoPs is reached");
+                true
+            }
+        }
     }
 
     /// Closes windows that have ended, checks rollouts for silent edges, and retries storing.
@@ -338,7 +366,7 @@ impl Engine {
     /// Decides the PoP's windows that have waited longest.
     fn decide_next(&mut self) {
         let Some(ClosedWindows { pop: name, window, windows }) = self.pending.pop_front() else { return };
-        if !self.pops.contains_key(&name) && self.pops.len() == SCOPES_MAX {
+        if !self.sites.contains(&name) || !self.pops.contains_key(&name) && self.pops.len() >= SCOPES_MAX {
             self.shared.metrics.over_limit.inc_by(window.records);
             return;
         }

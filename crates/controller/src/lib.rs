@@ -12,29 +12,39 @@
 //! the database and the network.
 //!
 //! **Invariant:** a bundle is stored before any edge gets it, so a restart never reuses its number.
+//! **Invariant:** with identities, each request is made by the owner of a token and is limited to
+//! what the file allows its owner. Without them, the controller listens on loopback only.
 //! **Invariant:** the engine never waits for a client. Its queues are bounded, and senders wait
 //! while they are full.
 
+mod access;
 mod config;
+mod content;
 mod document;
 mod engine;
 mod inspect;
+mod intake;
 mod metrics;
 mod pop;
+mod positions;
 mod round;
 mod server;
+mod sites;
 mod store;
 mod topic;
 
 use std::future::pending;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 
 use axum::Router;
 use thalweg_kafka::Follower;
 use thalweg_surface::{Pages, serve};
 use tokio::sync::oneshot;
 
+use access::Access;
+pub use access::{Limits, create_token, is_loopback};
 pub use config::{BindError, Config};
 use engine::Engine;
 use server::Server;
@@ -57,12 +67,18 @@ impl Controller {
     ///
     /// Returns an error if the listener, the database or Kafka cannot be used as configured.
     pub fn bind(config: &Config) -> Result<Self, BindError> {
+        if config.identities.is_none() && !is_loopback(config.listen) {
+            return Err(BindError::Unprotected(config.listen));
+        }
         let failed = |cause| BindError::Listen(config.listen, cause);
         let listener = TcpListener::bind(config.listen).map_err(failed)?;
         let addr = listener.local_addr().map_err(failed)?;
         let (engine, handle) = Engine::open(config).map_err(BindError::Store)?;
         let follower = config.kafka.as_ref().map(Follower::open).transpose().map_err(BindError::Kafka)?;
-        let server = Server::new(handle, config);
+        let identities = config.identities.as_deref();
+        let access = Access::open(identities, &config.limits, &handle.shared.metrics);
+        let access = Arc::new(access.map_err(BindError::Identities)?);
+        let server = Server::new(handle, access, config);
         Ok(Self { listener, addr, engine, follower, server })
     }
 
@@ -100,6 +116,7 @@ impl Controller {
         }
         tokio::select! {
             served = serve(listener, server.router(), Pages::None, pending()) => served,
+            () = server.access.clone().watch() => Err(io::Error::other("identities are no longer watched")),
             _ = end => Err(io::Error::other("controller engine thread ended unexpectedly")),
             _ = read_end => Err(io::Error::other("controller Kafka thread ended unexpectedly")),
             () = stop => Ok(()),
@@ -133,6 +150,8 @@ mod tests {
             kafka: Some(kafka),
             database: directory.join("control.sqlite"),
             settings: Settings::default(),
+            identities: None,
+            limits: Limits::default(),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let controller = Controller::bind(&config).unwrap();

@@ -134,6 +134,11 @@ impl Pop {
         self.rollout.stable().map(|bundle| bundle.content().number)
     }
 
+    /// Returns whether any edge may be steered.
+    pub(crate) fn is_steering(&self) -> bool {
+        active_bundles(&self.rollout).any(|bundle| !bundle.content().rules.is_empty())
+    }
+
     /// Marks all changes as stored.
     pub(crate) fn written(&mut self) {
         self.unwritten = PendingChanges::default();
@@ -167,7 +172,7 @@ impl Pop {
                     "bundle": edge.number,
                     "heard_unix_s": edge.heard_unix_s,
                     "is_canary": canaries.is_some_and(|canaries| canaries.contains_key(name)),
-                    "refused": edge.refused.as_ref().map(|refusal| json!({ "reason": refusal.reason })),
+                    "refused": edge.refused_candidate.as_ref().or(edge.refused.as_ref()).map(|refusal| json!({ "reason": refusal.reason })),
                 })
             })
             .collect();

@@ -1,5 +1,5 @@
 //! HTTP interface of the controller: agents post records, edges poll for bundles, and operators and
-//! the console read the state.
+//! the console read the state. [`crate::access`] decides who may send which request.
 //!
 //! Bundle requests use long polling. With `Prefer: wait=N` (RFC 7240 §4.3), the response is delayed
 //! until there is a bundle not listed in `If-None-Match`, or for at most N seconds. In the latter
@@ -9,32 +9,31 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::Router;
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::Body;
 use axum::extract::{Query, State as With};
 use axum::http::header::{CONTENT_TYPE, ETAG};
 use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use axum::{Extension, Router};
 use serde::Deserialize;
 use serde_json::json;
 use thalweg_control::Settings;
 use thalweg_kafka::Follower;
-use thalweg_record::{Batch, NAME_BYTES_MAX, Prefix, is_name};
-use thalweg_surface::{PROTOBUF, Refusal, json as answer, vitals};
+use thalweg_record::{Batch, NAME_BYTES_MAX, Prefix, Source, is_name};
+use thalweg_surface::{PROTOBUF, Refusal, json as answer, split_vitals};
 use tokio::sync::{Semaphore, oneshot};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
+use crate::access::{Access, Caller, Role, require};
 use crate::config::Config;
 use crate::document::EdgeReport;
 use crate::engine::{Handle, Message, PollReply, View, WeakHandle};
+use crate::intake::is_host;
 use crate::store::Store;
-use crate::{inspect, topic};
+use crate::{content, inspect, intake, topic};
 
-/// Maximum size of a batch in bytes: slightly more than the largest batch in an agent's spool.
-const BATCH_BYTES_MAX: usize = 33 << 20;
-/// Maximum time to receive a batch.
-const BATCH_TIME_MAX: Duration = Duration::from_secs(30);
 /// Maximum time for which a bundle request may wait.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Maximum number of rounds in one response.
@@ -44,12 +43,13 @@ const EVENTS_SHOWN_MAX: u32 = 100;
 /// Request field that contains the maximum wait accepted by the client.
 const PREFER: &str = "prefer";
 /// Maximum number of batches received concurrently. Above it, agents wait.
-const BATCHES_READ_MAX: usize = 4;
+const BATCHES_READ_MAX: usize = 8;
 
 /// State shared by the handlers.
 #[derive(Debug, Clone)]
 pub(crate) struct Server {
     handle: Handle,
+    pub(crate) access: Arc<Access>,
     settings: Arc<Settings>,
     database: PathBuf,
     /// Reader of the ledger, opened on first use.
@@ -85,7 +85,7 @@ impl QueryParams {
         let is_fit = is_pop(pop)
             && is_host(tenant)
             && edge.as_deref().is_none_or(is_name)
-            && host.as_deref().is_none_or(is_host);
+            && host.as_deref().is_none_or(is_name);
         if is_fit { Ok(self) } else { Err(invalid_name()) }
     }
 }
@@ -95,11 +95,6 @@ fn is_pop(text: &str) -> bool {
     text.is_empty() || is_name(text)
 }
 
-/// Returns whether `text` is short enough for the host name of an agent or a tenant.
-fn is_host(text: &str) -> bool {
-    text.len() <= NAME_BYTES_MAX
-}
-
 fn invalid_name() -> Refusal {
     Refusal::bad_request(format!(
         "invalid name: use letters, digits, '-', '_' and '.', at most {NAME_BYTES_MAX} bytes"
@@ -107,9 +102,10 @@ fn invalid_name() -> Refusal {
 }
 
 impl Server {
-    pub(crate) fn new(handle: Handle, config: &Config) -> Self {
+    pub(crate) fn new(handle: Handle, access: Arc<Access>, config: &Config) -> Self {
         Self {
             handle,
+            access,
             settings: Arc::new(config.settings.clone()),
             database: config.database.clone(),
             reader: Arc::default(),
@@ -124,24 +120,28 @@ impl Server {
 
     /// Returns a function that reads the Kafka topic, to be run on its own thread.
     pub(crate) fn kafka_reader(&self, follower: Follower) -> impl FnOnce() + Send + 'static {
-        let (settings, handle) = (self.settings.clone(), self.handle());
-        move || topic::read(follower, &settings, &handle)
+        let (settings, handle, access) = (self.settings.clone(), self.handle(), self.access.clone());
+        move || topic::read(follower, &settings, &access, &handle)
     }
 
-    /// Returns all routes.
+    /// Returns all routes, each for one role. Only health checks need no token.
     pub(crate) fn router(&self) -> Router {
-        let own = Router::new()
+        let needs = |role| from_fn_with_state((self.access.clone(), role), require);
+        let of_agents = Router::new()
             .route("/records", post(post_records))
             .route("/position", get(position))
-            .route("/bundle", get(bundle))
-            .with_state(self.clone());
+            .route_layer(needs(Role::Agent));
+        let of_edges = Router::new().route("/bundle", get(bundle)).route_layer(needs(Role::Edge));
+        let own = of_agents.merge(of_edges).with_state(self.clone());
         let registry = Arc::new(self.handle.shared.metrics.registry());
         let engine = self.handle.messages.clone();
         let ready = move || {
             let has_ended = engine.is_closed();
             std::future::ready(if has_ended { Err("the controller has ended".to_owned()) } else { Ok(()) })
         };
-        own.merge(self.inspection_routes()).merge(vitals(move || registry.clone(), ready))
+        let (metrics, health) = split_vitals(move || registry.clone(), ready);
+        let of_operators = self.inspection_routes().merge(metrics).route_layer(needs(Role::Operator));
+        own.merge(of_operators).merge(health)
     }
 
     /// Returns the read-only routes.
@@ -206,6 +206,7 @@ fn read_with<T>(
 /// Accepts a batch posted by an agent.
 async fn post_records(
     With(server): With<Server>,
+    Extension(caller): Extension<Caller>,
     fields: HeaderMap,
     content: Body,
 ) -> Result<Response, Refusal> {
@@ -215,49 +216,85 @@ async fn post_records(
             format!("records must have the content type {PROTOBUF}"),
         ));
     }
+    let access = &server.access;
+    let _open = match &caller {
+        Caller::Known(_) => {
+            let key = caller.key(Role::Agent, "", "");
+            access.quotas.take_records(&key, 0).map_err(|busy| access.busy(&busy))?;
+            Some(access.quotas.open(&key).map_err(|busy| access.busy(&busy))?)
+        }
+        Caller::Anyone => None,
+    };
     let _reading = server.reading.acquire().await.map_err(|_| engine_ended())?;
-    let content = read_batch(content).await?;
-    let decoded =
-        tokio::task::spawn_blocking(move || Batch::decode(&content)).await.map_err(|_| engine_ended())?;
-    let batch = decoded.map_err(Refusal::bad_request)?;
-    if !is_pop(&batch.source.pop) || !is_host(&batch.source.host) {
-        return Err(invalid_name());
+    let content = content::read_batch(content).await?;
+    let (all, sender) = (server.clone(), caller.clone());
+    let accepted = tokio::task::spawn_blocking(move || all.accept(&sender, &content)).await;
+    let (batch, next, dropped) = accepted.map_err(|_| engine_ended())??;
+    let is_foreign = dropped.foreign > 0;
+    // The position of a foreign source is neither changed nor revealed.
+    let position = match is_foreign {
+        true => next,
+        false => server.ask(|reply| Message::Records { batch, next, reply }).await?,
+    };
+    let mut content = json!({ "position": position });
+    if dropped.total() > 0 {
+        content["dropped"] = dropped.total().into();
+        content["reason"] = dropped.reason().into();
     }
-    let position = server.ask(|reply| Message::Records(batch, reply)).await?;
-    Ok(answer(&json!({ "position": position })))
+    Ok(answer(&content))
 }
 
-/// Receives a batch. The time limit prevents an agent that has vanished from blocking waiting
-/// agents.
-async fn read_batch(content: Body) -> Result<Bytes, Refusal> {
-    match timeout(BATCH_TIME_MAX, to_bytes(content, BATCH_BYTES_MAX)).await {
-        Ok(read) => read.map_err(Refusal::bad_request),
-        Err(_) => {
-            let why = format!("batch not received within {} s", BATCH_TIME_MAX.as_secs());
-            Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, why))
+impl Server {
+    /// Decodes a batch and drops the records that are not accepted from this sender. Returns the
+    /// batch, the number after its last record, and what was dropped.
+    fn accept(&self, caller: &Caller, content: &[u8]) -> Result<(Batch, u64, intake::Dropped), Refusal> {
+        let mut batch = Batch::decode(content).map_err(Refusal::bad_request)?;
+        let Source { pop, host, .. } = &batch.source;
+        if !is_pop(pop) || !is_name(host) {
+            return Err(invalid_name());
         }
+        let next = batch.entries.last().map_or(0, |last| last.number.saturating_add(1));
+        let dropped = intake::filter(&self.access, caller, &self.settings, &mut batch)
+            .map_err(|busy| self.access.busy(&busy))?;
+        intake::count(&self.handle.shared.metrics, &dropped);
+        Ok((batch, next, dropped))
     }
 }
 
 /// Returns the next record number of a source.
 async fn position(
     With(server): With<Server>,
+    Extension(caller): Extension<Caller>,
     Query(params): Query<QueryParams>,
 ) -> Result<Response, Refusal> {
-    let QueryParams { host: Some(host), epoch: Some(epoch), .. } = params.check()? else {
+    let QueryParams { pop, host: Some(host), epoch: Some(epoch), .. } = params.check()? else {
         return Err(Refusal::bad_request("host and epoch must be specified"));
     };
-    let position = server.ask(|reply| Message::Position { host, epoch, reply }).await?;
+    if !caller.reports(&pop, &host) {
+        return Err(server.access.forbidden(format!("{host:?} of PoP {pop:?} is not in the agent's list")));
+    }
+    let source = Source { host, pop, epoch };
+    let position = server.ask(|reply| Message::Position(source, reply)).await?;
     Ok(answer(&json!({ "position": position })))
 }
 
 /// Returns an edge's bundle, waiting for a new one if the edge prefers to.
 async fn bundle(
     With(server): With<Server>,
+    Extension(caller): Extension<Caller>,
     Query(params): Query<QueryParams>,
     fields: HeaderMap,
 ) -> Result<Response, Refusal> {
     let QueryParams { pop, edge, .. } = params.check()?;
+    if !caller.is_edge(&pop, edge.as_deref()) {
+        let edge = edge.unwrap_or_default();
+        return Err(server.access.forbidden(format!("the token is not for edge {edge:?} of PoP {pop:?}")));
+    }
+    let key = caller.key(Role::Edge, &pop, edge.as_deref().unwrap_or_default());
+    if matches!(caller, Caller::Anyone) {
+        server.access.admit(&key)?;
+    }
+    let _open = server.access.quotas.open(&key).map_err(|busy| server.access.busy(&busy))?;
     // Edges always send `Prefer`. A request without it, such as one for an image embedded in a web
     // page, is not recorded as coming from an edge.
     let edge = edge.filter(|_| fields.contains_key(PREFER));

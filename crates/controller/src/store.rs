@@ -4,7 +4,9 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -29,6 +31,11 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum time for which the engine waits for the database lock. Only a person who inspects the
 /// file by hand can hold it.
 const WRITER_BUSY_TIMEOUT: Duration = Duration::from_millis(100);
+/// Permissions of the database and its companions: readable by their owner only, because they show
+/// the networks of clients.
+const MODE: u32 = 0o600;
+/// Permission bits of users other than the owner.
+const MODE_OF_OTHERS: u32 = 0o077;
 /// `application_id` that identifies a controller database: the ASCII string "Thlc".
 const APPLICATION: u32 = 0x5468_6c63;
 /// Schema version, stored as the file's `user_version`.
@@ -74,10 +81,14 @@ impl Store {
     pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
         let refused = |why| StoreError { path: path.to_owned(), why };
         let lock_path = path.with_added_extension("lock");
-        let made = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| File::create(&lock_path));
+        let made = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| private_file(&lock_path));
         let lock = made.map_err(|error| refused(format!("{}: {error}", lock_path.display())))?;
         lock.try_lock()
             .map_err(|_| refused("another controller uses it: configure a separate file".to_owned()))?;
+        // SQLite creates further files with the permissions of the database.
+        let beside = ["-wal", "-shm"].map(|end| PathBuf::from(format!("{}{end}", path.display())));
+        let tightened = private_file(path).and_then(|_| beside.iter().try_for_each(|file| tighten(file)));
+        tightened.map_err(|error| refused(error.to_string()))?;
         let opened = Connection::open(path).and_then(|mut connection| {
             connection.busy_timeout(WRITER_BUSY_TIMEOUT)?;
             let why = prepare(&mut connection)?;
@@ -200,6 +211,15 @@ impl Store {
         transaction.commit()
     }
 
+    /// Deletes all data stored about a PoP.
+    pub(crate) fn remove_pop(&mut self, pop: &str) -> rusqlite::Result<()> {
+        let transaction = self.connection.transaction()?;
+        for table in ["pops", "states", "rounds", "changes", "bundles", "events"] {
+            transaction.prepare_cached(&format!("DELETE FROM {table} WHERE pop = ?1"))?.execute([pop])?;
+        }
+        transaction.commit()
+    }
+
     /// Stores the state of a tenant removed from the settings, or deletes the tenant's data if
     /// `state` is `None`.
     pub(crate) fn set_aside(
@@ -280,6 +300,28 @@ impl Store {
     fn refused(&self, why: String) -> StoreError {
         StoreError { path: self.path.clone(), why }
     }
+}
+
+/// Opens a file for writing, and creates it if it is missing, readable by its owner only.
+fn private_file(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(MODE).open(path)?;
+    tighten(path)?;
+    Ok(file)
+}
+
+/// Removes the permissions of other users from a file, if it exists.
+fn tighten(path: &Path) -> io::Result<()> {
+    let mode = match fs::metadata(path) {
+        Ok(metadata) => metadata.permissions().mode(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    if mode & MODE_OF_OTHERS != 0 {
+        let had = format!("{:o}", mode & 0o777);
+        tracing::warn!(path = %path.display(), had, "other users had access to the file, which is now private");
+        fs::set_permissions(path, Permissions::from_mode(MODE))?;
+    }
+    Ok(())
 }
 
 /// Formats an error, followed by its cause if it has one, on one line.

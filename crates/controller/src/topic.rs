@@ -8,14 +8,17 @@ use std::time::Duration;
 
 use thalweg_control::Settings;
 use thalweg_kafka::{Error, Followed, Follower};
+use thalweg_record::{Batch, Source, is_name};
 
+use crate::access::Access;
 use crate::engine::{Message, WeakHandle, held_s_max, now_unix_s};
+use crate::intake::{self, Dropped};
 
 /// Pause after a read error.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Reads the topic until the engine stops.
-pub(crate) fn read(mut follower: Follower, settings: &Settings, handle: &WeakHandle) {
+pub(crate) fn read(mut follower: Follower, settings: &Settings, access: &Access, handle: &WeakHandle) {
     let metrics = &handle.shared.metrics;
     let since_unix_ms = i64::try_from(oldest_open_s(settings, now_unix_s()) * 1000).unwrap_or(i64::MAX);
     let (mut logged, mut read_to) = (None, None);
@@ -23,7 +26,8 @@ pub(crate) fn read(mut follower: Follower, settings: &Settings, handle: &WeakHan
         let read = follower.read(since_unix_ms);
         log_change(&mut logged, &read);
         match read {
-            Ok(Followed::Batch(batch)) => {
+            Ok(Followed::Batch(mut batch)) => {
+                intake::count(metrics, &filter(access, &mut batch));
                 if handle.send(Message::KafkaRecords(batch)).is_none() {
                     return;
                 }
@@ -45,6 +49,18 @@ pub(crate) fn read(mut follower: Follower, settings: &Settings, handle: &WeakHan
             }
         }
     }
+}
+
+/// Removes the records that are not accepted. Who may write to the topic is up to Kafka.
+fn filter(access: &Access, batch: &mut Batch) -> Dropped {
+    let Source { pop, host, .. } = &batch.source;
+    let is_named = (pop.is_empty() || is_name(pop)) && is_name(host);
+    if !is_named || !access.has_reporter(pop, host) {
+        let dropped = std::mem::take(&mut batch.entries).len();
+        let (foreign, invalid) = if is_named { (dropped, 0) } else { (0, dropped) };
+        return Dropped { foreign, invalid, over_limit: 0 };
+    }
+    Dropped { invalid: intake::drop_invalid(batch), ..Dropped::default() }
 }
 
 /// Logs an error if it differs from the previous one, and logs the recovery from an error.

@@ -10,6 +10,8 @@ use thalweg_record::Prefix;
 use thalweg_tcp::congestion::CongestionControl;
 
 use crate::backend::url::BackendUrl;
+use thalweg_surface::TokenFile;
+
 use crate::bundle::BundleSource;
 
 /// Configuration of an edge.
@@ -57,6 +59,8 @@ pub struct Config {
     pub geoip: Vec<PathBuf>,
     /// Source of the bundle (steering rules and experiments), if configured.
     pub bundle: Option<BundleSource>,
+    /// Token presented to the bundle server, if it requires one.
+    pub bundle_token: Option<TokenFile>,
     /// Rules that decide which responses are stored, and for how long.
     pub rules: Rules,
     /// Slice size in bytes; 0 disables slicing. Content is sliced if it is too large to store as
@@ -173,6 +177,7 @@ impl Default for Config {
             policy: None,
             geoip: Vec::new(),
             bundle: None,
+            bundle_token: None,
             rules: Rules::default(),
             slice_bytes: 4 << 20,
             abandoned_fills: AbandonedFills::default(),

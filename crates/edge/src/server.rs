@@ -129,7 +129,7 @@ impl Edge {
         let state = State::open_or_in_memory(config.state.as_deref())
             .map_err(|error| BindError::Memory(FILE_BYTES as u64, error))?;
         let saved = state.directory().map(SavedBundle::within);
-        let bundles = Arc::new(Bundles::new(config.bundle.as_ref(), saved));
+        let bundles = Arc::new(Bundles::new(config.bundle.as_ref(), config.bundle_token.as_ref(), saved));
         let (log, rings, writer) = log::open(&config.log, state, threads)
             .map_err(|error| BindError::Log(config.log.clone(), error))?;
         if config.tcp_slow_start_after_idle == SlowStartAfterIdle::Off {

@@ -1,10 +1,11 @@
 //! JSON responses and refusals, sent with `no-store` so that no cache stores them.
 
 use std::fmt::Display;
+use std::time::Duration;
 
 use axum::body::to_bytes;
-use axum::http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json as object};
 
@@ -27,12 +28,25 @@ fn with_status(status: StatusCode, content: &Value) -> Response {
 pub struct Refusal {
     status: StatusCode,
     reason: String,
+    field: Option<(HeaderName, HeaderValue)>,
 }
 
 impl Refusal {
     /// Creates a refusal with the given status.
     pub fn new(status: StatusCode, reason: impl Display) -> Self {
-        Self { status, reason: reason.to_string() }
+        Self { status, reason: reason.to_string(), field: None }
+    }
+
+    /// Adds a field to the response, or replaces the one added before.
+    pub fn with_field(self, name: HeaderName, value: HeaderValue) -> Self {
+        Self { field: Some((name, value)), ..self }
+    }
+
+    /// Creates a refusal with status 429: the client has reached a limit, and may try again after
+    /// this time.
+    pub fn busy(reason: impl Display, retry_after: Duration) -> Self {
+        let retry_after_s = HeaderValue::from(retry_after.as_secs().max(1));
+        Self::new(StatusCode::TOO_MANY_REQUESTS, reason).with_field(RETRY_AFTER, retry_after_s)
     }
 
     /// Creates a refusal with status 400: the request is invalid.
@@ -58,7 +72,9 @@ impl Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        with_status(self.status, &object!({ "error": self.reason }))
+        let mut response = with_status(self.status, &object!({ "error": self.reason }));
+        response.headers_mut().extend(self.field);
+        response
     }
 }
 

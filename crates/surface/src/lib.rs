@@ -14,13 +14,15 @@ mod answer;
 pub mod client;
 mod guard;
 mod serve;
+mod token;
 mod vitals;
 
 pub use answer::{Refusal, json};
 pub use client::Limits;
 pub use guard::Pages;
 pub use serve::serve;
-pub use vitals::{serve_vitals, vitals};
+pub use token::TokenFile;
+pub use vitals::{serve_vitals, split_vitals, vitals};
 
 /// Media type of records and batches.
 pub const PROTOBUF: &str = "application/x-protobuf";

@@ -28,12 +28,22 @@ where
     R: Fn() -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Result<(), String>> + Send + 'static,
 {
+    let (metrics, health) = split_vitals(figures, ready);
+    metrics.merge(health)
+}
+
+/// Builds the routes of [`vitals`] in two parts: the metrics, and the health checks.
+pub fn split_vitals<M, G, R, F>(figures: M, ready: R) -> (Router, Router)
+where
+    M: Fn() -> G + Clone + Send + Sync + 'static,
+    G: Borrow<Registry>,
+    R: Fn() -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Result<(), String>> + Send + 'static,
+{
     let metrics = async move || ([(CONTENT_TYPE, OPEN_METRICS)], text(figures().borrow())).into_response();
     let ready = async move || ready().await.map(|()| "ready\n").map_err(Refusal::unavailable);
-    Router::new()
-        .route("/metrics", get(metrics))
-        .route("/healthz", get(async || "ok\n"))
-        .route("/readyz", get(ready))
+    let health = Router::new().route("/healthz", get(async || "ok\n")).route("/readyz", get(ready));
+    (Router::new().route("/metrics", get(metrics)), health)
 }
 
 /// Serves the monitoring routes of a role that has no other surface and is ready from the start.

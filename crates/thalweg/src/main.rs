@@ -96,6 +96,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             run_alone(&flags, |controller| Config { controller: Some(controller), ..Config::default() })
         }
         Command::Controller(ControllerCommand::Explain(args)) => thalweg_cli::controller::explain(&args),
+        Command::Controller(ControllerCommand::Token(args)) => controller::create_token(&args),
         Command::Controller(ControllerCommand::Status(args)) => thalweg_cli::controller::status(&args),
         Command::Controller(ControllerCommand::Simulate(flags)) => simulate::run(&flags),
         Command::Routes(command) => routes::run(command),

@@ -408,6 +408,7 @@ fn edge_config(
         policy: edge.policy.as_ref().map(|policy| policy.value.clone()),
         geoip: edge.geoip.as_ref().map(|files| files.value.clone()).unwrap_or_default(),
         bundle: edge.bundle.as_ref().map(|bundle| bundle.value.clone()).or(own_bundle),
+        bundle_token: edge.bundle_token_file.as_ref().map(|token| token.value.clone()),
         threads: edge.threads.as_ref().and_then(|threads| NonZeroUsize::new(threads.value)),
         congestion_control: edge.congestion_control.value,
         steering_size_bytes_min: edge.steering_size_min.value.bytes,

@@ -51,7 +51,7 @@ fn edge(edge: &Edge) -> Checked {
     let is_short = |checksum: &String| checksum.len() <= CHECKSUM_BYTES_MAX;
     ensure(edge.in_force.as_ref().is_none_or(is_short), "in_force", "at most 71 bytes long")?;
     ensure(edge.number.is_none_or(|number| number <= BUNDLES_MAX), "number", "at most 2^53")?;
-    if let Some(refusal) = &edge.refused {
+    for refusal in edge.refused.iter().chain(&edge.refused_candidate) {
         ensure(is_short(&refusal.checksum), "refused.checksum", "at most 71 bytes long")?;
         ensure(refusal.reason.len() <= REASON_BYTES_MAX, "refused.reason", "at most 1024 bytes long")?;
     }

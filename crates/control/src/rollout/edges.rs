@@ -7,7 +7,6 @@ use twox_hash::XxHash3_64;
 use super::follow::one_line;
 use super::{Candidate, Edge, Refusal, RollbackReason, Rollout, Stage, Transition};
 use crate::decide::BUNDLES_BELIEVED_MAX;
-use crate::figures::EDGES_MAX;
 use crate::settings::Settings;
 use crate::tenants::Tenants;
 
@@ -35,8 +34,9 @@ pub struct Poll<'a> {
 }
 
 impl Rollout {
-    /// Handles a poll. [`Rollout::document`] then returns the edge's bundle. Edges beyond
-    /// [`EDGES_MAX`] or with an invalid name are not tracked and get the stable bundle.
+    /// Handles a poll. [`Rollout::document`] then returns the edge's bundle. Edges with an invalid
+    /// name are not tracked and get the stable bundle. The same applies to edges beyond
+    /// [`EDGES_MAX`](crate::EDGES_MAX) while all known ones have traffic.
     pub fn poll(
         &mut self,
         settings: &Settings,
@@ -49,17 +49,20 @@ impl Rollout {
             return Vec::new();
         }
         if !self.edges.contains_key(poll.edge) {
-            if self.edges.len() == EDGES_MAX {
+            if !self.make_room() {
                 return Vec::new();
             }
             self.edges.insert(poll.edge.to_owned(), Edge::default());
         }
         self.record_contact(poll, now_unix_s);
         tenants.advance_bundle_number(self.newest);
-        let mut transitions = match self.record_refusal(poll) {
-            Ok(refused) => refused.into_iter().collect(),
-            Err(why) => self.roll_back(settings, tenants, why, now_unix_s),
-        };
+        let mut transitions: Vec<_> = self.record_refusal(poll).into_iter().collect();
+        if matches!(transitions[..], [Transition::CanaryRefused { .. }]) {
+            transitions.extend(match self.refused_by_quorum(settings) {
+                Some(why) => self.roll_back(settings, tenants, why, now_unix_s),
+                None => self.exclude(settings, poll.edge, now_unix_s),
+            });
+        }
         transitions.extend(self.record_acknowledgement(poll, now_unix_s));
         transitions.extend(self.choose_canaries(settings, now_unix_s));
         transitions
@@ -74,7 +77,8 @@ impl Rollout {
             .next();
         // An unknown bundle may come from an earlier controller, or from this one before it lost
         // its state. Its number must not be reused.
-        let reported = poll.number.filter(|number| in_force.is_some() && *number <= BUNDLES_BELIEVED_MAX);
+        let highest = if self.has_vote(poll.edge) { BUNDLES_BELIEVED_MAX } else { self.newest };
+        let reported = poll.number.filter(|number| in_force.is_some() && *number <= highest);
         self.newest = self.newest.max(reported.unwrap_or(0));
         let number = number.or(reported);
         let heard_s = self.clock.own_s;
@@ -85,27 +89,26 @@ impl Rollout {
         }
     }
 
-    /// Stores a refusal of the bundle assigned to the edge. Refusals of older bundles are ignored.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a canary refuses the candidate, which must then be rolled back.
-    fn record_refusal(&mut self, poll: Poll) -> Result<Option<Transition>, RollbackReason> {
-        let Some(Refusal { checksum, reason }) = poll.refused else { return Ok(None) };
-        let Some(given) = self.assigned(poll.edge).filter(|bundle| bundle.checksum() == *checksum) else {
-            return Ok(None);
-        };
+    /// Stores a refusal of the bundle assigned to the edge, and reports a new one. Refusals of older
+    /// bundles are ignored.
+    fn record_refusal(&mut self, poll: Poll) -> Option<Transition> {
+        let Refusal { checksum, reason } = poll.refused?;
+        let given = self.assigned(poll.edge).filter(|bundle| bundle.checksum() == *checksum)?;
         let number = given.content().number;
         let refusal = Refusal { checksum: checksum.clone(), reason: one_line(reason, REASON_BYTES_MAX) };
         let (edge, reason) = (poll.edge.to_owned(), refusal.reason.clone());
-        let Some(known) = self.edges.get_mut(poll.edge) else { return Ok(None) };
-        let before = known.refused.replace(refusal);
-        let is_canary = self.candidate.as_ref().is_some_and(|it| it.canaries.contains_key(poll.edge));
-        if is_canary {
-            return Err(RollbackReason::Refused { edge, reason });
+        let known = self.edges.get_mut(poll.edge)?;
+        if self.candidate.as_ref().is_some_and(|it| it.canaries.contains_key(poll.edge)) {
+            // An earlier candidate may be the stable bundle by now.
+            let stable = self.stable.as_ref().map(Bundle::checksum);
+            let before = known.refused_candidate.replace(refusal);
+            let before = before.filter(|before| Some(before.checksum.as_str()) == stable);
+            known.refused = before.or(known.refused.take());
+            return Some(Transition::CanaryRefused { edge, number, reason });
         }
+        let before = known.refused.replace(refusal);
         let was_reported = before.is_some_and(|before| before.checksum == *checksum);
-        Ok((!was_reported).then_some(Transition::EdgeRefused { edge, number, reason }))
+        (!was_reported).then_some(Transition::EdgeRefused { edge, number, reason })
     }
 
     /// Marks whether a canary uses the candidate, judging by its bundle in force.
@@ -137,7 +140,11 @@ impl Rollout {
         let now_s = self.clock.own_s;
         let Some(candidate) = &self.candidate else { return transitions };
         transitions.extend(match candidate.stage {
-            Stage::Unassigned => Vec::new(),
+            // Edges that could outvote the refusing ones may have become silent.
+            Stage::Unassigned => match self.refused_by_quorum(settings) {
+                Some(why) => self.roll_back(settings, tenants, why, now_unix_s),
+                None => Vec::new(),
+            },
             Stage::Assigned { since_s, is_second, .. } => {
                 if now_s.saturating_sub(since_s) <= settings.canary.acknowledge_s_max {
                     Vec::new()
@@ -220,8 +227,8 @@ impl Rollout {
         if edges.is_empty() { Vec::new() } else { vec![candidate.assign_to(edges)] }
     }
 
-    /// Continues with the canaries that acknowledged, or rolls back if there was no
-    /// acknowledgement.
+    /// Continues with the canaries that acknowledged. If there are none, tries further edges, and
+    /// rolls back once a quorum did not acknowledge or no further edge is left.
     fn watch_fewer(
         &mut self,
         settings: &Settings,
@@ -229,40 +236,52 @@ impl Rollout {
         now_unix_s: u64,
     ) -> Vec<Transition> {
         let now_s = self.clock.own_s;
-        match self.candidate.as_mut().filter(|it| !it.acknowledging().is_empty()) {
-            Some(candidate) => vec![candidate.watch(now_s, now_unix_s)],
-            None => self.roll_back(settings, tenants, RollbackReason::Unacknowledged, now_unix_s),
+        if let Some(candidate) = self.candidate.as_mut().filter(|it| !it.acknowledging().is_empty()) {
+            return vec![candidate.watch(now_s, now_unix_s)];
         }
+        if !self.is_unacknowledged_by_quorum(settings) {
+            let replaced = self.replace_canaries(settings);
+            if !replaced.is_empty() {
+                return replaced;
+            }
+        }
+        self.roll_back(settings, tenants, RollbackReason::Unacknowledged, now_unix_s)
     }
 
-    /// Returns the edges that can become canaries: they polled recently and are not canaries
-    /// already. Edges with traffic come first, because only they can be observed. Edges that refuse
-    /// the stable bundle come last. A hash breaks ties, so that the choice varies between
-    /// candidates.
+    /// Returns the best edge that can become a canary.
+    pub(super) fn next_canary(&self, settings: &Settings) -> Option<String> {
+        self.eligible_edges(settings, self.candidate.as_ref()?).into_iter().next()
+    }
+
+    /// Returns the edges that can become canaries: they polled recently, do not refuse the
+    /// candidate and are not canaries already. If any of them has traffic, only those are returned,
+    /// because only they can be observed. Edges that refuse the stable bundle come last. A hash
+    /// breaks ties, so that the choice varies between candidates.
     fn eligible_edges(&self, settings: &Settings, candidate: &Candidate) -> Vec<String> {
         let number = candidate.bundle.content().number;
         let may = |name: &String, edge: &Edge| {
-            let quiet_s = self.clock.own_s.saturating_sub(edge.heard_s);
-            quiet_s <= settings.canary.acknowledge_s_max && !candidate.canaries.contains_key(name)
+            let is_tried = candidate.canaries.contains_key(name);
+            self.is_live(settings, edge) && !is_tried && !edge.refuses(candidate.bundle.checksum())
         };
-        let order = |name: &String, edge: &Edge| {
-            let serves = edge.before.as_ref().is_some_and(|before| before.responses > 0);
-            (self.document(name).is_none(), !serves, XxHash3_64::oneshot_with_seed(number, name.as_bytes()))
+        let order = |name: &String| {
+            (self.document(name).is_none(), XxHash3_64::oneshot_with_seed(number, name.as_bytes()))
         };
-        let edges = self.edges.iter().filter(|(name, edge)| may(name, edge));
-        let mut edges: Vec<_> = edges.map(|(name, edge)| (order(name, edge), name)).collect();
-        edges.sort_unstable();
-        edges.into_iter().map(|(_, name)| name.clone()).collect()
+        let mut edges: Vec<_> = self.edges.iter().filter(|(name, edge)| may(name, edge)).collect();
+        if edges.iter().any(|(_, edge)| edge.serves()) {
+            edges.retain(|(_, edge)| edge.serves());
+        }
+        edges.sort_unstable_by_key(|(name, _)| order(name));
+        edges.into_iter().map(|(name, _)| name.clone()).collect()
     }
 }
 
 impl Candidate {
-    fn assign_to(&mut self, edges: Vec<String>) -> Transition {
+    pub(super) fn assign_to(&mut self, edges: Vec<String>) -> Transition {
         self.canaries.extend(edges.iter().map(|edge| (edge.clone(), false)));
         Transition::Canaries { number: self.bundle.content().number, edges }
     }
 
-    fn watch(&mut self, now_s: u64, now_unix_s: u64) -> Transition {
+    pub(super) fn watch(&mut self, now_s: u64, now_unix_s: u64) -> Transition {
         self.stage = Stage::Watched {
             since_s: now_s,
             since_unix_s: now_unix_s,

@@ -136,11 +136,10 @@ impl Rollout {
     /// A bundle with a higher number must then be distributed.
     fn is_overtaken(&self, tenants: &Tenants, target: &Target) -> bool {
         let is_above = |given: &Bundle, edge: &Edge| edge.number > Some(given.content().number);
-        if self
-            .edges
-            .iter()
-            .any(|(name, edge)| self.assigned(name).is_some_and(|given| is_above(given, edge)))
-        {
+        let is_overtaken = |name: &String, edge: &Edge| {
+            self.assigned(name).is_some_and(|given| is_above(given, edge)) && self.has_vote(name)
+        };
+        if self.edges.iter().any(|(name, edge)| is_overtaken(name, edge)) {
             return true;
         }
         let target = by_key(&target.rules);

@@ -17,6 +17,9 @@ pub struct Canary {
     /// Maximum wait for an acknowledgement, in seconds. Also the maximum time since an edge's last
     /// poll for the edge to become a canary.
     pub acknowledge_s_max: u64,
+    /// Share of the edges with a vote that must refuse a bundle, or not acknowledge it, for its
+    /// rollback. At least two edges, if that many have a vote.
+    pub quorum: f64,
     /// Rise in the share of failed responses at which a bundle is rolled back.
     pub failed_rise_max: f64,
     /// Rise in the share of retransmitted bytes at which a bundle is rolled back.
@@ -32,6 +35,7 @@ impl Default for Canary {
             windows: 1,
             windows_max: 3,
             acknowledge_s_max: 120,
+            quorum: 0.25,
             failed_rise_max: 0.02,
             retransmitted_rise_max: 0.02,
             goodput_drop_max: 0.2,
@@ -53,6 +57,7 @@ impl Canary {
                 to(&1, &HISTORY_WINDOWS_MAX),
             ),
             ((1..=86_400).contains(&self.acknowledge_s_max), "acknowledge_s_max", to(&1, &86_400)),
+            (is_share(self.quorum), "canary_quorum", to(&"above 0", &1)),
             (is_share(self.failed_rise_max), "canary_failed_rise_max", to(&"above 0", &1)),
             (is_share(self.retransmitted_rise_max), "canary_retransmitted_rise_max", to(&"above 0", &1)),
             (is_share(self.goodput_drop_max), "canary_goodput_drop_max", to(&"above 0", &1)),
@@ -73,6 +78,7 @@ mod tests {
             windows: 4,
             windows_max: 129,
             acknowledge_s_max: 0,
+            quorum: 0.0,
             failed_rise_max: f64::NAN,
             retransmitted_rise_max: 1.1,
             goodput_drop_max: 0.0,
@@ -82,6 +88,7 @@ mod tests {
             canary_share must be from above 0 to 1
             canary_windows_max must be from 1 to 128
             acknowledge_s_max must be from 1 to 86400
+            canary_quorum must be from above 0 to 1
             canary_failed_rise_max must be from above 0 to 1
             canary_retransmitted_rise_max must be from above 0 to 1
             canary_goodput_drop_max must be from above 0 to 1"#]]

@@ -83,6 +83,23 @@ pub enum Transition {
         /// Reason given by the edge.
         reason: String,
     },
+    /// A canary refuses the candidate. It keeps its bundle, and the candidate continues elsewhere
+    /// unless a rollback follows.
+    CanaryRefused {
+        /// Name of the canary.
+        edge: String,
+        /// Number of the candidate.
+        number: u64,
+        /// Reason given by the canary.
+        reason: String,
+    },
+    /// A canary practically stopped serving. Another canary is added.
+    CanaryStopped {
+        /// Name of the canary.
+        edge: String,
+        /// Number of the candidate.
+        number: u64,
+    },
     /// An edge stopped polling.
     EdgeSilent {
         /// Name of the edge.
@@ -93,12 +110,16 @@ pub enum Transition {
 /// Reason for rolling a candidate back.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RollbackReason {
-    /// A canary refuses the candidate.
+    /// A quorum of edges refuses the candidate.
     Refused {
-        /// Name of the canary.
+        /// Name of one of them.
         edge: String,
-        /// Reason given by the canary.
+        /// Reason given by this edge.
         reason: String,
+        /// Number of edges that refuse the candidate.
+        refusing: usize,
+        /// Number of edges with a vote.
+        of: usize,
     },
     /// No canary, original or replacement, acknowledged the candidate.
     Unacknowledged,
@@ -173,7 +194,10 @@ impl fmt::Display for Figure {
 impl fmt::Display for RollbackReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused { edge, reason } => write!(f, "{edge} refuses it: {reason}"),
+            Self::Refused { edge, reason, refusing: 1, .. } => write!(f, "{edge} refuses it: {reason}"),
+            Self::Refused { edge, reason, refusing, of } => {
+                write!(f, "{refusing} of {of} edges refuse it; {edge}: {reason}")
+            }
             Self::Unacknowledged => f.write_str("no canary acknowledged it"),
             Self::NoWindows => f.write_str("no window has canary traffic to judge"),
             Self::StoppedServing { edge, now, before } => {
@@ -230,6 +254,12 @@ impl fmt::Display for Transition {
             }
             Self::EdgeRefused { edge, number, reason } => {
                 write!(f, "{edge} refuses bundle {number}: {reason}")
+            }
+            Self::CanaryRefused { edge, number, reason } => {
+                write!(f, "{edge} refuses candidate {number} and is excluded: {reason}")
+            }
+            Self::CanaryStopped { edge, number } => {
+                write!(f, "{edge} stopped serving with candidate {number}; another canary is added")
             }
             Self::EdgeSilent { edge } => write!(f, "{edge} stopped polling"),
         }

@@ -49,11 +49,22 @@ impl Rollout {
                 *since_s = now_s;
             }
         }
-        if let Some(why) = self.stopped_serving(window) {
-            return self.roll_back(settings, tenants, why, now_unix_s);
+        match self.stopped_canaries(settings, window) {
+            Stopped::Few => {}
+            Stopped::Alone(edge) => {
+                let number = self.candidate.as_ref().map_or(0, |it| it.bundle.content().number);
+                let stopped = Transition::CanaryStopped { edge, number };
+                return [stopped].into_iter().chain(self.add_canary(settings)).collect();
+            }
+            Stopped::TooMany(why) => return self.roll_back(settings, tenants, why, now_unix_s),
         }
         let Some(windows) = self.watch(window) else {
-            return self.report_no_canary_traffic(settings).into_iter().collect();
+            let mut transitions: Vec<_> = self.report_no_canary_traffic(settings).into_iter().collect();
+            // One edge without records must not hold up the others.
+            if !transitions.is_empty() && window.edges.values().any(|it| it.responses > 0) {
+                transitions.extend(self.add_canary(settings));
+            }
+            return transitions;
         };
         match self.judge(settings) {
             Verdict::Worse(why) => self.roll_back(settings, tenants, why, now_unix_s),
@@ -135,10 +146,10 @@ impl Rollout {
         if is_enough { Verdict::Good } else { Verdict::TooFew }
     }
 
-    /// Finds a canary that practically stopped serving while other edges did not. Includes canaries
+    /// Finds canaries that practically stopped serving while other edges did not. Includes canaries
     /// without an acknowledgement, because the candidate may have crashed them.
-    fn stopped_serving(&self, window: &Window) -> Option<RollbackReason> {
-        let candidate = self.candidate.as_ref()?;
+    fn stopped_canaries(&self, settings: &Settings, window: &Window) -> Stopped {
+        let Some(candidate) = &self.candidate else { return Stopped::Few };
         let now = |name: &String| window.edges.get(name).map_or(0, |figures| figures.responses);
         let before = |edge: &Edge| edge.before.as_ref().map_or(0, |figures| figures.responses);
         let others = self.edges.iter().filter(|(name, _)| !candidate.canaries.contains_key(*name));
@@ -149,12 +160,41 @@ impl Rollout {
         // If the other edges lost traffic too, expect proportionally less from a canary.
         let remaining = if others_before > 0 { others_now as f64 / others_before as f64 } else { 1.0 };
         let least = SERVING_SHARE_MIN * remaining.min(1.0);
-        candidate.canaries.keys().find_map(|name| {
-            let (now, before) = (now(name), before(self.edges.get(name)?));
-            let has_stopped = before >= SERVING_RESPONSES_MIN && (now as f64) < before as f64 * least;
-            has_stopped.then(|| RollbackReason::StoppedServing { edge: name.clone(), now, before })
-        })
+        let has_stopped = |name: &&String| {
+            let before = self.edges.get(*name).map_or(0, before);
+            before >= SERVING_RESPONSES_MIN && (now(name) as f64) < before as f64 * least
+        };
+        let stopped: Vec<_> = candidate.canaries.keys().filter(has_stopped).collect();
+        let Some(first) = stopped.first() else { return Stopped::Few };
+        let is_seen =
+            |(name, uses_it): (&String, &bool)| *uses_it && now(name) > 0 && !stopped.contains(&name);
+        if stopped.len() >= self.stopped_min(settings) || self.next_canary(settings).is_none() {
+            let before = self.edges.get(*first).map_or(0, before);
+            let edge = (*first).clone();
+            return Stopped::TooMany(RollbackReason::StoppedServing { edge, now: now(first), before });
+        }
+        if candidate.canaries.iter().any(is_seen) { Stopped::Few } else { Stopped::Alone((*first).clone()) }
     }
+
+    /// Adds a canary with traffic, if there is one, beside those that have none.
+    fn add_canary(&mut self, settings: &Settings) -> Option<Transition> {
+        let next =
+            self.next_canary(settings).filter(|name| self.edges.get(name).is_some_and(Edge::serves))?;
+        let (candidate, since_s) = (self.candidate.as_mut()?, self.clock.own_s);
+        let wanted = candidate.acknowledging().len() + 1;
+        candidate.stage = Stage::Assigned { since_s, wanted, is_second: true };
+        Some(candidate.assign_to(vec![next]))
+    }
+}
+
+/// Canaries that stopped serving.
+enum Stopped {
+    /// None, or fewer than the limit while another canary serves.
+    Few,
+    /// Fewer than the limit, and no other canary serves.
+    Alone(String),
+    /// Enough for a rollback.
+    TooMany(RollbackReason),
 }
 
 /// Verdict on the canaries so far.

@@ -285,7 +285,9 @@ fn tenant_removed_from_settings_is_in_no_bundle_whichever_event_is_first() {
         poll(&mut rollout, &mut tenants, &settings, false);
         settings = by_tenant(change);
         let transitions = poll(&mut rollout, &mut tenants, &settings, true);
-        assert!(matches!(transitions[..], [Transition::RolledBack { .. }]), "{transitions:?}");
+        let [Transition::CanaryRefused { .. }, Transition::RolledBack { .. }] = transitions[..] else {
+            panic!("{transitions:?}")
+        };
         rollout.apply_decisions(&settings, &mut tenants, now_unix_s);
         assert_eq!(rollout.stable().unwrap().content().rules, []);
         tenants.retain_configured(&settings);

@@ -1,7 +1,10 @@
 //! Tests of the complete service over HTTP, with its database: replies while the database cannot be
-//! written, files that prevent a start, and the interface for agents and edges.
+//! written, files that prevent a start, and the interface for agents and edges; [`identities`] and
+//! [`hostile`] clients.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod hostile;
+mod identities;
 mod running;
 
 use std::thread;
@@ -172,8 +175,9 @@ fn invalid_and_foreign_requests_are_rejected() {
     let again = post(RECORDS, &content);
     assert_eq!((again.status, again.json()["position"].as_u64()), (200, Some(1)));
     assert_eq!((service.metric("records_total"), service.metric("records_repeated_total")), (1, 1));
-    let position =
-        |host: &str| service.get(&format!("/position?host={host}&epoch=1"), "").json()["position"].as_u64();
+    let position = |host: &str| {
+        service.get(&format!("/position?pop=here&host={host}&epoch=1"), "").json()["position"].as_u64()
+    };
     assert_eq!((position("edge-1"), position("edge-2")), (Some(1), None));
 
     let origin = "Origin: http://a.example\r\n";

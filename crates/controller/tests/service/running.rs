@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rusqlite::Connection;
 use serde_json::Value;
 use thalweg_control::Settings;
-use thalweg_controller::{Config, Controller};
+use thalweg_controller::{Config, Controller, Limits, create_token};
 use thalweg_record::{Batch, Entry, Network, Record, SocketRecord, Source};
 use tokio::sync::oneshot;
 
@@ -18,8 +18,13 @@ use tokio::sync::oneshot;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) const RECORDS: &str = "Content-Type: application/x-protobuf\r\n";
 
-/// Temporary directory for a controller's database, removed after the test.
-pub(crate) struct Place(PathBuf);
+/// Temporary directory for a controller's database, removed after the test, and the settings of the
+/// controller.
+pub(crate) struct Place {
+    directory: PathBuf,
+    pub(crate) settings: Settings,
+    pub(crate) limits: Limits,
+}
 
 impl Place {
     pub(crate) fn new() -> Self {
@@ -27,11 +32,27 @@ impl Place {
         let name = format!("thalweg-service-{}-{}", std::process::id(), MADE.fetch_add(1, Relaxed));
         let directory = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&directory).unwrap();
-        Self(directory)
+        let settings = Settings { window_s: 1, late_s: 1, ..Settings::default() };
+        Self { directory, settings, limits: Limits::default() }
     }
 
     pub(crate) fn file(&self) -> PathBuf {
-        self.0.join("control.sqlite")
+        self.directory.join("control.sqlite")
+    }
+
+    /// Returns the identities file, if the test has written one.
+    pub(crate) fn identities(&self) -> Option<PathBuf> {
+        Some(self.directory.join("identities.toml")).filter(|path| path.exists())
+    }
+
+    /// Adds an identity to the identities file, and returns the request field with its token.
+    pub(crate) fn add_identity(&self, keys: &str) -> String {
+        let (token, digest) = create_token().unwrap();
+        let path = self.directory.join("identities.toml");
+        let known = std::fs::read_to_string(&path).unwrap_or_default();
+        let table = format!("[[identity]]\n{keys}\ntoken_sha256 = \"{digest}\"\n");
+        std::fs::write(path, known + &table).unwrap();
+        format!("Authorization: Bearer {token}\r\n")
     }
 
     pub(crate) fn database(&self) -> Connection {
@@ -39,9 +60,18 @@ impl Place {
     }
 
     pub(crate) fn bind(&self) -> Result<Controller, String> {
-        let settings = Settings { window_s: 1, late_s: 1, ..Settings::default() };
-        let config =
-            Config { listen: "127.0.0.1:0".parse().unwrap(), kafka: None, database: self.file(), settings };
+        self.bind_at("127.0.0.1:0")
+    }
+
+    pub(crate) fn bind_at(&self, listen: &str) -> Result<Controller, String> {
+        let config = Config {
+            listen: listen.parse().unwrap(),
+            identities: self.identities(),
+            limits: self.limits.clone(),
+            kafka: None,
+            database: self.file(),
+            settings: self.settings.clone(),
+        };
         Controller::bind(&config).map_err(|error| error.to_string())
     }
 
@@ -66,7 +96,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        let _ = std::fs::remove_dir_all(&self.directory);
     }
 }
 
@@ -108,7 +138,12 @@ impl Service<'_> {
 
     /// Returns a metric's value.
     pub(crate) fn metric(&self, name: &str) -> u64 {
-        let text = self.get("/metrics", "").content;
+        self.metric_as(name, "")
+    }
+
+    /// Returns a metric's value, read with the given fields.
+    pub(crate) fn metric_as(&self, name: &str, fields: &str) -> u64 {
+        let text = self.get("/metrics", fields).content;
         let value = text.lines().find_map(|line| line.strip_prefix(&format!("thalweg_controller_{name} ")));
         value.unwrap().parse().unwrap()
     }
@@ -117,6 +152,7 @@ impl Service<'_> {
 pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) etag: String,
+    pub(crate) head: String,
     pub(crate) content: String,
 }
 
@@ -143,32 +179,40 @@ pub(crate) fn request_as(
         "{what} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{fields}Content-Length: {}\r\n\r\n",
         content.len()
     );
-    stream.write_all(head.as_bytes()).unwrap();
-    stream.write_all(content).unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
+    // The server may refuse the content before it has read all of it.
+    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(content));
+    let mut text = Vec::new();
+    let _ = stream.read_to_end(&mut text);
+    let text = String::from_utf8(text).unwrap();
     let (head, content) = text.split_once("\r\n\r\n").unwrap();
     let etag = head.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap_or_default();
-    Response { status: head[9..12].parse().unwrap(), etag: etag.to_owned(), content: content.to_owned() }
+    let (status, etag) = (head[9..12].parse().unwrap(), etag.to_owned());
+    Response { status, etag, head: head.to_owned(), content: content.to_owned() }
 }
 
 pub(crate) fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
 }
 
+/// Returns a batch of one socket record of `edge-1` at the PoP `here`.
 pub(crate) fn batch(number: u64) -> Vec<u8> {
-    let socket = SocketRecord {
-        cookie: number,
-        ..SocketRecord::new(
-            u64::try_from(now().as_micros()).unwrap(),
-            "192.0.2.7:1024".parse().unwrap(),
-            "192.0.2.1:80".parse().unwrap(),
-        )
-    };
-    let entry = Entry { number, network: Network::default(), record: Record::Socket(Box::new(socket)) };
-    let source = Source { host: "edge-1".into(), pop: "here".into(), epoch: 1 };
+    batch_of("here", "edge-1", number, vec![socket("192.0.2.7:1024")])
+}
+
+/// Returns a socket record of the current time.
+pub(crate) fn socket(client: &str) -> Record {
+    let time_unix_us = u64::try_from(now().as_micros()).unwrap();
+    let server = "192.0.2.1:80".parse().unwrap();
+    Record::Socket(Box::new(SocketRecord::new(time_unix_us, client.parse().unwrap(), server)))
+}
+
+/// Encodes a batch whose first record has the given number.
+pub(crate) fn batch_of(pop: &str, host: &str, number: u64, records: Vec<Record>) -> Vec<u8> {
+    let numbered = records.into_iter().zip(number..);
+    let entry = |(record, number)| Entry { number, network: Network::default(), record };
+    let source = Source { host: host.into(), pop: pop.into(), epoch: 1 };
     let mut content = Vec::new();
-    Batch { source, entries: vec![entry] }.encode(&mut content);
+    Batch { source, entries: numbered.map(entry).collect() }.encode(&mut content);
     content
 }
 

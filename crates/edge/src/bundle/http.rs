@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use axum::http::header::{ETAG, LOCATION};
+use axum::http::header::{AUTHORIZATION, ETAG, LOCATION};
 use axum::http::{Request, Response, StatusCode};
 use bytes::Bytes;
 use thalweg_bundle::BYTES_MAX;
@@ -14,7 +14,7 @@ use thalweg_http::validators::EntityTag;
 use thalweg_surface::Limits;
 use thalweg_surface::client::{Client, Content, Failure};
 
-use super::{BundleUrl, cut};
+use super::{BundleServer, cut};
 use crate::steering::chain;
 
 /// How long the server may hold a request while it has no new bundle, in seconds (`Prefer: wait`,
@@ -57,10 +57,13 @@ pub(super) fn client() -> Client {
 /// Returns an error message for the operator if there is no meaningful reply.
 pub(super) async fn request_bundle(
     client: &Client,
-    url: &BundleUrl,
+    server: &BundleServer,
     fields: &[(&'static str, String)],
 ) -> Result<Reply, String> {
-    let request = Request::get(url.to_string());
+    let mut request = Request::get(server.url.to_string());
+    if let Some(token) = &server.token {
+        request = request.header(AUTHORIZATION, token.credentials()?);
+    }
     let request = fields.iter().fold(request, |request, (name, value)| request.header(*name, value));
     let request = request.body(Bytes::new()).map_err(|error| format!("cannot build the request: {error}"))?;
     let response = client.send(request).await.map_err(|error| chain(&error))?;
@@ -69,6 +72,9 @@ pub(super) async fn request_bundle(
         StatusCode::OK => {}
         StatusCode::NOT_MODIFIED => return Ok(Reply::Unchanged),
         StatusCode::NO_CONTENT => return Ok(Reply::Nothing),
+        StatusCode::UNAUTHORIZED => {
+            return Err(format!("status {}: check bundle_token_file", response.status()));
+        }
         status => return Err(other_status(status, &response)),
     }
     match response.into_body().whole().await {

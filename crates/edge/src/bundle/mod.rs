@@ -21,6 +21,7 @@ use std::time::Duration;
 use arc_swap::{ArcSwapOption, Guard};
 use serde_json::{Value, json};
 use thalweg_bundle::{Bundle, declared_checksum};
+use thalweg_surface::TokenFile;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -78,14 +79,21 @@ pub(crate) struct ActiveBundle {
 #[derive(Debug)]
 enum Source {
     File(Watched),
-    Http(BundleUrl),
+    Http(BundleServer),
+}
+
+/// A bundle server, and the token that it requires, if any.
+#[derive(Debug, Clone)]
+struct BundleServer {
+    url: BundleUrl,
+    token: Option<TokenFile>,
 }
 
 impl Source {
     fn name(&self) -> String {
         match self {
             Self::File(file) => file.path().display().to_string(),
-            Self::Http(url) => url.to_string(),
+            Self::Http(server) => server.url.to_string(),
         }
     }
 }
@@ -103,11 +111,15 @@ pub(crate) struct Bundles {
 
 impl Bundles {
     /// Loads the bundle file or, failing that, the saved bundle; both may be missing. Without a
-    /// source, no bundle is active.
-    pub(crate) fn new(source: Option<&BundleSource>, kept: Option<SavedBundle>) -> Self {
+    /// source, no bundle is active. `token` is presented to a server.
+    pub(crate) fn new(
+        source: Option<&BundleSource>,
+        token: Option<&TokenFile>,
+        kept: Option<SavedBundle>,
+    ) -> Self {
         let source = source.map(|source| match source {
             BundleSource::File(path) => Source::File(Watched::new(path.clone())),
-            BundleSource::Http(url) => Source::Http(url.clone()),
+            BundleSource::Http(url) => Source::Http(BundleServer { url: url.clone(), token: token.cloned() }),
         });
         let bundles = Self { source, saver: BundleSaver::new(kept), ..Self::default() };
         bundles.check();
@@ -138,7 +150,7 @@ impl Bundles {
         match &self.source {
             None => std::future::pending().await,
             Some(Source::File(_)) => self.watch_file().await,
-            Some(Source::Http(url)) => poll::run(self.clone(), url.clone()).await,
+            Some(Source::Http(server)) => poll::run(self.clone(), server.clone()).await,
         }
     }
 

@@ -16,7 +16,7 @@ use thalweg_bundle::{BYTES_MAX, is_checksum};
 use tokio::time::{Instant, sleep};
 
 use super::http::{Reply, WAIT_S, client, request_bundle};
-use super::{BundleUrl, Bundles, LoadedFrom, RefusedBundle};
+use super::{BundleServer, Bundles, LoadedFrom, RefusedBundle};
 
 /// Minimum time between the starts of two requests, however fast the server replies.
 const EVERY_MIN: Duration = Duration::from_secs(1);
@@ -31,13 +31,13 @@ const REFUSED_BYTES_MAX: usize = 1024;
 const _: () = assert!(PAUSE_MIN.as_secs() * 2 <= PAUSE_MAX.as_secs());
 
 /// Polls the server forever.
-pub(super) async fn run(bundles: Arc<Bundles>, url: BundleUrl) -> Infallible {
+pub(super) async fn run(bundles: Arc<Bundles>, server: BundleServer) -> Infallible {
     let (client, mut known, mut failures) = (client(), PollState::default(), 0_u32);
     loop {
         let started = Instant::now();
         let mut fields = known.fields(bundles.checksum().as_deref());
         fields.extend(bundles.number().map(|number| ("thalweg-bundle-number", number.to_string())));
-        let answer = request_bundle(&client, &url, &fields).await;
+        let answer = request_bundle(&client, &server, &fields).await;
         let is_good = known.handle_reply(&bundles, answer).await;
         failures = if is_good { 0 } else { failures.saturating_add(1) };
         sleep(pause(failures, started.elapsed(), fraction())).await;

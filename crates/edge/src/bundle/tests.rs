@@ -38,12 +38,12 @@ impl Scratch {
     }
 
     fn bundles(&self) -> Bundles {
-        Bundles::new(Some(&self.source()), None)
+        Bundles::new(Some(&self.source()), None, None)
     }
 
     /// Starts an edge with a state directory.
     fn start(&self, source: &BundleSource) -> Bundles {
-        Bundles::new(Some(source), Some(SavedBundle::within(&self.directory)))
+        Bundles::new(Some(source), None, Some(SavedBundle::within(&self.directory)))
     }
 
     fn source(&self) -> BundleSource {
@@ -210,7 +210,7 @@ fn start_uses_last_good_bundle() {
     assert_eq!(active(&scratch.start(&http)), (6.into(), "kept".into()));
 
     // Nothing is saved without a source or without a state directory.
-    let none = Bundles::new(None, Some(SavedBundle::within(&scratch.directory)));
+    let none = Bundles::new(None, None, Some(SavedBundle::within(&scratch.directory)));
     assert!(none.active().is_none() && none.status_json().is_null());
     assert_eq!(active(&scratch.bundles()), (Value::Null, Value::Null));
 }

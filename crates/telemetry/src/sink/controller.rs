@@ -7,12 +7,12 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{Method, Request, StatusCode};
 use serde_json::Value;
 use thalweg_record::{Batch, Source};
 use thalweg_surface::client::Blocking;
-use thalweg_surface::{Limits, PROTOBUF};
+use thalweg_surface::{Limits, PROTOBUF, TokenFile};
 use url::Url;
 use url::form_urlencoded::byte_serialize;
 
@@ -27,18 +27,22 @@ const IDLE_MAX: Duration = Duration::from_secs(300);
 pub struct ControllerSink {
     /// Host and port of the controller, as `HOST:PORT`.
     authority: String,
+    token: Option<TokenFile>,
     client: Blocking,
+    /// Reason for the newest dropped records.
+    dropped: Option<String>,
 }
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 impl ControllerSink {
-    /// Creates a sink for the controller at `http://HOST:PORT`, without connecting yet.
+    /// Creates a sink for the controller at `http://HOST:PORT`, without connecting yet. `token` is
+    /// presented with each request.
     ///
     /// # Errors
     ///
     /// Returns an error if the URL is invalid, or the system cannot start a runtime.
-    pub fn at(url: &str) -> Result<Self, Error> {
+    pub fn at(url: &str, token: Option<TokenFile>) -> Result<Self, Error> {
         let refused =
             || Error::refused(format!("controller URL must have the form http://HOST:PORT, got {url:?}"));
         let parsed = Url::parse(url).map_err(|_| refused())?;
@@ -50,11 +54,11 @@ impl ControllerSink {
         let client = Blocking::new(Limits { idle: Some(IDLE_MAX), ..Limits::default() });
         let client = client.map_err(|cause| Error::of("cannot start a runtime", cause))?;
         let authority = format!("{host}:{}", parsed.port_or_known_default().unwrap_or(80));
-        Ok(Self { authority, client })
+        Ok(Self { authority, token, client, dropped: None })
     }
 
-    /// Sends a request and returns the position in the response.
-    fn request(&self, method: Method, target: &str, content: Bytes) -> Result<Option<u64>, SinkError> {
+    /// Sends a request and returns the response, a JSON object.
+    fn request(&self, method: Method, target: &str, content: Bytes) -> Result<Value, SinkError> {
         self.exchange(method, target, content).map_err(|(is_passing, cause)| SinkError {
             what: format!("request to controller at {} failed", self.authority),
             is_passing,
@@ -63,8 +67,11 @@ impl ControllerSink {
     }
 
     /// Sends one request. An error includes whether the failure is temporary.
-    fn exchange(&self, method: Method, target: &str, content: Bytes) -> Result<Option<u64>, (bool, Cause)> {
-        let request = Request::builder().method(method).uri(format!("http://{}{target}", self.authority));
+    fn exchange(&self, method: Method, target: &str, content: Bytes) -> Result<Value, (bool, Cause)> {
+        let mut request = Request::builder().method(method).uri(format!("http://{}{target}", self.authority));
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, token.credentials().map_err(|why| (true, why.into()))?);
+        }
         let request = request.header(CONTENT_TYPE, PROTOBUF).body(content);
         let request = request.map_err(|error| (false, error.into()))?;
         let answer = self.client.send(request).map_err(|error| (true, error.into()))?;
@@ -72,9 +79,27 @@ impl ControllerSink {
         let answer: Value = serde_json::from_slice(&content).unwrap_or_default();
         if status != StatusCode::OK {
             let why = answer["error"].as_str().unwrap_or("no reason given").to_owned();
-            return Err((status.is_server_error(), format!("{status}: {why}").into()));
+            // The rate of records is limited. A token may be replaced while the agent runs.
+            let is_passing = status.is_server_error()
+                || matches!(
+                    status,
+                    StatusCode::TOO_MANY_REQUESTS | StatusCode::UNAUTHORIZED | StatusCode::REQUEST_TIMEOUT
+                );
+            return Err((is_passing, format!("{status}: {why}").into()));
         }
-        Ok(answer["position"].as_u64())
+        Ok(answer)
+    }
+
+    /// Logs records that the controller dropped, unless the previous batch had the same cause.
+    fn log_dropped(&mut self, answer: &Value) {
+        let reason = answer["reason"].as_str().map(str::to_owned);
+        let cause = |text: &str| text.trim_start_matches(|char: char| char.is_ascii_digit()).to_owned();
+        let is_new = reason.as_deref().map(cause) != self.dropped.as_deref().map(cause);
+        if let (Some(reason), true) = (&reason, is_new) {
+            let (controller, records) = (&self.authority, answer["dropped"].as_u64());
+            tracing::warn!(controller, records, reason, "controller dropped records");
+        }
+        self.dropped = reason;
     }
 }
 
@@ -85,14 +110,17 @@ impl Sink for ControllerSink {
 
     fn position(&mut self, source: &Source) -> Result<Option<u64>, SinkError> {
         let host: String = byte_serialize(source.host.as_bytes()).collect();
-        let target = format!("/position?host={host}&epoch={}", source.epoch);
-        self.request(Method::GET, &target, Bytes::new())
+        let pop: String = byte_serialize(source.pop.as_bytes()).collect();
+        let target = format!("/position?pop={pop}&host={host}&epoch={}", source.epoch);
+        Ok(self.request(Method::GET, &target, Bytes::new())?["position"].as_u64())
     }
 
     fn store(&mut self, batch: &Batch) -> Result<(), SinkError> {
         let mut content = Vec::new();
         batch.encode(&mut content);
-        let position = self.request(Method::POST, "/records", content.into())?;
+        let answer = self.request(Method::POST, "/records", content.into())?;
+        self.log_dropped(&answer);
+        let position = answer["position"].as_u64();
         let last = batch.entries.last().map_or(0, |last| last.number);
         if position.is_some_and(|position| position > last) {
             return Ok(());
@@ -117,10 +145,10 @@ mod tests {
             ("http://[::1]:8083/", "[::1]:8083"),
             ("http://controller", "controller:80"),
         ] {
-            assert_eq!(ControllerSink::at(good).unwrap().authority, authority);
+            assert_eq!(ControllerSink::at(good, None).unwrap().authority, authority);
         }
         for bad in ["controller:8083", "https://x", "http://x/path", "http://x/?a", "http://a:b@x"] {
-            assert!(ControllerSink::at(bad).is_err(), "{bad}");
+            assert!(ControllerSink::at(bad, None).is_err(), "{bad}");
         }
     }
 }

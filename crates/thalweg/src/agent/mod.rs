@@ -194,7 +194,8 @@ fn controller_sink(
         (None, Some(addr)) => (format!("http://{addr}"), None),
         (None, None) => return Ok(None),
     };
-    let sink = ControllerSink::at(&url).map_err(|error| match place {
+    let token = settings.controller_token_file.as_ref().map(|token| token.value.clone());
+    let sink = ControllerSink::at(&url, token).map_err(|error| match place {
         Some(set) => set.unusable(error),
         None => settings.spool.unusable(error),
     });

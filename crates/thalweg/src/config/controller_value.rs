@@ -6,6 +6,7 @@ use thalweg_bundle::Share;
 use thalweg_control::Measure;
 use thalweg_http::Authority;
 use thalweg_record::Prefix;
+use thalweg_surface::TokenFile;
 use thalweg_tcp::CongestionControl;
 
 use super::value::{Value, is_not, word};
@@ -24,6 +25,16 @@ impl Value for ControllerUrl {
             Some(Ok(authority)) if !authority.host().is_empty() => Ok(Self(text.to_owned())),
             _ => Err(is_not::<Self>(text)),
         }
+    }
+}
+
+/// A file with a token. It is read for each request.
+impl Value for TokenFile {
+    const FORM: &'static str = "a file that contains a token";
+    const PLACEHOLDER: &'static str = "FILE";
+
+    fn from_text(text: &str, base: &Path) -> Result<Self, String> {
+        if text.is_empty() { Err(is_not::<Self>(text)) } else { Self::new(base.join(text)) }
     }
 }
 

@@ -148,6 +148,7 @@ fn check_roles(config: &Config, faults: &mut Vec<Fault>) {
     }
     if let Some(controller) = &config.controller {
         check_controller(controller, &config.tenants, faults);
+        check_tokens(controller, config, faults);
     } else if let Some(tenant) = config.tenants.first() {
         faults.push(tenant.fault("a tenant needs a controller in the same file: write [controller]"));
     }
@@ -209,6 +210,30 @@ fn check_controller(controller: &Controller, tenants: &[Tenant], faults: &mut Ve
     }
     let hosts = all.check_hosts_of_tenants().into_iter();
     faults.extend(hosts.map(|(at, fault)| tenants[at].fault(fault.to_string())));
+}
+
+/// Checks that the roles in the file can use the controller in the same file, and that not everyone
+/// else can.
+fn check_tokens(controller: &Controller, config: &Config, faults: &mut Vec<Fault>) {
+    if controller.identities.is_none() {
+        let listen = controller.listen.value;
+        if !thalweg_controller::is_loopback(listen) {
+            faults.push(
+                controller.listen.fault(thalweg_controller::BindError::Unprotected(listen).to_string()),
+            );
+        }
+        return;
+    }
+    let missing = |setting: &str| format!("the controller in the same file has identities: set {setting}");
+    if let Some(edge) =
+        config.edge.as_ref().filter(|it| it.bundle.is_none() && it.bundle_token_file.is_none())
+    {
+        faults.push(edge.fault(missing("bundle_token_file")));
+    }
+    let agent = config.agent.as_ref();
+    if let Some(agent) = agent.filter(|it| it.controller.is_none() && it.controller_token_file.is_none()) {
+        faults.push(agent.fault(missing("controller_token_file")));
+    }
 }
 
 fn check_edge(edge: &Edge, has_origin: bool, faults: &mut Vec<Fault>) {

@@ -13,6 +13,7 @@ use thalweg_control::Measure;
 use thalweg_edge::{AbandonedFills, BackendUrl, BundleSource, DiskPlace, LogDestination, SlowStartAfterIdle};
 use thalweg_origin::IngestToken;
 use thalweg_record::Prefix;
+use thalweg_surface::TokenFile;
 use thalweg_tcp::CongestionControl;
 use thalweg_tcp::diag::Filter;
 use thalweg_telemetry::collect;
@@ -107,6 +108,9 @@ section! {
         /// edge=NAME unless the query already has an edge. The last good bundle is kept in the
         /// state directory.
         bundle: BundleSource = unset("the controller in the same file; without a controller, no rules or experiments");
+        /// File with the token that the edge presents to the bundle server, as "Authorization: Bearer
+        /// TOKEN". It is read for each request, so it can be replaced at any time.
+        bundle_token_file: TokenFile = unset("no token");
         /// Maximum unsent bytes per client in the kernel. With a low value, a new pace or
         /// congestion control takes effect sooner and a seek wastes fewer bytes, but threads wake
         /// more often; 128KiB is a good first choice.
@@ -256,6 +260,9 @@ section! {
         /// Controller that receives records for its decisions. It does not store records; use
         /// another sink to keep them.
         controller: ControllerUrl = unset("the controller in the same file");
+        /// File with the token that the agent presents to the controller. It is read for each
+        /// request, so it can be replaced at any time.
+        controller_token_file: TokenFile = unset("no token");
         /// Address for Prometheus: the agent's own metrics, at /metrics.
         listen: SocketAddr = unset("no metrics listener");
     }
@@ -293,9 +300,17 @@ section! {
     /// it there on a share of connections, and keeps it where it shows a gain. Edges fetch their
     /// bundles from the controller.
     "controller" Controller {
-        /// Address for agents, which send records, and edges, which fetch their bundles. Keep it
-        /// within your network.
+        /// Address for agents, which send records, and edges, which fetch their bundles. Keep it on
+        /// loopback, or set identities.
         listen: SocketAddr = default("127.0.0.1:8083");
+        /// File of the edges, agents and operators that may use the controller: TOML with the
+        /// [[identity]] tables that `thalweg controller token` prints. Changes take effect within a
+        /// second; a faulty file changes nothing.
+        identities: PathBuf = unset("anyone, allowed only if listen is on loopback");
+        /// Maximum records of an agent per second, averaged over a minute.
+        agent_records_max: usize = default("50000"), within("1", "10000000");
+        /// Maximum client networks of an agent in a window; records of further networks are dropped.
+        agent_networks_max: usize = default("50000"), within("1", "200000");
         /// Kafka bootstrap brokers: the controller also reads the records that agents write to a
         /// topic.
         kafka: Vec<Broker> = unset("agents send records directly");
@@ -387,6 +402,10 @@ section! {
         canary_windows_max: usize = default("3"), within("1", "128");
         /// How long to wait for an edge's acknowledgement.
         acknowledge_max: Span = default("2min"), within("1s", "24h");
+        /// Share of the PoP's live edges with traffic that must refuse a bundle, or not acknowledge
+        /// it, to roll it back; at least two edges, unless only one is live. A single edge is
+        /// excluded and reported.
+        canary_quorum: Share = default("0.25");
         /// Rise in the share of failed responses that rolls a bundle back.
         canary_failed_rise_max: Share = default("0.02");
         /// Rise in the share of retransmitted bytes that rolls a bundle back.

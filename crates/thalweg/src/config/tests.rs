@@ -438,6 +438,9 @@ fn reference_lists_every_setting() {
               be created or replaced at any time. A URL is polled, with the machine's name added as
               edge=NAME unless the query already has an edge. The last good bundle is kept in the
               state directory.
+          bundle_token_file      FILE, if absent: no token
+              File with the token that the edge presents to the bundle server, as "Authorization: Bearer
+              TOKEN". It is read for each request, so it can be replaced at any time.
           tcp_notsent_lowat      SIZE, if absent: the kernel's net.ipv4.tcp_notsent_lowat, 4KiB to 1GiB
               Maximum unsent bytes per client in the kernel. With a low value, a new pace or
               congestion control takes effect sooner and a seek wastes fewer bytes, but threads wake
@@ -581,6 +584,9 @@ fn reference_lists_every_setting() {
           controller             URL, if absent: the controller in the same file
               Controller that receives records for its decisions. It does not store records; use
               another sink to keep them.
+          controller_token_file  FILE, if absent: no token
+              File with the token that the agent presents to the controller. It is read for each
+              request, so it can be replaced at any time.
           listen                 ADDR:PORT, if absent: no metrics listener
               Address for Prometheus: the agent's own metrics, at /metrics.
 
@@ -615,8 +621,16 @@ fn reference_lists_every_setting() {
           bundles from the controller.
 
           listen                 ADDR:PORT, default 127.0.0.1:8083
-              Address for agents, which send records, and edges, which fetch their bundles. Keep it
-              within your network.
+              Address for agents, which send records, and edges, which fetch their bundles. Keep it on
+              loopback, or set identities.
+          identities             PATH, if absent: anyone, allowed only if listen is on loopback
+              File of the edges, agents and operators that may use the controller: TOML with the
+              [[identity]] tables that `thalweg controller token` prints. Changes take effect within a
+              second; a faulty file changes nothing.
+          agent_records_max      N, default 50000, 1 to 10000000
+              Maximum records of an agent per second, averaged over a minute.
+          agent_networks_max     N, default 50000, 1 to 200000
+              Maximum client networks of an agent in a window; records of further networks are dropped.
           kafka                  [HOST:PORT, …], if absent: agents send records directly
               Kafka bootstrap brokers: the controller also reads the records that agents write to a
               topic.
@@ -708,6 +722,10 @@ fn reference_lists_every_setting() {
               Windows after which all edges get the bundle even if too few connections were measured.
           acknowledge_max        DURATION, default 2min, 1s to 24h
               How long to wait for an edge's acknowledgement.
+          canary_quorum          SHARE, default 0.25
+              Share of the PoP's live edges with traffic that must refuse a bundle, or not acknowledge
+              it, to roll it back; at least two edges, unless only one is live. A single edge is
+              excluded and reported.
           canary_failed_rise_max SHARE, default 0.02
               Rise in the share of failed responses that rolls a bundle back.
           canary_retransmitted_rise_max SHARE, default 0.02

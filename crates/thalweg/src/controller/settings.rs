@@ -58,6 +58,7 @@ impl Controller {
                 windows: narrow(&self.canary_windows),
                 windows_max: narrow(&self.canary_windows_max),
                 acknowledge_s_max: self.acknowledge_max.value.duration.as_secs(),
+                quorum: self.canary_quorum.value.number(),
                 failed_rise_max: self.canary_failed_rise_max.value.number(),
                 retransmitted_rise_max: self.canary_retransmitted_rise_max.value.number(),
                 goodput_drop_max: self.canary_goodput_drop_max.value.number(),

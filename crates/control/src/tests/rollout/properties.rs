@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use thalweg_bundle::{Rule, Share};
+use thalweg_bundle::{Bundle, Rule, Share};
 use thalweg_record::Prefix;
 
 use super::site::{Behaviour, Site};
@@ -65,6 +65,7 @@ type SeenBundle = (String, BTreeMap<Prefix, (u32, String)>);
 struct Seen {
     /// Bundles by number.
     bundles: BTreeMap<u64, SeenBundle>,
+    /// Number of the bundle that each edge has.
     highest: [u64; EDGES],
     rolled_back: BTreeSet<u64>,
     refused: [BTreeSet<String>; EDGES],
@@ -99,7 +100,11 @@ impl Seen {
             let known = rollout.edges().get(&site.edges[at].name).and_then(|edge| edge.number);
             prop_assert!(known <= Some(number), "{number} to an edge that has {known:?}");
             prop_assert!(number >= self.highest[at], "{number} after {}", self.highest[at]);
-            self.highest[at] = number;
+            // An edge keeps its bundle while it refuses the one assigned to it.
+            let used = site.edges[at].in_force.as_ref().map(Bundle::checksum);
+            if used == Some(bundle.checksum()) {
+                self.highest[at] = number;
+            }
         }
         // Connections that count for a prefix must have used the state's held-out share and salt.
         for (entry, steered) in state.steered() {
@@ -194,6 +199,7 @@ proptest! {
                 }
                 Event::Forget(at) => {
                     (site.edges[at].in_force, site.edges[at].refused) = (None, None);
+                    seen.highest[at] = 0;
                     Vec::new()
                 }
                 Event::Pass(seconds) => site.pass(seconds),
@@ -213,6 +219,7 @@ proptest! {
                 }
                 Event::Foreign(at, number) => {
                     site.edges[at].switch_to(number);
+                    seen.highest[at] = 0;
                     site.ask(at)
                 }
                 Event::Change(how) => {

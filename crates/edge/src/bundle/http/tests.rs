@@ -20,7 +20,7 @@ async fn with<F: Future<Output = ()> + Send + 'static>(
         panic!("not a URL")
     };
     let fields = [("prefer", "wait=30".into()), ("if-none-match", "\"a\"".into())];
-    let answer = request_bundle(&client(), &url, &fields).await;
+    let answer = request_bundle(&client(), &BundleServer { url: url.clone(), token: None }, &fields).await;
     server.abort();
     answer.map_err(|reason| reason.replace(&url.to_string(), "URL"))
 }

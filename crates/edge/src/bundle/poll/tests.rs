@@ -22,7 +22,7 @@ struct Poller {
 impl Poller {
     fn new() -> Self {
         let source = "http://127.0.0.1:9/bundle".parse().unwrap();
-        Self { bundles: Arc::new(Bundles::new(Some(&source), None)), known: PollState::default() }
+        Self { bundles: Arc::new(Bundles::new(Some(&source), None, None)), known: PollState::default() }
     }
 
     /// Handles a reply, and checks the fields of the next request.

@@ -1,0 +1,279 @@
+//! Identities file: who may use the controller, as TOML with one `[[identity]]` table per token.
+//!
+//! ```toml
+//! [[identity]]
+//! role = "edge"                  # edge, agent or operator
+//! pop = "fra1"
+//! name = "edge-1"
+//! token_sha256 = "…"             # 64 hexadecimal digits
+//!
+//! [[identity]]
+//! role = "agent"
+//! pop = "fra1"
+//! name = "edge-1"
+//! edges = ["edge-1", "edge-2"]   # hosts of the records; if absent, the agent's name
+//! token_sha256 = "…"
+//! ```
+//!
+//! TOML is also the format of the config file, and each identity is a block that can be pasted,
+//! commented and removed on its own. Two identities may differ only in the token, so that a token
+//! can be replaced without an interruption.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use thalweg_record::is_name;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::token::Digest;
+
+/// Maximum length of an identities file in bytes.
+pub(crate) const FILE_BYTES_MAX: usize = 4 << 20;
+/// Maximum number of identities.
+const IDENTITIES_MAX: usize = 10_000;
+/// Maximum number of edges of an agent.
+const AGENT_EDGES_MAX: usize = 64;
+const KEYS: [&str; 5] = ["role", "pop", "name", "edges", "token_sha256"];
+
+/// What an identity may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Role {
+    /// Polls for bundles, under its own name.
+    Edge,
+    /// Sends the records of its edges.
+    Agent,
+    /// Reads the state.
+    Operator,
+}
+
+impl Role {
+    const ALL: [Self; 3] = [Self::Edge, Self::Agent, Self::Operator];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Edge => "edge",
+            Self::Agent => "agent",
+            Self::Operator => "operator",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The owner of a token.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    pub(crate) role: Role,
+    /// PoP of an edge or agent. Empty if the PoP is unnamed, and for operators.
+    pub(crate) pop: String,
+    pub(crate) name: String,
+    /// Hosts whose records an agent may send. Empty for other roles.
+    edges: Vec<String>,
+    token: Digest,
+}
+
+impl Identity {
+    /// Returns whether the identity is an agent that may send records of `host` at `pop`.
+    pub(crate) fn reports(&self, pop: &str, host: &str) -> bool {
+        self.role == Role::Agent && self.pop == pop && self.edges.iter().any(|edge| edge == host)
+    }
+}
+
+/// All identities of a file.
+#[derive(Debug, Default)]
+pub(crate) struct Identities(Vec<Arc<Identity>>);
+
+impl Identities {
+    /// Returns the owner of a token. The time depends only on the number of identities and on the
+    /// token's length.
+    pub(crate) fn find(&self, token: &[u8]) -> Option<&Arc<Identity>> {
+        let presented = Digest::of(token);
+        self.0
+            .iter()
+            .fold(None, |found, identity| if identity.token.is(&presented) { Some(identity) } else { found })
+    }
+
+    /// Returns whether an agent may send records of `host` at `pop`.
+    pub(crate) fn has_reporter(&self, pop: &str, host: &str) -> bool {
+        self.0.iter().any(|identity| identity.reports(pop, host))
+    }
+
+    /// Returns the number of identities.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Parses the content of an identities file.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first fault, as `LINE:COLUMN: what is wrong`.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let (table, faults) = DeTable::parse_recoverable(text);
+        let at = |span: Range<usize>, what: String| format!("{}: {what}", place(text, span.start));
+        if let Some(fault) = faults.first() {
+            return Err(at(fault.span().unwrap_or(0..0), fault.message().replace('\n', ", ")));
+        }
+        let mut identities = Vec::new();
+        for (key, value) in table.get_ref() {
+            let tables = value.get_ref().as_array().filter(|_| key.get_ref() == "identity");
+            let Some(tables) = tables else {
+                return Err(at(key.span(), "expected only [[identity]] tables".to_owned()));
+            };
+            for table in tables {
+                let fault = |(span, what)| at(span, what);
+                let identity = identity(table).map_err(fault)?;
+                if identities.iter().any(|known: &Arc<Identity>| known.token.is(&identity.token)) {
+                    return Err(at(
+                        table.span(),
+                        "token_sha256 is already used by another identity".to_owned(),
+                    ));
+                }
+                if identities.len() == IDENTITIES_MAX {
+                    return Err(at(table.span(), format!("more than {IDENTITIES_MAX} identities")));
+                }
+                identities.push(Arc::new(identity));
+            }
+        }
+        if identities.is_empty() {
+            return Err("1:1: no [[identity]]: create one with `thalweg controller token`".to_owned());
+        }
+        Ok(Self(identities))
+    }
+}
+
+type Fault = (Range<usize>, String);
+
+fn identity(value: &Spanned<DeValue<'_>>) -> Result<Identity, Fault> {
+    let fault = |what: &str| (value.span(), what.to_owned());
+    let table =
+        value.get_ref().as_table().ok_or_else(|| fault("identity must be a table: write [[identity]]"))?;
+    if let Some(key) = table.keys().find(|key| !KEYS.contains(&key.get_ref().as_ref())) {
+        return Err((key.span(), format!("unknown key {:?}; known are {}", key.get_ref(), KEYS.join(", "))));
+    }
+    let text = |key: &str| table.get(key).map(text).transpose();
+    let name_of = |key: &str| text(key)?.map(|(span, name)| named(span, name)).transpose();
+    let (span, role) = text("role")?.ok_or_else(|| fault("missing: role"))?;
+    let role = Role::ALL.into_iter().find(|it| it.as_str() == role);
+    let role = role.ok_or_else(|| (span, "role must be edge, agent or operator".to_owned()))?;
+    let pop = name_of("pop")?.unwrap_or_default();
+    let name = name_of("name")?.ok_or_else(|| fault("missing: name"))?;
+    let (span, token) = text("token_sha256")?.ok_or_else(|| fault("missing: token_sha256"))?;
+    let token = Digest::parse(token)
+        .ok_or_else(|| (span, "token_sha256 must be 64 hexadecimal digits".to_owned()))?;
+    let edges = match (role, table.get("edges")) {
+        (Role::Agent, Some(list)) => names(list)?,
+        (Role::Agent, None) => vec![name.clone()],
+        (_, Some(list)) => return Err((list.span(), "edges is for agents only".to_owned())),
+        (_, None) => Vec::new(),
+    };
+    if role == Role::Operator && !pop.is_empty() {
+        return Err(fault("pop is for edges and agents only"));
+    }
+    Ok(Identity { role, pop, name, edges, token })
+}
+
+fn text<'a>(value: &'a Spanned<DeValue<'_>>) -> Result<(Range<usize>, &'a str), Fault> {
+    let text = value.get_ref().as_str().ok_or_else(|| (value.span(), "must be a text".to_owned()))?;
+    Ok((value.span(), text))
+}
+
+fn named(span: Range<usize>, name: &str) -> Result<String, Fault> {
+    let why = "must be a name of letters, digits, '-', '_' and '.', at most 253";
+    if is_name(name) { Ok(name.to_owned()) } else { Err((span, format!("{name:?} {why}"))) }
+}
+
+fn names(list: &Spanned<DeValue<'_>>) -> Result<Vec<String>, Fault> {
+    let items = list.get_ref().as_array().filter(|items| (1..=AGENT_EDGES_MAX).contains(&items.len()));
+    let why = || (list.span(), format!("edges must be a list of 1 to {AGENT_EDGES_MAX} names"));
+    let items = items.ok_or_else(why)?;
+    items.iter().map(|item| text(item).and_then(|(span, name)| named(span, name))).collect()
+}
+
+/// Formats a byte offset as line and column.
+fn place(text: &str, offset: usize) -> String {
+    let before = text.get(..offset).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    format!("{line}:{column}")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    fn block(keys: &str, token: &str) -> String {
+        format!("[[identity]]\n{keys}\ntoken_sha256 = '{}'\n", Digest::of(token.as_bytes()).text())
+    }
+
+    #[test]
+    fn tokens_are_bound_to_roles_pops_and_names() {
+        let text = block("role = 'edge'\npop = 'fra1'\nname = 'edge-1'", "one")
+            + &block("role = 'edge'\npop = 'fra1'\nname = 'edge-1'", "another")
+            + &block("role = 'agent'\npop = 'fra1'\nname = 'a'\nedges = ['edge-1', 'edge-2']", "two")
+            + &block("role = 'agent'\nname = 'edge-3'", "three")
+            + &block("role = 'operator'\nname = 'anna'", "four");
+        let identities = Identities::parse(&text).unwrap();
+        assert_eq!(identities.len(), 5);
+        let find = |token: &str| identities.find(token.as_bytes());
+        assert!(find("five").is_none() && find("").is_none());
+        for token in ["one", "another"] {
+            let edge = find(token).unwrap();
+            assert_eq!((edge.role, edge.pop.as_str(), edge.name.as_str()), (Role::Edge, "fra1", "edge-1"));
+            assert!(!edge.reports("fra1", "edge-1"));
+        }
+        let agent = find("two").unwrap();
+        assert!(agent.reports("fra1", "edge-1") && agent.reports("fra1", "edge-2"));
+        assert!(!agent.reports("fra1", "a") && !agent.reports("", "edge-1"));
+        assert!(find("three").unwrap().reports("", "edge-3"));
+        assert_eq!(find("four").unwrap().role, Role::Operator);
+        assert!(identities.has_reporter("fra1", "edge-2") && !identities.has_reporter("fra2", "edge-2"));
+    }
+
+    #[test]
+    fn faults_have_their_place() {
+        let good = block("role = 'operator'\nname = 'anna'", "one");
+        let cases = [
+            ("", "1:1: no [[identity]]: create one with `thalweg controller token`"),
+            ("[identity]\nrole = 'edge'", "1:2: expected only [[identity]] tables"),
+            ("[[identity]]\nrole = 'root'", "2:8: role must be edge, agent or operator"),
+            ("[[identity]]\nname = 'a'", "1:1: missing: role"),
+            ("[[identity]]\nrole = 'edge'", "1:1: missing: name"),
+            ("[[identity]]\nrole = 'edge'\nname = 'a'", "1:1: missing: token_sha256"),
+            (
+                "[[identity]]\nrole = 'edge'\nname = 'a'\ntoken_sha256 = 'abc'",
+                "4:16: token_sha256 must be 64 hexadecimal digits",
+            ),
+            (
+                "[[identity]]\nrole = 'edge'\nname = \"a\\u0007\"",
+                "3:8: \"a\\u{7}\" must be a name of letters, digits, '-', '_' and '.', at most 253",
+            ),
+            ("[[identity]]\nrole = 1", "2:8: must be a text"),
+            (
+                "[[identity]]\ntoken = 'a'",
+                "2:1: unknown key \"token\"; known are role, pop, name, edges, token_sha256",
+            ),
+            (&block("role = 'edge'\nname = 'a'\nedges = ['b']", "one"), "4:9: edges is for agents only"),
+            (
+                &block("role = 'agent'\nname = 'a'\nedges = []", "one"),
+                "4:9: edges must be a list of 1 to 64 names",
+            ),
+            (
+                &block("role = 'operator'\nname = 'a'\npop = 'b'", "one"),
+                "1:1: pop is for edges and agents only",
+            ),
+            (&format!("{good}{good}"), "5:1: token_sha256 is already used by another identity"),
+            ("[[identity]\n", "1:12: unclosed array table, expected `]`"),
+        ];
+        for (text, fault) in cases {
+            assert_eq!(Identities::parse(text).unwrap_err(), fault, "{text}");
+        }
+    }
+}
