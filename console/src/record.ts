@@ -178,6 +178,8 @@ export interface Steered {
    * if the kernel accepted it.
    */
   refused?: string;
+  /** Redraw period in which the rule decided; absent if the rule draws each client once. */
+  draw_period?: number;
 }
 
 /** A player's report in a request (CMCD, CTA-5004): the keys that describe playback. */
@@ -450,6 +452,8 @@ export interface ResponseRow {
    * if the kernel accepted it.
    */
   refused: string | null;
+  /** Redraw period in which the rule decided; absent if the rule draws each client once. */
+  draw_period: number | null;
   /** `sid`: the playback session. */
   cmcd_sid: string | null;
   /** `st`: live or on demand. */

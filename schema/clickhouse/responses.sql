@@ -42,6 +42,7 @@ CREATE TABLE IF NOT EXISTS responses
     experiment LowCardinality(Nullable(String)) COMMENT 'Experiment that includes the connection; absent if none does',
     arm LowCardinality(Nullable(String)) COMMENT 'The connection\'s arm in the experiment',
     refused LowCardinality(Nullable(String)) COMMENT 'Why the kernel refused the congestion control requested by the rule or the arm; absent if the kernel accepted it',
+    draw_period Nullable(UInt64) CODEC(T64, ZSTD(1)) COMMENT 'Redraw period in which the rule decided; absent if the rule draws each client once',
     cmcd_sid Nullable(String) CODEC(ZSTD(1)) COMMENT '`sid`: the playback session',
     cmcd_st LowCardinality(Nullable(String)) COMMENT '`st`: live or on demand',
     cmcd_br_kbps Nullable(UInt64) CODEC(T64, ZSTD(1)) COMMENT '`br`: bitrate of the requested media',

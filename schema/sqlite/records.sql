@@ -107,6 +107,7 @@ CREATE TABLE responses (
     experiment TEXT,                             -- Experiment that includes the connection; absent if none does
     arm TEXT,                                    -- The connection's arm in the experiment
     refused TEXT,                                -- Why the kernel refused the congestion control requested by the rule or the arm; absent if the kernel accepted it
+    draw_period INTEGER,                         -- Redraw period in which the rule decided; absent if the rule draws each client once
     cmcd_sid TEXT,                               -- `sid`: the playback session
     cmcd_st TEXT,                                -- `st`: live or on demand
     cmcd_br_kbps INTEGER,                        -- `br`: bitrate of the requested media

@@ -29,6 +29,8 @@ fn bundle(number: u64) -> Bundle {
         size_bytes_min: Some(0),
         salt: String::new(),
         holdout: Share::from_number(0.0).unwrap(),
+        period_s: None,
+        switchback_block_s: None,
         reason: "slow".into(),
     };
     let others = (0..OTHER_RULES).map(|at| format!("10.{}.{}.0/24", at >> 8, at & 255));

@@ -20,6 +20,7 @@ export interface Scope extends ScopeName {
   bundle: number | null;
   steered: number;
   on_trial: number;
+  promising: number;
   proved: number;
   explored: number;
   /** Number of further windows in which the guardrail blocks new entries. */
@@ -60,6 +61,8 @@ export interface Round {
   kept: number;
   entered: PrefixChange[];
   left: PrefixChange[];
+  /** Prefixes shown to gain within the network; absent in rounds of earlier releases. */
+  promising?: string[];
   proved: string[];
   /** Number of the new bundle, if the round produced one. */
   bundle: number | null;
@@ -75,7 +78,7 @@ export interface Effect {
 }
 
 /** The stage of a steered prefix; null if it is not steered. */
-export type Stage = "on trial" | "shown to be helped" | "by duty cycle alone";
+export type Stage = "on trial" | "promising within the network" | "helped as a whole" | "by duty cycle alone";
 
 export interface Prefix {
   prefix: string;
@@ -113,15 +116,20 @@ export interface Explanation {
    */
   history: string;
   entry: Evidence | null;
-  changes: { window: number; unix_s: number; what: "entered" | "left" | "proved"; reason: string | null }[];
+  changes: { window: number; unix_s: number; what: "entered" | "left" | "promising" | "proved"; reason: string | null }[];
 }
 
 /** The evidence of a trial. */
 export interface Evidence {
-  /** Number of connections in each arm. */
+  /** Number of outcomes of clients in each arm. */
   treated: number;
   held_out: number;
-  goodput: Effect | null;
+  /** Effect within the network, from steered and held-out clients. */
+  within: Effect | null;
+  /** Effect on the network as a whole, from pairs of blocks of time. */
+  as_a_whole: Effect | null;
+  /** Number of pairs of blocks; null before the network is promising. */
+  pairs: number | null;
   /** Effect on the share of retransmitted bytes, in percentage points. */
   retransmitted: { points: number; low: number; high: number } | null;
 }

@@ -15,7 +15,7 @@ it("groups prefixes with the same position in one cell, steered first, then by c
       prefix("a", { duty: 36 / 72, connections: 1 }),
       prefix("b", { duty: 36 / 72, connections: 9 }),
       prefix("c", { duty: 36 / 72, connections: 2, steered: true, reason: "slow", stage: "on trial" }),
-      prefix("d", { duty: 36 / 72, connections: 3, steered: true, reason: "helped", stage: "shown to be helped" }),
+      prefix("d", { duty: 36 / 72, connections: 3, steered: true, reason: "helped", stage: "helped as a whole" }),
       prefix("e", { duty: 37 / 72 }),
     ],
     LIMITS,

@@ -27,7 +27,7 @@ export interface Cell {
   /** Prefixes in the cell: steered ones first, then by number of connections. */
   prefixes: Prefix[];
   steered: number;
-  /** Number of steered prefixes shown to be helped. */
+  /** Number of steered prefixes helped as a whole. */
   helped: number;
 }
 
@@ -70,7 +70,7 @@ export function cellsOf(prefixes: readonly Prefix[], { flap_max }: Limits): Cell
 }
 
 export function isHelped({ steered, stage }: Prefix): boolean {
-  return steered && stage === "shown to be helped";
+  return steered && stage === "helped as a whole";
 }
 
 /** Number of shades, one for each power of ten. */

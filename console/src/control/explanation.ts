@@ -6,7 +6,7 @@ import { copyButton } from "../ui/copy";
 import { el } from "../ui/element";
 import { place, type Scale } from "../ui/scale";
 import { svg } from "../ui/svg";
-import { type Evidence, explainCommand, type Explanation, type Scope, scopeUrl } from "./api";
+import { type Effect, type Evidence, explainCommand, type Explanation, type Scope, scopeUrl } from "./api";
 import { count, dateTime, percent, signed, time, words } from "./figures";
 import { type Forest, ofPercent, ofPoints } from "./forest";
 import { Pane, WAITING } from "./pane";
@@ -19,7 +19,7 @@ const SIGNS: Record<string, readonly [name: string, meaning: string]> = {
   "-": ["unknown", "too few connections"],
 };
 
-const CHANGES = { entered: "entered", left: "left", proved: "shown to be helped" } as const;
+const CHANGES = { entered: "entered", left: "left", promising: "promising within the network", proved: "helped as a whole" } as const;
 
 /** View box of a forest plot, which is stretched to the available width. */
 const FOREST = { width: 240, height: 32, middle: 9 } as const;
@@ -116,19 +116,24 @@ function strip(history: string, { window, window_s }: Scope): HTMLElement[] {
  * Compares steered with held-out connections: draws each effect with its interval on an axis of its
  * own.
  */
-function trial({ treated, held_out, goodput, retransmitted }: Evidence): HTMLElement[] {
+function trial({ treated, held_out, within, as_a_whole, pairs, retransmitted }: Evidence): HTMLElement[] {
   const points = ({ points, low, high }: NonNullable<Evidence["retransmitted"]>) => `${signed(points, 2)} points [${signed(low, 2)}, ${signed(high, 2)}]`;
   return [
-    el("p", { class: "arms" }, el("b", {}, count(treated)), " connections steered, ", el("b", {}, count(held_out)), " held out; difference with its anytime-valid interval:"),
-    forestRow("goodput", goodput && ofPercent(goodput), goodput && `${percent(goodput.percent)} [${percent(goodput.low)}, ${percent(goodput.high)}]`, "more"),
+    el("p", { class: "arms" }, el("b", {}, count(treated)), " outcomes of steered clients, ", el("b", {}, count(held_out)), " of held-out ones; effects with their anytime-valid intervals:"),
+    goodputRow("goodput within the network", within),
+    ...(pairs === null ? [] : [goodputRow(`goodput as a whole, ${pairs} pairs of blocks`, as_a_whole)]),
     forestRow("retransmitted", retransmitted && ofPoints(retransmitted), retransmitted && points(retransmitted), "less"),
   ];
 }
 
+function goodputRow(name: string, effect: Effect | null): HTMLElement {
+  return forestRow(name, effect && ofPercent(effect), effect && `${percent(effect.percent)} [${percent(effect.low)}, ${percent(effect.high)}]`, "more");
+}
+
 /** Draws one effect; `good` is the desirable direction. */
 function forestRow(name: string, forest: Forest | null, value: string | null, good: "more" | "less"): HTMLElement {
-  const label = el("span", { class: forest ? "value" : "hint" }, value ?? "too few connections");
-  const row = el("div", { class: "forest", "data-testid": `control-effect-${name.replace(" ", "-")}` }, el("div", {}, el("b", {}, name), label));
+  const label = el("span", { class: forest ? "value" : "hint" }, value ?? "too few outcomes");
+  const row = el("div", { class: "forest", "data-testid": `control-effect-${name.split(",")[0]?.replaceAll(" ", "-")}` }, el("div", {}, el("b", {}, name), label));
   if (!forest) return row;
   row.dataset.says = forest.says === "nothing" ? "nothing" : forest.says === good ? "better" : "worse";
   row.append(forestPicture(forest));
@@ -155,7 +160,7 @@ function forestPicture({ to, mark, low, high, is_cut, ticks }: Forest): SVGEleme
 function changed(changes: Explanation["changes"]): HTMLElement {
   const items = changes.toReversed().map(({ unix_s, window, what, reason }) => {
     const line = el("li", { "data-what": what, title: `window ${window}` }, el("span", {}, dateTime(unix_s)), " ", el("b", {}, CHANGES[what]));
-    if (reason !== null && what !== "proved") line.append(`: ${words(reason)}`);
+    if (reason !== null && what !== "proved" && what !== "promising") line.append(`: ${words(reason)}`);
     return line;
   });
   return el("ul", { class: "changes", "data-testid": "control-changes" }, ...items);

@@ -11,7 +11,7 @@ export interface Figure {
 }
 
 export function figures(scope: Scope): Figure[] {
-  const { window, window_s, bundle, steered, on_trial, proved, explored, paused_windows, prefixes, bottom_bytes_per_s, pool } = scope;
+  const { window, window_s, bundle, steered, on_trial, promising, proved, explored, paused_windows, prefixes, bottom_bytes_per_s, pool } = scope;
   const paused: Figure = {
     label: "paused for",
     value: `${paused_windows} ${paused_windows === 1 ? "window" : "windows"}`,
@@ -22,8 +22,9 @@ export function figures(scope: Scope): Figure[] {
     { label: "window", value: `${time(window * window_s)} to ${time((window + 1) * window_s)}`, title: `the newest decided window, number ${window}` },
     { label: "bundle", value: bundle === null ? format.NONE : String(bundle), title: "the newest bundle" },
     { label: "steered", value: count(steered), title: "prefixes steered to another congestion control" },
-    { label: "on trial", value: count(on_trial), title: "steered, not yet shown to be helped" },
-    { label: "helped", value: count(proved), title: "steered and shown to be helped" },
+    { label: "on trial", value: count(on_trial), title: "steered, nothing shown yet" },
+    { label: "promising", value: count(promising), title: "gain shown within the network, not yet as a whole" },
+    { label: "helped", value: count(proved), title: "gain shown for the network as a whole" },
     { label: "explored", value: count(explored), title: "on trial although not slow" },
     { label: "prefixes", value: count(prefixes), title: "prefixes with data" },
     { label: "bottom group", value: format.rate(bottom_bytes_per_s), title: "the largest median of a prefix in the bottom group of this window" },

@@ -13,11 +13,11 @@ const ROWS_MAX = 200;
 
 const COLUMNS: readonly Column<SortKey>[] = [
   [null, "prefix", "prefix", "client network: /24 for IPv4, /56 for IPv6"],
-  ["stage", "reason", "reason", "why it is steered or not; sort order: shown to be helped, on trial, others"],
+  ["stage", "reason", "reason", "why it is steered or not; sort order: helped as a whole, promising within the network, on trial, others"],
   ["duty", "share", "duty", "duty cycle: share of its windows in the bottom group"],
   ["flap", "share", "flap", "flap rate: changes per window"],
   ["connections", "conns", "conns", "connections"],
-  ["effect", "effect", "effect", "effect on goodput, steered versus held out"],
+  ["effect", "effect", "effect", "effect on goodput: within the network while on trial, then as a whole"],
 ];
 
 export interface ListListener {

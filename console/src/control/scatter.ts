@@ -169,7 +169,7 @@ function marks(x: Scale, y: Scale, { cells }: Cells): SVGElement[] {
 function inWords({ duty, flap, prefixes, steered, helped }: Cell): HTMLElement[] {
   const named = prefixes.slice(0, NAMED_MAX).map(({ prefix, reason }) => el("div", {}, el("b", {}, prefix), ` ${words(reason)}`));
   const numbers = [`${count(prefixes.length)} ${prefixes.length === 1 ? "prefix" : "prefixes"}`];
-  if (steered > 0) numbers.push(`${count(steered)} steered`, `${count(helped)} shown to be helped`);
+  if (steered > 0) numbers.push(`${count(steered)} steered`, `${count(helped)} helped as a whole`);
   const more = prefixes.length > NAMED_MAX ? [el("div", {}, `and ${count(prefixes.length - NAMED_MAX)} more: click to list them`)] : [];
   return [el("div", {}, `duty cycle ${duty.toFixed(2)}, flap rate ${flap.toFixed(2)}`), el("div", {}, numbers.join(", ")), ...named, ...more];
 }
@@ -180,8 +180,8 @@ function legend(): HTMLElement {
   return el(
     "span",
     { class: "legend" },
-    el("span", {}, dot("helped"), "shown to be helped"),
-    el("span", {}, dot("trial"), "on trial"),
+    el("span", {}, dot("helped"), "helped as a whole"),
+    el("span", {}, dot("trial"), "on trial or promising"),
     el("span", { title: "unsteered prefixes in a cell: 1, 10, 100, 1,000, 10,000 and more" }, "not steered: 1", svg("svg", { class: "shades", viewBox: "0 0 46 12" }, ...boxes), "10,000"),
   );
 }

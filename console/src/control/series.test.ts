@@ -72,12 +72,12 @@ it("describes a round in words, and its changes by prefix", () => {
     "stopped by the guardrail",
     "17 steered: 16 kept, 1 new",
     "1 left",
-    "1 now shown to be helped",
+    "1 now helped as a whole",
     "bundle 42",
     "812 ranked",
   ]);
   expect(changes(full).map(({ prefix, what, words }) => `${prefix} ${what} ${words}`)).toEqual([
-    "192.0.2.0/24 proved shown to be helped",
+    "192.0.2.0/24 proved helped as a whole",
     "203.0.113.0/24 entered new: slow",
     "198.51.100.0/24 left left: not helped",
   ]);

@@ -67,22 +67,24 @@ const OUTCOMES: Record<Exclude<Round["outcome"], "decided">, string> = {
 };
 
 /** Describes a round in words: time, outcome, counts. */
-export function inWords({ unix_s, outcome, steered, kept, entered, left, proved, ranked, bundle }: Round): string {
+export function inWords({ unix_s, outcome, steered, kept, entered, left, promising = [], proved, ranked, bundle }: Round): string {
   return [
     dateTime(unix_s),
     ...(outcome === "decided" ? [] : [OUTCOMES[outcome]]),
     `${steered} steered: ${kept} kept, ${entered.length} new`,
     `${left.length} left`,
-    ...(proved.length > 0 ? [`${proved.length} now shown to be helped`] : []),
+    ...(promising.length > 0 ? [`${promising.length} now promising within the network`] : []),
+    ...(proved.length > 0 ? [`${proved.length} now helped as a whole`] : []),
     ...(bundle === null ? [] : [`bundle ${bundle}`]),
     `${ranked} ranked`,
   ].join(" · ");
 }
 
 /** Lists all changes of a round, by prefix. */
-export function changes({ entered, left, proved }: Round): { prefix: string; what: "entered" | "left" | "proved"; words: string }[] {
+export function changes({ entered, left, promising = [], proved }: Round): { prefix: string; what: "entered" | "left" | "promising" | "proved"; words: string }[] {
   return [
-    ...proved.map((prefix) => ({ prefix, what: "proved" as const, words: "shown to be helped" })),
+    ...proved.map((prefix) => ({ prefix, what: "proved" as const, words: "helped as a whole" })),
+    ...promising.map((prefix) => ({ prefix, what: "promising" as const, words: "promising within the network" })),
     ...entered.map(({ prefix, reason }) => ({ prefix, what: "entered" as const, words: `new: ${words(reason)}` })),
     ...left.map(({ prefix, reason }) => ({ prefix, what: "left" as const, words: `left: ${words(reason)}` })),
   ];

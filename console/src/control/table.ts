@@ -17,7 +17,8 @@ export function resort(sort: Sort, key: SortKey): Sort {
 
 /** Returns a rank for the strength of a prefix's evidence. */
 function stageOf(prefix: Prefix): number {
-  return isHelped(prefix) ? 2 : Number(prefix.steered);
+  if (isHelped(prefix)) return 3;
+  return prefix.stage === "promising within the network" ? 2 : Number(prefix.steered);
 }
 
 const VALUES: Record<SortKey, (prefix: Prefix) => number | null> = {

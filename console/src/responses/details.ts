@@ -47,6 +47,7 @@ const FIELDS: Partial<Record<Key, Field>> = {
   is_holdout: ["holdout", ({ is_holdout }) => yesNo(is_holdout)],
   experiment: ["experiment", ({ experiment }) => experiment],
   arm: ["arm", ({ arm }) => arm],
+  draw_period: ["redraw period", ({ draw_period }) => text(draw_period)],
   refused: ["refused by the kernel", ({ refused }) => refused],
   cmcd_sid: ["session", ({ cmcd_sid }) => cmcd_sid],
   cmcd_st: ["stream", ({ cmcd_st }) => (cmcd_st === "l" ? "live" : cmcd_st === "v" ? "on demand" : cmcd_st)],
@@ -70,7 +71,7 @@ const GROUPS: readonly (readonly [string, readonly Key[]])[] = [
     "Connection at the end",
     ["congestion_control", "congestion_control_start", "decider", "rtt_us", "min_rtt_us", "snd_cwnd", "delivery_rate_bytes_per_s", "pacing_rate_bytes_per_s", "retransmits", "lost"],
   ],
-  ["Control", ["bundle", "rule", "is_holdout", "experiment", "arm", "refused"]],
+  ["Control", ["bundle", "rule", "is_holdout", "draw_period", "experiment", "arm", "refused"]],
   ["Player (CMCD)", ["cmcd_sid", "cmcd_st", "cmcd_br_kbps", "cmcd_bl_ms", "cmcd_mtp_kbps", "cmcd_bs"]],
   ["Policy and record", ["xid", "restarts", "lines", "pop", "host", "number"]],
 ];

@@ -10,8 +10,8 @@ use crate::table::Table;
 use crate::wire::{WireArm, WireBundle, WireExperiment, WireRule, WireTenant, checksum, time};
 use crate::{
     ARMS_MAX, Arm, Bundle, CONGESTION_CONTROL_BYTES_MAX, Content, EXPERIMENTS_MAX, Experiment,
-    HOST_BYTES_MAX, HOSTS_MAX, NAME_BYTES_MAX, REASON_BYTES_MAX, RULES_MAX, Rule, SIZE_BYTES_MAX,
-    TENANTS_MAX, Tenant,
+    HOST_BYTES_MAX, HOSTS_MAX, NAME_BYTES_MAX, PERIOD_S_MAX, REASON_BYTES_MAX, RULES_MAX, Rule,
+    SIZE_BYTES_MAX, TENANTS_MAX, Tenant,
 };
 use thalweg_record::{Prefix, parse_time};
 
@@ -157,6 +157,7 @@ fn rule((index, wire): (usize, &WireRule), faults: &mut Faults) -> (Option<Prefi
         faults.add(format!("{at}/size_bytes_min"), format!("must be at most {SIZE_BYTES_MAX}"));
     }
     let holdout = share(&format!("{at}/holdout"), wire.holdout, faults);
+    times(&at, wire, faults);
     if let Some(salt) = &wire.salt {
         name(&format!("{at}/salt"), salt, faults);
     }
@@ -167,10 +168,29 @@ fn rule((index, wire): (usize, &WireRule), faults: &mut Faults) -> (Option<Prefi
         congestion_control: wire.congestion_control.clone(),
         size_bytes_min: wire.size_bytes_min,
         holdout,
+        period_s: wire.period_s,
+        switchback_block_s: wire.switchback_block_s,
         salt: wire.salt.clone().unwrap_or_default(),
         reason: wire.reason.clone(),
     });
     (prefix, rule)
+}
+
+/// Checks the length of a rule's redraw period and of its switchback blocks.
+fn times(at: &str, wire: &WireRule, faults: &mut Faults) {
+    let is_length = |length_s: u32| (1..=PERIOD_S_MAX).contains(&length_s);
+    if wire.period_s.is_some_and(|period_s| !is_length(period_s)) {
+        faults.add(format!("{at}/period_s"), format!("must be from 1 to {PERIOD_S_MAX}"));
+    }
+    let Some(block_s) = wire.switchback_block_s else { return };
+    let is_whole = wire.period_s.is_some_and(|period_s| period_s > 0 && block_s.is_multiple_of(period_s));
+    if !is_length(block_s) || !is_whole {
+        let message = format!("must be a multiple of period_s, from 1 to {PERIOD_S_MAX}");
+        faults.add(format!("{at}/switchback_block_s"), message);
+    }
+    if wire.holdout.to_bits() != 0.5_f64.to_bits() {
+        faults.add(format!("{at}/holdout"), "must be 0.5 in a switchback, which holds out one block in two");
+    }
 }
 
 fn experiment((index, wire): (usize, &WireExperiment), faults: &mut Faults) -> Option<Experiment> {

@@ -1,8 +1,9 @@
 //! Bundles: per-prefix steering rules and experiments, sent by the controller to the edges.
 //!
 //! A bundle is data, never code: a single JSON document (`wire.rs`), validated in full before use
-//! (`check.rs`). Holdouts and arms depend only on the bundle and the client's address and port
-//! (`place.rs`), so every edge and every consumer of its records computes the same assignment.
+//! (`check.rs`). Holdouts depend only on the bundle, the client's address and the time (`draw.rs`), and
+//! arms only on the bundle and the client's address and port (`place.rs`). Every edge and every
+//! consumer of its records therefore computes the same assignment.
 //!
 //! The crate does no I/O and reads no clock.
 //!
@@ -12,6 +13,7 @@
 //! location.
 
 mod check;
+mod draw;
 mod fault;
 mod hosts;
 mod place;
@@ -22,6 +24,7 @@ mod wire;
 use std::net::{IpAddr, SocketAddr};
 
 pub use check::{MADE_UNIX_S_MAX, is_host};
+pub use draw::is_block_held_out;
 pub use fault::{FAULTS_MAX, Fault, Faults, Place};
 pub use hosts::Hosts;
 pub use share::Share;
@@ -34,7 +37,7 @@ use table::Table;
 
 /// Version of the document format, stored in the member `format`. Every change increases it,
 /// because an edge that ignored an unknown member could steer the wrong clients.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 /// Maximum document size, in bytes.
 pub const BYTES_MAX: usize = 8 << 20;
 /// Maximum number of rules per bundle.
@@ -58,6 +61,8 @@ pub const HOST_BYTES_MAX: usize = 253;
 pub const CONGESTION_CONTROL_BYTES_MAX: usize = 15;
 /// Maximum value of [`Rule::size_bytes_min`].
 pub const SIZE_BYTES_MAX: u64 = 1 << 30;
+/// Maximum length of a redraw period or a switchback block, in seconds: a year.
+pub const PERIOD_S_MAX: u32 = 366 * 86_400;
 
 /// The contents of a bundle, not necessarily valid.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -97,9 +102,15 @@ pub struct Rule {
     /// Minimum size, in bytes: the rule applies to responses at least this large, and to
     /// connections that have sent at least this many bytes. `None` uses the edge's setting.
     pub size_bytes_min: Option<u64>,
-    /// Share of connections kept on the default for comparison.
+    /// Share of clients kept on the default for comparison.
     pub holdout: Share,
-    /// Salt that varies which connections are held out. May be empty.
+    /// Length of a redraw period, in seconds: in each period, clients are drawn anew. `None` draws
+    /// each client once.
+    pub period_s: Option<u32>,
+    /// Makes the rule a switchback with blocks of this many seconds: in each block, the whole
+    /// prefix is either steered or held out. A multiple of `period_s`.
+    pub switchback_block_s: Option<u32>,
+    /// Salt that varies which clients or blocks are held out. May be empty.
     pub salt: String,
     /// Human-readable reason for the rule.
     pub reason: String,
@@ -191,16 +202,6 @@ impl Bundle {
     /// Returns the experiment that applies to requests for `host`, a name without a port.
     pub fn experiment(&self, host: &str) -> Option<&Experiment> {
         self.content.experiments.iter().find(|experiment| experiment.is_about(host))
-    }
-}
-
-impl Rule {
-    /// Returns whether the connection from this address and port is held out.
-    pub fn holds_out(&self, client: SocketAddr) -> bool {
-        let prefix = self.prefix;
-        let salt = if self.salt.is_empty() { prefix.to_string() } else { format!("{prefix} {}", self.salt) };
-        let place = place::of(&salt, &place::connection(client));
-        place < self.holdout.millionths()
     }
 }
 

@@ -7,7 +7,8 @@
 //! A client's key has 16 bytes: an IPv4 address in IPv4-mapped IPv6 form, or an IPv6 address with
 //! all but its first 56 bits cleared. A household typically gets a /56 (RFC 6177 §2), and its
 //! devices change the remaining bits. A connection's key is the client's full address in 16 bytes,
-//! followed by its port in 2 bytes, most significant byte first.
+//! followed by its port in 2 bytes, most significant byte first. The key of an address in a redraw
+//! period is the full address, followed by the period's number in 8 bytes.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -36,6 +37,11 @@ pub(crate) fn client(client: IpAddr) -> Vec<u8> {
 /// Returns a connection's key.
 pub(crate) fn connection(client: SocketAddr) -> Vec<u8> {
     [&bytes(client.ip())[..], &client.port().to_be_bytes()].concat()
+}
+
+/// Returns the key of a client's address in a redraw period.
+pub(crate) fn address_in_period(client: IpAddr, period: u64) -> Vec<u8> {
+    [&bytes(client)[..], &period.to_be_bytes()].concat()
 }
 
 fn bytes(address: IpAddr) -> [u8; 16] {

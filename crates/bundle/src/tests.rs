@@ -15,9 +15,16 @@ fn rule(prefix: &str) -> Rule {
         congestion_control: "bbr".into(),
         size_bytes_min: Some(100_000),
         holdout: Share::from_number(0.1).unwrap(),
+        period_s: Some(300),
+        switchback_block_s: None,
         salt: String::new(),
         reason: "slow: p20 of 1.2 Mbit/s".into(),
     }
+}
+
+fn switchback(prefix: &str) -> Rule {
+    let holdout = Share::from_number(0.5).unwrap();
+    Rule { holdout, switchback_block_s: Some(900), ..rule(prefix) }
 }
 
 fn arm(name: &str, share: f64, congestion_control: Option<&str>) -> Arm {
@@ -34,8 +41,9 @@ fn sample() -> Content {
         tenants: vec![Tenant { hosts: vec!["news.example".into(), "sport.example".into()] }],
         rules: vec![
             Rule { salt: "7f-12".into(), ..rule("203.0.113.0/24") },
-            Rule { size_bytes_min: None, ..rule("2001:db8::/32") },
+            Rule { size_bytes_min: None, period_s: None, ..rule("2001:db8::/32") },
             Rule { tenant: "news.example".into(), congestion_control: "reno".into(), ..rule("203.0.0.0/16") },
+            switchback("198.51.100.0/24"),
         ],
         experiments: vec![Experiment {
             name: "live-bbr".into(),
@@ -53,7 +61,7 @@ fn document_has_the_documented_form() {
     // The expected checksum was computed in Python: hashlib.sha256 of json.dumps(…, sort_keys=True,
     // separators=(",", ":")).
     expect![[r#"
-        {"checksum":"sha256:59b1a7efcfc5aa9c5eef09b73c9825cade4dc41ff7df5cec339aee7f4f733970","experiments":[{"arms":[{"name":"as-is","share":0.5},{"congestion_control":"bbr","name":"bbr","share":0.5}],"hosts":["live.example"],"name":"live-bbr","salt":"november","unit":"client"}],"format":3,"hosts_left_alone":["audio.example"],"made_at":"2026-11-20T23:00:00Z","number":42,"reason":"round of 23:00","rules":[{"congestion_control":"bbr","holdout":0.1,"prefix":"203.0.113.0/24","reason":"slow: p20 of 1.2 Mbit/s","salt":"7f-12","size_bytes_min":100000},{"congestion_control":"bbr","holdout":0.1,"prefix":"2001:db8::/32","reason":"slow: p20 of 1.2 Mbit/s"},{"congestion_control":"reno","holdout":0.1,"prefix":"203.0.0.0/16","reason":"slow: p20 of 1.2 Mbit/s","size_bytes_min":100000,"tenant":"news.example"}],"tenants":[{"hosts":["news.example","sport.example"]}]}
+        {"checksum":"sha256:bf7a92b92d45ef81f8d613caa738ff83a3fb0bacf816b65d2a5a94cdd5a0034a","experiments":[{"arms":[{"name":"as-is","share":0.5},{"congestion_control":"bbr","name":"bbr","share":0.5}],"hosts":["live.example"],"name":"live-bbr","salt":"november","unit":"client"}],"format":4,"hosts_left_alone":["audio.example"],"made_at":"2026-11-20T23:00:00Z","number":42,"reason":"round of 23:00","rules":[{"congestion_control":"bbr","holdout":0.1,"period_s":300,"prefix":"203.0.113.0/24","reason":"slow: p20 of 1.2 Mbit/s","salt":"7f-12","size_bytes_min":100000},{"congestion_control":"bbr","holdout":0.1,"prefix":"2001:db8::/32","reason":"slow: p20 of 1.2 Mbit/s"},{"congestion_control":"reno","holdout":0.1,"period_s":300,"prefix":"203.0.0.0/16","reason":"slow: p20 of 1.2 Mbit/s","size_bytes_min":100000,"tenant":"news.example"},{"congestion_control":"bbr","holdout":0.5,"period_s":300,"prefix":"198.51.100.0/24","reason":"slow: p20 of 1.2 Mbit/s","size_bytes_min":100000,"switchback_block_s":900}],"tenants":[{"hosts":["news.example","sport.example"]}]}
     "#]]
     .assert_eq(&bundle.encode());
     assert_eq!(Bundle::decode(bundle.encode().as_bytes()).unwrap(), bundle);
@@ -129,10 +137,10 @@ fn check(document: &str, expected: Expect) {
 #[test]
 fn every_fault_is_reported_with_its_location() {
     check(
-        r#"{"format":3,"number":0,"made_at":"2026-11-20T23:00:00.5Z","reason":"a\nb","checksum":"sha256:00",
+        r#"{"format":4,"number":0,"made_at":"2026-11-20T23:00:00.5Z","reason":"a\nb","checksum":"sha256:00",
         "rules":[
-          {"prefix":"203.0.113.0/24","congestion_control":"bbr","holdout":0.1,"reason":""},
-          {"prefix":"203.0.113.128/25","congestion_control":"b b","holdout":1.1,"reason":""},
+          {"prefix":"203.0.113.0/24","congestion_control":"bbr","holdout":0.1,"period_s":0,"reason":""},
+          {"prefix":"203.0.113.128/25","congestion_control":"b b","holdout":1.1,"period_s":300,"reason":"","switchback_block_s":400},
           {"prefix":"203.0.113.1/24","congestion_control":"","holdout":0.1234567,"reason":"","size_bytes_min":9999999999},
           {"prefix":"203.0.113.0","congestion_control":"bbr","holdout":-0.1,"reason":""},
           {"prefix":"::ffff:1.2.3.4/128","congestion_control":"bbr","holdout":0,"reason":""},
@@ -150,9 +158,12 @@ fn every_fault_is_reported_with_its_location() {
             /number: must be at least 1
             /made_at: must be a UTC time to the second, such as 2026-11-20T23:00:00Z (RFC 3339)
             /reason: must be one line of at most 1024 bytes
-            /checksum: does not match the content, expected sha256:ad6bc4cbe3f93e61d30124879675ae18445c541bd9d56b7d4382f16ca3a192c3
+            /checksum: does not match the content, expected sha256:5dff34b8f6146f4aeb4308069e463e7baeda492b1a9356d7f3149ce4f059fa17
+            /rules/0/period_s: must be from 1 to 31622400
             /rules/1/congestion_control: must be a congestion control name such as bbr
             /rules/1/holdout: must be from 0 to 1 with at most six decimals
+            /rules/1/switchback_block_s: must be a multiple of period_s, from 1 to 31622400
+            /rules/1/holdout: must be 0.5 in a switchback, which holds out one block in two
             /rules/2/prefix: bits after the prefix are set: write 203.0.113.0/24
             /rules/2/congestion_control: must be a congestion control name such as bbr
             /rules/2/size_bytes_min: must be at most 1073741824
@@ -197,12 +208,12 @@ fn tenant_faults_are_reported() {
     ]
     .join(",");
     let document = format!(
-        r#"{{"experiments":[],"format":3,"hosts_left_alone":["c.example"],"made_at":"2026-11-20T23:00:00Z","number":1,"reason":"","rules":[{rules}],"tenants":{tenants}}}"#
+        r#"{{"experiments":[],"format":4,"hosts_left_alone":["c.example"],"made_at":"2026-11-20T23:00:00Z","number":1,"reason":"","rules":[{rules}],"tenants":{tenants}}}"#
     );
     check(
         &document,
         expect![[r#"
-            /checksum: missing, expected sha256:bcae411013588090cf9f83f865103be433cb9985e862d0fb36495308c1a7fe1c
+            /checksum: missing, expected sha256:96b40d8fb585946841924db96d04dfef86e1ab8a1b3a08451f074029421fe98f
             /tenants/1/hosts: must have at least one host
             /tenants/2/hosts/2: must be a lower-case host name without port or trailing dot
             /tenants/2/hosts/3: must be a lower-case host name without port or trailing dot
@@ -217,11 +228,13 @@ fn tenant_faults_are_reported() {
 #[test]
 fn unreadable_document_is_refused() {
     check("", expect!["1:0: EOF while parsing a value"]);
+    check("{\"format\":5,\n \"number\": 1.5}", expect!["/format: unsupported format 5, expected 4"]);
     check(
-        "{\"format\":3,\n \"number\": 1.5}",
-        expect!["2:14: invalid type: floating point `1.5`, expected u64"],
+        r#"{"format":4,"colour":"red"}"#,
+        expect![
+            "1:20: unknown field `colour`, expected one of `checksum`, `experiments`, `format`, `hosts_left_alone`, `made_at`, `number`, `reason`, `rules`, `tenants`"
+        ],
     );
-    check(r#"{"format":4,"colour":"red"}"#, expect!["/format: unsupported format 4, expected 3"]);
     let document = Bundle::new(sample()).unwrap().encode();
     check(
         &document.replace("\"reason\"", "\"raeson\""),
@@ -242,13 +255,13 @@ fn unreadable_document_is_refused() {
         expect!["1:27: duplicate field `checksum`"],
     );
     check(
-        &document.replace("\"format\":3", "\"format\":1"),
-        expect!["/format: unsupported format 1, expected 3"],
+        &document.replace("\"format\":4", "\"format\":3"),
+        expect!["/format: unsupported format 3, expected 4"],
     );
     check(
         &document.replace("203.0.113", "203.0.114"),
         expect![
-            "/checksum: does not match the content, expected sha256:daa38c319df16b249677106298046009e8e59236475124a53b5ab1efda864fed"
+            "/checksum: does not match the content, expected sha256:4d0fd942ef4c1c84273ec170fc5e2135b5d68b6c1535fbf5b217b7be31d694d9"
         ],
     );
     check(&" ".repeat(BYTES_MAX + 1), expect!["longer than 8388608 bytes"]);
@@ -261,7 +274,7 @@ fn declared_checksum_is_read_even_from_a_faulty_document() {
     let document = bundle.encode();
     assert_eq!(declared_checksum(document.as_bytes()), checksum);
     for wrong in
-        [document.replace("\"format\":3", "\"format\":4"), document.replace("\"number\":", "\"count\":")]
+        [document.replace("\"format\":4", "\"format\":3"), document.replace("\"number\":", "\"count\":")]
     {
         assert!(Bundle::decode(wrong.as_bytes()).is_err());
         assert_eq!(declared_checksum(wrong.as_bytes()), checksum);
@@ -381,7 +394,12 @@ prop_compose! {
                 let holdout = Share::from_millionths(holdout * 10_000).unwrap();
                 let size_bytes_min = size.map(u64::from);
                 let salt = if prefix.bits() % 2 == 0 { String::new() } else { format!("s{}", prefix.bits()) };
-                kept.push(Rule { tenant, prefix, holdout, salt, size_bytes_min, congestion_control, reason: reason.clone() });
+                let (holdout, period_s, switchback_block_s) = if holdout == Share::from_number(0.5).unwrap() {
+                    (holdout, Some(300), Some(900))
+                } else {
+                    (holdout, size_bytes_min.map(|size| size as u32 % 600 + 1), None)
+                };
+                kept.push(Rule { tenant, prefix, holdout, period_s, switchback_block_s, salt, size_bytes_min, congestion_control, reason: reason.clone() });
             }
         }
         let mut left = Share::ALL.millionths();
@@ -447,19 +465,39 @@ proptest! {
         const CONNECTIONS: u32 = 20_000;
         let share = f64::from(percent) / 100.0;
         let rule = Rule { holdout: Share::from_number(share).unwrap(), ..rule(&prefix.to_string()) };
-        // Eight ports on each of many consecutive addresses, similar to the clients of one PoP.
-        let client = |at: u32| SocketAddr::from((Ipv4Addr::from_bits(from.wrapping_add(at / 8)), 40_000 + (at % 8) as u16));
-        let held = (0..CONNECTIONS).filter(|at| rule.holds_out(client(*at))).count();
+        // Consecutive addresses in several periods, similar to the clients of one PoP.
+        let holds_out = |rule: &Rule, at: u32| rule.holds_out(Ipv4Addr::from_bits(from.wrapping_add(at / 8)).into(), 300 * u64::from(at % 8) + u64::from(at % 300));
+        let held = (0..CONNECTIONS).filter(|at| holds_out(&rule, *at)).count();
         assert_binomial(held as u32, CONNECTIONS, share);
         // A different salt must draw independently.
         let other = Rule { salt: salt.clone(), ..rule.clone() };
-        let both = (0..CONNECTIONS).filter(|at| rule.holds_out(client(*at)) && other.holds_out(client(*at))).count();
+        let both = (0..CONNECTIONS).filter(|at| holds_out(&rule, *at) && holds_out(&other, *at)).count();
         assert_binomial(both as u32, CONNECTIONS, share * share);
+        // The next period must draw independently.
+        let again = (0..CONNECTIONS).step_by(2).filter(|at| holds_out(&rule, *at) && holds_out(&rule, at + 1)).count();
+        assert_binomial(again as u32, CONNECTIONS / 2, share * share);
 
+        let client = |at: u32| SocketAddr::from((Ipv4Addr::from_bits(from.wrapping_add(at / 8)), 40_000 + (at % 8) as u16));
         let arms = vec![arm("a", share, None), arm("b", 1.0 - share, None)];
         let experiment = Experiment { arms, salt, ..sample().experiments.remove(0) };
         let of_a = (0..CONNECTIONS).filter(|at| experiment.arm(client(*at * 8)).name == "a").count();
         assert_binomial(of_a as u32, CONNECTIONS, share);
+    }
+
+    #[test]
+    fn switchback_holds_out_one_block_of_each_pair(salt in "[a-z0-9]{1,12}", prefix in prefixes(), from in 0_u64..1 << 33) {
+        const PAIRS: u64 = 2_000;
+        let rule = Rule { salt, ..switchback(&prefix.to_string()) };
+        let client = |at: u64| Ipv4Addr::from_bits(at as u32).into();
+        let from = from / 1_800 * 1_800;
+        let is_first = |pair: u64| rule.holds_out(client(pair), from + pair * 1_800 + pair % 900);
+        for pair in 0..PAIRS {
+            prop_assert_ne!(is_first(pair), rule.holds_out(client(0), from + pair * 1_800 + 900 + pair % 900));
+        }
+        let firsts = (0..PAIRS).filter(|pair| is_first(*pair)).count();
+        assert_binomial(firsts as u32, PAIRS as u32, 0.5);
+        let runs = (0..PAIRS).step_by(2).filter(|pair| is_first(*pair) && is_first(pair + 1)).count();
+        assert_binomial(runs as u32, PAIRS as u32 / 2, 0.25);
     }
 
     #[test]

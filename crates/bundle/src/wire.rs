@@ -64,12 +64,16 @@ pub(crate) struct WireArm {
 pub(crate) struct WireRule {
     pub(crate) congestion_control: String,
     pub(crate) holdout: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) period_s: Option<u32>,
     pub(crate) prefix: String,
     pub(crate) reason: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) salt: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) size_bytes_min: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) switchback_block_s: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tenant: Option<String>,
 }
@@ -205,10 +209,12 @@ impl From<&Rule> for WireRule {
         Self {
             congestion_control: rule.congestion_control.clone(),
             holdout: rule.holdout.number(),
+            period_s: rule.period_s,
             prefix: rule.prefix.to_string(),
             reason: rule.reason.clone(),
             salt: (!rule.salt.is_empty()).then(|| rule.salt.clone()),
             size_bytes_min: rule.size_bytes_min,
+            switchback_block_s: rule.switchback_block_s,
             tenant: (!rule.tenant.is_empty()).then(|| rule.tenant.clone()),
         }
     }

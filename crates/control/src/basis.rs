@@ -5,11 +5,10 @@
 //!   algorithm. All steered prefixes are withdrawn and may re-enter as usual. Cool-offs lengthened
 //!   by failures are shortened to the base length.
 //! - Settings that define the outcome (`goodput_bytes_min`, `hosts_left_alone` and the
-//!   tenants' hosts) or the arms (`holdout_trial`, `holdout`) discard evidence. Trials
-//!   restart, and proved prefixes go back on trial.
+//!   tenants' hosts) or the arms (`holdout_trial`, `holdout`, `switchback_block_windows`) discard
+//!   evidence. Trials restart, and promising and proved prefixes go back on trial.
 //! - `measure` discards histories.
-//! - `window_s` discards histories and evidence, because an outcome covers a connection's first
-//!   window.
+//! - `window_s` discards histories and evidence, because clients are drawn anew in each window.
 //!
 //! Any other setting applies to the existing state from the next round.
 
@@ -20,7 +19,8 @@ use crate::settings::{Measure, Settings, normalized_hosts};
 
 /// Version of the outcome that evidence is about. Version 1 was content bytes divided by the time
 /// until the kernel took the last one; version 2 is acknowledged bytes per second of busy time.
-const OUTCOME_VERSION: u32 = 2;
+/// Version 3 is the same, for each client in a redraw period rather than for each connection.
+const OUTCOME_VERSION: u32 = 3;
 
 /// The settings on which a state is based.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +34,9 @@ pub(crate) struct Basis {
     hosts_left_alone_digest: u64,
     holdout_trial_millionths: u32,
     holdout_millionths: u32,
+    /// Absent in states of format 1.
+    #[serde(default)]
+    switchback_block_windows: u32,
     /// [`OUTCOME_VERSION`]; 0 in states of version 1.
     #[serde(default)]
     outcome: u32,
@@ -62,6 +65,7 @@ impl Basis {
             hosts_left_alone_digest: digest_of(settings),
             holdout_trial_millionths: settings.holdout_trial.millionths(),
             holdout_millionths: settings.holdout.millionths(),
+            switchback_block_windows: settings.switchback_block_windows,
             outcome: OUTCOME_VERSION,
             counts_relayed: None,
         }
@@ -81,6 +85,11 @@ impl Basis {
             (self.holdout_trial_millionths != before.holdout_trial_millionths, "holdout_trial", evidence),
             (self.outcome != before.outcome, "outcome", evidence),
             (self.holdout_millionths != before.holdout_millionths, "holdout", evidence),
+            (
+                self.switchback_block_windows != before.switchback_block_windows,
+                "switchback_block_windows",
+                evidence,
+            ),
         ] {
             if is_changed {
                 changes.settings.push(setting);

@@ -11,13 +11,16 @@ use std::fmt;
 use serde::Deserialize;
 use thalweg_record::Prefix;
 
-use crate::entry::{CoolingOff, Entry, Phase, Proof, Steered};
+use crate::entry::{CoolingOff, Entry, Phase, Promise, Proof, Steered};
 use crate::evidence::Evidence;
 use crate::online::Trials;
 use crate::pool::{Estimate, POOL_MIN};
 use crate::sequential::{Mean, VALUES_MAX};
 use crate::settings::PREFIXES_MAX;
+use crate::signs::DIFFERENCE_MAX;
 use crate::state::{BUNDLES_MAX, STATE_FORMAT, State};
+use crate::switchback::{PAIRS_MAX, Switchback};
+use crate::upgrade::{FORMAT_BEFORE, upgrade};
 
 /// Logarithm of the largest goodput in a record (2^64 bytes per second), rounded up.
 const LN_GOODPUT_MAX: f64 = 45.0;
@@ -97,7 +100,7 @@ impl std::error::Error for StateError {
 }
 
 impl State {
-    /// Decodes the output of [`State::encode`].
+    /// Decodes the output of [`State::encode`], also that of the previous format.
     ///
     /// # Errors
     ///
@@ -109,10 +112,14 @@ impl State {
             format: u32,
         }
         let Version { format } = serde_json::from_slice(bytes).map_err(StateError::Json)?;
-        if format != STATE_FORMAT {
-            return Err(StateError::Format { found: format, read: STATE_FORMAT });
-        }
-        let state: Self = serde_json::from_slice(bytes).map_err(StateError::Json)?;
+        let state: Self = match format {
+            STATE_FORMAT => serde_json::from_slice(bytes).map_err(StateError::Json)?,
+            FORMAT_BEFORE => {
+                let before = serde_json::from_slice(bytes).map_err(StateError::Json)?;
+                serde_json::from_value(upgrade(before)).map_err(StateError::Json)?
+            }
+            found => return Err(StateError::Format { found, read: STATE_FORMAT }),
+        };
         check(&state).map_err(StateError::Field)?;
         Ok(state)
     }
@@ -151,27 +158,32 @@ pub(crate) fn check(state: &State) -> Checked {
     state.entries.iter().try_for_each(|it| within(&format!("entries[{}]", it.prefix), entry(it, state)))
 }
 
-/// Checks the trial numbers. Each trial has a unique number and is either a discovery or undecided.
-/// Once the numbers run out, trials share the last one.
+/// Checks the numbers of trials and switchbacks, which are unique. Each switchback is a discovery,
+/// has failed, or is undecided. Once the numbers run out, trials share the last one.
 fn trials(state: &State) -> Checked {
-    let Trials { started, discoveries } = state.trials;
+    let Trials { started, switchbacks, discoveries } = state.trials;
     ensure(
-        discoveries <= started && started <= VALUES_MAX,
+        discoveries <= switchbacks && switchbacks <= started && started <= VALUES_MAX,
         "trials",
-        "at most 2^53 started, and no more discoveries than started",
+        "at most 2^53 started, and no more switchbacks than trials or discoveries than switchbacks",
     )?;
     if started == VALUES_MAX {
         return Ok(());
     }
-    let undecided = state.steered().filter(|(_, steered)| steered.proof.is_none()).count() as u64;
+    let undecided: Vec<_> = state.steered().filter_map(|(_, it)| it.switchback.as_ref()).collect();
     ensure(
-        discoveries + undecided <= started,
+        discoveries + undecided.len() as u64 <= switchbacks,
         "trials.told",
-        "at most the number of trials started minus those still undecided",
+        "at most the number of switchbacks started minus those still undecided",
     )?;
-    let mut numbers: Vec<_> = state.steered().map(|(_, steered)| steered.trial).collect();
-    numbers.sort_unstable();
-    ensure(numbers.is_sorted_by(|one, next| one < next), "entries", "unique in their trial numbers")
+    let is_unique = |mut numbers: Vec<u64>| {
+        numbers.sort_unstable();
+        numbers.is_sorted_by(|one, next| one < next)
+    };
+    let numbers = state.steered().map(|(_, steered)| steered.trial).collect();
+    ensure(is_unique(numbers), "entries", "unique in their trial numbers")?;
+    let numbers = undecided.iter().map(|it| it.number).collect();
+    ensure(is_unique(numbers), "entries", "unique in their switchback numbers")
 }
 
 fn entry(entry: &Entry, state: &State) -> Checked {
@@ -196,14 +208,39 @@ fn steered(steered: &Steered, state: &State) -> Checked {
     ensure(is_counted, "trial", "the number of a trial that has started")?;
     ensure(steered.from_bundle <= state.bundle + 1, "from_bundle", "at most the next bundle's number")?;
     within("evidence", evidence(&steered.evidence))?;
-    steered.proof.as_ref().map_or(Ok(()), |it| within("proof", proof(it)))
+    steered.promise.as_ref().map_or(Ok(()), |it| within("promise", promise(it)))?;
+    let follows_up = usize::from(steered.switchback.is_some()) + usize::from(steered.proof.is_some());
+    let is_followed_up = follows_up == usize::from(steered.promise.is_some());
+    ensure(is_followed_up, "promise", "followed by either a switchback or a proof")?;
+    let number_max = state.trials.switchbacks;
+    steered.switchback.as_ref().map_or(Ok(()), |it| within("switchback", switchback(it, number_max)))?;
+    steered.proof.as_ref().map_or(Ok(()), |it| within("proof", proof(it, number_max)))
 }
 
-fn proof(proof: &Proof) -> Checked {
+fn promise(promise: &Promise) -> Checked {
+    ensure(promise.ln_e.abs() <= LN_E_MAX, "ln_e", "from -1e17 to 1e17")?;
+    within("goodput", mean(&promise.goodput))
+}
+
+fn switchback(switchback: &Switchback, number_max: u64) -> Checked {
+    let is_counted = (1..=number_max).contains(&switchback.number);
+    ensure(is_counted, "number", "the number of a switchback that has started")?;
+    ensure(switchback.block_windows > 0, "block_windows", "at least 1")?;
+    ensure(switchback.pairs.len() <= PAIRS_MAX, "pairs", "at most 1000")?;
+    let is_difference = |it: f64| it.abs() <= DIFFERENCE_MAX;
+    let are_differences = switchback
+        .pairs
+        .iter()
+        .all(|it| is_difference(it.ln_goodput) && it.retransmitted.is_none_or(is_difference));
+    ensure(are_differences, "pairs", "from -45 to 45")?;
+    switchback.open_means().try_for_each(|it| within("open", mean(it)))
+}
+
+fn proof(proof: &Proof, number_max: u64) -> Checked {
     ensure(proof.ln_e.abs() <= LN_E_MAX, "ln_e", "from -1e17 to 1e17")?;
     let is_finite = proof.reversal.ln_e.iter().all(|ln_e| ln_e.abs() <= LN_E_MAX);
     ensure(is_finite, "reversal.ln_e", "from -1e17 to 1e17")?;
-    within("goodput", mean(&proof.goodput))
+    within("switchback", switchback(&proof.switchback, number_max))
 }
 
 fn cooling_off(cooling: &CoolingOff) -> Checked {

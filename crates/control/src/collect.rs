@@ -3,19 +3,19 @@
 //!
 //! A window closes [`Settings::late_s`] after its end, by the time passed to [`Collector::close`].
 //! Callers pass an earlier time while records are delayed. Records for closed windows are dropped
-//! and counted, so each window is produced once. A connection's outcome is reported once, in the
-//! first window that contains one.
+//! and counted, so each window is produced once. Outcomes are those of clients: see `client.rs`.
 //!
 //! **Invariant:** a closed window is never reopened, even if the clock changes: see [`follows`].
 
+mod client;
 mod close;
 mod connection;
 mod samples;
 
 use std::borrow::Cow;
 use std::collections::hash_map::Entry as Slot;
-use std::collections::{BTreeMap, HashMap};
-use std::net::SocketAddr;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use thalweg_bundle::Hosts;
 use thalweg_record::{Entry, Prefix, Record, ResponseRecord, SocketRecord, Source};
@@ -33,8 +33,10 @@ pub use samples::SAMPLES_MAX;
 pub const SCOPES_MAX: usize = 1_000;
 /// Maximum number of connections per PoP and window.
 pub const CONNECTIONS_MAX: usize = 2_000_000;
-/// Number of windows, after a connection's last window, in which its outcome is not reported again.
-const REPORTED_WINDOWS: u64 = 12;
+/// How long the outcomes of a redraw period are reported, and remembered as reported: an hour, and
+/// at least 12 windows.
+const REPORTED_S: u64 = 3_600;
+const REPORTED_WINDOWS_MIN: u64 = 12;
 /// Status of a response for a host not served by the edge (RFC 9110 §15.5.20).
 const MISDIRECTED: u16 = 421;
 
@@ -76,8 +78,9 @@ pub struct ClosedWindows {
 struct Pop {
     open: BTreeMap<u64, OpenWindow>,
     closed: Option<u64>,
-    /// Connections whose outcome was reported, each with its newest window.
-    reported: HashMap<u64, u64>,
+    /// Clients whose outcome was reported, by redraw period: hashes of the tenant and the client's
+    /// address.
+    reported: BTreeMap<u64, HashSet<u64>>,
 }
 
 /// A window that still accepts records.
@@ -254,8 +257,8 @@ impl OpenWindow {
             return None;
         }
         let edge = edge_index(&mut self.edges, &source.host);
-        let key = *slot.key();
-        Some(slot.insert(Connection::new(key, Prefix::of_client(client.ip()), edge)))
+        let (key, ip) = (*slot.key(), client.ip());
+        Some(slot.insert(Connection::new(key, client_hash(ip), Prefix::of_client(ip), edge)))
     }
 
     /// Returns a tenant's index in the window, or `None` if the window has no room for it.
@@ -274,15 +277,28 @@ impl OpenWindow {
     }
 }
 
+/// Returns the number of windows after a redraw period in which its outcomes are reported.
+fn reported_windows(settings: &Settings) -> u64 {
+    REPORTED_S.div_ceil(settings.window_s.max(1)).max(REPORTED_WINDOWS_MIN)
+}
+
+/// Hashes a client's address.
+fn client_hash(client: IpAddr) -> u64 {
+    XxHash3_64::oneshot(&ipv6(client).octets())
+}
+
+fn ipv6(address: IpAddr) -> Ipv6Addr {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
+    }
+}
+
 /// Hashes a connection's identity within a PoP: the edge and the client's address and port.
 fn key(source: &Source, client: SocketAddr) -> u64 {
-    let ip = match client.ip() {
-        std::net::IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-        std::net::IpAddr::V6(ip) => ip,
-    };
     let seed = XxHash3_64::oneshot(source.host.as_bytes());
     let mut key = [0; 18];
-    key[..16].copy_from_slice(&ip.octets());
+    key[..16].copy_from_slice(&ipv6(client.ip()).octets());
     key[16..].copy_from_slice(&client.port().to_be_bytes());
     XxHash3_64::oneshot_with_seed(seed, &key)
 }

@@ -28,6 +28,7 @@ use crate::pool::Pool;
 use crate::reason::Reason;
 use crate::settings::{Settings, normalized_hosts};
 use crate::state::{BUNDLES_MAX, State};
+use crate::switchback::Switchback;
 use crate::window::{Window, follows};
 
 /// Outcome of a round.
@@ -86,7 +87,9 @@ pub struct Decision {
     pub left: Vec<Change>,
     /// Changed settings that discarded evidence or histories in this round.
     pub changed: Vec<&'static str>,
-    /// Prefixes proved in this round to be helped, sorted.
+    /// Prefixes shown in this round to gain within themselves, sorted.
+    pub promising: Vec<Prefix>,
+    /// Prefixes proved in this round to be helped as a whole, sorted.
     pub proved: Vec<Prefix>,
     /// Number of steered prefixes after this round.
     pub steered: usize,
@@ -120,6 +123,7 @@ pub(crate) fn decide_tenant(
             entered: Vec::new(),
             left: Vec::new(),
             changed: Vec::new(),
+            promising: Vec::new(),
             proved: Vec::new(),
             steered: state.steered().count(),
             pool: state.pool,
@@ -208,16 +212,20 @@ fn rule(settings: &Settings, entry: &Entry, steered: &Steered) -> Rule {
     let entered = if steered.is_explored { "explored" } else { "slow" };
     let stage = match (steered.holdout_millionths, &steered.proof) {
         (0, _) => "by duty cycle alone",
+        (_, Some(_)) => "helped as a whole",
+        (_, None) if steered.switchback.is_some() => "promising within the network",
         (_, None) => "on trial",
-        (_, Some(_)) => "shown to be helped",
     };
+    let block_s = |it: &Switchback| settings.window_s.saturating_mul(it.block_windows.into());
     Rule {
         tenant: String::new(),
         prefix: entry.prefix,
         congestion_control: settings.congestion_control.clone(),
         size_bytes_min: Some(settings.goodput_bytes_min),
         holdout: Share::from_millionths(steered.holdout_millionths).unwrap_or_default(),
-        salt: format!("{:x}", steered.salt),
+        period_s: u32::try_from(settings.window_s).ok(),
+        switchback_block_s: steered.switchback.as_ref().and_then(|it| block_s(it).try_into().ok()),
+        salt: steered.rule_salt(),
         reason: format!("{entered}, {stage}"),
     }
 }

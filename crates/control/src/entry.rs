@@ -10,6 +10,7 @@ use crate::pool::Estimate;
 use crate::reason::Reason;
 use crate::sequential::Mean;
 use crate::settings::Settings;
+use crate::switchback::Switchback;
 
 /// Number of rounds for which failed trials are remembered after the cool-off ends: a week of
 /// 5-minute windows.
@@ -17,15 +18,26 @@ const FAILURES_KEPT_ROUNDS: u32 = 2016;
 /// Maximum number of times a cool-off doubles.
 const DOUBLINGS_MAX: u8 = 4;
 
-/// Evidence from a trial at the time it was declared a discovery.
+/// Evidence from a trial at the time it made the prefix promising.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Promise {
+    /// Logarithm of the e-value.
+    #[serde(with = "crate::exact")]
+    pub ln_e: f64,
+    /// Effect on log goodput within the prefix.
+    pub goodput: Mean,
+}
+
+/// A proof that steering helps a prefix as a whole.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Proof {
     /// Logarithm of the e-value.
     #[serde(with = "crate::exact")]
     pub ln_e: f64,
-    /// Effect on log goodput.
-    pub goodput: Mean,
+    /// The switchback, as it was when it was declared a discovery.
+    pub switchback: Switchback,
     /// Number of rounds since the proof.
     pub rounds: u32,
     /// Detector of a change from help to harm since the proof.
@@ -44,9 +56,15 @@ pub struct Steered {
     pub is_explored: bool,
     /// Whether the prefix was proved to be helped before this trial.
     pub is_renewed: bool,
-    /// Proof that steering helps; `None` while on trial.
+    /// Evidence that the prefix gains within itself; `None` while on trial.
+    #[serde(default)]
+    pub promise: Option<Promise>,
+    /// Trial of the prefix as a whole, if one is in progress.
+    #[serde(default)]
+    pub switchback: Option<Switchback>,
+    /// Proof that steering helps the prefix as a whole.
     pub proof: Option<Proof>,
-    /// Held-out share of the prefix's connections, in millionths.
+    /// Held-out share of the prefix's clients, in millionths. In a switchback, one half.
     pub holdout_millionths: u32,
     /// First bundle with this rule. Connections under earlier bundles are not counted.
     pub from_bundle: u64,
@@ -122,16 +140,21 @@ pub struct Entry {
 }
 
 impl Steered {
-    /// Returns the held-out share of the prefix's connections.
+    /// Returns the salt of the prefix's rule.
+    pub(crate) fn rule_salt(&self) -> String {
+        format!("{:x}", self.salt)
+    }
+
+    /// Returns the held-out share of the prefix's clients.
     pub(crate) fn holdout(&self) -> f64 {
         f64::from(self.holdout_millionths) / 1e6
     }
 
-    /// Returns the trial's estimate if the evidence suffices. After a proof, returns the estimate
-    /// at the time of the proof.
+    /// Returns the trial's estimate within the prefix if the evidence suffices. Once the prefix is
+    /// promising, returns the estimate at that time.
     pub(crate) fn estimate(&self, settings: &Settings) -> Option<Estimate> {
-        match &self.proof {
-            Some(proof) => Estimate::of(&proof.goodput),
+        match &self.promise {
+            Some(promise) => Estimate::of(&promise.goodput),
             None if self.evidence.is_enough(settings.evidence_connections_min) => {
                 Estimate::of(&self.evidence.goodput)
             }

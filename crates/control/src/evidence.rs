@@ -1,29 +1,29 @@
 //! Evidence from a trial in one prefix: a comparison of steered with held-out connections.
 //!
-//! The unit is the connection, reported once, because its responses are not independent. The rule's
-//! hash steers each connection with a fixed probability π, so
+//! The unit is the client in a redraw period, reported once, because responses and connections of
+//! one client are not independent. The rule's hash steers each client with a fixed probability π,
+//! and draws it again, independently, in the next period, so
 //!
 //! ```text
 //! (outcome − baseline) × (1/π if steered, −1/(1−π) if held out)
 //! ```
 //!
-//! has the connection's own effect as its mean, for any baseline fixed in advance. This is an
+//! has the client's own effect as its mean, for any baseline fixed in advance. This is an
 //! inverse-probability estimate, as in Waudby-Smith et al. (2024, §3) for randomized experiments
 //! and in the design-based analysis of Ham, Bojinov, Lindon and Tingley (2022, arXiv:2210.08639).
-//! Anything that affects all connections of a prefix alike, such as evening load, affects the two
-//! arms at random and adds only variance.
+//! Anything that affects all clients of a prefix alike, such as evening load, affects the two arms
+//! at random and adds only variance.
 //!
 //! The e-value is exact against "steering has no effect on any connection". It holds for noise of
-//! any skew and tail weight and for arbitrarily correlated connections, because only the draw is
-//! random. Let x be the value above and σ² its variance over the draw; for a given outcome, σ² is
+//! any skew and tail weight, for arbitrarily correlated clients and for clients that return in many
+//! periods, because only the draw is random. Let x be the value above and σ² its variance over the draw; for a given outcome, σ² is
 //! (outcome − baseline)² / (π(1−π)). Then exp(λΣx − λ²/2 Σ(x²/3 + 2σ²/3)) is a supermartingale for
 //! every λ (Delyon, Electronic Journal of Probability 14, 2009; Howard et al., Probability Surveys
 //! 17, 2020, Table 3). The e-value is a mixture of these over λ of one sign.
 //!
-//! This assumes that each draw is independent of everything before it. A client that returns with
-//! the same address and port violates the assumption, because it gets the same draw again. Against
-//! "no effect on average" the e-value is only asymptotically valid. Randomization does not remove
-//! interference between the arms on a shared bottleneck.
+//! Against "no effect on average" the e-value is only asymptotically valid. Randomization does not
+//! remove interference between the arms on a shared bottleneck, so this evidence holds only within
+//! the network: `switchback.rs` tests the network as a whole.
 //!
 //! **Invariant:** the baseline subtracted from a window's outcomes uses only earlier windows.
 
@@ -37,16 +37,16 @@ use crate::window::Outcome;
 const BASELINE_WEIGHT: f64 = 30.0;
 /// Probability of reporting a skew by chance.
 const FALSE_SKEW_SHARE: f64 = 0.001;
-/// Standard deviation of log goodput across a network's connections at which e-values are largest.
+/// Standard deviation of log goodput across a network's clients at which e-values are largest.
 const LN_GOODPUT_SPREAD: f64 = 0.6;
 
 /// Evidence collected by a trial.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Evidence {
-    /// Number of steered connections.
+    /// Number of outcomes of steered clients.
     pub steered: u32,
-    /// Number of held-out connections.
+    /// Number of outcomes of held-out clients.
     pub held_out: u32,
     /// Effect on log goodput.
     pub goodput: Mean,
@@ -112,13 +112,13 @@ impl Evidence {
             (self.baseline_retransmitted * BASELINE_WEIGHT + share) / (BASELINE_WEIGHT + share_weight);
     }
 
-    /// Returns whether each arm has at least `connections_min` connections.
+    /// Returns whether each arm has at least `connections_min` outcomes.
     pub fn is_enough(&self, connections_min: u32) -> bool {
         self.steered.min(self.held_out) >= connections_min
     }
 
     /// Returns the log e-value against "steering does not help", under a rule with a held-out share
-    /// of `holdout`. Returns 0 without connections. If there is no effect, the value reaches ln 1/α
+    /// of `holdout`. Returns 0 without outcomes. If there is no effect, the value reaches ln 1/α
     /// with probability at most α.
     pub fn ln_e_helped(&self, holdout: f64) -> f64 {
         self.ln_e(1.0, holdout)
@@ -149,7 +149,7 @@ impl Evidence {
     }
 }
 
-/// Returns the variance of a connection's effect for which e-values are largest.
+/// Returns the variance of a client's effect for which e-values are largest.
 pub(crate) fn tuned_variance(holdout: f64) -> f64 {
     LN_GOODPUT_SPREAD.powi(2) / (holdout * (1.0 - holdout))
 }
@@ -175,7 +175,7 @@ mod tests {
                     let rise = if is_steered { effect } else { 0.0 };
                     let ln_goodput = level + rise + 0.5 * normal(&mut random);
                     let retransmitted_share = Some(if is_steered { 0.03 } else { 0.01 });
-                    Outcome { bundle: 1, is_steered, ln_goodput, retransmitted_share }
+                    Outcome { bundle: 1, period: 0, is_steered, ln_goodput, retransmitted_share }
                 })
                 .collect();
             evidence.add(outcomes.iter(), holdout);
@@ -207,6 +207,7 @@ mod tests {
                 let outcomes: Vec<_> = (0..20)
                     .map(|_| Outcome {
                         bundle: 1,
+                        period: 0,
                         is_steered: !random.random_bool(holdout),
                         // Log-normal noise: sometimes far slower, never far faster.
                         ln_goodput: 14.0 - (1.2 * normal(&mut random)).exp().min(14.0),
@@ -250,7 +251,8 @@ mod tests {
     #[test]
     fn first_window_sets_the_missing_baseline() {
         let mut evidence = Evidence::with_baseline(None);
-        let outcome = Outcome { bundle: 1, is_steered: true, ln_goodput: 12.0, retransmitted_share: None };
+        let outcome =
+            Outcome { bundle: 1, period: 0, is_steered: true, ln_goodput: 12.0, retransmitted_share: None };
         evidence.add([outcome.clone()].iter(), 0.5);
         assert_eq!((evidence.steered, evidence.baseline_ln_goodput), (0, Some(12.0)));
         evidence.add([outcome].iter(), 0.5);

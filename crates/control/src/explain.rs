@@ -7,9 +7,10 @@ use thalweg_record::Prefix;
 use crate::entry::{CoolingOff, Entry, Phase, Steered};
 use crate::left_alone::LeftAlone;
 use crate::reason::Reason;
-use crate::sequential::Mean;
+use crate::sequential::{Interval, Mean};
 use crate::settings::Settings;
 use crate::state::State;
+use crate::switchback::Switchback;
 
 /// Explains the state of `prefix` in a few lines of text.
 pub fn explain(settings: &Settings, state: &State, prefix: Prefix) -> String {
@@ -60,6 +61,23 @@ fn trial(text: &mut String, settings: &Settings, state: &State, steered: &Steere
     if steered.holdout_millionths == 0 {
         return writeln!(text, "  proof       none: no connection is held out");
     }
+    let alpha = settings.false_harm_share;
+    if let Some(promise) = &steered.promise {
+        let effect = interval(&promise.goodput, alpha, percent).unwrap_or_default();
+        writeln!(text, "  within      {effect}, by an e-value of {:.0}", promise.ln_e.exp())?;
+    }
+    if let Some(switchback) = &steered.switchback {
+        let (windows, windows_max) = (switchback.windows, settings.switchback_windows_max);
+        let block_windows = switchback.block_windows;
+        writeln!(
+            text,
+            "  proof       steered in one of two blocks of {block_windows} windows, for {windows} of {windows_max}"
+        )?;
+        return as_a_whole(text, settings, switchback);
+    }
+    if let Some(proof) = &steered.proof {
+        as_a_whole(text, settings, &proof.switchback)?;
+    }
     let share = f64::from(steered.holdout_millionths) / 1e4;
     let (windows, windows_max) = (steered.windows, settings.trial_windows_max);
     let since = if steered.proof.is_some() { "evidence since" } else { "on trial for" };
@@ -67,11 +85,9 @@ fn trial(text: &mut String, settings: &Settings, state: &State, steered: &Steere
     let (of, held) = (evidence.steered, evidence.held_out);
     writeln!(
         text,
-        "  connections {of} steered, {held} held out; minimum {} each",
+        "  clients     {of} steered, {held} held out; minimum {} each",
         settings.evidence_connections_min
     )?;
-    let alpha = settings.false_harm_share;
-    let percent = |ln: f64| format!("{:+.1} %", ln.exp_m1() * 100.0);
     if let Some(effect) = interval(&evidence.goodput, alpha, percent) {
         writeln!(text, "  goodput     {effect}; worthwhile from {}", percent(settings.effect_min))?;
     }
@@ -91,21 +107,36 @@ fn trial(text: &mut String, settings: &Settings, state: &State, steered: &Steere
             settings.pooled_keep
         )?;
     }
-    let Some(proof) = &steered.proof else { return Ok(()) };
-    let effect = interval(&proof.goodput, alpha, percent).unwrap_or_default();
-    writeln!(text, "  shown       {effect}, by an e-value of {:.0}", proof.ln_e.exp())
+    Ok(())
+}
+
+/// Writes the effect on the prefix as a whole.
+fn as_a_whole(text: &mut String, settings: &Settings, switchback: &Switchback) -> std::fmt::Result {
+    let Some(effect) = switchback.effect(settings.false_harm_share) else {
+        return writeln!(text, "  as a whole  no pair of blocks yet");
+    };
+    let interval = effect.interval.map_or_else(
+        || "too few pairs for an interval".to_owned(),
+        |it| ends(it, settings.false_harm_share, percent),
+    );
+    let (mean, pairs, e) = (percent(effect.mean), effect.pairs, switchback.ln_e_helped().exp());
+    writeln!(text, "  as a whole  {mean} {interval}, over {pairs} pairs of blocks, by an e-value of {e:.1}")
+}
+
+/// Formats an effect on log goodput.
+fn percent(ln: f64) -> String {
+    format!("{:+.1} %", ln.exp_m1() * 100.0)
 }
 
 /// Formats a mean and its interval; `unit` formats each number.
 fn interval(mean: &Mean, alpha: f64, unit: impl Fn(f64) -> String) -> Option<String> {
     let interval = mean.interval(alpha)?;
+    Some(format!("{} {}", unit(mean.mean), ends(interval, alpha, unit)))
+}
+
+fn ends(interval: Interval, alpha: f64, unit: impl Fn(f64) -> String) -> String {
     let share = (1.0 - alpha) * 100.0;
-    Some(format!(
-        "{} [{}, {}], {share:.0} % at every look",
-        unit(mean.mean),
-        unit(interval.low),
-        unit(interval.high)
-    ))
+    format!("[{}, {}], {share:.0} % at every look", unit(interval.low), unit(interval.high))
 }
 
 fn cooled(text: &mut String, settings: &Settings, cooling: &CoolingOff) -> std::fmt::Result {

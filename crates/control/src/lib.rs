@@ -7,9 +7,10 @@
 //! ```
 //!
 //! Control steers prefixes that are consistently in the bottom group of their PoP, and explores a
-//! few others. It holds out a share of each prefix's connections for comparison. A prefix is
-//! withdrawn once evidence speaks against steering it, and is declared helped only once that is
-//! proved. `docs/explanation/control.md` describes the statistics and their sources.
+//! few others. It holds out a share of each prefix's clients for comparison. A prefix that gains
+//! within itself is only promising: it is then switched on and off as a whole. A prefix is withdrawn
+//! once evidence speaks against steering it, and is declared helped only once it is proved that the
+//! prefix as a whole gains. `docs/explanation/control.md` describes the statistics and their sources.
 //!
 //! This crate does no I/O and reads no clock: its inputs are records, settings, the current time
 //! and a seed.
@@ -39,17 +40,20 @@ mod rollout;
 mod selection;
 mod sequential;
 mod settings;
+mod signs;
 pub mod simulate;
 mod state;
+mod switchback;
 mod tenant;
 mod tenants;
+mod upgrade;
 mod window;
 
 pub use check::{FieldFault, StateError};
 pub use collect::{CONNECTIONS_MAX, ClosedWindows, Collector, Counts, SAMPLES_MAX, SCOPES_MAX};
 pub use decide::{Change, Decision, Moment, RoundOutcome, decide};
 pub use detector::Detector;
-pub use entry::{CoolingOff, Entry, Phase, Proof, Steered};
+pub use entry::{CoolingOff, Entry, Phase, Promise, Proof, Steered};
 pub use evidence::Evidence;
 pub use explain::explain;
 pub use figures::{EDGES_MAX, EdgeFigures};
@@ -64,6 +68,7 @@ pub use rollout::{
 pub use sequential::{Interval, Mean};
 pub use settings::{Fault, HISTORY_WINDOWS_MAX, LEFT_ALONE_MAX, Measure, PREFIXES_MAX, Settings};
 pub use state::{BUNDLES_MAX, Guard, STATE_FORMAT, State};
+pub use switchback::{PAIRS_MAX, Switchback, WholeEffect};
 pub use tenant::{TENANT_HOSTS_MAX, TENANTS_MAX, Tenant};
 pub use tenants::{RuleKey, Tenants};
 pub use window::{Arm, ArmSample, Outcome, Sample, Window};

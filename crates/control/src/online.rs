@@ -1,15 +1,16 @@
-//! Online false-discovery control over an unbounded stream of trials: e-LOND (Xu and Ramdas, Online
-//! multiple testing with e-values, AISTATS 2024).
+//! Online false-discovery control over an unbounded stream of switchbacks: e-LOND (Xu and Ramdas,
+//! Online multiple testing with e-values, AISTATS 2024). The trials that precede them decide only
+//! which switchbacks start: given everything before its start, a switchback's e-value is valid.
 //!
-//! Trial *i* (numbered at its start) is declared a discovery once its e-value reaches `1 / (α γ_i
+//! Switchback *i* (numbered at its start) is declared a discovery once its e-value reaches `1 / (α γ_i
 //! k)`, where `Σγ ≤ 1` and *k* is the number of discoveries, including those of the same round.
 //! Each false discovery then has `E_i α γ_i k ≥ 1` and is at most one of *k*, so the share of false
 //! discoveries is at most `α Σ γ_i E_i`. Its expectation is at most α at any time, under any
-//! dependence between trials and any order of looks. Declaring the largest possible set per round
+//! dependence between switchbacks and any order of looks. Declaring the largest possible set per round
 //! is e-BH (Wang and Ramdas, JRSS B 84(3), 2022).
 //!
 //! `γ_i = 1/log2(i+1) − 1/log2(i+2)` sums to exactly 1 and decays as `1/(i log² i)`, slow enough to
-//! keep power for trials years from now.
+//! keep power for switchbacks years from now.
 //!
 //! **Invariant:** a discovery is never revoked or uncounted, even after its prefix is withdrawn.
 
@@ -17,14 +18,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::sequential::VALUES_MAX;
 
-/// Counts of trials.
+/// Counts of trials and switchbacks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trials {
     /// Number of trials started.
     #[serde(rename = "begun")]
     pub started: u64,
-    /// Number of trials declared discoveries.
+    /// Number of switchbacks started.
+    #[serde(default)]
+    pub switchbacks: u64,
+    /// Number of switchbacks declared discoveries.
     #[serde(rename = "told")]
     pub discoveries: u64,
 }
@@ -37,23 +41,28 @@ impl Trials {
         self.started
     }
 
-    /// Declares the largest set of discoveries among `trials` (numbers and log e-values) that keeps
-    /// the expected share of false discoveries at most `share`. Returns the threshold: a trial is a
-    /// discovery if its [`discoveries_needed`] is at most the threshold.
-    pub(crate) fn declare_discoveries(&mut self, trials: &[(u64, f64)], share: f64) -> f64 {
+    /// Counts a new switchback and returns its number, like [`Trials::start`].
+    pub(crate) fn start_switchback(&mut self) -> u64 {
+        self.switchbacks = (self.switchbacks + 1).min(VALUES_MAX);
+        self.switchbacks
+    }
+
+    /// Declares the largest set of discoveries among `switchbacks` (numbers and log e-values) that
+    /// keeps the expected share of false discoveries at most `share`. Returns the threshold: a
+    /// switchback is a discovery if its [`discoveries_needed`] is at most the threshold.
+    pub(crate) fn declare_discoveries(&mut self, switchbacks: &[(u64, f64)], share: f64) -> f64 {
         let mut all: Vec<_> =
-            trials.iter().map(|(number, ln_e)| discoveries_needed(*number, *ln_e, share)).collect();
+            switchbacks.iter().map(|(number, ln_e)| discoveries_needed(*number, *ln_e, share)).collect();
         all.sort_unstable_by(f64::total_cmp);
         let before = self.discoveries as f64;
         let together =
             (1..=all.len()).rev().find(|count| all[count - 1] <= before + *count as f64).unwrap_or(0);
-        self.discoveries = (self.discoveries + together as u64).min(self.started);
+        self.discoveries = (self.discoveries + together as u64).min(self.switchbacks);
         if together > 0 { self.discoveries as f64 } else { 0.0 }
     }
 }
 
-/// Returns the number of discoveries, including the trial itself, needed for the trial to become
-/// one.
+/// Returns the number of discoveries, including the switchback itself, needed for it to become one.
 pub(crate) fn discoveries_needed(number: u64, ln_e: f64, share: f64) -> f64 {
     (-ln_e - share.ln() - ln_weight(number)).exp()
 }
@@ -82,7 +91,7 @@ mod tests {
 
     #[test]
     fn later_trials_need_more_evidence_and_discoveries_lower_the_bar() {
-        let mut trials = Trials { started: 4, discoveries: 0 };
+        let mut trials = Trials { switchbacks: 4, ..Trials::default() };
         let least = |number: u64| -SHARE.ln() - ln_weight(number);
         assert_eq!(trials.declare_discoveries(&[(1, least(1) - 0.01)], SHARE), 0.0);
         // Neither trial suffices alone, but together they do.
@@ -107,7 +116,7 @@ mod tests {
             .map(|_| {
                 let (mut trials, mut false_discoveries) = (Trials::default(), 0);
                 for _ in 0..200 {
-                    let number = trials.start();
+                    let number = trials.start_switchback();
                     let ln_least =
                         -SHARE.ln() - ln_weight(number) - (trials.discoveries as f64 + 1.0).ln() + 1e-9;
                     let is_helped = number.is_multiple_of(helped_each);

@@ -52,11 +52,13 @@ reasons! {
     CoolingOff = "cooling_off": "not steered, it was withdrawn and is cooling off",
     Slow = "slow": "steered because it is slow, nothing shown yet",
     Explored = "explored": "steered to explore although it is not slow, nothing shown yet",
-    Renewed = "renewed": "steered, on trial again after it was shown to be helped",
-    Likely = "likely": "steered, not proved by itself, but likely to be helped given all trials",
-    Helped = "helped": "steered, shown to be helped",
+    Renewed = "renewed": "steered, on trial again after it was shown to be helped as a whole",
+    Likely = "likely": "steered for now, not shown by itself, but likely to gain within the network given all trials",
+    Promising = "promising": "steered in every other block of time, shown to gain within the network but not yet as a whole",
+    Helped = "helped": "steered, shown to be helped as a whole",
     NoLongerSlow = "no_longer_slow": "withdrawn, it is no longer slow",
     NotHelped = "not_helped": "withdrawn, not shown to be helped, or by too little to be worthwhile",
+    NotProved = "not_proved": "withdrawn, a gain within the network was not shown for the network as a whole in time",
     Harmed = "harmed": "withdrawn, shown to be harmed",
     Retransmits = "retransmits": "withdrawn, its retransmitted share rose too much",
     Skewed = "skewed": "withdrawn, the held-out share differs from the rule's, so the arms cannot be compared",
@@ -71,7 +73,10 @@ impl Reason {
     /// Returns whether a withdrawal for this reason counts as a failure, which doubles the
     /// cool-off.
     pub(crate) fn is_failure(self) -> bool {
-        matches!(self, Self::NotHelped | Self::Harmed | Self::Retransmits | Self::RolledBack)
+        matches!(
+            self,
+            Self::NotHelped | Self::NotProved | Self::Harmed | Self::Retransmits | Self::RolledBack
+        )
     }
 
     /// Returns whether this reason withdraws a prefix at once, regardless of the limit on changes

@@ -3,10 +3,11 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use thalweg_bundle::{HOSTS_MAX, RULES_MAX, Share, is_host};
+use thalweg_bundle::{HOSTS_MAX, PERIOD_S_MAX, RULES_MAX, Share, is_host};
 use thalweg_record::Prefix;
 
 use crate::rollout::Canary;
+use crate::switchback::PAIRS_MAX;
 use crate::tenant::Tenant;
 
 /// Maximum number of windows in a prefix's history, which has one bit of a `u128` per window.
@@ -82,20 +83,28 @@ pub struct Settings {
     /// Maximum number of exploratory trials started per round.
     pub exploring_max: usize,
 
-    /// Held-out share of connections in a prefix on trial. Zero disables proof: duty cycles alone
+    /// Held-out share of clients in a prefix on trial. Zero disables proof: duty cycles alone
     /// decide, even for prefixes admitted for exploration.
     pub holdout_trial: Share,
     /// Held-out share in prefixes proved to be helped.
     pub holdout: Share,
+    /// Probability, for each prefix and trial, of declaring by chance that it is promising.
+    pub false_promise_share: f64,
+    /// Length of a switchback's blocks, in windows. The first window of each block is left out.
+    pub switchback_block_windows: u32,
+    /// Number of windows after which a promising prefix that is not proved to be helped as a whole
+    /// is withdrawn.
+    pub switchback_windows_max: u32,
     /// Maximum expected share of false discoveries among prefixes declared helped.
     pub false_discovery_share: f64,
     /// Probability, for each prefix and trial, of declaring harm by chance.
     pub false_harm_share: f64,
-    /// Minimum number of connections in each arm before evidence counts.
+    /// Minimum number of outcomes in each arm before evidence counts: clients' in a trial,
+    /// connections' at a canary.
     pub evidence_connections_min: u32,
     /// Minimum worthwhile effect, as a change in log goodput.
     pub effect_min: f64,
-    /// Number of windows after which a prefix not proved to be helped is withdrawn, subject to
+    /// Number of windows after which a prefix that is not promising is withdrawn, subject to
     /// [`Settings::pooled_keep`].
     pub trial_windows_max: u32,
     /// Minimum probability that a prefix's shrunken effect exceeds [`Settings::effect_min`] for the
@@ -147,6 +156,9 @@ impl Default for Settings {
             exploring_max: 5,
             holdout_trial: share(500_000),
             holdout: share(100_000),
+            false_promise_share: 0.05,
+            switchback_block_windows: 3,
+            switchback_windows_max: 288,
             false_discovery_share: 0.05,
             false_harm_share: 0.05,
             evidence_connections_min: 30,
@@ -249,7 +261,20 @@ impl Settings {
                 to(&0.01, &0.9),
             );
         }
+        let pairs = self.switchback_windows_max / self.switchback_block_windows.max(1) / 2;
+        let block_s = u64::from(self.switchback_block_windows).saturating_mul(self.window_s);
+        ensure(
+            self.switchback_block_windows >= 2 && block_s <= PERIOD_S_MAX.into(),
+            "switchback_block_windows",
+            format!("at least 2, and at most {PERIOD_S_MAX} s"),
+        );
+        ensure(
+            (1..=PAIRS_MAX as u32).contains(&pairs),
+            "switchback_windows_max",
+            format!("1 to {PAIRS_MAX} pairs of blocks"),
+        );
         for (setting, share) in [
+            ("false_promise_share", self.false_promise_share),
             ("false_discovery_share", self.false_discovery_share),
             ("false_harm_share", self.false_harm_share),
         ] {

@@ -1,5 +1,5 @@
 //! The state of one scope (a PoP or one of its tenants) between rounds. `check.rs` decodes the
-//! stored form.
+//! stored form, and `upgrade.rs` converts that of earlier formats.
 //!
 //! **Invariant:** entries are sorted by prefix and distinct. There are at most
 //! [`PREFIXES_MAX`](crate::PREFIXES_MAX) of them. Their prefixes do not overlap, because all are
@@ -16,7 +16,7 @@ use crate::online::Trials;
 use crate::pool::Pool;
 
 /// Format version written by [`State::encode`].
-pub const STATE_FORMAT: u32 = 1;
+pub const STATE_FORMAT: u32 = 2;
 /// Maximum bundle number. Some JSON readers lose digits beyond it.
 pub const BUNDLES_MAX: u64 = 1 << 53;
 

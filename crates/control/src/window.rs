@@ -46,16 +46,19 @@ impl ArmSample {
     }
 }
 
-/// Outcome of one connection under a rule, the unit of all evidence. Reported once per connection.
+/// Outcome of one client under a rule, the unit of all evidence: of its connections decided in one
+/// redraw period, which share one draw. Reported once per client and period.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
-    /// Number of the bundle containing the rule.
+    /// Number of the bundle containing the rule; the lowest if several bundles decided.
     pub bundle: u64,
-    /// Whether the connection was steered; otherwise it was held out.
+    /// Redraw period in which the connections were decided. Periods are numbered like windows.
+    pub period: u64,
+    /// Whether the client was steered; otherwise it was held out.
     pub is_steered: bool,
-    /// Mean log goodput of the connection's responses, in bytes per second.
+    /// Mean log goodput of the responses of all connections, in bytes per second.
     pub ln_goodput: f64,
-    /// Retransmitted share of the connection's bytes, if its socket was sampled.
+    /// Retransmitted share of the connections' bytes, if a socket was sampled.
     pub retransmitted_share: Option<f64>,
 }
 
@@ -72,7 +75,7 @@ pub struct Sample {
     pub min_rtt_us: Sketch,
     /// Log goodput of connections that were not steered, one value per connection.
     pub ln_goodput: Mean,
-    /// Outcomes of connections under a rule.
+    /// Outcomes of clients under a rule.
     pub outcomes: Vec<Outcome>,
 }
 

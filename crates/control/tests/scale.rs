@@ -39,6 +39,7 @@ fn window(number: u64, state: &State) -> Window {
             }
             if arm != Arm::Other {
                 sample.outcomes.push(Outcome {
+                    period: 0,
                     bundle: state.bundle,
                     is_steered: arm == Arm::Steered,
                     // Use the same spread in all prefixes.

@@ -2,7 +2,7 @@
 //! individual prefixes.
 
 use serde_json::{Value, json};
-use thalweg_control::{Entry, Evidence, Mean, Phase, Settings, State, Steered, explain};
+use thalweg_control::{Entry, Evidence, Interval, Phase, Settings, State, Steered, Switchback, explain};
 use thalweg_record::Prefix;
 
 use crate::store::PrefixChange;
@@ -28,7 +28,8 @@ pub(crate) fn scope(
         "window_s": settings.window_s,
         "bundle": bundle,
         "steered": state.steered().count(),
-        "on_trial": count(|steered| steered.proof.is_none()),
+        "on_trial": count(|steered| steered.promise.is_none()),
+        "promising": count(|steered| steered.switchback.is_some()),
         "proved": count(|steered| steered.proof.is_some()),
         "explored": count(|steered| steered.is_explored),
         "paused_windows": state.guard.pause_windows,
@@ -72,31 +73,49 @@ fn prefix(settings: &Settings, entry: &Entry) -> Value {
         "steered": steered.is_some(),
         "reason": entry.reason.as_str(),
         "stage": steered.map(stage),
-        "effect": steered.and_then(|steered| effect(settings, effect_shown(steered))),
+        "effect": steered.and_then(|steered| effect(settings, steered)),
     })
 }
 
 fn stage(steered: &Steered) -> &'static str {
-    match (steered.holdout_millionths, &steered.proof) {
-        (0, _) => "by duty cycle alone",
-        (_, None) => "on trial",
-        (_, Some(_)) => "shown to be helped",
+    if steered.holdout_millionths == 0 {
+        "by duty cycle alone"
+    } else if steered.proof.is_some() {
+        "helped as a whole"
+    } else if steered.switchback.is_some() {
+        "promising within the network"
+    } else {
+        "on trial"
     }
 }
 
-/// Returns the effect on goodput: from the proof if the prefix is proved, otherwise from the
-/// evidence so far.
-fn effect_shown(steered: &Steered) -> &Mean {
-    steered.proof.as_ref().map_or(&steered.evidence.goodput, |proof| &proof.goodput)
+/// Formats the effect that the newest stage is about: on the network as a whole if it is promising
+/// or proved, otherwise within the network.
+fn effect(settings: &Settings, steered: &Steered) -> Option<Value> {
+    match &steered.promise {
+        Some(_) => as_a_whole(settings, steered),
+        None => within(settings, steered),
+    }
+}
+
+/// Formats the effect on goodput within the network: of the trial that made it promising, otherwise
+/// of the evidence so far.
+fn within(settings: &Settings, steered: &Steered) -> Option<Value> {
+    let goodput = steered.promise.as_ref().map_or(&steered.evidence.goodput, |promise| &promise.goodput);
+    Some(percentages(goodput.mean, goodput.interval(settings.false_harm_share)?))
+}
+
+/// Formats the effect on goodput of the network as a whole. `None` with too few pairs of blocks.
+fn as_a_whole(settings: &Settings, steered: &Steered) -> Option<Value> {
+    let proved = steered.proof.as_ref().map(|proof| &proof.switchback);
+    let effect = proved.or(steered.switchback.as_ref())?.effect(settings.false_harm_share)?;
+    Some(percentages(effect.mean, effect.interval?))
 }
 
 /// Formats an effect on log goodput, and its interval, as percentages.
-fn effect(settings: &Settings, mean: &Mean) -> Option<Value> {
-    let interval = mean.interval(settings.false_harm_share)?;
+fn percentages(mean: f64, interval: Interval) -> Value {
     let percent = |ln: f64| ln.exp_m1() * 100.0;
-    Some(
-        json!({ "percent": percent(mean.mean), "low": percent(interval.low), "high": percent(interval.high) }),
-    )
+    json!({ "percent": percent(mean), "low": percent(interval.low), "high": percent(interval.high) })
 }
 
 /// Explains why a prefix is or is not steered, and lists its past changes.
@@ -141,7 +160,10 @@ fn evidence(settings: &Settings, entry: &Entry) -> Option<Value> {
         "treated": treated,
         "held_out": held_out,
         "stage": stage(steered),
-        "goodput": effect(settings, effect_shown(steered)),
+        "goodput": effect(settings, steered),
+        "within": within(settings, steered),
+        "as_a_whole": as_a_whole(settings, steered),
+        "pairs": steered.switchback.as_ref().or(steered.proof.as_ref().map(|it| &it.switchback)).map(Switchback::pairs),
         "retransmitted": sent_again,
     }))
 }

@@ -1,7 +1,7 @@
 //! Rounds as stored in the ledger.
 
 use serde_json::{Value, json};
-use thalweg_control::{ArmSample, Change, Decision, RoundOutcome, Settings, Window};
+use thalweg_control::{ArmSample, Change, Decision, Reason, RoundOutcome, Settings, Window};
 use thalweg_record::{Prefix, Sketch};
 
 /// A round as stored in the ledger.
@@ -19,7 +19,7 @@ pub(crate) struct RoundRecord {
 #[derive(Debug)]
 pub(crate) struct LedgerChange {
     pub(crate) prefix: Prefix,
-    /// Kind of change: `entered`, `left` or `proved`.
+    /// Kind of change: `entered`, `left`, `promising` or `proved`.
     pub(crate) what: &'static str,
     pub(crate) reason: &'static str,
 }
@@ -33,7 +33,7 @@ impl RoundRecord {
         decision: &Decision,
         bundle: Option<u64>,
     ) -> Self {
-        let Decision { entered, left, proved, steered, .. } = decision;
+        let Decision { entered, left, promising, proved, steered, .. } = decision;
         let unix_s = (window.number + 1) * settings.window_s;
         let json = json!({
             "window": window.number,
@@ -47,6 +47,7 @@ impl RoundRecord {
             "kept": steered.saturating_sub(entered.len()),
             "entered": changes(entered),
             "left": changes(left),
+            "promising": promising.iter().map(Prefix::to_string).collect::<Vec<_>>(),
             "proved": proved.iter().map(Prefix::to_string).collect::<Vec<_>>(),
             "changed": decision.changed,
             "bundle": bundle,
@@ -55,12 +56,16 @@ impl RoundRecord {
         });
         let change =
             |what| move |it: &Change| LedgerChange { prefix: it.prefix, what, reason: it.reason.as_str() };
-        let proved =
-            proved.iter().map(|prefix| LedgerChange { prefix: *prefix, what: "proved", reason: "helped" });
+        let shown = |what, reason: Reason| {
+            move |prefix: &Prefix| LedgerChange { prefix: *prefix, what, reason: reason.as_str() }
+        };
+        let promising = promising.iter().map(shown("promising", Reason::Promising));
+        let proved = proved.iter().map(shown("proved", Reason::Helped));
         let changes = entered
             .iter()
             .map(change("entered"))
             .chain(left.iter().map(change("left")))
+            .chain(promising)
             .chain(proved)
             .collect();
         Self { tenant: tenant.to_owned(), window: window.number, unix_s, json, changes }

@@ -150,6 +150,8 @@ message! {
         /// Why the kernel refused the congestion control requested by the rule or the arm; absent
         /// if the kernel accepted it.
         pub refused: Option<String> = 6;
+        /// Redraw period in which the rule decided; absent if the rule draws each client once.
+        pub draw_period: Option<u64> = 7;
     }
 }
 

@@ -80,6 +80,7 @@ fn held_out() -> ResponseRecord {
         experiment: Some("live-bbr".to_owned()),
         arm: Some("as-is".to_owned()),
         refused: Some("bbr3 is not there".to_owned()),
+        draw_period: None,
     };
     ResponseRecord { steered: Some(steered), ..sample() }
 }

@@ -440,7 +440,7 @@ fn bundle_is_checked() {
     );
     let document = |checksum: &str| {
         format!(
-            r#"{{"format": 3, "number": 1, "made_at": "2026-11-20T23:00:00Z", "reason": "by hand", "checksum": "{checksum}",
+            r#"{{"format": 4, "number": 1, "made_at": "2026-11-20T23:00:00Z", "reason": "by hand", "checksum": "{checksum}",
                  "rules": [{{"prefix": "203.0.113.0/24", "congestion_control": "bbr", "holdout": 0.1, "reason": ""}}],
                  "experiments": []}}"#
         )
@@ -451,7 +451,7 @@ fn bundle_is_checked() {
         &wrong,
         expect![[r#"
             status 1
-            wrong.json: /checksum: does not match the content, expected sha256:7826149040fae1d9704f4c34c68cadc91772a43070ac9e413f67567e3bbb1d61
+            wrong.json: /checksum: does not match the content, expected sha256:60ef390cdb9f406bce5556d5b0a012b85a544b9322b39bbb9aee1f90b637e6d5
             wrong.json: /rules/0/prefix: bits after the prefix are set: write 203.0.113.0/24
             wrong.json: /rules/0/holdout: must be from 0 to 1 with at most six decimals
         "#]],
@@ -461,12 +461,12 @@ fn bundle_is_checked() {
         &document(""),
         expect![[r#"
             status 1
-            unsealed.json: /checksum: does not match the content, expected sha256:86ef2ccc3fa308e9aca3a7fa9c6e3e89eccabeb76306efffe34819defb4bade7
+            unsealed.json: /checksum: does not match the content, expected sha256:75bbe4d759f175299392e0979547a583d2402044141318a6c741a861b1e973d6
         "#]],
     );
     check(
         "right.json",
-        &document("sha256:86ef2ccc3fa308e9aca3a7fa9c6e3e89eccabeb76306efffe34819defb4bade7"),
+        &document("sha256:75bbe4d759f175299392e0979547a583d2402044141318a6c741a861b1e973d6"),
         expect![[r#"
             status 0
             right.json: no errors found: bundle 1, rules: 1, experiments: 0
@@ -479,7 +479,7 @@ fn algorithm_missing_in_the_kernel_is_a_warning() {
     let directory = Directory::new();
     let check = |checksum: &str| {
         let document = format!(
-            r#"{{"format": 3, "number": 1, "made_at": "2026-11-20T23:00:00Z", "reason": "by hand", "checksum": "{checksum}",
+            r#"{{"format": 4, "number": 1, "made_at": "2026-11-20T23:00:00Z", "reason": "by hand", "checksum": "{checksum}",
                  "rules": [{{"prefix": "203.0.113.0/24", "congestion_control": "cubic", "holdout": 0.1, "reason": ""}}],
                  "experiments": [{{"name": "live", "hosts": ["live.example"], "salt": "a", "unit": "client", "arms": [
                     {{"name": "as-is", "share": 0.5}}, {{"name": "new", "share": 0.5, "congestion_control": "nosuch"}}]}}]}}"#

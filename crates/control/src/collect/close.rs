@@ -1,11 +1,13 @@
 //! Window closing: groups a PoP's connections into one window per tenant.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use thalweg_record::Prefix;
+use twox_hash::XxHash3_64;
 
-use super::{Counts, OpenWindow, Pop, REPORTED_WINDOWS};
+use super::client::{self, Clients};
+use super::{Counts, OpenWindow, Pop, reported_windows};
 use crate::figures::EdgeFigures;
 use crate::settings::{PREFIXES_MAX, Settings};
 use crate::window::{Sample, Window};
@@ -20,17 +22,13 @@ impl Pop {
         open: OpenWindow,
         counts: &mut Counts,
     ) -> (Window, Vec<(String, Window)>) {
-        self.reported
-            .retain(|_, window| number.saturating_sub(*window) <= REPORTED_WINDOWS && *window <= number);
         let mut prefixes: BTreeMap<(usize, Prefix), Sample> = BTreeMap::new();
+        let mut clients = Clients::new();
         let mut edges = vec![EdgeFigures::default(); open.edges.len()];
-        for (key, connection) in open.connections {
+        for connection in open.connections.into_values() {
             match connection.edge {
                 Some(edge) => connection.add_to_edge(&mut edges[edge]),
                 None => counts.over_limit += 1,
-            }
-            if let Some(window) = self.reported.get_mut(&key) {
-                *window = number;
             }
             if connection.is_left_alone {
                 continue;
@@ -41,11 +39,11 @@ impl Pop {
                 (true, Some(tenant)) => tenant,
                 (true, None) => continue,
             };
+            client::add(&mut clients, tenant, &connection);
             let sample = prefixes.entry((tenant, connection.prefix)).or_default();
-            if connection.add_to(sample, !self.reported.contains_key(&key)) {
-                self.reported.insert(key, number);
-            }
+            connection.add_to(sample);
         }
+        self.report(settings, &open.tenants, clients, &mut prefixes, number);
         let edges = open.edges.into_iter().map(|(name, at)| (name, std::mem::take(&mut edges[at])));
         let edges = Arc::new(edges.collect::<BTreeMap<_, _>>());
         let mut tenants: Vec<_> = open.tenants.into_iter().collect();
@@ -70,5 +68,33 @@ impl Pop {
             }
         }
         (empty, windows)
+    }
+
+    /// Adds the outcome of each client and redraw period that has not been reported yet. Outcomes of
+    /// periods too long ago to be remembered are dropped.
+    fn report(
+        &mut self,
+        settings: &Settings,
+        tenants: &HashMap<String, usize>,
+        clients: Clients,
+        prefixes: &mut BTreeMap<(usize, Prefix), Sample>,
+        number: u64,
+    ) {
+        let periods = number.saturating_sub(reported_windows(settings))..=number;
+        self.reported.retain(|period, _| periods.contains(period));
+        let names: HashMap<_, _> = tenants.iter().map(|(name, at)| (*at, name.as_str())).collect();
+        for ((tenant, prefix, period, client), connections) in clients {
+            if !periods.contains(&period) {
+                continue;
+            }
+            // Tenants have other indices in other windows.
+            let name = names.get(&tenant).copied().unwrap_or_default();
+            let key = XxHash3_64::oneshot_with_seed(client, name.as_bytes());
+            let is_new = self.reported.entry(period).or_default().insert(key);
+            let sample = prefixes.get_mut(&(tenant, prefix)).filter(|_| is_new);
+            if let Some((sample, outcome)) = sample.zip(connections.outcome(period)) {
+                sample.outcomes.push(outcome);
+            }
+        }
     }
 }

@@ -7,12 +7,14 @@ use super::samples::Samples;
 use crate::figures::EdgeFigures;
 use crate::sequential::Mean;
 use crate::settings::Settings;
-use crate::window::{Arm, Outcome, Sample};
+use crate::window::{Arm, Sample};
 
 /// Measurements of one connection.
 #[derive(Debug)]
 pub(super) struct Connection {
     key: u64,
+    /// Hash of the client's address.
+    pub(super) client: u64,
     pub(super) prefix: Prefix,
     /// Edge index in the window, or `None` if the window had no room for the edge.
     pub(super) edge: Option<usize>,
@@ -33,7 +35,7 @@ pub(super) struct Connection {
 }
 
 /// A window can contain millions of connections, so their size is limited.
-const _: () = assert!(size_of::<Connection>() <= 200);
+const _: () = assert!(size_of::<Connection>() <= 224);
 
 /// A rule's effect on a connection.
 #[derive(Debug, Clone, Copy)]
@@ -42,13 +44,17 @@ pub(super) struct Rule {
     /// algorithm.
     pub(super) arm: Arm,
     pub(super) bundle: u64,
+    /// Redraw period in which the rule decided. `None` if the rule draws each client once.
+    pub(super) period: Option<u64>,
 }
 
 impl Connection {
-    /// Creates a connection without measurements. `key` identifies it within its PoP.
-    pub(super) fn new(key: u64, prefix: Prefix, edge: Option<usize>) -> Self {
+    /// Creates a connection without measurements. `key` identifies it within its PoP, and `client`
+    /// its client.
+    pub(super) fn new(key: u64, client: u64, prefix: Prefix, edge: Option<usize>) -> Self {
         Self {
             key,
+            client,
             prefix,
             edge,
             responses: 0,
@@ -76,11 +82,9 @@ impl Connection {
         self.goodputs.add(self.key, goodput_bytes_per_s);
     }
 
-    /// Adds the connection to its prefix's sample, with an outcome only if `is_new`. Returns
-    /// whether an outcome was added.
-    pub(super) fn add_to(self, sample: &mut Sample, is_new: bool) -> bool {
+    /// Adds the connection to its prefix's sample, apart from outcomes.
+    pub(super) fn add_to(self, sample: &mut Sample) {
         let arm = self.rule.map_or(Arm::Other, |rule| rule.arm);
-        let retransmitted_share = self.retransmitted_share();
         let into = sample.arm_mut(arm);
         into.connections = into.connections.saturating_add(1);
         into.sent_bytes = into.sent_bytes.saturating_add(self.sent_bytes);
@@ -88,20 +92,9 @@ impl Connection {
         self.delivery_rates.median().into_iter().for_each(|rate| into.delivery_rate.add(rate));
         self.goodputs.median().into_iter().for_each(|goodput| into.goodput.add(goodput));
         sample.min_rtt_us.add(self.min_rtt_us.into());
-        if self.ln_goodput.count == 0 {
-            return false;
-        }
-        if arm != Arm::Steered {
+        if self.ln_goodput.count > 0 && arm != Arm::Steered {
             sample.ln_goodput.add(self.ln_goodput.mean);
         }
-        let Some(rule) = self.rule.filter(|rule| rule.arm != Arm::Other && is_new) else { return false };
-        sample.outcomes.push(Outcome {
-            bundle: rule.bundle,
-            is_steered: arm == Arm::Steered,
-            ln_goodput: self.ln_goodput.mean,
-            retransmitted_share,
-        });
-        true
     }
 
     /// Adds the connection to its edge's figures.
@@ -132,7 +125,7 @@ pub(super) fn rule_of(response: &ResponseRecord) -> Option<Rule> {
         (true, Some(Decider::Default)) => Arm::HeldOut,
         _ => Arm::Other,
     };
-    Some(Rule { arm, bundle: steered.bundle })
+    Some(Rule { arm, bundle: steered.bundle, period: steered.draw_period })
 }
 
 /// Returns whether a response failed: either side cut it short, or its status is 500 or above.

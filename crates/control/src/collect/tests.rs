@@ -27,9 +27,22 @@ fn response(port: u16, arm: Option<bool>) -> ResponseRecord {
         bundle: 7,
         rule: Some("203.0.113.0/24".into()),
         is_holdout,
+        draw_period: Some(NUMBER),
         ..Steered::default()
     });
     records::response(NOW_UNIX_S, ([203, 0, 113, 7], port).into(), steered)
+}
+
+/// A response to the client at this address in the prefix, decided `ago` periods before its end.
+fn from_client(client: u8, port: u16, arm: bool, window: u64, ago: u64) -> ResponseRecord {
+    let time_unix_us = (NOW_UNIX_S + window * 300) * 1_000_000;
+    let mut response = ResponseRecord {
+        time_unix_us,
+        client: ([203, 0, 113, client], port).into(),
+        ..response(port, Some(arm))
+    };
+    response.steered.as_mut().unwrap().draw_period = Some(NUMBER + window - ago);
+    response
 }
 
 /// Makes a response of a steered connection, with this busy time.
@@ -133,7 +146,7 @@ fn responses_assign_a_connection_to_its_arm() {
     it.dump(socket(1, 500_000, false));
     it.respond(with_busy(500_000));
     it.respond(with_busy(2_000_000));
-    it.respond(response(2, Some(true)));
+    it.respond(from_client(8, 2, true, 0, 0));
     let mut by_policy = response(3, Some(true));
     by_policy.tcp.as_mut().unwrap().decider = Some(Decider::Policy);
     it.respond(by_policy);
@@ -154,24 +167,68 @@ fn responses_assign_a_connection_to_its_arm() {
     let found: Vec<_> =
         outcomes.iter().map(|it| (it.bundle, it.is_steered, it.retransmitted_share)).collect();
     assert_eq!(found, [(7, false, None), (7, true, Some(0.01))]);
-    // A connection contributes one value, the mean of the logarithms.
+    // A client contributes one value, the mean of the logarithms.
     assert!((outcomes[1].ln_goodput - 1e6_f64.ln()).abs() < 1e-9);
     assert_eq!(sample.ln_goodput.count, 3, "only connections that are not steered");
 }
 
-#[test]
-fn each_outcome_is_reported_once() {
-    let mut it = Collector::new(Settings::default());
-    let mut at = |window: u64, port: u16| {
-        let time = NOW_UNIX_S + window * 300;
-        let response = ResponseRecord { time_unix_us: time * 1_000_000, ..response(port, Some(false)) };
+/// Closes the window and returns its outcomes: decision period, whether steered, and log goodput.
+fn outcomes(it: &mut Collector, window: u64, responses: Vec<ResponseRecord>) -> Vec<(u64, bool, f64)> {
+    let time = NOW_UNIX_S + window * 300;
+    for response in responses {
         it.add(&source(), &entry(Record::Response(Arc::new(response))), time);
-        let closed = it.close(time + 360);
-        closed.iter().map(|closed| closed.windows[0].1.prefixes[0].1.outcomes.len()).sum::<usize>()
-    };
-    assert_eq!([at(0, 1), at(1, 1), at(2, 2), at(3, 1)], [1, 0, 1, 0]);
-    // Much later, another connection uses the same port.
-    assert_eq!(at(3 + REPORTED_WINDOWS + 1, 1), 1);
+    }
+    let closed = it.close(time + 360);
+    let samples = closed.iter().flat_map(|closed| &closed.windows[0].1.prefixes);
+    let mut found: Vec<_> = samples
+        .flat_map(|(_, sample)| &sample.outcomes)
+        .map(|it| (it.period - NUMBER, it.is_steered, it.ln_goodput))
+        .collect();
+    found.sort_by(|one, other| one.partial_cmp(other).unwrap());
+    found
+}
+
+#[test]
+fn client_counts_once_per_period_regardless_of_its_connections() {
+    let mut it = Collector::new(Settings::default());
+    let ln = 1e6_f64.ln();
+    let slow =
+        |response| ResponseRecord { delivery: Some(Delivery::complete(1_000_000, 4_000_000)), ..response };
+    // Two connections of one client are merged; another client counts separately.
+    let first = vec![
+        from_client(7, 1, false, 0, 0),
+        slow(from_client(7, 2, false, 0, 0)),
+        from_client(8, 1, true, 0, 0),
+    ];
+    let merged = (1e6_f64.ln() + 2.5e5_f64.ln()) / 2.0;
+    assert_eq!(outcomes(&mut it, 0, first), [(0, false, ln), (0, true, merged)]);
+    // The connection lives on, and its client is drawn again: only the new draw counts.
+    let second = vec![slow(from_client(7, 1, false, 1, 1)), from_client(7, 3, true, 1, 0)];
+    assert_eq!(outcomes(&mut it, 1, second), [(1, false, ln)]);
+    // A slow response counts for the period in which it was decided, unless that is too long ago.
+    let late = vec![from_client(9, 1, false, 2, 2), from_client(9, 2, true, 2, 1)];
+    assert_eq!(outcomes(&mut it, 2, late), [(0, true, ln), (1, false, ln)]);
+    let too_late = vec![from_client(10, 1, false, 20, 20), from_client(11, 1, false, 20, 12)];
+    assert_eq!(outcomes(&mut it, 20, too_late), [(8, true, ln)]);
+}
+
+#[test]
+fn client_in_both_arms_and_unknown_periods_have_no_outcome() {
+    let mut it = Collector::new(Settings::default());
+    let mut unknown = from_client(9, 1, true, 0, 0);
+    unknown.steered.as_mut().unwrap().draw_period = None;
+    let both = vec![from_client(7, 1, true, 0, 0), from_client(7, 2, false, 0, 0), unknown];
+    assert_eq!(outcomes(&mut it, 0, both), []);
+    // The bundle changed within the period, but not the arm.
+    let mut newer = from_client(7, 2, true, 1, 0);
+    newer.steered.as_mut().unwrap().bundle = 8;
+    let two = vec![newer, from_client(7, 1, true, 1, 0)];
+    for response in two {
+        it.add(&source(), &entry(Record::Response(Arc::new(response))), NOW_UNIX_S + 300);
+    }
+    let closed = it.close(NOW_UNIX_S + 660);
+    let found = &closed[0].windows[0].1.prefixes[0].1.outcomes;
+    assert_eq!((found.len(), found[0].bundle), (1, 7));
 }
 
 #[test]

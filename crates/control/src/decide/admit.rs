@@ -88,6 +88,8 @@ impl DecisionRound<'_> {
             salt,
             is_explored,
             is_renewed: false,
+            promise: None,
+            switchback: None,
             proof: None,
             holdout_millionths: if has_proof { holdout } else { 0 },
             from_bundle: self.state.bundle + 1,

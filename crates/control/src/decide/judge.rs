@@ -1,18 +1,26 @@
-//! Verdicts on trials: proved, withdrawn, restarted, or still undecided.
+//! Verdicts on trials and switchbacks: promising, proved, withdrawn, restarted, or still undecided.
+//!
+//! A trial within the prefix can only make it promising: the switchback that follows proves that
+//! the prefix as a whole is helped.
 
 use super::round::DecisionRound;
 use crate::detector::Detector;
-use crate::entry::{Entry, Phase, Proof, Steered};
+use crate::entry::{Entry, Phase, Promise, Proof, Steered};
 use crate::evidence::Evidence;
 use crate::online::discoveries_needed;
 use crate::pool::Pool;
 use crate::reason::Reason;
 use crate::selection::is_no_longer_slow;
+use crate::switchback::Switchback;
+
+/// Held-out share of a prefix in a switchback: one block in two.
+const SWITCHBACK_HOLDOUT_MILLIONTHS: u32 = 500_000;
 
 /// Verdict on a steered prefix.
 #[derive(Debug, Clone)]
 enum Verdict {
     Stays(Reason),
+    Promising(Promise),
     Proved(Proof),
     /// Steering continues with fresh evidence, because the current evidence is old.
     Renewed,
@@ -22,17 +30,17 @@ enum Verdict {
 }
 
 impl DecisionRound<'_> {
-    /// Declares this round's discoveries. Returns the threshold: a trial is a discovery if its
+    /// Declares this round's discoveries. Returns the threshold: a switchback is a discovery if its
     /// [`discoveries_needed`] is at most the threshold.
     fn declare_discoveries(&mut self) -> f64 {
-        let trials: Vec<_> = self
+        let switchbacks: Vec<_> = self
             .state
             .steered()
-            .filter(|(_, steered)| steered.proof.is_none())
             .filter(|(entry, steered)| self.veto(entry, steered).is_none())
-            .filter_map(|(_, steered)| Some((steered.trial, self.ln_e_helped(steered)?)))
+            .filter_map(|(_, steered)| steered.switchback.as_ref())
+            .map(|switchback| (switchback.number, switchback.ln_e_helped()))
             .collect();
-        self.state.trials.declare_discoveries(&trials, self.settings.false_discovery_share)
+        self.state.trials.declare_discoveries(&switchbacks, self.settings.false_discovery_share)
     }
 
     fn ln_e_helped(&self, steered: &Steered) -> Option<f64> {
@@ -47,8 +55,12 @@ impl DecisionRound<'_> {
             let Phase::Steered(steered) = &entry.phase else { continue };
             match self.verdict(entry, steered, pool, threshold) {
                 Verdict::Stays(reason) => entry.reason = reason,
+                Verdict::Promising(promise) => self.start_switchback(entry, promise),
                 Verdict::Proved(proof) => self.prove(entry, proof),
-                Verdict::Renewed => renew(entry),
+                Verdict::Renewed => {
+                    renew(entry);
+                    entry.reason = Reason::Helped;
+                }
                 Verdict::BackOnTrial => self.restart_trial(entry),
                 Verdict::Leaves(reason) => self.withdraw(entry, reason),
             }
@@ -69,13 +81,20 @@ impl DecisionRound<'_> {
         if steered.holdout_millionths == 0 {
             return None;
         }
+        let is_sure = |ln_e: f64| ln_e >= -settings.false_harm_share.ln();
+        if let Some(switchback) = &steered.switchback {
+            let ln_e_retransmitted = switchback.ln_e_retransmitted_above(settings.retransmitted_rise_max);
+            return match is_sure(switchback.ln_e_harmed()) {
+                true => Some(Reason::Harmed),
+                false => is_sure(ln_e_retransmitted).then_some(Reason::Retransmits),
+            };
+        }
         if evidence.is_skewed(steered.holdout()) {
             return Some(Reason::Skewed);
         }
         if steered.proof.is_none() && !evidence.is_enough(settings.evidence_connections_min) {
             return None;
         }
-        let is_sure = |ln_e: f64| ln_e >= -settings.false_harm_share.ln();
         let has_retransmit_evidence =
             evidence.retransmitted.count >= 2 * u64::from(settings.evidence_connections_min);
         let ln_e_retransmitted = evidence.retransmitted.ln_e_above(settings.retransmitted_rise_max);
@@ -100,7 +119,11 @@ impl DecisionRound<'_> {
         if let Some(reason) = self.veto(entry, steered) {
             return Verdict::Leaves(reason);
         }
-        if let Some(verdict) = self.verdict_by_evidence(steered, threshold) {
+        let evident = match &steered.switchback {
+            Some(switchback) => self.verdict_as_a_whole(switchback, threshold),
+            None => self.verdict_within(steered),
+        };
+        if let Some(verdict) = evident {
             return verdict;
         }
         if steered.proof.as_ref().is_some_and(|proof| proof.rounds >= settings.proof_windows_max) {
@@ -110,6 +133,14 @@ impl DecisionRound<'_> {
         let duty_cycle_decides = on_trial == Reason::Slow || steered.holdout_millionths == 0;
         if duty_cycle_decides && !is_proved && is_no_longer_slow(settings, entry) {
             return Verdict::Leaves(Reason::NoLongerSlow);
+        }
+        if let Some(switchback) = &steered.switchback {
+            let is_over = switchback.windows >= settings.switchback_windows_max;
+            return if is_over {
+                Verdict::Leaves(Reason::NotProved)
+            } else {
+                Verdict::Stays(Reason::Promising)
+            };
         }
         if steered.holdout_millionths == 0 || steered.windows < settings.trial_windows_max {
             return Verdict::Stays(if is_proved { Reason::Helped } else { on_trial });
@@ -129,34 +160,53 @@ impl DecisionRound<'_> {
         }
     }
 
-    /// Returns the verdict if the evidence alone decides.
-    fn verdict_by_evidence(&self, steered: &Steered, threshold: f64) -> Option<Verdict> {
+    /// Returns the verdict if the evidence within the prefix alone decides.
+    fn verdict_within(&self, steered: &Steered) -> Option<Verdict> {
         let settings = self.settings;
         let ln_e = self.ln_e_helped(steered)?;
         let goodput = &steered.evidence.goodput;
-        if steered.proof.is_none()
-            && discoveries_needed(steered.trial, ln_e, settings.false_discovery_share) <= threshold
-        {
-            return Some(Verdict::Proved(Proof {
-                ln_e,
-                goodput: goodput.clone(),
-                rounds: 0,
-                reversal: Detector::default(),
-            }));
+        if steered.proof.is_none() && ln_e >= -settings.false_promise_share.ln() {
+            return Some(Verdict::Promising(Promise { ln_e, goodput: goodput.clone() }));
         }
         let interval = goodput.interval(settings.false_harm_share)?;
         (interval.high < settings.effect_min).then_some(Verdict::Leaves(Reason::NotHelped))
     }
 
+    /// Returns the verdict if the evidence on the prefix as a whole alone decides.
+    fn verdict_as_a_whole(&self, switchback: &Switchback, threshold: f64) -> Option<Verdict> {
+        let settings = self.settings;
+        let ln_e = switchback.ln_e_helped();
+        if discoveries_needed(switchback.number, ln_e, settings.false_discovery_share) <= threshold {
+            let (switchback, reversal) = (switchback.clone(), Detector::default());
+            return Some(Verdict::Proved(Proof { ln_e, switchback, rounds: 0, reversal }));
+        }
+        let interval = switchback.effect(settings.false_harm_share)?.interval?;
+        (interval.high < settings.effect_min).then_some(Verdict::Leaves(Reason::NotHelped))
+    }
+
+    /// Stores the evidence within the prefix, and starts the trial of the prefix as a whole.
+    fn start_switchback(&mut self, entry: &mut Entry, promise: Promise) {
+        let Phase::Steered(steered) = &mut entry.phase else { return };
+        let number = self.state.trials.start_switchback();
+        steered.promise = Some(promise);
+        steered.switchback = Some(Switchback::new(number, self.settings.switchback_block_windows));
+        steered.holdout_millionths = SWITCHBACK_HOLDOUT_MILLIONTHS;
+        steered.from_bundle = self.state.bundle + 1;
+        self.decision.promising.push(entry.prefix);
+        renew(entry);
+        entry.reason = Reason::Promising;
+    }
+
     /// Stores a proof, switches to the holdout for proved prefixes, and restarts the evidence.
     fn prove(&mut self, entry: &mut Entry, proof: Proof) {
         let Phase::Steered(steered) = &mut entry.phase else { return };
-        steered.proof = Some(proof);
+        (steered.switchback, steered.proof) = (None, Some(proof));
         steered.holdout_millionths = self.settings.holdout.millionths();
         steered.from_bundle = self.state.bundle + 1;
         steered.failures = 0;
         self.decision.proved.push(entry.prefix);
         renew(entry);
+        entry.reason = Reason::Helped;
     }
 }
 
@@ -168,5 +218,4 @@ fn renew(entry: &mut Entry) {
         baseline_retransmitted: steered.evidence.baseline_retransmitted,
         ..Evidence::with_baseline(steered.evidence.baseline_ln_goodput)
     };
-    entry.reason = Reason::Helped;
 }

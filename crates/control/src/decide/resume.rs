@@ -55,7 +55,7 @@ impl DecisionRound<'_> {
         let Phase::Steered(steered) = &mut entry.phase else { return };
         steered.is_renewed |= steered.proof.is_some();
         (steered.trial, steered.salt) = self.new_trial();
-        steered.proof = None;
+        (steered.promise, steered.switchback, steered.proof) = (None, None, None);
         steered.holdout_millionths = self.settings.holdout_trial.millionths();
         steered.from_bundle = self.state.bundle + 1;
         steered.windows = 0;

@@ -60,6 +60,7 @@ impl<'a> DecisionRound<'a> {
             entered: Vec::new(),
             left: Vec::new(),
             changed: changes.settings.clone(),
+            promising: Vec::new(),
             proved: Vec::new(),
             steered: 0,
             pool: None,
@@ -107,9 +108,18 @@ impl<'a> DecisionRound<'a> {
             }
             let is_quiet = sample.is_none_or(|sample| sample.connections() == 0);
             steered.quiet_windows = if is_quiet { steered.quiet_windows.saturating_add(1) } else { 0 };
-            let (Some(sample), true) = (sample, steered.holdout_millionths > 0) else { continue };
             // Skip bundles not issued from this state, because their held-out share is unknown.
             let (bundles, holdout) = (steered.from_bundle..=self.state.bundle, steered.holdout());
+            let salt = steered.rule_salt();
+            if let Some(switchback) = &mut steered.switchback {
+                switchback.windows = switchback.windows.saturating_add(1);
+                let outcomes = sample.map_or(&[][..], |sample| &sample.outcomes);
+                let outcomes_min = self.settings.connections_min;
+                let rule = (entry.prefix, salt.as_str());
+                switchback.add(rule, self.window.number, bundles, outcomes, outcomes_min);
+                continue;
+            }
+            let (Some(sample), true) = (sample, steered.holdout_millionths > 0) else { continue };
             let outcomes = sample.outcomes.iter().filter(|outcome| bundles.contains(&outcome.bundle));
             let (sum_before, variance_before) = steered.evidence.sum_and_variance();
             steered.evidence.add(outcomes, holdout);

@@ -1,7 +1,8 @@
 //! Rule comparison: which rules of one bundle steer more than another bundle does.
 //!
-//! What matters is how many of a prefix's connections are steered, not which ones. A new salt with
-//! the same share therefore adds nothing.
+//! What matters is how many of a prefix's connections are steered, not which ones or when. A new
+//! salt with the same share, or a switchback instead of a trial that holds out half of the clients,
+//! therefore adds nothing.
 
 use std::collections::HashMap;
 
@@ -21,7 +22,8 @@ fn steers_more(rule: &Rule, than: Option<&Rule>) -> bool {
 
 /// Returns whether two rules for the same key steer the same connections in the same way.
 pub(crate) fn steers_alike(one: &Rule, other: &Rule) -> bool {
-    one.salt == other.salt && !steers_more(one, Some(other)) && !steers_more(other, Some(one))
+    let draw = |rule: &Rule| (rule.salt.clone(), rule.period_s, rule.switchback_block_s);
+    draw(one) == draw(other) && !steers_more(one, Some(other)) && !steers_more(other, Some(one))
 }
 
 /// Indexes rules by key.
@@ -62,6 +64,8 @@ mod tests {
                 congestion_control: if is_bbr { "bbr" } else { "reno" }.into(),
                 size_bytes_min: None,
                 holdout: Share::from_millionths(holdout * 100_000).unwrap(),
+                period_s: Some(300),
+                switchback_block_s: None,
                 salt: salt.to_string(),
                 reason: String::new(),
             };

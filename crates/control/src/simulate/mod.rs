@@ -4,6 +4,8 @@
 //! all BBR, all CUBIC and the oracles are computed from the known effects. No input is measured;
 //! `world.rs` lists the assumptions.
 
+#[cfg(test)]
+mod clients;
 mod reversals;
 mod score;
 mod world;

@@ -107,7 +107,7 @@ impl Tally {
         let mut gain = 0.0;
         let is_late = is_late(plan, number);
         for rule in &rules.rules {
-            let share = 1.0 - rule.holdout;
+            let share = 1.0 - rule.held_out_share(number);
             let place = world.find(rule.prefix);
             let own = place.map_or(0.0, connections);
             let truth = place.map(|at| &world.places[at]);

@@ -22,6 +22,7 @@ use std::net::Ipv4Addr;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 use serde::Serialize;
+use thalweg_bundle::is_block_held_out;
 use thalweg_record::Prefix;
 
 use super::Plan;
@@ -68,10 +69,21 @@ pub(super) struct SimulatedPrefix {
 }
 
 /// Assignment of a prefix's connections to arms.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Rule {
     pub(super) prefix: Prefix,
-    pub(super) holdout: f64,
+    holdout: f64,
+    /// Length of a switchback's blocks, in windows, and the rule's salt.
+    switchback: Option<(u32, String)>,
+}
+
+impl Rule {
+    /// Returns the share of the prefix's connections that are held out in a window.
+    pub(super) fn held_out_share(&self, window: u64) -> f64 {
+        let Some((block_windows, salt)) = &self.switchback else { return self.holdout };
+        let is_held_out = is_block_held_out(self.prefix, salt, window / u64::from(*block_windows));
+        f64::from(u8::from(is_held_out))
+    }
 }
 
 /// A bundle as applied by edges.
@@ -83,8 +95,11 @@ pub(super) struct Rules {
 
 impl Rules {
     pub(super) fn of(state: &State) -> Self {
-        let rule =
-            |(entry, steered): (&Entry, &Steered)| Rule { prefix: entry.prefix, holdout: steered.holdout() };
+        let rule = |(entry, steered): (&Entry, &Steered)| Rule {
+            prefix: entry.prefix,
+            holdout: steered.holdout(),
+            switchback: steered.switchback.as_ref().map(|it| (it.block_windows, steered.rule_salt())),
+        };
         Self { bundle: state.bundle, rules: state.steered().map(rule).collect() }
     }
 }
@@ -208,8 +223,11 @@ impl World {
         if number > 0 {
             self.churn();
         }
-        let ruled: HashMap<usize, f64> =
-            rules.rules.iter().filter_map(|rule| Some((self.find(rule.prefix)?, rule.holdout))).collect();
+        let ruled: HashMap<usize, f64> = rules
+            .rules
+            .iter()
+            .filter_map(|rule| Some((self.find(rule.prefix)?, rule.held_out_share(number))))
+            .collect();
         let busyness = self.busyness(number);
         let mean = self.plan.connections_per_prefix * self.plan.prefixes as f64 * (0.3 + 0.7 * busyness);
         // With a mean in the hundreds and above, a Poisson variable is nearly normal.
@@ -228,14 +246,17 @@ impl World {
         let mut prefixes: Vec<_> = touched
             .into_iter()
             .map(|at| {
-                (self.places[at].prefix, self.sample(at, busyness, ruled.get(&at).copied(), rules.bundle))
+                (
+                    self.places[at].prefix,
+                    self.sample(at, busyness, ruled.get(&at).copied(), number, rules.bundle),
+                )
             })
             .collect();
         prefixes.sort_unstable_by_key(|(prefix, _)| *prefix);
         Window { number, records: count, lost: 0, prefixes, ..Window::default() }
     }
 
-    fn sample(&mut self, at: usize, busyness: f64, holdout: Option<f64>, bundle: u64) -> Sample {
+    fn sample(&mut self, at: usize, busyness: f64, holdout: Option<f64>, number: u64, bundle: u64) -> Sample {
         let (place, random) = (&self.places[at], &mut self.random);
         let connections = self.connections[at];
         let mut sample = Sample::default();
@@ -266,6 +287,7 @@ impl World {
                 let share = share * (0.7 * normal(random)).exp();
                 sample.outcomes.push(Outcome {
                     bundle,
+                    period: number,
                     is_steered: arm == Arm::Steered,
                     ln_goodput,
                     retransmitted_share: random.random_bool(self.plan.sampled).then_some(share.min(1.0)),

@@ -32,7 +32,7 @@ fn proofs_go_back_on_trial_when_settings_change() {
     lab.settings.goodput_bytes_min += 1;
     let decision = lab.round();
     let content = decision.content.expect("a restarted trial counts from a new bundle on");
-    expect!["window 6000016: 0 enter, 0 leave, 2 steered; state discarded because settings changed: goodput_bytes_min"]
+    expect!["window 6000061: 0 enter, 0 leave, 2 steered; state discarded because settings changed: goodput_bytes_min"]
         .assert_eq(&content.reason);
     let entry = lab.state.entry(prefix(0)).unwrap();
     let trial = entry.steered().unwrap();

@@ -37,7 +37,7 @@ fn outcome(truth: Truth, random: &mut Xoshiro256PlusPlus) -> Outcome {
         SKEWED_MEAN - (1.2 * normal(random)).exp()
     };
     let effect = if is_steered && truth == Truth::Helps { 1.0 } else { 0.0 };
-    Outcome { bundle: 1, is_steered, ln_goodput: 13.0 + noise + effect, retransmitted_share: None }
+    Outcome { bundle: 1, period: 0, is_steered, ln_goodput: 13.0 + noise + effect, retransmitted_share: None }
 }
 
 /// Returns the share of false discoveries and the number of true discoveries.
@@ -47,7 +47,7 @@ fn days(seed: u64) -> (f64, u64) {
     let mut under_way: Vec<(u64, usize, Truth, Evidence)> = Vec::new();
     for round in 0..DAYS * ROUNDS {
         let truth = [Truth::Nothing, Truth::Spread, Truth::Nothing, Truth::Helps][round % 4];
-        under_way.push((trials.start(), round, truth, Evidence::with_baseline(Some(13.0))));
+        under_way.push((trials.start_switchback(), round, truth, Evidence::with_baseline(Some(13.0))));
         under_way.retain(|(_, started, ..)| round - started < TRIAL_ROUNDS);
         for (_, _, truth, evidence) in &mut under_way {
             let outcomes: Vec<_> = (0..CONNECTIONS).map(|_| outcome(*truth, &mut random)).collect();

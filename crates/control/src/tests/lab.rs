@@ -43,13 +43,18 @@ impl Lab {
     pub(super) fn window(&mut self) -> Window {
         let state = &self.state;
         let (effect, rise, connections) = (self.effect, self.rise, self.connections);
-        let random = &mut self.random;
+        let (number, random) = (self.number, &mut self.random);
         let mut sample = |at: u8| {
             let steered = state.entry(prefix(at)).and_then(Entry::steered);
             let mut sample = Sample::default();
             for _ in 0..connections {
                 let arm = match steered {
                     None => Arm::Other,
+                    Some(it) if it.switchback.is_some() => {
+                        let switchback = it.switchback.as_ref().unwrap();
+                        let is_held_out = switchback.is_held_out(prefix(at), &it.rule_salt(), number);
+                        if is_held_out { Arm::HeldOut } else { Arm::Steered }
+                    }
                     Some(it) if random.random_bool(f64::from(it.holdout_millionths) / 1e6) => Arm::HeldOut,
                     Some(_) => Arm::Steered,
                 };
@@ -67,6 +72,7 @@ impl Lab {
                 if arm != Arm::Other {
                     sample.outcomes.push(Outcome {
                         bundle: state.bundle,
+                        period: number,
                         is_steered: arm == Arm::Steered,
                         ln_goodput,
                         retransmitted_share: Some(0.01 + own * rise + 0.005 * normal(random).abs()),

@@ -68,9 +68,47 @@ fn state_round_trips_through_its_stored_form() {
     let written = lab.state.encode();
     assert_eq!(State::decode(written.as_bytes()).unwrap(), lab.state);
     let fails = |from: &str, to: &str| State::decode(written.replace(from, to).as_bytes()).unwrap_err();
-    assert!(matches!(fails("\"format\":1", "\"format\":2"), StateError::Format { found: 2, read: 1 }));
+    assert!(matches!(fails("\"format\":2", "\"format\":3"), StateError::Format { found: 3, read: 2 }));
     assert!(matches!(fails("\"effect\":\"", "\"effect\":\"inf"), StateError::Json(_)));
     assert!(matches!(fails("\"bundle\"", "\"bundel\""), StateError::Json(_)));
+}
+
+/// Rewrites a state as the previous release would have stored it.
+fn format_1(state: &State) -> String {
+    let mut state = serde_json::to_value(state).unwrap();
+    state["format"] = 1.into();
+    state["basis"]["outcome"] = 2.into();
+    state["basis"].as_object_mut().unwrap().remove("switchback_block_windows").unwrap();
+    state["trials"].as_object_mut().unwrap().remove("switchbacks").unwrap();
+    for entry in state["entries"].as_array_mut().unwrap() {
+        let Some(steered) = entry.pointer_mut("/phase/Steered") else { continue };
+        let promise = steered.as_object_mut().unwrap().remove("promise").unwrap();
+        steered.as_object_mut().unwrap().remove("switchback").unwrap();
+        if let Some(proof) = steered["proof"].as_object_mut() {
+            proof.remove("switchback").unwrap();
+            proof.insert("goodput".into(), promise["goodput"].clone());
+        }
+    }
+    state.to_string()
+}
+
+#[test]
+fn state_of_format_1_keeps_histories_and_restarts_trials() {
+    let mut lab = Lab::new(|_| {});
+    lab.effect = 0.4;
+    lab.until(Reason::Helped);
+    let before = lab.state.clone();
+    lab.state = State::decode(format_1(&before).as_bytes()).unwrap();
+    assert_eq!((lab.state.trials.started, lab.state.trials.discoveries), (2, 0));
+    let decision = lab.round();
+    assert_eq!(decision.changed, ["outcome", "switchback_block_windows"]);
+    assert!(decision.content.is_some(), "restarted trials count from a new bundle on");
+    let entry = lab.state.entry(prefix(0)).unwrap();
+    let observed = |state: &State| state.entry(prefix(0)).unwrap().history.observed_windows();
+    assert!(observed(&lab.state) >= observed(&before));
+    assert_eq!((entry.reason, entry.steered().unwrap().evidence.steered), (Reason::Renewed, 0));
+    lab.until(Reason::Promising);
+    lab.until(Reason::Helped);
 }
 
 #[test]
@@ -105,8 +143,12 @@ fn field_out_of_range_is_named() {
         fault("/entries/0/phase/Steered/from_bundle", (1_u64 << 40).into()),
         fault("/entries/0/phase/Steered/proof/ln_e", "-1e300".into()),
         fault("/entries/0/phase/Steered/evidence/goodput/count", u64::MAX.into()),
-        fault("/entries/0/phase/Steered/proof/goodput/squares", "-1".into()),
-        fault("/entries/0/phase/Steered/proof/goodput/mean", "1e200".into()),
+        fault("/entries/0/phase/Steered/promise/goodput/squares", "-1".into()),
+        fault("/entries/0/phase/Steered/promise/goodput/mean", "1e200".into()),
+        fault("/entries/0/phase/Steered/proof/switchback/number", 3.into()),
+        fault("/entries/0/phase/Steered/proof/switchback/block_windows", 0.into()),
+        fault("/entries/0/phase/Steered/proof/switchback/pairs/0/ln_goodput", "46".into()),
+        fault("/entries/1/phase/Steered/promise", serde_json::Value::Null),
         fault("/entries/0/phase/Steered/evidence/baseline_ln_goodput", "-3".into()),
         fault("/entries/0/phase/Steered/evidence/baseline_retransmitted", "2".into()),
     ];
@@ -114,8 +156,8 @@ fn field_out_of_range_is_named() {
         window must be at most 2^37
         bundle must be at most 2^53
         basis must be present if and only if a window is
-        trials must be at most 2^53 started, and no more discoveries than started
-        trials.told must be at most the number of trials started minus those still undecided
+        trials must be at most 2^53 started, and no more switchbacks than trials or discoveries than switchbacks
+        entries[203.0.0.0/24].phase.Steered.promise must be followed by either a switchback or a proof
         entries must be unique in their trial numbers
         bottom_bytes_per_s must be a rate above zero
         entries must be sorted by prefix, without duplicates
@@ -127,8 +169,12 @@ fn field_out_of_range_is_named() {
         entries[203.0.0.0/24].phase.Steered.from_bundle must be at most the next bundle's number
         entries[203.0.0.0/24].phase.Steered.proof.ln_e must be from -1e17 to 1e17
         entries[203.0.0.0/24].phase.Steered.evidence.goodput.count must be at most 2^53
-        entries[203.0.0.0/24].phase.Steered.proof.goodput.squares must be at least 0 and consistent with count
-        entries[203.0.0.0/24].phase.Steered.proof.goodput.mean must be from -10000 to 10000
+        entries[203.0.0.0/24].phase.Steered.promise.goodput.squares must be at least 0 and consistent with count
+        entries[203.0.0.0/24].phase.Steered.promise.goodput.mean must be from -10000 to 10000
+        entries[203.0.0.0/24].phase.Steered.proof.switchback.number must be the number of a switchback that has started
+        entries[203.0.0.0/24].phase.Steered.proof.switchback.block_windows must be at least 1
+        entries[203.0.0.0/24].phase.Steered.proof.switchback.pairs must be from -45 to 45
+        entries[203.0.1.0/24].phase.Steered.promise must be followed by either a switchback or a proof
         entries[203.0.0.0/24].phase.Steered.evidence.baseline_ln_goodput must be from 0 to 45
         entries[203.0.0.0/24].phase.Steered.evidence.baseline_retransmitted must be from 0 to 1"#]]
     .assert_eq(&faults.join("\n"));
@@ -140,7 +186,8 @@ fn decisions_at_the_limits_produce_valid_states() {
     let mut lab = Lab::new(|_| {});
     lab.effect = 0.4;
     lab.round();
-    lab.state.trials = Trials { started: VALUES_MAX - 1, discoveries: VALUES_MAX - 1 };
+    lab.state.trials =
+        Trials { started: VALUES_MAX - 1, switchbacks: VALUES_MAX - 1, discoveries: VALUES_MAX - 1 };
     lab.until(Reason::Slow);
     assert_eq!(lab.state.trials.started, VALUES_MAX);
     is_state(&lab.state);

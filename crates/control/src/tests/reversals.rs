@@ -64,7 +64,7 @@ fn old_proof_must_be_renewed() {
     let trials = lab.state.trials.clone();
     assert_eq!(lab.state.entry(prefix(0)).unwrap().steered().unwrap().holdout_millionths, 500_000);
     lab.until(Reason::Helped);
-    assert_eq!(lab.state.trials.discoveries, trials.discoveries + 1);
+    assert!(lab.state.trials.discoveries > trials.discoveries);
     // With too few connections to prove anything, the prefix is withdrawn at the latest when its
     // next trial expires.
     (lab.connections, lab.effect) = (4, -0.05);

@@ -99,7 +99,8 @@ impl Host for Process<'_> {
     }
 
     fn is_holdout(&self, client: SocketAddr, host: &str) -> bool {
-        self.in_bundle(|bundle| Some(bundle.rule(client.ip(), host)?.holds_out(client))).unwrap_or(false)
+        let (client, unix_s) = (client.ip(), now_ms() / 1_000);
+        self.in_bundle(|bundle| Some(bundle.rule(client, host)?.holds_out(client, unix_s))).unwrap_or(false)
     }
 
     fn arm(&self, experiment: &str, host: &str, client: SocketAddr) -> Option<String> {

@@ -1,7 +1,7 @@
 //! Applies a bundle's rules and experiments to a connection.
 //!
 //! Rules and experiments are evaluated before the first content byte of a response, each once per
-//! connection. Connections in the holdout, or in an arm without an algorithm, are marked at the
+//! connection. A connection keeps its arm when a rule's redraw period or switchback block ends. Connections in the holdout, or in an arm without an algorithm, are marked at the
 //! same point at which other connections are changed, so that their records can be compared.
 
 use std::net::SocketAddr;
@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 use thalweg_bundle::Bundle;
 use thalweg_record::{Decider, Steered};
+
+use crate::clock::now_ms;
 
 use super::{SharedSteering, Steering, SteeringRequest, chain};
 
@@ -89,7 +91,8 @@ impl Steering {
         if !self.is_due(Decider::Rule, response.bytes, rule.size_bytes_min.unwrap_or(common.size_bytes_min)) {
             return;
         }
-        let is_holdout = rule.holds_out(response.client);
+        let unix_s = now_ms() / 1_000;
+        let is_holdout = rule.holds_out(response.client.ip(), unix_s);
         let algorithm = (!is_holdout).then_some(rule.congestion_control.as_str());
         let request = SteeringRequest {
             by: Decider::Rule,
@@ -101,6 +104,7 @@ impl Steering {
             let steered = self.steered_mut();
             steered.bundle = bundle.content().number;
             (steered.rule, steered.is_holdout) = (Some(rule.prefix.to_string()), is_holdout);
+            steered.draw_period = rule.period(unix_s);
         }
     }
 

@@ -44,6 +44,8 @@ pub(crate) fn rule(holdout: f64) -> Rule {
         congestion_control: algorithms()[0].into(),
         size_bytes_min: None,
         holdout: Share::from_number(holdout).unwrap(),
+        period_s: None,
+        switchback_block_s: None,
         salt: String::new(),
         reason: "slow".into(),
     }
@@ -200,19 +202,22 @@ async fn minimum_size_of_rule_includes_content_sent_earlier() {
 }
 
 #[tokio::test]
-async fn holdout_connections_keep_the_default() {
-    const CONNECTIONS_MAX: usize = 200;
+async fn held_out_clients_keep_the_default_on_every_connection() {
+    const CLIENTS_MAX: u8 = 200;
     let [bbr, _] = algorithms();
-    let rule = rule(0.5);
+    let rule = Rule { prefix: "127.0.0.0/24".parse().unwrap(), ..rule(0.5) };
     let mut it = Bundled::with(&document(7, vec![rule.clone()], Vec::new()), None).await;
     let mut seen = [false; 2];
-    for _ in 0..CONNECTIONS_MAX {
-        let mut client = it.client(STEERED).await;
-        let is_holdout = rule.holds_out(client.stream.local_addr().unwrap());
+    for address in (2..CLIENTS_MAX).map(|at| Ipv4Addr::new(127, 0, 0, at)) {
+        let is_holdout = rule.holds_out(address.into(), 0);
         let expected = if is_holdout { ("reno", Decider::Default) } else { (bbr, Decider::Rule) };
         for _ in 0..2 {
-            let record = it.get(&mut client, "/large").await;
-            assert_eq!((decided(&record), &record.steered), (expected, &Some(by_rule(7, is_holdout))));
+            let mut client = it.client(address).await;
+            for _ in 0..2 {
+                let record = it.get(&mut client, "/large").await;
+                let steered = Steered { rule: Some("127.0.0.0/24".into()), ..by_rule(7, is_holdout) };
+                assert_eq!((decided(&record), &record.steered), (expected, &Some(steered)));
+            }
         }
         seen[usize::from(is_holdout)] = true;
         if seen == [true; 2] {
@@ -220,6 +225,34 @@ async fn holdout_connections_keep_the_default() {
         }
     }
     assert_eq!(seen, [true; 2]);
+    it.edge.stop().await;
+}
+
+#[tokio::test]
+async fn switchback_follows_the_clock_and_connections_keep_their_arm() {
+    const TRIES_MAX: u32 = 100;
+    let [bbr, _] = algorithms();
+    let rule = Rule { period_s: Some(1), switchback_block_s: Some(1), ..rule(0.5) };
+    let mut it = Bundled::with(&document(7, vec![rule.clone()], Vec::new()), None).await;
+    let mut first = it.client(STEERED).await;
+    let kept = it.get(&mut first, "/large").await.steered.clone().unwrap();
+    let mut arms = Vec::new();
+    for _ in 0..TRIES_MAX {
+        let mut client = it.client(STEERED).await;
+        let record = it.get(&mut client, "/large").await;
+        let steered = record.steered.clone().unwrap();
+        let block = steered.draw_period.unwrap();
+        assert_eq!(steered.is_holdout, thalweg_bundle::is_block_held_out(rule.prefix, &rule.salt, block));
+        assert_eq!(decided(&record).0, if steered.is_holdout { "reno" } else { bbr });
+        let before = it.get(&mut first, "/large").await;
+        assert_eq!(before.steered.as_ref(), Some(&kept));
+        arms.push(steered.is_holdout);
+        if arms.contains(&true) && arms.contains(&false) {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    assert!(arms.contains(&true) && arms.contains(&false), "{arms:?}");
     it.edge.stop().await;
 }
 

@@ -15,6 +15,8 @@ pub(crate) fn rule(prefix: &str, algorithm: &str) -> Rule {
         size_bytes_min: None,
         salt: String::new(),
         holdout: Share::from_number(0.0).unwrap(),
+        period_s: None,
+        switchback_block_s: None,
         reason: HOSTILE.to_owned(),
     }
 }

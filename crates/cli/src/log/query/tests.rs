@@ -49,6 +49,7 @@ fn record() -> Value {
             experiment: Some("live-bbr".to_owned()),
             arm: Some("as-is".to_owned()),
             refused: Some("not there".to_owned()),
+            draw_period: None,
         }),
         cmcd: Some(Cmcd {
             sid: Some("6e2f".to_owned()),

@@ -204,10 +204,10 @@ mod tests {
     fn last_trial_results_are_kept() {
         let mut seen = Explanation::default();
         seen.update(explained(ON_TRIAL, 40, Some(80.0)));
-        seen.update(explained("shown to be helped", 3, None));
+        seen.update(explained("helped as a whole", 3, None));
         let entry = seen.entry.clone().expect("the trial is kept");
         assert_eq!((entry.treated, entry.goodput.map(|goodput| goodput.percent)), (40, Some(80.0)));
-        seen.update(explained("shown to be helped", 5, Some(90.0)));
+        seen.update(explained("helped as a whole", 5, Some(90.0)));
         seen.update(Explanation { reason: Some("cooling_off".into()), ..Explanation::default() });
         let entry = seen.entry.expect("the trial is kept");
         assert_eq!((entry.treated, entry.goodput.map(|goodput| goodput.percent)), (40, Some(90.0)));

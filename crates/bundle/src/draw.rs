@@ -1,0 +1,44 @@
+//! Draws of a rule's holdout, in time. A client is held out or not for a whole redraw period, and is
+//! drawn again, independently, in the next one. A switchback draws the whole prefix instead.
+//!
+//! The unit is the client's address without its port. A client that comes back from the same port
+//! would otherwise always be in the same arm, and the connections of one player would be in
+//! different ones. Periods and blocks are counted from the Unix epoch, so edges whose clocks agree
+//! switch together, without a new bundle.
+//!
+//! The blocks of a switchback come in pairs. A fair coin, drawn from the salt and the number of the
+//! pair, decides which of the two blocks is held out.
+
+use std::net::IpAddr;
+
+use crate::{Prefix, Rule, place};
+
+impl Rule {
+    /// Returns the number of the redraw period at this time. `None` if clients are drawn once.
+    pub fn period(&self, unix_s: u64) -> Option<u64> {
+        self.period_s.map(|period_s| unix_s / u64::from(period_s))
+    }
+
+    /// Returns whether connections from this address that the rule decides at this time are held
+    /// out.
+    pub fn holds_out(&self, client: IpAddr, unix_s: u64) -> bool {
+        if let Some(block_s) = self.switchback_block_s {
+            return is_block_held_out(self.prefix, &self.salt, unix_s / u64::from(block_s));
+        }
+        let key = place::address_in_period(client, self.period(unix_s).unwrap_or(0));
+        place::of(&salt(self.prefix, &self.salt), &key) < self.holdout.millionths()
+    }
+}
+
+/// Returns whether a switchback holds out the prefix in this block: its start in Unix seconds,
+/// divided by its length.
+pub fn is_block_held_out(prefix: Prefix, rule_salt: &str, block: u64) -> bool {
+    let pair = block / 2;
+    let coin = place::of(&format!("{} switchback", salt(prefix, rule_salt)), &pair.to_be_bytes());
+    let is_first_held_out = coin < 500_000;
+    is_first_held_out == block.is_multiple_of(2)
+}
+
+fn salt(prefix: Prefix, salt: &str) -> String {
+    if salt.is_empty() { prefix.to_string() } else { format!("{prefix} {salt}") }
+}

@@ -1,0 +1,249 @@
+//! Simulated prefixes with persistent clients, whose records pass through the collector.
+//!
+//! Clients return from the same address and the same few ports for as long as the simulation runs,
+//! some far more often than others. Their speeds differ, each has several connections at a time, and
+//! some connections live on in the next window and keep their arm. Each prefix has a load that
+//! changes slowly, and some connections stall. Edges apply the rules of bundles one window late, with
+//! the same code as real edges.
+
+mod tests;
+
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use rand::rngs::Xoshiro256PlusPlus;
+use rand::{RngExt, SeedableRng};
+use thalweg_bundle::Rule;
+use thalweg_record::{Delivery, Entry, Network, Prefix, Record, ResponseRecord, Source, Steered};
+
+use super::normal;
+use crate::decide::rules;
+use crate::tests::records::response;
+use crate::{Collector, Decision, Measure, Moment, Reason, Settings, State, decide};
+
+/// Goodput in bytes per second to which the simulation is bounded.
+const GOODPUT: std::ops::RangeInclusive<f64> = 1e3..=1e8;
+/// How much more of a shared bottleneck a steered connection takes.
+const AGGRESSION: f64 = 2.0;
+/// First window.
+const FROM: u64 = 6_000_000;
+
+/// What steering does.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Truth {
+    /// Nothing.
+    Nothing,
+    /// Connections share a bottleneck that limits all of them: steered ones take twice as much.
+    ZeroSum,
+    /// Like [`Truth::ZeroSum`], but access links limit the faster connections.
+    Bottleneck,
+    /// Raises log goodput, independently of other connections.
+    Gain(f64),
+}
+
+/// Parameters of a simulation.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Plan {
+    pub(super) truth: Truth,
+    pub(super) prefixes: u32,
+    /// Mean number of active clients per prefix and window.
+    pub(super) clients: f64,
+    pub(super) windows: u64,
+    pub(super) seed: u64,
+}
+
+/// Verdicts over a simulation.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Verdicts {
+    pub(super) trials: u64,
+    pub(super) promising: usize,
+    pub(super) proved: usize,
+    pub(super) left: HashMap<Reason, usize>,
+    /// Number of windows from a prefix's first trial to its proof, sorted.
+    pub(super) windows: Vec<u64>,
+}
+
+struct Client {
+    address: Ipv4Addr,
+    /// Probability of being active in a window.
+    activity: f64,
+    ln_speed: f64,
+    /// A connection that lives on from the previous window.
+    kept: Option<Connection>,
+}
+
+#[derive(Clone)]
+struct Connection {
+    client: usize,
+    port: u16,
+    unix_s: u64,
+    steered: Option<Steered>,
+    ln_goodput: f64,
+}
+
+struct Net {
+    load: f64,
+    clients: Vec<Client>,
+}
+
+impl Plan {
+    /// Simulates the plan.
+    pub(super) fn run(self) -> Verdicts {
+        let settings = self.settings();
+        assert_eq!(settings.check(), []);
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(self.seed);
+        let mut nets: Vec<_> = (0..self.prefixes).map(|at| self.net(at, &mut random)).collect();
+        let mut collector = Collector::new(settings.clone());
+        let (mut state, mut verdicts, mut entered) = (State::default(), Verdicts::default(), HashMap::new());
+        let mut bundles: VecDeque<(u64, Vec<Rule>)> = vec![(0, Vec::new())].into();
+        for number in FROM..FROM + self.windows {
+            bundles.push_back((state.bundle, rules(&settings, &state)));
+            let (bundle, rules) = bundles.pop_front().unwrap();
+            let rules: HashMap<_, _> = rules.iter().map(|rule| (rule.prefix, rule)).collect();
+            for net in &mut nets {
+                let prefix = Prefix::of_client(net.clients[0].address.into());
+                let rule = rules.get(&prefix).map(|rule| (*rule, bundle));
+                self.respond(net, rule, number, &settings, &mut collector, &mut random);
+            }
+            let now_unix_s = (number + 1) * settings.window_s + settings.late_s;
+            let closed = collector.close(now_unix_s);
+            let moment = Moment { now_unix_s, seed: self.seed, acknowledged_bundle: state.bundle };
+            let (next, decision) = decide(&settings, &state, &closed[0].windows[0].1, moment);
+            verdicts.add(&decision, number, &mut entered);
+            state = next;
+        }
+        verdicts.trials = state.trials.started;
+        verdicts.windows.sort_unstable();
+        verdicts
+    }
+
+    /// Tries every prefix as soon as it is known, and lets none leave for not being slow.
+    fn settings(self) -> Settings {
+        let all = self.prefixes as usize;
+        Settings {
+            measure: Measure::Goodput,
+            observed_windows_min: 1,
+            duty_enter: 1.0,
+            duty_leave: 0.0,
+            steered_max: all,
+            entering_max: all,
+            changes_max: all,
+            explored_max: all,
+            exploring_max: all,
+            ..Settings::default()
+        }
+    }
+
+    fn net(self, at: u32, random: &mut Xoshiro256PlusPlus) -> Net {
+        let mut clients = Vec::new();
+        let (mut active, mut host) = (0.0, 1);
+        while active < self.clients && host < 255 {
+            let activity = random.random_range(0.05..0.95_f64).powi(2);
+            let address = Ipv4Addr::from_bits((10 << 24) + (at << 8) + host);
+            clients.push(Client { address, activity, ln_speed: 13.0 + 0.8 * normal(random), kept: None });
+            (active, host) = (active + activity, host + 1);
+        }
+        Net { load: 0.0, clients }
+    }
+
+    /// Sends the records of a prefix's connections in one window.
+    fn respond(
+        self,
+        net: &mut Net,
+        rule: Option<(&Rule, u64)>,
+        number: u64,
+        settings: &Settings,
+        collector: &mut Collector,
+        random: &mut Xoshiro256PlusPlus,
+    ) {
+        net.load = 0.95 * net.load + 0.1 * normal(random);
+        let mut connections = Vec::new();
+        for (client, it) in net.clients.iter_mut().enumerate() {
+            connections.extend(it.kept.take());
+            if !random.random_bool(it.activity) {
+                continue;
+            }
+            for port in 0..random.random_range(1..=3) {
+                let unix_s = number * settings.window_s + random.random_range(0..settings.window_s);
+                let steered = rule.map(|(rule, bundle)| steered(rule, bundle, it.address.into(), unix_s));
+                let port = 40_000 + port;
+                connections.push(Connection { client, port, unix_s, steered, ln_goodput: 0.0 });
+            }
+        }
+        for it in &mut connections {
+            let stall = if random.random_bool(0.1) { (1.0 - random.random::<f64>()).ln() } else { 0.0 };
+            it.ln_goodput = net.clients[it.client].ln_speed + net.load + 0.4 * normal(random) + stall;
+        }
+        self.share(&mut connections);
+        for it in connections {
+            let client = &mut net.clients[it.client];
+            let time_unix_s = it.unix_s.max(number * settings.window_s);
+            let goodput = it.ln_goodput.exp().clamp(*GOODPUT.start(), *GOODPUT.end());
+            let delivery =
+                Delivery { acked_us: Some(1), ..Delivery::complete(1_000_000, (1e12 / goodput) as u64) };
+            let record = ResponseRecord {
+                delivery: Some(delivery),
+                ..response(time_unix_s, (client.address, it.port).into(), it.steered.clone())
+            };
+            let entry =
+                Entry { number: 0, network: Network::default(), record: Record::Response(Arc::new(record)) };
+            let source = Source { host: "edge-1".into(), pop: "fra1".into(), epoch: 1 };
+            collector.add(&source, &entry, time_unix_s);
+            if client.kept.is_none() && random.random_bool(0.1) {
+                client.kept = Some(it);
+            }
+        }
+    }
+
+    /// Applies the effect of steering to the log goodputs of a prefix's connections.
+    fn share(self, connections: &mut [Connection]) {
+        let is_steered = |it: &Connection| it.steered.as_ref().is_some_and(|steered| !steered.is_holdout);
+        let weight = |it: &Connection| if is_steered(it) { AGGRESSION } else { 1.0 };
+        match self.truth {
+            Truth::Nothing => {}
+            Truth::Gain(gain) => {
+                connections.iter_mut().filter(|it| is_steered(it)).for_each(|it| it.ln_goodput += gain);
+            }
+            Truth::ZeroSum => {
+                let demand = |it: &Connection| it.ln_goodput.exp();
+                let wanted: f64 = connections.iter().map(demand).sum();
+                let weighted: f64 = connections.iter().map(|it| weight(it) * demand(it)).sum();
+                connections.iter_mut().for_each(|it| it.ln_goodput += (weight(it) * wanted / weighted).ln());
+            }
+            Truth::Bottleneck => {
+                // The link can carry half of what the access links can.
+                let half = connections.iter().map(|it| it.ln_goodput.exp()).sum::<f64>() / 2.0;
+                let weights: f64 = connections.iter().map(weight).sum();
+                for it in connections {
+                    it.ln_goodput = it.ln_goodput.min((half * weight(it) / weights).ln());
+                }
+            }
+        }
+    }
+}
+
+/// Decides a connection as an edge does.
+fn steered(rule: &Rule, bundle: u64, client: IpAddr, unix_s: u64) -> Steered {
+    Steered {
+        bundle,
+        rule: Some(rule.prefix.to_string()),
+        is_holdout: rule.holds_out(client, unix_s),
+        draw_period: rule.period(unix_s),
+        ..Steered::default()
+    }
+}
+
+impl Verdicts {
+    fn add(&mut self, decision: &Decision, number: u64, entered: &mut HashMap<Prefix, u64>) {
+        for change in &decision.entered {
+            entered.entry(change.prefix).or_insert(number);
+        }
+        self.promising += decision.promising.len();
+        self.proved += decision.proved.len();
+        self.windows.extend(decision.proved.iter().map(|prefix| number - entered[prefix]));
+        for change in &decision.left {
+            *self.left.entry(change.reason).or_default() += 1;
+        }
+    }
+}

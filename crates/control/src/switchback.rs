@@ -1,0 +1,275 @@
+//! Switchback: a trial of a prefix as a whole, in time.
+//!
+//! Arms inside a prefix share its bottleneck. If steered connections only take what held-out ones
+//! lose, a trial within the prefix shows a gain although the prefix gains nothing (Spang et al.,
+//! IMC 2021). A prefix that is promising within itself is therefore steered as a whole in one block
+//! of windows and not at all in another. Blocks come in pairs; the bundle's coin decides the order
+//! ([`is_block_held_out`]), and edges switch by their clocks. For each pair, the difference of the
+//! two blocks' mean log goodputs is one value. If steering has no effect on the prefix as a whole,
+//! only the order is random, so each difference is as likely as its negative: see `signs.rs`. Load
+//! that rises and falls, heavy tails and returning clients cannot bias it.
+//!
+//! The first window of each block is left out, because connections of the previous block still
+//! share the bottleneck. So are outcomes of connections decided in another block than the one in
+//! which they are measured. A block counts only if the prefix was steered as a whole: no outcome of
+//! a connection decided in it may be under another rule or in the other arm. A pair counts if both
+//! of its blocks do, and have enough outcomes. Without an effect, none of this depends on the coin.
+
+use std::ops::RangeInclusive;
+
+use serde::{Deserialize, Serialize};
+use thalweg_bundle::is_block_held_out;
+use thalweg_record::Prefix;
+
+use crate::sequential::{Interval, Mean};
+use crate::signs;
+use crate::window::Outcome;
+
+/// Maximum number of pairs in a switchback.
+pub const PAIRS_MAX: usize = 1_000;
+/// Scale of retransmitted shares relative to log goodputs: a share of 0.05 counts like 0.5.
+const RETRANSMITTED_SCALE: f64 = 10.0;
+
+/// A trial of a prefix as a whole.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Switchback {
+    /// Number among all switchbacks: see [`Trials`](crate::Trials).
+    pub number: u64,
+    /// Length of a block, in windows.
+    pub block_windows: u32,
+    /// Number of windows since the switchback started.
+    pub windows: u32,
+    /// Pair of the newest window.
+    open: Option<Pair>,
+    /// Differences of the pairs that count.
+    pub(crate) pairs: Vec<Difference>,
+}
+
+/// A pair of blocks in progress.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Pair {
+    number: u64,
+    steered: Block,
+    held_out: Block,
+}
+
+/// Outcomes in one block.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Block {
+    ln_goodput: Mean,
+    retransmitted: Mean,
+    /// Whether a connection was decided otherwise than by the switchback.
+    is_mixed: bool,
+}
+
+/// Mean outcomes of a pair's steered block minus those of its held-out block.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Difference {
+    #[serde(with = "crate::exact")]
+    pub(crate) ln_goodput: f64,
+    /// Difference of the retransmitted shares; `None` if a block has none.
+    #[serde(with = "crate::exact::option")]
+    pub(crate) retransmitted: Option<f64>,
+}
+
+/// The effect on a prefix as a whole.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct WholeEffect {
+    /// Mean difference of log goodput.
+    pub mean: f64,
+    /// Interval of the effect. `None` with too few pairs.
+    pub interval: Option<Interval>,
+    /// Number of pairs of blocks.
+    pub pairs: usize,
+}
+
+impl Switchback {
+    /// Creates a switchback without pairs.
+    pub(crate) fn new(number: u64, block_windows: u32) -> Self {
+        Self { number, block_windows: block_windows.max(1), windows: 0, open: None, pairs: Vec::new() }
+    }
+
+    /// Returns whether the prefix is held out in this window. `salt` is that of the prefix's rule.
+    pub(crate) fn is_held_out(&self, prefix: Prefix, salt: &str, window: u64) -> bool {
+        is_block_held_out(prefix, salt, self.block(window))
+    }
+
+    fn block(&self, window: u64) -> u64 {
+        window / u64::from(self.block_windows)
+    }
+
+    /// Adds a window's outcomes. Outcomes under other bundles than `bundles` are not under the
+    /// switchback. A pair with fewer than `outcomes_min` outcomes in a block does not count.
+    pub(crate) fn add(
+        &mut self,
+        (prefix, salt): (Prefix, &str),
+        window: u64,
+        bundles: RangeInclusive<u64>,
+        outcomes: &[Outcome],
+        outcomes_min: u32,
+    ) {
+        let number = self.block(window) / 2;
+        if self.open.as_ref().is_some_and(|pair| pair.number != number) {
+            self.close_pair(outcomes_min);
+        }
+        let (block, is_held_out) = (self.block(window), self.is_held_out(prefix, salt, window));
+        let is_first_window = window.is_multiple_of(self.block_windows.into());
+        let is_last_window = (window + 1).is_multiple_of(2 * u64::from(self.block_windows));
+        let decided_here = |outcome: &&Outcome| self.block(outcome.period) == block;
+        let outcomes: Vec<_> = outcomes.iter().filter(decided_here).collect();
+        let pair = self.open.get_or_insert_with(|| Pair { number, ..Pair::default() });
+        let into = if is_held_out { &mut pair.held_out } else { &mut pair.steered };
+        for outcome in outcomes {
+            if !bundles.contains(&outcome.bundle) || outcome.is_steered == is_held_out {
+                into.is_mixed = true;
+            } else if !is_first_window {
+                into.ln_goodput.add(outcome.ln_goodput);
+                outcome.retransmitted_share.into_iter().for_each(|share| into.retransmitted.add(share));
+            }
+        }
+        if is_last_window {
+            self.close_pair(outcomes_min);
+        }
+    }
+
+    fn close_pair(&mut self, outcomes_min: u32) {
+        let Some(Pair { steered, held_out, .. }) = self.open.take() else { return };
+        let counts = |block: &Block| !block.is_mixed && block.ln_goodput.count >= outcomes_min.max(1).into();
+        if self.pairs.len() == PAIRS_MAX || !counts(&steered) || !counts(&held_out) {
+            return;
+        }
+        let has_both = steered.retransmitted.count.min(held_out.retransmitted.count) > 0;
+        self.pairs.push(Difference {
+            ln_goodput: steered.ln_goodput.mean - held_out.ln_goodput.mean,
+            retransmitted: has_both.then_some(steered.retransmitted.mean - held_out.retransmitted.mean),
+        });
+    }
+
+    /// Returns the number of pairs that count.
+    pub fn pairs(&self) -> usize {
+        self.pairs.len()
+    }
+
+    fn differences(&self) -> Vec<f64> {
+        self.pairs.iter().map(|it| it.ln_goodput).collect()
+    }
+
+    /// Returns the log e-value against "steering does not help the prefix as a whole".
+    pub fn ln_e_helped(&self) -> f64 {
+        signs::ln_e_above(&self.differences(), 0.0)
+    }
+
+    /// Returns the log e-value against "steering does not harm the prefix as a whole".
+    pub fn ln_e_harmed(&self) -> f64 {
+        signs::ln_e_below(&self.differences(), 0.0)
+    }
+
+    /// Returns the log e-value against "the retransmitted share rises by at most `bound`".
+    pub(crate) fn ln_e_retransmitted_above(&self, bound: f64) -> f64 {
+        let rises = self.pairs.iter().filter_map(|it| it.retransmitted);
+        let scaled: Vec<_> = rises.map(|rise| rise * RETRANSMITTED_SCALE).collect();
+        signs::ln_e_above(&scaled, bound * RETRANSMITTED_SCALE)
+    }
+
+    /// Returns the effect on the prefix as a whole, with its interval at error level `alpha`. `None`
+    /// before the first pair.
+    pub fn effect(&self, alpha: f64) -> Option<WholeEffect> {
+        let differences = self.differences();
+        let mean = differences.iter().sum::<f64>() / differences.len() as f64;
+        let interval = signs::interval(&differences, alpha);
+        (!differences.is_empty()).then_some(WholeEffect { mean, interval, pairs: differences.len() })
+    }
+
+    /// Returns the means of the pair in progress, for validation.
+    pub(crate) fn open_means(&self) -> impl Iterator<Item = &Mean> {
+        let blocks = self.open.iter().flat_map(|pair| [&pair.steered, &pair.held_out]);
+        blocks.flat_map(|block| [&block.ln_goodput, &block.retransmitted])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    const SALT: &str = "s";
+    const BLOCK: u32 = 3;
+
+    fn prefix() -> Prefix {
+        Prefix::of_client(Ipv4Addr::new(203, 0, 113, 0).into())
+    }
+
+    /// Adds a window with four outcomes decided in it, after `change`.
+    fn add(switchback: &mut Switchback, window: u64, effect: f64, change: impl Fn(&mut Outcome)) {
+        let is_steered = !switchback.is_held_out(prefix(), SALT, window);
+        let outcome = Outcome {
+            bundle: 5,
+            period: window,
+            is_steered,
+            ln_goodput: 13.0 + if is_steered { effect } else { 0.0 },
+            retransmitted_share: Some(if is_steered { 0.03 } else { 0.01 }),
+        };
+        let mut outcomes = vec![outcome; 4];
+        change(&mut outcomes[3]);
+        switchback.add((prefix(), SALT), window, 5..=7, &outcomes, 3);
+    }
+
+    #[test]
+    fn each_pair_of_blocks_is_one_difference() {
+        let mut it = Switchback::new(1, BLOCK);
+        for window in 0..6 * 8 {
+            add(&mut it, window, 0.3, |_| {});
+            assert_eq!(it.pairs.len() as u64, (window + 1) / 6, "complete after its last window");
+        }
+        let effect = it.effect(0.05).unwrap();
+        let interval = effect.interval.unwrap();
+        assert!((effect.mean - 0.3).abs() < 1e-9 && effect.pairs == 8, "{effect:?}");
+        assert!(interval.low > 0.0 && interval.low < 0.3 && interval.high > 0.3, "{interval:?}");
+        assert!(it.ln_e_helped() > 3.0 && it.ln_e_harmed() < 0.0);
+        assert!(it.ln_e_retransmitted_above(0.0) > 2.0 && it.ln_e_retransmitted_above(0.05) < 0.0);
+    }
+
+    #[test]
+    fn carry_over_is_left_out() {
+        let mut it = Switchback::new(1, BLOCK);
+        for window in 0..12 {
+            add(&mut it, window, 0.3, |outcome| {
+                // The first window of a block, and a connection decided in an earlier block.
+                if window % 3 == 0 {
+                    outcome.ln_goodput = 40.0;
+                } else {
+                    (outcome.period, outcome.ln_goodput) = (outcome.period.saturating_sub(3), 40.0);
+                    (outcome.bundle, outcome.is_steered) = (1, !outcome.is_steered);
+                }
+            });
+        }
+        assert!((it.effect(0.05).unwrap().mean - 0.3).abs() < 1e-9, "{:?}", it.pairs);
+    }
+
+    #[test]
+    fn mixed_and_thin_blocks_do_not_count() {
+        let pairs = |change: &dyn Fn(u64, &mut Outcome)| {
+            let mut it = Switchback::new(1, BLOCK);
+            (0..6).for_each(|window| add(&mut it, window, 0.3, |outcome| change(window, outcome)));
+            it.pairs.len()
+        };
+        assert_eq!(pairs(&|_, _| {}), 1);
+        // One connection in one window of the pair was under another bundle, or in the other arm.
+        for at in 0..6 {
+            assert_eq!(pairs(&|window, outcome| outcome.bundle += u64::from(window == at) * 3), 0);
+            assert_eq!(pairs(&|window, outcome| outcome.is_steered ^= window == at), 0);
+        }
+        let mut it = Switchback::new(1, BLOCK);
+        // The first block's outcomes are missing.
+        (3..6).for_each(|window| add(&mut it, window, 0.3, |_| {}));
+        (12..16).for_each(|window| add(&mut it, window, 0.3, |_| {}));
+        // A pair that was never finished is closed by the next one.
+        (30..36).for_each(|window| add(&mut it, window, 0.3, |_| {}));
+        assert_eq!(it.pairs.len(), 1);
+    }
+}
