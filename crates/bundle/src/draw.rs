@@ -1,5 +1,5 @@
-//! Draws of a rule's holdout, in time. A client is held out or not for a whole redraw period, and is
-//! drawn again, independently, in the next one. A switchback draws the whole prefix instead.
+//! Draws of a rule's holdout, in time. A client is held out or not for a whole redraw period, and
+//! is drawn again, independently, in the next one. A switchback draws the whole prefix instead.
 //!
 //! The unit is the client's address without its port. A client that comes back from the same port
 //! would otherwise always be in the same arm, and the connections of one player would be in

@@ -1,8 +1,8 @@
 //! Bundles: per-prefix steering rules and experiments, sent by the controller to the edges.
 //!
 //! A bundle is data, never code: a single JSON document (`wire.rs`), validated in full before use
-//! (`check.rs`). Holdouts depend only on the bundle, the client's address and the time (`draw.rs`), and
-//! arms only on the bundle and the client's address and port (`place.rs`). Every edge and every
+//! (`check.rs`). Holdouts depend only on the bundle, the client's address and the time (`draw.rs`),
+//! and arms only on the bundle and the client's address and port (`place.rs`). Every edge and every
 //! consumer of its records therefore computes the same assignment.
 //!
 //! The crate does no I/O and reads no clock.

@@ -3,10 +3,11 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thalweg_record::Prefix;
 
+use crate::arms::ArmGoodputs;
 use crate::detector::Detector;
 use crate::evidence::Evidence;
 use crate::history::History;
-use crate::pool::Estimate;
+use crate::pool::{Estimate, Pool};
 use crate::reason::Reason;
 use crate::sequential::Mean;
 use crate::settings::Settings;
@@ -27,6 +28,8 @@ pub struct Promise {
     pub ln_e: f64,
     /// Effect on log goodput within the prefix.
     pub goodput: Mean,
+    /// Goodputs of both arms.
+    pub arms: ArmGoodputs,
 }
 
 /// A proof that steering helps a prefix as a whole.
@@ -160,6 +163,20 @@ impl Steered {
             }
             None => None,
         }
+    }
+
+    /// Returns the probability that the effect within the prefix is worthwhile, given all trials.
+    /// `None` with too little evidence, or too few trials.
+    pub fn probability_worthwhile(&self, settings: &Settings, pool: Option<Pool>) -> Option<f64> {
+        let shrunken = pool?.shrink(self.estimate(settings)?);
+        Some(shrunken.probability_above(settings.effect_min))
+    }
+
+    /// Returns the number of windows for which a likely prefix still stays without a proof. `None`
+    /// while the trial lasts, and once the prefix is promising.
+    pub fn likely_windows_left(&self, settings: &Settings) -> Option<u32> {
+        let likely_windows = self.windows.checked_sub(settings.trial_windows_max)?;
+        self.promise.is_none().then(|| settings.likely_windows_max.saturating_sub(likely_windows))
     }
 
     /// Returns whether the prefix is on its first exploratory trial. Prefixes with a proven benefit

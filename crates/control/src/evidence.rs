@@ -16,10 +16,11 @@
 //!
 //! The e-value is exact against "steering has no effect on any connection". It holds for noise of
 //! any skew and tail weight, for arbitrarily correlated clients and for clients that return in many
-//! periods, because only the draw is random. Let x be the value above and σ² its variance over the draw; for a given outcome, σ² is
-//! (outcome − baseline)² / (π(1−π)). Then exp(λΣx − λ²/2 Σ(x²/3 + 2σ²/3)) is a supermartingale for
-//! every λ (Delyon, Electronic Journal of Probability 14, 2009; Howard et al., Probability Surveys
-//! 17, 2020, Table 3). The e-value is a mixture of these over λ of one sign.
+//! periods, because only the draw is random. Let x be the value above and σ² its variance over the
+//! draw; for a given outcome, σ² is (outcome − baseline)² / (π(1−π)). Then exp(λΣx − λ²/2 Σ(x²/3 +
+//! 2σ²/3)) is a supermartingale for every λ (Delyon, Electronic Journal of Probability 14, 2009;
+//! Howard et al., Probability Surveys 17, 2020, Table 3). The e-value is a mixture of these over λ
+//! of one sign.
 //!
 //! Against "no effect on average" the e-value is only asymptotically valid. Randomization does not
 //! remove interference between the arms on a shared bottleneck, so this evidence holds only within
@@ -29,6 +30,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::arms::ArmGoodputs;
 use crate::sequential::{Mean, TIGHT_AT, ln_e_one_sided, ln_e_two_sided};
 use crate::window::Outcome;
 
@@ -48,6 +50,9 @@ pub struct Evidence {
     pub steered: u32,
     /// Number of outcomes of held-out clients.
     pub held_out: u32,
+    /// Goodputs of both arms.
+    #[serde(default)]
+    pub arms: ArmGoodputs,
     /// Effect on log goodput.
     pub goodput: Mean,
     /// Variances over the draw of the values in [`Evidence::goodput`], assuming no effect and
@@ -79,6 +84,7 @@ impl Evidence {
             for outcome in outcomes.clone() {
                 let arm = if outcome.is_steered { &mut self.steered } else { &mut self.held_out };
                 *arm = arm.saturating_add(1);
+                self.arms.add(outcome);
                 let off = outcome.ln_goodput - baseline;
                 self.goodput.add(off * weight(outcome));
                 self.toss_variance += off * off / (holdout * (1.0 - holdout));

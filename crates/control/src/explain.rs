@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use thalweg_record::Prefix;
 
+use crate::arms::ArmGoodputs;
 use crate::entry::{CoolingOff, Entry, Phase, Steered};
 use crate::left_alone::LeftAlone;
 use crate::reason::Reason;
@@ -65,6 +66,7 @@ fn trial(text: &mut String, settings: &Settings, state: &State, steered: &Steere
     if let Some(promise) = &steered.promise {
         let effect = interval(&promise.goodput, alpha, percent).unwrap_or_default();
         writeln!(text, "  within      {effect}, by an e-value of {:.0}", promise.ln_e.exp())?;
+        low_goodputs(text, &promise.arms)?;
     }
     if let Some(switchback) = &steered.switchback {
         let (windows, windows_max) = (switchback.windows, settings.switchback_windows_max);
@@ -91,6 +93,7 @@ fn trial(text: &mut String, settings: &Settings, state: &State, steered: &Steere
     if let Some(effect) = interval(&evidence.goodput, alpha, percent) {
         writeln!(text, "  goodput     {effect}; worthwhile from {}", percent(settings.effect_min))?;
     }
+    low_goodputs(text, &evidence.arms)?;
     let points = |share: f64| format!("{:+.2} points", share * 100.0);
     if let Some(effect) = interval(&evidence.retransmitted, alpha, points) {
         writeln!(text, "  retransmits {effect}; at most {}", points(settings.retransmitted_rise_max))?;
@@ -106,6 +109,14 @@ fn trial(text: &mut String, settings: &Settings, state: &State, steered: &Steere
             shrunken.probability_above(settings.effect_min),
             settings.pooled_keep
         )?;
+        if let Some(windows) = steered.likely_windows_left(settings) {
+            let error = 1.0 - shrunken.probability_above(settings.effect_min);
+            let error_max = 1.0 - settings.pooled_keep;
+            writeln!(
+                text,
+                "  likely      wrong with probability {error:.2}, at most {error_max:.2}; leaves in {windows} windows without proof"
+            )?;
+        }
     }
     Ok(())
 }
@@ -120,7 +131,20 @@ fn as_a_whole(text: &mut String, settings: &Settings, switchback: &Switchback) -
         |it| ends(it, settings.false_harm_share, percent),
     );
     let (mean, pairs, e) = (percent(effect.mean), effect.pairs, switchback.ln_e_helped().exp());
-    writeln!(text, "  as a whole  {mean} {interval}, over {pairs} pairs of blocks, by an e-value of {e:.1}")
+    writeln!(text, "  as a whole  {mean} {interval}, over {pairs} pairs of blocks, by an e-value of {e:.1}")?;
+    low_goodputs(text, &switchback.arms)
+}
+
+/// Writes the 10th percentiles of goodput below the effect of the same trial.
+fn low_goodputs(text: &mut String, arms: &ArmGoodputs) -> std::fmt::Result {
+    let Some(p10) = arms.p10() else { return Ok(()) };
+    let mbit = |rate: f64| rate * 8.0 / 1e6;
+    writeln!(
+        text,
+        "              p10 of goodput: {:.2} Mbit/s steered, {:.2} Mbit/s held out",
+        mbit(p10.steered),
+        mbit(p10.held_out)
+    )
 }
 
 /// Formats an effect on log goodput.

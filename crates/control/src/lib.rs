@@ -8,9 +8,9 @@
 //!
 //! Control steers prefixes that are consistently in the bottom group of their PoP, and explores a
 //! few others. It holds out a share of each prefix's clients for comparison. A prefix that gains
-//! within itself is only promising: it is then switched on and off as a whole. A prefix is withdrawn
-//! once evidence speaks against steering it, and is declared helped only once it is proved that the
-//! prefix as a whole gains. `docs/explanation/control.md` describes the statistics and their sources.
+//! within itself is only promising: it is then switched on and off as a whole. A prefix is
+//! withdrawn once evidence speaks against steering it, and is declared helped only once it is
+//! proved that the prefix as a whole gains. `docs/explanation/control.md` describes the statistics.
 //!
 //! This crate does no I/O and reads no clock: its inputs are records, settings, the current time
 //! and a seed.
@@ -21,6 +21,7 @@
 //! valid.
 //! **Invariant:** a withdrawn prefix cannot re-enter before its cool-off ends.
 
+mod arms;
 mod basis;
 mod check;
 mod collect;
@@ -49,6 +50,7 @@ mod tenants;
 mod upgrade;
 mod window;
 
+pub use arms::{ArmGoodputs, LowGoodputs};
 pub use check::{FieldFault, StateError};
 pub use collect::{CONNECTIONS_MAX, ClosedWindows, Collector, Counts, SAMPLES_MAX, SCOPES_MAX};
 pub use decide::{Change, Decision, Moment, RoundOutcome, decide};

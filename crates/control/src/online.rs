@@ -2,12 +2,12 @@
 //! Online multiple testing with e-values, AISTATS 2024). The trials that precede them decide only
 //! which switchbacks start: given everything before its start, a switchback's e-value is valid.
 //!
-//! Switchback *i* (numbered at its start) is declared a discovery once its e-value reaches `1 / (α γ_i
-//! k)`, where `Σγ ≤ 1` and *k* is the number of discoveries, including those of the same round.
+//! Switchback *i* (numbered at its start) is declared a discovery once its e-value reaches `1 / (α
+//! γ_i k)`, where `Σγ ≤ 1` and *k* is the number of discoveries, including those of the same round.
 //! Each false discovery then has `E_i α γ_i k ≥ 1` and is at most one of *k*, so the share of false
 //! discoveries is at most `α Σ γ_i E_i`. Its expectation is at most α at any time, under any
-//! dependence between switchbacks and any order of looks. Declaring the largest possible set per round
-//! is e-BH (Wang and Ramdas, JRSS B 84(3), 2022).
+//! dependence between switchbacks and any order of looks. Declaring the largest possible set per
+//! round is e-BH (Wang and Ramdas, JRSS B 84(3), 2022).
 //!
 //! `γ_i = 1/log2(i+1) − 1/log2(i+2)` sums to exactly 1 and decays as `1/(i log² i)`, slow enough to
 //! keep power for switchbacks years from now.

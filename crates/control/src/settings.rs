@@ -110,6 +110,8 @@ pub struct Settings {
     /// Minimum probability that a prefix's shrunken effect exceeds [`Settings::effect_min`] for the
     /// prefix to stay without proof.
     pub pooled_keep: f64,
+    /// Number of windows after its trial for which a prefix stays without proof.
+    pub likely_windows_max: u32,
     /// Number of windows after which a proved prefix goes back on trial, which also ends undetected
     /// harm.
     pub proof_windows_max: u32,
@@ -165,6 +167,7 @@ impl Default for Settings {
             effect_min: 0.05,
             trial_windows_max: 72,
             pooled_keep: 0.9,
+            likely_windows_max: 288,
             proof_windows_max: 576,
             retransmitted_rise_max: 0.05,
             guardrail_rise_max: 0.03,

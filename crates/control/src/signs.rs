@@ -1,4 +1,5 @@
-//! Sign-symmetric test of paired differences, valid at every look, and the interval that inverts it.
+//! Sign-symmetric test of paired differences, valid at every look, and the interval that inverts
+//! it.
 //!
 //! If a fair coin decides the order of each pair, and the effect is zero, each difference d is as
 //! likely as −d, whatever its size and the sizes of the others. Then exp(Σ(λd − ln cosh λd)) is a
@@ -36,8 +37,8 @@ pub(crate) fn ln_e_below(differences: &[f64], bound: f64) -> f64 {
     ln_e_above(&negated, -bound)
 }
 
-/// Returns the interval of the effect at error level `alpha`. `None` with so few differences that no
-/// effect can be rejected.
+/// Returns the interval of the effect at error level `alpha`. `None` with so few differences that
+/// no effect can be rejected.
 pub(crate) fn interval(differences: &[f64], alpha: f64) -> Option<Interval> {
     let least = (2.0 / alpha).ln();
     let is_bounded = ln_e_above(differences, -2.0 * DIFFERENCE_MAX) >= least;

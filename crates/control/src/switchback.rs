@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use thalweg_bundle::is_block_held_out;
 use thalweg_record::Prefix;
 
+use crate::arms::ArmGoodputs;
 use crate::sequential::{Interval, Mean};
 use crate::signs;
 use crate::window::Outcome;
@@ -42,6 +43,8 @@ pub struct Switchback {
     pub windows: u32,
     /// Pair of the newest window.
     open: Option<Pair>,
+    /// Goodputs of both arms, including pairs that do not count.
+    pub arms: ArmGoodputs,
     /// Differences of the pairs that count.
     pub(crate) pairs: Vec<Difference>,
 }
@@ -90,7 +93,8 @@ pub struct WholeEffect {
 impl Switchback {
     /// Creates a switchback without pairs.
     pub(crate) fn new(number: u64, block_windows: u32) -> Self {
-        Self { number, block_windows: block_windows.max(1), windows: 0, open: None, pairs: Vec::new() }
+        let arms = ArmGoodputs::default();
+        Self { number, block_windows: block_windows.max(1), windows: 0, open: None, arms, pairs: Vec::new() }
     }
 
     /// Returns whether the prefix is held out in this window. `salt` is that of the prefix's rule.
@@ -127,6 +131,7 @@ impl Switchback {
             if !bundles.contains(&outcome.bundle) || outcome.is_steered == is_held_out {
                 into.is_mixed = true;
             } else if !is_first_window {
+                self.arms.add(outcome);
                 into.ln_goodput.add(outcome.ln_goodput);
                 outcome.retransmitted_share.into_iter().for_each(|share| into.retransmitted.add(share));
             }
@@ -175,8 +180,8 @@ impl Switchback {
         signs::ln_e_above(&scaled, bound * RETRANSMITTED_SCALE)
     }
 
-    /// Returns the effect on the prefix as a whole, with its interval at error level `alpha`. `None`
-    /// before the first pair.
+    /// Returns the effect on the prefix as a whole, with its interval at error level `alpha`.
+    /// `None` before the first pair.
     pub fn effect(&self, alpha: f64) -> Option<WholeEffect> {
         let differences = self.differences();
         let mean = differences.iter().sum::<f64>() / differences.len() as f64;

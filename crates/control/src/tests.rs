@@ -76,6 +76,22 @@ fn unproved_prefix_leaves_when_its_trial_expires() {
 }
 
 #[test]
+fn likely_prefix_leaves_if_nothing_is_proved_in_time() {
+    let mut lab = Lab::new(|settings| {
+        (settings.exploring_max, settings.trial_windows_max, settings.likely_windows_max) = (10, 40, 15);
+        // No trial shows anything by itself.
+        settings.false_promise_share = 1e-12;
+    });
+    (lab.effect, lab.connections) = (0.3, 6);
+    lab.until(Reason::Likely);
+    let text = explain(&lab.settings, &lab.state, prefix(0));
+    let line = text.lines().find(|line| line.contains("likely      ")).unwrap();
+    assert!(line.ends_with(", at most 0.10; leaves in 15 windows without proof"), "{line}");
+    assert_eq!(lab.until(Reason::CoolingOff), 15);
+    assert_eq!(lab.left().left, Reason::NotHelped);
+}
+
+#[test]
 fn prefix_with_far_more_retransmits_leaves_even_if_faster() {
     let mut lab = Lab::new(|settings| settings.guardrail_rise_max = 1.0);
     (lab.effect, lab.rise) = (0.4, 0.15);
@@ -284,8 +300,10 @@ fn explains_a_prefix() {
           min rtt     39.7 ms; not steered below 10.0 ms
           group       up to 8.62 Mbit/s in the newest window
           within      +42.1 % [+4.7 %, +92.9 %], 95 % at every look, by an e-value of 73
+                      p10 of goodput: 0.33 Mbit/s steered, 0.19 Mbit/s held out
           proof       steered in one of two blocks of 3 windows, for 20 of 288
           as a whole  +41.9 % too few pairs for an interval, over 2 pairs of blocks, by an e-value of 3.6
+                      p10 of goodput: 0.37 Mbit/s steered, 0.25 Mbit/s held out
     "#]].assert_eq(&explain(&lab.settings, &lab.state, prefix(0)));
     lab.until(Reason::Helped);
     lab.round();
@@ -299,7 +317,9 @@ fn explains_a_prefix() {
           min rtt     39.7 ms; not steered below 10.0 ms
           group       up to 0.65 Mbit/s in the newest window
           within      +42.1 % [+4.7 %, +92.9 %], 95 % at every look, by an e-value of 73
+                      p10 of goodput: 0.33 Mbit/s steered, 0.19 Mbit/s held out
           as a whole  +43.8 % [+27.3 %, +61.4 %], 95 % at every look, over 7 pairs of blocks, by an e-value of 98.1
+                      p10 of goodput: 0.36 Mbit/s steered, 0.26 Mbit/s held out
           proof       10 % held out, evidence since 1 windows of 72
           clients     34 steered, 6 held out; minimum 30 each
           goodput     +23.5 % [-50.5 %, +208.2 %], 95 % at every look; worthwhile from +5.1 %

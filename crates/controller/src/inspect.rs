@@ -2,7 +2,9 @@
 //! individual prefixes.
 
 use serde_json::{Value, json};
-use thalweg_control::{Entry, Evidence, Interval, Phase, Settings, State, Steered, Switchback, explain};
+use thalweg_control::{
+    ArmGoodputs, Entry, Evidence, Interval, Phase, Settings, State, Steered, Switchback, explain,
+};
 use thalweg_record::Prefix;
 
 use crate::store::PrefixChange;
@@ -101,21 +103,32 @@ fn effect(settings: &Settings, steered: &Steered) -> Option<Value> {
 /// Formats the effect on goodput within the network: of the trial that made it promising, otherwise
 /// of the evidence so far.
 fn within(settings: &Settings, steered: &Steered) -> Option<Value> {
-    let goodput = steered.promise.as_ref().map_or(&steered.evidence.goodput, |promise| &promise.goodput);
-    Some(percentages(goodput.mean, goodput.interval(settings.false_harm_share)?))
+    let (goodput, arms) = match &steered.promise {
+        Some(promise) => (&promise.goodput, &promise.arms),
+        None => (&steered.evidence.goodput, &steered.evidence.arms),
+    };
+    Some(percentages(goodput.mean, goodput.interval(settings.false_harm_share)?, arms))
 }
 
 /// Formats the effect on goodput of the network as a whole. `None` with too few pairs of blocks.
 fn as_a_whole(settings: &Settings, steered: &Steered) -> Option<Value> {
     let proved = steered.proof.as_ref().map(|proof| &proof.switchback);
-    let effect = proved.or(steered.switchback.as_ref())?.effect(settings.false_harm_share)?;
-    Some(percentages(effect.mean, effect.interval?))
+    let switchback = proved.or(steered.switchback.as_ref())?;
+    let effect = switchback.effect(settings.false_harm_share)?;
+    Some(percentages(effect.mean, effect.interval?, &switchback.arms))
 }
 
-/// Formats an effect on log goodput, and its interval, as percentages.
-fn percentages(mean: f64, interval: Interval) -> Value {
+/// Formats an effect on log goodput, and its interval, as percentages, with the 10th percentiles of
+/// goodput of both arms.
+fn percentages(mean: f64, interval: Interval, arms: &ArmGoodputs) -> Value {
     let percent = |ln: f64| ln.exp_m1() * 100.0;
-    json!({ "percent": percent(mean), "low": percent(interval.low), "high": percent(interval.high) })
+    let p10 = arms.p10().map(|p10| json!({ "steered": p10.steered, "held_out": p10.held_out }));
+    json!({
+        "percent": percent(mean),
+        "low": percent(interval.low),
+        "high": percent(interval.high),
+        "p10": p10,
+    })
 }
 
 /// Explains why a prefix is or is not steered, and lists its past changes.
@@ -139,13 +152,13 @@ pub(crate) fn explained(
         "reason": entry.map(|entry| entry.reason.as_str()),
         "said": summary,
         "history": entry.map(|entry| entry.history.text(settings.history_windows)),
-        "entry": entry.and_then(|entry| evidence(settings, entry)),
+        "entry": entry.and_then(|entry| evidence(settings, state, entry)),
         "changes": changes,
     })
 }
 
 /// Formats a trial's evidence.
-fn evidence(settings: &Settings, entry: &Entry) -> Option<Value> {
+fn evidence(settings: &Settings, state: &State, entry: &Entry) -> Option<Value> {
     let Phase::Steered(steered) = &entry.phase else { return None };
     let Evidence { steered: treated, held_out, retransmitted, .. } = &steered.evidence;
     let points = |share: f64| share * 100.0;
@@ -165,5 +178,18 @@ fn evidence(settings: &Settings, entry: &Entry) -> Option<Value> {
         "as_a_whole": as_a_whole(settings, steered),
         "pairs": steered.switchback.as_ref().or(steered.proof.as_ref().map(|it| &it.switchback)).map(Switchback::pairs),
         "retransmitted": sent_again,
+        "likely": likely(settings, state, steered),
+    }))
+}
+
+/// Formats the probability that a prefix which stays without proof does so wrongly, and the windows
+/// for which it still may. `None` unless it stays because it is likely to gain.
+fn likely(settings: &Settings, state: &State, steered: &Steered) -> Option<Value> {
+    let windows_left = steered.likely_windows_left(settings)?;
+    let probability = steered.probability_worthwhile(settings, state.pool)?;
+    Some(json!({
+        "error": 1.0 - probability,
+        "error_max": 1.0 - settings.pooled_keep,
+        "windows_left": windows_left,
     }))
 }

@@ -1,11 +1,11 @@
 //! One client's connections that a rule decided in one redraw period, merged into one outcome.
 //!
 //! Connections of one client in one period share one draw, and depend on each other anyway, so they
-//! are one unit. A connection that lives on keeps its arm, but its client is drawn again in the next
-//! period. Its later responses therefore belong to the period of its own draw, not to the period in
-//! which they end. Each (client, period) is reported once, in the first window with an outcome: if
-//! steering has no effect, which window that is does not depend on any draw, so all reported draws
-//! are independent.
+//! are one unit. A connection that lives on keeps its arm, but its client is drawn again in the
+//! next period. Its later responses therefore belong to the period of its own draw, not to the
+//! period in which they end. Each (client, period) is reported once, in the first window with an
+//! outcome: if steering has no effect, which window that is does not depend on any draw, so all
+//! reported draws are independent.
 //!
 //! A client whose connections were in different arms in one period, because the rule changed, has
 //! no outcome.

@@ -70,8 +70,8 @@ impl Pop {
         (empty, windows)
     }
 
-    /// Adds the outcome of each client and redraw period that has not been reported yet. Outcomes of
-    /// periods too long ago to be remembered are dropped.
+    /// Adds the outcome of each client and redraw period that has not been reported yet. Outcomes
+    /// of periods too long ago to be remembered are dropped.
     fn report(
         &mut self,
         settings: &Settings,

@@ -151,9 +151,9 @@ impl DecisionRound<'_> {
             let is_enough = steered.evidence.is_enough(settings.evidence_connections_min);
             return if is_enough { Verdict::Renewed } else { Verdict::Stays(Reason::Helped) };
         }
-        let shrunken = pool.zip(steered.estimate(settings)).map(|(pool, own)| pool.shrink(own));
-        let likely = shrunken.map(|shrunken| shrunken.probability_above(settings.effect_min));
-        if likely.is_some_and(|likely| likely >= settings.pooled_keep) {
+        let likely = steered.probability_worthwhile(settings, pool);
+        let has_time = steered.likely_windows_left(settings).is_some_and(|windows| windows > 0);
+        if has_time && likely.is_some_and(|likely| likely >= settings.pooled_keep) {
             Verdict::Stays(Reason::Likely)
         } else {
             Verdict::Leaves(Reason::NotHelped)
@@ -166,7 +166,8 @@ impl DecisionRound<'_> {
         let ln_e = self.ln_e_helped(steered)?;
         let goodput = &steered.evidence.goodput;
         if steered.proof.is_none() && ln_e >= -settings.false_promise_share.ln() {
-            return Some(Verdict::Promising(Promise { ln_e, goodput: goodput.clone() }));
+            let (goodput, arms) = (goodput.clone(), steered.evidence.arms.clone());
+            return Some(Verdict::Promising(Promise { ln_e, goodput, arms }));
         }
         let interval = goodput.interval(settings.false_harm_share)?;
         (interval.high < settings.effect_min).then_some(Verdict::Leaves(Reason::NotHelped))

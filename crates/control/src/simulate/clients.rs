@@ -1,10 +1,10 @@
 //! Simulated prefixes with persistent clients, whose records pass through the collector.
 //!
 //! Clients return from the same address and the same few ports for as long as the simulation runs,
-//! some far more often than others. Their speeds differ, each has several connections at a time, and
-//! some connections live on in the next window and keep their arm. Each prefix has a load that
-//! changes slowly, and some connections stall. Edges apply the rules of bundles one window late, with
-//! the same code as real edges.
+//! some far more often than others. Their speeds differ, each has several connections at a time,
+//! and some connections live on in the next window and keep their arm. Each prefix has a load that
+//! changes slowly, and some connections stall. Edges apply the rules of bundles one window late,
+//! with the same code as real edges.
 
 mod tests;
 

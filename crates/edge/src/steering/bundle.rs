@@ -1,8 +1,9 @@
 //! Applies a bundle's rules and experiments to a connection.
 //!
 //! Rules and experiments are evaluated before the first content byte of a response, each once per
-//! connection. A connection keeps its arm when a rule's redraw period or switchback block ends. Connections in the holdout, or in an arm without an algorithm, are marked at the
-//! same point at which other connections are changed, so that their records can be compared.
+//! connection. A connection keeps its arm when a rule's redraw period or switchback block ends.
+//! Connections in the holdout, or in an arm without an algorithm, are marked at the same point at
+//! which other connections are changed, so that their records can be compared.
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;

@@ -395,6 +395,8 @@ section! {
         /// Minimum probability of a worthwhile effect, pooled over all networks, for a network to
         /// stay after its trial.
         pooled_keep: Share = default("0.9");
+        /// Windows after its trial for which such a network stays without proof.
+        likely_windows_max: usize = default("288"), within("0", "1000000");
         /// Rise in the share of retransmitted bytes that ends a trial.
         retransmitted_rise_max: Share = default("0.05");
         /// Rise in the share of retransmitted bytes, across all trials, that ends all trials.

@@ -715,6 +715,8 @@ fn reference_lists_every_setting() {
           pooled_keep            SHARE, default 0.9
               Minimum probability of a worthwhile effect, pooled over all networks, for a network to
               stay after its trial.
+          likely_windows_max     N, default 288, 0 to 1000000
+              Windows after its trial for which such a network stays without proof.
           retransmitted_rise_max SHARE, default 0.05
               Rise in the share of retransmitted bytes that ends a trial.
           guardrail_rise_max     SHARE, default 0.03

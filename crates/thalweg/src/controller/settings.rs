@@ -51,6 +51,7 @@ impl Controller {
             effect_min: self.effect_min.value.number(),
             trial_windows_max: narrow(&self.trial_windows_max),
             pooled_keep: self.pooled_keep.value.number(),
+            likely_windows_max: narrow(&self.likely_windows_max),
             proof_windows_max: narrow(&self.proof_windows_max),
             retransmitted_rise_max: self.retransmitted_rise_max.value.number(),
             guardrail_rise_max: self.guardrail_rise_max.value.number(),

@@ -1,4 +1,5 @@
-//! Error rates and power of verdicts, in short simulations and in long ones that run only on demand.
+//! Error rates and power of verdicts, in short simulations and in long ones that run only on
+//! demand.
 
 use super::*;
 use crate::settings::Settings;
