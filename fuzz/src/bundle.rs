@@ -37,7 +37,9 @@ pub(crate) fn run(input: &[u8]) {
             // A tenant is named by the first of its hosts.
             let is_left_alone = bundle.content().hosts_left_alone.contains(&rule.tenant);
             assert_eq!(bundle.rule(address, &rule.tenant), (!is_left_alone).then_some(rule));
-            rule.holds_out(SocketAddr::new(address, 443));
+            for unix_s in [0, u64::MAX] {
+                rule.holds_out(address, unix_s);
+            }
             bundle.content().experiments.iter().for_each(|experiment| {
                 assert!(experiment.arms.contains(experiment.arm(SocketAddr::new(address, 443))));
             });

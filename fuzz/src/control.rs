@@ -52,6 +52,7 @@ fn window(state: &State) -> Window {
             sample.min_rtt_us.add(50_000);
             sample.outcomes.push(Outcome {
                 bundle: state.bundle,
+                period: connection % 2,
                 is_steered: connection % 2 == 0,
                 ln_goodput: (rate as f64).ln(),
                 retransmitted_share: (connection % 3 > 0).then_some(0.01),
