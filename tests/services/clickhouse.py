@@ -1,11 +1,12 @@
 """ClickHouse for tests: the engine itself (chdb) behind the parts of ClickHouse's HTTP interface that its clients use.
 
-    clickhouse.py --path DIR [--port 0]
+    clickhouse.py --path DIR [--port 0] [--certificate FILE] [--password PASSWORD]
 
-Prints the port once it is ready. The query is in `?query=` or in the body; the data of an INSERT follow it in the body.
-`database`, `default_format`, `param_*` and settings are in the URL. User and password are ignored, except that the
-user `insert_only` may not create, alter or drop anything, as if it lacked the rights. An error has the server's status
-and `X-ClickHouse-Exception-Code`. Compression is not supported.
+Prints the port once it is ready. With --certificate, a PEM file of a key and its certificate, the server requires TLS.
+With --password, it refuses requests without that password. The query is in `?query=` or in the body; the data of an
+INSERT follow it in the body. `database`, `default_format`, `param_*` and settings are in the URL. User names are
+ignored, except that the user `insert_only` may not create, alter or drop anything, as if it lacked the rights. An error
+has the server's status and `X-ClickHouse-Exception-Code`. Compression is not supported.
 
 A single thread uses the engine, so statements run one after another. An INSERT runs once its whole body has arrived,
 so a client that disconnects early inserts nothing.
@@ -14,6 +15,7 @@ so a client that disconnects early inserts nothing.
 import argparse
 import queue
 import re
+import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl, urlsplit
@@ -132,6 +134,9 @@ class Handler(BaseHTTPRequestHandler):
                     if name not in NOT_SETTINGS and not name.startswith("param_")}
         params = {name[6:]: value for name, value in named.items() if name.startswith("param_")}
         query = named.get("query", "")
+        if self.server.password not in (None, self.headers.get("X-ClickHouse-Key")):
+            return self.refuse("Code: 516. DB::Exception: Authentication failed: password is incorrect, or there is no "
+                               "user with such name. (AUTHENTICATION_FAILED)")
         if self.headers.get("X-ClickHouse-User") == "insert_only" and MANAGE.match(query or body.decode()):
             return self.refuse("Code: 497. DB::Exception: insert_only: Not enough privileges. (ACCESS_DENIED)")
         form = INSERT_FORMAT.search(query) if INSERT.match(query) else None
@@ -174,8 +179,16 @@ def main():
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--path", required=True)
     arguments.add_argument("--port", type=int, default=0)
+    arguments.add_argument("--certificate")
+    arguments.add_argument("--password")
     given = arguments.parse_args()
     server = Server(("127.0.0.1", given.port), Handler)
+    server.password = given.password
+    if given.certificate:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(given.certificate)
+        # Each connection's own thread does the handshake.
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     server.engine = Engine(given.path)
     _, error = server.engine.do("default", lambda session: session.query("SELECT 1"))
     if error:

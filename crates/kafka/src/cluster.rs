@@ -12,6 +12,7 @@ use rdkafka::metadata::MetadataTopic;
 use tokio::runtime::Builder;
 
 use crate::error::Error;
+use crate::fault::{self, Faults};
 
 /// Default topic name.
 pub const DEFAULT_TOPIC: &str = "thalweg.telemetry";
@@ -63,9 +64,14 @@ impl Cluster {
     ///
     /// Returns an error if a property is invalid, no broker responds in time, or access is denied.
     pub fn has_topic(&self) -> Result<bool, Error> {
-        let failed = |cause| Error::new(format!("cannot list Kafka topics at {}", self.brokers), cause);
-        let client: BaseConsumer = self.config(&[]).create().map_err(failed)?;
-        let metadata = client.fetch_metadata(Some(&self.topic), LIST_TIMEOUT).map_err(failed)?;
+        let what = || format!("cannot list Kafka topics at {}", self.brokers);
+        let failed = |cause| Error::new(what(), cause);
+        let client: BaseConsumer<Faults> =
+            self.config(&[]).create_with_context(Faults::default()).map_err(failed)?;
+        let metadata = client.fetch_metadata(Some(&self.topic), LIST_TIMEOUT).map_err(|cause| {
+            fault::read_events(&client);
+            Error::explained(what(), cause, client.context())
+        })?;
         let topic = metadata.topics().iter().find(|topic| topic.name() == self.topic);
         match topic.and_then(MetadataTopic::error).map(RDKafkaErrorCode::from) {
             None => Ok(topic.is_some_and(|topic| !topic.partitions().is_empty())),
@@ -75,7 +81,17 @@ impl Cluster {
     }
 
     /// Creates the topic if it does not exist.
-    pub(crate) fn create_topic(&self, partitions: u16) -> Result<(), KafkaError> {
+    pub(crate) fn create_topic(&self, partitions: u16) -> Result<(), Error> {
+        // The administrative client does not report why it cannot connect.
+        if self.has_topic()? {
+            return Ok(());
+        }
+        self.try_create_topic(partitions).map_err(|cause| {
+            Error::new(format!("cannot create topic {} of Kafka at {}", self.topic, self.brokers), cause)
+        })
+    }
+
+    fn try_create_topic(&self, partitions: u16) -> Result<(), KafkaError> {
         let admin: AdminClient<DefaultClientContext> = self.config(&[]).create()?;
         let topic = NewTopic::new(&self.topic, partitions.into(), TopicReplication::Fixed(-1));
         let options = AdminOptions::new().request_timeout(Some(CREATE_TIMEOUT));

@@ -13,12 +13,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use rdkafka::client::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext, Rebalance};
 use rdkafka::error::KafkaError;
 use rdkafka::{Message as _, Offset, Statistics, TopicPartitionList};
 
 use crate::cluster::Cluster;
 use crate::error::Error;
+use crate::fault::{self, Faults};
 use crate::place::Place;
 
 /// Time limit for a broker's response.
@@ -52,9 +54,10 @@ pub struct Range {
     pub end: Option<i64>,
 }
 
-/// Counts rebalances and reports the consumer lag.
+/// Counts rebalances, reports the consumer lag and stores connection faults.
 struct Watch {
     rebalances: AtomicU64,
+    faults: Faults,
     on_lag: Box<dyn Fn(u64) + Send + Sync>,
 }
 
@@ -63,6 +66,14 @@ impl ClientContext for Watch {
         let partitions = statistics.topics.values().flat_map(|topic| topic.partitions.values());
         let lag = partitions.filter_map(|one| u64::try_from(one.consumer_lag).ok()).sum();
         (self.on_lag)(lag);
+    }
+
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        fault::log(level, facility, message);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.faults.note(&error, reason);
     }
 }
 
@@ -98,7 +109,8 @@ impl Member {
         group: &str,
         on_lag: impl Fn(u64) + Send + Sync + 'static,
     ) -> Result<Self, Error> {
-        let watch = Watch { rebalances: AtomicU64::new(0), on_lag: Box::new(on_lag) };
+        let (rebalances, faults) = (AtomicU64::new(0), Faults::default());
+        let watch = Watch { rebalances, faults, on_lag: Box::new(on_lag) };
         let unread_max_ms = (UNREAD_SECONDS_MAX * 1000).to_string();
         let ours = [
             ("group.id", group),
@@ -131,6 +143,7 @@ impl Member {
     pub fn poll(&self, wait: Duration) -> Result<Option<Message>, Error> {
         let Some(message) = self.client.poll(wait) else { return Ok(None) };
         let message = message.map_err(|cause| self.failed("read", cause))?;
+        self.client.context().faults.clear();
         Ok(Some(Message {
             partition: message.partition(),
             offset: message.offset(),
@@ -258,6 +271,7 @@ impl Member {
     }
 
     fn failed(&self, what: &str, cause: KafkaError) -> Error {
-        Error::new(format!("cannot {what} topic {}", self.topic), cause)
+        let faults = &self.client.context().faults;
+        Error::explained(format!("cannot {what} topic {}", self.topic), cause, faults)
     }
 }

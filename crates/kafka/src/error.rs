@@ -4,6 +4,8 @@ use std::fmt;
 
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
+use crate::fault::Faults;
+
 /// A failed Kafka operation.
 #[derive(Debug)]
 pub struct Error {
@@ -17,6 +19,15 @@ pub struct Error {
 impl Error {
     pub(crate) fn new(what: impl Into<String>, cause: KafkaError) -> Self {
         Self { what: what.into(), is_passing: is_passing(&cause), cause: Box::new(cause) }
+    }
+
+    /// Creates an error whose cause is the client's latest connection fault, if that explains the
+    /// failure.
+    pub(crate) fn explained(what: impl Into<String>, cause: KafkaError, faults: &Faults) -> Self {
+        match faults.explain(&cause) {
+            Some(fault) => Self { what: what.into(), is_passing: false, cause: Box::new(fault) },
+            None => Self::new(what, cause),
+        }
     }
 }
 

@@ -17,6 +17,7 @@ use thalweg_record::Batch;
 
 use crate::cluster::Cluster;
 use crate::error::Error;
+use crate::fault::{self, Faults};
 use crate::place::Place;
 use progress::Progress;
 
@@ -53,7 +54,7 @@ pub enum Followed {
 
 /// Reads all partitions of a topic.
 pub struct Follower {
-    kafka: BaseConsumer,
+    kafka: BaseConsumer<Faults>,
     /// Separate client that requests partition ends. On the connections of the `kafka` client, a
     /// fetch in progress would delay the response.
     ends: BaseConsumer,
@@ -92,7 +93,7 @@ impl Follower {
             ("queued.max.messages.kbytes", "32768"),
         ];
         let failed = |cause| Error::new(format!("cannot read from Kafka at {}", cluster.brokers), cause);
-        let kafka = cluster.config(&ours).create().map_err(failed)?;
+        let kafka = cluster.config(&ours).create_with_context(Faults::default()).map_err(failed)?;
         let ends = cluster.config(&ours).create().map_err(failed)?;
         let topic = cluster.topic.clone();
         Ok(Self {
@@ -137,6 +138,7 @@ impl Follower {
             Some(Err(cause)) => return Err(self.failed(cause)),
             Some(Ok(message)) => message,
         };
+        self.kafka.context().clear();
         if let Some(progress) = self.partitions.get_mut(&message.partition()) {
             progress.read(message.offset());
         }
@@ -217,7 +219,10 @@ impl Follower {
     }
 
     fn failed(&self, cause: KafkaError) -> Error {
-        Error::new(format!("cannot read topic {}", self.topic), cause)
+        if self.partitions.is_empty() {
+            fault::read_events(&self.kafka);
+        }
+        Error::explained(format!("cannot read topic {}", self.topic), cause, self.kafka.context())
     }
 }
 

@@ -15,6 +15,7 @@
 mod cluster;
 mod consume;
 mod error;
+mod fault;
 mod follow;
 mod place;
 mod produce;

@@ -18,6 +18,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rdkafka::client::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::DeliveryResult;
 use rdkafka::producer::{BaseRecord, NoCustomPartitioner, Producer as _, ProducerContext, ThreadedProducer};
@@ -25,6 +26,7 @@ use thalweg_record::{Batch, Entry, Prefix, Source};
 
 use crate::cluster::Cluster;
 use crate::error::Error;
+use crate::fault::{self, Faults};
 use crate::place::Place;
 
 /// Time limit for sending a batch.
@@ -84,18 +86,21 @@ impl Producer {
     /// same batch again.
     pub fn produce(&mut self, batch: &Batch) -> Result<(), Error> {
         let Some(last) = batch.entries.last() else { return Ok(()) };
-        self.try_produce(batch, last.number + 1).map_err(|cause| {
-            self.client = None;
-            let Cluster { topic, brokers, .. } = &self.cluster;
-            Error::new(format!("cannot write to topic {topic} in Kafka at {brokers}"), cause)
-        })
-    }
-
-    fn try_produce(&mut self, batch: &Batch, batch_end: u64) -> Result<(), KafkaError> {
         if let Some(partitions) = self.create_partitions {
             self.cluster.create_topic(partitions)?;
             self.create_partitions = None;
         }
+        self.try_produce(batch, last.number + 1).map_err(|cause| {
+            let Cluster { topic, brokers, .. } = &self.cluster;
+            let what = format!("cannot write to topic {topic} of Kafka at {brokers}");
+            match self.client.take() {
+                Some(client) => Error::explained(what, cause, &client.context().faults),
+                None => Error::new(what, cause),
+            }
+        })
+    }
+
+    fn try_produce(&mut self, batch: &Batch, batch_end: u64) -> Result<(), KafkaError> {
         let client = match &mut self.client {
             Some(client) => client,
             none => none.insert(self.cluster.config(&PROPERTIES).create_with_context(Deliveries::default())?),
@@ -155,9 +160,10 @@ impl Outgoing<'_> {
     }
 }
 
-/// Counts messages that are queued but not yet acknowledged.
+/// Counts messages that are queued but not yet acknowledged, and stores connection faults.
 #[derive(Debug, Default)]
 struct Deliveries {
+    faults: Faults,
     state: Mutex<DeliveryState>,
     changed: Condvar,
 }
@@ -207,7 +213,15 @@ impl Deliveries {
     }
 }
 
-impl ClientContext for Deliveries {}
+impl ClientContext for Deliveries {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        fault::log(level, facility, message);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.faults.note(&error, reason);
+    }
+}
 
 impl ProducerContext<NoCustomPartitioner> for Deliveries {
     type DeliveryOpaque = ();
@@ -215,8 +229,9 @@ impl ProducerContext<NoCustomPartitioner> for Deliveries {
     fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
         let mut state = self.state();
         state.pending -= 1;
-        if let Err((error, _)) = result {
-            state.first_failure.get_or_insert_with(|| error.clone());
+        match result {
+            Ok(_) => self.faults.clear(),
+            Err((error, _)) => drop(state.first_failure.get_or_insert_with(|| error.clone())),
         }
         self.changed.notify_one();
     }

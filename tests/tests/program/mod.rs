@@ -56,6 +56,12 @@ impl Process {
         }
     }
 
+    /// Stops the process and returns all further lines that contain one of `words`.
+    pub fn last_lines_with(self, words: &[&str]) -> Vec<String> {
+        self.interrupt();
+        self.lines.iter().filter(|line| words.iter().any(|word| line.contains(word))).collect()
+    }
+
     pub fn stop(self) {
         self.interrupt();
         assert_eq!(self.exit_code(), Some(0));
