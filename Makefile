@@ -41,6 +41,7 @@ help: ## this list
 	@printf 'make bench-intake   %s\n' "records per second into the controller's windows: CPU and memory"
 	@printf 'make bench-telemetry %s\n' 'records per second into each sink and through Kafka; CASES="files kafka clickhouse" selects'
 	@printf 'make setup-services %s\n' "Kafka and ClickHouse's engine for the tests, under target/services"
+	@printf 'make services       %s\n' 'Kafka on 127.0.0.1:9092 and ClickHouse on 127.0.0.1:8123, to try out telemetry; Ctrl-C stops'
 	@printf 'make fuzz           %s\n' 'one parser under libFuzzer: PARSER=ranges FOR_S=600'
 	@printf 'make bench-edge     %s\n' 'the edge, nginx, Varnish and Traffic Server; CASES="hits idle" selects, QUICK=1 is short'
 	@printf 'make sample         %s\n' 'regenerate assets/sample with ffmpeg'
@@ -68,6 +69,13 @@ lab: setup-lab
 	$(call step,build thalweg-lab)
 	@$(CARGO) build --release -p thalweg-lab
 	@tools/split-symbols $(TARGET)/release/thalweg-lab
+
+.PHONY: services
+services: setup-services
+	$(call step,build the starter)
+	@$(CARGO) build -p thalweg-tests --bin services
+	$(call step,run: Ctrl-C stops)
+	@exec tools/foreground $(TARGET)/debug/services
 
 .PHONY: test
 test: forget-steps setup-test setup-services console check-console check-rust check-model check-browser
