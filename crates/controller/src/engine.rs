@@ -343,6 +343,10 @@ impl Engine {
         }
         let edges: usize = self.pops.values().map(|pop| pop.rollout.edges().len()).sum();
         self.shared.metrics.edges.set(edges as f64);
+        let is_silent = |pop: &&Pop| pop.is_silent(&self.settings, closes_unix_s);
+        self.shared.metrics.pops_silent.set(self.pops.values().filter(is_silent).count() as f64);
+        let paused = self.pops.values().filter(|pop| pop.is_paused()).count();
+        self.shared.metrics.pops_paused.set(paused as f64);
     }
 
     /// Returns the time up to which windows are closed. It lags behind the clock while records have

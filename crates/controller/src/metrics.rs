@@ -27,6 +27,8 @@ pub(crate) struct Metrics {
     pub(crate) polls: Counter,
     pub(crate) steered: Gauge<f64, AtomicU64>,
     pub(crate) edges: Gauge<f64, AtomicU64>,
+    pub(crate) pops_silent: Gauge<f64, AtomicU64>,
+    pub(crate) pops_paused: Gauge<f64, AtomicU64>,
 }
 
 impl Metrics {
@@ -63,6 +65,10 @@ impl Metrics {
         }
         registry.register("steered", "Rules in the stable bundles of all PoPs", self.steered.clone());
         registry.register("edges", "Known edges", self.edges.clone());
+        let silent = "PoPs whose records have been missing for at least two windows";
+        registry.register("pops_silent", silent, self.pops_silent.clone());
+        let paused = "PoPs in which the guardrail or a rollback has paused new trials";
+        registry.register("pops_paused", paused, self.pops_paused.clone());
         registry
     }
 }

@@ -17,6 +17,9 @@ use crate::round::RoundRecord;
 /// dropped and will be missing from the ledger.
 const UNWRITTEN_MAX: usize = 1_000;
 
+/// Number of windows without records after which a PoP is silent.
+const SILENT_WINDOWS: u64 = 2;
+
 /// A PoP's state.
 #[derive(Debug, Default)]
 pub(crate) struct Pop {
@@ -139,6 +142,19 @@ impl Pop {
         active_bundles(&self.rollout).any(|bundle| !bundle.content().rules.is_empty())
     }
 
+    /// Returns whether all records of the last [`SILENT_WINDOWS`] windows are missing. Windows are
+    /// closed up to `closes_unix_s`.
+    pub(crate) fn is_silent(&self, settings: &Settings, closes_unix_s: u64) -> bool {
+        let Some(window) = self.tenants.window() else { return false };
+        let missing = window.saturating_add(1 + SILENT_WINDOWS).saturating_mul(settings.window_s);
+        missing.saturating_add(settings.late_s) < closes_unix_s
+    }
+
+    /// Returns whether any tenant's new trials are paused.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.tenants.states().values().any(|state| state.guard.pause_windows > 0)
+    }
+
     /// Marks all changes as stored.
     pub(crate) fn written(&mut self) {
         self.unwritten = PendingChanges::default();
@@ -191,4 +207,24 @@ impl Pop {
 /// Returns the bundles currently distributed to edges.
 pub(crate) fn active_bundles(rollout: &Rollout) -> impl Iterator<Item = &Bundle> {
     rollout.stable().into_iter().chain(rollout.candidate().map(|candidate| &candidate.bundle))
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_control::State;
+
+    use super::*;
+
+    #[test]
+    fn pop_is_silent_after_two_windows_without_records() {
+        let settings = Settings::default();
+        assert!(!Pop::default().is_silent(&settings, u64::MAX), "a PoP without windows is unknown");
+        let mut state = State::default();
+        (state.window, state.guard.pause_windows) = (Some(10), 1);
+        let states = [(String::new(), state)].into_iter();
+        let pop = Pop::of(states.collect(), Rollout::default());
+        let closed_unix_s = 13 * settings.window_s + settings.late_s;
+        assert!(!pop.is_silent(&settings, closed_unix_s) && pop.is_silent(&settings, closed_unix_s + 1));
+        assert!(pop.is_paused() && !Pop::default().is_paused());
+    }
 }

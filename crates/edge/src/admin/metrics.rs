@@ -91,6 +91,9 @@ pub(super) fn registry(state: &AdminState) -> Registry {
         "Congestion control changes refused by the kernel",
         steering.refused(),
     );
+    if let Some(refusals) = state.bundles.refusals() {
+        add.counter("bundles_refused", "Bundles refused, without repetitions of the last one", refusals);
+    }
     if let Some(number) = state.bundles.number() {
         add.gauge("bundle_number", "Number of the active steering bundle", number);
     }

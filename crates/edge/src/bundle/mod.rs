@@ -301,6 +301,11 @@ impl Bundles {
         self.active().as_ref().map(|active| active.bundle.content().number)
     }
 
+    /// Returns the number of refused bundles, or `None` without a configured source.
+    pub(crate) fn refusals(&self) -> Option<u64> {
+        self.source.as_ref().map(|_| lock(&self.status).refusals())
+    }
+
     /// Formats the state for the admin interface; null without a configured source.
     pub(crate) fn status_json(&self) -> Value {
         if self.source.is_none() {

@@ -20,6 +20,8 @@ pub(super) struct RefusedBundle {
 #[derive(Debug, Default)]
 pub(super) struct Status {
     refused: Option<RefusedBundle>,
+    /// Number of refusals that differed from the previous result.
+    refusals: u64,
     /// Whether no good bundle has arrived since the refusal. A flag rather than a comparison of two
     /// times, because the clock may be changed in between.
     is_refusal_last: bool,
@@ -45,7 +47,13 @@ impl Status {
         let is_new = last.is_none_or(|last| {
             (last.reason, last.checksum) != (refused.reason.clone(), refused.checksum.clone())
         });
+        self.refusals += u64::from(is_new);
         (refused, is_new)
+    }
+
+    /// Returns the number of refused bundles, without repetitions.
+    pub(super) fn refusals(&self) -> u64 {
+        self.refusals
     }
 
     /// Records a good bundle.

@@ -129,6 +129,9 @@ fn last_good_bundle_stays_active() {
     assert!(reason.starts_with("/checksum: does not match the content, expected sha256:"), "{reason}");
     assert_eq!(bundles.status_json()["refused"]["checksum"], declared_checksum(bad.as_bytes()).unwrap());
     assert_eq!(bundles.status_json()["refused"]["is_last"], true);
+    assert_eq!(bundles.refusals(), Some(1));
+    bundles.check();
+    assert_eq!(bundles.refusals(), Some(1), "a repeated refusal must not be counted");
     // The active bundle arrives again: it stays active, and the refusal is no longer the latest
     // result.
     scratch.put(&document(7));

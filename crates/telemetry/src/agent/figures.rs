@@ -87,6 +87,7 @@ impl Collector for Figures {
             ("dump_seconds", "Duration of the last dump", seconds(collector.dump_us.load(Relaxed))),
             ("sockets", "Sockets in the last dump", collector.sockets.load(Relaxed) as f64),
             ("spool_bytes", "Total size of the spool segments", spool.total_bytes() as f64),
+            ("spool_bytes_max", "Limit on the total size of the spool segments", spool.limit_bytes() as f64),
         ] {
             let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             ConstGauge::new(value).encode(metric)?;

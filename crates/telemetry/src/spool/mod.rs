@@ -305,6 +305,11 @@ impl Spool {
         self.state().total_bytes()
     }
 
+    /// Returns the limit on the total size of all spool segments in bytes.
+    pub fn limit_bytes(&self) -> u64 {
+        self.limits.total_bytes
+    }
+
     /// Returns the number of record numbers in `first..end` known never to have been assigned.
     fn unused(&self, first: u64, end: u64) -> u64 {
         let within = |span: &Range<u64>| span.end.min(end).saturating_sub(span.start.max(first));
