@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use thalweg_telemetry::clickhouse::Server;
-use thalweg_telemetry::schema;
+use thalweg_telemetry::schema::{self, FILES, Options};
 use thalweg_tests::services;
 
 #[test]
@@ -39,6 +39,30 @@ fn differences_on_the_server_are_reported() {
     let is = "sockets_5m_view: query is SELECT pop, count() AS samples FROM sockets GROUP BY pop, expected SELECT toUInt32(";
     assert!(views.len() == 1 && views[0].starts_with(is), "{views:?}");
     assert_eq!(schema::apply(&server).unwrap(), Vec::<String>::new(), "existing tables must stay unchanged");
+}
+
+#[test]
+fn options_set_retention_and_replication() {
+    let clickhouse = services::ClickHouse::start();
+    let server = Server::at(&clickhouse.url()).unwrap();
+    let kept = Options { keep_days: Some(2), keep_aggregates_days: Some(90), ..Options::default() };
+    assert_eq!(kept.apply(&server).unwrap().len(), 9);
+    assert_eq!(kept.diff(&server).unwrap(), Vec::<String>::new());
+    let differences = schema::diff(&server).unwrap();
+    assert_eq!(differences.len(), 7, "the retention of every table differs: {differences:?}");
+    assert!(differences.iter().all(|line| line.contains("TTL is ")), "{differences:?}");
+    // The engine has no Keeper for replicated tables, but parses the statements.
+    let replicated = Options { is_replicated: true, cluster: Some("main".parse().unwrap()), ..kept };
+    assert_eq!(replicated.diff(&server).unwrap(), Vec::<String>::new(), "both forms must be equal");
+    for (name, text) in FILES {
+        for statement in replicated.adapt(text).split(";\n").filter(|statement| statement.contains("CREATE"))
+        {
+            let quoted = statement.replace('\\', "\\\\").replace('\'', "\\'");
+            let formatted =
+                server.query(&format!("SELECT formatQuerySingleLine('{quoted}')"), "TSV").unwrap();
+            assert!(String::from_utf8_lossy(&formatted).contains(" ON CLUSTER main"), "{name}");
+        }
+    }
 }
 
 #[test]

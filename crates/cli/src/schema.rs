@@ -4,26 +4,65 @@ use std::fmt::Write as _;
 
 use clap::Subcommand;
 use thalweg_telemetry::clickhouse::Server;
-use thalweg_telemetry::schema::{self, FILES};
+use thalweg_telemetry::schema::{Cluster, FILES, Options};
 
 use crate::print_stdout;
 use crate::secret::{ClickHouseUrl, clickhouse_url};
+
+/// Maximum retention, in days: ten years.
+const DAYS_MAX: i64 = 3_650;
 
 /// Examples and notes printed after the help.
 pub const HELP: &str = "\
 Examples:
   thalweg schema apply --clickhouse http://user:password@db.example:8123/telemetry
-  thalweg schema diff --clickhouse http://db.example:8123/telemetry    exit status 1 if different";
+  thalweg schema diff --clickhouse http://db.example:8123/telemetry    exit status 1 if different
+  thalweg schema apply --clickhouse @clickhouse-url --cluster main     replicated tables on all servers";
 
 /// Subcommands of `thalweg schema`.
 #[derive(Debug, Subcommand)]
 pub enum SchemaCommand {
     /// Create missing tables, views and columns; existing ones are neither changed nor dropped
-    Apply(Where),
+    Apply(Target),
     /// Print what is missing, different or additional on the server
-    Diff(Where),
+    Diff(Target),
     /// Print the SQL statements
-    Print,
+    Print(Shape),
+}
+
+/// Server that has the tables, and their options.
+#[derive(Debug, clap::Args)]
+pub struct Target {
+    #[command(flatten)]
+    server: Where,
+    #[command(flatten)]
+    shape: Shape,
+}
+
+/// Options of the tables.
+#[derive(Debug, clap::Args)]
+pub struct Shape {
+    /// Replicated forms of the engines; the server needs Keeper, and the macros of its default
+    /// replica path
+    #[arg(long)]
+    replicated: bool,
+    /// Run the statements on all servers of this cluster, with replicated tables
+    #[arg(long, value_name = "NAME")]
+    cluster: Option<Cluster>,
+    /// Days for which new tables keep socket and response records [default: 7]
+    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=DAYS_MAX))]
+    keep_days: Option<u32>,
+    /// Days for which new tables keep aggregates, losses, refused messages and positions
+    /// [default: 35]
+    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=DAYS_MAX))]
+    keep_aggregates_days: Option<u32>,
+}
+
+impl Shape {
+    fn options(self) -> Options {
+        let Self { replicated, cluster, keep_days, keep_aggregates_days } = self;
+        Options { is_replicated: replicated || cluster.is_some(), cluster, keep_days, keep_aggregates_days }
+    }
 }
 
 /// Server with the tables.
@@ -54,25 +93,26 @@ impl std::error::Error for Differs {}
 /// `diff` finds differences.
 pub fn run(command: SchemaCommand) -> anyhow::Result<()> {
     match command {
-        SchemaCommand::Print => {
-            let mut text = String::new();
+        SchemaCommand::Print(shape) => {
+            let (mut text, options) = (String::new(), shape.options());
             for (name, file) in FILES {
-                writeln!(text, "-- {name}\n{file}").expect("writing to a String cannot fail");
+                writeln!(text, "-- {name}\n{}", options.adapt(file))
+                    .expect("writing to a String cannot fail");
             }
             print_stdout(&text);
         }
-        SchemaCommand::Apply(Where { clickhouse }) => {
-            let server = Server::at(&clickhouse.0)?;
-            let mut done = schema::apply(&server)?;
-            let left = schema::diff(&server)?;
+        SchemaCommand::Apply(Target { server, shape }) => {
+            let (server, options) = (Server::at(&server.clickhouse.0)?, shape.options());
+            let mut done = options.apply(&server)?;
+            let left = options.diff(&server)?;
             if done.is_empty() {
                 done.push("nothing was missing".to_owned());
             }
             done.extend(left.into_iter().map(|difference| format!("not changed: {difference}")));
             print_stdout(&lines(&done));
         }
-        SchemaCommand::Diff(Where { clickhouse }) => {
-            let differences = schema::diff(&Server::at(&clickhouse.0)?)?;
+        SchemaCommand::Diff(Target { server, shape }) => {
+            let differences = shape.options().diff(&Server::at(&server.clickhouse.0)?)?;
             if differences.is_empty() {
                 print_stdout("no difference\n");
             } else {

@@ -6,6 +6,7 @@
 //! **Invariant:** views are created after all tables.
 
 mod declared;
+mod options;
 mod rollup;
 mod shape;
 
@@ -16,6 +17,7 @@ use crate::error::SinkError;
 use declared::Declared;
 use shape::Shape;
 
+pub use options::{Cluster, Options};
 pub(crate) use rollup::Rollup;
 
 /// Name and content of each schema file, in display order.
@@ -43,70 +45,104 @@ fn declared() -> impl Iterator<Item = Declared> {
     FILES.iter().flat_map(|(_, text)| declared::statements(text))
 }
 
-/// Applies the schema to a server: creates missing tables and views, and adds missing columns to
-/// existing tables. Returns one line per change.
+/// Applies the schema with default options to a server; see [`Options::apply`].
 ///
 /// # Errors
 ///
-/// Returns an error if the server rejects a statement or cannot be reached. Changes made before the
-/// error remain.
+/// Returns an error if the server rejects a statement or cannot be reached.
 pub fn apply(server: &Server) -> Result<Vec<String>, SinkError> {
-    let found = found(server)?;
-    let mut done = Vec::new();
-    let (views, tables): (Vec<_>, Vec<_>) = declared().partition(Declared::is_view);
-    for Declared { name, statement, columns } in tables.into_iter().chain(views) {
-        let Some(Existing { columns: has, .. }) = found.get(&name) else {
-            server.execute(&statement)?;
-            done.push(format!("created {name}"));
-            continue;
-        };
-        let mut position = "FIRST".to_owned();
-        for column in columns {
-            if !has.iter().any(|(known, _)| *known == column.name) {
-                server.execute(&format!("ALTER TABLE {name} ADD COLUMN {} {position}", column.definition))?;
-                done.push(format!("added column {} to {name}", column.name));
-            }
-            position = format!("AFTER {}", column.name);
-        }
-    }
-    Ok(done)
+    Options::default().apply(server)
 }
 
-/// Compares a server with the schema and returns one line per difference: missing tables, views and
-/// columns, differing definitions, and additional columns. Tables outside the schema are ignored.
+/// Compares a server with the schema with default options; see [`Options::diff`].
 ///
 /// # Errors
 ///
 /// Returns an error if a query fails.
 pub fn diff(server: &Server) -> Result<Vec<String>, SinkError> {
-    let found = found(server)?;
-    let mut lines = Vec::new();
-    for one in declared() {
-        let Some(Existing { columns: has, shape }) = found.get(&one.name) else {
-            lines.push(format!("{}: is missing", one.name));
-            continue;
-        };
-        let to_be = Shape::of(&formatted(server, &one.statement)?, "");
-        // View columns are not compared: they follow from the view's query, which is compared
-        // below.
-        let is_view = one.is_view();
-        let Declared { name, columns, .. } = one;
-        for column in &columns {
-            match has.iter().find(|(known, _)| *known == column.name) {
-                None => lines.push(format!("{name}.{}: is missing", column.name)),
-                Some((_, kind)) if *kind != column.kind => {
-                    lines.push(format!("{name}.{}: is {kind}, expected {}", column.name, column.kind));
+    Options::default().diff(server)
+}
+
+impl Options {
+    /// Applies the schema to a server: creates missing tables and views, and adds missing columns
+    /// to existing tables. Returns one line per change.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the server rejects a statement or cannot be reached. Changes made before
+    /// the error remain.
+    pub fn apply(&self, server: &Server) -> Result<Vec<String>, SinkError> {
+        let found = found(server)?;
+        let mut done = Vec::new();
+        let (views, tables): (Vec<_>, Vec<_>) = self.declared().into_iter().partition(Declared::is_view);
+        let on_cluster = self.on_cluster();
+        for Declared { name, statement, columns } in tables.into_iter().chain(views) {
+            let Some(Existing { columns: has, .. }) = found.get(&name) else {
+                server.execute(&statement)?;
+                done.push(format!("created {name}"));
+                continue;
+            };
+            let mut position = "FIRST".to_owned();
+            for column in columns {
+                if !has.iter().any(|(known, _)| *known == column.name) {
+                    let definition = &column.definition;
+                    server.execute(&format!(
+                        "ALTER TABLE {name}{on_cluster} ADD COLUMN {definition} {position}"
+                    ))?;
+                    done.push(format!("added column {} to {name}", column.name));
                 }
-                Some(_) => {}
+                position = format!("AFTER {}", column.name);
             }
         }
-        let is_declared = |name: &str| is_view || columns.iter().any(|column| column.name == name);
-        for (more, _) in has.iter().filter(|(known, _)| !is_declared(known)) {
-            lines.push(format!("{name}.{more}: is not in the schema"));
-        }
-        lines.extend(shape.differences(&to_be).iter().map(|difference| format!("{name}: {difference}")));
+        Ok(done)
     }
-    Ok(lines)
+
+    /// Compares a server with the schema and returns one line per difference: missing tables, views
+    /// and columns, differing definitions, and additional columns. Tables outside the schema are
+    /// ignored, and so is whether engines are replicated.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a query fails.
+    pub fn diff(&self, server: &Server) -> Result<Vec<String>, SinkError> {
+        let found = found(server)?;
+        let mut lines = Vec::new();
+        // The cluster is not part of a table's definition.
+        let options = Options { cluster: None, ..self.clone() };
+        for one in options.declared() {
+            let Some(Existing { columns: has, shape }) = found.get(&one.name) else {
+                lines.push(format!("{}: is missing", one.name));
+                continue;
+            };
+            let to_be = Shape::of(&formatted(server, &one.statement)?, "");
+            // View columns are not compared: they follow from the view's query, which is compared
+            // below.
+            let is_view = one.is_view();
+            let Declared { name, columns, .. } = one;
+            for column in &columns {
+                match has.iter().find(|(known, _)| *known == column.name) {
+                    None => lines.push(format!("{name}.{}: is missing", column.name)),
+                    Some((_, kind)) if *kind != column.kind => {
+                        lines.push(format!("{name}.{}: is {kind}, expected {}", column.name, column.kind));
+                    }
+                    Some(_) => {}
+                }
+            }
+            let is_declared = |name: &str| is_view || columns.iter().any(|column| column.name == name);
+            for (more, _) in has.iter().filter(|(known, _)| !is_declared(known)) {
+                lines.push(format!("{name}.{more}: is not in the schema"));
+            }
+            lines.extend(shape.differences(&to_be).iter().map(|difference| format!("{name}: {difference}")));
+        }
+        Ok(lines)
+    }
+
+    fn declared(&self) -> Vec<Declared> {
+        FILES
+            .iter()
+            .flat_map(|(_, text)| declared::statements(&self.adapt(text)).collect::<Vec<_>>())
+            .collect()
+    }
 }
 
 /// Formats a statement on the server, so that statements differing only in layout compare equal.
