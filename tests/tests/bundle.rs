@@ -27,6 +27,8 @@ fn bundle(number: u64) -> Bundle {
         prefix: prefix.parse().unwrap(),
         congestion_control: "reno".into(),
         size_bytes_min: Some(0),
+        initcwnd: None,
+        initrwnd: None,
         salt: String::new(),
         holdout: Share::from_number(0.0).unwrap(),
         period_s: None,

@@ -10,7 +10,7 @@ use crate::table::Table;
 use crate::wire::{WireArm, WireBundle, WireExperiment, WireRule, WireTenant, checksum, time};
 use crate::{
     ARMS_MAX, Arm, Bundle, CONGESTION_CONTROL_BYTES_MAX, Content, EXPERIMENTS_MAX, Experiment,
-    HOST_BYTES_MAX, HOSTS_MAX, NAME_BYTES_MAX, PERIOD_S_MAX, REASON_BYTES_MAX, RULES_MAX, Rule,
+    HOST_BYTES_MAX, HOSTS_MAX, INITIAL_WINDOW_MAX, NAME_BYTES_MAX, PERIOD_S_MAX, REASON_BYTES_MAX, RULES_MAX, Rule,
     SIZE_BYTES_MAX, TENANTS_MAX, Tenant,
 };
 use thalweg_record::{Prefix, parse_time};
@@ -156,6 +156,12 @@ fn rule((index, wire): (usize, &WireRule), faults: &mut Faults) -> (Option<Prefi
     if wire.size_bytes_min.is_some_and(|size| size > SIZE_BYTES_MAX) {
         faults.add(format!("{at}/size_bytes_min"), format!("must be at most {SIZE_BYTES_MAX}"));
     }
+    for (name, window) in [("initcwnd", wire.initcwnd), ("initrwnd", wire.initrwnd)] {
+        if window.is_some_and(|window| !(1..=INITIAL_WINDOW_MAX).contains(&window)) {
+            faults
+                .add(format!("{at}/{name}"), format!("must be from 1 to {INITIAL_WINDOW_MAX} TCP segments"));
+        }
+    }
     let holdout = share(&format!("{at}/holdout"), wire.holdout, faults);
     times(&at, wire, faults);
     if let Some(salt) = &wire.salt {
@@ -167,6 +173,8 @@ fn rule((index, wire): (usize, &WireRule), faults: &mut Faults) -> (Option<Prefi
         prefix,
         congestion_control: wire.congestion_control.clone(),
         size_bytes_min: wire.size_bytes_min,
+        initcwnd: wire.initcwnd,
+        initrwnd: wire.initrwnd,
         holdout,
         period_s: wire.period_s,
         switchback_block_s: wire.switchback_block_s,

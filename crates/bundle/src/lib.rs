@@ -59,6 +59,8 @@ pub const HOST_BYTES_MAX: usize = 253;
 /// Maximum length of a congestion control name, in bytes: Linux's `TCP_CA_NAME_MAX` without the
 /// terminating NUL.
 pub const CONGESTION_CONTROL_BYTES_MAX: usize = 15;
+/// Maximum value of [`Rule::initcwnd`] and [`Rule::initrwnd`], in TCP segments: about 1.4 MB.
+pub const INITIAL_WINDOW_MAX: u16 = 1000;
 /// Maximum value of [`Rule::size_bytes_min`].
 pub const SIZE_BYTES_MAX: u64 = 1 << 30;
 /// Maximum length of a redraw period or a switchback block, in seconds: a year.
@@ -102,6 +104,11 @@ pub struct Rule {
     /// Minimum size, in bytes: the rule applies to responses at least this large, and to
     /// connections that have sent at least this many bytes. `None` uses the edge's setting.
     pub size_bytes_min: Option<u64>,
+    /// Initial congestion window of connections, in TCP segments, as set by `thalweg routes`. An
+    /// edge cannot set it. `None` keeps the window of the existing route.
+    pub initcwnd: Option<u16>,
+    /// Initial receive window of connections, in TCP segments, like [`Rule::initcwnd`].
+    pub initrwnd: Option<u16>,
     /// Share of clients kept on the default for comparison.
     pub holdout: Share,
     /// Length of a redraw period, in seconds: in each period, clients are drawn anew. `None` draws

@@ -16,6 +16,8 @@ fn rule(prefix: &str) -> Rule {
         prefix: prefix.parse().unwrap(),
         congestion_control: "bbr".into(),
         size_bytes_min: Some(100_000),
+        initcwnd: None,
+        initrwnd: None,
         holdout: Share::from_number(0.1).unwrap(),
         period_s: Some(300),
         switchback_block_s: None,
@@ -141,7 +143,7 @@ fn every_fault_is_reported_with_its_location() {
     check(
         r#"{"format":4,"number":0,"made_at":"2026-11-20T23:00:00.5Z","reason":"a\nb","checksum":"sha256:00",
         "rules":[
-          {"prefix":"203.0.113.0/24","congestion_control":"bbr","holdout":0.1,"period_s":0,"reason":""},
+          {"prefix":"203.0.113.0/24","congestion_control":"bbr","holdout":0.1,"period_s":0,"reason":"","initcwnd":0,"initrwnd":1001},
           {"prefix":"203.0.113.128/25","congestion_control":"b b","holdout":1.1,"period_s":300,"reason":"","switchback_block_s":400},
           {"prefix":"203.0.113.1/24","congestion_control":"","holdout":0.1234567,"reason":"","size_bytes_min":9999999999},
           {"prefix":"203.0.113.0","congestion_control":"bbr","holdout":-0.1,"reason":""},
@@ -161,6 +163,8 @@ fn every_fault_is_reported_with_its_location() {
             /made_at: must be a UTC time to the second, such as 2026-11-20T23:00:00Z (RFC 3339)
             /reason: must be one line of at most 1024 bytes
             /checksum: does not match the content, expected sha256:5dff34b8f6146f4aeb4308069e463e7baeda492b1a9356d7f3149ce4f059fa17
+            /rules/0/initcwnd: must be from 1 to 1000 TCP segments
+            /rules/0/initrwnd: must be from 1 to 1000 TCP segments
             /rules/0/period_s: must be from 1 to 31622400
             /rules/1/congestion_control: must be a congestion control name such as bbr
             /rules/1/holdout: must be from 0 to 1 with at most six decimals
@@ -267,6 +271,18 @@ fn unreadable_document_is_refused() {
         ],
     );
     check(&" ".repeat(BYTES_MAX + 1), expect!["longer than 8388608 bytes"]);
+}
+
+#[test]
+fn initial_windows_are_in_the_document_only_if_set() {
+    let plain = Bundle::new(sample()).unwrap();
+    let mut content = sample();
+    (content.rules[1].initcwnd, content.rules[1].initrwnd) = (Some(32), Some(1000));
+    let bundle = Bundle::new(content).unwrap();
+    let windows = r#""holdout":0.1,"initcwnd":32,"initrwnd":1000,"prefix":"2001:db8::/32""#;
+    assert!(bundle.encode().contains(windows) && !plain.encode().contains("initcwnd"));
+    assert_ne!(bundle.checksum(), plain.checksum());
+    assert_eq!(Bundle::decode(bundle.encode().as_bytes()).unwrap(), bundle);
 }
 
 #[test]
@@ -401,7 +417,9 @@ prop_compose! {
                 } else {
                     (holdout, size_bytes_min.map(|size| size as u32 % 600 + 1), None)
                 };
-                kept.push(Rule { tenant, prefix, holdout, period_s, switchback_block_s, salt, size_bytes_min, congestion_control, reason: reason.clone() });
+                let initcwnd = size_bytes_min.map(|size| size as u16 % crate::INITIAL_WINDOW_MAX + 1);
+                let initrwnd = initcwnd.filter(|window| window % 2 == 0);
+                kept.push(Rule { tenant, prefix, holdout, period_s, switchback_block_s, salt, size_bytes_min, initcwnd, initrwnd, congestion_control, reason: reason.clone() });
             }
         }
         let mut left = Share::ALL.millionths();

@@ -66,6 +66,10 @@ pub(crate) struct WireRule {
     pub(crate) holdout: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) period_s: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) initcwnd: Option<u16>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) initrwnd: Option<u16>,
     pub(crate) prefix: String,
     pub(crate) reason: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -210,6 +214,8 @@ impl From<&Rule> for WireRule {
             congestion_control: rule.congestion_control.clone(),
             holdout: rule.holdout.number(),
             period_s: rule.period_s,
+            initcwnd: rule.initcwnd,
+            initrwnd: rule.initrwnd,
             prefix: rule.prefix.to_string(),
             reason: rule.reason.clone(),
             salt: (!rule.salt.is_empty()).then(|| rule.salt.clone()),

@@ -222,6 +222,8 @@ fn rule(settings: &Settings, entry: &Entry, steered: &Steered) -> Rule {
         prefix: entry.prefix,
         congestion_control: settings.congestion_control.clone(),
         size_bytes_min: Some(settings.goodput_bytes_min),
+        initcwnd: None,
+        initrwnd: None,
         holdout: Share::from_millionths(steered.holdout_millionths).unwrap_or_default(),
         period_s: u32::try_from(settings.window_s).ok(),
         switchback_block_s: steered.switchback.as_ref().and_then(|it| block_s(it).try_into().ok()),

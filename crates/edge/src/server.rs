@@ -135,6 +135,9 @@ impl Edge {
         if config.tcp_slow_start_after_idle == SlowStartAfterIdle::Off {
             end_slow_start_after_idle();
         }
+        if let Some(warning) = config.bundle.as_ref().and_then(|_| sysctl::metrics_save_warning()) {
+            tracing::warn!("{warning}");
+        }
         let backends = Arc::new(Backends::new(&config.backends, &config.timeouts, threads));
         let steering = Arc::new(steering::SharedSteering::new(config.steering_size_bytes_min));
         let (node, connections) = (Node::new(), Arc::default());

@@ -1,4 +1,4 @@
-//! Tests of the edge's `tcp_slow_start_after_idle` setting, in separate network namespaces.
+//! Tests of the kernel settings that an edge sets or warns about, in separate network namespaces.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod program;
@@ -49,4 +49,14 @@ fn read_only_sysctl_causes_only_a_warning() {
     let (seen, report) = edge("off", read_only);
     assert_eq!(seen, "1");
     assert!(report.contains("WARN") && report.contains("tcp_slow_start_after_idle is not off"), "{report}");
+}
+
+#[test]
+fn saved_metrics_cause_a_warning_if_there_is_a_bundle() {
+    let remedy = "run `sysctl -w net.ipv4.tcp_no_metrics_save=1`";
+    let with_bundle = "keep --bundle /tmp/no-such-thalweg-bundle.json";
+    assert!(edge(with_bundle, "").1.contains(remedy));
+    assert!(!edge("keep", "").1.contains(remedy));
+    let set = "echo 1 >/proc/sys/net/ipv4/tcp_no_metrics_save &&";
+    assert!(!edge(with_bundle, set).1.contains(remedy));
 }

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::Subcommand;
+use clap::builder::RangedI64ValueParser;
+use clap::{Subcommand, value_parser};
+use thalweg_bundle::INITIAL_WINDOW_MAX;
 use thalweg_tcp::routes::{TABLE_LOCAL, TABLE_MAIN};
 
 /// Examples and notes printed after the help.
@@ -10,13 +12,14 @@ pub const HELP: &str = "\
 Examples:
   thalweg routes apply bundle.json --dry-run    what would change
   thalweg routes apply bundle.json
+  thalweg routes apply bundle.json --initcwnd 32
   thalweg routes apply --follow /var/lib/thalweg/bundle.json    each new bundle, until stopped
   thalweg routes show
   thalweg routes remove                         all routes set by earlier applies
 
 Each rule becomes a route to its prefix, along the current path, with the rule's congestion control
-(ip route ... congctl). New connections use it unless the server chooses its own. These routes have
-protocol 116 and metric 4000000000; routes of other protocols are never changed. Changing routes
+(ip route ... congctl) and initial windows (initcwnd, initrwnd). New connections use them; a server
+may choose another congestion control, but no other initial window. These routes have protocol 116 and metric 4000000000; routes of other protocols are never changed. Changing routes
 requires CAP_NET_ADMIN. If the kernel refuses a route, it is reported and the exit status is 1.
 Routes cannot express holdouts, sizes or hosts: see docs/guides/steer-other-servers.md";
 
@@ -34,6 +37,14 @@ pub enum RoutesCommand {
         /// Apply the rules of this host's tenant; if omitted, the rules for hosts without a tenant
         #[arg(long, value_name = "HOST")]
         tenant: Option<String>,
+        /// Initial congestion window in TCP segments, for rules without one; if neither has one, that
+        /// of the existing route
+        #[arg(long, value_name = "N", value_parser = window())]
+        initcwnd: Option<u16>,
+        /// Initial receive window in TCP segments, for rules without one; if neither has one, that of
+        /// the existing route
+        #[arg(long, value_name = "N", value_parser = window())]
+        initrwnd: Option<u16>,
         /// Print what would change, without changing anything
         #[arg(long, conflicts_with = "follow")]
         dry_run: bool,
@@ -60,6 +71,11 @@ pub enum RoutesCommand {
         #[arg(long)]
         dry_run: bool,
     },
+}
+
+/// Returns the parser of an initial window.
+fn window() -> RangedI64ValueParser<u16> {
+    value_parser!(u16).range(1..=INITIAL_WINDOW_MAX.into())
 }
 
 /// Parses the number of a routing table.

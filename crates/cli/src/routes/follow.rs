@@ -13,6 +13,7 @@ use anyhow::Context;
 use thalweg_bundle::Bundle;
 use thalweg_edge::{FileCheck, WatchedFile};
 use thalweg_tcp::routes::{Change, Changed, Error, Routes, Wanted, Watch};
+use thalweg_tcp::sysctl;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::messages::{Counts, exceptions, left_out, refusals, warnings};
@@ -26,6 +27,9 @@ const POLL_PERIOD: Duration = Duration::from_secs(1);
 
 pub(super) fn run(file: &Path, target: Target, keep_routes: bool) -> anyhow::Result<()> {
     start_logging();
+    if let Some(warning) = sysctl::metrics_save_warning() {
+        tracing::warn!("{warning}");
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(follow(file, target, keep_routes))
 }

@@ -1,5 +1,5 @@
-//! `thalweg routes`: turns a bundle's rules into kernel routes with a congestion control, for other
-//! servers.
+//! `thalweg routes`: turns a bundle's rules into kernel routes with a congestion control and initial
+//! windows, for other servers.
 //!
 //! **Invariant:** no route is changed before the bundle is checked and all changes are planned.
 
@@ -12,7 +12,8 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use thalweg_bundle::{Bundle, Rule};
-use thalweg_tcp::routes::{Change, Changed, Plan, Refused, Route, Routes, Wanted, plan};
+use thalweg_tcp::routes::{Change, Changed, Plan, Refused, Route, Routes, Steering, Wanted, plan};
+use thalweg_tcp::sysctl;
 
 use crate::{bundle, print_stdout};
 use messages::{Counts, exceptions, left_out, refusals, warnings};
@@ -30,11 +31,9 @@ const NAMES_MAX: usize = 10;
 /// be read or changed.
 pub fn run(command: RoutesCommand) -> anyhow::Result<()> {
     match command {
-        RoutesCommand::Apply { bundle, table, tenant, follow: true, keep, .. } => {
-            follow::run(&bundle, Target { table, tenant }, keep)
-        }
-        RoutesCommand::Apply { bundle, table, tenant, dry_run, .. } => {
-            apply(&bundle, &Target { table, tenant }, dry_run)
+        RoutesCommand::Apply { bundle, table, tenant, initcwnd, initrwnd, dry_run, follow, keep } => {
+            let target = Target { table, tenant, initcwnd, initrwnd };
+            if follow { follow::run(&bundle, target, keep) } else { apply(&bundle, &target, dry_run) }
         }
         RoutesCommand::Show { table } => {
             let mut kernel = Routes::open()?;
@@ -53,12 +52,15 @@ pub fn run(command: RoutesCommand) -> anyhow::Result<()> {
     }
 }
 
-/// Routing table to change, and tenant whose rules are used.
+/// Routing table to change, tenant whose rules are used, and values for all of its routes.
 #[derive(Debug)]
 struct Target {
     table: u32,
     /// Any host of the tenant.
     tenant: Option<String>,
+    /// Initial windows for rules without one.
+    initcwnd: Option<u16>,
+    initrwnd: Option<u16>,
 }
 
 /// Returns the rules of a tenant or, if `tenant` is `None`, the rules for hosts without a tenant.
@@ -104,6 +106,9 @@ fn apply(file: &Path, target: &Target, is_dry: bool) -> anyhow::Result<()> {
     let mut kernel = Routes::open()?;
     let plan = plan_changes(&mut kernel, &wanted)?;
     let warn = |warning| eprintln!("{}: warning: {warning}", file.display());
+    if let Some(warning) = sysctl::metrics_save_warning() {
+        eprintln!("warning: {warning}");
+    }
     warnings(&bundle, target.tenant.as_deref()).into_iter().chain(exceptions(&plan)).for_each(warn);
     let Changed { made, refused } = make_changes(&mut kernel, plan.changes, is_dry)?;
     refusals(&refused).into_iter().for_each(warn);
@@ -115,12 +120,18 @@ fn apply(file: &Path, target: &Target, is_dry: bool) -> anyhow::Result<()> {
 
 /// Returns the routes that a bundle requires in a routing table.
 fn wanted(bundle: &Bundle, target: &Target) -> anyhow::Result<Wanted> {
-    let algorithms = rules(bundle, target.tenant.as_deref()).into_iter().map(|rule| {
-        let algorithm =
-            rule.congestion_control.parse().context("congestion control must be a valid kernel name")?;
-        Ok((rule.prefix.network(), algorithm))
+    let prefixes = rules(bundle, target.tenant.as_deref()).into_iter().map(|rule| {
+        let steering = Steering {
+            congestion_control: rule
+                .congestion_control
+                .parse()
+                .context("congestion control must be a valid kernel name")?,
+            initcwnd: rule.initcwnd.or(target.initcwnd).map(u32::from),
+            initrwnd: rule.initrwnd.or(target.initrwnd).map(u32::from),
+        };
+        Ok((rule.prefix.network(), steering))
     });
-    Ok(Wanted { table: target.table, algorithms: algorithms.collect::<anyhow::Result<_>>()? })
+    Ok(Wanted { table: target.table, prefixes: prefixes.collect::<anyhow::Result<_>>()? })
 }
 
 fn plan_changes(kernel: &mut Routes, wanted: &Wanted) -> anyhow::Result<Plan> {

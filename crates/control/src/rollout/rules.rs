@@ -63,6 +63,8 @@ mod tests {
                 prefix: format!("203.0.{at}.0/24").parse().unwrap(),
                 congestion_control: if is_bbr { "bbr" } else { "reno" }.into(),
                 size_bytes_min: None,
+                initcwnd: None,
+                initrwnd: None,
                 holdout: Share::from_millionths(holdout * 100_000).unwrap(),
                 period_s: Some(300),
                 switchback_block_s: None,

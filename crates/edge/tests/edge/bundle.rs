@@ -43,6 +43,8 @@ pub(crate) fn rule(holdout: f64) -> Rule {
         prefix: "127.0.0.2/32".parse().unwrap(),
         congestion_control: algorithms()[0].into(),
         size_bytes_min: None,
+        initcwnd: None,
+        initrwnd: None,
         holdout: Share::from_number(holdout).unwrap(),
         period_s: None,
         switchback_block_s: None,

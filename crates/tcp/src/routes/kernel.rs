@@ -82,14 +82,15 @@ pub(super) fn open(groups: u32, flags: SocketFlags) -> Result<OwnedFd, Error> {
     let flags = flags | SocketFlags::CLOEXEC;
     // Without a protocol argument, this opens NETLINK_ROUTE, which is protocol 0.
     let opened = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None);
-    let socket = opened.map_err(failed)?;
+    let socket = opened.map_err(failed("open a route socket"))?;
     // The kernel chooses the port ID, because a process may open several such sockets.
-    bind(&socket, &SocketAddrNetlink::new(0, groups)).map_err(failed)?;
+    bind(&socket, &SocketAddrNetlink::new(0, groups)).map_err(failed("subscribe to route changes"))?;
     Ok(socket)
 }
 
-pub(super) fn failed(errno: Errno) -> Error {
-    Error::Io(errno.into())
+/// Returns the conversion of the errors of `operation`.
+pub(super) fn failed<E: Into<io::Error>>(operation: &'static str) -> impl FnOnce(E) -> Error {
+    move |cause| Error::Io { operation, cause: cause.into() }
 }
 
 impl Routes {
@@ -104,7 +105,7 @@ impl Routes {
         // 4.12).
         for option in [libc::NETLINK_EXT_ACK, libc::NETLINK_CAP_ACK] {
             let set = sockopt::set(socket.as_fd(), (libc::SOL_NETLINK, option), &1i32.to_ne_bytes());
-            set.map_err(Error::Io)?;
+            set.map_err(failed("set the options of the route socket"))?;
         }
         Ok(Self { socket, sequence: 0, buffer: vec![0; BUFFER_BYTES].into_boxed_slice() })
     }
@@ -127,7 +128,7 @@ impl Routes {
                 }
                 Ok(())
             })?
-            .map_err(|refusal| Error::Io(refusal.cause))?;
+            .map_err(|refusal| failed("read the kernel's routes")(refusal.cause))?;
             if !is_interrupted {
                 return Ok(routes);
             }
@@ -191,16 +192,15 @@ impl Routes {
         request: &[u8],
         mut each: impl FnMut(&Frame<'_>) -> Result<(), Error>,
     ) -> Result<Result<(), Refusal>, Error> {
-        retried(|| send(&self.socket, request, SendFlags::empty())).map_err(failed)?;
+        retried(|| send(&self.socket, request, SendFlags::empty()))
+            .map_err(failed("send a route request to the kernel"))?;
         for _ in 0..READS_MAX {
             // With TRUNC, `recv` returns the full length even if the reply exceeds the buffer.
             let received = retried(|| recv(&self.socket, &mut self.buffer[..], RecvFlags::TRUNC));
-            let (_, length_bytes) = received.map_err(failed)?;
-            let bytes = self.buffer.get(..length_bytes).ok_or_else(|| {
-                Error::Io(io::Error::other(format!(
-                    "kernel reply of {length_bytes} bytes exceeds the buffer"
-                )))
-            })?;
+            let (_, length_bytes) = received.map_err(failed("receive the kernel's reply about routes"))?;
+            let buffer_bytes = self.buffer.len();
+            let bytes =
+                self.buffer.get(..length_bytes).ok_or(Error::Truncated { length_bytes, buffer_bytes })?;
             for frame in Frames::new(bytes) {
                 let frame = frame?;
                 if frame.sequence != self.sequence {
@@ -214,7 +214,7 @@ impl Routes {
                 }
             }
         }
-        Err(Error::Io(io::Error::other(format!("kernel reply did not end within {READS_MAX} reads"))))
+        Err(Error::Endless { reads: READS_MAX })
     }
 }
 

@@ -1,11 +1,11 @@
-//! Kernel routes that set a congestion control (`ip route … congctl`), for servers that do not
-//! choose one themselves.
+//! Kernel routes that set a congestion control and initial windows (`ip route … congctl`,
+//! `initcwnd`, `initrwnd`), for servers that do not choose a congestion control themselves.
 //!
 //! - [`route`] models one rtnetlink route, `message` encodes it, and [`plan`] computes the required
 //!   changes; these three do no I/O. [`kernel`] reads and changes routes, [`watch`] detects
 //!   changes, and [`shown`] formats a route for users.
 //! - Each of our routes copies all settings of the kernel's current route to its prefix, except the
-//!   algorithm.
+//!   algorithm, and the initial windows if they are set.
 //!
 //! Our routes are not locked (`congctl lock`). The kernel gives each new connection the route's
 //! algorithm (`tcp_ca_openreq_child`, `tcp_ca_dst_init`), which overrides the listening socket's. A
@@ -25,7 +25,7 @@ pub mod shown;
 pub mod watch;
 
 pub use kernel::{Changed, Refused, Routes};
-pub use plan::{Change, Plan, Skipped, Wanted, plan};
+pub use plan::{Change, Plan, Skipped, Steering, Wanted, plan};
 pub use route::{Nexthop, Route};
 pub use watch::Watch;
 
@@ -53,8 +53,25 @@ pub const TABLE_LOCAL: u32 = 255;
 pub enum Error {
     /// Changing routes needs CAP_NET_ADMIN.
     NotPermitted,
-    /// The kernel did not reply, or a system call failed.
-    Io(io::Error),
+    /// A system call failed, or the kernel refused a request.
+    Io {
+        /// The failed operation, as in "cannot OPERATION".
+        operation: &'static str,
+        /// The system error.
+        cause: io::Error,
+    },
+    /// A reply is longer than the buffer.
+    Truncated {
+        /// Length of the reply.
+        length_bytes: usize,
+        /// Size of the buffer.
+        buffer_bytes: usize,
+    },
+    /// A reply did not end within the maximum number of reads.
+    Endless {
+        /// The number of reads.
+        reads: usize,
+    },
     /// The routing table changed during each of several dumps.
     Unsteady,
     /// A reply does not match `netlink.h` and `rtnetlink.h`.
@@ -70,7 +87,11 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotPermitted => f.write_str("changing routes needs CAP_NET_ADMIN: run it as root"),
-            Self::Io(_) => f.write_str("cannot read the kernel's routes"),
+            Self::Io { operation, .. } => write!(f, "cannot {operation}"),
+            Self::Truncated { length_bytes, buffer_bytes } => {
+                write!(f, "kernel reply of {length_bytes} bytes exceeds the buffer of {buffer_bytes} bytes")
+            }
+            Self::Endless { reads } => write!(f, "kernel reply did not end within {reads} reads"),
             Self::Unsteady => f.write_str("kernel routes kept changing while being read: try again"),
             Self::Malformed(_) => f.write_str("malformed reply from the kernel"),
             Self::Short { bytes } => {
@@ -83,9 +104,13 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Io(cause) => Some(cause),
+            Self::Io { cause, .. } => Some(cause),
             Self::Malformed(cause) => Some(cause),
-            Self::NotPermitted | Self::Unsteady | Self::Short { .. } => None,
+            Self::NotPermitted
+            | Self::Unsteady
+            | Self::Truncated { .. }
+            | Self::Endless { .. }
+            | Self::Short { .. } => None,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Route planning: computes the changes that give each prefix a route with its algorithm.
+//! Route planning: computes the changes that give each prefix a route with its steering.
 //!
 //! Each of our routes uses the path that packets to its prefix would take without it. This is the
 //! path of the most specific route containing the whole prefix, in the same table or else in the
@@ -12,16 +12,24 @@ use super::{PRIORITY, Route, TABLE_MAIN};
 use crate::CongestionControl;
 use crate::diag::network;
 
-/// The algorithm for each prefix. No prefix contains another.
-pub type Algorithms = BTreeMap<IpNet, CongestionControl>;
+/// What a route sets for the connections that use it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Steering {
+    /// The congestion control.
+    pub congestion_control: CongestionControl,
+    /// Initial congestion window, in TCP segments. `None` keeps that of the existing route.
+    pub initcwnd: Option<u32>,
+    /// Initial receive window, in TCP segments. `None` keeps that of the existing route.
+    pub initrwnd: Option<u32>,
+}
 
-/// The desired algorithm for each prefix in one routing table.
+/// The desired steering of each prefix in one routing table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     /// The routing table.
     pub table: u32,
-    /// The algorithm for each prefix.
-    pub algorithms: Algorithms,
+    /// The steering of each prefix. No prefix contains another.
+    pub prefixes: BTreeMap<IpNet, Steering>,
 }
 
 /// A change to one route.
@@ -81,13 +89,13 @@ impl Wanted {
     /// Returns the wanted prefix that contains `prefix`. Since no wanted prefix contains another,
     /// it is the last one that does not sort after `prefix`.
     fn holder(&self, prefix: IpNet) -> Option<IpNet> {
-        let (holder, _) = self.algorithms.range(..=prefix).next_back()?;
+        let (holder, _) = self.prefixes.range(..=prefix).next_back()?;
         holder.contains(&prefix.addr()).then_some(*holder)
     }
 
     /// Returns whether `prefix` contains any wanted prefix.
     fn held(&self, prefix: IpNet) -> bool {
-        self.algorithms.range(prefix..).next().is_some_and(|(held, _)| prefix.contains(&held.addr()))
+        self.prefixes.range(prefix..).next().is_some_and(|(held, _)| prefix.contains(&held.addr()))
     }
 }
 
@@ -120,9 +128,9 @@ pub fn plan(wanted: &Wanted, routes: &[Route]) -> Plan {
             plan.changes.push(Change::Remove(route.clone())); // set by another version of this program
         }
     }
-    for (prefix, algorithm) in &wanted.algorithms {
+    for (prefix, steering) in &wanted.prefixes {
         let new = match path(*prefix, wanted.table, &others) {
-            Ok(path) => path.along(*prefix, wanted.table, *algorithm),
+            Ok(path) => path.along(*prefix, wanted.table, *steering),
             Err(why) => {
                 plan.skipped.push((*prefix, why));
                 continue;

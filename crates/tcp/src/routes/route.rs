@@ -16,7 +16,7 @@ use super::message::{
     MESSAGE_BYTES, NEXTHOP_BYTES, RTM_DELROUTE, RTM_NEWROUTE, address, header, kind, nexthops,
     push_attribute, short, with_length,
 };
-use super::{Error, PRIORITY, PROTOCOL};
+use super::{Error, PRIORITY, PROTOCOL, Steering};
 use crate::CongestionControl;
 use crate::diag::netlink::{aligned, split_attribute, u32_at};
 use crate::diag::{Malformed, network};
@@ -36,6 +36,10 @@ const NEXTHOP_ONLINK: u32 = 4;
 /// through a route. IPv6 dumps list this state among the routes, with the original route's protocol
 /// and metric.
 const CLONED: u32 = 0x200;
+/// `RTAX_INITCWND`.
+const METRIC_INITCWND: u16 = 11;
+/// `RTAX_INITRWND`.
+const METRIC_INITRWND: u16 = 14;
 /// `RTAX_CC_ALGO`.
 const METRIC_CC_ALGO: u16 = 16;
 
@@ -104,15 +108,19 @@ pub struct Nexthop {
 
 impl Route {
     /// Builds our route to `prefix` in `table`, along the path of this route.
-    pub(super) fn along(&self, prefix: IpNet, table: u32, algorithm: CongestionControl) -> Self {
-        Self {
+    pub(super) fn along(&self, prefix: IpNet, table: u32, steering: Steering) -> Self {
+        let mut route = Self {
             prefix,
             table,
             protocol: PROTOCOL,
             priority: PRIORITY,
-            congestion_control: Some(algorithm),
+            congestion_control: Some(steering.congestion_control),
             ..self.clone()
+        };
+        for (metric, window) in [(METRIC_INITCWND, steering.initcwnd), (METRIC_INITRWND, steering.initrwnd)] {
+            route.path.metrics.extend(window.map(|window| (metric, window.to_ne_bytes().to_vec())));
         }
+        route
     }
 
     /// Returns whether this program set the route.
@@ -315,6 +323,16 @@ impl Route {
     /// Returns the ID of the route's next hop object, if it uses one.
     pub fn nexthop_id(&self) -> Option<u32> {
         u32_at(self.path.attributes.get(&kind::NH_ID)?, 0)
+    }
+
+    /// Returns the initial congestion window that the route sets, in TCP segments, if any.
+    pub fn initcwnd(&self) -> Option<u32> {
+        u32_at(self.path.metrics.get(&METRIC_INITCWND)?, 0)
+    }
+
+    /// Returns the initial receive window that the route sets, in TCP segments, if any.
+    pub fn initrwnd(&self) -> Option<u32> {
+        u32_at(self.path.metrics.get(&METRIC_INITRWND)?, 0)
     }
 
     /// Returns the source address that the route sets for its connections, if any.

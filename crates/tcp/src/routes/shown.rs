@@ -43,6 +43,9 @@ impl fmt::Display for Shown<'_> {
         if route.table != TABLE_MAIN {
             write!(f, " table {}", route.table)?;
         }
+        for (name, window) in [("initcwnd", route.initcwnd()), ("initrwnd", route.initrwnd())] {
+            window.map_or(Ok(()), |window| write!(f, " {name} {window}"))?;
+        }
         route.congestion_control.map_or(Ok(()), |algorithm| write!(f, " congctl {algorithm}"))
     }
 }

@@ -3,7 +3,6 @@
 use expect_test::{Expect, expect};
 use ipnet::IpNet;
 
-use super::plan::Algorithms;
 use super::*;
 
 use crate::diag::netlink::{HEADER_BYTES, aligned};
@@ -74,9 +73,15 @@ impl KernelRoute {
     }
 }
 
+fn steering(algorithm: &str) -> Steering {
+    Steering { congestion_control: algorithm.parse().unwrap(), initcwnd: None, initrwnd: None }
+}
+
 fn wanted(table: u32, rules: &[(&str, &str)]) -> Wanted {
-    let algorithms = rules.iter().map(|(of, algorithm)| (prefix(of), algorithm.parse().unwrap()));
-    Wanted { table, algorithms: Algorithms::from_iter(algorithms) }
+    Wanted {
+        table,
+        prefixes: rules.iter().map(|(of, algorithm)| (prefix(of), steering(algorithm))).collect(),
+    }
 }
 
 fn gateways(route: &Route) -> String {
@@ -282,14 +287,41 @@ fn encoded_route_decodes_to_an_equal_route() {
         attribute(4, &7u32.to_ne_bytes()),
         attribute(8, &metrics.concat()),
     ]);
-    let ours = base.along(prefix("203.0.113.0/24"), 300, "bbr".parse().unwrap());
+    let ours = base.along(prefix("203.0.113.0/24"), 300, steering("bbr"));
     let decoded = Route::decode(&ours.set_message(0, 1)[HEADER_BYTES..]).unwrap().unwrap();
     assert_eq!(decoded, ours);
     assert_eq!((decoded.protocol, decoded.priority, decoded.table), (PROTOCOL, PRIORITY, 300));
     assert_eq!((decoded.source(), decoded.congestion_control), ("10.0.0.5".parse().ok(), "bbr".parse().ok()));
-    assert!(decoded != base.along(prefix("203.0.113.0/24"), 300, "reno".parse().unwrap()));
-    let without = DEFAULT.via("10.0.0.1").along(prefix("203.0.113.0/24"), 300, "bbr".parse().unwrap());
+    assert!(decoded != base.along(prefix("203.0.113.0/24"), 300, steering("reno")));
+    let without = DEFAULT.via("10.0.0.1").along(prefix("203.0.113.0/24"), 300, steering("bbr"));
     assert!(decoded != without, "routes with different path settings must differ");
+}
+
+#[test]
+fn initial_windows_are_set_or_copied() {
+    let base = DEFAULT.with(&[attribute(8, &attribute(11, &30u32.to_ne_bytes()))]);
+    let windows = |initcwnd, initrwnd| {
+        let steering = Steering { initcwnd, initrwnd, ..steering("bbr") };
+        let ours = base.along(prefix("203.0.113.0/24"), 300, steering);
+        let decoded = Route::decode(&ours.set_message(0, 1)[HEADER_BYTES..]).unwrap().unwrap();
+        assert_eq!(decoded, ours);
+        (decoded.initcwnd(), decoded.initrwnd())
+    };
+    assert_eq!(windows(None, None), (Some(30), None));
+    assert_eq!(windows(Some(50), Some(60)), (Some(50), Some(60)));
+    assert_eq!(base.along(prefix("203.0.113.0/24"), 300, steering("bbr")).initcwnd(), Some(30));
+}
+
+#[test]
+fn failures_name_the_operation() {
+    let cause = || std::io::Error::from_raw_os_error(1);
+    for (error, text) in [
+        (kernel::failed("open a route socket")(cause()), "cannot open a route socket"),
+        (kernel::failed("receive route changes")(cause()), "cannot receive route changes"),
+    ] {
+        assert_eq!(error.to_string(), text);
+        assert!(std::error::Error::source(&error).is_some());
+    }
 }
 
 #[test]

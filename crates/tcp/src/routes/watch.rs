@@ -55,7 +55,7 @@ impl Watch {
                 }
                 Err(Errno::NOBUFS) => has_changed = true,
                 Err(Errno::AGAIN) => break,
-                Err(other) => return Err(failed(other)),
+                Err(other) => return Err(failed("receive route changes")(other)),
             }
         }
         Ok(has_changed)

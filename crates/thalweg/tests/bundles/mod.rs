@@ -13,6 +13,8 @@ pub(crate) fn rule(prefix: &str, algorithm: &str) -> Rule {
         prefix: prefix.parse().unwrap(),
         congestion_control: algorithm.to_owned(),
         size_bytes_min: None,
+        initcwnd: None,
+        initrwnd: None,
         salt: String::new(),
         holdout: Share::from_number(0.0).unwrap(),
         period_s: None,

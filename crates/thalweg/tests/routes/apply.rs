@@ -24,7 +24,7 @@ fn connections_of_a_bundles_prefixes_use_its_algorithm() {
     let first = directory.write("first.json", &of_rules(1, &rules));
     let dry = output_of(server, &["apply", "--dry-run", first.to_str().unwrap()]);
     assert_eq!(server.routes(), before);
-    let via = "via 10.9.0.2 dev v0 src 10.9.0.1";
+    let via = "via 10.9.0.2 dev v0 src 10.9.0.1 initcwnd 30";
     let added = format!(
         "add 192.0.2.0/24 {via} congctl {other}\nadd 203.0.113.0/24 {via} congctl {other}\n\
          add 2001:db8:77::/56 via 2001:db8:9::2 dev v0 congctl {other}\nbundle 1: 3 added, 0 replaced, 0 removed, 0 unchanged"
@@ -82,7 +82,7 @@ fn foreign_routes_are_left_alone() {
     assert_eq!(
         out,
         format!(
-            "add 198.51.100.0/24 via 10.9.0.2 dev v0 src 10.9.0.1 congctl {other}\n\
+            "add 198.51.100.0/24 via 10.9.0.2 dev v0 src 10.9.0.1 initcwnd 30 congctl {other}\n\
              bundle 1: 1 added, 0 replaced, 0 removed, 0 unchanged, 3 left out\n"
         )
     );

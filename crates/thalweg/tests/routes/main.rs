@@ -12,6 +12,7 @@ mod network;
 #[path = "../program/mod.rs"]
 mod program;
 mod refused;
+mod windows;
 
 use std::path::{Path, PathBuf};
 use std::process::Output;

@@ -17,6 +17,7 @@ ip link set lo up && ip link set v0 addrgenmode none up && ip address add 10.9.0
 for address in fe80::1 2001:db8:9::1; do ip -6 address add $address/64 dev v0 nodad; done
 ip route add default via 10.9.0.2 src 10.9.0.1 metric 100 proto dhcp initcwnd 30
 ip -6 route add default via 2001:db8:9::2
+sysctl -qw net.ipv4.tcp_no_metrics_save=1
 until ip -6 route show table local | grep -q 2001:db8:9::1; do sleep 0.01; done";
 
 const PREPARE_CLIENTS: &str = "\

@@ -24,7 +24,7 @@ fn only_refused_routes_are_left_out() {
     let second = directory.write("second.json", &of_rules(2, &second));
     let output = run(server, &["apply", second.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let via = "via 10.9.0.2 dev v0 src 10.9.0.1";
+    let via = "via 10.9.0.2 dev v0 src 10.9.0.1 initcwnd 30";
     assert_eq!(
         String::from_utf8(output.stdout).unwrap(),
         format!(
