@@ -247,9 +247,9 @@ export interface SocketRow {
    */
   interval_us: number | null;
   /**
-   * Congestion control algorithm. The event of a socket's destruction has none, so its record
-   * has that of the last dump, or else of the connection's last response from a followed
-   * edge. Absent if none of them is known.
+   * Congestion control algorithm. The event of a socket's destruction has none, so its
+   * record has that of the last dump, or else of the connection's last response from a
+   * followed edge. Absent if none of them is known.
    */
   congestion_control: string | null;
   /** Smoothed RTT. */
@@ -277,9 +277,9 @@ export interface SocketRow {
   /** Loss state machine: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss. */
   ca_state: number | null;
   /**
-   * Latest delivery rate sample of content (since Linux 4.9); absent before the first one. If
-   * the kernel's latest sample is that of a FIN sent alone, this is the sample of the last
-   * dump or, when the socket was destroyed, of the last response from a followed edge.
+   * Latest delivery rate sample of content (since Linux 4.9); absent before the first one.
+   * If the kernel's latest sample is that of a FIN sent alone, this is the sample of the
+   * last dump or, when the socket was destroyed, of the last response from a followed edge.
    */
   delivery_rate_bytes_per_s: number | null;
   /** Whether the delivery rate sample was limited by the application, not by the network. */
@@ -290,6 +290,34 @@ export interface SocketRow {
   notsent_bytes: number | null;
   /** The client's receive window (since Linux 5.4). */
   snd_wnd_bytes: number | null;
+  /** State in `tcp_info`, as the kernel's number. */
+  tcp_state: number | null;
+  /** Consecutive retransmission timeouts not yet recovered from. */
+  timeouts_in_a_row: number | null;
+  /** Estimate of the client's maximum TCP segment size. */
+  rcv_mss_bytes: number | null;
+  /** TCP segments in flight that were selectively acknowledged. */
+  sacked: number | null;
+  /** TCP segments in flight that were retransmitted. */
+  retrans: number | null;
+  /** Time since content was last sent. */
+  last_data_sent_ms: number | null;
+  /** Time since content was last received. */
+  last_data_recv_ms: number | null;
+  /** Time since the last acknowledgement. */
+  last_ack_recv_ms: number | null;
+  /** Current receive window clamp. */
+  rcv_ssthresh_bytes: number | null;
+  /** Maximum TCP segment size advertised to the client. */
+  advmss_bytes: number | null;
+  /** RTT estimated as the receiver; 0 until the client has sent enough data. */
+  rcv_rtt_us: number | null;
+  /** Bytes read by the application in the last round trip. */
+  rcv_space_bytes: number | null;
+  /** Maximum pacing rate (`SO_MAX_PACING_RATE`); absent if none is set. */
+  max_pacing_rate_bytes_per_s: number | null;
+  /** The receive window advertised to the client (since Linux 6.2). */
+  rcv_wnd_bytes: number | null;
   /** Bytes acknowledged by the client (since Linux 4.1). */
   bytes_acked: number | null;
   /** Bytes received in order (since Linux 4.1). */
@@ -322,6 +350,33 @@ export interface SocketRow {
   rwnd_limited_us: number | null;
   /** Part of the busy time limited by the send buffer (since Linux 4.10). */
   sndbuf_limited_us: number | null;
+  /** Received TCP segments with content (since Linux 4.6). */
+  data_segs_in: number | null;
+  /** TCP segments received out of order (since Linux 5.4). */
+  rcv_ooopack: number | null;
+  /** Changes of the flow's path hash after a timeout (since Linux 6.2). */
+  rehash: number | null;
+  /** Recoveries from retransmission timeouts (since Linux 6.7). */
+  timeout_recoveries: number | null;
+  /** Time spent recovering from retransmission timeouts (since Linux 6.7). */
+  timeout_recovery_ms: number | null;
+  /** TCP segments received with a congestion mark (since Linux 6.18). */
+  received_ce: number | null;
+  /** Content bytes that the client reported as received with ECT(1) (since Linux 6.18). */
+  delivered_e1_bytes: number | null;
+  /** Content bytes that the client reported as received with ECT(0) (since Linux 6.18). */
+  delivered_e0_bytes: number | null;
+  /**
+   * Content bytes that the client reported as received with a congestion mark (since Linux
+   * 6.18).
+   */
+  delivered_ce_bytes: number | null;
+  /** Content bytes received with ECT(1) (since Linux 6.18). */
+  received_e1_bytes: number | null;
+  /** Content bytes received with ECT(0) (since Linux 6.18). */
+  received_e0_bytes: number | null;
+  /** Content bytes received with a congestion mark (since Linux 6.18). */
+  received_ce_bytes: number | null;
   /** Estimated bottleneck rate. */
   bbr_bw_bytes_per_s: number | null;
   /** Minimum RTT. */
@@ -336,6 +391,61 @@ export interface SocketRow {
    * without counters, and if that time is too short for the kernel's clock.
    */
   acked_goodput_bytes_per_s: number | null;
+  /** Address family of the socket. An IPv6 socket may carry IPv4. */
+  family: string | null;
+  /** Bytes received and not yet read; absent for a listener. */
+  rqueue_bytes: number | null;
+  /** Bytes not yet acknowledged, including bytes not yet sent; absent for a listener. */
+  wqueue_bytes: number | null;
+  /** Connections that wait to be accepted; absent except for a listener. */
+  accept_queue: number | null;
+  /** Maximum number of connections that wait to be accepted; absent except for a listener. */
+  accept_queue_max: number | null;
+  /** The running timer; absent if none is running. */
+  timer: string | null;
+  /** Time until the timer expires; absent if none is running. */
+  timer_expires_ms: number | null;
+  /**
+   * Consecutive retransmissions, probes or keepalives without a reply, by the running timer;
+   * absent if none is running.
+   */
+  timer_retransmits: number | null;
+  /** User ID of the owner. */
+  uid: number | null;
+  /** Inode number in sockfs, or 0 if no process has the socket open. */
+  inode: number | null;
+  /** Index of the network interface to which the socket is bound; absent if it is not bound. */
+  interface: number | null;
+  /** `SO_MARK`, reported only to processes with CAP_NET_ADMIN. */
+  mark: number | null;
+  /** ID of the cgroup v2 in which the socket was created (since Linux 5.8). */
+  cgroup_id: number | null;
+  /** Traffic class for queueing: the class ID of the socket's cgroup v1, or its priority. */
+  class_id: number | null;
+  /** IPv4 type of service. */
+  tos: number | null;
+  /** IPv6 traffic class. */
+  tclass: number | null;
+  /** Directions that are shut down: 0 none, 1 receiving, 2 sending, 3 both. */
+  shutdown: number | null;
+  /** Receive buffer memory used by data not yet read. */
+  memory_rmem_alloc_bytes: number | null;
+  /** Receive buffer limit (`SO_RCVBUF`). */
+  memory_rcvbuf_bytes: number | null;
+  /** Memory of packets passed to lower layers but not yet sent. */
+  memory_wmem_alloc_bytes: number | null;
+  /** Send buffer limit (`SO_SNDBUF`). */
+  memory_sndbuf_bytes: number | null;
+  /** Memory reserved for the socket but unused. */
+  memory_fwd_alloc_bytes: number | null;
+  /** Memory used by the send queue. */
+  memory_wmem_queued_bytes: number | null;
+  /** Memory used by socket options and filters. */
+  memory_optmem_bytes: number | null;
+  /** Memory used by TCP segments that arrived while a process held the socket lock. */
+  memory_backlog_bytes: number | null;
+  /** TCP segments dropped by the socket over its lifetime (since Linux 4.7). */
+  memory_drops: number | null;
 }
 
 /** A row of the table responses. */

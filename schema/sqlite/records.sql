@@ -41,6 +41,20 @@ CREATE TABLE sockets (
     pacing_rate_bytes_per_s INTEGER,             -- Pacing rate; absent if unlimited
     notsent_bytes INTEGER,                       -- Bytes in the send queue that have not been sent
     snd_wnd_bytes INTEGER,                       -- The client's receive window (since Linux 5.4)
+    tcp_state INTEGER,                           -- State in `tcp_info`, as the kernel's number
+    timeouts_in_a_row INTEGER,                   -- Consecutive retransmission timeouts not yet recovered from
+    rcv_mss_bytes INTEGER,                       -- Estimate of the client's maximum TCP segment size
+    sacked INTEGER,                              -- TCP segments in flight that were selectively acknowledged
+    retrans INTEGER,                             -- TCP segments in flight that were retransmitted
+    last_data_sent_ms INTEGER,                   -- Time since content was last sent
+    last_data_recv_ms INTEGER,                   -- Time since content was last received
+    last_ack_recv_ms INTEGER,                    -- Time since the last acknowledgement
+    rcv_ssthresh_bytes INTEGER,                  -- Current receive window clamp
+    advmss_bytes INTEGER,                        -- Maximum TCP segment size advertised to the client
+    rcv_rtt_us INTEGER,                          -- RTT estimated as the receiver; 0 until the client has sent enough data
+    rcv_space_bytes INTEGER,                     -- Bytes read by the application in the last round trip
+    max_pacing_rate_bytes_per_s INTEGER,         -- Maximum pacing rate (`SO_MAX_PACING_RATE`); absent if none is set
+    rcv_wnd_bytes INTEGER,                       -- The receive window advertised to the client (since Linux 6.2)
     bytes_acked INTEGER,                         -- Bytes acknowledged by the client (since Linux 4.1)
     bytes_received INTEGER,                      -- Bytes received in order (since Linux 4.1)
     bytes_sent INTEGER,                          -- Content bytes sent, including retransmissions (since Linux 4.19)
@@ -57,11 +71,49 @@ CREATE TABLE sockets (
     busy_us INTEGER,                             -- Time with content in flight (since Linux 4.10)
     rwnd_limited_us INTEGER,                     -- Part of the busy time limited by the client's receive window (since Linux 4.10)
     sndbuf_limited_us INTEGER,                   -- Part of the busy time limited by the send buffer (since Linux 4.10)
+    data_segs_in INTEGER,                        -- Received TCP segments with content (since Linux 4.6)
+    rcv_ooopack INTEGER,                         -- TCP segments received out of order (since Linux 5.4)
+    rehash INTEGER,                              -- Changes of the flow's path hash after a timeout (since Linux 6.2)
+    timeout_recoveries INTEGER,                  -- Recoveries from retransmission timeouts (since Linux 6.7)
+    timeout_recovery_ms INTEGER,                 -- Time spent recovering from retransmission timeouts (since Linux 6.7)
+    received_ce INTEGER,                         -- TCP segments received with a congestion mark (since Linux 6.18)
+    delivered_e1_bytes INTEGER,                  -- Content bytes that the client reported as received with ECT(1) (since Linux 6.18)
+    delivered_e0_bytes INTEGER,                  -- Content bytes that the client reported as received with ECT(0) (since Linux 6.18)
+    delivered_ce_bytes INTEGER,                  -- Content bytes that the client reported as received with a congestion mark (since Linux 6.18)
+    received_e1_bytes INTEGER,                   -- Content bytes received with ECT(1) (since Linux 6.18)
+    received_e0_bytes INTEGER,                   -- Content bytes received with ECT(0) (since Linux 6.18)
+    received_ce_bytes INTEGER,                   -- Content bytes received with a congestion mark (since Linux 6.18)
     bbr_bw_bytes_per_s INTEGER,                  -- Estimated bottleneck rate
     bbr_min_rtt_us INTEGER,                      -- Minimum RTT
     bbr_pacing_gain_256th INTEGER,               -- Pacing gain, in 1/256
     bbr_cwnd_gain_256th INTEGER,                 -- Congestion window gain, in 1/256
-    acked_goodput_bytes_per_s INTEGER            -- Acknowledged bytes per second of busy time over the counters' interval, without the time limited by the client's receive window and without the time of a FIN sent alone. Absent without counters, and if that time is too short for the kernel's clock
+    acked_goodput_bytes_per_s INTEGER,           -- Acknowledged bytes per second of busy time over the counters' interval, without the time limited by the client's receive window and without the time of a FIN sent alone. Absent without counters, and if that time is too short for the kernel's clock
+    family TEXT,                                 -- Address family of the socket. An IPv6 socket may carry IPv4
+    rqueue_bytes INTEGER,                        -- Bytes received and not yet read; absent for a listener
+    wqueue_bytes INTEGER,                        -- Bytes not yet acknowledged, including bytes not yet sent; absent for a listener
+    accept_queue INTEGER,                        -- Connections that wait to be accepted; absent except for a listener
+    accept_queue_max INTEGER,                    -- Maximum number of connections that wait to be accepted; absent except for a listener
+    timer TEXT,                                  -- The running timer; absent if none is running
+    timer_expires_ms INTEGER,                    -- Time until the timer expires; absent if none is running
+    timer_retransmits INTEGER,                   -- Consecutive retransmissions, probes or keepalives without a reply, by the running timer; absent if none is running
+    uid INTEGER,                                 -- User ID of the owner
+    inode INTEGER,                               -- Inode number in sockfs, or 0 if no process has the socket open
+    interface INTEGER,                           -- Index of the network interface to which the socket is bound; absent if it is not bound
+    mark INTEGER,                                -- `SO_MARK`, reported only to processes with CAP_NET_ADMIN
+    cgroup_id INTEGER,                           -- ID of the cgroup v2 in which the socket was created (since Linux 5.8)
+    class_id INTEGER,                            -- Traffic class for queueing: the class ID of the socket's cgroup v1, or its priority
+    tos INTEGER,                                 -- IPv4 type of service
+    tclass INTEGER,                              -- IPv6 traffic class
+    shutdown INTEGER,                            -- Directions that are shut down: 0 none, 1 receiving, 2 sending, 3 both
+    memory_rmem_alloc_bytes INTEGER,             -- Receive buffer memory used by data not yet read
+    memory_rcvbuf_bytes INTEGER,                 -- Receive buffer limit (`SO_RCVBUF`)
+    memory_wmem_alloc_bytes INTEGER,             -- Memory of packets passed to lower layers but not yet sent
+    memory_sndbuf_bytes INTEGER,                 -- Send buffer limit (`SO_SNDBUF`)
+    memory_fwd_alloc_bytes INTEGER,              -- Memory reserved for the socket but unused
+    memory_wmem_queued_bytes INTEGER,            -- Memory used by the send queue
+    memory_optmem_bytes INTEGER,                 -- Memory used by socket options and filters
+    memory_backlog_bytes INTEGER,                -- Memory used by TCP segments that arrived while a process held the socket lock
+    memory_drops INTEGER                         -- TCP segments dropped by the socket over its lifetime (since Linux 4.7)
 ) STRICT;
 CREATE INDEX sockets_time ON sockets (time);
 

@@ -174,7 +174,7 @@ fn dump(diag: &mut Diag, least: usize) -> Result<Cost> {
     let filter = Filter::default();
     let (before, began) = (clock_gettime(ClockId::ThreadCPUTime), Instant::now());
     let mut rtt_us = 0u64;
-    let dumped = diag.dump(&filter, Extensions::DELIVERY, |socket| {
+    let dumped = diag.dump(&filter, Extensions::ALL, |socket| {
         rtt_us += socket.tcp_info.map_or(0, |info| info.rtt_us.into());
     })?;
     let (after, wall) = (clock_gettime(ClockId::ThreadCPUTime), began.elapsed());

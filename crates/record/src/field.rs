@@ -3,7 +3,7 @@
 //!
 //! To add a field, write one line in its message's declaration (`response.rs`, `socket.rs`,
 //! `batch.rs`), with the next free protobuf number, and one line where the field is measured:
-//! `edge/src/steering/tcp.rs` for responses, `telemetry/src/collect/tracker.rs` for sockets. JSON,
+//! `edge/src/steering/tcp.rs` for responses, `telemetry/src/collect/` for sockets. JSON,
 //! protobuf, table rows and the field names of `thalweg log -q` then include the field. Then
 //! `UPDATE_EXPECT=1 cargo test -p thalweg-record -p thalweg-telemetry generated` writes
 //! `proto/telemetry.proto`, `console/src/record.ts` and the columns in `schema/`, and fails until

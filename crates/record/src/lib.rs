@@ -43,7 +43,10 @@ pub use response::{
     SCHEMA_VERSION, Steered, StreamType, TcpState,
 };
 pub use sketch::Sketch;
-pub use socket::{Bbr, Cause, Counters, Gauges, SOCKET_VERSION, SocketRecord};
+pub use socket::{
+    Bbr, Cause, Counters, Gauges, SOCKET_VERSION, SocketAttributes, SocketFamily, SocketMemory, SocketRecord,
+    SocketTimer,
+};
 pub use time::{parse_time, time};
 
 use std::fmt;

@@ -23,8 +23,8 @@ const INET_DIAG_BBRINFO: u16 = 16;
 /// Formats the values reported for a socket, without `tcp_info` numbers that are zero.
 fn text(socket: &Socket) -> String {
     let mut text = format!("{} {} {} cookie {}", socket.state, socket.local, socket.remote, socket.cookie);
-    let Socket { rqueue_bytes, wqueue_bytes, timer, uid, inode, .. } = *socket;
-    write!(text, "\n  queues {rqueue_bytes} {wqueue_bytes} uid {uid} inode {inode} {timer:?}").unwrap();
+    let Socket { rqueue, wqueue, timer, uid, inode, .. } = *socket;
+    write!(text, "\n  queues {rqueue} {wqueue} uid {uid} inode {inode} {timer:?}").unwrap();
     let (shutdown, cgroup) = (socket.shutdown, socket.cgroup_id);
     write!(text, "\n  shutdown {shutdown:?} cgroup {cgroup:?} v6 only {:?}", socket.is_v6_only).unwrap();
     write!(text, " mark {:?} class {:?} tos {:?}", socket.mark, socket.class_id, socket.tos).unwrap();

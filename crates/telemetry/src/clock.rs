@@ -19,13 +19,14 @@ pub(crate) fn unix_us() -> u64 {
 
 /// A simultaneous reading of the system clock and the monotonic clock.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Moment {
+pub struct Moment {
     pub(crate) unix_us: u64,
     pub(crate) instant: Instant,
 }
 
 impl Moment {
-    pub(crate) fn now() -> Self {
+    /// Reads both clocks.
+    pub fn now() -> Self {
         Self { unix_us: unix_us(), instant: Instant::now() }
     }
 }

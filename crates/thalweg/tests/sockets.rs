@@ -48,8 +48,8 @@ fn connection() -> (TcpListener, TcpStream, TcpStream) {
 fn capture_is_printed_as_a_table() {
     expect![[r#"
         STATE       PORT CC        RTT     MIN  CWND     DELIVERY      PACING   RETR  LOST    ACKED    BUSY RWND SNDB    SENDQ CLIENT
-        LISTEN       443 bbr       0us     0us    10      0bit/s            -      0     0       0B     0us    -    -       8B 0.0.0.0:0
-        LISTEN         9 bbr       0us     0us    10      0bit/s            -      0     0       0B     0us    -    -       0B 0.0.0.0:0
+        LISTEN       443 bbr       0us     0us    10      0bit/s            -      0     0       0B     0us    -    -      0/8 0.0.0.0:0
+        LISTEN         9 bbr       0us     0us    10      0bit/s            -      0     0       0B     0us    -    -      1/0 0.0.0.0:0
         ESTAB      59108 bbr      18us     3us    11  87.4Gbit/s*   356Gbit/s      0     0       7B     0us    -    -       0B 127.0.0.1:443
         TIME-WAIT  59124 -           -       -     -           -            -      -     -        -       -    -    -       0B 127.0.0.1:443
         ESTAB      43312 bbr       6us     6us    10      0bit/s*  1.25Tbit/s      0     0       1B     0us    -    -       0B 127.0.0.1:8443
@@ -58,7 +58,7 @@ fn capture_is_printed_as_a_table() {
         SYN-SENT   42656 bbr       0us       -    10      0bit/s*           -      0     0       0B     0us    -    -       1B 127.0.0.1:9
         SYN-SENT   42668 bbr       0us       -    10      0bit/s*           -      0     0       0B     0us    -    -       1B 127.0.0.1:9
         ESTAB        443 bbr      27us     3us    18   175Gbit/s    535Gbit/s      0     0   293KiB     0us    -    -       0B 127.0.0.1:59108
-        LISTEN      8443 bbr       0us     0us    10      0bit/s            -      0     0       0B     0us    -    -       8B [::]:0
+        LISTEN      8443 bbr       0us     0us    10      0bit/s            -      0     0       0B     0us    -    -      0/8 [::]:0
         ESTAB       8443 cubic     9us     4us    10   108Gbit/s*   930Gbit/s      0     0  4.88KiB     0us    -    -       0B [::1]:44380
         CLOSE-WAIT  8443 bbr       6us     6us    10      0bit/s*  1.25Tbit/s      0     0       0B     0us    -    -       0B [::1]:44390
         ESTAB      44380 bbr      13us    13us    10      0bit/s*   576Gbit/s      0     0       1B     0us    -    -       0B [::1]:8443

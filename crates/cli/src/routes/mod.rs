@@ -1,5 +1,5 @@
-//! `thalweg routes`: turns a bundle's rules into kernel routes with a congestion control and initial
-//! windows, for other servers.
+//! `thalweg routes`: turns a bundle's rules into kernel routes with a congestion control and
+//! initial windows, for other servers.
 //!
 //! **Invariant:** no route is changed before the bundle is checked and all changes are planned.
 

@@ -49,7 +49,8 @@ Columns:
   ACKED             bytes acknowledged by the client
   BUSY              time with data to send
   RWND, SNDB        shares of this time limited by the client's window and by the send buffer
-  SENDQ             bytes not yet acknowledged"
+  SENDQ             bytes not yet acknowledged; of a listener, connections waiting to be accepted,
+                    and their maximum"
 );
 
 /// Examples and notes printed after the help of `thalweg sockets top`, also its help screen.

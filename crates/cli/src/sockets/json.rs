@@ -3,7 +3,7 @@
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use thalweg_record::Prefix;
-use thalweg_tcp::diag::{Family, Socket, TimerKind};
+use thalweg_tcp::diag::{Family, Queues, Socket, TimerKind};
 use thalweg_tcp::{CongestionControl, TcpInfo};
 
 /// Appends a socket as a JSON object and a newline.
@@ -32,8 +32,16 @@ impl Serialize for Line<'_> {
         map.serialize_entry("cookie", &socket.cookie)?;
         map.serialize_entry("family", if socket.family == Family::Ipv4 { "ipv4" } else { "ipv6" })?;
         map.serialize_entry("state", socket.state.as_str())?;
-        map.serialize_entry("rqueue_bytes", &socket.rqueue_bytes)?;
-        map.serialize_entry("wqueue_bytes", &socket.wqueue_bytes)?;
+        match socket.queues() {
+            Queues::Bytes { received, sent } => {
+                map.serialize_entry("rqueue_bytes", &received)?;
+                map.serialize_entry("wqueue_bytes", &sent)?;
+            }
+            Queues::Connections { waiting, max } => {
+                map.serialize_entry("accept_queue", &waiting)?;
+                map.serialize_entry("accept_queue_max", &max)?;
+            }
+        }
         if let Some(timer) = timer_name(socket.timer.kind) {
             map.serialize_entry("timer", timer)?;
             map.serialize_entry("timer_expires_ms", &socket.timer.expires_ms)?;
@@ -91,3 +99,7 @@ impl Serialize for Tcp<'_> {
         map.end()
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests;

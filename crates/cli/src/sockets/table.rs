@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use thalweg_record::Colour;
-use thalweg_tcp::diag::{Socket, State};
+use thalweg_tcp::diag::{Queues, Socket, State};
 use thalweg_units::table::Column;
 use thalweg_units::{Escaped, bit_rate, bit_rate_of_bytes, micros, or_dash, share, size};
 
@@ -120,7 +120,7 @@ impl Row<'_> {
             (PLAIN, or_dash(busy_us, micros)),
             (PLAIN, of_busy(info.and_then(|info| info.rwnd_limited_us))),
             (PLAIN, of_busy(info.and_then(|info| info.sndbuf_limited_us))),
-            (PLAIN, size(socket.wqueue_bytes.into())),
+            (PLAIN, queue(socket)),
             (PLAIN, socket.remote_unmapped().to_string()),
         ]);
         cells
@@ -142,9 +142,20 @@ impl Row<'_> {
             (Sort::Pacing, _) => number(info.and_then(|info| info.pacing_rate_bytes_per_s)),
             (Sort::Lost, _) => number(info.map(|info| info.lost.into())),
             (Sort::Busy, _) => number(info.and_then(|info| info.busy_time_us)),
-            (Sort::Sendq, _) => number(Some(self.socket.wqueue_bytes.into())),
+            (Sort::Sendq, _) => number(match self.socket.queues() {
+                Queues::Bytes { sent, .. } => Some(sent.into()),
+                Queues::Connections { .. } => None,
+            }),
             (Sort::Client, _) => 0.0,
         }
+    }
+}
+
+/// Formats the send queue or, for a listener, the queue of connections and its maximum.
+fn queue(socket: &Socket) -> String {
+    match socket.queues() {
+        Queues::Bytes { sent, .. } => size(sent.into()),
+        Queues::Connections { waiting, max } => format!("{waiting}/{max}"),
     }
 }
 

@@ -49,6 +49,7 @@ fn complete() -> Batch {
     };
     socket.sample_one_in = NonZeroU32::new(10);
     socket.acked_goodput_bytes_per_s = Some(1_234_567);
+    later_fields(socket);
     let Record::Response(response) = &mut batch.entries[2].record else {
         unreachable!("the third entry is a response")
     };
@@ -56,6 +57,72 @@ fn complete() -> Batch {
     response.delivery = sample().delivery;
     response.tcp.as_mut().expect("the response has TCP state").delivery_rate_app_limited = Some(true);
     batch
+}
+
+/// Sets the fields that were added together with the socket's attributes.
+fn later_fields(socket: &mut SocketRecord) {
+    let gauges = socket.gauges.as_mut().expect("the socket has gauges");
+    (gauges.tcp_state, gauges.timeouts_in_a_row) = (1, 2);
+    let numbers = [
+        &mut gauges.rcv_mss_bytes,
+        &mut gauges.sacked,
+        &mut gauges.retrans,
+        &mut gauges.last_data_sent_ms,
+        &mut gauges.last_data_recv_ms,
+        &mut gauges.last_ack_recv_ms,
+        &mut gauges.rcv_ssthresh_bytes,
+        &mut gauges.advmss_bytes,
+        &mut gauges.rcv_rtt_us,
+        &mut gauges.rcv_space_bytes,
+    ];
+    numbers.into_iter().zip(50..).for_each(|(field, number)| *field = number);
+    (gauges.max_pacing_rate_bytes_per_s, gauges.rcv_wnd_bytes) = (Some(60), Some(61));
+    let counters = socket.counters.as_mut().expect("the socket has counters");
+    let numbers = [
+        &mut counters.data_segs_in,
+        &mut counters.rcv_ooopack,
+        &mut counters.rehash,
+        &mut counters.timeout_recoveries,
+        &mut counters.timeout_recovery_ms,
+        &mut counters.received_ce,
+        &mut counters.delivered_e1_bytes,
+        &mut counters.delivered_e0_bytes,
+        &mut counters.delivered_ce_bytes,
+        &mut counters.received_e1_bytes,
+        &mut counters.received_e0_bytes,
+        &mut counters.received_ce_bytes,
+    ];
+    numbers.into_iter().zip(70..).for_each(|(field, number)| *field = number);
+    socket.attributes = SocketAttributes {
+        family: Some(SocketFamily::Ipv6),
+        rqueue_bytes: Some(90),
+        wqueue_bytes: Some(91),
+        accept_queue: Some(92),
+        accept_queue_max: Some(93),
+        timer: Some(SocketTimer::Probe),
+        timer_expires_ms: Some(94),
+        timer_retransmits: Some(95),
+        uid: Some(96),
+        inode: Some(97),
+        interface: Some(98),
+        mark: Some(99),
+        cgroup_id: Some(100),
+        class_id: Some(101),
+        tos: Some(102),
+        tclass: Some(103),
+        shutdown: Some(3),
+    };
+    socket.memory = Some(SocketMemory {
+        rmem_alloc_bytes: 110,
+        rcvbuf_bytes: 111,
+        wmem_alloc_bytes: 112,
+        sndbuf_bytes: 113,
+        fwd_alloc_bytes: 114,
+        wmem_queued_bytes: 115,
+        optmem_bytes: 116,
+        backlog_bytes: 117,
+        drops: Some(118),
+    });
 }
 
 #[allow(clippy::needless_update, reason = "fields added after version 1 must stay unset")]

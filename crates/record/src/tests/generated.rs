@@ -40,6 +40,7 @@ fn telemetry_proto_is_current() {
         Gauges::DECLARED,
         Counters::DECLARED,
         Bbr::DECLARED,
+        SocketMemory::DECLARED,
         ResponseRecord::DECLARED,
         TcpState::DECLARED,
         Delivery::DECLARED,

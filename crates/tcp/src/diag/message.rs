@@ -53,11 +53,10 @@ pub struct Socket {
     /// Consecutive retransmissions, probes or keepalives without a reply, depending on the running
     /// timer.
     pub retransmits: u8,
-    /// Bytes received but not yet read. For a listening socket: connections waiting to be accepted.
-    pub rqueue_bytes: u32,
-    /// Bytes not yet acknowledged, including bytes not yet sent. For a listening socket: its
-    /// backlog limit.
-    pub wqueue_bytes: u32,
+    /// `idiag_rqueue`; see [`Socket::queues`].
+    pub rqueue: u32,
+    /// `idiag_wqueue`; see [`Socket::queues`].
+    pub wqueue: u32,
     /// Owner's user ID.
     pub uid: u32,
     /// Inode number in sockfs, or 0 if no process has the socket open.
@@ -85,6 +84,25 @@ pub struct Socket {
     pub bbr: Option<Bbr>,
     /// Memory used by the socket's buffers.
     pub memory: Option<Memory>,
+}
+
+/// The content of a socket's queues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Queues {
+    /// Of a connection.
+    Bytes {
+        /// Bytes received but not yet read.
+        received: u32,
+        /// Bytes not yet acknowledged, including bytes not yet sent.
+        sent: u32,
+    },
+    /// Of a listening socket.
+    Connections {
+        /// Connections waiting to be accepted.
+        waiting: u32,
+        /// Maximum number of connections waiting to be accepted: the backlog.
+        max: u32,
+    },
 }
 
 /// A socket's address family.
@@ -237,6 +255,15 @@ impl Socket {
         Ok(socket)
     }
 
+    /// Returns the content of the socket's queues: bytes or, for a listening socket, connections.
+    pub fn queues(&self) -> Queues {
+        let (rqueue, wqueue) = (self.rqueue, self.wqueue);
+        match self.state {
+            State::Listen => Queues::Connections { waiting: rqueue, max: wqueue },
+            _ => Queues::Bytes { received: rqueue, sent: wqueue },
+        }
+    }
+
     /// Returns the local address, converted to IPv4 if it is IPv4-mapped.
     pub fn local_unmapped(&self) -> SocketAddr {
         unmapped(self.local)
@@ -266,8 +293,8 @@ impl Socket {
             interface,
             timer: Timer { kind: TimerKind::from_kernel(timer), expires_ms: u32_of(52)? },
             retransmits,
-            rqueue_bytes: u32_of(56)?,
-            wqueue_bytes: u32_of(60)?,
+            rqueue: u32_of(56)?,
+            wqueue: u32_of(60)?,
             uid: u32_of(64)?,
             inode: u32_of(68)?,
             mark: None,

@@ -23,7 +23,7 @@ pub use capture::{BadCapture, append_to_capture, decode_capture, end_capture};
 pub use dump::{Diag, Dumped, Extensions};
 pub use events::{Events, EventsRead};
 pub use filter::{Filter, FilterError};
-pub use message::{Bbr, Family, Memory, Socket, Timer, TimerKind};
+pub use message::{Bbr, Family, Memory, Queues, Socket, Timer, TimerKind};
 pub use netlink::{Body, Frame, Frames};
 pub use state::{State, States};
 

@@ -56,7 +56,7 @@ fn dump_agrees_with_socket_options() {
     assert_eq!(socket.remote, pair.server.peer_addr().unwrap());
     assert_eq!(socket.remote_unmapped(), pair.client.local_addr().unwrap());
     assert_eq!(socket.local_unmapped(), mapped(listener.local_addr().unwrap().port()));
-    assert_eq!((socket.rqueue_bytes, socket.wqueue_bytes), (6, 0));
+    assert_eq!((socket.rqueue, socket.wqueue), (6, 0));
     assert_eq!(socket.congestion_control, Some("bbr".parse().unwrap()));
     assert_eq!(socket.uid, rustix::process::getuid().as_raw());
     assert!(socket.inode != 0 && socket.cgroup_id.is_some() && socket.shutdown == Some(0));

@@ -3,12 +3,14 @@
 //! Pure.
 //!
 //! ```text
-//! "TWSOCKS1" | of: 8 bytes | unix us: 8 | namespaces: 8
+//! "TWSOCKS2" | of: 8 bytes | unix us: 8 | namespaces: 8 | counters: 8
 //! each namespace: length of its name (0 for the agent's own): 8 | name | sockets: 8
 //! each socket: cookie | totals, 8 bytes each
 //! ```
 //!
 //! All numbers are little-endian. The spool adds the record number, the boot ID and a checksum.
+//! Another release may have saved fewer or more counters. Counters that were not saved are in no
+//! record yet, so they continue from zero. The file of version 1 has no number of counters.
 //!
 //! **Invariant:** totals and records agree: the counts in a socket's records never exceed its
 //! totals.
@@ -17,9 +19,14 @@ use std::collections::HashMap;
 
 use thalweg_record::{Batch, Cause, Counters, Record};
 
-use super::tracker::{add, read_counters, write_counters};
+use super::counters::{COUNTERS, add, read_counters, write_counters};
 
-const MAGIC: u64 = u64::from_le_bytes(*b"TWSOCKS1");
+const MAGIC: u64 = u64::from_le_bytes(*b"TWSOCKS2");
+const MAGIC_1: u64 = u64::from_le_bytes(*b"TWSOCKS1");
+/// Number of counters in version 1.
+const COUNTERS_1: u64 = 16;
+/// Maximum number of counters accepted from another release.
+const COUNTERS_MAX: u64 = 256;
 
 /// Saved sockets by namespace.
 #[derive(Debug, Default)]
@@ -44,7 +51,8 @@ impl Saved {
     /// Starts the encoding. The caller must then call [`namespace`] exactly `namespaces` times.
     pub(crate) fn begin(of: u64, unix_us: u64, namespaces: usize) -> Vec<u8> {
         let mut out = Vec::new();
-        [MAGIC, of, unix_us, namespaces as u64].into_iter().for_each(|word| push_word(word, &mut out));
+        let head = [MAGIC, of, unix_us, namespaces as u64, COUNTERS];
+        head.into_iter().for_each(|word| push_word(word, &mut out));
         out
     }
 
@@ -52,6 +60,14 @@ impl Saved {
     pub fn decode(mut bytes: &[u8]) -> Option<Self> {
         let bytes = &mut bytes;
         let (magic, of, unix_us, namespaces) = (word(bytes)?, word(bytes)?, word(bytes)?, word(bytes)?);
+        let counters = match magic {
+            MAGIC => word(bytes)?,
+            MAGIC_1 => COUNTERS_1,
+            _ => return None,
+        };
+        if counters > COUNTERS_MAX {
+            return None;
+        }
         let mut saved = Self { of, namespaces: HashMap::new() };
         for _ in 0..namespaces {
             let name_bytes = usize::try_from(word(bytes)?).ok()?;
@@ -59,11 +75,11 @@ impl Saved {
             let mut sockets = HashMap::new();
             for _ in 0..word(bytes)? {
                 let cookie = word(bytes)?;
-                sockets.insert(cookie, SavedSocket { unix_us, totals: read_counters(|| word(bytes))? });
+                sockets.insert(cookie, SavedSocket { unix_us, totals: read_totals(counters, bytes)? });
             }
             saved.namespaces.insert(String::from_utf8(name.to_vec()).ok()?, sockets);
         }
-        (magic == MAGIC && bytes.is_empty()).then_some(saved)
+        bytes.is_empty().then_some(saved)
     }
 
     /// Returns the saved totals of a socket in the agent's own namespace.
@@ -104,6 +120,22 @@ pub(crate) fn namespace<'a>(
         push_word(cookie, out);
         write_counters(totals, |word| push_word(word, out));
     }
+}
+
+/// Reads a socket's totals, of which `counters` were saved.
+fn read_totals(counters: u64, bytes: &mut &[u8]) -> Option<Counters> {
+    let mut left = counters;
+    let totals = read_counters(|| match left.checked_sub(1) {
+        Some(fewer) => {
+            left = fewer;
+            word(bytes)
+        }
+        None => Some(0),
+    })?;
+    for _ in 0..left {
+        word(bytes)?;
+    }
+    Some(totals)
 }
 
 fn push_word(word: u64, out: &mut Vec<u8>) {
@@ -162,6 +194,24 @@ mod tests {
         let sockets = &saved.namespaces[""];
         assert_eq!(sockets[&7].totals, counters(21, 4));
         assert_eq!((sockets.get(&9), &sockets[&11].totals), (None, &more));
+    }
+
+    #[test]
+    fn state_of_other_releases_is_read() {
+        let decoded = |bytes: &[u8]| Saved::decode(bytes).unwrap().namespaces[""][&7].totals.clone();
+        let words = |head: &[u64], counters: u64| {
+            let mut out = Vec::new();
+            let totals = (0..counters).map(|at| 100 + at);
+            head.iter().copied().chain([0, 1, 7]).chain(totals).for_each(|word| push_word(word, &mut out));
+            out
+        };
+        // Version 1 began with these counters and ended with `sndbuf_limited_us`.
+        let first = decoded(&words(&[MAGIC_1, 3, TIME_US, 1], COUNTERS_1));
+        assert_eq!((first.timeouts, first.bytes_acked, first.sndbuf_limited_us), (100, 101, 115));
+        assert_eq!((first.data_segs_in, first.received_ce_bytes), (0, 0));
+        let newer = decoded(&words(&[MAGIC, 3, TIME_US, 1, COUNTERS + 2], COUNTERS + 2));
+        assert_eq!(newer.received_ce_bytes, u32::try_from(99 + COUNTERS).unwrap());
+        assert!(Saved::decode(&words(&[MAGIC, 3, TIME_US, 1, u64::MAX], 16)).is_none());
     }
 
     proptest! {

@@ -259,7 +259,7 @@ impl Collector {
                     self.intake.push_dump(std::mem::take(&mut chunk));
                 }
             };
-            let dumped = diag.dump(&self.config.filter, Extensions::DELIVERY, each);
+            let dumped = diag.dump(&self.config.filter, Extensions::ALL, each);
             self.intake.push_dump(chunk);
             match dumped {
                 Ok(dumped) => {

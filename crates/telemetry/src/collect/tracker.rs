@@ -11,12 +11,13 @@ use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-use thalweg_record::{Bbr, Cause, Counters, Gauges, SocketRecord};
-use thalweg_tcp::CongestionControl;
+use thalweg_record::{Cause, Counters, SocketRecord};
 use thalweg_tcp::diag::Socket;
-use thalweg_tcp::info::{SSTHRESH_INFINITE, TcpInfo};
+use thalweg_tcp::{CongestionControl, TcpInfo};
 
+use super::counters::{since, totals};
 use super::join::Ended;
+use super::kernel::{attributes, bbr, gauges, memory};
 use super::rates::{DeliveryRate, acked_goodput};
 use super::saved::{self, SavedSocket};
 use crate::clock::Moment;
@@ -34,7 +35,7 @@ const MISSED_DUMPS_MAX: u64 = 3;
 
 /// Tracked sockets of one network namespace.
 #[derive(Debug)]
-pub(crate) struct Tracker {
+pub struct Tracker {
     namespace: Option<String>,
     one_in: NonZeroU32,
     sockets: HashMap<u64, Seen>,
@@ -59,7 +60,7 @@ struct Seen {
 
 impl Tracker {
     /// Creates an empty tracker that samples one in `one_in` sockets.
-    pub(crate) fn new(namespace: Option<String>, one_in: NonZeroU32) -> Self {
+    pub fn new(namespace: Option<String>, one_in: NonZeroU32) -> Self {
         Self {
             namespace,
             one_in,
@@ -95,7 +96,7 @@ impl Tracker {
     }
 
     /// Processes a socket found in the current dump.
-    pub(crate) fn dumped(&mut self, socket: &Socket, now: Moment) -> Option<SocketRecord> {
+    pub fn dumped(&mut self, socket: &Socket, now: Moment) -> Option<SocketRecord> {
         if !self.is_sampled(socket.cookie) {
             return None;
         }
@@ -146,7 +147,7 @@ impl Tracker {
 
     /// Completes a dump. Drops sockets that were missing from too many dumps and whose destroy
     /// event may have been lost.
-    pub(crate) fn end_dump(&mut self) {
+    pub fn end_dump(&mut self) {
         let (dumps, events_lost_at, is_resumed) = (self.dumps, self.events_lost_at, self.is_resumed);
         let untracked = &mut self.untracked;
         self.sockets.retain(|_, seen| {
@@ -203,102 +204,12 @@ impl Tracker {
                 .as_ref()
                 .and_then(|counters| acked_goodput(counters, info, socket.state)),
             counters,
-            bbr: socket.bbr.map(|bbr| Bbr {
-                bw_bytes_per_s: bbr.bw_bytes_per_s,
-                min_rtt_us: bbr.min_rtt_us,
-                pacing_gain_256th: bbr.pacing_gain_per_256,
-                cwnd_gain_256th: bbr.cwnd_gain_per_256,
-            }),
+            bbr: socket.bbr.map(bbr),
+            attributes: attributes(socket),
+            memory: socket.memory.map(memory),
             ..SocketRecord::new(now.unix_us, socket.remote_unmapped(), socket.local_unmapped())
         }
     }
-}
-
-fn gauges(info: &TcpInfo, delivery_rate: Option<DeliveryRate>) -> Gauges {
-    Gauges {
-        rtt_us: info.rtt_us,
-        rttvar_us: info.rttvar_us,
-        min_rtt_us: info.min_rtt_us,
-        rto_us: info.rto_us,
-        snd_cwnd: info.snd_cwnd,
-        snd_ssthresh: (info.snd_ssthresh != SSTHRESH_INFINITE).then_some(info.snd_ssthresh),
-        snd_mss_bytes: info.snd_mss_bytes,
-        pmtu_bytes: info.pmtu_bytes,
-        unacked: info.unacked,
-        lost: info.lost,
-        reordering: info.reordering,
-        ca_state: info.ca_state,
-        delivery_rate_bytes_per_s: delivery_rate.map(|rate| rate.bytes_per_s),
-        delivery_rate_app_limited: delivery_rate
-            .map_or(info.delivery_rate_app_limited, |rate| rate.is_app_limited),
-        pacing_rate_bytes_per_s: info.pacing_rate_bytes_per_s,
-        notsent_bytes: info.notsent_bytes,
-        snd_wnd_bytes: info.snd_wnd_bytes,
-    }
-}
-
-/// Declares the counters: each record field, and the kernel total from which it is computed.
-macro_rules! counters {
-    ($info:ident: $($name:ident = $total:expr;)*) => {
-        /// Returns the kernel's totals since the socket was created.
-        fn totals($info: &TcpInfo) -> Counters {
-            Counters { timeouts: $info.total_rto.unwrap_or(0).into(), $($name: $total,)* }
-        }
-
-        /// Adds `more` to `totals`.
-        pub(super) fn add(totals: &mut Counters, more: &Counters) {
-            totals.timeouts = totals.timeouts.wrapping_add(more.timeouts) & u32::from(u16::MAX);
-            $(totals.$name = totals.$name.wrapping_add(more.$name);)*
-        }
-
-        /// Passes every counter to `put`, in order.
-        pub(super) fn write_counters(counters: &Counters, mut put: impl FnMut(u64)) {
-            put(counters.timeouts.into());
-            $(put(counters.$name.into());)*
-        }
-
-        /// Reads all counters in the order of [`write_counters`]. Returns `None` if a counter is
-        /// missing or out of range.
-        pub(super) fn read_counters(mut take: impl FnMut() -> Option<u64>) -> Option<Counters> {
-            let timeouts = take()?.try_into().ok()?;
-            Some(Counters { timeouts, $($name: take()?.try_into().ok()?,)* })
-        }
-
-        /// Returns the difference from `before`. 32-bit counters may wrap around. 64-bit counters
-        /// do not, so a lower value means that the socket was reconnected (`tcp_disconnect` resets
-        /// all counters to zero).
-        fn since(totals: &Counters, before: &Counters) -> Counters {
-            let is_reset = totals.bytes_acked < before.bytes_acked
-                || totals.bytes_received < before.bytes_received
-                || totals.bytes_sent < before.bytes_sent;
-            if is_reset {
-                return totals.clone();
-            }
-            Counters {
-                // The kernel's counter has only 16 bits.
-                timeouts: totals.timeouts.wrapping_sub(before.timeouts) & u32::from(u16::MAX),
-                $($name: totals.$name.wrapping_sub(before.$name),)*
-            }
-        }
-    };
-}
-
-counters! { info:
-    bytes_acked = info.bytes_acked.unwrap_or(0);
-    bytes_received = info.bytes_received.unwrap_or(0);
-    bytes_sent = info.bytes_sent.unwrap_or(0);
-    bytes_retrans = info.bytes_retrans.unwrap_or(0);
-    segs_out = info.segs_out.unwrap_or(0);
-    segs_in = info.segs_in.unwrap_or(0);
-    data_segs_out = info.data_segs_out.unwrap_or(0);
-    retransmits = info.total_retrans;
-    delivered = info.delivered.unwrap_or(0);
-    delivered_ce = info.delivered_ce.unwrap_or(0);
-    dsack_dups = info.dsack_dups.unwrap_or(0);
-    reord_seen = info.reord_seen.unwrap_or(0);
-    busy_us = info.busy_time_us.unwrap_or(0);
-    rwnd_limited_us = info.rwnd_limited_us.unwrap_or(0);
-    sndbuf_limited_us = info.sndbuf_limited_us.unwrap_or(0);
 }
 
 #[cfg(test)]

@@ -25,8 +25,8 @@ pub(super) fn reported(ports: &[u16]) -> HashMap<u64, Reported> {
 fn report_of(socket: &Socket) -> Reported {
     let mut reported = Reported::default();
     reported.fact("state", socket.state);
-    reported.fact("rqueue", socket.rqueue_bytes);
-    reported.fact("wqueue", socket.wqueue_bytes);
+    reported.fact("rqueue", socket.rqueue);
+    reported.fact("wqueue", socket.wqueue);
     reported.fact("local", shown(socket.local, socket));
     reported.fact("remote", shown(socket.remote, socket));
     let timer = match socket.timer.kind {

@@ -47,13 +47,13 @@ fn activity_appears_from_the_second_dump_on() {
         17 sockets  bbr 14  cubic 1  none 1  reno 1  8.00Mbit/s acknowledged  2.5 retransmitted/s  sorted by sending  paused
         STATE       PORT CC        SENDING  RETR/s     RTT     MIN  CWND     DELIVERY      PACING   RETR  LOST    ACKED    BUSY RWND SNDB    SENDQ CLIENT
         ESTAB      43312 bbr    8.00Mbit/s     0.0     6us     6us    10      0bit/s*  1.25Tbit/s      0     0  1.91MiB     0us    -    -       0B 127.0.0.1:8443 edge
-        LISTEN       443 bbr        0bit/s     0.0     0us     0us    10      0bit/s            -      0     0       0B     0us    -    -       8B 0.0.0.0:0 edge
-        LISTEN         9 bbr        0bit/s     0.0     0us     0us    10      0bit/s            -      0     0       0B     0us    -    -       0B 0.0.0.0:0 edge"#]].assert_eq(&joined(&sockets.lines(&[Some("edge".to_owned())], &display(Sort::Sending))));
+        LISTEN       443 bbr        0bit/s     0.0     0us     0us    10      0bit/s            -      0     0       0B     0us    -    -      0/8 0.0.0.0:0 edge
+        LISTEN         9 bbr        0bit/s     0.0     0us     0us    10      0bit/s            -      0     0       0B     0us    -    -      1/0 0.0.0.0:0 edge"#]].assert_eq(&joined(&sockets.lines(&[Some("edge".to_owned())], &display(Sort::Sending))));
     expect![[r#"
         17 sockets  bbr 14  cubic 1  none 1  reno 1  8.00Mbit/s acknowledged  2.5 retransmitted/s  sorted by retrans  paused
         STATE       PORT CC        SENDING  RETR/s     RTT     MIN  CWND     DELIVERY      PACING   RETR  LOST    ACKED    BUSY RWND SNDB    SENDQ CLIENT
         ESTAB      59108 bbr        0bit/s     2.5    18us     3us    11  87.4Gbit/s*   356Gbit/s      5     0       7B     0us    -    -       0B 127.0.0.1:443
-        LISTEN       443 bbr        0bit/s     0.0     0us     0us    10      0bit/s            -      0     0       0B     0us    -    -       8B 0.0.0.0:0
-        LISTEN         9 bbr        0bit/s     0.0     0us     0us    10      0bit/s            -      0     0       0B     0us    -    -       0B 0.0.0.0:0"#]].assert_eq(&joined(&sockets.lines(&[None], &display(Sort::Retrans))));
+        LISTEN       443 bbr        0bit/s     0.0     0us     0us    10      0bit/s            -      0     0       0B     0us    -    -      0/8 0.0.0.0:0
+        LISTEN         9 bbr        0bit/s     0.0     0us     0us    10      0bit/s            -      0     0       0B     0us    -    -      1/0 0.0.0.0:0"#]].assert_eq(&joined(&sockets.lines(&[None], &display(Sort::Retrans))));
     assert_eq!(sockets.before.len(), capture().iter().filter(|socket| socket.tcp_info.is_some()).count());
 }
