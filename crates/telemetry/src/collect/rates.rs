@@ -21,12 +21,12 @@ pub(super) struct DeliveryRate {
 }
 
 impl DeliveryRate {
-    /// Returns a sample. Returns `None` for a rate of zero, which means that there is none.
+    /// Returns a sample, or `None` if the rate is zero, as before the first sample.
     pub(super) fn new(bytes_per_s: Option<u64>, is_app_limited: bool) -> Option<Self> {
         bytes_per_s.filter(|&rate| rate > 0).map(|bytes_per_s| Self { bytes_per_s, is_app_limited })
     }
 
-    /// Returns the latest sample in `info`, unless there is none or it is that of a FIN sent alone.
+    /// Returns the latest sample in `info`, or `None` if it is missing or that of a FIN sent alone.
     pub(super) fn of(info: &TcpInfo, state: State) -> Option<Self> {
         Self::new(info.delivery_rate_bytes_per_s, info.delivery_rate_app_limited)
             .filter(|_| lone_fin_us(info, state).is_none())
