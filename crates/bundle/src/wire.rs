@@ -65,11 +65,11 @@ pub(crate) struct WireRule {
     pub(crate) congestion_control: String,
     pub(crate) holdout: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) period_s: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) initcwnd: Option<u16>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) initrwnd: Option<u16>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) period_s: Option<u32>,
     pub(crate) prefix: String,
     pub(crate) reason: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
