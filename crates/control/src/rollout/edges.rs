@@ -7,6 +7,7 @@ use twox_hash::XxHash3_64;
 use super::follow::one_line;
 use super::{Candidate, Edge, Refusal, RollbackReason, Rollout, Stage, Transition};
 use crate::decide::BUNDLES_BELIEVED_MAX;
+use crate::figures::EDGES_MAX;
 use crate::settings::Settings;
 use crate::tenants::Tenants;
 
@@ -36,7 +37,7 @@ pub struct Poll<'a> {
 impl Rollout {
     /// Handles a poll. [`Rollout::document`] then returns the edge's bundle. Edges with an invalid
     /// name are not tracked and get the stable bundle. The same applies to edges beyond
-    /// [`EDGES_MAX`](crate::EDGES_MAX) while all known ones have traffic.
+    /// [`EDGES_MAX`] while all known ones have traffic.
     pub fn poll(
         &mut self,
         settings: &Settings,
@@ -89,8 +90,8 @@ impl Rollout {
         }
     }
 
-    /// Stores a refusal of the bundle assigned to the edge, and reports a new one. Refusals of older
-    /// bundles are ignored.
+    /// Stores a refusal of the bundle assigned to the edge, and reports a new one. Refusals of
+    /// older bundles are ignored.
     fn record_refusal(&mut self, poll: Poll) -> Option<Transition> {
         let Refusal { checksum, reason } = poll.refused?;
         let given = self.assigned(poll.edge).filter(|bundle| bundle.checksum() == *checksum)?;
@@ -271,7 +272,8 @@ impl Rollout {
             edges.retain(|(_, edge)| edge.serves());
         }
         edges.sort_unstable_by_key(|(name, _)| order(name));
-        edges.into_iter().map(|(name, _)| name.clone()).collect()
+        let room = EDGES_MAX.saturating_sub(candidate.canaries.len());
+        edges.into_iter().take(room).map(|(name, _)| name.clone()).collect()
     }
 }
 

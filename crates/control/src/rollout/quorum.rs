@@ -38,8 +38,8 @@ impl Rollout {
         voters
     }
 
-    /// Returns whether an edge's reports can make the controller issue bundles: it serves traffic, or
-    /// no edge does.
+    /// Returns whether an edge's reports can make the controller issue bundles: it serves traffic,
+    /// or no edge does.
     pub(super) fn has_vote(&self, name: &str) -> bool {
         self.edges.get(name).is_some_and(Edge::serves) || !self.edges.values().any(Edge::serves)
     }

@@ -1,5 +1,5 @@
-//! Tests with hostile clients of a real server: each attack is bounded by a limit, steers and blocks
-//! nothing, and a real edge is served meanwhile.
+//! Tests with hostile clients of a real server: each attack is bounded by a limit, steers and
+//! blocks nothing, and a real edge is served meanwhile.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

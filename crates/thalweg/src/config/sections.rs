@@ -108,8 +108,8 @@ section! {
         /// edge=NAME unless the query already has an edge. The last good bundle is kept in the
         /// state directory.
         bundle: BundleSource = unset("the controller in the same file; without a controller, no rules or experiments");
-        /// File with the token that the edge presents to the bundle server, as "Authorization: Bearer
-        /// TOKEN". It is read for each request, so it can be replaced at any time.
+        /// File with the token that the edge presents to the bundle server. It is read for each
+        /// request, so it can be replaced at any time.
         bundle_token_file: TokenFile = unset("no token");
         /// Maximum unsent bytes per client in the kernel. With a low value, a new pace or
         /// congestion control takes effect sooner and a seek wastes fewer bytes, but threads wake
@@ -309,7 +309,7 @@ section! {
         identities: PathBuf = unset("anyone, allowed only if listen is on loopback");
         /// Maximum records of an agent per second, averaged over a minute.
         agent_records_max: usize = default("50000"), within("1", "10000000");
-        /// Maximum client networks of an agent in a window; records of further networks are dropped.
+        /// Maximum client networks of an agent in a window; records of further ones are dropped.
         agent_networks_max: usize = default("50000"), within("1", "200000");
         /// Kafka bootstrap brokers: the controller also reads the records that agents write to a
         /// topic.

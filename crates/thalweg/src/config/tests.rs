@@ -439,8 +439,8 @@ fn reference_lists_every_setting() {
               edge=NAME unless the query already has an edge. The last good bundle is kept in the
               state directory.
           bundle_token_file      FILE, if absent: no token
-              File with the token that the edge presents to the bundle server, as "Authorization: Bearer
-              TOKEN". It is read for each request, so it can be replaced at any time.
+              File with the token that the edge presents to the bundle server. It is read for each
+              request, so it can be replaced at any time.
           tcp_notsent_lowat      SIZE, if absent: the kernel's net.ipv4.tcp_notsent_lowat, 4KiB to 1GiB
               Maximum unsent bytes per client in the kernel. With a low value, a new pace or
               congestion control takes effect sooner and a seek wastes fewer bytes, but threads wake
@@ -630,7 +630,7 @@ fn reference_lists_every_setting() {
           agent_records_max      N, default 50000, 1 to 10000000
               Maximum records of an agent per second, averaged over a minute.
           agent_networks_max     N, default 50000, 1 to 200000
-              Maximum client networks of an agent in a window; records of further networks are dropped.
+              Maximum client networks of an agent in a window; records of further ones are dropped.
           kafka                  [HOST:PORT, …], if absent: agents send records directly
               Kafka bootstrap brokers: the controller also reads the records that agents write to a
               topic.
