@@ -168,8 +168,14 @@ fn fake_edges_that_refuse_everything_stop_nothing() {
             thread::sleep(Duration::from_millis(150));
         }
     });
-    let events = edges(&service)["events"].to_string();
-    assert!(!events.contains("rolled back"), "{events}");
+    // On a busy machine, the real edge may miss a window, which rolls a bundle back. Refusals never
+    // do.
+    let events = edges(&service)["events"].clone();
+    let is_refusal = |event: &&Value| {
+        let text = event["told"].as_str().unwrap();
+        text.contains("rolled back") && text.contains("refuse")
+    };
+    assert_eq!(events.as_array().unwrap().iter().find(is_refusal), None, "{events}");
     service.end();
 }
 
