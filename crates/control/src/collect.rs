@@ -11,6 +11,7 @@ mod client;
 mod close;
 mod connection;
 mod samples;
+mod sampling;
 
 use std::borrow::Cow;
 use std::collections::hash_map::Entry as Slot;
@@ -18,7 +19,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use thalweg_bundle::Hosts;
-use thalweg_record::{Entry, Prefix, Record, ResponseRecord, SocketRecord, Source};
+use thalweg_record::{Entry, Record, ResponseRecord, SocketRecord, Source};
 use twox_hash::XxHash3_64;
 
 use crate::figures::EDGES_MAX;
@@ -28,10 +29,11 @@ use crate::tenants::UNNAMED_MAX;
 use crate::window::{Arm, Window, follows};
 use connection::{Connection, Rule, has_failed, measured_goodput, rule_of};
 pub use samples::SAMPLES_MAX;
+use sampling::Sampling;
 
 /// Maximum number of PoPs, and of tenants per PoP.
 pub const SCOPES_MAX: usize = 1_000;
-/// Maximum number of connections per PoP and window.
+/// Maximum number of connections per PoP and window. If there are more, clients are sampled.
 pub const CONNECTIONS_MAX: usize = 2_000_000;
 /// How long the outcomes of a redraw period are reported, and remembered as reported: an hour, and
 /// at least 12 windows.
@@ -47,14 +49,25 @@ pub struct Counts {
     pub late: u64,
     /// Records whose window had not started by the local clock.
     pub early: u64,
-    /// Records dropped at the limit on PoPs, tenants, connections or prefixes.
+    /// Records dropped at the limit on PoPs, tenants or prefixes.
     pub over_limit: u64,
+    /// Records of clients left out of the sample of a window with too many connections.
+    pub sampled_out: u64,
+}
+
+/// What became of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Stored,
+    SampledOut,
+    OverLimit,
 }
 
 /// Aggregates records into windows.
 #[derive(Debug)]
 pub struct Collector {
     settings: Settings,
+    connections_max: usize,
     /// Tenant index of each host named in settings.
     tenants: Hosts<usize>,
     pops: BTreeMap<String, Pop>,
@@ -88,6 +101,7 @@ struct Pop {
 struct OpenWindow {
     records: u64,
     lost: u64,
+    sampling: Sampling,
     connections: HashMap<u64, Connection>,
     /// Tenant indices by name.
     tenants: HashMap<String, usize>,
@@ -101,7 +115,8 @@ impl Collector {
     /// Creates an empty collector.
     pub fn new(settings: Settings) -> Self {
         let tenants = settings.tenants_of_hosts();
-        Self { settings, tenants, pops: BTreeMap::new(), closed_unix_s: 0, counts: Counts::default() }
+        let (pops, counts) = (BTreeMap::new(), Counts::default());
+        Self { settings, connections_max: CONNECTIONS_MAX, tenants, pops, closed_unix_s: 0, counts }
     }
 
     /// Returns counts of the records dropped so far.
@@ -145,17 +160,27 @@ impl Collector {
             self.counts.late += 1;
             return;
         }
-        let open = pop.open.entry(number).or_default();
-        let has_room = match &entry.record {
-            Record::Socket(socket) => open.add_socket(source, socket),
-            Record::Response(response) => open.add_response(&self.settings, &self.tenants, source, response),
+        let open = pop.open.entry(number).or_insert_with(|| OpenWindow::new(number));
+        let client = match &entry.record {
+            Record::Socket(socket) => Some(socket.client.ip()),
+            Record::Response(response) => Some(response.client.ip()),
+            Record::Loss(_) => None,
+        };
+        self.counts.sampled_out += open.make_room(self.connections_max);
+        let fate = match &entry.record {
+            _ if client.is_some_and(|client| !open.sampling.keeps(client)) => Fate::SampledOut,
+            Record::Socket(socket) => open.add_socket(self.connections_max, source, socket),
+            Record::Response(response) => {
+                open.add_response(&self.settings, self.connections_max, &self.tenants, source, response)
+            }
             Record::Loss(loss) => {
                 open.lost = open.lost.saturating_add(loss.records);
-                true
+                Fate::Stored
             }
         };
-        open.records += u64::from(has_room);
-        self.counts.over_limit += u64::from(!has_room);
+        open.records += u64::from(fate != Fate::OverLimit);
+        self.counts.sampled_out += u64::from(fate == Fate::SampledOut);
+        self.counts.over_limit += u64::from(fate == Fate::OverLimit);
     }
 
     /// Closes all windows whose closing time has been reached and returns them, in order.
@@ -192,14 +217,34 @@ fn closes_at(number: u64, settings: &Settings) -> u64 {
 }
 
 impl OpenWindow {
-    /// Adds a socket record. Returns false if the window has no room for it.
-    fn add_socket(&mut self, source: &Source, socket: &SocketRecord) -> bool {
-        let Some(connection) = self.connection(source, socket.client) else { return false };
+    fn new(number: u64) -> Self {
+        Self { sampling: Sampling::new(number), ..Self::default() }
+    }
+
+    /// Halves the sampled share of clients while the window is full. Returns the number of records
+    /// that this drops.
+    fn make_room(&mut self, connections_max: usize) -> u64 {
+        let mut dropped = 0;
+        while self.connections.len() >= connections_max && self.sampling.halve() {
+            let sampling = &self.sampling;
+            self.connections.retain(|_, connection| {
+                let keeps = sampling.keeps(connection.address);
+                dropped += if keeps { 0 } else { u64::from(connection.records) };
+                keeps
+            });
+        }
+        dropped
+    }
+
+    fn add_socket(&mut self, connections_max: usize, source: &Source, socket: &SocketRecord) -> Fate {
+        let Some(connection) = self.connection(connections_max, source, socket.client) else {
+            return Fate::OverLimit;
+        };
         if let Some(counters) = &socket.counters {
             connection.sent_bytes = connection.sent_bytes.saturating_add(counters.bytes_sent);
             connection.retrans_bytes = connection.retrans_bytes.saturating_add(counters.bytes_retrans);
         }
-        let Some(gauges) = &socket.gauges else { return true };
+        let Some(gauges) = &socket.gauges else { return Fate::Stored };
         if let Some(min_rtt_us) = gauges.min_rtt_us {
             connection.min_rtt_us = min_rtt_us;
         }
@@ -207,30 +252,34 @@ impl OpenWindow {
             Some(rate) if rate > 0 && !gauges.delivery_rate_app_limited => connection.add_delivery_rate(rate),
             _ => {}
         }
-        true
+        Fate::Stored
     }
 
-    /// Adds a response. Returns false if the window has no room for it.
     fn add_response(
         &mut self,
         settings: &Settings,
+        connections_max: usize,
         tenants: &Hosts<usize>,
         source: &Source,
         response: &ResponseRecord,
-    ) -> bool {
+    ) -> Fate {
         let host = host_name(&response.host);
         let is_left_alone = settings.hosts_left_alone.iter().any(|alone| alone.eq_ignore_ascii_case(host));
         let named = tenants.get(host).and_then(|at| settings.tenants.get(at));
         let name = tenant_of(settings, named, response, host);
         let tenant = name.as_ref().and_then(|name| self.tenant(settings, name));
-        let Some(connection) = self.connection(source, response.client) else { return false };
+        let Some(connection) = self.connection(connections_max, source, response.client) else {
+            return Fate::OverLimit;
+        };
         connection.responses = connection.responses.saturating_add(1);
         connection.failed = connection.failed.saturating_add(has_failed(response).into());
         connection.is_left_alone |= is_left_alone;
-        let Some(tenant) = tenant else { return name.is_none() || is_left_alone };
+        let Some(tenant) = tenant else {
+            return if name.is_none() || is_left_alone { Fate::Stored } else { Fate::OverLimit };
+        };
         if *connection.tenant.get_or_insert(tenant) != tenant {
             // A connection counts only for the tenant of its first response.
-            return true;
+            return Fate::Stored;
         }
         if let Some(rule) = rule_of(response) {
             // If any of its responses was not decided by the rule, the connection is in neither
@@ -244,21 +293,27 @@ impl OpenWindow {
         if let Some(goodput) = measured_goodput(named.map_or(settings, |tenant| &tenant.settings), response) {
             connection.add_goodput(goodput);
         }
-        true
+        Fate::Stored
     }
 
-    fn connection(&mut self, source: &Source, client: SocketAddr) -> Option<&mut Connection> {
-        let has_room = self.connections.len() < CONNECTIONS_MAX;
-        let slot = match self.connections.entry(key(source, client)) {
-            Slot::Occupied(known) => return Some(known.into_mut()),
-            Slot::Vacant(slot) => slot,
+    /// Returns the connection of a record and counts the record. `None` if the window has no room.
+    fn connection(
+        &mut self,
+        connections_max: usize,
+        source: &Source,
+        client: SocketAddr,
+    ) -> Option<&mut Connection> {
+        let has_room = self.connections.len() < connections_max;
+        let connection = match self.connections.entry(key(source, client)) {
+            Slot::Occupied(known) => known.into_mut(),
+            Slot::Vacant(_) if !has_room => return None,
+            Slot::Vacant(slot) => {
+                let (key, edge) = (*slot.key(), edge_index(&mut self.edges, &source.host));
+                slot.insert(Connection::new(key, client.ip(), edge))
+            }
         };
-        if !has_room {
-            return None;
-        }
-        let edge = edge_index(&mut self.edges, &source.host);
-        let (key, ip) = (*slot.key(), client.ip());
-        Some(slot.insert(Connection::new(key, client_hash(ip), Prefix::of_client(ip), edge)))
+        connection.records = connection.records.saturating_add(1);
+        Some(connection)
     }
 
     /// Returns a tenant's index in the window, or `None` if the window has no room for it.
@@ -280,11 +335,6 @@ impl OpenWindow {
 /// Returns the number of windows after a redraw period in which its outcomes are reported.
 fn reported_windows(settings: &Settings) -> u64 {
     REPORTED_S.div_ceil(settings.window_s.max(1)).max(REPORTED_WINDOWS_MIN)
-}
-
-/// Hashes a client's address.
-fn client_hash(client: IpAddr) -> u64 {
-    XxHash3_64::oneshot(&ipv6(client).octets())
 }
 
 fn ipv6(address: IpAddr) -> Ipv6Addr {

@@ -105,6 +105,9 @@ pub struct Window {
     pub number: u64,
     /// Number of records in the window, across all tenants.
     pub records: u64,
+    /// Number of connections for which each measured one stands: more than 1 if clients were
+    /// sampled. Sums are weighted accordingly; 0 counts as 1.
+    pub weight: u32,
     /// Number of records lost in the window, as reported by agents, across all tenants.
     pub lost: u64,
     /// Sample of each prefix, sorted by prefix.

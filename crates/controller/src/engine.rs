@@ -364,6 +364,7 @@ impl Engine {
         metrics.late.inc_by(counts.late - before.late);
         metrics.early.inc_by(counts.early - before.early);
         metrics.over_limit.inc_by(counts.over_limit - before.over_limit);
+        metrics.sampled_out.inc_by(counts.sampled_out - before.sampled_out);
         self.counted = counts;
     }
 

@@ -11,15 +11,14 @@
 //! no outcome.
 
 use std::collections::BTreeMap;
-
-use thalweg_record::Prefix;
+use std::net::IpAddr;
 
 use super::connection::Connection;
 use crate::sequential::Mean;
 use crate::window::{Arm, Outcome};
 
-/// Identifies an outcome: tenant, prefix, redraw period, and the hash of the client's address.
-pub(super) type ClientKey = (usize, Prefix, u64, u64);
+/// Identifies an outcome: tenant, redraw period, and the client's address.
+pub(super) type ClientKey = (usize, u64, IpAddr);
 
 /// Clients with their connections of one window.
 pub(super) type Clients = BTreeMap<ClientKey, Client>;
@@ -41,15 +40,14 @@ pub(super) fn add(clients: &mut Clients, tenant: usize, connection: &Connection)
     let Some(rule) = connection.rule.filter(|rule| rule.arm != Arm::Other) else { return };
     let Some(period) = rule.period.filter(|_| connection.ln_goodput.count > 0) else { return };
     let is_steered = rule.arm == Arm::Steered;
-    let client =
-        clients.entry((tenant, connection.prefix, period, connection.client)).or_insert_with(|| Client {
-            bundle: rule.bundle,
-            is_steered,
-            is_mixed: false,
-            ln_goodput: Mean::default(),
-            sent_bytes: 0,
-            retrans_bytes: 0,
-        });
+    let client = clients.entry((tenant, period, connection.address)).or_insert_with(|| Client {
+        bundle: rule.bundle,
+        is_steered,
+        is_mixed: false,
+        ln_goodput: Mean::default(),
+        sent_bytes: 0,
+        retrans_bytes: 0,
+    });
     client.bundle = client.bundle.min(rule.bundle);
     client.is_mixed |= client.is_steered != is_steered;
     client.ln_goodput.merge(&connection.ln_goodput);

@@ -7,7 +7,7 @@ use thalweg_record::Prefix;
 use twox_hash::XxHash3_64;
 
 use super::client::{self, Clients};
-use super::{Counts, OpenWindow, Pop, reported_windows};
+use super::{Counts, OpenWindow, Pop, ipv6, reported_windows};
 use crate::figures::EdgeFigures;
 use crate::settings::{PREFIXES_MAX, Settings};
 use crate::window::{Sample, Window};
@@ -24,10 +24,11 @@ impl Pop {
     ) -> (Window, Vec<(String, Window)>) {
         let mut prefixes: BTreeMap<(usize, Prefix), Sample> = BTreeMap::new();
         let mut clients = Clients::new();
+        let weight = open.sampling.weight();
         let mut edges = vec![EdgeFigures::default(); open.edges.len()];
         for connection in open.connections.into_values() {
             match connection.edge {
-                Some(edge) => connection.add_to_edge(&mut edges[edge]),
+                Some(edge) => connection.add_to_edge(&mut edges[edge], weight),
                 None => counts.over_limit += 1,
             }
             if connection.is_left_alone {
@@ -40,8 +41,8 @@ impl Pop {
                 (true, None) => continue,
             };
             client::add(&mut clients, tenant, &connection);
-            let sample = prefixes.entry((tenant, connection.prefix)).or_default();
-            connection.add_to(sample);
+            let sample = prefixes.entry((tenant, connection.prefix())).or_default();
+            connection.add_to(sample, weight);
         }
         self.report(settings, &open.tenants, clients, &mut prefixes, number);
         let edges = open.edges.into_iter().map(|(name, at)| (name, std::mem::take(&mut edges[at])));
@@ -54,6 +55,7 @@ impl Pop {
         let empty = Window {
             number,
             records: open.records,
+            weight,
             lost: open.lost,
             prefixes: Vec::new(),
             edges: edges.clone(),
@@ -83,15 +85,16 @@ impl Pop {
         let periods = number.saturating_sub(reported_windows(settings))..=number;
         self.reported.retain(|period, _| periods.contains(period));
         let names: HashMap<_, _> = tenants.iter().map(|(name, at)| (*at, name.as_str())).collect();
-        for ((tenant, prefix, period, client), connections) in clients {
+        for ((tenant, period, client), connections) in clients {
             if !periods.contains(&period) {
                 continue;
             }
             // Tenants have other indices in other windows.
             let name = names.get(&tenant).copied().unwrap_or_default();
-            let key = XxHash3_64::oneshot_with_seed(client, name.as_bytes());
+            let seed = XxHash3_64::oneshot(&ipv6(client).octets());
+            let key = XxHash3_64::oneshot_with_seed(seed, name.as_bytes());
             let is_new = self.reported.entry(period).or_default().insert(key);
-            let sample = prefixes.get_mut(&(tenant, prefix)).filter(|_| is_new);
+            let sample = prefixes.get_mut(&(tenant, Prefix::of_client(client))).filter(|_| is_new);
             if let Some((sample, outcome)) = sample.zip(connections.outcome(period)) {
                 sample.outcomes.push(outcome);
             }

@@ -1,6 +1,8 @@
 //! One connection's measurements in a window, and their contribution to its prefix and edge when
 //! the window closes.
 
+use std::net::IpAddr;
+
 use thalweg_record::{Decider, Prefix, ResponseRecord};
 
 use super::samples::Samples;
@@ -13,9 +15,10 @@ use crate::window::{Arm, Sample};
 #[derive(Debug)]
 pub(super) struct Connection {
     key: u64,
-    /// Hash of the client's address.
-    pub(super) client: u64,
-    pub(super) prefix: Prefix,
+    /// The client's address.
+    pub(super) address: IpAddr,
+    /// Number of records.
+    pub(super) records: u32,
     /// Edge index in the window, or `None` if the window had no room for the edge.
     pub(super) edge: Option<usize>,
     /// Number of responses, including failed ones.
@@ -49,13 +52,12 @@ pub(super) struct Rule {
 }
 
 impl Connection {
-    /// Creates a connection without measurements. `key` identifies it within its PoP, and `client`
-    /// its client.
-    pub(super) fn new(key: u64, client: u64, prefix: Prefix, edge: Option<usize>) -> Self {
+    /// Creates a connection without records. `key` identifies it within its PoP.
+    pub(super) fn new(key: u64, address: IpAddr, edge: Option<usize>) -> Self {
         Self {
             key,
-            client,
-            prefix,
+            address,
+            records: 0,
             edge,
             responses: 0,
             failed: 0,
@@ -82,13 +84,20 @@ impl Connection {
         self.goodputs.add(self.key, goodput_bytes_per_s);
     }
 
-    /// Adds the connection to its prefix's sample, apart from outcomes.
-    pub(super) fn add_to(self, sample: &mut Sample) {
+    /// Returns the connection's client network.
+    pub(super) fn prefix(&self) -> Prefix {
+        Prefix::of_client(self.address)
+    }
+
+    /// Adds the connection to its prefix's sample, apart from outcomes. Sums count it `weight`
+    /// times.
+    pub(super) fn add_to(self, sample: &mut Sample, weight: u32) {
         let arm = self.rule.map_or(Arm::Other, |rule| rule.arm);
         let into = sample.arm_mut(arm);
-        into.connections = into.connections.saturating_add(1);
-        into.sent_bytes = into.sent_bytes.saturating_add(self.sent_bytes);
-        into.retrans_bytes = into.retrans_bytes.saturating_add(self.retrans_bytes);
+        into.connections = into.connections.saturating_add(weight);
+        let weighted = |bytes: u64| bytes.saturating_mul(weight.into());
+        into.sent_bytes = into.sent_bytes.saturating_add(weighted(self.sent_bytes));
+        into.retrans_bytes = into.retrans_bytes.saturating_add(weighted(self.retrans_bytes));
         self.delivery_rates.median().into_iter().for_each(|rate| into.delivery_rate.add(rate));
         self.goodputs.median().into_iter().for_each(|goodput| into.goodput.add(goodput));
         sample.min_rtt_us.add(self.min_rtt_us.into());
@@ -97,9 +106,10 @@ impl Connection {
         }
     }
 
-    /// Adds the connection to its edge's figures.
-    pub(super) fn add_to_edge(&self, edge: &mut EdgeFigures) {
-        edge.responses = edge.responses.saturating_add(self.responses.into());
+    /// Adds the connection to its edge's figures. Sums count it `weight` times.
+    pub(super) fn add_to_edge(&self, edge: &mut EdgeFigures, weight: u32) {
+        let responses = u64::from(self.responses).saturating_mul(weight.into());
+        edge.responses = edge.responses.saturating_add(responses);
         if self.responses > 0 {
             edge.failed.add(f64::from(self.failed) / f64::from(self.responses));
         }
