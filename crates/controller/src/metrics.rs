@@ -58,6 +58,7 @@ impl Metrics {
             ("forbidden", "Requests refused because the token does not allow them", &self.forbidden),
             ("throttled", "Requests refused because a limit was reached", &self.throttled),
             ("pops_evicted", "Idle PoPs removed to make room for others", &self.pops_evicted),
+            (
                 "records_sampled_out",
                 "Records of clients left out of the sample of a window with too many connections",
                 &self.sampled_out,

@@ -56,23 +56,46 @@ mod tests {
 
     use super::*;
 
+    fn rule(prefix: &str) -> Rule {
+        Rule {
+            tenant: String::new(),
+            prefix: prefix.parse().unwrap(),
+            congestion_control: "bbr".into(),
+            size_bytes_min: None,
+            initcwnd: None,
+            initrwnd: None,
+            holdout: Share::default(),
+            period_s: Some(300),
+            switchback_block_s: None,
+            salt: String::new(),
+            reason: String::new(),
+        }
+    }
+
     prop_compose! {
         fn rules()(of in btree_map((0_u8..4, any::<bool>()), (0_u32..4, any::<bool>(), 0..3), 0..8)) -> Vec<Rule> {
-            let rule = |((at, is_tenants), (holdout, is_bbr, salt)): ((u8, bool), (u32, bool, i32))| Rule {
+            let of_rule = |((at, is_tenants), (holdout, is_bbr, salt)): ((u8, bool), (u32, bool, i32))| Rule {
                 tenant: if is_tenants { "a.example" } else { "" }.into(),
-                prefix: format!("203.0.{at}.0/24").parse().unwrap(),
                 congestion_control: if is_bbr { "bbr" } else { "reno" }.into(),
-                size_bytes_min: None,
-                initcwnd: None,
-                initrwnd: None,
                 holdout: Share::from_millionths(holdout * 100_000).unwrap(),
-                period_s: Some(300),
-                switchback_block_s: None,
                 salt: salt.to_string(),
-                reason: String::new(),
+                ..rule(&format!("203.0.{at}.0/24"))
             };
-            of.into_iter().map(rule).collect()
+            of.into_iter().map(of_rule).collect()
         }
+    }
+
+    #[test]
+    fn switchback_replaces_a_trial_at_all_edges_at_once() {
+        let half = |rule: &Rule| Rule { holdout: Share::from_millionths(500_000).unwrap(), ..rule.clone() };
+        let trial = half(&rule("203.0.113.0/24"));
+        let switchback = Rule { switchback_block_s: Some(900), ..trial.clone() };
+        assert!(!steers_alike(&trial, &switchback));
+        let (from, to) = ([trial.clone()], [switchback.clone()]);
+        assert_eq!((added(&from, &to), reduced(&from, &to)), (Vec::new(), to.to_vec()));
+        // A smaller held-out share after the proof is an addition.
+        let helped = Rule { holdout: Share::from_millionths(100_000).unwrap(), ..trial };
+        assert_eq!(added(&to, std::slice::from_ref(&helped)), [&helped]);
     }
 
     proptest! {
