@@ -10,8 +10,8 @@ use crate::table::Table;
 use crate::wire::{WireArm, WireBundle, WireExperiment, WireRule, WireTenant, checksum, time};
 use crate::{
     ARMS_MAX, Arm, Bundle, CONGESTION_CONTROL_BYTES_MAX, Content, EXPERIMENTS_MAX, Experiment,
-    HOST_BYTES_MAX, HOSTS_MAX, INITIAL_WINDOW_MAX, NAME_BYTES_MAX, PERIOD_S_MAX, REASON_BYTES_MAX, RULES_MAX, Rule,
-    SIZE_BYTES_MAX, TENANTS_MAX, Tenant,
+    HOST_BYTES_MAX, HOSTS_MAX, INITIAL_WINDOW_MAX, NAME_BYTES_MAX, PERIOD_S_MAX, REASON_BYTES_MAX, RULES_MAX,
+    Rule, SIZE_BYTES_MAX, TENANTS_MAX, Tenant,
 };
 use thalweg_record::{Prefix, parse_time};
 
