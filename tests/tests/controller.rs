@@ -25,7 +25,7 @@ use thalweg_tests::services;
 /// The edge's name, used by its agent and in bundle requests.
 const HOST: &str = "edge-1";
 
-/// Returns the numbers of a network's treated and held-out connections.
+/// Returns the numbers of outcomes of a network's treated and held-out clients.
 fn arms(controller: SocketAddr, network: u8) -> (u64, u64) {
     let entry = &get_json(controller, &format!("/explain?pop=here&prefix=127.0.{network}.0/24"))["entry"];
     (entry["treated"].as_u64().unwrap_or(0), entry["held_out"].as_u64().unwrap_or(0))
@@ -86,7 +86,7 @@ fn client_traffic_becomes_rules_that_the_edge_applies() {
     let agent = agent(&directory, control, listen, admin);
     let clients = Clients::of(listen, &["media.example"]);
 
-    until("both arms of every network have connections", || {
+    until("both arms of every network have outcomes", || {
         (1..=NETWORKS).all(|network| {
             let (treated, held_out) = arms(control, network);
             treated >= 10 && held_out >= 10

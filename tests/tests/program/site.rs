@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::RangeInclusive;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
@@ -17,6 +17,8 @@ use super::{Directory, thalweg};
 
 /// Number of client networks, from 127.0.1.0/24 up: one more than a bottom group needs.
 pub const NETWORKS: u8 = 6;
+/// Number of client addresses in each network.
+pub const CLIENTS: u8 = 64;
 /// Pause between two connections of a network.
 pub const CLIENT_PAUSE: Duration = Duration::from_millis(20);
 /// Content length above a rule's minimum response size.
@@ -68,10 +70,12 @@ pub fn backend() -> SocketAddr {
     address
 }
 
-/// Connects to the edge from a network.
+/// Connects to the edge from a network, each time from the next client address.
 pub fn connect(edge: SocketAddr, network: u8) -> std::io::Result<TcpStream> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-    socket.bind(&SocketAddr::from(([127, 0, network, 1], 0)).into())?;
+    static NEXT: AtomicU8 = AtomicU8::new(0);
+    let client = NEXT.fetch_add(1, Relaxed) % CLIENTS + 1;
+    socket.bind(&SocketAddr::from(([127, 0, network, client], 0)).into())?;
     socket.connect(&edge.into())?;
     Ok(TcpStream::from(socket))
 }
