@@ -366,15 +366,15 @@ section! {
         explored_max: usize = default("100"), within("0", "10000");
         /// Maximum networks that enter for exploration per round.
         exploring_max: usize = default("5"), within("0", "10000");
-        /// Share of clients held out during a trial. With 0, there are no trials, and the duty cycle
-        /// alone decides.
+        /// Share of clients held out during a trial. With 0, there are no trials, and the duty
+        /// cycle alone decides.
         holdout_trial: Share = default("0.5");
         /// Share of clients held out after a gain has been shown for the network as a whole.
         holdout: Share = default("0.1");
         /// Maximum probability that a trial without effect makes its network promising.
         false_promise_share: Share = default("0.05");
-        /// Length of the blocks in which a promising network is steered as a whole or not at all, in
-        /// windows. The first window of each block is left out.
+        /// Length of the blocks in which a promising network is steered as a whole or not at all,
+        /// in windows. The first window of each block is left out.
         switchback_block_windows: usize = default("3"), within("2", "1000");
         /// Windows after which a promising network leaves if no gain as a whole has been shown. At
         /// least two blocks, at most 2,000.
@@ -383,8 +383,8 @@ section! {
         false_discovery_share: Share = default("0.05");
         /// Maximum probability that a harmless trial is declared harmful.
         false_harm_share: Share = default("0.05");
-        /// Minimum outcomes per arm before any conclusion: of clients in a trial, of connections at a
-        /// canary.
+        /// Minimum outcomes per arm before any conclusion: of clients in a trial, of connections at
+        /// a canary.
         evidence_connections_min: usize = default("30"), within("2", "1000000");
         /// Minimum effect on log goodput that is worth a rule.
         effect_min: Share = default("0.05");
@@ -466,8 +466,8 @@ section! {
         holdout_trial: Share = unset("as in [controller]");
         /// Share of clients held out after a gain has been shown for the network as a whole.
         holdout: Share = unset("as in [controller]");
-        /// Minimum outcomes per arm before any conclusion: of clients in a trial, of connections at a
-        /// canary.
+        /// Minimum outcomes per arm before any conclusion: of clients in a trial, of connections at
+        /// a canary.
         evidence_connections_min: usize = unset("as in [controller]"), within("2", "1000000");
         /// Minimum effect on log goodput that is worth a rule.
         effect_min: Share = unset("as in [controller]");

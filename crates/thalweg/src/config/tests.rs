@@ -687,15 +687,15 @@ fn reference_lists_every_setting() {
           exploring_max          N, default 5, 0 to 10000
               Maximum networks that enter for exploration per round.
           holdout_trial          SHARE, default 0.5
-              Share of clients held out during a trial. With 0, there are no trials, and the duty cycle
-              alone decides.
+              Share of clients held out during a trial. With 0, there are no trials, and the duty
+              cycle alone decides.
           holdout                SHARE, default 0.1
               Share of clients held out after a gain has been shown for the network as a whole.
           false_promise_share    SHARE, default 0.05
               Maximum probability that a trial without effect makes its network promising.
           switchback_block_windows N, default 3, 2 to 1000
-              Length of the blocks in which a promising network is steered as a whole or not at all, in
-              windows. The first window of each block is left out.
+              Length of the blocks in which a promising network is steered as a whole or not at all,
+              in windows. The first window of each block is left out.
           switchback_windows_max N, default 288, 1 to 1000000
               Windows after which a promising network leaves if no gain as a whole has been shown. At
               least two blocks, at most 2,000.
@@ -704,8 +704,8 @@ fn reference_lists_every_setting() {
           false_harm_share       SHARE, default 0.05
               Maximum probability that a harmless trial is declared harmful.
           evidence_connections_min N, default 30, 2 to 1000000
-              Minimum outcomes per arm before any conclusion: of clients in a trial, of connections at a
-              canary.
+              Minimum outcomes per arm before any conclusion: of clients in a trial, of connections at
+              a canary.
           effect_min             SHARE, default 0.05
               Minimum effect on log goodput that is worth a rule.
           trial_windows_max      N, default 72, 1 to 1000000
@@ -785,8 +785,8 @@ fn reference_lists_every_setting() {
           holdout                SHARE, if absent: as in [controller]
               Share of clients held out after a gain has been shown for the network as a whole.
           evidence_connections_min N, if absent: as in [controller], 2 to 1000000
-              Minimum outcomes per arm before any conclusion: of clients in a trial, of connections at a
-              canary.
+              Minimum outcomes per arm before any conclusion: of clients in a trial, of connections at
+              a canary.
           effect_min             SHARE, if absent: as in [controller]
               Minimum effect on log goodput that is worth a rule.
           trial_windows_max      N, if absent: as in [controller], 1 to 1000000
