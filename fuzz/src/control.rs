@@ -42,6 +42,7 @@ fn moment(window: &Window, acknowledged_bundle: u64) -> Moment {
 
 /// Returns the next window, in which each prefix has a few connections of both arms.
 fn window(state: &State) -> Window {
+    let number = state.window.map_or(0, |last| last + 1);
     let sample = |at: u64| {
         let mut sample = Sample::default();
         for connection in 0..CONNECTIONS {
@@ -52,7 +53,7 @@ fn window(state: &State) -> Window {
             sample.min_rtt_us.add(50_000);
             sample.outcomes.push(Outcome {
                 bundle: state.bundle,
-                period: connection % 2,
+                period: number,
                 is_steered: connection % 2 == 0,
                 ln_goodput: (rate as f64).ln(),
                 retransmitted_share: (connection % 3 > 0).then_some(0.01),
@@ -61,7 +62,6 @@ fn window(state: &State) -> Window {
         sample
     };
     let prefixes = state.entries().iter().zip(0..).map(|(entry, at)| (entry.prefix, sample(at))).collect();
-    let number = state.window.map_or(0, |last| last + 1);
     Window { number, records: 1, lost: 0, prefixes, ..Window::default() }
 }
 
