@@ -32,6 +32,7 @@ CONSOLE_SOURCES := $(shell find console/src console/index.html console/public -t
 help: ## this list
 	@printf 'make demo           %s\n' 'build and run origin, live source, edge, agent, controller, console and (as root) an audience; Ctrl-C stops'
 	@printf 'make test           %s\n' 'all tests: format, lints, unit, scenario, model check, browser'
+	@printf 'make test-long      %s\n' 'simulated days of control, and all published results (as root): two hours'
 	@printf 'make build          %s\n' 'the console and target/release/thalweg'
 	@printf 'make lab            %s\n' 'target/release/thalweg-lab: emulated networks, audience, load, reproductions of published results'
 	@printf 'make bench-relay    %s\n' 'delay of a chunk through the edge, for 1, 50 and 200 clients'
@@ -81,6 +82,14 @@ services: setup-services
 test: forget-steps setup-test setup-services console check-console check-rust check-model check-browser
 	$(call step,all tests passed)
 	@awk 'NR > 1 { printf "%5d s  %s\n", $$1 - began, name } { began = $$1; name = substr($$0, length($$1) + 2) }' $(STEPS)
+
+.PHONY: test-long
+test-long: setup-test setup-lab console
+	$(call step,control: simulated days)
+	@$(LINTED) $(CARGO) test -p thalweg-control --lib -- --ignored --nocapture long_
+	$(call step,published results: reports in $(TARGET)/reproduced)
+	@$(LINTED) $(CARGO) build --workspace --all-targets
+	@$(TARGET)/debug/thalweg-lab reproduce all --out $(TARGET)/reproduced
 
 .PHONY: forget-steps
 forget-steps:

@@ -162,7 +162,7 @@ fn every_fault_is_reported_with_its_location() {
             /number: must be at least 1
             /made_at: must be a UTC time to the second, such as 2026-11-20T23:00:00Z (RFC 3339)
             /reason: must be one line of at most 1024 bytes
-            /checksum: does not match the content, expected sha256:5dff34b8f6146f4aeb4308069e463e7baeda492b1a9356d7f3149ce4f059fa17
+            /checksum: does not match the content, expected sha256:4773c36d5ca27a763dd43d7cb4c1db718414e6379548ab51755b188917ad3ed5
             /rules/0/initcwnd: must be from 1 to 1000 TCP segments
             /rules/0/initrwnd: must be from 1 to 1000 TCP segments
             /rules/0/period_s: must be from 1 to 31622400

@@ -196,11 +196,12 @@ fn log_help_explains_expressions() {
         an alias of tcp.:
           time client method host path status bytes ttfb written goodput cache detail backend protocol
           complete cut tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt
-          tcp.min_rtt tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered
-          steered.bundle steered.rule steered.holdout steered.experiment steered.arm steered.refused
-          cmcd cmcd.sid cmcd.st cmcd.br_kbps cmcd.bl_ms cmcd.mtp_kbps cmcd.bs xid restarts lines vcl_log
-          vcl_error vcl_acl timestamp fetcherror lines_lost delivery delivery.acked_bytes delivery.acked
-          delivery.busy delivery.testable delivery.reached_hd delivery.source_limited v
+          tcp.min_rtt tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate
+          tcp.delivery_rate_app_limited steered steered.bundle steered.rule steered.holdout
+          steered.experiment steered.arm steered.refused steered.draw_period cmcd cmcd.sid cmcd.st
+          cmcd.br_kbps cmcd.bl_ms cmcd.mtp_kbps cmcd.bs xid restarts lines vcl_log vcl_error vcl_acl
+          timestamp fetcherror lines_lost delivery delivery.acked_bytes delivery.acked delivery.busy
+          delivery.testable delivery.reached_hd delivery.source_limited v
         lines are those logged by the policy and its modules; vcl_log, vcl_error, vcl_acl, timestamp and
         fetcherror are the lines with that tag. A test matches if any line matches. Case is ignored, and
         column names work too: CC == bbr.

@@ -83,7 +83,7 @@ async fn requests_report_active_and_refused_bundles() {
         it.check(answer(&bad, etag.as_deref()), false, expect![[r#"
             prefer: wait=30
             if-none-match: "SUM7", "SUM8"
-            thalweg-refused: SUM8 /checksum:%20does%20not%20match%20the%20content,%20expected%20sha256:021fcad706f17c59958557d9871433e59e97009802497bd466a9d0ed471017cc
+            thalweg-refused: SUM8 /checksum:%20does%20not%20match%20the%20content,%20expected%20sha256:abfceb0e071ed4b6185f536a22d3c4215d20a4b04948733d6f5c256a672cdd5e
         "#]]).await;
     }
     it.check(

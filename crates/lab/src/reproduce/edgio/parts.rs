@@ -25,12 +25,14 @@ pub(super) const TRIED: &str = "bbr";
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 
 /// Non-default controller settings, which scale minutes and hours down to seconds.
-pub const CONTROLLER_SETTINGS: [(&str, &str); 13] = [
+pub const CONTROLLER_SETTINGS: [(&str, &str); 15] = [
     ("window", "4s"),
     ("late", "2s"),
     ("history-windows", "15"),
     ("observed-windows-min", "5"),
     ("trial-windows-max", "35"),
+    ("switchback-block-windows", "2"),
+    ("switchback-windows-max", "80"),
     ("proof-windows-max", "1000"),
     ("cool-off-windows", "1000"),
     ("explored-max", "1"),
@@ -41,8 +43,7 @@ pub const CONTROLLER_SETTINGS: [(&str, &str); 13] = [
     ("guardrail-pause-windows", "3"),
 ];
 /// Non-default edge settings.
-pub const EDGE_SETTINGS: [(&str, &str); 2] =
-    [("congestion-control", DEFAULT), ("tcp-notsent-lowat", "64KiB")];
+pub const EDGE_SETTINGS: [(&str, &str); 1] = [("congestion-control", DEFAULT)];
 /// Non-default agent settings.
 pub const AGENT_SETTINGS: [(&str, &str); 1] = [("period", "500ms")];
 
