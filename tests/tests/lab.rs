@@ -80,7 +80,7 @@ fn varnish_result_is_reproduced_on_lossy_paths() {
 }
 
 /// All parts must run on all paths, and the controller must find slow networks. A complete run
-/// would take five minutes, so the test interrupts it with SIGINT.
+/// would take six minutes, so the test interrupts it with SIGINT.
 #[test]
 fn edgio_reproduction_finds_slow_networks() {
     let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);

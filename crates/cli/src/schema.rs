@@ -17,7 +17,7 @@ pub const HELP: &str = "\
 Examples:
   thalweg schema apply --clickhouse http://user:password@db.example:8123/telemetry
   thalweg schema diff --clickhouse http://db.example:8123/telemetry    exit status 1 if different
-  thalweg schema apply --clickhouse @clickhouse-url --cluster main     replicated tables on all servers";
+  thalweg schema apply --clickhouse @url-file --cluster main           replicated, on all servers";
 
 /// Subcommands of `thalweg schema`.
 #[derive(Debug, Subcommand)]

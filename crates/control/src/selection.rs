@@ -12,7 +12,7 @@ use crate::window::{ArmSample, Sample, Window};
 const RANKED_MIN: usize = 5;
 
 /// Ranks a prefix in a window: takes the median of each connection's samples, then the median over
-/// connections. Returns `None` with too few connections, each of which stands for `weight`.
+/// connections. Returns `None` with too few connections.
 ///
 /// The outer median is over connections, not samples, because a long connection has hundreds of
 /// samples. A low percentile would let one slow client represent its network, and a mean would let
@@ -21,14 +21,14 @@ const RANKED_MIN: usize = 5;
 /// If help must be proved, a steered prefix is ranked by its held-out connections, because the
 /// question is whether it would be slow without steering. In an idle prefix, connections still
 /// steered by an earlier rule do not count.
-pub(crate) fn rank(settings: &Settings, sample: &Sample, weight: u32, is_steered: bool) -> Option<f64> {
+pub(crate) fn rank(settings: &Settings, sample: &Sample, is_steered: bool) -> Option<f64> {
     let arms: &[&ArmSample] = match (settings.has_proof(), is_steered) {
         (false, _) => &[&sample.other, &sample.steered, &sample.held_out],
         (true, true) => &[&sample.held_out],
         (true, false) => &[&sample.other, &sample.held_out],
     };
     let connections: u64 = arms.iter().map(|arm| sketch(settings.measure, arm).count()).sum();
-    if connections.saturating_mul(weight.max(1).into()) < settings.connections_min.into() {
+    if connections < settings.connections_min.into() {
         return None;
     }
     median(settings.measure, arms)
@@ -63,7 +63,7 @@ pub(crate) fn bottom_group(
         .prefixes
         .iter()
         .map(|(prefix, sample)| {
-            let rank = rank(settings, sample, window.weight, is_steered(*prefix))?;
+            let rank = rank(settings, sample, is_steered(*prefix))?;
             (!left_alone.meets(*prefix)).then_some(rank)
         })
         .collect();

@@ -10,10 +10,13 @@
 //! that rises and falls, heavy tails and returning clients cannot bias it.
 //!
 //! The first window of each block is left out, because connections of the previous block still
-//! share the bottleneck. So are outcomes of connections decided in another block than the one in
-//! which they are measured. A block counts only if the prefix was steered as a whole: no outcome of
-//! a connection decided in it may be under another rule or in the other arm. A pair counts if both
-//! of its blocks do, and have enough outcomes. Without an effect, none of this depends on the coin.
+//! share the bottleneck. So is any window in which more than [`LEFTOVER_SHARE_MAX`] of the
+//! connections still are in the other arm: a prefix whose connections outlive a block is not
+//! proved. Outcomes of connections decided in another block than the one in which they are measured
+//! are left out too. A block counts only if the prefix was steered as a whole: at most
+//! [`MIXED_SHARE_MAX`] of the outcomes of connections decided in it may be under another rule or in
+//! the other arm. A pair counts if both of its blocks do, and have enough outcomes. Without an
+//! effect, none of this depends on the coin.
 
 use std::ops::RangeInclusive;
 
@@ -24,10 +27,16 @@ use thalweg_record::Prefix;
 use crate::arms::ArmGoodputs;
 use crate::sequential::{Interval, Mean};
 use crate::signs;
-use crate::window::Outcome;
+use crate::window::{Outcome, Sample};
 
 /// Maximum number of pairs in a switchback.
 pub const PAIRS_MAX: usize = 1_000;
+/// Maximum share of a window's connections in the other arm than the block's. They still share the
+/// bottleneck, so they could pass a gain at their expense off as a gain of the whole prefix.
+const LEFTOVER_SHARE_MAX: f64 = 0.05;
+/// Maximum share of a block's outcomes decided otherwise than by the switchback, as at an edge that
+/// does not have its rule.
+const MIXED_SHARE_MAX: f64 = 0.02;
 /// Scale of retransmitted shares relative to log goodputs: a share of 0.05 counts like 0.5.
 const RETRANSMITTED_SCALE: f64 = 10.0;
 
@@ -64,8 +73,15 @@ struct Pair {
 struct Block {
     ln_goodput: Mean,
     retransmitted: Mean,
-    /// Whether a connection was decided otherwise than by the switchback.
-    is_mixed: bool,
+    /// Number of outcomes decided otherwise than by the switchback.
+    mixed: u64,
+}
+
+/// Prefix and salt of a switchback's rule.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RuleSalt<'a> {
+    pub(crate) prefix: Prefix,
+    pub(crate) salt: &'a str,
 }
 
 /// Mean outcomes of a pair's steered block minus those of its held-out block.
@@ -110,10 +126,10 @@ impl Switchback {
     /// switchback. A pair with fewer than `outcomes_min` outcomes in a block does not count.
     pub(crate) fn add(
         &mut self,
-        (prefix, salt): (Prefix, &str),
+        RuleSalt { prefix, salt }: RuleSalt<'_>,
         window: u64,
         bundles: RangeInclusive<u64>,
-        outcomes: &[Outcome],
+        sample: &Sample,
         outcomes_min: u32,
     ) {
         let number = self.block(window) / 2;
@@ -121,16 +137,17 @@ impl Switchback {
             self.close_pair(outcomes_min);
         }
         let (block, is_held_out) = (self.block(window), self.is_held_out(prefix, salt, window));
-        let is_first_window = window.is_multiple_of(self.block_windows.into());
+        let is_left_out =
+            window.is_multiple_of(self.block_windows.into()) || has_leftovers(sample, is_held_out);
         let is_last_window = (window + 1).is_multiple_of(2 * u64::from(self.block_windows));
-        let decided_here = |outcome: &&Outcome| self.block(outcome.period) == block;
-        let outcomes: Vec<_> = outcomes.iter().filter(decided_here).collect();
+        let block_windows = u64::from(self.block_windows);
+        let decided_here = |outcome: &&Outcome| outcome.period / block_windows == block;
         let pair = self.open.get_or_insert_with(|| Pair { number, ..Pair::default() });
         let into = if is_held_out { &mut pair.held_out } else { &mut pair.steered };
-        for outcome in outcomes {
+        for outcome in sample.outcomes.iter().filter(decided_here) {
             if !bundles.contains(&outcome.bundle) || outcome.is_steered == is_held_out {
-                into.is_mixed = true;
-            } else if !is_first_window {
+                into.mixed = into.mixed.saturating_add(1);
+            } else if !is_left_out {
                 self.arms.add(outcome);
                 into.ln_goodput.add(outcome.ln_goodput);
                 outcome.retransmitted_share.into_iter().for_each(|share| into.retransmitted.add(share));
@@ -143,7 +160,11 @@ impl Switchback {
 
     fn close_pair(&mut self, outcomes_min: u32) {
         let Some(Pair { steered, held_out, .. }) = self.open.take() else { return };
-        let counts = |block: &Block| !block.is_mixed && block.ln_goodput.count >= outcomes_min.max(1).into();
+        let counts = |block: &Block| {
+            let own = block.ln_goodput.count;
+            let is_mixed = block.mixed as f64 > MIXED_SHARE_MAX * own.saturating_add(block.mixed) as f64;
+            !is_mixed && own >= outcomes_min.max(1).into()
+        };
         if self.pairs.len() == PAIRS_MAX || !counts(&steered) || !counts(&held_out) {
             return;
         }
@@ -196,6 +217,13 @@ impl Switchback {
     }
 }
 
+/// Returns whether too many connections are left over from a block of the other arm.
+fn has_leftovers(sample: &Sample, is_held_out: bool) -> bool {
+    let [steered, held_out] = [&sample.steered, &sample.held_out].map(|arm| f64::from(arm.connections));
+    let leftover = if is_held_out { steered } else { held_out };
+    leftover > LEFTOVER_SHARE_MAX * (steered + held_out)
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
@@ -221,7 +249,33 @@ mod tests {
         };
         let mut outcomes = vec![outcome; 4];
         change(&mut outcomes[3]);
-        switchback.add((prefix(), SALT), window, 5..=7, &outcomes, 3);
+        add_sample(switchback, window, Sample { outcomes, ..Sample::default() });
+    }
+
+    fn add_sample(switchback: &mut Switchback, window: u64, sample: Sample) {
+        switchback.add(RuleSalt { prefix: prefix(), salt: SALT }, window, 5..=7, &sample, 3);
+    }
+
+    /// Connections that outlive their block take from the others, or give to them, whatever the
+    /// coin says.
+    #[test]
+    fn windows_with_connections_of_the_other_arm_are_left_out() {
+        for (leftover, pairs) in [(0, 1), (5, 1), (6, 0)] {
+            let mut it = Switchback::new(1, BLOCK);
+            for window in 0..6 {
+                let is_steered = !it.is_held_out(prefix(), SALT, window);
+                let (own, other) = (100 - leftover, leftover);
+                let mut sample = Sample::default();
+                sample.steered.connections = if is_steered { own } else { other };
+                sample.held_out.connections = if is_steered { other } else { own };
+                let (period, ln_goodput) = (window, 13.0);
+                let outcome =
+                    Outcome { bundle: 5, period, is_steered, ln_goodput, retransmitted_share: None };
+                sample.outcomes = vec![outcome; 4];
+                add_sample(&mut it, window, sample);
+            }
+            assert_eq!(it.pairs.len(), pairs, "{leftover} of 100");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rdkafka::client::{ClientContext, DefaultClientContext};
 use rdkafka::config::RDKafkaLogLevel;
@@ -14,6 +14,10 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 const EVENT_WAIT: Duration = Duration::from_millis(20);
 /// Maximum number of events read in search of a fault.
 const EVENTS_MAX: usize = 100;
+
+/// Maximum age of a fault that explains a failure. The client library reports a lasting fault at
+/// each attempt to connect, at least every ten seconds.
+const FAULT_MAX_AGE: Duration = Duration::from_secs(60);
 
 /// Why a connection to a broker failed. It cannot succeed without an operator's intervention.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,10 +56,10 @@ impl Fault {
 
 /// The latest fault of a client's connections.
 #[derive(Debug, Default)]
-pub(crate) struct Faults(Mutex<Option<Fault>>);
+pub(crate) struct Faults(Mutex<Option<(Instant, Fault)>>);
 
 impl Faults {
-    fn latest(&self) -> MutexGuard<'_, Option<Fault>> {
+    fn latest(&self) -> MutexGuard<'_, Option<(Instant, Fault)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -65,8 +69,9 @@ impl Faults {
         let Some(fault) = Fault::of(error, reason) else { return };
         let mut latest = self.latest();
         match (&*latest, &fault) {
-            (Some(Fault::Tls(known)), Fault::Tls(new)) if known.len() > new.len() => {}
-            _ => *latest = Some(fault),
+            (Some((at, Fault::Tls(known))), Fault::Tls(new))
+                if known.len() > new.len() && at.elapsed() < FAULT_MAX_AGE => {}
+            _ => *latest = Some((Instant::now(), fault)),
         }
     }
 
@@ -88,7 +93,8 @@ impl Faults {
                     | Code::SSL
             )
         );
-        self.latest().clone().filter(|_| is_of_connection)
+        let latest = self.latest().clone().filter(|(at, _)| is_of_connection && at.elapsed() < FAULT_MAX_AGE);
+        latest.map(|(_, fault)| fault)
     }
 }
 

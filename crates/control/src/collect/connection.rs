@@ -43,8 +43,7 @@ const _: () = assert!(size_of::<Connection>() <= 224);
 /// A rule's effect on a connection.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rule {
-    /// [`Arm::Other`], which is not compared, if the rule did not decide or the kernel refused the
-    /// algorithm.
+    /// [`Arm::Other`], which is not compared, if the rule did not decide.
     pub(super) arm: Arm,
     pub(super) bundle: u64,
     /// Redraw period in which the rule decided. `None` if the rule draws each client once.
@@ -130,7 +129,11 @@ pub(super) fn rule_of(response: &ResponseRecord) -> Option<Rule> {
     let steered = response.steered.as_ref().filter(|steered| steered.rule.is_some())?;
     let decider = response.tcp.as_ref().and_then(|tcp| tcp.decider);
     let arm = match (steered.is_holdout, decider) {
-        _ if steered.refused.is_some() => Arm::Other,
+        // Counted as intended: an edge whose kernel refuses the algorithm would otherwise appear in
+        // the held-out arm alone, and bias the comparison by how fast it is.
+        (false, Some(Decider::Default)) if steered.refused.is_some() && steered.experiment.is_none() => {
+            Arm::Steered
+        }
         (false, Some(Decider::Rule)) => Arm::Steered,
         (true, Some(Decider::Default)) => Arm::HeldOut,
         _ => Arm::Other,

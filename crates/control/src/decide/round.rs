@@ -11,7 +11,8 @@ use crate::reason::Reason;
 use crate::selection::bottom_group;
 use crate::settings::Settings;
 use crate::state::State;
-use crate::window::Window;
+use crate::switchback::RuleSalt;
+use crate::window::{Sample, Window};
 
 pub(super) struct DecisionRound<'a> {
     pub(super) settings: &'a Settings,
@@ -113,10 +114,10 @@ impl<'a> DecisionRound<'a> {
             let salt = steered.rule_salt();
             if let Some(switchback) = &mut steered.switchback {
                 switchback.windows = switchback.windows.saturating_add(1);
-                let outcomes = sample.map_or(&[][..], |sample| &sample.outcomes);
+                let nothing = Sample::default();
+                let rule = RuleSalt { prefix: entry.prefix, salt: salt.as_str() };
                 let outcomes_min = self.settings.connections_min;
-                let rule = (entry.prefix, salt.as_str());
-                switchback.add(rule, self.window.number, bundles, outcomes, outcomes_min);
+                switchback.add(rule, self.window.number, bundles, sample.unwrap_or(&nothing), outcomes_min);
                 continue;
             }
             let (Some(sample), true) = (sample, steered.holdout_millionths > 0) else { continue };

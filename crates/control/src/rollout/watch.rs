@@ -168,12 +168,14 @@ impl Rollout {
         let Some(first) = stopped.first() else { return Stopped::Few };
         let is_seen =
             |(name, uses_it): (&String, &bool)| *uses_it && now(name) > 0 && !stopped.contains(&name);
-        if stopped.len() >= self.stopped_min(settings) || self.next_canary(settings).is_none() {
+        let is_another_seen = candidate.canaries.iter().any(is_seen);
+        let is_last = !is_another_seen && self.next_canary(settings).is_none();
+        if stopped.len() >= self.stopped_min(settings) || is_last {
             let before = self.edges.get(*first).map_or(0, before);
             let edge = (*first).clone();
             return Stopped::TooMany(RollbackReason::StoppedServing { edge, now: now(first), before });
         }
-        if candidate.canaries.iter().any(is_seen) { Stopped::Few } else { Stopped::Alone((*first).clone()) }
+        if is_another_seen { Stopped::Few } else { Stopped::Alone((*first).clone()) }
     }
 
     /// Adds a canary with traffic, if there is one, beside those that have none.

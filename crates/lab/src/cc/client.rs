@@ -14,8 +14,9 @@ use super::{Request, SLICE, Sample};
 
 /// Time limit for connecting, and for each wait for bytes.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Wait before the next request on a connection: more than Linux delays an acknowledgement.
-const DELAYED_ACK_MAX: Duration = Duration::from_millis(60);
+/// Wait before the next request on a connection, which would carry a delayed acknowledgement. Linux
+/// delays one by at most 200 ms (`TCP_DELACK_MAX`).
+const DELAYED_ACK_MAX: Duration = Duration::from_millis(250);
 const TIMEOUTS: Timeouts = Timeouts::each(PATIENCE);
 
 /// Field that selects the algorithm in a request and names the socket's algorithm in a response.

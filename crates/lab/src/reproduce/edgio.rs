@@ -45,7 +45,7 @@ the 5th and 10th percentile of delivery rate rose at once, about twofold for a l
 12 %; a few hundred prefixes of a PoP, few new ones each round. Left open: thresholds, history, traffic, and the effect of BBR where it \
 does not help. Chosen: 16 client networks behind emulated paths, of which four are slow: two by losses that BBR tolerates, one by a policer \
 where BBR retransmits far more, one by a bottleneck that its viewers fill; windows of 4 s instead of 5 minutes. Edgio held out nothing. Here, half \
-of a network's clients are held out while it is on trial; if the trial is promising, the whole network is steered in every other block of 8 s, in \
+of a network's clients are held out while it is on trial; if the trial is promising, the whole network is steered in every other block of 12 s, in \
 random order, until that shows that BBR helps; then a twentieth is held out. Percentiles are over the \
 controller's own connections of a window; ratios are of means over rounds, with Fieller's interval at 95 %, which assumes independent rounds.";
 
@@ -67,9 +67,9 @@ pub struct Plan {
 pub fn plan(is_quick: bool) -> Plan {
     let window = Duration::from_secs(4);
     if is_quick {
-        return Plan { duration: Duration::from_secs(300), rounds_after: 5, window };
+        return Plan { duration: Duration::from_secs(360), rounds_after: 5, window };
     }
-    Plan { duration: Duration::from_secs(480), rounds_after: 15, window }
+    Plan { duration: Duration::from_secs(600), rounds_after: 15, window }
 }
 
 /// Runs the plan and passes one line per round to `log`. If a signal or a failing program ends the

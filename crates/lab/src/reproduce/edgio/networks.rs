@@ -69,8 +69,8 @@ pub const NETWORKS: [Network; 16] = [
     healthy("region"),
     healthy("country"),
     healthy("coast"),
-    network("overseas", Truth::Gains, 7, 4, 200),
-    network("radio", Truth::Gains, 7, 4, 200),
+    network("overseas", Truth::Gains, 7, 2, 200),
+    network("radio", Truth::Gains, 7, 2, 200),
     network("policed", Truth::Loses, 2, 1, 1000),
     network("bloated", Truth::Slow, 4, 2, 300),
 ];

@@ -31,7 +31,7 @@ pub const CONTROLLER_SETTINGS: [(&str, &str); 15] = [
     ("history-windows", "15"),
     ("observed-windows-min", "5"),
     ("trial-windows-max", "35"),
-    ("switchback-block-windows", "2"),
+    ("switchback-block-windows", "3"),
     ("switchback-windows-max", "80"),
     ("proof-windows-max", "1000"),
     ("cool-off-windows", "1000"),
