@@ -19,8 +19,9 @@ Examples:
 
 Each rule becomes a route to its prefix, along the current path, with the rule's congestion control
 (ip route ... congctl) and initial windows (initcwnd, initrwnd). New connections use them; a server
-may choose another congestion control, but no other initial window. These routes have protocol 116 and metric 4000000000; routes of other protocols are never changed. Changing routes
-requires CAP_NET_ADMIN. If the kernel refuses a route, it is reported and the exit status is 1.
+may choose another congestion control, but no other initial window. These routes have protocol 116
+and metric 4000000000; routes of other protocols are never changed. Changing routes requires
+CAP_NET_ADMIN. If the kernel refuses a route, it is reported and the exit status is 1.
 Routes cannot express holdouts, sizes or hosts: see docs/guides/steer-other-servers.md";
 
 /// `thalweg routes`.
