@@ -44,6 +44,7 @@ const SEGMENT = {
   experiment: "paced",
   arm: "control",
   refused: "EPERM",
+  draw_period: 5_666_666,
   cmcd_sid: "s-1",
   cmcd_st: "l",
   cmcd_br_kbps: 3000,
@@ -103,6 +104,7 @@ it("shows every field once, with its unit and full precision", () => {
       bundle: 4
       steering rule: 203.0.113.0/25
       holdout: no
+      redraw period: 5666666
       experiment: paced
       arm: control
       refused by the kernel: EPERM
