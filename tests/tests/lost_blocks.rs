@@ -15,7 +15,7 @@ use thalweg_record::{
 };
 use thalweg_telemetry::clickhouse::Server;
 use thalweg_telemetry::schema;
-use thalweg_telemetry::{ClickHouseSink, Sink};
+use thalweg_telemetry::{Backoff, ClickHouseSink, Sink};
 use thalweg_tests::services;
 
 const BATCHES: u64 = 3;
@@ -290,19 +290,15 @@ fn two_sinks_restore_a_block_once() {
         }
         assert!(tables.content() != tables.whole);
         thread::scope(|scope| {
-            // The sink that starts later also waits longer, because two sinks in lockstep would
-            // keep obstructing each other.
             for looker in 0..2 {
                 let (url, batch) = (&url, tables.lost_batch());
                 scope.spawn(move || {
                     let mut sink = ClickHouseSink::at(url).unwrap();
-                    let mut pause = Duration::from_millis(60) * race * looker;
-                    loop {
-                        thread::sleep(pause);
-                        let Err(error) = sink.store(&batch) else { break };
+                    let mut backoff = Backoff::default();
+                    thread::sleep(Duration::from_millis(60) * race * looker);
+                    while let Err(error) = sink.store(&batch) {
                         assert!(error.is_passing, "{error}: {}", error.cause);
-                        pause = (pause * 2 + Duration::from_millis(100) * (1 + looker))
-                            .min(Duration::from_secs(2));
+                        thread::sleep(backoff.pause());
                     }
                     assert_eq!(sink.unverified(), 0);
                 });

@@ -162,13 +162,16 @@ impl Collector {
         }
         let open = pop.open.entry(number).or_insert_with(|| OpenWindow::new(number));
         let client = match &entry.record {
-            Record::Socket(socket) => Some(socket.client.ip()),
-            Record::Response(response) => Some(response.client.ip()),
+            Record::Socket(socket) => Some(socket.client),
+            Record::Response(response) => Some(response.client),
             Record::Loss(_) => None,
         };
-        self.counts.sampled_out += open.make_room(self.connections_max);
+        let is_full = open.connections.len() >= self.connections_max;
+        if client.is_some_and(|client| is_full && !open.connections.contains_key(&key(source, client))) {
+            self.counts.sampled_out += open.make_room(self.connections_max);
+        }
         let fate = match &entry.record {
-            _ if client.is_some_and(|client| !open.sampling.keeps(client)) => Fate::SampledOut,
+            _ if client.is_some_and(|client| !open.sampling.keeps(client.ip())) => Fate::SampledOut,
             Record::Socket(socket) => open.add_socket(self.connections_max, source, socket),
             Record::Response(response) => {
                 open.add_response(&self.settings, self.connections_max, &self.tenants, source, response)

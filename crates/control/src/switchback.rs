@@ -52,6 +52,9 @@ pub struct Switchback {
     pub windows: u32,
     /// Pair of the newest window.
     open: Option<Pair>,
+    /// Number of the newest closed pair. A clock that is set back must not draw its coin again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    closed: Option<u64>,
     /// Goodputs of both arms, including pairs that do not count.
     pub arms: ArmGoodputs,
     /// Differences of the pairs that count.
@@ -110,7 +113,15 @@ impl Switchback {
     /// Creates a switchback without pairs.
     pub(crate) fn new(number: u64, block_windows: u32) -> Self {
         let arms = ArmGoodputs::default();
-        Self { number, block_windows: block_windows.max(1), windows: 0, open: None, arms, pairs: Vec::new() }
+        Self {
+            number,
+            block_windows: block_windows.max(1),
+            windows: 0,
+            open: None,
+            closed: None,
+            arms,
+            pairs: Vec::new(),
+        }
     }
 
     /// Returns whether the prefix is held out in this window. `salt` is that of the prefix's rule.
@@ -133,6 +144,9 @@ impl Switchback {
         outcomes_min: u32,
     ) {
         let number = self.block(window) / 2;
+        if self.closed.is_some_and(|closed| number <= closed) {
+            return;
+        }
         if self.open.as_ref().is_some_and(|pair| pair.number != number) {
             self.close_pair(outcomes_min);
         }
@@ -159,7 +173,8 @@ impl Switchback {
     }
 
     fn close_pair(&mut self, outcomes_min: u32) {
-        let Some(Pair { steered, held_out, .. }) = self.open.take() else { return };
+        let Some(Pair { number, steered, held_out }) = self.open.take() else { return };
+        self.closed = Some(number);
         let counts = |block: &Block| {
             let own = block.ln_goodput.count;
             let is_mixed = block.mixed as f64 > MIXED_SHARE_MAX * own.saturating_add(block.mixed) as f64;
@@ -192,6 +207,11 @@ impl Switchback {
     /// Returns the log e-value against "steering does not harm the prefix as a whole".
     pub fn ln_e_harmed(&self) -> f64 {
         signs::ln_e_below(&self.differences(), 0.0)
+    }
+
+    /// Returns the log e-value against "the effect on the prefix as a whole is at least `bound`".
+    pub(crate) fn ln_e_below(&self, bound: f64) -> f64 {
+        signs::ln_e_below(&self.differences(), bound)
     }
 
     /// Returns the log e-value against "the retransmitted share rises by at most `bound`".
@@ -328,6 +348,9 @@ mod tests {
         (3..6).for_each(|window| add(&mut it, window, 0.3, |_| {}));
         (12..16).for_each(|window| add(&mut it, window, 0.3, |_| {}));
         // A pair that was never finished is closed by the next one.
+        (30..36).for_each(|window| add(&mut it, window, 0.3, |_| {}));
+        assert_eq!(it.pairs.len(), 1);
+        // The clock was set back.
         (30..36).for_each(|window| add(&mut it, window, 0.3, |_| {}));
         assert_eq!(it.pairs.len(), 1);
     }

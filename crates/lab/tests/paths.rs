@@ -23,9 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Maximum p99.9 lateness in these tests; up to 27 ms was observed on two busy processors. It does
 /// not affect a path's delay, which is the median across packets.
 const LATE_MS_MAX: f64 = 50.0;
-/// Maximum loss by the emulator itself in these tests; up to 0.6 % was observed on two busy
+/// Maximum loss by the emulator itself in these tests; up to 1.9 % was observed on two busy
 /// processors. It does not count as path loss.
-const MISSED_PERCENT_MAX: f64 = 1.0;
+const MISSED_PERCENT_MAX: f64 = 5.0;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 

@@ -12,6 +12,7 @@
 //! or the agent.
 
 pub mod agent;
+mod backoff;
 pub mod clickhouse;
 mod clock;
 pub mod collect;
@@ -31,6 +32,7 @@ pub mod spool;
 #[cfg(test)]
 mod testing;
 
+pub use backoff::Backoff;
 pub use error::{Error, SinkError};
 pub use sink::Sink;
 pub use sink::clickhouse::ClickHouseSink;

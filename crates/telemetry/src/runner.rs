@@ -6,18 +6,13 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::backoff::Backoff;
 use crate::error::{Error, SinkError};
 use crate::sink::Sink;
 use crate::spool::{Lag, Reader, Spool};
-
-/// Pause after the first failure; each further failure doubles it.
-const BACKOFF_MIN: Duration = Duration::from_millis(100);
-/// Maximum pause between attempts.
-const BACKOFF_MAX: Duration = Duration::from_secs(10);
 
 /// Notifies a thread's owner when dropped, including when the thread panics.
 pub(crate) struct NotifyOnDrop(pub(crate) Arc<Notify>);
@@ -196,7 +191,7 @@ impl SinkState {
     /// Retries `step` until it succeeds. Returns `None` if it still fails once the time to drain
     /// the spool has run out.
     fn attempt<T>(&self, mut step: impl FnMut() -> Result<T, SinkError>) -> Option<T> {
-        let mut pause = BACKOFF_MIN;
+        let mut backoff = Backoff::default();
         loop {
             match step() {
                 Ok(done) => {
@@ -209,8 +204,7 @@ impl SinkState {
                 return None;
             }
             self.retries.fetch_add(1, Relaxed);
-            self.spool.wait(pause);
-            pause = (pause * 2).min(BACKOFF_MAX);
+            self.spool.wait(backoff.pause());
         }
     }
 
@@ -236,6 +230,8 @@ impl SinkState {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use thalweg_record::{Batch, Source};
 
     use super::*;

@@ -181,8 +181,9 @@ impl DecisionRound<'_> {
             let (switchback, reversal) = (switchback.clone(), Detector::default());
             return Some(Verdict::Proved(Proof { ln_e, switchback, rounds: 0, reversal }));
         }
-        let interval = switchback.effect(settings.false_harm_share)?.interval?;
-        (interval.high < settings.effect_min).then_some(Verdict::Leaves(Reason::NotHelped))
+        let ln_e_not_worthwhile = switchback.ln_e_below(settings.effect_min);
+        let is_not_worthwhile = ln_e_not_worthwhile >= (2.0 / settings.false_harm_share).ln();
+        is_not_worthwhile.then_some(Verdict::Leaves(Reason::NotHelped))
     }
 
     /// Stores the evidence within the prefix, and starts the trial of the prefix as a whole.

@@ -19,6 +19,7 @@
 //! commented and removed on its own. Two identities may differ only in the token, so that a token
 //! can be replaced without an interruption.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -75,7 +76,6 @@ pub(crate) struct Identity {
     pub(crate) name: String,
     /// Hosts whose records an agent may send. Empty for other roles.
     edges: Vec<String>,
-    token: Digest,
 }
 
 impl Identity {
@@ -85,23 +85,20 @@ impl Identity {
     }
 }
 
-/// All identities of a file.
+/// All identities of a file, by the digest of their token. The time of a look-up tells a guesser
+/// nothing, because digests of guesses cannot be chosen.
 #[derive(Debug, Default)]
-pub(crate) struct Identities(Vec<Arc<Identity>>);
+pub(crate) struct Identities(HashMap<Digest, Arc<Identity>>);
 
 impl Identities {
-    /// Returns the owner of a token. The time depends only on the number of identities and on the
-    /// token's length.
+    /// Returns the owner of a token.
     pub(crate) fn find(&self, token: &[u8]) -> Option<&Arc<Identity>> {
-        let presented = Digest::of(token);
-        self.0
-            .iter()
-            .fold(None, |found, identity| if identity.token.is(&presented) { Some(identity) } else { found })
+        self.0.get(&Digest::of(token))
     }
 
     /// Returns whether an agent may send records of `host` at `pop`.
     pub(crate) fn has_reporter(&self, pop: &str, host: &str) -> bool {
-        self.0.iter().any(|identity| identity.reports(pop, host))
+        self.0.values().any(|identity| identity.reports(pop, host))
     }
 
     /// Returns the number of identities.
@@ -120,7 +117,7 @@ impl Identities {
         if let Some(fault) = faults.first() {
             return Err(at(fault.span().unwrap_or(0..0), fault.message().replace('\n', ", ")));
         }
-        let mut identities = Vec::new();
+        let mut identities = HashMap::new();
         for (key, value) in table.get_ref() {
             let tables = value.get_ref().as_array().filter(|_| key.get_ref() == "identity");
             let Some(tables) = tables else {
@@ -128,17 +125,16 @@ impl Identities {
             };
             for table in tables {
                 let fault = |(span, what)| at(span, what);
-                let identity = identity(table).map_err(fault)?;
-                if identities.iter().any(|known: &Arc<Identity>| known.token.is(&identity.token)) {
+                let (token, identity) = identity(table).map_err(fault)?;
+                if identities.len() == IDENTITIES_MAX {
+                    return Err(at(table.span(), format!("more than {IDENTITIES_MAX} identities")));
+                }
+                if identities.insert(token, Arc::new(identity)).is_some() {
                     return Err(at(
                         table.span(),
                         "token_sha256 is already used by another identity".to_owned(),
                     ));
                 }
-                if identities.len() == IDENTITIES_MAX {
-                    return Err(at(table.span(), format!("more than {IDENTITIES_MAX} identities")));
-                }
-                identities.push(Arc::new(identity));
             }
         }
         if identities.is_empty() {
@@ -150,7 +146,7 @@ impl Identities {
 
 type Fault = (Range<usize>, String);
 
-fn identity(value: &Spanned<DeValue<'_>>) -> Result<Identity, Fault> {
+fn identity(value: &Spanned<DeValue<'_>>) -> Result<(Digest, Identity), Fault> {
     let fault = |what: &str| (value.span(), what.to_owned());
     let table =
         value.get_ref().as_table().ok_or_else(|| fault("identity must be a table: write [[identity]]"))?;
@@ -176,7 +172,7 @@ fn identity(value: &Spanned<DeValue<'_>>) -> Result<Identity, Fault> {
     if role == Role::Operator && !pop.is_empty() {
         return Err(fault("pop is for edges and agents only"));
     }
-    Ok(Identity { role, pop, name, edges, token })
+    Ok((token, Identity { role, pop, name, edges }))
 }
 
 fn text<'a>(value: &'a Spanned<DeValue<'_>>) -> Result<(Range<usize>, &'a str), Fault> {

@@ -92,16 +92,17 @@ impl<O: Outgoing> Session<'_, O> {
         } else if let Some(parts) = &selected.parts {
             // Boxed, because few requests have several ranges, and an unboxed future would enlarge
             // every connection's future.
-            Box::pin(self.send_parts(found, parts, &mut sent.bytes)).await
+            Box::pin(self.send_parts(found, parts)).await
         } else {
             found.content.seek(&selected.content);
-            self.send_content(found, selected.length(), takes_trailer, &mut sent.bytes).await
+            self.send_content(found, selected.length(), takes_trailer).await
         };
         sent.cut = result.err();
         if matches!(sent.cut, Some(Cut::BackendFailed | Cut::StorageFailed)) {
             // Send the head and the content received so far before the connection is cut.
             let _ = self.out.flush().await;
         }
+        sent.bytes = self.out.content_bytes();
         sent.first_byte = self.out.first_byte();
         if let Content::Sliced(sliced) = &found.content
             && sent.cache == CacheResult::Hit
@@ -133,17 +134,12 @@ impl<O: Outgoing> Session<'_, O> {
         });
     }
 
-    async fn send_parts(
-        &mut self,
-        found: &mut Found,
-        multipart: &Multipart,
-        sent_bytes: &mut u64,
-    ) -> Result<(), Cut> {
+    async fn send_parts(&mut self, found: &mut Found, multipart: &Multipart) -> Result<(), Cut> {
         for (part_head, range) in &multipart.parts {
             self.out.buffer(part_head);
             found.content.seek(range);
             let pieces = Pieces { length: Some(range.end - range.start), takes_trailer: false, ends: false };
-            self.send_pieces(found, pieces, sent_bytes).await?;
+            self.send_pieces(found, pieces).await?;
         }
         self.out.buffer(&multipart.end());
         self.out.finish(None).await
@@ -154,10 +150,9 @@ impl<O: Outgoing> Session<'_, O> {
         found: &mut Found,
         length: Option<u64>,
         takes_trailer: bool,
-        sent_bytes: &mut u64,
     ) -> Result<(), Cut> {
         let pieces = Pieces { length, takes_trailer, ends: true };
-        self.send_pieces(found, pieces, sent_bytes).await?;
+        self.send_pieces(found, pieces).await?;
         let trailer = found.content.trailer().filter(|_| takes_trailer);
         self.out.finish(trailer.as_deref()).await
     }
@@ -167,7 +162,6 @@ impl<O: Outgoing> Session<'_, O> {
         &mut self,
         found: &mut Found,
         Pieces { length, takes_trailer, ends }: Pieces,
-        sent_bytes: &mut u64,
     ) -> Result<(), Cut> {
         let mut left = length;
         while left != Some(0) {
@@ -189,7 +183,6 @@ impl<O: Outgoing> Session<'_, O> {
             let is_end = found.content.is_at_end() || ends && left == Some(piece.len() as u64);
             let is_last = is_end && !takes_trailer;
             self.out.piece(&piece, is_last).await?;
-            *sent_bytes += piece.len() as u64;
             left = left.map(|left| left - piece.len() as u64);
         }
         Ok(())

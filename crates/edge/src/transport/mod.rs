@@ -93,6 +93,9 @@ pub(crate) trait Outgoing: Send {
     /// Returns whether the connection closes after this response.
     fn closes(&self) -> bool;
 
+    /// Returns how many bytes of the pieces the kernel has accepted.
+    fn content_bytes(&self) -> u64;
+
     /// Returns when the kernel accepted the first byte of the response.
     fn first_byte(&self) -> Option<Instant>;
 

@@ -158,7 +158,9 @@ async fn bytes_that_a_leaving_client_acknowledged_are_counted() {
     let delivery = delivery(&record);
     assert_eq!(delivery.acked_us, None, "{record:?}");
     assert!(record.cut.is_none_or(|cut| cut == Cut::ClientClosed));
-    assert!((100_000..LENGTH as u64).contains(&delivery.acked_bytes), "{record:?}");
+    // The client's kernel may delay its last acknowledgement.
+    assert!((50_000..LENGTH as u64).contains(&delivery.acked_bytes), "{record:?}");
+    assert!((delivery.acked_bytes..=LENGTH as u64).contains(&record.bytes), "{record:?}");
     edge.stop().await;
 }
 

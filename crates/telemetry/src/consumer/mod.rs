@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 use thalweg_kafka::{ASK_TIMEOUT, Cluster, Member, Message, Place, UNREAD_SECONDS_MAX};
 use thalweg_record::rows::Table;
 
+use crate::backoff::Backoff;
 use crate::clickhouse::{ATTEMPT_SECONDS_MAX, Doubt, Server, Target};
 use crate::clock;
 use crate::error::SinkError;
@@ -38,11 +39,6 @@ pub use figures::Figures;
 /// Maximum wait for a message in one poll, and so the maximum delay before a stop request takes
 /// effect.
 const POLL: Duration = Duration::from_millis(200);
-/// Pause after the first failure; each further failure doubles it.
-const BACKOFF_MIN: Duration = Duration::from_millis(100);
-/// Maximum pause between attempts.
-const BACKOFF_MAX: Duration = Duration::from_secs(5);
-
 /// Maximum time between the last poll and the start of a ClickHouse statement. A statement
 /// started later could outlast the group's poll deadline, and the group would expel this member.
 const STEP_AFTER_MAX: Duration = Duration::from_secs(60);
@@ -100,21 +96,20 @@ impl Consumer {
     /// Runs until `stop` is set. Blocks still in memory are then discarded; the next member reads
     /// their messages again.
     pub fn run(&mut self, stop: &AtomicBool) {
-        let mut backoff = BACKOFF_MIN;
+        let mut backoff = Backoff::default();
         while !stop.load(Relaxed) {
             let blocks = self.figures.blocks.get();
             if self.round(stop).is_ok() {
                 if self.figures.blocks.get() > blocks {
-                    backoff = BACKOFF_MIN;
+                    backoff = Backoff::default();
                 }
                 continue;
             }
             self.blocks.clear();
             let _ = self.member.resume();
-            if let Err(error) = self.member.rejoin(backoff) {
+            if let Err(error) = self.member.rejoin(backoff.pause()) {
                 self.count_failure(&error);
             }
-            backoff = (backoff * 2).min(BACKOFF_MAX);
         }
     }
 
@@ -262,23 +257,22 @@ impl Consumer {
             self.stay_member(Duration::ZERO, stop)?;
             self.resume()?;
         }
-        let mut backoff = BACKOFF_MIN;
+        let mut backoff = Backoff::default();
         loop {
             let error = match attempt() {
                 Ok(done) => {
-                    if backoff > BACKOFF_MIN {
+                    if !backoff.is_first() {
                         self.resume()?;
                     }
                     return Ok(done);
                 }
                 Err(error) => error,
             };
-            if backoff == BACKOFF_MIN {
+            if backoff.is_first() {
                 tracing::warn!(%error, cause = %error.cause, is_passing = error.is_passing, "ClickHouse request failed, retrying");
             }
             self.figures.failures.inc();
-            self.stay_member(backoff, stop)?;
-            backoff = (backoff * 2).min(BACKOFF_MAX);
+            self.stay_member(backoff.pause(), stop)?;
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use thalweg_cache::Piece;
 use thalweg_cache::fill::Trailer;
-use thalweg_http::chunked::LAST_CHUNK;
+use thalweg_http::chunked::{LAST_CHUNK, SIZE_LINE_BYTES, encode_size};
 use thalweg_http::{Fields, ResponseHead, Version, number, status, write};
 use thalweg_record::Cut;
 
@@ -56,6 +56,8 @@ pub(super) struct Response<'c> {
     /// Whether the last chunk was sent with the last piece.
     has_ended: bool,
     is_finished: bool,
+    /// Bytes of the pieces that the kernel has accepted.
+    content_bytes: u64,
     measure: Measure,
 }
 
@@ -89,6 +91,7 @@ impl<'c> Response<'c> {
             closes: !request.keeps_alive,
             has_ended: false,
             is_finished: false,
+            content_bytes: 0,
             measure,
         }
     }
@@ -167,6 +170,11 @@ impl Outgoing for Response<'_> {
     }
 
     async fn piece(&mut self, piece: &Piece, is_last: bool) -> Result<(), Cut> {
+        let size_line_bytes = match self.delimited {
+            Delimited::Chunked => encode_size(piece.len() as u64, &mut [0; SIZE_LINE_BYTES]).len(),
+            Delimited::None | Delimited::Length(_) | Delimited::Close => 0,
+        };
+        let content_start = self.socket.written() + (self.pending.len() + size_line_bytes) as u64;
         let sent = match self.delimited {
             Delimited::Chunked => {
                 self.has_ended = is_last;
@@ -175,6 +183,9 @@ impl Outgoing for Response<'_> {
             _ if self.pending.is_empty() => self.sender.piece(piece, is_last).await,
             _ => self.sender.head_and_piece(self.pending, piece, is_last).await,
         };
+        // If the client leaves meanwhile, the kernel has accepted only a part.
+        let accepted = self.socket.written().saturating_sub(content_start);
+        self.content_bytes += accepted.min(piece.len() as u64);
         self.pending.clear();
         sent.map_err(|error| cut_of(&error))
     }
@@ -207,6 +218,10 @@ impl Outgoing for Response<'_> {
 
     fn closes(&self) -> bool {
         self.closes || !self.is_finished
+    }
+
+    fn content_bytes(&self) -> u64 {
+        self.content_bytes
     }
 
     fn first_byte(&self) -> Option<Instant> {
