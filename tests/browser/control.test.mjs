@@ -8,9 +8,11 @@ import { after, before, it } from "node:test";
 import { launch, openConsole, picture } from "./page.mjs";
 import { startThalweg } from "./thalweg.mjs";
 
-/** Clients in different networks, one more than a bottom group needs. */
-const CLIENTS = [1, 2, 3, 4, 5, 6].map((network) => `127.0.${network}.1`);
-/** Pause between two connections of a client. */
+/** Networks with clients, one more than a bottom group needs. */
+const NETWORKS = [1, 2, 3, 4, 5, 6];
+/** Clients of a network. Each is a unit of a trial, so a trial needs many. */
+const CLIENTS = 200;
+/** Pause between two connections from a network. */
 const PAUSE_MS = 20;
 /** Network of one of the clients. */
 const NETWORK = "127.0.3.0/24";
@@ -42,9 +44,9 @@ function fetchFrom(from) {
 
 it("shows the networks on trial, the reason, and the edge's bundle", async () => {
   let isOver = false;
-  const clients = CLIENTS.map(async (client) => {
-    while (!isOver) {
-      await fetchFrom(client);
+  const clients = NETWORKS.map(async (network) => {
+    for (let client = 0; !isOver; client = (client + 1) % CLIENTS) {
+      await fetchFrom(`127.0.${network}.${client + 1}`);
       await new Promise((passed) => setTimeout(passed, PAUSE_MS));
     }
   });
@@ -55,7 +57,7 @@ it("shows the networks on trial, the reason, and the edge's bundle", async () =>
     await page.getByTestId("control-said").filter({ hasText: "steered" }).waitFor();
     assert.match(page.url(), /prefix=127\.0\.3\.0\/24$/);
     const text = page.getByTestId("control-text");
-    await text.filter({ hasText: /connections [1-9]\d* steered, [1-9]\d* held out/ }).waitFor();
+    await text.filter({ hasText: /clients +[1-9]\d* steered, [1-9]\d* held out/ }).waitFor();
     assert.match(await text.textContent(), /^127\.0\.3\.0\/24: (slow|explored): steered/);
     // The edge of the same process has fetched its bundle and uses it.
     const edge = page.getByTestId("control-edges-list").locator("tr[data-edge]");
@@ -67,7 +69,7 @@ it("shows the networks on trial, the reason, and the edge's bundle", async () =>
     for (const bars of ["kept", "entered"]) await drawn("control-bars", `svg path.${bars}[d*="h"], svg path.${bars}[d*="H"]`);
     // Responses this small have no delivery rate.
     await drawn("control-goodput", 'path.line.steered[d*="L"]');
-    await drawn("control-effect-goodput", "path.interval");
+    await drawn("control-effect-goodput-within-the-network", "path.interval");
     // Select an older round to describe it.
     const description = page.getByTestId("control-round");
     const newest = await description.textContent();
