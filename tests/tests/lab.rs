@@ -79,32 +79,27 @@ fn varnish_result_is_reproduced_on_lossy_paths() {
     assert!(mean_s("long-haul 1%", "bbr") < mean_s("long-haul 1%", "cubic"), "{summary}");
 }
 
-/// All parts must run on all paths, and the controller must find slow networks. A complete run
-/// would take six minutes, so the test interrupts it with SIGINT.
+/// All parts must run on all paths: the controller must find slow networks in both PoPs, one edge
+/// must get rules before the other, and a damaged bundle must be rolled back. On a busy machine, the
+/// emulation may be late, which makes the exit status 1, but does not affect these checks.
 #[test]
-fn edgio_reproduction_finds_slow_networks() {
+fn edgio_reproduction_finds_slow_networks_and_survives_damage() {
     let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = std::env::temp_dir().join(format!("thalweg-lab-edgio-{}", std::process::id()));
     let mut command = Command::new(program("thalweg-lab"));
     command.args(["reproduce", "edgio", "--quick", "--thalweg"]).arg(program("thalweg"));
-    command.arg("--out").arg(&directory).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut running = command.spawn().unwrap();
-    let mut output = String::new();
-    let mut lines = BufReader::new(running.stderr.take().unwrap()).lines().map(Result::unwrap);
-    let is_found = lines
-        .by_ref()
-        .inspect(|line| output += &format!("{line}\n"))
-        .any(|line| line.contains("entered (slow)"));
-    assert!(is_found, "{output}");
-    kill_process(Pid::from_child(&running), Signal::INT).unwrap();
-    output.extend(lines.map(|line| line + "\n"));
-    assert_eq!(running.wait().unwrap().code(), Some(128 + Signal::INT.as_raw()), "{output}");
+    command.arg("--out").arg(&directory).stdin(Stdio::null());
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let output = format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(matches!(status.code(), Some(0 | 1)), "{output}");
     let summary = fs::read_to_string(directory.join("summary.json")).unwrap();
     fs::remove_dir_all(&directory).unwrap();
     let summary: serde_json::Value = serde_json::from_str(&summary).unwrap();
-    assert_eq!(summary["interrupted_by_signal"], Signal::INT.as_raw(), "{summary}");
-    let slow = ["overseas", "radio", "policed", "bloated"];
-    assert!(slow.iter().any(|name| output.contains(&format!("{name} entered (slow)"))), "{output}");
+    assert!(summary["failed"].is_null() && summary["interrupted_by_signal"].is_null(), "{output}");
+    assert_eq!(summary["failed_responses"], 0, "{output}");
+    let checks = summary["checks"].as_array().unwrap();
+    assert_eq!(checks.len(), 4, "{output}");
+    assert!(checks.iter().all(|check| check["holds"] == true), "{output}");
 }
 
 #[test]

@@ -32,8 +32,8 @@ Examples:
   thalweg-lab reproduce varnish --out report     in full: 2,400 samples, about an hour
   thalweg-lab reproduce lumen --quick            joiners, chunks over two tiers, 60 viewers: half a minute
   thalweg-lab reproduce lumen --out report       in full, up to 50,000 viewers: ten minutes
-  thalweg-lab reproduce edgio --quick            16 networks, an edge, an agent and a controller: six minutes
-  thalweg-lab reproduce edgio --out report       in full: ten minutes
+  thalweg-lab reproduce edgio --quick            24 networks, two PoPs of two edges, a controller: three minutes
+  thalweg-lab reproduce edgio --out report       in full, with proofs: a quarter of an hour
   thalweg-lab reproduce outcomes --quick         the edge's goodput beside the client's: a minute
   thalweg-lab reproduce all --out reports        one after another, each in its own directory
 

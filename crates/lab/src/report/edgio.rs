@@ -4,17 +4,15 @@ mod json;
 
 use std::fmt::Write as _;
 
-use thalweg_netem::emulation::{LATENESS_MAX, MISSED_MAX};
+use thalweg_netem::emulation::{Family, LATENESS_MAX, MISSED_MAX};
 use thalweg_netem::scenario::Path;
 
 use super::chart::{Axes, Line, lines};
 use super::published;
 use crate::reproduce::edgio::controller::{LowPercentiles, Percent, Percentiles, Points, Round};
-use crate::reproduce::edgio::networks::{NETWORKS, Network, scenario};
-use crate::reproduce::edgio::outcome::{Event, Outcome};
-use crate::reproduce::edgio::{
-    AGENT_SETTINGS, CONTROLLER_SETTINGS, EDGE_SETTINGS, EarlyEnd, OPEN, TITLE, viewers,
-};
+use crate::reproduce::edgio::networks::{NETWORKS, Network, POPS, scenario};
+use crate::reproduce::edgio::outcome::{DELIVERY_RATE_TIMES, Event, GOODPUT_TIMES, Outcome};
+use crate::reproduce::edgio::{AGENT_SETTINGS, CONTROLLER_SETTINGS, EarlyEnd, OPEN, TITLE, viewers};
 use crate::reproduce::{columns, number};
 pub use json::json;
 
@@ -22,8 +20,9 @@ pub use json::json;
 const MBIT: f64 = 1e6;
 
 const NETWORKS_TITLE: &str = "History of each network";
-const COLUMNS: [&str; 9] = [
+const COLUMNS: [&str; 10] = [
     "network",
+    "PoP",
     "path",
     "in truth",
     "history, at s",
@@ -38,19 +37,25 @@ The truth follows from the path's properties, which the controller does not know
 are from the trial, as last reported by the controller, with 95 % intervals that are valid at any look. Viewers: their own median \
 goodput, Mbit/s, in the rounds before and after.";
 
+const OF_RATES: &str = "\
+Per window, across all connections of a PoP's networks, as the controller reports it. The published multiples are for one large \
+residential provider (delivery rate) and for all traffic (goodput).";
+
 /// Returns the rows of the network table, in the order of [`COLUMNS`].
 fn rows(outcome: &Outcome) -> Vec<Vec<String>> {
-    let [before, after] = outcome.times();
-    let paths = scenario().paths;
+    let times: Vec<_> = (0..POPS.len()).map(|pop| outcome.times(pop)).collect();
+    let paths = scenario(outcome.plan.duration / 2).paths;
     let row = |(index, (network, path)): (usize, (&Network, &Path))| {
-        let trial = outcome.networks.get(index).and_then(|(_, known)| known.entry.as_ref());
+        let [before, after] = times[network.pop];
+        let trial = outcome.explanation(index).and_then(|known| known.entry.as_ref());
         let median_in = |times: Option<(_, _)>| {
             let median = times.and_then(|(from, to)| outcome.median_bits_per_s(index, from, to));
             median.map_or_else(none, |median| number(median / MBIT))
         };
         vec![
             network.name.to_owned(),
-            of_path(path),
+            POPS[network.pop].to_owned(),
+            of_path(path, network),
             network.truth.name().to_owned(),
             of_events(&outcome.events(index)),
             trial.map_or_else(none, |trial| format!("{} + {}", trial.treated, trial.held_out)),
@@ -67,12 +72,21 @@ fn none() -> String {
     "-".to_owned()
 }
 
-fn of_path(path: &Path) -> String {
+fn of_path(path: &Path, network: &Network) -> String {
     let down = &path.down;
     let rate = down.capacity.mean_bits_per_s().unwrap_or_default() / MBIT;
     let loss = down.loss.mean() * 100.0;
     let loss = if loss > 0.0 { format!(", loss {loss} %") } else { String::new() };
-    format!("{} ms, {rate} Mbit/s, {} kB{loss}", path.round_trip_min().as_millis(), down.queue.bytes / 1000)
+    let later = path.changes.iter().filter_map(|change| Some((change.at, change.down.loss?)));
+    let later: String = later
+        .map(|(at, loss)| format!(", loss {} % after {} s", loss.mean() * 100.0, at.as_secs()))
+        .collect();
+    let prefix = match network.family {
+        Family::Four => "/24",
+        Family::Six => "/56",
+    };
+    let (ms, queue) = (path.round_trip_min().as_millis(), down.queue.bytes / 1000);
+    format!("{prefix}, {ms} ms, {rate} Mbit/s, {queue} kB{loss}{later}")
 }
 
 fn of_events(events: &[Event]) -> String {
@@ -91,27 +105,24 @@ fn of_points(effect: Points) -> String {
     format!("{:+.1} points ({:+.1} to {:+.1})", effect.points, effect.low, effect.high)
 }
 
-/// Returns one line per check, and one with the networks falsely shown to be helped.
+/// Returns one line per check.
 fn of_checks(outcome: &Outcome) -> Vec<String> {
-    let checks = outcome.checks();
-    let mut lines: Vec<_> = checks
-        .iter()
-        .map(|check| {
-            format!("{}: {} ({})", if check.holds { "holds" } else { "FAILS" }, check.what, check.evidence)
-        })
-        .collect();
-    let falsely_helped = outcome.falsely_helped();
-    let names = if falsely_helped.is_empty() { "none".to_owned() } else { falsely_helped.join(", ") };
-    lines.push(format!("shown to be helped, but BBR does not help in truth: {names}"));
-    lines
+    let line = |holds, what: &str, evidence: &str| {
+        format!("{}: {what} ({evidence})", if holds { "holds" } else { "FAILS" })
+    };
+    outcome.checks().iter().map(|check| line(check.holds, &check.what, &check.evidence)).collect()
 }
 
 /// Describes the numbers of received and failed responses.
 fn of_responses(outcome: &Outcome) -> String {
     let viewers::ViewerResults { responses, failed, failures } = &outcome.viewer_results;
     let failures = if failures.is_empty() { String::new() } else { format!(": {}", failures.join("; ")) };
-    let (whole, before, after) = (responses.len(), outcome.before().len(), outcome.after().len());
-    format!("{whole} responses, {failed} failed{failures}. {before} rounds before, {after} after.")
+    let rounds = |pop| {
+        let (before, after) = (outcome.before(pop).len(), outcome.after(pop).len());
+        format!("{}: {before} rounds before, {after} after.", POPS[pop])
+    };
+    let rounds: Vec<_> = (0..POPS.len()).map(rounds).collect();
+    format!("{} responses, {failed} failed{failures}. {}", responses.len(), rounds.join(" "))
 }
 
 /// Returns the reasons not to trust the results.
@@ -142,9 +153,8 @@ fn settings() -> String {
         set.iter().map(|(name, value)| format!("--{name} {value}")).collect::<Vec<_>>().join(" ")
     };
     format!(
-        "thalweg controller run {}; thalweg edge {}; thalweg agent {}",
+        "thalweg controller run {} --congestion-control bbr; thalweg edge --congestion-control cubic; thalweg agent {}",
         flags(&CONTROLLER_SETTINGS),
-        flags(&EDGE_SETTINGS),
         flags(&AGENT_SETTINGS)
     )
 }
@@ -167,18 +177,21 @@ pub fn page(outcome: &Outcome) -> String {
     page.heading("Checks");
     of_checks(outcome).iter().for_each(|line| page.paragraph("", line));
     page.heading("Rates across all connections, round by round");
-    page.paragraph(
-        "note",
-        "Per window, across all connections of all networks, as the controller reports it.",
-    );
-    page.chart(&rates(outcome, "Delivery rate", |round| round.delivery_rate));
-    page.chart(&rates(outcome, "Goodput", |round| round.goodput));
-    page.heading("New and kept networks");
-    page.chart(&members(outcome));
+    page.paragraph("note", OF_RATES);
+    for (pop, name) in POPS.iter().enumerate() {
+        let charts = [
+            rates(outcome, pop, &format!("Delivery rate in {name}"), DELIVERY_RATE_TIMES, |round| {
+                round.delivery_rate
+            }),
+            rates(outcome, pop, &format!("Goodput in {name}"), GOODPUT_TIMES, |round| round.goodput),
+            members(outcome, pop, &format!("Steered networks in {name}")),
+        ];
+        charts.iter().for_each(|chart| page.chart(chart));
+    }
     page.heading(NETWORKS_TITLE);
     page.paragraph("note", OF_NETWORKS);
     page.table(&COLUMNS, &rows(outcome));
-    for (network, (prefix, known)) in NETWORKS.iter().zip(&outcome.networks) {
+    for (network, (prefix, known)) in NETWORKS.iter().zip(&outcome.record.networks) {
         if let Some(said) = known.said.as_ref().filter(|_| known.entry.is_some()) {
             page.paragraph("", &format!("{} ({prefix}) at the end: {said}", network.name));
         }
@@ -188,26 +201,44 @@ pub fn page(outcome: &Outcome) -> String {
     page.finish()
 }
 
-/// Draws the low percentiles of each round.
-fn rates(outcome: &Outcome, title: &str, of: impl Fn(&Round) -> Percentiles) -> String {
-    let line = |name: &str, low: fn(LowPercentiles) -> f64| {
-        let points = outcome.rounds.iter().filter_map(|round| Some((outcome.at_s(round), of(round).all?)));
-        Line::plain(name, points.map(|(at_s, lows)| (at_s, low(lows) * 8.0 / MBIT)))
+/// Draws the low percentiles of a PoP's rounds, with the beginning of steering and the published
+/// multiple of the 10th percentile before.
+fn rates(
+    outcome: &Outcome,
+    pop: usize,
+    title: &str,
+    published: f64,
+    of: impl Fn(&Round) -> Percentiles,
+) -> String {
+    let low = |rounds: &[Round], low: fn(LowPercentiles) -> f64| -> Vec<(f64, f64)> {
+        let points = rounds.iter().filter_map(|round| Some((outcome.at_s(round), of(round).all?)));
+        points.map(|(at_s, lows)| (at_s, low(lows) * 8.0 / MBIT)).collect()
     };
-    let both = [line("p5", |lows| lows.p5), line("p10", |lows| lows.p10)];
-    lines(Axes { title, x: "seconds", y: "Mbit/s" }, &both)
+    let rounds = outcome.rounds(pop);
+    let [p5, p10] = [low(rounds, |lows| lows.p5), low(rounds, |lows| lows.p10)];
+    let most = p10.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
+    let before = low(outcome.before(pop), |lows| lows.p10);
+    let mut all = vec![Line::plain("p5", p5.iter().copied()), Line::plain("p10", p10.iter().copied())];
+    if let (Some((start, _)), Some((end, _))) = (before.last(), p10.last()) {
+        let mean = before.iter().map(|(_, rate)| rate).sum::<f64>() / before.len() as f64;
+        let level = published * mean;
+        let name = format!("published for p10: {published} x before");
+        all.push(Line::plain(&name, [(*start, level), (*end, level)].into_iter()));
+        all.push(Line::plain("steering begins", [(*start, 0.0), (*start, most)].into_iter()));
+    }
+    lines(Axes { title, x: "seconds", y: "Mbit/s" }, &all)
 }
 
-/// Draws the number of steered networks in each round, kept and new.
-fn members(outcome: &Outcome) -> String {
+/// Draws the number of steered networks in each of a PoP's rounds, kept and new.
+fn members(outcome: &Outcome, pop: usize, title: &str) -> String {
     let of = |count: fn(&Round) -> f64| {
-        outcome.rounds.iter().map(move |round| (outcome.at_s(round), count(round)))
+        outcome.rounds(pop).iter().map(move |round| (outcome.at_s(round), count(round)))
     };
     let both = [
         Line::plain("kept", of(|round| round.kept as f64)),
         Line::plain("new", of(|round| round.entered.len() as f64)),
     ];
-    lines(Axes { title: "Steered networks", x: "seconds", y: "networks" }, &both)
+    lines(Axes { title, x: "seconds", y: "networks" }, &both)
 }
 
 /// Renders all viewer responses as CSV, one per line.

@@ -42,7 +42,7 @@ use rustix::thread::{CapabilitySet, capabilities, gettid};
 
 use crate::scenario::{self, Alteration, Change, Direction, Scenario};
 use bottleneck::Bottleneck;
-pub use ending::SignalSetup;
+pub use ending::{SignalHandler, SignalSetup};
 pub use lateness::{LATENESS_MAX, Lateness, MISSED_MAX};
 use line::LineCell;
 pub use line::{Counts, Line};

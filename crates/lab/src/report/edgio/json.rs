@@ -5,11 +5,12 @@ use serde::Serialize;
 use super::super::{DocumentEarly, DocumentHeadline, document_headlines};
 use super::{of_path, settings};
 use crate::reproduce::edgio::controller::{LowPercentiles, Percentiles, Round};
-use crate::reproduce::edgio::networks::{NETWORKS, scenario};
+use crate::reproduce::edgio::edge_name;
+use crate::reproduce::edgio::networks::{NETWORKS, POPS, scenario};
 use crate::reproduce::edgio::outcome::{Check, Event, Outcome};
 
 /// Version of the JSON format.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -18,20 +19,36 @@ struct Document<'a> {
     early: DocumentEarly<'a>,
     headlines: Vec<DocumentHeadline>,
     checks: Vec<Check>,
-    false_ones: Vec<&'static str>,
     settings: String,
     responses: usize,
     failed_responses: u64,
     lateness_p999_us: u128,
+    networks: Vec<DocumentNetwork>,
+    pops: Vec<DocumentPop>,
+}
+
+#[derive(Serialize)]
+struct DocumentPop {
+    name: &'static str,
     rounds_before: usize,
     rounds_after: usize,
-    networks: Vec<DocumentNetwork>,
     rounds: Vec<DocumentRound>,
+    bundles: Vec<DocumentBundle>,
+}
+
+/// A change of an edge's bundle.
+#[derive(Serialize)]
+struct DocumentBundle {
+    at_s: f64,
+    edge: String,
+    number: Option<u64>,
+    rules: Option<u64>,
 }
 
 #[derive(Serialize)]
 struct DocumentNetwork {
     name: &'static str,
+    pop: &'static str,
     prefix: String,
     path: String,
     truth: &'static str,
@@ -62,28 +79,42 @@ pub fn json(outcome: &Outcome) -> String {
         early: outcome.early.as_ref().into(),
         headlines: document_headlines(&outcome.headlines()),
         checks: outcome.checks(),
-        false_ones: outcome.falsely_helped(),
         settings: settings(),
         responses: outcome.viewer_results.responses.len(),
         failed_responses: outcome.viewer_results.failed,
         lateness_p999_us: outcome.lateness.p999.as_micros(),
-        rounds_before: outcome.before().len(),
-        rounds_after: outcome.after().len(),
         networks: networks(outcome),
-        rounds: outcome.rounds.iter().map(|it| document_round(outcome, it)).collect(),
+        pops: (0..POPS.len()).map(|pop| document_pop(outcome, pop)).collect(),
     };
     serde_json::to_string_pretty(&document).expect("serializing numbers and strings cannot fail") + "\n"
 }
 
+fn document_pop(outcome: &Outcome, pop: usize) -> DocumentPop {
+    let bundles = outcome.record.pops[pop].bundles.iter().map(|change| DocumentBundle {
+        at_s: change.unix_s - outcome.started_unix_s,
+        edge: edge_name(pop, change.edge),
+        number: change.bundle.number,
+        rules: change.bundle.rules,
+    });
+    DocumentPop {
+        name: POPS[pop],
+        rounds_before: outcome.before(pop).len(),
+        rounds_after: outcome.after(pop).len(),
+        rounds: outcome.rounds(pop).iter().map(|it| document_round(outcome, it)).collect(),
+        bundles: bundles.collect(),
+    }
+}
+
 fn networks(outcome: &Outcome) -> Vec<DocumentNetwork> {
-    let paths = scenario().paths;
+    let paths = scenario(outcome.plan.duration / 2).paths;
     let mut all = Vec::new();
-    for (index, (prefix, known)) in outcome.networks.iter().enumerate() {
+    for (index, (prefix, known)) in outcome.record.networks.iter().enumerate() {
         let trial = known.entry.as_ref();
         all.push(DocumentNetwork {
             name: NETWORKS[index].name,
             prefix: prefix.clone(),
-            path: of_path(&paths[index]),
+            pop: POPS[NETWORKS[index].pop],
+            path: of_path(&paths[index], &NETWORKS[index]),
             truth: NETWORKS[index].truth.name(),
             reason: known.reason.clone(),
             events: outcome.events(index),

@@ -1,4 +1,4 @@
-//! Client for the parts of the controller's HTTP interface used by the lab.
+//! Client for the parts of the controller's and the edges' HTTP interfaces used by the lab.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -30,7 +30,9 @@ pub struct Round {
     pub entered: Vec<Change>,
     /// Networks that left, with reasons.
     pub left: Vec<Change>,
-    /// Networks whose trial showed that BBR helps.
+    /// Networks whose trial showed a gain within the network.
+    pub promising: Vec<String>,
+    /// Networks shown to be helped as a whole.
     pub proved: Vec<String>,
     /// The kernel's delivery rate in bytes per second.
     pub delivery_rate: Percentiles,
@@ -131,6 +133,36 @@ struct Rounds {
     rounds: Vec<Round>,
 }
 
+#[derive(Deserialize)]
+struct Edges {
+    #[serde(default)]
+    events: Vec<RolloutEvent>,
+}
+
+/// An event of a rollout.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct RolloutEvent {
+    /// Time in Unix seconds.
+    pub unix_s: u64,
+    /// The event in words.
+    #[serde(rename = "told")]
+    pub text: String,
+}
+
+#[derive(Deserialize)]
+struct EdgeStats {
+    bundle: Option<ActiveBundle>,
+}
+
+/// The bundle that an edge uses.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+pub struct ActiveBundle {
+    /// Its number; `None` without a bundle.
+    pub number: Option<u64>,
+    /// Number of its rules.
+    pub rules: Option<u64>,
+}
+
 /// A reachable controller.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Controller<'a> {
@@ -151,22 +183,40 @@ impl Controller<'_> {
         Ok(self.get(&target).await?.unwrap_or_default())
     }
 
-    /// Fetches a resource. Returns `None` on status 404.
-    async fn get<T: DeserializeOwned>(self, target: &str) -> anyhow::Result<Option<T>> {
-        let mut connection = Connection::open(&self.address.into(), None, Timeouts::each(TIMEOUT))
-            .await
-            .context("cannot connect to the controller")?;
-        let mut content = ContentSink::default();
-        let response = connection.get("controller", target, "Connection: close\r\n", &mut content).await;
-        let exchange = response.with_context(|| format!("controller: {target}"))?;
-        match exchange.status {
-            200 => {}
-            404 => return Ok(None),
-            status => bail!("controller: {target}: status {status}"),
-        }
-        ensure!(!content.is_too_long, "controller: {target}: over {RESPONSE_BYTES_MAX} bytes");
-        serde_json::from_slice(&content.bytes).with_context(|| format!("controller: {target}"))
+    /// Fetches the newest events of the PoP's rollout, in order.
+    pub(super) async fn events(self) -> anyhow::Result<Vec<RolloutEvent>> {
+        let reply: Option<Edges> = self.get(&format!("/edges?pop={}", self.pop)).await?;
+        let mut events = reply.map(|reply| reply.events).unwrap_or_default();
+        events.sort_by_key(|event| event.unix_s);
+        Ok(events)
     }
+
+    async fn get<T: DeserializeOwned>(self, target: &str) -> anyhow::Result<Option<T>> {
+        get(self.address, target).await.context("controller")
+    }
+}
+
+/// Fetches the bundle that an edge uses from the edge's admin interface.
+pub(super) async fn active_bundle(admin: SocketAddr) -> anyhow::Result<ActiveBundle> {
+    let stats: Option<EdgeStats> = get(admin, "/stats").await.context("edge")?;
+    Ok(stats.and_then(|stats| stats.bundle).unwrap_or_default())
+}
+
+/// Fetches a resource. Returns `None` on status 404.
+async fn get<T: DeserializeOwned>(address: SocketAddr, target: &str) -> anyhow::Result<Option<T>> {
+    let mut connection = Connection::open(&address.into(), None, Timeouts::each(TIMEOUT))
+        .await
+        .with_context(|| format!("cannot connect to {address}"))?;
+    let mut content = ContentSink::default();
+    let response = connection.get("localhost", target, "Connection: close\r\n", &mut content).await;
+    let exchange = response.with_context(|| target.to_owned())?;
+    match exchange.status {
+        200 => {}
+        404 => return Ok(None),
+        status => bail!("{target}: status {status}"),
+    }
+    ensure!(!content.is_too_long, "{target}: over {RESPONSE_BYTES_MAX} bytes");
+    serde_json::from_slice(&content.bytes).with_context(|| target.to_owned())
 }
 
 /// A sink that stores the content, up to a limit.

@@ -2,7 +2,7 @@
 //! responses per connection.
 
 use std::cell::RefCell;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
@@ -11,10 +11,12 @@ use rand::{RngExt, SeedableRng};
 use thalweg_load::connection::{Connection, Timeouts};
 use thalweg_load::response::Unread;
 use thalweg_load::{ErrorKind, Failure};
-use thalweg_netem::scenario::Scenario;
+use thalweg_netem::emulation::Family;
+use thalweg_netem::scenario::{Path, Scenario};
 use tokio::time::sleep;
 
-use super::networks::Network;
+use super::networks::{NETWORKS, Network, POPS};
+use super::parts::{EDGES, port};
 
 /// Time limit for each step of a request.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -69,29 +71,29 @@ pub fn target() -> String {
     format!("/lab/content?bytes={RESPONSE_BYTES}")
 }
 
-/// Requests the content once, so that the edge stores it.
+/// Requests the content once from each edge, so that the edge stores it.
 ///
 /// # Errors
 ///
-/// Returns an error if the request fails.
-pub async fn warm(server: SocketAddr) -> Result<(), Failure> {
-    let mut connection = Connection::open(&server.into(), None, TIMEOUTS).await?;
-    fetch(&mut connection).await.map(drop)
+/// Returns an error if a request fails.
+pub async fn warm(scenario: &Scenario) -> Result<(), Failure> {
+    for pop in 0..POPS.len() {
+        for edge in 0..EDGES {
+            let server = SocketAddr::from((scenario.server4, port(pop, edge)));
+            let mut connection = Connection::open(&server.into(), None, TIMEOUTS).await?;
+            fetch(&mut connection).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Runs the viewers of all networks until the future is dropped.
-pub async fn watch(
-    networks: &[Network],
-    scenario: &Scenario,
-    server: SocketAddr,
-    started: Instant,
-    seen: &RefCell<ViewerResults>,
-) {
-    let all = networks.iter().zip(&scenario.paths).enumerate();
+pub async fn watch(scenario: &Scenario, started: Instant, seen: &RefCell<ViewerResults>) {
+    let all = NETWORKS.iter().zip(&scenario.paths).enumerate();
     let viewers = all.flat_map(|(number, (network, path))| {
         (0..network.viewers).map(move |viewer| {
             let seed = scenario.seed ^ ((number as u64) << 32 | viewer as u64);
-            let viewer = Viewer { number, network, prefix: path.prefix4, server, started, seen };
+            let viewer = Viewer { number, network, path, scenario, started, seen };
             viewer.watch(StdRng::seed_from_u64(seed))
         })
     });
@@ -101,8 +103,8 @@ pub async fn watch(
 struct Viewer<'a> {
     number: usize,
     network: &'a Network,
-    prefix: Ipv4Addr,
-    server: SocketAddr,
+    path: &'a Path,
+    scenario: &'a Scenario,
     started: Instant,
     seen: &'a RefCell<ViewerResults>,
 }
@@ -119,12 +121,13 @@ impl Viewer<'_> {
         }
     }
 
-    /// Opens one connection from a random address in the network and requests its share of
-    /// responses.
+    /// Opens one connection from a random address in the network to one of the PoP's edges, and
+    /// requests its share of responses.
     async fn connection(&self, random: &mut StdRng) -> Result<(), Failure> {
-        let address = Ipv4Addr::from_bits(self.prefix.to_bits() | random.random_range(1..=254));
-        let mut connection =
-            Connection::open(&self.server.into(), Some(IpAddr::V4(address)), TIMEOUTS).await?;
+        let port = port(self.network.pop, random.random_range(0..EDGES));
+        let (client, server) = self.addresses(random);
+        let server = SocketAddr::new(server, port);
+        let mut connection = Connection::open(&server.into(), Some(client), TIMEOUTS).await?;
         for _ in 0..self.network.responses {
             let time = fetch(&mut connection).await?;
             let response = Response { network: self.number, at: self.started.elapsed(), time };
@@ -132,6 +135,23 @@ impl Viewer<'_> {
             self.pause(random).await;
         }
         Ok(())
+    }
+
+    /// Returns a random address in the network, and the server's address of the same family. IPv6
+    /// clients are in different /64s of their /56, as households are.
+    fn addresses(&self, random: &mut StdRng) -> (IpAddr, IpAddr) {
+        let host = random.random_range(1..=254_u32);
+        match self.network.family {
+            Family::Four => {
+                let client = Ipv4Addr::from_bits(self.path.prefix4.to_bits() | host);
+                (client.into(), self.scenario.server4.into())
+            }
+            Family::Six => {
+                let subnet = u128::from(host) << 64;
+                let client = Ipv6Addr::from_bits(self.path.prefix6.to_bits() | subnet | 1);
+                (client.into(), self.scenario.server6.into())
+            }
+        }
     }
 
     /// Sleeps for 0.5 to 1.5 times the network's mean pause.
