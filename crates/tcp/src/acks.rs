@@ -1,21 +1,23 @@
 //! Acknowledgement timestamps: when a client's kernel acknowledged a byte of a TCP connection.
 //!
 //! A successful write only means that the kernel has queued the bytes. To learn when they arrived,
-//! a sender [`request`]s timestamps for a write and [`collect`]s them from the socket's error
-//! queue. The kernel stamps the last byte of each write when the cumulative acknowledgement covers
-//! it. `sendfile` counts as one write per 64 KiB, so a sender that wants a single timestamp
-//! requests it only for the last part of a response.
+//! a sender [`enable`]s timestamps once, [`send`]s the last bytes of a response with a timestamp,
+//! and [`collect`]s it from the socket's error queue. The kernel stamps the last byte of the call
+//! when the cumulative acknowledgement covers it. `sendfile` cannot request a timestamp for one
+//! call, so a sender leaves the last byte of a file to [`send`].
 //!
 //! A timestamp in the error queue makes the socket report `EPOLLERR` until it is collected.
 //!
 //! Source: the kernel's `Documentation/networking/timestamping.rst` and `net/ipv4/tcp_input.c`
 //! (`tcp_ack_tstamp`).
 
-use std::io::{self, IoSliceMut};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
+
+use rustix::net::SendFlags;
 
 use crate::sockopt::{self, SocketOption};
 
@@ -32,7 +34,7 @@ const REPORT: u32 = libc::SOF_TIMESTAMPING_SOFTWARE
 const OPT_ID_TCP: u32 = 1 << 16;
 /// `SCM_TSTAMP_ACK` of linux/errqueue.h: the timestamp is of an acknowledgement.
 const SCM_TSTAMP_ACK: u32 = 2;
-/// Requests a timestamp of the acknowledgement for each write.
+/// Requests a timestamp of the acknowledgement.
 const TX_ACK: u32 = libc::SOF_TIMESTAMPING_TX_ACK;
 /// Size of the control messages of one timestamp: `scm_timestamping` (48 bytes) and
 /// `sock_extended_err` with an IPv6 address (44 bytes), each with its header, and some room.
@@ -45,22 +47,29 @@ struct Control([u8; CONTROL_BYTES]);
 /// The acknowledgement of a byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Acknowledgement {
-    /// Number of the byte: the bytes written between the first [`request`] and this byte, modulo
-    /// 2³².
+    /// Number of the byte: the bytes written between [`enable`] and this byte, modulo 2³².
     pub byte: u32,
     /// When the acknowledgement arrived, by the system's clock.
     pub at: SystemTime,
 }
 
-/// Requests a timestamp for the last byte of each write from now on, or stops requesting them. The
-/// first request on a socket numbers bytes: byte 0 is the next one written.
+/// Prepares a socket for timestamps, and numbers its bytes: byte 0 is the next one written.
 ///
 /// # Errors
 ///
 /// Returns the system call's error: `EINVAL` on kernels before 6.2 and on unconnected sockets.
-pub fn request(fd: BorrowedFd<'_>, on: bool) -> io::Result<()> {
-    let flags = if on { REPORT | TX_ACK } else { REPORT };
-    sockopt::set(fd, TIMESTAMPING, &flags.to_ne_bytes())
+pub fn enable(fd: BorrowedFd<'_>) -> io::Result<()> {
+    sockopt::set(fd, TIMESTAMPING, &REPORT.to_ne_bytes())
+}
+
+/// Sends bytes like `sendmsg(2)`, with a timestamp for the last byte that the socket accepts.
+/// Returns the number of bytes accepted. [`enable`] must have succeeded before.
+///
+/// # Errors
+///
+/// Returns the system call's error.
+pub fn send(fd: BorrowedFd<'_>, parts: &[IoSlice<'_>], flags: SendFlags) -> io::Result<usize> {
+    sockopt::send_with(fd, parts, flags, TIMESTAMPING, TX_ACK)
 }
 
 /// Removes the oldest timestamp from the socket's error queue; `None` if the queue is empty.
@@ -135,13 +144,11 @@ mod tests {
         for (listen, to) in [("127.0.0.1:0", "127.0.0.1"), ("[::]:0", "127.0.0.1"), ("[::]:0", "::1")] {
             let (mut socket, mut client) = connected(listen, to);
             socket.write_all(b"before").unwrap();
-            request(socket.as_fd(), true).unwrap();
-            request(socket.as_fd(), false).unwrap();
+            enable(socket.as_fd()).unwrap();
             socket.write_all(&[1; 1000]).unwrap();
-            request(socket.as_fd(), true).unwrap();
             let before = SystemTime::now();
-            socket.write_all(&[2; 500]).unwrap();
-            request(socket.as_fd(), false).unwrap();
+            let parts = [IoSlice::new(&[2; 300]), IoSlice::new(&[2; 200])];
+            assert_eq!(send(socket.as_fd(), &parts, SendFlags::NOSIGNAL).unwrap(), 500);
             client.read_exact(&mut [0; 1506]).unwrap();
             let stamp = next(&socket);
             assert_eq!(stamp.byte, 1499, "{listen} {to}");
@@ -158,18 +165,17 @@ mod tests {
         const BYTES: usize = 300_000;
         let (mut socket, mut client) = connected("127.0.0.1:0", "127.0.0.1");
         rustix::net::sockopt::set_socket_recv_buffer_size(&client, 16 << 10).unwrap();
-        request(socket.as_fd(), true).unwrap();
-        socket.write_all(&[0; BYTES]).unwrap();
+        enable(socket.as_fd()).unwrap();
+        socket.write_all(&[0; BYTES - 1]).unwrap();
+        assert_eq!(send(socket.as_fd(), &[IoSlice::new(&[0])], SendFlags::NOSIGNAL).unwrap(), 1);
         let written = SystemTime::now();
         let reader = thread::spawn(move || {
             thread::sleep(Duration::from_millis(50));
             client.read_exact(&mut vec![0; BYTES]).unwrap();
             client
         });
-        let mut last = next(&socket);
-        while last.byte as usize != BYTES - 1 {
-            last = next(&socket);
-        }
+        let last = next(&socket);
+        assert_eq!(last.byte as usize, BYTES - 1);
         assert!(last.at > written + Duration::from_millis(40), "{last:?}, written at {written:?}");
         drop(reader.join().unwrap());
     }
@@ -177,6 +183,6 @@ mod tests {
     #[test]
     fn unconnected_socket_is_an_error() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        assert!(request(listener.as_fd(), true).is_err());
+        assert!(enable(listener.as_fd()).is_err());
     }
 }

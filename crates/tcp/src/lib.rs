@@ -4,10 +4,10 @@
 //! **Invariant:** no value is inferred. Each is either reported by the kernel for that socket or
 //! absent.
 //!
-//! All `unsafe` code in this crate is in `sockopt.rs`, around `getsockopt(2)` and `setsockopt(2)`.
-//! The safe wrappers in rustix and socket2 lack `TCP_INFO`, `SO_MEMINFO`, `SO_MAX_PACING_RATE` and
-//! `TCP_NOTSENT_LOWAT`, and they allocate a string for `TCP_CONGESTION`, which is read for every
-//! response.
+//! All `unsafe` code in this crate is in `sockopt.rs`, around `getsockopt(2)`, `setsockopt(2)` and
+//! `sendmsg(2)`. The safe wrappers in rustix and socket2 lack `TCP_INFO`, `SO_MEMINFO`,
+//! `SO_MAX_PACING_RATE`, `TCP_NOTSENT_LOWAT` and options for one `sendmsg`, and they allocate a
+//! string for `TCP_CONGESTION`, which is read for every response.
 
 pub mod acks;
 pub mod congestion;

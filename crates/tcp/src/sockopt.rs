@@ -1,12 +1,16 @@
-//! Wrappers around `getsockopt(2)` and `setsockopt(2)`, the only unsafe calls in this crate.
+//! Wrappers around `getsockopt(2)`, `setsockopt(2)` and `sendmsg(2)` with an option for one call: the
+//! only unsafe calls in this crate.
 
 #![expect(
     unsafe_code,
-    reason = "safe wrappers lack these options, or allocate a string to read TCP_CONGESTION"
+    reason = "safe wrappers lack these options, or allocate to read TCP_CONGESTION and to send"
 )]
 
-use std::io;
+use std::io::{self, IoSlice};
+use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, BorrowedFd};
+
+use rustix::net::SendFlags;
 
 /// A socket option: its level and its number at that level.
 pub(crate) type SocketOption = (libc::c_int, libc::c_int);
@@ -43,6 +47,39 @@ pub(crate) fn set(fd: BorrowedFd<'_>, (level, name): SocketOption, value: &[u8])
         return Err(io::Error::last_os_error());
     }
     Ok(())
+}
+
+/// Room for one control message with a `u32`, aligned as its header.
+#[repr(C)]
+struct OneMessage {
+    header: libc::cmsghdr,
+    value: u32,
+}
+
+/// Sends bytes with a socket option that applies to this call only. Returns the number of bytes
+/// accepted.
+pub(crate) fn send_with(
+    fd: BorrowedFd<'_>,
+    parts: &[IoSlice<'_>],
+    flags: SendFlags,
+    (level, name): SocketOption,
+    value: u32,
+) -> io::Result<usize> {
+    // SAFETY: `cmsghdr` and `msghdr` consist of integers and pointers, for which zero is valid.
+    let (mut control, mut message): (OneMessage, libc::msghdr) = unsafe { (zeroed(), zeroed()) };
+    control.header.cmsg_len = size_of::<libc::cmsghdr>() + size_of::<u32>();
+    (control.header.cmsg_level, control.header.cmsg_type) = (level, name);
+    control.value = value;
+    // `IoSlice` has the layout of `iovec`. The kernel does not write to it.
+    message.msg_iov = parts.as_ptr().cast_mut().cast();
+    message.msg_iovlen = parts.len();
+    message.msg_control = (&raw mut control).cast();
+    message.msg_controllen = size_of::<OneMessage>();
+    let flags = flags.bits().cast_signed();
+    // SAFETY: `fd`, `parts` and `control` are borrowed or owned during the call, and `message`
+    // describes them. The kernel only reads them and does not retain the pointers.
+    let sent = unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message, flags) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
 fn length(bytes: &[u8]) -> libc::socklen_t {

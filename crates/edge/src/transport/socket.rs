@@ -32,8 +32,8 @@ pub(crate) struct Socket {
 struct State {
     /// Absent only after a failed attempt to register it again.
     stream: Option<TcpStream>,
-    /// Value of `written` when timestamps were first requested; `None` before.
-    first_stamped: Option<u64>,
+    /// Value of `written` when timestamps were enabled; `None` before.
+    numbered_from: Option<u64>,
     /// Acknowledgements collected before they were asked for, oldest first.
     collected: Vec<Acked>,
     /// Whether the socket was registered again, so that the wait of a concurrent reader was lost.
@@ -67,7 +67,7 @@ impl Socket {
     pub(crate) fn new(stream: TcpStream) -> Self {
         let state = State {
             stream: Some(stream),
-            first_stamped: None,
+            numbered_from: None,
             collected: Vec::new(),
             was_registered_again: false,
         };
@@ -150,16 +150,16 @@ impl Socket {
         state.stream()?.poll_write_ready(context)
     }
 
-    /// Requests an acknowledgement timestamp for each write from now on, or stops requesting them.
+    /// Enables acknowledgement timestamps, which [`acks::send`] requests.
     ///
     /// # Errors
     ///
     /// Returns the kernel's error if it has no such timestamps.
-    pub(crate) fn request_acks(&self, on: bool) -> io::Result<()> {
+    pub(crate) fn enable_acks(&self) -> io::Result<()> {
         let mut state = self.state();
-        acks::request(state.stream()?.as_fd(), on)?;
-        if on {
-            state.first_stamped.get_or_insert(self.written());
+        if state.numbered_from.is_none() {
+            acks::enable(state.stream()?.as_fd())?;
+            state.numbered_from = Some(self.written());
         }
         Ok(())
     }
@@ -182,7 +182,7 @@ impl State {
 
     /// Collects a timestamp from the kernel.
     fn collect(&self, written: u64) -> Option<Acked> {
-        let first = self.first_stamped?;
+        let first = self.numbered_from?;
         let ack = acks::collect(self.stream.as_ref()?.as_fd()).ok()??;
         // Byte numbers wrap at 4 GiB: the byte is the newest written one with its number.
         let newest = written.checked_sub(first)?.checked_sub(1)?;
@@ -210,7 +210,7 @@ impl State {
 #[allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 mod tests {
     use std::future::poll_fn;
-    use std::io::Read;
+    use std::io::{IoSlice, Read};
     use std::time::Duration;
 
     use rustix::net::SendFlags;
@@ -228,6 +228,11 @@ mod tests {
         socket.try_write(|stream| Ok(rustix::net::send(stream, bytes, SendFlags::NOSIGNAL)?)).unwrap()
     }
 
+    fn send_stamped(socket: &Socket, bytes: &[u8]) -> Option<usize> {
+        let parts = [IoSlice::new(bytes)];
+        socket.try_write(|stream| acks::send(stream.as_fd(), &parts, SendFlags::NOSIGNAL)).unwrap()
+    }
+
     async fn acked(socket: &Socket) -> Acked {
         loop {
             if let Some(ack) = socket.next_ack() {
@@ -241,14 +246,13 @@ mod tests {
     async fn positions_count_all_bytes_written() {
         let (socket, mut client) = connected().await;
         send(&socket, b"before").unwrap();
-        socket.request_acks(true).unwrap();
-        send(&socket, b"stamped").unwrap();
-        socket.request_acks(false).unwrap();
+        socket.enable_acks().unwrap();
+        send_stamped(&socket, b"stamped").unwrap();
         client.read_exact(&mut [0; 13]).unwrap();
         assert_eq!(acked(&socket).await.position, 13);
         send(&socket, b"between").unwrap();
-        socket.request_acks(true).unwrap();
-        send(&socket, b"again").unwrap();
+        socket.enable_acks().unwrap();
+        send_stamped(&socket, b"again").unwrap();
         client.read_exact(&mut [0; 12]).unwrap();
         assert_eq!(acked(&socket).await.position, 25);
     }
@@ -258,9 +262,8 @@ mod tests {
     #[tokio::test]
     async fn full_socket_waits_for_room_after_a_timestamp() {
         let (socket, mut client) = connected().await;
-        socket.request_acks(true).unwrap();
-        send(&socket, b"stamped").unwrap();
-        socket.request_acks(false).unwrap();
+        socket.enable_acks().unwrap();
+        send_stamped(&socket, b"stamped").unwrap();
         client.read_exact(&mut [0; 7]).unwrap();
         // The runtime sees the error report.
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -17,6 +17,9 @@ const LENGTH: usize = 600_000;
 /// Time for which a client does not read.
 const PAUSE: Duration = Duration::from_millis(150);
 
+/// Time after which the next response of a connection is measured again.
+const BETWEEN_MEASURED: Duration = Duration::from_millis(25);
+
 /// Stores `/a`; follows the records of later responses.
 async fn warm(backend: &Backend, edge: &TestEdge, size: usize) -> Follower {
     let mut records = edge.records.follow();
@@ -102,11 +105,34 @@ async fn ranges_are_acknowledged_to_their_end() {
     let mut records = warm(&backend, &edge, LENGTH).await;
     let mut client = edge.client().await;
     for range in ["bytes=0-99999", "bytes=1000-150999", "bytes=0-29999,100000-139999"] {
+        tokio::time::sleep(BETWEEN_MEASURED).await;
         client.request("GET", "/a", &format!("Range: {range}\r\n")).await;
         assert_eq!(client.response().await.status, 206);
         let record = tokio::time::timeout(PATIENCE, records.recv()).await.unwrap().unwrap();
         assert!(delivery(&record).acked_us.is_some(), "{range}: {record:?}");
     }
+    edge.stop().await;
+}
+
+/// A client whose responses take less time than timestamps are worth.
+#[tokio::test]
+async fn responses_of_a_fast_client_are_measured_once_in_a_while() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::before(&backend);
+    let mut records = warm(&backend, &edge, 100_000).await;
+    let mut client = edge.client().await;
+    let started = Instant::now();
+    for _ in 0..100 {
+        client.request("GET", "/a", "").await;
+        assert_eq!(client.response().await.content.len(), 100_000);
+    }
+    let windows = started.elapsed().as_millis() / 20 + 1;
+    drop(client);
+    let mut measured = 0;
+    for _ in 0..100 {
+        measured += u128::from(records.recv().await.unwrap().delivery.is_some());
+    }
+    assert!((1..=windows).contains(&measured), "{measured} of {windows}");
     edge.stop().await;
 }
 

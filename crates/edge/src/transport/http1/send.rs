@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use rustix::fd::BorrowedFd;
@@ -14,7 +15,7 @@ use rustix::net::SendFlags;
 use thalweg_cache::Piece;
 use thalweg_http::Fields;
 use thalweg_http::chunked::{CHUNK_END, CONTENT_END, SIZE_LINE_BYTES, encode_size};
-use thalweg_tcp::TcpInfo;
+use thalweg_tcp::{TcpInfo, acks};
 use tokio::net::TcpStream;
 
 use crate::delivery::window_bytes;
@@ -30,10 +31,9 @@ const CORK_BYTES_MIN: usize = 64 * 1024;
 /// Maximum total size, in bytes, of head and content joined in a buffer. Compared with `writev`, a
 /// single `send` saves 4 % of the cost of a 1 KB request.
 const JOINED_BYTES_MAX: usize = 4096;
-
-/// Maximum length, in bytes, of the tail of a response for which timestamps are requested. The
-/// kernel splits `sendfile` into writes of this size, and each has its own timestamp.
-const STAMPED_BYTES_MAX: usize = 64 * 1024;
+/// Length, in bytes, of the tail of a file that is sent with a timestamp, because `sendfile` cannot
+/// request one.
+const STAMPED_BYTES: usize = 1;
 
 thread_local! {
     /// Buffer for joining a head and small content.
@@ -45,6 +45,18 @@ enum SendFrom<'a> {
     Bytes(&'a [u8]),
     /// A file, and the offset to read from.
     File(BorrowedFd<'a>, u64),
+}
+
+/// Reads the last bytes of a piece, from memory if they are there. Returns `false` if the file is
+/// truncated or cannot be read.
+fn read_tail(piece: &Piece, file: BorrowedFd<'_>, offset: u64, tail: &mut [u8; STAMPED_BYTES]) -> bool {
+    match piece.as_slice().and_then(|bytes| bytes.last_chunk()) {
+        Some(bytes) => {
+            *tail = *bytes;
+            true
+        }
+        None => rustix::io::pread(file, &mut tail[..], offset).is_ok_and(|read| read == STAMPED_BYTES),
+    }
 }
 
 fn source_of(piece: &Piece) -> SendFrom<'_> {
@@ -81,8 +93,8 @@ struct Measuring {
     window_bytes: Option<u64>,
     /// The connection's busy time at the first byte, once the response has waited for content.
     busy_before: Option<Duration>,
-    /// Whether the kernel currently stamps each write.
-    is_stamping: bool,
+    /// Whether the kernel can stamp writes.
+    can_stamp: bool,
     /// Whether the kernel has stamped any write of the response.
     has_stamped: bool,
 }
@@ -100,7 +112,7 @@ impl<'a> Sender<'a> {
             needs_window,
             window_bytes: None,
             busy_before: None,
-            is_stamping: false,
+            can_stamp: self.socket.enable_acks().is_ok(),
             has_stamped: false,
         }));
     }
@@ -135,16 +147,11 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Requests acknowledgement timestamps for the writes that follow, or stops requesting them.
-    fn stamp(&mut self, on: bool) {
-        // The kernel refuses timestamps on a reset connection and before Linux 6.2.
-        if let Some(measuring) = &mut self.measuring
-            && measuring.is_stamping != on
-            && self.socket.request_acks(on).is_ok()
-        {
-            measuring.is_stamping = on;
-            measuring.has_stamped |= on;
-        }
+    /// Returns whether the last write of the response is to be stamped.
+    fn stamps(&mut self) -> bool {
+        let Some(measuring) = &mut self.measuring else { return false };
+        measuring.has_stamped |= measuring.can_stamp;
+        measuring.can_stamp
     }
 
     /// Returns when the kernel accepted the first byte.
@@ -225,14 +232,32 @@ impl<'a> Sender<'a> {
 
     /// Sends bytes. With `more`, the kernel holds them back for bytes that follow immediately.
     /// `is_last` promises that the response ends with these bytes.
-    pub(super) async fn bytes(&mut self, mut bytes: &[u8], more: bool, is_last: bool) -> io::Result<()> {
+    pub(super) async fn bytes(&mut self, bytes: &[u8], more: bool, is_last: bool) -> io::Result<()> {
         let flags = SendFlags::NOSIGNAL | if more { SendFlags::MORE } else { SendFlags::empty() };
-        self.stamp(is_last);
-        while !bytes.is_empty() {
-            let sent = self.io(|stream| Ok(rustix::net::send(stream, bytes, flags)?)).await?;
-            bytes = &bytes[sent..];
+        self.write(&mut [IoSlice::new(bytes)], flags, is_last).await
+    }
+
+    /// Sends slices. If the response ends with them, the last byte is stamped.
+    async fn write(
+        &mut self,
+        mut left: &mut [IoSlice<'_>],
+        flags: SendFlags,
+        is_last: bool,
+    ) -> io::Result<()> {
+        let is_stamped = is_last && self.stamps();
+        IoSlice::advance_slices(&mut left, 0);
+        while !left.is_empty() {
+            let sent = self.attempt(|stream| match left {
+                _ if is_stamped => acks::send(stream.as_fd(), left, flags),
+                [one] => Ok(rustix::net::send(stream, one, flags)?),
+                _ => Ok(rustix::io::writev(stream, left)?),
+            })?;
+            match sent {
+                Some(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Some(sent) => IoSlice::advance_slices(&mut left, sent),
+                None => self.writable().await?,
+            }
         }
-        self.stamp(false);
         Ok(())
     }
 
@@ -252,19 +277,7 @@ impl<'a> Sender<'a> {
     }
 
     async fn parts<const N: usize>(&mut self, parts: [&[u8]; N], is_last: bool) -> io::Result<()> {
-        let mut slices = parts.map(IoSlice::new);
-        let mut left = &mut slices[..];
-        IoSlice::advance_slices(&mut left, 0);
-        self.stamp(is_last);
-        while !left.is_empty() {
-            let sent = self.io(|stream| Ok(rustix::io::writev(stream, left)?)).await?;
-            if sent == 0 {
-                return Err(io::ErrorKind::WriteZero.into());
-            }
-            IoSlice::advance_slices(&mut left, sent);
-        }
-        self.stamp(false);
-        Ok(())
+        self.write(&mut parts.map(IoSlice::new), SendFlags::NOSIGNAL, is_last).await
     }
 
     async fn file(
@@ -276,16 +289,23 @@ impl<'a> Sender<'a> {
     ) -> io::Result<()> {
         let unreadable = || io::Error::from(io::ErrorKind::UnexpectedEof);
         let (mut sent, mut ready) = (0, piece.len());
-        let stamped_from = if is_last { piece.len().saturating_sub(STAMPED_BYTES_MAX) } else { piece.len() };
+        let stamps = is_last && self.stamps();
+        let end = if stamps { piece.len().saturating_sub(STAMPED_BYTES) } else { piece.len() };
         while sent < piece.len() {
             // Pages may have left the page cache during a wait, and this thread must not block on
             // the disk.
             if std::mem::take(&mut self.has_waited) || sent == ready {
                 ready = sent + piece.ready(sent).await.map_err(|_| unreadable())?;
             }
-            let is_stamped = sent >= stamped_from;
-            self.stamp(is_stamped);
-            let most = if is_stamped || self.measuring.is_none() { ready } else { ready.min(stamped_from) };
+            if sent == end {
+                let mut tail = [0; STAMPED_BYTES];
+                if !read_tail(piece, file, offset, &mut tail) {
+                    piece.doubt();
+                    return Err(unreadable());
+                }
+                return self.bytes(&tail, false, true).await;
+            }
+            let most = ready.min(end);
             let attempt =
                 |stream: &TcpStream| Ok(rustix::fs::sendfile(stream, file, Some(&mut offset), most - sent)?);
             match self.attempt(attempt) {
@@ -303,18 +323,7 @@ impl<'a> Sender<'a> {
                 Err(error) => return Err(error),
             }
         }
-        self.stamp(false);
         Ok(())
-    }
-
-    /// Retries `attempt`, waiting for the client whenever the socket buffer is full.
-    async fn io(&mut self, mut attempt: impl FnMut(&TcpStream) -> io::Result<usize>) -> io::Result<usize> {
-        loop {
-            match self.attempt(&mut attempt)? {
-                Some(sent) => return Ok(sent),
-                None => self.writable().await?,
-            }
-        }
     }
 
     /// Calls `attempt` once. Returns `None` if the socket buffer is full.
