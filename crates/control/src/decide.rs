@@ -28,7 +28,7 @@ use crate::pool::Pool;
 use crate::reason::Reason;
 use crate::settings::{Settings, normalized_hosts};
 use crate::state::{BUNDLES_MAX, State};
-use crate::switchback::Switchback;
+use crate::switchback::{ClosedPairs, Switchback};
 use crate::window::{Window, follows};
 
 /// Outcome of a round.
@@ -91,6 +91,8 @@ pub struct Decision {
     pub promising: Vec<Prefix>,
     /// Prefixes proved in this round to be helped as a whole, sorted.
     pub proved: Vec<Prefix>,
+    /// Pairs of blocks closed in this round, over all switchbacks.
+    pub pairs: ClosedPairs,
     /// Number of steered prefixes after this round.
     pub steered: usize,
     /// Distribution of effects across all trials. `None` with too few trials.
@@ -125,6 +127,7 @@ pub(crate) fn decide_tenant(
             changed: Vec::new(),
             promising: Vec::new(),
             proved: Vec::new(),
+            pairs: ClosedPairs::default(),
             steered: state.steered().count(),
             pool: state.pool,
             content: None,

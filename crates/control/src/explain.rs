@@ -11,7 +11,7 @@ use crate::reason::Reason;
 use crate::sequential::{Interval, Mean};
 use crate::settings::Settings;
 use crate::state::State;
-use crate::switchback::Switchback;
+use crate::switchback::{Switchback, Voided};
 
 /// Explains the state of `prefix` in a few lines of text.
 pub fn explain(settings: &Settings, state: &State, prefix: Prefix) -> String {
@@ -124,7 +124,8 @@ fn trial(text: &mut String, settings: &Settings, state: &State, steered: &Steere
 /// Writes the effect on the prefix as a whole.
 fn as_a_whole(text: &mut String, settings: &Settings, switchback: &Switchback) -> std::fmt::Result {
     let Some(effect) = switchback.effect(settings.false_harm_share) else {
-        return writeln!(text, "  as a whole  no pair of blocks yet");
+        writeln!(text, "  as a whole  no pair of blocks yet")?;
+        return voided(text, &switchback.voided);
     };
     let interval = effect.interval.map_or_else(
         || "too few pairs for an interval".to_owned(),
@@ -132,7 +133,24 @@ fn as_a_whole(text: &mut String, settings: &Settings, switchback: &Switchback) -
     );
     let (mean, pairs, e) = (percent(effect.mean), effect.pairs, switchback.ln_e_helped().exp());
     writeln!(text, "  as a whole  {mean} {interval}, over {pairs} pairs of blocks, by an e-value of {e:.1}")?;
-    low_goodputs(text, &switchback.arms)
+    low_goodputs(text, &switchback.arms)?;
+    voided(text, &switchback.voided)
+}
+
+/// Writes the numbers of pairs that do not count, and why.
+fn voided(text: &mut String, voided: &Voided) -> std::fmt::Result {
+    if voided.total() == 0 {
+        return Ok(());
+    }
+    let Voided { mixed, leftover, few } = voided;
+    let causes = [
+        (mixed, "decided by another rule, as at an edge without the bundle"),
+        (leftover, "with connections left over from the other arm"),
+        (few, "with too few clients"),
+    ];
+    let causes = causes.iter().filter(|(pairs, _)| **pairs > 0);
+    let causes: Vec<_> = causes.map(|(pairs, cause)| format!("{pairs} {cause}")).collect();
+    writeln!(text, "  left out    pairs of blocks: {}", causes.join(", "))
 }
 
 /// Writes the 10th percentiles of goodput below the effect of the same trial.

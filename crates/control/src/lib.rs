@@ -70,7 +70,7 @@ pub use rollout::{
 pub use sequential::{Interval, Mean};
 pub use settings::{Fault, HISTORY_WINDOWS_MAX, LEFT_ALONE_MAX, Measure, PREFIXES_MAX, Settings};
 pub use state::{BUNDLES_MAX, Guard, STATE_FORMAT, State};
-pub use switchback::{PAIRS_MAX, Switchback, WholeEffect};
+pub use switchback::{ClosedPairs, PAIRS_MAX, Switchback, Voided, WholeEffect};
 pub use tenant::{TENANT_HOSTS_MAX, TENANTS_MAX, Tenant};
 pub use tenants::{RuleKey, Tenants};
 pub use window::{Arm, ArmSample, Outcome, Sample, Window};

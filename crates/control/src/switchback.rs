@@ -16,7 +16,8 @@
 //! are left out too. A block counts only if the prefix was steered as a whole: at most
 //! [`MIXED_SHARE_MAX`] of the outcomes of connections decided in it may be under another rule or in
 //! the other arm. A pair counts if both of its blocks do, and have enough outcomes. Without an
-//! effect, none of this depends on the coin.
+//! effect, none of this depends on the coin. Pairs that do not count are counted by cause: see
+//! [`Voided`].
 
 use std::ops::RangeInclusive;
 
@@ -57,6 +58,9 @@ pub struct Switchback {
     closed: Option<u64>,
     /// Goodputs of both arms, including pairs that do not count.
     pub arms: ArmGoodputs,
+    /// Numbers of closed pairs that do not count.
+    #[serde(default)]
+    pub voided: Voided,
     /// Differences of the pairs that count.
     pub(crate) pairs: Vec<Difference>,
 }
@@ -78,6 +82,76 @@ struct Block {
     retransmitted: Mean,
     /// Number of outcomes decided otherwise than by the switchback.
     mixed: u64,
+    /// Number of outcomes in windows with too many connections of the other arm.
+    #[serde(default)]
+    leftover: u64,
+}
+
+/// Numbers of pairs that do not count, by cause. If a pair has several, the first one counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Voided {
+    /// Another rule decided some of the clients, as at an edge that does not have the bundle.
+    pub mixed: u32,
+    /// Too few outcomes, because too many connections of the other arm were left over.
+    pub leftover: u32,
+    /// Too few outcomes.
+    pub few: u32,
+}
+
+/// The cause for which a pair does not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Cause {
+    Mixed,
+    Leftover,
+    Few,
+}
+
+/// Numbers of pairs closed in a round.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ClosedPairs {
+    /// Number of pairs that count.
+    pub counted: u32,
+    /// Numbers of pairs that do not.
+    pub voided: Voided,
+}
+
+impl Voided {
+    /// Returns the number of pairs that do not count.
+    pub fn total(&self) -> u32 {
+        self.mixed.saturating_add(self.leftover).saturating_add(self.few)
+    }
+
+    fn count_mut(&mut self, cause: Cause) -> &mut u32 {
+        match cause {
+            Cause::Mixed => &mut self.mixed,
+            Cause::Leftover => &mut self.leftover,
+            Cause::Few => &mut self.few,
+        }
+    }
+}
+
+impl ClosedPairs {
+    fn add(&mut self, cause: Option<Cause>) {
+        let count = cause.map_or(&mut self.counted, |cause| self.voided.count_mut(cause));
+        *count = count.saturating_add(1);
+    }
+}
+
+impl Block {
+    /// Returns why a pair with this block does not count, or `None` if it does.
+    fn void_cause(&self, outcomes_min: u32) -> Option<Cause> {
+        let (own, outcomes_min) = (self.ln_goodput.count, u64::from(outcomes_min.max(1)));
+        if self.mixed as f64 > MIXED_SHARE_MAX * own.saturating_add(self.mixed) as f64 {
+            Some(Cause::Mixed)
+        } else if own >= outcomes_min {
+            None
+        } else if own.saturating_add(self.leftover) >= outcomes_min {
+            Some(Cause::Leftover)
+        } else {
+            Some(Cause::Few)
+        }
+    }
 }
 
 /// Prefix and salt of a switchback's rule.
@@ -120,6 +194,7 @@ impl Switchback {
             open: None,
             closed: None,
             arms,
+            voided: Voided::default(),
             pairs: Vec::new(),
         }
     }
@@ -134,7 +209,8 @@ impl Switchback {
     }
 
     /// Adds a window's outcomes. Outcomes under other bundles than `bundles` are not under the
-    /// switchback. A pair with fewer than `outcomes_min` outcomes in a block does not count.
+    /// switchback. A pair with fewer than `outcomes_min` outcomes in a block does not count. Adds
+    /// the pairs that this closes to `closed`.
     pub(crate) fn add(
         &mut self,
         RuleSalt { prefix, salt }: RuleSalt<'_>,
@@ -142,17 +218,18 @@ impl Switchback {
         bundles: RangeInclusive<u64>,
         sample: &Sample,
         outcomes_min: u32,
+        closed: &mut ClosedPairs,
     ) {
         let number = self.block(window) / 2;
         if self.closed.is_some_and(|closed| number <= closed) {
             return;
         }
         if self.open.as_ref().is_some_and(|pair| pair.number != number) {
-            self.close_pair(outcomes_min);
+            self.close_pair(outcomes_min, closed);
         }
         let (block, is_held_out) = (self.block(window), self.is_held_out(prefix, salt, window));
-        let is_left_out =
-            window.is_multiple_of(self.block_windows.into()) || has_leftovers(sample, is_held_out);
+        let is_first_window = window.is_multiple_of(self.block_windows.into());
+        let has_leftovers = has_leftovers(sample, is_held_out);
         let is_last_window = (window + 1).is_multiple_of(2 * u64::from(self.block_windows));
         let block_windows = u64::from(self.block_windows);
         let decided_here = |outcome: &&Outcome| outcome.period / block_windows == block;
@@ -161,26 +238,33 @@ impl Switchback {
         for outcome in sample.outcomes.iter().filter(decided_here) {
             if !bundles.contains(&outcome.bundle) || outcome.is_steered == is_held_out {
                 into.mixed = into.mixed.saturating_add(1);
-            } else if !is_left_out {
+            } else if is_first_window {
+                continue;
+            } else if has_leftovers {
+                into.leftover = into.leftover.saturating_add(1);
+            } else {
                 self.arms.add(outcome);
                 into.ln_goodput.add(outcome.ln_goodput);
                 outcome.retransmitted_share.into_iter().for_each(|share| into.retransmitted.add(share));
             }
         }
         if is_last_window {
-            self.close_pair(outcomes_min);
+            self.close_pair(outcomes_min, closed);
         }
     }
 
-    fn close_pair(&mut self, outcomes_min: u32) {
+    fn close_pair(&mut self, outcomes_min: u32, closed: &mut ClosedPairs) {
         let Some(Pair { number, steered, held_out }) = self.open.take() else { return };
         self.closed = Some(number);
-        let counts = |block: &Block| {
-            let own = block.ln_goodput.count;
-            let is_mixed = block.mixed as f64 > MIXED_SHARE_MAX * own.saturating_add(block.mixed) as f64;
-            !is_mixed && own >= outcomes_min.max(1).into()
-        };
-        if self.pairs.len() == PAIRS_MAX || !counts(&steered) || !counts(&held_out) {
+        let causes = [&steered, &held_out].map(|block| block.void_cause(outcomes_min));
+        let cause = causes.into_iter().flatten().min();
+        closed.add(cause);
+        if let Some(cause) = cause {
+            let count = self.voided.count_mut(cause);
+            *count = count.saturating_add(1);
+            return;
+        }
+        if self.pairs.len() == PAIRS_MAX {
             return;
         }
         let has_both = steered.retransmitted.count.min(held_out.retransmitted.count) > 0;
@@ -273,7 +357,8 @@ mod tests {
     }
 
     fn add_sample(switchback: &mut Switchback, window: u64, sample: Sample) {
-        switchback.add(RuleSalt { prefix: prefix(), salt: SALT }, window, 5..=7, &sample, 3);
+        let (rule, closed) = (RuleSalt { prefix: prefix(), salt: SALT }, &mut ClosedPairs::default());
+        switchback.add(rule, window, 5..=7, &sample, 3, closed);
     }
 
     /// Connections that outlive their block take from the others, or give to them, whatever the
@@ -295,6 +380,7 @@ mod tests {
                 add_sample(&mut it, window, sample);
             }
             assert_eq!(it.pairs.len(), pairs, "{leftover} of 100");
+            assert_eq!(it.voided, Voided { leftover: 1 - pairs as u32, ..Voided::default() });
         }
     }
 
@@ -335,6 +421,8 @@ mod tests {
         let pairs = |change: &dyn Fn(u64, &mut Outcome)| {
             let mut it = Switchback::new(1, BLOCK);
             (0..6).for_each(|window| add(&mut it, window, 0.3, |outcome| change(window, outcome)));
+            let mixed = 1 - it.pairs.len() as u32;
+            assert_eq!(it.voided, Voided { mixed, ..Voided::default() });
             it.pairs.len()
         };
         assert_eq!(pairs(&|_, _| {}), 1);
@@ -349,9 +437,9 @@ mod tests {
         (12..16).for_each(|window| add(&mut it, window, 0.3, |_| {}));
         // A pair that was never finished is closed by the next one.
         (30..36).for_each(|window| add(&mut it, window, 0.3, |_| {}));
-        assert_eq!(it.pairs.len(), 1);
+        assert_eq!((it.pairs.len(), it.voided), (1, Voided { few: 2, ..Voided::default() }));
         // The clock was set back.
         (30..36).for_each(|window| add(&mut it, window, 0.3, |_| {}));
-        assert_eq!(it.pairs.len(), 1);
+        assert_eq!((it.pairs.len(), it.voided.total()), (1, 2));
     }
 }

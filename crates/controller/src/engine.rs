@@ -382,7 +382,7 @@ impl Engine {
         });
         let closed = pop.close(&self.settings, &window, windows, seed, now_unix_s());
         self.shared.metrics.over_limit.inc_by(closed.over_limit);
-        for (tenant, Decision { window, round, entered, left, steered, .. }) in closed.decisions {
+        for (tenant, Decision { window, round, entered, left, steered, pairs, .. }) in closed.decisions {
             let (entered, left) = (entered.len(), left.len());
             tracing::info!(pop = name, tenant, window, ?round, entered, left, steered, "window closed");
             if matches!(round, RoundOutcome::Decided | RoundOutcome::Stopped) {
@@ -390,6 +390,7 @@ impl Engine {
             }
         }
         self.write(&name);
+            self.shared.metrics.count_pairs(pairs);
     }
 
     /// Stores a PoP's changes and then publishes them. A failed attempt is repeated after

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use thalweg_control::{
-    ArmGoodputs, Entry, Evidence, Interval, Phase, Settings, State, Steered, Switchback, explain,
+    ArmGoodputs, Entry, Evidence, Interval, Phase, Settings, State, Steered, Switchback, Voided, explain,
 };
 use thalweg_record::Prefix;
 
@@ -112,10 +112,19 @@ fn within(settings: &Settings, steered: &Steered) -> Option<Value> {
 
 /// Formats the effect on goodput of the network as a whole. `None` with too few pairs of blocks.
 fn as_a_whole(settings: &Settings, steered: &Steered) -> Option<Value> {
-    let proved = steered.proof.as_ref().map(|proof| &proof.switchback);
-    let switchback = proved.or(steered.switchback.as_ref())?;
+    let switchback = switchback(steered)?;
     let effect = switchback.effect(settings.false_harm_share)?;
     Some(percentages(effect.mean, effect.interval?, &switchback.arms))
+}
+
+/// Returns the switchback in progress, or that of the proof.
+fn switchback(steered: &Steered) -> Option<&Switchback> {
+    steered.switchback.as_ref().or(steered.proof.as_ref().map(|proof| &proof.switchback))
+}
+
+/// Formats the numbers of pairs of blocks that do not count, by cause.
+pub(crate) fn voided(Voided { mixed, leftover, few }: &Voided) -> Value {
+    json!({ "mixed": mixed, "leftover": leftover, "few": few })
 }
 
 /// Formats an effect on log goodput, and its interval, as percentages, with the 10th percentiles of
@@ -176,7 +185,8 @@ fn evidence(settings: &Settings, state: &State, entry: &Entry) -> Option<Value> 
         "goodput": effect(settings, steered),
         "within": within(settings, steered),
         "as_a_whole": as_a_whole(settings, steered),
-        "pairs": steered.switchback.as_ref().or(steered.proof.as_ref().map(|it| &it.switchback)).map(Switchback::pairs),
+        "pairs": switchback(steered).map(Switchback::pairs),
+        "voided": switchback(steered).map(|switchback| voided(&switchback.voided)),
         "retransmitted": sent_again,
         "likely": likely(settings, state, steered),
     }))

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU64;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use thalweg_control::{ClosedPairs, Voided};
 
 /// The controller's counters and gauges.
 #[derive(Debug, Clone, Default)]
@@ -24,6 +25,10 @@ pub(crate) struct Metrics {
     pub(crate) pops_evicted: Counter,
     pub(crate) sampled_out: Counter,
     pub(crate) rounds: Counter,
+    pub(crate) pairs: Counter,
+    pub(crate) pairs_mixed: Counter,
+    pub(crate) pairs_leftover: Counter,
+    pub(crate) pairs_few: Counter,
     pub(crate) failures: Counter,
     pub(crate) polls: Counter,
     pub(crate) steered: Gauge<f64, AtomicU64>,
@@ -33,6 +38,19 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
+    /// Counts the pairs of blocks closed in a round.
+    pub(crate) fn count_pairs(&self, ClosedPairs { counted, voided }: ClosedPairs) {
+        let Voided { mixed, leftover, few } = voided;
+        for (counter, pairs) in [
+            (&self.pairs, counted),
+            (&self.pairs_mixed, mixed),
+            (&self.pairs_leftover, leftover),
+            (&self.pairs_few, few),
+        ] {
+            counter.inc_by(pairs.into());
+        }
+    }
+
     /// Builds a registry of all controller metrics.
     pub(crate) fn registry(&self) -> Registry {
         let mut registry = Registry::with_prefix("thalweg_controller");
@@ -64,6 +82,18 @@ impl Metrics {
                 &self.sampled_out,
             ),
             ("rounds", "Rounds decided", &self.rounds),
+            ("pairs", "Pairs of blocks of switchbacks that count", &self.pairs),
+            (
+                "pairs_mixed",
+                "Pairs of blocks left out because another rule decided clients, as at an edge without the bundle",
+                &self.pairs_mixed,
+            ),
+            (
+                "pairs_leftover",
+                "Pairs of blocks left out because connections were left over from the other arm",
+                &self.pairs_leftover,
+            ),
+            ("pairs_few", "Pairs of blocks left out because they had too few clients", &self.pairs_few),
             ("failures", "Failed attempts to store the state", &self.failures),
             ("polls", "Bundle requests by edges", &self.polls),
         ] {

@@ -21,7 +21,7 @@ const SWITCHBACK_HOLDOUT_MILLIONTHS: u32 = 500_000;
 enum Verdict {
     Stays(Reason),
     Promising(Promise),
-    Proved(Proof),
+    Proved(Box<Proof>),
     /// Steering continues with fresh evidence, because the current evidence is old.
     Renewed,
     /// The prefix goes back on trial, because its proof is old.
@@ -56,7 +56,7 @@ impl DecisionRound<'_> {
             match self.verdict(entry, steered, pool, threshold) {
                 Verdict::Stays(reason) => entry.reason = reason,
                 Verdict::Promising(promise) => self.start_switchback(entry, promise),
-                Verdict::Proved(proof) => self.prove(entry, proof),
+                Verdict::Proved(proof) => self.prove(entry, *proof),
                 Verdict::Renewed => {
                     renew(entry);
                     entry.reason = Reason::Helped;
@@ -179,7 +179,7 @@ impl DecisionRound<'_> {
         let ln_e = switchback.ln_e_helped();
         if discoveries_needed(switchback.number, ln_e, settings.false_discovery_share) <= threshold {
             let (switchback, reversal) = (switchback.clone(), Detector::default());
-            return Some(Verdict::Proved(Proof { ln_e, switchback, rounds: 0, reversal }));
+            return Some(Verdict::Proved(Box::new(Proof { ln_e, switchback, rounds: 0, reversal })));
         }
         let ln_e_not_worthwhile = switchback.ln_e_below(settings.effect_min);
         let is_not_worthwhile = ln_e_not_worthwhile >= (2.0 / settings.false_harm_share).ln();

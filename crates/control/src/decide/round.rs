@@ -11,7 +11,7 @@ use crate::reason::Reason;
 use crate::selection::bottom_group;
 use crate::settings::Settings;
 use crate::state::State;
-use crate::switchback::RuleSalt;
+use crate::switchback::{ClosedPairs, RuleSalt};
 use crate::window::{Sample, Window};
 
 pub(super) struct DecisionRound<'a> {
@@ -66,6 +66,7 @@ impl<'a> DecisionRound<'a> {
             steered: 0,
             pool: None,
             content: None,
+            pairs: ClosedPairs::default(),
         };
         Self {
             settings,
@@ -117,7 +118,8 @@ impl<'a> DecisionRound<'a> {
                 let nothing = Sample::default();
                 let rule = RuleSalt { prefix: entry.prefix, salt: salt.as_str() };
                 let outcomes_min = self.settings.connections_min;
-                switchback.add(rule, self.window.number, bundles, sample.unwrap_or(&nothing), outcomes_min);
+                let (number, sample) = (self.window.number, sample.unwrap_or(&nothing));
+                switchback.add(rule, number, bundles, sample, outcomes_min, &mut self.decision.pairs);
                 continue;
             }
             let (Some(sample), true) = (sample, steered.holdout_millionths > 0) else { continue };
