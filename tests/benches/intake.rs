@@ -59,7 +59,7 @@ fn into_windows() -> f64 {
     let settings = Settings::default();
     let now_unix_s = 1_800_000_000;
     let before_bytes = support::own_rss_bytes();
-    let mut collector = Collector::new(settings.clone());
+    let mut collector = Collector::new(settings.clone(), 1);
     let mut took = Duration::ZERO;
     for number in (0..RECORDS).step_by(BATCH_RECORDS as usize) {
         let batch = batch(number, now_unix_s * 1_000_000);

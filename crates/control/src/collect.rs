@@ -67,6 +67,8 @@ enum Fate {
 #[derive(Debug)]
 pub struct Collector {
     settings: Settings,
+    /// Seed that decides which clients are sampled.
+    sampling_seed: u64,
     connections_max: usize,
     /// Tenant index of each host named in settings.
     tenants: Hosts<usize>,
@@ -94,6 +96,9 @@ struct Pop {
     /// Clients whose outcome was reported, by redraw period: hashes of the tenant and the client's
     /// address.
     reported: BTreeMap<u64, HashSet<u64>>,
+    /// Last window decided before the start. Outcomes of this and earlier periods may have been
+    /// reported before.
+    resumed_after: Option<u64>,
 }
 
 /// A window that still accepts records.
@@ -112,11 +117,27 @@ struct OpenWindow {
 }
 
 impl Collector {
-    /// Creates an empty collector.
-    pub fn new(settings: Settings) -> Self {
+    /// Creates an empty collector. `sampling_seed` decides which clients are sampled in a window
+    /// with too many connections. It must be secret.
+    pub fn new(settings: Settings, sampling_seed: u64) -> Self {
         let tenants = settings.tenants_of_hosts();
         let (pops, counts) = (BTreeMap::new(), Counts::default());
-        Self { settings, connections_max: CONNECTIONS_MAX, tenants, pops, closed_unix_s: 0, counts }
+        Self {
+            settings,
+            sampling_seed,
+            connections_max: CONNECTIONS_MAX,
+            tenants,
+            pops,
+            closed_unix_s: 0,
+            counts,
+        }
+    }
+
+    /// Continues a PoP after its last decided window, which another collector has collected.
+    /// Clients that a rule decided in this or an earlier window may have been reported, so they are
+    /// not reported again.
+    pub fn resume(&mut self, pop: &str, last_window: u64) {
+        self.pops.entry(pop.to_owned()).or_default().resumed_after = Some(last_window);
     }
 
     /// Returns counts of the records dropped so far.
@@ -160,7 +181,7 @@ impl Collector {
             self.counts.late += 1;
             return;
         }
-        let open = pop.open.entry(number).or_insert_with(|| OpenWindow::new(number));
+        let open = pop.open.entry(number).or_insert_with(|| OpenWindow::new(self.sampling_seed, number));
         let client = match &entry.record {
             Record::Socket(socket) => Some(socket.client),
             Record::Response(response) => Some(response.client),
@@ -220,8 +241,8 @@ fn closes_at(number: u64, settings: &Settings) -> u64 {
 }
 
 impl OpenWindow {
-    fn new(number: u64) -> Self {
-        Self { sampling: Sampling::new(number), ..Self::default() }
+    fn new(sampling_seed: u64, number: u64) -> Self {
+        Self { sampling: Sampling::new(sampling_seed, number), ..Self::default() }
     }
 
     /// Halves the sampled share of clients while the window is full. Returns the number of records

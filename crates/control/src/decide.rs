@@ -163,8 +163,14 @@ pub(crate) fn elapsed(
         return Err(RoundOutcome::Early);
     }
     let basis = Basis::of(settings);
-    let last = state.window.zip(state.basis.as_ref()).map(|(last, before)| before.renumber(last, &basis));
+    let last = last_window(state, &basis);
     follows(last, window.number, settings.history_windows).ok_or(RoundOutcome::Repeated)
+}
+
+/// Returns the number of the last decided window, converted to the window length of `basis`.
+fn last_window(state: &State, basis: &Basis) -> Option<u64> {
+    let (last, before) = state.window.zip(state.basis.as_ref())?;
+    Some(before.renumber(last, basis))
 }
 
 /// Builds the next bundle for a state. Returns `None` if the rules equal those of the last bundle,

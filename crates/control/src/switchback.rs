@@ -53,7 +53,7 @@ pub struct Switchback {
     pub windows: u32,
     /// Pair of the newest window.
     open: Option<Pair>,
-    /// Number of the newest closed pair. A clock that is set back must not draw its coin again.
+    /// Number of the newest closed pair under the rule's salt, whose coin must not be used again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     closed: Option<u64>,
     /// Goodputs of both arms, including pairs that do not count.
@@ -251,6 +251,12 @@ impl Switchback {
         if is_last_window {
             self.close_pair(outcomes_min, closed);
         }
+    }
+
+    /// Continues under a new salt, whose coins are independent of the earlier ones, also for pairs
+    /// that were already closed.
+    pub(crate) fn redraw(&mut self) {
+        (self.open, self.closed) = (None, None);
     }
 
     fn close_pair(&mut self, outcomes_min: u32, closed: &mut ClosedPairs) {

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::ready;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -188,13 +189,17 @@ impl Engine {
             shared.set(name, pop);
         }
         shared.metrics.steered.set(steered(&pops) as f64);
+        let mut collector = Collector::new(config.settings.clone(), sampling_seed());
+        for (name, window) in pops.iter().filter_map(|(name, pop)| Some((name, pop.tenants.window()?))) {
+            collector.resume(name, window);
+        }
         let (send, messages) = mpsc::channel(WAITING_MAX);
         let changes = watch::Sender::new(());
         let handle = Handle { messages: send, shared: shared.clone() };
         let engine = Self {
             settings: config.settings.clone(),
             seed,
-            collector: Collector::new(config.settings.clone()),
+            collector,
             store,
             sites: Sites::of(pops.keys().cloned(), now_unix_s()),
             pops,
@@ -385,12 +390,12 @@ impl Engine {
         for (tenant, Decision { window, round, entered, left, steered, pairs, .. }) in closed.decisions {
             let (entered, left) = (entered.len(), left.len());
             tracing::info!(pop = name, tenant, window, ?round, entered, left, steered, "window closed");
+            self.shared.metrics.count_pairs(pairs);
             if matches!(round, RoundOutcome::Decided | RoundOutcome::Stopped) {
                 self.shared.metrics.rounds.inc();
             }
         }
         self.write(&name);
-            self.shared.metrics.count_pairs(pairs);
     }
 
     /// Stores a PoP's changes and then publishes them. A failed attempt is repeated after
@@ -431,6 +436,11 @@ pub(crate) fn held_s_max(settings: &Settings) -> u64 {
 /// Returns the number of steered prefixes across all PoPs.
 fn steered(pops: &BTreeMap<String, Pop>) -> usize {
     pops.values().map(|pop| pop.rollout.stable().map_or(0, |bundle| bundle.content().rules.len())).sum()
+}
+
+/// Returns a random seed for the sampling of clients, from the operating system. It is not stored.
+fn sampling_seed() -> u64 {
+    RandomState::new().hash_one(())
 }
 
 pub(crate) fn now_unix_s() -> u64 {

@@ -73,7 +73,7 @@ impl Pop {
     }
 
     /// Adds the outcome of each client and redraw period that has not been reported yet. Outcomes
-    /// of periods too long ago to be remembered are dropped.
+    /// of periods too long ago to be remembered, and of periods before a restart, are dropped.
     fn report(
         &mut self,
         settings: &Settings,
@@ -82,7 +82,13 @@ impl Pop {
         prefixes: &mut BTreeMap<(usize, Prefix), Sample>,
         number: u64,
     ) {
-        let periods = number.saturating_sub(reported_windows(settings))..=number;
+        // After the clock was set back, trials have new salts, so earlier reports do not matter. A
+        // window that is read again after a restart is not decided again.
+        let is_set_back = |last: u64| last.saturating_sub(number) > settings.history_windows.into();
+        self.resumed_after = self.resumed_after.filter(|last| !is_set_back(*last));
+        let remembered = number.saturating_sub(reported_windows(settings));
+        let unreported = self.resumed_after.map_or(0, |last| last.saturating_add(1));
+        let periods = remembered.max(unreported)..=number;
         self.reported.retain(|period, _| periods.contains(period));
         let names: HashMap<_, _> = tenants.iter().map(|(name, at)| (*at, name.as_str())).collect();
         for ((tenant, period, client), connections) in clients {

@@ -4,7 +4,8 @@
 //! clients whose hash is below the new threshold remain, and the connections of the others are
 //! dropped. A client is either sampled with all of its connections or not at all, and clients that
 //! came early are as likely to be sampled as those that came late. The hash depends on the window,
-//! so no client is favoured for long, and not on the draw of any rule.
+//! so no client is favoured for long, and not on the draw of any rule. Its seed is secret.
+//! Otherwise, an attacker could send from addresses that are always sampled.
 
 use std::net::IpAddr;
 
@@ -23,9 +24,9 @@ pub(super) struct Sampling {
 }
 
 impl Sampling {
-    /// Samples all clients of window `number`.
-    pub(super) fn new(number: u64) -> Self {
-        Self { seed: XxHash3_64::oneshot(&number.to_be_bytes()), halvings: 0 }
+    /// Samples all clients of window `number`. `seed` is the collector's.
+    pub(super) fn new(seed: u64, number: u64) -> Self {
+        Self { seed: XxHash3_64::oneshot_with_seed(seed, &number.to_be_bytes()), halvings: 0 }
     }
 
     /// Returns whether a client is sampled.

@@ -14,6 +14,7 @@ mod sampling;
 
 const NOW_UNIX_S: u64 = 1_800_000_000;
 const LATE_S: u64 = 60;
+const SEED: u64 = 1;
 const NUMBER: u64 = NOW_UNIX_S / 300;
 
 fn source() -> Source {
@@ -76,7 +77,7 @@ impl TestCollector {
     fn new(change: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = Settings::default();
         change(&mut settings);
-        Self(Collector::new(settings))
+        Self(Collector::new(settings, SEED))
     }
 
     fn respond(&mut self, response: ResponseRecord) {
@@ -194,7 +195,7 @@ fn outcomes(it: &mut Collector, window: u64, responses: Vec<ResponseRecord>) -> 
 
 #[test]
 fn client_counts_once_per_period_regardless_of_its_connections() {
-    let mut it = Collector::new(Settings::default());
+    let mut it = Collector::new(Settings::default(), SEED);
     let ln = 1e6_f64.ln();
     let slow =
         |response| ResponseRecord { delivery: Some(Delivery::complete(1_000_000, 4_000_000)), ..response };
@@ -217,8 +218,35 @@ fn client_counts_once_per_period_regardless_of_its_connections() {
 }
 
 #[test]
+fn restarted_collector_reports_no_client_again() {
+    let mut it = Collector::new(Settings::default(), SEED);
+    let (first, ln) = (from_client(7, 1, false, 0, 0), 1e6_f64.ln());
+    assert_eq!(outcomes(&mut it, 0, vec![first.clone()]), [(0, true, ln)]);
+    // The connection lives on. A rule decided another client in the same period, and whether it was
+    // reported is unknown, too.
+    let second = || {
+        let others = [from_client(8, 1, true, 1, 1), from_client(9, 1, false, 1, 0)];
+        [from_client(7, 1, false, 1, 1)].into_iter().chain(others).collect::<Vec<_>>()
+    };
+    let mut forgetful = Collector::new(Settings::default(), SEED);
+    assert_eq!(outcomes(&mut forgetful, 1, second()).len(), 3, "without the last window, all are new");
+    let mut restarted = Collector::new(Settings::default(), SEED);
+    restarted.resume("fra1", NUMBER);
+    // The last decided window is read again, as after a restart with Kafka.
+    assert_eq!(outcomes(&mut restarted, 0, vec![first.clone()]), []);
+    assert_eq!(outcomes(&mut restarted, 1, second()), [(1, true, ln)]);
+    let third =
+        vec![from_client(7, 1, false, 2, 2), from_client(9, 1, false, 2, 1), from_client(8, 2, true, 2, 1)];
+    assert_eq!(outcomes(&mut restarted, 2, third), [(1, false, ln)]);
+    // A clock that was far ahead before the restart does not keep all outcomes out.
+    let mut corrected = Collector::new(Settings::default(), SEED);
+    corrected.resume("fra1", NUMBER + 1_000);
+    assert_eq!(outcomes(&mut corrected, 0, vec![first]), [(0, true, ln)]);
+}
+
+#[test]
 fn client_in_both_arms_and_unknown_periods_have_no_outcome() {
-    let mut it = Collector::new(Settings::default());
+    let mut it = Collector::new(Settings::default(), SEED);
     let mut unknown = from_client(9, 1, true, 0, 0);
     unknown.steered.as_mut().unwrap().draw_period = None;
     let both = vec![from_client(7, 1, true, 0, 0), from_client(7, 2, false, 0, 0), unknown];
@@ -237,7 +265,7 @@ fn client_in_both_arms_and_unknown_periods_have_no_outcome() {
 
 #[test]
 fn window_closes_once_and_on_time() {
-    let mut it = Collector::new(Settings::default());
+    let mut it = Collector::new(Settings::default(), SEED);
     let add = |it: &mut Collector, time: u64, now: u64| {
         let response = ResponseRecord { time_unix_us: time * 1_000_000, ..response(1, None) };
         it.add(&source(), &entry(Record::Response(Arc::new(response))), now);
@@ -266,7 +294,7 @@ fn window_closes_once_and_on_time() {
 
 #[test]
 fn window_held_open_keeps_accepting_records() {
-    let mut it = Collector::new(Settings::default());
+    let mut it = Collector::new(Settings::default(), SEED);
     let end = (NUMBER + 1) * 300;
     let add = |it: &mut Collector, now: u64| {
         it.add(&source(), &entry(Record::Response(Arc::new(response(1, None)))), now);
@@ -283,7 +311,7 @@ fn window_held_open_keeps_accepting_records() {
 
 #[test]
 fn long_response_counts_in_the_window_of_its_end() {
-    let mut it = Collector::new(Settings::default());
+    let mut it = Collector::new(Settings::default(), SEED);
     let late = Delivery { acked_us: Some(1_000_000_000), ..Delivery::complete(1_000_000, 1_000_000) };
     let slow = ResponseRecord { delivery: Some(late), ..response(1, None) };
     it.add(&source(), &entry(Record::Response(Arc::new(slow))), NOW_UNIX_S + 1_000);

@@ -1,10 +1,12 @@
-//! Continuation from a state that is older than the edges' bundles or based on other settings.
+//! Continuation from a state that is older than the edges' bundles, or based on other settings, and
+//! after the clock was set back.
 
 use super::round::DecisionRound;
 use crate::entry::{Entry, Phase};
 use crate::evidence::Evidence;
 use crate::reason::Reason;
 use crate::state::BUNDLES_MAX;
+use crate::switchback::Switchback;
 
 /// Maximum bundle number accepted from edges. Half of all numbers remain above it, so an invalid
 /// report cannot use them up.
@@ -45,6 +47,25 @@ impl DecisionRound<'_> {
                 Phase::Steered(_) if self.changes.discards_rules => self.withdraw(entry, Reason::Changed),
                 Phase::Steered(_) => self.restart_trial(entry),
             }
+        }
+        self.state.entries = entries;
+    }
+
+    /// Draws anew in all trials if the clock was set back. It passes periods again whose draws have
+    /// been counted. Under a new salt, the draws in these periods are independent of the earlier
+    /// ones, so the evidence stays valid.
+    pub(super) fn redraw_after_set_back(&mut self) {
+        if !self.is_set_back {
+            return;
+        }
+        let mut entries = std::mem::take(&mut self.state.entries);
+        for steered in entries.iter_mut().filter_map(Entry::steered_mut) {
+            if steered.holdout_millionths == 0 {
+                continue;
+            }
+            (steered.trial, steered.salt) = self.new_trial();
+            steered.from_bundle = self.state.bundle + 1;
+            steered.switchback.iter_mut().for_each(Switchback::redraw);
         }
         self.state.entries = entries;
     }

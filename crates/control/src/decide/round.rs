@@ -1,7 +1,7 @@
 //! A round in progress: the steps of a decision, in order, on a copy of the state.
 
 use super::observe::observe;
-use super::{Change, Decision, Moment, RoundOutcome};
+use super::{Change, Decision, Moment, RoundOutcome, last_window};
 use crate::basis::{Basis, Changes};
 use crate::entry::{Entry, Phase};
 use crate::evidence::tuned_variance;
@@ -22,6 +22,8 @@ pub(super) struct DecisionRound<'a> {
     pub(super) decision: Decision,
     pub(super) changes_left: usize,
     pub(super) changes: Changes,
+    /// Whether the window is older than the last decided one, because the clock was set back.
+    pub(super) is_set_back: bool,
     pub(super) left_alone: LeftAlone,
 }
 
@@ -35,6 +37,7 @@ impl<'a> DecisionRound<'a> {
         moment: Moment,
         basis: Basis,
     ) -> Self {
+        let is_set_back = last_window(state, &basis).is_some_and(|last| window.number < last);
         let changes = state.basis.as_ref().map(|before| basis.changes_since(before)).unwrap_or_default();
         let is_steered = |prefix| state.entry(prefix).is_some_and(|entry| entry.steered().is_some());
         let left_alone = LeftAlone::new(&settings.left_alone);
@@ -63,16 +66,17 @@ impl<'a> DecisionRound<'a> {
             changed: changes.settings.clone(),
             promising: Vec::new(),
             proved: Vec::new(),
+            pairs: ClosedPairs::default(),
             steered: 0,
             pool: None,
             content: None,
-            pairs: ClosedPairs::default(),
         };
         Self {
             settings,
             window,
             moment,
             changes,
+            is_set_back,
             left_alone,
             state,
             decision,
@@ -83,6 +87,7 @@ impl<'a> DecisionRound<'a> {
     pub(super) fn run(mut self) -> (State, Decision) {
         self.adopt_edge_bundle();
         self.discard_invalidated();
+        self.redraw_after_set_back();
         self.add_evidence();
         let pool = Pool::of(&self.estimates());
         self.state.pool = pool;

@@ -227,7 +227,7 @@ impl fmt::Display for Transition {
                 write!(f, "bundle {number} sent to all edges at once: it adds nothing")
             }
             Self::CandidateReduced { number } => {
-                write!(f, "bundle {number} replaces the candidate and has fewer rules")
+                write!(f, "bundle {number} replaces the candidate, without additions")
             }
             Self::Ended { number } => write!(f, "bundle {number} ended: all its additions were withdrawn"),
             Self::Proposed { number } => write!(f, "bundle {number} proposed as candidate"),

@@ -94,7 +94,7 @@ impl Plan {
         assert_eq!(settings.check(), []);
         let mut random = Xoshiro256PlusPlus::seed_from_u64(self.seed);
         let mut nets: Vec<_> = (0..self.prefixes).map(|at| self.net(at, &mut random)).collect();
-        let mut collector = Collector::new(settings.clone());
+        let mut collector = Collector::new(settings.clone(), self.seed);
         let (mut state, mut verdicts, mut entered) = (State::default(), Verdicts::default(), HashMap::new());
         let mut bundles: VecDeque<(u64, Vec<Rule>)> = vec![(0, Vec::new())].into();
         for number in FROM..FROM + self.windows {

@@ -37,7 +37,7 @@ impl Pop {
             ..Settings::default()
         };
         Self {
-            collector: Collector::new(settings.clone()),
+            collector: Collector::new(settings.clone(), 1),
             settings,
             tenants: Tenants::default(),
             rollout: Rollout::default(),

@@ -267,3 +267,41 @@ fn clock_jump_ahead_does_not_end_a_cool_off() {
     assert!(lab.state.entry(prefix(0)).unwrap().is_cooling_off());
     assert_eq!(lab.until(Reason::Slow), 20 - 1, "the jump counts as one round");
 }
+
+#[test]
+fn clock_set_back_draws_anew_and_keeps_the_evidence() {
+    let mut lab = Lab::new(|_| {});
+    lab.effect = 0.4;
+    let steered = |lab: &Lab, at| lab.state.entry(prefix(at)).unwrap().steered().unwrap().clone();
+    // The window in which the clock was set back is under the earlier draws and is left out.
+    lab.until(Reason::Slow);
+    lab.round();
+    let trial = steered(&lab, 0);
+    lab.number -= 500;
+    let content = lab.round().content.unwrap();
+    let redrawn = steered(&lab, 0);
+    assert_eq!((&redrawn.evidence, redrawn.from_bundle), (&trial.evidence, lab.state.bundle));
+    assert!(redrawn.salt != trial.salt && redrawn.trial > trial.trial);
+    let salts: Vec<_> = content.rules.iter().map(|rule| rule.salt.clone()).collect();
+    assert_eq!(salts, [redrawn.rule_salt(), steered(&lab, 1).rule_salt()]);
+    lab.round();
+    assert!(steered(&lab, 0).evidence.steered > trial.evidence.steered);
+    assert_eq!(steered(&lab, 0).salt, redrawn.salt, "drawn anew only once");
+    // A switchback keeps its pairs. Pairs of blocks that pass again count again, with a new coin.
+    lab.until(Reason::Promising);
+    while steered(&lab, 0).switchback.is_some_and(|it| it.pairs() < 3) {
+        lab.round();
+    }
+    let pairs = steered(&lab, 0).switchback.unwrap();
+    lab.number -= 100;
+    lab.round();
+    assert_eq!(steered(&lab, 0).switchback.unwrap().pairs(), pairs.pairs());
+    assert!((1..60).contains(&lab.until(Reason::Helped)));
+    // A proof stays, and its holdout is drawn anew.
+    let proved = steered(&lab, 0);
+    lab.number -= 100;
+    lab.round();
+    let redrawn = steered(&lab, 0);
+    assert!(redrawn.proof.is_some() && redrawn.salt != proved.salt);
+    assert_eq!(State::decode(lab.state.encode().as_bytes()).unwrap(), lab.state);
+}

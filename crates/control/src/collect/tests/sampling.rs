@@ -42,6 +42,24 @@ fn sample_of_a_full_window_favours_no_client() {
     assert_eq!(window.edges["edge-1"].responses as f64, stored * 16.0);
 }
 
+/// An attacker who knows which addresses one controller samples knows nothing about another one.
+#[test]
+fn sample_depends_on_the_secret_seed() {
+    const CLIENTS: u32 = 4_000;
+    let sampled = |seed: u64, number: u64| {
+        let mut sampling = Sampling::new(seed, number);
+        assert!(sampling.halve());
+        (0..CLIENTS).map(|at| sampling.keeps(std::net::Ipv4Addr::from_bits(at).into())).collect::<Vec<_>>()
+    };
+    let one = sampled(1, NUMBER);
+    assert_eq!(one, sampled(1, NUMBER));
+    for other in [sampled(2, NUMBER), sampled(1, NUMBER + 1)] {
+        let both = one.iter().zip(&other).filter(|(one, other)| **one && **other).count();
+        // A quarter on average, with a standard deviation of 27.
+        assert!((880..1_120).contains(&both), "{both}");
+    }
+}
+
 #[test]
 fn one_client_cannot_fill_a_window_without_limit() {
     let mut it = TestCollector::new(|_| {});
