@@ -159,6 +159,7 @@ window = "2s"
 late = "1s"
 measure = "goodput"
 min_rtt_min = "10s"
+exploring_max = 0
 connections_min = 1
 observed_windows_min = 1
 evidence_connections_min = 1000000
@@ -168,6 +169,7 @@ congestion_control = "reno"
 [[tenant]]
 hosts = ["news.example", "sport.example"]
 min_rtt_min = "0ms"
+exploring_max = 5
 "#;
 
 #[test]

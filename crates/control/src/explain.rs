@@ -45,7 +45,7 @@ fn lines(text: &mut String, settings: &Settings, state: &State, entry: &Entry) -
     writeln!(text, "  flap rate   {:.2}; enters at {flap_max:.2} or less", entry.history.flap_rate())?;
     if let Some(min_rtt_us) = entry.min_rtt_us {
         let (own, least) = (f64::from(min_rtt_us) / 1e3, settings.min_rtt_us_min as f64 / 1e3);
-        writeln!(text, "  min rtt     {own:.1} ms; not steered below {least:.1} ms")?;
+        writeln!(text, "  min rtt     {own:.1} ms; tried only for exploration below {least:.1} ms")?;
     }
     if let Some(bottom) = state.bottom_bytes_per_s {
         writeln!(text, "  group       up to {:.2} Mbit/s in the newest window", bottom * 8.0 / 1e6)?;

@@ -44,7 +44,7 @@ reasons! {
     TooFew = "too_few": "not steered, too few windows in which it was ranked",
     NotSlow = "not_slow": "not steered, its duty cycle is too low",
     Flapping = "flapping": "not steered, it enters and leaves the bottom group too often",
-    LowRtt = "low_rtt": "not steered, its round-trip time is too short",
+    LowRtt = "low_rtt": "not steered, its round-trip time is so short that it is tried only for exploration",
     LeftAlone = "left_alone": "not steered, its network is excluded by left_alone",
     Full = "full": "not steered, the limit on steered prefixes is reached",
     RoundFull = "round_full": "not steered yet, the limit on changes in this round is reached",

@@ -63,8 +63,8 @@ pub struct Settings {
     pub duty_leave: f64,
     /// Flap rate at or below which a prefix enters.
     pub flap_max: f64,
-    /// Minimum RTT, in microseconds. A prefix is not steered if the median of its connections'
-    /// minimum RTTs is below it.
+    /// Minimum RTT, in microseconds. If the median of a prefix's minimum RTTs is below it, the
+    /// prefix is tried only for exploration.
     pub min_rtt_us_min: u64,
     /// Networks that are never steered, such as offices and monitors.
     pub left_alone: Vec<Prefix>,

@@ -280,7 +280,7 @@ fn explains_a_prefix() {
           observed    13 of 72 windows; minimum 12
           duty cycle  1.00; enters at 0.60 or more, leaves at 0.30 or less
           flap rate   0.00; enters at 0.25 or less
-          min rtt     39.7 ms; not steered below 10.0 ms
+          min rtt     39.7 ms; tried only for exploration below 10.0 ms
           group       up to 0.41 Mbit/s in the newest window
           proof       50 % held out, on trial for 1 windows of 72
           clients     27 steered, 13 held out; minimum 30 each
@@ -297,7 +297,7 @@ fn explains_a_prefix() {
           observed    27 of 72 windows; minimum 12
           duty cycle  1.00; enters at 0.60 or more, leaves at 0.30 or less
           flap rate   0.00; enters at 0.25 or less
-          min rtt     39.7 ms; not steered below 10.0 ms
+          min rtt     39.7 ms; tried only for exploration below 10.0 ms
           group       up to 8.62 Mbit/s in the newest window
           within      +42.1 % [+4.7 %, +92.9 %], 95 % at every look, by an e-value of 73
                       p10 of goodput: 0.33 Mbit/s steered, 0.19 Mbit/s held out
@@ -315,7 +315,7 @@ fn explains_a_prefix() {
           observed    40 of 72 windows; minimum 12
           duty cycle  1.00; enters at 0.60 or more, leaves at 0.30 or less
           flap rate   0.00; enters at 0.25 or less
-          min rtt     39.7 ms; not steered below 10.0 ms
+          min rtt     39.7 ms; tried only for exploration below 10.0 ms
           group       up to 0.65 Mbit/s in the newest window
           within      +42.1 % [+4.7 %, +92.9 %], 95 % at every look, by an e-value of 73
                       p10 of goodput: 0.33 Mbit/s steered, 0.19 Mbit/s held out

@@ -29,7 +29,7 @@ impl DecisionRound<'_> {
                 entry.connections >= settings.connections_min as f32 && entry.history.is_observed_now();
             match obstacle {
                 None => slow.push(at),
-                Some(Reason::NotSlow | Reason::Flapping) if is_busy => others.push(at),
+                Some(Reason::NotSlow | Reason::Flapping | Reason::LowRtt) if is_busy => others.push(at),
                 Some(_) => {}
             }
             entry.reason = obstacle.unwrap_or(Reason::RoundFull);

@@ -350,7 +350,7 @@ section! {
         duty_leave: Share = default("0.3");
         /// Maximum flap rate (group changes per window) for a network to enter.
         flap_max: Share = default("0.25");
-        /// Networks with a shorter minimum RTT are excluded.
+        /// Networks with a shorter minimum RTT are tried only for exploration.
         min_rtt_min: Span = default("10ms"), within("0ms", "10s");
         /// Networks that are never steered.
         left_alone: Vec<Prefix> = unset("none");
@@ -448,7 +448,7 @@ section! {
         duty_leave: Share = unset("as in [controller]");
         /// Maximum flap rate (group changes per window) for a network to enter.
         flap_max: Share = unset("as in [controller]");
-        /// Networks with a shorter minimum RTT are excluded.
+        /// Networks with a shorter minimum RTT are tried only for exploration.
         min_rtt_min: Span = unset("as in [controller]"), within("0ms", "10s");
         /// Networks that are never steered.
         left_alone: Vec<Prefix> = unset("as in [controller]");
