@@ -132,6 +132,15 @@ impl Voided {
 }
 
 impl ClosedPairs {
+    /// Adds the pairs closed in another round.
+    #[cfg(test)]
+    pub(crate) fn merge(&mut self, Self { counted, voided }: Self) {
+        self.counted += counted;
+        self.voided.mixed += voided.mixed;
+        self.voided.leftover += voided.leftover;
+        self.voided.few += voided.few;
+    }
+
     fn add(&mut self, cause: Option<Cause>) {
         let count = cause.map_or(&mut self.counted, |cause| self.voided.count_mut(cause));
         *count = count.saturating_add(1);

@@ -2,25 +2,30 @@
 //!
 //! Clients return from the same address and the same few ports for as long as the simulation runs,
 //! some far more often than others. Their speeds differ, each has several connections at a time,
-//! and some connections live on in the next window and keep their arm. Each prefix has a load that
-//! changes slowly, and some connections stall. Edges apply the rules of bundles one window late,
-//! with the same code as real edges.
+//! and some connections live on in the next window and keep their arm. Every other prefix is a /56,
+//! whose clients are in several of its /64s. Each prefix has a load that changes slowly, and some
+//! connections stall. Edges apply the rules of bundles one window late, with the same code as real
+//! edges.
 
+mod paired;
 mod tests;
 
 use std::collections::{HashMap, VecDeque};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 use thalweg_bundle::Rule;
-use thalweg_record::{Delivery, Entry, Network, Prefix, Record, ResponseRecord, Source, Steered};
+use thalweg_record::{
+    Counters, Delivery, Entry, Network, Prefix, Record, ResponseRecord, SocketRecord, Source, Steered,
+};
 
 use super::normal;
 use crate::decide::rules;
 use crate::tests::records::response;
-use crate::{Collector, Decision, Measure, Moment, Reason, Settings, State, decide};
+use crate::{ClosedPairs, Collector, Decision, Measure, Moment, Reason, Settings, State, decide};
+use paired::Score;
 
 /// Goodput in bytes per second to which the simulation is bounded.
 const GOODPUT: std::ops::RangeInclusive<f64> = 1e3..=1e8;
@@ -40,6 +45,8 @@ pub(super) enum Truth {
     Bottleneck,
     /// Raises log goodput, independently of other connections.
     Gain(f64),
+    /// Raises or lowers log goodput as on the paths in `paths.csv`, in turn.
+    Paired,
 }
 
 /// Parameters of a simulation.
@@ -50,6 +57,12 @@ pub(super) struct Plan {
     /// Mean number of active clients per prefix and window.
     pub(super) clients: f64,
     pub(super) windows: u64,
+    /// Probability that a client keeps a connection in the next window.
+    pub(super) kept: f64,
+    /// Minimum RTT of all connections.
+    pub(super) min_rtt_us: u32,
+    /// Retransmitted share of bytes. `None` without socket records.
+    pub(super) retransmitted: Option<f64>,
     pub(super) seed: u64,
 }
 
@@ -59,13 +72,21 @@ pub(super) struct Verdicts {
     pub(super) trials: u64,
     pub(super) promising: usize,
     pub(super) proved: usize,
+    /// Number of proofs of /56s.
+    pub(super) proved_of_ipv6: usize,
+    /// Number of prefixes steered at the end without being on trial.
+    pub(super) steered: usize,
+    /// Numbers of pairs of blocks.
+    pub(super) pairs: ClosedPairs,
     pub(super) left: HashMap<Reason, usize>,
+    /// Goodputs under [`Truth::Paired`], by part of the simulation.
+    scores: Vec<Score>,
     /// Number of windows from a prefix's first trial to its proof, sorted.
     pub(super) windows: Vec<u64>,
 }
 
 struct Client {
-    address: Ipv4Addr,
+    address: IpAddr,
     /// Probability of being active in a window.
     activity: f64,
     ln_speed: f64,
@@ -83,6 +104,8 @@ struct Connection {
 }
 
 struct Net {
+    /// Effect of steering under [`Truth::Paired`].
+    gain: f64,
     load: f64,
     clients: Vec<Client>,
 }
@@ -101,11 +124,13 @@ impl Plan {
             bundles.push_back((state.bundle, rules(&settings, &state)));
             let (bundle, rules) = bundles.pop_front().unwrap();
             let rules: HashMap<_, _> = rules.iter().map(|rule| (rule.prefix, rule)).collect();
+            let mut score = Score::default();
             for net in &mut nets {
-                let prefix = Prefix::of_client(net.clients[0].address.into());
+                let prefix = Prefix::of_client(net.clients[0].address);
                 let rule = rules.get(&prefix).map(|rule| (*rule, bundle));
-                self.respond(net, rule, number, &settings, &mut collector, &mut random);
+                score.merge(self.respond(net, rule, number, &settings, &mut collector, &mut random));
             }
+            verdicts.add_score(number - FROM, score);
             let now_unix_s = (number + 1) * settings.window_s + settings.late_s;
             let closed = collector.close(now_unix_s);
             let moment = Moment { now_unix_s, seed: self.seed, acknowledged_bundle: state.bundle };
@@ -114,6 +139,7 @@ impl Plan {
             state = next;
         }
         verdicts.trials = state.trials.started;
+        verdicts.steered = state.steered().filter(|(_, it)| it.proof.is_some()).count();
         verdicts.windows.sort_unstable();
         verdicts
     }
@@ -140,14 +166,14 @@ impl Plan {
         let (mut active, mut host) = (0.0, 1);
         while active < self.clients && host < 255 {
             let activity = random.random_range(0.05..0.95_f64).powi(2);
-            let address = Ipv4Addr::from_bits((10 << 24) + (at << 8) + host);
+            let address = address(at, host);
             clients.push(Client { address, activity, ln_speed: 13.0 + 0.8 * normal(random), kept: None });
             (active, host) = (active + activity, host + 1);
         }
-        Net { load: 0.0, clients }
+        Net { gain: paired::gain(at), load: 0.0, clients }
     }
 
-    /// Sends the records of a prefix's connections in one window.
+    /// Sends the records of a prefix's connections in one window. Returns their goodputs.
     fn respond(
         self,
         net: &mut Net,
@@ -156,18 +182,19 @@ impl Plan {
         settings: &Settings,
         collector: &mut Collector,
         random: &mut Xoshiro256PlusPlus,
-    ) {
+    ) -> Score {
         net.load = 0.95 * net.load + 0.1 * normal(random);
-        let mut connections = Vec::new();
+        let mut connections: Vec<Connection> = Vec::new();
         for (client, it) in net.clients.iter_mut().enumerate() {
             connections.extend(it.kept.take());
             if !random.random_bool(it.activity) {
                 continue;
             }
-            for port in 0..random.random_range(1..=3) {
+            let kept = connections.last().filter(|kept| kept.client == client).map(|kept| kept.port);
+            let free = (40_000..).filter(|port| Some(*port) != kept);
+            for port in free.take(random.random_range(1..=3)) {
                 let unix_s = number * settings.window_s + random.random_range(0..settings.window_s);
-                let steered = rule.map(|(rule, bundle)| steered(rule, bundle, it.address.into(), unix_s));
-                let port = 40_000 + port;
+                let steered = rule.map(|(rule, bundle)| steered(rule, bundle, it.address, unix_s));
                 connections.push(Connection { client, port, unix_s, steered, ln_goodput: 0.0 });
             }
         }
@@ -175,35 +202,47 @@ impl Plan {
             let stall = if random.random_bool(0.1) { (1.0 - random.random::<f64>()).ln() } else { 0.0 };
             it.ln_goodput = net.clients[it.client].ln_speed + net.load + 0.4 * normal(random) + stall;
         }
-        self.share(&mut connections);
+        let score = self.share(&mut connections, net.gain);
         for it in connections {
             let client = &mut net.clients[it.client];
             let time_unix_s = it.unix_s.max(number * settings.window_s);
             let goodput = it.ln_goodput.exp().clamp(*GOODPUT.start(), *GOODPUT.end());
             let delivery =
                 Delivery { acked_us: Some(1), ..Delivery::complete(1_000_000, (1e12 / goodput) as u64) };
-            let record = ResponseRecord {
+            let address = (client.address, it.port).into();
+            let mut record = ResponseRecord {
                 delivery: Some(delivery),
-                ..response(time_unix_s, (client.address, it.port).into(), it.steered.clone())
+                ..response(time_unix_s, address, it.steered.clone())
             };
-            let entry =
-                Entry { number: 0, network: Network::default(), record: Record::Response(Arc::new(record)) };
+            record.tcp.iter_mut().for_each(|tcp| tcp.min_rtt_us = Some(self.min_rtt_us));
+            let socket = self.retransmitted.map(|share| socket(time_unix_s, address, share));
             let source = Source { host: "edge-1".into(), pop: "fra1".into(), epoch: 1 };
-            collector.add(&source, &entry, time_unix_s);
-            if client.kept.is_none() && random.random_bool(0.1) {
+            for record in socket.into_iter().chain([Record::Response(Arc::new(record))]) {
+                let entry = Entry { number: 0, network: Network::default(), record };
+                collector.add(&source, &entry, time_unix_s);
+            }
+            if client.kept.is_none() && random.random_bool(self.kept) {
                 client.kept = Some(it);
             }
         }
+        score
     }
 
     /// Applies the effect of steering to the log goodputs of a prefix's connections.
-    fn share(self, connections: &mut [Connection]) {
+    fn share(self, connections: &mut [Connection], path_gain: f64) -> Score {
         let is_steered = |it: &Connection| it.steered.as_ref().is_some_and(|steered| !steered.is_holdout);
+        let mut score = Score::default();
         let weight = |it: &Connection| if is_steered(it) { AGGRESSION } else { 1.0 };
         match self.truth {
             Truth::Nothing => {}
             Truth::Gain(gain) => {
                 connections.iter_mut().filter(|it| is_steered(it)).for_each(|it| it.ln_goodput += gain);
+            }
+            Truth::Paired => {
+                for it in connections {
+                    score.add(it.ln_goodput, path_gain, is_steered(it));
+                    it.ln_goodput += if is_steered(it) { path_gain } else { 0.0 };
+                }
             }
             Truth::ZeroSum => {
                 let demand = |it: &Connection| it.ln_goodput.exp();
@@ -220,7 +259,30 @@ impl Plan {
                 }
             }
         }
+        score
     }
+}
+
+/// Returns the address of a client in the prefix with this index.
+fn address(at: u32, host: u32) -> IpAddr {
+    if at.is_multiple_of(2) {
+        return Ipv4Addr::from_bits((10 << 24) + (at << 8) + host).into();
+    }
+    let subnet = u128::from(host % 7);
+    let bits = (0x2001_0db8_u128 << 96) + (u128::from(at) << 72) + (subnet << 64) + u128::from(host);
+    Ipv6Addr::from_bits(bits).into()
+}
+
+/// Returns the record of a socket that sent 1 MB.
+fn socket(time_unix_s: u64, client: SocketAddr, retransmitted: f64) -> Record {
+    let counters = Counters {
+        bytes_sent: 1_000_000,
+        bytes_retrans: (1e6 * retransmitted) as u64,
+        ..Counters::default()
+    };
+    let server = (Ipv4Addr::new(192, 0, 2, 1), 443).into();
+    let socket = SocketRecord::new(time_unix_s * 1_000_000, client, server);
+    Record::Socket(Box::new(SocketRecord { counters: Some(counters), ..socket }))
 }
 
 /// Decides a connection as an edge does.
@@ -235,12 +297,21 @@ fn steered(rule: &Rule, bundle: u64, client: IpAddr, unix_s: u64) -> Steered {
 }
 
 impl Verdicts {
+    fn add_score(&mut self, windows: u64, score: Score) {
+        let part = (windows / paired::PART_WINDOWS) as usize;
+        self.scores.resize(self.scores.len().max(part + 1), Score::default());
+        self.scores[part].merge(score);
+    }
+
     fn add(&mut self, decision: &Decision, number: u64, entered: &mut HashMap<Prefix, u64>) {
         for change in &decision.entered {
             entered.entry(change.prefix).or_insert(number);
         }
         self.promising += decision.promising.len();
         self.proved += decision.proved.len();
+        let is_ipv6 = |prefix: &&Prefix| prefix.first().is_ipv6();
+        self.proved_of_ipv6 += decision.proved.iter().filter(is_ipv6).count();
+        self.pairs.merge(decision.pairs);
         self.windows.extend(decision.proved.iter().map(|prefix| number - entered[prefix]));
         for change in &decision.left {
             *self.left.entry(change.reason).or_default() += 1;
