@@ -190,6 +190,49 @@ pub(crate) fn request_as(
     Response { status, etag, head: head.to_owned(), content: content.to_owned() }
 }
 
+/// An edge that polls over HTTP.
+#[derive(Default)]
+pub(crate) struct Poller {
+    pop: String,
+    name: String,
+    pub(crate) in_force: String,
+    pub(crate) number: u64,
+    refused: String,
+}
+
+impl Poller {
+    pub(crate) fn new(pop: &str, name: &str) -> Self {
+        Self { pop: pop.into(), name: name.into(), ..Self::default() }
+    }
+
+    /// Polls once. `refuses` decides whether a bundle is refused or applied. Returns the status.
+    pub(crate) fn poll(&mut self, address: SocketAddr, refuses: bool) -> Response {
+        let mut fields = "Prefer: wait=0\r\n".to_owned();
+        let tags: Vec<_> =
+            [&self.in_force, &self.refused].into_iter().filter(|tag| !tag.is_empty()).cloned().collect();
+        if self.in_force.is_empty() && !self.refused.is_empty() {
+            fields += &format!("If-None-Match: \"\", {}\r\n", self.refused);
+        } else if !tags.is_empty() {
+            fields += &format!("If-None-Match: {}\r\n", tags.join(", "));
+        }
+        if !self.refused.is_empty() {
+            fields += &format!("Thalweg-Refused: {} hostile\r\n", self.refused.trim_matches('"'));
+        }
+        if self.number > 0 {
+            fields += &format!("Thalweg-Bundle-Number: {}\r\n", self.number);
+        }
+        let reply =
+            request(address, &format!("GET /bundle?pop={}&edge={}", self.pop, self.name), &fields, &[]);
+        if reply.status == 200 && refuses {
+            self.refused.clone_from(&reply.etag);
+        } else if reply.status == 200 {
+            self.in_force.clone_from(&reply.etag);
+            self.number = reply.json()["number"].as_u64().unwrap();
+        }
+        reply
+    }
+}
+
 pub(crate) fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
 }
