@@ -10,8 +10,9 @@
 //! pair, decides which of the two blocks is held out.
 
 use std::net::IpAddr;
+use std::ops::Range;
 
-use crate::{Prefix, Rule, place};
+use crate::{Prefix, Rule, Share, place};
 
 impl Rule {
     /// Returns the number of the redraw period at this time. `None` if clients are drawn once.
@@ -22,11 +23,28 @@ impl Rule {
     /// Returns whether connections from this address that the rule decides at this time are held
     /// out.
     pub fn holds_out(&self, client: IpAddr, unix_s: u64) -> bool {
-        if let Some(block_s) = self.switchback_block_s {
-            return is_block_held_out(self.prefix, &self.salt, unix_s / u64::from(block_s));
+        if self.switchback_block_s.is_some() {
+            return self.holds_out_prefix(unix_s);
         }
         let key = place::address_in_period(client, self.period(unix_s).unwrap_or(0));
         place::of(&salt(self.prefix, &self.salt), &key) < self.holdout.millionths()
+    }
+
+    /// Returns whether the whole prefix is held out at this time: in a block of a switchback, or
+    /// always if the rule holds out all clients.
+    pub fn holds_out_prefix(&self, unix_s: u64) -> bool {
+        match self.switchback_block_s {
+            Some(block_s) => is_block_held_out(self.prefix, &self.salt, unix_s / u64::from(block_s)),
+            None => self.holdout == Share::ALL,
+        }
+    }
+
+    /// Returns the Unix seconds of the switchback's block at this time. `None` if the rule is not a
+    /// switchback.
+    pub fn block(&self, unix_s: u64) -> Option<Range<u64>> {
+        let block_s = u64::from(self.switchback_block_s?);
+        let start = unix_s / block_s * block_s;
+        Some(start..start.saturating_add(block_s))
     }
 }
 

@@ -35,11 +35,22 @@ proptest! {
         let from = from / 1_800 * 1_800;
         let is_first = |pair: u64| rule.holds_out(client(pair), from + pair * 1_800 + pair % 900);
         for pair in 0..PAIRS {
+            let at = from + pair * 1_800 + pair % 900;
+            prop_assert_eq!(rule.holds_out_prefix(at), is_first(pair));
+            prop_assert_eq!(rule.block(at), Some(from + pair * 1_800..from + pair * 1_800 + 900));
             prop_assert_ne!(is_first(pair), rule.holds_out(client(0), from + pair * 1_800 + 900 + pair % 900));
         }
         let firsts = (0..PAIRS).filter(|pair| is_first(*pair)).count();
         assert_binomial(firsts as u32, PAIRS as u32, 0.5);
         let runs = (0..PAIRS).step_by(2).filter(|pair| is_first(*pair) && is_first(pair + 1)).count();
         assert_binomial(runs as u32, PAIRS as u32 / 2, 0.25);
+    }
+}
+
+#[test]
+fn whole_prefix_is_held_out_only_with_all_of_its_clients() {
+    for (holdout, is_held_out) in [(0.0, false), (0.999_999, false), (1.0, true)] {
+        let rule = Rule { holdout: Share::from_number(holdout).unwrap(), ..rule("203.0.113.0/24") };
+        assert_eq!((rule.holds_out_prefix(900), rule.block(900)), (is_held_out, None), "{holdout}");
     }
 }

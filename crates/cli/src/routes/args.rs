@@ -22,7 +22,9 @@ Each rule becomes a route to its prefix, along the current path, with the rule's
 may choose another congestion control, but no other initial window. These routes have protocol 116
 and metric 4000000000; routes of other protocols are never changed. Changing routes requires
 CAP_NET_ADMIN. If the kernel refuses a route, it is reported and the exit status is 1.
-Routes cannot express holdouts, sizes or hosts: see docs/guides/steer-other-servers.md";
+A prefix that is held out as a whole gets no route. With --follow, the routes of switchbacks appear
+and disappear with their blocks, by the clock. Routes cannot hold out single clients, or express
+sizes or hosts: see docs/guides/steer-other-servers.md";
 
 /// `thalweg routes`.
 #[derive(Debug, Subcommand)]

@@ -1,5 +1,5 @@
 //! `thalweg routes apply --follow`: applies each new bundle in a file until a signal, then removes
-//! the routes.
+//! the routes. A switchback's routes are set and removed when its blocks begin and end.
 //!
 //! **Invariant:** a rejected bundle changes nothing: the routes of the last good bundle stay and
 //! follow the current paths. **Invariant:** a repeated failure is reported once. The operation is
@@ -12,18 +12,21 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use thalweg_bundle::Bundle;
 use thalweg_edge::{FileCheck, WatchedFile};
-use thalweg_tcp::routes::{Change, Changed, Error, Routes, Wanted, Watch};
+use thalweg_tcp::routes::{Change, Changed, Error, Routes, Watch};
 use thalweg_tcp::sysctl;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::sleep;
 
+use super::due::{Due, unix_time};
 use super::messages::{Counts, exceptions, left_out, refusals, warnings};
 use super::refused::Waiting;
-use super::{Target, none_refused, own, plan_changes, wanted};
+use super::{Target, none_refused, own, plan_changes};
 use crate::Signals;
 use crate::{bundle, start_logging};
 
 /// Interval between checks of the file and the routes, the same as in an edge.
 const POLL_PERIOD: Duration = Duration::from_secs(1);
+/// Minimum pause before the end of a switchback's block.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
 
 pub(super) fn run(file: &Path, target: Target, keep_routes: bool) -> anyhow::Result<()> {
     start_logging();
@@ -37,12 +40,11 @@ pub(super) fn run(file: &Path, target: Target, keep_routes: bool) -> anyhow::Res
 async fn follow(file: &Path, target: Target, keep_routes: bool) -> anyhow::Result<()> {
     let mut signals = Signals::catch().context("cannot catch signals")?;
     let mut follower = Follower::new(file, target)?;
-    let mut tick = interval(POLL_PERIOD);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
+        follower.poll()?;
         tokio::select! {
             () = signals.next() => break,
-            _ = tick.tick() => follower.poll()?,
+            () = sleep(follower.pause()) => {}
         }
     }
     if keep_routes { Ok(()) } else { follower.remove() }
@@ -65,7 +67,7 @@ struct Follower {
 /// Last good bundle.
 struct Good {
     bundle: Bundle,
-    wanted: Wanted,
+    due: Due,
 }
 
 impl Follower {
@@ -105,7 +107,7 @@ impl Follower {
                     .report(refused.map(|refusal| format!("bundle refused: {}", text_of(&refusal))));
             }
         }
-        match self.update_routes() {
+        match self.start_block().and_then(|()| self.update_routes()) {
             Ok(()) => {}
             Err(failure) if matches!(failure.downcast_ref(), Some(Error::NotPermitted)) => {
                 return Err(failure);
@@ -123,7 +125,7 @@ impl Follower {
         if self.good.as_ref().is_some_and(|good| good.bundle.checksum() == bundle.checksum()) {
             return Ok(());
         }
-        let wanted = wanted(&bundle, &self.target)?;
+        let due = Due::at(&bundle, &self.target, unix_time().as_secs())?;
         let content = bundle.content();
         tracing::info!(
             number = content.number,
@@ -134,10 +136,28 @@ impl Follower {
         warnings(&bundle, self.target.tenant.as_deref())
             .iter()
             .for_each(|warning| tracing::warn!("{warning}"));
-        self.good = Some(Good { bundle, wanted });
+        self.good = Some(Good { bundle, due });
         self.needs_update = true;
         self.waiting = Waiting::default();
         Ok(())
+    }
+
+    /// Determines which prefixes are held out now if a switchback's block has ended or the clock
+    /// was set.
+    fn start_block(&mut self) -> anyhow::Result<()> {
+        let Some(good) = &mut self.good else { return Ok(()) };
+        let unix_s = unix_time().as_secs();
+        if !good.due.span.contains(&unix_s) {
+            good.due = Due::at(&good.bundle, &self.target, unix_s)?;
+            self.needs_update = true;
+        }
+        Ok(())
+    }
+
+    /// Returns the time until the next poll: the poll period, or less if a block ends earlier.
+    fn pause(&self) -> Duration {
+        let end = self.good.as_ref().map_or(u64::MAX, |good| good.due.span.end);
+        Duration::from_secs(end).saturating_sub(unix_time()).clamp(PAUSE_MIN, POLL_PERIOD)
     }
 
     /// Updates the routes if they may need changes, and logs skipped prefixes.
@@ -145,17 +165,18 @@ impl Follower {
         let Some(good) = &self.good else { return Ok(()) };
         let now = Instant::now();
         self.needs_update |=
-            self.watch.has_changed(|route| good.wanted.concerns(route))? || self.waiting.is_over(now);
+            self.watch.has_changed(|route| good.due.wanted.concerns(route))? || self.waiting.is_over(now);
         if !self.needs_update {
             return Ok(());
         }
-        let mut plan = plan_changes(&mut self.kernel, &good.wanted)?;
+        let mut plan = plan_changes(&mut self.kernel, &good.due.wanted)?;
         self.waiting.hold_back(&mut plan.changes, now);
         let Changed { made, refused } = self.kernel.change(std::mem::take(&mut plan.changes))?;
         self.waiting.add(refused, now);
         self.needs_update = false;
         if !made.is_empty() {
-            let counts = Counts::of(&made, plan.kept, plan.skipped.len() + left_out(self.waiting.all()));
+            let left_out = plan.skipped.len() + left_out(self.waiting.all());
+            let counts = Counts::of(&made, plan.kept, left_out, good.due.held_out);
             tracing::info!(number = good.bundle.content().number, "routes changed: {counts}");
         }
         self.route_messages.report(exceptions(&plan).into_iter().chain(refusals(self.waiting.all())));

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use thalweg_bundle::{Bundle, Rule};
+use thalweg_bundle::{Bundle, Rule, Share};
 use thalweg_tcp::congestion;
 use thalweg_tcp::routes::{Change, Plan, Refused, Skipped};
 
@@ -19,11 +19,13 @@ pub(super) fn warnings(bundle: &Bundle, tenant: Option<&str>) -> Vec<String> {
     let (content, rules) = (bundle.content(), rules(bundle, tenant));
     let (mut held_out, mut sized) = (0, 0);
     for rule in &rules {
-        held_out += usize::from(rule.holdout.millionths() > 0);
+        // A switchback, or a rule that holds out all clients, holds out its whole prefix.
+        let holds_out_clients = rule.switchback_block_s.is_none() && rule.holdout != Share::ALL;
+        held_out += usize::from(holds_out_clients && rule.holdout.millionths() > 0);
         sized += usize::from(rule.size_bytes_min.is_some());
     }
     let warnings = [
-        (held_out, "rules hold connections out, but a route steers its whole prefix: no holdout remains"),
+        (held_out, "rules hold some clients out, but a route steers its whole prefix: no holdout remains"),
         (sized, "rules have a size, but a route steers each connection from its first byte"),
         (
             content.hosts_left_alone.len(),
@@ -102,11 +104,12 @@ pub(super) struct Counts {
     removed: usize,
     kept: usize,
     left_out: usize,
+    held_out: usize,
 }
 
 impl Counts {
-    pub(super) fn of(made: &[Change], kept: usize, left_out: usize) -> Self {
-        let mut counts = Self { added: 0, replaced: 0, removed: 0, kept, left_out };
+    pub(super) fn of(made: &[Change], kept: usize, left_out: usize, held_out: usize) -> Self {
+        let mut counts = Self { added: 0, replaced: 0, removed: 0, kept, left_out, held_out };
         for change in made {
             *match change {
                 Change::Add(_) => &mut counts.added,
@@ -120,10 +123,13 @@ impl Counts {
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { added, replaced, removed, kept, left_out } = self;
+        let Self { added, replaced, removed, kept, left_out, held_out } = self;
         write!(f, "{added} added, {replaced} replaced, {removed} removed, {kept} unchanged")?;
         if *left_out > 0 {
             write!(f, ", {left_out} left out")?;
+        }
+        if *held_out > 0 {
+            write!(f, ", {held_out} held out")?;
         }
         Ok(())
     }

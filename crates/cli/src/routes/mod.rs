@@ -4,18 +4,20 @@
 //! **Invariant:** no route is changed before the bundle is checked and all changes are planned.
 
 mod args;
+mod due;
 mod follow;
 mod messages;
 mod refused;
 
 use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use thalweg_bundle::{Bundle, Rule};
-use thalweg_tcp::routes::{Change, Changed, Plan, Refused, Route, Routes, Steering, Wanted, plan};
+use thalweg_tcp::routes::{Change, Changed, Plan, Refused, Route, Routes, Wanted, plan};
 use thalweg_tcp::sysctl;
 
 use crate::{bundle, print_stdout};
+use due::{Due, unix_time};
 use messages::{Counts, exceptions, left_out, refusals, warnings};
 
 pub use args::{HELP, RoutesCommand};
@@ -102,36 +104,21 @@ fn own(kernel: &mut Routes, table: Option<u32>) -> anyhow::Result<Vec<Route>> {
 fn apply(file: &Path, target: &Target, is_dry: bool) -> anyhow::Result<()> {
     let bundle = bundle::read(file)?;
     check_tenant(&bundle, target)?;
-    let wanted = wanted(&bundle, target)?;
+    let due = Due::at(&bundle, target, unix_time().as_secs())?;
     let mut kernel = Routes::open()?;
-    let plan = plan_changes(&mut kernel, &wanted)?;
+    let plan = plan_changes(&mut kernel, &due.wanted)?;
     let warn = |warning| eprintln!("{}: warning: {warning}", file.display());
     if let Some(warning) = sysctl::metrics_save_warning() {
         eprintln!("warning: {warning}");
     }
-    warnings(&bundle, target.tenant.as_deref()).into_iter().chain(exceptions(&plan)).for_each(warn);
+    let warnings = warnings(&bundle, target.tenant.as_deref()).into_iter();
+    warnings.chain(due.warning()).chain(exceptions(&plan)).for_each(warn);
     let Changed { made, refused } = make_changes(&mut kernel, plan.changes, is_dry)?;
     refusals(&refused).into_iter().for_each(warn);
-    let counts = Counts::of(&made, plan.kept, plan.skipped.len() + left_out(&refused));
+    let counts = Counts::of(&made, plan.kept, plan.skipped.len() + left_out(&refused), due.held_out);
     let dry = if is_dry { " (dry run: nothing was changed)" } else { "" };
     print_stdout(&format!("bundle {}: {counts}{dry}\n", bundle.content().number));
     none_refused(&refused)
-}
-
-/// Returns the routes that a bundle requires in a routing table.
-fn wanted(bundle: &Bundle, target: &Target) -> anyhow::Result<Wanted> {
-    let prefixes = rules(bundle, target.tenant.as_deref()).into_iter().map(|rule| {
-        let steering = Steering {
-            congestion_control: rule
-                .congestion_control
-                .parse()
-                .context("congestion control must be a valid kernel name")?,
-            initcwnd: rule.initcwnd.or(target.initcwnd).map(u32::from),
-            initrwnd: rule.initrwnd.or(target.initrwnd).map(u32::from),
-        };
-        Ok((rule.prefix.network(), steering))
-    });
-    Ok(Wanted { table: target.table, prefixes: prefixes.collect::<anyhow::Result<_>>()? })
 }
 
 fn plan_changes(kernel: &mut Routes, wanted: &Wanted) -> anyhow::Result<Plan> {

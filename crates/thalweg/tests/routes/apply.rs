@@ -152,7 +152,7 @@ fn unsupported_rule_parts_cause_warnings() {
     let file = file.to_str().unwrap();
     let (_, err) = output_of(&network.server, &["apply", file]);
     let warnings = [
-        "1 rules hold connections out, but a route steers its whole prefix: no holdout remains",
+        "1 rules hold some clients out, but a route steers its whole prefix: no holdout remains",
         "1 rules have a size, but a route steers each connection from its first byte",
         "1 hosts are excluded, but a route knows no host: their connections are steered too",
     ];

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod apply;
+mod blocks;
 #[path = "../bundles/mod.rs"]
 mod bundles;
 mod follow;
