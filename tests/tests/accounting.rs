@@ -16,6 +16,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread;
+use std::time::Duration;
 
 use program::{Directory, PATIENCE, Process, drain, metric_values, number, records, site, thalweg, until};
 use rusqlite::Connection;
@@ -25,10 +26,12 @@ const CLIENTS: u64 = 4;
 /// Number of agent kills under load, and requests between two kills.
 const KILLS: u64 = 8;
 const REQUESTS: u64 = 2_000;
-/// Records that an edge keeps for reconnecting followers, and requests sent while no follower is
-/// connected.
-const RECENT: u64 = 16 * 1024;
-const REQUESTS_UNHEARD: u64 = RECENT + 616;
+/// Requests sent while no follower is connected: first those whose records the edge drops, and
+/// after more than [`KEPT`] those whose records it still has when the agent reconnects.
+const REQUESTS_DROPPED: u64 = 1_000;
+const REQUESTS_UNHEARD: u64 = 4_000;
+/// How long an edge keeps records for followers in these tests.
+const KEPT: Duration = Duration::from_secs(8);
 /// Requests per round while the spool is full, and number of rounds.
 const REQUESTS_TO_SPOOL: u64 = 1_000;
 const ROUNDS_TO_SPOOL: u64 = 12;
@@ -77,6 +80,7 @@ fn edge_before(backend: &str, admin: SocketAddr, directory: &Path) -> (Process, 
     let mut command = thalweg();
     command.args(["edge", "--listen", "127.0.0.1:0", "--memory", "16MiB", "--backend", backend, "--state"]);
     command.arg(directory.join("edge"));
+    command.args(["--records-kept", &format!("{}s", KEPT.as_secs())]);
     let edge = Process::start(command.args(["--admin", &admin.to_string()]));
     let address = edge.wait_for_log("edge listening").parse().unwrap();
     (edge, address)
@@ -208,9 +212,10 @@ fn every_response_is_kept_once_or_counted_as_lost() {
     wait_for_all();
     assert_eq!(count(&database, "count(*) FROM losses"), 0);
 
-    // While no agent is connected, send more requests than the number of records that the edge
-    // keeps.
+    // While no agent is connected, send requests for longer than the edge keeps their records.
     following.kill();
+    send_requests(address, REQUESTS_DROPPED, 0, &answered);
+    thread::sleep(KEPT + Duration::from_secs(1));
     send_requests(address, REQUESTS_UNHEARD, 0, &answered);
     let metrics;
     (following, metrics) = start();
@@ -234,7 +239,7 @@ fn every_response_is_kept_once_or_counted_as_lost() {
             number(loss, "records")
         })
         .sum();
-    assert_eq!(lost, REQUESTS_UNHEARD - RECENT);
+    assert_eq!(lost, REQUESTS_DROPPED, "only records older than the time kept are lost");
     assert_eq!(paths.len() as u64 + lost, answered.load(SeqCst), "sent = kept + counted losses");
 
     let all = "(SELECT number FROM responses UNION ALL SELECT number FROM losses)";

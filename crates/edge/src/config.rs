@@ -53,6 +53,10 @@ pub struct Config {
     pub admin: Option<SocketAddr>,
     /// Destination of the request log.
     pub log: LogDestination,
+    /// How long response records are kept for followers that lag or reconnect.
+    pub records_kept: Duration,
+    /// Approximate memory limit for these records, in bytes.
+    pub records_kept_bytes_max: u64,
     /// VCL file of the initial policy, if configured.
     pub policy: Option<PathBuf>,
     /// MaxMind databases for client geolocation in policies.
@@ -174,6 +178,8 @@ impl Default for Config {
             purge_from: Prefix::LOOPBACK.into(),
             admin: Some((Ipv4Addr::LOCALHOST, 8082).into()),
             log: LogDestination::Off,
+            records_kept: Duration::from_secs(60),
+            records_kept_bytes_max: 128 << 20,
             policy: None,
             geoip: Vec::new(),
             bundle: None,

@@ -61,7 +61,7 @@ pub use backend::{BackendUrl, BackendUrlError};
 pub use ban::check_ban;
 pub use bundle::{BundleSource, BundleSourceError, BundleUrl, FileCheck, WatchedFile};
 pub use config::{AbandonedFills, Config, DiskPlace, LogDestination, SlowStartAfterIdle, Timeouts};
-pub use log::{Follower, NumberedRecord, Records};
+pub use log::{FollowError, Follower, NumberedRecord, Records};
 pub use policy::{LoadError, Policies, PolicyInfo, SHOWN_BYTES_MAX, Source};
 pub use server::{BindError, Edge};
 pub use state::EndedRun;

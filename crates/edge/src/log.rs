@@ -7,22 +7,23 @@
 //! ```text
 //! worker ── Entry ──→ its ring (ring, compact) ─┐
 //! worker ── Entry ──→ its ring ─────────────────┴→ writer: ResponseRecord ─┬→ file
-//!                                                                          └→ recent → followers
+//!                                                                          └→ recent ← followers
 //! ```
 //!
 //! Each worker copies its entries into its own bounded ring; an entry that does not fit is counted
 //! as lost. The writer parses CMCD, then builds and formats the records. Workers write entries
-//! while the log has a file or a follower, and for [`FOLLOWER_ABSENCE_MAX`] after the edge starts
+//! while the log has a file or a follower, and for [`FOLLOWER_ABSENCE`] after the edge starts
 //! or the last follower disconnects, so that a restarting follower misses no records.
 //!
 //! **Invariant:** on the worker, logging a response takes no lock, allocates nothing, and wakes a
 //! thread only if the writer is asleep or the ring is half full.
-//! **Invariant:** only workers hold ring producers, and only the writer holds a sender to
-//! followers. The writer therefore exits after the workers, and each follower receives every record
-//! before its stream closes.
+//! **Invariant:** only workers hold ring producers, and only the writer closes the recent records.
+//! The writer therefore exits after the workers, and each follower receives every record before its
+//! stream closes.
 
 mod compact;
 mod file;
+mod follower;
 mod recent;
 mod ring;
 mod writer;
@@ -34,10 +35,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use thalweg_record::{CacheResult, ResponseRecord};
-use tokio::sync::broadcast;
+use tokio::sync::Notify;
 
 pub(crate) use compact::Entry;
-pub use recent::Follower;
+pub use follower::{FollowError, Follower};
+pub(crate) use recent::RecordsKept;
 pub(crate) use ring::{Deferred, Ring};
 pub(crate) use writer::LogWriter;
 
@@ -48,11 +50,9 @@ use recent::Recent;
 use ring::{Bell, Counts, STATUS_CLASSES};
 use writer::Destination;
 
-/// Maximum number of records by which a follower may lag.
-const FOLLOWER_LAG_MAX: usize = 16 * 1024;
-/// How long records are kept while no follower is connected: enough for an agent to start or
-/// reconnect.
-const FOLLOWER_ABSENCE_MAX: Duration = Duration::from_secs(60);
+/// Minimum time for which records are created while no follower is connected: enough for an agent
+/// to start or reconnect. Longer if records are kept for longer.
+const FOLLOWER_ABSENCE: Duration = Duration::from_secs(60);
 
 /// The workers' handle to the log. Each worker also has a [`Ring`].
 #[derive(Debug)]
@@ -80,7 +80,6 @@ pub struct NumberedRecord {
 /// The followers' handle to the log. Its streams close once the edge has exited.
 #[derive(Debug, Clone)]
 pub struct Records {
-    followers: broadcast::WeakSender<NumberedRecord>,
     shared: Arc<Shared>,
 }
 
@@ -98,6 +97,8 @@ struct Shared {
     /// Total number of responses; set when the writer exits.
     total: AtomicU64,
     recent: Mutex<Recent>,
+    /// Wakes followers after new records, and when the writer exits.
+    arrivals: Notify,
 }
 
 impl Shared {
@@ -119,6 +120,17 @@ impl Shared {
     }
 }
 
+/// How much is kept for followers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Kept {
+    /// Age of the oldest record.
+    pub(crate) time: Duration,
+    /// Approximate memory.
+    pub(crate) bytes: usize,
+    /// Memory limit.
+    pub(crate) bytes_max: usize,
+}
+
 impl Deref for NumberedRecord {
     type Target = ResponseRecord;
 
@@ -131,22 +143,28 @@ impl Records {
     /// Follows all records from now on. A lagging follower receives the number of records it
     /// missed. The follower closes once the edge has exited.
     pub fn follow(&self) -> Follower {
-        let mut follower = self.follow_from(self.shared.appended() + self.shared.without_record());
-        // Drop any record that was sent just now but not yet counted.
-        follower.missed.clear();
-        follower
+        let number = self.shared.appended() + self.shared.without_record();
+        // A record may have been kept just now but not yet counted, so skip all kept ones.
+        self.start_following(number, Recent::end)
     }
 
     /// Follows the kept records numbered `number` and above, and all later records.
     pub fn follow_from(&self, number: u64) -> Follower {
+        self.start_following(number, |recent| recent.position(number))
+    }
+
+    fn start_following(&self, number: u64, position: impl FnOnce(&Recent) -> u64) -> Follower {
         let mut recent = self.shared.recent();
-        let next = match self.followers.upgrade() {
-            Some(followers) => followers.subscribe(),
-            None => broadcast::channel(1).1,
-        };
+        recent.followers += 1;
         recent.is_kept = true;
         self.shared.is_recording.store(true, Relaxed);
-        Follower { from: number, missed: recent.from(number), next, shared: self.shared.clone() }
+        Follower::new(number, position(&recent), self.shared.clone())
+    }
+
+    /// Returns how much is kept for followers now.
+    pub(crate) fn kept(&self) -> Kept {
+        let recent = self.shared.recent();
+        Kept { time: recent.age(Instant::now()), bytes: recent.bytes(), bytes_max: recent.limits.bytes_max }
     }
 
     /// Returns the start time of this run of the edge, in microseconds since the Unix epoch; unique
@@ -194,7 +212,8 @@ impl Records {
     }
 }
 
-/// Opens the log with destination `to` and one ring per worker; responses are counted in `state`.
+/// Opens the log with destination `to` and one ring per worker; responses are counted in `state`,
+/// and records are kept for followers within `kept`.
 ///
 /// # Errors
 ///
@@ -203,6 +222,7 @@ pub(crate) fn open(
     to: &LogDestination,
     state: State,
     workers: usize,
+    kept: RecordsKept,
 ) -> io::Result<(Log, Vec<Ring>, LogWriter)> {
     let out = match to {
         LogDestination::Off => None,
@@ -217,7 +237,6 @@ pub(crate) fn open(
         outlets.push(outlet);
         counts.push(of_ring);
     }
-    let (followers, _) = broadcast::channel(FOLLOWER_LAG_MAX);
     let shared = Arc::new(Shared {
         state,
         bell,
@@ -225,10 +244,11 @@ pub(crate) fn open(
         is_recording: AtomicBool::new(true),
         cut_off: AtomicU64::new(0),
         total: AtomicU64::new(0),
-        recent: Mutex::new(Recent::new()),
+        recent: Mutex::new(Recent::new(kept)),
+        arrivals: Notify::new(),
     });
-    let records = Records { followers: followers.downgrade(), shared: shared.clone() };
-    Ok((Log { records }, rings, LogWriter::new(outlets, out, followers, shared)))
+    let records = Records { shared: shared.clone() };
+    Ok((Log { records }, rings, LogWriter::new(outlets, out, shared)))
 }
 
 impl Log {

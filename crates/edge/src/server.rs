@@ -23,7 +23,7 @@ use crate::backend::Backends;
 use crate::bundle::{Bundles, SavedBundle};
 use crate::config::{Config, DiskPlace, LogDestination, SlowStartAfterIdle};
 use crate::hops::Node;
-use crate::log::{self, LogWriter, Records, Ring};
+use crate::log::{self, LogWriter, Records, RecordsKept, Ring};
 use crate::policy::{Compiled, GeoFiles, LoadError, Policies};
 use crate::state::{FILE_BYTES, State};
 use crate::steering;
@@ -130,7 +130,11 @@ impl Edge {
             .map_err(|error| BindError::Memory(FILE_BYTES as u64, error))?;
         let saved = state.directory().map(SavedBundle::within);
         let bundles = Arc::new(Bundles::new(config.bundle.as_ref(), config.bundle_token.as_ref(), saved));
-        let (log, rings, writer) = log::open(&config.log, state, threads)
+        let kept = RecordsKept {
+            time: config.records_kept,
+            bytes_max: usize::try_from(config.records_kept_bytes_max).unwrap_or(usize::MAX),
+        };
+        let (log, rings, writer) = log::open(&config.log, state, threads, kept)
             .map_err(|error| BindError::Log(config.log.clone(), error))?;
         if config.tcp_slow_start_after_idle == SlowStartAfterIdle::Off {
             end_slow_start_after_idle();

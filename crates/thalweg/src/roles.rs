@@ -413,6 +413,8 @@ fn edge_config(
         congestion_control: edge.congestion_control.value,
         steering_size_bytes_min: edge.steering_size_min.value.bytes,
         delivery_bytes_min: edge.delivery_min.value.bytes,
+        records_kept: edge.records_kept.value.duration,
+        records_kept_bytes_max: edge.records_kept_max.value.bytes,
         tcp_notsent_lowat_bytes: edge
             .tcp_notsent_lowat
             .as_ref()

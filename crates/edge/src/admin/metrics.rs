@@ -4,6 +4,7 @@
 //! policies; none comes from a client.
 
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
@@ -30,6 +31,22 @@ pub(super) fn registry(state: &AdminState) -> Registry {
         records.bytes(),
     );
     add.counter("records_lost", "Response records dropped because the log's queue was full", records.lost());
+    let kept = records.kept();
+    add.seconds(
+        "records_kept_seconds",
+        "Age of the oldest response record kept for followers that reconnect",
+        kept.time,
+    );
+    add.gauge(
+        "records_kept_bytes",
+        "Approximate memory of the response records kept for followers",
+        kept.bytes as u64,
+    );
+    add.gauge(
+        "records_kept_bytes_max",
+        "Memory limit for the response records kept for followers",
+        kept.bytes_max as u64,
+    );
     add.gauge(
         "connections",
         "Open client connections, including idle ones",
@@ -133,5 +150,9 @@ impl Metrics<'_> {
 
     fn gauge(&mut self, name: &str, help: &str, value: u64) {
         self.0.register(name, help, ConstGauge::new(value));
+    }
+
+    fn seconds(&mut self, name: &str, help: &str, value: Duration) {
+        self.0.register(name, help, ConstGauge::new(value.as_secs_f64()));
     }
 }

@@ -22,12 +22,11 @@ use serde_json::{Value, json};
 use thalweg_cache::{Ban, Cache, PurgeScope};
 use thalweg_policy::Report;
 use thalweg_surface::{Refusal, json as answer, vitals};
-use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
 
 use crate::backend::Backends;
 use crate::bundle::Bundles;
-use crate::log::{NumberedRecord, Records};
+use crate::log::{FollowError, NumberedRecord, Records};
 use crate::policy::{self, Policies};
 use crate::purge::{self, PurgeRequest};
 use crate::state::EndedRun;
@@ -239,8 +238,8 @@ pub fn record_stream(records: &Records, fields: &HeaderMap) -> Response {
                 Ok(NumberedRecord { number, record }) => {
                     Event::default().id(format!("{epoch}-{number}")).data(record.to_json())
                 }
-                Err(RecvError::Lagged(lost)) => Event::default().event("lost").data(lost.to_string()),
-                Err(RecvError::Closed) => {
+                Err(FollowError::Lagged(lost)) => Event::default().event("lost").data(lost.to_string()),
+                Err(FollowError::Closed) => {
                     return Some((Ok::<_, Infallible>(end_event("end", epoch, records.total())), None));
                 }
             };

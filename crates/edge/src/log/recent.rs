@@ -1,105 +1,132 @@
-//! Recent records, kept for followers that reconnect.
+//! Recent records, kept for followers that lag or reconnect.
 //!
-//! **Invariant:** a record is stored here and sent to followers under one lock. A follower that
-//! subscribes under the same lock therefore gets each record from its start number on exactly once.
+//! A record is kept for [`RecordsKept::time`], or less if the records exceed
+//! [`RecordsKept::bytes_max`]. Each record has a position: the number of records kept before it
+//! since the edge started. Followers read by position.
+//!
+//! **Invariant:** a follower that reads on from the position after its last record gets each record
+//! once, or the number of records dropped in between.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use thalweg_record::ResponseRecord;
-use tokio::sync::broadcast::{self, error::RecvError};
+use thalweg_record::{ResponseRecord, Steered};
 
-use super::{NumberedRecord, Shared};
+use super::NumberedRecord;
 
-/// Maximum number of records to keep.
-const RECORDS_MAX: usize = 16 * 1024;
-/// Approximate memory limit for the kept records, in bytes; the newest record is kept even if it is
-/// larger.
-const BYTES_MAX: usize = 32 << 20;
+/// Approximate memory of a record's short strings, and of its allocations, in bytes.
+const OVERHEAD_BYTES: usize = 128;
+
+/// Limits on the records kept for followers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RecordsKept {
+    /// Time for which a record is kept.
+    pub(crate) time: Duration,
+    /// Approximate memory limit, in bytes; the newest record is kept even if it is larger.
+    pub(crate) bytes_max: usize,
+}
 
 /// The most recent records, in order.
 #[derive(Debug)]
 pub(super) struct Recent {
-    records: VecDeque<NumberedRecord>,
+    records: VecDeque<(Instant, NumberedRecord)>,
+    /// Position of the oldest record.
+    first: u64,
     bytes: usize,
+    pub(super) limits: RecordsKept,
+    /// Number of connected followers.
+    pub(super) followers: usize,
     /// When the last follower disconnected or, if none has connected yet, when the edge started.
     pub(super) left: Instant,
     /// Whether records are kept, because the log has a follower or one may reconnect soon.
     pub(super) is_kept: bool,
+    /// Whether the writer has exited.
+    pub(super) is_closed: bool,
 }
 
 impl Recent {
-    pub(super) fn new() -> Self {
-        Self { records: VecDeque::new(), bytes: 0, left: Instant::now(), is_kept: true }
-    }
-
-    /// Appends a record, and drops the oldest ones above the limits.
-    pub(super) fn push(&mut self, record: NumberedRecord) {
-        self.bytes += bytes(&record);
-        self.records.push_back(record);
-        while self.records.len() > RECORDS_MAX || (self.bytes > BYTES_MAX && self.records.len() > 1) {
-            self.bytes -= self.records.pop_front().as_deref().map_or(0, bytes);
+    pub(super) fn new(limits: RecordsKept) -> Self {
+        Self {
+            records: VecDeque::new(),
+            first: 0,
+            bytes: 0,
+            limits,
+            followers: 0,
+            left: Instant::now(),
+            is_kept: true,
+            is_closed: false,
         }
     }
 
-    /// Returns the records from `number` on.
-    pub(super) fn from(&self, number: u64) -> VecDeque<NumberedRecord> {
-        let first = self.records.partition_point(|record| record.number < number);
-        self.records.range(first..).cloned().collect()
+    /// Appends a record, and drops the oldest ones above the limits. `now` must not decrease.
+    pub(super) fn push(&mut self, record: NumberedRecord, now: Instant) {
+        self.bytes += bytes(&record);
+        self.records.push_back((now, record));
+        let exceeds = |it: &Self| it.bytes > it.limits.bytes_max || it.age(now) > it.limits.time;
+        while self.records.len() > 1 && exceeds(self) {
+            let Some((_, oldest)) = self.records.pop_front() else { break };
+            self.bytes -= bytes(&oldest);
+            self.first += 1;
+        }
+    }
+
+    /// Returns the age of the oldest record; zero without records.
+    pub(super) fn age(&self, now: Instant) -> Duration {
+        self.records.front().map_or(Duration::ZERO, |(at, _)| now.saturating_duration_since(*at))
+    }
+
+    /// Returns the approximate memory of the records.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns the position of the oldest record.
+    pub(super) fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// Returns the position after the newest record.
+    pub(super) fn end(&self) -> u64 {
+        self.first + self.records.len() as u64
+    }
+
+    /// Returns the position of the first record numbered `number` or above.
+    pub(super) fn position(&self, number: u64) -> u64 {
+        self.first + self.records.partition_point(|(_, record)| record.number < number) as u64
+    }
+
+    /// Returns the records from `position` on, which must not be below [`Recent::first`].
+    pub(super) fn from(&self, position: u64) -> impl Iterator<Item = &NumberedRecord> {
+        let skipped = usize::try_from(position - self.first).unwrap_or(usize::MAX);
+        self.records.range(skipped.min(self.records.len())..).map(|(_, record)| record)
     }
 
     /// Drops all records, and keeps none until a follower connects.
     pub(super) fn stop_keeping(&mut self) {
+        self.first = self.end();
         (self.records, self.bytes, self.is_kept) = (VecDeque::new(), 0, false);
     }
 }
 
+/// Returns the approximate memory of a record.
 fn bytes(record: &ResponseRecord) -> usize {
     let lines: usize = record.lines.iter().map(|line| line.text.len()).sum();
-    size_of::<ResponseRecord>() + record.host.len() + record.path.len() + lines
+    let steered = record.steered.as_ref().map_or(0, steered_bytes);
+    size_of::<ResponseRecord>() + OVERHEAD_BYTES + record.host.len() + record.path.len() + lines + steered
 }
 
-/// A handle that receives an edge's records in order.
-#[derive(Debug)]
-pub struct Follower {
-    /// Number of the first record to return; the writer may still be processing earlier ones.
-    pub(super) from: u64,
-    pub(super) missed: VecDeque<NumberedRecord>,
-    pub(super) next: broadcast::Receiver<NumberedRecord>,
-    pub(super) shared: Arc<Shared>,
-}
-
-impl Drop for Follower {
-    fn drop(&mut self) {
-        self.shared.recent().left = Instant::now();
-    }
-}
-
-impl Follower {
-    /// Returns the next record.
-    ///
-    /// # Errors
-    ///
-    /// Returns `Lagged` with the number of records this follower lost by lagging, or `Closed` once
-    /// the edge has exited.
-    pub async fn recv(&mut self) -> Result<NumberedRecord, RecvError> {
-        if let Some(missed) = self.missed.pop_front() {
-            return Ok(missed);
-        }
-        loop {
-            let next = self.next.recv().await?;
-            if next.number >= self.from {
-                return Ok(next);
-            }
-        }
-    }
+fn steered_bytes(steered: &Steered) -> usize {
+    let Steered { rule, experiment, arm, refused, .. } = steered;
+    [rule, experiment, arm, refused].into_iter().flatten().map(String::len).sum()
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::Config;
 
     fn record(number: u64, path_bytes: usize) -> NumberedRecord {
         let line = r#"{"v":2,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"a",
@@ -110,22 +137,52 @@ mod tests {
     }
 
     fn numbers(recent: &Recent, from: u64) -> Vec<u64> {
-        recent.from(from).iter().map(|record| record.number).collect()
+        recent.from(recent.position(from)).map(|record| record.number).collect()
     }
 
     #[test]
-    fn newest_records_are_kept_within_limits() {
-        let mut recent = Recent::new();
-        for number in 0..RECORDS_MAX as u64 + 10 {
-            recent.push(record(2 * number, 1));
+    fn records_are_kept_for_the_time() {
+        let limits = RecordsKept { time: Duration::from_secs(10), bytes_max: usize::MAX };
+        let (mut recent, start) = (Recent::new(limits), Instant::now());
+        for at_s in 0..=30 {
+            recent.push(record(2 * at_s, 1), start + Duration::from_secs(at_s));
+            let all: Vec<_> = (at_s.saturating_sub(10)..=at_s).map(|second| 2 * second).collect();
+            assert_eq!(numbers(&recent, 0), all, "after {at_s} s");
+            assert_eq!(recent.age(start + Duration::from_secs(at_s)), Duration::from_secs(at_s.min(10)));
         }
-        let all = numbers(&recent, 0);
-        assert_eq!((all.len(), all[0]), (RECORDS_MAX, 20));
-        assert_eq!(numbers(&recent, 32_783), [32_784, 32_786], "a lost number is skipped");
-        recent.push(record(40_000, BYTES_MAX));
-        assert_eq!(numbers(&recent, 0), [40_000]);
-        recent.push(record(40_001, 1));
-        assert_eq!(numbers(&recent, 0), [40_001]);
-        assert_eq!(recent.bytes, bytes(&record(0, 1)));
+        assert_eq!((recent.first(), recent.end()), (20, 31));
+        assert_eq!(numbers(&recent, 57), [58, 60], "a lost number is skipped");
+        recent.stop_keeping();
+        assert_eq!((recent.first(), recent.end(), recent.bytes()), (31, 31, 0));
+    }
+
+    #[test]
+    fn newest_records_are_kept_within_the_memory() {
+        let limits = RecordsKept { time: Duration::MAX, bytes_max: 3 * bytes(&record(0, 100)) };
+        let (mut recent, now) = (Recent::new(limits), Instant::now());
+        (0..10).for_each(|number| recent.push(record(number, 100), now));
+        assert_eq!((numbers(&recent, 0), recent.first()), (vec![7, 8, 9], 7));
+        recent.push(record(10, limits.bytes_max), now);
+        assert_eq!(numbers(&recent, 0), [10]);
+        recent.push(record(11, 1), now);
+        assert_eq!((numbers(&recent, 0), recent.bytes()), (vec![11], bytes(&record(0, 1))));
+    }
+
+    /// An agent restarts within a few seconds; an edge serves 10,000 requests per second.
+    #[test]
+    fn default_memory_holds_ten_seconds_at_ten_thousand_records_per_second() {
+        const RECORDS: u64 = 100_000;
+        let Config { records_kept, records_kept_bytes_max, .. } = Config::default();
+        let bytes_max = usize::try_from(records_kept_bytes_max).unwrap();
+        let limits = RecordsKept { time: records_kept, bytes_max };
+        let (mut recent, start) = (Recent::new(limits), Instant::now());
+        // Record numbers as file names, in paths of a typical length.
+        let one = record(0, 100);
+        for number in 0..RECORDS {
+            let now = start + Duration::from_micros(100) * u32::try_from(number).unwrap();
+            recent.push(NumberedRecord { number, ..one.clone() }, now);
+        }
+        assert_eq!(recent.position(0), 0);
+        assert_eq!(recent.end() - recent.first(), RECORDS);
     }
 }

@@ -11,7 +11,6 @@ use http_body_util::BodyExt;
 use thalweg_http::RequestHead;
 use thalweg_http::head::parse_request;
 use thalweg_record::{CacheResult, Cmcd, StreamType};
-use tokio::sync::broadcast::error::RecvError;
 
 use super::*;
 use crate::admin::record_stream;
@@ -72,13 +71,12 @@ impl Site {
 
 /// Opens a log with the given number of workers and no file.
 fn log(workers: usize) -> (Log, Vec<Ring>, LogWriter) {
-    open(&LogDestination::Off, State::open_or_in_memory(None).unwrap(), workers).unwrap()
+    let kept = RecordsKept { time: FOLLOWER_ABSENCE, bytes_max: 64 << 20 };
+    open(&LogDestination::Off, State::open_or_in_memory(None).unwrap(), workers, kept).unwrap()
 }
 
 fn received(follower: &mut Follower) -> Vec<NumberedRecord> {
-    std::iter::from_fn(|| follower.missed.pop_front().or_else(|| follower.next.try_recv().ok()))
-        .filter(|record| record.number >= follower.from)
-        .collect()
+    std::iter::from_fn(|| follower.try_recv()?.ok()).collect()
 }
 
 fn numbers(follower: &mut Follower) -> Vec<u64> {
@@ -110,7 +108,7 @@ fn reconnecting_follower_gets_each_record_once() {
     // are still assigned.
     drop((second, other));
     step(&mut writer, 1);
-    records.shared.recent().left -= FOLLOWER_ABSENCE_MAX;
+    records.shared.recent().left -= FOLLOWER_ABSENCE;
     step(&mut writer, 1);
     step(&mut writer, 5);
     let mut third = records.follow_from(8);
@@ -120,7 +118,7 @@ fn reconnecting_follower_gets_each_record_once() {
     drop((entered, log));
     writer.run();
     assert_eq!((records.started(), records.total(), records.lost()), (17, 17, 1));
-    assert!(third.next.is_closed());
+    assert_eq!(third.try_recv().unwrap().unwrap_err(), FollowError::Closed);
 }
 
 #[test]
@@ -197,8 +195,9 @@ fn records_dropped_from_full_ring_are_counted() {
 
 #[tokio::test]
 async fn lagging_follower_learns_how_many_it_missed() {
+    const KEPT: usize = 10_000;
     const OVER: usize = 3;
-    const RECORDS: usize = FOLLOWER_LAG_MAX + OVER;
+    const RECORDS: usize = KEPT + OVER;
     let (site, (log, mut rings, mut writer)) = (Site::new(), log(1));
     let entered = rings.remove(0).enter();
     let records = log.records().clone();
@@ -206,12 +205,17 @@ async fn lagging_follower_learns_how_many_it_missed() {
     let mut stream = record_stream(&records, &HeaderMap::new()).into_body();
     for made in 1..=RECORDS {
         site.respond(&log, "/");
+        if made == 1 {
+            writer.round();
+            let mut recent = records.shared.recent();
+            recent.limits.bytes_max = KEPT * recent.bytes();
+        }
         if made % ring::ENTRIES_MAX == 0 || made == RECORDS {
             writer.round();
         }
     }
     assert_eq!(records.lost(), 0, "all records were created");
-    assert_eq!(follower.recv().await.unwrap_err(), RecvError::Lagged(OVER as u64));
+    assert_eq!(follower.recv().await.unwrap_err(), FollowError::Lagged(OVER as u64));
     assert_eq!(follower.recv().await.unwrap().number, OVER as u64);
 
     let mut event = async || {

@@ -13,12 +13,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use thalweg_record::ResponseRecord;
-use tokio::sync::broadcast;
 
 use super::compact::Clock;
 use super::file::LogFile;
 use super::ring::Outlet;
-use super::{FOLLOWER_ABSENCE_MAX, NumberedRecord, Shared};
+use super::{FOLLOWER_ABSENCE, NumberedRecord, Shared};
 
 /// Interval between rounds, which bounds the delay of a record.
 const ROUND_EVERY: Duration = Duration::from_millis(10);
@@ -32,7 +31,6 @@ const LINES_BYTES_MAX: usize = 64 * 1024;
 pub(crate) struct LogWriter {
     outlets: Vec<Outlet>,
     out: Option<Destination>,
-    followers: broadcast::Sender<NumberedRecord>,
     written: u64,
     shared: Arc<Shared>,
     // Reused allocations.
@@ -57,13 +55,8 @@ impl Destination {
 }
 
 impl LogWriter {
-    pub(super) fn new(
-        outlets: Vec<Outlet>,
-        out: Option<Destination>,
-        followers: broadcast::Sender<NumberedRecord>,
-        shared: Arc<Shared>,
-    ) -> Self {
-        Self { outlets, out, followers, written: 0, shared, texts: Vec::new(), lines: Vec::new() }
+    pub(super) fn new(outlets: Vec<Outlet>, out: Option<Destination>, shared: Arc<Shared>) -> Self {
+        Self { outlets, out, written: 0, shared, texts: Vec::new(), lines: Vec::new() }
     }
 
     /// Writes records until all workers have exited.
@@ -107,11 +100,12 @@ impl LogWriter {
         while let Some(outlet) = self.oldest_by(clock.now()) {
             let Some(entry) = self.outlets[outlet].pop(&mut self.texts) else { break };
             let record = entry.record(&self.texts, &clock);
-            self.write_record(record, without_record);
+            self.write_record(record, without_record, clock.now());
         }
         let has_written = self.written > written;
         if has_written {
             self.flush();
+            self.shared.arrivals.notify_waiters();
             self.stop_if_unfollowed();
         }
         has_written
@@ -125,7 +119,7 @@ impl LogWriter {
         oldest.filter(|(ended, _)| *ended <= end).map(|(_, at)| at)
     }
 
-    fn write_record(&mut self, record: ResponseRecord, without_record: u64) {
+    fn write_record(&mut self, record: ResponseRecord, without_record: u64, now: Instant) {
         if self.out.is_some() {
             record.append_json_line(&mut self.lines);
             if self.lines.len() >= LINES_BYTES_MAX {
@@ -136,18 +130,16 @@ impl LogWriter {
         self.written += 1;
         let mut recent = self.shared.recent();
         if recent.is_kept {
-            let record = NumberedRecord { number, record: Arc::new(record) };
-            recent.push(record.clone());
-            // Sending fails only if there is no follower, which is not an error.
-            let _ = self.followers.send(record);
+            recent.push(NumberedRecord { number, record: Arc::new(record) }, now);
         }
     }
 
-    /// Drops the recent records once no follower has been connected for [`FOLLOWER_ABSENCE_MAX`];
-    /// from then on, creates records only for the file.
+    /// Drops the recent records once no follower has been connected for [`FOLLOWER_ABSENCE`], or
+    /// for as long as records are kept; from then on, creates records only for the file.
     fn stop_if_unfollowed(&mut self) {
         let mut recent = self.shared.recent();
-        if self.followers.receiver_count() == 0 && recent.left.elapsed() >= FOLLOWER_ABSENCE_MAX {
+        let absence_max = recent.limits.time.max(FOLLOWER_ABSENCE);
+        if recent.followers == 0 && recent.left.elapsed() >= absence_max {
             self.shared.is_recording.store(self.out.is_some(), Relaxed);
             recent.stop_keeping();
         }
@@ -169,5 +161,12 @@ impl LogWriter {
         shared.cut_off.store(started.saturating_sub(ended), Relaxed);
         shared.total.store(started, Relaxed);
         shared.state.end();
+    }
+}
+
+impl Drop for LogWriter {
+    fn drop(&mut self) {
+        self.shared.recent().is_closed = true;
+        self.shared.arrivals.notify_waiters();
     }
 }

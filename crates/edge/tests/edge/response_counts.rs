@@ -4,8 +4,7 @@
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
-use thalweg_edge::{Config, EndedRun};
-use tokio::sync::broadcast::error::RecvError;
+use thalweg_edge::{Config, EndedRun, FollowError};
 
 use crate::support::{Backend, TestEdge, config};
 
@@ -75,7 +74,7 @@ async fn each_accepted_request_produces_one_record() {
     assert_eq!(recorded, statuses);
     assert_eq!(records.started(), statuses.len() as u64);
     edge.stop().await;
-    assert_eq!(follower.recv().await.unwrap_err(), RecvError::Closed);
+    assert_eq!(follower.recv().await.unwrap_err(), FollowError::Closed);
     assert_eq!((records.total(), records.lost()), (records.started(), 0));
 }
 

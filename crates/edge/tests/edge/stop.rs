@@ -7,7 +7,6 @@ use std::net::Ipv4Addr;
 use crate::support::{Backend, Client, PATIENCE, TestEdge, config};
 use thalweg_edge::{Config, Edge};
 use tokio::net::TcpStream;
-use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::oneshot;
 
 #[tokio::test]
@@ -39,7 +38,7 @@ async fn record_follower_does_not_delay_stop_and_gets_the_last_record() {
     assert_eq!(String::from_utf8(end).unwrap(), format!("event: end\ndata: {}-1\n\n", records.epoch()));
     assert_eq!(follower.chunk().await, Ok(None), "the stream ends cleanly");
     assert!(follower.is_closed().await && idle.is_closed().await);
-    assert_eq!(records.follow().recv().await.unwrap_err(), RecvError::Closed);
+    assert_eq!(records.follow().recv().await.unwrap_err(), thalweg_edge::FollowError::Closed);
 }
 
 #[tokio::test]

@@ -3,12 +3,11 @@
 
 use std::sync::Arc;
 
-use thalweg_edge::{EndedRun, Follower, KEEP_ALIVE, Records};
+use thalweg_edge::{EndedRun, FollowError, Follower, KEEP_ALIVE, Records};
 use thalweg_record::EdgePosition;
 use thalweg_telemetry::collect::Intake;
 use thalweg_telemetry::follow::stream::SILENCE_MAX;
 use thalweg_telemetry::follow::{EdgeFollower, StreamItem};
-use tokio::sync::broadcast::error::RecvError;
 
 const _: () = assert!(
     3 * KEEP_ALIVE.as_secs() <= SILENCE_MAX.as_secs(),
@@ -41,8 +40,8 @@ pub(super) async fn follow(
                 let item = StreamItem::Record(response.record);
                 let _ = follower.forward(epoch, response.number, item, records.lost());
             }
-            Err(RecvError::Lagged(_)) => {} // the next record number shows how many were missed
-            Err(RecvError::Closed) => {
+            Err(FollowError::Lagged(_)) => {} // the next record number shows how many were missed
+            Err(FollowError::Closed) => {
                 return follower.forward_end(epoch, records.total(), StreamItem::End, records.lost()).await;
             }
         }

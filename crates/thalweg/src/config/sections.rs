@@ -129,6 +129,12 @@ section! {
         admin: SocketAddr = default("127.0.0.1:8082");
         /// Destination of the request log, which has one JSON line per response.
         log: LogDestination = default("off");
+        /// How long response records are kept for agents that reconnect or lag. An agent that is
+        /// away for longer loses the older ones, which are counted.
+        records_kept: Span = default("60s"), within("1s", "1h");
+        /// Approximate memory for these records. If it is full, the oldest ones are dropped
+        /// earlier.
+        records_kept_max: Size = default("128MiB"), within("1MiB", "1TiB");
         /// Maximum concurrent client connections; further connections are closed at once. Each
         /// client or backend connection is an open file.
         connections_max: usize = default("16000"), within("1", "10000000");

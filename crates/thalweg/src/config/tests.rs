@@ -459,6 +459,12 @@ fn reference_lists_every_setting() {
               Admin interface: response records, purges, bans, policies. Keep it on loopback.
           log                    FILE|-|off, default off
               Destination of the request log, which has one JSON line per response.
+          records_kept           DURATION, default 60s, 1s to 1h
+              How long response records are kept for agents that reconnect or lag. An agent that is
+              away for longer loses the older ones, which are counted.
+          records_kept_max       SIZE, default 128MiB, 1MiB to 1TiB
+              Approximate memory for these records. If it is full, the oldest ones are dropped
+              earlier.
           connections_max        N, default 16000, 1 to 10000000
               Maximum concurrent client connections; further connections are closed at once. Each
               client or backend connection is an open file.
