@@ -73,7 +73,7 @@ export interface ResponseRecord {
   cut?: Cut;
   /** Connection state at the end of the response; absent if the kernel provided none. */
   tcp?: TcpState;
-  /** How a bundle affected the connection; absent if none did. */
+  /** What a bundle assigned to the connection; absent if nothing. */
   steered?: Steered;
   /** The player's report in the request; absent if the request contained none. */
   cmcd?: Cmcd;
@@ -161,7 +161,10 @@ export interface Delivery {
   source_limited?: boolean;
 }
 
-/** How a bundle affected a connection, from the first response to which it applied. */
+/**
+ * What a bundle assigned to a connection, from the first response that was large enough. It
+ * took effect only if `decider` names it.
+ */
 export interface Steered {
   /** Bundle number. */
   bundle: number;

@@ -47,7 +47,7 @@ pub(crate) struct Steering {
     /// last read during an earlier request (`retrans_before`).
     retrans_seen: AtomicU32,
     retrans_before: u32,
-    /// The active bundle's decision, shared with records; `None` on most connections.
+    /// What the bundle assigned, shared with records; `None` on most connections.
     steered: Option<Arc<Steered>>,
 }
 
@@ -152,16 +152,24 @@ impl Steering {
         self.is_open_to(by)
             && match by {
                 Decider::Policy | Decider::Default => true,
-                Decider::Rule | Decider::Experiment => {
-                    response_bytes.unwrap_or(0).max(self.sent_bytes) >= size_bytes_min
-                }
+                Decider::Rule | Decider::Experiment => self.is_large(response_bytes, size_bytes_min),
             }
+    }
+
+    /// Returns whether `by` has neither assigned nor requested anything on this connection yet.
+    fn is_assignable(&self, by: Decider) -> bool {
+        self.requested & bit(by) == 0
+    }
+
+    /// Returns whether the response, or all content sent so far, has the minimum size.
+    fn is_large(&self, response_bytes: Option<u64>, size_bytes_min: u64) -> bool {
+        response_bytes.unwrap_or(0).max(self.sent_bytes) >= size_bytes_min
     }
 
     /// Returns whether `by` may still decide: no equal or stronger decider has set an algorithm,
     /// and `by` has not requested one yet. A policy always may.
     fn is_open_to(&self, by: Decider) -> bool {
-        by == Decider::Policy || Some(by) > self.decided && self.requested & bit(by) == 0
+        by == Decider::Policy || Some(by) > self.decided && self.is_assignable(by)
     }
 }
 

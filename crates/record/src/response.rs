@@ -62,7 +62,7 @@ message! {
         pub cut: Option<Cut> = 16;
         /// Connection state at the end of the response; absent if the kernel provided none.
         pub tcp: Option<TcpState> = 17, column("");
-        /// How a bundle affected the connection; absent if none did.
+        /// What a bundle assigned to the connection; absent if nothing.
         pub steered: Option<Steered> = 18, column("");
         /// The player's report in the request; absent if the request contained none.
         pub cmcd: Option<Cmcd> = 19, column("cmcd_");
@@ -134,7 +134,8 @@ message! {
 }
 
 message! {
-    /// How a bundle affected a connection, from the first response to which it applied.
+    /// What a bundle assigned to a connection, from the first response that was large enough. It
+    /// took effect only if `decider` names it.
     #[derive(Default)]
     pub struct Steered as "Steered" {
         /// Bundle number.

@@ -1,9 +1,12 @@
 //! Applies a bundle's rules and experiments to a connection.
 //!
-//! Rules and experiments are evaluated before the first content byte of a response, each once per
-//! connection. A connection keeps its arm when a rule's redraw period or switchback block ends.
-//! Connections in the holdout, or in an arm without an algorithm, are marked at the same point at
-//! which other connections are changed, so that their records can be compared.
+//! A connection is assigned to at most one arm and at most one rule, each before the first content
+//! byte of the first response that is large enough. It keeps them when a rule's redraw period or
+//! switchback block ends. Connections in the holdout, or in an arm without an algorithm, are
+//! assigned at the same point as others, so that their records can be compared.
+//!
+//! **Invariant:** an assignment depends neither on the other one nor on a policy. It is recorded
+//! even if a stronger decider has set the algorithm.
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -14,7 +17,7 @@ use thalweg_record::{Decider, Steered};
 
 use crate::clock::now_ms;
 
-use super::{SharedSteering, Steering, SteeringRequest, chain};
+use super::{SharedSteering, Steering, SteeringRequest, bit, chain};
 
 /// The response for which a bundle is evaluated.
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +53,7 @@ impl Steering {
         Arc::make_mut(self.steered.get_or_insert_default())
     }
 
+    /// Assigns the connection to an arm of the host's experiment, if due.
     fn follow_experiment(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -57,26 +61,18 @@ impl Steering {
         response: Response<'_>,
         common: &SharedSteering,
     ) {
-        if !self.is_due(Decider::Experiment, response.bytes, common.size_bytes_min) {
+        if !self.is_assignable(Decider::Experiment) || !self.is_large(response.bytes, common.size_bytes_min) {
             return;
         }
         let Some(experiment) = bundle.experiment(response.host) else { return };
         let arm = experiment.arm(response.client);
-        // Bundle validation guarantees that algorithm names parse.
-        let algorithm = arm.congestion_control.as_deref();
-        let request = SteeringRequest {
-            by: Decider::Experiment,
-            algorithm: algorithm.and_then(|name| name.parse().ok()),
-            response_bytes: response.bytes,
-            size_bytes_min: common.size_bytes_min,
-        };
-        if self.apply_from_bundle(fd, request, common) {
-            let steered = self.steered_mut();
-            steered.bundle = bundle.content().number;
-            (steered.experiment, steered.arm) = (Some(experiment.name.clone()), Some(arm.name.clone()));
-        }
+        let steered = self.steered_mut();
+        steered.bundle = bundle.content().number;
+        (steered.experiment, steered.arm) = (Some(experiment.name.clone()), Some(arm.name.clone()));
+        self.apply_assigned(fd, Decider::Experiment, arm.congestion_control.as_deref(), common);
     }
 
+    /// Assigns the connection to the rule for the client, if due.
     fn follow_rule(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -85,44 +81,41 @@ impl Steering {
         common: &SharedSteering,
     ) {
         // Check first: after a connection's first large response, no rule look-up is needed.
-        if !self.is_open_to(Decider::Rule) {
+        if !self.is_assignable(Decider::Rule) {
             return;
         }
         let Some(rule) = bundle.rule(response.client.ip(), response.host) else { return };
-        if !self.is_due(Decider::Rule, response.bytes, rule.size_bytes_min.unwrap_or(common.size_bytes_min)) {
+        if !self.is_large(response.bytes, rule.size_bytes_min.unwrap_or(common.size_bytes_min)) {
             return;
         }
         let unix_s = now_ms() / 1_000;
         let is_holdout = rule.holds_out(response.client.ip(), unix_s);
+        let steered = self.steered_mut();
+        steered.bundle = bundle.content().number;
+        (steered.rule, steered.is_holdout) = (Some(rule.prefix.to_string()), is_holdout);
+        steered.draw_period = rule.period(unix_s);
         let algorithm = (!is_holdout).then_some(rule.congestion_control.as_str());
-        let request = SteeringRequest {
-            by: Decider::Rule,
-            algorithm: algorithm.and_then(|name| name.parse().ok()),
-            response_bytes: response.bytes,
-            size_bytes_min: rule.size_bytes_min.unwrap_or(common.size_bytes_min),
-        };
-        if self.apply_from_bundle(fd, request, common) {
-            let steered = self.steered_mut();
-            steered.bundle = bundle.content().number;
-            (steered.rule, steered.is_holdout) = (Some(rule.prefix.to_string()), is_holdout);
-            steered.draw_period = rule.period(unix_s);
-        }
+        self.apply_assigned(fd, Decider::Rule, algorithm, common);
     }
 
-    /// Applies the algorithm of a rule or arm, and records a refusal. Returns whether the request
-    /// was due, even if refused.
-    fn apply_from_bundle(
+    /// Sets the algorithm of an assigned rule or arm unless a stronger decider has set one, and
+    /// records a refusal.
+    fn apply_assigned(
         &mut self,
         fd: BorrowedFd<'_>,
-        request: SteeringRequest,
+        by: Decider,
+        algorithm: Option<&str>,
         common: &SharedSteering,
-    ) -> bool {
-        match self.apply(fd, request, common) {
-            Ok(is_due) => is_due,
-            Err(error) => {
-                self.steered_mut().refused = Some(chain(&error));
-                true
-            }
+    ) {
+        if Some(by) <= self.decided {
+            self.requested |= bit(by);
+            return;
+        }
+        // Bundle validation guarantees that algorithm names parse.
+        let algorithm = algorithm.and_then(|name| name.parse().ok());
+        let request = SteeringRequest { by, algorithm, response_bytes: None, size_bytes_min: 0 };
+        if let Err(error) = self.apply(fd, request, common) {
+            self.steered_mut().refused = Some(chain(&error));
         }
     }
 }

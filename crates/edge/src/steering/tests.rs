@@ -307,3 +307,5 @@ async fn retransmissions_count_from_last_read_in_an_earlier_request() {
     it.steering.begin_request();
     assert_eq!((it.socket().requests(), delta(&mut it)), (2, 0));
 }
+
+mod composition;
