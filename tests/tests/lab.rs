@@ -5,12 +5,9 @@
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
-
-use rustix::process::{Pid, Signal, kill_process};
 
 /// Maximum lateness of 99.9 % of packets: a quarter of the round-trip time of 200 ms.
 const LATE_US_MAX: u64 = 50_000;
