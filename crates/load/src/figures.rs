@@ -12,6 +12,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use super::ErrorKind;
+use crate::coarse::CoarseHistogram;
 use crate::viewer::figures::Viewers;
 
 /// Maximum recorded time; longer times count as this value.
@@ -51,7 +52,7 @@ named! {
 }
 
 /// Counts in one second of the wall clock.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Second {
     /// Requests that completed, with or without an error.
     pub requests: u64,
@@ -63,6 +64,10 @@ pub struct Second {
     pub clients_begun: u64,
     /// Clients that finished.
     pub clients_ended: u64,
+    /// TTFB of the responses that completed, in microseconds. Absent from the JSON of earlier
+    /// releases.
+    #[serde(default, rename = "ttfb_us", skip_serializing_if = "CoarseHistogram::is_empty")]
+    pub ttfb: CoarseHistogram,
 }
 
 named! {
@@ -273,6 +278,7 @@ impl Figures {
             into.errors += counts.errors;
             into.clients_begun += counts.clients_begun;
             into.clients_ended += counts.clients_ended;
+            into.ttfb.merge(&counts.ttfb);
         }
         if let Some(viewers) = &other.viewers {
             self.viewers.get_or_insert_default().add(viewers);

@@ -1,7 +1,8 @@
 //! Load generator: clients, their schedules and requests, and the figures they measure.
 //!
 //! Modules without sockets or clocks:
-//! - [`figures`]: measurements that can be merged without loss; [`report`] renders them.
+//! - [`figures`]: measurements that can be merged without loss; [`report`] renders them;
+//!   [`coarse`]: a small histogram.
 //! - [`schedule`]: start times of clients and due times of requests.
 //! - [`content`]: content derived from path and offset, so that every byte can be verified.
 //! - [`response`]: parses one response as its bytes arrive.
@@ -39,6 +40,7 @@ macro_rules! named {
 mod caller;
 pub mod client;
 pub mod cmcd;
+pub mod coarse;
 pub mod connection;
 pub mod content;
 pub mod engine;

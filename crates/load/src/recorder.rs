@@ -130,6 +130,8 @@ impl Recorder {
         }
         let second = figures.second(unix_s);
         second.requests += 1;
+        let ttfb = times.iter().filter(|(time, _)| *time == Time::Ttfb);
+        ttfb.for_each(|(_, value)| second.ttfb.record(micros(*value)));
         if let Some(failure) = failure {
             second.errors += 1;
             figures.fail(failure.kind, self.clock.unix_us(at), &failure.detail);

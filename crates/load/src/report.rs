@@ -120,7 +120,7 @@ pub fn to_json(figures: &Figures) -> String {
         seconds: figures
             .seconds
             .iter()
-            .map(|(unix_s, counts)| WireSecond { unix_s: *unix_s, counts: *counts })
+            .map(|(unix_s, counts)| WireSecond { unix_s: *unix_s, counts: counts.clone() })
             .collect(),
     };
     let mut text = serde_json::to_string_pretty(&wire).expect("all keys are strings and numbers are finite");
@@ -190,7 +190,7 @@ pub fn from_json(text: &str) -> anyhow::Result<Figures> {
         cpu_us: wire.cpu_us,
         statuses: wire.statuses,
         viewers: wire.viewers,
-        seconds: wire.seconds.iter().map(|second| (second.unix_s, second.counts)).collect(),
+        seconds: wire.seconds.into_iter().map(|second| (second.unix_s, second.counts)).collect(),
         ..Figures::default()
     };
     for (number, run) in wire.runs {

@@ -1,6 +1,7 @@
 //! Page of a load: figures, percentiles of each kind of time, and charts over time.
 
 use hdrhistogram::Histogram;
+use thalweg_load::coarse::CoarseHistogram;
 use thalweg_load::figures::{Figures, Second, Time};
 use thalweg_load::report::{QUANTILES, summary, time_cells};
 
@@ -65,12 +66,21 @@ fn seconds(page: &mut Page, figures: &Figures) {
         });
         Line::plain(name, points)
     };
-    let axes = |title| Axes { title, x: "seconds", y: "" };
+    let axes = |title, y| Axes { title, x: "seconds", y };
     let counts =
         [line("requests", &|second| second.requests as f64), line("errors", &|second| second.errors as f64)];
-    page.chart(&lines(axes("Requests and errors per second"), &counts));
+    page.chart(&lines(axes("Requests and errors per second", "per second"), &counts));
     let goodput = [line("goodput", &|second| second.content_bytes as f64 * 8e-6)];
-    page.chart(&lines(axes("Mbit/s of content"), &goodput));
+    page.chart(&lines(axes("Content received", "Mbit/s"), &goodput));
+    let ttfb = steps().filter_map(|from| {
+        let mut whole = CoarseHistogram::default();
+        figures.seconds.range(from..from + step).for_each(|(_, second)| whole.merge(&second.ttfb));
+        Some(((from - first) as f64, whole.quantile(0.95)? as f64 / 1e3))
+    });
+    let ttfb = Line::plain("p95", ttfb);
+    if !ttfb.points.is_empty() {
+        page.chart(&lines(axes("TTFB: 95th percentile", "ms"), &[ttfb]));
+    }
     let (mut counted, mut present) = (0, 0.0);
     let points = steps().map(|from| {
         for (_, second) in figures.seconds.range(counted..from + step) {
@@ -79,7 +89,7 @@ fn seconds(page: &mut Page, figures: &Figures) {
         counted = from + step;
         ((from - first) as f64, present)
     });
-    page.chart(&lines(axes("Clients"), &[Line::plain("clients", points)]));
+    page.chart(&lines(axes("Clients", "clients"), &[Line::plain("clients", points)]));
 }
 
 /// Returns the curve of times in milliseconds over percentiles, on a logarithmic axis in nines.
@@ -115,8 +125,10 @@ mod tests {
         figures.record(Time::Ttfb, 1500);
         figures.second(0).clients_begun = 2;
         figures.second(2).requests = 7;
+        assert_eq!(page(&figures).matches("<svg").count(), 4, "no TTFB over time");
+        figures.second(2).ttfb.record(1500);
         let html = page(&figures);
-        assert_eq!(html.matches("<svg").count(), 4, "{html}");
+        assert_eq!(html.matches("<svg").count(), 5, "{html}");
         assert!(html.contains("<td>1.50ms</td>") && html.contains("Clients"));
         assert!(page(&Figures::default()).contains("</html>"), "a page without figures");
     }

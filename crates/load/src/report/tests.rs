@@ -44,6 +44,7 @@ fn record(figures: &mut Figures, measured: &Measured) {
             let second = figures.second(*second);
             second.requests += 1;
             second.content_bytes += bytes;
+            second.ttfb.record(*bytes);
             figures.record_goodput(*bytes);
             let viewers = figures.viewers.get_or_insert_default();
             viewers.chunks += bytes;
