@@ -50,7 +50,10 @@ fn varnish_result_is_reproduced_on_lossy_paths() {
     assert_eq!(rows.len(), 2 * 3, "{summary}");
     assert_eq!(summary["headlines"].as_array().map(Vec::len), Some(2 * 2), "{summary}");
     let report = fs::read_to_string(directory.join("report.html")).unwrap();
-    assert_eq!(report.matches("<svg").count(), 1 + 2 * 2, "one chart of the sweep, and two per path");
+    let charts = fs::read_dir(directory.join("charts")).unwrap().count();
+    assert_eq!((report.matches("<svg").count(), charts), (6, 6), "two charts of the sweep, and two per path");
+    // Times to fetch and their ratios: the published ratio is drawn in the sweep and on each path.
+    assert_eq!(report.matches("published: 2 to 3 times bbr").count(), 4);
     // The report is self-contained.
     assert!(!report.contains("src=") && !report.contains("@import") && !report.contains("<link"));
     fs::remove_dir_all(&directory).unwrap();
@@ -141,9 +144,21 @@ fn lumen_result_is_reproduced_for_joiners() {
         step["crowd"]["gbit_per_s"].as_f64() > Some(0.0) && step["edges_memory_bytes"].as_u64() > Some(0)
     );
     assert!(summary["throughput"]["gbit_per_s"].as_f64() > Some(0.0));
-    assert_eq!(summary["headlines"].as_array().map(Vec::len), Some(7), "{summary}");
+    assert_eq!(summary["headlines"].as_array().map(Vec::len), Some(9), "{summary}");
     // A header line; 80 joiners for each of two fills at two caches; and eight chunks to twenty
     // clients at each cache.
     assert_eq!(samples.lines().count(), 1 + 4 * 80 + 2 * 8 * 20);
-    assert_eq!(report.matches("<svg").count(), 2 + 2, "two histograms, and a delay chart for each cache");
+    // Two histograms and two shares of waits, a delay chart for each cache, and TTFB over time.
+    assert_eq!(report.matches("<svg").count(), 2 + 2 + 2 + 1);
+    assert_eq!(report.matches("published: 500 ms").count(), 4);
+    let seconds = step["ttfb_p95"].as_array().unwrap();
+    assert!(
+        !seconds.is_empty() && seconds.iter().all(|second| second["p95_ms"].as_f64() > Some(0.0)),
+        "{step}"
+    );
+    let script = &summary["script"];
+    assert_eq!((&script["clients"], &script["errors"]), (&120.into(), &0.into()), "{script}");
+    // The script read the manifest: segments are much larger than it.
+    let count = |name: &str| script[name].as_u64().unwrap();
+    assert!(count("requests") > 120 && count("content_bytes") > count("requests") * 20_000, "{script}");
 }

@@ -1,20 +1,18 @@
 //! `thalweg-lab cc`: compares congestion control algorithms and writes the results.
 
-use std::io::{IsTerminal, Write, stderr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure};
 use clap::Args;
-use thalweg_lab::cc::{Plan, Request, run};
+use thalweg_lab::cc::{Plan, Report, Request, run};
 use thalweg_lab::report::cc::{csv, json, page, table};
 use thalweg_lab::reproduce::varnish::at_losses;
 use thalweg_netem::scenario::Share;
 use thalweg_units::Size;
 
 use crate::paths::read_all;
+use crate::progress::Progress;
 use crate::results::{self, Results};
 
 /// Default for `--algorithms`, all of which are part of Linux.
@@ -27,8 +25,6 @@ const SIZES: &[u64] = &[1_200_000, 5_000_000];
 const QUICK: (usize, usize) = (6, 8);
 /// Sizes with `--quick`. A 5 MB response would take up to a minute over some paths.
 const QUICK_SIZES: &[u64] = &[1_200_000];
-/// Interval between progress updates.
-const SHOW_EVERY: Duration = Duration::from_secs(1);
 
 /// Arguments of `cc`.
 #[derive(Debug, Args)]
@@ -123,10 +119,7 @@ pub(crate) fn compare(arguments: Compare) -> anyhow::Result<ExitCode> {
     plan.check()?;
     let thalweg = program(arguments.thalweg.as_deref())?;
     results::create_directory(arguments.out.as_deref())?;
-    let report = {
-        let progress = Progress::start();
-        run(&plan, &thalweg, &|done, all| progress.show(done, all))?
-    };
+    let report = measure(&plan, &thalweg)?;
     let results = Results {
         table: table(&report),
         page: page(&report),
@@ -135,6 +128,12 @@ pub(crate) fn compare(arguments: Compare) -> anyhow::Result<ExitCode> {
         exit_status: report.exit_status(),
     };
     results.write(arguments.out.as_deref())
+}
+
+/// Runs a plan, showing the progress.
+pub(crate) fn measure(plan: &Plan, thalweg: &Path) -> anyhow::Result<Report> {
+    let progress = Progress::start(plan.duration());
+    run(plan, thalweg, &|done| progress.show(done))
 }
 
 /// Returns the path of the delivery program: `given`, or else `thalweg` beside this program or in
@@ -152,41 +151,6 @@ pub(crate) fn program(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     match found.find(|file| file.is_file()) {
         Some(file) => Ok(file),
         None => bail!("`thalweg` not found beside this program or in PATH: build it, or pass --thalweg"),
-    }
-}
-
-/// A progress line on a terminal.
-pub(crate) struct Progress {
-    started: Instant,
-    last: Mutex<Instant>,
-}
-
-impl Progress {
-    pub(crate) fn start() -> Self {
-        let started = Instant::now();
-        Self { started, last: Mutex::new(started) }
-    }
-
-    /// Shows that `done` of `all` samples have been taken.
-    pub(crate) fn show(&self, done: usize, all: usize) {
-        let Ok(mut last) = self.last.try_lock() else { return };
-        if !stderr().is_terminal() || (last.elapsed() < SHOW_EVERY && done < all) {
-            return;
-        }
-        *last = Instant::now();
-        let elapsed = self.started.elapsed();
-        let left = elapsed.mul_f64((all - done) as f64 / done as f64);
-        let (elapsed, left) = (elapsed.as_secs(), left.as_secs());
-        let _ = write!(stderr(), "\r{done} of {all} samples, {elapsed} s, {left} s to go   ");
-    }
-}
-
-impl Drop for Progress {
-    /// Ends the progress line.
-    fn drop(&mut self) {
-        if stderr().is_terminal() {
-            let _ = writeln!(stderr());
-        }
     }
 }
 

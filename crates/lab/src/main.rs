@@ -7,6 +7,7 @@ mod audience;
 mod compare;
 mod load_command;
 mod paths;
+mod progress;
 mod reproduction;
 mod results;
 

@@ -87,6 +87,35 @@ pub enum PublishedValue {
     Over(f64),
 }
 
+impl PublishedValue {
+    /// Returns the lowest and highest value; equal for a bound.
+    pub(crate) fn ends(self) -> (f64, f64) {
+        match self {
+            Self::Between(least, most) => (least, most),
+            Self::Under(bound) | Self::Over(bound) => (bound, bound),
+        }
+    }
+
+    /// Returns the value in words, with its numbers formatted by `number`.
+    pub(crate) fn words(self, number: impl Fn(f64) -> String) -> String {
+        match self {
+            Self::Between(least, most) if least == most => number(least),
+            Self::Between(least, most) => format!("{} to {}", number(least), number(most)),
+            Self::Under(bound) => format!("under {}", number(bound)),
+            Self::Over(bound) => format!("over {}", number(bound)),
+        }
+    }
+}
+
+/// A published ratio of times to those of one algorithm.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PublishedRatio {
+    /// Kernel name of the algorithm that the others are compared with.
+    pub to: &'static str,
+    /// The published value.
+    pub published: PublishedValue,
+}
+
 /// A headline figure of a publication.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Headline {
@@ -115,12 +144,7 @@ impl Headline {
 
     /// Formats the headline as one string per column in [`COLUMNS`].
     pub fn words(&self) -> [String; 4] {
-        let published = match self.published {
-            PublishedValue::Between(least, most) if least == most => number(least),
-            PublishedValue::Between(least, most) => format!("{} to {}", number(least), number(most)),
-            PublishedValue::Under(bound) => format!("under {}", number(bound)),
-            PublishedValue::Over(bound) => format!("over {}", number(bound)),
-        };
+        let published = self.published.words(number);
         let here = self.here.map_or_else(|| "not measured".to_owned(), number);
         let interval = self.interval.map(|(least, most)| format!(" ({} to {})", number(least), number(most)));
         let caveat = self.caveat.as_ref().map(|caveat| format!(" ({caveat})"));

@@ -5,17 +5,19 @@ use std::io::{Write, stderr};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::Args;
 use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 use thalweg_lab::cc;
-use thalweg_lab::report;
-use thalweg_lab::reproduce::{ALL, Headline, Published, edgio, lumen, outcomes, table, varnish};
+use thalweg_lab::report::{self, cc::Publication};
+use thalweg_lab::reproduce::{ALL, Published, edgio, lumen, outcomes, table, varnish};
 use thalweg_netem::signals::Signals;
 
 use crate::WRONG_USE;
-use crate::compare::{Progress, program};
+use crate::compare::{measure, program};
+use crate::progress::words;
 use crate::results::{self, Results, print};
 
 /// Name that selects all publications.
@@ -30,28 +32,29 @@ Examples:
   thalweg-lab reproduce                          list what can be measured, and what is missing
   thalweg-lab reproduce varnish --quick          lowest and highest loss, smaller chunk: a minute
   thalweg-lab reproduce varnish --out report     in full: 2,400 samples, about an hour
-  thalweg-lab reproduce lumen --quick            joiners, chunks over two tiers, 60 viewers: half a minute
+  thalweg-lab reproduce lumen --quick            joiners, chunks over two tiers, a script, 60 viewers: a minute
   thalweg-lab reproduce lumen --out report       in full, up to 50,000 viewers: ten minutes
   thalweg-lab reproduce edgio --quick            24 networks, two PoPs of two edges, a controller: three minutes
   thalweg-lab reproduce edgio --out report       in full, with proofs: a quarter of an hour
   thalweg-lab reproduce outcomes --quick         the edge's goodput beside the client's: a minute
-  thalweg-lab reproduce all --out reports        one after another, each in its own directory
+  thalweg-lab reproduce varnish lumen --out out  one after another, each in its own directory, even if one fails
+  thalweg-lab reproduce all --out reports        all of them
 
-Prints each headline figure as published, as measured here, and their ratio. varnish, edgio and outcomes need root; lumen requires nginx, and
-18,000 open files per process. --out writes report.html, samples.csv and summary.json.
+Prints each headline figure as published, as measured here, and their ratio. varnish, edgio and outcomes need root; lumen
+requires nginx, and 18,000 open files per process. --out writes report.html, its charts as SVG, samples.csv and summary.json.
 
 Exit status: 0 if everything was measured, whatever the figures; 1 if samples or a program failed, the machine was too busy to
-trust the figures of varnish, edgio or outcomes, or a check of edgio or outcomes failed; 2 for wrong usage or a machine that lacks a requirement; 128
-plus the signal number after SIGINT or SIGTERM (SIGHUP counts as SIGTERM), with the results so far printed and written. For all,
-the highest of these.")]
+trust the figures of varnish, edgio or outcomes, or a check of edgio or outcomes failed; 2 for wrong usage or a machine that
+lacks a requirement; 128 plus the signal number after SIGINT or SIGTERM (SIGHUP counts as SIGTERM), with the results so far
+printed and written. For several publications, the highest of these.")]
 pub(crate) struct Reproduce {
-    /// Publication to reproduce, or all [default: list the publications]
+    /// Publications to reproduce, or all [default: list the publications]
     #[arg(value_name = "NAME")]
-    name: Option<String>,
+    names: Vec<String>,
     /// Run a quick version with fewer measurements
     #[arg(long)]
     quick: bool,
-    /// Directory for the report, the samples and the summary
+    /// Directory for the report, the charts, the samples and the summary
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Program to measure [default: thalweg beside this program, else in PATH]
@@ -63,10 +66,22 @@ pub(crate) struct Reproduce {
 }
 
 pub(crate) fn reproduce(arguments: Reproduce) -> anyhow::Result<ExitCode> {
-    let Some(name) = &arguments.name else { return Ok(list()) };
-    if name == EVERY {
-        return run_all(&arguments);
+    match &arguments.names[..] {
+        [] => Ok(list()),
+        [name] if name == EVERY => run_each(&arguments, &ALL),
+        [name] => {
+            let published = find(name)?;
+            run_one(&arguments, published.name)
+        }
+        names => {
+            let chosen = names.iter().map(|name| find(name)).collect::<anyhow::Result<Vec<_>>>()?;
+            run_each(&arguments, &chosen)
+        }
     }
+}
+
+/// Finds a publication that can be measured.
+fn find(name: &str) -> anyhow::Result<Published> {
     let Some(published) = ALL.iter().find(|published| published.name == name) else {
         let names: Vec<_> = ALL.iter().map(|published| published.name).collect();
         bail!("unknown publication {name:?}: expected {}, or {EVERY}", names.join(", "));
@@ -74,49 +89,71 @@ pub(crate) fn reproduce(arguments: Reproduce) -> anyhow::Result<ExitCode> {
     if let Some(missing) = published.missing {
         bail!("{}: cannot be measured yet: needs {missing}", published.name);
     }
+    Ok(*published)
+}
+
+fn run_one(arguments: &Reproduce, name: &str) -> anyhow::Result<ExitCode> {
     let thalweg = program(arguments.thalweg.as_deref())?;
     results::create_directory(arguments.out.as_deref())?;
-    let results = match published.name {
-        "lumen" => run_lumen(&arguments, thalweg)?,
-        "edgio" => run_edgio(&arguments, &thalweg)?,
-        "outcomes" => run_outcomes(&arguments, &thalweg)?,
-        _ => run_varnish(&arguments, &thalweg)?,
+    let results = match name {
+        "lumen" => run_lumen(arguments, thalweg)?,
+        "edgio" => run_edgio(arguments, &thalweg)?,
+        "outcomes" => run_outcomes(arguments, &thalweg)?,
+        _ => run_varnish(arguments, &thalweg)?,
     };
     results.write(arguments.out.as_deref())
+}
+
+/// Estimates how long a reproduction takes.
+fn estimate(name: &str, is_quick: bool) -> Duration {
+    match name {
+        "lumen" => lumen::plan(is_quick).duration(),
+        "edgio" => edgio::plan(is_quick).duration,
+        "outcomes" => outcomes::plan(is_quick).duration(),
+        _ => varnish::plan(is_quick).duration(),
+    }
 }
 
 fn run_varnish(arguments: &Reproduce, thalweg: &Path) -> anyhow::Result<Results> {
     let report = compare(&varnish::plan(arguments.quick), thalweg)?;
     let headlines = varnish::headlines(&report);
-    let exit_status = report.exit_status();
-    Ok(compared(&report, varnish::TITLE, varnish::OPEN, &headlines, exit_status))
+    let publication = Publication {
+        title: varnish::TITLE,
+        open: varnish::OPEN,
+        headlines: &headlines,
+        ratio: Some(varnish::RATIO),
+    };
+    Ok(compared(&report, &publication, report.exit_status()))
 }
 
 fn run_outcomes(arguments: &Reproduce, thalweg: &Path) -> anyhow::Result<Results> {
     let report = compare(&outcomes::plan(arguments.quick), thalweg)?;
     let headlines = outcomes::headlines(&report);
-    let exit_status = outcomes::exit_status(&report);
-    Ok(compared(&report, outcomes::TITLE, outcomes::OPEN, &headlines, exit_status))
+    let publication =
+        Publication { title: outcomes::TITLE, open: outcomes::OPEN, headlines: &headlines, ratio: None };
+    let results = compared(&report, &publication, outcomes::exit_status(&report));
+    let agreements = report::cc::agreements(&report);
+    Ok(Results { table: format!("{agreements}\n{}", results.table), ..results })
 }
 
-/// Compares algorithms, showing the progress.
+/// Compares algorithms, showing the estimated duration and the progress.
 fn compare(plan: &cc::Plan, thalweg: &Path) -> anyhow::Result<cc::Report> {
-    let progress = Progress::start();
-    cc::run(plan, thalweg, &|done, all| progress.show(done, all))
+    let samples = plan.cells().count() * plan.samples;
+    let (paths, lanes) = (plan.scenario.paths.len(), plan.lanes);
+    log(&format!(
+        "{samples} samples over {paths} paths with {lanes} lanes: about {}",
+        words(plan.duration())
+    ));
+    measure(plan, thalweg)
 }
 
 /// Renders a publication that compares algorithms.
-fn compared(
-    report: &cc::Report,
-    title: &str,
-    open: &str,
-    headlines: &[Headline],
-    exit_status: u8,
-) -> Results {
+fn compared(report: &cc::Report, publication: &Publication<'_>, exit_status: u8) -> Results {
     use report::cc::{csv, json, page_of};
+    let (headlines, open) = (publication.headlines, publication.open);
     Results {
         table: format!("{}\n{}\n{open}\n", report::cc::table(report), table(headlines)),
-        page: page_of(report, title, open, headlines),
+        page: page_of(report, publication),
         samples: csv(report),
         summary: json(report, headlines),
         exit_status,
@@ -126,6 +163,7 @@ fn compared(
 fn run_lumen(arguments: &Reproduce, thalweg: PathBuf) -> anyhow::Result<Results> {
     use report::lumen::{csv, json, page};
     let requirements = lumen::Requirements { thalweg, media: arguments.media.clone() };
+    let log = timed_log(estimate("lumen", arguments.quick));
     let outcome = lumen::run(&lumen::plan(arguments.quick), &requirements, &log)?;
     let (found, headlines) = (report::lumen::table(&outcome), table(&lumen::headlines(&outcome)));
     Ok(Results {
@@ -139,6 +177,7 @@ fn run_lumen(arguments: &Reproduce, thalweg: PathBuf) -> anyhow::Result<Results>
 
 fn run_edgio(arguments: &Reproduce, thalweg: &Path) -> anyhow::Result<Results> {
     use report::edgio::{csv, json, page};
+    let log = timed_log(estimate("edgio", arguments.quick));
     let outcome = edgio::run(&edgio::plan(arguments.quick), thalweg, &log)?;
     let (found, headlines) = (report::edgio::table(&outcome), table(&outcome.headlines()));
     Ok(Results {
@@ -155,27 +194,54 @@ fn log(what: &str) {
     let _ = writeln!(stderr(), "{what}");
 }
 
-/// Measures each available publication in a separate process, because an emulation changes its
-/// process's namespaces. Returns the highest exit status; a signal ends the run.
-fn run_all(arguments: &Reproduce) -> anyhow::Result<ExitCode> {
+/// Returns a function that prints progress messages with the time so far and the time to go.
+fn timed_log(estimate: Duration) -> impl Fn(&str) {
+    let started = Instant::now();
+    move |what| {
+        let elapsed = started.elapsed();
+        let left = estimate.saturating_sub(elapsed);
+        log(&format!("{}, about {} to go: {what}", words(elapsed), words(left)));
+    }
+}
+
+/// Measures publications one after another, each in a separate process, because an emulation
+/// changes its process's namespaces. A failure does not end the series; a signal does. Prints how
+/// each run ended, and returns the highest exit status.
+fn run_each(arguments: &Reproduce, chosen: &[Published]) -> anyhow::Result<ExitCode> {
     let (runtime, mut signals) = Signals::install()?;
     runtime.block_on(async {
-        let mut worst = 0;
-        for Published { name, title, missing } in ALL {
+        let (mut worst, mut ends) = (0, Vec::new());
+        for (index, Published { name, title, missing }) in chosen.iter().enumerate() {
             print(&format!("{title}\n"));
             if let Some(missing) = missing {
                 print(&format!("cannot be measured yet: needs {missing}\n\n"));
                 continue;
             }
+            let left = chosen[index..].iter().filter(|one| one.missing.is_none());
+            let left: Duration = left.map(|one| estimate(one.name, arguments.quick)).sum();
+            log(&format!("{name}: started; about {} to go for all", words(left)));
+            let started = Instant::now();
             let status = attend(spawn_one(arguments, name)?, &mut signals).await?;
             print("\n");
+            ends.push(format!("{name:<9}{} after {}", ending(status), words(started.elapsed())));
             worst = worst.max(status);
             if status >= BY_SIGNAL {
                 break;
             }
         }
+        ends.iter().for_each(|end| log(end));
         Ok(ExitCode::from(worst))
     })
+}
+
+/// Describes how a run with this exit status ended.
+fn ending(status: u8) -> String {
+    match status {
+        0 => "done".to_owned(),
+        1 => "FAILED, or its figures cannot be trusted (see its output)".to_owned(),
+        BY_SIGNAL.. => format!("ended by signal {}", status - BY_SIGNAL),
+        _ => "DID NOT START (see its output)".to_owned(),
+    }
 }
 
 /// Starts the process for one publication in its own process group, so that it receives a

@@ -18,7 +18,7 @@ use thalweg_load::report::from_json;
 
 use program::{counts, lab, measured, refused};
 
-/// Server that records requests and sends the same response to each.
+/// Server that records requests, and sends the same response to each unless told otherwise.
 struct Witness {
     port: u16,
     requests: Arc<Mutex<Vec<String>>>,
@@ -26,14 +26,19 @@ struct Witness {
 
 impl Witness {
     fn start() -> Self {
+        Self::serving(|_| "X-Token: abc\r\nContent-Length: 4\r\n\r\npong".to_owned())
+    }
+
+    /// Sends what `respond` returns for a request line: the fields and the content.
+    fn serving(respond: impl Fn(&str) -> String + Clone + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let requests = Arc::new(Mutex::new(Vec::new()));
         let all = Arc::clone(&requests);
         thread::spawn(move || {
             for stream in listener.incoming() {
-                let (stream, requests) = (stream.unwrap(), Arc::clone(&all));
-                thread::spawn(move || answer(&stream, &requests));
+                let (stream, requests, respond) = (stream.unwrap(), Arc::clone(&all), respond.clone());
+                thread::spawn(move || answer(&stream, &requests, respond));
             }
         });
         Self { port, requests }
@@ -50,7 +55,7 @@ impl Witness {
     }
 }
 
-fn answer(mut stream: &TcpStream, requests: &Mutex<Vec<String>>) {
+fn answer(mut stream: &TcpStream, requests: &Mutex<Vec<String>>, respond: impl Fn(&str) -> String) {
     let mut reader = BufReader::new(stream);
     loop {
         let mut lines = Vec::new();
@@ -72,7 +77,7 @@ fn answer(mut stream: &TcpStream, requests: &Mutex<Vec<String>>) {
         }
         let text = format!("{}\n\n{}", lines.join("\n"), String::from_utf8(content).unwrap());
         requests.lock().unwrap().push(text);
-        if stream.write_all(b"HTTP/1.1 200 OK\r\nX-Token: abc\r\nContent-Length: 4\r\n\r\npong").is_err() {
+        if stream.write_all(format!("HTTP/1.1 200 OK\r\n{}", respond(&lines[0])).as_bytes()).is_err() {
             return;
         }
     }
@@ -189,6 +194,56 @@ end
         witness.requests(),
         [format!("GET /authenticate HTTP/1.1\n{host}\n\n"), resource.clone(), resource]
     );
+}
+
+/// The script of `reproduce lumen` reads a manifest whose stream began 100 s ago in Unix time.
+#[test]
+fn live_script_requests_complete_segments_at_offsets() {
+    let date = Command::new("date").args(["-u", "-d", "100 seconds ago", "+%FT%TZ"]).output().unwrap();
+    let start = String::from_utf8(date.stdout).unwrap();
+    let mpd = format!(
+        r#"<MPD type="dynamic" availabilityStartTime="{}" minimumUpdatePeriod="PT1S">
+<Period id="0" start="PT0S"><AdaptationSet contentType="audio"></AdaptationSet></Period>
+<Period id="1" start="PT1M10S">
+<AdaptationSet id="0" contentType="audio"><SegmentTemplate duration="1"/><Representation id="a"/></AdaptationSet>
+<AdaptationSet id="1" contentType="video">
+<SegmentTemplate timescale="500" duration="100" startNumber="7" media="$RepresentationID$/$Number$.m4s"/>
+<Representation id="low"/><Representation id="high"/>
+</AdaptationSet></Period></MPD>"#,
+        start.trim()
+    );
+    let witness = Witness::serving(move |line| {
+        let (kind, content) =
+            if line.contains("/live.mpd") { ("application/dash+xml", &*mpd) } else { ("video/mp4", "x") };
+        format!("Content-Type: {kind}\r\nContent-Length: {}\r\n\r\n{content}", content.len())
+    });
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/reproduce/lumen/live-offsets.lua");
+    let url = witness.url("/a/live.mpd?b=c");
+    let arguments = ["-c", "20", "-d", "4s", "--json", "-", "--script", file, &url, "--", "10"];
+    let (figures, status) = program::done(lab(&arguments).spawn().unwrap());
+    assert_eq!((status, figures.errors_total()), (0, 0));
+    let requests = witness.requests();
+    let targets: Vec<&str> = requests.iter().filter_map(|request| request.split(' ').nth(1)).collect();
+    let manifests = targets.iter().filter(|target| **target == "/a/live.mpd?b=c").count();
+    assert!(manifests > 2, "the manifest is read again: {targets:?}");
+    let is_manifest = |target: &&&str| target.ends_with("/live.mpd?b=c");
+    let segments = targets.iter().filter(|target| !is_manifest(target)).map(|target| {
+        let (track, number) =
+            target.strip_prefix("/a/").unwrap().strip_suffix(".m4s").unwrap().split_once('/').unwrap();
+        (track, number.parse::<u64>().unwrap())
+    });
+    let segments: Vec<(&str, u64)> = segments.collect();
+    assert!(["low", "high"].iter().all(|track| segments.iter().any(|(of, _)| of == track)), "{segments:?}");
+    assert!(segments.iter().all(|(track, _)| *track != "a"), "{segments:?}");
+    // The period began 30 s before the run. Of its segments of 0.2 s, 150 are complete, of which
+    // the last 50 are at most 10 s old. The run takes at most 10 s, and clocks are read as whole
+    // seconds.
+    let (least, most) = segments
+        .iter()
+        .fold((u64::MAX, 0), |(least, most), (_, number)| (least.min(*number), most.max(*number)));
+    let first = 7 + 150 - 50;
+    assert!((first - 10..first + 25).contains(&least), "{segments:?}");
+    assert!((least + 35..7 + 150 + 10 * 5).contains(&most), "{segments:?}");
 }
 
 #[test]

@@ -7,33 +7,54 @@
 
 use std::time::Duration;
 
-use super::{Cell, Report, Sample};
+use super::statistics::{quantile_of_sorted, supported_quantile};
+use super::{Cell, Report, Request, Sample};
 
 /// Maximum difference of the two times, as a share of the client's.
 pub const SHARE_MAX: f64 = 0.05;
 
-/// The edge's measurements in one cell beside the client's.
+/// The edge's measurements beside the client's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Agreement {
     /// Number of samples that the edge measured.
     pub measured: usize,
     /// Number of samples whose times differ by at most [`SHARE_MAX`] or one round trip.
     pub agreeing: usize,
+    /// Median of the absolute difference of the two times, in milliseconds.
+    pub off_p50_ms: f64,
+    /// 95th percentile of the absolute difference, if there are enough samples for a
+    /// distribution-free interval.
+    pub off_p95_ms: Option<f64>,
     /// Mean of ln(the edge's goodput / the client's).
     pub bias_ln: f64,
 }
 
 /// Compares the edge's goodput with the client's in a cell; `None` if the edge measured no sample.
 pub fn agreement(report: &Report, cell: &Cell) -> Option<Agreement> {
-    let round_trip = report.plan.scenario.paths.get(cell.path)?.round_trip_min();
-    let samples = report.samples_of(cell).iter();
-    let offs: Vec<_> = samples.filter_map(|sample| off(sample, cell.request.bytes)).collect();
-    if offs.is_empty() {
-        return None;
+    of(report, cell.path, std::iter::once(cell.clone()))
+}
+
+/// Compares the edge's goodput with the client's on a path, for all algorithms together. Together,
+/// they have enough samples for more percentiles.
+pub fn agreement_on(report: &Report, path: usize, request: Request) -> Option<Agreement> {
+    let cell = |algorithm: &String| Cell { path, request, algorithm: algorithm.clone() };
+    of(report, path, report.plan.algorithms.iter().map(cell))
+}
+
+fn of(report: &Report, path: usize, cells: impl Iterator<Item = Cell>) -> Option<Agreement> {
+    let round_trip = report.plan.scenario.paths.get(path)?.round_trip_min();
+    let mut offs = Vec::new();
+    for cell in cells {
+        let samples = report.samples_of(&cell).iter();
+        offs.extend(samples.filter_map(|sample| off(sample, cell.request.bytes)));
     }
-    Some(Agreement {
+    let mut off_ms: Vec<f64> = offs.iter().map(|off| off.time.as_secs_f64() * 1e3).collect();
+    off_ms.sort_unstable_by(f64::total_cmp);
+    (!offs.is_empty()).then(|| Agreement {
         measured: offs.len(),
         agreeing: offs.iter().filter(|off| off.is_within(round_trip)).count(),
+        off_p50_ms: quantile_of_sorted(&off_ms, 0.5),
+        off_p95_ms: supported_quantile(&off_ms, 0.95),
         bias_ln: offs.iter().map(|off| off.ln).sum::<f64>() / offs.len() as f64,
     })
 }
@@ -110,6 +131,29 @@ mod tests {
         let found = agreement(&report, &cell).unwrap();
         assert_eq!((found.measured, found.agreeing), (4, 2));
         assert!(found.bias_ln < 0.0);
+        // The differences are around one round trip, and around two (5 % of 40).
+        let off = found.off_p50_ms / round_trip_ms as f64;
+        assert!((1.0..2.0).contains(&off) && found.off_p95_ms.is_none(), "{found:?}");
+    }
+
+    #[test]
+    fn algorithms_of_a_path_are_compared_together() {
+        let mut report = Report::new(outcomes::plan(true));
+        let request = Request { bytes: 1_000_000, is_range: false };
+        let differences_ms = [("bbr", 4), ("cubic", 8), ("reno", 12)];
+        for (algorithm, off_ms) in differences_ms {
+            let cell = Cell { path: 0, request, algorithm: algorithm.to_owned() };
+            let samples = vec![sample(1000, 1000 + off_ms, request.bytes); 24];
+            report.samples.insert(cell, samples);
+        }
+        let found = agreement_on(&report, 0, request).unwrap();
+        assert_eq!(
+            (found.measured, found.off_p50_ms.round(), found.off_p95_ms.map(f64::round)),
+            (72, 8.0, Some(12.0))
+        );
+        let alone = agreement(&report, &report.plan.cells().find(|cell| cell.request == request).unwrap());
+        assert_eq!(alone.map(|found| (found.off_p50_ms.round(), found.off_p95_ms)), Some((4.0, None)));
+        assert_eq!(agreement_on(&report, 1, request), None);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::{Request, SLICE, Sample};
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Wait before the next request on a connection, which would carry a delayed acknowledgement. Linux
 /// delays one by at most 200 ms (`TCP_DELACK_MAX`).
-const DELAYED_ACK_MAX: Duration = Duration::from_millis(250);
+pub(super) const DELAYED_ACK_MAX: Duration = Duration::from_millis(250);
 const TIMEOUTS: Timeouts = Timeouts::each(PATIENCE);
 
 /// Field that selects the algorithm in a request and names the socket's algorithm in a response.

@@ -7,6 +7,7 @@
 //! - [`run`]: starts the edge and takes the samples in parallel lanes.
 //! - [`measured`]: the results.
 //! - [`agreement`]: the edge's goodput beside the client's.
+//! - [`estimate`]: how long a comparison takes.
 //!
 //! **Invariant:** each sample's algorithm is the one read back from the server's socket.
 //! **Invariant:** a failed sample is counted and reported; it does not end the run.
@@ -15,6 +16,7 @@
 
 pub mod agreement;
 pub mod client;
+mod estimate;
 pub mod measured;
 pub mod plan;
 pub mod run;
@@ -22,7 +24,7 @@ pub mod statistics;
 
 pub use measured::Report;
 pub use plan::{Cell, Plan, Request};
-pub use run::run;
+pub use run::{Done, run};
 
 use std::time::Duration;
 

@@ -26,15 +26,26 @@ use crate::process::ChildProcess;
 /// The edge's port.
 const PORT: u16 = 80;
 
+/// Progress of a comparison.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Done {
+    /// Samples taken or failed.
+    pub samples: usize,
+    /// Planned samples.
+    pub planned: usize,
+    /// Share of the samples done on the path that is furthest behind, which ends the run.
+    pub share: f64,
+}
+
 /// Runs the plan against the edge of the program `thalweg`. Calls `progress` on a separate thread
-/// with the number of samples done and the total. A signal during sampling ends the run early, and
+/// after each sample. A signal during sampling ends the run early, and
 /// the report contains the samples so far; a signal before sampling terminates the process.
 ///
 /// # Errors
 ///
 /// Returns an error if the emulation or the edge cannot start, or the edge does not serve a planned
 /// request.
-pub fn run(plan: &Plan, thalweg: &Path, progress: &(dyn Fn(usize, usize) + Sync)) -> anyhow::Result<Report> {
+pub fn run(plan: &Plan, thalweg: &Path, progress: &(dyn Fn(Done) + Sync)) -> anyhow::Result<Report> {
     plan.check()?;
     let lanes = plan.lanes();
     let signals = SignalSetup::install()?;
@@ -61,6 +72,8 @@ struct Sampling<'a> {
     emulation: &'a Emulation,
     /// Remaining samples on each path, in measuring order.
     orders: Vec<RefCell<vec::IntoIter<Cell>>>,
+    /// Number of finished samples on each path.
+    done: RefCell<Vec<usize>>,
     report: RefCell<Report>,
     all: usize,
 }
@@ -72,13 +85,14 @@ impl<'a> Sampling<'a> {
         Self {
             emulation,
             all: orders.iter().map(Vec::len).sum(),
+            done: RefCell::new(vec![0; orders.len()]),
             orders: orders.into_iter().map(|order| RefCell::new(order.into_iter())).collect(),
             report: RefCell::new(Report::new(plan.clone())),
         }
     }
 
     /// Takes samples until all are taken or a signal arrives.
-    async fn run(self, ended: oneshot::Receiver<Signal>, progress: &(dyn Fn(usize, usize) + Sync)) -> Report {
+    async fn run(self, ended: oneshot::Receiver<Signal>, progress: &(dyn Fn(Done) + Sync)) -> Report {
         let lanes = (0..self.emulation.scenario().paths.len()).map(|lane| self.lane(lane, progress));
         let interrupted = tokio::select! {
             _ = join_all(lanes) => None,
@@ -87,7 +101,20 @@ impl<'a> Sampling<'a> {
         Report { interrupted, ..self.report.into_inner() }
     }
 
-    async fn lane(&self, lane: usize, progress: &(dyn Fn(usize, usize) + Sync)) {
+    /// Counts a finished sample of a path and returns the progress.
+    fn count(&self, path: usize, report: &Report) -> Done {
+        let mut done = self.done.borrow_mut();
+        done[path] += 1;
+        let per_path = self.all / done.len();
+        let least = done.iter().min().copied().unwrap_or_default();
+        Done {
+            samples: report.taken() + report.failed(),
+            planned: self.all,
+            share: least as f64 / per_path as f64,
+        }
+    }
+
+    async fn lane(&self, lane: usize, progress: &(dyn Fn(Done) + Sync)) {
         let scenario = self.emulation.scenario();
         let lanes = self.report.borrow().plan.lanes;
         let order = &self.orders[lane / lanes];
@@ -110,7 +137,7 @@ impl<'a> Sampling<'a> {
                     report.failures.entry(cell).or_default().push(detail);
                 }
             }
-            progress(report.taken() + report.failed(), self.all);
+            progress(self.count(lane / lanes, &report));
         }
     }
 }

@@ -49,10 +49,15 @@ pub fn summarise(samples: &[f64]) -> Summary {
     }
 }
 
+/// Returns whether there are enough samples for a distribution-free interval of a quantile.
+pub fn is_supported(samples: usize, quantile: f64) -> bool {
+    samples >= samples_min(quantile)
+}
+
 /// Returns a quantile of sorted samples, if there are enough samples for a distribution-free
 /// interval.
 pub fn supported_quantile(sorted: &[f64], quantile: f64) -> Option<f64> {
-    (sorted.len() >= samples_min(quantile)).then(|| quantile_of_sorted(sorted, quantile))
+    is_supported(sorted.len(), quantile).then(|| quantile_of_sorted(sorted, quantile))
 }
 
 /// Returns a quantile of sorted samples, interpolated linearly.

@@ -1,22 +1,26 @@
 //! Report of a congestion control comparison: the winner in each cell, and the page with charts.
 //!
 //! - [`table`]: the table for a terminal, and strings shared with the page.
+//! - [`agreements`]: the edge's times beside the clients'.
+//! - [`sweep`]: charts over the loss of paths.
 //! - [`data`]: the samples and the table in machine-readable form.
 
+mod agreements;
 mod data;
+mod sweep;
 mod table;
 
+pub use agreements::agreements;
 pub use data::{csv, json};
 pub use table::table;
 
-use super::chart::{Axes, Line, Point, cumulative, lines, medians};
+use super::chart::{Axes, Mark, cumulative, lines, marked_lines, medians};
 use super::{Page, published};
 use crate::cc::agreement::{Agreement, agreement};
-use crate::cc::statistics::{Summary, is_below, summarise};
+use crate::cc::statistics::{Summary, is_below, mean, summarise};
 use crate::cc::{Cell, Report, Request, SLICE, Sample};
-use crate::reproduce::Headline;
+use crate::reproduce::{Headline, PublishedRatio};
 use table::{COLUMNS, conditions, footnotes, shown, verdict, warnings, words};
-use thalweg_netem::scenario::{Direction, Path};
 
 /// The summary of one cell of the matrix.
 #[derive(Debug, Clone, PartialEq)]
@@ -81,19 +85,32 @@ fn path_name<'a>(report: &'a Report, cell: &Cell) -> &'a str {
 /// Renders the page of a comparison.
 pub fn page(report: &Report) -> String {
     let mut page = Page::new("Congestion control compared");
-    all(&mut page, report);
+    all(&mut page, report, None);
     page.finish()
+}
+
+/// A publication that compares algorithms, for its page.
+#[derive(Debug, Clone, Copy)]
+pub struct Publication<'a> {
+    /// Publisher, year and subject.
+    pub title: &'a str,
+    /// Parameters that the publication leaves open, and our choices.
+    pub open: &'a str,
+    /// The published figures and those measured here.
+    pub headlines: &'a [Headline],
+    /// The published ratio of times, drawn in the charts, if there is one.
+    pub ratio: Option<PublishedRatio>,
 }
 
 /// Renders the page of a publication: headlines and our choices for open parameters, then the
 /// comparison.
-pub fn page_of(report: &Report, title: &str, open: &str, headlines: &[Headline]) -> String {
-    let mut page = published(title, open, headlines);
-    all(&mut page, report);
+pub fn page_of(report: &Report, publication: &Publication<'_>) -> String {
+    let mut page = published(publication.title, publication.open, publication.headlines);
+    all(&mut page, report, publication.ratio);
     page.finish()
 }
 
-fn all(page: &mut Page, report: &Report) {
+fn all(page: &mut Page, report: &Report, ratio: Option<PublishedRatio>) {
     let plan = &report.plan;
     for warning in warnings(report) {
         page.paragraph("warning", &warning);
@@ -123,68 +140,25 @@ fn all(page: &mut Page, report: &Report) {
     for note in footnotes(&rows) {
         page.paragraph("note", note);
     }
+    agreements::add(page, report);
     for request in &plan.requests {
-        sweeps(page, report, *request, &rows);
+        sweep::charts(page, report, *request, ratio);
     }
     for (index, path) in plan.scenario.paths.iter().enumerate() {
         for request in &plan.requests {
             page.heading(&format!("{}, {}", path.name, request.name()));
-            of_cell(page, report, index, *request);
+            of_cell(page, report, (index, *request), ratio);
         }
     }
 }
 
-/// Adds charts of mean time over loss, one per set of paths that differ only in loss.
-fn sweeps(page: &mut Page, report: &Report, request: Request, rows: &[Row]) {
-    let mut sets: Vec<Vec<usize>> = Vec::new();
-    let paths = &report.plan.scenario.paths;
-    for (index, path) in paths.iter().enumerate() {
-        match sets.iter_mut().find(|set| differ_in_loss_alone(&paths[set[0]], path)) {
-            Some(set) => set.push(index),
-            None => sets.push(vec![index]),
-        }
-    }
-    for set in sets {
-        sweep(page, report, request, rows, &set);
-    }
-}
-
-fn differ_in_loss_alone(one: &Path, other: &Path) -> bool {
-    let down = Direction { loss: one.down.loss, ..other.down.clone() };
-    (&one.down, &one.up) == (&down, &other.up)
-}
-
-fn sweep(page: &mut Page, report: &Report, request: Request, rows: &[Row], set: &[usize]) {
-    let loss = |cell: &Cell| report.plan.scenario.paths[cell.path].down.loss.mean() * 100.0;
-    let of = |algorithm: &String| {
-        let mut points: Vec<Point> = rows
-            .iter()
-            .filter(|row| {
-                set.contains(&row.cell.path)
-                    && row.cell.request == request
-                    && row.cell.algorithm == *algorithm
-            })
-            .filter_map(|row| {
-                let mean = row.time_s.as_ref()?.mean;
-                let margin = mean.margin.unwrap_or_default();
-                let band = ((mean.mean - margin).max(0.0), mean.mean + margin);
-                Some(Point { x: loss(&row.cell), y: mean.mean, band })
-            })
-            .collect();
-        points.sort_by(|a, b| a.x.total_cmp(&b.x));
-        Line { name: algorithm.clone(), points }
-    };
-    let all: Vec<Line> = report.plan.algorithms.iter().map(of).collect();
-    let differs = all.iter().any(|line| line.points.windows(2).any(|two| two[0].x != two[1].x));
-    if differs {
-        let names: Vec<_> = set.iter().map(|path| report.plan.scenario.paths[*path].name.as_str()).collect();
-        page.heading(&format!("Loss, {}: {}", request.name(), names.join(", ")));
-        let axes = Axes { title: "Mean time to fetch, with its 95 % interval", x: "loss, %", y: "seconds" };
-        page.chart(&lines(axes, &all));
-    }
-}
-
-fn of_cell(page: &mut Page, report: &Report, path: usize, request: Request) {
+/// Adds the charts of one path and request.
+fn of_cell(
+    page: &mut Page,
+    report: &Report,
+    (path, request): (usize, Request),
+    ratio: Option<PublishedRatio>,
+) {
     let cells =
         report.plan.algorithms.iter().map(|algorithm| Cell { path, request, algorithm: algorithm.clone() });
     let cells: Vec<Cell> = cells.filter(|cell| !report.samples_of(cell).is_empty()).collect();
@@ -195,17 +169,22 @@ fn of_cell(page: &mut Page, report: &Report, path: usize, request: Request) {
     let times = cells
         .iter()
         .map(|cell| cumulative(&cell.algorithm, &report.seconds_of(cell), report.failures_of(cell).len()));
-    let axes = Axes { title: "Share of samples fetched, with its 95 % band", x: "seconds", y: "share" };
-    page.chart(&lines(axes, &times.collect::<Vec<_>>()));
+    let place = format!("{}, {}", report.plan.scenario.paths[path].name, request.name());
+    let title = format!("{place}: share of samples fetched, with its 95 % band");
+    let axes = Axes { title: &title, x: "seconds", y: "share of samples" };
+    let mark = ratio.and_then(|ratio| {
+        let to = Cell { path, request, algorithm: ratio.to.to_owned() };
+        let seconds = Some(report.seconds_of(&to)).filter(|seconds| !seconds.is_empty())?;
+        let unit = format!("times {}'s mean", ratio.to);
+        Some(Mark::times_x(ratio.published, mean(&seconds).mean, &unit))
+    });
+    page.chart(&marked_lines(axes, &times.collect::<Vec<_>>(), mark.as_slice()));
     let rates = cells.iter().map(|cell| {
         let rates: Vec<Vec<f64>> = report.samples_of(cell).iter().map(mbit_per_s).collect();
         medians(&cell.algorithm, RATE_STEP as f64 * SLICE.as_secs_f64(), &rates)
     });
-    let axes = Axes {
-        title: "Goodput over time: median and quartiles",
-        x: "seconds from the first SYN",
-        y: "Mbit/s",
-    };
+    let title = format!("{place}: goodput over time, median and quartiles");
+    let axes = Axes { title: &title, x: "seconds from the first SYN", y: "Mbit/s" };
     page.chart(&lines(axes, &rates.collect::<Vec<_>>()));
 }
 

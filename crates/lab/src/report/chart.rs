@@ -1,21 +1,9 @@
-//! Charts of lines with bands, drawn as SVG by plotters.
+//! Charts of lines with bands, and of the published values to compare them with, as SVG.
 
-use plotters::coord::Shift;
-use plotters::prelude::*;
+mod draw;
 
 use crate::cc::statistics::quantile_of_sorted;
-
-/// Chart size in CSS pixels.
-const SIZE: (u32, u32) = (900, 380);
-/// Line colours that remain distinguishable with colour blindness (Okabe and Ito).
-const COLOURS: [RGBColor; 6] = [
-    RGBColor(0, 114, 178),
-    RGBColor(213, 94, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-    RGBColor(230, 159, 0),
-    RGBColor(86, 180, 233),
-];
+use crate::reproduce::PublishedValue;
 
 /// A point on a line, with the band around it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -48,63 +36,103 @@ pub(super) struct Axes<'a> {
     pub(super) y: &'a str,
 }
 
-/// Error returned by plotters.
-type Failed<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>;
+/// A published value, drawn in grey behind the lines.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Mark {
+    name: String,
+    shape: Shape,
+}
 
-/// Draws lines with their bands; both axes start at zero.
-pub(super) fn lines(axes: Axes<'_>, lines: &[Line]) -> String {
-    let mut svg = String::new();
-    let drawn = draw(SVGBackend::with_string(&mut svg, SIZE).into_drawing_area(), axes, lines);
-    match drawn {
-        Ok(()) => svg,
-        // Put the error in a comment: a page that lacks one chart is better than no page.
-        Err(error) => format!("<!-- {} -->", error.to_string().replace("--", "- -")),
+/// Where a published value is drawn.
+#[derive(Debug, Clone, PartialEq)]
+enum Shape {
+    /// Across the chart, at these values of the x axis.
+    X(Span),
+    /// Across the chart, at these values of the y axis.
+    Y(Span),
+    /// The bands of these points.
+    Along(Vec<Point>),
+}
+
+/// A range of values. Both ends are equal for a single value.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Span {
+    from: f64,
+    to: f64,
+}
+
+impl From<PublishedValue> for Span {
+    fn from(published: PublishedValue) -> Self {
+        let (from, to) = published.ends();
+        Self { from, to }
     }
 }
 
-fn draw<'a>(
-    area: DrawingArea<SVGBackend<'a>, Shift>,
-    axes: Axes<'_>,
-    lines: &[Line],
-) -> Result<(), Failed<'a>> {
-    area.fill(&WHITE)?;
-    let points = || lines.iter().flat_map(|line| &line.points);
-    let most = |of: fn(&Point) -> f64| points().map(of).fold(0.0_f64, f64::max).max(f64::MIN_POSITIVE);
-    let (x_max, y_max) = (most(|point| point.x), most(|point| point.y.max(point.band.1)));
-    let mut chart = ChartBuilder::on(&area)
-        .caption(axes.title, ("sans-serif", 18))
-        .margin(12)
-        .x_label_area_size(42)
-        .y_label_area_size(60)
-        .build_cartesian_2d(0.0..x_max * 1.02, 0.0..y_max * 1.05)?;
-    chart
-        .configure_mesh()
-        .x_desc(axes.x)
-        .y_desc(axes.y)
-        .light_line_style(TRANSPARENT)
-        .bold_line_style(RGBColor(226, 230, 234))
-        .axis_style(RGBColor(120, 130, 140))
-        .draw()?;
-    for (line, colour) in lines.iter().zip(COLOURS.iter().cycle()) {
-        let (points, colour) = (&line.points, *colour);
-        let lower = points.iter().rev().map(|point| (point.x, point.band.0));
-        let band: Vec<_> = points.iter().map(|point| (point.x, point.band.1)).chain(lower).collect();
-        chart.draw_series(std::iter::once(Polygon::new(band, colour.mix(0.15).filled())))?;
-        chart
-            .draw_series(LineSeries::new(
-                points.iter().map(|point| (point.x, point.y)),
-                colour.stroke_width(2),
-            ))?
-            .label(&line.name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(3)));
+impl Mark {
+    /// Marks a value of the x axis. `unit` follows the value in the legend.
+    pub(super) fn at_x(published: PublishedValue, unit: &str) -> Self {
+        Self { name: Self::name(published, unit), shape: Shape::X(published.into()) }
     }
-    chart
-        .configure_series_labels()
-        .background_style(WHITE.mix(0.85))
-        .border_style(RGBColor(200, 206, 212))
-        .position(SeriesLabelPosition::LowerRight)
-        .draw()?;
-    area.present()
+
+    /// Marks a value of the y axis.
+    pub(super) fn at_y(published: PublishedValue, unit: &str) -> Self {
+        Self { name: Self::name(published, unit), shape: Shape::Y(published.into()) }
+    }
+
+    /// Marks multiples of a value of the x axis, such as an algorithm's mean time. `unit` names
+    /// that value.
+    pub(super) fn times_x(published: PublishedValue, value: f64, unit: &str) -> Self {
+        let (from, to) = published.ends();
+        let shape = Shape::X(Span { from: from * value, to: to * value });
+        Self { name: Self::name(published, unit), shape }
+    }
+
+    /// Marks multiples of a line's values.
+    pub(super) fn times_line(published: PublishedValue, line: &Line, unit: &str) -> Self {
+        let (from, to) = published.ends();
+        let points = line.points.iter();
+        let points = points.map(|point| Point { band: (point.y * from, point.y * to), ..*point });
+        Self { name: Self::name(published, unit), shape: Shape::Along(points.collect()) }
+    }
+
+    fn name(published: PublishedValue, unit: &str) -> String {
+        format!("published: {} {unit}", published.words(|value| value.to_string()))
+    }
+}
+
+impl Shape {
+    /// Returns whether this is a single value.
+    fn is_value(&self) -> bool {
+        matches!(self, Self::X(span) | Self::Y(span) if span.from == span.to)
+    }
+
+    /// Returns the largest value on the x axis.
+    fn x_max(&self) -> f64 {
+        match self {
+            Self::X(span) => span.to,
+            Self::Y(_) => 0.0,
+            Self::Along(points) => points.iter().map(|point| point.x).fold(0.0, f64::max),
+        }
+    }
+
+    /// Returns the largest value on the y axis.
+    fn y_max(&self) -> f64 {
+        match self {
+            Self::X(_) => 0.0,
+            Self::Y(span) => span.to,
+            Self::Along(points) => points.iter().map(|point| point.band.1).fold(0.0, f64::max),
+        }
+    }
+}
+
+/// Draws lines with their bands; both axes start at zero.
+pub(super) fn lines(axes: Axes<'_>, lines: &[Line]) -> String {
+    draw::svg(axes, lines, &[])
+}
+
+/// Draws lines with their bands over published values; both axes start at zero.
+pub(super) fn marked_lines(axes: Axes<'_>, lines: &[Line], marks: &[Mark]) -> String {
+    draw::svg(axes, lines, marks)
 }
 
 /// Returns the cumulative share of samples; the total includes failed samples. The band contains
@@ -126,16 +154,22 @@ pub(super) fn cumulative(name: &str, samples: &[f64], failed: usize) -> Line {
     Line { name: name.to_owned(), points: steps.collect() }
 }
 
-/// Returns the number of samples in each bin, starting at zero, as steps filled down to the axis.
+/// Returns the number of samples in each bin, as steps filled down to the axis. Bins are centred on
+/// multiples of `bin`, so that times around a multiple are in one bin; the first one is half as
+/// wide.
 pub(super) fn histogram(name: &str, bin: f64, samples: &[f64]) -> Line {
     let mut counts = vec![0.0; 1];
     for sample in samples {
         // The cast is safe: times are never negative, and even an hour spans few bins.
-        let index = (sample / bin) as usize;
+        let index = (sample / bin).round() as usize;
         counts.resize(counts.len().max(index + 1), 0.0);
         counts[index] += 1.0;
     }
-    let point = |edge: usize, count: f64| Point { x: bin * edge as f64, y: count, band: (0.0, count) };
+    let point = |edge: usize, count: f64| Point {
+        x: (edge as f64 - 0.5).max(0.0) * bin,
+        y: count,
+        band: (0.0, count),
+    };
     let steps =
         counts.iter().enumerate().flat_map(|(index, count)| [point(index, *count), point(index + 1, *count)]);
     let last = point(counts.len(), 0.0);
@@ -165,9 +199,45 @@ mod tests {
         let all = [cumulative("bbr", &[1.0, 2.0, 3.0], 0), cumulative("cubic", &[2.0, 4.0], 0)];
         let svg = lines(Axes { title: "t", x: "seconds", y: "share" }, &all);
         assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
-        assert!(["bbr", "cubic", "seconds", "share"].iter().all(|word| svg.contains(word)), "{svg}");
+        assert!(
+            ["bbr", "cubic", "seconds", "share", "\n0.5\n"].iter().all(|word| svg.contains(word)),
+            "{svg}"
+        );
         assert_eq!(svg.matches("<polygon").count(), 2, "one band for each line");
+        assert!(svg.contains("<title>t</title>") && svg.contains("prefers-color-scheme:dark"));
         assert!(lines(Axes { title: "", x: "", y: "" }, &[]).starts_with("<svg"), "a chart without lines");
+    }
+
+    #[test]
+    fn published_values_are_drawn_and_named() {
+        let line = Line::plain("reno", [(0.0, 1.0), (1.0, 4.0)].into_iter());
+        let axes = Axes { title: "t", x: "loss, %", y: "seconds" };
+        let svg = |mark: Mark| marked_lines(axes, std::slice::from_ref(&line), &[mark]);
+        let plain = lines(axes, std::slice::from_ref(&line));
+        let band = svg(Mark::at_y(PublishedValue::Between(2.0, 3.0), "times bbr"));
+        assert!(band.contains("published: 2 to 3 times bbr"), "{band}");
+        // One rectangle in the plot, and one in the legend.
+        assert_eq!(band.matches("<rect").count(), plain.matches("<rect").count() + 2);
+        let value = svg(Mark::at_x(PublishedValue::Under(70.0), "ms"));
+        assert!(value.contains("published: under 70 ms"), "{value}");
+        assert!(value.matches("<polyline").count() > plain.matches("<polyline").count() + 10, "dashes");
+        let along = Mark::times_line(PublishedValue::Between(2.0, 3.0), &line, "times bbr");
+        assert_eq!((along.shape.x_max(), along.shape.y_max()), (1.0, 12.0));
+        assert_eq!(svg(along).matches("<polygon").count(), 1);
+        let times = Mark::times_x(PublishedValue::Between(2.0, 3.0), 1.5, "times bbr");
+        assert_eq!(times.shape, Shape::X(Span { from: 3.0, to: 4.5 }));
+    }
+
+    #[test]
+    fn legend_wraps_instead_of_leaving_the_chart() {
+        let name = "a name that takes about a third of the width";
+        let all: Vec<Line> = (0..4).map(|_| Line::plain(name, [(1.0, 1.0)].into_iter())).collect();
+        let height = |svg: String| -> u32 {
+            svg.split_once("height=\"").unwrap().1.split_once('"').unwrap().0.parse().unwrap()
+        };
+        let axes = Axes { title: "t", x: "x", y: "y" };
+        let [few, many] = [&all[..2], &all[..]].map(|some| height(lines(axes, some)));
+        assert!(few < many, "{few} {many}");
     }
 
     #[test]
@@ -181,12 +251,12 @@ mod tests {
 
     #[test]
     fn each_sample_is_in_its_bin() {
-        let line = histogram("", 50.0, &[0.0, 49.9, 50.0, 120.0]);
+        let line = histogram("", 50.0, &[0.0, 24.9, 25.0, 74.9, 75.0]);
         let points: Vec<_> = line.points.iter().map(|point| (point.x, point.y)).collect();
         let steps =
-            [(0.0, 2.0), (50.0, 2.0), (50.0, 1.0), (100.0, 1.0), (100.0, 1.0), (150.0, 1.0), (150.0, 0.0)];
+            [(0.0, 2.0), (25.0, 2.0), (25.0, 2.0), (75.0, 2.0), (75.0, 1.0), (125.0, 1.0), (125.0, 0.0)];
         assert_eq!(points, steps);
-        assert_eq!(line.points[2].band, (0.0, 1.0));
+        assert_eq!(line.points[4].band, (0.0, 1.0));
         assert_eq!(histogram("", 50.0, &[]).points.len(), 3, "a histogram without samples");
     }
 

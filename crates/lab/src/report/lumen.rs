@@ -1,20 +1,20 @@
-//! Report of the Lumen reproduction: tables, histograms of waits at both caches, and every measured
-//! time.
+//! Report of the Lumen reproduction: tables, charts of waits at both caches and of TTFB over time,
+//! and every measured time.
+
+mod charts;
 
 use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::chart::{Axes, Line, cumulative, histogram, lines};
 use super::{DocumentEarly, DocumentHeadline, document_headlines, published};
-use crate::reproduce::lumen::audience::{Step, ViewerStats};
+use crate::reproduce::lumen::audience::{Step, TtfbSecond, ViewerStats};
+use crate::reproduce::lumen::script::Scripted;
 use crate::reproduce::lumen::{Cache, Fill, OPEN, Outcome, Quantiles, SEGMENT, SHORT, TITLE, headlines};
 use crate::reproduce::{columns, number};
 
 /// Version of the JSON format.
 const VERSION: u32 = 2;
-/// Bin width of wait histograms.
-const BIN_MS: f64 = 50.0;
 
 /// A row of times: name, quantiles, and number of excluded times.
 type Times = (String, Quantiles, usize);
@@ -52,7 +52,7 @@ fn number_or_dash(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), number)
 }
 
-const STEPS: [&str; 16] = [
+const STEPS: [&str; 17] = [
     "viewers",
     "playing",
     "stalled",
@@ -62,6 +62,7 @@ const STEPS: [&str; 16] = [
     "errors",
     "startup p50 ms",
     "p99 ms",
+    "TTFB p95 ms",
     "latency p50 s",
     "p99 s",
     "Gbit/s",
@@ -74,7 +75,7 @@ const STEPS: [&str; 16] = [
 fn words_of_steps(steps: &[Step]) -> Vec<Vec<String>> {
     let seconds = |ms: Option<f64>| number_or_dash(ms.map(|ms| ms / 1e3));
     let row = |step: &Step| {
-        let Step { viewers, crowd, at_edge, edges, clients } = step;
+        let Step { viewers, crowd, at_edge, edges, clients, .. } = step;
         vec![
             viewers.to_string(),
             crowd.playing.to_string(),
@@ -85,6 +86,7 @@ fn words_of_steps(steps: &[Step]) -> Vec<Vec<String>> {
             (crowd.errors + at_edge.errors).to_string(),
             number_or_dash(crowd.startup_p50_ms),
             number_or_dash(crowd.startup_p99_ms),
+            number_or_dash(crowd.ttfb_p95_ms),
             seconds(at_edge.latency_p50_ms),
             seconds(at_edge.latency_p99_ms),
             number(crowd.gbit_per_s),
@@ -114,6 +116,22 @@ fn words_of_throughput(outcome: &Outcome) -> String {
     )
 }
 
+fn words_of_script(outcome: &Outcome) -> String {
+    let Some(Scripted { clients, requests, errors, content_bytes, ttfb }) = outcome.script else {
+        return "The wrk script was not measured.".to_owned();
+    };
+    let [p50, p95, p99] =
+        [ttfb.map(|ttfb| ttfb.p50), ttfb.and_then(|ttfb| ttfb.p95), ttfb.and_then(|ttfb| ttfb.p99)];
+    format!(
+        "{clients} clients of a wrk script that reads the manifest: {requests} requests, {errors} errors, {} MiB of content; TTFB \
+         p50 {} ms, p95 {} ms, p99 {} ms.",
+        mib(content_bytes),
+        number_or_dash(p50),
+        number_or_dash(p95),
+        number_or_dash(p99)
+    )
+}
+
 const JOINERS: &str = "Time to first byte of clients that join a fill";
 const CHUNKS: &str = "Delay of a chunk over two tiers";
 const VIEWERS: &str = "Live viewers at offsets, over three edges";
@@ -128,7 +146,7 @@ Time from the backend sending a chunk (or the client's request, if later) to its
 requests as the segment starts. At nginx, all but the first wait for the whole segment, and at each tier a partly filled buffer \
 waits for the next bytes.";
 const OF_VIEWERS: &str = "\
-Startup and stalls cover all viewers, and live latency only those at no offset; errors are the failed requests of both groups. \
+Startup, stalls and TTFB cover the viewers at offsets, and live latency only those at no offset; errors are the failed requests of both groups. \
 Playing, stalled and lost are counts at the end. Gbit/s, and the cores and memory of all edges and viewer processes, are measured \
 once all viewers have joined.";
 
@@ -136,10 +154,11 @@ once all viewers have joined.";
 pub fn table(outcome: &Outcome) -> String {
     let early = outcome.early.as_ref().map(|early| early.words() + "\n").unwrap_or_default();
     format!(
-        "{JOINERS}\n{}\n{CHUNKS}\n{}\n{VIEWERS}\n{}\n{}\n{early}",
+        "{JOINERS}\n{}\n{CHUNKS}\n{}\n{VIEWERS}\n{}\n{}\n{}\n{early}",
         columns(&TIMES, &words_of_times(&joiners(outcome))),
         columns(&TIMES, &words_of_times(&chunks(outcome))),
         columns(&STEPS, &words_of_steps(&outcome.steps)),
+        words_of_script(outcome),
         words_of_throughput(outcome)
     )
 }
@@ -153,22 +172,17 @@ pub fn page(outcome: &Outcome) -> String {
     page.heading(JOINERS);
     page.paragraph("note", OF_JOINERS);
     page.table(&TIMES, &words_of_times(&joiners(outcome)));
-    for fill in [SHORT, SEGMENT] {
-        let waits = Cache::ALL.map(|cache| histogram(cache.name(), BIN_MS, &outcome.waits_ms(cache, fill)));
-        let title = format!("Joiners by their wait: {}", fill.name);
-        page.chart(&lines(Axes { title: &title, x: "wait, ms, in bins of 50", y: "joiners" }, &waits));
-    }
+    charts::waits(&mut page, outcome);
     page.heading(CHUNKS);
     page.paragraph("note", OF_CHUNKS);
     page.table(&TIMES, &words_of_times(&chunks(outcome)));
-    for cache in Cache::ALL {
-        let title = format!("Share of chunks received: {}", tiers(cache));
-        let line: Line = cumulative(cache.name(), &outcome.delays_ms(cache), 0);
-        page.chart(&lines(Axes { title: &title, x: "delay, ms", y: "share" }, &[line]));
-    }
+    charts::delays(&mut page, outcome);
     page.heading(VIEWERS);
     page.paragraph("note", OF_VIEWERS);
     page.table(&STEPS, &words_of_steps(&outcome.steps));
+    charts::ttfb_over_time(&mut page, outcome);
+    page.heading("Clients of a wrk script");
+    page.paragraph("", &words_of_script(outcome));
     page.heading("Throughput of one edge");
     page.paragraph("", &words_of_throughput(outcome));
     page.finish()
@@ -213,7 +227,8 @@ struct Document<'a> {
     headlines: Vec<DocumentHeadline>,
     joiners: Vec<DocumentTimes>,
     chunks: Vec<DocumentTimes>,
-    viewers: Vec<DocumentStep>,
+    viewers: Vec<DocumentStep<'a>>,
+    script: Option<DocumentScript>,
     throughput: Option<DocumentThroughput>,
 }
 
@@ -229,14 +244,27 @@ struct DocumentTimes {
 }
 
 #[derive(Serialize)]
-struct DocumentStep {
+struct DocumentStep<'a> {
     viewers: u64,
     crowd: ViewerStats,
     at_edge: ViewerStats,
+    /// TTFB of the crowd, second by second.
+    ttfb_p95: &'a [TtfbSecond],
     edges_cores: f64,
     edges_memory_bytes: u64,
     clients_cores: f64,
     clients_memory_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct DocumentScript {
+    clients: u64,
+    requests: u64,
+    errors: u64,
+    content_bytes: u64,
+    ttfb_p50_ms: Option<f64>,
+    ttfb_p95_ms: Option<f64>,
+    ttfb_p99_ms: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -253,12 +281,28 @@ impl From<Times> for DocumentTimes {
     }
 }
 
-impl From<&Step> for DocumentStep {
-    fn from(step: &Step) -> Self {
+impl From<Scripted> for DocumentScript {
+    fn from(script: Scripted) -> Self {
+        let Scripted { clients, requests, errors, content_bytes, ttfb } = script;
+        Self {
+            clients,
+            requests,
+            errors,
+            content_bytes,
+            ttfb_p50_ms: ttfb.map(|ttfb| ttfb.p50),
+            ttfb_p95_ms: ttfb.and_then(|ttfb| ttfb.p95),
+            ttfb_p99_ms: ttfb.and_then(|ttfb| ttfb.p99),
+        }
+    }
+}
+
+impl<'a> From<&'a Step> for DocumentStep<'a> {
+    fn from(step: &'a Step) -> Self {
         Self {
             viewers: step.viewers,
             crowd: step.crowd,
             at_edge: step.at_edge,
+            ttfb_p95: &step.ttfb_p95,
             edges_cores: step.edges.cores,
             edges_memory_bytes: step.edges.memory_bytes,
             clients_cores: step.clients.cores,
@@ -276,6 +320,7 @@ pub fn json(outcome: &Outcome) -> String {
         joiners: joiners(outcome).into_iter().map(DocumentTimes::from).collect(),
         chunks: chunks(outcome).into_iter().map(DocumentTimes::from).collect(),
         viewers: outcome.steps.iter().map(DocumentStep::from).collect(),
+        script: outcome.script.map(DocumentScript::from),
         throughput: outcome.throughput.map(|sent| DocumentThroughput {
             gbit_per_s: sent.gbit_per_s,
             edge_cores: sent.edge.cores,
@@ -327,7 +372,10 @@ mod tests {
         let document: serde_json::Value = serde_json::from_str(&json(&outcome)).unwrap();
         assert_eq!((outcome.exit_status(), &document["interrupted_by_signal"]), (143, &15.into()));
         let here = |index: usize| &document["headlines"][index]["here"];
-        assert_eq!((0..7).filter(|index| here(*index).is_null()).collect::<Vec<_>>(), [0, 2, 3, 4, 5, 6]);
+        assert_eq!(
+            (0..9).filter(|index| here(*index).is_null()).collect::<Vec<_>>(),
+            [0, 2, 3, 4, 5, 6, 7, 8]
+        );
         assert_eq!((here(1), &document["headlines"][1]["but"]), (&2.0.into(), &"2 of 82 came late".into()));
     }
 }

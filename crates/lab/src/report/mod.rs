@@ -7,7 +7,7 @@ pub mod load;
 pub mod lumen;
 mod page;
 
-pub use page::Page;
+pub use page::{Page, charts};
 
 use serde::Serialize;
 

@@ -11,7 +11,7 @@ table{border-collapse:collapse;font-variant-numeric:tabular-nums}
 th,td{padding:.25rem .8rem;text-align:right;white-space:nowrap;border-bottom:1px solid #e4e8ec}th{font-weight:600}
 td:first-child,th:first-child{text-align:left}
 .wins{font-weight:600}.note{color:#5b6670}.warning{color:#a4262c;font-weight:600}
-figure{margin:1rem 0;overflow-x:auto}svg{max-width:100%;height:auto;background:#fff}
+figure{margin:1rem 0;overflow-x:auto}svg{max-width:100%;height:auto}
 code{background:#f2f4f6;padding:.1rem .3rem}
 @media(prefers-color-scheme:dark){body{background:#14181c;color:#dde3e9}h2{border-color:#39424b}th,td{border-color:#2b333a}
 .note{color:#98a4af}.warning{color:#ff8f8a}code{background:#242b31}}";
@@ -20,6 +20,7 @@ code{background:#f2f4f6;padding:.1rem .3rem}
 #[derive(Debug)]
 pub struct Page {
     html: String,
+    charts: usize,
 }
 
 impl Page {
@@ -31,7 +32,7 @@ impl Page {
              <meta name=\"viewport\" content=\"width=device-width\">\n\
              <title>{title}</title>\n<style>{STYLE}</style>\n<h1>{title}</h1>\n"
         );
-        Self { html }
+        Self { html, charts: 0 }
     }
 
     /// Adds a heading.
@@ -64,9 +65,11 @@ impl Page {
         self.html += "</tbody></table>\n";
     }
 
-    /// Adds an SVG chart.
+    /// Adds an SVG chart. Its id in the page is its number and its title.
     pub fn chart(&mut self, svg: &str) {
-        let _ = writeln!(self.html, "<figure>{svg}</figure>");
+        self.charts += 1;
+        let title = between(svg, "<title>", "</title>").map_or("", |(title, _)| title);
+        let _ = writeln!(self.html, "{FIGURE}{:02}-{}\">{svg}{FIGURE_END}", self.charts, slug(title));
     }
 
     /// Returns the complete page.
@@ -75,7 +78,45 @@ impl Page {
     }
 }
 
-fn escape(text: &str) -> String {
+/// Text around a chart in a page: the start up to its id, and the end.
+const FIGURE: &str = "<figure id=\"";
+const FIGURE_END: &str = "</figure>";
+/// Maximum characters of a name made of words.
+const SLUG_MAX: usize = 72;
+
+/// Returns the charts of a finished page as SVG, each with its id, except those that could not be
+/// drawn. Text in a page is escaped, so only [`Page::chart`] writes figures.
+pub fn charts(page: &str) -> Vec<(&str, &str)> {
+    let (mut rest, mut charts) = (page, Vec::new());
+    while let Some((figure, after)) = between(rest, FIGURE, FIGURE_END) {
+        charts.extend(figure.split_once("\">").filter(|(_, svg)| svg.starts_with("<svg")));
+        rest = after;
+    }
+    charts
+}
+
+/// Returns the text between the first `start` and the next `end`, and the text after `end`.
+fn between<'a>(text: &'a str, start: &str, end: &str) -> Option<(&'a str, &'a str)> {
+    text.split_once(start)?.1.split_once(end)
+}
+
+/// Returns a text's words in lower case, joined by hyphens, for a file name.
+fn slug(text: &str) -> String {
+    let text: String = text.to_lowercase().replace('%', " percent ");
+    let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '.');
+    let words: Vec<_> = words.map(|word| word.trim_matches('.')).filter(|word| !word.is_empty()).collect();
+    let mut name = String::new();
+    for word in words {
+        if name.len() + word.len() > SLUG_MAX {
+            break;
+        }
+        name += if name.is_empty() { "" } else { "-" };
+        name += word;
+    }
+    name
+}
+
+pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
@@ -90,5 +131,19 @@ mod tests {
         let html = page.finish();
         assert!(html.contains("<title>a &lt; b</title>"));
         assert!(html.contains("<td class=\"wins\">&lt;i&gt;</td>") && html.contains("<td>&amp;</td>"));
+    }
+
+    #[test]
+    fn charts_are_found_by_their_ids() {
+        let mut page = Page::new("<figure id=\"x\">no chart</figure>");
+        let svgs = ["<svg><title>Waits: 0.5 %, short</title></svg>", "<svg><title>Share</title></svg>"];
+        page.chart(svgs[0]);
+        page.paragraph("", "<figure id=\"y\">no chart</figure>");
+        page.chart("<!-- cannot draw -->");
+        page.chart(svgs[1]);
+        let names = ["01-waits-0.5-percent-short", "03-share"];
+        assert_eq!(charts(&page.finish()), [(names[0], svgs[0]), (names[1], svgs[1])]);
+        assert!(slug(&"word ".repeat(100)).len() <= SLUG_MAX + 1);
+        assert_eq!(charts("no chart"), []);
     }
 }

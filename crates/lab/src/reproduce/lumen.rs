@@ -5,6 +5,7 @@
 //! - [`joiners`]: waits of clients that request a segment while it is being filled.
 //! - [`relay`]: chunk delay through two tiers.
 //! - [`throughput`]: throughput of one edge that sends segment after segment.
+//! - [`script`]: clients of a wrk script that reads the manifest.
 //! - [`audience`]: up to 50,000 live viewers at various offsets, over three edges.
 //! - [`headlines`]: the published figures and those measured here.
 //! - [`processes`] and [`usage`]: load-generating processes, and the resource usage of processes.
@@ -14,6 +15,7 @@ mod headlines;
 pub mod joiners;
 mod processes;
 pub mod relay;
+pub mod script;
 mod servers;
 mod stamps;
 pub mod throughput;
@@ -24,14 +26,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use hdrhistogram::Histogram;
 use thalweg_load::files_max;
 use thalweg_load::serve::Server;
 use thalweg_netem::signals::Signals;
 
-use crate::cc::statistics::{quantile_of_sorted, supported_quantile};
+use crate::cc::statistics::{is_supported, quantile_of_sorted, supported_quantile};
 
 pub use super::EarlyEnd;
-pub use headlines::headlines;
+pub use headlines::{LOCK_MS, TTFB_P95_MS, headlines};
 pub use usage::Usage;
 
 /// Publisher, year and subject.
@@ -47,7 +50,8 @@ servers. Segments are produced at 1 Mbit/s in chunks of 64 kB. Joiners are sprea
 segment; those that send their request after the end of the fill are excluded. nginx is Debian's, with proxy_cache_lock on and, \
 unlike in Debian's nginx.conf, one worker, 19,000 connections, no access log, no gzip, and HTTP/1.1 to the backend. Live viewers \
 are spread evenly over offsets up to 60 s (15 s in the quick version), on three edges and from three processes; each chooses the \
-best track that arrives in time. Throughput is also measured with 32 clients that repeatedly request 5 MB from one edge. Live \
+best track that arrives in time. A wrk script that reads the manifest also requests segments at these offsets, each client about one \
+segment per segment duration. Throughput is also measured with 32 clients that repeatedly request 5 MB from one edge. Live \
 latency is measured from the live source to the playhead of viewers at no offset, without camera, encoder, decoder or screen. The \
 waits of one fill's joiners depend on each other, so no intervals are given.";
 /// The caches compared.
@@ -124,6 +128,8 @@ pub struct Plan {
     pub relay_clients: usize,
     /// How long to measure the throughput of one edge.
     pub throughput: Duration,
+    /// Clients of the wrk script, and how long they run.
+    pub script: script::Plan,
     /// Number of live viewers in each step.
     pub steps: Vec<u64>,
     /// How the viewers watch.
@@ -146,6 +152,7 @@ pub fn plan(is_quick: bool) -> Plan {
             segments: 1,
             relay_clients: 20,
             throughput: seconds(3),
+            script: script::Plan { clients: 120, duration: seconds(8) },
             steps: vec![60],
             audience,
         };
@@ -158,8 +165,23 @@ pub fn plan(is_quick: bool) -> Plan {
         segments: 12,
         relay_clients: 20,
         throughput: seconds(10),
+        script: script::Plan { clients: 1_000, duration: seconds(60) },
         steps: vec![1_000, 10_000, 50_000],
         audience,
+    }
+}
+
+impl Plan {
+    /// Estimates how long the plan takes.
+    pub fn duration(&self) -> Duration {
+        let caches = Cache::ALL.len() as u32;
+        // A joiner waits for the rest of the fill, or for nginx to check its lock once more.
+        let fills = [SHORT, SEGMENT].map(|fill| fill.duration() + SEGMENT.every).iter().sum::<Duration>();
+        let joiners = fills * caches * self.rounds as u32;
+        let relay = (SEGMENT.duration() + SEGMENT.every) * caches * self.segments as u32;
+        let before = joiners + relay + self.throughput;
+        let steps = self.audience.step_duration() * self.steps.len() as u32;
+        before.max(self.audience.fill_duration()) + self.script.duration + steps
     }
 }
 
@@ -176,6 +198,8 @@ pub struct Outcome {
     pub chunks: Vec<relay::Chunk>,
     /// The throughput of one edge.
     pub throughput: Option<throughput::Throughput>,
+    /// Results of the wrk script.
+    pub script: Option<script::Scripted>,
     /// All steps of live viewers.
     pub steps: Vec<audience::Step>,
 }
@@ -262,6 +286,9 @@ async fn measure(
     let throughput = throughput::measure(&bench, backend.address()).await;
     outcome.throughput = Some(throughput.context("throughput of one edge")?);
     drop(backend);
+    channel.fill(&bench).await;
+    let script = script::measure(&bench, &channel).await;
+    outcome.script = Some(script.context("wrk script")?);
     audience::measure(&bench, &channel, &mut outcome.steps).await
 }
 
@@ -295,6 +322,17 @@ impl Quantiles {
     }
 }
 
+impl Quantiles {
+    /// Returns the quantiles of times in microseconds, or `None` without times.
+    pub fn of_histogram(times_us: &Histogram<u64>) -> Option<Self> {
+        let count = usize::try_from(times_us.len()).ok().filter(|count| *count > 0)?;
+        let at = |quantile| times_us.value_at_quantile(quantile) as f64 / 1e3;
+        let supported = |quantile| is_supported(count, quantile).then(|| at(quantile));
+        let (p95, p99) = (supported(0.95), supported(0.99));
+        Some(Self { count, p50: at(0.5), p95, p99, max: times_us.max() as f64 / 1e3 })
+    }
+}
+
 /// Converts a time to milliseconds.
 pub(crate) fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
@@ -309,6 +347,7 @@ impl Outcome {
             joiners: Vec::new(),
             chunks: Vec::new(),
             throughput: None,
+            script: None,
             steps: Vec::new(),
         }
     }

@@ -6,7 +6,7 @@ use thalweg_netem::scenario::{Loss, Path, Scenario, read};
 use crate::cc::statistics::ratio;
 use crate::cc::{Cell, Plan, Report, Request};
 
-use super::{Headline, PublishedValue, left_out};
+use super::{Headline, PublishedRatio, PublishedValue, left_out};
 
 /// Publisher, year and subject.
 pub const TITLE: &str = "Varnish Software, 2019: BBR chosen in VCL for video chunks";
@@ -18,6 +18,8 @@ fair queueing; here, 200 ms is the whole round trip, and BBR paces itself, as in
 ratios of means are Fieller's.";
 /// Published ratio: requests take two to three times as long with the other algorithms as with BBR.
 const TIMES: PublishedValue = PublishedValue::Between(2.0, 3.0);
+/// The published ratio, for the charts.
+pub const RATIO: PublishedRatio = PublishedRatio { to: "bbr", published: TIMES };
 /// Loss rates to measure; the publication gives none.
 const LOSSES: [(&str, f64); 4] = [("0%", 0.0), ("0.1%", 0.001), ("0.5%", 0.005), ("1%", 0.01)];
 

@@ -97,6 +97,8 @@ struct DocumentRow<'a> {
     retransmits_mean: Option<f64>,
     edge_samples: usize,
     edge_agreeing: usize,
+    edge_off_p50_ms: Option<f64>,
+    edge_off_p95_ms: Option<f64>,
     edge_bias_ln: Option<f64>,
     wins: bool,
 }
@@ -156,6 +158,8 @@ fn document_row<'a>(report: &'a Report, row: &'a Row) -> DocumentRow<'a> {
         retransmits_mean: row.retransmits,
         edge_samples: row.agreement.map_or(0, |it| it.measured),
         edge_agreeing: row.agreement.map_or(0, |it| it.agreeing),
+        edge_off_p50_ms: row.agreement.map(|it| it.off_p50_ms),
+        edge_off_p95_ms: row.agreement.and_then(|it| it.off_p95_ms),
         edge_bias_ln: row.agreement.map(|it| it.bias_ln),
         wins: row.wins,
     }

@@ -10,7 +10,7 @@ use super::{Row, path_name, rows};
 use crate::cc::Report;
 
 /// Column names.
-pub(super) const COLUMNS: [&str; 13] = [
+pub(super) const COLUMNS: [&str; 15] = [
     "path",
     "size",
     "algorithm",
@@ -23,6 +23,8 @@ pub(super) const COLUMNS: [&str; 13] = [
     "p99 s",
     "retransmits",
     "agreeing",
+    "off p50 ms",
+    "off p95 ms",
     "edge/client",
 ];
 /// Number of leading text columns, which are aligned left.
@@ -51,6 +53,8 @@ pub(super) fn words(report: &Report, row: &Row) -> [String; COLUMNS.len()] {
         number(time.and_then(|time| time.p99), 3),
         number(row.retransmits, 1),
         row.agreement.map_or_else(|| NONE.to_owned(), |it| format!("{} of {}", it.agreeing, it.measured)),
+        number(row.agreement.map(|it| it.off_p50_ms), 2),
+        number(row.agreement.and_then(|it| it.off_p95_ms), 2),
         number(row.agreement.map(|it| it.bias_ln.exp()), 3),
     ]
 }
@@ -116,8 +120,8 @@ pub(super) fn footnotes(rows: &[Row]) -> Vec<&'static str> {
     ];
     if rows.iter().any(|row| row.agreement.is_some()) {
         notes.push(
-            "agreeing: samples whose transfer times by the edge and by the client differ by at most 5 % or one round trip. edge/client: the geometric mean \
-of the edge's goodput, by acknowledgements, divided by the client's.",
+            "agreeing: samples whose transfer times by the edge and by the client differ by at most 5 % or one round trip. off: the absolute \
+difference of the two times. edge/client: the geometric mean of the edge's goodput, by acknowledgements, divided by the client's.",
         );
     }
     if rows.iter().any(|row| row.wins) {

@@ -173,6 +173,43 @@ fn sweep_requires_paths_that_differ_only_in_loss() {
 }
 
 #[test]
+fn publication_marks_its_ratio_in_the_charts() {
+    let report = whole();
+    let headlines = varnish::headlines(&report);
+    let of = |ratio| Publication { title: "t", open: "o", headlines: &headlines, ratio };
+    let marked = page_of(&report, &of(Some(varnish::RATIO)));
+    assert_eq!(marked.matches("<svg").count(), 2 + 2 * 2, "times, ratios, and two charts for each path");
+    let named =
+        |words: &str| crate::report::charts(&marked).iter().filter(|(_, svg)| svg.contains(words)).count();
+    assert_eq!(
+        [named("published: 2 to 3 times bbr\n"), named("published: 2 to 3 times bbr&apos;s mean")],
+        [2, 2]
+    );
+    assert_eq!([named("reno / bbr"), named("bbr / bbr")], [1, 0]);
+    assert!(!page_of(&report, &of(None)).contains("published: "), "a publication without a ratio");
+}
+
+#[test]
+fn differences_from_the_edge_are_shown_by_path_and_size() {
+    let mut report = whole();
+    assert!(!page(&report).contains("off p50 ms"), "the edge measured nothing");
+    for sample in report.samples.values_mut().flatten() {
+        // 1.2 MB at a rate that takes 2 ms longer than by the client's clock.
+        let edge_s = sample.transfer().as_secs_f64() + 0.002;
+        sample.edge_bytes_per_s = Some((1_200_000.0 / edge_s).round() as u64);
+    }
+    let page = page(&report);
+    let text = agreements(&report);
+    for rows in [&page, &text, &table(&report)] {
+        assert!(rows.contains("off p50 ms") && rows.contains("2.00"), "{rows}");
+    }
+    assert!(
+        text.contains("long-haul 1%, 1200kB            200       24        24        2.00           -"),
+        "{text}"
+    );
+}
+
+#[test]
 fn page_shows_failures_and_missing_samples() {
     let page = page(&broken());
     for words in

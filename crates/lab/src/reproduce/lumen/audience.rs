@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use serde::Serialize;
 use thalweg_load::Clock;
-use thalweg_load::figures::{Figures, Time};
+use thalweg_load::figures::{Figures, Second, Time};
 use thalweg_load::report::from_json;
 use tokio::time::sleep_until;
 
@@ -32,6 +32,8 @@ const SOURCE_READY: &str = "upload begins";
 const WINDOW: &str = "90s";
 /// Time for the channel to start, and for joined viewers to start playing.
 const SETTLED_AFTER: Duration = Duration::from_secs(5);
+/// Minimum responses for a 95th percentile: with 20, one is above it.
+const P95_RESPONSES_MIN: u64 = 20;
 const US_PER_S: u64 = 1_000_000;
 /// Extra time allowed for processes to exit.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -66,6 +68,8 @@ pub struct ViewerStats {
     pub startup_p50_ms: Option<f64>,
     /// 99th percentile of the time from joining to the first frame.
     pub startup_p99_ms: Option<f64>,
+    /// 95th percentile of TTFB over all requests.
+    pub ttfb_p95_ms: Option<f64>,
     /// Median live latency: wall clock minus the time of the shown frame.
     pub latency_p50_ms: Option<f64>,
     /// 99th percentile of live latency.
@@ -74,6 +78,17 @@ pub struct ViewerStats {
     pub gbit_per_s: f64,
     /// Failed requests.
     pub errors: u64,
+}
+
+/// TTFB in one second.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct TtfbSecond {
+    /// Seconds since the start.
+    pub at_s: u64,
+    /// Number of responses that completed in this second.
+    pub responses: u64,
+    /// 95th percentile of their TTFB.
+    pub p95_ms: f64,
 }
 
 /// Results with one number of viewers.
@@ -85,6 +100,8 @@ pub struct Step {
     pub crowd: ViewerStats,
     /// Playback quality of the viewers at no offset.
     pub at_edge: ViewerStats,
+    /// 95th percentile of the TTFB of the viewers at offsets, in each second since the start.
+    pub ttfb_p95: Vec<TtfbSecond>,
     /// Resources used by the edges once all viewers had joined.
     pub edges: Usage,
     /// Resources used at the same time by the processes of the viewers at offsets.
@@ -107,6 +124,7 @@ impl ViewerStats {
             stall_ratio: did.totals.stall_ratio(),
             startup_p50_ms: ms(Time::Startup, 0.5),
             startup_p99_ms: ms(Time::Startup, 0.99),
+            ttfb_p95_ms: ms(Time::Ttfb, 0.95),
             latency_p50_ms: ms(Time::LiveLatency, 0.5),
             latency_p99_ms: ms(Time::LiveLatency, 0.99),
             gbit_per_s: bytes as f64 * 8e-9 / (seconds.end - seconds.start).max(1) as f64,
@@ -116,6 +134,16 @@ impl ViewerStats {
 }
 
 impl Plan {
+    /// Returns the time from the start of the channel until media exists at all offsets.
+    pub(super) fn fill_duration(&self) -> Duration {
+        self.offset_max + SETTLED_AFTER
+    }
+
+    /// Estimates how long a step takes.
+    pub(super) fn step_duration(&self) -> Duration {
+        self.watch + SETTLED_AFTER
+    }
+
     /// Returns the period in which all viewers have joined and are playing, relative to the start.
     /// No viewer leaves during it, because processes take extra time to start.
     fn held(&self) -> Range<Duration> {
@@ -149,8 +177,14 @@ impl Channel {
     }
 
     /// Waits until media exists at all offsets.
-    async fn is_long_enough(&self, plan: &Plan) {
-        sleep_until((self.started + plan.offset_max + SETTLED_AFTER).into()).await;
+    pub(super) async fn fill(&self, bench: &Bench<'_>) {
+        (bench.log)("waiting for the channel to fill");
+        sleep_until((self.started + bench.plan.audience.fill_duration()).into()).await;
+    }
+
+    /// Returns the origin's address, and the path of the channel's manifest.
+    pub(super) fn manifest(&self) -> (SocketAddr, String) {
+        (self.address, format!("/live/{CHANNEL}/manifest.mpd"))
     }
 }
 
@@ -160,8 +194,6 @@ pub(super) async fn measure(
     channel: &Channel,
     steps: &mut Vec<Step>,
 ) -> anyhow::Result<()> {
-    (bench.log)("live viewers: waiting for the channel to fill");
-    channel.is_long_enough(&bench.plan.audience).await;
     for viewers in &bench.plan.steps {
         (bench.log)(&format!("{viewers} live viewers"));
         let step = step(bench, *viewers, channel).await;
@@ -208,10 +240,24 @@ async fn step(bench: &Bench<'_>, viewers: u64, channel: &Channel) -> anyhow::Res
     Ok(Step {
         viewers,
         crowd: ViewerStats::of(&crowd, viewers, seconds.clone()),
+        ttfb_p95: ttfb_p95(&crowd, clock.unix_us(started)..end_us),
         at_edge: ViewerStats::of(&at_edge, plan.at_edge, seconds),
         edges: edges_meter.usage(),
         clients: clients_meter.usage(),
     })
+}
+
+/// Returns the 95th percentile of TTFB in each second of `period`, in Unix time. A second without
+/// enough responses for the percentile is missing.
+fn ttfb_p95(figures: &Figures, period_us: Range<u64>) -> Vec<TtfbSecond> {
+    let (begin_s, end_s) = (period_us.start / US_PER_S, period_us.end / US_PER_S);
+    let seconds = figures.seconds.range(begin_s..end_s.max(begin_s));
+    let of = |(unix_s, second): (&u64, &Second)| {
+        let responses = second.ttfb.count();
+        let p95_us = second.ttfb.quantile(0.95).filter(|_| responses >= P95_RESPONSES_MIN)?;
+        Some(TtfbSecond { at_s: unix_s - begin_s, responses, p95_ms: p95_us as f64 / 1e3 })
+    };
+    seconds.filter_map(of).collect()
 }
 
 /// Merges the figures of several viewer processes.
@@ -230,8 +276,25 @@ fn viewers_of(plan: &Plan, edge: SocketAddr, viewers: u64, offset_max: Duration,
     let [offset_ms, join_ms, watch_ms] =
         [offset_max, plan.join_within, plan.watch].map(|span| span.as_millis());
     format!(
-        "load --viewers --clients {viewers} --offsets 0s..{offset_ms}ms --join-within {join_ms}ms --duration {watch_ms}ms \
+        "--viewers --clients {viewers} --offsets 0s..{offset_ms}ms --join-within {join_ms}ms --duration {watch_ms}ms \
          --source 127.0.{}.0/24 http://{edge}/live/{CHANNEL}/manifest.mpd",
         number + 1
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ttfb_is_per_second_and_needs_enough_responses() {
+        let mut figures = Figures::default();
+        for (unix_s, responses) in [(99, 100), (100, 40), (101, 19), (102, 20), (105, 100)] {
+            let second = figures.second(unix_s);
+            (1..=responses).for_each(|number| second.ttfb.record(number * 1000));
+        }
+        let found = ttfb_p95(&figures, 100_400_000..104_900_000);
+        let of = found.iter().map(|second| (second.at_s, second.responses, second.p95_ms.floor()));
+        assert_eq!(of.collect::<Vec<_>>(), [(0, 40, 38.0), (2, 20, 19.0)]);
+    }
 }

@@ -4,10 +4,10 @@ use super::audience::Step;
 use super::{Cache, Fill, Outcome, Quantiles, SEGMENT, SHORT};
 use crate::reproduce::{Headline, PublishedValue, left_out};
 
-/// Published upper bound on the 95th percentile of TTFB.
-const TTFB_P95_MS: f64 = 70.0;
-/// Published TTFB at which nginx's lock causes a bump.
-const LOCK_MS: f64 = 500.0;
+/// Published upper bound on the 95th percentile of TTFB, in milliseconds.
+pub const TTFB_P95_MS: PublishedValue = PublishedValue::Under(70.0);
+/// Published TTFB at which nginx's lock causes a bump, in milliseconds.
+pub const LOCK_MS: PublishedValue = PublishedValue::Between(500.0, 500.0);
 /// Published upper bound on glass-to-glass latency.
 const LATENCY_S: f64 = 5.0;
 /// Published number of concurrent clients.
@@ -21,15 +21,14 @@ pub fn headlines(outcome: &Outcome) -> Vec<Headline> {
         outcome,
         (Cache::Nginx, SHORT),
         "nginx's lock: median TTFB of joiners of a short fill, ms".to_owned(),
-        PublishedValue::Between(LOCK_MS, LOCK_MS),
+        LOCK_MS,
         |quantiles| Some(quantiles.p50),
     )];
     all.extend([SHORT, SEGMENT].map(|fill| {
         let what = format!("filling from memory: TTFB p95 of joiners ({}), ms", fill.name);
-        wait(outcome, (Cache::Thalweg, fill), what, PublishedValue::Under(TTFB_P95_MS), |quantiles| {
-            quantiles.p95
-        })
+        wait(outcome, (Cache::Thalweg, fill), what, TTFB_P95_MS, |quantiles| quantiles.p95)
     }));
+    all.push(of_script(outcome));
     all.extend(of_viewers(outcome));
     all.push(Headline {
         what: "Gbit/s of 5 MB segments, one edge".to_owned(),
@@ -54,8 +53,20 @@ fn wait(
     Headline { what, published, here, interval: None, caveat: left_out(late as u64, all as u64, "came late") }
 }
 
+/// Returns the headline for the clients of the wrk script.
+fn of_script(outcome: &Outcome) -> Headline {
+    let script = outcome.script.as_ref();
+    Headline {
+        what: "filling from memory: TTFB p95 of the wrk script's clients, ms".to_owned(),
+        published: TTFB_P95_MS,
+        here: script.and_then(|script| script.ttfb?.p95),
+        interval: None,
+        caveat: script.and_then(|script| left_out(script.errors, script.requests, "failed")),
+    }
+}
+
 /// Returns the headlines for the largest number of viewers measured.
-fn of_viewers(outcome: &Outcome) -> [Headline; 3] {
+fn of_viewers(outcome: &Outcome) -> [Headline; 4] {
     let step = outcome.steps.iter().max_by_key(|step| step.viewers);
     let planned = outcome.plan.steps.iter().max().copied().unwrap_or_default();
     let smaller = step.filter(|step| step.viewers < planned);
@@ -72,6 +83,12 @@ fn of_viewers(outcome: &Outcome) -> [Headline; 3] {
     let of_crowd = step.and_then(|step| lost(step.viewers, step.crowd.lost));
     let at_edge = step.and_then(|step| lost(outcome.plan.audience.at_edge, step.at_edge.lost));
     [
+        headline(
+            "filling from memory: TTFB p95 of live viewers at offsets, ms",
+            TTFB_P95_MS,
+            &|step| step.crowd.ttfb_p95_ms,
+            of_crowd.clone(),
+        ),
         headline(
             "live latency p99, source to playhead, s",
             PublishedValue::Under(LATENCY_S),

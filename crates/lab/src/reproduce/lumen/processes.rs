@@ -21,13 +21,13 @@ pub(super) struct LoadProcess {
 }
 
 impl LoadProcess {
-    /// Starts this program with `arguments` plus `--json FILE`. File names include `name`, which
-    /// must be unique.
+    /// Starts this program's `load` with `--json FILE` and `arguments`. File names include `name`,
+    /// which must be unique.
     pub(super) fn start(scratch: &Scratch, name: &str, arguments: &str) -> anyhow::Result<Self> {
         let own = std::env::current_exe().context("cannot locate this program's executable")?;
         let [figures, log] = ["json", "log"].map(|ending| scratch.path().join(format!("{name}.{ending}")));
         let mut command = Command::new(own);
-        command.args(arguments.split_whitespace()).arg("--json").arg(&figures);
+        command.args(["load", "--json"]).arg(&figures).args(arguments.split_whitespace());
         let file = File::create(&log).with_context(|| log.display().to_string())?;
         Ok(Self {
             name: name.to_owned(),

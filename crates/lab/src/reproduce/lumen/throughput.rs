@@ -37,7 +37,7 @@ pub(super) async fn measure(bench: &Bench<'_>, backend: SocketAddr) -> anyhow::R
     let whole = bench.plan.throughput + WARM_UP;
     let (whole_ms, warm_up_ms) = (whole.as_millis(), WARM_UP.as_millis());
     let text = format!(
-        "load --clients {CLIENTS} --duration {whole_ms}ms --warm-up {warm_up_ms}ms http://{address}/large?bytes={BYTES}"
+        "--clients {CLIENTS} --duration {whole_ms}ms --warm-up {warm_up_ms}ms http://{address}/large?bytes={BYTES}"
     );
     let mut all = [LoadProcess::start(&bench.scratch, "throughput", &text)?];
     let (mut edge_meter, mut clients_meter, started) = (Meter::default(), Meter::default(), Instant::now());
