@@ -45,6 +45,7 @@ help: ## this list
 	@printf 'make services       %s\n' 'Kafka on 127.0.0.1:9092 and ClickHouse on 127.0.0.1:8123, to try out telemetry; Ctrl-C stops'
 	@printf 'make fuzz           %s\n' 'one parser under libFuzzer: PARSER=ranges FOR_S=600'
 	@printf 'make bench-edge     %s\n' 'the edge, nginx, Varnish and Traffic Server; CASES="hits idle" selects, QUICK=1 is short'
+	@printf 'make figures        %s\n' 'reports and charts of the published results, into docs/figures (as root): two hours; CASES="varnish lumen" selects, QUICK=1 is short'
 	@printf 'make sample         %s\n' 'regenerate assets/sample with ffmpeg'
 	@printf 'make clean          %s\n' 'remove all build results'
 
@@ -147,6 +148,16 @@ fuzz:
 	@mkdir -p $(FUZZ_OUT)/$(PARSER)
 	@PARSER=$(PARSER) $(FUZZ_OUT)/$(FUZZ_HOST)/release/guided -max_total_time=$(FOR_S) -max_len=2048 \
 		-artifact_prefix=$(FUZZ_OUT)/$(PARSER)- $(FUZZ_OUT)/$(PARSER) fuzz/corpus/$(PARSER)
+
+# The published results that are reproduced, unless CASES selects some.
+RESULTS = $(or $(CASES),varnish lumen edgio outcomes)
+
+# Measures in release builds. Like a list of names, a single one gets a directory of its own.
+.PHONY: figures
+figures: setup-bench setup-lab build lab
+	$(call step,published results: reports and charts in docs/figures)
+	@$(TARGET)/release/thalweg-lab reproduce $(RESULTS) $(if $(QUICK),--quick) \
+		--out docs/figures$(if $(filter 1,$(words $(RESULTS))),/$(strip $(RESULTS)))
 
 .PHONY: sample
 sample:
