@@ -7,7 +7,7 @@ const STYLE: &str = "\
 :root{color-scheme:light dark}
 body{font:15px/1.5 system-ui,sans-serif;max-width:68rem;margin:2rem auto;padding:0 1rem;color:#1a1f24;background:#fff}
 h1{font-size:1.6rem}h2{margin-top:2.5rem;font-size:1.2rem;border-bottom:1px solid #d4dae0;padding-bottom:.3rem}
-table{border-collapse:collapse;font-variant-numeric:tabular-nums}
+table{display:block;overflow-x:auto;border-collapse:collapse;font-variant-numeric:tabular-nums}
 th,td{padding:.25rem .8rem;text-align:right;white-space:nowrap;border-bottom:1px solid #e4e8ec}th{font-weight:600}
 td:first-child,th:first-child{text-align:left}
 .wins{font-weight:600}.note{color:#5b6670}.warning{color:#a4262c;font-weight:600}
