@@ -7,13 +7,13 @@ use std::fmt::Write as _;
 use thalweg_netem::emulation::{Family, LATENESS_MAX, MISSED_MAX};
 use thalweg_netem::scenario::Path;
 
-use super::chart::{Axes, Line, lines};
+use super::chart::{Axes, Line, Mark, lines, marked_lines};
 use super::published;
 use crate::reproduce::edgio::controller::{LowPercentiles, Percent, Percentiles, Points, Round};
 use crate::reproduce::edgio::networks::{NETWORKS, Network, POPS, scenario};
 use crate::reproduce::edgio::outcome::{DELIVERY_RATE_TIMES, Event, GOODPUT_TIMES, Outcome};
 use crate::reproduce::edgio::{AGENT_SETTINGS, CONTROLLER_SETTINGS, EarlyEnd, OPEN, TITLE, viewers};
-use crate::reproduce::{columns, number};
+use crate::reproduce::{PublishedValue, columns, number};
 pub use json::json;
 
 /// Bits in a megabit.
@@ -219,14 +219,15 @@ fn rates(
     let most = p10.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
     let before = low(outcome.before(pop), |lows| lows.p10);
     let mut all = vec![Line::plain("p5", p5.iter().copied()), Line::plain("p10", p10.iter().copied())];
+    let mut marks = Vec::new();
     if let (Some((start, _)), Some((end, _))) = (before.last(), p10.last()) {
         let mean = before.iter().map(|(_, rate)| rate).sum::<f64>() / before.len() as f64;
-        let level = published * mean;
-        let name = format!("published for p10: {published} x before");
-        all.push(Line::plain(&name, [(*start, level), (*end, level)].into_iter()));
+        let level = Line::plain("", [(*start, mean), (*end, mean)].into_iter());
+        let published = PublishedValue::Between(published, published);
+        marks.push(Mark::times_line(published, &level, "times p10 before"));
         all.push(Line::plain("steering begins", [(*start, 0.0), (*start, most)].into_iter()));
     }
-    lines(Axes { title, x: "seconds", y: "Mbit/s" }, &all)
+    marked_lines(Axes { title, x: "seconds", y: "Mbit/s" }, &all, &marks)
 }
 
 /// Draws the number of steered networks in each of a PoP's rounds, kept and new.
