@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use thalweg_control::{
-    ArmGoodputs, Entry, Evidence, Interval, Phase, Settings, State, Steered, Switchback, Voided, explain,
+    ArmGoodputs, Entry, Evidence, Interval, Phase, Settings, State, Steered, Switchback, explain,
 };
 use thalweg_record::Prefix;
 
@@ -122,11 +122,6 @@ fn switchback(steered: &Steered) -> Option<&Switchback> {
     steered.switchback.as_ref().or(steered.proof.as_ref().map(|proof| &proof.switchback))
 }
 
-/// Formats the numbers of pairs of blocks that do not count, by cause.
-pub(crate) fn voided(Voided { mixed, leftover, few }: &Voided) -> Value {
-    json!({ "mixed": mixed, "leftover": leftover, "few": few })
-}
-
 /// Formats an effect on log goodput, and its interval, as percentages, with the 10th percentiles of
 /// goodput of both arms.
 fn percentages(mean: f64, interval: Interval, arms: &ArmGoodputs) -> Value {
@@ -186,7 +181,7 @@ fn evidence(settings: &Settings, state: &State, entry: &Entry) -> Option<Value> 
         "within": within(settings, steered),
         "as_a_whole": as_a_whole(settings, steered),
         "pairs": switchback(steered).map(Switchback::pairs),
-        "voided": switchback(steered).map(|switchback| voided(&switchback.voided)),
+        "voided": switchback(steered).map(|switchback| switchback.voided),
         "retransmitted": sent_again,
         "likely": likely(settings, state, steered),
     }))

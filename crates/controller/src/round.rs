@@ -4,8 +4,6 @@ use serde_json::{Value, json};
 use thalweg_control::{ArmSample, Change, Decision, Reason, RoundOutcome, Settings, Window};
 use thalweg_record::{Prefix, Sketch};
 
-use crate::inspect::voided;
-
 /// A round as stored in the ledger.
 #[derive(Debug)]
 pub(crate) struct RoundRecord {
@@ -52,7 +50,7 @@ impl RoundRecord {
             "promising": promising.iter().map(Prefix::to_string).collect::<Vec<_>>(),
             "proved": proved.iter().map(Prefix::to_string).collect::<Vec<_>>(),
             "pairs": decision.pairs.counted,
-            "voided": voided(&decision.pairs.voided),
+            "voided": decision.pairs.voided,
             "changed": decision.changed,
             "bundle": bundle,
             "delivery_rate": arms(window, |arm| &arm.delivery_rate),

@@ -677,7 +677,7 @@ fn reference_lists_every_setting() {
           flap_max               SHARE, default 0.25
               Maximum flap rate (group changes per window) for a network to enter.
           min_rtt_min            DURATION, default 10ms, 0ms to 10s
-              Networks with a shorter minimum RTT are excluded.
+              Networks with a shorter minimum RTT are tried only for exploration.
           left_alone             [PREFIX, …], if absent: none
               Networks that are never steered.
           congestion_control     NAME, default bbr
@@ -773,7 +773,7 @@ fn reference_lists_every_setting() {
           flap_max               SHARE, if absent: as in [controller]
               Maximum flap rate (group changes per window) for a network to enter.
           min_rtt_min            DURATION, if absent: as in [controller], 0ms to 10s
-              Networks with a shorter minimum RTT are excluded.
+              Networks with a shorter minimum RTT are tried only for exploration.
           left_alone             [PREFIX, …], if absent: as in [controller]
               Networks that are never steered.
           congestion_control     NAME, if absent: as in [controller]
