@@ -88,6 +88,7 @@ test: forget-steps setup-test setup-services console check-console check-rust ch
 test-long: setup-test setup-lab console
 	$(call step,control: simulated days)
 	@$(LINTED) $(CARGO) test -p thalweg-control --lib -- --ignored --nocapture long_
+	@$(LINTED) $(CARGO) test -p thalweg-controller --test service -- --ignored --nocapture long_
 	$(call step,published results: reports in $(TARGET)/reproduced)
 	@$(LINTED) $(CARGO) build --workspace --all-targets
 	@$(TARGET)/debug/thalweg-lab reproduce all --out $(TARGET)/reproduced

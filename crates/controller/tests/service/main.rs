@@ -1,11 +1,13 @@
 //! Tests of the complete service over HTTP, with its database: replies while the database cannot be
 //! written, files that prevent a start, and the interface for agents and edges; [`identities`] and
-//! [`hostile`] clients.
+//! [`hostile`] clients; [error rates](error_rate) of the verdicts.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod error_rate;
 mod hostile;
 mod identities;
 mod running;
+mod world;
 
 use std::thread;
 use std::time::{Duration, Instant};
