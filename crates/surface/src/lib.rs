@@ -12,6 +12,7 @@
 
 mod answer;
 pub mod client;
+mod connections;
 mod guard;
 mod serve;
 mod token;

@@ -1,19 +1,59 @@
-//! Server loop of a surface: serves its routes behind the guard until stopped.
+//! Server of a surface: accepts connections, limits their number and the time for their heads, and
+//! serves the routes behind the guard until stopped.
+//!
+//! **Invariant:** a client that sends nothing, or sends slowly, cannot keep others from being
+//! served.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::TcpListener;
-use std::time::Duration;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
 use axum::middleware::from_fn_with_state;
-use tokio::sync::oneshot;
-use tokio::time::sleep;
+use axum::response::Response;
+use bytes::Bytes;
+use hyper::body::{Body as Content, Frame, Incoming, SizeHint};
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
 
+use crate::connections::{Connection, Connections, InProgress};
 use crate::guard::{Guard, Pages, check};
 
 /// Maximum time to finish open responses after `stop` resolves. It is needed because record streams
 /// may never end.
 const STOP_TIME_MAX: Duration = Duration::from_millis(200);
+/// Maximum time from the start of a connection, or from the end of a response, to the end of the
+/// next request head.
+const HEAD_TIME_MAX: Duration = Duration::from_secs(30);
+/// Maximum number of open connections: two for each identity that a controller can have.
+const CONNECTIONS_MAX: usize = 20_000;
+/// Pause after a failed accept. Without it, the loop would spin while the process has no free file
+/// descriptor.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+/// Minimum time between two log lines about refused connections.
+const REFUSED_LOG_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Limits on a surface's connections.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    head: Duration,
+    connections: usize,
+}
+
+const LIMITS: Limits = Limits { head: HEAD_TIME_MAX, connections: CONNECTIONS_MAX };
 
 /// Serves `router` behind the guard until `stop` resolves. The server then accepts no more requests
 /// and finishes open responses within 200 ms; responses still open after that are cut off.
@@ -27,20 +67,149 @@ pub async fn serve(
     pages: Pages,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
+    serve_within(LIMITS, listener, router, pages, stop).await
+}
+
+async fn serve_within(
+    limits: Limits,
+    listener: TcpListener,
+    router: Router,
+    pages: Pages,
+    stop: impl Future<Output = ()>,
+) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let guard = Guard { listening: listener.local_addr()?, pages };
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let (running, stopped) = oneshot::channel::<()>();
-    let served = axum::serve(listener, router.layer(from_fn_with_state(guard, check)))
-        .with_graceful_shutdown(async { drop(stopped.await) });
-    let stop = async {
-        stop.await;
-        drop(running);
-        sleep(STOP_TIME_MAX).await;
+    let router = router.layer(from_fn_with_state(guard, check));
+    let (stopping, stopped) = watch::channel(false);
+    let mut server = Server {
+        router,
+        limits,
+        connections: Connections::new(limits.connections),
+        stopped,
+        tasks: JoinSet::new(),
+        refused_log: None,
     };
     tokio::select! {
-        served = served.into_future() => served,
-        () = stop => Ok(()),
+        never = server.accept(&listener) => match never {},
+        () = stop => {}
+    }
+    drop(listener);
+    stopping.send_replace(true);
+    let _ = timeout(STOP_TIME_MAX, async { while server.tasks.join_next().await.is_some() {} }).await;
+    Ok(())
+}
+
+/// A running server. Dropping it closes all connections.
+struct Server {
+    router: Router,
+    limits: Limits,
+    connections: Connections,
+    stopped: watch::Receiver<bool>,
+    tasks: JoinSet<()>,
+    /// Time of the last log line about a refused connection.
+    refused_log: Option<Instant>,
+}
+
+impl Server {
+    async fn accept(&mut self, listener: &tokio::net::TcpListener) -> Infallible {
+        loop {
+            tokio::select! {
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => self.admit(stream),
+                    Err(error) => self.make_room(&error).await,
+                },
+                Some(_) = self.tasks.join_next() => {} // frees the ended task
+            }
+        }
+    }
+
+    fn admit(&mut self, stream: TcpStream) {
+        let Some(connection) = self.connections.admit() else {
+            self.log_refused("too many requests in progress", self.limits.connections);
+            return;
+        };
+        // Responses are small or streamed, so waiting to fill a TCP segment only delays them.
+        let _ = stream.set_nodelay(true);
+        let (router, limits, stopped) = (self.router.clone(), self.limits, self.stopped.clone());
+        self.tasks.spawn(async move {
+            let served = serve_http(stream, router, &connection, limits, stopped);
+            tokio::select! {
+                () = served => {}
+                () = connection.closed() => {}
+            }
+        });
+    }
+
+    /// Closes an idle connection after a failed accept, because its usual cause is that the process
+    /// has no free file descriptor.
+    async fn make_room(&mut self, error: &io::Error) {
+        self.log_refused("cannot accept a connection", error);
+        self.connections.close_idlest();
+        sleep(ACCEPT_PAUSE).await;
+    }
+
+    fn log_refused(&mut self, why: &str, detail: impl std::fmt::Display) {
+        if self.refused_log.is_none_or(|last| last.elapsed() >= REFUSED_LOG_INTERVAL) {
+            self.refused_log = Some(Instant::now());
+            tracing::warn!(%detail, "{why}");
+        }
+    }
+}
+
+/// Serves the requests of a connection until it is closed or the server stops.
+async fn serve_http(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    router: Router,
+    connection: &Arc<Connection>,
+    limits: Limits,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let routes = TowerToHyperService::new(router);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let in_progress = connection.begin();
+        let response = routes.call(request.map(Body::new));
+        async move {
+            // The request is in progress until its response's content has been sent.
+            response.await.map(|response: Response| {
+                response.map(|content| ServedContent { content, _in_progress: in_progress })
+            })
+        }
+    });
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(limits.head);
+    let mut served = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+    tokio::select! {
+        _ = served.as_mut() => return,
+        _ = stopped.wait_for(|stopped| *stopped) => served.as_mut().graceful_shutdown(),
+    }
+    // An error means that the client closed the connection.
+    let _ = served.await;
+}
+
+/// Content of a response, whose request is in progress until the content has been sent.
+struct ServedContent {
+    content: Body,
+    _in_progress: InProgress,
+}
+
+impl Content for ServedContent {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.content).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.content.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.content.size_hint()
     }
 }
 
@@ -48,13 +217,14 @@ pub async fn serve(
 #[allow(clippy::unwrap_used, reason = "a panic fails the test")]
 mod tests {
     use std::collections::HashMap;
-    use std::net::Ipv4Addr;
+    use std::future::pending;
+    use std::net::{Ipv4Addr, SocketAddr};
 
     use axum::extract::Query;
     use axum::routing::{get, post};
     use serde_json::{Value, json};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpStream;
+    use tokio::sync::{mpsc, oneshot};
 
     use super::*;
 
@@ -96,5 +266,127 @@ mod tests {
         assert!(head.contains("\r\nallow: get,head\r\n"), "{head}");
         let own = "POST /write HTTP/1.1\r\nHost: localhost:1\r\nOrigin: http://localhost:1\r\n";
         assert_eq!(exchange(own).await.1, r#"{"written":true}"#);
+    }
+
+    /// A running server.
+    struct Started {
+        addr: SocketAddr,
+        /// Stops the server when dropped.
+        end: oneshot::Sender<()>,
+        /// Receives an item for each request for `/wait`, which gets no response.
+        waiting: mpsc::UnboundedReceiver<()>,
+    }
+
+    impl Started {
+        async fn connect(&self) -> TcpStream {
+            TcpStream::connect(self.addr).await.unwrap()
+        }
+
+        /// Opens a connection whose request is in progress.
+        async fn connect_and_wait(&mut self) -> TcpStream {
+            let mut stream = self.connect().await;
+            stream.write_all(b"GET /wait HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+            self.waiting.recv().await.unwrap();
+            stream
+        }
+    }
+
+    fn start(limits: Limits) -> Started {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (arrived, waiting) = mpsc::unbounded_channel();
+        let wait = async move || {
+            arrived.send(()).unwrap();
+            pending::<&str>().await
+        };
+        let router = Router::new().route("/", get(async || "read")).route("/wait", get(wait));
+        let (end, ended) = oneshot::channel::<()>();
+        tokio::spawn(serve_within(limits, listener, router, Pages::None, async { drop(ended.await) }));
+        Started { addr, end, waiting }
+    }
+
+    fn is_silent(stream: &TcpStream) -> bool {
+        stream.try_read(&mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    const OK: &[u8] = b"HTTP/1.1 200 OK\r\n";
+
+    /// Sends bytes and returns the first bytes of the response; empty if the server closes.
+    async fn ask(stream: &mut TcpStream, bytes: &[u8]) -> Vec<u8> {
+        let mut answer = vec![0; OK.len()];
+        let exchange = async {
+            stream.write_all(bytes).await?;
+            stream.read_exact(&mut answer).await
+        };
+        if exchange.await.is_ok() { answer } else { Vec::new() }
+    }
+
+    #[tokio::test]
+    async fn slow_heads_are_cut_off_and_delay_nobody() {
+        let head = Duration::from_millis(500);
+        let server = start(Limits { head, ..LIMITS });
+        let (mut slow, mut quick) = (server.connect().await, server.connect().await);
+        let begun = Instant::now();
+        // One byte at a time: each arrives soon, but the head never ends.
+        let endless = GET[..GET.len() - 2].iter().chain(b"X: ").chain(std::iter::repeat(&b'a'));
+        for byte in endless {
+            if slow.write_all(&[*byte]).await.is_err() || !is_silent(&slow) {
+                break;
+            }
+            assert!(begun.elapsed() < 60 * head, "still open");
+            if begun.elapsed() < head / 2 {
+                assert_eq!(ask(&mut quick, GET).await, OK);
+                assert!(quick.read(&mut [0; 1024]).await.unwrap() > 0);
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+        assert!(begun.elapsed() >= head, "{:?}", begun.elapsed());
+        // A connection without requests is closed, too.
+        assert_eq!(server.connect().await.read(&mut [0]).await.unwrap(), 0);
+        assert_eq!(ask(&mut server.connect().await, GET).await, OK);
+    }
+
+    #[tokio::test]
+    async fn idle_connections_make_room_for_new_ones() {
+        const COUNT: usize = 8;
+        let mut server = start(Limits { connections: COUNT, ..LIMITS });
+        let waiting = server.connect_and_wait().await;
+        // Many more connections than allowed, each with half a head.
+        let mut half_open = Vec::new();
+        for _ in 0..10 * COUNT {
+            let mut stream = server.connect().await;
+            stream.write_all(&GET[..10]).await.unwrap();
+            half_open.push(stream);
+        }
+        for _ in 0..2 * COUNT {
+            assert_eq!(ask(&mut server.connect().await, GET).await, OK);
+        }
+        assert_eq!(ask(&mut half_open[0], &GET[10..]).await, b"", "closed to make room");
+        assert!(is_silent(&waiting), "in progress");
+    }
+
+    #[tokio::test]
+    async fn new_connections_are_closed_while_all_requests_are_in_progress() {
+        let mut server = start(Limits { connections: 2, ..LIMITS });
+        let mut waiting = Vec::from([server.connect_and_wait().await, server.connect_and_wait().await]);
+        assert_eq!(ask(&mut server.connect().await, GET).await, b"");
+        assert!(waiting.iter().all(is_silent));
+        waiting.pop();
+        // The server notices the closed connection after a moment.
+        while ask(&mut server.connect().await, GET).await != OK {}
+    }
+
+    #[tokio::test]
+    async fn stop_cuts_off_waiting_requests() {
+        let mut server = start(LIMITS);
+        let (mut waiting, mut quick) = (server.connect_and_wait().await, server.connect().await);
+        assert_eq!(ask(&mut quick, GET).await, OK);
+        let Started { addr, end, .. } = server;
+        drop(end);
+        let mut rest = Vec::new();
+        let _ = quick.read_to_end(&mut rest).await;
+        let _ = waiting.read_to_end(&mut rest).await;
+        assert!(TcpStream::connect(addr).await.is_err());
     }
 }
