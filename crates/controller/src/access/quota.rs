@@ -30,6 +30,8 @@ const CONNECTIONS_MAX: usize = 500_000;
 const CONNECTIONS_TOTAL_MAX: usize = 8_000_000;
 /// Maximum number of senders. Above it, those that have been idle for longest are forgotten.
 const SENDERS_MAX: usize = 30_000;
+/// Maximum number of records checked without releasing the lock, which all senders share.
+const RECORDS_LOCKED_MAX: usize = 4_096;
 
 /// Limits that operators may set.
 #[derive(Debug, Clone)]
@@ -85,8 +87,35 @@ struct Sender {
     /// Number of requests in progress that are limited in number.
     open: usize,
     seen: Instant,
+    clients: Clients,
+}
+
+/// Distinct clients of a sender in a window.
+#[derive(Debug, Default)]
+struct Clients {
+    /// Hashes of the clients' addresses and ports.
     connections: HashSet<u64>,
     prefixes: HashSet<Prefix>,
+}
+
+/// Client of a record.
+#[derive(Debug, Clone, Copy)]
+struct Client {
+    connection: u64,
+    prefix: Prefix,
+}
+
+impl Client {
+    /// Returns the record's client, or `None` if the record has none.
+    fn of(entry: &Entry) -> Option<Self> {
+        let client = match &entry.record {
+            Record::Socket(socket) => socket.client,
+            Record::Response(response) => response.client,
+            Record::Loss(_) => return None,
+        };
+        let connection = XxHash3_64::oneshot(client.to_string().as_bytes());
+        Some(Self { connection, prefix: Prefix::of_client(client.ip()) })
+    }
 }
 
 /// Credit that refills at a constant rate up to a maximum.
@@ -183,46 +212,63 @@ impl Quotas {
     /// Removes the records of connections and prefixes beyond the sender's limits in this window.
     /// Returns their number.
     pub(crate) fn limit_clients(&self, key: &Key, window: u64, entries: &mut Vec<Entry>) -> usize {
+        // The lock is not held while records are hashed or dropped.
+        let clients: Vec<_> = entries.iter().map(Client::of).collect();
+        let mut is_within = Vec::with_capacity(clients.len());
+        for clients in clients.chunks(RECORDS_LOCKED_MAX) {
+            self.count_clients(key, window, clients, &mut is_within);
+        }
+        let before = entries.len();
+        let mut is_within = is_within.into_iter();
+        entries.retain(|_| is_within.next().unwrap_or_default());
+        before - entries.len()
+    }
+
+    /// Counts clients, and adds to `is_within` whether each is within the sender's limits.
+    fn count_clients(&self, key: &Key, window: u64, clients: &[Option<Client>], is_within: &mut Vec<bool>) {
         let mut senders = lock(&self.senders);
-        senders.begin(window);
+        let old = senders.begin(window);
         let mut connections = senders.connections;
         let sender = senders.sender(key, &self.limits, Instant::now());
-        let before = entries.len();
-        let share = CONNECTIONS_TOTAL_MAX / SENDERS_MAX;
-        entries.retain(|entry| {
-            let client = match &entry.record {
-                Record::Socket(socket) => socket.client,
-                Record::Response(response) => response.client,
-                Record::Loss(_) => return true,
-            };
-            let prefix = Prefix::of_client(client.ip());
-            let is_full = sender.prefixes.len() >= self.limits.prefixes_max;
-            if is_full && !sender.prefixes.contains(&prefix) {
-                return false;
-            }
-            let connection = XxHash3_64::oneshot(client.to_string().as_bytes());
-            let own_max = if connections < CONNECTIONS_TOTAL_MAX { CONNECTIONS_MAX } else { share };
-            if sender.connections.len() >= own_max && !sender.connections.contains(&connection) {
-                return false;
-            }
-            connections += usize::from(sender.connections.insert(connection));
-            sender.prefixes.insert(prefix);
-            true
-        });
+        let prefixes_max = self.limits.prefixes_max;
+        let is_counted = |client: &Option<Client>| {
+            client.as_ref().is_none_or(|client| sender.clients.count(client, prefixes_max, &mut connections))
+        };
+        is_within.extend(clients.iter().map(is_counted));
         senders.connections = connections;
-        before - entries.len()
+        drop(senders);
+        drop(old);
+    }
+}
+
+impl Clients {
+    /// Counts a client unless it exceeds a limit, and returns whether it was counted. `connections`
+    /// is the number of distinct connections of all senders.
+    fn count(&mut self, client: &Client, prefixes_max: usize, connections: &mut usize) -> bool {
+        let Client { connection, prefix } = client;
+        if self.prefixes.len() >= prefixes_max && !self.prefixes.contains(prefix) {
+            return false;
+        }
+        let is_shared = *connections >= CONNECTIONS_TOTAL_MAX;
+        let own_max = if is_shared { CONNECTIONS_TOTAL_MAX / SENDERS_MAX } else { CONNECTIONS_MAX };
+        if self.connections.len() >= own_max && !self.connections.contains(connection) {
+            return false;
+        }
+        *connections += usize::from(self.connections.insert(*connection));
+        self.prefixes.insert(*prefix);
+        true
     }
 }
 
 impl Senders {
-    /// Forgets the connections and prefixes of earlier windows.
-    fn begin(&mut self, window: u64) {
-        if self.window != window {
-            (self.window, self.connections) = (window, 0);
-            for sender in self.known.values_mut() {
-                (sender.connections, sender.prefixes) = Default::default();
-            }
+    /// Removes the clients of earlier windows, and returns them. They may be many, so the caller
+    /// drops them after releasing the lock.
+    fn begin(&mut self, window: u64) -> Vec<Clients> {
+        if self.window == window {
+            return Vec::new();
         }
+        (self.window, self.connections) = (window, 0);
+        self.known.values_mut().map(|sender| std::mem::take(&mut sender.clients)).collect()
     }
 
     fn sender(&mut self, key: &Key, limits: &Limits, now: Instant) -> &mut Sender {
@@ -235,8 +281,7 @@ impl Senders {
             records: full(limits.records_per_s_max as f64 * RECORDS_BURST_S),
             open: 0,
             seen: now,
-            connections: HashSet::new(),
-            prefixes: HashSet::new(),
+            clients: Clients::default(),
         });
         sender.seen = now;
         sender
@@ -248,7 +293,7 @@ impl Senders {
         let (_, oldest, _) = seen.select_nth_unstable(SENDERS_MAX / 10);
         let oldest = *oldest;
         self.known.retain(|_, sender| sender.seen > oldest || sender.open > 0);
-        self.connections = self.known.values().map(|sender| sender.connections.len()).sum();
+        self.connections = self.known.values().map(|sender| sender.clients.connections.len()).sum();
     }
 }
 
@@ -259,6 +304,7 @@ fn lock(senders: &Mutex<Senders>) -> MutexGuard<'_, Senders> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
+    use thalweg_record::{Network, SocketRecord};
     use tokio::time::advance;
 
     use super::*;
@@ -300,6 +346,37 @@ mod tests {
             open.pop();
             assert!(quotas.open(&key).is_ok());
         }
+    }
+
+    fn entry(client: &str) -> Entry {
+        let socket = SocketRecord::new(1, client.parse().unwrap(), "192.0.2.1:80".parse().unwrap());
+        Entry { number: 0, network: Network::default(), record: Record::Socket(Box::new(socket)) }
+    }
+
+    #[tokio::test]
+    async fn clients_are_limited_per_window_in_batches_of_any_size() {
+        let quotas = Quotas::new(&Limits { prefixes_max: 2, ..Limits::default() });
+        let (one, other) = (key(Role::Agent, "one"), key(Role::Agent, "other"));
+        // More records than are checked at once, of three networks in turn.
+        let count = 2 * RECORDS_LOCKED_MAX + 1;
+        let batch = || -> Vec<_> { (0..count).map(|at| entry(&format!("10.0.{}.1:{at}", at % 3))).collect() };
+        let limit = |key: &Key, window| {
+            let mut entries = batch();
+            let dropped = quotas.limit_clients(key, window, &mut entries);
+            let is_third =
+                |entry: &Entry| Client::of(entry).unwrap().prefix == Prefix::of_client([10, 0, 2, 1].into());
+            assert!(!entries.iter().any(is_third));
+            assert_eq!(entries.len() + dropped, count);
+            dropped
+        };
+        for (key, window) in [(&one, 1), (&one, 1), (&other, 1), (&one, 2)] {
+            assert_eq!(limit(key, window), count / 3);
+            let connections = lock(&quotas.senders).known[key].clients.connections.len();
+            assert_eq!(connections, count - count / 3);
+        }
+        let senders = lock(&quotas.senders);
+        assert_eq!(senders.connections, count - count / 3, "those of the earlier window are forgotten");
+        assert!(senders.known[&other].clients.connections.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
