@@ -2,10 +2,12 @@
 //! that contain the URL.
 //!
 //! The connector of hyper-util tries a name's IPv4 and IPv6 addresses in parallel ("happy
-//! eyeballs", RFC 8305). Redirects are returned to the caller rather than followed.
+//! eyeballs", RFC 8305). Redirects are returned to the caller rather than followed. TLS is for
+//! `https` URLs, with [`ClientTls`].
 
 use std::fmt;
 use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,11 +15,15 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::header::{CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING, USER_AGENT};
 use hyper::{Request, Response, StatusCode, Uri};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::ClientConfig;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
+
+use crate::tls::{ClientTls, explain, no_trust};
 
 /// Maximum length of a response head, in bytes.
 const HEAD_BYTES_MAX: usize = 64 << 10;
@@ -74,6 +80,8 @@ type Cause = Box<dyn std::error::Error + Send + Sync>;
 pub enum Failure {
     /// No connection: the name is unknown, or the connection was refused or timed out.
     Unreachable(Cause),
+    /// TLS failed, for this reason.
+    Tls(String),
     /// The connection was closed before the end of the response head, or the peer does not speak
     /// HTTP.
     NoAnswer(Cause),
@@ -97,6 +105,7 @@ impl fmt::Display for Error {
         let Self { url, why } = self;
         match why {
             Failure::Unreachable(_) => write!(f, "cannot reach {url}"),
+            Failure::Tls(reason) => write!(f, "TLS with {url} failed: {reason}"),
             Failure::NoAnswer(_) => write!(f, "no response from {url}"),
             Failure::Late(time) => write!(f, "no response from {url} within {time:?}"),
             Failure::Silent(time) => write!(f, "{url} sent nothing for {time:?}"),
@@ -121,7 +130,8 @@ impl std::error::Error for Error {
                 }
             }
             Failure::BrokeOff(cause) => Some(&**cause),
-            Failure::Late(_)
+            Failure::Tls(_)
+            | Failure::Late(_)
             | Failure::Silent(_)
             | Failure::Slow(_)
             | Failure::TooLong(_)
@@ -133,27 +143,61 @@ impl std::error::Error for Error {
 /// An HTTP client. Clones share its connections.
 #[derive(Debug, Clone)]
 pub struct Client {
-    inner: legacy::Client<HttpConnector, Full<Bytes>>,
+    tls: Option<ClientTls>,
+    pool: Arc<Mutex<Pool>>,
     limits: Limits,
 }
 
-impl Client {
-    /// Creates a client without connections.
-    pub fn new(limits: Limits) -> Self {
+/// Connections with the same TLS configuration.
+#[derive(Debug, Clone)]
+struct Pool {
+    connections: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    config: Arc<ClientConfig>,
+}
+
+impl Pool {
+    fn new(limits: &Limits, config: Arc<ClientConfig>) -> Self {
         let mut connector = HttpConnector::new();
         connector.set_connect_timeout(Some(limits.connect));
         connector.set_nodelay(true);
+        connector.enforce_http(false);
+        let tls = HttpsConnectorBuilder::new().with_tls_config(ClientConfig::clone(&config));
+        let connector = tls.https_or_http().enable_http1().wrap_connector(connector);
         let mut builder = legacy::Client::builder(TokioExecutor::new());
         builder.http1_max_buf_size(HEAD_BYTES_MAX).pool_timer(TokioTimer::new()).timer(TokioTimer::new());
         match limits.idle {
             Some(idle) => builder.pool_idle_timeout(idle),
             None => builder.pool_max_idle_per_host(0),
         };
-        Self { inner: builder.build(connector), limits }
+        Self { connections: builder.build(connector), config }
+    }
+}
+
+impl Client {
+    /// Creates a client without connections, for `http` URLs.
+    pub fn new(limits: Limits) -> Self {
+        Self::with_tls(limits, None)
     }
 
-    /// Sends a request to an absolute `http` URL and returns the response once its head has
-    /// arrived.
+    /// Creates a client without connections, for `http` URLs and, with `tls`, also for `https`
+    /// URLs.
+    pub fn with_tls(limits: Limits, tls: Option<ClientTls>) -> Self {
+        let config = tls.as_ref().map_or_else(no_trust, ClientTls::current);
+        Self { tls, pool: Arc::new(Mutex::new(Pool::new(&limits, config))), limits }
+    }
+
+    /// Returns the connections. Those with an earlier TLS configuration are no longer used.
+    fn pool(&self) -> Pool {
+        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(config) = self.tls.as_ref().map(ClientTls::current)
+            && !Arc::ptr_eq(&config, &pool.config)
+        {
+            *pool = Pool::new(&self.limits, config);
+        }
+        pool.clone()
+    }
+
+    /// Sends a request to an absolute URL and returns the response once its head has arrived.
     ///
     /// # Errors
     ///
@@ -161,7 +205,8 @@ impl Client {
     pub async fn send(&self, mut request: Request<Bytes>) -> Result<Response<Content>, Error> {
         let url = request.uri().clone();
         request.headers_mut().entry(USER_AGENT).or_insert(HeaderValue::from_static(AGENT));
-        let why = match timeout(self.limits.head, self.inner.request(request.map(Full::new))).await {
+        let answer = self.pool().connections.request(request.map(Full::new));
+        let why = match timeout(self.limits.head, answer).await {
             Ok(Ok(response)) => {
                 let fields = response.headers();
                 let is_bounded = fields.contains_key(CONTENT_LENGTH)
@@ -170,8 +215,11 @@ impl Client {
                 let limits = self.limits;
                 return Ok(response.map(|body| Content { url, body, is_bounded, limits }));
             }
-            Ok(Err(error)) if error.is_connect() => Failure::Unreachable(error.into()),
-            Ok(Err(error)) => Failure::NoAnswer(error.into()),
+            Ok(Err(error)) => match explain(&error) {
+                Some(reason) => Failure::Tls(reason),
+                None if error.is_connect() => Failure::Unreachable(error.into()),
+                None => Failure::NoAnswer(error.into()),
+            },
             Err(_) => Failure::Late(self.limits.head),
         };
         Err(Error { url, why })
@@ -254,17 +302,27 @@ pub struct Blocking {
 }
 
 impl Blocking {
-    /// Creates a client without connections.
+    /// Creates a client without connections, for `http` URLs.
     ///
     /// # Errors
     ///
     /// Returns an error if the thread cannot be started.
     pub fn new(limits: Limits) -> io::Result<Self> {
-        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        Ok(Self { client: Client::new(limits), runtime: Some(runtime) })
+        Self::with_tls(limits, None)
     }
 
-    /// Sends a request to an absolute `http` URL and returns the complete response.
+    /// Creates a client without connections, for `http` URLs and, with `tls`, also for `https`
+    /// URLs.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the thread cannot be started.
+    pub fn with_tls(limits: Limits, tls: Option<ClientTls>) -> io::Result<Self> {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        Ok(Self { client: Client::with_tls(limits, tls), runtime: Some(runtime) })
+    }
+
+    /// Sends a request to an absolute URL and returns the complete response.
     ///
     /// # Errors
     ///

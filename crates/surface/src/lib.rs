@@ -2,8 +2,9 @@
 //! client for control traffic.
 //!
 //! A surface is an admin interface, the controller, the console or a metrics listener. [`serve`]
-//! guards it against pages from other sites (`guard`) and gives all errors the same form
-//! ([`Refusal`]). Most surfaces also have [`vitals`].
+//! limits its connections, guards it against pages from other sites (`guard`) and gives all errors
+//! the same form ([`Refusal`]). The controller may use TLS (`tls`). Most surfaces also have
+//! [`vitals`].
 //!
 //! **Invariant:** every error response of a surface is JSON, `{"error": "…"}`, with `Cache-Control:
 //! no-store`.
@@ -15,13 +16,15 @@ pub mod client;
 mod connections;
 mod guard;
 mod serve;
+mod tls;
 mod token;
 mod vitals;
 
 pub use answer::{Refusal, json};
 pub use client::Limits;
 pub use guard::Pages;
-pub use serve::serve;
+pub use serve::{Listener, serve};
+pub use tls::{ClientTls, KeyPair, PeerNames, ServerTls};
 pub use token::TokenFile;
 pub use vitals::{serve_vitals, split_vitals, vitals};
 

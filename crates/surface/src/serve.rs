@@ -1,14 +1,14 @@
-//! Server of a surface: accepts connections, limits their number and the time for their heads, and
-//! serves the routes behind the guard until stopped.
+//! Server of a surface: accepts connections, with or without TLS, limits their number and the time
+//! for their heads, and serves the routes behind the guard until stopped.
 //!
 //! **Invariant:** a client that sends nothing, or sends slowly, cannot keep others from being
 //! served.
 
 use std::convert::Infallible;
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -29,8 +29,10 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use crate::answer::Refusal;
 use crate::connections::{Connection, Connections, InProgress};
 use crate::guard::{Guard, Pages, check};
+use crate::tls::{Accepted, PeerNames, ServerTls};
 
 /// Maximum time to finish open responses after `stop` resolves. It is needed because record streams
 /// may never end.
@@ -38,58 +40,75 @@ const STOP_TIME_MAX: Duration = Duration::from_millis(200);
 /// Maximum time from the start of a connection, or from the end of a response, to the end of the
 /// next request head.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(30);
+/// Maximum time from the start of a connection to the end of the TLS handshake.
+const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
 /// Maximum number of open connections: two for each identity that a controller can have.
 const CONNECTIONS_MAX: usize = 20_000;
 /// Pause after a failed accept. Without it, the loop would spin while the process has no free file
 /// descriptor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
-/// Minimum time between two log lines about refused connections.
-const REFUSED_LOG_INTERVAL: Duration = Duration::from_secs(60);
+/// Minimum time between two log lines about connections that are refused or fail.
+const FAILED_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Limits on a surface's connections.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
+    handshake: Duration,
     head: Duration,
     connections: usize,
 }
 
-const LIMITS: Limits = Limits { head: HEAD_TIME_MAX, connections: CONNECTIONS_MAX };
+const LIMITS: Limits =
+    Limits { handshake: HANDSHAKE_TIME_MAX, head: HEAD_TIME_MAX, connections: CONNECTIONS_MAX };
+
+/// Where a surface listens: in clear text, or with TLS.
+#[derive(Debug)]
+pub struct Listener {
+    /// The bound listener.
+    pub tcp: TcpListener,
+    /// TLS, unless the surface speaks clear text.
+    pub tls: Option<ServerTls>,
+}
+
+impl From<TcpListener> for Listener {
+    fn from(tcp: TcpListener) -> Self {
+        Self { tcp, tls: None }
+    }
+}
 
 /// Serves `router` behind the guard until `stop` resolves. The server then accepts no more requests
 /// and finishes open responses within 200 ms; responses still open after that are cut off.
+///
+/// With TLS, requests of clients with a verified certificate have its [`PeerNames`] as extension.
+/// Clients that speak HTTP without TLS get 400.
 ///
 /// # Errors
 ///
 /// Returns an error if the listener cannot be used by the runtime.
 pub async fn serve(
-    listener: TcpListener,
+    listener: impl Into<Listener>,
     router: Router,
     pages: Pages,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    serve_within(LIMITS, listener, router, pages, stop).await
+    serve_within(LIMITS, listener.into(), router, pages, stop).await
 }
 
 async fn serve_within(
     limits: Limits,
-    listener: TcpListener,
+    Listener { tcp, tls }: Listener,
     router: Router,
     pages: Pages,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    listener.set_nonblocking(true)?;
-    let guard = Guard { listening: listener.local_addr()?, pages };
-    let listener = tokio::net::TcpListener::from_std(listener)?;
+    tcp.set_nonblocking(true)?;
+    let guard = Guard { listening: tcp.local_addr()?, pages };
+    let listener = tokio::net::TcpListener::from_std(tcp)?;
     let router = router.layer(from_fn_with_state(guard, check));
     let (stopping, stopped) = watch::channel(false);
-    let mut server = Server {
-        router,
-        limits,
-        connections: Connections::new(limits.connections),
-        stopped,
-        tasks: JoinSet::new(),
-        refused_log: None,
-    };
+    let shared = Shared { router, tls, limits, stopped, failed_log: Mutex::default() };
+    let (shared, connections) = (Arc::new(shared), Connections::new(limits.connections));
+    let mut server = Server { shared, connections, tasks: JoinSet::new() };
     tokio::select! {
         never = server.accept(&listener) => match never {},
         () = stop => {}
@@ -102,13 +121,19 @@ async fn serve_within(
 
 /// A running server. Dropping it closes all connections.
 struct Server {
-    router: Router,
-    limits: Limits,
+    shared: Arc<Shared>,
     connections: Connections,
-    stopped: watch::Receiver<bool>,
     tasks: JoinSet<()>,
-    /// Time of the last log line about a refused connection.
-    refused_log: Option<Instant>,
+}
+
+/// Parts of a server that its connections share.
+struct Shared {
+    router: Router,
+    tls: Option<ServerTls>,
+    limits: Limits,
+    stopped: watch::Receiver<bool>,
+    /// Time of the last log line about a connection that was refused or failed.
+    failed_log: Mutex<Option<Instant>>,
 }
 
 impl Server {
@@ -116,7 +141,7 @@ impl Server {
         loop {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => self.admit(stream),
+                    Ok((stream, client)) => self.admit(stream, client),
                     Err(error) => self.make_room(&error).await,
                 },
                 Some(_) = self.tasks.join_next() => {} // frees the ended task
@@ -124,18 +149,18 @@ impl Server {
         }
     }
 
-    fn admit(&mut self, stream: TcpStream) {
+    fn admit(&mut self, stream: TcpStream, client: SocketAddr) {
         let Some(connection) = self.connections.admit() else {
-            self.log_refused("too many requests in progress", self.limits.connections);
+            let limit = self.shared.limits.connections;
+            self.shared.log_failed(|| tracing::warn!(%client, limit, "too many requests in progress"));
             return;
         };
         // Responses are small or streamed, so waiting to fill a TCP segment only delays them.
         let _ = stream.set_nodelay(true);
-        let (router, limits, stopped) = (self.router.clone(), self.limits, self.stopped.clone());
+        let shared = self.shared.clone();
         self.tasks.spawn(async move {
-            let served = serve_http(stream, router, &connection, limits, stopped);
             tokio::select! {
-                () = served => {}
+                () = shared.serve(stream, client, &connection) => {}
                 () = connection.closed() => {}
             }
         });
@@ -143,48 +168,82 @@ impl Server {
 
     /// Closes an idle connection after a failed accept, because its usual cause is that the process
     /// has no free file descriptor.
-    async fn make_room(&mut self, error: &io::Error) {
-        self.log_refused("cannot accept a connection", error);
+    async fn make_room(&self, error: &io::Error) {
+        self.shared.log_failed(|| tracing::warn!(%error, "cannot accept a connection"));
         self.connections.close_idlest();
         sleep(ACCEPT_PAUSE).await;
     }
+}
 
-    fn log_refused(&mut self, why: &str, detail: impl std::fmt::Display) {
-        if self.refused_log.is_none_or(|last| last.elapsed() >= REFUSED_LOG_INTERVAL) {
-            self.refused_log = Some(Instant::now());
-            tracing::warn!(%detail, "{why}");
+impl Shared {
+    /// Serves a connection until it is closed or the server stops.
+    async fn serve(&self, stream: TcpStream, client: SocketAddr, connection: &Arc<Connection>) {
+        let Some(tls) = &self.tls else {
+            return self.serve_http(stream, self.router.clone(), None, connection).await;
+        };
+        let late = |_| Err(io::ErrorKind::TimedOut.into());
+        match timeout(self.limits.handshake, tls.accept(stream)).await.unwrap_or_else(late) {
+            Ok(Accepted::Tls(stream, names)) => {
+                self.serve_http(stream, self.router.clone(), names, connection).await;
+            }
+            Ok(Accepted::Clear(stream)) => {
+                self.serve_http(stream, expects_tls(), None, connection).await;
+            }
+            Ok(Accepted::Closed) => {}
+            Err(error) => {
+                tls.count_failed();
+                self.log_failed(|| tracing::warn!(%client, %error, "TLS handshake failed"));
+            }
+        }
+    }
+
+    /// Serves the requests of a client, whose certificate has these names.
+    async fn serve_http(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin,
+        router: Router,
+        names: Option<PeerNames>,
+        connection: &Arc<Connection>,
+    ) {
+        let routes = TowerToHyperService::new(router);
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            let in_progress = connection.begin();
+            if let Some(names) = &names {
+                request.extensions_mut().insert(names.clone());
+            }
+            let response = routes.call(request.map(Body::new));
+            async move {
+                // The request is in progress until its response's content has been sent.
+                response.await.map(|response: Response| {
+                    response.map(|content| ServedContent { content, _in_progress: in_progress })
+                })
+            }
+        });
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(self.limits.head);
+        let mut served = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+        let mut stopped = self.stopped.clone();
+        tokio::select! {
+            _ = served.as_mut() => return,
+            _ = stopped.wait_for(|stopped| *stopped) => served.as_mut().graceful_shutdown(),
+        }
+        // An error means that the client closed the connection.
+        let _ = served.await;
+    }
+
+    /// Logs a connection that was refused or failed, unless another one was logged recently.
+    fn log_failed(&self, log: impl FnOnce()) {
+        let mut last = self.failed_log.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.is_none_or(|last| last.elapsed() >= FAILED_LOG_INTERVAL) {
+            *last = Some(Instant::now());
+            log();
         }
     }
 }
 
-/// Serves the requests of a connection until it is closed or the server stops.
-async fn serve_http(
-    stream: impl AsyncRead + AsyncWrite + Unpin,
-    router: Router,
-    connection: &Arc<Connection>,
-    limits: Limits,
-    mut stopped: watch::Receiver<bool>,
-) {
-    let routes = TowerToHyperService::new(router);
-    let service = service_fn(move |request: Request<Incoming>| {
-        let in_progress = connection.begin();
-        let response = routes.call(request.map(Body::new));
-        async move {
-            // The request is in progress until its response's content has been sent.
-            response.await.map(|response: Response| {
-                response.map(|content| ServedContent { content, _in_progress: in_progress })
-            })
-        }
-    });
-    let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(limits.head);
-    let mut served = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
-    tokio::select! {
-        _ = served.as_mut() => return,
-        _ = stopped.wait_for(|stopped| *stopped) => served.as_mut().graceful_shutdown(),
-    }
-    // An error means that the client closed the connection.
-    let _ = served.await;
+/// Returns routes that ask clients without TLS to use it.
+fn expects_tls() -> Router {
+    Router::new().fallback(async || Refusal::bad_request("this port expects TLS: use https://"))
 }
 
 /// Content of a response, whose request is in progress until the content has been sent.
@@ -301,7 +360,7 @@ mod tests {
         };
         let router = Router::new().route("/", get(async || "read")).route("/wait", get(wait));
         let (end, ended) = oneshot::channel::<()>();
-        tokio::spawn(serve_within(limits, listener, router, Pages::None, async { drop(ended.await) }));
+        tokio::spawn(serve_within(limits, listener.into(), router, Pages::None, async { drop(ended.await) }));
         Started { addr, end, waiting }
     }
 
