@@ -98,7 +98,7 @@ fn into_controller() -> anyhow::Result<f64> {
     let database = database.to_str().context("database path is not UTF-8")?;
     let controller =
         support::start_thalweg(&["controller", "run", "--listen", "127.0.0.1:0", "--database", database])?;
-    let mut sink = ControllerSink::at(&format!("http://{}", controller.address), None)?;
+    let mut sink = ControllerSink::at(&format!("http://{}", controller.address), None, None)?;
     let (before_ns, before_bytes) = (controller.cpu_ns(), controller.rss_bytes());
     for number in (0..RECORDS).step_by(BATCH_RECORDS as usize) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?;

@@ -8,8 +8,8 @@ use http::request;
 use serde_json::Value;
 use thalweg_edge::SHOWN_BYTES_MAX;
 use thalweg_policy::source::FILES_MAX;
-use thalweg_surface::Limits;
 use thalweg_surface::client::{Blocking, Failure};
+use thalweg_surface::{ClientTls, Limits};
 
 /// Maximum wait for a response head: the edge may compile a policy, or wait for the disk during a
 /// purge.
@@ -25,17 +25,18 @@ const _: () = assert!(
     ESCAPED_BYTES_MAX * (SHOWN_BYTES_MAX + FILES_MAX * PATH_BYTES_MAX) + (1 << 20) <= ANSWER_BYTES_MAX
 );
 
-/// Kind of server to query, and the flag for its address.
-#[derive(Debug, Clone, Copy)]
-pub struct Interface {
+/// Server to query.
+#[derive(Debug, Clone)]
+pub(crate) struct Server {
     /// Name of the server in messages.
-    pub what: &'static str,
+    pub(crate) what: &'static str,
     /// Flag for the server's address.
-    pub flag: &'static str,
+    pub(crate) flag: &'static str,
+    /// URL without a path.
+    pub(crate) url: String,
+    /// TLS, for an `https` URL.
+    pub(crate) tls: Option<ClientTls>,
 }
-
-/// Admin interface of an edge.
-const EDGE: Interface = Interface { what: "edge", flag: "--admin" };
 
 /// Sends a request to the edge at `addr` and returns the response, a JSON object.
 ///
@@ -43,25 +44,26 @@ const EDGE: Interface = Interface { what: "edge", flag: "--admin" };
 ///
 /// Returns an error if no edge responds, or the edge refuses the request.
 pub fn request_edge(addr: SocketAddr, request: request::Builder, content: String) -> anyhow::Result<Value> {
-    request_json(EDGE, addr, request, content)
+    let server = Server { what: "edge", flag: "--admin", url: format!("http://{addr}"), tls: None };
+    request_json(server, request, content)
 }
 
-/// Sends a request to the server at `addr` and returns the response, a JSON object.
+/// Sends a request to a server and returns the response, a JSON object.
 ///
 /// # Errors
 ///
 /// Returns an error if no server responds, or the server refuses the request.
-pub fn request_json(
-    interface: Interface,
-    addr: SocketAddr,
+pub(crate) fn request_json(
+    server: Server,
     request: request::Builder,
     content: String,
 ) -> anyhow::Result<Value> {
-    let Interface { what, flag } = interface;
+    let Server { what, flag, url, tls } = server;
     let path = request.uri_ref().map(ToString::to_string).unwrap_or_default();
-    let request = request.uri(format!("http://{addr}{path}")).body(content.into())?;
+    let request = request.uri(format!("{url}{path}")).body(content.into())?;
+    let addr = url.trim_start_matches("http://");
     let limits = Limits { head: HEAD_TIME_MAX, content_bytes_max: ANSWER_BYTES_MAX, ..Limits::default() };
-    let answer = Blocking::new(limits)?.send(request).map_err(|error| match error.why {
+    let answer = Blocking::with_tls(limits, tls)?.send(request).map_err(|error| match error.why {
         Failure::Unreachable(_) => {
             anyhow::Error::new(error).context(format!("no {what} answers at {addr}; set {flag}"))
         }

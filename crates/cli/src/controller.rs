@@ -2,27 +2,37 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use anyhow::bail;
 use http::Request;
 use http::header::AUTHORIZATION;
 use serde_json::{Value, json};
-use thalweg_surface::TokenFile;
+use thalweg_surface::{ClientTls, KeyPair, TokenFile};
 use thalweg_units::table::Table;
-use url::form_urlencoded;
+use url::{Url, form_urlencoded};
 
-use crate::admin::{Interface, now_ms, request_json};
+use crate::admin::{Server, now_ms, request_json};
 use crate::print_stdout;
 
 /// Controller to query, and output format.
 #[derive(Debug, clap::Args)]
 pub struct ControllerArgs {
-    /// The controller's address
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8083")]
-    controller: SocketAddr,
+    /// The controller's address, or its URL if it speaks TLS
+    #[arg(long, value_name = "ADDR:PORT|URL", default_value = "127.0.0.1:8083", value_parser = controller_url)]
+    controller: Url,
     /// File with an operator's token, if the controller has identities
     #[arg(long, value_name = "FILE", value_parser = token_file)]
     token_file: Option<TokenFile>,
+    /// PEM file with the authorities to trust for an https:// URL [default: those of the system]
+    #[arg(long, value_name = "FILE")]
+    controller_ca: Option<PathBuf>,
+    /// PEM file with the client certificate, if the controller requires one
+    #[arg(long, value_name = "FILE", requires = "controller_key")]
+    controller_certificate: Option<PathBuf>,
+    /// PEM file with the private key of the client certificate
+    #[arg(long, value_name = "FILE", requires = "controller_certificate")]
+    controller_key: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -30,6 +40,38 @@ pub struct ControllerArgs {
 
 fn token_file(path: &str) -> Result<TokenFile, String> {
     TokenFile::new(path.into())
+}
+
+/// Parses an address, or the URL of a server without a path.
+fn controller_url(text: &str) -> Result<Url, String> {
+    let url = match text.parse::<SocketAddr>() {
+        Ok(addr) => format!("http://{addr}"),
+        Err(_) => text.to_owned(),
+    };
+    let is_server = |url: &Url| {
+        let is_known = matches!(url.scheme(), "http" | "https") && url.has_host();
+        is_known && url.path() == "/" && url.query().is_none() && url.username().is_empty()
+    };
+    let url = Url::parse(&url).ok().filter(is_server);
+    url.ok_or_else(|| "expected ADDR:PORT, or https://HOST:PORT".to_owned())
+}
+
+impl ControllerArgs {
+    fn server(&self) -> anyhow::Result<Server> {
+        let is_secure = self.controller.scheme() == "https";
+        let pair = self.controller_certificate.clone().zip(self.controller_key.clone());
+        let pair = pair.map(|(certificate, key)| KeyPair { certificate, key });
+        if !is_secure && (self.controller_ca.is_some() || pair.is_some()) {
+            bail!("--controller must be an https:// URL for --controller-ca and --controller-certificate");
+        }
+        let tls = is_secure.then(|| ClientTls::open(self.controller_ca.clone(), pair));
+        Ok(Server {
+            what: "controller",
+            flag: "--controller",
+            url: self.controller.as_str().trim_end_matches('/').to_owned(),
+            tls: tls.transpose().map_err(anyhow::Error::msg)?,
+        })
+    }
 }
 
 /// Examples and notes printed after the help of `thalweg controller explain`.
@@ -54,8 +96,6 @@ pub struct ExplainArgs {
     #[command(flatten)]
     controller: ControllerArgs,
 }
-
-const CONTROLLER: Interface = Interface { what: "controller", flag: "--controller" };
 
 /// Prints the controller's explanation of a prefix.
 ///
@@ -177,7 +217,7 @@ fn get(controller: &ControllerArgs, target: &str) -> anyhow::Result<Value> {
     if let Some(token) = &controller.token_file {
         request = request.header(AUTHORIZATION, token.credentials().map_err(anyhow::Error::msg)?);
     }
-    request_json(CONTROLLER, controller.controller, request, String::new())
+    request_json(controller.server()?, request, String::new())
 }
 
 #[cfg(test)]

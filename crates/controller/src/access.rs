@@ -1,8 +1,8 @@
 //! Access control: finds out who sends a request, and whether the sender may send it.
 //!
-//! With an identities file, every request needs a token, except health checks. Without one, the
-//! controller listens on loopback only, anyone on the machine may send any request, and limits
-//! apply to the names in the requests.
+//! With an identities file, every request needs a token or the client certificate of an identity,
+//! except health checks. Without one, the controller listens on loopback only, anyone on the
+//! machine may send any request, and limits apply to the names in the requests.
 //!
 //! **Invariant:** a token never appears in logs, errors or metrics.
 //! **Invariant:** a faulty identities file changes nothing: the last good one stays in force.
@@ -23,7 +23,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use thalweg_geo::Stamp;
-use thalweg_surface::Refusal;
+use thalweg_surface::{PeerNames, Refusal};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::metrics::Metrics;
@@ -37,7 +37,7 @@ pub use token::create_token;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Maximum length of a token in bytes.
 const TOKEN_BYTES_MAX: usize = 1 << 10;
-/// Minimum time between two log lines about refused tokens.
+/// Minimum time between two log lines about refused tokens and certificates.
 const REFUSED_LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// Challenge in a 401 (RFC 6750 §3).
 const CHALLENGE: &str = "Bearer realm=\"thalweg controller\"";
@@ -48,7 +48,7 @@ pub(crate) struct Access {
     file: Option<IdentitiesFile>,
     pub(crate) quotas: Quotas,
     metrics: Metrics,
-    /// Time of the last log line about a refused token.
+    /// Time of the last log line about a refused token or certificate.
     refused_log: Mutex<Option<Instant>>,
 }
 
@@ -56,6 +56,8 @@ pub(crate) struct Access {
 #[derive(Debug)]
 struct IdentitiesFile {
     path: PathBuf,
+    /// Whether clients present certificates.
+    has_client_ca: bool,
     identities: RwLock<Arc<Identities>>,
     /// Version of the file last read, whether it was valid or not.
     stamp: Mutex<Option<Stamp>>,
@@ -66,21 +68,27 @@ struct IdentitiesFile {
 pub(crate) enum Caller {
     /// Anyone on this machine, because there is no identities file.
     Anyone,
-    /// The owner of a token, with a role that allows the request.
+    /// The owner of a token or certificate, with a role that allows the request.
     Known(Arc<Identity>),
 }
 
 impl Access {
-    /// Reads the identities file, if there is one.
+    /// Reads the identities file, if there is one. `has_client_ca` means that clients present
+    /// certificates.
     ///
     /// # Errors
     ///
     /// Returns an error that locates the first fault of the file.
-    pub(crate) fn open(path: Option<&Path>, limits: &Limits, metrics: &Metrics) -> Result<Self, String> {
+    pub(crate) fn open(
+        path: Option<&Path>,
+        has_client_ca: bool,
+        limits: &Limits,
+        metrics: &Metrics,
+    ) -> Result<Self, String> {
         let file = path.map(|path| {
-            let (identities, stamp) = read(path)?;
+            let (identities, stamp) = read(path, has_client_ca)?;
             let (identities, stamp) = (RwLock::new(Arc::new(identities)), Mutex::new(Some(stamp)));
-            Ok::<_, String>(IdentitiesFile { path: path.to_owned(), identities, stamp })
+            Ok::<_, String>(IdentitiesFile { path: path.to_owned(), has_client_ca, identities, stamp })
         });
         let (file, quotas) = (file.transpose()?, Quotas::new(limits));
         Ok(Self { file, quotas, metrics: metrics.clone(), refused_log: Mutex::default() })
@@ -104,25 +112,36 @@ impl Access {
         }
     }
 
-    /// Returns the sender of a request for `role`, within its limit on requests.
+    /// Returns the sender of a request for `role`, within its limit on requests. `names` are those
+    /// in the client's certificate.
     ///
     /// # Errors
     ///
-    /// Returns a refusal if the token is missing or wrong, or does not have the role, or if the
-    /// sender has sent too many requests.
-    fn caller(&self, role: Role, fields: &HeaderMap) -> Result<Caller, Refusal> {
+    /// Returns a refusal if neither token nor certificate has an identity, or if the identity does
+    /// not have the role, or if the sender has sent too many requests.
+    fn caller(&self, role: Role, fields: &HeaderMap, names: &PeerNames) -> Result<Caller, Refusal> {
         let Some(file) = &self.file else { return Ok(Caller::Anyone) };
-        let identity = bearer(fields).and_then(|token| file.current().find(token).cloned());
-        let Some(identity) = identity else {
+        let identities = file.current();
+        // A request with a token is its owner's, whatever the certificate.
+        let identity = if fields.contains_key(AUTHORIZATION) {
+            bearer(fields).and_then(|token| identities.find(token))
+        } else {
+            identities.of_certificate(role, names)
+        };
+        let Some(identity) = identity.cloned() else {
             self.metrics.unauthorized.inc();
             self.log_refused();
-            let why = "missing or wrong token: send Authorization: Bearer TOKEN";
+            let why = "missing or wrong token: send Authorization: Bearer TOKEN, or use a certificate of an identity";
             let challenge = HeaderValue::from_static(CHALLENGE);
             return Err(Refusal::new(StatusCode::UNAUTHORIZED, why).with_field(WWW_AUTHENTICATE, challenge));
         };
-        if identity.role != role {
-            let Identity { role: own, name, .. } = &*identity;
-            return Err(self.forbidden(format!("the token of {own} {name:?} is not for an {role}")));
+        let Identity { role: own, name, .. } = &*identity;
+        if *own != role {
+            return Err(self.forbidden(format!("the identity of {own} {name:?} is not for an {role}")));
+        }
+        if !identity.has_certificate(names) {
+            let why = format!("the token of {own} {name:?} is valid only with its client certificate");
+            return Err(self.forbidden(why));
         }
         let caller = Caller::Known(identity);
         self.admit(&caller.key(role, "", ""))?;
@@ -144,7 +163,7 @@ impl Access {
         Refusal::busy(&busy.why, busy.retry_after)
     }
 
-    /// Creates the refusal of a request that a token does not allow, and counts it.
+    /// Creates the refusal of a request that an identity does not allow, and counts it.
     pub(crate) fn forbidden(&self, why: String) -> Refusal {
         self.metrics.forbidden.inc();
         Refusal::new(StatusCode::FORBIDDEN, why)
@@ -156,7 +175,7 @@ impl Access {
             *last = Some(Instant::now());
             tracing::warn!(
                 refused = self.metrics.unauthorized.get(),
-                "request with a missing or wrong token"
+                "request with a missing or wrong token or certificate"
             );
         }
     }
@@ -201,7 +220,7 @@ impl IdentitiesFile {
             return;
         }
         *known = stamp;
-        match read(&self.path) {
+        match read(&self.path, self.has_client_ca) {
             Ok((identities, stamp)) => {
                 *known = Some(stamp);
                 tracing::info!(path = %self.path.display(), identities = identities.len(), "identities loaded");
@@ -217,7 +236,7 @@ pub fn is_loopback(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }
 
-fn read(path: &Path) -> Result<(Identities, Stamp), String> {
+fn read(path: &Path, has_client_ca: bool) -> Result<(Identities, Stamp), String> {
     let failed = |error: io::Error| format!("cannot read {}: {error}", path.display());
     let length = std::fs::metadata(path).map_err(failed)?.len();
     if length > FILE_BYTES_MAX as u64 {
@@ -226,6 +245,9 @@ fn read(path: &Path) -> Result<(Identities, Stamp), String> {
     let (bytes, stamp) = thalweg_geo::read(path).map_err(failed)?;
     let text = String::from_utf8(bytes).map_err(|_| format!("{}: not UTF-8", path.display()))?;
     let identities = Identities::parse(&text).map_err(|fault| format!("{}:{fault}", path.display()))?;
+    if identities.use_certificates() && !has_client_ca {
+        return Err(format!("{}: certificate_name needs tls_client_ca", path.display()));
+    }
     Ok((identities, stamp))
 }
 
@@ -245,7 +267,8 @@ pub(crate) async fn require(
     mut request: Request,
     next: Next,
 ) -> Response {
-    match access.caller(role, request.headers()) {
+    let names = request.extensions().get().cloned().unwrap_or_default();
+    match access.caller(role, request.headers(), &names) {
         Ok(caller) => {
             request.extensions_mut().insert(caller);
             next.run(request).await

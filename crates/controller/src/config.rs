@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use thalweg_control::Settings;
 use thalweg_kafka::Cluster;
+use thalweg_surface::KeyPair;
 
 use crate::access::Limits;
 use crate::store::StoreError;
@@ -16,6 +17,8 @@ use crate::store::StoreError;
 pub struct Config {
     /// Listen address for agents, edges and operators.
     pub listen: SocketAddr,
+    /// TLS. Without it, the controller speaks clear text.
+    pub tls: Option<Tls>,
     /// File of the identities that may use the controller. Without it, `listen` must be a loopback
     /// address.
     pub identities: Option<PathBuf>,
@@ -29,6 +32,15 @@ pub struct Config {
     pub settings: Settings,
 }
 
+/// Files for TLS. Changed files take effect for new connections.
+#[derive(Debug, Clone)]
+pub struct Tls {
+    /// The controller's certificate and key.
+    pub pair: KeyPair,
+    /// Authorities of client certificates. If set, every client needs a certificate.
+    pub client_ca: Option<PathBuf>,
+}
+
 /// Failure to start a controller.
 #[derive(Debug)]
 pub enum BindError {
@@ -38,6 +50,8 @@ pub enum BindError {
     Unprotected(SocketAddr),
     /// The identities file is unusable.
     Identities(String),
+    /// The files for TLS are unusable.
+    Tls(String),
     /// The database cannot be used.
     Store(StoreError),
     /// Kafka cannot be used as configured.
@@ -52,7 +66,7 @@ impl fmt::Display for BindError {
                 f,
                 "{addr} is reachable from other machines, so anyone could steer: set identities, or use a loopback address"
             ),
-            Self::Identities(fault) => f.write_str(fault),
+            Self::Identities(fault) | Self::Tls(fault) => f.write_str(fault),
             Self::Store(error) => error.fmt(f),
             Self::Kafka(error) => error.fmt(f),
         }
@@ -63,7 +77,9 @@ impl std::error::Error for BindError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Kafka(error) => error.source(),
-            Self::Listen(..) | Self::Unprotected(_) | Self::Identities(_) | Self::Store(_) => None,
+            Self::Listen(..) | Self::Unprotected(_) | Self::Identities(_) | Self::Tls(_) | Self::Store(_) => {
+                None
+            }
         }
     }
 }

@@ -12,8 +12,9 @@
 //! the database and the network.
 //!
 //! **Invariant:** a bundle is stored before any edge gets it, so a restart never reuses its number.
-//! **Invariant:** with identities, each request is made by the owner of a token and is limited to
-//! what the file allows its owner. Without them, the controller listens on loopback only.
+//! **Invariant:** with identities, each request is made by the owner of a token or certificate and
+//! is limited to what the file allows its owner. Without them, the controller listens on loopback
+//! only.
 //! **Invariant:** the engine never waits for a client. Its queues are bounded, and senders wait
 //! while they are full.
 
@@ -40,12 +41,12 @@ use std::sync::Arc;
 
 use axum::Router;
 use thalweg_kafka::Follower;
-use thalweg_surface::{Pages, serve};
+use thalweg_surface::{Listener, Pages, ServerTls, serve};
 use tokio::sync::oneshot;
 
 use access::Access;
 pub use access::{Limits, create_token, is_loopback};
-pub use config::{BindError, Config};
+pub use config::{BindError, Config, Tls};
 use engine::Engine;
 use server::Server;
 pub use store::{ROUNDS_KEPT, StoreError};
@@ -53,7 +54,7 @@ pub use store::{ROUNDS_KEPT, StoreError};
 /// A controller with all its resources open, ready to run.
 #[derive(Debug)]
 pub struct Controller {
-    listener: TcpListener,
+    listener: Listener,
     addr: SocketAddr,
     engine: Engine,
     follower: Option<Follower>,
@@ -71,12 +72,19 @@ impl Controller {
             return Err(BindError::Unprotected(config.listen));
         }
         let failed = |cause| BindError::Listen(config.listen, cause);
-        let listener = TcpListener::bind(config.listen).map_err(failed)?;
-        let addr = listener.local_addr().map_err(failed)?;
+        let tcp = TcpListener::bind(config.listen).map_err(failed)?;
+        let addr = tcp.local_addr().map_err(failed)?;
         let (engine, handle) = Engine::open(config).map_err(BindError::Store)?;
         let follower = config.kafka.as_ref().map(Follower::open).transpose().map_err(BindError::Kafka)?;
-        let identities = config.identities.as_deref();
-        let access = Access::open(identities, &config.limits, &handle.shared.metrics);
+        let metrics = &handle.shared.metrics;
+        let open = |Tls { pair, client_ca }: &Tls| {
+            let failed = metrics.tls_handshakes_failed.clone();
+            ServerTls::open(pair.clone(), client_ca.clone(), failed)
+        };
+        let tls = config.tls.as_ref().map(open).transpose().map_err(BindError::Tls)?;
+        let listener = Listener { tcp, tls };
+        let has_client_ca = config.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
+        let access = Access::open(config.identities.as_deref(), has_client_ca, &config.limits, metrics);
         let access = Arc::new(access.map_err(BindError::Identities)?);
         let server = Server::new(handle, access, config);
         Ok(Self { listener, addr, engine, follower, server })
@@ -150,6 +158,7 @@ mod tests {
             kafka: Some(kafka),
             database: directory.join("control.sqlite"),
             settings: Settings::default(),
+            tls: None,
             identities: None,
             limits: Limits::default(),
         };

@@ -22,6 +22,7 @@ pub(crate) struct Metrics {
     pub(crate) unauthorized: Counter,
     pub(crate) forbidden: Counter,
     pub(crate) throttled: Counter,
+    pub(crate) tls_handshakes_failed: Counter,
     pub(crate) pops_evicted: Counter,
     pub(crate) sampled_out: Counter,
     pub(crate) rounds: Counter,
@@ -72,9 +73,22 @@ impl Metrics {
                 &self.foreign,
             ),
             ("records_invalid", "Records dropped because of an invalid name", &self.invalid),
-            ("unauthorized", "Requests refused because of a missing or wrong token", &self.unauthorized),
-            ("forbidden", "Requests refused because the token does not allow them", &self.forbidden),
+            (
+                "unauthorized",
+                "Requests refused because of a missing or wrong token or certificate",
+                &self.unauthorized,
+            ),
+            (
+                "forbidden",
+                "Requests refused because the token or certificate does not allow them",
+                &self.forbidden,
+            ),
             ("throttled", "Requests refused because a limit was reached", &self.throttled),
+            (
+                "tls_handshakes_failed",
+                "Connections closed because the TLS handshake failed or took too long",
+                &self.tls_handshakes_failed,
+            ),
             ("pops_evicted", "Idle PoPs removed to make room for others", &self.pops_evicted),
             (
                 "records_sampled_out",

@@ -124,7 +124,7 @@ impl Server {
         move || topic::read(follower, &settings, &access, &handle)
     }
 
-    /// Returns all routes, each for one role. Only health checks need no token.
+    /// Returns all routes, each for one role. Only health checks need no identity.
     pub(crate) fn router(&self) -> Router {
         let needs = |role| from_fn_with_state((self.access.clone(), role), require);
         let of_agents = Router::new()
@@ -288,7 +288,7 @@ async fn bundle(
     let QueryParams { pop, edge, .. } = params.check()?;
     if !caller.is_edge(&pop, edge.as_deref()) {
         let edge = edge.unwrap_or_default();
-        return Err(server.access.forbidden(format!("the token is not for edge {edge:?} of PoP {pop:?}")));
+        return Err(server.access.forbidden(format!("the identity is not for edge {edge:?} of PoP {pop:?}")));
     }
     let key = caller.key(Role::Edge, &pop, edge.as_deref().unwrap_or_default());
     if matches!(caller, Caller::Anyone) {

@@ -10,7 +10,7 @@ use thalweg_record::Prefix;
 use thalweg_tcp::congestion::CongestionControl;
 
 use crate::backend::url::BackendUrl;
-use thalweg_surface::TokenFile;
+use thalweg_surface::{ClientTls, TokenFile};
 
 use crate::bundle::BundleSource;
 
@@ -65,6 +65,8 @@ pub struct Config {
     pub bundle: Option<BundleSource>,
     /// Token presented to the bundle server, if it requires one.
     pub bundle_token: Option<TokenFile>,
+    /// TLS to the bundle server, for an `https` URL.
+    pub bundle_tls: Option<ClientTls>,
     /// Rules that decide which responses are stored, and for how long.
     pub rules: Rules,
     /// Slice size in bytes; 0 disables slicing. Content is sliced if it is too large to store as
@@ -184,6 +186,7 @@ impl Default for Config {
             geoip: Vec::new(),
             bundle: None,
             bundle_token: None,
+            bundle_tls: None,
             rules: Rules::default(),
             slice_bytes: 4 << 20,
             abandoned_fills: AbandonedFills::default(),

@@ -129,7 +129,7 @@ impl Edge {
         let state = State::open_or_in_memory(config.state.as_deref())
             .map_err(|error| BindError::Memory(FILE_BYTES as u64, error))?;
         let saved = state.directory().map(SavedBundle::within);
-        let bundles = Arc::new(Bundles::new(config.bundle.as_ref(), config.bundle_token.as_ref(), saved));
+        let bundles = Arc::new(Bundles::new(&config, saved));
         let kept = RecordsKept {
             time: config.records_kept,
             bytes_max: usize::try_from(config.records_kept_bytes_max).unwrap_or(usize::MAX),

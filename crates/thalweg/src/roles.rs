@@ -360,7 +360,8 @@ fn bind_edge(
     origin: Option<SocketAddr>,
     bundle: Option<BundleSource>,
 ) -> Result<Edge, Fault> {
-    let config = edge_config(edge, origin, bundle);
+    let bundle_tls = edge.client_tls()?;
+    let config = thalweg_edge::Config { bundle_tls, ..edge_config(edge, origin, bundle) };
     let bound = match Edge::bind(config.clone()) {
         // If another edge runs on this machine, the default admin port is in use. This edge then
         // runs without an admin interface, which clients do not need.
@@ -409,6 +410,7 @@ fn edge_config(
         geoip: edge.geoip.as_ref().map(|files| files.value.clone()).unwrap_or_default(),
         bundle: edge.bundle.as_ref().map(|bundle| bundle.value.clone()).or(own_bundle),
         bundle_token: edge.bundle_token_file.as_ref().map(|token| token.value.clone()),
+        bundle_tls: None,
         threads: edge.threads.as_ref().and_then(|threads| NonZeroUsize::new(threads.value)),
         congestion_control: edge.congestion_control.value,
         steering_size_bytes_min: edge.steering_size_min.value.bytes,

@@ -1,4 +1,5 @@
-//! Identities file: who may use the controller, as TOML with one `[[identity]]` table per token.
+//! Identities file: who may use the controller, as TOML with one `[[identity]]` table per token or
+//! certificate.
 //!
 //! ```toml
 //! [[identity]]
@@ -12,12 +13,14 @@
 //! pop = "fra1"
 //! name = "edge-1"
 //! edges = ["edge-1", "edge-2"]   # hosts of the records; if absent, the agent's name
-//! token_sha256 = "…"
+//! certificate_name = "edge-1.fra1.example"   # a DNS name or URI in the client's certificate
 //! ```
 //!
+//! An identity with both a token and a certificate name needs both in each request.
+//!
 //! TOML is also the format of the config file, and each identity is a block that can be pasted,
-//! commented and removed on its own. Two identities may differ only in the token, so that a token
-//! can be replaced without an interruption.
+//! commented and removed on its own. Two identities may differ only in the token or certificate,
+//! so that it can be replaced without an interruption.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -25,6 +28,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use thalweg_record::is_name;
+use thalweg_surface::PeerNames;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -36,7 +40,9 @@ pub(crate) const FILE_BYTES_MAX: usize = 4 << 20;
 const IDENTITIES_MAX: usize = 10_000;
 /// Maximum number of edges of an agent.
 const AGENT_EDGES_MAX: usize = 64;
-const KEYS: [&str; 5] = ["role", "pop", "name", "edges", "token_sha256"];
+/// Maximum length of a URI in a certificate, in bytes: that of a SPIFFE ID.
+const URI_BYTES_MAX: usize = 2_048;
+const KEYS: [&str; 6] = ["role", "pop", "name", "edges", "token_sha256", "certificate_name"];
 
 /// What an identity may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -67,7 +73,7 @@ impl fmt::Display for Role {
     }
 }
 
-/// The owner of a token.
+/// The owner of a token or certificate.
 #[derive(Debug)]
 pub(crate) struct Identity {
     pub(crate) role: Role,
@@ -76,34 +82,83 @@ pub(crate) struct Identity {
     pub(crate) name: String,
     /// Hosts whose records an agent may send. Empty for other roles.
     edges: Vec<String>,
+    token: Option<Digest>,
+    /// Name that the client's certificate must have; a DNS name is in lower case.
+    certificate: Option<String>,
 }
 
 impl Identity {
+    /// Returns whether a certificate with these names is the identity's, if it has one.
+    pub(crate) fn has_certificate(&self, names: &PeerNames) -> bool {
+        self.certificate.as_deref().is_none_or(|own| names.iter().any(|name| name == own))
+    }
+
     /// Returns whether the identity is an agent that may send records of `host` at `pop`.
     pub(crate) fn reports(&self, pop: &str, host: &str) -> bool {
         self.role == Role::Agent && self.pop == pop && self.edges.iter().any(|edge| edge == host)
     }
 }
 
-/// All identities of a file, by the digest of their token. The time of a look-up tells a guesser
-/// nothing, because digests of guesses cannot be chosen.
+/// All identities of a file. The time of a look-up by token tells a guesser nothing, because
+/// digests of guesses cannot be chosen.
 #[derive(Debug, Default)]
-pub(crate) struct Identities(HashMap<Digest, Arc<Identity>>);
+pub(crate) struct Identities {
+    all: Vec<Arc<Identity>>,
+    by_token: HashMap<Digest, Arc<Identity>>,
+    /// Identities without a token.
+    by_certificate: HashMap<(Role, String), Arc<Identity>>,
+}
 
 impl Identities {
     /// Returns the owner of a token.
     pub(crate) fn find(&self, token: &[u8]) -> Option<&Arc<Identity>> {
-        self.0.get(&Digest::of(token))
+        self.by_token.get(&Digest::of(token))
+    }
+
+    /// Returns the owner of a certificate with these names: one of this role, if there is one.
+    pub(crate) fn of_certificate(&self, role: Role, names: &PeerNames) -> Option<&Arc<Identity>> {
+        let roles = [role].into_iter().chain(Role::ALL);
+        let mut keys = roles.flat_map(|role| names.iter().map(move |name| (role, name.to_owned())));
+        keys.find_map(|key| self.by_certificate.get(&key))
+    }
+
+    /// Returns whether any identity has a certificate.
+    pub(crate) fn use_certificates(&self) -> bool {
+        self.all.iter().any(|identity| identity.certificate.is_some())
+    }
+
+    /// Adds an identity.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if another identity already has its token or certificate.
+    fn add(&mut self, identity: Identity) -> Result<(), String> {
+        let identity = Arc::new(identity);
+        let replaced = match (&identity.token, &identity.certificate) {
+            (Some(token), _) => {
+                let replaced = self.by_token.insert(*token, identity.clone());
+                replaced.map(|_| "token_sha256 is already used by another identity".to_owned())
+            }
+            (None, Some(name)) => {
+                let role = identity.role;
+                let replaced = self.by_certificate.insert((role, name.clone()), identity.clone());
+                replaced
+                    .map(|_| format!("certificate_name is already used by another {role} without a token"))
+            }
+            (None, None) => Some("missing: token_sha256 or certificate_name".to_owned()),
+        };
+        self.all.push(identity);
+        replaced.map_or(Ok(()), Err)
     }
 
     /// Returns whether an agent may send records of `host` at `pop`.
     pub(crate) fn has_reporter(&self, pop: &str, host: &str) -> bool {
-        self.0.values().any(|identity| identity.reports(pop, host))
+        self.all.iter().any(|identity| identity.reports(pop, host))
     }
 
     /// Returns the number of identities.
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.all.len()
     }
 
     /// Parses the content of an identities file.
@@ -117,7 +172,7 @@ impl Identities {
         if let Some(fault) = faults.first() {
             return Err(at(fault.span().unwrap_or(0..0), fault.message().replace('\n', ", ")));
         }
-        let mut identities = HashMap::new();
+        let mut identities = Self::default();
         for (key, value) in table.get_ref() {
             let tables = value.get_ref().as_array().filter(|_| key.get_ref() == "identity");
             let Some(tables) = tables else {
@@ -125,28 +180,23 @@ impl Identities {
             };
             for table in tables {
                 let fault = |(span, what)| at(span, what);
-                let (token, identity) = identity(table).map_err(fault)?;
+                let identity = identity(table).map_err(fault)?;
                 if identities.len() == IDENTITIES_MAX {
                     return Err(at(table.span(), format!("more than {IDENTITIES_MAX} identities")));
                 }
-                if identities.insert(token, Arc::new(identity)).is_some() {
-                    return Err(at(
-                        table.span(),
-                        "token_sha256 is already used by another identity".to_owned(),
-                    ));
-                }
+                identities.add(identity).map_err(|what| at(table.span(), what))?;
             }
         }
-        if identities.is_empty() {
+        if identities.all.is_empty() {
             return Err("1:1: no [[identity]]: create one with `thalweg controller token`".to_owned());
         }
-        Ok(Self(identities))
+        Ok(identities)
     }
 }
 
 type Fault = (Range<usize>, String);
 
-fn identity(value: &Spanned<DeValue<'_>>) -> Result<(Digest, Identity), Fault> {
+fn identity(value: &Spanned<DeValue<'_>>) -> Result<Identity, Fault> {
     let fault = |what: &str| (value.span(), what.to_owned());
     let table =
         value.get_ref().as_table().ok_or_else(|| fault("identity must be a table: write [[identity]]"))?;
@@ -160,9 +210,10 @@ fn identity(value: &Spanned<DeValue<'_>>) -> Result<(Digest, Identity), Fault> {
     let role = role.ok_or_else(|| (span, "role must be edge, agent or operator".to_owned()))?;
     let pop = name_of("pop")?.unwrap_or_default();
     let name = name_of("name")?.ok_or_else(|| fault("missing: name"))?;
-    let (span, token) = text("token_sha256")?.ok_or_else(|| fault("missing: token_sha256"))?;
-    let token = Digest::parse(token)
-        .ok_or_else(|| (span, "token_sha256 must be 64 hexadecimal digits".to_owned()))?;
+    let token = text("token_sha256")?.map(|(span, token)| {
+        Digest::parse(token).ok_or_else(|| (span, "token_sha256 must be 64 hexadecimal digits".to_owned()))
+    });
+    let certificate = text("certificate_name")?.map(|(span, name)| certificate_name(span, name));
     let edges = match (role, table.get("edges")) {
         (Role::Agent, Some(list)) => names(list)?,
         (Role::Agent, None) => vec![name.clone()],
@@ -172,7 +223,8 @@ fn identity(value: &Spanned<DeValue<'_>>) -> Result<(Digest, Identity), Fault> {
     if role == Role::Operator && !pop.is_empty() {
         return Err(fault("pop is for edges and agents only"));
     }
-    Ok((token, Identity { role, pop, name, edges }))
+    let (token, certificate) = (token.transpose()?, certificate.transpose()?);
+    Ok(Identity { role, pop, name, edges, token, certificate })
 }
 
 fn text<'a>(value: &'a Spanned<DeValue<'_>>) -> Result<(Range<usize>, &'a str), Fault> {
@@ -183,6 +235,18 @@ fn text<'a>(value: &'a Spanned<DeValue<'_>>) -> Result<(Range<usize>, &'a str), 
 fn named(span: Range<usize>, name: &str) -> Result<String, Fault> {
     let why = "must be a name of letters, digits, '-', '_' and '.', at most 253";
     if is_name(name) { Ok(name.to_owned()) } else { Err((span, format!("{name:?} {why}"))) }
+}
+
+fn certificate_name(span: Range<usize>, name: &str) -> Result<String, Fault> {
+    let is_uri = name.contains("://") && name.bytes().all(|byte| byte.is_ascii_graphic());
+    if is_uri && name.len() <= URI_BYTES_MAX {
+        return Ok(name.to_owned());
+    }
+    if is_name(name) {
+        return Ok(name.to_ascii_lowercase());
+    }
+    let why = "must be a DNS name without a wildcard, or a URI such as \"spiffe://example/edge-1\"";
+    Err((span, format!("{name:?} {why}")))
 }
 
 fn names(list: &Spanned<DeValue<'_>>) -> Result<Vec<String>, Fault> {
@@ -242,7 +306,16 @@ mod tests {
             ("[[identity]]\nrole = 'root'", "2:8: role must be edge, agent or operator"),
             ("[[identity]]\nname = 'a'", "1:1: missing: role"),
             ("[[identity]]\nrole = 'edge'", "1:1: missing: name"),
-            ("[[identity]]\nrole = 'edge'\nname = 'a'", "1:1: missing: token_sha256"),
+            ("[[identity]]\nrole = 'edge'\nname = 'a'", "1:1: missing: token_sha256 or certificate_name"),
+            (
+                "[[identity]]\nrole = 'edge'\nname = 'a'\ncertificate_name = '*.example'",
+                "4:20: \"*.example\" must be a DNS name without a wildcard, or a URI such as \"spiffe://example/edge-1\"",
+            ),
+            (
+                "[[identity]]\nrole = 'edge'\nname = 'a'\ncertificate_name = 'A.example'\n\
+                 [[identity]]\nrole = 'edge'\nname = 'b'\ncertificate_name = 'a.example'",
+                "5:1: certificate_name is already used by another edge without a token",
+            ),
             (
                 "[[identity]]\nrole = 'edge'\nname = 'a'\ntoken_sha256 = 'abc'",
                 "4:16: token_sha256 must be 64 hexadecimal digits",
@@ -254,7 +327,7 @@ mod tests {
             ("[[identity]]\nrole = 1", "2:8: must be a text"),
             (
                 "[[identity]]\ntoken = 'a'",
-                "2:1: unknown key \"token\"; known are role, pop, name, edges, token_sha256",
+                "2:1: unknown key \"token\"; known are role, pop, name, edges, token_sha256, certificate_name",
             ),
             (&block("role = 'edge'\nname = 'a'\nedges = ['b']", "one"), "4:9: edges is for agents only"),
             (

@@ -1,8 +1,11 @@
 //! Tests of the complete service over HTTP, with its database: replies while the database cannot be
-//! written, files that prevent a start, and the interface for agents and edges; [`identities`] and
-//! [`hostile`] clients; [error rates](error_rate) of the verdicts.
+//! written, files that prevent a start, and the interface for agents and edges; [`identities`],
+//! [`certificates`] and [`hostile`] clients; [error rates](error_rate) of the verdicts.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../../../surface/tests/tls/authority.rs"]
+mod authority;
+mod certificates;
 mod error_rate;
 mod hostile;
 mod identities;

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rusqlite::Connection;
 use serde_json::Value;
 use thalweg_control::Settings;
-use thalweg_controller::{Config, Controller, Limits, create_token};
+use thalweg_controller::{Config, Controller, Limits, Tls, create_token};
 use thalweg_record::{Batch, Entry, Network, Record, SocketRecord, Source};
 use tokio::sync::oneshot;
 
@@ -24,6 +24,7 @@ pub(crate) struct Place {
     directory: PathBuf,
     pub(crate) settings: Settings,
     pub(crate) limits: Limits,
+    pub(crate) tls: Option<Tls>,
 }
 
 impl Place {
@@ -33,7 +34,11 @@ impl Place {
         let directory = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&directory).unwrap();
         let settings = Settings { window_s: 1, late_s: 1, ..Settings::default() };
-        Self { directory, settings, limits: Limits::default() }
+        Self { directory, settings, limits: Limits::default(), tls: None }
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
     }
 
     pub(crate) fn file(&self) -> PathBuf {
@@ -48,11 +53,15 @@ impl Place {
     /// Adds an identity to the identities file, and returns the request field with its token.
     pub(crate) fn add_identity(&self, keys: &str) -> String {
         let (token, digest) = create_token().unwrap();
+        self.write_identity(keys, &format!("token_sha256 = \"{digest}\""));
+        format!("Authorization: Bearer {token}\r\n")
+    }
+
+    /// Adds an identity to the identities file.
+    pub(crate) fn write_identity(&self, keys: &str, credential: &str) {
         let path = self.directory.join("identities.toml");
         let known = std::fs::read_to_string(&path).unwrap_or_default();
-        let table = format!("[[identity]]\n{keys}\ntoken_sha256 = \"{digest}\"\n");
-        std::fs::write(path, known + &table).unwrap();
-        format!("Authorization: Bearer {token}\r\n")
+        std::fs::write(path, format!("{known}[[identity]]\n{keys}\n{credential}\n")).unwrap();
     }
 
     pub(crate) fn database(&self) -> Connection {
@@ -66,6 +75,7 @@ impl Place {
     pub(crate) fn bind_at(&self, listen: &str) -> Result<Controller, String> {
         let config = Config {
             listen: listen.parse().unwrap(),
+            tls: self.tls.clone(),
             identities: self.identities(),
             limits: self.limits.clone(),
             kafka: None,

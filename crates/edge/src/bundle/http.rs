@@ -9,10 +9,11 @@ use std::time::Duration;
 use axum::http::header::{AUTHORIZATION, ETAG, LOCATION};
 use axum::http::{Request, Response, StatusCode};
 use bytes::Bytes;
+use serde_json::Value;
 use thalweg_bundle::BYTES_MAX;
 use thalweg_http::validators::EntityTag;
-use thalweg_surface::Limits;
 use thalweg_surface::client::{Client, Content, Failure};
+use thalweg_surface::{ClientTls, Limits};
 
 use super::{BundleServer, cut};
 use crate::steering::chain;
@@ -27,8 +28,8 @@ const HEAD_TIME_MAX: Duration = Duration::from_secs(WAIT_S + 15);
 const CONTENT_TIME_MAX: Duration = Duration::from_secs(30);
 /// Maximum length of an entity tag to keep, in bytes.
 const ETAG_BYTES_MAX: usize = 256;
-/// Maximum length of a `Location` to log, in bytes.
-const LOCATION_BYTES_MAX: usize = 256;
+/// Maximum length of a `Location` or of a server's reason to log, in bytes.
+const REASON_BYTES_MAX: usize = 256;
 
 /// A server's reply.
 #[derive(Debug, PartialEq, Eq)]
@@ -45,9 +46,9 @@ pub(super) enum Reply {
 
 /// Creates a client for bundle requests. Each request uses a new connection, because the host name
 /// may later resolve to another server.
-pub(super) fn client() -> Client {
+pub(super) fn client(tls: Option<ClientTls>) -> Client {
     let (head, content) = (HEAD_TIME_MAX, CONTENT_TIME_MAX);
-    Client::new(Limits { head, content, content_bytes_max: BYTES_MAX, ..Limits::default() })
+    Client::with_tls(Limits { head, content, content_bytes_max: BYTES_MAX, ..Limits::default() }, tls)
 }
 
 /// Requests a bundle, with `fields` in addition to the standard ones.
@@ -73,9 +74,10 @@ pub(super) async fn request_bundle(
         StatusCode::NOT_MODIFIED => return Ok(Reply::Unchanged),
         StatusCode::NO_CONTENT => return Ok(Reply::Nothing),
         StatusCode::UNAUTHORIZED => {
-            return Err(format!("status {}: check bundle_token_file", response.status()));
+            let status = response.status();
+            return Err(format!("status {status}: check bundle_token_file or controller_certificate"));
         }
-        status => return Err(other_status(status, &response)),
+        status => return Err(other_status(status, response).await),
     }
     match response.into_body().whole().await {
         Ok(content) => Ok(Reply::Document { content: content.into(), etag }),
@@ -84,13 +86,19 @@ pub(super) async fn request_bundle(
     }
 }
 
-fn other_status(status: StatusCode, response: &Response<Content>) -> String {
+/// Describes a response that is not a reply, with the reason given by a controller, if any.
+async fn other_status(status: StatusCode, response: Response<Content>) -> String {
     match response.headers().get(LOCATION) {
         Some(to) if status.is_redirection() => {
-            let to = cut(String::from_utf8_lossy(to.as_bytes()).into_owned(), LOCATION_BYTES_MAX);
+            let to = cut(String::from_utf8_lossy(to.as_bytes()).into_owned(), REASON_BYTES_MAX);
             format!("status {status}, redirect to {to:?} not followed")
         }
-        _ => format!("status {status}"),
+        _ => {
+            let content = response.into_body().whole().await.unwrap_or_default();
+            let content: Value = serde_json::from_slice(&content).unwrap_or_default();
+            let reason = content["error"].as_str().map(|reason| cut(reason.to_owned(), REASON_BYTES_MAX));
+            reason.map_or_else(|| format!("status {status}"), |reason| format!("status {status}: {reason:?}"))
+        }
     }
 }
 

@@ -21,11 +21,12 @@ use std::time::Duration;
 use arc_swap::{ArcSwapOption, Guard};
 use serde_json::{Value, json};
 use thalweg_bundle::{Bundle, declared_checksum};
-use thalweg_surface::TokenFile;
+use thalweg_surface::{ClientTls, TokenFile};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::clock::now_ms;
+use crate::config::Config;
 
 mod file;
 mod http;
@@ -82,11 +83,12 @@ enum Source {
     Http(BundleServer),
 }
 
-/// A bundle server, and the token that it requires, if any.
+/// A bundle server, and the token and TLS configuration that it requires, if any.
 #[derive(Debug, Clone)]
 struct BundleServer {
     url: BundleUrl,
     token: Option<TokenFile>,
+    tls: Option<ClientTls>,
 }
 
 impl Source {
@@ -111,15 +113,15 @@ pub(crate) struct Bundles {
 
 impl Bundles {
     /// Loads the bundle file or, failing that, the saved bundle; both may be missing. Without a
-    /// source, no bundle is active. `token` is presented to a server.
-    pub(crate) fn new(
-        source: Option<&BundleSource>,
-        token: Option<&TokenFile>,
-        kept: Option<SavedBundle>,
-    ) -> Self {
-        let source = source.map(|source| match source {
+    /// source, no bundle is active.
+    pub(crate) fn new(config: &Config, kept: Option<SavedBundle>) -> Self {
+        let source = config.bundle.as_ref().map(|source| match source {
             BundleSource::File(path) => Source::File(Watched::new(path.clone())),
-            BundleSource::Http(url) => Source::Http(BundleServer { url: url.clone(), token: token.cloned() }),
+            BundleSource::Http(url) => Source::Http(BundleServer {
+                url: url.clone(),
+                token: config.bundle_token.clone(),
+                tls: config.bundle_tls.clone(),
+            }),
         });
         let bundles = Self { source, saver: BundleSaver::new(kept), ..Self::default() };
         bundles.check();

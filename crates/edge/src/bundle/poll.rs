@@ -32,7 +32,7 @@ const _: () = assert!(PAUSE_MIN.as_secs() * 2 <= PAUSE_MAX.as_secs());
 
 /// Polls the server forever.
 pub(super) async fn run(bundles: Arc<Bundles>, server: BundleServer) -> Infallible {
-    let (client, mut known, mut failures) = (client(), PollState::default(), 0_u32);
+    let (client, mut known, mut failures) = (client(server.tls.clone()), PollState::default(), 0_u32);
     loop {
         let started = Instant::now();
         let mut fields = known.fields(bundles.checksum().as_deref());

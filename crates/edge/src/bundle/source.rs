@@ -19,9 +19,10 @@ pub enum BundleSource {
     Http(BundleUrl),
 }
 
-/// The URL of a bundle on a server: `http://HOST[:PORT][/PATH][?QUERY]`.
+/// The URL of a bundle on a server: `http[s]://HOST[:PORT][/PATH][?QUERY]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BundleUrl {
+    is_secure: bool,
     authority: Authority,
     target: Target,
 }
@@ -31,9 +32,7 @@ pub struct BundleUrl {
 pub enum BundleSourceError {
     /// The string is empty.
     Empty,
-    /// The string starts with `https://`.
-    Tls,
-    /// The URL has a scheme other than `http://`.
+    /// The URL has a scheme other than `http://` and `https://`.
     Scheme,
     /// Host, port, path or query is malformed.
     Url(String),
@@ -45,9 +44,12 @@ impl fmt::Display for BundleSourceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => f.write_str("a path cannot be empty"),
-            Self::Tls => f.write_str("TLS to the bundle server is not supported"),
-            Self::Scheme => f.write_str("invalid bundle source (expected a file or http://HOST[:PORT]/PATH)"),
-            Self::Url(reason) => write!(f, "invalid bundle URL (expected http://HOST[:PORT]/PATH): {reason}"),
+            Self::Scheme => {
+                f.write_str("invalid bundle source (expected a file or http[s]://HOST[:PORT]/PATH)")
+            }
+            Self::Url(reason) => {
+                write!(f, "invalid bundle URL (expected http[s]://HOST[:PORT]/PATH): {reason}")
+            }
             Self::Name(name) => write!(
                 f,
                 "{name:?} is not a valid edge name (letters, digits, '-', '_' and '.', at most {NAME_BYTES_MAX}): \
@@ -64,14 +66,13 @@ impl FromStr for BundleSource {
 
     fn from_str(text: &str) -> Result<Self, BundleSourceError> {
         match text.split_once("://") {
-            Some(("http", rest)) => {
-                let url = BundleUrl::parse(rest).map_err(BundleSourceError::Url)?;
+            Some((scheme @ ("http" | "https"), rest)) => {
+                let url = BundleUrl::parse(scheme == "https", rest).map_err(BundleSourceError::Url)?;
                 match url.edge() {
                     Some(name) if !is_name(name) => Err(BundleSourceError::Name(name.to_owned())),
                     _ => Ok(Self::Http(url)),
                 }
             }
-            Some(("https", _)) => Err(BundleSourceError::Tls),
             Some((scheme, _)) if !scheme.contains('/') => Err(BundleSourceError::Scheme),
             _ if text.is_empty() => Err(BundleSourceError::Empty),
             _ => Ok(Self::File(text.into())),
@@ -80,6 +81,11 @@ impl FromStr for BundleSource {
 }
 
 impl BundleSource {
+    /// Returns whether the source is a server that speaks TLS.
+    pub fn is_secure(&self) -> bool {
+        matches!(self, Self::Http(url) if url.is_secure)
+    }
+
     /// Adds this machine's name as `edge=` to a server's URL, unless the URL already has that
     /// parameter.
     ///
@@ -95,13 +101,13 @@ impl BundleSource {
 }
 
 impl BundleUrl {
-    /// Parses the part after `http://`.
-    fn parse(rest: &str) -> Result<Self, String> {
+    /// Parses the part after `http://` or `https://`.
+    fn parse(is_secure: bool, rest: &str) -> Result<Self, String> {
         let (authority, target) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         let authority = Authority::parse(authority.as_bytes()).map_err(|error| error.to_string())?;
         let slash = if target.starts_with('/') { "" } else { "/" };
         let target = Target::new(&format!("{slash}{target}")).map_err(|error| error.to_string())?;
-        Ok(Self { authority, target })
+        Ok(Self { is_secure, authority, target })
     }
 
     /// Returns the value of `edge=` in the query, if present.
@@ -127,7 +133,8 @@ impl BundleUrl {
 
 impl fmt::Display for BundleUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http://{}{}", self.authority.as_str(), self.target.as_str())
+        let scheme = if self.is_secure { "https" } else { "http" };
+        write!(f, "{scheme}://{}{}", self.authority.as_str(), self.target.as_str())
     }
 }
 
@@ -161,10 +168,10 @@ mod tests {
         check("http://[::1]:9/b", expect!["http://[::1]:9/b?edge=e-1"]);
         check("http://a/b?edge=own&pop=p", expect!["http://a/b?edge=own&pop=p"]);
         check("http://a/b?hedge=1", expect!["http://a/b?hedge=1&edge=e-1"]);
-        check("https://a/b", expect!["error: TLS to the bundle server is not supported"]);
+        check("https://a/b", expect!["https://a/b?edge=e-1"]);
         check(
             "ftp://a/b",
-            expect!["error: invalid bundle source (expected a file or http://HOST[:PORT]/PATH)"],
+            expect!["error: invalid bundle source (expected a file or http[s]://HOST[:PORT]/PATH)"],
         );
         for name in ["", "a%20b", "a:b"] {
             let source = format!("http://a/b?pop=p&edge={name}").parse::<BundleSource>();

@@ -15,6 +15,10 @@ use super::saved::RETRY_INTERVAL;
 use super::status::REASON_BYTES_MAX;
 use super::*;
 
+fn config(bundle: Option<BundleSource>) -> Config {
+    Config { bundle, ..Config::default() }
+}
+
 /// A directory removed at the end of the test, and the path of a bundle file in it.
 struct Scratch {
     directory: PathBuf,
@@ -38,12 +42,12 @@ impl Scratch {
     }
 
     fn bundles(&self) -> Bundles {
-        Bundles::new(Some(&self.source()), None, None)
+        Bundles::new(&config(Some(self.source())), None)
     }
 
     /// Starts an edge with a state directory.
     fn start(&self, source: &BundleSource) -> Bundles {
-        Bundles::new(Some(source), None, Some(SavedBundle::within(&self.directory)))
+        Bundles::new(&config(Some(source.clone())), Some(SavedBundle::within(&self.directory)))
     }
 
     fn source(&self) -> BundleSource {
@@ -213,7 +217,7 @@ fn start_uses_last_good_bundle() {
     assert_eq!(active(&scratch.start(&http)), (6.into(), "kept".into()));
 
     // Nothing is saved without a source or without a state directory.
-    let none = Bundles::new(None, None, Some(SavedBundle::within(&scratch.directory)));
+    let none = Bundles::new(&config(None), Some(SavedBundle::within(&scratch.directory)));
     assert!(none.active().is_none() && none.status_json().is_null());
     assert_eq!(active(&scratch.bundles()), (Value::Null, Value::Null));
 }

@@ -12,7 +12,7 @@ use http::{Method, Request, StatusCode};
 use serde_json::Value;
 use thalweg_record::{Batch, Source};
 use thalweg_surface::client::Blocking;
-use thalweg_surface::{Limits, PROTOBUF, TokenFile};
+use thalweg_surface::{ClientTls, Limits, PROTOBUF, TokenFile};
 use url::Url;
 use url::form_urlencoded::byte_serialize;
 
@@ -25,8 +25,8 @@ const IDLE_MAX: Duration = Duration::from_secs(300);
 /// The controller sink.
 #[derive(Debug)]
 pub struct ControllerSink {
-    /// Host and port of the controller, as `HOST:PORT`.
-    authority: String,
+    /// The controller's URL, `http[s]://HOST:PORT`.
+    url: String,
     token: Option<TokenFile>,
     client: Blocking,
     /// Reason for the newest dropped records.
@@ -36,31 +36,33 @@ pub struct ControllerSink {
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 impl ControllerSink {
-    /// Creates a sink for the controller at `http://HOST:PORT`, without connecting yet. `token` is
-    /// presented with each request.
+    /// Creates a sink for the controller at `http[s]://HOST:PORT`, without connecting yet. `token`
+    /// is presented with each request; `tls` is for `https`.
     ///
     /// # Errors
     ///
     /// Returns an error if the URL is invalid, or the system cannot start a runtime.
-    pub fn at(url: &str, token: Option<TokenFile>) -> Result<Self, Error> {
+    pub fn at(url: &str, token: Option<TokenFile>, tls: Option<ClientTls>) -> Result<Self, Error> {
         let refused =
-            || Error::refused(format!("controller URL must have the form http://HOST:PORT, got {url:?}"));
+            || Error::refused(format!("controller URL must have the form http[s]://HOST:PORT, got {url:?}"));
         let parsed = Url::parse(url).map_err(|_| refused())?;
         let host = parsed.host_str().ok_or_else(refused)?;
-        let is_plain = parsed.scheme() == "http" && parsed.path() == "/" && parsed.query().is_none();
-        if !is_plain || !parsed.username().is_empty() {
+        let is_known = matches!(parsed.scheme(), "http" | "https");
+        if !is_known || parsed.path() != "/" || parsed.query().is_some() || !parsed.username().is_empty() {
             return Err(refused());
         }
-        let client = Blocking::new(Limits { idle: Some(IDLE_MAX), ..Limits::default() });
-        let client = client.map_err(|cause| Error::of("cannot start a runtime", cause))?;
-        let authority = format!("{host}:{}", parsed.port_or_known_default().unwrap_or(80));
-        Ok(Self { authority, token, client, dropped: None })
+        let limits = Limits { idle: Some(IDLE_MAX), ..Limits::default() };
+        let client =
+            Blocking::with_tls(limits, tls).map_err(|cause| Error::of("cannot start a runtime", cause))?;
+        let port = parsed.port_or_known_default().unwrap_or(80);
+        let url = format!("{}://{host}:{port}", parsed.scheme());
+        Ok(Self { url, token, client, dropped: None })
     }
 
     /// Sends a request and returns the response, a JSON object.
     fn request(&self, method: Method, target: &str, content: Bytes) -> Result<Value, SinkError> {
         self.exchange(method, target, content).map_err(|(is_passing, cause)| SinkError {
-            what: format!("request to controller at {} failed", self.authority),
+            what: format!("request to controller at {} failed", self.url),
             is_passing,
             cause,
         })
@@ -68,7 +70,7 @@ impl ControllerSink {
 
     /// Sends one request. An error includes whether the failure is temporary.
     fn exchange(&self, method: Method, target: &str, content: Bytes) -> Result<Value, (bool, Cause)> {
-        let mut request = Request::builder().method(method).uri(format!("http://{}{target}", self.authority));
+        let mut request = Request::builder().method(method).uri(format!("{}{target}", self.url));
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, token.credentials().map_err(|why| (true, why.into()))?);
         }
@@ -96,7 +98,7 @@ impl ControllerSink {
         let cause = |text: &str| text.trim_start_matches(|char: char| char.is_ascii_digit()).to_owned();
         let is_new = reason.as_deref().map(cause) != self.dropped.as_deref().map(cause);
         if let (Some(reason), true) = (&reason, is_new) {
-            let (controller, records) = (&self.authority, answer["dropped"].as_u64());
+            let (controller, records) = (&self.url, answer["dropped"].as_u64());
             tracing::warn!(controller, records, reason, "controller dropped records");
         }
         self.dropped = reason;
@@ -127,7 +129,7 @@ impl Sink for ControllerSink {
         }
         // The server is not a controller, or it did not receive all records.
         Err(SinkError {
-            what: format!("controller at {} did not accept the records", self.authority),
+            what: format!("controller at {} did not accept the records", self.url),
             is_passing: false,
             cause: format!("it reports position {position:?} after record {last}").into(),
         })
@@ -140,15 +142,16 @@ mod tests {
 
     #[test]
     fn only_well_formed_urls_are_accepted() {
-        for (good, authority) in [
-            ("http://controller.example:8083", "controller.example:8083"),
-            ("http://[::1]:8083/", "[::1]:8083"),
-            ("http://controller", "controller:80"),
+        for (good, url) in [
+            ("http://controller.example:8083", "http://controller.example:8083"),
+            ("http://[::1]:8083/", "http://[::1]:8083"),
+            ("http://controller", "http://controller:80"),
+            ("https://controller", "https://controller:443"),
         ] {
-            assert_eq!(ControllerSink::at(good, None).unwrap().authority, authority);
+            assert_eq!(ControllerSink::at(good, None, None).unwrap().url, url);
         }
-        for bad in ["controller:8083", "https://x", "http://x/path", "http://x/?a", "http://a:b@x"] {
-            assert!(ControllerSink::at(bad, None).is_err(), "{bad}");
+        for bad in ["controller:8083", "ftp://x", "http://x/path", "https://x/?a", "http://a:b@x"] {
+            assert!(ControllerSink::at(bad, None, None).is_err(), "{bad}");
         }
     }
 }

@@ -195,7 +195,7 @@ fn controller_sink(
         (None, None) => return Ok(None),
     };
     let token = settings.controller_token_file.as_ref().map(|token| token.value.clone());
-    let sink = ControllerSink::at(&url, token).map_err(|error| match place {
+    let sink = ControllerSink::at(&url, token, settings.client_tls()?).map_err(|error| match place {
         Some(set) => set.unusable(error),
         None => settings.spool.unusable(error),
     });

@@ -16,15 +16,23 @@ use super::value::{Value, is_not, word};
 pub(crate) struct ControllerUrl(pub(crate) String);
 
 impl Value for ControllerUrl {
-    const FORM: &'static str = "a controller's address such as \"http://127.0.0.1:8083\"";
+    const FORM: &'static str =
+        "a controller's address such as \"http://127.0.0.1:8083\" or \"https://controller.example.com:8083\"";
     const PLACEHOLDER: &'static str = "URL";
 
     fn from_text(text: &str, _: &Path) -> Result<Self, String> {
-        match text.strip_prefix("http://").map(|rest| Authority::parse(rest.trim_end_matches('/').as_bytes()))
-        {
+        let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+        match rest.map(|rest| Authority::parse(rest.trim_end_matches('/').as_bytes())) {
             Some(Ok(authority)) if !authority.host().is_empty() => Ok(Self(text.to_owned())),
             _ => Err(is_not::<Self>(text)),
         }
+    }
+}
+
+impl ControllerUrl {
+    /// Returns whether the controller speaks TLS.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.0.starts_with("https://")
     }
 }
 

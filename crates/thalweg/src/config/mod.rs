@@ -17,6 +17,7 @@ mod origin_value;
 mod place;
 mod reference;
 mod sections;
+mod tls;
 mod value;
 
 pub(crate) use agent_value::{Broker, KafkaProperty};
@@ -152,6 +153,7 @@ fn check_roles(config: &Config, faults: &mut Vec<Fault>) {
     } else if let Some(tenant) = config.tenants.first() {
         faults.push(tenant.fault("a tenant needs a controller in the same file: write [controller]"));
     }
+    tls::check(config.edge.as_ref(), config.agent.as_ref(), config.controller.as_ref(), faults);
     check_sources(config, faults);
 }
 

@@ -111,6 +111,13 @@ section! {
         /// File with the token that the edge presents to the bundle server. It is read for each
         /// request, so it can be replaced at any time.
         bundle_token_file: TokenFile = unset("no token");
+        /// PEM file with the authorities to trust for an https:// URL of the bundle server.
+        controller_ca: PathBuf = unset("the authorities that the system trusts");
+        /// PEM file with the certificate that the edge presents to the bundle server, followed by
+        /// those of intermediate authorities. Changed files take effect within a second.
+        controller_certificate: PathBuf = unset("no client certificate");
+        /// PEM file with the private key of controller_certificate.
+        controller_key: PathBuf = unset("no client certificate");
         /// Maximum unsent bytes per client in the kernel. With a low value, a new pace or
         /// congestion control takes effect sooner and a seek wastes fewer bytes, but threads wake
         /// more often; 128KiB is a good first choice.
@@ -269,6 +276,13 @@ section! {
         /// File with the token that the agent presents to the controller. It is read for each
         /// request, so it can be replaced at any time.
         controller_token_file: TokenFile = unset("no token");
+        /// PEM file with the authorities to trust for an https:// URL of the controller.
+        controller_ca: PathBuf = unset("the authorities that the system trusts");
+        /// PEM file with the certificate that the agent presents to the controller, followed by
+        /// those of intermediate authorities. Changed files take effect within a second.
+        controller_certificate: PathBuf = unset("no client certificate");
+        /// PEM file with the private key of controller_certificate.
+        controller_key: PathBuf = unset("no client certificate");
         /// Address for Prometheus: the agent's own metrics, at /metrics.
         listen: SocketAddr = unset("no metrics listener");
     }
@@ -310,9 +324,18 @@ section! {
         /// loopback, or set identities.
         listen: SocketAddr = default("127.0.0.1:8083");
         /// File of the edges, agents and operators that may use the controller: TOML with the
-        /// [[identity]] tables that `thalweg controller token` prints. Changes take effect within a
-        /// second; a faulty file changes nothing.
+        /// [[identity]] tables that `thalweg controller token` prints, or with the names in client
+        /// certificates. Changes take effect within a second; a faulty file changes nothing.
         identities: PathBuf = unset("anyone, allowed only if listen is on loopback");
+        /// PEM file with the controller's certificate, followed by those of intermediate
+        /// authorities. The controller then speaks TLS only. Changed files take effect for new
+        /// connections; unusable ones change nothing.
+        tls_certificate: PathBuf = unset("clear text");
+        /// PEM file with the private key of tls_certificate.
+        tls_key: PathBuf = unset("clear text");
+        /// PEM file with the authorities of client certificates. Every client, including a health
+        /// check, then needs a certificate.
+        tls_client_ca: PathBuf = unset("no client certificates");
         /// Maximum records of an agent per second, averaged over a minute.
         agent_records_max: usize = default("50000"), within("1", "10000000");
         /// Maximum client networks of an agent in a window; records of further ones are dropped.

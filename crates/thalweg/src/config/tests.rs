@@ -146,15 +146,9 @@ fn wrong_value_is_reported_with_the_expected_form() {
     );
     edge("bundle = ''", expect!["thalweg.toml:3:10: bundle: a path cannot be empty"]);
     edge(
-        "bundle = 'https://a/bundle'",
-        expect![[
-            r#"thalweg.toml:3:10: bundle: "https://a/bundle": TLS to the bundle server is not supported"#
-        ]],
-    );
-    edge(
         "bundle = 'http:///bundle'",
         expect![[
-            r#"thalweg.toml:3:10: bundle: "http:///bundle": invalid bundle URL (expected http://HOST[:PORT]/PATH): host is empty"#
+            r#"thalweg.toml:3:10: bundle: "http:///bundle": invalid bundle URL (expected http[s]://HOST[:PORT]/PATH): host is empty"#
         ]],
     );
     edge(
@@ -441,6 +435,13 @@ fn reference_lists_every_setting() {
           bundle_token_file      FILE, if absent: no token
               File with the token that the edge presents to the bundle server. It is read for each
               request, so it can be replaced at any time.
+          controller_ca          PATH, if absent: the authorities that the system trusts
+              PEM file with the authorities to trust for an https:// URL of the bundle server.
+          controller_certificate PATH, if absent: no client certificate
+              PEM file with the certificate that the edge presents to the bundle server, followed by
+              those of intermediate authorities. Changed files take effect within a second.
+          controller_key         PATH, if absent: no client certificate
+              PEM file with the private key of controller_certificate.
           tcp_notsent_lowat      SIZE, if absent: the kernel's net.ipv4.tcp_notsent_lowat, 4KiB to 1GiB
               Maximum unsent bytes per client in the kernel. With a low value, a new pace or
               congestion control takes effect sooner and a seek wastes fewer bytes, but threads wake
@@ -593,6 +594,13 @@ fn reference_lists_every_setting() {
           controller_token_file  FILE, if absent: no token
               File with the token that the agent presents to the controller. It is read for each
               request, so it can be replaced at any time.
+          controller_ca          PATH, if absent: the authorities that the system trusts
+              PEM file with the authorities to trust for an https:// URL of the controller.
+          controller_certificate PATH, if absent: no client certificate
+              PEM file with the certificate that the agent presents to the controller, followed by
+              those of intermediate authorities. Changed files take effect within a second.
+          controller_key         PATH, if absent: no client certificate
+              PEM file with the private key of controller_certificate.
           listen                 ADDR:PORT, if absent: no metrics listener
               Address for Prometheus: the agent's own metrics, at /metrics.
 
@@ -631,8 +639,17 @@ fn reference_lists_every_setting() {
               loopback, or set identities.
           identities             PATH, if absent: anyone, allowed only if listen is on loopback
               File of the edges, agents and operators that may use the controller: TOML with the
-              [[identity]] tables that `thalweg controller token` prints. Changes take effect within a
-              second; a faulty file changes nothing.
+              [[identity]] tables that `thalweg controller token` prints, or with the names in client
+              certificates. Changes take effect within a second; a faulty file changes nothing.
+          tls_certificate        PATH, if absent: clear text
+              PEM file with the controller's certificate, followed by those of intermediate
+              authorities. The controller then speaks TLS only. Changed files take effect for new
+              connections; unusable ones change nothing.
+          tls_key                PATH, if absent: clear text
+              PEM file with the private key of tls_certificate.
+          tls_client_ca          PATH, if absent: no client certificates
+              PEM file with the authorities of client certificates. Every client, including a health
+              check, then needs a certificate.
           agent_records_max      N, default 50000, 1 to 10000000
               Maximum records of an agent per second, averaged over a minute.
           agent_networks_max     N, default 50000, 1 to 200000

@@ -73,6 +73,7 @@ pub(crate) fn bind(settings: &config::Controller, tenants: &[config::Tenant]) ->
         .map(|brokers| cluster(&brokers.value, &settings.kafka_topic.value, settings.kafka_set.as_ref()));
     let config = Config {
         listen: settings.listen.value,
+        tls: settings.tls()?,
         identities: settings.identities.as_ref().map(|path| path.value.clone()),
         limits: Limits {
             records_per_s_max: settings.agent_records_max.value,
@@ -85,6 +86,10 @@ pub(crate) fn bind(settings: &config::Controller, tenants: &[config::Tenant]) ->
     Controller::bind(&config).map_err(|failure| match (&failure, &settings.kafka_set, &settings.kafka) {
         (BindError::Listen(..) | BindError::Unprotected(_), ..) => settings.listen.unusable(failure),
         (BindError::Identities(_), ..) => match &settings.identities {
+            Some(set) => set.unusable(failure),
+            None => settings.listen.unusable(failure),
+        },
+        (BindError::Tls(_), ..) => match &settings.tls_certificate {
             Some(set) => set.unusable(failure),
             None => settings.listen.unusable(failure),
         },

@@ -20,7 +20,9 @@ async fn with<F: Future<Output = ()> + Send + 'static>(
         panic!("not a URL")
     };
     let fields = [("prefer", "wait=30".into()), ("if-none-match", "\"a\"".into())];
-    let answer = request_bundle(&client(), &BundleServer { url: url.clone(), token: None }, &fields).await;
+    let answer =
+        request_bundle(&client(None), &BundleServer { url: url.clone(), token: None, tls: None }, &fields)
+            .await;
     server.abort();
     answer.map_err(|reason| reason.replace(&url.to_string(), "URL"))
 }
@@ -97,6 +99,11 @@ async fn other_replies_are_failures() {
     assert_eq!(
         to_status("302 Found\r\nLocation: http://b/\u{9f}").await,
         failure("status 302 Found, redirect to \"http://b/\\u{9f}\" not followed"),
+    );
+    let reason = r#"{"error":"this port expects TLS\n"}"#;
+    assert_eq!(
+        to(format!("HTTP/1.1 400 Bad Request\r\nContent-Length: {}\r\n\r\n{reason}", reason.len())).await,
+        failure(r#"status 400 Bad Request: "this port expects TLS\n""#),
     );
     for bytes in [
         "",

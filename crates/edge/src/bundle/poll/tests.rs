@@ -4,6 +4,7 @@ use expect_test::{Expect, expect};
 use thalweg_bundle::{Bundle, Content};
 
 use super::*;
+use crate::config::Config;
 
 fn bundle(number: u64) -> Bundle {
     Bundle::new(Content { number, ..Content::default() }).unwrap()
@@ -21,8 +22,9 @@ struct Poller {
 
 impl Poller {
     fn new() -> Self {
-        let source = "http://127.0.0.1:9/bundle".parse().unwrap();
-        Self { bundles: Arc::new(Bundles::new(Some(&source), None, None)), known: PollState::default() }
+        let bundle = Some("http://127.0.0.1:9/bundle".parse().unwrap());
+        let bundles = Bundles::new(&Config { bundle, ..Config::default() }, None);
+        Self { bundles: Arc::new(bundles), known: PollState::default() }
     }
 
     /// Handles a reply, and checks the fields of the next request.
