@@ -80,8 +80,8 @@ fn varnish_result_is_reproduced_on_lossy_paths() {
 }
 
 /// All parts must run on all paths: the controller must find slow networks in both PoPs, one edge
-/// must get rules before the other, and a damaged bundle must be rolled back. On a busy machine, the
-/// emulation may be late, which makes the exit status 1, but does not affect these checks.
+/// must get rules before the other, and a damaged bundle must be rolled back. On a busy machine,
+/// the emulation may be late, which makes the exit status 1, but does not affect these checks.
 #[test]
 fn edgio_reproduction_finds_slow_networks_and_survives_damage() {
     let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,5 @@
-//! Wrappers around `getsockopt(2)`, `setsockopt(2)` and `sendmsg(2)` with an option for one call: the
-//! only unsafe calls in this crate.
+//! Wrappers around `getsockopt(2)`, `setsockopt(2)`, and `sendmsg(2)` with an option for one call:
+//! the only unsafe calls in this crate.
 
 #![expect(
     unsafe_code,

@@ -283,8 +283,8 @@ impl Outcome {
         Check { what, holds, evidence: evidence.join(", ") }
     }
 
-    /// Checks that each PoP's edges refused the damaged bundle, so that it was rolled back, and that
-    /// it cost no response.
+    /// Checks that each PoP's edges refused the damaged bundle, so that it was rolled back, and
+    /// that it cost no response.
     fn is_damage_refused(&self) -> Check {
         let what = "damaged bundle is refused by the edges and rolled back".to_owned();
         let Some((record, failed)) = &self.damaged else {
