@@ -194,7 +194,7 @@ fn log(what: &str) {
     let _ = writeln!(stderr(), "{what}");
 }
 
-/// Returns a function that prints progress messages with the time so far and the time to go.
+/// Returns a function that prints progress messages with the time so far and the time left.
 fn timed_log(estimate: Duration) -> impl Fn(&str) {
     let started = Instant::now();
     move |what| {

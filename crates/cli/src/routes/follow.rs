@@ -149,6 +149,8 @@ impl Follower {
         let unix_s = unix_time().as_secs();
         if !good.due.span.contains(&unix_s) {
             good.due = Due::at(&good.bundle, &self.target, unix_s)?;
+            // A change that the kernel refused must not wait far into the block.
+            self.waiting = Waiting::default();
             self.needs_update = true;
         }
         Ok(())

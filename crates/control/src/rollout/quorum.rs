@@ -32,7 +32,8 @@ impl Rollout {
             |name: &String| self.candidate.as_ref().is_some_and(|it| it.canaries.contains_key(name));
         let is_live = |name: &String, edge: &Edge| self.is_live(settings, edge) || is_canary(name);
         let mut voters: Vec<_> = self.edges.iter().filter(|(name, edge)| is_live(name, edge)).collect();
-        if voters.iter().any(|(_, edge)| edge.serves()) {
+        // Edges without traffic have no vote, even while no edge with traffic is heard.
+        if self.edges.values().any(Edge::serves) {
             voters.retain(|(_, edge)| edge.serves());
         }
         voters

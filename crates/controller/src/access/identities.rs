@@ -228,7 +228,7 @@ fn identity(value: &Spanned<DeValue<'_>>) -> Result<Identity, Fault> {
 }
 
 fn text<'a>(value: &'a Spanned<DeValue<'_>>) -> Result<(Range<usize>, &'a str), Fault> {
-    let text = value.get_ref().as_str().ok_or_else(|| (value.span(), "must be a text".to_owned()))?;
+    let text = value.get_ref().as_str().ok_or_else(|| (value.span(), "must be a string".to_owned()))?;
     Ok((value.span(), text))
 }
 
@@ -324,7 +324,7 @@ mod tests {
                 "[[identity]]\nrole = 'edge'\nname = \"a\\u0007\"",
                 "3:8: \"a\\u{7}\" must be a name of letters, digits, '-', '_' and '.', at most 253",
             ),
-            ("[[identity]]\nrole = 1", "2:8: must be a text"),
+            ("[[identity]]\nrole = 1", "2:8: must be a string"),
             (
                 "[[identity]]\ntoken = 'a'",
                 "2:1: unknown key \"token\"; known are role, pop, name, edges, token_sha256, certificate_name",

@@ -152,8 +152,10 @@ fn fake_edges_that_refuse_everything_stop_nothing() {
             let stable = edges(&service)["stable"].as_u64();
             is_serving.store(service.rounds().len() > 3, Relaxed);
             let rules = service.get("/scopes", "").json()["scopes"][0]["steered"].as_u64();
-            // The networks are steered by a bundle for all edges, which the real edge uses.
-            if rules >= Some(STEERED_MIN) && stable > Some(1) && stable == Some(edge.number) {
+            // The networks are steered by a bundle for all edges, which the real edge uses. Before
+            // it, there are a first bundle and one without rules.
+            let is_refused = events.all.iter().any(|event| event.contains("refuse"));
+            if is_refused && rules >= Some(STEERED_MIN) && stable > Some(2) && stable == Some(edge.number) {
                 break;
             }
             let prefixes = || service.get("/prefixes?pop=here", "").content;

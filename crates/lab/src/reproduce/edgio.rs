@@ -43,7 +43,7 @@ Published: every 5 minutes and for each PoP, client prefixes that are consistent
 the 5th and 10th percentile of delivery rate rose at once, about twofold for a large residential ISP, the 10th percentile of goodput by \
 12 %; a few hundred prefixes of a PoP, few new ones each round. Left open: thresholds, history, traffic, and the effect of BBR where it \
 does not help. Chosen: 24 client networks, /24s and /56s, behind emulated paths, at two PoPs of two edges each. Most are healthy; \
-two lose packets and one begins to half way, which BBR tolerates; one is behind a policer, where BBR retransmits far more; one has \
+two lose packets and one begins to halfway through, which BBR tolerates; one is behind a policer, where BBR retransmits far more; one has \
 deep buffers, one is shared by many viewers, and one is far away. Windows last 4 s instead of 5 minutes. Edgio held out nothing. \
 Here, half of a network's clients are held out while it is on trial; if the trial is promising, the whole network is steered in every \
 other block of 12 s, in random order, until that shows that BBR helps; then a twentieth is held out. Percentiles are over the \

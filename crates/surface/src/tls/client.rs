@@ -70,7 +70,7 @@ pub(crate) fn explain(error: &(dyn Error + 'static)) -> Option<String> {
             "the server's certificate has expired".to_owned()
         }
         Tls::InvalidCertificate(error) => format!("invalid certificate: {error}"),
-        Tls::InvalidMessage(_) => "the server does not speak TLS: use http://".to_owned(),
+        Tls::InvalidMessage(_) => "the server does not speak TLS: check the URL and the port".to_owned(),
         Tls::AlertReceived(Alert::CertificateRequired) => {
             "the server requires a client certificate: set controller_certificate and controller_key"
                 .to_owned()

@@ -20,7 +20,7 @@ use crate::error::{Error, SinkError};
 use crate::sink::Sink;
 
 /// Maximum idle time of a connection before it is closed.
-const IDLE_MAX: Duration = Duration::from_secs(300);
+const IDLE_MAX: Duration = Duration::from_secs(20);
 
 /// The controller sink.
 #[derive(Debug)]

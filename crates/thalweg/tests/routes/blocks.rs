@@ -16,6 +16,8 @@ use crate::{algorithms, follow, output_of, replace_bundle, shows};
 const BLOCK_S: u32 = 3;
 /// Time after the start of a block until its routes are checked.
 const SETTLED: Duration = Duration::from_secs(1);
+/// Maximum observations in which the routes had not followed their blocks yet.
+const LATE_MAX: u32 = 10;
 /// Maximum time until both prefixes have been seen steered and held out. Any three blocks in
 /// sequence contain a pair, so this takes at most three blocks unless the machine is slow.
 const OBSERVED_MAX: Duration = Duration::from_secs(60);
@@ -64,7 +66,7 @@ fn routes_of_switchbacks_appear_and_disappear_with_their_blocks() {
     running.err_line_with("bundle accepted");
 
     let (mut blocks, mut states) = (BTreeSet::new(), BTreeSet::new());
-    let started = Instant::now();
+    let (started, mut late) = (Instant::now(), 0);
     while states.len() < 2 * prefixes.len() {
         assert!(started.elapsed() < OBSERVED_MAX, "only seen: {states:?}");
         let unix_s = wait_for_block(&mut blocks);
@@ -73,14 +75,21 @@ fn routes_of_switchbacks_appear_and_disappear_with_their_blocks() {
         if unix_time().as_secs() / u64::from(BLOCK_S) != unix_s / u64::from(BLOCK_S) {
             continue; // the next block began during the observation
         }
-        for ((rule, (prefix, client)), used) in rules.iter().zip(prefixes).zip(used) {
-            // What an edge decides for this client.
-            let is_held_out = rule.holds_out(client.parse::<IpAddr>().unwrap(), unix_s);
-            assert_eq!(shown.contains(&format!("{prefix} ")), !is_held_out, "{unix_s}: {shown}");
-            let expected = if is_held_out { &default } else { &other };
-            assert_eq!(used, [expected.clone(), expected.clone()], "{unix_s}: {client}");
-            states.insert((prefix, is_held_out));
+        // What an edge decides for these clients.
+        let held_out =
+            [0, 1].map(|at| rules[at].holds_out(prefixes[at].1.parse::<IpAddr>().unwrap(), unix_s));
+        let is_shown = prefixes.map(|(prefix, _)| shown.contains(&format!("{prefix} ")));
+        let expected = held_out.map(|is_held_out| if is_held_out { &default } else { &other });
+        if is_shown != held_out.map(|is_held_out| !is_held_out)
+            || used != expected.map(|name| [name.clone(), name.clone()])
+        {
+            // On a busy machine, routes follow late: look again in the same block.
+            late += 1;
+            assert!(late < LATE_MAX, "{unix_s}: {held_out:?} {used:?} {shown}");
+            blocks.remove(&(unix_s / u64::from(BLOCK_S)));
+            continue;
         }
+        states.extend(prefixes.map(|(prefix, _)| prefix).into_iter().zip(held_out));
         assert!(shown.contains("198.51.100.0/24 ") && !shown.contains("192.0.2.0/24 "), "{shown}");
     }
     running.err_line_with(" held out");

@@ -186,7 +186,9 @@ impl<'a> Sender<'a> {
     }
 
     fn cork_for(&mut self, piece: &Piece) {
-        if !self.corked && piece.len() >= CORK_BYTES_MIN && piece.in_file().is_some() {
+        // The stamped tail of a file must not become a packet of its own.
+        let is_split = self.measuring.is_some() && matches!(source_of(piece), SendFrom::File(..));
+        if !self.corked && (is_split || piece.len() >= CORK_BYTES_MIN && piece.in_file().is_some()) {
             self.corked = true;
             self.set_cork(true);
         }
@@ -264,7 +266,8 @@ impl<'a> Sender<'a> {
     /// Sends head and content in one call if they are short. Returns the number of bytes accepted
     /// by the socket.
     fn try_joined(&mut self, head: &[u8], bytes: &[u8]) -> io::Result<usize> {
-        if head.len() + bytes.len() > JOINED_BYTES_MAX {
+        // The last byte of a measured response is stamped.
+        if head.len() + bytes.len() > JOINED_BYTES_MAX || self.measuring.is_some() {
             return Ok(0);
         }
         let sent = JOINED.with_borrow_mut(|joined| {

@@ -8,7 +8,7 @@ use crate::reproduce::lumen::{Cache, LOCK_MS, Outcome, SEGMENT, SHORT, TTFB_P95_
 /// Bin width of wait histograms.
 const BIN_MS: f64 = 50.0;
 
-/// Adds the charts of joiners' waits. nginx's lock shows as steps of 500 ms.
+/// Adds the charts of joiners' waits. nginx's lock appears as steps of 500 ms.
 pub(super) fn waits(page: &mut Page, outcome: &Outcome) {
     let marks = [Mark::at_x(TTFB_P95_MS, "ms (p95)"), Mark::at_x(LOCK_MS, "ms (nginx's lock)")];
     for fill in [SHORT, SEGMENT] {

@@ -9,7 +9,7 @@ use thalweg_netem::scenario::{Alteration, Change, Loss, Path, Scenario, read};
 const PATHS: &str = include_str!("networks.toml");
 /// The PoPs. [`Network::pop`] is an index into this list.
 pub const POPS: [&str; 2] = ["east", "west"];
-/// The network that changes half way.
+/// The network that changes halfway through.
 const TURNING: &str = "turning";
 /// Loss on that network's path after the change.
 const LOSS_AFTER: f64 = 0.02;
