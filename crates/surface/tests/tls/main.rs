@@ -152,7 +152,7 @@ async fn each_failure_states_its_cause() {
 
     let plain = Server::start(None);
     let error = failure(&plain, open(&ca, None)).await;
-    assert_eq!(error, "TLS with URL failed: the server does not speak TLS: use http://");
+    assert_eq!(error, "TLS with URL failed: the server does not speak TLS: check the URL and the port");
 }
 
 #[tokio::test]
