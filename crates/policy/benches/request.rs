@@ -5,7 +5,8 @@
 //! of many short rounds. Rounds alternate between the two policies, so that background load affects
 //! both alike. With the argument `parts`, it prints the cost of single statements instead.
 
-#[path = "../tests/common/mod.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the benchmark uses only some of the fixture's items")]
+#[path = "../tests/policy/common/mod.rs"]
 mod common;
 
 use common::{Bench, program, request, response};

@@ -1,9 +1,7 @@
 //! Fault tests: messages and help of the lexer, the parser and the checker. All faults in a policy
 //! are reported together.
 
-mod common;
-
-use common::{build, build_with, report_text};
+use crate::common::{build, build_with, report_text};
 use expect_test::{Expect, expect};
 
 fn check(text: &str, expect: Expect) {

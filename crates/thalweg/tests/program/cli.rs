@@ -1,14 +1,11 @@
 //! Program tests from the user's perspective: output and exit status.
-#![allow(clippy::unwrap_used, reason = "tests may panic")]
-
-mod program;
 
 use std::io::Write;
 use std::process::Stdio;
 
 use expect_test::{Expect, expect};
 
-use program::{Directory, thalweg};
+use crate::program::{Directory, thalweg};
 
 /// Runs the program in a directory with this `thalweg.toml`, and compares status, standard output
 /// and standard error.

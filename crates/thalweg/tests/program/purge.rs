@@ -1,14 +1,11 @@
 //! `thalweg purge`, `ban` and `bans` against a running edge.
-#![allow(clippy::unwrap_used, reason = "tests may panic")]
-
-mod program;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 use rustix::process::Signal;
 
-use program::{Running, thalweg};
+use crate::program::{Running, thalweg};
 
 /// Runs the program; returns its exit status and all output.
 fn run(args: &[&str]) -> (Option<i32>, String) {

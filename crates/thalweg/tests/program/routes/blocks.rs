@@ -7,10 +7,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rustix::process::Signal;
 use thalweg_bundle::{PERIOD_S_MAX, Rule, Share};
 
+use super::network::Network;
+use super::{algorithms, follow, output_of, replace_bundle, shows};
 use crate::bundles::{document, rule};
-use crate::network::Network;
 use crate::program::Directory;
-use crate::{algorithms, follow, output_of, replace_bundle, shows};
 
 /// Length of a block in these tests, in seconds.
 const BLOCK_S: u32 = 3;

@@ -1,10 +1,8 @@
 //! Evaluation tests: conversion to strings, operators, control flow, limits and failures.
 
-mod common;
-
 use std::sync::atomic::Ordering::Relaxed;
 
-use common::{Bench, program, request};
+use crate::common::{Bench, program, request};
 use expect_test::{Expect, expect};
 use thalweg_policy::step::Action;
 use thalweg_policy::{Program, Sub};

@@ -1,12 +1,10 @@
 //! Example video policies that cover every language construct. All compile, and Debian's Varnish
 //! accepts those without Thalweg extensions.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Bench, build};
+use crate::common::{Bench, build};
 use thalweg_policy::Sub;
 
 fn policies() -> Vec<PathBuf> {

@@ -1,9 +1,7 @@
 //! Property tests with random input: the compiler never panics or hangs, and no accepted policy
 //! panics at run time.
 
-mod common;
-
-use common::{Bench, build};
+use crate::common::{Bench, build};
 use proptest::prelude::*;
 use thalweg_policy::Sub;
 

@@ -1,8 +1,6 @@
 //! Two policies published by operators, which must run unchanged.
 
-mod common;
-
-use common::{Bench, program, request};
+use crate::common::{Bench, program, request};
 use thalweg_policy::{Action, Sub};
 
 #[test]

@@ -1,12 +1,9 @@
 //! State directory tests: the default directory is private, locked by one edge, and optional.
-#![allow(clippy::unwrap_used, reason = "tests may panic")]
-
-mod program;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use program::{Directory, Running, thalweg};
+use crate::program::{Directory, Running, thalweg};
 use rustix::process::Signal;
 
 /// Starts an edge in `directory`.

@@ -1,11 +1,8 @@
 //! `thalweg backends` against a running edge.
-#![allow(clippy::unwrap_used, reason = "tests may panic")]
-
-mod program;
 
 use rustix::process::Signal;
 
-use program::{Running, thalweg};
+use crate::program::{Running, thalweg};
 
 /// Runs the program; returns its exit status and all output.
 fn run(args: &[&str]) -> (Option<i32>, String) {

@@ -1,8 +1,5 @@
 //! `thalweg log` tests: on a growing, rotated and truncated file, standard input, and a running
 //! edge.
-#![allow(clippy::unwrap_used, reason = "tests may panic")]
-
-mod program;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -14,7 +11,7 @@ use std::time::{Duration, Instant};
 use expect_test::expect;
 use rustix::process::Signal;
 
-use program::{Directory, Running, thalweg};
+use crate::program::{Directory, Running, thalweg};
 
 /// Maximum wait for an expected event.
 const PATIENCE: Duration = Duration::from_secs(20);

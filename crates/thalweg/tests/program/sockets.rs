@@ -1,9 +1,4 @@
 //! `thalweg sockets` tests: on real sockets, on captures, and live.
-#![allow(clippy::unwrap_used, reason = "tests may panic")]
-
-#[path = "../../tcp/tests/sockets/namespace.rs"]
-mod namespace;
-mod program;
 
 use std::io::{Read, Write};
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -11,8 +6,8 @@ use std::process::{Command, Output, Stdio};
 
 use expect_test::{Expect, expect};
 
-use namespace::Namespace;
-use program::{Directory, thalweg};
+use crate::namespace::Namespace;
+use crate::program::{Directory, thalweg};
 
 /// Capture of sockets in many states, from Linux 6.18.
 const CAPTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tcp/tests/captures/linux-6.18.bin");

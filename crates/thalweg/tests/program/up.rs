@@ -1,7 +1,4 @@
 //! `thalweg up` tests: the roles' log lines, responses and shutdown.
-#![allow(clippy::unwrap_used, reason = "tests may panic")]
-
-mod program;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use program::{Directory, Running, thalweg};
+use crate::program::{Directory, Running, thalweg};
 
 /// Maximum duration of a shutdown.
 const STOP_MAX: Duration = Duration::from_secs(2);

@@ -1,17 +1,10 @@
 //! `thalweg routes` tests in separate network namespaces: kernel routes, and the algorithms of
 //! connections.
-#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod apply;
 mod blocks;
-#[path = "../bundles/mod.rs"]
-mod bundles;
 mod follow;
-#[path = "../../../tcp/tests/sockets/namespace.rs"]
-mod namespace;
 mod network;
-#[path = "../program/mod.rs"]
-mod program;
 mod refused;
 mod windows;
 
@@ -20,8 +13,8 @@ use std::process::Output;
 
 use thalweg_tcp::congestion;
 
-use namespace::Namespace;
-use program::{Directory, Running, thalweg};
+use crate::namespace::Namespace;
+use crate::program::{Directory, Running, thalweg};
 
 fn program() -> String {
     thalweg(&[]).get_program().to_str().unwrap().to_owned()

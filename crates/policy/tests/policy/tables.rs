@@ -1,11 +1,9 @@
 //! Table tests, which run every variable and function once. A new row fails until its expected
 //! result is added.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{Bench, build, request};
+use crate::common::{Bench, build, request};
 use expect_test::expect_file;
 use thalweg_policy::Sub;
 use thalweg_policy::bindings::MODULES;
@@ -181,7 +179,7 @@ fn variables_reference_matches_the_table() {
             row.name, row.kind, row.read, row.set, row.unset
         ));
     }
-    expect_file!["../../../docs/reference/policy-variables.md"]
+    expect_file!["../../../../docs/reference/policy-variables.md"]
         .assert_eq(&format!("{VARIABLES_HEAD}{table}{VARIABLES_NOTES}"));
 }
 
@@ -233,7 +231,7 @@ fn functions_reference_matches_the_table() {
             text.extend(class.methods.iter().map(|function| row(class.name, function)));
         }
     }
-    expect_file!["../../../docs/reference/policy-functions.md"].assert_eq(&text);
+    expect_file!["../../../../docs/reference/policy-functions.md"].assert_eq(&text);
 }
 
 /// Returns an example call for each function, by full name, and the subroutine that runs it.

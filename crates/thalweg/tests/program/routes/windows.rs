@@ -4,10 +4,10 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
+use super::network::Network;
+use super::{algorithms, output_of, program, run, shows};
 use crate::bundles::{document, rule};
-use crate::network::Network;
 use crate::program::Directory;
-use crate::{algorithms, output_of, program, run, shows};
 
 /// Initial window of the network's default route.
 const DEFAULT_CWND: u64 = 30;

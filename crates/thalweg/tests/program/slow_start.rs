@@ -1,11 +1,8 @@
 //! Tests of the kernel settings that an edge sets or warns about, in separate network namespaces.
-#![allow(clippy::unwrap_used, reason = "tests may panic")]
-
-mod program;
 
 use std::process::Command;
 
-use program::{Running, thalweg};
+use crate::program::{Running, thalweg};
 
 /// Starts an edge with this setting in a new network namespace, after the shell commands in
 /// `prepare`. Once the edge listens, returns the kernel's value and the edge's messages. Requires

@@ -1,7 +1,4 @@
 //! Tests for `thalweg check FILE.vcl`, `thalweg policy` and `vcl_fini`.
-#![allow(clippy::unwrap_used, reason = "tests may panic")]
-
-mod program;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,7 +7,7 @@ use std::path::Path;
 use expect_test::{Expect, expect};
 use rustix::process::{Pid, Signal, kill_process};
 
-use program::{Directory, Running, thalweg};
+use crate::program::{Directory, Running, thalweg};
 
 /// Checks the first of `files` in a directory that contains all of them; compares status, standard
 /// output and standard error.

@@ -1,8 +1,6 @@
 //! Advice for users of Fastly or Varnish 3: the replacement for each unsupported name.
 
-mod common;
-
-use common::{build, report_text};
+use crate::common::{build, report_text};
 use expect_test::{Expect, expect};
 
 fn check(text: &str, expect: Expect) {
@@ -188,9 +186,9 @@ sub vcl_synth { synthetic(blob.transcode(decoding = BASE64, encoded = "YQ==")); 
 /// Guides run their policies; policies on pages that explain are compiled here.
 #[test]
 fn policies_in_explanations_compile() {
-    let pages = [include_str!("../../../docs/explanation/congestion-control.md")];
+    let pages = [include_str!("../../../../docs/explanation/congestion-control.md")];
     for example in pages.iter().flat_map(|page| page.split("```vcl\n").skip(1)) {
         let body = example.split("```").next().unwrap();
-        common::program(&format!("vcl 4.1; backend b {{ .host = \"::1\"; }}\n{body}"));
+        crate::common::program(&format!("vcl 4.1; backend b {{ .host = \"::1\"; }}\n{body}"));
     }
 }

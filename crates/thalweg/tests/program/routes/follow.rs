@@ -2,10 +2,10 @@
 
 use rustix::process::Signal;
 
+use super::network::Network;
+use super::{algorithms, apply, follow, output_of, replace_bundle, shows};
 use crate::bundles::of_rules;
-use crate::network::Network;
 use crate::program::Directory;
-use crate::{algorithms, apply, follow, output_of, replace_bundle, shows};
 
 #[test]
 fn bundle_and_paths_are_followed() {

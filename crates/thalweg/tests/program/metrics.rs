@@ -1,8 +1,4 @@
 //! Metrics reference test: the page must match the metrics of a running program with every role.
-#![allow(clippy::unwrap_used, reason = "tests may panic")]
-
-mod bundles;
-mod program;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -11,8 +7,8 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::program::{Directory, Running, thalweg};
 use expect_test::expect_file;
-use program::{Directory, Running, thalweg};
 
 const CONFIG: &str = "
 [origin]
@@ -117,7 +113,7 @@ fn table(text: &str) -> String {
 #[test]
 fn reference_has_every_metric() {
     let directory = Directory::new();
-    directory.write("bundle.json", &bundles::document(1, Vec::new()));
+    directory.write("bundle.json", &crate::bundles::document(1, Vec::new()));
     let config = directory.write("thalweg.toml", CONFIG);
     let mut command = thalweg(&["up", "--config", config.to_str().unwrap()]);
     // Suppress the warnings about Kafka and ClickHouse, which are not running.

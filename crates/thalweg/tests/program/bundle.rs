@@ -1,9 +1,4 @@
 //! `thalweg bundle` tests: its output, and its effect in nginx and Varnish.
-#![allow(clippy::unwrap_used, reason = "tests may panic")]
-
-mod bundles;
-mod program;
-mod servers;
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,9 +11,9 @@ use thalweg_bundle::Rule;
 use thalweg_tcp::congestion;
 use thalweg_tcp::diag::{Diag, Extensions, Filter};
 
-use bundles::{HOSTILE, document, document_but, document_with, of_rules, rule};
-use program::{Directory, thalweg};
-use servers::{Server, get};
+use crate::bundles::{HOSTILE, document, document_but, document_with, of_rules, rule};
+use crate::program::{Directory, thalweg};
+use crate::servers::{Server, get};
 
 /// Minimum size of responses to which the rules of [`sized`] apply.
 const SIZE_BYTES: u64 = 100_000;

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
+use super::network::Network;
+use super::{algorithms, apply, follow, replace_bundle, run, shows};
 use crate::bundles::of_rules;
+use crate::namespace::Namespace;
 use crate::program::{Directory, Running};
-use crate::{algorithms, apply, follow, replace_bundle, run, shows};
-use crate::{namespace::Namespace, network::Network};
 
 #[test]
 fn only_refused_routes_are_left_out() {

@@ -6,10 +6,10 @@ use std::os::fd::AsFd as _;
 use thalweg_bundle::Share;
 use thalweg_tcp::congestion;
 
+use super::network::Network;
+use super::{algorithms, apply, failed, output_of, program, run, shows};
 use crate::bundles::{document_but, document_with, of_rules, rule};
-use crate::network::Network;
 use crate::program::Directory;
-use crate::{algorithms, apply, failed, output_of, program, run, shows};
 
 #[test]
 fn connections_of_a_bundles_prefixes_use_its_algorithm() {

@@ -1,5 +1,4 @@
 //! Test fixture: a task that runs policies, with a connection that records its settings.
-#![allow(dead_code, unreachable_pub, reason = "each test program uses only some of the items")]
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
