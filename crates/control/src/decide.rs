@@ -36,7 +36,7 @@ use crate::window::{Window, follows};
 pub enum RoundOutcome {
     /// The window was decided.
     Decided,
-    /// The guardrail stopped the round: every prefix on trial was withdrawn.
+    /// The guardrail stopped the round: it withdrew prefixes on trial and paused admission.
     Stopped,
     /// The PoP reported no traffic. The state is unchanged.
     Silent,

@@ -118,8 +118,8 @@ pub struct Settings {
     /// Maximum rise in a prefix's retransmitted share of bytes. The prefix is withdrawn once a
     /// larger rise is shown.
     pub retransmitted_rise_max: f64,
-    /// Maximum rise in the retransmitted share across all prefixes on trial. Above it, all of them
-    /// are withdrawn and admission pauses.
+    /// Maximum rise in the retransmitted share across all prefixes on trial. Above it, those that
+    /// may have caused it are withdrawn and admission pauses.
     pub guardrail_rise_max: f64,
     /// Number of windows for which the guardrail pauses admission.
     pub guardrail_pause_windows: u32,

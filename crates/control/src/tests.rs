@@ -120,6 +120,25 @@ fn guardrail_withdraws_all_trials_and_pauses_admission() {
 }
 
 #[test]
+fn guardrail_spares_prefixes_without_a_rise() {
+    let mut lab = Lab::new(|settings| settings.retransmitted_rise_max = 1.0);
+    (lab.rise, lab.connections) = (0.5, 100);
+    lab.until(Reason::Slow);
+    let stopped = (0..20).find_map(|_| {
+        let mut window = lab.window();
+        lab.number += 1;
+        // Only the first prefix retransmits more.
+        let others = window.prefixes[1..].iter_mut().flat_map(|(_, sample)| &mut sample.outcomes);
+        others.for_each(|outcome| outcome.retransmitted_share = Some(0.01));
+        let decision = lab.decide(&window);
+        (decision.round == RoundOutcome::Stopped).then_some(decision)
+    });
+    let left: Vec<_> = stopped.unwrap().left.iter().map(|change| (change.prefix, change.reason)).collect();
+    assert_eq!(left, [(prefix(0), Reason::Guardrail)]);
+    assert!(lab.state.entry(prefix(1)).unwrap().steered().is_some());
+}
+
+#[test]
 fn guardrail_needs_twice_the_evidence_of_a_trial() {
     let mut lab = Lab::new(|settings| settings.retransmitted_rise_max = 1.0);
     (lab.rise, lab.connections) = (0.8, 10);

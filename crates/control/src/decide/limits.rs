@@ -6,28 +6,28 @@ use super::round::DecisionRound;
 use crate::entry::Steered;
 use crate::reason::Reason;
 use crate::sequential::Mean;
+use crate::settings::Settings;
 use crate::state::Guard;
 
 impl DecisionRound<'_> {
-    /// Withdraws every prefix on trial and pauses admission if the retransmitted share across all
-    /// trials rose too much. Trials already withdrawn, including in this round, do not count,
-    /// because any rise they caused ends with them.
+    /// Withdraws the prefixes on trial that may have caused a rise in the retransmitted share across
+    /// all trials, and pauses admission. Trials already withdrawn, including in this round, do not
+    /// count, because any rise they caused ends with them.
     pub(super) fn apply_guardrail(&mut self) {
         let settings = self.settings;
         let mut all = Mean::default();
-        for (_, steered) in self.state.steered().filter(|(_, steered)| steered.proof.is_none()) {
+        for (_, steered) in self.state.steered().filter(|(_, steered)| is_pooled(steered)) {
             all.merge(&steered.evidence.retransmitted);
         }
-        let is_enough = all.count >= 2 * u64::from(settings.evidence_connections_min);
         let ln_e = all.ln_e_above(settings.guardrail_rise_max);
-        if !is_enough || ln_e.is_none_or(|ln_e| ln_e < -settings.false_harm_share.ln()) {
+        if !is_enough(&all, settings) || ln_e.is_none_or(|ln_e| ln_e < -settings.false_harm_share.ln()) {
             return;
         }
         self.decision.round = RoundOutcome::Stopped;
         self.state.guard = Guard { pause_windows: settings.guardrail_pause_windows };
         let mut entries = std::mem::take(&mut self.state.entries);
         for entry in &mut entries {
-            if entry.steered().is_some_and(|steered| steered.proof.is_none()) {
+            if entry.steered().is_some_and(|steered| is_pooled(steered) && !is_cleared(steered, settings)) {
                 self.withdraw(entry, Reason::Guardrail);
             }
         }
@@ -55,4 +55,21 @@ impl DecisionRound<'_> {
         counted.iter().take(over).for_each(|at| self.withdraw(&mut entries[*at], Reason::OverLimit));
         self.state.entries = entries;
     }
+}
+
+/// Returns whether the guardrail pools the prefix's evidence. A switchback collects its own
+/// evidence on retransmissions, which withdraws the prefix if they rise.
+fn is_pooled(steered: &Steered) -> bool {
+    steered.proof.is_none() && steered.switchback.is_none()
+}
+
+/// Returns whether the prefix's own evidence shows that it did not cause the rise.
+fn is_cleared(steered: &Steered, settings: &Settings) -> bool {
+    let retransmitted = &steered.evidence.retransmitted;
+    is_enough(retransmitted, settings) && retransmitted.mean <= settings.guardrail_rise_max
+}
+
+/// Returns whether there is as much evidence on retransmissions as a single trial needs.
+fn is_enough(retransmitted: &Mean, settings: &Settings) -> bool {
+    retransmitted.count >= 2 * u64::from(settings.evidence_connections_min)
 }

@@ -52,7 +52,7 @@ pub const CONTROLLER_SETTINGS: [(&str, &str); 15] = [
     ("switchback-block-windows", "3"),
     ("switchback-windows-max", "80"),
     ("proof-windows-max", "1000"),
-    ("cool-off-windows", "1000"),
+    ("cool-off-windows", "30"),
     ("explored-max", "1"),
     ("exploring-max", "1"),
     ("holdout", "0.05"),
