@@ -41,6 +41,8 @@ pub struct Fragment {
     pub sample_duration: Option<u32>,
     /// Whether the first sample is a sync sample, so that decoding can start here.
     pub starts_with_sync: bool,
+    /// Whether every sample is a sync sample.
+    pub all_sync: bool,
     /// Byte range of the samples, relative to the first byte of the moof.
     pub data: Range<u64>,
     /// Sum of the samples' sizes, in bytes.
@@ -94,6 +96,7 @@ impl Fragment {
             sample_count: u32::try_from(samples.count).expect("FRAGMENT_SAMPLES_MAX fits in a u32"),
             sample_duration: samples.constant_duration(),
             starts_with_sync: samples.first_is_sync,
+            all_sync: samples.all_sync,
             data: start..end,
             data_size: samples.size,
             has_base_data_offset: head.base_data_offset.is_some(),

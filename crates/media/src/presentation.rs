@@ -15,12 +15,14 @@
 mod align;
 pub mod live;
 pub mod rate;
+pub mod role;
 pub mod sets;
 pub mod utc;
 
 use crate::track::{Segment, TrackIndex, TrackInfo};
 pub use align::Misaligned;
 pub use rate::Bitrate;
+pub use role::Role;
 pub use sets::{Kind, SwitchingSet, switching_sets};
 
 /// A track file, with its name in URLs.
@@ -89,8 +91,9 @@ impl NamedTrack {
     }
 
     /// Returns the track's description for manifests.
-    fn rendition(&self) -> Rendition<'_> {
+    fn rendition(&self, role: Role) -> Rendition<'_> {
         Rendition {
+            role,
             name: &self.name,
             info: &self.index.info,
             frame_rate: self.index.frame_rate,
@@ -104,6 +107,8 @@ impl NamedTrack {
 pub struct Rendition<'a> {
     /// Path segment of URLs and `Representation@id`.
     pub name: &'a str,
+    /// Role of the track.
+    pub role: Role,
     /// Contents of the CMAF header.
     pub info: &'a TrackInfo,
     /// Frames per second as (numerator, denominator).
@@ -116,6 +121,8 @@ pub struct Rendition<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OnDemand {
     tracks: Vec<NamedTrack>,
+    /// Role of each track.
+    roles: Vec<Role>,
     /// Presentation time at which playback starts, and its timescale.
     start: (u64, u32),
 }
@@ -124,11 +131,13 @@ impl OnDemand {
     /// Creates a presentation from `tracks`. If they do not align, the error names the files at
     /// fault.
     pub fn new(tracks: Vec<NamedTrack>) -> Result<OnDemand, Misaligned> {
-        align::check(&tracks)?;
-        let video = tracks.iter().find(|t| Kind::of(&t.index.info) == Kind::Video);
+        let roles = role::roles(&tracks);
+        align::check(&tracks, &roles)?;
+        let mut main = tracks.iter().zip(&roles).filter(|(_, role)| **role == Role::Main).map(|(t, _)| t);
+        let video = main.find(|t| Kind::of(&t.index.info) == Kind::Video);
         let reference = video.or(tracks.first()).ok_or(Misaligned::NoTracks)?;
         let start = (reference.start(), reference.index.info.timescale);
-        Ok(OnDemand { tracks, start })
+        Ok(OnDemand { tracks, roles, start })
     }
 
     /// Returns all tracks, in the order passed to [`OnDemand::new`].
@@ -143,7 +152,7 @@ impl OnDemand {
 
     /// Describes all tracks, in the order of [`OnDemand::tracks`].
     pub fn renditions(&self) -> Vec<Rendition<'_>> {
-        self.tracks.iter().map(NamedTrack::rendition).collect()
+        self.tracks.iter().zip(&self.roles).map(|(track, role)| track.rendition(*role)).collect()
     }
 
     /// Returns the start of the presentation in units of `timescale`, for

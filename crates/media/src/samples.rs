@@ -81,6 +81,7 @@ pub(crate) struct Samples {
     /// Earliest composition time, relative to the fragment's decode time.
     pub(crate) earliest: i64,
     pub(crate) first_is_sync: bool,
+    pub(crate) all_sync: bool,
     pub(crate) data: Option<Range<i128>>,
     pace: Pace,
 }
@@ -105,6 +106,7 @@ impl Samples {
             size: 0,
             earliest: i64::MAX,
             first_is_sync: false,
+            all_sync: true,
             data: None,
             pace: Pace::Unknown,
         }
@@ -137,10 +139,11 @@ impl Samples {
         }
         let size_before = self.size;
         let first = self.read_sample(flags, &mut r)?;
+        let opening = Sample { flags: first_flags.unwrap_or(first.flags), ..first };
         if self.count == 0 {
-            self.first_is_sync = first_flags.unwrap_or(first.flags) & NON_SYNC == 0;
+            self.first_is_sync = opening.is_sync();
         }
-        self.add(first, 1);
+        self.add(opening, 1);
         if flags & tr::PER_SAMPLE == 0 {
             // The box size does not bound this count, so add all samples in one step rather than in
             // a loop.
@@ -182,6 +185,7 @@ impl Samples {
         let decode = i64::try_from(self.duration).expect("the sum of 2^20 32-bit durations fits in an i64");
         self.earliest = self.earliest.min(decode + i64::from(sample.composition_offset));
         self.count += count;
+        self.all_sync &= sample.is_sync();
         self.duration += u64::from(sample.duration) * count;
         self.size += u64::from(sample.size) * count;
         self.pace = match self.pace {
@@ -198,4 +202,10 @@ struct Sample {
     size: u32,
     flags: u32,
     composition_offset: i32,
+}
+
+impl Sample {
+    fn is_sync(self) -> bool {
+        self.flags & NON_SYNC == 0
+    }
 }

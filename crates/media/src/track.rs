@@ -80,6 +80,8 @@ pub struct TrackIndex {
     /// ISO/IEC 14496-12 §8.8.7). Segments then play only after
     /// [`rebase_moof`](crate::write::rebase_moof) has rewritten their moofs.
     pub has_base_data_offset: bool,
+    /// Whether every sample of the fragments read while indexing is a sync sample.
+    pub all_sync: bool,
     /// All segments in order, contiguous except for boxes between segments (sidx, mfra).
     pub segments: Vec<Segment>,
 }

@@ -128,6 +128,17 @@ fn ffmpeg_fractional_frame_rate_is_detected() {
 }
 
 #[test]
+fn tracks_of_sync_samples_alone_are_recognised() {
+    for movflags in ["+cmaf", "+cmaf+global_sidx", "+cmaf+frag_keyframe -frag_duration 500000"] {
+        let all_sync = |args: &str| index(&ffmpeg(&format!("{args} -movflags {movflags}"))).unwrap().index;
+        assert!(!all_sync(VIDEO).all_sync, "{movflags}");
+        let intra = "-f lavfi -i testsrc2=size=64x64:rate=1/2 -t 12 -c:v libx264 -preset ultrafast -g 1";
+        let intra = all_sync(intra);
+        assert_eq!((intra.all_sync, intra.frame_rate), (true, Some((1, 2))), "{movflags}");
+    }
+}
+
+#[test]
 fn ffmpeg_delay_is_in_the_decode_times() {
     // frag_discont puts the delay into the decode times.
     let args = format!("-itsoffset 0.5 {AUDIO} -frag_duration 500000 -movflags +cmaf+frag_discont");

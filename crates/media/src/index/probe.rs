@@ -43,6 +43,7 @@ pub(crate) struct Probe {
     decode_time: u64,
     sample_duration: u64,
     has_base_data_offset: bool,
+    all_sync: bool,
     rate: Rate,
 }
 
@@ -83,6 +84,7 @@ impl Probe {
             decode_time: 0,
             sample_duration: 0,
             has_base_data_offset: false,
+            all_sync: true,
             rate: Rate::default(),
         })
     }
@@ -132,6 +134,7 @@ impl Probe {
         }
         self.times.push((index, fragment.presentation_time));
         self.has_base_data_offset |= fragment.has_base_data_offset;
+        self.all_sync &= fragment.all_sync;
         self.rate.add(fragment.sample_duration);
         self.left.remove(0);
         self.boxes = 0;
@@ -203,6 +206,7 @@ impl Probe {
             header_size: self.header.size,
             frame_rate: self.rate.frame_rate(info),
             has_base_data_offset: self.has_base_data_offset,
+            all_sync: self.all_sync,
             segments: grouping.finish(),
         }
     }

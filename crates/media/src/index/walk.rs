@@ -28,6 +28,7 @@ pub(crate) struct Walk {
     open: Option<OpenFragment>,
     decode_time: Option<u64>,
     has_base_data_offset: bool,
+    all_sync: bool,
     grouping: Grouping,
     rate: Rate,
 }
@@ -50,6 +51,7 @@ impl Walk {
             open: None,
             decode_time: None,
             has_base_data_offset: false,
+            all_sync: true,
             grouping: Grouping::new(rule, &header.info, segment_target_ms),
             rate: Rate::default(),
         }
@@ -105,6 +107,7 @@ impl Walk {
         }
         self.decode_time = Some(fragment.decode_time);
         self.has_base_data_offset |= fragment.has_base_data_offset;
+        self.all_sync &= fragment.all_sync;
         let start = self.lead.take().unwrap_or(at);
         window.learn(at + size - start);
         self.open = Some(OpenFragment { start, moof_offset: at, fragment });
@@ -146,6 +149,7 @@ impl Walk {
             header_size: self.header.size,
             frame_rate: self.rate.frame_rate(&self.header.info),
             has_base_data_offset: self.has_base_data_offset,
+            all_sync: self.all_sync,
             segments: self.grouping.clone().finish(),
         })
     }

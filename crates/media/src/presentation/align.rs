@@ -1,7 +1,7 @@
 //! Track alignment check, which reports the file and position at fault.
 
 use super::sets::{Kind, switchable};
-use super::{NamedTrack, Placed, micros};
+use super::{NamedTrack, Placed, Role, micros};
 use std::fmt;
 
 /// Tolerance for segment boundaries if the frame rate is unknown: half a frame at 25 frames per
@@ -95,13 +95,18 @@ impl fmt::Display for Misaligned {
 
 impl std::error::Error for Misaligned {}
 
-/// Compares every track with the first track with which it must align.
-pub(super) fn check(tracks: &[NamedTrack]) -> Result<(), Misaligned> {
-    for (i, track) in tracks.iter().enumerate() {
+/// Compares every track with the first track with which it must align. Trick-play tracks need only
+/// end with the others, because players do not switch to them at a segment boundary.
+pub(super) fn check(tracks: &[NamedTrack], roles: &[Role]) -> Result<(), Misaligned> {
+    let main = tracks.iter().zip(roles).filter(|(_, role)| **role == Role::Main).map(|(t, _)| t);
+    let main: Vec<&NamedTrack> = main.collect();
+    for track in tracks {
         if track.segments().next().is_none() {
             return Err(Misaligned::NothingShown { file: track.file.clone() });
         }
-        let set = tracks[..i].iter().find(|other| switchable(&other.index.info, &track.index.info));
+    }
+    for (i, track) in main.iter().enumerate() {
+        let set = main[..i].iter().find(|other| switchable(&other.index.info, &track.index.info));
         if let Some(first) = set.filter(|t| Kind::of(&t.index.info) == Kind::Video) {
             same_boundaries(first, track)?;
         }

@@ -8,7 +8,7 @@
 //! **Invariant:** `availability_start` and the start of an epoch never change once published.
 
 use super::utc::Utc;
-use super::{Bitrate, Rendition, micros};
+use super::{Bitrate, Rendition, Role, micros};
 use crate::track::TrackInfo;
 
 /// Current state of a channel.
@@ -145,6 +145,12 @@ fn signed(us: u64) -> i64 {
 impl LiveTrack {
     /// Returns the track's description for manifests.
     fn rendition(&self) -> Rendition<'_> {
-        Rendition { name: &self.name, info: &self.info, frame_rate: self.frame_rate, bitrate: self.bitrate }
+        Rendition {
+            name: &self.name,
+            role: Role::Main,
+            info: &self.info,
+            frame_rate: self.frame_rate,
+            bitrate: self.bitrate,
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! Members have the same media kind, codec family and language, and for audio the same number of
 //! channels (ISO/IEC 23000-19 §7.3.4). Each set becomes one DASH AdaptationSet.
 
-use super::{Rendition, language};
+use super::{Rendition, Role, language};
 use crate::track::{Media, TrackInfo};
 
 /// Media kinds, in the order in which manifests list them.
@@ -38,10 +38,12 @@ pub struct SwitchingSet {
 }
 
 /// Groups renditions into sets: video first, then audio, then text. Sets of the same kind are in
-/// order of first appearance.
+/// order of first appearance. Trick-play tracks are in no set, because players do not switch to them
+/// for normal playback.
 pub fn switching_sets(renditions: &[Rendition<'_>]) -> Vec<SwitchingSet> {
     let mut sets: Vec<SwitchingSet> = Vec::new();
-    for (i, rendition) in renditions.iter().enumerate() {
+    let main = renditions.iter().enumerate().filter(|(_, r)| r.role == Role::Main);
+    for (i, rendition) in main {
         let same = |set: &&mut SwitchingSet| switchable(renditions[set.members[0]].info, rendition.info);
         match sets.iter_mut().find(same) {
             Some(set) => set.members.push(i),

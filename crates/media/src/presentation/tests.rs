@@ -27,7 +27,9 @@ pub(crate) fn track(name: &str, codec: &str, media: Media, timescale: u32, lengt
         edit_media_time: 0,
     };
     let frame_rate = matches!(info.media, Media::Video { .. }).then_some((25, 1));
-    let index = TrackIndex { info, header_size: 800, frame_rate, has_base_data_offset: false, segments };
+    let all_sync = frame_rate.is_none();
+    let has_base_data_offset = false;
+    let index = TrackIndex { info, header_size: 800, frame_rate, has_base_data_offset, all_sync, segments };
     NamedTrack { name: name.to_owned(), version: "v1".to_owned(), file: format!("{name}.mp4"), index }
 }
 
@@ -191,7 +193,7 @@ fn switching_sets_group_switchable_tracks() {
         video("v", 180, &[1]),
         video("w", 360, &[1]),
     ];
-    let renditions: Vec<_> = tracks.iter().map(NamedTrack::rendition).collect();
+    let renditions: Vec<_> = tracks.iter().map(|t| t.rendition(Role::Main)).collect();
     let sets: Vec<_> = switching_sets(&renditions).into_iter().map(|s| (s.kind, s.members)).collect();
     assert_eq!(
         sets,
@@ -241,4 +243,22 @@ fn young_channel_window_reaches_only_to_its_start() {
 fn subtitles_alone_are_refused() {
     let alone = vec![track("s", "wvtt", Media::Text, 1000, &[2000])];
     assert_eq!(OnDemand::new(alone), Err(Misaligned::TextAlone));
+}
+
+#[test]
+fn trick_play_track_is_outside_the_ladder() {
+    // One frame per 2 s, with other segment boundaries than the ladder.
+    let mut slow = video("slow", 180, &[51_200, 25_600]);
+    (slow.index.frame_rate, slow.index.all_sync) = (Some((1, 2)), true);
+    let presentation = OnDemand::new([ladder(), vec![slow]].concat()).unwrap();
+    let renditions = presentation.renditions();
+    assert_eq!(
+        renditions.iter().map(|r| r.role).collect::<Vec<_>>(),
+        [Role::Main, Role::Main, Role::Main, Role::TrickPlay]
+    );
+    let members: Vec<_> = switching_sets(&renditions).into_iter().map(|s| s.members).collect();
+    assert_eq!(members, [vec![1, 2], vec![0]]);
+    assert!(!crate::hls::multivariant(&renditions).contains("slow"));
+    assert!(!crate::dash::on_demand(&presentation).contains("slow"));
+    assert!(presentation.track("slow").is_some(), "its segments are still served");
 }
