@@ -206,24 +206,36 @@ fn mpeg4_audio(inside: &Inside<'_, '_>, plain: AudioEntry) -> Result<AudioEntry>
 pub(crate) fn text(entry: &Mp4Box<'_>) -> Result<String> {
     match &entry.kind.0 {
         b"wvtt" => Ok(entry.kind.to_string()),
-        b"stpp" => Ok(ttml(entry).unwrap_or_else(|| entry.kind.to_string())),
+        b"stpp" => Ok(ttml(entry)),
         _ => Err(entry.fault(Fault::UnsupportedCodec(entry.kind))),
     }
 }
 
-/// Returns `stpp.ttml.PROFILE`, by which players check support, if a mime box names the profile
-/// (ISO/IEC 14496-30 §4.2.2: three strings, then optional boxes; W3C TTML Profile Registry: `im1t`,
-/// `im1i`, …).
-fn ttml(entry: &Mp4Box<'_>) -> Option<String> {
-    let body = entry.bytes.get(entry.header_size..)?;
-    let strings_end =
-        (0..3).try_fold(8, |start, _| Some(start + body.get(start..)?.iter().position(|&b| b == 0)? + 1))?;
-    let mime = Inside { entry, skip: strings_end }.find(FourCc(*b"mime")).ok()??;
+/// Returns `stpp.ttml.PROFILE`, by which players check support: Apple's HLS accepts only
+/// `stpp.ttml.im1t` (HLS Authoring Specification, 5.16). The profile is from the mime box, if any
+/// (W3C TTML Profile Registry: `im1t`, `im1i`, …). Most muxers write none, so the default is IMSC1's
+/// image profile if the sample entry mentions images, and otherwise its text profile, to which
+/// EBU-TT-D documents conform too (IMSC 1.0.1 §5.3).
+fn ttml(entry: &Mp4Box<'_>) -> String {
+    // Three strings, namespace, schema_location and auxiliary_mime_types, then optional boxes
+    // (ISO/IEC 14496-12 §12.6.3.2).
+    let body = entry.body().get(8..).unwrap_or_default();
+    let strings = body.split_inclusive(|&b| b == 0).take(3).map(<[u8]>::len).sum::<usize>();
+    let text = String::from_utf8_lossy(&body[..strings]);
+    let is_image = text.contains("/imsc1/image") || text.contains("image/");
+    let default = if is_image { "im1i" } else { "im1t" };
+    let profile = ttml_profile(entry, 8 + strings);
+    format!("stpp.ttml.{}", profile.as_deref().unwrap_or(default))
+}
+
+/// Returns the profile in the mime box, which is one of the boxes after the first `skip` bytes.
+fn ttml_profile(entry: &Mp4Box<'_>, skip: usize) -> Option<String> {
+    let mime = Inside { entry, skip }.find(FourCc(*b"mime")).ok()??;
     let content_type = std::str::from_utf8(mime.bytes.get(mime.header_size + 4..)?).ok()?;
     let (_, codecs) = content_type.trim_end_matches('\0').split_once("codecs=")?;
     let first = codecs.trim_matches('"').split(['|', '+', ',', ';']).next()?;
     let plain = !first.is_empty() && first.len() <= 8 && first.bytes().all(|b| b.is_ascii_alphanumeric());
-    plain.then(|| format!("stpp.ttml.{first}"))
+    plain.then(|| first.to_owned())
 }
 
 /// The child boxes of a sample entry, after its fields.

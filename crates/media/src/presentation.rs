@@ -169,10 +169,11 @@ impl OnDemand {
         ends.max().unwrap_or(0).saturating_sub(start)
     }
 
-    /// Returns the duration of the longest segment of any track, in microseconds.
+    /// Returns the duration of the longest segment of any track in microseconds, rounded up, because
+    /// no segment may be longer than `MPD@maxSegmentDuration` (ISO/IEC 23009-1 §5.3.1.2).
     pub fn segment_us_max(&self) -> u64 {
         let longest = |t: &NamedTrack| {
-            micros(t.segments().map(|s| s.duration).max().unwrap_or(0), t.index.info.timescale)
+            micros_up(t.segments().map(|s| s.duration).max().unwrap_or(0), t.index.info.timescale)
         };
         self.tracks.iter().map(longest).max().unwrap_or(0)
     }
@@ -181,6 +182,12 @@ impl OnDemand {
 /// Converts `value / timescale` seconds to microseconds, rounded to the nearest.
 pub fn micros(value: u64, timescale: u32) -> u64 {
     rescale(value, timescale, 1_000_000)
+}
+
+/// Converts `value / timescale` seconds to microseconds, rounded up.
+pub fn micros_up(value: u64, timescale: u32) -> u64 {
+    let us = (u128::from(value) * 1_000_000).div_ceil(u128::from(timescale.max(1)));
+    u64::try_from(us).unwrap_or(u64::MAX)
 }
 
 /// Converts `value / from` seconds to units of `1 / to` seconds, rounded to the nearest.

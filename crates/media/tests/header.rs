@@ -92,7 +92,7 @@ fn text_codecs_are_recognised() {
         ..HeaderParts::video(1000)
     };
     check(&text(b"text", b"wvtt").build(), expect!["wvtt text /1000 - 0"]);
-    check(&text(b"subt", b"stpp").build(), expect!["stpp text /1000 - 0"]);
+    check(&text(b"subt", b"stpp").build(), expect!["stpp.ttml.im1t text /1000 - 0"]);
     let stpp = |content_type: &str| {
         let strings = b"http://www.w3.org/ns/ttml\0\0\0";
         let mime = full(b"mime", 0, 0, &[content_type.as_bytes(), b"\0"].concat());
@@ -101,7 +101,15 @@ fn text_codecs_are_recognised() {
     };
     check(&stpp("application/ttml+xml;codecs=im1t"), expect!["stpp.ttml.im1t text /1000 - 0"]);
     check(&stpp("application/ttml+xml; codecs=\"im2t|im1t\""), expect!["stpp.ttml.im2t text /1000 - 0"]);
-    check(&stpp("application/ttml+xml"), expect!["stpp text /1000 - 0"]);
+    check(&stpp("application/ttml+xml"), expect!["stpp.ttml.im1t text /1000 - 0"]);
+    // Without a mime box, the strings of the sample entry decide.
+    let strings = |strings: &[u8]| {
+        let entry = boxed(b"stpp", &[&[0, 0, 0, 0, 0, 0, 0, 1][..], strings].concat());
+        HeaderParts { sample_entry: entry, ..text(b"subt", b"stpp") }.build()
+    };
+    check(&strings(b"http://www.w3.org/ns/ttml\0\0\0"), expect!["stpp.ttml.im1t text /1000 - 0"]);
+    check(&strings(b"http://www.w3.org/ns/ttml\0\0image/png\0"), expect!["stpp.ttml.im1i text /1000 - 0"]);
+    check(&strings(b"unterminated"), expect!["stpp.ttml.im1t text /1000 - 0"]);
     check(&text(b"text", b"tx3g").build(), expect!["offset 345: box 'tx3g': codec 'tx3g' is not supported"]);
     check(
         &text(b"meta", b"mett").build(),
@@ -183,7 +191,9 @@ fn missing_box_is_named() {
     );
     check(
         &entry(visual(b"encv", (8, 8), &[])),
-        expect!["offset 345: box 'encv': codec 'encv' is not supported"],
+        expect![
+            "offset 345: box 'encv': the track is encrypted ('encv'), and its encryption scheme is not supported"
+        ],
     );
     check(
         &entry(boxed(b"avc1", &[0; 20])),

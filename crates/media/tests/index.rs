@@ -232,21 +232,40 @@ fn cuts(header: &HeaderParts, fragments: &[(u64, u32, bool)]) -> Vec<u64> {
 }
 
 #[test]
-fn video_is_cut_at_the_first_sync_sample_after_the_target() {
+fn video_is_cut_at_the_sync_sample_nearest_to_the_target() {
     let video = HeaderParts::video(1000);
     // Chunks of half a second, with a sync sample every second.
     let chunks: Vec<_> = (0..10).map(|i| (i * 500, 500, i % 2 == 0)).collect();
     assert_eq!(cuts(&video, &chunks), [0, 2000, 4000]);
-    // Sync samples every 1.5 s: every other one must begin a segment.
-    let uneven: Vec<_> = (0..8).map(|i| (i * 750, 750, i % 2 == 0)).collect();
-    assert_eq!(cuts(&video, &uneven), [0, 3000]);
+    // A sync sample every 1.5 s is nearer to the target than every other one; of 1.4 s and 2.8 s,
+    // which are about equally near, the later one begins a segment.
+    let every = |ms: u64| (0..8).map(|i| (i * ms / 2, ms as u32 / 2, i % 2 == 0)).collect::<Vec<_>>();
+    assert_eq!(cuts(&video, &every(1500)), [0, 1500, 3000, 4500]);
+    assert_eq!(cuts(&video, &every(1400)), [0, 2800]);
+    // After a short group of pictures, as at a scene change, the next sync sample is expected soon.
+    let scene = [(0, 1200, true), (1200, 400, true), (1600, 400, true), (2000, 2000, true)];
+    assert_eq!(cuts(&video, &scene), [0, 2000]);
     // Fragments longer than the target stay whole.
     let long: Vec<_> = (0..3).map(|i| (i * 6000, 6000, true)).collect();
     assert_eq!(cuts(&video, &long), [0, 6000, 12_000]);
-    // A segment may end up to half a sample before its 2 s target. In these fragments of ten
-    // samples, half a sample is about 100 ms, so 1,900 ms is enough and 1,899 ms is not.
-    assert_eq!(cuts(&video, &[(0, 1900, true), (1900, 2000, true)]), [0, 1900]);
-    assert_eq!(cuts(&video, &[(0, 1899, true), (1899, 2000, true)]), [0]);
+    // The tolerance is 3/8 of the group of pictures before the cut.
+    assert_eq!(cuts(&video, &[(0, 1456, true), (1456, 2000, true)]), [0, 1456]);
+    assert_eq!(cuts(&video, &[(0, 1454, true), (1454, 2000, true)]), [0]);
+}
+
+#[test]
+fn short_tail_joins_the_last_segment() {
+    let video = HeaderParts::video(1000);
+    assert_eq!(cuts(&video, &[(0, 2000, true), (2000, 2000, true), (4000, 249, true)]), [0, 2000]);
+    assert_eq!(cuts(&video, &[(0, 2000, true), (2000, 250, true)]), [0, 2000]);
+    assert_eq!(cuts(&video, &[(0, 20, true)]), [0], "the only segment has no segment to join");
+    assert_eq!(cuts(&video, &[(0, 2000, true), (3000, 20, true)]), [0, 3000], "after a gap");
+    let parts = [(0, 2000), (2000, 20)].map(|(time, duration)| FragmentParts::new(time, duration).build());
+    let file = [vec![HeaderParts::video(1000).build()], parts.to_vec()].concat().concat();
+    let index = index(&file).unwrap().index;
+    let [only] = index.segments[..] else { panic!("{:?}", index.segments) };
+    assert_eq!((only.offset, only.duration), (index.header_size, 2020));
+    assert_eq!(only.offset + only.size, file.len() as u64);
 }
 
 #[test]
@@ -450,7 +469,10 @@ proptest! {
             prop_assert!(syncs.contains(&at));
             at = (segment.offset + segment.size, segment.time + segment.duration);
             let is_last = i + 1 == index.segments.len();
-            prop_assert!(is_last || segment.duration + 200 >= u64::from(target_ms));
+            // A cut is early by at most 3/8 of a group of pictures, which is part of the segment, or
+            // by half a sample.
+            prop_assert!(is_last || segment.duration * 11 / 8 + 201 >= u64::from(target_ms));
+            prop_assert!(i == 0 || segment.duration * 8 >= u64::from(target_ms));
         }
         prop_assert_eq!(at, (file.len() as u64, time));
     }

@@ -138,6 +138,25 @@ fn tracks_of_sync_samples_alone_are_recognised() {
     }
 }
 
+/// With the recipe of docs/guides/deliver-files.md, segments are one group of pictures at every usual
+/// frame rate. Forced key frames are at the first frame that is not before a multiple of 2 s, so at
+/// fractional frame rates some intervals are shorter than 2 s.
+#[test]
+fn key_frames_every_two_seconds_make_segments_of_two_seconds() {
+    for rate in ["24000/1001", "24", "25", "30000/1001", "30", "50", "60000/1001", "60"] {
+        let file = ffmpeg(&format!(
+            "-f lavfi -i testsrc2=size=32x32:rate={rate} -t 44.5 -c:v libx264 -preset ultrafast -force_key_frames \
+             expr:gte(t,n_forced*2) -movflags +delay_moov+frag_keyframe+default_base_moof -frag_duration 500000"
+        ));
+        let index = index(&file).unwrap().index;
+        let seconds = |d: u64| d as f64 / f64::from(index.info.timescale);
+        let lengths: Vec<f64> = index.segments.iter().map(|s| seconds(s.duration)).collect();
+        let (last, whole) = lengths.split_last().unwrap();
+        assert!(whole.iter().all(|s| (1.93..2.07).contains(s)) && *last < 1.0, "{rate}: {lengths:?}");
+        assert_eq!(lengths.len(), 23, "{rate}: {lengths:?}");
+    }
+}
+
 #[test]
 fn ffmpeg_delay_is_in_the_decode_times() {
     // frag_discont puts the delay into the decode times.

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::presentation::live::{Epoch, Live};
 use crate::presentation::utc::Utc;
-use crate::presentation::{Kind, Rendition, SwitchingSet, micros, rescale, switching_sets};
+use crate::presentation::{Kind, Rendition, SwitchingSet, micros, micros_up, rescale, switching_sets};
 
 const PROFILE_LOW_LATENCY: &str = "http://www.dashif.org/guidelines/low-latency-live-v5";
 /// Target live latency for players, if chunks are short enough to allow it.
@@ -53,7 +53,7 @@ pub fn live(live: &Live) -> String {
 }
 
 fn max_us(live: &Live, of: impl Fn(&Epoch) -> u64) -> u64 {
-    live.epochs.iter().map(|e| micros(of(e), e.timescale)).max().unwrap_or(0)
+    live.epochs.iter().map(|e| micros_up(of(e), e.timescale)).max().unwrap_or(0)
 }
 
 /// Writes the ServiceDescription; `@referenceId` refers to the ProducerReferenceTime of the first

@@ -77,7 +77,7 @@ fn on_demand_mpd_describes_every_track() {
         &super::on_demand(&presentation),
         expect![[r#"
             <?xml version="1.0" encoding="UTF-8"?>
-            <MPD xmlns="urn:mpeg:dash:schema:mpd:2011" profiles="urn:mpeg:dash:profile:isoff-live:2011,urn:mpeg:dash:profile:cmaf:2019" type="static" mediaPresentationDuration="PT6S" maxSegmentDuration="PT2.005333S" minBufferTime="PT2.005333S">
+            <MPD xmlns="urn:mpeg:dash:schema:mpd:2011" profiles="urn:mpeg:dash:profile:isoff-live:2011,urn:mpeg:dash:profile:cmaf:2019" type="static" mediaPresentationDuration="PT6S" maxSegmentDuration="PT2.005334S" minBufferTime="PT2.005334S">
               <Period id="0" start="PT0S">
                 <AdaptationSet id="0" contentType="video" segmentAlignment="true" mimeType="video/mp4" startWithSAP="2">
                   <Role schemeIdUri="urn:mpeg:dash:role:2011" value="main"/>

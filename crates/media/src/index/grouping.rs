@@ -26,8 +26,11 @@ pub(crate) struct Unit {
 pub(crate) enum Rule {
     /// Every unit, because each is already a segment.
     Each,
-    /// A unit that starts at least the target duration, less half a sample, after the segment's
-    /// start. Used for video, where sync samples limit the possible cuts.
+    /// A unit that starts at least the target duration, less a tolerance, after the segment's start.
+    /// Used for video, where sync samples limit the possible cuts. The tolerance is
+    /// [`GOP_TOLERANCE`] of the time since the previous sync sample, or half a sample if that is
+    /// more. Key frames are often slightly early: forced every 2 s at 29.97 frames per second, they
+    /// are 59 or 60 frames apart, so the shorter interval is 1.969 s.
     Elapsed,
     /// A unit that starts at the next multiple of the target duration since the track's start, less
     /// half a unit. Used for audio, which can be cut anywhere and so stays aligned with video.
@@ -43,6 +46,16 @@ impl Rule {
         }
     }
 }
+
+/// Tolerance of [`Rule::Elapsed`], as a share of the group of pictures (numerator, denominator).
+/// With a half, the cut would be the sync sample nearest to the target; with less, it is the later
+/// one if both are about equally near, so that rounding in another timescale cannot change it.
+const GOP_TOLERANCE: (u64, u64) = (3, 8);
+
+/// A last segment shorter than this part of the target duration is joined to the previous one: an
+/// eighth. Otherwise, an audio track that ends a few milliseconds after a multiple of the target
+/// would cost players a request for a single frame.
+const TAIL_DIVISOR: u128 = 8;
 
 /// Groups units as they arrive.
 #[derive(Debug, Clone)]
@@ -66,6 +79,8 @@ struct Open {
     decode_end: u64,
     presentation_time: u64,
     duration: u64,
+    /// Decode time of the newest sync unit.
+    sync_time: u64,
 }
 
 impl Grouping {
@@ -90,6 +105,7 @@ impl Grouping {
             decode_end: unit.decode_time.saturating_add(unit.duration),
             presentation_time: open.presentation_time.min(unit.presentation_time),
             duration: open.duration.saturating_add(unit.duration),
+            sync_time: if unit.sync { unit.decode_time } else { open.sync_time },
             ..open
         });
     }
@@ -97,8 +113,20 @@ impl Grouping {
     pub(crate) fn finish(mut self) -> Vec<Segment> {
         if let Some(open) = self.open {
             self.close(&open, None);
+            self.join_tail();
         }
         self.segments
+    }
+
+    /// Joins a very short last segment to the previous one, unless a gap separates them.
+    fn join_tail(&mut self) {
+        let [.., before, tail] = &mut self.segments[..] else { return };
+        let is_short = u128::from(tail.duration) * 1000 * TAIL_DIVISOR < self.target;
+        if is_short && before.time + before.duration == tail.time {
+            before.size = tail.offset + tail.size - before.offset;
+            before.duration += tail.duration;
+            self.segments.pop();
+        }
     }
 
     fn cuts(&self, open: &Open, unit: &Unit) -> bool {
@@ -106,7 +134,9 @@ impl Grouping {
             Rule::Each => true,
             Rule::Elapsed => {
                 let elapsed = unit.decode_time.saturating_sub(open.decode_time);
-                milli_halves(elapsed, unit.sample_duration) >= 2 * self.target
+                let gop = unit.decode_time.saturating_sub(open.sync_time);
+                let tolerance = (gop / GOP_TOLERANCE.1 * GOP_TOLERANCE.0 * 2).max(unit.sample_duration);
+                milli_halves(elapsed, tolerance) >= 2 * self.target
             }
             Rule::Grid => {
                 let elapsed = unit.decode_time.saturating_sub(self.start);
@@ -125,6 +155,7 @@ impl Grouping {
             decode_end: unit.decode_time.saturating_add(unit.duration),
             presentation_time: unit.presentation_time,
             duration: unit.duration,
+            sync_time: unit.decode_time,
         });
     }
 
