@@ -83,7 +83,7 @@ export class Header {
   #showFaults(faults: Fault[]): void {
     this.#faults.hidden = faults.length === 0;
     if (faults.length === 0) return;
-    const summary = faults.length === 1 ? "1 presentation is not served" : `${faults.length} presentations are not served`;
+    const summary = faults.length === 1 ? "1 presentation or track is not served" : `${faults.length} presentations or tracks are not served`;
     const items = faults.map(({ name, message }) => el("li", {}, el("strong", {}, name), ` ${message}`));
     this.#faults.replaceChildren(el("summary", {}, summary), el("ul", {}, ...items));
   }

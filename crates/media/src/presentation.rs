@@ -4,7 +4,7 @@
 //! timeline, and which bitrates manifests declare. HLS playlists and MPDs are written only from
 //! this model, so they cannot disagree.
 //!
-//! **Invariant:** an [`OnDemand`] exists only if its tracks align: the video tracks of a switching
+//! **Invariant:** the tracks of an [`OnDemand`] align: the video tracks of a switching
 //! set have the same segment boundaries within half a frame (ISO/IEC 23000-19 §7.3.4), and all
 //! tracks have the same length to within one segment.
 //!
@@ -20,6 +20,7 @@ pub mod sets;
 pub mod utc;
 
 use crate::track::{Segment, TrackIndex, TrackInfo};
+use align::Aligned;
 pub use align::Misaligned;
 pub use rate::Bitrate;
 pub use role::Role;
@@ -123,24 +124,42 @@ pub struct OnDemand {
     tracks: Vec<NamedTrack>,
     /// Role of each track.
     roles: Vec<Role>,
+    excluded: Vec<Misaligned>,
     /// Presentation time at which playback starts, and its timescale.
     start: (u64, u32),
 }
 
 impl OnDemand {
-    /// Creates a presentation from `tracks`. If they do not align, the error names the files at
-    /// fault.
+    /// Creates a presentation from those of `tracks` that align; [`OnDemand::excluded`] has the
+    /// reasons for the others.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reasons for all tracks if no video or audio track remains.
     pub fn new(tracks: Vec<NamedTrack>) -> Result<OnDemand, Misaligned> {
-        let roles = role::roles(&tracks);
-        align::check(&tracks, &roles)?;
+        let Aligned { tracks, mut excluded } = align::keep_aligned(tracks);
+        let (tracks, roles): (Vec<_>, Vec<_>) = tracks.into_iter().unzip();
+        if !tracks.iter().any(|t| Kind::of(&t.index.info) != Kind::Text) {
+            let reason = if tracks.is_empty() { Misaligned::NoTracks } else { Misaligned::TextAlone };
+            if excluded.is_empty() || !tracks.is_empty() {
+                excluded.push(reason);
+            }
+            return Err(if excluded.len() == 1 { excluded.remove(0) } else { Misaligned::Several(excluded) });
+        }
         let mut main = tracks.iter().zip(&roles).filter(|(_, role)| **role == Role::Main).map(|(t, _)| t);
         let video = main.find(|t| Kind::of(&t.index.info) == Kind::Video);
-        let reference = video.or(tracks.first()).ok_or(Misaligned::NoTracks)?;
+        let timed = tracks.iter().find(|t| Kind::of(&t.index.info) != Kind::Text);
+        let reference = video.or(timed).ok_or(Misaligned::NoTracks)?;
         let start = (reference.start(), reference.index.info.timescale);
-        Ok(OnDemand { tracks, roles, start })
+        Ok(OnDemand { tracks, roles, excluded, start })
     }
 
-    /// Returns all tracks, in the order passed to [`OnDemand::new`].
+    /// Returns the reason for each track that was left out.
+    pub fn excluded(&self) -> &[Misaligned] {
+        &self.excluded
+    }
+
+    /// Returns the remaining tracks, in the order passed to [`OnDemand::new`].
     pub fn tracks(&self) -> &[NamedTrack] {
         &self.tracks
     }

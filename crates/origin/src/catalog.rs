@@ -1,5 +1,5 @@
-//! `/catalog.json`: the playable presentations and channels, and an error for each presentation
-//! that cannot be served.
+//! `/catalog.json`: the playable presentations and channels, and an error for each presentation or
+//! track that cannot be served.
 
 use serde::Serialize;
 
@@ -37,6 +37,9 @@ struct Channel {
 #[derive(Debug, Serialize)]
 struct Named {
     name: String,
+    /// The file left out, if the rest of the presentation is served.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
     message: String,
 }
 
@@ -57,7 +60,11 @@ async fn on_demand(library: &Library, catalog: &mut Catalog) {
     let names = match library.names().await {
         Ok(names) => names,
         Err(error) => {
-            return catalog.faults.push(Named { name: String::from("media"), message: error.to_string() });
+            return catalog.faults.push(Named {
+                name: String::from("media"),
+                file: None,
+                message: error.to_string(),
+            });
         }
     };
     for name in names.into_iter().take(LISTED_MAX) {
@@ -65,11 +72,16 @@ async fn on_demand(library: &Library, catalog: &mut Catalog) {
             Ok(presentation) => {
                 let duration_s = presentation.media.duration_us() as f64 / 1e6;
                 let (hls, dash) = urls("vod", &name);
+                catalog.faults.extend(presentation.faults.iter().map(|fault| Named {
+                    name: name.clone(),
+                    file: fault.file().map(str::to_owned),
+                    message: fault.to_string(),
+                }));
                 catalog.vod.push(OnDemand { name, hls, dash, duration_s });
             }
             // The presentation was removed after the listing.
             Err(Fault::Unknown) => {}
-            Err(fault) => catalog.faults.push(Named { name, message: fault.to_string() }),
+            Err(fault) => catalog.faults.push(Named { name, file: None, message: fault.to_string() }),
         }
     }
 }

@@ -325,17 +325,48 @@ async fn empty_directory_is_reported() {
     .await;
 }
 
+/// Bad files are left out and reported; the rest of the presentation is served.
 #[tokio::test]
-async fn misaligned_tracks_are_reported() {
+async fn bad_tracks_are_left_out_and_reported() {
+    let media = make_media(3.0);
+    let bad = |file: &str| media.join("a").join(file);
+    fs::write(bad("truncated.mp4"), &fs::read(bad("video_90.mp4")).unwrap()[..3000]).unwrap();
+    fs::write(bad("text.mp4"), "not a film").unwrap();
+    let gop = support::VIDEO.replace("50", "60");
+    let input = format!("-f lavfi -i testsrc2=size=320x180:rate=25 -t 3 {gop} {}", support::CMAF);
+    ffmpeg(&input, bad("another_gop.mp4"));
+    let origin = start(media.clone());
+    let master = origin.text("/vod/a/master.m3u8").await;
+    let mut variants: Vec<&str> = master.lines().filter(|l| l.ends_with("/media.m3u8")).collect();
+    variants.sort_unstable();
+    assert_eq!(variants, ["video_180/media.m3u8", "video_90/media.m3u8"]);
+    let catalog: serde_json::Value = serde_json::from_str(&origin.text("/catalog.json").await).unwrap();
+    assert_eq!(catalog["vod"].as_array().unwrap().len(), 1);
+    let faults = catalog["faults"].as_array().unwrap();
+    let files: Vec<_> = faults.iter().map(|f| f["file"].as_str().unwrap()).collect();
+    assert_eq!(files, ["a/text.mp4", "a/truncated.mp4", "a/another_gop.mp4"]);
+    assert!(faults.iter().all(|f| f["name"] == "a"));
+    assert_eq!(
+        faults[2]["message"],
+        "a/video_180.mp4 and a/another_gop.mp4 do not line up: segment 2 begins at 2.000000 s in the first, at \
+         2.400000 s in the second; encode them with the same key frame times"
+    );
+    assert_eq!(origin.get("/vod/a/another_gop/media.m3u8").await.status, StatusCode::NOT_FOUND);
+    // A repaired file is served again, and the others keep their names.
+    fs::remove_file(bad("text.mp4")).unwrap();
+    fs::remove_file(bad("truncated.mp4")).unwrap();
+    make_video(&bad("another_gop.mp4"), "320x180", 3.0);
+    assert!(origin.text("/vod/a/master.m3u8").await.contains("another_gop/media.m3u8"));
+    origin.stop().await;
+}
+
+#[tokio::test]
+async fn presentation_of_bad_files_alone_names_every_reason() {
     check_fault(|broken| {
-        make_video(&broken.join("v.mp4"), "160x90", 3.0);
-        let gop = support::VIDEO.replace("50", "60");
-        let input = format!("-f lavfi -i testsrc2=size=320x180:rate=25 -t 3 {gop} {}", support::CMAF);
-        ffmpeg(&input, broken.join("w.mp4"));
-        String::from(
-            "broken/v.mp4 and broken/w.mp4 do not line up: segment 2 begins at 2.000000 s in the first, at \
-             2.400000 s in the second; encode them with the same key frame times",
-        )
+        fs::write(broken.join("a.mp4"), "not a film").unwrap();
+        fs::write(broken.join("b.mp4"), "not a film either").unwrap();
+        let reason = |file| format!("broken/{file}.mp4: offset 0: box 'ftyp': not an MP4 (ISO BMFF) file");
+        format!("{}; {}", reason("a"), reason("b"))
     })
     .await;
 }

@@ -1,4 +1,4 @@
-//! Track alignment check, which reports the file and position at fault.
+//! Track alignment: which tracks form a presentation, and why others are left out.
 
 use super::sets::{Kind, switchable};
 use super::{NamedTrack, Placed, Role, micros};
@@ -8,7 +8,7 @@ use std::fmt;
 /// second.
 const HALF_FRAME_US: u64 = 20_000;
 
-/// Reasons why tracks do not form a presentation.
+/// Reasons why a track is left out of a presentation, or why no presentation remains.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Misaligned {
     /// The presentation has no track.
@@ -44,6 +44,8 @@ pub enum Misaligned {
         /// Number of segments in the second file.
         second_count: usize,
     },
+    /// Several reasons, each for another track.
+    Several(Vec<Misaligned>),
     /// Tracks end more than a segment apart.
     End {
         /// The file compared with.
@@ -66,6 +68,10 @@ impl fmt::Display for Misaligned {
             Misaligned::NoTracks => write!(f, "no CMAF track"),
             Misaligned::TextAlone => {
                 write!(f, "the presentation has only subtitle tracks: add a video or an audio track")
+            }
+            Misaligned::Several(reasons) => {
+                let reasons: Vec<String> = reasons.iter().map(Misaligned::to_string).collect();
+                f.write_str(&reasons.join("; "))
             }
             Misaligned::NothingShown { file } => write!(f, "{file}: the edit list excludes all of the media"),
             Misaligned::Boundary { first, second, segment, first_us, second_us } => write!(
@@ -95,26 +101,86 @@ impl fmt::Display for Misaligned {
 
 impl std::error::Error for Misaligned {}
 
-/// Compares every track with the first track with which it must align. Trick-play tracks need only
-/// end with the others, because players do not switch to them at a segment boundary.
-pub(super) fn check(tracks: &[NamedTrack], roles: &[Role]) -> Result<(), Misaligned> {
-    let main = tracks.iter().zip(roles).filter(|(_, role)| **role == Role::Main).map(|(t, _)| t);
-    let main: Vec<&NamedTrack> = main.collect();
-    for track in tracks {
-        if track.segments().next().is_none() {
-            return Err(Misaligned::NothingShown { file: track.file.clone() });
+impl Misaligned {
+    /// Returns the file left out, if the fault concerns one file.
+    pub fn file(&self) -> Option<&str> {
+        match self {
+            Misaligned::NoTracks | Misaligned::TextAlone | Misaligned::Several(_) => None,
+            Misaligned::NothingShown { file } => Some(file),
+            Misaligned::Boundary { second, .. }
+            | Misaligned::Count { second, .. }
+            | Misaligned::End { second, .. } => Some(second),
         }
     }
-    for (i, track) in main.iter().enumerate() {
-        let set = main[..i].iter().find(|other| switchable(&other.index.info, &track.index.info));
-        if let Some(first) = set.filter(|t| Kind::of(&t.index.info) == Kind::Video) {
-            same_boundaries(first, track)?;
+}
+
+/// The tracks that form a presentation, each with its role, and the reason for each track left out.
+#[derive(Debug)]
+pub(super) struct Aligned {
+    pub(super) tracks: Vec<(NamedTrack, Role)>,
+    pub(super) excluded: Vec<Misaligned>,
+}
+
+/// Leaves out the tracks that do not align with the others.
+///
+/// In each switching set of video, the tracks whose segment boundaries equal those of the reference
+/// stay: the track with which most tracks of the set align. Then, of all video and audio tracks,
+/// those stay that end within one segment of the reference: the video track near whose end most of
+/// them end or, without video, the audio track. Of several such tracks, the reference is the first
+/// by file name. Subtitles may end earlier, and trick-play tracks may have other boundaries, because players
+/// do not switch to them at a segment boundary.
+pub(super) fn keep_aligned(tracks: Vec<NamedTrack>) -> Aligned {
+    let mut excluded = Vec::new();
+    let (shown, empty): (Vec<_>, Vec<_>) = tracks.into_iter().partition(|t| t.segments().next().is_some());
+    excluded.extend(empty.into_iter().map(|t| Misaligned::NothingShown { file: t.file }));
+    let roles = super::role::roles(&shown);
+    let mut tracks: Vec<(NamedTrack, Role)> = shown.into_iter().zip(roles).collect();
+    let is_ladder = |(t, role): &(NamedTrack, Role)| *role == Role::Main && kind(t) == Kind::Video;
+    let mut checked: Vec<String> = Vec::new();
+    while let Some((first, _)) = tracks.iter().find(|t| is_ladder(t) && !checked.contains(&t.0.file)) {
+        let info = first.index.info.clone();
+        let in_set = |t: &(NamedTrack, Role)| is_ladder(t) && switchable(&t.0.index.info, &info);
+        checked.extend(tracks.iter().filter(|t| in_set(t)).map(|(t, _)| t.file.clone()));
+        exclude(&mut tracks, &mut excluded, in_set, same_boundaries);
+    }
+    exclude(&mut tracks, &mut excluded, |(t, _)| kind(t) != Kind::Text, same_end);
+    Aligned { tracks, excluded }
+}
+
+/// Among the tracks for which `is_member` holds, excludes those that fail `compare` with the
+/// reference.
+fn exclude(
+    tracks: &mut Vec<(NamedTrack, Role)>,
+    excluded: &mut Vec<Misaligned>,
+    is_member: impl Fn(&(NamedTrack, Role)) -> bool,
+    compare: impl Fn(&NamedTrack, &NamedTrack) -> Result<(), Misaligned>,
+) {
+    let mut members: Vec<&NamedTrack> = tracks.iter().filter(|t| is_member(t)).map(|(t, _)| t).collect();
+    members.sort_by_key(|t| (kind(t), &t.file));
+    let Some(&first) = members.first() else { return };
+    let agreeing = |a: &NamedTrack| members.iter().filter(|b| compare(a, b).is_ok()).count();
+    let mut best = (first, agreeing(first));
+    // Usually all members agree with the first, and no other candidate is compared.
+    for &candidate in members[1..].iter().filter(|t| kind(t) == kind(first)) {
+        if best.1 == members.len() {
+            return;
+        }
+        let count = agreeing(candidate);
+        if count > best.1 {
+            best = (candidate, count);
         }
     }
-    if !tracks.is_empty() && tracks.iter().all(|t| Kind::of(&t.index.info) == Kind::Text) {
-        return Err(Misaligned::TextAlone);
-    }
-    same_ends(tracks)
+    let reasons: Vec<(&str, Misaligned)> = members
+        .iter()
+        .filter_map(|track| Some((track.file.as_str(), compare(best.0, track).err()?)))
+        .collect();
+    let files: Vec<String> = reasons.iter().map(|(file, _)| (*file).to_owned()).collect();
+    excluded.extend(reasons.into_iter().map(|(_, reason)| reason));
+    tracks.retain(|(t, _)| !files.contains(&t.file));
+}
+
+fn kind(track: &NamedTrack) -> Kind {
+    Kind::of(&track.index.info)
 }
 
 fn same_boundaries(first: &NamedTrack, second: &NamedTrack) -> Result<(), Misaligned> {
@@ -149,24 +215,20 @@ fn half_frame_us(track: &NamedTrack) -> u64 {
     u64::from(den) * 500_000 / u64::from(num.max(1))
 }
 
-/// Checks that video and audio end within one segment of each other; subtitles may end earlier.
-fn same_ends(tracks: &[NamedTrack]) -> Result<(), Misaligned> {
-    let mut timed = tracks.iter().filter(|t| Kind::of(&t.index.info) != Kind::Text);
-    let Some(first) = timed.next() else { return Ok(()) };
+/// Checks that two tracks end within one segment of each other.
+fn same_end(first: &NamedTrack, second: &NamedTrack) -> Result<(), Misaligned> {
     let end_us = |t: &NamedTrack| micros(t.end(), t.index.info.timescale);
-    for second in timed {
-        let allowed_us = segment_us_max(first).max(segment_us_max(second));
-        if end_us(first).abs_diff(end_us(second)) > allowed_us {
-            return Err(Misaligned::End {
-                first: first.file.clone(),
-                first_us: end_us(first),
-                second: second.file.clone(),
-                second_us: end_us(second),
-                allowed_us,
-            });
-        }
+    let allowed_us = segment_us_max(first).max(segment_us_max(second));
+    if end_us(first).abs_diff(end_us(second)) <= allowed_us {
+        return Ok(());
     }
-    Ok(())
+    Err(Misaligned::End {
+        first: first.file.clone(),
+        first_us: end_us(first),
+        second: second.file.clone(),
+        second_us: end_us(second),
+        allowed_us,
+    })
 }
 
 fn segment_us_max(track: &NamedTrack) -> u64 {

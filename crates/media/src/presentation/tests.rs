@@ -102,7 +102,11 @@ pub(crate) fn channel() -> Live {
 
 fn check(tracks: Vec<NamedTrack>, expect: Expect) {
     let message = match OnDemand::new(tracks) {
-        Ok(presentation) => format!("{} µs", presentation.duration_us()),
+        Ok(presentation) => {
+            let excluded: String =
+                presentation.excluded().iter().map(|m| format!("; excluded: {m}")).collect();
+            format!("{} µs{excluded}", presentation.duration_us())
+        }
         Err(misaligned) => misaligned.to_string(),
     };
     expect.assert_eq(&message);
@@ -120,7 +124,7 @@ fn misaligned_boundary_names_files_and_segment() {
     check(
         vec![a(), video("b", 360, &[25_600, 25_857, 25_343])],
         expect![
-            "a.mp4 and b.mp4 do not line up: segment 3 begins at 4.000000 s in the first, at 4.020078 s in the second; encode them with the same key frame times"
+            "6000000 µs; excluded: a.mp4 and b.mp4 do not line up: segment 3 begins at 4.000000 s in the first, at 4.020078 s in the second; encode them with the same key frame times"
         ],
     );
 }
@@ -130,19 +134,51 @@ fn missing_segment_is_named() {
     check(
         vec![video("a", 180, &[25_600, 25_600]), video("b", 360, &[25_600])],
         expect![
-            "a.mp4 and b.mp4 do not line up: the number of segments is 2 in the first and 1 in the second; the first missing one is segment 2"
+            "4000000 µs; excluded: a.mp4 and b.mp4 do not line up: the number of segments is 2 in the first and 1 in the second; the first missing one is segment 2"
         ],
     );
 }
 
 #[test]
-fn audio_ending_more_than_a_segment_apart_is_refused() {
+fn audio_ending_more_than_a_segment_apart_is_left_out() {
     let a = || video("a", 180, &[25_600, 25_600]);
     check(vec![a(), audio("b", None, &[96_000])], expect!["4000000 µs"]);
     check(
         vec![a(), audio("b", None, &[95_999])],
         expect![
-            "a.mp4 and b.mp4 do not line up: the first ends at 4.000000 s, the second at 1.999979 s; ends may be at most 2.000000 s apart"
+            "4000000 µs; excluded: a.mp4 and b.mp4 do not line up: the first ends at 4.000000 s, the second at 1.999979 s; ends may be at most 2.000000 s apart"
+        ],
+    );
+}
+
+#[test]
+fn majority_decides_which_tracks_stay() {
+    let good = |name: &str| video(name, 180, &[25_600, 25_600]);
+    let other = |name: &str| video(name, 360, &[12_800, 38_400]);
+    let kept = |tracks: Vec<NamedTrack>| {
+        let presentation = OnDemand::new(tracks).unwrap();
+        presentation.tracks().iter().map(|t| t.name.clone()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(kept(vec![other("a"), good("b"), good("c")]), "b c");
+    assert_eq!(kept(vec![good("b"), other("a")]), "a", "a tie goes to the first file name");
+    let long = |name: &str| audio(name, None, &[96_000; 9]);
+    assert_eq!(kept(vec![long("a"), long("b"), good("v")]), "v", "video decides about the end");
+    let short = audio("c", None, &[96_000, 96_000]);
+    assert_eq!(kept(vec![short.clone(), long("a"), long("b")]), "a b");
+    assert_eq!(kept(vec![short, good("v"), video("w", 180, &[25_600; 9])]), "c v");
+}
+
+#[test]
+fn presentation_without_usable_track_names_all_reasons() {
+    let cut = |name: &str| {
+        let mut track = video(name, 180, &[25_600]);
+        track.index.info.edit_media_time = 25_600;
+        track
+    };
+    check(
+        vec![cut("a"), cut("b"), track("s", "wvtt", Media::Text, 1000, &[2000])],
+        expect![
+            "a.mp4: the edit list excludes all of the media; b.mp4: the edit list excludes all of the media; the presentation has only subtitle tracks: add a video or an audio track"
         ],
     );
 }

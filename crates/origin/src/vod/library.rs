@@ -100,6 +100,9 @@ impl Library {
             Ok(p) => {
                 let (tracks, segments) = (p.media.tracks().len(), p.segments());
                 tracing::info!(name, tracks, segments, took_ms, "presentation indexed");
+                for fault in &p.faults {
+                    tracing::warn!(name, %fault, "track left out");
+                }
             }
             Err(fault) => tracing::warn!(name, %fault, "presentation cannot be served"),
         }

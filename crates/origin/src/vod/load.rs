@@ -1,9 +1,10 @@
 //! Presentation indexing: indexes each file with ranged reads and checks that the tracks align.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use thalweg_media::error::Error as MediaError;
 use thalweg_media::index::{IndexOptions, Indexer, Step};
 use thalweg_media::presentation::{Misaligned, NamedTrack, OnDemand};
@@ -19,6 +20,8 @@ pub(crate) struct Presentation {
     pub(crate) media: OnDemand,
     /// File of each track, in the order of `media.tracks()`.
     objects: Vec<Object>,
+    /// Reasons for the tracks that are left out.
+    pub(crate) faults: Vec<Fault>,
 }
 
 impl Presentation {
@@ -44,8 +47,21 @@ pub(crate) enum Fault {
     NoTracks { name: String },
     /// A file is not a valid CMAF track.
     Media { key: String, error: MediaError },
-    /// The tracks do not align.
+    /// Tracks do not align.
     Misaligned(Misaligned),
+    /// No track is usable, each for another reason.
+    Unusable(Vec<Fault>),
+}
+
+impl Fault {
+    /// Returns the file left out, if the fault concerns one file.
+    pub(crate) fn file(&self) -> Option<&str> {
+        match self {
+            Fault::Media { key, .. } => Some(key),
+            Fault::Misaligned(misaligned) => misaligned.file(),
+            Fault::Unknown | Fault::Storage(_) | Fault::NoTracks { .. } | Fault::Unusable(_) => None,
+        }
+    }
 }
 
 impl fmt::Display for Fault {
@@ -58,13 +74,19 @@ impl fmt::Display for Fault {
             }
             Fault::Media { key, error } => write!(f, "{key}: {error}"),
             Fault::Misaligned(misaligned) => misaligned.fmt(f),
+            Fault::Unusable(faults) => {
+                let faults: Vec<String> = faults.iter().map(Fault::to_string).collect();
+                f.write_str(&faults.join("; "))
+            }
         }
     }
 }
 
 impl std::error::Error for Fault {}
 
-/// Indexes the presentation `name`, which consists of `objects`.
+/// Indexes the presentation `name`, which consists of `objects`. Invalid and misaligned files are
+/// left out. If storage fails, so does the presentation: the failure may be temporary, and the
+/// manifest must not change with it.
 pub(super) async fn load(
     storage: &Storage,
     name: &str,
@@ -75,15 +97,34 @@ pub(super) async fn load(
         return Err(Fault::NoTracks { name: name.to_owned() });
     }
     let options = IndexOptions { segment_target_ms };
-    let indices = try_join_all(objects.iter().map(|object| index(storage, object, options))).await?;
+    let indices = join_all(objects.iter().map(|object| index(storage, object, options))).await;
+    // Names count invalid files too, so that URLs do not change once a file is repaired.
     let names = track_names(name, objects.iter().map(|o| o.key.as_str()));
-    let tracks = names.into_iter().zip(&objects).zip(indices);
-    let tracks = tracks.map(|((name, object), index)| {
-        let version = object.version.clone();
-        NamedTrack { name, version, file: object.key.clone(), index }
-    });
-    let media = OnDemand::new(tracks.collect()).map_err(Fault::Misaligned)?;
-    Ok(Presentation { media, objects })
+    let (mut tracks, mut faults) = (Vec::new(), Vec::new());
+    for ((name, object), index) in names.iter().zip(&objects).zip(indices) {
+        let (name, version, file) = (name.clone(), object.version.clone(), object.key.clone());
+        match index {
+            Ok(index) => tracks.push(NamedTrack { name, version, file, index }),
+            Err(Fault::Storage(error)) => return Err(Fault::Storage(error)),
+            Err(fault) => faults.push(fault),
+        }
+    }
+    let media = match OnDemand::new(tracks) {
+        Ok(media) => media,
+        Err(misaligned) => return Err(unusable(faults, misaligned)),
+    };
+    faults.extend(media.excluded().iter().cloned().map(Fault::Misaligned));
+    let mut by_name: HashMap<String, Object> = names.into_iter().zip(objects).collect();
+    let objects = media.tracks().iter().filter_map(|track| by_name.remove(&track.name)).collect();
+    Ok(Presentation { media, objects, faults })
+}
+
+/// Returns the fault of a presentation without a usable track: the reasons for all its files.
+fn unusable(mut faults: Vec<Fault>, misaligned: Misaligned) -> Fault {
+    if faults.is_empty() || misaligned != Misaligned::NoTracks {
+        faults.push(Fault::Misaligned(misaligned));
+    }
+    if faults.len() == 1 { faults.remove(0) } else { Fault::Unusable(faults) }
 }
 
 /// Indexes one file, reading only what the indexer requests.
