@@ -4,6 +4,7 @@ use crate::boxes::{Boxes, Mp4Box};
 use crate::codec;
 use crate::error::{Error, Fault, Result};
 use crate::fourcc::FourCc;
+use crate::fragment::MEDIA_TIME_MAX;
 use crate::language;
 use crate::track::{Media, SampleDefaults, TrackInfo};
 
@@ -33,8 +34,20 @@ pub fn parse(bytes: &[u8], offset: u64) -> Result<TrackInfo> {
 
 pub(crate) const NO_FTYP: &str = "must follow an ftyp";
 
-/// Reads a moov box.
+/// Reads the moov box of a track that no empty edit delays.
 pub(crate) fn parse_moov(moov: &Mp4Box<'_>) -> Result<TrackInfo> {
+    match parse_delayed_moov(moov)? {
+        (info, 0) => Ok(info),
+        _ => Err(moov.invalid(
+            "an empty edit delays the track, which CMAF does not allow: put the delay into its timestamps, \
+             with ffmpeg's -movflags +frag_discont",
+        )),
+    }
+}
+
+/// Reads a moov box. Also returns the delay by empty edits that exceeds the edit list's media_time,
+/// in the track's timescale.
+pub(crate) fn parse_delayed_moov(moov: &Mp4Box<'_>) -> Result<(TrackInfo, u64)> {
     let Some(mvex) = moov.find(FourCc::MVEX)? else { return Err(moov.fault(Fault::Progressive)) };
     let trak = only_trak(moov)?;
     let tkhd = TrackHeader::parse(&trak.require(FourCc::TKHD)?)?;
@@ -46,14 +59,14 @@ pub(crate) fn parse_moov(moov: &Mp4Box<'_>) -> Result<TrackInfo> {
     };
     let (codec, media) = media(&mdia, &tkhd)?;
     let movie_timescale = movie_timescale(&moov.require(FourCc::MVHD)?)?;
-    let edit_media_time = match trak.find(FourCc::EDTS)? {
+    let (edit_media_time, delay) = match trak.find(FourCc::EDTS)? {
         Some(edts) => match edts.find(FourCc::ELST)? {
-            Some(elst) => edit_media_time(&elst, timescale, movie_timescale)?,
-            None => 0,
+            Some(elst) => edit(&elst, timescale, movie_timescale)?,
+            None => (0, 0),
         },
-        None => 0,
+        None => (0, 0),
     };
-    Ok(TrackInfo {
+    let info = TrackInfo {
         track_id: tkhd.track_id,
         timescale,
         codec,
@@ -61,7 +74,8 @@ pub(crate) fn parse_moov(moov: &Mp4Box<'_>) -> Result<TrackInfo> {
         media,
         sample_defaults: sample_defaults(&mvex, tkhd.track_id)?,
         edit_media_time,
-    })
+    };
+    Ok((info, delay))
 }
 
 fn only_trak<'a>(moov: &Mp4Box<'a>) -> Result<Mp4Box<'a>> {
@@ -180,10 +194,10 @@ fn sample_defaults(mvex: &Mp4Box<'_>, track_id: u32) -> Result<SampleDefaults> {
     Err(mvex.fault(Fault::Missing(FourCc::TREX)))
 }
 
-/// Returns the media time that is presented first. CMAF allows one edit, which may only shift the
-/// track (ISO/IEC 23000-19 §7.5.13). The duration of preceding empty edits is subtracted if
-/// possible.
-fn edit_media_time(elst: &Mp4Box<'_>, timescale: u32, movie_timescale: u32) -> Result<u64> {
+/// Returns the media time that is presented first, and the delay before it, one of which is 0. CMAF
+/// allows one edit, which may only shift the track (ISO/IEC 23000-19 §7.5.13). The duration of
+/// preceding empty edits is subtracted if possible.
+fn edit(elst: &Mp4Box<'_>, timescale: u32, movie_timescale: u32) -> Result<(u64, u64)> {
     let (version, _, mut r) = elst.full()?;
     let wide = version == 1;
     let count = r.u32()?;
@@ -204,11 +218,6 @@ fn edit_media_time(elst: &Mp4Box<'_>, timescale: u32, movie_timescale: u32) -> R
     }
     let shift = shift.unwrap_or(0);
     let delay = u128::from(delay) * u128::from(timescale) / u128::from(movie_timescale.max(1));
-    let delay = u64::try_from(delay).unwrap_or(u64::MAX);
-    shift.checked_sub(delay).ok_or_else(|| {
-        elst.invalid(
-            "an empty edit delays the track, which CMAF does not allow: put the delay into its timestamps, \
-             with ffmpeg's -movflags +frag_discont",
-        )
-    })
+    let delay = u64::try_from(delay).unwrap_or(u64::MAX).min(MEDIA_TIME_MAX);
+    Ok((shift.saturating_sub(delay), delay.saturating_sub(shift)))
 }

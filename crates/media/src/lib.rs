@@ -4,6 +4,7 @@ pub mod boxes;
 pub mod chunk;
 mod codec;
 pub mod dash;
+pub mod delay;
 pub mod dump;
 pub mod error;
 pub mod fourcc;

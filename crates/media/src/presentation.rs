@@ -18,6 +18,7 @@ pub mod rate;
 pub mod role;
 pub mod sets;
 pub mod utc;
+pub mod warning;
 
 use crate::track::{Segment, TrackIndex, TrackInfo};
 use align::Aligned;
@@ -25,6 +26,7 @@ pub use align::Misaligned;
 pub use rate::Bitrate;
 pub use role::Role;
 pub use sets::{Kind, SwitchingSet, switching_sets};
+pub use warning::Warning;
 
 /// A track file, with its name in URLs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -157,6 +159,11 @@ impl OnDemand {
     /// Returns the reason for each track that was left out.
     pub fn excluded(&self) -> &[Misaligned] {
         &self.excluded
+    }
+
+    /// Returns the warnings about the remaining tracks.
+    pub fn warnings(&self) -> Vec<Warning> {
+        warning::warnings(&self.tracks, &self.roles)
     }
 
     /// Returns the remaining tracks, in the order passed to [`OnDemand::new`].

@@ -149,14 +149,14 @@ fn edit_list_shift_is_read() {
     let wide = [&0u64.to_be_bytes()[..], &(1u64 << 40).to_be_bytes(), &words(&[0x1_0000])].concat();
     check(&with(1, &wide, 1), expect!["avc1.64001f 640x360 /90000 - 1099511627776"]);
     // An empty edit of 40 ms in the movie's timescale of 1000 is subtracted; an empty edit of 100
-    // ms is too long.
+    // ms delays the track, which only files may do.
     let short = [words(&[40, u32::MAX, 0x1_0000]), shift.clone()].concat();
     check(&with(0, &short, 2), expect!["avc1.64001f 640x360 /90000 - 3600"]);
     let long = [words(&[100, u32::MAX, 0x1_0000]), shift.clone()].concat();
     check(
         &with(0, &long, 2),
         expect![
-            "offset 454: box 'elst': an empty edit delays the track, which CMAF does not allow: put the delay into its timestamps, with ffmpeg's -movflags +frag_discont"
+            "offset 24: box 'moov': an empty edit delays the track, which CMAF does not allow: put the delay into its timestamps, with ffmpeg's -movflags +frag_discont"
         ],
     );
     check(

@@ -5,9 +5,10 @@
 mod support;
 
 use expect_test::expect;
-use support::build::{FragmentParts, HeaderParts, boxed, sidx};
+use support::build::{FragmentParts, HeaderParts, boxed, full, sidx, words};
 use support::{VIDEO, ffmpeg, ffprobe, index, scan};
 use thalweg_media::chunk::Event;
+use thalweg_media::delay::{delay_moof, edit_lists};
 use thalweg_media::dump::dump;
 use thalweg_media::error::Result;
 use thalweg_media::fragment::Fragment;
@@ -126,4 +127,33 @@ fn rebase_refuses_invalid_segments() -> Result<()> {
     let error = rebase_on_moof(&mut cut, 1000).unwrap_err();
     expect!["offset 1104: box 'mdat': truncated, needs 38 bytes, 37 left"].assert_eq(&error.to_string());
     rebase_on_moof(&mut [], 0)
+}
+
+#[test]
+fn delay_moves_from_the_edit_list_into_decode_times() {
+    let edits = [words(&[100, u32::MAX, 0x1_0000]), words(&[0, 20, 0x1_0000])].concat();
+    let elst = full(b"elst", 0, 0, &[&2u32.to_be_bytes()[..], &edits].concat());
+    let header = HeaderParts { in_trak: boxed(b"edts", &elst), ..HeaderParts::video(1000) }.build();
+    let fragment = FragmentParts::new(500, 2000).build();
+    let indexed = index(&[header.clone(), fragment.clone()].concat()).unwrap().index;
+    assert_eq!((indexed.delay, indexed.info.edit_media_time, indexed.segments[0].time), (80, 0, 580));
+    let mut moof = fragment[..104].to_vec();
+    delay_moof(&mut moof, header.len() as u64, indexed.delay).unwrap();
+    let mut plain = header.clone();
+    for at in edit_lists(&header, 0).unwrap() {
+        plain[at as usize + 4..at as usize + 8].copy_from_slice(b"free");
+    }
+    let served = index(&[plain, moof, fragment[104..].to_vec()].concat()).unwrap().index;
+    assert_eq!((served.delay, &served.segments), (0, &indexed.segments));
+}
+
+#[test]
+fn delay_must_fit_the_decode_time() {
+    let moof = |time: u32| boxed(b"moof", &boxed(b"traf", &full(b"tfdt", 0, 0, &time.to_be_bytes())));
+    let mut last = moof(u32::MAX - 7);
+    delay_moof(&mut last, 0, 7).unwrap();
+    assert_eq!(last, moof(u32::MAX));
+    let error = delay_moof(&mut last, 0, 1).unwrap_err();
+    expect!["offset 16: box 'tfdt': delayed decode time exceeds 32 bits"].assert_eq(&error.to_string());
+    assert_eq!(last, moof(u32::MAX), "unchanged");
 }

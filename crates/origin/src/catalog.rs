@@ -15,6 +15,7 @@ pub(crate) struct Catalog {
     vod: Vec<OnDemand>,
     live: Vec<Channel>,
     faults: Vec<Named>,
+    warnings: Vec<Named>,
 }
 
 #[derive(Debug, Serialize)]
@@ -37,7 +38,7 @@ struct Channel {
 #[derive(Debug, Serialize)]
 struct Named {
     name: String,
-    /// The file left out, if the rest of the presentation is served.
+    /// The file concerned, if the rest of the presentation is served.
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<String>,
     message: String,
@@ -70,6 +71,11 @@ async fn on_demand(library: &Library, catalog: &mut Catalog) {
     for name in names.into_iter().take(LISTED_MAX) {
         match library.get(&name).await {
             Ok(presentation) => {
+                catalog.warnings.extend(presentation.media.warnings().iter().map(|warning| Named {
+                    name: name.clone(),
+                    file: Some(warning.file().to_owned()),
+                    message: warning.to_string(),
+                }));
                 let duration_s = presentation.media.duration_us() as f64 / 1e6;
                 let (hls, dash) = urls("vod", &name);
                 catalog.faults.extend(presentation.faults.iter().map(|fault| Named {

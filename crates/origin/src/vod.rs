@@ -108,12 +108,13 @@ async fn cut(
     is_versioned: bool,
     piece: Piece,
 ) -> Response<Body> {
-    let (offset, size, rebased) = match piece {
-        Piece::Header => (0, track.index.header_size, false),
-        Piece::Segment(segment) => (segment.offset, segment.size, track.index.has_base_data_offset),
+    let (offset, size) = match piece {
+        Piece::Header => (0, track.index.header_size),
+        Piece::Segment(segment) => (segment.offset, segment.size),
     };
     // The rewritten bytes differ from the file's, so the entity tag must differ too.
-    let form = if rebased { "-moof" } else { "" };
+    let is_rewritten = rebase::is_rewritten(&track.index);
+    let form = if is_rewritten { "-moof" } else { "" };
     let resource = Resource {
         content_type: media_type(Kind::of(&track.index.info)),
         cache_control: String::from(if is_versioned { VERSION_CACHE_CONTROL } else { MEDIA_CACHE_CONTROL }),
@@ -130,9 +131,13 @@ async fn cut(
     let wanted = offset + range.start..offset + range.end;
     let opened = async {
         let reader = library.storage().open(object).await.map_err(Fault::Storage)?;
-        let patches = match rebased {
-            true => rebase::patches(&reader, object, offset..offset + size, wanted.clone()).await?,
-            false => Vec::new(),
+        let patches = match piece {
+            Piece::Header => rebase::header_patches(&reader, object, &track.index).await?,
+            Piece::Segment(_) if is_rewritten => {
+                let segment = offset..offset + size;
+                rebase::patches(&reader, object, &track.index, segment, wanted.clone()).await?
+            }
+            Piece::Segment(_) => Vec::new(),
         };
         Ok(body::file(reader, wanted.clone(), patches))
     };

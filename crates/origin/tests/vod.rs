@@ -167,6 +167,59 @@ async fn edit_lists_keep_audio_and_video_in_sync() {
     origin.stop().await;
 }
 
+/// Audio that begins 0.48 s after the video must still do so when served. The files are made by the
+/// recipe of docs/guides/deliver-files.md; ffmpeg puts the delay into an empty edit, which browsers
+/// ignore, so the origin must move it into decode times.
+#[tokio::test(flavor = "multi_thread")]
+async fn delayed_audio_stays_delayed() {
+    let media = support::directory("media");
+    fs::create_dir(media.join("a")).unwrap();
+    let film = media.join("film.mkv");
+    let tone = "-itsoffset 0.48 -f lavfi -i sine=440:sample_rate=48000";
+    let coded = "-c:v libx264 -preset veryfast -bf 3 -c:a aac";
+    ffmpeg(&format!("-f lavfi -i testsrc2=size=160x90:rate=25 {tone} -t 5 {coded}"), &film);
+    let film = film.to_str().unwrap();
+    let form = "-f mp4 -movflags +delay_moov+frag_keyframe+default_base_moof -frag_duration 500000";
+    let keys = "-pix_fmt yuv420p -force_key_frames expr:gte(t,n_forced*2)";
+    ffmpeg(&format!("-i {film} -map 0:v:0 -c:v libx264 {keys} {form}"), media.join("a/v.mp4"));
+    ffmpeg(&format!("-i {film} -map 0:a:0 -c:a aac {form}"), media.join("a/a.mp4"));
+    let origin = start(media.clone());
+    let seconds = |packet: &String| packet.split(',').next().unwrap().parse::<f64>().unwrap();
+    let source = packets(media.join("a/a.mp4").to_str().unwrap(), "a").await;
+    for (input, stream) in [("a/media.m3u8", "a"), ("manifest.mpd", "a"), ("master.m3u8", "a")] {
+        let served = packets(&origin.url(&format!("/vod/a/{input}")), stream).await;
+        assert_eq!(served.len(), source.len(), "{input}");
+        for (is, was) in served.iter().zip(&source) {
+            assert!((seconds(is) - seconds(was)).abs() < 0.001, "{input}: {is} was {was}");
+        }
+        assert!((0.43..0.46).contains(&seconds(&served[0])), "{input}: {}", served[0]);
+    }
+    let first =
+        packets(&origin.url("/vod/a/v/media.m3u8"), "v").await.iter().map(seconds).fold(9.0, f64::min);
+    assert!(first.abs() < 0.001, "video begins at {first}");
+    let header = origin.get("/vod/a/a/init.mp4").await.content;
+    assert!(!header.windows(4).any(|w| w == b"edts") && header.windows(4).any(|w| w == b"free"));
+    let catalog: serde_json::Value = serde_json::from_str(&origin.text("/catalog.json").await).unwrap();
+    assert_eq!((&catalog["faults"], &catalog["warnings"]), (&serde_json::json!([]), &serde_json::json!([])));
+    origin.stop().await;
+}
+
+/// The `cmaf` flag makes ffmpeg drop the offset, which then cannot be known.
+#[tokio::test]
+async fn lost_offset_is_warned_of() {
+    let media = support::directory("media");
+    fs::create_dir(media.join("a")).unwrap();
+    make_video(&media.join("a/v.mp4"), "160x90", 4.0);
+    make_audio(&media.join("a/a.mp4"), 3.5);
+    let origin = start(media);
+    let catalog: serde_json::Value = serde_json::from_str(&origin.text("/catalog.json").await).unwrap();
+    let warning = &catalog["warnings"][0];
+    assert_eq!((&warning["name"], &warning["file"]), (&"a".into(), &"a/a.mp4".into()));
+    let message = warning["message"].as_str().unwrap();
+    assert!(message.contains(" before a/v.mp4, and both begin at 0 without an edit list"), "{message}");
+    origin.stop().await;
+}
+
 #[tokio::test]
 async fn segments_support_validators_ranges_and_methods() {
     let origin = start(make_media(SECONDS));

@@ -14,6 +14,8 @@ use crate::track::TrackInfo;
 pub(crate) struct Header {
     pub(crate) info: TrackInfo,
     pub(crate) size: u64,
+    /// Delay by empty edits, in the track's timescale.
+    pub(crate) delay: u64,
 }
 
 /// Reads one box; returns the header once the box is the moov.
@@ -39,8 +41,8 @@ pub(crate) fn header_step(
         FourCc::MOOV if !*ftyp_seen => return Err(Error::invalid(at, kind, header::NO_FTYP).into()),
         FourCc::MOOV => {
             let moov = window.whole(at, &box_header, ("MOOV_BYTES_MAX", MOOV_BYTES_MAX))?;
-            let info = header::parse_moov(&Mp4Box::parse(moov, at)?)?;
-            return Ok(Some(Header { info, size: at + moov.len() as u64 }));
+            let (info, delay) = header::parse_delayed_moov(&Mp4Box::parse(moov, at)?)?;
+            return Ok(Some(Header { info, size: at + moov.len() as u64, delay }));
         }
         // A fragmented file has its moov first. Media before the moov means that the file is
         // progressive.

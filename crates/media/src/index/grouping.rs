@@ -110,10 +110,14 @@ impl Grouping {
         });
     }
 
-    pub(crate) fn finish(mut self) -> Vec<Segment> {
+    /// Returns the segments, presented later by `delay`.
+    pub(crate) fn finish(mut self, delay: u64) -> Vec<Segment> {
         if let Some(open) = self.open {
             self.close(&open, None);
             self.join_tail();
+        }
+        for segment in &mut self.segments {
+            segment.time = segment.time.saturating_add(delay);
         }
         self.segments
     }

@@ -207,7 +207,8 @@ impl Probe {
             frame_rate: self.rate.frame_rate(info),
             has_base_data_offset: self.has_base_data_offset,
             all_sync: self.all_sync,
-            segments: grouping.finish(),
+            delay: self.header.delay,
+            segments: grouping.finish(self.header.delay),
         }
     }
 

@@ -150,7 +150,8 @@ impl Walk {
             frame_rate: self.rate.frame_rate(&self.header.info),
             has_base_data_offset: self.has_base_data_offset,
             all_sync: self.all_sync,
-            segments: self.grouping.clone().finish(),
+            delay: self.header.delay,
+            segments: self.grouping.clone().finish(self.header.delay),
         })
     }
 

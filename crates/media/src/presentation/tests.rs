@@ -29,7 +29,8 @@ pub(crate) fn track(name: &str, codec: &str, media: Media, timescale: u32, lengt
     let frame_rate = matches!(info.media, Media::Video { .. }).then_some((25, 1));
     let all_sync = frame_rate.is_none();
     let has_base_data_offset = false;
-    let index = TrackIndex { info, header_size: 800, frame_rate, has_base_data_offset, all_sync, segments };
+    let index =
+        TrackIndex { info, header_size: 800, frame_rate, has_base_data_offset, delay: 0, all_sync, segments };
     NamedTrack { name: name.to_owned(), version: "v1".to_owned(), file: format!("{name}.mp4"), index }
 }
 

@@ -103,6 +103,9 @@ impl Library {
                 for fault in &p.faults {
                     tracing::warn!(name, %fault, "track left out");
                 }
+                for warning in p.media.warnings() {
+                    tracing::warn!(name, %warning, "check the presentation");
+                }
             }
             Err(fault) => tracing::warn!(name, %fault, "presentation cannot be served"),
         }

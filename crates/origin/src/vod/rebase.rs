@@ -1,5 +1,5 @@
 //! Rewrites fragments whose data offsets count from the start of the file, so that each segment is
-//! self-contained.
+//! self-contained, and fragments of tracks delayed by an edit list ([`thalweg_media::delay`]).
 //!
 //! Such offsets come from tfhd base_data_offset (ISO/IEC 14496-12 §8.8.7), written by ffmpeg
 //! without `default_base_moof` and by Bento4's `mp4fragment`. A player that has only the segment
@@ -12,9 +12,11 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use thalweg_media::boxes::{BOX_HEADER_BYTES_MAX, BoxHeader};
+use thalweg_media::delay::{delay_moof, edit_lists};
 use thalweg_media::error::{Error as MediaError, Fault as MediaFault};
 use thalweg_media::fourcc::FourCc;
 use thalweg_media::fragment::MOOF_BYTES_MAX;
+use thalweg_media::track::TrackIndex;
 use thalweg_media::write::rebase_moof;
 
 use super::load::Fault;
@@ -28,11 +30,32 @@ const AHEAD_BYTES: u64 = 8 << 10;
 /// sent.
 const MOOFS_BYTES_MAX: u64 = 4 * MOOF_BYTES_MAX;
 
+/// Returns whether the header and segments of a track are rewritten.
+pub(super) fn is_rewritten(track: &TrackIndex) -> bool {
+    track.has_base_data_offset || track.delay > 0
+}
+
+/// Returns patches that remove the edit list of a delayed track from its header.
+pub(super) async fn header_patches(
+    reader: &ObjectReader,
+    object: &Object,
+    track: &TrackIndex,
+) -> Result<Vec<Patch>, Fault> {
+    if track.delay == 0 {
+        return Ok(Vec::new());
+    }
+    let header = reader.read(0, track.header_size).await.map_err(Fault::Storage)?;
+    let fault = |error| Fault::Media { key: object.key.clone(), error };
+    let lists = edit_lists(&header, 0).map_err(fault)?;
+    Ok(lists.into_iter().map(|at| Patch { offset: at + 4, bytes: Bytes::from_static(b"free") }).collect())
+}
+
 /// Returns patches for the moofs that overlap the file range `wanted` within the segment at file
 /// range `segment`.
 pub(super) async fn patches(
     reader: &ObjectReader,
     object: &Object,
+    track: &TrackIndex,
     segment: Range<u64>,
     wanted: Range<u64>,
 ) -> Result<Vec<Patch>, Fault> {
@@ -51,6 +74,7 @@ pub(super) async fn patches(
             over(pos, "MOOFS_BYTES_MAX", MOOFS_BYTES_MAX, held).map_err(fault)?;
             let mut moof = ahead.get(pos, size).await?.to_vec();
             rebase_moof(&mut moof, pos).map_err(fault)?;
+            delay_moof(&mut moof, pos, track.delay).map_err(fault)?;
             patches.push(Patch { offset: pos, bytes: moof.into() });
         }
         pos += size;
