@@ -213,9 +213,9 @@ pub(crate) fn text(entry: &Mp4Box<'_>) -> Result<String> {
 
 /// Returns `stpp.ttml.PROFILE`, by which players check support: Apple's HLS accepts only
 /// `stpp.ttml.im1t` (HLS Authoring Specification, 5.16). The profile is from the mime box, if any
-/// (W3C TTML Profile Registry: `im1t`, `im1i`, …). Most muxers write none, so the default is IMSC1's
-/// image profile if the sample entry mentions images, and otherwise its text profile, to which
-/// EBU-TT-D documents conform too (IMSC 1.0.1 §5.3).
+/// (W3C TTML Profile Registry: `im1t`, `im1i`, …). Most muxers write none, so the default is
+/// IMSC1's image profile if the sample entry mentions images, and otherwise its text profile, to
+/// which EBU-TT-D documents conform too (IMSC 1.0.1 §5.3).
 fn ttml(entry: &Mp4Box<'_>) -> String {
     // Three strings, namespace, schema_location and auxiliary_mime_types, then optional boxes
     // (ISO/IEC 14496-12 §12.6.3.2).

@@ -1,16 +1,16 @@
 //! Delayed tracks: moves the delay of an empty edit (ISO/IEC 14496-12 §8.6.6) into decode times.
 //!
 //! Players disagree about empty edits. Chromium ignores them in Media Source Extensions, and with
-//! them the edit that follows; Firefox applies them. CMAF forbids them (ISO/IEC 23000-19 §7.5.13). A
-//! delayed track is therefore served without its edit list, and with later decode times. Neither
+//! them the edit that follows; Firefox applies them. CMAF forbids them (ISO/IEC 23000-19 §7.5.13).
+//! A delayed track is therefore served without its edit list, and with later decode times. Neither
 //! change affects the size of a box.
 
 use crate::boxes::{Boxes, Mp4Box};
 use crate::error::Result;
 use crate::fourcc::FourCc;
 
-/// Returns the positions of the edit lists (edts) in `header`, which begins at `offset` in its file.
-/// To remove an edit list, change the four bytes at `position + 4`, its type, to `free`.
+/// Returns the positions of the edit lists (edts) in `header`, which begins at `offset` in its
+/// file. To remove an edit list, change the four bytes at `position + 4`, its type, to `free`.
 ///
 /// # Errors
 ///
@@ -37,8 +37,8 @@ pub fn edit_lists(header: &[u8], offset: u64) -> Result<Vec<u64>> {
 ///
 /// # Errors
 ///
-/// Returns an error if a box is malformed, or if the sum exceeds the 32 bits of a tfdt of version 0.
-/// On error, the moof is unchanged.
+/// Returns an error if a box is malformed, or if the sum exceeds the 32 bits of a tfdt of version
+/// 0. On error, the moof is unchanged.
 pub fn delay_moof(moof: &mut [u8], offset: u64, delay: u64) -> Result<()> {
     let mut times = Vec::new();
     for traf in Mp4Box::parse(moof, offset)?.children() {

@@ -195,8 +195,8 @@ impl OnDemand {
         ends.max().unwrap_or(0).saturating_sub(start)
     }
 
-    /// Returns the duration of the longest segment of any track in microseconds, rounded up, because
-    /// no segment may be longer than `MPD@maxSegmentDuration` (ISO/IEC 23009-1 §5.3.1.2).
+    /// Returns the duration of the longest segment of any track in microseconds, rounded up,
+    /// because no segment may be longer than `MPD@maxSegmentDuration` (ISO/IEC 23009-1 §5.3.1.2).
     pub fn segment_us_max(&self) -> u64 {
         let longest = |t: &NamedTrack| {
             micros_up(t.segments().map(|s| s.duration).max().unwrap_or(0), t.index.info.timescale)

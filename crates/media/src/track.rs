@@ -80,8 +80,9 @@ pub struct TrackIndex {
     /// ISO/IEC 14496-12 §8.8.7). Segments then play only after
     /// [`rebase_moof`](crate::write::rebase_moof) has rewritten their moofs.
     pub has_base_data_offset: bool,
-    /// Delay by an empty edit, in the track's timescale. Segments have the delay in their times, and
-    /// play only after [`delay_moof`](crate::delay::delay_moof) has added it to their decode times.
+    /// Delay by an empty edit, in the track's timescale. Segments have the delay in their times,
+    /// and play only after [`delay_moof`](crate::delay::delay_moof) has added it to their decode
+    /// times.
     pub delay: u64,
     /// Whether every sample of the fragments read while indexing is a sync sample.
     pub all_sync: bool,

@@ -469,8 +469,8 @@ proptest! {
             prop_assert!(syncs.contains(&at));
             at = (segment.offset + segment.size, segment.time + segment.duration);
             let is_last = i + 1 == index.segments.len();
-            // A cut is early by at most 3/8 of a group of pictures, which is part of the segment, or
-            // by half a sample.
+            // A cut is early by at most 3/8 of a group of pictures, which is part of the segment,
+            // or by half a sample.
             prop_assert!(is_last || segment.duration * 11 / 8 + 201 >= u64::from(target_ms));
             prop_assert!(i == 0 || segment.duration * 8 >= u64::from(target_ms));
         }

@@ -138,9 +138,9 @@ fn tracks_of_sync_samples_alone_are_recognised() {
     }
 }
 
-/// With the recipe of docs/guides/deliver-files.md, segments are one group of pictures at every usual
-/// frame rate. Forced key frames are at the first frame that is not before a multiple of 2 s, so at
-/// fractional frame rates some intervals are shorter than 2 s.
+/// With the recipe of docs/guides/deliver-files.md, segments are one group of pictures at every
+/// usual frame rate. Forced key frames are at the first frame that is not before a multiple of 2 s,
+/// so at fractional frame rates some intervals are shorter than 2 s.
 #[test]
 fn key_frames_every_two_seconds_make_segments_of_two_seconds() {
     for rate in ["24000/1001", "24", "25", "30000/1001", "30", "50", "60000/1001", "60"] {

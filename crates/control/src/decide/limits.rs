@@ -10,9 +10,9 @@ use crate::settings::Settings;
 use crate::state::Guard;
 
 impl DecisionRound<'_> {
-    /// Withdraws the prefixes on trial that may have caused a rise in the retransmitted share across
-    /// all trials, and pauses admission. Trials already withdrawn, including in this round, do not
-    /// count, because any rise they caused ends with them.
+    /// Withdraws the prefixes on trial that may have caused a rise in the retransmitted share
+    /// across all trials, and pauses admission. Trials already withdrawn, including in this round,
+    /// do not count, because any rise they caused ends with them.
     pub(super) fn apply_guardrail(&mut self) {
         let settings = self.settings;
         let mut all = Mean::default();

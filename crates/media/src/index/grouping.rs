@@ -26,8 +26,8 @@ pub(crate) struct Unit {
 pub(crate) enum Rule {
     /// Every unit, because each is already a segment.
     Each,
-    /// A unit that starts at least the target duration, less a tolerance, after the segment's start.
-    /// Used for video, where sync samples limit the possible cuts. The tolerance is
+    /// A unit that starts at least the target duration, less a tolerance, after the segment's
+    /// start. Used for video, where sync samples limit the possible cuts. The tolerance is
     /// [`GOP_TOLERANCE`] of the time since the previous sync sample, or half a sample if that is
     /// more. Key frames are often slightly early: forced every 2 s at 29.97 frames per second, they
     /// are 59 or 60 frames apart, so the shorter interval is 1.969 s.

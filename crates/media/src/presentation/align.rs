@@ -127,8 +127,8 @@ pub(super) struct Aligned {
 /// stay: the track with which most tracks of the set align. Then, of all video and audio tracks,
 /// those stay that end within one segment of the reference: the video track near whose end most of
 /// them end or, without video, the audio track. Of several such tracks, the reference is the first
-/// by file name. Subtitles may end earlier, and trick-play tracks may have other boundaries, because players
-/// do not switch to them at a segment boundary.
+/// by file name. Subtitles may end earlier, and trick-play tracks may have other boundaries,
+/// because players do not switch to them at a segment boundary.
 pub(super) fn keep_aligned(tracks: Vec<NamedTrack>) -> Aligned {
     let mut excluded = Vec::new();
     let (shown, empty): (Vec<_>, Vec<_>) = tracks.into_iter().partition(|t| t.segments().next().is_some());

@@ -38,8 +38,8 @@ pub struct SwitchingSet {
 }
 
 /// Groups renditions into sets: video first, then audio, then text. Sets of the same kind are in
-/// order of first appearance. Trick-play tracks are in no set, because players do not switch to them
-/// for normal playback.
+/// order of first appearance. Trick-play tracks are in no set, because players do not switch to
+/// them for normal playback.
 pub fn switching_sets(renditions: &[Rendition<'_>]) -> Vec<SwitchingSet> {
     let mut sets: Vec<SwitchingSet> = Vec::new();
     let main = renditions.iter().enumerate().filter(|(_, r)| r.role == Role::Main);

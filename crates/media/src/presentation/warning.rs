@@ -69,8 +69,8 @@ pub(super) fn warnings(tracks: &[NamedTrack], roles: &[Role]) -> Vec<Warning> {
     of_kind(Kind::Audio).filter_map(warning).collect()
 }
 
-/// Returns whether a track begins at 0 although nothing says so: muxers that keep the offset between
-/// tracks write an edit list or a later decode time.
+/// Returns whether a track begins at 0 although nothing says so: muxers that keep the offset
+/// between tracks write an edit list or a later decode time.
 fn begins_unstated(track: &NamedTrack) -> bool {
     track.start() == 0 && track.index.info.edit_media_time == 0
 }

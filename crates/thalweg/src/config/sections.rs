@@ -428,8 +428,8 @@ section! {
         likely_windows_max: usize = default("288"), within("0", "1000000");
         /// Rise in the share of retransmitted bytes that ends a trial.
         retransmitted_rise_max: Share = default("0.05");
-        /// Rise in the share of retransmitted bytes, across all trials, that ends the trials that may
-        /// have caused it.
+        /// Rise in the share of retransmitted bytes, across all trials, that ends the trials that
+        /// may have caused it.
         guardrail_rise_max: Share = default("0.03");
         /// Windows without new entries after the guardrail has ended trials.
         guardrail_pause_windows: usize = default("12"), within("0", "1000000");
@@ -505,8 +505,8 @@ section! {
         trial_windows_max: usize = unset("as in [controller]"), within("1", "1000000");
         /// Rise in the share of retransmitted bytes that ends a trial.
         retransmitted_rise_max: Share = unset("as in [controller]");
-        /// Rise in the share of retransmitted bytes, across the tenant's trials, that ends those that
-        /// may have caused it.
+        /// Rise in the share of retransmitted bytes, across the tenant's trials, that ends those
+        /// that may have caused it.
         guardrail_rise_max: Share = unset("as in [controller]");
         /// Windows before a withdrawn network may enter again.
         cool_off_windows: usize = unset("as in [controller]"), within("1", "1000000");
