@@ -136,5 +136,5 @@ fn reference_has_every_metric() {
         let text = scrape_until(address, expected);
         write!(page, "\n## {heading}\n\nAt {place}.\n\n{}", table(&text)).unwrap();
     }
-    expect_file!["../../../docs/reference/metrics.md"].assert_eq(&page);
+    expect_file!["../../../../docs/reference/metrics.md"].assert_eq(&page);
 }
